@@ -1,0 +1,62 @@
+# Everything works from a fresh clone: each target first makes .venv if it is not there.
+#   make demo      train a small model through a kill and a join
+#   make test      lint, types, layers, all tests
+#   make simulate SEED=7   replay one seeded simulation and tell its story
+#   make bench     list and run the benchmarks
+
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+SEED ?= 7
+
+# Where pip has been told to look, uv looks too: it reads none of pip's settings.
+export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
+ifneq ($(PIP_INDEX_URL),)
+export UV_DEFAULT_INDEX ?= $(PIP_INDEX_URL)
+endif
+# TORCH_BACKEND=cpu makes uv take torch's CPU build from torch's own package index.
+ifneq ($(TORCH_BACKEND),)
+export UV_TORCH_BACKEND := $(TORCH_BACKEND)
+endif
+
+.PHONY: setup demo test lint unit simulate bench clean
+.DEFAULT_GOAL := help
+
+help:
+	@sed -n 's/^#   //p' Makefile
+
+setup: $(READY)
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Tradewind needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) --version). Try: make $(MAKECMDGOALS) PYTHON=python3.11"; exit 1; }
+	@echo "Setting up $(VENV) (once; about half a minute)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt uv
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python -c constraints.txt -e '.[dev]'
+	@touch $@
+
+demo: $(READY)
+	@$(BIN)/tradewind demo $(ARGS)
+
+lint: $(READY)
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-cache | tail -n 4
+
+unit: $(READY)
+	@$(BIN)/pytest $(ARGS)
+
+test: lint unit
+
+simulate: $(READY)
+	@$(BIN)/python -m tests.simulation --seed $(SEED)
+
+bench: $(READY)
+	@$(BIN)/python -m benchmarks $(ARGS)
+
+clean:
+	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

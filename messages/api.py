@@ -1,0 +1,68 @@
+"""What the master's HTTP API answers."""
+
+from msgspec import Struct
+
+from messages.ids import Generation, JobName, Rank, WorkerId
+from messages.jobs import JobSpec
+
+
+class WorkerView(Struct, frozen=True, omit_defaults=True):
+    worker: WorkerId
+    cluster: str
+    phase: str
+    presence: str
+    ranks: tuple[Rank, ...] = ()
+    step: int | None = None
+    loss: float | None = None
+    heard_s: float = 0.0
+    pid: int = 0
+
+
+class JobView(Struct, frozen=True, omit_defaults=True):
+    name: JobName
+    phase: str
+    why: str
+    generation: Generation
+    world_size: int
+    wanted: int
+    failures: int
+    submitted_at: float
+    """Unix seconds."""
+    losses: int = 0
+    """Workers that were lost and did not count as failures."""
+    step: int | None = None
+    loss: float | None = None
+    samples_per_s: float | None = None
+    workers: tuple[WorkerView, ...] = ()
+    spec: JobSpec | None = None
+
+
+class JobList(Struct, frozen=True):
+    jobs: tuple[JobView, ...]
+
+
+class ScaleRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    workers: int
+
+
+class Health(Struct, frozen=True):
+    ok: bool
+    why: str
+    jobs: int
+    clusters: int
+    dropped: dict[str, int]
+    """Messages that were counted and dropped, by reason."""
+
+
+class Version(Struct, frozen=True):
+    version: str
+    protocol: int
+    epoch: int
+
+
+class Problem(Struct, frozen=True, omit_defaults=True):
+    """Why a request was refused, and what to try next."""
+
+    error: str
+    hint: str = ""
+    problems: tuple[str, ...] = ()

@@ -1,0 +1,84 @@
+"""What a cluster-controller and the master say to each other."""
+
+from enum import StrEnum
+
+from msgspec import Struct, field
+
+from messages.ids import ClusterName, JobName, WorkerId
+from messages.workers import WorkerStatus
+
+
+class Presence(StrEnum):
+    STARTING = "starting"
+    """The process or pod was started; the worker has not spoken yet."""
+    ALIVE = "alive"
+    SILENT = "silent"
+    """Not heard of for a while; neither dead nor alive."""
+    GONE = "gone"
+    """Proof: the process exited, the pod or node is gone, or it said that it left."""
+
+
+class WorkerSight(Struct, frozen=True, omit_defaults=True):
+    """What the controller knows of one worker."""
+
+    worker: WorkerId
+    job: JobName
+    presence: Presence
+    silent_s: float = 0.0
+    why: str = ""
+    status: WorkerStatus | None = None
+
+
+class NodeSight(Struct, frozen=True, omit_defaults=True):
+    node: str
+    zone: str = ""
+    ready: bool = True
+    why: str = ""
+
+
+class ClusterHeartbeat(Struct, frozen=True, omit_defaults=True):
+    """The topology, whole: at once on a change, every second otherwise."""
+
+    cluster: ClusterName
+    incarnation: str
+    """New at each start of the controller; `seq` counts within it."""
+    seq: int
+    region: str = ""
+    workers: tuple[WorkerSight, ...] = ()
+    nodes: tuple[NodeSight, ...] = ()
+    keeps: dict[JobName, int] = field(default_factory=dict)
+    """How many workers it was told to keep for each job: the master's proof that a command arrived."""
+    digest: str = ""
+    """Equal digests, equal topology but for ages and steps."""
+
+
+class WorkerTemplate(Struct, frozen=True, omit_defaults=True):
+    """How to start a worker of a job."""
+
+    slots: int = 1
+    python: str | None = None
+    """The job's interpreter; the worker-agent's own if not given."""
+    env: dict[str, str] = field(default_factory=dict)
+
+
+class KeepWorkers(Struct, frozen=True):
+    """Command: keep so many workers of this job alive. Saying it twice is saying it once."""
+
+    job: JobName
+    count: int
+    template: WorkerTemplate
+
+
+class RemoveWorkers(Struct, frozen=True):
+    """Command: end these very workers and do not replace them."""
+
+    job: JobName
+    workers: tuple[WorkerId, ...]
+    why: str
+
+
+class Answer(Struct, frozen=True, omit_defaults=True):
+    """The reply to a command."""
+
+    ok: bool
+    why: str = ""

@@ -1,0 +1,123 @@
+"""Messages to bytes and back. Decoding never raises: what cannot be read is a `Rejected` with its reason."""
+
+import uuid
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+
+import msgspec
+
+from messages.envelope import KINDS, VERSION, Envelope, Message
+from messages.ids import Epoch, Generation
+from messages.workers import WorkerStatus
+
+MAX_BYTES = 900_000
+"""Below the 1 MiB that a NATS server takes by default."""
+
+
+class RejectedReason(StrEnum):
+    OVERSIZED = "oversized"
+    MALFORMED = "malformed"
+    NEWER_VERSION = "newer_version"
+    UNKNOWN_KIND = "unknown_kind"
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    message: Message
+    envelope: Envelope
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    reason: RejectedReason
+    detail: str
+
+
+class MessageTooLarge(ValueError):
+    """A message that no receiver would take."""
+
+
+class _Version(msgspec.Struct):
+    v: int
+
+
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+_KIND_OF: dict[type, str] = {struct: kind for kind, struct in KINDS.items()}
+_encoder = msgspec.json.Encoder()
+_version_decoder = msgspec.json.Decoder(_Version)
+_envelope_decoder = msgspec.json.Decoder(Envelope)
+_body_decoders = {kind: msgspec.json.Decoder(struct) for kind, struct in KINDS.items()}
+
+
+def kind_of(message: Message) -> str:
+    return _KIND_OF[type(message)]
+
+
+def wrap(
+    message: Message,
+    *,
+    sender: str,
+    epoch: Epoch | None = None,
+    generation: Generation | None = None,
+    caused_by: str | None = None,
+    at: datetime | None = None,
+    message_id: str | None = None,
+) -> Envelope:
+    return Envelope(
+        v=VERSION,
+        kind=kind_of(message),
+        at=at or datetime.now(UTC),
+        sender=sender,
+        id=message_id or uuid.uuid4().hex[:20],
+        body=msgspec.Raw(_encoder.encode(message)),
+        epoch=epoch,
+        generation=generation if generation is not None else _generation_of(message),
+        caused_by=caused_by,
+    )
+
+
+def encode(envelope: Envelope) -> bytes:
+    payload = _encoder.encode(envelope)
+    if len(payload) > MAX_BYTES:
+        raise MessageTooLarge(f"a {envelope.kind} message of {len(payload)} bytes passes the limit of {MAX_BYTES}")
+    return payload
+
+
+def decode(payload: bytes) -> Received | Rejected:
+    if len(payload) > MAX_BYTES:
+        return Rejected(RejectedReason.OVERSIZED, f"{len(payload)} bytes, the limit is {MAX_BYTES}")
+    try:
+        envelope = _envelope_decoder.decode(payload)
+    except _UNREADABLE as error:
+        return _newer_version(payload) or Rejected(RejectedReason.MALFORMED, str(error))
+    if envelope.v > VERSION:
+        return _newer(envelope.v)
+    decoder = _body_decoders.get(envelope.kind)
+    if decoder is None:
+        return Rejected(RejectedReason.UNKNOWN_KIND, envelope.kind[:100])
+    try:
+        return Received(decoder.decode(envelope.body), envelope)
+    except _UNREADABLE as error:
+        return Rejected(RejectedReason.MALFORMED, f"{envelope.kind}: {error}")
+
+
+def _generation_of(message: Message) -> Generation | None:
+    own: Generation | None = getattr(message, "generation", None)
+    if own is not None:
+        return own
+    status: WorkerStatus | None = getattr(message, "status", None)
+    return status.generation if status is not None else None
+
+
+def _newer_version(payload: bytes) -> Rejected | None:
+    """A newer version may have another envelope altogether; its number is still where it was."""
+    try:
+        version = _version_decoder.decode(payload).v
+    except _UNREADABLE:
+        return None
+    return _newer(version) if version > VERSION else None
+
+
+def _newer(version: int) -> Rejected:
+    return Rejected(RejectedReason.NEWER_VERSION, f"version {version}, this process speaks {VERSION}")

@@ -1,0 +1,76 @@
+"""The frame around every message, and the kinds that may be inside it."""
+
+from datetime import datetime
+
+from msgspec import Raw, Struct
+
+from messages import clusters, events, workers, worlds
+from messages.ids import Epoch, Generation
+
+VERSION = 1
+"""The major version: additive changes keep it, and a receiver drops what is newer than its own."""
+
+KINDS: dict[str, type[Struct]] = {
+    "cluster.heartbeat": clusters.ClusterHeartbeat,
+    "cluster.keep_workers": clusters.KeepWorkers,
+    "cluster.remove_workers": clusters.RemoveWorkers,
+    "worker.heartbeat": workers.WorkerHeartbeat,
+    "worker.joined": workers.WorkerJoined,
+    "worker.ready": workers.WorkerReady,
+    "worker.parked": workers.WorkerParked,
+    "worker.switched": workers.WorkerSwitched,
+    "worker.exited": workers.WorkerExited,
+    "worker.peer_lost": workers.WorkerPeerLost,
+    "worker.left": workers.WorkerLeft,
+    "worker.notice": workers.WorkerNoticed,
+    "worker.stop": workers.StopWorker,
+    "worker.dump": workers.DumpWorker,
+    "worker.dumped": workers.WorkerDump,
+    "job.assignment": worlds.Assignment,
+    "job.halt": worlds.Halt,
+    "job.release": worlds.Release,
+    "job.progress": worlds.Progress,
+    "job.log": worlds.LogLines,
+    "event": events.Event,
+    "answer": clusters.Answer,
+}
+
+Message = (
+    clusters.ClusterHeartbeat
+    | clusters.KeepWorkers
+    | clusters.RemoveWorkers
+    | clusters.Answer
+    | workers.WorkerHeartbeat
+    | workers.WorkerJoined
+    | workers.WorkerReady
+    | workers.WorkerParked
+    | workers.WorkerSwitched
+    | workers.WorkerExited
+    | workers.WorkerPeerLost
+    | workers.WorkerLeft
+    | workers.WorkerNoticed
+    | workers.StopWorker
+    | workers.DumpWorker
+    | workers.WorkerDump
+    | worlds.Assignment
+    | worlds.Halt
+    | worlds.Release
+    | worlds.Progress
+    | worlds.LogLines
+    | events.Event
+)
+
+
+class Envelope(Struct, frozen=True, omit_defaults=True):
+    v: int
+    kind: str
+    at: datetime
+    """Wall time of the sender: for people and the ledger, never for liveness."""
+    sender: str
+    id: str
+    """Also the JetStream deduplication id."""
+    body: Raw
+    epoch: Epoch | None = None
+    """The leader's lease revision, on what a leader sends."""
+    generation: Generation | None = None
+    caused_by: str | None = None

@@ -1,0 +1,79 @@
+"""A job as its owner writes it: what to run, on how many workers, and what to do when things go wrong."""
+
+from typing import Annotated
+
+from msgspec import Meta, Struct, field
+
+from messages.ids import Name
+
+Count = Annotated[int, Meta(ge=1, le=100_000)]
+Seconds = Annotated[float, Meta(gt=0, le=86_400)]
+Scalar = str | int | float | bool
+
+
+class Workers(Struct, frozen=True, forbid_unknown_fields=True):
+    """How many workers the job may have, and how many ranks each of them holds."""
+
+    max: Count = 1
+    min: Count = 1
+    ranks: Annotated[int, Meta(ge=1, le=64)] = 1
+
+
+class Failures(Struct, frozen=True, forbid_unknown_fields=True):
+    """How often the script may fail by itself. Lost workers never count."""
+
+    max: Annotated[int, Meta(ge=0, le=10_000)] = 3
+    backoff_s: Seconds = 1.0
+    backoff_max_s: Seconds = 60.0
+
+
+class Timeouts(Struct, frozen=True, forbid_unknown_fields=True):
+    """What ends a wait when knowledge does not."""
+
+    suspect_s: Seconds = 5.0
+    """A worker that was not heard of for so long is put out of the world."""
+    ready_s: Seconds = 60.0
+    """A worker that has not started its trainers, or not appeared, after so long is not waited for."""
+    stop_grace_s: Annotated[float, Meta(ge=0, le=3600)] = 5.0
+    """From SIGTERM to SIGKILL of a trainer."""
+    meet_s: Seconds = 60.0
+    """Ranks that have waited so long for a peer at the store are reported."""
+
+
+class Launch(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What each rank runs: a script or a module, as torchrun would."""
+
+    script: str | None = None
+    module: str | None = None
+    args: tuple[str, ...] = ()
+    workdir: str | None = None
+    python: str | None = None
+    env: dict[str, str] = field(default_factory=dict)
+
+
+class JobSpec(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    name: Name
+    launch: Launch
+    workers: Workers = Workers()
+    replica: Annotated[int, Meta(ge=1, le=4096)] = 1
+    failures: Failures = Failures()
+    timeouts: Timeouts = Timeouts()
+    hyperparameters: dict[str, Scalar] = field(default_factory=dict)
+
+
+def contradictions(spec: JobSpec) -> list[tuple[str, str]]:
+    """What no single field can show: (path in the file, what is wrong and what would be right)."""
+    found = []
+    if (spec.launch.script is None) == (spec.launch.module is None):
+        found.append(("launch", "give either 'script' or 'module', exactly one of them"))
+    if spec.workers.min > spec.workers.max:
+        found.append(("workers.min", f"is {spec.workers.min}, more than workers.max = {spec.workers.max}"))
+    ranks_at_most = spec.workers.max * spec.workers.ranks
+    if spec.replica > ranks_at_most:
+        found.append(
+            ("replica", f"is {spec.replica}, but workers.max × workers.ranks gives only {ranks_at_most} ranks")
+        )
+    batch = spec.hyperparameters.get("global_batch")
+    if batch is not None and (isinstance(batch, bool) or not isinstance(batch, int) or batch < 1):
+        found.append(("hyperparameters.global_batch", f"is {batch!r}, but must be a whole number of at least 1"))
+    return found

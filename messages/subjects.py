@@ -1,0 +1,131 @@
+"""The only place where subjects are built and taken apart."""
+
+from typing import NamedTuple
+
+from messages.ids import ClusterName, JobName, Rank, WorkerId, is_name
+
+PREFIX = "tradewind"
+EVERYTHING = f"{PREFIX}.>"
+
+WORKER_FACTS = ("joined", "ready", "parked", "switched", "exited", "peer_lost", "left", "notice")
+
+EVENTS_STREAM = "tradewind-events"
+EVENTS_STREAM_SUBJECTS = (f"{PREFIX}.event.>",)
+LOGS_STREAM = "tradewind-logs"
+LOGS_STREAM_SUBJECTS = (f"{PREFIX}.job.*.log.>",)
+STATE_BUCKET = "tradewind"
+
+
+def cluster_heartbeat(cluster: ClusterName | None = None) -> str:
+    """Of one cluster, or of all."""
+    return f"{PREFIX}.cluster.{_token(cluster)}.heartbeat"
+
+
+def cluster_command(cluster: ClusterName) -> str:
+    return f"{PREFIX}.cluster.{_token(cluster)}.command"
+
+
+def worker_heartbeat(cluster: ClusterName, worker: WorkerId | None = None) -> str:
+    return f"{PREFIX}.worker.{_token(cluster)}.{_token(worker)}.heartbeat"
+
+
+def worker_fact(cluster: ClusterName | None, worker: WorkerId | None, fact: str) -> str:
+    if fact not in WORKER_FACTS:
+        raise ValueError(f"{fact!r} is not a fact a worker tells; facts are {', '.join(WORKER_FACTS)}")
+    return f"{PREFIX}.worker.{_token(cluster)}.{_token(worker)}.{fact}"
+
+
+def worker_command(cluster: ClusterName, worker: WorkerId) -> str:
+    return f"{PREFIX}.worker.{_token(cluster)}.{_token(worker)}.command"
+
+
+def assignment(job: JobName | None = None) -> str:
+    return f"{PREFIX}.job.{_token(job)}.assignment"
+
+
+def halt(job: JobName | None = None) -> str:
+    return f"{PREFIX}.job.{_token(job)}.halt"
+
+
+def release(job: JobName | None = None) -> str:
+    return f"{PREFIX}.job.{_token(job)}.release"
+
+
+def progress(job: JobName | None = None) -> str:
+    return f"{PREFIX}.job.{_token(job)}.progress"
+
+
+def log(job: JobName | None = None, rank: Rank | None = None) -> str:
+    return f"{PREFIX}.job.{_token(job)}.log.{'*' if rank is None else int(rank)}"
+
+
+def event(scope: str | None = None, kind: str | None = None) -> str:
+    return f"{PREFIX}.event.{_token(scope)}.{'*' if kind is None else _event_kind(kind)}"
+
+
+def spec_key(job: JobName) -> str:
+    return f"jobs.{_token(job)}.spec"
+
+
+def world_key(job: JobName) -> str:
+    return f"jobs.{_token(job)}.world"
+
+
+JOB_SPECS = "jobs.*.spec"
+LEADER_KEY = "leader"
+
+
+def wanted_key(cluster: ClusterName) -> str:
+    return f"fleet.{_token(cluster)}.wanted"
+
+
+def known_key(cluster: ClusterName) -> str:
+    return f"fleet.{_token(cluster)}.known"
+
+
+class WorkerSubject(NamedTuple):
+    cluster: ClusterName
+    worker: WorkerId
+    what: str
+
+
+def parse_worker(subject: str) -> WorkerSubject | None:
+    parts = subject.split(".")
+    if len(parts) == 5 and parts[:2] == [PREFIX, "worker"] and is_name(parts[2]) and is_name(parts[3]):
+        return WorkerSubject(ClusterName(parts[2]), WorkerId(parts[3]), parts[4])
+    return None
+
+
+def parse_cluster(subject: str) -> ClusterName | None:
+    parts = subject.split(".")
+    if len(parts) == 4 and parts[:2] == [PREFIX, "cluster"] and is_name(parts[2]):
+        return ClusterName(parts[2])
+    return None
+
+
+def parse_job(subject: str) -> JobName | None:
+    parts = subject.split(".")
+    if len(parts) >= 4 and parts[:2] == [PREFIX, "job"] and is_name(parts[2]):
+        return JobName(parts[2])
+    return None
+
+
+def parse_spec_key(key: str) -> JobName | None:
+    parts = key.split(".")
+    if len(parts) == 3 and parts[0] == "jobs" and parts[2] == "spec" and is_name(parts[1]):
+        return JobName(parts[1])
+    return None
+
+
+def _token(name: str | None) -> str:
+    if name is None:
+        return "*"
+    if not is_name(name):
+        raise ValueError(f"{name!r} cannot be part of a subject: lower-case letters, digits and '-' only, at most 63")
+    return name
+
+
+def _event_kind(kind: str) -> str:
+    if not kind.replace("_", "").isalnum():
+        raise ValueError(f"{kind!r} cannot be the kind of an event: letters, digits and '_' only")
+    return kind

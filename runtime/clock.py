@@ -1,0 +1,20 @@
+"""Time, as a thing that is handed in: cores never read a clock."""
+
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    def monotonic_s(self) -> float:
+        """For liveness and deadlines of this process."""
+
+    def wall_s(self) -> float:
+        """Unix seconds, for the ledger and for people."""
+
+
+class SystemClock:
+    def monotonic_s(self) -> float:
+        return time.monotonic()
+
+    def wall_s(self) -> float:
+        return time.time()

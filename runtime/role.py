@@ -1,0 +1,89 @@
+"""The one loop that every role runs: an event comes in, the core decides, the shell performs.
+
+Quick effects are performed in the order the core gave them. A slow one is handed back as a coroutine: it runs as a task
+of its own, and what it returns comes back as an event.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+from runtime.clock import Clock
+
+State = TypeVar("State")
+Event = TypeVar("Event")
+Effect = TypeVar("Effect")
+Event_co = TypeVar("Event_co", covariant=True)
+Effect_contra = TypeVar("Effect_contra", contravariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Decision(Generic[State, Effect]):
+    state: State
+    effects: tuple[Effect, ...] = ()
+    why: str = ""
+    wake_at_s: float | None = None
+    """When, on the monotonic clock, time alone could change the decision."""
+
+
+class Shell(Protocol[Event_co, Effect_contra]):
+    def perform(self, effect: Effect_contra) -> Awaitable[Event_co | None] | None:
+        """Do it now and return None, or return a coroutine to be run beside the loop."""
+
+
+class RoleLoop(Generic[State, Event, Effect]):
+    def __init__(
+        self,
+        name: str,
+        state: State,
+        decide: Callable[[State, Event], Decision[State, Effect]],
+        shell: Shell[Event, Effect],
+        tick: Callable[[float], Event],
+        clock: Clock,
+        on_decision: Callable[[Event, Decision[State, Effect]], None] = lambda event, decision: None,
+    ) -> None:
+        self.state = state
+        self._name = name
+        self._decide = decide
+        self._shell = shell
+        self._tick = tick
+        self._clock = clock
+        self._on_decision = on_decision
+        self._events: asyncio.Queue[Event] = asyncio.Queue()
+        self._started = 0
+
+    def post(self, event: Event) -> None:
+        """From callbacks of this event loop."""
+        self._events.put_nowait(event)
+
+    async def run(self) -> None:
+        """Until cancelled; slow effects that are still running are cancelled with it."""
+        wake_at_s: float | None = self._clock.monotonic_s()
+        async with asyncio.TaskGroup() as slow:
+            while True:
+                event = await self._next(wake_at_s)
+                decision = self._decide(self.state, event)
+                self.state = decision.state
+                wake_at_s = decision.wake_at_s
+                self._on_decision(event, decision)
+                for effect in decision.effects:
+                    work = self._shell.perform(effect)
+                    if work is not None:
+                        self._started += 1
+                        name = f"{self._name}/{type(effect).__name__}-{self._started}"
+                        slow.create_task(self._return(work), name=name)
+
+    async def _next(self, wake_at_s: float | None) -> Event:
+        if not self._events.empty() or wake_at_s is None:
+            return await self._events.get()
+        try:
+            async with asyncio.timeout(max(0.0, wake_at_s - self._clock.monotonic_s())):
+                return await self._events.get()
+        except TimeoutError:
+            return self._tick(self._clock.monotonic_s())
+
+    async def _return(self, work: Awaitable[Event | None]) -> None:
+        event = await work
+        if event is not None:
+            self.post(event)

@@ -10,31 +10,6 @@ from messages.ids import Epoch, Generation
 VERSION = 1
 """The major version: additive changes keep it, and a receiver drops what is newer than its own."""
 
-KINDS: dict[str, type[Struct]] = {
-    "cluster.heartbeat": clusters.ClusterHeartbeat,
-    "cluster.keep_workers": clusters.KeepWorkers,
-    "cluster.remove_workers": clusters.RemoveWorkers,
-    "worker.heartbeat": workers.WorkerHeartbeat,
-    "worker.joined": workers.WorkerJoined,
-    "worker.ready": workers.WorkerReady,
-    "worker.parked": workers.WorkerParked,
-    "worker.switched": workers.WorkerSwitched,
-    "worker.exited": workers.WorkerExited,
-    "worker.peer_lost": workers.WorkerPeerLost,
-    "worker.left": workers.WorkerLeft,
-    "worker.notice": workers.WorkerNoticed,
-    "worker.stop": workers.StopWorker,
-    "worker.dump": workers.DumpWorker,
-    "worker.dumped": workers.WorkerDump,
-    "job.assignment": worlds.Assignment,
-    "job.halt": worlds.Halt,
-    "job.release": worlds.Release,
-    "job.progress": worlds.Progress,
-    "job.log": worlds.LogLines,
-    "event": events.Event,
-    "answer": clusters.Answer,
-}
-
 Message = (
     clusters.ClusterHeartbeat
     | clusters.KeepWorkers
@@ -59,6 +34,31 @@ Message = (
     | worlds.LogLines
     | events.Event
 )
+
+KINDS: dict[str, type[Message]] = {
+    "cluster.heartbeat": clusters.ClusterHeartbeat,
+    "cluster.keep_workers": clusters.KeepWorkers,
+    "cluster.remove_workers": clusters.RemoveWorkers,
+    "worker.heartbeat": workers.WorkerHeartbeat,
+    "worker.joined": workers.WorkerJoined,
+    "worker.ready": workers.WorkerReady,
+    "worker.parked": workers.WorkerParked,
+    "worker.switched": workers.WorkerSwitched,
+    "worker.exited": workers.WorkerExited,
+    "worker.peer_lost": workers.WorkerPeerLost,
+    "worker.left": workers.WorkerLeft,
+    "worker.notice": workers.WorkerNoticed,
+    "worker.stop": workers.StopWorker,
+    "worker.dump": workers.DumpWorker,
+    "worker.dumped": workers.WorkerDump,
+    "job.assignment": worlds.Assignment,
+    "job.halt": worlds.Halt,
+    "job.release": worlds.Release,
+    "job.progress": worlds.Progress,
+    "job.log": worlds.LogLines,
+    "event": events.Event,
+    "answer": clusters.Answer,
+}
 
 
 class Envelope(Struct, frozen=True, omit_defaults=True):

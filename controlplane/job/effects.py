@@ -1,0 +1,66 @@
+"""Everything a job may ask of the master's shell."""
+
+from dataclasses import dataclass, field
+
+from messages.clusters import KeepWorkers, RemoveWorkers
+from messages.ids import ClusterName, Generation
+from messages.jobs import Scalar
+from messages.worlds import Assignment, Halt, Release
+
+from controlplane.job.state import Record
+
+
+@dataclass(frozen=True, slots=True)
+class SaveRecord:
+    """Slow: comes back as RecordSaved or SaveFailed."""
+
+    record: Record
+
+
+@dataclass(frozen=True, slots=True)
+class StartStore:
+    """Slow: comes back as StoreStarted or StoreFailed. Stores of older generations are dropped."""
+
+    generation: Generation
+
+
+@dataclass(frozen=True, slots=True)
+class StopStores:
+    """The job needs no store any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class WatchStore:
+    """Tell with RanksWaited if ranks of this world wait for a peer for longer than `meet_s`."""
+
+    generation: Generation
+    world_size: int
+    meet_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Publish:
+    """To all workers of the job."""
+
+    message: Assignment | Halt | Release
+
+
+@dataclass(frozen=True, slots=True)
+class TellCluster:
+    """A command; that it arrived is learned from the cluster's topology, so a lost answer does no harm."""
+
+    cluster: ClusterName
+    command: KeepWorkers | RemoveWorkers
+
+
+@dataclass(frozen=True, slots=True)
+class Announce:
+    """An event for people."""
+
+    kind: str
+    text: str
+    why: str = ""
+    fields: dict[str, Scalar | None] = field(default_factory=dict)
+
+
+JobEffect = SaveRecord | StartStore | StopStores | WatchStore | Publish | TellCluster | Announce

@@ -1,0 +1,117 @@
+"""Everything that can happen to a job. Each event has the receiver's monotonic time."""
+
+from dataclasses import dataclass
+
+from messages.clusters import ClusterHeartbeat
+from messages.ids import ClusterName, Generation, Rank, WorkerId
+from messages.workers import WorkerStatus
+from messages.worlds import StoreAddress
+
+from controlplane.job.state import Record
+
+
+@dataclass(frozen=True, slots=True)
+class Ticked:
+    at_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSpoke:
+    """Any fact that a worker told directly, but its leaving."""
+
+    at_s: float
+    status: WorkerStatus
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSaidLeft:
+    at_s: float
+    worker: WorkerId
+    cluster: ClusterName
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerNoticeCame:
+    at_s: float
+    worker: WorkerId
+    remaining_s: float
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterReported:
+    at_s: float
+    topology: ClusterHeartbeat
+
+
+@dataclass(frozen=True, slots=True)
+class StoreStarted:
+    at_s: float
+    generation: Generation
+    address: StoreAddress
+
+
+@dataclass(frozen=True, slots=True)
+class StoreFailed:
+    at_s: float
+    generation: Generation
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class StoreLost:
+    """The process that served this job's stores is gone."""
+
+    at_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class RanksWaited:
+    """Some ranks have been waiting at the store for others for longer than `meet_s`."""
+
+    at_s: float
+    generation: Generation
+    waiting: tuple[Rank, ...]
+    missing: tuple[Rank, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RecordSaved:
+    at_s: float
+    record: Record
+
+
+@dataclass(frozen=True, slots=True)
+class SaveFailed:
+    at_s: float
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class StopAsked:
+    at_s: float
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleAsked:
+    at_s: float
+    workers: int
+
+
+JobEvent = (
+    Ticked
+    | WorkerSpoke
+    | WorkerSaidLeft
+    | WorkerNoticeCame
+    | ClusterReported
+    | StoreStarted
+    | StoreFailed
+    | StoreLost
+    | RanksWaited
+    | RecordSaved
+    | SaveFailed
+    | StopAsked
+    | ScaleAsked
+)

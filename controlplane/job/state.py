@@ -1,0 +1,186 @@
+"""What the master knows of one job."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from msgspec import Struct
+
+from messages.clusters import Presence
+from messages.ids import ClusterName, Epoch, Generation, JobName, Rank, WorkerId
+from messages.jobs import JobSpec
+from messages.workers import TrainerExit, WorkerPhase
+from messages.worlds import Assignment, StoreAddress
+
+
+class Phase(StrEnum):
+    WAITING = "waiting"
+    """No world; `why` says what for."""
+    FORMING = "forming"
+    """A world is decided or about to be; not all of its members are ready."""
+    RUNNING = "running"
+    RESHAPING = "reshaping"
+    """The old world is being parked."""
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    STOPPED = "stopped"
+
+    @property
+    def ended(self) -> bool:
+        return self in (Phase.SUCCEEDED, Phase.FAILED, Phase.STOPPED)
+
+
+class Record(Struct, frozen=True, omit_defaults=True):
+    """What outlives the master: kept in KV and saved before anything that it decides is published."""
+
+    phase: Phase
+    why: str
+    generation: Generation
+    """The fence: nothing below it counts any more."""
+    wanted: int
+    submitted_at: float
+    """Unix seconds."""
+    epoch: Epoch = Epoch(0)
+    """Of the master that wrote it."""
+    assignment: Assignment | None = None
+    """The last world that was decided; of `generation`, or older while a new one is being made."""
+    formed: int = 0
+    """Worlds that ran so far."""
+    failures: int = 0
+    losses: int = 0
+    stop_why: str | None = None
+    failed_tail: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """One worker of this job, as far as it was heard or seen."""
+
+    worker: WorkerId
+    cluster: ClusterName
+    first_seen_s: float
+    heard_s: float
+    """When the newest word of it was spoken, on this process's monotonic clock."""
+    presence: Presence = Presence.ALIVE
+    seq: int = -1
+    phase: WorkerPhase = WorkerPhase.WARMING
+    generation: Generation = Generation(0)
+    slots: int = 1
+    region: str = ""
+    zone: str = ""
+    address: str = "127.0.0.1"
+    pid: int = 0
+    step: int | None = None
+    exits: tuple[TrainerExit, ...] = ()
+    noticed: str | None = None
+    """Why it will leave, once it was noticed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """What the newest topology of a cluster said about this job."""
+
+    incarnation: str
+    seq: int
+    heard_s: float
+    keeps: int
+    past_incarnations: tuple[str, ...] = ()
+    told_s: float | None = None
+    """When it was last told how many workers to keep."""
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    generation: Generation = Generation(0)
+    """The newest generation that a store was asked for."""
+    address: StoreAddress | None = None
+    retry_s: float | None = None
+    """When to ask again after the store could not be started."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """The first trainer of a generation that failed by itself, or the first that lost a peer."""
+
+    worker: WorkerId
+    exit: TrainerExit
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    name: JobName
+    spec: JobSpec
+    record: Record
+    """What is decided; published only once it is saved."""
+    saved: Record | None = None
+    saving: Record | None = None
+    save_retry_s: float | None = None
+    workers: dict[WorkerId, Worker] = field(default_factory=dict)
+    gone: dict[WorkerId, str] = field(default_factory=dict)
+    """Tombstones with their reasons: who is here never comes back."""
+    clusters: dict[ClusterName, Cluster] = field(default_factory=dict)
+    store: Store = Store()
+    store_lost: bool = False
+    """The store of the running world is away: a rank that failed for want of it did not fail by itself."""
+    lost_in_round: bool = False
+    """A member was lost since the present world was decided."""
+    failure: Failure | None = None
+    clean: frozenset[Rank] = frozenset()
+    """Ranks of the present world that exited with 0."""
+    assigned_s: float | None = None
+    """When the present world was decided."""
+    retry_s: float | None = None
+    """No new world before: backoff after a failure."""
+    waiting_since_s: float = 0.0
+    published_s: float | None = None
+    """When the halt or assignment of `record.generation` was last published."""
+    released_s: dict[WorkerId, float] = field(default_factory=dict)
+    zombies: dict[WorkerId, ClusterName] = field(default_factory=dict)
+    """Workers with a tombstone that spoke again and have to be told to go."""
+    ranks_waiting: str = ""
+
+
+def new_job(spec: JobSpec, *, epoch: Epoch, at_s: float, submitted_at: float) -> Job:
+    record = Record(
+        phase=Phase.WAITING,
+        why="submitted",
+        generation=Generation(0),
+        wanted=spec.workers.max,
+        submitted_at=submitted_at,
+        epoch=epoch,
+    )
+    return Job(name=JobName(spec.name), spec=spec, record=record, waiting_since_s=at_s)
+
+
+def adopted_job(spec: JobSpec, saved: Record, *, epoch: Epoch, at_s: float) -> Job:
+    """A job that another master left behind, with its world running or half made.
+
+    Its members count as heard just now, so that silence is measured by what this master hears, not by what it missed.
+    """
+    members = saved.assignment.members if saved.assignment is not None else ()
+    ready = saved.phase is Phase.RUNNING
+    workers = {
+        member.worker: Worker(
+            worker=member.worker,
+            cluster=member.cluster,
+            first_seen_s=at_s,
+            heard_s=at_s,
+            phase=WorkerPhase.READY if ready else WorkerPhase.STARTING,
+            generation=saved.generation if ready else Generation(0),
+            slots=member.ranks,
+            region=member.region,
+            zone=member.zone,
+            address=member.address,
+        )
+        for member in members
+        if not saved.phase.ended
+    }
+    return Job(
+        name=JobName(spec.name),
+        spec=spec,
+        record=Record(**{name: getattr(saved, name) for name in saved.__struct_fields__} | {"epoch": epoch}),
+        saved=saved,
+        workers=workers,
+        store_lost=True,
+        assigned_s=at_s,
+        waiting_since_s=at_s,
+    )

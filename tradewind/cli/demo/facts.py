@@ -1,0 +1,111 @@
+"""What the demonstration recorded, and what it set out to show."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from messages.ids import Generation, Rank, WorkerId
+from tradewind.cli.streams import SeenProgress
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """What the demonstration set out to show."""
+
+    steps: int
+    workers: int
+    global_batch: int
+    checkpoint_every: int
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """A worker that was taken away without notice, with every process it had."""
+
+    worker: WorkerId
+    rank: Rank
+    generation: Generation
+    step: int
+    at: float
+    """Unix seconds."""
+    survived: tuple[int, ...] = ()
+    """Processes of it that were still seen afterwards."""
+
+
+@dataclass(frozen=True, slots=True)
+class Formed:
+    """A world as the master announced it."""
+
+    generation: Generation
+    size: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    promise: Promise
+    phase: str
+    """The job's last phase."""
+    why: str
+    progress: tuple[SeenProgress, ...] = ()
+    formed: tuple[Formed, ...] = ()
+    kills: tuple[Kill, ...] = ()
+    left_behind: tuple[str, ...] = ()
+    """Processes that outlived the demonstration."""
+    total_s: float = 0.0
+
+    def size_of(self, generation: Generation) -> int | None:
+        return next((world.size for world in self.formed if world.generation == generation), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """What the ranks of one generation reported."""
+
+    generation: Generation
+    holders: dict[Rank, frozenset[WorkerId]]
+    completed: frozenset[int]
+    samples_per_step: float
+    first_at: float
+    last_at: float
+
+    @property
+    def members(self) -> frozenset[WorkerId]:
+        return frozenset[WorkerId]().union(*self.holders.values())
+
+
+def by_generation(progress: Iterable[SeenProgress]) -> list[Trained]:
+    messages: dict[Generation, list[SeenProgress]] = {}
+    for message in progress:
+        if message.ranks:
+            messages.setdefault(message.generation, []).append(message)
+    return [_trained(generation, messages[generation]) for generation in sorted(messages)]
+
+
+def _trained(generation: Generation, messages: list[SeenProgress]) -> Trained:
+    holders: dict[Rank, frozenset[WorkerId]] = {}
+    samples: dict[Rank, int] = {}
+    steps: dict[Rank, set[int]] = {}
+    for message in messages:
+        for rank in message.ranks:
+            holders[rank.rank] = holders.get(rank.rank, frozenset()) | {message.worker}
+            samples[rank.rank] = samples.get(rank.rank, 0) + rank.samples
+            steps.setdefault(rank.rank, set()).update(range(rank.first_step, rank.last_step + 1))
+    return Trained(
+        generation=generation,
+        holders=holders,
+        completed=frozenset[int]().union(*steps.values()),
+        samples_per_step=sum(samples[rank] / len(steps[rank]) for rank in samples),
+        first_at=min(rank.first_at for message in messages for rank in message.ranks),
+        last_at=max(rank.last_at for message in messages for rank in message.ranks),
+    )
+
+
+def losses(progress: Iterable[SeenProgress]) -> tuple[float | None, float | None]:
+    """The first that was reported, and the last."""
+    by_age = {
+        (message.generation, rank.last_step): rank.loss
+        for message in progress
+        for rank in message.ranks
+        if rank.loss is not None
+    }
+    return (by_age[min(by_age)], by_age[max(by_age)]) if by_age else (None, None)

@@ -1,0 +1,63 @@
+"""Everything a worker-agent may ask for."""
+
+from dataclasses import dataclass
+
+from messages.ids import Generation
+from messages.workers import TrainerExit, WorkerStatus
+from messages.worlds import Assignment
+
+
+@dataclass(frozen=True, slots=True)
+class StartHost:
+    """Answered by HostWarmed or HostLost."""
+
+
+@dataclass(frozen=True, slots=True)
+class ForkTrainers:
+    """One for each rank the assignment gives this worker; each is answered by TrainerForked or TrainerForkFailed."""
+
+    assignment: Assignment
+
+
+@dataclass(frozen=True, slots=True)
+class StopTrainers:
+    """All of this generation and of older ones; answered by TrainersStopped or HostLost."""
+
+    generation: Generation
+    grace_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class TellFact:
+    fact: str
+    status: WorkerStatus
+    exit: TrainerExit | None = None
+    step: int | None = None
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TellNotice:
+    remaining_s: float
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class SendHeartbeat:
+    status: WorkerStatus
+
+
+@dataclass(frozen=True, slots=True)
+class FlushProgress:
+    """What was reported of older steps goes out before the next fact."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """End the process with this exit code."""
+
+    code: int
+    why: str
+
+
+WorkerEffect = StartHost | ForkTrainers | StopTrainers | TellFact | TellNotice | SendHeartbeat | FlushProgress | Leave

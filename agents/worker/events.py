@@ -1,0 +1,128 @@
+"""Everything that can happen to a worker-agent. `at_s` is its own monotonic clock."""
+
+from dataclasses import dataclass
+
+from messages.ids import Epoch, Generation, Rank
+from messages.workers import TrainerExit
+from messages.worlds import Assignment, Halt, Release
+
+
+@dataclass(frozen=True, slots=True)
+class Ticked:
+    at_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class HostWarmed:
+    at_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class HostLost:
+    """The host is gone, and none of its trainers is left."""
+
+    at_s: float
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class TrainerForked:
+    at_s: float
+    generation: Generation
+    rank: Rank
+    pid: int
+
+
+@dataclass(frozen=True, slots=True)
+class TrainerForkFailed:
+    at_s: float
+    generation: Generation
+    rank: Rank
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class TrainerExited:
+    at_s: float
+    generation: Generation
+    exit: TrainerExit
+
+
+@dataclass(frozen=True, slots=True)
+class TrainersStopped:
+    """No trainer of this generation or an older one is alive, and none is still to be forked."""
+
+    at_s: float
+    generation: Generation
+
+
+@dataclass(frozen=True, slots=True)
+class StepCompleted:
+    at_s: float
+    generation: Generation
+    rank: Rank
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
+class AssignmentHeard:
+    at_s: float
+    assignment: Assignment
+    epoch: Epoch | None
+
+
+@dataclass(frozen=True, slots=True)
+class HaltHeard:
+    at_s: float
+    halt: Halt
+    epoch: Epoch | None
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseHeard:
+    at_s: float
+    release: Release
+    epoch: Epoch | None
+
+
+@dataclass(frozen=True, slots=True)
+class NoticeCame:
+    at_s: float
+    remaining_s: float
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class StopAsked:
+    at_s: float
+    why: str
+    grace_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BusLost:
+    at_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class BusBack:
+    at_s: float
+
+
+WorkerEvent = (
+    Ticked
+    | HostWarmed
+    | HostLost
+    | TrainerForked
+    | TrainerForkFailed
+    | TrainerExited
+    | TrainersStopped
+    | StepCompleted
+    | AssignmentHeard
+    | HaltHeard
+    | ReleaseHeard
+    | NoticeCame
+    | StopAsked
+    | BusLost
+    | BusBack
+)

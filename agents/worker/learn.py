@@ -1,0 +1,188 @@
+"""What each event teaches. Nothing is decided here, and what is stale, late or not for this worker teaches nothing."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import assert_never
+
+from agents.worker.events import (
+    AssignmentHeard,
+    BusBack,
+    BusLost,
+    HaltHeard,
+    HostLost,
+    HostWarmed,
+    NoticeCame,
+    ReleaseHeard,
+    StepCompleted,
+    StopAsked,
+    Ticked,
+    TrainerExited,
+    TrainerForked,
+    TrainerForkFailed,
+    TrainersStopped,
+    WorkerEvent,
+)
+from agents.worker.state import Host, Leaving, Trainer, WorkerState, own_place
+from messages.ids import Epoch, Generation, JobName, Rank
+from messages.workers import TrainerExit
+from messages.worlds import Assignment
+
+
+def learn(state: WorkerState, event: WorkerEvent) -> WorkerState:
+    match event:
+        case Ticked():
+            return state
+        case HostWarmed():
+            return _host_warmed(state, event)
+        case HostLost():
+            return _host_lost(state, event)
+        case TrainerForked():
+            return _forked(state, event.generation, event.rank, event.pid)
+        case TrainerForkFailed():
+            failed = TrainerExit(rank=event.rank, error=f"could not be forked: {event.error}")
+            return _ended(state, event.generation, [failed])
+        case TrainerExited():
+            return _ended(_forked(state, event.generation, event.exit.rank), event.generation, [event.exit])
+        case TrainersStopped():
+            if state.stop is None or event.generation < state.generation:
+                return state
+            return replace(state, trainers=(), stop=None)
+        case StepCompleted():
+            return _step(state, event)
+        case AssignmentHeard():
+            return _assigned(state, event)
+        case HaltHeard():
+            return _halted(state, event)
+        case ReleaseHeard():
+            return _released(state, event)
+        case NoticeCame():
+            return _noticed(state, event)
+        case StopAsked():
+            return _stop_asked(state, event)
+        case BusLost():
+            return replace(state, connected=False, heard_at_s=event.at_s) if state.connected else state
+        case BusBack():
+            return replace(state, connected=True, heard_at_s=event.at_s, heartbeat_due_s=event.at_s)
+        case _:
+            assert_never(event)
+
+
+def _host_warmed(state: WorkerState, event: HostWarmed) -> WorkerState:
+    if state.host is not Host.WARMING:
+        return state
+    return replace(state, host=Host.WARM, host_since_s=event.at_s, was_warm=True)
+
+
+def _host_lost(state: WorkerState, event: HostLost) -> WorkerState:
+    if state.host is Host.ABSENT:
+        return state
+    rules = state.rules
+    steady = state.host is Host.WARM and event.at_s - state.host_since_s >= rules.host_steady_s
+    losses = 1 if steady else state.host_losses + 1
+    backoff_s = min(rules.host_backoff_s * 2 ** (losses - 1), rules.host_backoff_max_s)
+    gone = [
+        TrainerExit(rank=trainer.rank, signal="SIGKILL", error=f"host lost: {event.why}") for trainer in state.trainers
+    ]
+    ended = _ended(state, state.generation, gone)
+    return replace(
+        ended,
+        host=Host.ABSENT,
+        host_since_s=event.at_s,
+        host_losses=losses,
+        host_why=event.why,
+        host_start_due_s=event.at_s + backoff_s,
+        stop=None,
+    )
+
+
+def _forked(state: WorkerState, generation: Generation, rank: Rank, pid: int = 0) -> WorkerState:
+    """An exit may be heard before the fork it proves."""
+    asked = Trainer(generation, rank)
+    if asked not in state.trainers:
+        return state
+    trainers = tuple(replace(trainer, pid=pid) if trainer == asked else trainer for trainer in state.trainers)
+    return replace(state, trainers=trainers, forked=state.forked | {rank})
+
+
+def _ended(state: WorkerState, generation: Generation, exits: Iterable[TrainerExit]) -> WorkerState:
+    for ended in exits:
+        left = tuple(t for t in state.trainers if (t.generation, t.rank) != (generation, ended.rank))
+        if len(left) == len(state.trainers):
+            continue
+        state = replace(state, trainers=left)
+        if state.stop is None:
+            state = replace(state, exits=(*state.exits, ended))
+    return state
+
+
+def _step(state: WorkerState, event: StepCompleted) -> WorkerState:
+    if event.generation != state.generation or event.rank not in state.ranks or state.stop is not None:
+        return state
+    newest = event.step if state.step is None else max(state.step, event.step)
+    return replace(state, step=newest)
+
+
+def _assigned(state: WorkerState, event: AssignmentHeard) -> WorkerState:
+    assignment = event.assignment
+    if not _heard(state, assignment.job, event.epoch):
+        return state
+    state = _from_the_master(state, event.epoch, event.at_s)
+    known = state.pending or state.world
+    answers_halt = assignment.generation == state.fence and (known is None or known.generation < state.fence)
+    if assignment.generation <= state.fence and not answers_halt:
+        return state
+    if not _can_be(state, assignment):
+        return state
+    return replace(state, fence=assignment.generation, pending=assignment, stop_grace_s=assignment.stop_grace_s)
+
+
+def _can_be(state: WorkerState, assignment: Assignment) -> bool:
+    place = own_place(state.identity.worker, assignment)
+    if place is None:
+        return True
+    return 1 <= place.ranks <= state.identity.slots and 0 <= place.first_rank <= assignment.world_size - place.ranks
+
+
+def _halted(state: WorkerState, event: HaltHeard) -> WorkerState:
+    halt = event.halt
+    if not _heard(state, halt.job, event.epoch):
+        return state
+    state = _from_the_master(state, event.epoch, event.at_s)
+    if halt.generation <= state.fence:
+        return state
+    return replace(state, fence=halt.generation, pending=None, stop_grace_s=halt.stop_grace_s)
+
+
+def _released(state: WorkerState, event: ReleaseHeard) -> WorkerState:
+    release = event.release
+    if not _heard(state, release.job, event.epoch):
+        return state
+    state = _from_the_master(state, event.epoch, event.at_s)
+    if state.identity.worker not in release.workers or state.leaving is not None:
+        return state
+    return replace(state, leaving=Leaving(f"released: {release.why}", 0, state.stop_grace_s))
+
+
+def _heard(state: WorkerState, job: JobName, epoch: Epoch | None) -> bool:
+    return job == state.identity.job and (epoch or 0) >= state.epoch
+
+
+def _from_the_master(state: WorkerState, epoch: Epoch | None, at_s: float) -> WorkerState:
+    return replace(state, epoch=epoch or state.epoch, heard_at_s=at_s)
+
+
+def _noticed(state: WorkerState, event: NoticeCame) -> WorkerState:
+    deadline_s = event.at_s + max(0.0, event.remaining_s)
+    if state.notice_deadline_s is not None:
+        return replace(state, notice_deadline_s=min(state.notice_deadline_s, deadline_s))
+    return replace(state, notice_deadline_s=deadline_s, notice_source=event.source)
+
+
+def _stop_asked(state: WorkerState, event: StopAsked) -> WorkerState:
+    """Asked again, it waits for nobody."""
+    if state.leaving is None:
+        grace_s = state.stop_grace_s if event.grace_s is None else max(0.0, event.grace_s)
+        return replace(state, leaving=Leaving(event.why, 0, grace_s))
+    if state.leaving.grace_s == 0:
+        return state
+    return replace(state, leaving=replace(state.leaving, grace_s=0.0), stop=None)

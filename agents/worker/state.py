@@ -1,0 +1,195 @@
+"""What a worker-agent knows of itself.
+
+`fence` is the newest generation it has heard of, `generation` the newest it obeys. The latter follows only when no
+trainer of an older one is left: a status that shows a generation is proof that everything below it is dead.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from messages.ids import ClusterName, Epoch, Generation, JobName, Rank, WorkerId
+from messages.workers import TrainerExit, WorkerPhase, WorkerStatus
+from messages.worlds import Assignment, Member
+
+_NO_EPOCH = Epoch(0)
+_NO_GENERATION = Generation(0)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerIdentity:
+    worker: WorkerId
+    cluster: ClusterName
+    job: JobName
+    slots: int = 1
+    region: str = ""
+    zone: str = ""
+    node: str = ""
+    address: str = "127.0.0.1"
+    pid: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerRules:
+    heartbeat_s: float = 1.0
+    orphan_s: float = 600.0
+    """A worker that heard nothing for so long because the bus is away ends by itself."""
+    stop_grace_s: float = 5.0
+    """From SIGTERM to SIGKILL of a trainer, where neither the master nor a command says otherwise."""
+    stop_repeat_s: float = 10.0
+    """After the grace: a stop that was not confirmed is asked for again."""
+    notice_margin_s: float = 1.0
+    """What is left of a notice when the worker goes without having been released."""
+    host_backoff_s: float = 1.0
+    host_backoff_max_s: float = 30.0
+    host_losses_max: int = 5
+    host_steady_s: float = 60.0
+    """A host that stayed warm for so long has made good for earlier losses."""
+
+
+class Host(StrEnum):
+    ABSENT = "absent"
+    WARMING = "warming"
+    WARM = "warm"
+
+
+class Standing(StrEnum):
+    """What the obeyed generation made of this worker."""
+
+    FREE = "free"
+    """No world yet, or a world without it."""
+    PARKED = "parked"
+    """A halt: waits for the world of this generation."""
+    MEMBER = "member"
+
+
+@dataclass(frozen=True, slots=True)
+class Trainer:
+    """Alive, or asked for."""
+
+    generation: Generation
+    rank: Rank
+    pid: int | None = None
+    """None until the host has forked it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Asked for and not yet confirmed."""
+
+    grace_s: float
+    asked_at_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Leaving:
+    why: str
+    code: int
+    grace_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerState:
+    identity: WorkerIdentity
+    rules: WorkerRules
+    heartbeat_due_s: float
+    heard_at_s: float
+    """When the master was last heard, or the bus lost."""
+    host_start_due_s: float
+    seq: int = 0
+    epoch: Epoch = _NO_EPOCH
+    fence: Generation = _NO_GENERATION
+    generation: Generation = _NO_GENERATION
+    standing: Standing = Standing.FREE
+    world: Assignment | None = None
+    """The assignment of `generation`."""
+    pending: Assignment | None = None
+    """The assignment of `fence`, remembered until older trainers are gone."""
+    trainers: tuple[Trainer, ...] = ()
+    forked: frozenset[Rank] = frozenset()
+    """Ranks whose trainers of `generation` were forked, whatever became of them."""
+    exits: tuple[TrainerExit, ...] = ()
+    """Of `generation`; those that our own stop caused say nothing of the script and are left out."""
+    step: int | None = None
+    """The newest completed in `generation`."""
+    stop: Stop | None = None
+    stop_grace_s: float = 5.0
+    """As the master last said."""
+    host: Host = Host.ABSENT
+    host_since_s: float = 0.0
+    host_losses: int = 0
+    host_why: str = ""
+    was_warm: bool = False
+    connected: bool = True
+    notice_deadline_s: float | None = None
+    notice_source: str = ""
+    leaving: Leaving | None = None
+    left: bool = False
+
+    @property
+    def member(self) -> Member | None:
+        """Its own place in the obeyed world."""
+        return own_place(self.identity.worker, self.world)
+
+    @property
+    def ranks(self) -> tuple[Rank, ...]:
+        member = self.member
+        if member is None or self.standing is not Standing.MEMBER:
+            return ()
+        return tuple(Rank(member.first_rank + local) for local in range(member.ranks))
+
+    @property
+    def phase(self) -> WorkerPhase:
+        if self.leaving is not None:
+            return WorkerPhase.LEAVING
+        if self.trainers and self.fence > self.generation:
+            return WorkerPhase.STOPPING
+        match self.standing:
+            case Standing.MEMBER:
+                return self._member_phase()
+            case Standing.PARKED:
+                return WorkerPhase.PARKED if self.was_warm else WorkerPhase.WARMING
+            case Standing.FREE:
+                return WorkerPhase.IDLE if self.host is Host.WARM else WorkerPhase.WARMING
+
+    def _member_phase(self) -> WorkerPhase:
+        if {ended.rank for ended in self.exits}.issuperset(self.ranks):
+            return WorkerPhase.ENDED
+        return WorkerPhase.READY if self.forked.issuperset(self.ranks) else WorkerPhase.STARTING
+
+
+def new_worker(identity: WorkerIdentity, at_s: float, rules: WorkerRules | None = None) -> WorkerState:
+    return WorkerState(
+        identity=identity,
+        rules=rules or WorkerRules(),
+        heartbeat_due_s=at_s,
+        heard_at_s=at_s,
+        host_start_due_s=at_s,
+    )
+
+
+def own_place(worker: WorkerId, world: Assignment | None) -> Member | None:
+    if world is None:
+        return None
+    return next((member for member in world.members if member.worker == worker), None)
+
+
+def status_of(state: WorkerState, at_s: float) -> WorkerStatus:
+    identity = state.identity
+    deadline_s = state.notice_deadline_s
+    return WorkerStatus(
+        worker=identity.worker,
+        cluster=identity.cluster,
+        job=identity.job,
+        seq=state.seq,
+        phase=state.phase,
+        generation=state.generation,
+        slots=identity.slots,
+        region=identity.region,
+        zone=identity.zone,
+        node=identity.node,
+        address=identity.address,
+        pid=identity.pid,
+        step=state.step,
+        exits=state.exits,
+        notice_s=None if deadline_s is None else max(0.0, deadline_s - at_s),
+    )

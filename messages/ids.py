@@ -15,6 +15,9 @@ Generation = NewType("Generation", int)
 Rank = NewType("Rank", int)
 Epoch = NewType("Epoch", int)
 
+NO_GENERATION = Generation(0)
+"""Before the first world."""
+
 Name = Annotated[str, Meta(pattern=NAME_PATTERN, description="lower-case letters, digits and '-', at most 63")]
 
 

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from messages.ids import ClusterName, Generation, JobName, Rank, WorkerId
+from messages.ids import NO_GENERATION, ClusterName, Generation, JobName, Rank, WorkerId
 
 
 class WorkerPhase(StrEnum):
@@ -53,7 +53,7 @@ class WorkerStatus(Struct, frozen=True, omit_defaults=True):
     seq: int
     """Grows with every status this incarnation sends."""
     phase: WorkerPhase
-    generation: Generation = Generation(0)
+    generation: Generation = NO_GENERATION
     """The newest generation it has heard of and obeys."""
     slots: int = 1
     """Ranks it can hold."""

@@ -2,12 +2,11 @@
 
 from dataclasses import dataclass, field
 
+from controlplane.job.state import Record
 from messages.clusters import KeepWorkers, RemoveWorkers
 from messages.ids import ClusterName, Generation
 from messages.jobs import Scalar
 from messages.worlds import Assignment, Halt, Release
-
-from controlplane.job.state import Record
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,12 +2,11 @@
 
 from dataclasses import dataclass
 
+from controlplane.job.state import Record
 from messages.clusters import ClusterHeartbeat
 from messages.ids import ClusterName, Generation, Rank, WorkerId
 from messages.workers import WorkerStatus
 from messages.worlds import StoreAddress
-
-from controlplane.job.state import Record
 
 
 @dataclass(frozen=True, slots=True)

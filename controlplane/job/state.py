@@ -3,10 +3,10 @@
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from messages.clusters import Presence
-from messages.ids import ClusterName, Epoch, Generation, JobName, Rank, WorkerId
+from messages.ids import NO_GENERATION, ClusterName, Epoch, Generation, JobName, Rank, WorkerId
 from messages.jobs import JobSpec
 from messages.workers import TrainerExit, WorkerPhase
 from messages.worlds import Assignment, StoreAddress
@@ -63,7 +63,7 @@ class Worker:
     presence: Presence = Presence.ALIVE
     seq: int = -1
     phase: WorkerPhase = WorkerPhase.WARMING
-    generation: Generation = Generation(0)
+    generation: Generation = NO_GENERATION
     slots: int = 1
     region: str = ""
     zone: str = ""
@@ -90,7 +90,7 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    generation: Generation = Generation(0)
+    generation: Generation = NO_GENERATION
     """The newest generation that a store was asked for."""
     address: StoreAddress | None = None
     retry_s: float | None = None
@@ -111,6 +111,8 @@ class Job:
     spec: JobSpec
     record: Record
     """What is decided; published only once it is saved."""
+    why: str = ""
+    """What it does or waits for just now, for people; `record.why` is the reason of the phase."""
     saved: Record | None = None
     saving: Record | None = None
     save_retry_s: float | None = None
@@ -143,12 +145,12 @@ def new_job(spec: JobSpec, *, epoch: Epoch, at_s: float, submitted_at: float) ->
     record = Record(
         phase=Phase.WAITING,
         why="submitted",
-        generation=Generation(0),
+        generation=NO_GENERATION,
         wanted=spec.workers.max,
         submitted_at=submitted_at,
         epoch=epoch,
     )
-    return Job(name=JobName(spec.name), spec=spec, record=record, waiting_since_s=at_s)
+    return Job(name=JobName(spec.name), spec=spec, record=record, why=record.why, waiting_since_s=at_s)
 
 
 def adopted_job(spec: JobSpec, saved: Record, *, epoch: Epoch, at_s: float) -> Job:
@@ -165,7 +167,7 @@ def adopted_job(spec: JobSpec, saved: Record, *, epoch: Epoch, at_s: float) -> J
             first_seen_s=at_s,
             heard_s=at_s,
             phase=WorkerPhase.READY if ready else WorkerPhase.STARTING,
-            generation=saved.generation if ready else Generation(0),
+            generation=saved.generation if ready else NO_GENERATION,
             slots=member.ranks,
             region=member.region,
             zone=member.zone,
@@ -177,7 +179,8 @@ def adopted_job(spec: JobSpec, saved: Record, *, epoch: Epoch, at_s: float) -> J
     return Job(
         name=JobName(spec.name),
         spec=spec,
-        record=Record(**{name: getattr(saved, name) for name in saved.__struct_fields__} | {"epoch": epoch}),
+        record=structs.replace(saved, epoch=epoch),
+        why=saved.why,
         saved=saved,
         workers=workers,
         store_lost=True,

@@ -1,0 +1,67 @@
+"""Who is in a world, and with which ranks: a pure function of the workers that can be had.
+
+Ranks follow region, zone and worker id, so that neighbours in rank are neighbours on the network and two masters that
+see the same members agree.
+"""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from controlplane.job.state import Worker
+from messages.ids import Rank, WorkerId
+from messages.worlds import Member
+
+
+@dataclass(frozen=True, slots=True)
+class Arrangement:
+    members: tuple[Member, ...]
+    spares: tuple[WorkerId, ...]
+
+    @property
+    def world_size(self) -> int:
+        return sum(member.ranks for member in self.members)
+
+
+def choose(workers: Iterable[Worker], wanted: int, present: Collection[WorkerId]) -> list[Worker]:
+    """At most `wanted` of them; those that are in the world now stay in it."""
+    return sorted(workers, key=lambda worker: (worker.worker not in present, _place(worker)))[:wanted]
+
+
+def arrange(workers: Iterable[Worker], replica: int) -> Arrangement:
+    """Whole replicas only: ranks that would make part of one are left out, and a worker left without any is a spare."""
+    in_order = sorted(workers, key=_place)
+    world_size = sum(worker.slots for worker in in_order)
+    left = world_size - world_size % replica
+    members: list[Member] = []
+    spares: list[WorkerId] = []
+    first_rank = 0
+    for worker in in_order:
+        ranks = min(worker.slots, left)
+        if ranks == 0:
+            spares.append(worker.worker)
+            continue
+        members.append(
+            Member(
+                worker=worker.worker,
+                cluster=worker.cluster,
+                region=worker.region,
+                zone=worker.zone,
+                address=worker.address,
+                group_rank=len(members),
+                first_rank=Rank(first_rank),
+                ranks=ranks,
+            )
+        )
+        first_rank += ranks
+        left -= ranks
+    return Arrangement(tuple(members), tuple(spares))
+
+
+def shares(global_batch: int, world_size: int) -> tuple[int, ...]:
+    """The samples of each rank in one step: as even as can be, the first ranks take what is left over."""
+    even, more = divmod(global_batch, world_size)
+    return tuple(even + (rank < more) for rank in range(world_size))
+
+
+def _place(worker: Worker) -> tuple[str, str, str]:
+    return worker.region, worker.zone, worker.worker

@@ -1,0 +1,111 @@
+"""What people are told: the difference between a job before and after a decision, in sentences."""
+
+from controlplane.job.effects import Announce
+from controlplane.job.state import Job, Phase, Worker
+from messages.ids import WorkerId
+
+
+def tell(before: Job, after: Job) -> list[Announce]:
+    return [*_workers(before, after), *_failure(before, after), *_phase(before, after), *_remarks(before, after)]
+
+
+def _workers(before: Job, after: Job) -> list[Announce]:
+    said = []
+    for worker in after.workers.values():
+        known = before.workers.get(worker.worker)
+        if worker.seq >= 0 and not _had_joined(known) and _had_joined(worker):
+            said.append(_about(worker.worker, "worker_joined", f"worker {worker.worker} joined", fields_of(worker)))
+        if worker.noticed is not None and (known is None or known.noticed is None):
+            said.append(
+                _about(worker.worker, "worker_noticed", f"worker {worker.worker} has to go", {}, worker.noticed)
+            )
+    for name, why in after.gone.items():
+        if name not in before.gone and name in before.workers:
+            said.append(_about(name, "worker_gone", f"worker {name} is gone", {}, why))
+    return said
+
+
+def _had_joined(worker: Worker | None) -> bool:
+    return worker is not None and worker.phase != "warming"
+
+
+def fields_of(worker: Worker) -> dict[str, str | int | float | bool | None]:
+    return {"cluster": worker.cluster, "slots": worker.slots, "pid": worker.pid}
+
+
+def _failure(before: Job, after: Job) -> list[Announce]:
+    failure = after.failure
+    if failure is None or failure == before.failure:
+        return []
+    exit_ = failure.exit
+    return [
+        Announce(
+            kind="trainer_failed",
+            text=f"rank {exit_.rank} on worker {failure.worker} "
+            + (f"was ended by {exit_.signal}" if exit_.signal is not None else f"exited with {exit_.code}"),
+            why=exit_.error or "\n".join(exit_.tail),
+            fields={
+                "rank": exit_.rank,
+                "worker": failure.worker,
+                "code": exit_.code,
+                "signal": exit_.signal,
+                "peer_lost": exit_.peer_lost,
+                "generation": after.record.assignment.generation if after.record.assignment is not None else None,
+            },
+        )
+    ]
+
+
+def _phase(before: Job, after: Job) -> list[Announce]:
+    old, new = before.record, after.record
+    said: list[Announce] = []
+    if new.assignment is not None and new.assignment != old.assignment:
+        world = new.assignment
+        said.append(
+            Announce(
+                kind="world_decided",
+                text=f"generation {world.generation}: a world of {world.world_size} ranks",
+                why=world.why,
+                fields={"generation": world.generation, "world_size": world.world_size, "workers": len(world.members)},
+            )
+        )
+    if new.phase == old.phase and new.generation == old.generation:
+        return said
+    generation = {"generation": new.generation}
+    match new.phase:
+        case Phase.RUNNING:
+            size = new.assignment.world_size if new.assignment is not None else 0
+            text = f"generation {new.generation} is running with {size} ranks"
+            said.append(Announce("world_running", text, new.why, {**generation, "world_size": size}))
+        case Phase.RESHAPING:
+            text = f"generation {new.generation - 1} is over"
+            said.append(Announce("world_halted", text, new.why, {**generation}))
+        case Phase.WAITING if old.phase is not Phase.FORMING:
+            said.append(Announce("job_waiting", "the job waits", new.why, {**generation}))
+        case Phase.SUCCEEDED | Phase.FAILED | Phase.STOPPED:
+            said.append(
+                Announce(
+                    kind=f"job_{new.phase}",
+                    text=f"the job has {new.phase}" if new.phase is not Phase.STOPPED else "the job was stopped",
+                    why="\n".join((new.why, *new.failed_tail)),
+                    fields={"generation": new.generation, "failures": new.failures, "losses": new.losses},
+                )
+            )
+        case _:
+            pass
+    return said
+
+
+def _remarks(before: Job, after: Job) -> list[Announce]:
+    said = []
+    if after.ranks_waiting and after.ranks_waiting != before.ranks_waiting:
+        said.append(Announce("ranks_waiting", after.ranks_waiting, "a peer never came to the rendezvous"))
+    if after.record.wanted != before.record.wanted:
+        said.append(Announce("job_scaled", f"{after.record.wanted} workers are wanted", "asked by a person"))
+    return said
+
+
+def _about(
+    worker: WorkerId, kind: str, text: str, fields: dict[str, str | int | float | bool | None], why: str = ""
+) -> Announce:
+    return Announce(kind, text, why, {"worker": worker, **fields})

@@ -1,0 +1,369 @@
+"""The bus as the roles see it: messages in, messages out, durable state, streams. NATS is inside and stays inside.
+
+Delivery: `publish` is ordered and at most once, and never blocks; while the bus is away messages wait in the outbox.
+`publish_durable` is stored exactly once or raises. Payloads that cannot be read are counted, logged once and dropped.
+A handler that raises is a defect: it ends the bus, and `run` raises what the handler raised.
+"""
+
+import asyncio
+import contextlib
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from datetime import datetime
+from typing import Any
+
+from nats.aio.msg import Msg
+
+from messages import codec
+from messages.clusters import Answer
+from messages.codec import MessageTooLarge, Received, Rejected
+from messages.envelope import Envelope, Message
+from messages.ids import Epoch, Generation
+from runtime import kv, streams
+from runtime.errors import BusClosed, BusUnavailable, NoAnswer
+from runtime.follow import CaughtUp, follow
+from runtime.kv import Bucket, Entry
+from runtime.link import Link, NotTaken, translated
+from runtime.logs import Once, logger
+from runtime.outbox import Outbox, outgoing
+from runtime.settings import BusSettings
+
+__all__ = ["Bucket", "Bus", "BusSettings", "Entry", "Handler", "Server", "Subscription"]
+
+Handler = Callable[[str, Received], None]
+Server = Callable[[str, Received], Awaitable[Message]]
+
+TOO_LARGE = "too_large"
+BUSY = "busy"
+SLOW_CONSUMER = "slow_consumer"
+
+_PENDING_BYTES = 2 * 1024 * 1024
+_SERVED_AT_ONCE = 16
+_SERVED_AT_MOST = 256
+
+
+class Subscription:
+    def __init__(self, end: Callable[[], Awaitable[None]]) -> None:
+        self._end = end
+
+    async def unsubscribe(self) -> None:
+        await self._end()
+
+
+class Bus:
+    """Made by `connect`; its tasks belong to one keeper, whose end `run` waits for."""
+
+    def __init__(self, settings: BusSettings, on_change: Callable[[bool], None]) -> None:
+        self.settings = settings
+        self.dropped: Counter[str] = Counter()
+        """Messages that were dropped, by reason."""
+        self._on_change = on_change
+        self._link = Link(settings, self._fail)
+        self._link.slow_consumer = lambda: self.dropped.update((SLOW_CONSUMER,))
+        self._outbox = Outbox(self.dropped)
+        self._posted = asyncio.Event()
+        self._emptied = asyncio.Event()
+        self._emptied.set()
+        self._serving = asyncio.Semaphore(_SERVED_AT_ONCE)
+        self._being_served = 0
+        self._log = logger(bus=settings.name)
+        self._log_once = Once()
+        self._failure: BaseException | None = None
+        self._ended = asyncio.Event()
+        self._tasks: asyncio.TaskGroup | None = None
+        self._keeper: asyncio.Task[None] | None = None
+
+    @classmethod
+    async def connect(cls, settings: BusSettings, on_change: Callable[[bool], None] = lambda connected: None) -> "Bus":
+        """Connected, or a `UserError` after `settings.connect_timeout_s`. `on_change` hears of every later change."""
+        bus = cls(settings, on_change)
+        await bus._link.open()
+        started = asyncio.Event()
+        bus._keeper = asyncio.get_running_loop().create_task(bus._keep(started), name=f"bus/{settings.name}")
+        bus._keeper.add_done_callback(bus._on_kept)
+        await started.wait()
+        return bus
+
+    @property
+    def connected(self) -> bool:
+        return self._link.connected
+
+    async def run(self) -> None:
+        """Until the bus is closed; raises what made it fail. To be owned by the caller's task group."""
+        if self._keeper is not None:
+            await asyncio.wait({self._keeper})
+        if self._failure is not None:
+            raise self._failure
+
+    def publish(
+        self,
+        subject: str,
+        message: Message,
+        *,
+        epoch: Epoch | None = None,
+        generation: Generation | None = None,
+        caused_by: str | None = None,
+    ) -> None:
+        self._check_alive()
+        try:
+            payload = self._payload(self._wrap(message, epoch, generation, caused_by))
+        except MessageTooLarge as error:
+            self._drop(TOO_LARGE, subject, str(error))
+            return
+        self._outbox.put(outgoing(subject, message, payload, asyncio.get_running_loop().time()))
+        self._emptied.clear()
+        self._posted.set()
+
+    async def publish_durable(
+        self,
+        subject: str,
+        message: Message,
+        *,
+        message_id: str | None = None,
+        epoch: Epoch | None = None,
+        generation: Generation | None = None,
+        caused_by: str | None = None,
+        timeout_s: float = 5.0,
+    ) -> None:
+        """Stored by a stream when this returns, once, however often it had to be sent."""
+        self._check_alive()
+        envelope = self._wrap(message, epoch, generation, caused_by, message_id)
+        payload = self._payload(envelope)
+        await self._link.call(
+            f"publishing {subject}",
+            lambda: self._link.jetstream.publish(subject, payload, headers={"Nats-Msg-Id": envelope.id}, timeout=1.0),
+            timeout_s=timeout_s,
+            harmless_twice=True,
+        )
+
+    async def request(
+        self,
+        subject: str,
+        message: Message,
+        timeout_s: float,
+        *,
+        epoch: Epoch | None = None,
+        generation: Generation | None = None,
+        caused_by: str | None = None,
+    ) -> Received:
+        """The answer; `NoAnswer` when nobody is there or nobody answers in time, `BusUnavailable` while away."""
+        self._check_alive()
+        payload = self._payload(self._wrap(message, epoch, generation, caused_by))
+        deadline = asyncio.get_running_loop().time() + timeout_s
+        await self._link.until_connected(timeout_s)
+        left_s = deadline - asyncio.get_running_loop().time()
+        try:
+            with translated(f"asking {subject}"):
+                reply = await self._link.client.request(subject, payload, timeout=max(0.001, left_s))
+        except NotTaken:
+            raise
+        except BusUnavailable:
+            raise NoAnswer(f"asking {subject}: no answer in {timeout_s} s") from None
+        answer = codec.decode(reply.data)
+        if isinstance(answer, Rejected):
+            self._drop(answer.reason, subject, answer.detail)
+            raise NoAnswer(f"asking {subject}: the answer could not be read ({answer.reason})")
+        return answer
+
+    async def subscribe(self, subject: str, handler: Handler) -> Subscription:
+        """The handler is called in order, for every message that can be read."""
+
+        async def on_message(message: Msg) -> None:
+            received = codec.decode(message.data)
+            if isinstance(received, Rejected):
+                self._drop(received.reason, message.subject, received.detail)
+                return
+            try:
+                handler(message.subject, received)
+            except Exception as error:
+                self._fail(error)
+                raise
+
+        return await self._subscribe(subject, on_message)
+
+    async def serve(self, subject: str, handler: Server) -> Subscription:
+        """Answers requests, several at a time; what comes while too many wait is dropped and counted."""
+
+        async def on_message(message: Msg) -> None:
+            received = codec.decode(message.data)
+            if isinstance(received, Rejected):
+                self._drop(received.reason, message.subject, received.detail)
+                await self._reply(message, Answer(ok=False, why=f"{received.reason}: {received.detail}"))
+            elif self._being_served >= _SERVED_AT_MOST:
+                self._drop(BUSY, message.subject, f"{_SERVED_AT_MOST} requests are waiting")
+            else:
+                self._being_served += 1
+                self._own(self._serve(message, received, handler), name=f"serve/{message.subject}")
+
+        return await self._subscribe(subject, on_message)
+
+    async def bucket(self, name: str, *, max_bytes: int = 256 * 1024 * 1024, timeout_s: float = 10.0) -> Bucket:
+        self._check_alive()
+        return await kv.open_bucket(self._link, name, max_bytes, self._own, timeout_s)
+
+    async def ensure_stream(
+        self, name: str, subjects: Sequence[str], max_bytes: int, max_age_s: float, *, timeout_s: float = 10.0
+    ) -> None:
+        self._check_alive()
+        await streams.ensure(self._link, streams.log_config(name, subjects, max_bytes, max_age_s), timeout_s)
+
+    async def replay(
+        self, stream: str, subject: str, *, since: datetime | None = None, follow: bool = False
+    ) -> AsyncIterator[tuple[str, Received]]:
+        """What a stream holds, oldest first; with `follow` also what comes, for ever."""
+        async with contextlib.aclosing(_read(self._link, stream, subject, since)) as stored_messages:
+            async for stored in stored_messages:
+                if isinstance(stored, CaughtUp):
+                    if not follow:
+                        return
+                    continue
+                received = codec.decode(stored.payload)
+                if isinstance(received, Rejected):
+                    self._drop(received.reason, stored.subject, received.detail)
+                else:
+                    yield stored.subject, received
+
+    async def drain(self, timeout_s: float) -> None:
+        """Sends what waits to be sent, if the bus takes it in time, and closes."""
+        with contextlib.suppress(TimeoutError, BusUnavailable, BusClosed):
+            async with asyncio.timeout(timeout_s):
+                if self._failure is None and self._keeper is not None and not self._keeper.done():
+                    await self._emptied.wait()
+                    await self._link.until_connected(timeout_s)
+                    with translated("draining"):
+                        await self._link.client.flush()
+        await self.close()
+
+    async def close(self) -> None:
+        """At once; what waits to be sent is lost."""
+        self._ended.set()
+        if self._keeper is not None:
+            await asyncio.wait({self._keeper})
+        await self._link.close()
+
+    async def _keep(self, started: asyncio.Event) -> None:
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                self._tasks = tasks
+                tasks.create_task(self._send(), name="bus/send")
+                tasks.create_task(self._tell_changes(), name="bus/changes")
+                started.set()
+                await self._ended.wait()
+                raise _Ended
+        except* _Ended:
+            pass
+
+    def _on_kept(self, keeper: "asyncio.Task[None]") -> None:
+        self._ended.set()
+        if not keeper.cancelled():
+            error = keeper.exception()
+            while isinstance(error, BaseExceptionGroup):
+                error = error.exceptions[0]
+            if error is not None:
+                self._fail(error)
+
+    async def _send(self) -> None:
+        loop = asyncio.get_running_loop()
+        while not self._ended.is_set():
+            await self._link.until_connected()
+            item = self._outbox.pop(loop.time())
+            if item is None:
+                self._emptied.set()
+                self._posted.clear()
+                await self._posted.wait()
+                continue
+            with translated(f"publishing {item.subject}"):
+                await self._link.client.publish(item.subject, item.payload)
+            if self._link.client.pending_data_size > _PENDING_BYTES:
+                await asyncio.sleep(0.005)
+
+    async def _tell_changes(self) -> None:
+        while True:
+            self._on_change(await self._link.changes.get())
+
+    async def _subscribe(self, subject: str, on_message: Callable[[Msg], Awaitable[None]]) -> Subscription:
+        self._check_alive()
+        with translated(f"subscribing to {subject}"):
+            made = await self._link.client.subscribe(subject, cb=on_message)
+            if self._link.connected:
+                await self._link.client.flush(timeout=5)
+
+        async def end() -> None:
+            if not self._link.client.is_closed:
+                await made.unsubscribe()
+
+        return Subscription(end)
+
+    async def _serve(self, message: Msg, received: Received, handler: Server) -> None:
+        try:
+            async with self._serving:
+                answer = await handler(message.subject, received)
+        finally:
+            self._being_served -= 1
+        await self._reply(message, answer, caused_by=received.envelope.id)
+
+    async def _reply(self, message: Msg, answer: Message, caused_by: str | None = None) -> None:
+        if not message.reply or not self._link.connected:
+            return
+        try:
+            payload = self._payload(self._wrap(answer, None, None, caused_by))
+        except MessageTooLarge as error:
+            self._drop(TOO_LARGE, message.subject, str(error))
+            return
+        with translated(f"answering {message.subject}"):
+            await self._link.client.publish(message.reply, payload)
+
+    def _own(self, work: Coroutine[Any, Any, None], name: str) -> "asyncio.Task[None]":
+        if self._tasks is None or self._ended.is_set():
+            work.close()
+            raise BusClosed("the bus was closed")
+        return self._tasks.create_task(work, name=name)
+
+    def _wrap(
+        self,
+        message: Message,
+        epoch: Epoch | None,
+        generation: Generation | None,
+        caused_by: str | None,
+        message_id: str | None = None,
+    ) -> Envelope:
+        return codec.wrap(
+            message,
+            sender=self.settings.name,
+            epoch=epoch,
+            generation=generation,
+            caused_by=caused_by,
+            message_id=message_id,
+        )
+
+    def _payload(self, envelope: Envelope) -> bytes:
+        payload = codec.encode(envelope)
+        limit = self._link.client.max_payload
+        if len(payload) > limit:
+            raise MessageTooLarge(f"a {envelope.kind} message of {len(payload)} bytes, the server takes {limit}")
+        return payload
+
+    def _drop(self, reason: str, subject: str, detail: str) -> None:
+        self.dropped[str(reason)] += 1
+        if self._log_once(str(reason)):
+            self._log.warning("message_dropped", reason=str(reason), subject=subject, detail=detail[:300])
+
+    def _fail(self, error: BaseException) -> None:
+        if self._failure is None:
+            self._failure = error
+            self._log.error("bus_failed", error=str(error) or type(error).__name__)
+        self._ended.set()
+
+    def _check_alive(self) -> None:
+        if self._failure is not None:
+            raise BusClosed("the bus has failed") from self._failure
+        if self._ended.is_set():
+            raise BusClosed("the bus was closed")
+
+
+class _Ended(Exception):
+    """Ends the keeper's task group."""
+
+
+def _read(link: Link, stream: str, subject: str, since: datetime | None):  # type: ignore[no-untyped-def]
+    return follow(link, stream, subject, since=since)

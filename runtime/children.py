@@ -1,0 +1,161 @@
+"""Processes that this one starts or has to see the end of (Linux)."""
+
+import asyncio
+import contextlib
+import ctypes
+import functools
+import os
+import signal
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import IO
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+
+Output = int | IO[bytes] | None
+
+
+async def start(
+    argv: Sequence[str],
+    *,
+    env: Mapping[str, str] | None = None,
+    cwd: str | Path | None = None,
+    stdin: Output = asyncio.subprocess.DEVNULL,
+    stdout: Output = None,
+    stderr: Output = None,
+    pass_fds: Sequence[int] = (),
+    dies_with_us: bool = False,
+) -> asyncio.subprocess.Process:
+    """In a session of its own: no signal of our terminal reaches it, and its group can be ended as one.
+
+    `dies_with_us`: the kernel ends it when this process is killed; without, it outlives us.
+    """
+    return await asyncio.create_subprocess_exec(
+        *argv,
+        env=None if env is None else dict(env),
+        cwd=cwd,
+        stdin=stdin,
+        stdout=stdout,
+        stderr=stderr,
+        pass_fds=tuple(pass_fds),
+        start_new_session=True,
+        preexec_fn=_die_with_parent(os.getpid()) if dies_with_us else None,
+    )
+
+
+async def end(process: asyncio.subprocess.Process, grace_s: float) -> int:
+    """SIGTERM to the process and its group, SIGKILL to what is left after the grace; the exit code."""
+    signal_group(process.pid, signal.SIGTERM)
+    try:
+        async with asyncio.timeout(grace_s):
+            await process.wait()
+    except TimeoutError:
+        pass
+    finally:
+        signal_group(process.pid, signal.SIGKILL)
+    return await process.wait()
+
+
+async def end_group(pid: int, grace_s: float) -> bool:
+    """The same for a group whose leader need not be our child; False when it is still there after SIGKILL."""
+    signal_group(pid, signal.SIGTERM)
+    gone = await wait_exit(pid, grace_s)
+    signal_group(pid, signal.SIGKILL)
+    return gone or await wait_exit(pid, 5.0)
+
+
+def signal_group(leader: int, number: signal.Signals) -> bool:
+    """False when nobody is left to hear it."""
+    try:
+        os.killpg(leader, number)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True
+
+
+async def wait_exit(pid: int, timeout_s: float | None = None) -> bool:
+    """Whether the process, ours or not, has exited in time. Seen at once, by the kernel's own word."""
+    try:
+        handle = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    loop = asyncio.get_running_loop()
+    exited = asyncio.Event()
+    loop.add_reader(handle, exited.set)
+    try:
+        async with asyncio.timeout(timeout_s):
+            await exited.wait()
+    except TimeoutError:
+        return False
+    finally:
+        loop.remove_reader(handle)
+        os.close(handle)
+    return True
+
+
+def become_subreaper() -> None:
+    """Orphans among our descendants become our children instead of init's."""
+    if _libc().prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
+
+
+def descendants(pid: int) -> list[int]:
+    """Of a process, nearest first, as they are now."""
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            parent = parent_of(int(entry.name))
+            if parent is not None:
+                children.setdefault(parent, []).append(int(entry.name))
+    found: list[int] = []
+    waiting = [pid]
+    while waiting:
+        born = children.get(waiting.pop(0), [])
+        found += born
+        waiting += born
+    return found
+
+
+def parent_of(pid: int) -> int | None:
+    """None when there is no such process."""
+    fields = _stat(pid)
+    return None if fields is None else int(fields[1])
+
+
+def start_time_of(pid: int) -> int | None:
+    """Clock ticks since boot: with the pid, names one process for ever."""
+    fields = _stat(pid)
+    return None if fields is None else int(fields[19])
+
+
+def free_port(host: str = "127.0.0.1") -> int:
+    """A port that nobody listens on at this moment."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.bind((host, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _stat(pid: int) -> list[str] | None:
+    """The fields of /proc/<pid>/stat after the command, which may itself contain spaces and parentheses."""
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return None
+
+
+@functools.cache
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def _die_with_parent(parent: int) -> Callable[[], None]:
+    libc = _libc()
+
+    def in_child() -> None:
+        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != parent:
+            os._exit(1)
+
+    return in_child

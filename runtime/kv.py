@@ -1,0 +1,168 @@
+"""The durable state of the roles: small values by key, compare-and-set, watches that outlive the server."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import nats.js.errors
+from nats.js import api
+
+from runtime import streams
+from runtime.errors import BusUnavailable, Conflict
+from runtime.follow import CaughtUp, Stored, follow
+from runtime.link import Link
+
+_FORGET_DELETED_AFTER_S = 3600
+_OPERATION = "KV-Operation"
+_MARKER = "Nats-Marker-Reason"
+_EXPECTED = "Nats-Expected-Last-Subject-Sequence"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    value: bytes
+    revision: int
+
+
+Told = Callable[[str, Entry | None], None]
+"""A key and its value, or None when it was deleted."""
+
+
+class Bucket:
+    def __init__(self, link: Link, name: str, own: Callable[..., "asyncio.Task[None]"], timeout_s: float) -> None:
+        self._link = link
+        self._name = name
+        self._stream = f"KV_{name}"
+        self._prefix = f"$KV.{name}."
+        self._own = own
+        self._timeout_s = timeout_s
+
+    async def get(self, key: str) -> Entry | None:
+        entry, _revision = await self._last(key)
+        return entry
+
+    async def put(self, key: str, value: bytes) -> int:
+        """The new revision. For keys with one writer: the last write wins."""
+        return await self._write(key, value, {}, harmless_twice=True)
+
+    async def update(self, key: str, value: bytes, revision: int) -> int:
+        """Writes only if the key's revision is still this one; 0 stands for a key that does not exist."""
+        if revision == 0:
+            return await self.create(key, value)
+        return await self._write(key, value, {_EXPECTED: str(revision)})
+
+    async def create(self, key: str, value: bytes) -> int:
+        """Writes only if the key does not exist, or no longer."""
+        entry, revision = await self._last(key)
+        if entry is not None:
+            raise Conflict(f"{key} exists already, at revision {revision}")
+        return await self._write(key, value, {_EXPECTED: str(revision)})
+
+    async def delete(self, key: str) -> None:
+        headers = {_OPERATION: "PURGE", "Nats-Rollup": "sub", "Nats-TTL": str(_FORGET_DELETED_AFTER_S)}
+        await self._write(key, b"", headers, harmless_twice=True)
+
+    async def keys(self, pattern: str = ">") -> list[str]:
+        return sorted(await self.entries(pattern))
+
+    async def entries(self, pattern: str = ">") -> dict[str, Entry]:
+        """All keys that match, as they are now."""
+        found: dict[str, Entry] = {}
+        try:
+            async with (
+                asyncio.timeout(self._timeout_s),
+                contextlib.aclosing(self._follow(pattern)) as changes,
+            ):
+                async for change in changes:
+                    if isinstance(change, CaughtUp):
+                        break
+                    key, entry = self._read(change)
+                    if entry is None:
+                        found.pop(key, None)
+                    else:
+                        found[key] = entry
+        except TimeoutError:
+            raise BusUnavailable(f"listing {pattern} of {self._name}: no answer in time") from None
+        return found
+
+    async def watch(self, pattern: str, told: Told) -> None:
+        """Tells what is there, then what changes, each revision once and in order, as long as the bus lives.
+
+        Returns when what was there has been told. After an interruption it goes on from where it was.
+        """
+        caught_up = asyncio.Event()
+        self._own(self._watch(pattern, told, caught_up), name=f"watch/{self._name}/{pattern}")
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                await caught_up.wait()
+        except TimeoutError:
+            raise BusUnavailable(f"watching {pattern} of {self._name}: no answer in time") from None
+
+    async def _watch(self, pattern: str, told: Told, caught_up: asyncio.Event) -> None:
+        async with contextlib.aclosing(self._follow(pattern)) as changes:
+            async for change in changes:
+                if isinstance(change, CaughtUp):
+                    caught_up.set()
+                else:
+                    told(*self._read(change))
+
+    def _follow(self, pattern: str):  # type: ignore[no-untyped-def]
+        return follow(self._link, self._stream, f"{self._prefix}{pattern}", last_of_each_subject=True)
+
+    def _read(self, stored: Stored) -> tuple[str, Entry | None]:
+        key = stored.subject[len(self._prefix) :]
+        gone = _OPERATION in stored.headers or _MARKER in stored.headers
+        return key, None if gone else Entry(stored.payload, stored.sequence)
+
+    async def _last(self, key: str) -> tuple[Entry | None, int]:
+        """The value if there is one, and the revision to compare with."""
+        subject = f"{self._prefix}{key}"
+
+        async def read() -> api.RawStreamMsg | None:
+            try:
+                return await self._link.jetstream.get_last_msg(self._stream, subject)
+            except nats.js.errors.NotFoundError:
+                return None
+
+        last = await self._link.call(f"reading {key}", read, timeout_s=self._timeout_s, harmless_twice=True)
+        if last is None:
+            return None, 0
+        revision = last.seq or 0
+        headers = last.headers or {}
+        if _OPERATION in headers or _MARKER in headers:
+            return None, revision
+        return Entry(last.data or b"", revision), revision
+
+    async def _write(self, key: str, value: bytes, headers: dict[str, str], harmless_twice: bool = False) -> int:
+        subject = f"{self._prefix}{key}"
+        ack = await self._link.call(
+            f"writing {key}",
+            lambda: self._link.jetstream.publish(subject, value, headers=dict(headers)),
+            timeout_s=self._timeout_s,
+            harmless_twice=harmless_twice,
+        )
+        return ack.seq
+
+
+def config_of(name: str, max_bytes: int) -> api.StreamConfig:
+    return api.StreamConfig(
+        name=f"KV_{name}",
+        subjects=[f"$KV.{name}.>"],
+        storage=api.StorageType.FILE,
+        max_msgs_per_subject=1,
+        max_bytes=max_bytes,
+        discard=api.DiscardPolicy.NEW,
+        allow_rollup_hdrs=True,
+        deny_delete=True,
+        allow_direct=True,
+        allow_msg_ttl=True,
+        num_replicas=1,
+    )
+
+
+async def open_bucket(
+    link: Link, name: str, max_bytes: int, own: Callable[..., "asyncio.Task[None]"], timeout_s: float
+) -> Bucket:
+    await streams.ensure(link, config_of(name, max_bytes), timeout_s)
+    return Bucket(link, name, own, timeout_s)

@@ -1,0 +1,203 @@
+"""The connection to the NATS server: made once, kept for ever, its errors in our words.
+
+nats-py reconnects by itself; this adds what it does not do: a first connection that fails with a sentence, a pause
+between tries that grows and is not the same for everybody, waits for the connection that are bounded, and a word to
+whoever must start again on a new connection, because a server that was restarted has forgotten its consumers.
+"""
+
+import asyncio
+import random
+import uuid
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import nats.errors
+import nats.js.errors
+from nats.aio.client import Client
+
+from runtime.errors import BusClosed, BusRefused, BusUnavailable, Conflict, NoAnswer, UserError
+from runtime.logs import Once, logger
+from runtime.settings import BusSettings
+
+if TYPE_CHECKING:
+    from nats.js import JetStreamContext
+
+T = TypeVar("T")
+
+_PING_INTERVAL_S = 1
+_PINGS_UNANSWERED = 2
+_RETRY_FIRST_S = 0.1
+_RETRY_MOST_S = 1.0
+_API_TIMEOUT_S = 2.0
+_WRONG_LAST_SEQUENCE = (10071, 10164)
+
+
+class NotTaken(BusUnavailable):
+    """Surely not done, so that it can be tried again."""
+
+
+class Link:
+    def __init__(self, settings: BusSettings, on_fatal: Callable[[BaseException], None]) -> None:
+        self.settings = settings
+        self.client = Client()
+        self.changes: asyncio.Queue[bool] = asyncio.Queue()
+        """Of being connected, in order."""
+        self.slow_consumer: Callable[[], None] = lambda: None
+        self.inbox_prefix = f"_INBOX.{uuid.uuid4().hex[:16]}"
+        self._on_fatal = on_fatal
+        self._connected = asyncio.Event()
+        self._again: list[Callable[[], None]] = []
+        self._tries = 0
+        self._closing = False
+        self._log = logger(bus=settings.name)
+        self._log_once = Once()
+
+    @property
+    def connected(self) -> bool:
+        return self._connected.is_set()
+
+    @property
+    def jetstream(self) -> "JetStreamContext":
+        return self.client.jetstream(timeout=_API_TIMEOUT_S)
+
+    async def open(self) -> None:
+        try:
+            async with asyncio.timeout(self.settings.connect_timeout_s):
+                await self.client.connect(
+                    servers=[part.strip() for part in self.settings.url.split(",")],
+                    name=self.settings.name,
+                    inbox_prefix=self.inbox_prefix,
+                    connect_timeout=2,
+                    reconnect_time_wait=_RETRY_FIRST_S,  # type: ignore[arg-type]
+                    max_reconnect_attempts=-1,
+                    ping_interval=_PING_INTERVAL_S,
+                    max_outstanding_pings=_PINGS_UNANSWERED,
+                    pending_size=8 * 1024 * 1024,
+                    user_credentials=self.settings.credentials,
+                    reconnect_to_server_handler=self._next_try,
+                    error_cb=self._on_error,
+                    disconnected_cb=self._on_disconnected,
+                    reconnected_cb=self._on_reconnected,
+                    closed_cb=self._on_closed,
+                )
+        except TimeoutError:
+            last = self.client.last_error
+            self._closing = True
+            await self.client.close()
+            raise _unreachable(self.settings, last) from None
+        except nats.errors.Error as error:
+            self._closing = True
+            raise UserError(f"{self.settings.url!r} cannot be the address of a NATS server: {error}") from None
+        self._connected.set()
+
+    async def close(self) -> None:
+        self._closing = True
+        self._connected.clear()
+        if not self.client.is_closed:
+            await self.client.close()
+
+    def on_again(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Called on every new connection after the first; returns what ends that."""
+        self._again.append(callback)
+        return lambda: self._again.remove(callback)
+
+    async def until_connected(self, timeout_s: float | None = None) -> None:
+        if self._closing:
+            raise BusClosed("the connection to the bus was closed")
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._connected.wait()
+        except TimeoutError:
+            raise NotTaken(f"the bus at {self.settings.url} was away for {timeout_s:.1f} s") from None
+
+    async def call(
+        self, doing: str, make: Callable[[], Awaitable[T]], *, timeout_s: float, harmless_twice: bool = False
+    ) -> T:
+        """Waits for the connection, then does it; what was surely not done, or is harmless twice, is tried again."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_s
+        pause_s = 0.02
+        while True:
+            left_s = deadline - loop.time()
+            try:
+                await self.until_connected(max(0.0, left_s))
+                with translated(doing):
+                    async with asyncio.timeout_at(deadline):
+                        return await make()
+            except BusUnavailable as error:
+                again = harmless_twice or isinstance(error, NotTaken)
+                if not again or loop.time() + pause_s >= deadline:
+                    raise
+            await asyncio.sleep(pause_s)
+            pause_s = min(pause_s * 2, 0.5)
+
+    def _next_try(self, servers: list[Any], _info: dict[str, Any]) -> tuple[Any, float]:
+        server = servers[self._tries % len(servers)]
+        most_s = min(_RETRY_MOST_S, _RETRY_FIRST_S * 2 ** min(self._tries // len(servers), 10))
+        self._tries += 1
+        return server, random.uniform(most_s / 2, most_s)
+
+    async def _on_error(self, error: Exception) -> None:
+        if isinstance(error, nats.errors.SlowConsumerError):
+            self.slow_consumer()
+        if self._log_once((self._connected.is_set(), type(error).__name__, str(error))):
+            self._log.warning("bus_error", error=str(error) or type(error).__name__)
+
+    async def _on_disconnected(self) -> None:
+        if self._connected.is_set():
+            self._connected.clear()
+            self.changes.put_nowait(False)
+            self._log.warning("bus_disconnected", url=self.settings.url)
+
+    async def _on_reconnected(self) -> None:
+        self._tries = 0
+        self._connected.set()
+        self.changes.put_nowait(True)
+        self._log.info("bus_reconnected", url=self.settings.url)
+        for again in tuple(self._again):
+            again()
+
+    async def _on_closed(self) -> None:
+        self._connected.clear()
+        if not self._closing:
+            self._on_fatal(BusUnavailable(f"the server at {self.settings.url} ended the connection"))
+
+
+@contextmanager
+def translated(doing: str) -> Iterator[None]:
+    """Errors of nats-py, in our words."""
+    try:
+        yield
+    except nats.js.errors.NoStreamResponseError:
+        raise NotTaken(f"{doing}: no stream takes it (is the NATS server running with JetStream?)") from None
+    except nats.js.errors.ServiceUnavailableError as error:
+        said = error.description or "JetStream does not answer (is the NATS server running with it?)"
+        raise NotTaken(f"{doing}: {said}") from None
+    except nats.js.errors.APIError as error:
+        if error.err_code in _WRONG_LAST_SEQUENCE:
+            raise Conflict(f"{doing}: {error.description}") from None
+        if error.code is not None and error.code >= 500:
+            raise BusUnavailable(f"{doing}: {error.description}") from None
+        raise BusRefused(f"{doing}: {error.description}") from error
+    except nats.errors.NoRespondersError:
+        raise NoAnswer(f"{doing}: nobody is there to answer") from None
+    except (nats.errors.ConnectionClosedError, nats.errors.ConnectionDrainingError):
+        raise BusClosed(f"{doing}: the connection to the bus was closed") from None
+    except TimeoutError:
+        raise BusUnavailable(f"{doing}: no answer in time") from None
+    except nats.errors.OutboundBufferLimitError:
+        raise NotTaken(f"{doing}: too much is waiting to be sent") from None
+
+
+def _unreachable(settings: BusSettings, last: Exception | None) -> UserError:
+    said = str(last) if isinstance(last, nats.errors.Error) else ""
+    if said:
+        return UserError(
+            f"The NATS server at {settings.url} did not accept the connection: {said}",
+            "check the user, password or credentials file in TRADEWIND_NATS_URL and TRADEWIND_NATS_CREDENTIALS",
+        )
+    return UserError(
+        f"No NATS server answers at {settings.url}",
+        "start one with 'nats-server -js', or set TRADEWIND_NATS_URL",
+    )

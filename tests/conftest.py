@@ -1,0 +1,49 @@
+"""What tests share: a real NATS server of their own, buses that are closed again, and waiting for a condition."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from runtime.bus import Bus, BusSettings
+from runtime.nats_server import NatsServer
+
+Connect = Callable[..., Awaitable[Bus]]
+
+
+@pytest.fixture
+async def nats_server(tmp_path: Path) -> AsyncIterator[NatsServer]:
+    """With JetStream, on a free port; `kill`, `stop` and `start` it at will: it keeps its port and its folder."""
+    async with NatsServer(tmp_path / "nats") as server:
+        yield server
+
+
+@pytest.fixture
+async def connect(nats_server: NatsServer) -> AsyncIterator[Connect]:
+    """`await connect("master")` gives a bus at `nats_server`, which is closed after the test."""
+    opened: list[Bus] = []
+
+    async def open_bus(name: str = "test", on_change: Callable[[bool], None] = lambda connected: None) -> Bus:
+        bus = await Bus.connect(BusSettings(url=nats_server.url, name=name, connect_timeout_s=20.0), on_change)
+        opened.append(bus)
+        return bus
+
+    yield open_bus
+    for bus in opened:
+        await bus.close()
+
+
+@pytest.fixture
+async def bus(connect: Connect) -> Bus:
+    return await connect()
+
+
+async def eventually(condition: Callable[[], object], timeout_s: float = 20.0, what: str = "") -> None:
+    """Returns as soon as the condition holds; fails the test when it does not in time."""
+    try:
+        async with asyncio.timeout(timeout_s):
+            while not condition():
+                await asyncio.sleep(0.01)
+    except TimeoutError:
+        pytest.fail(f"not within {timeout_s} s: {what or condition}")

@@ -1,0 +1,61 @@
+"""Whether a command is taken, and if not, why: checked before anything is learned from it."""
+
+from agents.cluster.state import NO_EPOCH, ClusterState
+from messages.clusters import Answer, KeepWorkers, RemoveWorkers, WorkerTemplate
+from messages.ids import Epoch, is_name
+
+SLOTS_AT_MOST = 64
+REMOVED_AT_ONCE_AT_MOST = 1000
+ENVIRONMENT_AT_MOST = 32_000
+ENVIRONMENTS_AT_MOST = 256_000
+"""Characters, of all jobs together: the saved record has to fit into one message."""
+
+TAKEN = Answer(ok=True)
+
+
+def answer_to(state: ClusterState, command: KeepWorkers | RemoveWorkers, epoch: Epoch | None) -> Answer:
+    why = _refusal(state, command, epoch or NO_EPOCH)
+    return TAKEN if why is None else Answer(ok=False, why=why)
+
+
+def _refusal(state: ClusterState, command: KeepWorkers | RemoveWorkers, epoch: Epoch) -> str | None:
+    if epoch < state.epoch:
+        return f"epoch {epoch} is over: epoch {state.epoch} has spoken"
+    if not is_name(command.job):
+        return f"{command.job[:70]!r} is not the name of a job"
+    if isinstance(command, RemoveWorkers):
+        too_many = len(command.workers) > REMOVED_AT_ONCE_AT_MOST
+        return f"at most {REMOVED_AT_ONCE_AT_MOST} workers can be removed at once" if too_many else None
+    return _refusal_to_keep(state, command)
+
+
+def _refusal_to_keep(state: ClusterState, keep: KeepWorkers) -> str | None:
+    limit = state.rules.max_workers
+    others = sum(wanted.count for job, wanted in state.wanted.items() if job != keep.job)
+    if keep.count < 0:
+        return f"cannot keep {keep.count} workers"
+    if keep.count and state.stopping:
+        return "this cluster-controller is stopping"
+    if keep.count and keep.count + others > limit:
+        kept = f", {others} of them are kept for other jobs" if others else ""
+        return f"cannot keep {keep.count} workers: this cluster has room for {limit}{kept}"
+    sizes = [_size_of(wanted.template) for job, wanted in state.wanted.items() if job != keep.job]
+    if sum(sizes) + _size_of(keep.template) > ENVIRONMENTS_AT_MOST:
+        return f"the environments of all jobs together pass {ENVIRONMENTS_AT_MOST} characters"
+    return _problem_of(keep.template)
+
+
+def _problem_of(template: WorkerTemplate) -> str | None:
+    if not 1 <= template.slots <= SLOTS_AT_MOST:
+        return f"a worker holds 1 to {SLOTS_AT_MOST} ranks, not {template.slots}"
+    if template.python is not None and (not template.python or "\0" in template.python):
+        return "the job's interpreter is not a path"
+    if any(not name or "=" in name or "\0" in name + value for name, value in template.env.items()):
+        return "the environment has a name or a value that no process can be given"
+    if _size_of(template) > ENVIRONMENT_AT_MOST:
+        return f"the environment passes {ENVIRONMENT_AT_MOST} characters"
+    return None
+
+
+def _size_of(template: WorkerTemplate) -> int:
+    return sum(len(name) + len(value) for name, value in template.env.items())

@@ -1,0 +1,98 @@
+"""What must hold after every event."""
+
+from agents.cluster.state import ClusterState, Place, Stage
+
+
+def check(before: ClusterState, after: ClusterState) -> list[str]:
+    """Sentences about what is broken; none if all is well."""
+    return [
+        *_only_forward(before, after),
+        *_no_more_than_asked(before, after),
+        *_uids_are_new(before, after),
+        *_the_dead_stay_dead(before, after),
+        *_saved_before_started(after),
+        *_silence_is_heard_only_while_listening(before, after),
+        *_bounded(after),
+    ]
+
+
+def _only_forward(before: ClusterState, after: ClusterState) -> list[str]:
+    found = []
+    if (before.cluster, before.incarnation) != (after.cluster, after.incarnation):
+        found.append("the controller became another one")
+    if not before.seq <= after.seq <= before.seq + 1:
+        found.append(f"the topology's seq went from {before.seq} to {after.seq}")
+    if after.epoch < before.epoch:
+        found.append(f"the epoch went back from {before.epoch} to {after.epoch}")
+    if after.places_made < before.places_made:
+        found.append(f"places made went back from {before.places_made} to {after.places_made}")
+    found += [
+        f"place {uid} was to be ended and no longer is"
+        for uid, place in before.places.items()
+        if place.ending is not None and (now := after.places.get(uid)) is not None and now.ending is None
+    ]
+    return found
+
+
+def _no_more_than_asked(before: ClusterState, after: ClusterState) -> list[str]:
+    """Lowering a count ends nothing, so only a place that is new can be one too many."""
+    found = []
+    for job in sorted({place.job for place in _new_of_ours(before, after)}):
+        wanted = after.wanted.get(job)
+        live, count = len(after.live(job)), wanted.count if wanted is not None else 0
+        if live > count:
+            found.append(f"a place was added for {job}, which makes {live} where {count} are wanted")
+        if after.stopping:
+            found.append(f"a place was added for {job} while stopping")
+    return found
+
+
+def _uids_are_new(before: ClusterState, after: ClusterState) -> list[str]:
+    made = _new_of_ours(before, after)
+    found = [f"uid {place.uid} was used before" for place in made if place.uid in before.tombstones]
+    if len(made) != after.places_made - before.places_made:
+        found.append(f"{len(made)} places are new, {after.places_made - before.places_made} were counted")
+    return found
+
+
+def _the_dead_stay_dead(before: ClusterState, after: ClusterState) -> list[str]:
+    buried = {gone.worker for gone in after.gone}
+    return [
+        f"worker {place.id} is gone and listed as alive"
+        for place in after.places.values()
+        if place.left_at_s is None and (place.id in after.tombstones or place.id in buried)
+    ] + [f"place {uid} has ended and is back" for uid in after.places if uid in before.tombstones]
+
+
+def _saved_before_started(after: ClusterState) -> list[str]:
+    saved = {place.uid for place in after.saved.places} if after.saved is not None else set()
+    return [
+        f"place {place.uid} was started before it was saved"
+        for place in after.places.values()
+        if place.stage is Stage.ASKED and place.uid not in saved
+    ]
+
+
+def _silence_is_heard_only_while_listening(before: ClusterState, after: ClusterState) -> list[str]:
+    fell_silent = [
+        place.id
+        for uid, place in after.places.items()
+        if place.silent and (was := before.places.get(uid)) is not None and not was.silent
+    ]
+    if fell_silent and not after.connected:
+        return [f"{worker} was called silent while nothing could be heard" for worker in fell_silent]
+    return []
+
+
+def _bounded(after: ClusterState) -> list[str]:
+    rules = after.rules
+    sizes = {
+        "gone workers": (len(after.gone), rules.gone_at_most),
+        "tombstones": (len(after.tombstones), rules.tombstones_at_most),
+        "workers kept": (sum(wanted.count for wanted in after.wanted.values()), rules.max_workers),
+    }
+    return [f"{size} {what}, at most {limit}" for what, (size, limit) in sizes.items() if size > limit]
+
+
+def _new_of_ours(before: ClusterState, after: ClusterState) -> list[Place]:
+    return [place for uid, place in after.places.items() if place.ours and uid not in before.places]

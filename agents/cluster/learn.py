@@ -1,0 +1,202 @@
+"""What each event teaches. Nothing is decided here."""
+
+from dataclasses import replace
+from typing import assert_never
+
+from agents.cluster.commands import answer_to
+from agents.cluster.events import (
+    BusBack,
+    BusLost,
+    ClusterEvent,
+    KeepAsked,
+    KnownSaved,
+    PlaceEnded,
+    PlaceFailed,
+    PlaceStarted,
+    RemoveAsked,
+    SaveFailed,
+    StopAsked,
+    Ticked,
+    WorkerHeard,
+    WorkerSaidLeft,
+)
+from agents.cluster.state import NO_EPOCH, UNHEARD, Backoff, ClusterState, Ending, Gone, Place, Stage, Wanted, uid_of
+from agents.cluster.topology import what_matters
+from messages.clusters import KeepWorkers, RemoveWorkers, WorkerTemplate
+from messages.ids import JobName, WorkerId
+from messages.workers import WorkerPhase, WorkerStatus
+
+WHY_AT_MOST = 300
+"""Characters: reasons are saved and repeated."""
+
+
+def learn(state: ClusterState, event: ClusterEvent) -> ClusterState:
+    if state.answer is not None:
+        state = replace(state, answer=None)
+    match event:
+        case Ticked():
+            return state
+        case WorkerHeard(at_s, status):
+            return _hear(state, status, at_s)
+        case WorkerSaidLeft(at_s, worker, why):
+            return _leave(state, worker, why, at_s)
+        case KeepAsked(_, keep, epoch):
+            answer = answer_to(state, keep, epoch)
+            state = replace(state, answer=answer)
+            return _keep(replace(state, epoch=epoch or NO_EPOCH), keep) if answer.ok else state
+        case RemoveAsked(_, remove, epoch):
+            answer = answer_to(state, remove, epoch)
+            state = replace(state, answer=answer)
+            return _remove(replace(state, epoch=epoch or NO_EPOCH), remove) if answer.ok else state
+        case PlaceStarted(_, uid, pid, birth):
+            return _started(state, uid, pid, birth)
+        case PlaceFailed(at_s, uid, why):
+            return _end(state, uid, f"could not be started: {why}", at_s)
+        case PlaceEnded(at_s, uid, why, _):
+            return _end(state, uid, why, at_s)
+        case KnownSaved():
+            return replace(state, saved=state.saving or state.saved, saving=None, save_delay_s=0.0)
+        case SaveFailed(at_s, _):
+            rules = state.rules
+            delay_s = min(max(rules.save_retry_s, state.save_delay_s * 2), rules.save_retry_max_s)
+            return replace(state, saving=None, save_delay_s=delay_s, save_at_s=at_s + delay_s)
+        case BusLost():
+            return replace(state, connected=False)
+        case BusBack(at_s):
+            return replace(state, connected=True, connected_since_s=at_s, unsent=True)
+        case StopAsked(_, why):
+            state = replace(state, stopping=True)
+            for place in state.places.values():
+                if place.ours:
+                    state = _to_be_ended(state, place, why)
+            return state
+        case _:
+            assert_never(event)
+
+
+def _hear(state: ClusterState, status: WorkerStatus, at_s: float) -> ClusterState:
+    uid = uid_of(status.worker)
+    if status.cluster != state.cluster or status.worker in state.tombstones or uid in state.tombstones:
+        return state
+    place = state.places.get(uid)
+    if place is None:
+        if len(state.places) >= state.rules.max_places:
+            return state
+        place = Place(uid, status.job, Stage.BY_HAND, since_s=at_s)
+    if place.job != status.job or place.left_at_s is not None:
+        return state
+    if place.worker not in (None, status.worker):
+        state = _bury(state, place, "its agent started anew", at_s)
+        place = replace(place, worker=None, status=None)
+    if place.status is not None and status.seq <= place.status.seq:
+        return state
+    heard = replace(
+        place,
+        worker=status.worker,
+        status=status,
+        heard_at_s=at_s,
+        silent=False,
+        joined=place.joined or status.phase not in (WorkerPhase.WARMING, WorkerPhase.LEAVING),
+    )
+    changed = place.silent or place.status is None or what_matters(place.status) != what_matters(status)
+    return _put(state, heard, unsent=changed)
+
+
+def _started(state: ClusterState, uid: str, pid: int, birth: str) -> ClusterState:
+    place = state.places.get(uid)
+    return (
+        state if place is None else _put(state, replace(place, stage=Stage.RUNNING, pid=pid, birth=birth), unsent=False)
+    )
+
+
+def _leave(state: ClusterState, worker: WorkerId, why: str, at_s: float) -> ClusterState:
+    place = state.places.get(uid_of(worker))
+    if worker in state.tombstones:
+        return state
+    if place is None or place.worker not in (None, worker):
+        return _with_tombstones(state, worker)
+    place = replace(place, worker=worker)
+    state = _back_off(_bury(state, place, why, at_s), place, at_s)
+    return _put(state, replace(place, left_at_s=at_s)) if place.ours else _drop(state, place)
+
+
+def _end(state: ClusterState, uid: str, why: str, at_s: float) -> ClusterState:
+    place = state.places.get(uid)
+    if place is None:
+        return state
+    state = _with_tombstones(_drop(state, place), uid)
+    if place.left_at_s is not None:
+        return state
+    return _back_off(_bury(state, place, why, at_s), place, at_s)
+
+
+def _keep(state: ClusterState, keep: KeepWorkers) -> ClusterState:
+    """The newest is last, so that the oldest of the ended jobs is the first to be forgotten."""
+    wanted = {job: value for job, value in state.wanted.items() if job != keep.job}
+    wanted[keep.job] = Wanted(keep.count, keep.template if keep.count else WorkerTemplate())
+    ended = [job for job, value in wanted.items() if value.count == 0 and not _has_places(state, job)]
+    for job in ended[: -state.rules.ended_jobs_at_most]:
+        del wanted[job]
+    changed = state.wanted.get(keep.job) != wanted[keep.job]
+    backoffs = {job: backoff for job, backoff in state.backoffs.items() if job in wanted}
+    return replace(state, wanted=wanted, backoffs=backoffs, unsent=state.unsent or changed)
+
+
+def _remove(state: ClusterState, remove: RemoveWorkers) -> ClusterState:
+    """Not replaced: what is kept shrinks with what is removed, but never below what stays and what is still to come."""
+    job = remove.job
+    live_before = len(state.live(job))
+    for worker in remove.workers:
+        place = state.places.get(uid_of(worker))
+        if place is not None and place.job == job and (place.id == worker or worker.endswith(f"-{UNHEARD}")):
+            state = _to_be_ended(state, place, remove.why)
+    wanted = state.wanted.get(job)
+    removed = live_before - len(state.live(job))
+    if wanted is None or not removed:
+        return state
+    count = min(wanted.count, max(live_before, wanted.count) - removed)
+    return replace(state, wanted={**state.wanted, job: Wanted(count, wanted.template)})
+
+
+def _to_be_ended(state: ClusterState, place: Place, why: str) -> ClusterState:
+    return state if place.ending is not None else _put(state, replace(place, ending=Ending(why)))
+
+
+def _back_off(state: ClusterState, place: Place, at_s: float) -> ClusterState:
+    """A place that was of use is replaced at once; one that died young is waited for, longer each time."""
+    rules, backoff = state.rules, state.backoffs.get(place.job, Backoff())
+    if place.ending is not None or not place.ours:
+        return state
+    if at_s - place.since_s >= rules.lived_s:
+        backoff = Backoff()
+    elif place.joined:
+        backoff = replace(backoff, next_at_s=at_s)
+    elif at_s >= backoff.next_at_s:
+        delay_s = min(max(rules.backoff_s, backoff.delay_s * 2), rules.backoff_max_s)
+        backoff = Backoff(delay_s, at_s + delay_s)
+    return replace(state, backoffs={**state.backoffs, place.job: backoff})
+
+
+def _bury(state: ClusterState, place: Place, why: str, at_s: float) -> ClusterState:
+    gone = Gone(place.id, place.job, why[:WHY_AT_MOST], at_s, place.status)
+    listed = (*state.gone, gone)[-state.rules.gone_at_most :]
+    return _with_tombstones(replace(state, gone=listed, unsent=True), place.id)
+
+
+def _with_tombstones(state: ClusterState, name: str) -> ClusterState:
+    tombstones = {**state.tombstones, name: None}
+    while len(tombstones) > state.rules.tombstones_at_most:
+        del tombstones[next(iter(tombstones))]
+    return replace(state, tombstones=tombstones)
+
+
+def _put(state: ClusterState, place: Place, unsent: bool = True) -> ClusterState:
+    return replace(state, places={**state.places, place.uid: place}, unsent=state.unsent or unsent)
+
+
+def _drop(state: ClusterState, place: Place) -> ClusterState:
+    return replace(state, places={uid: kept for uid, kept in state.places.items() if uid != place.uid}, unsent=True)
+
+
+def _has_places(state: ClusterState, job: JobName) -> bool:
+    return any(place.job == job for place in state.places.values())

@@ -1,0 +1,204 @@
+"""What is missing between what is known and what is wanted, and what to ask for because of it.
+
+A place is planned, then saved, then started: whoever finds a started place always finds its uid in the saved record,
+so that a crash at any moment leaves no place that nobody knows.
+"""
+
+from dataclasses import replace
+
+from agents.cluster.effects import ClusterEffect, EndPlace, SaveKnown, SendTopology, StartPlace
+from agents.cluster.state import Backoff, ClusterState, Ending, Place, Stage, known_of
+from agents.cluster.topology import topology
+from messages.ids import JobName
+from runtime.role import Decision
+
+Step = tuple[ClusterState, tuple[ClusterEffect, ...]]
+
+
+def reconcile(state: ClusterState, now_s: float) -> Decision[ClusterState, ClusterEffect]:
+    state = _judge_silence(state, now_s)
+    state = _end_what_should_not_be(state, now_s)
+    state = _plan_what_is_missing(state, now_s)
+    effects: list[ClusterEffect] = []
+    for step in (_end, _save, _start, _send):
+        state, asked = step(state, now_s)
+        effects.extend(asked)
+    due_at_s = min(_deadlines(state, now_s), default=None)
+    state = replace(state, due_at_s=now_s if due_at_s is None else due_at_s)
+    return Decision(state, tuple(effects), why_of(state, now_s), due_at_s)
+
+
+def _judge_silence(state: ClusterState, now_s: float) -> ClusterState:
+    if not state.connected:
+        return state
+    places = dict(state.places)
+    for place in state.places.values():
+        silent_s = now_s - place.silent_since_s(state.connected_since_s)
+        if place.ours or silent_s < state.rules.forget_after_s:
+            places[place.uid] = replace(place, silent=True) if _is_silent(state, place, now_s) else place
+        else:
+            del places[place.uid]
+    changed = places != state.places
+    return replace(state, places=places, unsent=True) if changed else state
+
+
+def _is_silent(state: ClusterState, place: Place, now_s: float) -> bool:
+    spoke = place.status is not None and place.left_at_s is None
+    return spoke and now_s - place.silent_since_s(state.connected_since_s) >= state.rules.silent_after_s
+
+
+def _end_what_should_not_be(state: ClusterState, now_s: float) -> ClusterState:
+    reasons = {
+        uid: place.ending.why if place.ending is not None else _why_to_end(state, place, now_s)
+        for uid, place in state.places.items()
+    }
+    doomed = {uid: why for uid, why in reasons.items() if why is not None}
+    state = _without(state, [uid for uid in doomed if state.places[uid].stage is Stage.PLANNED])
+    ending = {
+        uid: replace(place, ending=Ending(doomed[uid]))
+        for uid, place in state.places.items()
+        if uid in doomed and place.ending is None
+    }
+    return replace(state, places={**state.places, **ending}, unsent=True) if ending else state
+
+
+def _why_to_end(state: ClusterState, place: Place, now_s: float) -> str | None:
+    rules, wanted = state.rules, state.wanted.get(place.job)
+    if wanted is not None and wanted.count == 0:
+        return "its job needs no workers any more"
+    if place.left_at_s is not None and now_s - place.left_at_s >= rules.leave_grace_s:
+        return f"it said that it left and was still there after {rules.leave_grace_s:g} s"
+    by_s = _must_speak_by_s(state, place)
+    if by_s is not None and now_s >= by_s:
+        return f"its worker has not spoken within {rules.speak_within_s:g} s"
+    return None
+
+
+def _must_speak_by_s(state: ClusterState, place: Place) -> float | None:
+    if not state.connected or place.status is not None or place.stage is Stage.PLANNED:
+        return None
+    return place.silent_since_s(state.connected_since_s) + state.rules.speak_within_s
+
+
+def _plan_what_is_missing(state: ClusterState, now_s: float) -> ClusterState:
+    if state.stopping:
+        return state
+    for job, wanted in state.wanted.items():
+        live = state.live(job)
+        missing = wanted.count - len(live)
+        if missing < 0:
+            planned = [place.uid for place in live if place.stage is Stage.PLANNED]
+            state = _without(state, planned[missing:])
+        if missing <= 0 or now_s < _starts_at_s(state, job):
+            continue
+        for _ in range(missing):
+            made = state.places_made + 1
+            place = Place(f"w{state.incarnation}x{made}", job, Stage.PLANNED, since_s=now_s, template=wanted.template)
+            places = {**state.places, place.uid: place}
+            state = replace(state, places=places, places_made=made, unsent=True)
+    return state
+
+
+def _without(state: ClusterState, uids: list[str]) -> ClusterState:
+    """Of planned places, for which nothing was started."""
+    if not uids:
+        return state
+    return replace(state, places={uid: place for uid, place in state.places.items() if uid not in uids}, unsent=True)
+
+
+def _starts_at_s(state: ClusterState, job: JobName) -> float:
+    return state.backoffs.get(job, Backoff()).next_at_s
+
+
+def _end(state: ClusterState, now_s: float) -> Step:
+    effects: list[ClusterEffect] = []
+    places = dict(state.places)
+    for place in state.places.values():
+        if place.ending is not None and now_s >= _ends_at_s(state, place, place.ending):
+            worker = None if place.ours else place.worker
+            effects.append(EndPlace(place.uid, state.rules.end_grace_s, place.ending.why, worker))
+            places[place.uid] = replace(place, ending=Ending(place.ending.why, asked_at_s=now_s))
+    return (replace(state, places=places), tuple(effects)) if effects else (state, ())
+
+
+def _ends_at_s(state: ClusterState, place: Place, ending: Ending) -> float:
+    """A place that is just being started is ended when it has, or when that takes too long."""
+    rules = state.rules
+    if ending.asked_at_s is not None:
+        return ending.asked_at_s + rules.end_grace_s + rules.end_again_s
+    return place.since_s + rules.speak_within_s if place.stage is Stage.ASKED else place.since_s
+
+
+def _save(state: ClusterState, now_s: float) -> Step:
+    if state.saving is not None or now_s < state.save_at_s:
+        return state, ()
+    known = known_of(state)
+    if known == state.saved:
+        return state, ()
+    return replace(state, saving=known), (SaveKnown(known),)
+
+
+def _start(state: ClusterState, now_s: float) -> Step:
+    saved = {place.uid for place in state.saved.places} if state.saved is not None else set()
+    planned = [place for place in state.places.values() if place.stage is Stage.PLANNED and place.uid in saved]
+    asked = {place.uid: replace(place, stage=Stage.ASKED, since_s=now_s) for place in planned}
+    effects = tuple(StartPlace(place.uid, place.job, place.template) for place in planned)
+    return (replace(state, places={**state.places, **asked}), effects) if asked else (state, ())
+
+
+def _send(state: ClusterState, now_s: float) -> Step:
+    if not state.connected or now_s < _sends_at_s(state):
+        return state, ()
+    gone = tuple(gone for gone in state.gone if now_s - gone.at_s < state.rules.gone_for_s)
+    saved_too = state.gone[-state.rules.gone_saved_at_most :]
+    kept = gone if len(gone) > len(saved_too) else saved_too
+    state = replace(state, seq=state.seq + 1, gone=kept, unsent=False, sent_at_s=now_s)
+    return state, (SendTopology(topology(state, now_s)),)
+
+
+def _sends_at_s(state: ClusterState) -> float:
+    if state.sent_at_s is None:
+        return state.connected_since_s
+    return state.sent_at_s + (state.rules.topology_gap_s if state.unsent else state.rules.topology_every_s)
+
+
+def _deadlines(state: ClusterState, now_s: float) -> list[float]:
+    """When time alone could change the decision."""
+    rules = state.rules
+    deadlines = [_starts_at_s(state, job) for job in _short_of(state)]
+    if state.connected:
+        deadlines.append(_sends_at_s(state))
+    if state.saving is None and now_s < state.save_at_s:
+        deadlines.append(state.save_at_s)
+    for place in state.places.values():
+        silent_since_s = place.silent_since_s(state.connected_since_s)
+        if place.ending is not None:
+            deadlines.append(_ends_at_s(state, place, place.ending))
+        elif place.left_at_s is not None:
+            deadlines.append(place.left_at_s + rules.leave_grace_s)
+        elif (by_s := _must_speak_by_s(state, place)) is not None:
+            deadlines.append(by_s)
+        if state.connected and not place.silent and place.status is not None and place.left_at_s is None:
+            deadlines.append(silent_since_s + rules.silent_after_s)
+    return deadlines
+
+
+def _short_of(state: ClusterState) -> list[JobName]:
+    if state.stopping:
+        return []
+    return [job for job, wanted in state.wanted.items() if wanted.count > len(state.live(job))]
+
+
+def why_of(state: ClusterState, now_s: float) -> str:
+    if state.stopping:
+        return f"stopping: {len(state.places)} places to end"
+    jobs = [_why_of_job(state, job, wanted.count, now_s) for job, wanted in state.wanted.items() if wanted.count]
+    return "; ".join(jobs) or "no job needs workers here"
+
+
+def _why_of_job(state: ClusterState, job: JobName, count: int, now_s: float) -> str:
+    live = state.live(job)
+    speaking = sum(place.status is not None and not place.silent for place in live)
+    wait_s = _starts_at_s(state, job) - now_s
+    later = f", the next start in {wait_s:.1f} s" if len(live) < count and wait_s > 0 else ""
+    return f"{job}: {speaking} of {count} workers are heard of{later}"

@@ -1,0 +1,93 @@
+"""What the controller tells of its workers: built whole each time, never as a difference."""
+
+import hashlib
+
+import msgspec
+from msgspec import structs
+
+from agents.cluster.state import ClusterState, Gone, Place
+from messages.clusters import ClusterHeartbeat, Presence, WorkerSight
+from messages.workers import WorkerStatus
+
+_encoder = msgspec.json.Encoder(order="deterministic")
+
+
+def what_matters(status: WorkerStatus) -> WorkerStatus:
+    """All but what changes with every word: a notice matters when it comes, not while it runs down."""
+    noticed = None if status.notice_s is None else 0.0
+    return structs.replace(status, seq=0, step=None, notice_s=noticed)
+
+
+def topology(state: ClusterState, now_s: float) -> ClusterHeartbeat:
+    heartbeat = ClusterHeartbeat(
+        cluster=state.cluster,
+        incarnation=state.incarnation,
+        seq=state.seq,
+        region=state.region,
+        workers=(*_living(state, now_s), *map(_gone, _still_told(state, now_s))),
+        keeps={job: wanted.count for job, wanted in state.wanted.items()},
+    )
+    heartbeat = _fitted(heartbeat, state.rules.topology_bytes_at_most)
+    return structs.replace(heartbeat, digest=_digest(heartbeat))
+
+
+def presence(place: Place) -> Presence:
+    if place.status is None:
+        return Presence.STARTING
+    return Presence.SILENT if place.silent else Presence.ALIVE
+
+
+def _living(state: ClusterState, now_s: float) -> list[WorkerSight]:
+    return [_sight(place, state.connected_since_s, now_s) for place in state.places.values() if _is_listed(place)]
+
+
+def _is_listed(place: Place) -> bool:
+    """A restored place whose worker has not spoken to this incarnation is neither claimed to live nor to start."""
+    restored_unheard = place.status is None and place.worker is not None
+    return place.left_at_s is None and not restored_unheard
+
+
+def _sight(place: Place, connected_since_s: float, now_s: float) -> WorkerSight:
+    silent_s = now_s - place.silent_since_s(connected_since_s) if place.status is not None else 0.0
+    why = f"being ended: {place.ending.why}" if place.ending is not None else ""
+    return WorkerSight(place.id, place.job, presence(place), round(max(0.0, silent_s), 3), why, place.status)
+
+
+def _still_told(state: ClusterState, now_s: float) -> list[Gone]:
+    return [gone for gone in state.gone if now_s - gone.at_s < state.rules.gone_for_s]
+
+
+def _gone(gone: Gone) -> WorkerSight:
+    return WorkerSight(gone.worker, gone.job, Presence.GONE, why=gone.why, status=gone.status)
+
+
+def _fitted(heartbeat: ClusterHeartbeat, bytes_at_most: int) -> ClusterHeartbeat:
+    """What a message cannot hold is left out, the least needed first: it was also told as a fact."""
+    for leave_out in (_tails, _gone_statuses, _all_statuses):
+        if len(_encoder.encode(heartbeat)) <= bytes_at_most:
+            break
+        heartbeat = structs.replace(heartbeat, workers=tuple(leave_out(sight) for sight in heartbeat.workers))
+    return heartbeat
+
+
+def _tails(sight: WorkerSight) -> WorkerSight:
+    if sight.status is None or not sight.status.exits:
+        return sight
+    exits = tuple(structs.replace(exit_, tail=(), error=None) for exit_ in sight.status.exits)
+    return structs.replace(sight, status=structs.replace(sight.status, exits=exits))
+
+
+def _gone_statuses(sight: WorkerSight) -> WorkerSight:
+    return structs.replace(sight, status=None) if sight.presence is Presence.GONE else sight
+
+
+def _all_statuses(sight: WorkerSight) -> WorkerSight:
+    return structs.replace(sight, status=None)
+
+
+def _digest(heartbeat: ClusterHeartbeat) -> str:
+    ageless = [
+        structs.replace(sight, silent_s=0.0, status=what_matters(sight.status) if sight.status is not None else None)
+        for sight in heartbeat.workers
+    ]
+    return hashlib.blake2b(_encoder.encode((ageless, heartbeat.keeps)), digest_size=8).hexdigest()

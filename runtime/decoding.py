@@ -1,11 +1,38 @@
-"""Plain data to typed structs, with every problem reported at once and where it is."""
+"""Plain data to typed structs, with every problem reported at once, and where it is.
 
+msgspec stops at the first problem. A person who wrote a file wants all of them, so this walks the data and the type
+side by side. msgspec has the last word: what the walk lets pass and msgspec refuses is a problem too.
+"""
+
+import difflib
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
+from msgspec import Meta, inspect
+
+from runtime.errors import UserError
 
 T = TypeVar("T")
+Checks = Callable[[T], Sequence[tuple[str, str]]]
+"""What no single field can show: (path, what is wrong)."""
+
+_SIMPLE_KEY = re.compile(r"^[A-Za-z0-9_-]+$")
+_MSGSPEC_PATH = re.compile(r"^(?P<text>.*) - at `(?:key in )?\$\.?(?P<path>.*)`$", re.DOTALL)
+_BASES: dict[type, Any] = {
+    inspect.IntType: int,
+    inspect.FloatType: float,
+    inspect.StrType: str,
+    inspect.BoolType: bool,
+    inspect.BytesType: bytes,
+    inspect.NoneType: None,
+}
+_NUMBER_LIMITS = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}
+_LENGTH_LIMITS = {"min_length": "at least", "max_length": "at most"}
+_LIMITS = (*_NUMBER_LIMITS, *_LENGTH_LIMITS, "multiple_of", "pattern")
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,9 +44,239 @@ class Problem:
         return f"{self.path}: {self.text}" if self.path else self.text
 
 
+def decode_checked(
+    wanted: type[T], data: object, *, what: str = "This", strict: bool = True, checks: Checks[T] | None = None
+) -> T:
+    """The typed value, or a `UserError` with every problem.
+
+    Strict: text is never taken for a number. Not strict is for what can only be text, such as the environment.
+    """
+    found = problems(wanted, data, strict=strict)
+    if not found:
+        value = msgspec.convert(data, wanted, strict=strict)
+        found = [Problem(*each) for each in checks(value)] if checks else []
+        if not found:
+            return value
+    count = "a problem" if len(found) == 1 else f"{len(found)} problems"
+    raise UserError(f"{what} has {count}:", problems=tuple(map(str, found)))
+
+
 def problems(wanted: Any, data: object, path: str = "", *, strict: bool = True) -> list[Problem]:
+    """All that keeps the data from being a `wanted`."""
+    found = list(_Walk(strict).value(inspect.type_info(wanted), data, path, ""))
+    return found or _by_msgspec(wanted, data, path, strict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Walk:
+    strict: bool
+
+    def value(self, info: inspect.Type, data: object, path: str, description: str) -> Iterator[Problem]:
+        match info:
+            case inspect.Metadata():
+                said = (info.extra_json_schema or {}).get("description", description)
+                yield from self.value(info.type, data, path, said)
+            case inspect.StructType():
+                yield from self._struct(info, data, path)
+            case inspect.DictType():
+                yield from self._dict(info, data, path)
+            case inspect.ListType() | inspect.VarTupleType() | inspect.SetType() | inspect.FrozenSetType():
+                yield from self._sequence(info, data, path)
+            case inspect.UnionType():
+                yield from self._union(info, data, path, description)
+            case _:
+                yield from self._leaf(info, data, path, description)
+
+    def _struct(self, info: inspect.StructType, data: object, path: str) -> Iterator[Problem]:
+        names = [field.encode_name for field in info.fields]
+        if not isinstance(data, Mapping):
+            yield Problem(path, _expected(f"keys and values ({', '.join(names)})", data))
+            return
+        for field in info.fields:
+            inner = _at(path, field.encode_name)
+            if field.encode_name in data:
+                yield from self.value(field.type, data[field.encode_name], inner, "")
+            elif field.required:
+                yield Problem(inner, _with("is missing", _description(field.type)))
+        if info.forbid_unknown_fields:
+            for key in data:
+                if key not in names:
+                    yield Problem(_at(path, key), _unknown(key, names))
+
+    def _dict(self, info: inspect.DictType, data: object, path: str) -> Iterator[Problem]:
+        if not isinstance(data, Mapping):
+            yield Problem(path, _expected("keys and values", data))
+            return
+        for key, value in data.items():
+            inner = _at(path, key)
+            yield from (Problem(inner, f"as a key: {each.text}") for each in self.value(info.key_type, key, inner, ""))
+            yield from self.value(info.value_type, value, inner, "")
+        yield from _lengths(info, data, path)
+
+    def _sequence(self, info: Any, data: object, path: str) -> Iterator[Problem]:
+        if not isinstance(data, list | tuple | set | frozenset):
+            yield Problem(path, _expected("a list", data))
+            return
+        for index, item in enumerate(data):
+            yield from self.value(info.item_type, item, f"{path}[{index}]", "")
+        yield from _lengths(info, data, path)
+
+    def _union(self, info: inspect.UnionType, data: object, path: str, description: str) -> Iterator[Problem]:
+        unspeakable = _unspeakable(data)
+        if unspeakable:
+            yield Problem(path, unspeakable)
+            return
+        tries = [list(self.value(each, data, path, description)) for each in info.types]
+        if any(not found for found in tries):
+            return
+        fitting = [
+            found
+            for each, found in zip(info.types, tries, strict=True)
+            if not isinstance(each, inspect.NoneType) and _same_shape(each, data)
+        ]
+        if len(fitting) == 1:
+            yield from fitting[0]
+        else:
+            yield Problem(path, _expected(_one_of([_name(each) for each in info.types]), data))
+
+    def _leaf(self, info: inspect.Type, data: object, path: str, description: str) -> Iterator[Problem]:
+        if isinstance(info, inspect.EnumType):
+            if not _fits(info.cls, data, self.strict):
+                yield Problem(path, _expected(_one_of([str(each.value) for each in info.cls]), data, shown=True))
+            return
+        if isinstance(info, inspect.LiteralType):
+            if not _fits(Literal[info.values], data, self.strict):
+                yield Problem(path, _expected(_one_of([str(each) for each in info.values]), data, shown=True))
+            return
+        if type(info) not in _BASES:
+            return
+        base = _BASES[type(info)]
+        if not _fits(base, data, self.strict):
+            yield Problem(path, _expected(_name(info), data, shown=True) + _quotes(info, data))
+            return
+        value = msgspec.convert(data, base, strict=self.strict)
+        unspeakable = _unspeakable(value)
+        if unspeakable:
+            yield Problem(path, unspeakable)
+            return
+        limits = {name: getattr(info, name) for name in _LIMITS if getattr(info, name, None) is not None}
+        if limits and not _fits(Annotated[base, Meta(**limits)], value, True):
+            yield Problem(path, f"is {_shown(data)}, but must {_allowed(limits, description)}")
+
+
+def _by_msgspec(wanted: Any, data: object, path: str, strict: bool) -> list[Problem]:
     try:
         msgspec.convert(data, wanted, strict=strict)
     except msgspec.ValidationError as error:
-        return [Problem(path, str(error))]
+        parts = _MSGSPEC_PATH.match(str(error))
+        text, inner = (parts["text"], parts["path"]) if parts else (str(error), "")
+        text = text.replace("`", "")
+        return [Problem(_at(path, inner) if inner else path, text[:1].lower() + text[1:])]
     return []
+
+
+def _fits(wanted: Any, data: object, strict: bool) -> bool:
+    try:
+        msgspec.convert(data, wanted, strict=strict)
+    except msgspec.ValidationError:
+        return False
+    return True
+
+
+def _unspeakable(value: object) -> str:
+    """Why JSON cannot carry it, as every value sooner or later travels on the bus."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return f"is {value}, but must be a finite number"
+    if isinstance(value, str) and any("\ud800" <= character <= "\udfff" for character in value):
+        return "contains half a character (a lone surrogate)"
+    return ""
+
+
+def _at(path: str, key: object) -> str:
+    if isinstance(key, str) and (_SIMPLE_KEY.match(key) or "." in key):
+        return f"{path}.{key}" if path else key
+    return f"{path}[{key!r}]"
+
+
+def _name(info: inspect.Type) -> str:
+    match info:
+        case inspect.Metadata():
+            return _name(info.type)
+        case inspect.NoneType():
+            return "nothing"
+        case inspect.StructType() | inspect.DictType():
+            return "keys and values"
+        case inspect.ListType() | inspect.VarTupleType() | inspect.SetType() | inspect.FrozenSetType():
+            return "a list"
+        case _ if type(info) in _BASES:
+            return str(_BASES[type(info)].__name__)
+        case _:
+            return type(info).__name__.removesuffix("Type").lower()
+
+
+def _same_shape(info: inspect.Type, data: object) -> bool:
+    if isinstance(info, inspect.Metadata):
+        return _same_shape(info.type, data)
+    mapping = isinstance(info, inspect.StructType | inspect.DictType)
+    listing = isinstance(info, inspect.ListType | inspect.VarTupleType | inspect.SetType | inspect.FrozenSetType)
+    if isinstance(data, Mapping):
+        return mapping
+    if isinstance(data, list | tuple):
+        return listing
+    return not mapping and not listing
+
+
+def _description(info: inspect.Type) -> str:
+    if isinstance(info, inspect.Metadata):
+        return str((info.extra_json_schema or {}).get("description", ""))
+    return ""
+
+
+def _with(text: str, description: str) -> str:
+    return f"{text} ({description})" if description else text
+
+
+def _expected(wanted: str, data: object, shown: bool = False) -> str:
+    if data is None:
+        return f"is empty, expected {wanted}"
+    value = f" {_shown(data)}" if shown and isinstance(data, str | int | float | bool) else ""
+    kind = "keys and values" if isinstance(data, Mapping) else type(data).__name__
+    return f"expected {wanted}, got {kind}{value}"
+
+
+def _quotes(info: inspect.Type, data: object) -> str:
+    plain = not isinstance(data, list | tuple | Mapping) and data is not None
+    return "; put it in quotes" if isinstance(info, inspect.StrType) and plain else ""
+
+
+def _unknown(key: object, names: list[str]) -> str:
+    if not isinstance(key, str):
+        return f"the key {key!r} is not text; put it in quotes (YAML takes yes, no, on and off for truth values)"
+    close = difflib.get_close_matches(key, names, n=1)
+    return f"unknown key; did you mean '{close[0]}'?" if close else f"unknown key; known are {', '.join(names)}"
+
+
+def _allowed(limits: Mapping[str, Any], description: str) -> str:
+    if "pattern" in limits:
+        return f"be {description}" if description else f"match {limits['pattern']}"
+    numbers = [f"{word} {limits[name]}" for name, word in _NUMBER_LIMITS.items() if name in limits]
+    lengths = [f"{word} {limits[name]} long" for name, word in _LENGTH_LIMITS.items() if name in limits]
+    multiples = [f"a multiple of {limits['multiple_of']}"] if "multiple_of" in limits else []
+    return _with(f"be {' and '.join([*numbers, *lengths, *multiples])}", description)
+
+
+def _lengths(info: Any, data: Any, path: str) -> Iterator[Problem]:
+    least, most = info.min_length, info.max_length
+    if least is not None and len(data) < least:
+        yield Problem(path, f"has {len(data)} items, but must have at least {least}")
+    if most is not None and len(data) > most:
+        yield Problem(path, f"has {len(data)} items, but must have at most {most}")
+
+
+def _one_of(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"
+
+
+def _shown(data: object) -> str:
+    text = repr(data)
+    return text if len(text) <= 60 else f"{text[:57]}..."

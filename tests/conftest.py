@@ -41,9 +41,8 @@ async def bus(connect: Connect) -> Bus:
 
 async def eventually(condition: Callable[[], object], timeout_s: float = 20.0, what: str = "") -> None:
     """Returns as soon as the condition holds; fails the test when it does not in time."""
-    try:
-        async with asyncio.timeout(timeout_s):
-            while not condition():
-                await asyncio.sleep(0.01)
-    except TimeoutError:
-        pytest.fail(f"not within {timeout_s} s: {what or condition}")
+    deadline = asyncio.get_running_loop().time() + timeout_s
+    while not condition():
+        if asyncio.get_running_loop().time() > deadline:
+            pytest.fail(f"not within {timeout_s} s: {what or condition}")
+        await asyncio.sleep(0.01)

@@ -143,8 +143,8 @@ def mean_over_batch(summed: Tensor, global_batch: int) -> float:
 
 def train(options: argparse.Namespace, rank: int, world: int) -> None:
     given = tradewind.hyperparameters()
-    global_batch = int(given.get("global_batch", options.global_batch))
-    learning_rate = float(given.get("learning_rate", options.learning_rate))
+    global_batch = int(given.get("global_batch") or options.global_batch)
+    learning_rate = float(given.get("learning_rate") or options.learning_rate)
 
     text, characters = encode(options.text.read_text(encoding="utf-8"))
     torch.manual_seed(options.seed)

@@ -185,11 +185,16 @@ def _stop_repeat_at_s(state: WorkerState, stop: Stop) -> float:
 def _wake_at_s(state: WorkerState) -> float | None:
     if state.left:
         return None
-    times = [state.heartbeat_due_s if state.connected else state.heard_at_s + state.rules.orphan_s]
-    if state.host is Host.ABSENT and state.leaving is None:
-        times.append(state.host_start_due_s)
+    times = []
+    if state.connected:
+        times.append(state.heartbeat_due_s)
     if state.stop is not None:
         times.append(_stop_repeat_at_s(state, state.stop))
-    if state.notice_deadline_s is not None and state.leaving is None:
-        times.append(state.notice_deadline_s - state.rules.notice_margin_s)
-    return min(times)
+    if state.leaving is None:
+        if not state.connected:
+            times.append(state.heard_at_s + state.rules.orphan_s)
+        if state.host is Host.ABSENT:
+            times.append(state.host_start_due_s)
+        if state.notice_deadline_s is not None:
+            times.append(state.notice_deadline_s - state.rules.notice_margin_s)
+    return min(times, default=None)

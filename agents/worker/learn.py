@@ -39,7 +39,7 @@ def learn(state: WorkerState, event: WorkerEvent) -> WorkerState:
         case TrainerForked():
             return _forked(state, event.generation, event.rank, event.pid)
         case TrainerForkFailed():
-            failed = TrainerExit(rank=event.rank, error=f"could not be forked: {event.error}")
+            failed = TrainerExit(rank=event.rank, code=1, error=f"could not be forked: {event.error}")
             return _ended(state, event.generation, [failed])
         case TrainerExited():
             return _ended(_forked(state, event.generation, event.exit.rank), event.generation, [event.exit])

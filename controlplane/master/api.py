@@ -1,0 +1,151 @@
+"""The master's HTTP API: what people and the `tradewind` command ask, in JSON.
+
+A refusal is a `Problem` with what to try. A handler that fails is a defect: aiohttp logs it with its traceback and
+answers 500, and the process goes on.
+"""
+
+import socket
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any, TypeVar
+
+import msgspec
+from aiohttp import web
+
+from controlplane.master import refusals
+from controlplane.master.access import guard
+from controlplane.master.feeds import Feeds
+from controlplane.master.master import Master
+from messages.api import JobList, Problem, ScaleRequest
+from messages.jobs import JobSpec
+from runtime.decoding import problems
+from runtime.errors import BusUnavailable, UserError
+
+MAX_BODY_BYTES = 512 * 1024
+SHUTDOWN_S = 2.0
+
+T = TypeVar("T")
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+_STATUS_OF: dict[type[UserError], HTTPStatus] = {
+    refusals.JobUnknown: HTTPStatus.NOT_FOUND,
+    refusals.JobExists: HTTPStatus.CONFLICT,
+    refusals.ScaleRefused: HTTPStatus.CONFLICT,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    master: Master
+
+    async def submit(self, request: web.Request) -> web.Response:
+        spec = await _body(request, JobSpec, "The job cannot be used:")
+        return _json(await self.master.submit(spec), HTTPStatus.CREATED)
+
+    async def jobs(self, _request: web.Request) -> web.Response:
+        return _json(JobList(self.master.views()))
+
+    async def job(self, request: web.Request) -> web.Response:
+        return _json(self.master.view(request.match_info["name"]))
+
+    async def stop(self, request: web.Request) -> web.Response:
+        return _json(await self.master.stop_job(request.match_info["name"]))
+
+    async def scale(self, request: web.Request) -> web.Response:
+        wanted = await _body(request, ScaleRequest, "The request cannot be used:")
+        return _json(await self.master.scale(request.match_info["name"], wanted.workers))
+
+    async def health(self, _request: web.Request) -> web.Response:
+        health = self.master.health()
+        return _json(health, HTTPStatus.OK if health.ok else HTTPStatus.SERVICE_UNAVAILABLE)
+
+    async def version(self, _request: web.Request) -> web.Response:
+        return _json(self.master.version())
+
+
+class ApiServer:
+    """Serves on a socket that was opened before: until `start`, whoever connects waits."""
+
+    def __init__(self, master: Master, listener: socket.socket, token: str) -> None:
+        self._listener = listener
+        self._feeds = Feeds(master)
+        app = web.Application(middlewares=[_tell_problems, guard(token)], client_max_size=MAX_BODY_BYTES)
+        app.add_routes(routes(Api(master), self._feeds))
+        self._runner = web.AppRunner(
+            app, access_log=None, handler_cancellation=True, shutdown_timeout=SHUTDOWN_S, keepalive_timeout=75.0
+        )
+
+    @property
+    def port(self) -> int:
+        return int(self._listener.getsockname()[1])
+
+    async def start(self) -> None:
+        await self._runner.setup()
+        await web.SockSite(self._runner, self._listener).start()
+
+    async def close(self) -> None:
+        """Ends the streams, lets requests that are being answered finish, bounded."""
+        self._feeds.close()
+        await self._runner.cleanup()
+        self._listener.close()
+
+
+def routes(api: Api, feeds: Feeds) -> list[web.RouteDef]:
+    return [
+        web.post("/v1/jobs", api.submit),
+        web.get("/v1/jobs", api.jobs),
+        web.get("/v1/jobs/{name}", api.job),
+        web.post("/v1/jobs/{name}/stop", api.stop),
+        web.post("/v1/jobs/{name}/scale", api.scale),
+        web.get("/v1/jobs/{name}/logs", feeds.logs),
+        web.get("/v1/jobs/{name}/events", feeds.events),
+        web.get("/v1/jobs/{name}/progress", feeds.progress),
+        web.get("/v1/events", feeds.events),
+        web.get("/healthz", api.health),
+        web.get("/version", api.version),
+    ]
+
+
+def open_listener(host: str, port: int) -> socket.socket:
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        return socket.create_server((host, port), family=family, backlog=256)
+    except OSError as error:
+        raise UserError(
+            f"The API cannot listen on {host}:{port}: {(error.strerror or str(error)).lower()}.",
+            "end the other master, or choose another port with --api-port",
+        ) from error
+
+
+@web.middleware
+async def _tell_problems(request: web.Request, handler: Handler) -> web.StreamResponse:
+    try:
+        return await handler(request)
+    except UserError as error:
+        status = _STATUS_OF.get(type(error), HTTPStatus.BAD_REQUEST)
+        return _json(Problem(error.sentence, error.hint, error.problems), status)
+    except BusUnavailable as error:
+        return _json(Problem(f"The bus is away: {error}.", "try again in a moment"), HTTPStatus.SERVICE_UNAVAILABLE)
+    except web.HTTPException as error:
+        if error.status < HTTPStatus.BAD_REQUEST:
+            raise
+        hint = "GET /v1/jobs" if error.status == HTTPStatus.NOT_FOUND else ""
+        return _json(Problem(f"{request.method} {request.path}: {error.reason}.", hint), HTTPStatus(error.status))
+
+
+async def _body(request: web.Request, wanted: type[T], refusal: str) -> T:
+    """Decoded, or a `UserError` with every problem and its path."""
+    payload = await request.read()
+    try:
+        data: Any = msgspec.json.decode(payload)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise UserError(f"The body of the request is not JSON: {error}.") from error
+    found = problems(wanted, data)
+    if found:
+        raise UserError(refusal, "correct these fields", tuple(str(problem) for problem in found))
+    return msgspec.convert(data, wanted)
+
+
+def _json(body: msgspec.Struct, status: HTTPStatus = HTTPStatus.OK) -> web.Response:
+    return web.Response(body=msgspec.json.encode(body), status=status, content_type="application/json")

@@ -1,0 +1,215 @@
+"""Logs, events and progress as streams of JSON lines.
+
+A stream that follows ends by itself when the job's last event was told, or when the job has ended and nothing more has
+come for a while. A blank line now and then keeps a quiet one alive.
+"""
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from datetime import UTC, datetime, timedelta
+from http import HTTPStatus
+
+import msgspec
+from aiohttp import web
+
+from controlplane.job.state import Phase
+from controlplane.master.held import HeldJob
+from controlplane.master.master import Master
+from messages import subjects
+from messages.codec import Received
+from messages.events import Event
+from messages.ids import Generation, JobName, Rank, WorkerId
+from messages.jobs import Scalar
+from messages.worlds import LogLines, RankProgress
+from runtime.errors import UserError
+
+KEEP_ALIVE_S = 15.0
+QUIET_AFTER_END_S = 2.0
+BUFFERED = 1000
+TAIL_AT_MOST = 100_000
+OVERLAP = timedelta(minutes=10)
+"""Between what was read for `tail` and what is followed: more than the clocks of two machines differ."""
+LAST_KINDS = frozenset(f"job_{phase}" for phase in Phase if phase.ended)
+
+Lines = AsyncGenerator[msgspec.Struct, None]
+
+
+class LogLine(msgspec.Struct, frozen=True):
+    at: float
+    rank: Rank
+    generation: Generation
+    stderr: bool
+    line: str
+
+
+class EventLine(msgspec.Struct, frozen=True):
+    at: float
+    scope: str
+    kind: str
+    text: str
+    why: str
+    fields: dict[str, Scalar | None]
+
+
+class ProgressLine(msgspec.Struct, frozen=True):
+    at: float
+    worker: WorkerId
+    generation: Generation
+    ranks: tuple[RankProgress, ...]
+
+
+class GenerationLine(msgspec.Struct, frozen=True):
+    generation: Generation
+    first_step: int
+    last_step: int
+    samples: int
+    first_at: float
+    last_at: float
+
+
+class Feeds:
+    def __init__(self, master: Master) -> None:
+        self._master = master
+        self._closing = asyncio.Event()
+
+    def close(self) -> None:
+        self._closing.set()
+
+    async def logs(self, request: web.Request) -> web.StreamResponse:
+        held = self._master.job(request.match_info["name"])
+        rank, tail, follow = _number(request, "rank"), _number(request, "tail"), _is_set(request, "follow")
+        return await self._send(request, self._log_lines(held.name, rank, tail, follow), held)
+
+    async def events(self, request: web.Request) -> web.StreamResponse:
+        name = request.match_info.get("name")
+        held = self._master.job(name) if name is not None else None
+        return await self._send(request, self._event_lines(held, _is_set(request, "follow")), held)
+
+    async def progress(self, request: web.Request) -> web.StreamResponse:
+        """`summary=1`: a line for each generation so far; `follow=1`: what the workers report, as it comes."""
+        held = self._master.job(request.match_info["name"])
+        summary, follow = _is_set(request, "summary"), _is_set(request, "follow")
+        return await self._send(request, self._progress_lines(held, summary, follow), held)
+
+    async def _log_lines(self, job: JobName, rank: int | None, tail: int | None, follow: bool) -> Lines:
+        subject = subjects.log(job, Rank(rank) if rank is not None else None)
+        bus = self._master.bus
+        since: datetime | None = None
+        told: set[str] = set()
+        if tail is not None:
+            since = datetime.now(UTC) - OVERLAP
+            kept: deque[LogLine] = deque(maxlen=min(tail, TAIL_AT_MOST))
+            async with contextlib.aclosing(bus.replay(subjects.LOGS_STREAM, subject)) as stored:
+                async for _, received in stored:
+                    told.add(received.envelope.id)
+                    kept.extend(_log_lines_of(received))
+            for line in kept:
+                yield line
+            if not follow:
+                return
+        async with contextlib.aclosing(
+            bus.replay(subjects.LOGS_STREAM, subject, since=since, follow=follow)
+        ) as messages:
+            async for _, received in messages:
+                if received.envelope.id not in told:
+                    for line in _log_lines_of(received):
+                        yield line
+
+    async def _event_lines(self, held: HeldJob | None, follow: bool) -> Lines:
+        subject = subjects.event(held.name if held is not None else None)
+        stored = self._master.bus.replay(subjects.EVENTS_STREAM, subject, follow=follow)
+        async with contextlib.aclosing(stored) as messages:
+            async for _, received in messages:
+                event = received.message
+                if isinstance(event, Event):
+                    at = received.envelope.at.timestamp()
+                    yield EventLine(at, event.scope, event.kind, event.text, event.why, event.fields)
+                    if held is not None and event.kind in LAST_KINDS:
+                        return
+
+    async def _progress_lines(self, held: HeldJob, summary: bool, follow: bool) -> Lines:
+        if summary:
+            for done in held.progress.generations:
+                yield GenerationLine(
+                    done.generation, done.first_step, done.last_step, done.samples, done.first_at, done.last_at
+                )
+        if follow:
+            with self._master.progress_feed(held.name) as feed:
+                while True:
+                    at, report = await feed.get()
+                    yield ProgressLine(at, report.worker, report.generation, report.ranks)
+
+    async def _send(self, request: web.Request, lines: Lines, held: HeldJob | None) -> web.StreamResponse:
+        response = web.StreamResponse(status=HTTPStatus.OK, headers={"Content-Type": "application/x-ndjson"})
+        await response.prepare(request)
+        encoder = msgspec.json.Encoder()
+        waiting: asyncio.Queue[msgspec.Struct | None] = asyncio.Queue(BUFFERED)
+        async with asyncio.TaskGroup() as tasks:
+            reader = tasks.create_task(_read(lines, waiting), name=f"feed{request.path}")
+            closer = tasks.create_task(_when_set(self._closing, waiting), name=f"feed-end{request.path}")
+            with contextlib.suppress(ConnectionResetError):
+                async for line in self._arriving(waiting, held):
+                    await response.write(encoder.encode(line) + b"\n" if line is not None else b"\n")
+            reader.cancel()
+            closer.cancel()
+        with contextlib.suppress(ConnectionResetError):
+            await response.write_eof()
+        return response
+
+    async def _arriving(
+        self, waiting: "asyncio.Queue[msgspec.Struct | None]", held: HeldJob | None
+    ) -> AsyncIterator[msgspec.Struct | None]:
+        """None stands for nothing in a while; ends when there is nothing more to come."""
+        loop = asyncio.get_running_loop()
+        silent_since_s = loop.time()
+        while not self._closing.is_set():
+            ended = held is not None and held.ended and self._master.has_told_all
+            try:
+                async with asyncio.timeout(QUIET_AFTER_END_S):
+                    line = await waiting.get()
+            except TimeoutError:
+                if ended:
+                    return
+                if loop.time() - silent_since_s >= KEEP_ALIVE_S:
+                    silent_since_s = loop.time()
+                    yield None
+                continue
+            if line is None:
+                return
+            silent_since_s = loop.time()
+            yield line
+
+
+async def _read(lines: Lines, waiting: "asyncio.Queue[msgspec.Struct | None]") -> None:
+    async with contextlib.aclosing(lines):
+        async for line in lines:
+            await waiting.put(line)
+    await waiting.put(None)
+
+
+async def _when_set(closing: asyncio.Event, waiting: "asyncio.Queue[msgspec.Struct | None]") -> None:
+    await closing.wait()
+    await waiting.put(None)
+
+
+def _log_lines_of(received: Received) -> Iterator[LogLine]:
+    message = received.message
+    if isinstance(message, LogLines):
+        at = received.envelope.at.timestamp()
+        for line in message.lines:
+            yield LogLine(at, message.rank, message.generation, message.stderr, line)
+
+
+def _number(request: web.Request, name: str) -> int | None:
+    given = request.query.get(name, "")
+    if not given:
+        return None
+    if not given.isdecimal() or len(given) > 9:
+        raise UserError(f"{name}={given[:50]!r} is not a number of at least 0.")
+    return int(given)
+
+
+def _is_set(request: web.Request, name: str) -> bool:
+    return request.query.get(name, "") in ("1", "true", "yes")

@@ -1,0 +1,79 @@
+"""A job that this master holds: its loop if it needs one, its progress, and a way to wait for what it decides."""
+
+import asyncio
+from collections.abc import Callable
+
+from controlplane.job.decide import decide
+from controlplane.job.effects import JobEffect
+from controlplane.job.events import JobEvent, Ticked
+from controlplane.job.state import Job
+from controlplane.master.progress import ProgressTracker
+from controlplane.master.shell import JobShell
+from messages.ids import JobName
+from messages.worlds import Progress
+from runtime.clock import Clock
+from runtime.logs import WhyLog, logger
+from runtime.role import Decision, RoleLoop
+
+Reported = tuple[float, Progress]
+"""The sender's wall time in Unix seconds, and what it said."""
+
+
+class HeldJob:
+    def __init__(self, job: Job, shell: JobShell, clock: Clock, progress: ProgressTracker | None = None) -> None:
+        self.name: JobName = job.name
+        self.progress = progress or ProgressTracker()
+        self.listeners: set[Callable[[Reported], None]] = set()
+        """Called with every progress message."""
+        self._loop: RoleLoop[Job, JobEvent, JobEffect] = RoleLoop(
+            f"job/{job.name}", job, decide, shell, Ticked, clock, self._on_decision
+        )
+        self._task: asyncio.Task[None] | None = None
+        self._decided = asyncio.Event()
+        self._log_why = WhyLog(logger(job=job.name), "job_decided")
+
+    @property
+    def state(self) -> Job:
+        return self._loop.state
+
+    @property
+    def ended(self) -> bool:
+        return self.state.record.phase.ended
+
+    @property
+    def unsettled(self) -> bool:
+        """Ended, but not all of its workers are known to be gone."""
+        return bool(self.state.workers) or any(cluster.keeps for cluster in self.state.clusters.values())
+
+    def start(self, tasks: asyncio.TaskGroup) -> None:
+        if self._task is None:
+            self._task = tasks.create_task(self._loop.run(), name=f"job/{self.name}")
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait({self._task})
+
+    def post(self, event: JobEvent) -> None:
+        self._loop.post(event)
+
+    def report(self, at: float, progress: Progress) -> None:
+        self.progress.learn(progress)
+        for listener in tuple(self.listeners):
+            listener((at, progress))
+
+    async def until(self, holds: Callable[[Job], bool], timeout_s: float | None) -> bool:
+        """Whether it came to hold in time."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                while not holds(self.state):
+                    await self._decided.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def _on_decision(self, _event: JobEvent, decision: Decision[Job, JobEffect]) -> None:
+        record = decision.state.record
+        self._log_why(decision.why, phase=record.phase, generation=record.generation)
+        self._decided.set()
+        self._decided = asyncio.Event()

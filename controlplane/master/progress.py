@@ -1,0 +1,124 @@
+"""What the trainers of one job have reported: the newest step, loss and throughput, and what each generation did.
+
+It reads no clock: all times are those the ranks gave. What is kept is bounded, the oldest goes first.
+"""
+
+from dataclasses import dataclass, replace
+
+from messages.ids import Generation, Rank, WorkerId
+from messages.worlds import Progress, RankProgress
+
+GENERATIONS_AT_MOST = 200
+WORKERS_AT_MOST = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationProgress:
+    generation: Generation
+    first_step: int
+    last_step: int
+    samples: int
+    first_at: float
+    last_at: float
+    """Unix seconds, of the ranks' clocks."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerProgress:
+    step: int
+    loss: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class _RankNow:
+    """A rank of the newest generation."""
+
+    step: int
+    at: float
+    loss: float | None
+    samples_per_s: float | None
+
+
+class ProgressTracker:
+    def __init__(self) -> None:
+        self.workers: dict[WorkerId, WorkerProgress] = {}
+        self._generations: dict[Generation, GenerationProgress] = {}
+        self._newest = Generation(-1)
+        self._ranks: dict[Rank, _RankNow] = {}
+
+    @property
+    def generations(self) -> tuple[GenerationProgress, ...]:
+        return tuple(self._generations[generation] for generation in sorted(self._generations))
+
+    @property
+    def step(self) -> int | None:
+        """Of the newest generation: a script that went back to its checkpoint shows it."""
+        return max((rank.step for rank in self._ranks.values()), default=None)
+
+    @property
+    def loss(self) -> float | None:
+        """The mean over the ranks of their newest."""
+        known = [rank.loss for rank in self._ranks.values() if rank.loss is not None]
+        return sum(known) / len(known) if known else None
+
+    @property
+    def samples_per_s(self) -> float | None:
+        known = [rank.samples_per_s for rank in self._ranks.values() if rank.samples_per_s is not None]
+        return sum(known) if known else None
+
+    def learn(self, report: Progress) -> None:
+        if not report.ranks:
+            return
+        self._learn_generation(report)
+        if report.generation < self._newest:
+            return
+        if report.generation > self._newest:
+            self._newest = report.generation
+            self._ranks.clear()
+        for rank in report.ranks:
+            self._learn_rank(rank)
+        self._learn_worker(report)
+
+    def _learn_generation(self, report: Progress) -> None:
+        """Also of an older generation: its last report may come late."""
+        known = self._generations.get(report.generation)
+        for rank in report.ranks:
+            if known is None:
+                known = GenerationProgress(
+                    report.generation, rank.first_step, rank.last_step, rank.samples, rank.first_at, rank.last_at
+                )
+                continue
+            known = replace(
+                known,
+                first_step=min(known.first_step, rank.first_step),
+                last_step=max(known.last_step, rank.last_step),
+                samples=known.samples + rank.samples,
+                first_at=min(known.first_at, rank.first_at),
+                last_at=max(known.last_at, rank.last_at),
+            )
+        if known is not None:
+            self._generations[report.generation] = known
+        while len(self._generations) > GENERATIONS_AT_MOST:
+            del self._generations[min(self._generations)]
+
+    def _learn_rank(self, rank: RankProgress) -> None:
+        before = self._ranks.get(rank.rank)
+        loss = rank.loss if rank.loss is not None or before is None else before.loss
+        self._ranks[rank.rank] = _RankNow(rank.last_step, rank.last_at, loss, _samples_per_s(rank, before))
+
+    def _learn_worker(self, report: Progress) -> None:
+        newest = max(report.ranks, key=lambda rank: rank.last_step)
+        self.workers.pop(report.worker, None)
+        self.workers[report.worker] = WorkerProgress(newest.last_step, newest.loss)
+        while len(self.workers) > WORKERS_AT_MOST:
+            del self.workers[next(iter(self.workers))]
+
+
+def _samples_per_s(rank: RankProgress, before: _RankNow | None) -> float | None:
+    """Since the report before; within the first one, from its first step to its last."""
+    if before is not None:
+        seconds = rank.last_at - before.at
+        return rank.samples / seconds if seconds > 0 else before.samples_per_s
+    steps = rank.last_step - rank.first_step + 1
+    seconds = rank.last_at - rank.first_at
+    return rank.samples * (steps - 1) / steps / seconds if steps > 1 and seconds > 0 else None

@@ -1,0 +1,24 @@
+"""What a person may ask for and not get, and why."""
+
+from runtime.errors import UserError
+
+
+class JobUnknown(UserError):
+    def __init__(self, name: str) -> None:
+        super().__init__(f"There is no job {name!r}.", "tradewind status")
+
+
+class JobExists(UserError):
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"There is a job {name!r} already.", f"tradewind status {name}, or give the new one another name"
+        )
+
+
+class SpecRefused(UserError):
+    def __init__(self, problems: tuple[str, ...]) -> None:
+        super().__init__("The job cannot be used:", "correct these fields and submit it again", problems)
+
+
+class ScaleRefused(UserError):
+    pass

@@ -1,0 +1,149 @@
+"""The hands of one job's core: performs what it asks for. Decides nothing."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import assert_never
+
+from controlplane.job import effects, events
+from controlplane.job.effects import JobEffect
+from controlplane.job.events import JobEvent
+from controlplane.job.state import Record
+from controlplane.master.announcer import Announcer
+from controlplane.master.records import RecordUnreadable, encode_world, read_world
+from controlplane.master.stores import StoreServers, StoreUnavailable
+from controlplane.master.wanted import WantedBook
+from messages import subjects
+from messages.clusters import Answer, KeepWorkers
+from messages.events import Event
+from messages.ids import Epoch, Generation, JobName
+from messages.worlds import Assignment, Halt, Release
+from runtime.bus import Bucket, Bus
+from runtime.clock import Clock
+from runtime.errors import BusUnavailable, Conflict, NoAnswer
+from runtime.logs import WhyLog, logger
+
+COMMAND_TIMEOUT_S = 2.0
+SAVE_TRIES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """What the shells of all jobs share."""
+
+    bus: Bus
+    bucket: Bucket
+    stores: StoreServers
+    announcer: Announcer
+    wanted: WantedBook
+    clock: Clock
+    epoch: Epoch
+
+
+class JobShell:
+    def __init__(
+        self,
+        job: JobName,
+        tools: Tools,
+        revision: int,
+        on_superseded: Callable[[str], None],
+        on_overwritten: Callable[[], None],
+    ) -> None:
+        self._job = job
+        self._tools = tools
+        self._revision = revision
+        """Of the record as this master last read or wrote it; 0 if there is none."""
+        self._on_superseded = on_superseded
+        self._on_overwritten = on_overwritten
+        self._unanswered = WhyLog(logger(job=job), "cluster_command_failed")
+
+    def perform(self, effect: JobEffect) -> Awaitable[JobEvent | None] | None:
+        match effect:
+            case effects.SaveRecord(record):
+                return self._save(record)
+            case effects.StartStore(generation):
+                return self._start_store(generation)
+            case effects.StopStores():
+                self._tools.stores.stop(self._job)
+            case effects.WatchStore(generation, world_size, meet_s):
+                self._tools.stores.watch(self._job, generation, world_size, meet_s)
+            case effects.Publish(message):
+                self._tools.bus.publish(_subject_of(message), message, epoch=self._tools.epoch)
+            case effects.TellCluster():
+                return self._tell_cluster(effect)
+            case effects.Announce(kind, text, why, fields):
+                self._tools.announcer.announce(Event(self._job, kind, text, why, fields))
+            case _:
+                assert_never(effect)
+        return None
+
+    async def _save(self, record: Record) -> JobEvent:
+        try:
+            for _ in range(SAVE_TRIES):
+                try:
+                    key = subjects.world_key(self._job)
+                    self._revision = await self._tools.bucket.update(key, encode_world(record), self._revision)
+                    return events.RecordSaved(self._now_s(), record)
+                except Conflict:
+                    why = await self._resolve_conflict()
+                    if why is not None:
+                        return events.SaveFailed(self._now_s(), why)
+        except BusUnavailable as error:
+            return events.SaveFailed(self._now_s(), str(error))
+        return events.SaveFailed(self._now_s(), "the record changes faster than it can be written")
+
+    async def _resolve_conflict(self) -> str | None:
+        """None if the record may be written over: it is our own, from a write whose answer was lost, or no record."""
+        try:
+            stored = await read_world(self._tools.bucket, self._job)
+        except RecordUnreadable as error:
+            self._revision = error.revision
+            return None
+        if stored is None:
+            self._revision = 0
+            return None
+        if stored.record.epoch > self._tools.epoch:
+            self._on_superseded(f"it wrote the record of job {self._job} in epoch {stored.record.epoch}")
+            return "another master took over"
+        if stored.record.epoch < self._tools.epoch:
+            self._on_overwritten()
+            return "the master before this one wrote it after it was read"
+        self._revision = stored.revision
+        return None
+
+    async def _start_store(self, generation: Generation) -> JobEvent:
+        try:
+            address = await self._tools.stores.start(self._job, generation)
+        except StoreUnavailable as error:
+            logger(job=self._job).warning("store_not_started", generation=generation, why=str(error))
+            return events.StoreFailed(self._now_s(), generation, str(error))
+        return events.StoreStarted(self._now_s(), generation, address)
+
+    async def _tell_cluster(self, effect: effects.TellCluster) -> None:
+        """Whether it arrived is learned from the cluster's topology; a failure here is only worth a line."""
+        command = effect.command
+        if isinstance(command, KeepWorkers):
+            self._tools.wanted.note(effect.cluster, self._job, command.count)
+        try:
+            reply = await self._tools.bus.request(
+                subjects.cluster_command(effect.cluster), command, COMMAND_TIMEOUT_S, epoch=self._tools.epoch
+            )
+        except (NoAnswer, BusUnavailable) as error:
+            self._unanswered(str(error), cluster=effect.cluster)
+            return
+        if isinstance(reply.message, Answer) and not reply.message.ok:
+            self._unanswered(reply.message.why, cluster=effect.cluster)
+
+    def _now_s(self) -> float:
+        return self._tools.clock.monotonic_s()
+
+
+def _subject_of(message: Assignment | Halt | Release) -> str:
+    match message:
+        case Assignment(job=job):
+            return subjects.assignment(job)
+        case Halt(job=job):
+            return subjects.halt(job)
+        case Release(job=job):
+            return subjects.release(job)
+        case _:
+            assert_never(message)

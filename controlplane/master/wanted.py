@@ -1,0 +1,66 @@
+"""`fleet.<cluster>.wanted`: how many workers each cluster was told to keep for each job, for whoever comes after."""
+
+import asyncio
+
+import msgspec
+
+from messages import subjects
+from messages.ids import ClusterName, JobName
+from runtime.bus import Bucket
+from runtime.errors import BusUnavailable
+from runtime.logs import logger
+
+RETRY_FIRST_S = 0.2
+RETRY_MOST_S = 5.0
+
+Counts = dict[JobName, int]
+
+
+class WantedBook:
+    def __init__(self, bucket: Bucket) -> None:
+        self._bucket = bucket
+        self._written: dict[ClusterName, Counts] = {}
+        self._told: dict[ClusterName, Counts] = {}
+        """Not yet written."""
+        self._noted = asyncio.Event()
+        self._log = logger()
+
+    def note(self, cluster: ClusterName, job: JobName, count: int) -> None:
+        self._told.setdefault(cluster, {})[job] = count
+        self._noted.set()
+
+    async def run(self) -> None:
+        pause_s = RETRY_FIRST_S
+        while True:
+            await self._noted.wait()
+            self._noted.clear()
+            try:
+                for cluster in tuple(self._told):
+                    await self._write(cluster)
+                pause_s = RETRY_FIRST_S
+            except BusUnavailable as error:
+                self._log.warning("wanted_not_saved", error=str(error), again_in_s=pause_s)
+                self._noted.set()
+                await asyncio.sleep(pause_s)
+                pause_s = min(pause_s * 2, RETRY_MOST_S)
+
+    async def _write(self, cluster: ClusterName) -> None:
+        if cluster not in self._written:
+            self._written[cluster] = await self._load(cluster)
+        told = dict(self._told[cluster])
+        counts = {job: count for job, count in (self._written[cluster] | told).items() if count}
+        if counts != self._written[cluster]:
+            await self._bucket.put(subjects.wanted_key(cluster), msgspec.json.encode(counts))
+            self._written[cluster] = counts
+        if self._told[cluster] == told:
+            del self._told[cluster]
+
+    async def _load(self, cluster: ClusterName) -> Counts:
+        entry = await self._bucket.get(subjects.wanted_key(cluster))
+        if entry is None:
+            return {}
+        try:
+            return msgspec.json.decode(entry.value, type=Counts)
+        except msgspec.DecodeError as error:
+            self._log.error("stored_wanted_unreadable", cluster=cluster, error=str(error))
+            return {}

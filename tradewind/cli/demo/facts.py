@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from messages.ids import Generation, Rank, WorkerId
-from tradewind.cli.streams import SeenProgress
+from tradewind.cli.streams import SeenEvent, SeenProgress
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,3 +109,17 @@ def losses(progress: Iterable[SeenProgress]) -> tuple[float | None, float | None
         if rank.loss is not None
     }
     return (by_age[min(by_age)], by_age[max(by_age)]) if by_age else (None, None)
+
+
+def formed_from(events: Iterable[SeenEvent]) -> tuple[Formed, ...]:
+    """The worlds that the master announced; each was made because the one before was halted, or because it could be."""
+    formed: dict[Generation, Formed] = {}
+    halted_why = ""
+    for event in events:
+        generation, size = event.fields.get("generation"), event.fields.get("world_size")
+        if event.kind == "world_halted":
+            halted_why = event.why
+        elif event.kind == "world_decided" and isinstance(generation, int) and isinstance(size, int):
+            formed[Generation(generation)] = Formed(Generation(generation), size, halted_why or event.why)
+            halted_why = ""
+    return tuple(formed[generation] for generation in sorted(formed))

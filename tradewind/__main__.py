@@ -1,0 +1,6 @@
+"""`python -m tradewind` is the command `tradewind`."""
+
+from tradewind.cli import main
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,177 @@
+"""What the commands about jobs do with the API."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+
+import click
+import msgspec
+from rich.console import RenderableType
+from rich.live import Live
+
+from messages.api import JobView
+from messages.jobs import JobSpec
+from tradewind.cli import following, present
+from tradewind.cli.client import Api, MasterAway
+from tradewind.cli.following import Seen
+from tradewind.cli.streams import LogLine, SeenEvent
+from tradewind.cli.watch import Watch, has_ended
+
+WATCH_EVERY_S = 1.0
+
+
+async def submit(api: Api, spec: JobSpec, *, wait: bool, as_json: bool) -> int:
+    view = await api.submit(spec)
+    if wait:
+        return await _wait(api, view, as_json=as_json)
+    if as_json:
+        echo_json(view)
+    else:
+        click.echo(f"Job {view.name} was submitted: {view.phase}, {view.wanted} workers wanted.")
+        click.echo(present.next_command(f"tradewind logs {view.name} --follow"))
+    return 0
+
+
+async def _wait(api: Api, view: JobView, *, as_json: bool) -> int:
+    present.say(f"job {view.name} was submitted")
+    watch = Watch(api, view.name, on_line=present.show_line, on_event=present.tell_event, on_away=present.say)
+    try:
+        end = await watch.until_end()
+    except asyncio.CancelledError:
+        present.say(
+            f"job {view.name} goes on without this command. {present.next_command(f'tradewind stop {view.name}')}"
+        )
+        raise
+    if as_json:
+        echo_json(await api.job(view.name))
+    if end.code:
+        present.say(present.next_command(f"tradewind events {view.name}"))
+    return end.code
+
+
+async def status(api: Api, job: str | None, *, watch: bool, as_json: bool) -> int:
+    if watch:
+        return await _watch_status(api, job, as_json=as_json)
+    views = await api.jobs() if job is None else (await api.job(job),)
+    if as_json:
+        echo_json({"jobs": views} if job is None else views[0])
+        return 0
+    present.console().print(_shown(views, job))
+    click.echo(present.next_command(_after_status(views, job)))
+    return 0
+
+
+async def _watch_status(api: Api, job: str | None, *, as_json: bool) -> int:
+    """Drawn again and again on a terminal; elsewhere printed when it has changed."""
+    console = present.console()
+    last: list[object] = []
+    with Live(console=console, auto_refresh=False) as live:
+        async for views in _views(api, job):
+            changes = [msgspec.structs.replace(view, workers=(), samples_per_s=None) for view in views]
+            if console.is_terminal and not as_json:
+                live.update(_shown(views, job), refresh=True)
+            elif changes != last and as_json:
+                echo_json({"jobs": views} if job is None else views[0])
+            elif changes != last:
+                console.print(_shown(views, job))
+            last = [*changes]
+            if job is not None and has_ended(views[0]):
+                return 0
+    return 0
+
+
+async def _views(api: Api, job: str | None) -> AsyncIterator[tuple[JobView, ...]]:
+    """Once a second, over restarts of the master."""
+    loop = asyncio.get_running_loop()
+    heard_s: float | None = None
+    while True:
+        try:
+            yield await api.jobs() if job is None else (await api.job(job),)
+            heard_s = loop.time()
+        except MasterAway:
+            if heard_s is None or loop.time() - heard_s > following.PATIENCE_S:
+                raise
+        await asyncio.sleep(WATCH_EVERY_S)
+
+
+def _shown(views: tuple[JobView, ...], job: str | None) -> RenderableType:
+    if not views:
+        return "There are no jobs yet."
+    return present.job_table(views, time.time()) if job is None else present.job_detail(views[0], time.time())
+
+
+def _after_status(views: tuple[JobView, ...], job: str | None) -> str:
+    if not views:
+        return "tradewind submit JOB.yaml"
+    newest = max(views, key=lambda view: view.submitted_at)
+    if job is None:
+        return f"tradewind status {newest.name}"
+    return f"tradewind {'events' if has_ended(newest) else 'logs'} {job}{'' if has_ended(newest) else ' --follow'}"
+
+
+async def logs(api: Api, job: str, *, rank: int | None, tail: int | None, follow: bool) -> int:
+    lines = _followed_lines(api, job, rank, tail) if follow else api.logs(job, rank=rank, tail=tail)
+    count = 0
+    async for line in lines:
+        present.show_line(line)
+        count += 1
+    if count == 0:
+        whose = f"Rank {rank} of job" if rank is not None else "Job"
+        click.echo(
+            f"{whose} {job} has printed nothing yet. {present.next_command(f'tradewind status {job}')}", err=True
+        )
+    return 0
+
+
+def _followed_lines(api: Api, job: str, rank: int | None, tail: int | None) -> AsyncIterator[LogLine]:
+    """The tail is asked for once: after a reconnect every line since is wanted."""
+    tails = iter((tail,))
+    return following.follow(
+        lambda: api.logs(job, rank=rank, tail=next(tails, None), follow=True),
+        Seen(following.source_of_line),
+        lambda: _has_ended(api, job),
+        on_away=present.say,
+    )
+
+
+async def events(api: Api, job: str | None, *, follow: bool, as_json: bool) -> int:
+    if follow:
+        seen: Seen[SeenEvent] = Seen(following.source_of_event)
+        stream = following.follow(
+            lambda: api.events(job, follow=True), seen, lambda: _has_ended(api, job), on_away=present.say
+        )
+    else:
+        stream = api.events(job)
+    async for event in stream:
+        if as_json:
+            echo_json(event)
+        else:
+            click.echo(present.event_line(event))
+        if follow and job is not None and event.ends_job:
+            break
+    return 0
+
+
+async def scale(api: Api, job: str, workers: int) -> int:
+    view = await api.scale(job, workers)
+    click.echo(f"Job {job} may have {view.wanted} workers; it has {view.world_size} ranks now.")
+    click.echo(present.next_command(f"tradewind status {job} --watch"))
+    return 0
+
+
+async def stop(api: Api, job: str) -> int:
+    view = await api.stop(job)
+    if has_ended(view):
+        click.echo(f"Job {job} has {view.phase}.")
+    else:
+        click.echo(f"Job {job} is asked to stop.")
+    click.echo(present.next_command(f"tradewind status {job}"))
+    return 0
+
+
+async def _has_ended(api: Api, job: str | None) -> bool:
+    return job is not None and has_ended(await api.job(job))
+
+
+def echo_json(value: object) -> None:
+    click.echo(msgspec.json.encode(value).decode())

@@ -1,0 +1,180 @@
+"""The command's side of the master's HTTP API. Nobody else here imports aiohttp.
+
+What a person can correct comes out as `UserError`. A master that is away comes out as `MasterAway`: followers wait it
+out, everybody else tells it.
+"""
+
+import difflib
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+from typing import Annotated, TypeVar
+
+import aiohttp
+import msgspec
+from msgspec import Meta, Struct
+
+from messages.api import Health, JobList, JobView, Problem, ScaleRequest, Version
+from messages.jobs import JobSpec
+from runtime.errors import Temporary, UserError
+from runtime.settings import read_settings
+from tradewind.cli.streams import LogLine, SeenEvent, SeenProgress
+
+T = TypeVar("T")
+
+ANSWER_S = 10.0
+CONNECT_S = 3.0
+SILENCE_S = 60.0
+"""A stream that says nothing for so long is closed here: whoever follows asks for it again, and so finds out."""
+MAX_LINE_BYTES = 2 * 1024 * 1024
+
+
+class ClientSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`TRADEWIND_API_URL` and `TRADEWIND_API_TOKEN`."""
+
+    api_url: Annotated[str, Meta(pattern=r"^https?://")] = "http://127.0.0.1:8800"
+    api_token: str | None = None
+
+
+class MasterAway(Temporary):
+    """The master cannot be reached just now."""
+
+    def __init__(self, url: str, why: str) -> None:
+        super().__init__(f"The master at {url} cannot be reached: {why}.")
+        self.url = url
+
+
+class JobUnknown(UserError):
+    def __init__(self, name: str, known: list[str]) -> None:
+        near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+        meant = f" Did you mean {' or '.join(repr(one) for one in near)}?" if near else ""
+        super().__init__(f"There is no job {name!r}.{meant}", "tradewind status")
+
+
+class Api:
+    def __init__(self, session: aiohttp.ClientSession, url: str) -> None:
+        self._session = session
+        self.url = url.rstrip("/")
+
+    async def submit(self, spec: JobSpec) -> JobView:
+        return await self._ask("POST", "/v1/jobs", JobView, body=msgspec.json.encode(spec))
+
+    async def jobs(self) -> tuple[JobView, ...]:
+        return (await self._ask("GET", "/v1/jobs", JobList)).jobs
+
+    async def job(self, name: str) -> JobView:
+        return await self._ask("GET", f"/v1/jobs/{name}", JobView, job=name)
+
+    async def stop(self, name: str) -> JobView:
+        return await self._ask("POST", f"/v1/jobs/{name}/stop", JobView, job=name)
+
+    async def scale(self, name: str, workers: int) -> JobView:
+        body = msgspec.json.encode(ScaleRequest(workers))
+        return await self._ask("POST", f"/v1/jobs/{name}/scale", JobView, job=name, body=body)
+
+    async def health(self) -> Health:
+        return await self._ask("GET", "/healthz", Health)
+
+    async def version(self) -> Version:
+        return await self._ask("GET", "/version", Version)
+
+    def logs(
+        self, name: str, *, rank: int | None = None, tail: int | None = None, follow: bool = False
+    ) -> AsyncIterator[LogLine]:
+        query = {"rank": rank, "tail": tail, "follow": 1 if follow else None}
+        return self._stream(f"/v1/jobs/{name}/logs", LogLine, job=name, query=query)
+
+    def events(self, name: str | None = None, *, follow: bool = False) -> AsyncIterator[SeenEvent]:
+        path = "/v1/events" if name is None else f"/v1/jobs/{name}/events"
+        return self._stream(path, SeenEvent, job=name, query={"follow": 1 if follow else None})
+
+    def progress(self, name: str, *, follow: bool = True) -> AsyncIterator[SeenProgress]:
+        query = {"follow": 1 if follow else None}
+        return self._stream(f"/v1/jobs/{name}/progress", SeenProgress, job=name, query=query)
+
+    async def _ask(self, method: str, path: str, answer: type[T], *, job: str = "", body: bytes | None = None) -> T:
+        try:
+            async with self._session.request(
+                method, self.url + path, data=body, timeout=aiohttp.ClientTimeout(ANSWER_S, sock_connect=CONNECT_S)
+            ) as response:
+                payload = await response.read()
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise MasterAway(self.url, _reason(error)) from error
+        if response.status >= HTTPStatus.BAD_REQUEST:
+            raise await self._refusal(response.status, payload, job)
+        try:
+            return msgspec.json.decode(payload, type=answer)
+        except msgspec.DecodeError as error:
+            raise self._not_a_master(str(error)) from error
+
+    async def _stream(
+        self, path: str, line: type[T], *, job: str | None, query: Mapping[str, int | None]
+    ) -> AsyncIterator[T]:
+        decoder = msgspec.json.Decoder(line)
+        given = {key: str(value) for key, value in query.items() if value is not None}
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S, sock_read=SILENCE_S)
+        try:
+            async with self._session.get(
+                self.url + path, params=given, timeout=timeout, read_bufsize=MAX_LINE_BYTES
+            ) as response:
+                if response.status >= HTTPStatus.BAD_REQUEST:
+                    raise await self._refusal(response.status, await response.read(), job or "")
+                async for text in response.content:
+                    if text.strip():
+                        yield decoder.decode(text)
+        except msgspec.DecodeError as error:
+            raise self._not_a_master(str(error)) from error
+        except aiohttp.SocketTimeoutError:
+            return
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise MasterAway(self.url, _reason(error)) from error
+
+    async def _refusal(self, status: int, payload: bytes, job: str) -> UserError | MasterAway:
+        problem = _problem(payload)
+        if status == HTTPStatus.NOT_FOUND and job:
+            return JobUnknown(job, [view.name for view in await self.jobs()])
+        if status == HTTPStatus.UNAUTHORIZED:
+            hint = "export TRADEWIND_API_TOKEN=… with the token that the master was started with"
+            return UserError(f"The master at {self.url} does not accept the token.", hint)
+        if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+            return MasterAway(self.url, problem.error if problem else f"it answered with status {status}")
+        if problem is None:
+            return self._not_a_master(f"status {status}")
+        return UserError(problem.error, problem.hint, problem.problems)
+
+    def _not_a_master(self, why: str) -> UserError:
+        return UserError(
+            f"What answers at {self.url} is not a Tradewind master of this version ({why}).",
+            "export TRADEWIND_API_URL=http://HOST:PORT of the master",
+        )
+
+
+@asynccontextmanager
+async def connected(environ: Mapping[str, str]) -> AsyncIterator[Api]:
+    settings = read_settings(ClientSettings, environ)
+    async with session(settings.api_token) as opened:
+        yield Api(opened, settings.api_url)
+
+
+@asynccontextmanager
+async def session(token: str | None = None) -> AsyncIterator[aiohttp.ClientSession]:
+    headers = {"Content-Type": "application/json"}
+    if token:
+        headers["Authorization"] = f"Bearer {token}"
+    async with aiohttp.ClientSession(headers=headers) as opened:
+        yield opened
+
+
+def _problem(payload: bytes) -> Problem | None:
+    try:
+        return msgspec.json.decode(payload, type=Problem)
+    except msgspec.DecodeError:
+        return None
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return error.strerror or str(error)
+    return str(error) or type(error).__name__

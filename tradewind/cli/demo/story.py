@@ -1,0 +1,131 @@
+"""The demonstration itself: a job trains, a machine is lost, another one joins; everything that is seen is recorded."""
+
+import asyncio
+import contextlib
+import os
+import time
+from collections import deque
+from collections.abc import Callable
+
+from messages.api import JobView, WorkerView
+from messages.ids import Rank
+from messages.jobs import JobSpec
+from runtime.children import descendants
+from runtime.errors import UserError
+from tradewind.cli import processes
+from tradewind.cli.client import Api, MasterAway
+from tradewind.cli.demo.facts import Facts, Kill, Promise, formed_from
+from tradewind.cli.following import Seen, follow, source_of_event, source_of_line
+from tradewind.cli.streams import LogLine, SeenEvent, SeenProgress
+from tradewind.cli.watch import has_ended
+
+LOOK_EVERY_S = 0.25
+DRAIN_S = 5.0
+KILLED_RANK = Rank(1)
+"""A rank in the middle: those after it get new ranks."""
+KEPT_LINES = 30
+
+
+class Story:
+    def __init__(self, api: Api, spec: JobSpec, promise: Promise, on_news: Callable[[SeenEvent], None]) -> None:
+        self.promise = promise
+        self.view: JobView | None = None
+        self.events: list[SeenEvent] = []
+        self.progress: list[SeenProgress] = []
+        self.last_lines: deque[str] = deque(maxlen=KEPT_LINES)
+        self.began = time.monotonic()
+        self._api = api
+        self._spec = spec
+        self._on_news = on_news
+        self._kills: list[Kill] = []
+        self._killed_pids: dict[str, list[int]] = {}
+
+    @property
+    def step(self) -> int:
+        """The newest step that was completed; −1 before the first."""
+        newest = max((message.generation for message in self.progress), default=None)
+        return max(
+            (rank.last_step for message in self.progress if message.generation == newest for rank in message.ranks),
+            default=-1,
+        )
+
+    async def play(self) -> None:
+        """Submits the job and returns when it has ended and its last reports were heard."""
+        self.view = await self._api.submit(self._spec)
+        async with asyncio.TaskGroup() as tasks:
+            told = [
+                tasks.create_task(self._hear_progress(), name="demo-progress"),
+                tasks.create_task(self._hear_lines(), name="demo-lines"),
+                tasks.create_task(self._hear_events(), name="demo-events"),
+            ]
+            await self._look_until_ended()
+            _, late = await asyncio.wait(told, timeout=DRAIN_S)
+            for task in late:
+                task.cancel()
+
+    def facts(self, left_behind: tuple[str, ...]) -> Facts:
+        return Facts(
+            promise=self.promise,
+            phase=self.view.phase if self.view is not None else "",
+            why=self.view.why if self.view is not None else "",
+            progress=tuple(self.progress),
+            formed=formed_from(self.events),
+            kills=tuple(self._judged(kill) for kill in self._kills),
+            left_behind=left_behind,
+            total_s=round(time.monotonic() - self.began, 1),
+        )
+
+    async def _hear_progress(self) -> None:
+        seen: Seen[SeenProgress] = Seen(lambda message: message.worker)
+        async for message in follow(lambda: self._api.progress(self._spec.name), seen, self._is_over):
+            self.progress.append(message)
+
+    async def _hear_events(self) -> None:
+        seen: Seen[SeenEvent] = Seen(source_of_event)
+        async for event in follow(lambda: self._api.events(self._spec.name, follow=True), seen, self._is_over):
+            self._news(event)
+
+    async def _hear_lines(self) -> None:
+        seen: Seen[LogLine] = Seen(source_of_line)
+        async for line in follow(lambda: self._api.logs(self._spec.name, follow=True), seen, self._is_over):
+            self.last_lines.append(f"[{line.rank}] {line.line}")
+
+    async def _is_over(self) -> bool:
+        return has_ended(await self._api.job(self._spec.name))
+
+    async def _look_until_ended(self) -> None:
+        while self.view is None or not has_ended(self.view):
+            with contextlib.suppress(MasterAway):
+                self.view = await self._api.job(self._spec.name)
+                victim = self._victim(self.view)
+                if victim is not None:
+                    self._kill(victim, self.view)
+            await asyncio.sleep(LOOK_EVERY_S)
+
+    def _victim(self, view: JobView) -> WorkerView | None:
+        """Once, when a third of the steps is done in the full world."""
+        full = view.phase == "running" and view.world_size == self.promise.workers
+        if self._kills or not full or self.step < self.promise.steps // 3:
+            return None
+        return next((worker for worker in view.workers if KILLED_RANK in worker.ranks and worker.pid), None)
+
+    def _kill(self, victim: WorkerView, view: JobView) -> None:
+        if victim.pid not in descendants(os.getpid()):
+            raise UserError(
+                f"Worker {victim.worker} (process {victim.pid}) was not started by this command, so it is not killed.",
+                "end the other cluster-controller on this bus, or unset TRADEWIND_NATS_URL",
+            )
+        pids = processes.kill_tree(victim.pid)
+        at = time.time()
+        self._killed_pids[victim.worker] = pids
+        self._kills.append(Kill(victim.worker, KILLED_RANK, view.generation, self.step, at))
+        text = f"killed worker {victim.worker} (rank {KILLED_RANK}) as if its machine were lost"
+        self._news(SeenEvent(at, self._spec.name, "demo_killed", text, f"SIGKILL to its {len(pids)} processes"))
+
+    def _judged(self, kill: Kill) -> Kill:
+        survived = tuple(pid for pid in self._killed_pids[kill.worker] if processes.is_alive(pid))
+        return Kill(kill.worker, kill.rank, kill.generation, kill.step, kill.at, survived)
+
+    def _news(self, event: SeenEvent) -> None:
+        self.events.append(event)
+        self._on_news(event)

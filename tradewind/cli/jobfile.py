@@ -1,0 +1,27 @@
+"""A job file: YAML to a `JobSpec`, with every problem in it told at once and where it is.
+
+A relative `workdir` is taken from the job file's folder, which is also the workdir if none is given; a relative
+`script` is taken from the workdir, as the trainers will.
+"""
+
+from pathlib import Path
+
+from msgspec import structs
+
+from messages.jobs import JobSpec, contradictions
+from runtime.errors import UserError
+from runtime.yaml_files import yaml_file
+
+
+def read_job(path: Path) -> JobSpec:
+    try:
+        spec = yaml_file(path, JobSpec, checks=contradictions)
+    except UserError as error:
+        raise UserError(error.sentence, f"correct it, then `tradewind submit {path}`", error.problems) from None
+    return placed(spec, path.resolve().parent)
+
+
+def placed(spec: JobSpec, folder: Path) -> JobSpec:
+    """With the workdir as workers must see it: absolute."""
+    workdir = (folder / Path(spec.launch.workdir or ".").expanduser()).resolve()
+    return structs.replace(spec, launch=structs.replace(spec.launch, workdir=str(workdir)))

@@ -1,0 +1,127 @@
+"""Commands about jobs: each asks the master's API and ends with the next command to try."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+from click.shell_completion import CompletionItem
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+WHERE = """
+\b
+The master is the one at TRADEWIND_API_URL (http://127.0.0.1:8800 if not set); TRADEWIND_API_TOKEN is its token.
+"""
+
+
+def _complete_job(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    from tradewind.cli.names import names_in_time
+
+    return [CompletionItem(name) for name in names_in_time(os.environ) if name.startswith(incomplete)]
+
+
+job_argument = click.argument("job", shell_complete=_complete_job)
+some_job_argument = click.argument("job", required=False, shell_complete=_complete_job)
+json_option = click.option("--json", "as_json", is_flag=True, help="JSON instead of text for people.")
+
+
+def examples(*lines: str) -> str:
+    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines) + "\n" + WHERE
+
+
+@click.command(
+    epilog=examples(
+        "tradewind submit job.yaml",
+        "tradewind submit job.yaml --wait     follow it, and exit with its result",
+    )
+)
+@click.argument("jobfile", type=click.Path(path_type=Path), metavar="JOB.yaml")
+@click.option("--wait", is_flag=True, help="Show what its ranks print, until its end; exit with the job's result.")
+@json_option
+def submit(jobfile: Path, wait: bool, as_json: bool) -> None:
+    """Submit the job that a YAML file describes.
+
+    A relative workdir is taken from the file's folder (which is the default), a relative script from the workdir.
+    """
+    from tradewind.cli import asking
+    from tradewind.cli.jobfile import read_job
+    from tradewind.cli.oneshot import ask_master
+
+    spec = read_job(jobfile)
+    ask_master(lambda api: asking.submit(api, spec, wait=wait, as_json=as_json))
+
+
+@click.command(
+    epilog=examples(
+        "tradewind status                     all jobs",
+        "tradewind status mnist               one job and its workers",
+        "tradewind status mnist --watch       again and again, until it ends",
+    )
+)
+@some_job_argument
+@click.option("--watch", is_flag=True, help="Keep showing it, until ctrl-C or the job's end.")
+@json_option
+def status(job: str | None, watch: bool, as_json: bool) -> None:
+    """Show all jobs, or one JOB with its workers."""
+    from tradewind.cli import asking
+    from tradewind.cli.oneshot import ask_master
+
+    ask_master(lambda api: asking.status(api, job, watch=watch, as_json=as_json))
+
+
+@click.command(
+    epilog=examples(
+        "tradewind logs mnist --tail 20",
+        "tradewind logs mnist --rank 0 --follow",
+    )
+)
+@job_argument
+@click.option("--rank", type=click.IntRange(min=0), help="Of this rank only.")
+@click.option("--tail", type=click.IntRange(min=0), help="The last so many lines only.")
+@click.option("--follow", "-f", is_flag=True, help="Go on until the job's end.")
+def logs(job: str, rank: int | None, tail: int | None, follow: bool) -> None:
+    """Show what the ranks of JOB print: standard output and standard error, each line prefixed with its rank."""
+    from tradewind.cli import asking
+    from tradewind.cli.oneshot import ask_master
+
+    ask_master(lambda api: asking.logs(api, job, rank=rank, tail=tail, follow=follow))
+
+
+@click.command(
+    epilog=examples(
+        "tradewind events                     of everything",
+        "tradewind events mnist --follow",
+    )
+)
+@some_job_argument
+@click.option("--follow", "-f", is_flag=True, help="Go on until the job's end, or until ctrl-C.")
+@json_option
+def events(job: str | None, follow: bool, as_json: bool) -> None:
+    """Show what happened to JOB, or to everything, and why."""
+    from tradewind.cli import asking
+    from tradewind.cli.oneshot import ask_master
+
+    ask_master(lambda api: asking.events(api, job, follow=follow, as_json=as_json))
+
+
+@click.command(epilog=examples("tradewind scale mnist 8"))
+@job_argument
+@click.argument("workers", type=click.IntRange(min=1))
+def scale(job: str, workers: int) -> None:
+    """Let JOB have WORKERS workers from now on. It goes on training while they come or go."""
+    from tradewind.cli import asking
+    from tradewind.cli.oneshot import ask_master
+
+    ask_master(lambda api: asking.scale(api, job, workers))
+
+
+@click.command(epilog=examples("tradewind stop mnist"))
+@job_argument
+def stop(job: str) -> None:
+    """Stop JOB: its trainers get SIGTERM and their grace, its workers are released."""
+    from tradewind.cli import asking
+    from tradewind.cli.oneshot import ask_master
+
+    ask_master(lambda api: asking.stop(api, job))

@@ -1,0 +1,161 @@
+"""What people see of jobs, workers, lines and events."""
+
+import sys
+import time
+from collections.abc import Iterable, Sequence
+
+import click
+from rich import box
+from rich.console import Console, Group, JustifyMethod, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from messages.api import JobView, WorkerView
+from tradewind.cli.streams import LogLine, SeenEvent
+
+WIDE = 200
+PHASE_STYLES = {
+    "running": "green",
+    "succeeded": "bold green",
+    "failed": "bold red",
+    "stopped": "yellow",
+    "waiting": "yellow",
+    "forming": "cyan",
+    "reshaping": "magenta",
+}
+
+
+def console(*, stderr: bool = False) -> Console:
+    """Where the output is no terminal, lines are not folded: somebody may search them."""
+    made = Console(stderr=stderr, highlight=False, soft_wrap=False)
+    return made if made.is_terminal else Console(stderr=stderr, highlight=False, width=WIDE)
+
+
+def show_line(line: LogLine) -> None:
+    click.echo(f"[{line.rank}] {line.line}", err=line.stderr)
+
+
+def say(sentence: str) -> None:
+    """A line of Tradewind's own, apart from what the script prints."""
+    click.secho(f"tradewind: {sentence}", err=True, dim=True)
+
+
+def event_line(event: SeenEvent) -> str:
+    first, *rest = event.why.splitlines() or [""]
+    clock = time.strftime("%H:%M:%S", time.localtime(event.at))
+    why = f" ({first})" if first else ""
+    return "\n".join([f"{clock}  {event.text}{why}", *(f"          {line}" for line in rest)])
+
+
+def tell_event(event: SeenEvent) -> None:
+    """Beside a script's output: short. The last lines of a script that failed come with the job's end."""
+    reason = {"job_failed": event.why, "trainer_failed": ""}.get(event.kind, first_line(event.why))
+    first, *rest = reason.splitlines() or [""]
+    say(event.text + (f": {first}" if first else ""))
+    for line in rest:
+        say(f"  {line}")
+
+
+def next_command(command: str) -> str:
+    return f"Next: {command}"
+
+
+def job_table(jobs: Sequence[JobView], now: float) -> Table:
+    numbers = (">WORLD", ">STEP", ">LOSS", ">SAMPLES/S", ">GENERATION", ">LOST", ">FAILED", ">AGE")
+    return table(
+        ("NAME", "PHASE", *numbers, "WHY"),
+        (
+            (
+                job.name,
+                phase_text(job.phase),
+                f"{job.world_size}",
+                number(job.step),
+                number(job.loss),
+                number(job.samples_per_s),
+                f"{job.generation}",
+                f"{job.losses}",
+                f"{job.failures}",
+                duration(now - job.submitted_at),
+                first_line(job.why),
+            )
+            for job in sorted(jobs, key=lambda job: -job.submitted_at)
+        ),
+    )
+
+
+def job_detail(job: JobView, now: float) -> RenderableType:
+    head = Text.assemble(
+        (job.name, "bold"),
+        " is ",
+        phase_text(job.phase),
+        f": {job.why.strip()}\n" if job.why else "\n",
+        f"generation {job.generation}, world of {job.world_size}, {job.wanted} workers wanted, "
+        f"{job.losses} lost, {job.failures} failures, submitted {duration(now - job.submitted_at)} ago",
+    )
+    if job.step is not None:
+        head.append(f"\nstep {job.step}, loss {number(job.loss)}, {number(job.samples_per_s)} samples/s")
+    return Group(head, worker_table(job.workers)) if job.workers else head
+
+
+def worker_table(workers: Sequence[WorkerView]) -> Table:
+    return table(
+        ("WORKER", "RANKS", "PHASE", "PRESENCE", ">STEP", ">LOSS", "CLUSTER", ">HEARD", ">PID"),
+        (
+            (
+                worker.worker,
+                ranks_text(worker.ranks),
+                worker.phase,
+                worker.presence,
+                number(worker.step),
+                number(worker.loss),
+                worker.cluster,
+                f"{duration(worker.heard_s)} ago",
+                number(worker.pid or None),
+            )
+            for worker in sorted(workers, key=lambda worker: (worker.ranks or (1 << 30,), worker.worker))
+        ),
+    )
+
+
+def phase_text(phase: str) -> Text:
+    return Text(phase, style=PHASE_STYLES.get(phase, ""))
+
+
+def ranks_text(ranks: Sequence[int]) -> str:
+    if not ranks:
+        return "–"
+    return str(ranks[0]) if len(ranks) == 1 else f"{min(ranks)}…{max(ranks)}"
+
+
+def number(value: float | None) -> str:
+    if value is None:
+        return "–"
+    return str(value) if isinstance(value, int) else f"{value:.4g}"
+
+
+def duration(seconds: float) -> str:
+    whole = max(0, int(seconds))
+    if whole < 120:
+        return f"{whole} s"
+    if whole < 2 * 3600:
+        return f"{whole // 60} min"
+    return f"{whole // 3600} h" if whole < 48 * 3600 else f"{whole // 86400} d"
+
+
+def first_line(text: str) -> str:
+    return text.strip().splitlines()[0] if text.strip() else ""
+
+
+def is_terminal() -> bool:
+    return sys.stdout.isatty()
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[str | Text]]) -> Table:
+    """A column whose name begins with `>` is aligned to the right; only WHY is folded."""
+    made = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for column in columns:
+        align: JustifyMethod = "right" if column.startswith(">") else "left"
+        made.add_column(column.lstrip(">"), justify=align, no_wrap=column != "WHY")
+    for row in rows:
+        made.add_row(*row)
+    return made

@@ -1,0 +1,71 @@
+"""The roles, one process each. A flag that is not given is taken from the environment: `--api-port` is
+TRADEWIND_API_PORT."""
+
+import os
+import sys
+
+import click
+
+DRAIN_S = 10.0
+ENVIRONMENT = """
+\b
+Each option is also a variable: --nats-url is TRADEWIND_NATS_URL, and so on. A flag wins.
+TRADEWIND_LOG=json makes the logs JSON, TRADEWIND_LOG_LEVEL is one of debug, info, warning, error.
+"""
+nats_option = click.option("--nats-url", help="The bus.  [nats://127.0.0.1:4222]")
+
+
+def examples(*lines: str) -> str:
+    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines) + "\n" + ENVIRONMENT
+
+
+@click.command(
+    epilog=examples(
+        "tradewind master                                  on this machine only",
+        "TRADEWIND_API_TOKEN=… tradewind master --api-host 0.0.0.0 --store-host 10.0.0.5",
+    )
+)
+@nats_option
+@click.option("--api-host", help="Where the HTTP API listens; elsewhere than here it needs a token.  [127.0.0.1]")
+@click.option("--api-port", type=int, help="Its port.  [8800]")
+@click.option("--store-host", help="Where trainers reach this machine.  [127.0.0.1]")
+@click.option("--store-bind", help="Where the stores listen, if not there, e.g. 0.0.0.0.")
+@click.option("--store-ports", help="A range; each generation of a job takes one.  [29400-29499]")
+@click.option("--keep-days", type=float, help="How long events and logs are kept.  [14]")
+def master(**flags: object) -> None:
+    """Start a master: it knows every job, makes the worlds and serves the API."""
+    from controlplane.master.main import main
+    from controlplane.master.settings import read_master_settings
+    from runtime.logs import configure
+    from runtime.process import run
+
+    settings = read_master_settings(os.environ, flags)
+    configure("master")
+    sys.exit(run(lambda stop: main(settings, stop)))
+
+
+@click.command(
+    epilog=examples(
+        "tradewind cluster                                 cluster `local` on this machine",
+        "tradewind cluster --cluster lab --region eu-west1",
+    )
+)
+@nats_option
+@click.option("--cluster", help="Its name.  [local]")
+@click.option("--region", help="Where it is: ranks of one region become neighbours.")
+@click.option("--run-dir", help="Where workers keep their files and write their output.  [a folder in /tmp]")
+@click.option("--max-workers", type=int, help="Of all jobs together.  [256]")
+@click.option("--keep-workers/--end-workers", default=None, help="When it stops: leave the workers running.  [end]")
+@click.option("--echo/--no-echo", default=None, help="Workers write to this terminal instead of to a file each.")
+@click.option("--end-grace-s", type=float, help="From SIGTERM to SIGKILL of a worker.  [10]")
+def cluster(**flags: object) -> None:
+    """Start the static cluster-controller: it keeps the workers of jobs as plain processes on this machine."""
+    from agents.cluster.main import main
+    from agents.cluster.settings import ClusterSettings
+    from runtime.logs import configure
+    from runtime.process import run
+    from runtime.settings import read_settings
+
+    settings = read_settings(ClusterSettings, os.environ, flags)
+    configure("cluster", cluster=settings.cluster)
+    sys.exit(run(lambda stop: main(settings, stop), drain_s=settings.end_grace_s + DRAIN_S))

@@ -1,0 +1,95 @@
+"""One job on a stack of its own: started, followed to its end, and nothing left of it."""
+
+import asyncio
+import contextlib
+import signal
+import time
+from collections.abc import Mapping
+
+from messages.jobs import JobSpec
+from runtime.errors import TradewindError
+from runtime.process import Stop
+from tradewind.cli import present
+from tradewind.cli.client import Api, MasterAway
+from tradewind.cli.interrupt import unless_stopped
+from tradewind.cli.stack import local_stack
+from tradewind.cli.streams import SeenEvent
+from tradewind.cli.watch import Watch, has_ended
+
+STOP_S = 10.0
+"""How long an interrupted job may take to end by itself before its processes are ended."""
+POLL_S = 0.2
+QUIET_S = 2.0
+"""Whatever takes longer is explained."""
+QUIET_KINDS = ("job_submitted", "worker_joined", "world_decided")
+
+
+class LocalRun:
+    def __init__(self, spec: JobSpec, environ: Mapping[str, str], stop: Stop) -> None:
+        self._spec = spec
+        self._environ = environ
+        self._stop = stop
+        self._api: Api | None = None
+        self._ended = asyncio.Event()
+
+    async def result(self) -> int:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._stop.on_signal, signal.SIGHUP)
+        return await unless_stopped(self._work(), self._stop, self._stop_job)
+
+    async def _work(self) -> int:
+        began = time.monotonic()
+        async with local_stack(self._environ, present.say) as stack:
+            await stack.api.submit(self._spec)
+            self._api = stack.api
+            watch = Watch(
+                stack.api,
+                self._spec.name,
+                on_line=present.show_line,
+                on_event=tell_shortly,
+                on_away=lambda why: present.say("the master is away; the job goes on"),
+            )
+            async with asyncio.TaskGroup() as tasks:
+                waiting = tasks.create_task(tell_waiting(stack.api, self._spec.name), name="run-waiting")
+                end = await watch.until_end()
+                self._ended.set()
+                waiting.cancel()
+        present.say(f"{self._spec.name} {end.phase} after {present.duration(time.monotonic() - began)}")
+        return end.code
+
+    async def _stop_job(self) -> None:
+        """The trainers get their grace, so that they can save what they have; a second signal cuts it short."""
+        if self._api is None:
+            return
+        present.say("stopping the job; once more to stop at once")
+        with contextlib.suppress(TradewindError, TimeoutError):
+            async with asyncio.timeout(STOP_S):
+                await self._api.stop(self._spec.name)
+                await self._first_of(self._ended, self._stop.forced)
+
+    async def _first_of(self, *events: asyncio.Event) -> None:
+        waits = [asyncio.create_task(event.wait(), name="run-wait") for event in events]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+
+
+async def tell_waiting(api: Api, name: str) -> None:
+    """What the job waits for before its first world, if that takes a while."""
+    told = ""
+    await asyncio.sleep(QUIET_S)
+    while True:
+        with contextlib.suppress(MasterAway):
+            view = await api.job(name)
+            if view.phase == "running" or has_ended(view):
+                return
+            if view.why != told:
+                told = view.why
+                present.say(f"{view.phase}: {told}")
+        await asyncio.sleep(POLL_S)
+
+
+def tell_shortly(event: SeenEvent) -> None:
+    if event.kind not in QUIET_KINDS:
+        present.tell_event(event)

@@ -8,7 +8,7 @@ A handler that raises is a defect: it ends the bus, and `run` raises what the ha
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -21,8 +21,9 @@ from messages.envelope import Envelope, Message
 from messages.ids import Epoch, Generation
 from runtime import kv, streams
 from runtime.errors import BusClosed, BusUnavailable, NoAnswer
-from runtime.follow import CaughtUp, follow
-from runtime.kv import Bucket, Entry
+from runtime.follow import CaughtUp, Stored, Wanted
+from runtime.follow import follow as follow_stream
+from runtime.kv import Bucket, Entry, Subscription
 from runtime.link import Link, NotTaken, translated
 from runtime.logs import Once, logger
 from runtime.outbox import Outbox, outgoing
@@ -40,14 +41,7 @@ SLOW_CONSUMER = "slow_consumer"
 _PENDING_BYTES = 2 * 1024 * 1024
 _SERVED_AT_ONCE = 16
 _SERVED_AT_MOST = 256
-
-
-class Subscription:
-    def __init__(self, end: Callable[[], Awaitable[None]]) -> None:
-        self._end = end
-
-    async def unsubscribe(self) -> None:
-        await self._end()
+_CLOSE_S = 5.0
 
 
 class Bus:
@@ -59,13 +53,16 @@ class Bus:
         """Messages that were dropped, by reason."""
         self._on_change = on_change
         self._link = Link(settings, self._fail)
-        self._link.slow_consumer = lambda: self.dropped.update((SLOW_CONSUMER,))
+        self._link.on_slow_consumer = lambda: self.dropped.update((SLOW_CONSUMER,))
         self._outbox = Outbox(self.dropped)
         self._posted = asyncio.Event()
         self._emptied = asyncio.Event()
         self._emptied.set()
         self._serving = asyncio.Semaphore(_SERVED_AT_ONCE)
         self._being_served = 0
+        self._none_served = asyncio.Event()
+        self._none_served.set()
+        self._served: list[Subscription] = []
         self._log = logger(bus=settings.name)
         self._log_once = Once()
         self._failure: BaseException | None = None
@@ -188,16 +185,19 @@ class Bus:
             received = codec.decode(message.data)
             if isinstance(received, Rejected):
                 self._drop(received.reason, message.subject, received.detail)
-                await self._reply(message, Answer(ok=False, why=f"{received.reason}: {received.detail}"))
+                self._reply(message, Answer(ok=False, why=f"{received.reason}: {received.detail}"))
             elif self._being_served >= _SERVED_AT_MOST:
                 self._drop(BUSY, message.subject, f"{_SERVED_AT_MOST} requests are waiting")
             else:
                 self._being_served += 1
-                self._own(self._serve(message, received, handler), name=f"serve/{message.subject}")
+                self._none_served.clear()
+                self._own(self._serve(message, received, handler), f"serve/{message.subject}")
 
-        return await self._subscribe(subject, on_message)
+        served = await self._subscribe(subject, on_message)
+        self._served.append(served)
+        return served
 
-    async def bucket(self, name: str, *, max_bytes: int = 256 * 1024 * 1024, timeout_s: float = 10.0) -> Bucket:
+    async def bucket(self, name: str, *, max_bytes: int = 64 * 1024 * 1024, timeout_s: float = 10.0) -> Bucket:
         self._check_alive()
         return await kv.open_bucket(self._link, name, max_bytes, self._own, timeout_s)
 
@@ -209,36 +209,39 @@ class Bus:
 
     async def replay(
         self, stream: str, subject: str, *, since: datetime | None = None, follow: bool = False
-    ) -> AsyncIterator[tuple[str, Received]]:
-        """What a stream holds, oldest first; with `follow` also what comes, for ever."""
-        async with contextlib.aclosing(_read(self._link, stream, subject, since)) as stored_messages:
-            async for stored in stored_messages:
-                if isinstance(stored, CaughtUp):
-                    if not follow:
-                        return
-                    continue
-                received = codec.decode(stored.payload)
-                if isinstance(received, Rejected):
-                    self._drop(received.reason, stored.subject, received.detail)
-                else:
-                    yield stored.subject, received
+    ) -> AsyncGenerator[tuple[str, Received], None]:
+        """What a stream holds, oldest first; with `follow` also what comes, for ever, across restarts of the server."""
+        self._check_alive()
+        wanted = Wanted(stream, subject, since=since)
+        async with contextlib.aclosing(follow_stream(self._link, wanted)) as found:
+            async for each in found:
+                if isinstance(each, CaughtUp) and not follow:
+                    return
+                if isinstance(each, Stored):
+                    received = codec.decode(each.payload)
+                    if isinstance(received, Rejected):
+                        self._drop(received.reason, each.subject, received.detail)
+                    else:
+                        yield each.subject, received
 
     async def drain(self, timeout_s: float) -> None:
-        """Sends what waits to be sent, if the bus takes it in time, and closes."""
+        """Takes no more requests, answers those it has, sends what waits to be sent, all within the time; closes."""
         with contextlib.suppress(TimeoutError, BusUnavailable, BusClosed):
+            self._check_alive()
             async with asyncio.timeout(timeout_s):
-                if self._failure is None and self._keeper is not None and not self._keeper.done():
-                    await self._emptied.wait()
-                    await self._link.until_connected(timeout_s)
-                    with translated("draining"):
-                        await self._link.client.flush()
+                for served in self._served:
+                    await served.unsubscribe()
+                await self._none_served.wait()
+                await self._emptied.wait()
+                await self._link.until_connected()
+                await self._link.settle()
         await self.close()
 
     async def close(self) -> None:
         """At once; what waits to be sent is lost."""
         self._ended.set()
         if self._keeper is not None:
-            await asyncio.wait({self._keeper})
+            await asyncio.wait({self._keeper}, timeout=_CLOSE_S)
         await self._link.close()
 
     async def _keep(self, started: asyncio.Event) -> None:
@@ -247,6 +250,7 @@ class Bus:
                 self._tasks = tasks
                 tasks.create_task(self._send(), name="bus/send")
                 tasks.create_task(self._tell_changes(), name="bus/changes")
+                tasks.create_task(self._link.watch(), name="bus/watch")
                 started.set()
                 await self._ended.wait()
                 raise _Ended
@@ -266,6 +270,9 @@ class Bus:
         loop = asyncio.get_running_loop()
         while not self._ended.is_set():
             await self._link.until_connected()
+            if self._link.client.pending_data_size > _PENDING_BYTES:
+                await asyncio.sleep(0.005)
+                continue
             item = self._outbox.pop(loop.time())
             if item is None:
                 self._emptied.set()
@@ -274,22 +281,25 @@ class Bus:
                 continue
             with translated(f"publishing {item.subject}"):
                 await self._link.client.publish(item.subject, item.payload)
-            if self._link.client.pending_data_size > _PENDING_BYTES:
-                await asyncio.sleep(0.005)
 
     async def _tell_changes(self) -> None:
         while True:
             self._on_change(await self._link.changes.get())
 
     async def _subscribe(self, subject: str, on_message: Callable[[Msg], Awaitable[None]]) -> Subscription:
+        async def unless_ended(message: Msg) -> None:
+            if not self._ended.is_set():
+                await on_message(message)
+
         self._check_alive()
         with translated(f"subscribing to {subject}"):
-            made = await self._link.client.subscribe(subject, cb=on_message)
-            if self._link.connected:
-                await self._link.client.flush(timeout=5)
+            made = await self._link.client.subscribe(subject, cb=unless_ended)
+        if self._link.connected:
+            with contextlib.suppress(BusUnavailable):
+                await self._link.settle()
 
         async def end() -> None:
-            if not self._link.client.is_closed:
+            with contextlib.suppress(BusClosed), translated(f"unsubscribing from {subject}"):
                 await made.unsubscribe()
 
         return Subscription(end)
@@ -298,20 +308,15 @@ class Bus:
         try:
             async with self._serving:
                 answer = await handler(message.subject, received)
+            self._reply(message, answer, caused_by=received.envelope.id)
         finally:
             self._being_served -= 1
-        await self._reply(message, answer, caused_by=received.envelope.id)
+            if self._being_served == 0:
+                self._none_served.set()
 
-    async def _reply(self, message: Msg, answer: Message, caused_by: str | None = None) -> None:
-        if not message.reply or not self._link.connected:
-            return
-        try:
-            payload = self._payload(self._wrap(answer, None, None, caused_by))
-        except MessageTooLarge as error:
-            self._drop(TOO_LARGE, message.subject, str(error))
-            return
-        with translated(f"answering {message.subject}"):
-            await self._link.client.publish(message.reply, payload)
+    def _reply(self, request: Msg, answer: Message, caused_by: str | None = None) -> None:
+        if request.reply:
+            self.publish(request.reply, answer, caused_by=caused_by)
 
     def _own(self, work: Coroutine[Any, Any, None], name: str) -> "asyncio.Task[None]":
         if self._tasks is None or self._ended.is_set():
@@ -363,7 +368,3 @@ class Bus:
 
 class _Ended(Exception):
     """Ends the keeper's task group."""
-
-
-def _read(link: Link, stream: str, subject: str, since: datetime | None):  # type: ignore[no-untyped-def]
-    return follow(link, stream, subject, since=since)

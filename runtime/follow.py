@@ -7,27 +7,37 @@ next position whenever there is a new connection, a gap, or silence where the se
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 import msgspec
+import nats.errors
+import nats.js.errors
 from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
 from nats.js import api
 
-from runtime.errors import BusRefused, BusUnavailable
+from runtime import streams
+from runtime.errors import BusUnavailable
 from runtime.link import Link
 from runtime.logs import logger
 
 _BATCH = 256
-_HEARTBEAT_S = 1.0
-_EXPIRES_S = 30.0
-_SILENCE_S = 3.5
+_BATCH_BYTES = 8 * 1024 * 1024
+_HEARTBEAT_S = 2
+_EXPIRES_S = 30
+_SILENCE_S = 5.0
 """More than two missed heartbeats."""
-_UNUSED_S = 30.0
+_UNUSED_S = 10.0
+_API_TIMEOUT_S = 5.0
+_PAUSE_FIRST_S = 0.05
+_PAUSE_MOST_S = 1.0
 _NANOSECONDS = 1_000_000_000
-_STARTED_AGAIN = None
+
+_HEARTBEAT = "100"
+_PULL_IS_OVER = ("404", "408")
+_CONFLICT = "409"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,110 +51,113 @@ class Stored:
 
 
 @dataclass(frozen=True, slots=True)
+class StartedOver:
+    """From here on it is another stream than before: the server has lost, or changed, what was read."""
+
+
+@dataclass(frozen=True, slots=True)
 class CaughtUp:
-    """Everything that was stored when the reading began has been read."""
+    """Everything that was stored at the start, or at the last start over, has been read."""
 
 
-@dataclass(slots=True)
-class _Position:
-    stream_created: datetime | None = None
-    last: int = 0
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    stream: str
+    subject: str
+    last_of_each_subject: bool = False
+    since: datetime | None = None
 
 
-async def follow(
-    link: Link,
-    stream: str,
-    subject: str,
-    *,
-    last_of_each_subject: bool = False,
-    since: datetime | None = None,
-    headers_only: bool = False,
-) -> AsyncIterator[Stored | CaughtUp]:
-    """Never ends by itself. `CaughtUp` comes once."""
-    position = _Position()
-    told_caught_up = False
-    pause_s = 0.05
+async def follow(link: Link, wanted: Wanted) -> AsyncGenerator[Stored | StartedOver | CaughtUp, None]:
+    """Never ends by itself."""
+    created: datetime | None = None
+    last = 0
+    behind = True
+    pause_s = _PAUSE_FIRST_S
     while True:
         await link.until_connected()
-        reader = _Reader(link, stream)
+        reader = _Reader(link, wanted)
         try:
-            waiting = await reader.start(subject, position, last_of_each_subject, since, headers_only)
-            pause_s = 0.05
-            if waiting == 0 and not told_caught_up:
-                told_caught_up = True
+            found = await reader.look()
+            if created is not None and (found.created != created or found.state.last_seq < last):
+                last = 0
+                behind = True
+                yield StartedOver()
+            created = found.created
+            if await reader.start(last) == 0 and behind:
+                behind = False
                 yield CaughtUp()
             while (stored := await reader.next()) is not None:
-                position.last = stored.sequence
+                pause_s = _PAUSE_FIRST_S
+                last = stored.sequence
                 yield stored
-                if stored.more == 0 and not told_caught_up:
-                    told_caught_up = True
+                if stored.more == 0 and behind:
+                    behind = False
                     yield CaughtUp()
         except BusUnavailable as error:
-            logger(stream=stream).debug("follow_interrupted", error=str(error))
-            await asyncio.sleep(pause_s)
-            pause_s = min(pause_s * 2, 1.0)
+            logger(stream=wanted.stream).debug("follow_interrupted", error=str(error))
         finally:
             await reader.end()
+        await asyncio.sleep(pause_s)
+        pause_s = min(pause_s * 2, _PAUSE_MOST_S)
 
 
 class _Reader:
     """One consumer, until it breaks."""
 
-    def __init__(self, link: Link, stream: str) -> None:
+    def __init__(self, link: Link, wanted: Wanted) -> None:
         self._link = link
-        self._stream = stream
+        self._wanted = wanted
         self._inbox = link.client.new_inbox()
+        self._consumer = self._inbox.rpartition(".")[2]
         self._arrived: asyncio.Queue[Msg | None] = asyncio.Queue()
-        self._consumer = ""
-        self._subscription: Any = None
-        self._forget = link.on_again(lambda: self._arrived.put_nowait(_STARTED_AGAIN))
+        """None: there is a new connection, whose server need not know the consumer."""
+        self._forget = link.on_again(lambda: self._arrived.put_nowait(None))
+        self._subscription: Subscription | None = None
         self._delivered = 0
-        self._asked_for = 0
+        self._left_of_batch = 0
 
-    async def start(
-        self,
-        subject: str,
-        position: _Position,
-        last_of_each_subject: bool,
-        since: datetime | None,
-        headers_only: bool,
-    ) -> int:
-        """The number of messages that wait to be read."""
-        jetstream = self._link.jetstream
-        info = await self._link.call(
-            f"looking at stream {self._stream}",
-            lambda: jetstream.stream_info(self._stream),
-            timeout_s=5.0,
-            harmless_twice=True,
-        )
-        if info.created != position.stream_created or info.state.last_seq < position.last:
-            position.stream_created = info.created
-            position.last = 0
+    async def look(self) -> api.StreamInfo:
+        """At the stream, which is made again if the server has lost it."""
+        name = self._wanted.stream
+
+        async def ask() -> api.StreamInfo:
+            try:
+                return await self._link.jetstream.stream_info(name)
+            except nats.js.errors.NotFoundError:
+                if name not in self._link.streams:
+                    raise
+                await streams.make(self._link, self._link.streams[name])
+                return await self._link.jetstream.stream_info(name)
+
+        return await self._link.call(f"looking at stream {name}", ask, timeout_s=_API_TIMEOUT_S, harmless_twice=True)
+
+    async def start(self, last: int) -> int:
+        """Behind the last message that was read, or wherever was wanted; the number that wait to be read."""
         config = api.ConsumerConfig(
-            name=self._inbox.rpartition(".")[2],
+            name=self._consumer,
             ack_policy=api.AckPolicy.NONE,
-            filter_subject=subject,
+            filter_subject=self._wanted.subject,
             mem_storage=True,
             num_replicas=1,
             inactive_threshold=_UNUSED_S,
-            headers_only=headers_only,
         )
-        if position.last > 0:
+        if last > 0:
             config.deliver_policy = api.DeliverPolicy.BY_START_SEQUENCE
-            config.opt_start_seq = position.last + 1
-        elif last_of_each_subject:
+            config.opt_start_seq = last + 1
+        elif self._wanted.last_of_each_subject:
             config.deliver_policy = api.DeliverPolicy.LAST_PER_SUBJECT
-        elif since is not None:
+        elif self._wanted.since is not None:
             config.deliver_policy = api.DeliverPolicy.BY_START_TIME
-            config.opt_start_time = since
+            config.opt_start_time = self._wanted.since
         self._subscription = await self._link.client.subscribe(self._inbox, cb=self._on_message)
         made = await self._link.call(
-            f"reading stream {self._stream}",
-            lambda: jetstream.add_consumer(self._stream, config),
-            timeout_s=5.0,
+            f"reading stream {self._wanted.stream}",
+            lambda: self._link.jetstream.add_consumer(self._wanted.stream, config),
+            timeout_s=_API_TIMEOUT_S,
+            harmless_twice=True,
         )
-        self._consumer = made.name
-        await self._ask()
+        await self._pull()
         return made.num_pending or 0
 
     async def next(self) -> Stored | None:
@@ -155,52 +168,51 @@ class _Reader:
                     message = await self._arrived.get()
             except TimeoutError:
                 return None
-            if message is _STARTED_AGAIN:
+            if message is None:
                 return None
-            status = (message.headers or {}).get("Status")
-            if status == "100":
-                continue
-            if status in ("404", "408"):
-                await self._ask()
-                continue
-            if status is not None:
+            headers = dict(message.headers or {})
+            status = headers.get("Status")
+            if status is None:
+                return await self._take(message, headers)
+            too_many_bytes = status == _CONFLICT and "MaxBytes" in headers.get("Description", "")
+            if status in _PULL_IS_OVER or too_many_bytes:
+                await self._pull()
+            elif status != _HEARTBEAT:
                 return None
-            stored, delivered = _stored(message)
-            if delivered != self._delivered + 1:
-                return None
-            self._delivered = delivered
-            self._asked_for -= 1
-            if self._asked_for == 0:
-                await self._ask()
-            return stored
 
     async def end(self) -> None:
         self._forget()
-        if self._subscription is not None and not self._link.client.is_closed:
-            with contextlib.suppress(Exception):
+        if self._subscription is not None:
+            with contextlib.suppress(nats.errors.Error):
                 await self._subscription.unsubscribe()
+
+    async def _take(self, message: Msg, headers: dict[str, str]) -> Stored | None:
+        """None when one before it is missing, or when it is none of the stream's."""
+        try:
+            position = message.metadata
+        except nats.errors.NotJSMessageError:
+            return None
+        if position.sequence.consumer != self._delivered + 1:
+            return None
+        self._delivered = position.sequence.consumer
+        self._left_of_batch -= 1
+        if self._left_of_batch == 0:
+            await self._pull()
+        return Stored(message.subject, message.data, headers, position.sequence.stream, position.num_pending)
 
     async def _on_message(self, message: Msg) -> None:
         self._arrived.put_nowait(message)
 
-    async def _ask(self) -> None:
-        self._asked_for = _BATCH
+    async def _pull(self) -> None:
+        self._left_of_batch = _BATCH
         request = {
             "batch": _BATCH,
-            "expires": int(_EXPIRES_S * _NANOSECONDS),
-            "idle_heartbeat": int(_HEARTBEAT_S * _NANOSECONDS),
+            "max_bytes": _BATCH_BYTES,
+            "expires": _EXPIRES_S * _NANOSECONDS,
+            "idle_heartbeat": _HEARTBEAT_S * _NANOSECONDS,
         }
         await self._link.client.publish(
-            f"$JS.API.CONSUMER.MSG.NEXT.{self._stream}.{self._consumer}",
+            f"$JS.API.CONSUMER.MSG.NEXT.{self._wanted.stream}.{self._consumer}",
             msgspec.json.encode(request),
             reply=self._inbox,
         )
-
-
-def _stored(message: Msg) -> tuple[Stored, int]:
-    """The message, and how many its consumer had delivered with it."""
-    fields = message.reply.split(".")
-    if len(fields) < 9:
-        raise BusRefused(f"a message of {message.subject} came without its position in the stream")
-    sequence, delivered, _time, waiting = (int(field) for field in fields[-4:])
-    return Stored(message.subject, message.data, dict(message.headers or {}), sequence, waiting), delivered

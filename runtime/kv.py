@@ -2,15 +2,16 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
+from typing import Any
 
 import nats.js.errors
 from nats.js import api
 
 from runtime import streams
 from runtime.errors import BusUnavailable, Conflict
-from runtime.follow import CaughtUp, Stored, follow
+from runtime.follow import CaughtUp, StartedOver, Stored, Wanted, follow
 from runtime.link import Link
 
 _FORGET_DELETED_AFTER_S = 3600
@@ -25,12 +26,24 @@ class Entry:
     revision: int
 
 
+class Subscription:
+    """Something that is told until it is ended."""
+
+    def __init__(self, end: Callable[[], Awaitable[None]]) -> None:
+        self._end = end
+
+    async def unsubscribe(self) -> None:
+        await self._end()
+
+
+Own = Callable[[Coroutine[Any, Any, None], str], "asyncio.Task[None]"]
+"""Starts a named task that ends with the bus."""
 Told = Callable[[str, Entry | None], None]
 """A key and its value, or None when it was deleted."""
 
 
 class Bucket:
-    def __init__(self, link: Link, name: str, own: Callable[..., "asyncio.Task[None]"], timeout_s: float) -> None:
+    def __init__(self, link: Link, name: str, own: Own, timeout_s: float) -> None:
         self._link = link
         self._name = name
         self._stream = f"KV_{name}"
@@ -72,43 +85,66 @@ class Bucket:
         try:
             async with (
                 asyncio.timeout(self._timeout_s),
-                contextlib.aclosing(self._follow(pattern)) as changes,
+                contextlib.aclosing(follow(self._link, self._all_of(pattern))) as changes,
             ):
                 async for change in changes:
-                    if isinstance(change, CaughtUp):
-                        break
-                    key, entry = self._read(change)
-                    if entry is None:
-                        found.pop(key, None)
-                    else:
-                        found[key] = entry
+                    match change:
+                        case Stored():
+                            key, entry = self._read(change)
+                            if entry is not None:
+                                found[key] = entry
+                            else:
+                                found.pop(key, None)
+                        case StartedOver():
+                            found.clear()
+                        case CaughtUp():
+                            break
         except TimeoutError:
             raise BusUnavailable(f"listing {pattern} of {self._name}: no answer in time") from None
         return found
 
-    async def watch(self, pattern: str, told: Told) -> None:
+    async def watch(self, pattern: str, told: Told) -> Subscription:
         """Tells what is there, then what changes, each revision once and in order, as long as the bus lives.
 
-        Returns when what was there has been told. After an interruption it goes on from where it was.
+        Returns when what was there has been told. After an interruption it goes on from where it was; a key that the
+        server has lost meanwhile is told as deleted.
         """
         caught_up = asyncio.Event()
-        self._own(self._watch(pattern, told, caught_up), name=f"watch/{self._name}/{pattern}")
+        task = self._own(self._watch(pattern, told, caught_up), f"watch/{self._name}/{pattern}")
         try:
             async with asyncio.timeout(self._timeout_s):
                 await caught_up.wait()
         except TimeoutError:
+            task.cancel()
             raise BusUnavailable(f"watching {pattern} of {self._name}: no answer in time") from None
 
-    async def _watch(self, pattern: str, told: Told, caught_up: asyncio.Event) -> None:
-        async with contextlib.aclosing(self._follow(pattern)) as changes:
-            async for change in changes:
-                if isinstance(change, CaughtUp):
-                    caught_up.set()
-                else:
-                    told(*self._read(change))
+        async def end() -> None:
+            task.cancel()
 
-    def _follow(self, pattern: str):  # type: ignore[no-untyped-def]
-        return follow(self._link, self._stream, f"{self._prefix}{pattern}", last_of_each_subject=True)
+        return Subscription(end)
+
+    async def _watch(self, pattern: str, told: Told, caught_up: asyncio.Event) -> None:
+        known: set[str] = set()
+        lost: set[str] = set()
+        async with contextlib.aclosing(follow(self._link, self._all_of(pattern))) as changes:
+            async for change in changes:
+                match change:
+                    case Stored():
+                        key, entry = self._read(change)
+                        lost.discard(key)
+                        (known.discard if entry is None else known.add)(key)
+                        told(key, entry)
+                    case StartedOver():
+                        lost = set(known)
+                    case CaughtUp():
+                        for key in sorted(lost):
+                            known.discard(key)
+                            told(key, None)
+                        lost = set()
+                        caught_up.set()
+
+    def _all_of(self, pattern: str) -> Wanted:
+        return Wanted(self._stream, f"{self._prefix}{pattern}", last_of_each_subject=True)
 
     def _read(self, stored: Stored) -> tuple[str, Entry | None]:
         key = stored.subject[len(self._prefix) :]
@@ -161,8 +197,6 @@ def config_of(name: str, max_bytes: int) -> api.StreamConfig:
     )
 
 
-async def open_bucket(
-    link: Link, name: str, max_bytes: int, own: Callable[..., "asyncio.Task[None]"], timeout_s: float
-) -> Bucket:
+async def open_bucket(link: Link, name: str, max_bytes: int, own: Own, timeout_s: float) -> Bucket:
     await streams.ensure(link, config_of(name, max_bytes), timeout_s)
     return Bucket(link, name, own, timeout_s)

@@ -1,27 +1,29 @@
 """The connection to the NATS server: made once, kept for ever, its errors in our words.
 
 nats-py reconnects by itself; this adds what it does not do: a first connection that fails with a sentence, a pause
-between tries that grows and is not the same for everybody, waits for the connection that are bounded, and a word to
-whoever must start again on a new connection, because a server that was restarted has forgotten its consumers.
+between tries that grows and is not the same for everybody, bounded waits for the connection, a connection that is given
+up although nobody reads its last bytes, and a word to whoever must start again on a new connection, because a server
+that was restarted has forgotten its consumers.
 """
 
 import asyncio
+import contextlib
+import importlib.util
 import random
+import re
 import uuid
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from pathlib import Path
+from typing import Any, TypeVar
 
 import nats.errors
 import nats.js.errors
 from nats.aio.client import Client
+from nats.js import JetStreamContext, api
 
 from runtime.errors import BusClosed, BusRefused, BusUnavailable, Conflict, NoAnswer, UserError
 from runtime.logs import Once, logger
 from runtime.settings import BusSettings
-
-if TYPE_CHECKING:
-    from nats.js import JetStreamContext
 
 T = TypeVar("T")
 
@@ -29,7 +31,11 @@ _PING_INTERVAL_S = 1
 _PINGS_UNANSWERED = 2
 _RETRY_FIRST_S = 0.1
 _RETRY_MOST_S = 1.0
+_TRY_AT_LEAST_EVERY_S = 60.0
+_WATCH_S = 0.25
+_CLOSE_S = 2.0
 _API_TIMEOUT_S = 2.0
+_PENDING_BYTES = 8 * 1024 * 1024
 _WRONG_LAST_SEQUENCE = (10071, 10164)
 
 
@@ -43,12 +49,14 @@ class Link:
         self.client = Client()
         self.changes: asyncio.Queue[bool] = asyncio.Queue()
         """Of being connected, in order."""
-        self.slow_consumer: Callable[[], None] = lambda: None
-        self.inbox_prefix = f"_INBOX.{uuid.uuid4().hex[:16]}"
+        self.streams: dict[str, api.StreamConfig] = {}
+        """Those that were made here, to be made again if the server has lost them."""
+        self.on_slow_consumer: Callable[[], None] = lambda: None
         self._on_fatal = on_fatal
         self._connected = asyncio.Event()
         self._again: list[Callable[[], None]] = []
         self._tries = 0
+        self._tried_at_s = 0.0
         self._closing = False
         self._log = logger(bus=settings.name)
         self._log_once = Once()
@@ -58,22 +66,23 @@ class Link:
         return self._connected.is_set()
 
     @property
-    def jetstream(self) -> "JetStreamContext":
+    def jetstream(self) -> JetStreamContext:
         return self.client.jetstream(timeout=_API_TIMEOUT_S)
 
     async def open(self) -> None:
+        _check_credentials(self.settings.credentials)
         try:
             async with asyncio.timeout(self.settings.connect_timeout_s):
                 await self.client.connect(
                     servers=[part.strip() for part in self.settings.url.split(",")],
                     name=self.settings.name,
-                    inbox_prefix=self.inbox_prefix,
+                    inbox_prefix=_inbox_prefix(self.settings.name),
                     connect_timeout=2,
-                    reconnect_time_wait=_RETRY_FIRST_S,  # type: ignore[arg-type]
+                    reconnect_time_wait=1,
                     max_reconnect_attempts=-1,
                     ping_interval=_PING_INTERVAL_S,
                     max_outstanding_pings=_PINGS_UNANSWERED,
-                    pending_size=8 * 1024 * 1024,
+                    pending_size=_PENDING_BYTES,
                     user_credentials=self.settings.credentials,
                     reconnect_to_server_handler=self._next_try,
                     error_cb=self._on_error,
@@ -83,19 +92,35 @@ class Link:
                 )
         except TimeoutError:
             last = self.client.last_error
-            self._closing = True
-            await self.client.close()
+            await self.close()
             raise _unreachable(self.settings, last) from None
         except nats.errors.Error as error:
-            self._closing = True
+            await self.close()
             raise UserError(f"{self.settings.url!r} cannot be the address of a NATS server: {error}") from None
+        except asyncio.CancelledError:
+            await self.close()
+            raise
         self._connected.set()
 
     async def close(self) -> None:
         self._closing = True
         self._connected.clear()
         if not self.client.is_closed:
-            await self.client.close()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_CLOSE_S):
+                    await self.client.close()
+
+    async def watch(self) -> None:
+        """Sees what nats-py does not tell: that it gave up a connection but cannot close it, or no longer tries."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(_WATCH_S)
+            if self.client.is_reconnecting and self.connected:
+                self._tried_at_s = loop.time()
+                _abort(self.client)
+                await self._on_disconnected()
+            if not self.connected and loop.time() - self._tried_at_s > _TRY_AT_LEAST_EVERY_S:
+                raise BusUnavailable(f"the connection to {self.settings.url} was lost and is tried no longer")
 
     def on_again(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Called on every new connection after the first; returns what ends that."""
@@ -110,6 +135,13 @@ class Link:
                 await self._connected.wait()
         except TimeoutError:
             raise NotTaken(f"the bus at {self.settings.url} was away for {timeout_s:.1f} s") from None
+
+    async def settle(self) -> None:
+        """Returns when the server has what was sent before."""
+        with translated("flushing"):
+            await self.client.flush(timeout=5)
+            # The first ping overtakes what nats-py still holds back; when it is answered, nothing is held back any more.
+            await self.client.flush(timeout=5)
 
     async def call(
         self, doing: str, make: Callable[[], Awaitable[T]], *, timeout_s: float, harmless_twice: bool = False
@@ -136,21 +168,25 @@ class Link:
         server = servers[self._tries % len(servers)]
         most_s = min(_RETRY_MOST_S, _RETRY_FIRST_S * 2 ** min(self._tries // len(servers), 10))
         self._tries += 1
+        self._tried_at_s = asyncio.get_running_loop().time()
         return server, random.uniform(most_s / 2, most_s)
 
     async def _on_error(self, error: Exception) -> None:
         if isinstance(error, nats.errors.SlowConsumerError):
-            self.slow_consumer()
+            self.on_slow_consumer()
         if self._log_once((self._connected.is_set(), type(error).__name__, str(error))):
             self._log.warning("bus_error", error=str(error) or type(error).__name__)
 
     async def _on_disconnected(self) -> None:
         if self._connected.is_set():
             self._connected.clear()
+            self._tried_at_s = asyncio.get_running_loop().time()
             self.changes.put_nowait(False)
             self._log.warning("bus_disconnected", url=self.settings.url)
 
     async def _on_reconnected(self) -> None:
+        if self._closing:
+            return
         self._tries = 0
         self._connected.set()
         self.changes.put_nowait(True)
@@ -164,7 +200,7 @@ class Link:
             self._on_fatal(BusUnavailable(f"the server at {self.settings.url} ended the connection"))
 
 
-@contextmanager
+@contextlib.contextmanager
 def translated(doing: str) -> Iterator[None]:
     """Errors of nats-py, in our words."""
     try:
@@ -188,6 +224,28 @@ def translated(doing: str) -> Iterator[None]:
         raise BusUnavailable(f"{doing}: no answer in time") from None
     except nats.errors.OutboundBufferLimitError:
         raise NotTaken(f"{doing}: too much is waiting to be sent") from None
+
+
+def _abort(client: Client) -> None:
+    """Closing waits until the last bytes are sent: on a dead connection a quarter of an hour. This does not wait."""
+    writer = getattr(getattr(client, "_transport", None), "_io_writer", None)
+    if isinstance(writer, asyncio.StreamWriter):
+        writer.transport.abort()
+
+
+def _inbox_prefix(name: str) -> str:
+    """Of this client alone; begins with its name, so that a server's permissions can speak of it."""
+    words = [re.sub(r"[^A-Za-z0-9_-]", "-", word) for word in name.split("/") if word]
+    return ".".join(("_INBOX", *words, uuid.uuid4().hex[:12]))
+
+
+def _check_credentials(file: str | None) -> None:
+    if file is None:
+        return
+    if not Path(file).is_file():
+        raise UserError(f"There is no credentials file {file}", "correct TRADEWIND_NATS_CREDENTIALS")
+    if importlib.util.find_spec("nkeys") is None:
+        raise UserError("A NATS credentials file needs the package nkeys", "pip install nkeys")
 
 
 def _unreachable(settings: BusSettings, last: Exception | None) -> UserError:

@@ -13,16 +13,18 @@ _DUPLICATE_WINDOW_S = 120.0
 
 async def ensure(link: Link, config: api.StreamConfig, timeout_s: float) -> None:
     """The stream exists afterwards with this configuration, whether or not it existed before."""
+    link.streams[str(config.name)] = config
+    doing = f"making stream {config.name}"
+    await link.call(doing, lambda: make(link, config), timeout_s=timeout_s, harmless_twice=True)
 
-    async def make() -> None:
-        try:
-            await link.jetstream.add_stream(config)
-        except nats.js.errors.BadRequestError as error:
-            if error.err_code != _NAME_IN_USE:
-                raise
-            await link.jetstream.update_stream(config)
 
-    await link.call(f"making stream {config.name}", make, timeout_s=timeout_s, harmless_twice=True)
+async def make(link: Link, config: api.StreamConfig) -> None:
+    try:
+        await link.jetstream.add_stream(config)
+    except nats.js.errors.BadRequestError as error:
+        if error.err_code != _NAME_IN_USE:
+            raise
+        await link.jetstream.update_stream(config)
 
 
 def log_config(name: str, subjects: Sequence[str], max_bytes: int, max_age_s: float) -> api.StreamConfig:

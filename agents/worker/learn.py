@@ -23,7 +23,7 @@ from agents.worker.events import (
     WorkerEvent,
 )
 from agents.worker.state import Host, Leaving, Trainer, WorkerState, own_place
-from messages.ids import Epoch, Generation, JobName, Rank
+from messages.ids import Epoch, Generation, Rank
 from messages.workers import TrainerExit
 from messages.worlds import Assignment
 
@@ -122,18 +122,25 @@ def _step(state: WorkerState, event: StepCompleted) -> WorkerState:
     return replace(state, step=newest)
 
 
+def is_newer(state: WorkerState, event: AssignmentHeard | HaltHeard) -> bool:
+    """The fence. A halt is answered by the assignment of the same generation; what is repeated teaches nothing."""
+    if (event.epoch or 0) < state.epoch:
+        return False
+    if isinstance(event, HaltHeard):
+        return event.halt.generation > state.fence
+    generation = event.assignment.generation
+    known = state.pending or state.world
+    answers_halt = generation == state.fence and (known is None or known.generation < generation)
+    return generation > state.fence or answers_halt
+
+
 def _assigned(state: WorkerState, event: AssignmentHeard) -> WorkerState:
     assignment = event.assignment
-    if not _heard(state, assignment.job, event.epoch):
+    if assignment.job != state.identity.job:
         return state
-    state = _from_the_master(state, event.epoch, event.at_s)
-    known = state.pending or state.world
-    answers_halt = assignment.generation == state.fence and (known is None or known.generation < state.fence)
-    if assignment.generation <= state.fence and not answers_halt:
-        return state
-    if not _can_be(state, assignment):
-        return state
-    return replace(state, fence=assignment.generation, pending=assignment, stop_grace_s=assignment.stop_grace_s)
+    if is_newer(state, event) and _can_be(state, assignment):
+        state = replace(state, fence=assignment.generation, pending=assignment, stop_grace_s=assignment.stop_grace_s)
+    return _hear(state, event.epoch, event.at_s)
 
 
 def _can_be(state: WorkerState, assignment: Assignment) -> bool:
@@ -145,30 +152,25 @@ def _can_be(state: WorkerState, assignment: Assignment) -> bool:
 
 def _halted(state: WorkerState, event: HaltHeard) -> WorkerState:
     halt = event.halt
-    if not _heard(state, halt.job, event.epoch):
+    if halt.job != state.identity.job:
         return state
-    state = _from_the_master(state, event.epoch, event.at_s)
-    if halt.generation <= state.fence:
-        return state
-    return replace(state, fence=halt.generation, pending=None, stop_grace_s=halt.stop_grace_s)
+    if is_newer(state, event):
+        state = replace(state, fence=halt.generation, pending=None, stop_grace_s=halt.stop_grace_s)
+    return _hear(state, event.epoch, event.at_s)
 
 
 def _released(state: WorkerState, event: ReleaseHeard) -> WorkerState:
     release = event.release
-    if not _heard(state, release.job, event.epoch):
+    if release.job != state.identity.job:
         return state
-    state = _from_the_master(state, event.epoch, event.at_s)
-    if state.identity.worker not in release.workers or state.leaving is not None:
-        return state
-    return replace(state, leaving=Leaving(f"released: {release.why}", 0, state.stop_grace_s))
+    current = (event.epoch or 0) >= state.epoch
+    if current and state.leaving is None and state.identity.worker in release.workers:
+        state = replace(state, leaving=Leaving(f"released: {release.why}", 0, state.stop_grace_s))
+    return _hear(state, event.epoch, event.at_s)
 
 
-def _heard(state: WorkerState, job: JobName, epoch: Epoch | None) -> bool:
-    return job == state.identity.job and (epoch or 0) >= state.epoch
-
-
-def _from_the_master(state: WorkerState, epoch: Epoch | None, at_s: float) -> WorkerState:
-    return replace(state, epoch=epoch or state.epoch, heard_at_s=at_s)
+def _hear(state: WorkerState, epoch: Epoch | None, at_s: float) -> WorkerState:
+    return replace(state, epoch=max(state.epoch, epoch or state.epoch), heard_at_s=at_s)
 
 
 def _noticed(state: WorkerState, event: NoticeCame) -> WorkerState:

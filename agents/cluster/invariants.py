@@ -50,7 +50,7 @@ def _no_more_than_asked(before: ClusterState, after: ClusterState) -> list[str]:
 def _uids_are_new(before: ClusterState, after: ClusterState) -> list[str]:
     made = _new_of_ours(before, after)
     found = [f"uid {place.uid} was used before" for place in made if place.uid in before.tombstones]
-    if len(made) != after.places_made - before.places_made:
+    if len(made) > after.places_made - before.places_made:
         found.append(f"{len(made)} places are new, {after.places_made - before.places_made} were counted")
     return found
 

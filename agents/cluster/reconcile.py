@@ -9,6 +9,7 @@ from dataclasses import replace
 from agents.cluster.effects import ClusterEffect, EndPlace, SaveKnown, SendTopology, StartPlace
 from agents.cluster.state import Backoff, ClusterState, Ending, Place, Stage, known_of
 from agents.cluster.topology import topology
+from messages.clusters import WorkerTemplate
 from messages.ids import JobName
 from runtime.role import Decision
 
@@ -35,15 +36,15 @@ def _judge_silence(state: ClusterState, now_s: float) -> ClusterState:
     for place in state.places.values():
         silent_s = now_s - place.silent_since_s(state.connected_since_s)
         if place.ours or silent_s < state.rules.forget_after_s:
-            places[place.uid] = replace(place, silent=True) if _is_silent(state, place, now_s) else place
+            places[place.uid] = replace(place, silent=True) if _falls_silent(state, place, now_s) else place
         else:
             del places[place.uid]
     changed = places != state.places
     return replace(state, places=places, unsent=True) if changed else state
 
 
-def _is_silent(state: ClusterState, place: Place, now_s: float) -> bool:
-    spoke = place.status is not None and place.left_at_s is None
+def _falls_silent(state: ClusterState, place: Place, now_s: float) -> bool:
+    spoke = place.status is not None and place.left_at_s is None and not place.silent
     return spoke and now_s - place.silent_since_s(state.connected_since_s) >= state.rules.silent_after_s
 
 
@@ -92,11 +93,24 @@ def _plan_what_is_missing(state: ClusterState, now_s: float) -> ClusterState:
         if missing <= 0 or now_s < _starts_at_s(state, job):
             continue
         for _ in range(missing):
-            made = state.places_made + 1
-            place = Place(f"w{state.incarnation}x{made}", job, Stage.PLANNED, since_s=now_s, template=wanted.template)
-            places = {**state.places, place.uid: place}
-            state = replace(state, places=places, places_made=made, unsent=True)
+            state = _plan_one(state, job, wanted.template, now_s)
     return state
+
+
+def _plan_one(state: ClusterState, job: JobName, template: WorkerTemplate, now_s: float) -> ClusterState:
+    made = state.places_made + 1
+    while _is_taken(state, place := _planned(state, made, job, template, now_s)):
+        made += 1
+    return replace(state, places={**state.places, place.uid: place}, places_made=made, unsent=True)
+
+
+def _planned(state: ClusterState, number: int, job: JobName, template: WorkerTemplate, now_s: float) -> Place:
+    return Place(f"w{state.incarnation}x{number}", job, Stage.PLANNED, since_s=now_s, template=template)
+
+
+def _is_taken(state: ClusterState, place: Place) -> bool:
+    """By somebody who spoke under a uid that was not given to anybody yet."""
+    return place.uid in state.places or place.uid in state.tombstones or place.id in state.tombstones
 
 
 def _without(state: ClusterState, uids: list[str]) -> ClusterState:
@@ -199,6 +213,6 @@ def why_of(state: ClusterState, now_s: float) -> str:
 def _why_of_job(state: ClusterState, job: JobName, count: int, now_s: float) -> str:
     live = state.live(job)
     speaking = sum(place.status is not None and not place.silent for place in live)
-    wait_s = _starts_at_s(state, job) - now_s
-    later = f", the next start in {wait_s:.1f} s" if len(live) < count and wait_s > 0 else ""
+    held_up = len(live) < count and now_s < _starts_at_s(state, job)
+    later = f", {state.backoffs[job].delay_s:g} s between starts because they die young" if held_up else ""
     return f"{job}: {speaking} of {count} workers are heard of{later}"

@@ -1,0 +1,215 @@
+"""Places made of plain processes: one worker-agent each, in a session of its own, so that it outlives the controller.
+
+They are started with `subprocess`, not through the event loop: an event loop that closes kills the children it knows.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from agents.cluster import processes
+from agents.cluster.events import ClusterEvent, PlaceEnded, PlaceFailed, PlaceStarted
+from agents.cluster.settings import ClusterSettings
+from agents.cluster.state import KnownPlace
+from messages.clusters import WorkerTemplate
+from messages.ids import JobName
+from runtime import children
+from runtime.clock import Clock
+from runtime.logs import logger
+
+HURRY_S = 1.0
+"""A first SIGTERM is a notice, which the worker may use to hand over; a second one asks it to leave at once."""
+KILL_ROUNDS = 20
+KILL_PAUSE_S = 0.05
+LOGS_AT_MOST = 200
+LAST_WORDS_BYTES = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    uid: str
+    pid: int
+    birth: str
+    child: "subprocess.Popen[bytes] | None"
+    """None: an earlier controller started it, so nobody learns its exit code."""
+
+
+class LocalPlaces:
+    """Posts PlaceStarted, PlaceFailed and PlaceEnded. Its watchers belong to the task group it is given."""
+
+    def __init__(
+        self, settings: ClusterSettings, post: Callable[[ClusterEvent], None], tasks: asyncio.TaskGroup, clock: Clock
+    ) -> None:
+        self._settings = settings
+        self._post = post
+        self._tasks = tasks
+        self._clock = clock
+        self._held: dict[str, _Held] = {}
+        self._ending: set[str] = set()
+        """Just now."""
+        self._told_to_end: set[str] = set()
+        self._watchers: dict[str, asyncio.Task[None]] = {}
+        self._log = logger(cluster=settings.cluster)
+
+    def __contains__(self, uid: str) -> bool:
+        return uid in self._held
+
+    def start(self, uid: str, job: JobName, template: WorkerTemplate) -> None:
+        try:
+            child = self._spawn(uid, job, template)
+        except (OSError, ValueError) as error:
+            self._log.warning("place_failed", uid=uid, job=job, why=str(error))
+            self._post(PlaceFailed(self._clock.monotonic_s(), uid, str(error)))
+            return
+        self._hold(_Held(uid, child.pid, processes.birth_of(child.pid) or "", child))
+        self._log.info("place_started", uid=uid, job=job, pid=child.pid)
+
+    def adopt(self, places: Iterable[KnownPlace]) -> None:
+        """What an earlier controller started: it lives, or it has ended meanwhile."""
+        for place in places:
+            pid = place.pid or processes.find_agent(place.uid) or 0
+            birth = processes.birth_of(pid) if pid else None
+            if birth is not None and (birth == place.birth or processes.carries(pid, place.uid)):
+                self._log.info("place_adopted", uid=place.uid, job=place.job, pid=pid)
+                self._hold(_Held(place.uid, pid, birth, None))
+            else:
+                self._ended(place.uid, "it ended while no cluster-controller was there", None)
+
+    def recognise(self, uid: str, pid: int) -> bool:
+        """A worker that is heard of but not in the record: whether it is one that a controller started here."""
+        birth = processes.birth_of(pid) if pid > 0 else None
+        if uid in self._held or birth is None or not processes.carries(pid, uid):
+            return False
+        self._hold(_Held(uid, pid, birth, None))
+        return True
+
+    async def end(self, uid: str, grace_s: float) -> None:
+        held = self._held.get(uid)
+        if held is None:
+            self._ended(uid, "nothing was running in it", None)
+        elif uid not in self._ending:
+            self._ending.add(uid)
+            self._told_to_end.add(uid)
+            try:
+                await self._end(held, grace_s)
+            finally:
+                self._ending.discard(uid)
+
+    async def kill_all(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            for held in self._held.values():
+                tasks.create_task(self._kill(held), name=f"kill/{held.uid}")
+
+    def forget_all(self) -> None:
+        """Stops watching; the places live on."""
+        for watcher in self._watchers.values():
+            watcher.cancel()
+
+    def _spawn(self, uid: str, job: JobName, template: WorkerTemplate) -> "subprocess.Popen[bytes]":
+        settings = self._settings
+        run_dir = Path(settings.run_dir)
+        run_dir.mkdir(parents=True, exist_ok=True)
+        command = [
+            *(*settings.worker_command, "--job", job, "--cluster", settings.cluster, "--uid", uid),
+            *("--slots", str(template.slots), "--run-dir", settings.run_dir),
+            *(("--python", template.python) if template.python is not None else ()),
+        ]
+        environment = {**os.environ, **template.env, **self._environment(uid)}
+        if settings.echo:
+            return subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, start_new_session=True)
+        self._drop_old_logs(run_dir)
+        with self._log_file(uid).open("ab") as output:
+            return subprocess.Popen(
+                command,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def _environment(self, uid: str) -> dict[str, str]:
+        settings = self._settings
+        given = {"TRADEWIND_NATS_URL": settings.nats_url, "TRADEWIND_REGION": settings.region, processes.MARK: uid}
+        credentials = settings.nats_credentials
+        return given if credentials is None else {**given, "TRADEWIND_NATS_CREDENTIALS": credentials}
+
+    def _hold(self, held: _Held) -> None:
+        self._held[held.uid] = held
+        self._watchers[held.uid] = self._tasks.create_task(self._watch(held), name=f"place/{held.uid}")
+        self._post(PlaceStarted(self._clock.monotonic_s(), held.uid, held.pid, held.birth))
+
+    async def _watch(self, held: _Held) -> None:
+        await children.wait_exit(held.pid)
+        # Before it is reaped: until then nobody else can have its number.
+        await self._kill(held)
+        code = held.child.wait() if held.child is not None else None
+        how = self._how(held, code)
+        self._held.pop(held.uid)
+        self._watchers.pop(held.uid)
+        self._told_to_end.discard(held.uid)
+        self._ended(held.uid, how, code)
+
+    async def _end(self, held: _Held, grace_s: float) -> None:
+        hurry_s = min(HURRY_S, grace_s / 2)
+        for wait_s in (hurry_s, grace_s - hurry_s):
+            processes.send(held.pid, held.birth, signal.SIGTERM)
+            if await children.wait_exit(held.pid, wait_s):
+                return
+        await self._kill(held)
+
+    async def _kill(self, held: _Held) -> None:
+        """The agent and everything that it left behind, until nothing is."""
+        for _ in range(KILL_ROUNDS):
+            left = await asyncio.to_thread(processes.of_place, held.uid, held.pid)
+            for pid in left:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
+            if not left:
+                return
+            await asyncio.sleep(KILL_PAUSE_S)
+        self._log.warning("place_not_empty", uid=held.uid, processes=left)
+
+    def _ended(self, uid: str, why: str, code: int | None) -> None:
+        self._log.info("place_ended", uid=uid, why=why)
+        self._post(PlaceEnded(self._clock.monotonic_s(), uid, why, code))
+
+    def _how(self, held: _Held, code: int | None) -> str:
+        if code is None:
+            return "its process has ended"
+        if code < 0:
+            return f"its process was ended by {_name_of(-code)}"
+        last_words = self._last_words(held.uid) if code and held.uid not in self._told_to_end else ""
+        return f"its process exited with {code}" + (f": {last_words}" if last_words else "")
+
+    def _last_words(self, uid: str) -> str:
+        path = self._log_file(uid)
+        if not path.exists():
+            return ""
+        with path.open("rb") as log:
+            log.seek(max(0, path.stat().st_size - LAST_WORDS_BYTES))
+            lines = log.read(LAST_WORDS_BYTES).decode(errors="replace").strip().splitlines()
+        return lines[-1].strip()[:200] if lines else ""
+
+    def _log_file(self, uid: str) -> Path:
+        return Path(self._settings.run_dir) / f"{uid}.log"
+
+    def _drop_old_logs(self, run_dir: Path) -> None:
+        """Of places that have ended, all but the newest."""
+        with contextlib.suppress(FileNotFoundError):
+            ended = [path for path in run_dir.glob("w*x*.log") if path.stem not in self._held]
+            ended.sort(key=lambda path: path.stat().st_mtime)
+            for path in ended[:-LOGS_AT_MOST]:
+                path.unlink()
+
+
+def _name_of(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

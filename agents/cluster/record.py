@@ -1,0 +1,70 @@
+"""What the controller knows, in KV under one key with one writer: whoever wrote last is the controller."""
+
+import msgspec
+
+from agents.cluster.state import Known
+from messages.ids import ClusterName
+from messages.subjects import known_key
+from runtime.bus import Bucket
+from runtime.errors import BusRefused, BusUnavailable, Conflict, UserError
+from runtime.logs import logger
+
+_encoder = msgspec.json.Encoder(order="deterministic")
+_decoder = msgspec.json.Decoder(Known)
+
+
+class NotSaved(Exception):
+    """Nobody else is known to have written; it can be tried again."""
+
+
+class KnownRecord:
+    def __init__(self, bucket: Bucket, cluster: ClusterName, incarnation: str) -> None:
+        self._bucket = bucket
+        self._cluster = cluster
+        self._key = known_key(cluster)
+        self._incarnation = incarnation
+        self._revision = 0
+
+    async def load(self) -> Known | None:
+        entry = await self._bucket.get(self._key)
+        if entry is None:
+            return None
+        self._revision = entry.revision
+        return self._decoded(entry.value)
+
+    async def save(self, known: Known) -> None:
+        """Raises `NotSaved`, or a `UserError` if another controller has taken over."""
+        try:
+            self._revision = await self._bucket.update(self._key, _encoder.encode(known), self._revision)
+        except Conflict:
+            await self._look_who_wrote()
+            raise NotSaved("an earlier save was written, but its acknowledgement was lost") from None
+        except (BusUnavailable, BusRefused) as error:
+            raise NotSaved(str(error)) from error
+
+    async def _look_who_wrote(self) -> None:
+        try:
+            entry = await self._bucket.get(self._key)
+        except BusUnavailable as error:
+            raise NotSaved(str(error)) from error
+        if entry is None:
+            self._revision = 0
+            return
+        known = self._decoded(entry.value)
+        if known is not None and known.incarnation != self._incarnation:
+            raise taken_over(self._cluster)
+        self._revision = entry.revision
+
+    def _decoded(self, value: bytes) -> Known | None:
+        try:
+            return _decoder.decode(value)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            logger(cluster=self._cluster).warning("known_unreadable", key=self._key, why=str(error))
+            return None
+
+
+def taken_over(cluster: ClusterName) -> UserError:
+    return UserError(
+        f"Another cluster-controller of cluster {cluster!r} is running",
+        "stop it first, or start this one with another --cluster",
+    )

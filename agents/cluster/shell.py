@@ -1,0 +1,176 @@
+"""The hands of the static cluster-controller: the bus, the record in KV, and places made of processes."""
+
+import asyncio
+import itertools
+from collections.abc import Awaitable, Callable
+from typing import assert_never
+
+from agents.cluster.effects import ClusterEffect, EndPlace, SaveKnown, SendTopology, StartPlace
+from agents.cluster.events import (
+    BusBack,
+    BusLost,
+    ClusterEvent,
+    KeepAsked,
+    KnownSaved,
+    RemoveAsked,
+    SaveFailed,
+    WorkerHeard,
+    WorkerSaidLeft,
+)
+from agents.cluster.places import LocalPlaces
+from agents.cluster.record import KnownRecord, NotSaved, taken_over
+from agents.cluster.state import ClusterState, Known, uid_of
+from messages import subjects
+from messages.clusters import Answer, KeepWorkers, RemoveWorkers
+from messages.codec import Received
+from messages.ids import ClusterName, JobName, is_name
+from messages.workers import StopWorker, WorkerHeartbeat, WorkerLeft, WorkerStatus
+from runtime.bus import Bus
+from runtime.clock import Clock
+from runtime.errors import BusUnavailable, NoAnswer
+from runtime.logs import Once, WhyLog, logger
+from runtime.role import Decision
+
+ANSWER_WITHIN_S = 5.0
+ANOTHER_ANSWERS_WITHIN_S = 1.0
+MISADDRESSED = "misaddressed"
+
+
+class Inbox:
+    """Where events wait until the loop that takes them exists."""
+
+    def __init__(self) -> None:
+        self._waiting: list[ClusterEvent] = []
+        self._take: Callable[[ClusterEvent], None] = self._waiting.append
+
+    def post(self, event: ClusterEvent) -> None:
+        self._take(event)
+
+    def open(self, take: Callable[[ClusterEvent], None]) -> None:
+        for event in self._waiting:
+            take(event)
+        self._take = take
+
+
+class ClusterShell:
+    def __init__(
+        self, cluster: ClusterName, bus: Bus, record: KnownRecord, places: LocalPlaces, inbox: Inbox, clock: Clock
+    ) -> None:
+        self.at_rest = asyncio.Event()
+        """Set once, after a request to stop, when nothing is left to do."""
+        self._cluster = cluster
+        self._bus = bus
+        self._record = record
+        self._places = places
+        self._inbox = inbox
+        self._clock = clock
+        self._asks = itertools.count(1)
+        self._answers: dict[int, asyncio.Future[Answer]] = {}
+        self._strangers = Once(limit=10_000)
+        self._log = logger(cluster=cluster)
+        self._log_why = WhyLog(self._log, "decided")
+
+    async def listen(self) -> None:
+        await self._bus.subscribe(subjects.worker_heartbeat(self._cluster), self._on_heartbeat)
+        await self._bus.subscribe(subjects.worker_fact(self._cluster, None, "left"), self._on_left)
+        await self._bus.serve(subjects.cluster_command(self._cluster), self._on_command)
+
+    def perform(self, effect: ClusterEffect) -> Awaitable[ClusterEvent | None] | None:
+        match effect:
+            case StartPlace(uid, job, template):
+                self._places.start(uid, job, template)
+            case EndPlace(uid, grace_s, why, worker):
+                self._log.info("place_ends", uid=uid, why=why)
+                if worker is None:
+                    return self._end(uid, grace_s)
+                self._bus.publish(subjects.worker_command(self._cluster, worker), StopWorker(why, grace_s))
+            case SendTopology(heartbeat):
+                self._bus.publish(subjects.cluster_heartbeat(self._cluster), heartbeat)
+            case SaveKnown(known):
+                return self._save(known)
+            case _:
+                assert_never(effect)
+        return None
+
+    def on_decision(self, event: ClusterEvent, decision: Decision[ClusterState, ClusterEffect]) -> None:
+        self._log_why(decision.why)
+        state = decision.state
+        asked = self._answers.get(event.ask) if isinstance(event, KeepAsked | RemoveAsked) else None
+        if asked is not None and state.answer is not None and not asked.done():
+            asked.set_result(state.answer)
+        if state.stopping and state.saving is None and not any(place.ours for place in state.places.values()):
+            self.at_rest.set()
+
+    async def _end(self, uid: str, grace_s: float) -> None:
+        await self._places.end(uid, grace_s)
+
+    async def _save(self, known: Known) -> KnownSaved | SaveFailed:
+        try:
+            await self._record.save(known)
+        except NotSaved as error:
+            self._log.warning("save_failed", why=str(error))
+            return SaveFailed(self._clock.monotonic_s(), str(error))
+        return KnownSaved(self._clock.monotonic_s())
+
+    def _on_heartbeat(self, subject: str, received: Received) -> None:
+        message = received.message
+        if not isinstance(message, WorkerHeartbeat) or not self._is_of(subject, message.status):
+            self._bus.dropped[MISADDRESSED] += 1
+            return
+        status = message.status
+        self._inbox.post(WorkerHeard(self._clock.monotonic_s(), status))
+        uid = uid_of(status.worker)
+        if uid not in self._places and self._strangers(uid) and self._places.recognise(uid, status.pid):
+            self._log.info("place_recognised", uid=uid, pid=status.pid)
+
+    def _on_left(self, subject: str, received: Received) -> None:
+        message = received.message
+        if not isinstance(message, WorkerLeft) or not self._is_of(subject, message.status):
+            self._bus.dropped[MISADDRESSED] += 1
+            return
+        self._inbox.post(WorkerSaidLeft(self._clock.monotonic_s(), message.status.worker, message.why))
+
+    def _is_of(self, subject: str, status: WorkerStatus) -> bool:
+        """Whether the status speaks of the worker on whose subject it came."""
+        parsed = subjects.parse_worker(subject)
+        own = parsed is not None and (parsed.cluster, parsed.worker) == (status.cluster, status.worker)
+        return own and is_name(status.job)
+
+    async def _on_command(self, _subject: str, received: Received) -> Answer:
+        message, epoch = received.message, received.envelope.epoch
+        ask, now_s = next(self._asks), self._clock.monotonic_s()
+        event: KeepAsked | RemoveAsked
+        if isinstance(message, KeepWorkers):
+            event = KeepAsked(now_s, message, epoch, ask)
+        elif isinstance(message, RemoveWorkers):
+            event = RemoveAsked(now_s, message, epoch, ask)
+        else:
+            return Answer(ok=False, why=f"{received.envelope.kind} is no command for a cluster-controller")
+        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._answers[ask] = answer
+        self._inbox.post(event)
+        try:
+            async with asyncio.timeout(ANSWER_WITHIN_S):
+                return await answer
+        except TimeoutError:
+            return Answer(ok=False, why=f"not decided within {ANSWER_WITHIN_S:g} s")
+        finally:
+            self._answers.pop(ask, None)
+
+
+async def refuse_a_second(bus: Bus, cluster: ClusterName) -> None:
+    """Asks for nothing, to hear whether another controller of this cluster answers."""
+    nothing = RemoveWorkers(JobName("none"), (), "to see whether another controller is there")
+    try:
+        await bus.request(subjects.cluster_command(cluster), nothing, ANOTHER_ANSWERS_WITHIN_S)
+    except (NoAnswer, BusUnavailable):
+        return
+    raise taken_over(cluster)
+
+
+def change_of_bus(inbox: Inbox, clock: Clock) -> Callable[[bool], None]:
+    def tell(connected: bool) -> None:
+        now_s = clock.monotonic_s()
+        inbox.post(BusBack(now_s) if connected else BusLost(now_s))
+
+    return tell

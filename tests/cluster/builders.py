@@ -1,0 +1,174 @@
+"""Short names for long things, and a controller core that is driven event by event by obedient hands."""
+
+from dataclasses import dataclass, field
+
+from agents.cluster import invariants
+from agents.cluster.decide import decide
+from agents.cluster.effects import ClusterEffect, EndPlace, SaveKnown, SendTopology, StartPlace
+from agents.cluster.events import (
+    ClusterEvent,
+    KeepAsked,
+    KnownSaved,
+    PlaceEnded,
+    PlaceStarted,
+    RemoveAsked,
+    Ticked,
+    WorkerHeard,
+)
+from agents.cluster.state import ClusterState, Known, Place, Rules, new_cluster
+from messages.clusters import (
+    Answer,
+    ClusterHeartbeat,
+    KeepWorkers,
+    Presence,
+    RemoveWorkers,
+    WorkerSight,
+    WorkerTemplate,
+)
+from messages.ids import ClusterName, Epoch, Generation, JobName, WorkerId
+from messages.workers import WorkerPhase, WorkerStatus
+
+LOCAL = ClusterName("local")
+JOB = JobName("story")
+OTHER_JOB = JobName("other")
+
+
+def a_status(
+    worker: str,
+    seq: int = 1,
+    phase: WorkerPhase = WorkerPhase.IDLE,
+    *,
+    job: JobName = JOB,
+    cluster: ClusterName = LOCAL,
+    generation: int = 0,
+    step: int | None = None,
+    notice_s: float | None = None,
+) -> WorkerStatus:
+    return WorkerStatus(
+        worker=WorkerId(worker),
+        cluster=cluster,
+        job=job,
+        seq=seq,
+        phase=phase,
+        generation=Generation(generation),
+        step=step,
+        notice_s=notice_s,
+    )
+
+
+def keep(count: int, job: JobName = JOB, template: WorkerTemplate | None = None) -> KeepWorkers:
+    return KeepWorkers(job, count, template or WorkerTemplate())
+
+
+@dataclass
+class Story:
+    """A controller core whose saves and starts succeed at once, unless the story says otherwise."""
+
+    state: ClusterState
+    now_s: float = 100.0
+    effects: list[ClusterEffect] = field(default_factory=list)
+    saves: bool = True
+    starts: bool = True
+    wake_at_s: float | None = None
+    answer: Answer | None = None
+    """To the last command."""
+    _seqs: dict[str, int] = field(default_factory=dict)
+
+    def happens(self, *events: ClusterEvent) -> "Story":
+        for event in events:
+            decision = decide(self.state, event)
+            broken = invariants.check(self.state, decision.state)
+            assert not broken, f"{event} broke: {broken}"
+            self.state, self.wake_at_s = decision.state, decision.wake_at_s
+            self.answer = decision.state.answer or self.answer
+            self.effects += decision.effects
+            for effect in decision.effects:
+                if self.saves and isinstance(effect, SaveKnown):
+                    self.happens(KnownSaved(self.now_s))
+                if self.starts and isinstance(effect, StartPlace):
+                    self.happens(PlaceStarted(self.now_s, effect.uid, 1000 + len(self.effects), "birth"))
+        return self
+
+    def after(self, seconds: float, *, all_beat: bool = False) -> "Story":
+        """Time passes; the loop wakes when the core asked to be woken, and workers may heartbeat twice a second."""
+        until_s, beat_at_s = self.now_s + seconds, self.now_s
+        while True:
+            next_s = min(self.wake_at_s or until_s, beat_at_s if all_beat else until_s)
+            if next_s >= until_s:
+                break
+            self.now_s = max(self.now_s, next_s)
+            if all_beat and self.now_s >= beat_at_s:
+                beat_at_s += 0.5
+                self.all_speak()
+            else:
+                self.happens(Ticked(self.now_s))
+        self.now_s = until_s
+        return self.happens(Ticked(until_s))
+
+    def keeps(self, count: int, job: JobName = JOB, epoch: int | None = 1) -> "Story":
+        lease = None if epoch is None else Epoch(epoch)
+        return self.happens(KeepAsked(self.now_s, keep(count, job), lease))
+
+    def removes(self, *workers: str, job: JobName = JOB, epoch: int = 1) -> "Story":
+        command = RemoveWorkers(job, tuple(map(WorkerId, workers)), "put out")
+        return self.happens(RemoveAsked(self.now_s, command, Epoch(epoch)))
+
+    def speaks(self, uid: str, phase: WorkerPhase = WorkerPhase.IDLE, *, job: JobName = JOB) -> "Story":
+        seq = self._seqs[uid] = self._seqs.get(uid, 0) + 1
+        return self.happens(WorkerHeard(self.now_s, a_status(f"{uid}-aaaa", seq, phase, job=job)))
+
+    def all_speak(self) -> "Story":
+        for place in tuple(self.state.places.values()):
+            if place.pid and place.left_at_s is None:
+                self.speaks(place.uid, job=place.job)
+        return self
+
+    def ends(self, uid: str, why: str = "its process was ended by SIGKILL") -> "Story":
+        return self.happens(PlaceEnded(self.now_s, uid, why))
+
+    def forgets_effects(self) -> "Story":
+        self.effects.clear()
+        return self
+
+    @property
+    def uids(self) -> list[str]:
+        return list(self.state.places)
+
+    @property
+    def places(self) -> list[Place]:
+        return list(self.state.places.values())
+
+    @property
+    def started(self) -> list[str]:
+        return [effect.uid for effect in self.effects if isinstance(effect, StartPlace)]
+
+    @property
+    def ended(self) -> list[str]:
+        return [effect.uid for effect in self.effects if isinstance(effect, EndPlace)]
+
+    @property
+    def topologies(self) -> list[ClusterHeartbeat]:
+        return [effect.heartbeat for effect in self.effects if isinstance(effect, SendTopology)]
+
+    @property
+    def saved(self) -> Known:
+        known = self.state.saved
+        assert known is not None, "nothing was saved"
+        return known
+
+    def sight(self, worker: str) -> WorkerSight | None:
+        """In the newest topology."""
+        return next((sight for sight in self.topologies[-1].workers if sight.worker == worker), None)
+
+    def presence(self, worker: str) -> Presence | None:
+        sight = self.sight(worker)
+        return sight.presence if sight is not None else None
+
+
+def a_controller(*, known: Known | None = None, incarnation: str = "abc123", rules: Rules | None = None) -> Story:
+    return Story(new_cluster(LOCAL, incarnation, "here", 100.0, known, rules)).happens(Ticked(100.0))
+
+
+def a_controller_with(workers: int, *, rules: Rules | None = None) -> Story:
+    """All of them joined."""
+    return a_controller(rules=rules).keeps(workers).after(0.1).all_speak().after(0.1).forgets_effects()

@@ -1,0 +1,279 @@
+"""How trainers end, by themselves and when they are told to, and what is said of it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.host.agent import Agent, alive, wait_gone
+
+SAME_AS_PYTHON = {
+    "returns": "print('done')",
+    "exits with a code": "import sys; sys.exit(7)",
+    "exits with a big code": "import sys; sys.exit(256 + 3)",
+    "exits with a sentence": "import sys; sys.exit('no data')",
+    "exits without a code": "raise SystemExit",
+    "exits hard": "import os; os._exit(5)",
+    "raises": "def f():\n    return 1 / 0\nf()\n",
+    "raises while another is handled": "try:\n    {}['a']\nexcept KeyError:\n    raise ValueError('b')\n",
+    "raises a group": "raise ExceptionGroup('several', [ValueError(1), TypeError(2)])",
+    "raises with its own hook": "import sys\nsys.excepthook = lambda *a: print(a[2].tb_lineno, a[2].tb_next)\n{}['a']",
+    "fails in a thread": "import threading; t = threading.Thread(target=lambda: 1 / 0, name='t'); t.start(); t.join()",
+    "is interrupted": "raise KeyboardInterrupt",
+    "is interrupted by a signal": "import os, signal, time; os.kill(os.getpid(), signal.SIGINT); time.sleep(60)",
+    "aborts": "import os; os.abort()",
+    "has a syntax error": "x = 1\nif x\n    pass\n",
+    "has bad indentation": "def f():\npass\n",
+    "is in another encoding": "# -*- coding: latin-1 -*-\nprint('gr\u00fc\u00df')\n",
+    "is empty": "",
+}
+
+
+@pytest.mark.parametrize("content", SAME_AS_PYTHON.values(), ids=SAME_AS_PYTHON.keys())
+def test_a_script_ends_as_it_would_under_python_when_it(content: str, host: Agent) -> None:
+    script = host.script("")
+    script.write_bytes(content.encode("latin-1"))
+    _assert_same_ending(host, [str(script)], host.fork(script), script.parent)
+
+
+def test_a_script_that_does_not_exist_ends_as_under_python(host: Agent, tmp_path: Path) -> None:
+    generation = host.fork("absent.py", cwd=tmp_path)
+    _assert_same_ending(host, ["absent.py"], generation, tmp_path)
+    assert host.finish(generation)["code"] == 2
+    assert "can't open file" in host.finish(generation)["tail"][0]
+
+
+def test_a_script_that_is_not_in_its_encoding_is_a_syntax_error(host: Agent) -> None:
+    script = host.script("")
+    script.write_bytes(b"print('\xff')\n")
+    exited = host.finish(host.fork(script))
+    assert exited["code"] == 1
+    assert exited["tail"][-1].startswith("SyntaxError: ")
+
+
+@pytest.mark.parametrize("module", ["absent", "json.absent", "json"])
+def test_a_module_that_cannot_run_ends_as_under_python(host: Agent, tmp_path: Path, module: str) -> None:
+    _assert_same_ending(host, ["-m", module], host.fork(module=module, cwd=tmp_path), tmp_path)
+
+
+def test_a_module_that_fails_ends_as_under_python(host: Agent, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("1 / 0")
+    _assert_same_ending(host, ["-m", "train"], host.fork(module="train", cwd=tmp_path), tmp_path)
+
+
+def test_a_folder_that_does_not_exist_is_named(host: Agent, tmp_path: Path) -> None:
+    generation = host.fork(host.script(""), cwd=tmp_path / "absent")
+    exited = host.finish(generation)
+    assert exited["code"] == 2
+    assert exited["tail"] == [
+        f"tradewind: can't change to folder '{tmp_path}/absent': [Errno 2] No such file or directory"
+    ]
+
+
+def _assert_same_ending(host: Agent, arguments: list[str], generation: int, cwd: Path) -> None:
+    env = {"PATH": os.environ["PATH"], "PYTHONDONTWRITEBYTECODE": "1"}
+    python = subprocess.run(
+        [sys.executable, *arguments], cwd=cwd, env=env, stdin=subprocess.DEVNULL, capture_output=True, timeout=60
+    )
+    exited = host.finish(generation)
+    exitcode = exited["code"] if exited["signal"] is None else -signal.Signals[exited["signal"]]
+    assert host.lines(generation, stream="stderr") == python.stderr.decode(errors="replace").splitlines()
+    assert host.lines(generation) == python.stdout.decode(errors="replace").splitlines()
+    assert exitcode == python.returncode
+    assert not exited["peer_lost"]
+
+
+def test_the_tail_holds_the_last_lines_of_stderr(host: Agent) -> None:
+    generation = host.fork(host.script("import sys\nfor i in range(100): print(i, file=sys.stderr)\nsys.exit(3)"))
+    exited = host.finish(generation)
+    assert (exited["code"], exited["signal"], exited["error"]) == (3, None, None)
+    assert exited["tail"] == [str(number) for number in range(80, 100)]
+
+
+def test_the_error_that_torch_records_is_told(host: Agent, tmp_path: Path) -> None:
+    script = host.script("""
+        from torch.distributed.elastic.multiprocessing.errors import record
+        @record
+        def main(): raise ValueError("no such column")
+        main()
+    """)
+    generation = host.fork(script, env=lambda _: {"TORCHELASTIC_ERROR_FILE": str(tmp_path / "error.json")})
+    exited = host.finish(generation)
+    assert exited["code"] == 1
+    assert exited["error"] == "ValueError: no such column"
+    assert exited["tail"][-1].endswith("ValueError: no such column")
+
+
+IGNORES_SIGTERM = """
+    import signal, time
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    print("ready")
+    time.sleep(600)
+"""
+
+
+def test_stop_ends_every_trainer_of_the_generation_and_below_and_no_other(host: Agent) -> None:
+    script = host.script("import time; print('ready'); time.sleep(600)")
+    generations = [host.fork(script, ranks=2) for _ in range(3)]
+    for generation in generations:
+        for rank in range(2):
+            host.wait_for_line(generation, "ready", rank)
+    host.send(type="stop", generation=generations[1], grace_s=60)
+    host.wait_for("stopped", generations[1])
+    for generation in generations[:2]:
+        for rank in range(2):
+            exited = host.finish(generation, rank)
+            assert (exited["code"], exited["signal"]) == (None, "SIGTERM")
+    kinds = [message["type"] for message in host.messages]
+    assert kinds.count("exited") == 4
+    assert kinds.index("stopped") > max(at for at, kind in enumerate(kinds) if kind == "exited")
+    assert all(alive(host.wait_for("forked", generations[2], rank)["pid"]) for rank in range(2))
+
+
+def test_a_trainer_may_use_its_grace_to_end_well(host: Agent) -> None:
+    script = host.script("""
+        import signal, sys, time
+        def leave(*_):
+            time.sleep(0.3)
+            print("saved")
+            sys.exit(0)
+        signal.signal(signal.SIGTERM, leave)
+        print("ready")
+        time.sleep(600)
+    """)
+    generation = host.fork(script)
+    host.wait_for_line(generation, "ready")
+    host.send(type="stop", generation=generation, grace_s=60)
+    assert host.finish(generation)["code"] == 0
+    assert host.lines(generation) == ["ready", "saved"]
+
+
+def test_a_trainer_that_ignores_sigterm_is_killed_after_its_grace(host: Agent) -> None:
+    generation = host.fork(host.script(IGNORES_SIGTERM))
+    host.wait_for_line(generation, "ready")
+    host.send(type="stop", generation=generation, grace_s=0.2)
+    host.wait_for("stopped", generation)
+    assert host.finish(generation)["signal"] == "SIGKILL"
+
+
+def test_a_second_stop_may_shorten_the_grace(host: Agent) -> None:
+    generation = host.fork(host.script(IGNORES_SIGTERM))
+    host.wait_for_line(generation, "ready")
+    host.send(type="stop", generation=generation, grace_s=3600)
+    host.send(type="stop", generation=generation, grace_s=0)
+    host.wait_for("stopped", generation)
+    assert host.finish(generation)["signal"] == "SIGKILL"
+
+
+def test_a_trainer_stopped_in_the_moment_of_its_fork_ends_too(host: Agent) -> None:
+    script = host.script("import time; time.sleep(600)")
+    for _ in range(10):
+        generation = host.fork(script, ranks=2)
+        host.send(type="stop", generation=generation, grace_s=60)
+        host.wait_for("stopped", generation)
+        assert {host.finish(generation, rank)["signal"] for rank in range(2)} == {"SIGTERM"}
+
+
+def test_a_stop_with_nothing_to_stop_is_answered(host: Agent) -> None:
+    host.send(type="stop", generation=0, grace_s=5)
+    host.wait_for("stopped", 0)
+    assert host.process.poll() is None
+
+
+HAS_CHILDREN = """
+    import os, subprocess, sys, time
+    code = "import time, signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(99)"
+    child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+    child.stdout.readline()
+    grandchild = os.fork()
+    if grandchild == 0:
+        time.sleep(600)
+    print("children", child.pid, grandchild)
+    print("ready")
+"""
+
+
+def _children_of(host: Agent, generation: int) -> list[int]:
+    host.wait_for_line(generation, "ready")
+    (line,) = [line for line in host.lines(generation) if line.startswith("children")]
+    pids = [int(word) for word in line.split()[1:]]
+    assert all(map(alive, pids))
+    return pids
+
+
+def test_stop_ends_the_whole_process_group(host: Agent) -> None:
+    generation = host.fork(host.script(HAS_CHILDREN + "    time.sleep(600)"))
+    pids = _children_of(host, generation)
+    host.send(type="stop", generation=generation, grace_s=60)
+    host.wait_for("stopped", generation)
+    wait_gone(pids)
+    assert host.finish(generation)["signal"] == "SIGTERM"
+
+
+def test_what_a_trainer_leaves_behind_is_ended_with_it(host: Agent) -> None:
+    generation = host.fork(host.script(HAS_CHILDREN + "    input_ended = sys.stdin.read(); os._exit(4)"))
+    exited = host.finish(generation)
+    pids = [int(word) for line in host.lines(generation) if line.startswith("children") for word in line.split()[1:]]
+    assert exited["code"] == 4
+    assert len(pids) == 2
+    wait_gone(pids)
+
+
+def test_a_child_that_left_the_group_and_holds_the_pipe_does_not_delay_the_exit(host: Agent) -> None:
+    script = host.script("""
+        import subprocess, sys
+        child = subprocess.Popen(["sleep", "600"], start_new_session=True)
+        print("last words", child.pid, end="")
+    """)
+    generation = host.fork(script)
+    assert host.finish(generation)["code"] == 0
+    (line,) = host.lines(generation)
+    assert line.startswith("last words")
+    os.kill(int(line.split()[-1]), signal.SIGKILL)
+
+
+def test_a_signal_goes_to_the_one_trainer_it_was_meant_for(host: Agent) -> None:
+    script = host.script("""
+        import signal, time
+        signal.signal(signal.SIGUSR1, lambda *_: print("dump"))
+        print("ready")
+        while True: time.sleep(0.1)
+    """)
+    generation = host.fork(script, ranks=2)
+    for rank in range(2):
+        host.wait_for_line(generation, "ready", rank)
+    host.send(type="signal", generation=generation, rank=1, signal="SIGUSR1")
+    host.wait_for_line(generation, "dump", rank=1)
+    host.send(type="signal", generation=generation, rank=1, signal="SIGKILL")
+    assert host.finish(generation, 1)["signal"] == "SIGKILL"
+    assert host.lines(generation, 0) == ["ready"]
+    assert alive(host.wait_for("forked", generation, 0)["pid"])
+
+
+def test_a_rank_that_runs_already_is_not_forked_again(host: Agent) -> None:
+    script = host.script("import time; time.sleep(600)")
+    generation = host.fork(script)
+    pid = host.wait_for("forked", generation)["pid"]
+    trainer = {"rank": 0, "env": {}, "script": str(script), "argv": [], "cwd": "/"}
+    host.send(type="fork", generation=generation, trainers=[trainer])
+    assert "running already" in host.wait_for("fork_failed", generation, 0)["error"]
+    assert alive(pid)
+
+
+def test_messages_that_make_no_sense_are_refused_and_disturb_nothing(host: Agent) -> None:
+    generation = host.fork(host.script("import time; print('ready'); time.sleep(600)"))
+    host.wait_for_line(generation, "ready")
+    bad = [b"{", b"\xff\xfe", b"[]", b'{"type": "dance"}', b'{"type": "fork", "generation": 1}', b"x" * (17 << 20)]
+    bad.append(json.dumps({"type": "signal", "generation": generation, "rank": 5, "signal": "SIGTERM"}).encode())
+    bad.append(b'{"type": "stop", "generation": 1e999, "grace_s": 0}')
+    host.send_raw(b"\n\n" + b"\n".join(bad) + b"\n")
+    host.send(type="stop", generation=0, grace_s=0)
+    host.wait_for("stopped", 0)
+    refusals = [message["why"] for message in host.messages if message["type"] == "refused"]
+    assert len(refusals) == len(bad)
+    assert all(refusals)
+    assert alive(host.wait_for("forked", generation)["pid"])

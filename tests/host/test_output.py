@@ -1,0 +1,55 @@
+from tradewind.host.output import LINE_LIMIT_BYTES, TAIL_BYTES, TAIL_LINES, Lines, Tail
+
+
+def test_lines_are_whole_however_the_bytes_arrive() -> None:
+    text = "loss 0.5\n\nübergröße ✓\nlast"
+    for size in (1, 2, 3, 7, 1000):
+        lines = Lines()
+        data = text.encode()
+        got = [line for start in range(0, len(data), size) for line in lines.feed(data[start : start + size])]
+        assert [*got, *lines.finish()] == text.split("\n")
+
+
+def test_a_stream_that_ends_with_a_line_end_has_no_further_line() -> None:
+    lines = Lines()
+    assert lines.feed(b"done\n") == ["done"]
+    assert lines.finish() == []
+
+
+def test_bytes_that_are_not_utf8_are_replaced() -> None:
+    assert Lines().feed(b"a\xff\xfeb\n") == ["a\ufffd\ufffdb"]
+
+
+def test_a_line_that_is_too_long_is_cut_and_says_so() -> None:
+    lines = Lines()
+    for _ in range(10):
+        assert lines.feed(b"x" * LINE_LIMIT_BYTES) == []
+    (line, after) = lines.feed(b"\nafter\n")
+    assert line == "x" * LINE_LIMIT_BYTES + f" … [{9 * LINE_LIMIT_BYTES} bytes cut]"
+    assert after == "after"
+
+
+def test_a_progress_bar_is_one_line_with_its_last_state() -> None:
+    lines = Lines()
+    assert lines.feed(b"\r 10%") == []
+    assert lines.feed(b"\r 50%\r") == []
+    assert lines.feed(b"\r100%\r\nnext\r") == ["100%"]
+    assert lines.feed(b"\n") == ["next"]
+
+
+def test_a_progress_bar_that_runs_for_ever_is_never_cut() -> None:
+    lines = Lines()
+    for percent in range(100_000):
+        lines.feed(b"\r%7d" % percent)
+    assert lines.finish() == ["  99999"]
+
+
+def test_the_tail_shows_the_last_lines_within_its_bounds() -> None:
+    tail = Tail()
+    tail.add(f"line {number}" for number in range(1000))
+    assert tail.shown() == [f"line {number}" for number in range(1000 - TAIL_LINES, 1000)]
+    assert len(tail.kept()) > TAIL_LINES
+    tail.add(["é" * TAIL_BYTES, "the reason"])
+    shown = tail.shown()
+    assert shown[-1] == "the reason"
+    assert sum(len(line.encode()) for line in shown) <= TAIL_BYTES

@@ -1,0 +1,97 @@
+import json
+from signal import SIGUSR1
+from typing import Any
+
+import pytest
+
+from tradewind.host import protocol
+from tradewind.host.protocol import Exit, Fork, Refused, Signal, Stop, TrainerSpec
+
+
+def a_trainer(**changes: object) -> dict[str, Any]:
+    return {"rank": 0, "env": {"A": "1"}, "script": "train.py", "argv": ["--lr", "1"], "cwd": "/", **changes}
+
+
+def a_fork(*trainers: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "fork", "generation": 3, "trainers": list(trainers)}
+
+
+def parsed(message: object) -> object:
+    return protocol.parse(json.dumps(message).encode())
+
+
+def test_every_command_is_understood() -> None:
+    spec = TrainerSpec(3, 0, {"A": "1"}, "train.py", None, ("--lr", "1"), "/")
+    assert parsed(a_fork(a_trainer())) == Fork((spec,))
+    assert parsed({"type": "stop", "generation": 3, "grace_s": 1.5}) == Stop(3, 1.5)
+    assert parsed({"type": "signal", "generation": 3, "rank": 1, "signal": "SIGUSR1"}) == Signal(3, 1, SIGUSR1)
+    assert parsed({"type": "exit"}) == Exit()
+
+
+def test_unknown_fields_are_ignored() -> None:
+    assert parsed({"type": "exit", "why": "later versions may say more"}) == Exit()
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        None,
+        [],
+        "exit",
+        {},
+        {"type": "dance"},
+        {"type": ["exit"]},
+        {"type": "stop", "generation": 3},
+        {"type": "stop", "generation": True, "grace_s": 1},
+        {"type": "stop", "generation": -1, "grace_s": 1},
+        {"type": "stop", "generation": 1, "grace_s": -1},
+        {"type": "stop", "generation": 1, "grace_s": float("nan")},
+        {"type": "stop", "generation": 1, "grace_s": float("inf")},
+        {"type": "stop", "generation": 1, "grace_s": "5"},
+        {"type": "stop", "generation": 1, "grace_s": 10**400},
+        {"type": "signal", "generation": 1, "rank": 0, "signal": "SIGNOTHING"},
+        {"type": "signal", "generation": 1, "rank": 0, "signal": 9},
+        {"type": "fork", "generation": 1},
+        {"type": "fork", "generation": 1, "trainers": ["train.py"]},
+        a_fork(a_trainer(), a_trainer()),
+        a_fork(a_trainer(rank="0")),
+        a_fork(a_trainer(script=None)),
+        a_fork(a_trainer(module="train")),
+        a_fork(a_trainer(script="")),
+        a_fork(a_trainer(script="a\0b")),
+        a_fork(a_trainer(argv="--lr")),
+        a_fork(a_trainer(argv=[1])),
+        a_fork(a_trainer(argv=["a\0b"])),
+        a_fork(a_trainer(env={"A": 1})),
+        a_fork(a_trainer(env={"A=B": "1"})),
+        a_fork(a_trainer(env={"": "1"})),
+        a_fork(a_trainer(env={"A": "a\0b"})),
+        a_fork(a_trainer(env={"A": "\ud800"})),
+        a_fork(a_trainer(cwd=None)),
+    ],
+)
+def test_a_message_that_makes_no_sense_is_refused(message: object) -> None:
+    with pytest.raises(Refused, match=r"\w"):
+        parsed(message)
+
+
+@pytest.mark.parametrize("line", [b"\xff\xfe", b"{", b"[" * 100_000, b'{"type": "exit"}' + b" " * (16 << 20)])
+def test_a_line_that_is_no_message_is_refused(line: bytes) -> None:
+    with pytest.raises(Refused):
+        protocol.parse(line)
+
+
+def test_an_exit_is_told_by_code_or_by_signal() -> None:
+    by_code = protocol.exited(1, 0, 3, tail=[], error=None, peer_lost=False)
+    assert (by_code["code"], by_code["signal"]) == (3, None)
+    by_signal = protocol.exited(1, 0, -9, tail=[], error=None, peer_lost=False)
+    assert (by_signal["code"], by_signal["signal"]) == (None, "SIGKILL")
+    unnamed = protocol.exited(1, 0, -40, tail=[], error=None, peer_lost=False)
+    assert (unnamed["code"], unnamed["signal"]) == (None, "SIG40")
+
+
+def test_a_message_is_one_line_of_utf8() -> None:
+    line = protocol.encode(protocol.output(1, 0, "stdout", ["übergröße", "a\tb\u2028c"]))
+    assert line.endswith(b"\n")
+    assert line.count(b"\n") == 1
+    assert json.loads(line)["lines"] == ["übergröße", "a\tb\u2028c"]

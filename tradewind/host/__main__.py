@@ -1,0 +1,76 @@
+"""`python -m tradewind.host --socket PATH`, or this file by its path, with any interpreter that has torch.
+
+By its path it needs nothing installed: it makes the package `tradewind` importable by name only. No folder of ours is
+on the import path, so nothing of ours can stand in for a module of the user's.
+"""
+
+import argparse
+import importlib.util
+import os
+import platform
+import signal
+import socket
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tradewind.host.trainer import Newborn
+
+
+def main() -> "Newborn | None":
+    parser = argparse.ArgumentParser(prog="tradewind.host", description="Forks warm trainers for a worker-agent.")
+    parser.add_argument("--socket", required=True, metavar="PATH", help="where the worker-agent listens")
+    path = parser.parse_args().socket
+    _take_only_the_package_along()
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        sock.connect(path)
+    except OSError as error:
+        sys.exit(f"tradewind.host: no agent listens on {path}: {error}")
+    return _serve(sock)
+
+
+def _serve(sock: socket.socket) -> "Newborn | None":
+    from tradewind.host import protocol
+    from tradewind.host.connection import AgentConnection
+    from tradewind.host.loop import Host
+    from tradewind.host.warm import warm_up
+
+    agent = AgentConnection(sock)
+    started = time.monotonic()
+    try:
+        torch = warm_up()
+    except (ImportError, OSError) as error:
+        why = f"{sys.executable} cannot import torch: {error}"
+        agent.send(protocol.refused(why))
+        agent.flush()
+        sys.exit(f"tradewind.host: {why}")
+    agent.send(protocol.hello(os.getpid(), platform.python_version(), torch, time.monotonic() - started))
+    agent.flush()
+    sys.stdout.flush()
+    return Host(agent).run()
+
+
+def _take_only_the_package_along() -> None:
+    if not sys.flags.safe_path:
+        del sys.path[0]  # this file's folder, or with -m the current one: trainers put their own there
+    if not __package__:
+        folder = Path(__file__).resolve().parent.parent
+        spec = importlib.util.spec_from_file_location(folder.name, folder / "__init__.py")
+        if spec is None or spec.loader is None:
+            sys.exit(f"tradewind.host: {folder} is not a package")
+        package = importlib.util.module_from_spec(spec)
+        sys.modules[folder.name] = package
+        spec.loader.exec_module(package)
+
+
+if __name__ == "__main__":
+    newborn = main()
+    if newborn is not None:
+        from tradewind.host.trainer import become
+
+        become(newborn)

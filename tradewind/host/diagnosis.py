@@ -1,0 +1,47 @@
+"""Why a trainer failed, read from what it left behind."""
+
+import json
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+_ERROR_FILE_LIMIT_BYTES: Final = 1024 * 1024
+_MESSAGE_LIMIT: Final = 4 * 1024
+
+# Only the line that names an exception counts: warnings and C++ stack dumps quote the same words in healthy runs.
+_NAMES_AN_EXCEPTION: Final = re.compile(r"(\[rank\d+\]:)?\s*(what\(\):|\[E\d{4} |[\w.]+(Error|Exception)\b.*:)")
+
+_PEER_LOST: Final = tuple(
+    re.compile(pattern)
+    for pattern in (
+        r"gloo.*(Connection closed by peer|Connection reset by peer|Broken pipe|Connection refused)",
+        r"gloo.*(Connection timed out|No route to host|Network is unreachable)",
+        r"Gloo connectFullMesh failed",
+        r"(DistNetworkError|DistStoreError): (?!The server socket)",
+        r"Connection was likely closed\. Did the remote server shutdown or crash",
+        r"remote process exited or there was a network error",
+        r"ncclRemoteError",
+        r"NCCL.*(Connection closed by remote peer|Connection reset by peer|Broken pipe)",
+    )
+)
+
+
+def peer_lost(lines: Iterable[str]) -> bool:
+    """Whether the trainer failed because the connection to a peer, or to the store they meet at, broke."""
+    return any(pattern.search(line) for line in lines if _NAMES_AN_EXCEPTION.match(line) for pattern in _PEER_LOST)
+
+
+def error_message(error_file: str | None) -> str | None:
+    """The message in the file of TORCHELASTIC_ERROR_FILE, if the script wrote one (`elastic…errors.record` does)."""
+    if not error_file:
+        return None
+    try:
+        with Path(error_file).open("rb") as file:
+            content = json.loads(file.read(_ERROR_FILE_LIMIT_BYTES))
+    except (OSError, ValueError, RecursionError):
+        return None
+    message = content.get("message") if isinstance(content, dict) else None
+    if isinstance(message, dict):
+        message = message.get("message")
+    return message[:_MESSAGE_LIMIT] if isinstance(message, str) else None

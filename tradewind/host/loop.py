@@ -1,0 +1,220 @@
+"""The host's loop: one thread, one selector, no call that could hang.
+
+Output flows from the trainers' pipes into messages for the agent. When the agent falls behind, the pipes are left alone
+until it has caught up: the trainers wait, and the host does not grow.
+"""
+
+import contextlib
+import json
+import selectors
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Final, assert_never
+
+from tradewind.host import protocol
+from tradewind.host.connection import AgentConnection
+from tradewind.host.diagnosis import error_message, peer_lost
+from tradewind.host.process import Pipe, TrainerProcess, fork_trainer
+from tradewind.host.protocol import Exit, Fork, Refused, Signal, Stop
+from tradewind.host.trainer import Newborn
+
+_BACKLOG_HIGH_BYTES: Final = 1024 * 1024
+_BACKLOG_LOW_BYTES: Final = 256 * 1024
+_BACKLOG_DEAF_BYTES: Final = 16 * 1024 * 1024
+_UNKILLABLE_S: Final = 5.0
+
+
+class Host:
+    def __init__(self, agent: AgentConnection) -> None:
+        self._agent = agent
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(agent, selectors.EVENT_READ, self._listen)
+        self._heard: deque[bytes] = deque()
+        self._trainers: dict[tuple[int, int], TrainerProcess] = {}
+        self._stops: list[int] = []
+        self._reading = True
+        self._leave_by: float | None = None
+
+    def run(self) -> Newborn | None:
+        """Serves the agent until it leaves or says `exit`. In each process forked on the way, returns the newborn."""
+        while not self._done():
+            self._keep_the_agents_pace()
+            for key, _ in self._selector.select(self._idle_s()):
+                react: Callable[[], None] = key.data
+                react()
+            while self._heard:
+                newborn = self._obey(self._heard.popleft())
+                if newborn is not None:
+                    return newborn
+            self._settle()
+            self._agent.flush()
+            if self._agent.closed:
+                self._leave()
+        self._let_go()
+        return None
+
+    def _done(self) -> bool:
+        if self._leave_by is None:
+            return False
+        return time.monotonic() >= self._leave_by or not (self._trainers or self._agent.backlog_bytes)
+
+    def _idle_s(self) -> float | None:
+        wakes = [self._leave_by, *(trainer.next_at for trainer in self._trainers.values())]
+        soonest = min((at for at in wakes if at is not None), default=None)
+        return None if soonest is None else max(0.0, soonest - time.monotonic())
+
+    def _keep_the_agents_pace(self) -> None:
+        backlog = self._agent.backlog_bytes
+        if self._agent.closed:
+            self._unwatch(self._agent)
+        else:
+            hear = selectors.EVENT_READ if backlog < _BACKLOG_DEAF_BYTES else 0
+            tell = selectors.EVENT_WRITE if backlog else 0
+            self._selector.modify(self._agent, hear | tell, self._listen)
+        reading = backlog < (_BACKLOG_HIGH_BYTES if self._reading else _BACKLOG_LOW_BYTES)
+        if reading != self._reading:
+            self._reading = reading
+            for trainer in self._trainers.values():
+                for pipe in trainer.pipes:
+                    self._watch(trainer, pipe) if reading else self._unwatch(pipe)
+
+    def _listen(self) -> None:
+        self._heard.extend(self._agent.receive())
+
+    def _obey(self, line: bytes) -> Newborn | None:
+        try:
+            command = protocol.parse(line)
+            match command:
+                case Fork():
+                    return self._fork(command)
+                case Stop():
+                    self._stop(command)
+                case Signal():
+                    self._signal(command)
+                case Exit():
+                    self._leave()
+                case _:
+                    assert_never(command)
+        except Refused as refusal:
+            self._agent.send(protocol.refused(str(refusal)))
+        return None
+
+    def _fork(self, command: Fork) -> Newborn | None:
+        for spec in command.trainers:
+            trainer = spec.generation, spec.rank
+            if trainer in self._trainers:
+                self._agent.send(protocol.fork_failed(*trainer, "this trainer is running already"))
+                continue
+            if self._leave_by is not None:
+                self._agent.send(protocol.fork_failed(*trainer, "the host is leaving"))
+                continue
+            try:
+                born = fork_trainer(spec)
+            except OSError as error:
+                self._agent.send(protocol.fork_failed(*trainer, str(error)))
+                continue
+            if isinstance(born, Newborn):
+                self._let_go()
+                return born
+            self._adopt(born)
+        return None
+
+    def _adopt(self, trainer: TrainerProcess) -> None:
+        self._trainers[trainer.generation, trainer.rank] = trainer
+        self._selector.register(trainer.pidfd, selectors.EVENT_READ, partial(self._reap, trainer))
+        if self._reading:
+            for pipe in trainer.pipes:
+                self._watch(trainer, pipe)
+        self._agent.send(protocol.forked(trainer.generation, trainer.rank, trainer.pid))
+
+    def _stop(self, command: Stop) -> None:
+        for trainer in self._up_to(command.generation):
+            trainer.stop(command.grace_s)
+        self._stops.append(command.generation)
+
+    def _signal(self, command: Signal) -> None:
+        trainer = self._trainers.get((command.generation, command.rank))
+        if trainer is None:
+            raise Refused(f"signal: no trainer of rank {command.rank} in generation {command.generation}")
+        trainer.send(command.signal)
+
+    def _leave(self) -> None:
+        if self._leave_by is None:
+            self._leave_by = time.monotonic() + protocol.EXIT_GRACE_S + _UNKILLABLE_S
+            for trainer in self._trainers.values():
+                trainer.stop(protocol.EXIT_GRACE_S)
+
+    def _up_to(self, generation: int) -> list[TrainerProcess]:
+        return [trainer for trainer in self._trainers.values() if trainer.generation <= generation]
+
+    def _read(self, trainer: TrainerProcess, pipe: Pipe) -> None:
+        self._pass_on(trainer, pipe, pipe.read() or [])
+        if pipe.ended:
+            self._unwatch(pipe)
+
+    def _pass_on(self, trainer: TrainerProcess, pipe: Pipe, lines: list[str]) -> None:
+        if not lines:
+            return
+        if pipe.source == "progress":
+            self._agent.send(protocol.progress(trainer.generation, trainer.rank, _reports(lines)))
+            return
+        if pipe.source == "stderr":
+            trainer.tail.add(lines)
+        self._agent.send(protocol.output(trainer.generation, trainer.rank, pipe.source, lines))
+
+    def _reap(self, trainer: TrainerProcess) -> None:
+        self._selector.unregister(trainer.pidfd)
+        trainer.reap()
+
+    def _settle(self) -> None:
+        for trainer in list(self._trainers.values()):
+            trainer.kill_if_due()
+            if trainer.settled:
+                self._bury(trainer)
+        for generation in [stop for stop in self._stops if not self._up_to(stop)]:
+            self._stops.remove(generation)
+            self._agent.send(protocol.stopped(generation))
+
+    def _bury(self, trainer: TrainerProcess) -> None:
+        for pipe in trainer.pipes:
+            for lines in pipe.drain():
+                self._pass_on(trainer, pipe, lines)
+            self._unwatch(pipe)
+        trainer.close()
+        del self._trainers[trainer.generation, trainer.rank]
+        exitcode = trainer.exitcode or 0
+        self._agent.send(
+            protocol.exited(
+                trainer.generation,
+                trainer.rank,
+                exitcode,
+                tail=trainer.tail.shown(),
+                error=error_message(trainer.error_file),
+                peer_lost=exitcode != 0 and peer_lost(trainer.tail.kept()),
+            )
+        )
+
+    def _watch(self, trainer: TrainerProcess, pipe: Pipe) -> None:
+        if not pipe.ended:
+            self._selector.register(pipe, selectors.EVENT_READ, partial(self._read, trainer, pipe))
+
+    def _unwatch(self, watched: Pipe | AgentConnection) -> None:
+        if watched in self._selector.get_map():
+            self._selector.unregister(watched)
+
+    def _let_go(self) -> None:
+        """Closes without unregistering: a newborn shares the selector's list with the host."""
+        self._selector.close()
+        self._agent.close()
+        for trainer in self._trainers.values():
+            trainer.close()
+
+
+def _reports(lines: Iterable[str]) -> list[object]:
+    reports: list[object] = []
+    for line in lines:
+        with contextlib.suppress(ValueError):
+            reports.append(json.loads(line))
+    return reports

@@ -1,0 +1,166 @@
+"""The host's view of one trainer: its process, its pipes, and how it is ended."""
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Iterator
+from typing import Final, Literal
+
+from tradewind.host.output import Lines, Tail
+from tradewind.host.protocol import TrainerSpec
+from tradewind.host.trainer import Newborn, detach
+
+_CHUNK_BYTES: Final = 64 * 1024
+_LAST_CHUNKS: Final = 16
+LINGER_S: Final = 0.2
+
+
+class Pipe:
+    """The reading end of what a trainer writes."""
+
+    def __init__(self, fd: int, source: Literal["stdout", "stderr", "progress"]) -> None:
+        os.set_blocking(fd, False)
+        self.fd = fd
+        self.source = source
+        self.ended = False
+        self._lines = Lines()
+
+    def fileno(self) -> int:
+        return self.fd
+
+    def read(self) -> list[str] | None:
+        """The lines of one chunk; None if nothing is there."""
+        try:
+            data = os.read(self.fd, _CHUNK_BYTES)
+        except BlockingIOError:
+            return None
+        if data:
+            return self._lines.feed(data)
+        self.ended = True
+        return self._lines.finish()
+
+    def drain(self) -> Iterator[list[str]]:
+        """What is in the pipe now, then the end, whoever may still hold the other side."""
+        for _ in range(_LAST_CHUNKS):
+            lines = None if self.ended else self.read()
+            if lines is None:
+                break
+            yield lines
+        if not self.ended:
+            self.ended = True
+            yield self._lines.finish()
+
+
+class TrainerProcess:
+    def __init__(self, spec: TrainerSpec, pid: int, pidfd: int, pipes: tuple[Pipe, ...]) -> None:
+        self.generation = spec.generation
+        self.rank = spec.rank
+        self.error_file = spec.env.get("TORCHELASTIC_ERROR_FILE")
+        self.pid = pid
+        self.pidfd = pidfd
+        self.pipes = pipes
+        self.tail = Tail()
+        self.exitcode: int | None = None
+        self._kill_at: float | None = None
+        self._settle_at: float | None = None
+
+    @property
+    def running(self) -> bool:
+        return self.exitcode is None
+
+    @property
+    def next_at(self) -> float | None:
+        """When this trainer needs attention though nothing has happened."""
+        return self._kill_at if self.running else self._settle_at
+
+    @property
+    def settled(self) -> bool:
+        """It has exited, and what it wrote was read or is not worth more waiting."""
+        if self._settle_at is None:
+            return False
+        return all(pipe.ended for pipe in self.pipes) or time.monotonic() >= self._settle_at
+
+    def stop(self, grace_s: float) -> None:
+        if not self.running:
+            return
+        if self._kill_at is None:
+            self._signal_group(signal.SIGTERM)
+        deadline = time.monotonic() + grace_s
+        self._kill_at = deadline if self._kill_at is None else min(self._kill_at, deadline)
+
+    def kill_if_due(self) -> None:
+        if self.running and self._kill_at is not None and time.monotonic() >= self._kill_at:
+            self._kill_at = None
+            self._signal_group(signal.SIGKILL)
+
+    def send(self, number: signal.Signals) -> None:
+        """To the leading process only."""
+        if self.running:
+            os.kill(self.pid, number)
+
+    def reap(self) -> None:
+        # Killed before it is reaped: until then its number belongs to no other process or group.
+        self._signal_group(signal.SIGKILL)
+        self.exitcode = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        self._settle_at = time.monotonic() + LINGER_S
+
+    def close(self) -> None:
+        os.close(self.pidfd)
+        for pipe in self.pipes:
+            os.close(pipe.fd)
+
+    def _signal_group(self, number: signal.Signals) -> None:
+        with contextlib.suppress(PermissionError):  # it became another user
+            try:
+                os.killpg(self.pid, number)
+            except ProcessLookupError:  # forked a moment ago and not yet in its own group
+                os.kill(self.pid, number)
+
+
+def fork_trainer(spec: TrainerSpec) -> TrainerProcess | Newborn:
+    """Returns twice: the process in the host, the newborn in the process itself. OSError leaves nothing behind."""
+    host_pid = os.getpid()
+    with contextlib.ExitStack() as undo:
+        ends = []
+        for _ in ("stdout", "stderr", "progress"):
+            read_end, write_end = os.pipe()
+            undo.callback(os.close, read_end)
+            undo.callback(os.close, write_end)
+            ends.append((read_end, write_end))
+        (stdout, stdout_w), (stderr, stderr_w), (progress, progress_w) = ends
+        pid = _fork_with_signals_blocked()
+        if pid == 0:
+            undo.pop_all()
+            for read_end, _ in ends:
+                os.close(read_end)
+            detach(host_pid, stdout_w, stderr_w)
+            return Newborn(spec, progress_w)
+        pidfd = _pidfd(pid)
+        undo.pop_all()
+    for _, write_end in ends:
+        os.close(write_end)
+    pipes = (Pipe(stdout, "stdout"), Pipe(stderr, "stderr"), Pipe(progress, "progress"))
+    return TrainerProcess(spec, pid, pidfd, pipes)
+
+
+def _fork_with_signals_blocked() -> int:
+    """In the child they stay blocked."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    try:
+        pid = os.fork()
+    except OSError:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        raise
+    if pid:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    return pid
+
+
+def _pidfd(pid: int) -> int:
+    try:
+        return os.pidfd_open(pid)
+    except OSError:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        raise

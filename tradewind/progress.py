@@ -1,0 +1,123 @@
+"""What a training script may tell Tradewind, and ask of it.
+
+    import tradewind
+    for step, batch in enumerate(batches):
+        tradewind.report(step, loss=train(batch), samples=len(batch))
+
+Under plain python or torchrun `report` does nothing, so a script that uses it still runs everywhere. In a trainer it
+writes one line to a pipe that the host made; it never blocks and never raises: telling must not disturb training.
+"""
+
+import atexit
+import json
+import math
+import os
+import select
+import threading
+import time
+from collections import deque
+from typing import Any, Final
+
+HYPERPARAMETERS: Final = "TRADEWIND_HYPERPARAMETERS"
+_HELD_REPORTS: Final = 256
+_LAST_WAIT_S: Final = 1.0
+_LARGEST: Final = 2**63
+
+
+def report(step: int, loss: float | None = None, samples: int | None = None) -> None:
+    """Tell that this rank has completed `step`, with its loss and the number of samples it took.
+
+    A loss that is not finite is told as absent. While the pipe is full the newest reports are held, up to a bound.
+    """
+    if _channel is not None:
+        _channel.tell(step, loss, samples)
+
+
+def hyperparameters() -> dict[str, Any]:
+    """What the master sent along with this rank: learning rate, batch shares, and whatever the job gave.
+
+    Empty where nothing was sent, as under plain python or torchrun.
+    """
+    text = os.environ.get(HYPERPARAMETERS, "{}")
+    try:
+        values = json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"{HYPERPARAMETERS} is not JSON: {error}") from error
+    if not isinstance(values, dict):
+        raise ValueError(f"{HYPERPARAMETERS} must be a JSON object, not {text[:80]}")
+    return values
+
+
+class _Channel:
+    """The trainer's end of the pipe. Processes that a trainer forks (data workers) stay silent."""
+
+    def __init__(self, fd: int) -> None:
+        os.set_blocking(fd, False)
+        self._fd = fd
+        self._pid = os.getpid()
+        self._held: deque[bytes] = deque(maxlen=_HELD_REPORTS)
+        self._writing = threading.Lock()
+
+    def tell(self, step: int, loss: float | None, samples: int | None) -> None:
+        line = _line(step, loss, samples)
+        if line is not None and os.getpid() == self._pid:
+            self._held.append(line)
+            self.flush()
+
+    def finish(self) -> None:
+        """At exit: the last step is worth a short wait for the host to make room."""
+        deadline = time.monotonic() + _LAST_WAIT_S
+        self.flush()
+        while self._held and os.getpid() == self._pid and (left_s := deadline - time.monotonic()) > 0:
+            select.select([], [self._fd], [], left_s)
+            self.flush()
+
+    def flush(self) -> None:
+        # Never waits: a signal handler that reports while its own thread writes would wait for ever.
+        if os.getpid() != self._pid or not self._writing.acquire(blocking=False):
+            return
+        try:
+            while self._held:
+                os.write(self._fd, self._held[0])  # shorter than PIPE_BUF: the whole line or nothing
+                self._held.popleft()
+        except BlockingIOError:
+            pass  # full; the next report tries again
+        except (OSError, IndexError):
+            self._held.clear()
+        finally:
+            self._writing.release()
+
+
+def _line(step: int, loss: float | None, samples: int | None) -> bytes | None:
+    """None if the step is no number: there is nothing to tell then."""
+    told_step = _whole(step)
+    if told_step is None:
+        return None
+    told = {"step": told_step, "loss": _finite(loss), "samples": _whole(samples), "at": time.time()}
+    return json.dumps(told).encode() + b"\n"
+
+
+def _whole(value: int | None) -> int | None:
+    try:
+        number = None if value is None else int(value)
+    except (TypeError, ValueError, OverflowError, RuntimeError):
+        return None
+    return number if number is not None and abs(number) < _LARGEST else None
+
+
+def _finite(value: float | None) -> float | None:
+    try:
+        number = None if value is None else float(value)
+    except (TypeError, ValueError, OverflowError, RuntimeError):
+        return None
+    return number if number is not None and math.isfinite(number) else None
+
+
+_channel: _Channel | None = None
+
+
+def connect(fd: int) -> None:
+    """For the host, after a fork: this process is a trainer and `fd` is its pipe."""
+    global _channel
+    _channel = _Channel(fd)
+    atexit.register(_channel.finish)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
+_KILLED_S = 5.0
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 
@@ -45,17 +46,22 @@ async def start(
     )
 
 
-async def end(process: asyncio.subprocess.Process, grace_s: float) -> int:
-    """SIGTERM to the process and its group, SIGKILL to what is left after the grace; the exit code."""
-    signal_group(process.pid, signal.SIGTERM)
+async def end(process: asyncio.subprocess.Process, grace_s: float) -> int | None:
+    """SIGTERM to the process and its group, SIGKILL to what is left after the grace.
+
+    The exit code; None in the rare case that the kernel cannot end it now.
+    """
     try:
-        async with asyncio.timeout(grace_s):
-            await process.wait()
-    except TimeoutError:
-        pass
+        signal_group(process.pid, signal.SIGTERM)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(grace_s):
+                await process.wait()
     finally:
         signal_group(process.pid, signal.SIGKILL)
-    return await process.wait()
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_KILLED_S):
+            return await process.wait()
+    return None
 
 
 async def end_group(pid: int, grace_s: float) -> bool:
@@ -63,7 +69,7 @@ async def end_group(pid: int, grace_s: float) -> bool:
     signal_group(pid, signal.SIGTERM)
     gone = await wait_exit(pid, grace_s)
     signal_group(pid, signal.SIGKILL)
-    return gone or await wait_exit(pid, 5.0)
+    return gone or await wait_exit(pid, _KILLED_S)
 
 
 def signal_group(leader: int, number: signal.Signals) -> bool:

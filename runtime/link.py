@@ -140,7 +140,7 @@ class Link:
         """Returns when the server has what was sent before."""
         with translated("flushing"):
             await self.client.flush(timeout=5)
-            # The first ping overtakes what nats-py still holds back; when it is answered, nothing is held back any more.
+            # The first ping overtakes what nats-py still holds back; once it is answered nothing is held back.
             await self.client.flush(timeout=5)
 
     async def call(

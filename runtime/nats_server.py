@@ -32,7 +32,7 @@ class NatsServer:
     @property
     def pid(self) -> int:
         if self._process is None:
-            raise UserError("The NATS server is not running")
+            raise RuntimeError("this NATS server is not running")
         return self._process.pid
 
     @property
@@ -67,7 +67,7 @@ class NatsServer:
     async def wait_exit(self) -> int:
         """Its exit code, once it has ended by itself."""
         if self._process is None:
-            raise UserError("The NATS server is not running")
+            raise RuntimeError("this NATS server is not running")
         return await self._process.wait()
 
     async def __aenter__(self) -> "NatsServer":

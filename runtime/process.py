@@ -1,7 +1,7 @@
 """From the first line to the exit code: event loop, signals, a bounded drain, errors as sentences.
 
-The first SIGTERM or SIGINT asks `main` to end, the second forces it. Whoever does not end in time is cancelled, and
-whoever cannot even be cancelled does not hold the process.
+The first SIGTERM, SIGINT or SIGHUP asks `main` to end, the second forces it. Whoever does not end in time is cancelled,
+and whoever cannot even be cancelled does not hold the process.
 """
 
 import asyncio
@@ -11,14 +11,14 @@ import sys
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
-from runtime.errors import Temporary, UserError
+from runtime.errors import BusRefused, Temporary, TradewindError, UserError
 from runtime.logs import logger
 
 EXIT_FAILED = 1
 EXIT_USER_ERROR = 2
 EXIT_INTERRUPTED = 130
 EXIT_TERMINATED = 143
-_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_KNOWN = (UserError, Temporary, BusRefused)
 
 
 class Stop:
@@ -62,36 +62,34 @@ def run(main: Callable[[Stop], Awaitable[int]], *, drain_s: float = 30.0, force_
             return runner.run(_guarded(main, drain_s, force_s))
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
-    except UserError as error:
-        return tell_user(error)
     except BaseExceptionGroup as group:
-        known = first_of(group, UserError) or first_of(group, Temporary)
+        known = known_error(group)
         if known is None:
             raise
-        return tell_user(known)
-    except Temporary as error:
-        return tell_user(error)
+        return tell(known)
+    except _KNOWN as error:
+        return tell(error)
 
 
-def tell_user(error: UserError | Temporary) -> int:
+def tell(error: TradewindError) -> int:
     """One sentence on standard error, what to try, and the exit code for it."""
     print(f"Error: {error}", file=sys.stderr)
-    if isinstance(error, UserError):
-        if error.hint:
-            print(f"Try: {error.hint}", file=sys.stderr)
-        return EXIT_USER_ERROR
-    return EXIT_FAILED
+    if not isinstance(error, UserError):
+        return EXIT_FAILED
+    if error.hint:
+        print(f"Try: {error.hint}", file=sys.stderr)
+    return EXIT_USER_ERROR
 
 
-def first_of(group: BaseExceptionGroup[BaseException], kind: Any) -> Any:
-    """The first leaf of that kind, if every other leaf of the group is of that kind too."""
-    matched, rest = group.split(kind)
-    if matched is None or rest is not None:
+def known_error(group: BaseExceptionGroup[BaseException]) -> TradewindError | None:
+    """The first of the group that can be told in a sentence, unless there is also one that cannot."""
+    known, rest = group.split(_KNOWN)
+    if known is None or rest is not None:
         return None
-    leaf: BaseException = matched
+    leaf: BaseException = known
     while isinstance(leaf, BaseExceptionGroup):
         leaf = leaf.exceptions[0]
-    return leaf
+    return leaf if isinstance(leaf, TradewindError) else None
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -103,10 +101,16 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return factory
 
 
+def _asking_signals() -> tuple[signal.Signals, ...]:
+    """A hang-up asks too, unless whoever started us wants it ignored."""
+    hears_hangup = signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
+    return (signal.SIGTERM, signal.SIGINT, *([signal.SIGHUP] if hears_hangup else []))
+
+
 async def _guarded(main: Callable[[Stop], Awaitable[int]], drain_s: float, force_s: float) -> int:
     loop = asyncio.get_running_loop()
     stop = Stop()
-    for number in _SIGNALS:
+    for number in _asking_signals():
         loop.add_signal_handler(number, stop.on_signal, number)
     work = loop.create_task(_awaited(main(stop)), name="main")
     watch = loop.create_task(_bound(stop, work, drain_s, force_s), name="stop-watch")

@@ -1,0 +1,42 @@
+"""Values of any message type, made from the type itself: a new kind is tested as soon as it exists."""
+
+from typing import Any
+
+from hypothesis import strategies as st
+from msgspec import inspect
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+NAMES = st.from_regex(r"[a-z0-9]([a-z0-9-]{0,20}[a-z0-9])?", fullmatch=True)
+INTEGERS = st.integers(-(2**31), 2**31)
+NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
+
+
+def values_of(wanted: Any) -> st.SearchStrategy[Any]:
+    return _values(inspect.type_info(wanted))
+
+
+def _values(info: inspect.Type) -> st.SearchStrategy[Any]:
+    match info:
+        case inspect.Metadata():
+            return _values(info.type)
+        case inspect.StructType():
+            return st.builds(info.cls, **{field.name: _values(field.type) for field in info.fields})
+        case inspect.UnionType():
+            return st.one_of([_values(each) for each in info.types])
+        case inspect.VarTupleType():
+            return st.lists(_values(info.item_type), max_size=3).map(tuple)
+        case inspect.DictType():
+            return st.dictionaries(_values(info.key_type), _values(info.value_type), max_size=3)
+        case inspect.EnumType():
+            return st.sampled_from(list(info.cls))
+        case inspect.StrType():
+            return TEXT
+        case inspect.IntType():
+            return INTEGERS
+        case inspect.FloatType():
+            return NUMBERS
+        case inspect.BoolType():
+            return st.booleans()
+        case inspect.NoneType():
+            return st.none()
+    raise NotImplementedError(f"no values for {info}")

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from controlplane.job.effects import JobEffect, Publish
-from controlplane.job.learn import ranks_of
+from controlplane.job.ranks import ranks_of
 from controlplane.job.state import Job, Phase
 from messages.worlds import Assignment, Halt
 

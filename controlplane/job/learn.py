@@ -10,11 +10,13 @@ from typing import assert_never
 from msgspec import structs
 
 from controlplane.job import events
+from controlplane.job.present import has_finished, is_halted, member_of
+from controlplane.job.ranks import ranks_of
+from controlplane.job.sentences import name_ranks
 from controlplane.job.state import Cluster, Failure, Job, Store, Worker
 from messages.clusters import ClusterHeartbeat, Presence, WorkerSight
-from messages.ids import ClusterName, Rank, WorkerId
+from messages.ids import ClusterName, WorkerId
 from messages.workers import TrainerExit, WorkerPhase, WorkerStatus
-from messages.worlds import Assignment, Member
 
 TOMBSTONES_AT_MOST = 1000
 PAST_INCARNATIONS_AT_MOST = 10
@@ -47,7 +49,9 @@ def learn(job: Job, event: events.JobEvent) -> Job:
         case events.RanksWaited(_, generation, waiting, missing):
             if generation != job.record.generation:
                 return job
-            return replace(job, ranks_waiting=f"{_ranks(waiting)} wait for {_ranks(missing)}, not seen at the store")
+            return replace(
+                job, ranks_waiting=f"{name_ranks(waiting)} wait for {name_ranks(missing)}, not seen at the store"
+            )
         case events.RecordSaved(_, record):
             return replace(job, saved=record, saving=None)
         case events.SaveFailed(at_s, _):
@@ -75,24 +79,10 @@ def bury(job: Job, worker: WorkerId, why: str) -> Job:
         workers={key: value for key, value in job.workers.items() if key != worker},
         released_s={key: value for key, value in job.released_s.items() if key != worker},
     )
-    member = member_of(job.record.assignment, worker)
+    member = member_of(job, worker)
     if member is None or has_finished(job, member) or job.record.phase.ended:
         return job
     return replace(job, lost_in_round=True, record=structs.replace(job.record, losses=job.record.losses + 1))
-
-
-def member_of(assignment: Assignment | None, worker: WorkerId) -> Member | None:
-    members = assignment.members if assignment is not None else ()
-    return next((member for member in members if member.worker == worker), None)
-
-
-def has_finished(job: Job, member: Member) -> bool:
-    """All its ranks of the present world exited with 0."""
-    return all(rank in job.clean for rank in ranks_of(member))
-
-
-def ranks_of(member: Member) -> tuple[Rank, ...]:
-    return tuple(Rank(rank) for rank in range(member.first_rank, member.first_rank + member.ranks))
 
 
 def _hear(job: Job, status: WorkerStatus, at_s: float, *, heard_s: float, presence: Presence) -> Job:
@@ -142,12 +132,14 @@ def concerns_present_world(job: Job, worker: Worker) -> bool:
 
 
 def _learn_exits(job: Job, worker: Worker) -> Job:
-    member = member_of(job.record.assignment, worker.worker)
+    member = member_of(job, worker.worker)
     if member is None or not concerns_present_world(job, worker):
         return job
     own = [exit_ for exit_ in worker.exits if exit_.rank in ranks_of(member)]
     clean = job.clean | {exit_.rank for exit_ in own if exit_.clean}
     failed = [exit_ for exit_ in own if not exit_.clean]
+    if is_halted(job) and job.failure is None:
+        return replace(job, clean=clean)
     return replace(job, clean=clean, failure=_first_cause(job.failure, worker.worker, failed))
 
 
@@ -231,8 +223,3 @@ def _restart_silence(job: Job, cluster: ClusterName, at_s: float) -> Job:
 
 def _put(job: Job, worker: Worker) -> Job:
     return replace(job, workers={**job.workers, worker.worker: worker})
-
-
-def _ranks(ranks: tuple[Rank, ...]) -> str:
-    shown = ", ".join(str(rank) for rank in ranks[:8]) + (" …" if len(ranks) > 8 else "")
-    return f"rank{'s' if len(ranks) > 1 else ''} {shown}"

@@ -57,6 +57,10 @@ def arrange(workers: Iterable[Worker], replica: int) -> Arrangement:
     return Arrangement(tuple(members), tuple(spares))
 
 
+def ranks_of(member: Member) -> tuple[Rank, ...]:
+    return tuple(Rank(rank) for rank in range(member.first_rank, member.first_rank + member.ranks))
+
+
 def shares(global_batch: int, world_size: int) -> tuple[int, ...]:
     """The samples of each rank in one step: as even as can be, the first ranks take what is left over."""
     even, more = divmod(global_batch, world_size)

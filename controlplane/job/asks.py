@@ -1,0 +1,92 @@
+"""What is asked for until it is confirmed: records saved, worlds published, workers released, clusters told.
+
+Nothing is published before the record that decides it is saved, so that a master that starts again never contradicts
+one that died.
+"""
+
+from dataclasses import replace
+
+from controlplane.job.effects import JobEffect, Publish, SaveRecord, TellCluster
+from controlplane.job.present import clusters_agree, is_decided, leavers, wanted_by_cluster
+from controlplane.job.state import Job, Phase
+from messages.clusters import KeepWorkers, RemoveWorkers, WorkerTemplate
+from messages.worlds import Assignment, Halt, Release
+
+REPEAT_S = 1.0
+"""How long to wait for a sign that a message arrived before it is sent again."""
+
+Asked = tuple[Job, list[JobEffect]]
+
+
+def ask(job: Job, now_s: float) -> Asked:
+    effects: list[JobEffect] = []
+    for step in (_save, _publish, _release, _tell_clusters):
+        job, asked = step(job, now_s)
+        effects += asked
+    return job, effects
+
+
+def is_unconfirmed(job: Job) -> bool:
+    """Something was asked for, or is about to be, and has not been seen to be so."""
+    busy = job.record.phase in (Phase.FORMING, Phase.RESHAPING)
+    return busy or not _is_saved(job) or bool(leavers(job)) or not clusters_agree(job)
+
+
+def is_due(last_s: float | None, now_s: float) -> bool:
+    return last_s is None or now_s - last_s >= REPEAT_S
+
+
+def _save(job: Job, now_s: float) -> Asked:
+    waits = job.save_retry_s is not None and now_s < job.save_retry_s
+    if _is_saved(job) or job.saving is not None or waits:
+        return job, []
+    return replace(job, saving=job.record, save_retry_s=None), [SaveRecord(job.record)]
+
+
+def _publish(job: Job, now_s: float) -> Asked:
+    message = _unheard(job)
+    if message is None or not _is_saved(job) or not is_due(job.published_s, now_s):
+        return job, []
+    return replace(job, published_s=now_s), [Publish(message)]
+
+
+def _unheard(job: Job) -> Assignment | Halt | None:
+    record = job.record
+    if record.phase is Phase.RESHAPING:
+        return Halt(job.name, record.generation, record.why, job.spec.timeouts.stop_grace_s)
+    return record.assignment if record.phase is Phase.FORMING and is_decided(job) else None
+
+
+def _release(job: Job, now_s: float) -> Asked:
+    """Repeated to each until it is gone; a worker with a tombstone is told each time that it speaks."""
+    due = [worker for worker in leavers(job) if is_due(job.released_s.get(worker), now_s)]
+    if not _is_saved(job) or not (due or job.zombies):
+        return job, []
+    why = job.record.why if job.record.phase.ended else "no longer needed"
+    removals: list[JobEffect] = [
+        TellCluster(cluster, RemoveWorkers(job.name, (worker,), job.gone.get(worker, "put out")))
+        for worker, cluster in job.zombies.items()
+    ]
+    released = Publish(Release(job.name, (*due, *job.zombies), why))
+    told = job.released_s | dict.fromkeys(due, now_s)
+    return replace(job, released_s=told, zombies={}), [released, *removals]
+
+
+def _tell_clusters(job: Job, now_s: float) -> Asked:
+    effects: list[JobEffect] = []
+    clusters = dict(job.clusters)
+    for name, count in wanted_by_cluster(job).items():
+        cluster = clusters[name]
+        if cluster.keeps != count and is_due(cluster.told_s, now_s):
+            effects.append(TellCluster(name, KeepWorkers(job.name, count, _template(job))))
+            clusters[name] = replace(cluster, told_s=now_s)
+    return (replace(job, clusters=clusters), effects) if effects else (job, [])
+
+
+def _template(job: Job) -> WorkerTemplate:
+    launch = job.spec.launch
+    return WorkerTemplate(slots=job.spec.workers.ranks, python=launch.python, env=launch.env)
+
+
+def _is_saved(job: Job) -> bool:
+    return job.saved == job.record

@@ -1,0 +1,112 @@
+"""Questions about the job as it is: who is in the world, who is ready, who could be had."""
+
+from controlplane.job.ranks import choose, ranks_of, shares
+from controlplane.job.state import Job, Phase, Worker
+from messages.ids import ClusterName, WorkerId
+from messages.workers import WorkerPhase
+from messages.worlds import Member
+
+
+def members(job: Job) -> tuple[Member, ...]:
+    """Of the newest world that was decided."""
+    return job.record.assignment.members if job.record.assignment is not None else ()
+
+
+def member_of(job: Job, worker: WorkerId) -> Member | None:
+    return next((member for member in members(job) if member.worker == worker), None)
+
+
+def world_size(job: Job) -> int:
+    return sum(member.ranks for member in members(job))
+
+
+def is_decided(job: Job) -> bool:
+    """The newest generation has its world."""
+    return job.record.assignment is not None and job.record.assignment.generation == job.record.generation
+
+
+def is_halted(job: Job) -> bool:
+    """We ended the newest world ourselves: ranks then fail because we stop their peers, and that is no failure."""
+    return job.record.assignment is not None and job.record.assignment.generation < job.record.generation
+
+
+def has_finished(job: Job, member: Member) -> bool:
+    """All its ranks exited with 0."""
+    return all(rank in job.clean for rank in ranks_of(member))
+
+
+def all_clean(job: Job) -> bool:
+    return bool(members(job)) and all(has_finished(job, member) for member in members(job))
+
+
+def unready(job: Job) -> list[WorkerId]:
+    """Members that are there but have not said that they forked their trainers."""
+    return [worker.worker for worker in _present_members(job) if not _is_ready(job, worker)]
+
+
+def unparked(job: Job) -> list[WorkerId]:
+    """Members of the halted world that are there and may still have trainers of it."""
+    return [worker.worker for worker in _present_members(job) if not _is_parked(job, worker)]
+
+
+def chosen(job: Job) -> list[Worker]:
+    """Who would be in a world that were decided now."""
+    present = {member.worker for member in members(job)}
+    return choose(filter(can_train, job.workers.values()), job.record.wanted, present)
+
+
+def coming(job: Job, now_s: float) -> list[Worker]:
+    """Workers that were started and are not warm yet, but for those that take too long."""
+    limit_s = now_s - job.spec.timeouts.ready_s
+    return [
+        worker
+        for worker in job.workers.values()
+        if worker.phase is WorkerPhase.WARMING and worker.noticed is None and worker.first_seen_s > limit_s
+    ]
+
+
+def can_train(worker: Worker) -> bool:
+    able = worker.phase not in (WorkerPhase.WARMING, WorkerPhase.LEAVING)
+    return able and worker.noticed is None and worker.slots > 0
+
+
+def leavers(job: Job) -> list[WorkerId]:
+    """Who may go: everybody at the end, before it only who holds no rank and is noticed or too many."""
+    workers = [worker for worker in job.workers.values() if worker.seq >= 0]
+    if job.record.phase.ended:
+        return [worker.worker for worker in workers]
+    if job.record.phase is not Phase.RUNNING:
+        return []
+    idle = [worker for worker in workers if member_of(job, worker.worker) is None]
+    noticed = [worker.worker for worker in idle if worker.noticed is not None]
+    surplus = max(0, len([*filter(can_train, workers)]) - job.record.wanted)
+    spares = sorted(worker.worker for worker in idle if can_train(worker))
+    return noticed + (spares[-surplus:] if surplus else [])
+
+
+def wanted_by_cluster(job: Job) -> dict[ClusterName, int]:
+    """Evenly over the clusters that were heard, in the order of their names."""
+    names = sorted(job.clusters)
+    if not names:
+        return {}
+    wanted = 0 if job.record.phase.ended else job.record.wanted
+    return dict(zip(names, shares(wanted, len(names)), strict=True))
+
+
+def clusters_agree(job: Job) -> bool:
+    """Every cluster keeps as many workers as it was told to."""
+    return all(job.clusters[name].keeps == count for name, count in wanted_by_cluster(job).items())
+
+
+def _present_members(job: Job) -> list[Worker]:
+    return [job.workers[member.worker] for member in members(job) if member.worker in job.workers]
+
+
+def _is_ready(job: Job, worker: Worker) -> bool:
+    obeys = worker.generation == job.record.generation
+    return obeys and worker.phase in (WorkerPhase.READY, WorkerPhase.ENDED)
+
+
+def _is_parked(job: Job, worker: Worker) -> bool:
+    obeys = worker.generation >= job.record.generation
+    return obeys and worker.phase in (WorkerPhase.PARKED, WorkerPhase.IDLE, WorkerPhase.LEAVING)

@@ -1,0 +1,26 @@
+"""Small phrases that reasons are made of."""
+
+from messages.ids import Rank, WorkerId
+from messages.workers import TrainerExit
+
+NAMED_AT_MOST = 4
+
+
+def describe_exit(exit_: TrainerExit) -> str:
+    how = f"was ended by {exit_.signal}" if exit_.signal is not None else f"exited with {exit_.code}"
+    error = (exit_.error or "").strip()
+    return f"rank {exit_.rank} {how}" + (f": {error.splitlines()[-1]}" if error else "")
+
+
+def name_workers(workers: list[WorkerId]) -> str:
+    return _name("worker", workers)
+
+
+def name_ranks(ranks: tuple[Rank, ...]) -> str:
+    return _name("rank", ranks)
+
+
+def _name(what: str, names: list[WorkerId] | tuple[Rank, ...]) -> str:
+    shown = ", ".join(str(name) for name in names[:NAMED_AT_MOST])
+    more = f" and {len(names) - NAMED_AT_MOST} more" if len(names) > NAMED_AT_MOST else ""
+    return f"{what}{'s' if len(names) > 1 else ''} {shown}{more}"

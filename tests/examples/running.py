@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -22,10 +23,10 @@ def run_under_torchrun(script: Path, *arguments: object, ranks: int = 2) -> str:
 
 
 def _run(command: list[str], arguments: tuple[object, ...], env: Mapping[str, str] | None) -> str:
-    with leaving_none():
+    with tempfile.TemporaryDirectory() as scratch, leaving_none():
         done = subprocess.run(
             [*command, *map(str, arguments)],
-            env={**os.environ, "OMP_NUM_THREADS": "1", **(env or {})},
+            env={**os.environ, "OMP_NUM_THREADS": "1", "TMPDIR": scratch, **(env or {})},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

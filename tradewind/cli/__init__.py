@@ -79,6 +79,6 @@ def main() -> None:
     try:
         commands(prog_name="tradewind")
     except (UserError, Temporary) as error:
-        from runtime.process import tell_user
+        from runtime.process import tell
 
-        sys.exit(tell_user(error))
+        sys.exit(tell(error))

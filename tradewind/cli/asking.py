@@ -110,6 +110,7 @@ def _after_status(views: tuple[JobView, ...], job: str | None) -> str:
 
 
 async def logs(api: Api, job: str, *, rank: int | None, tail: int | None, follow: bool) -> int:
+    await api.job(job)
     lines = _followed_lines(api, job, rank, tail) if follow else api.logs(job, rank=rank, tail=tail)
     count = 0
     async for line in lines:
@@ -135,6 +136,7 @@ def _followed_lines(api: Api, job: str, rank: int | None, tail: int | None) -> A
 
 
 async def events(api: Api, job: str | None, *, follow: bool, as_json: bool) -> int:
+    await (api.version() if job is None else api.job(job))
     if follow:
         seen: Seen[SeenEvent] = Seen(following.source_of_event)
         stream = following.follow(

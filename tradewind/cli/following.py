@@ -47,7 +47,7 @@ class Seen(Generic[Line]):
         if self._replays <= 1:
             self._oldest = min(self._oldest, line.at)
         source = self._source_of(line)
-        newest, count = self._newest.get(source, (self._oldest, 0))
+        newest, count = self._newest.get(source, (self._floor(), 0))
         if line.at < newest:
             return False
         if line.at > newest:
@@ -60,6 +60,9 @@ class Seen(Generic[Line]):
             return False
         self._newest[source] = (line.at, number)
         return True
+
+    def _floor(self) -> float:
+        return self._oldest if self._oldest < math.inf else -math.inf
 
 
 def source_of_line(line: LogLine) -> Hashable:

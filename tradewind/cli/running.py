@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import signal
 import time
 from collections.abc import Mapping
 
@@ -33,7 +32,6 @@ class LocalRun:
         self._ended = asyncio.Event()
 
     async def result(self) -> int:
-        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._stop.on_signal, signal.SIGHUP)
         return await unless_stopped(self._work(), self._stop, self._stop_job)
 
     async def _work(self) -> int:

@@ -2,7 +2,6 @@
 
 import asyncio
 import secrets
-import signal
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -40,7 +39,6 @@ class Demonstration:
     keep: bool
 
     async def result(self, environ: Mapping[str, str], stop: Stop) -> int:
-        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, stop.on_signal, signal.SIGHUP)
         return await unless_stopped(self._play(environ), stop)
 
     async def _play(self, environ: Mapping[str, str]) -> int:

@@ -1,0 +1,171 @@
+"""A master's API that a test tells what to answer, on a free port, and that can be restarted."""
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from messages.api import Health, JobList, JobView, Problem, Version
+from messages.ids import Generation, JobName
+from messages.jobs import JobSpec
+from runtime.children import free_port
+from tradewind.cli.streams import END_KINDS, LogLine, SeenEvent, SeenProgress
+
+
+def a_view(name: str = "mnist", phase: str = "running", **changes: Any) -> JobView:
+    view = JobView(
+        name=JobName(name),
+        phase=phase,
+        why="a world of 2",
+        generation=Generation(1),
+        world_size=2,
+        wanted=2,
+        failures=0,
+        submitted_at=1_700_000_000.0,
+    )
+    return msgspec.structs.replace(view, **changes)
+
+
+@dataclass
+class FakeMaster:
+    """Streams give all that is known, then what is added, until the job has ended or the master is stopped."""
+
+    port: int = field(default_factory=free_port)
+    token: str = ""
+    views: dict[str, JobView] = field(default_factory=dict)
+    lines: list[LogLine] = field(default_factory=list)
+    events: list[SeenEvent] = field(default_factory=list)
+    progress: list[SeenProgress] = field(default_factory=list)
+    submitted: list[JobSpec] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
+    streams: int = 0
+    """Opened so far."""
+    on_submit: Callable[["FakeMaster"], None] = lambda master: None
+    _runner: web.AppRunner | None = None
+    _away: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def environ(self) -> dict[str, str]:
+        return {"TRADEWIND_API_URL": self.url, **({"TRADEWIND_API_TOKEN": self.token} if self.token else {})}
+
+    async def start(self) -> None:
+        app = web.Application(middlewares=[self._guard])
+        app.add_routes(
+            [
+                web.post("/v1/jobs", self._submit),
+                web.get("/v1/jobs", self._jobs),
+                web.get("/v1/jobs/{name}", self._job),
+                web.post("/v1/jobs/{name}/stop", self._stop),
+                web.post("/v1/jobs/{name}/scale", self._scale),
+                web.get("/v1/jobs/{name}/logs", self._logs),
+                web.get("/v1/jobs/{name}/events", self._job_events),
+                web.get("/v1/jobs/{name}/progress", self._progress),
+                web.get("/v1/events", self._job_events),
+                web.get("/healthz", self._health),
+                web.get("/version", self._version),
+            ]
+        )
+        self._away = asyncio.Event()
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1, handler_cancellation=True)
+        await self._runner.setup()
+        listener = socket.create_server(("127.0.0.1", self.port))
+        await web.SockSite(self._runner, listener).start()
+
+    async def stop(self) -> None:
+        self._away.set()
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
+
+    def end(self, name: str, phase: str, why: str = "") -> None:
+        """The last event, and the phase that goes with it."""
+        kind = next(kind for kind, told in END_KINDS.items() if told == phase)
+        self.events.append(
+            SeenEvent(at=float(len(self.events)), scope=name, kind=kind, text=f"the job has {phase}", why=why)
+        )
+        self.views[name] = a_view(name, phase, why=why)
+
+    @web.middleware
+    async def _guard(
+        self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+    ) -> web.StreamResponse:
+        if self.token and request.headers.get("Authorization") != f"Bearer {self.token}":
+            return self._json(Problem("The API needs the right token."), 401)
+        name = request.match_info.get("name")
+        if name is not None and name not in self.views:
+            return self._json(Problem(f"There is no job {name!r}."), 404)
+        self.asked.append(f"{request.method} {request.path}")
+        return await handler(request)
+
+    async def _submit(self, request: web.Request) -> web.Response:
+        spec = msgspec.json.decode(await request.read(), type=JobSpec)
+        if spec.name in self.views:
+            return self._json(Problem(f"There is already a job {spec.name!r}.", "choose another name"), 409)
+        self.submitted.append(spec)
+        self.views[spec.name] = a_view(spec.name, "waiting", wanted=spec.workers.max)
+        self.on_submit(self)
+        return self._json(self.views[spec.name], 201)
+
+    async def _jobs(self, request: web.Request) -> web.Response:
+        return self._json(JobList(tuple(self.views.values())))
+
+    async def _job(self, request: web.Request) -> web.Response:
+        return self._json(self.views[request.match_info["name"]])
+
+    async def _stop(self, request: web.Request) -> web.Response:
+        self.end(request.match_info["name"], "stopped", "stopped by a person")
+        return self._json(self.views[request.match_info["name"]])
+
+    async def _scale(self, request: web.Request) -> web.Response:
+        name, workers = request.match_info["name"], (await request.json())["workers"]
+        self.views[name] = msgspec.structs.replace(self.views[name], wanted=workers)
+        return self._json(self.views[name])
+
+    async def _health(self, request: web.Request) -> web.Response:
+        return self._json(Health(ok=True, why="", jobs=len(self.views), clusters=1, dropped={}))
+
+    async def _version(self, request: web.Request) -> web.Response:
+        return self._json(Version("0.1.0", 1, 1))
+
+    async def _logs(self, request: web.Request) -> web.StreamResponse:
+        rank, tail = request.query.get("rank"), request.query.get("tail")
+        first = max(0, len(self.lines) - int(tail)) if tail else 0
+        return await self._stream(request, self.lines, first, lambda line: rank is None or line.rank == int(rank))
+
+    async def _job_events(self, request: web.Request) -> web.StreamResponse:
+        return await self._stream(request, self.events, 0, lambda event: True)
+
+    async def _progress(self, request: web.Request) -> web.StreamResponse:
+        return await self._stream(request, self.progress, 0, lambda message: True)
+
+    async def _stream(
+        self, request: web.Request, known: list[Any], first: int, wanted: Callable[[Any], bool]
+    ) -> web.StreamResponse:
+        self.streams += 1
+        response = web.StreamResponse()
+        await response.prepare(request)
+        sent = first
+        while not self._away.is_set():
+            for item in known[sent:]:
+                if wanted(item):
+                    await response.write(msgspec.json.encode(item) + b"\n")
+            sent = len(known)
+            name = request.match_info.get("name")
+            over = name is not None and self.views[name].phase in END_KINDS.values()
+            if "follow" not in request.query or over:
+                break
+            await response.write(b"\n")
+            await asyncio.sleep(0.02)
+        await response.write_eof()
+        return response
+
+    def _json(self, body: msgspec.Struct, status: int = 200) -> web.Response:
+        return web.Response(body=msgspec.json.encode(body), status=status, content_type="application/json")

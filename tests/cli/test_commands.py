@@ -1,0 +1,250 @@
+"""The commands about jobs, against a master that answers as told: what they print, and what they exit with."""
+
+import json
+import signal
+from pathlib import Path
+
+import pytest
+
+from messages.api import WorkerView
+from messages.ids import Generation, Rank, WorkerId
+from tests.cli.command import Outcome, finished, started, tradewind
+from tests.cli.fake_master import FakeMaster, a_view
+from tests.conftest import eventually
+from tradewind.cli.streams import LogLine, SeenEvent
+
+A_JOB = "{name: mnist, launch: {script: train.py}, workers: {max: 2}}"
+
+
+def a_job_file(folder: Path, text: str = A_JOB) -> str:
+    file = folder / "job.yaml"
+    file.write_text(text)
+    return str(file)
+
+
+def some_lines() -> list[LogLine]:
+    return [
+        LogLine(at=1.0, rank=Rank(0), generation=Generation(1), line="step 0"),
+        LogLine(at=1.5, rank=Rank(1), generation=Generation(1), line="a warning", stderr=True),
+        LogLine(at=2.0, rank=Rank(0), generation=Generation(1), line="step 1"),
+    ]
+
+
+async def asked(master: FakeMaster, *arguments: str) -> Outcome:
+    return await tradewind(*arguments, environ=master.environ)
+
+
+async def test_submit_says_what_was_submitted_and_the_next_command(master: FakeMaster, tmp_path: Path) -> None:
+    done = await asked(master, "submit", a_job_file(tmp_path))
+    assert (done.code, done.err) == (0, "")
+    assert "Job mnist was submitted" in done.out
+    assert done.out.endswith("Next: tradewind logs mnist --follow\n")
+    assert master.submitted[0].launch.workdir == str(tmp_path)
+
+
+async def test_submit_with_wait_shows_the_lines_and_exits_with_the_jobs_result(
+    master: FakeMaster, tmp_path: Path
+) -> None:
+    def fail(told: FakeMaster) -> None:
+        told.lines += some_lines()
+        told.events.append(SeenEvent(0.1, "mnist", "trainer_failed", "rank 0 exited with 7", fields={"code": 7}))
+        told.end("mnist", "failed", "rank 0 exited with 7; no failure is allowed\nValueError: no data")
+
+    master.on_submit = fail
+    done = await asked(master, "submit", a_job_file(tmp_path), "--wait")
+    assert done.code == 7
+    assert done.out == "[0] step 0\n[0] step 1\n"
+    assert "[1] a warning\n" in done.err
+    assert "no failure is allowed" in done.err
+    assert "ValueError: no data" in done.err
+    assert "Next: tradewind events mnist" in done.err
+
+
+async def test_submit_with_wait_succeeds_with_the_job_and_can_print_json(master: FakeMaster, tmp_path: Path) -> None:
+    master.on_submit = lambda told: told.end("mnist", "succeeded", "all 2 ranks exited with 0")
+    done = await asked(master, "submit", a_job_file(tmp_path), "--wait", "--json")
+    assert done.code == 0
+    assert json.loads(done.out)["phase"] == "succeeded"
+
+
+async def test_an_interrupted_wait_says_that_the_job_goes_on(master: FakeMaster, tmp_path: Path) -> None:
+    process = await started("submit", a_job_file(tmp_path), "--wait", environ=master.environ)
+    await eventually(lambda: master.streams)
+    process.send_signal(signal.SIGINT)
+    done = await finished(process)
+    assert done.code == 130
+    assert "job mnist goes on" in done.err
+    assert "tradewind stop mnist" in done.err
+    assert "Traceback" not in done.err
+
+
+async def test_a_name_that_is_taken_is_one_sentence(master: FakeMaster, tmp_path: Path) -> None:
+    master.views["mnist"] = a_view()
+    done = await asked(master, "submit", a_job_file(tmp_path))
+    assert done.code == 2
+    assert done.err == "Error: There is already a job 'mnist'.\nTry: choose another name\n"
+
+
+async def test_a_bad_file_is_refused_before_the_master_is_asked(master: FakeMaster, tmp_path: Path) -> None:
+    done = await asked(master, "submit", a_job_file(tmp_path, "{name: mnist, launch: {}, wrokers: 3}"))
+    assert done.code == 2
+    assert "wrokers" in done.err
+    assert "Traceback" not in done.err
+    assert master.asked == []
+
+
+async def test_an_unknown_job_is_answered_with_the_nearest_names(master: FakeMaster) -> None:
+    master.views = {"mnist-big": a_view("mnist-big"), "llama": a_view("llama")}
+    done = await asked(master, "status", "mnist-bug")
+    assert done.code == 2
+    assert done.err == "Error: There is no job 'mnist-bug'. Did you mean 'mnist-big'?\nTry: tradewind status\n"
+
+
+async def test_a_master_that_is_not_there_is_one_sentence_and_what_to_start() -> None:
+    done = await tradewind("status", environ={"TRADEWIND_API_URL": "http://127.0.0.1:1"})
+    assert done.code == 2
+    assert done.err.startswith("Error: The master at http://127.0.0.1:1 cannot be reached: ")
+    assert "tradewind master" in done.err
+    assert "Traceback" not in done.err
+
+
+async def test_a_wrong_token_is_one_sentence(master: FakeMaster) -> None:
+    master.token = "secret"
+    done = await tradewind("status", environ={"TRADEWIND_API_URL": master.url, "TRADEWIND_API_TOKEN": "wrong"})
+    assert done.code == 2
+    assert "does not accept the token" in done.err
+    assert "TRADEWIND_API_TOKEN" in done.err
+
+
+async def test_the_right_token_is_sent(master: FakeMaster) -> None:
+    master.token = "secret"
+    done = await asked(master, "status")
+    assert (done.code, done.err) == (0, "")
+    assert "There are no jobs yet" in done.out
+
+
+async def test_an_address_that_is_none_is_told() -> None:
+    done = await tradewind("status", environ={"TRADEWIND_API_URL": "master:8800"})
+    assert done.code == 2
+    assert "TRADEWIND_API_URL" in done.err
+
+
+async def test_status_lists_the_jobs_and_the_next_command(master: FakeMaster) -> None:
+    master.views = {"mnist": a_view(step=41), "old": a_view("old", "failed", submitted_at=1_600_000_000.0)}
+    done = await asked(master, "status")
+    assert done.code == 0
+    rows = [line.split()[:2] for line in done.out.splitlines() if line.startswith(("mnist", "old"))]
+    assert rows == [["mnist", "running"], ["old", "failed"]]
+    assert done.out.endswith("Next: tradewind status mnist\n")
+
+
+async def test_status_of_a_job_shows_its_workers(master: FakeMaster) -> None:
+    workers = (
+        WorkerView(worker=WorkerId("w1-aa"), cluster="local", phase="ready", presence="alive", ranks=(Rank(0),)),
+    )
+    master.views = {"mnist": a_view(workers=workers)}
+    done = await asked(master, "status", "mnist")
+    assert "w1-aa" in done.out
+    assert done.out.endswith("Next: tradewind logs mnist --follow\n")
+
+
+async def test_status_as_json_is_what_the_master_said(master: FakeMaster) -> None:
+    master.views = {"mnist": a_view(step=41)}
+    assert json.loads((await asked(master, "status", "--json")).out)["jobs"][0]["step"] == 41
+    assert json.loads((await asked(master, "status", "mnist", "--json")).out)["name"] == "mnist"
+
+
+async def test_a_watched_job_is_shown_until_it_ends(master: FakeMaster) -> None:
+    master.views = {"mnist": a_view("mnist", "succeeded")}
+    done = await asked(master, "status", "mnist", "--watch")
+    assert done.code == 0
+    assert "succeeded" in done.out
+
+
+async def test_logs_of_a_rank(master: FakeMaster) -> None:
+    master.views["mnist"] = a_view()
+    master.lines = some_lines()
+    done = await asked(master, "logs", "mnist", "--rank", "1")
+    assert (done.code, done.out, done.err) == (0, "", "[1] a warning\n")
+
+
+async def test_the_tail_of_the_logs(master: FakeMaster) -> None:
+    master.views["mnist"] = a_view()
+    master.lines = some_lines()
+    done = await asked(master, "logs", "mnist", "--tail", "1")
+    assert done.out == "[0] step 1\n"
+
+
+async def test_logs_that_are_followed_end_with_the_job(master: FakeMaster) -> None:
+    master.views["mnist"] = a_view()
+    master.lines = some_lines()[:1]
+    process = await started("logs", "mnist", "--follow", environ=master.environ)
+    await eventually(lambda: master.streams)
+    master.lines += some_lines()[2:]
+    master.end("mnist", "succeeded")
+    done = await finished(process)
+    assert (done.code, done.out) == (0, "[0] step 0\n[0] step 1\n")
+
+
+async def test_a_job_that_printed_nothing_is_said_to(master: FakeMaster) -> None:
+    master.views["mnist"] = a_view()
+    done = await asked(master, "logs", "mnist")
+    assert (done.code, done.out) == (0, "")
+    assert "has printed nothing yet" in done.err
+
+
+async def test_events_come_with_their_reasons(master: FakeMaster) -> None:
+    master.views["mnist"] = a_view()
+    master.events.append(SeenEvent(1.0, "mnist", "worker_gone", "worker w1 is gone", "ended by SIGKILL\nlast words"))
+    done = await asked(master, "events", "mnist")
+    first, second = done.out.splitlines()
+    assert first.endswith("  worker w1 is gone (ended by SIGKILL)")
+    assert second.strip() == "last words"
+
+
+async def test_events_as_json_are_one_object_a_line(master: FakeMaster) -> None:
+    master.views["mnist"] = a_view()
+    master.events.append(SeenEvent(1.0, "mnist", "worker_gone", "worker w1 is gone"))
+    master.end("mnist", "stopped")
+    done = await asked(master, "events", "mnist", "--follow", "--json")
+    assert [json.loads(line)["kind"] for line in done.out.splitlines()] == ["worker_gone", "job_stopped"]
+
+
+async def test_scale_tells_how_many_workers_the_job_may_have(master: FakeMaster) -> None:
+    master.views["mnist"] = a_view()
+    done = await asked(master, "scale", "mnist", "8")
+    assert "may have 8 workers" in done.out
+    assert "Next: tradewind status mnist --watch" in done.out
+
+
+async def test_stop_tells_that_the_job_has_stopped(master: FakeMaster) -> None:
+    master.views["mnist"] = a_view()
+    done = await asked(master, "stop", "mnist")
+    assert "Job mnist has stopped." in done.out
+    assert master.asked == ["POST /v1/jobs/mnist/stop"]
+
+
+async def test_something_else_at_the_address_is_told_apart_from_a_master(master: FakeMaster) -> None:
+    done = await tradewind("status", "x/../../healthz", environ=master.environ)
+    assert done.code == 2
+    assert "Traceback" not in done.err
+
+
+async def test_names_of_jobs_complete_in_the_shell(master: FakeMaster) -> None:
+    master.views = {"mnist-big": a_view("mnist-big"), "llama": a_view("llama")}
+    words = {"COMP_WORDS": "tradewind status mn", "COMP_CWORD": "2", "_TRADEWIND_COMPLETE": "bash_complete"}
+    done = await tradewind(environ={**master.environ, **words})
+    assert done.out.split() == ["plain,mnist-big"]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+async def test_there_is_a_completion_script_for_every_shell(shell: str) -> None:
+    done = await tradewind("completion", shell, environ={})
+    assert done.code == 0
+    assert "_TRADEWIND_COMPLETE" in done.out
+
+
+async def test_a_mistyped_command_is_answered_with_the_nearest() -> None:
+    done = await tradewind("stauts", environ={})
+    assert done.code == 2
+    assert "Did you mean 'status'?" in done.err

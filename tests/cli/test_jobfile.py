@@ -1,0 +1,54 @@
+"""A job file is read as a whole: every problem is told at once, with its place and what to do."""
+
+from pathlib import Path
+
+import pytest
+
+from runtime.errors import UserError
+from tradewind.cli.jobfile import read_job
+
+
+def a_file(folder: Path, text: str) -> Path:
+    file = folder / "job.yaml"
+    file.write_text(text)
+    return file
+
+
+def test_the_workdir_is_the_folder_of_the_file_unless_it_says_otherwise(tmp_path: Path) -> None:
+    spec = read_job(a_file(tmp_path, "{name: mnist, launch: {script: train.py}}"))
+    assert (spec.launch.workdir, spec.launch.script) == (str(tmp_path.resolve()), "train.py")
+
+
+def test_a_relative_workdir_is_taken_from_the_folder_of_the_file(tmp_path: Path) -> None:
+    spec = read_job(a_file(tmp_path, "{name: mnist, launch: {script: train.py, workdir: src/../code}}"))
+    assert spec.launch.workdir == str(tmp_path.resolve() / "code")
+
+
+def test_an_absolute_workdir_stays(tmp_path: Path) -> None:
+    spec = read_job(a_file(tmp_path, "{name: mnist, launch: {module: my.train, workdir: /data/run}}"))
+    assert (spec.launch.workdir, spec.launch.module) == ("/data/run", "my.train")
+
+
+def test_every_problem_is_told_at_once_with_its_path_and_the_next_command(tmp_path: Path) -> None:
+    file = a_file(
+        tmp_path,
+        "name: Not A Name\nlaunch: {script: train.py, arguments: [1]}\nworkers: {max: many, min: 0}\nreplicas: 2\n",
+    )
+    with pytest.raises(UserError) as refused:
+        read_job(file)
+    paths = [problem.split(":")[0] for problem in refused.value.problems]
+    assert sorted(paths) == ["launch.arguments", "name", "replicas", "workers.max", "workers.min"]
+    assert refused.value.hint == f"correct it, then `tradewind submit {file}`"
+
+
+def test_contradictions_between_fields_are_told(tmp_path: Path) -> None:
+    with pytest.raises(UserError) as refused:
+        read_job(a_file(tmp_path, "{name: mnist, launch: {script: a.py, module: a}, workers: {max: 2, min: 4}}"))
+    assert [problem.split(":")[0] for problem in refused.value.problems] == ["launch", "workers.min"]
+
+
+def test_a_missing_file_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(UserError) as refused:
+        read_job(tmp_path / "nope.yaml")
+    assert "nope.yaml" in refused.value.sentence
+    assert refused.value.problems == ()

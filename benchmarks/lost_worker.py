@@ -61,7 +61,7 @@ def start_logged(
 ) -> "subprocess.Popen[bytes]":
     """In a session of its own, so that a ctrl-C reaches the benchmark only, which then ends it."""
     env = {**os.environ, "OMP_NUM_THREADS": "1", "TMPDIR": str(folder), **(extra_env or {})}
-    # Without cached bytecode every cold start compiles much of torch anew, which few machines do: unfair to the peer.
+    # Without cached bytecode every cold start compiles much of torch anew: seconds that only the peer would pay.
     env.pop("PYTHONDONTWRITEBYTECODE", None)
     with (folder / f"{name}.log").open("wb") as log:
         return subprocess.Popen(

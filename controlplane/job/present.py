@@ -94,7 +94,9 @@ def wanted_by_cluster(job: Job) -> dict[ClusterName, int]:
 
 
 def clusters_agree(job: Job) -> bool:
-    """Every cluster keeps as many workers as it was told to."""
+    """Every cluster keeps as many workers as it was told to. Before any was heard, nobody does."""
+    if not job.clusters:
+        return job.record.phase.ended
     return all(job.clusters[name].keeps == count for name, count in wanted_by_cluster(job).items())
 
 

@@ -1,0 +1,220 @@
+"""A stage for job-core stories: a job, workers that speak, and a clock that moves only when told."""
+
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from controlplane.job import events
+from controlplane.job.decide import decide
+from controlplane.job.effects import Announce, JobEffect, Publish, SaveRecord, StartStore, TellCluster
+from controlplane.job.invariants import check
+from controlplane.job.state import Job, Phase, new_job
+from messages.clusters import ClusterHeartbeat, KeepWorkers, Presence, WorkerSight
+from messages.ids import ClusterName, Epoch, Generation, JobName, Rank, WorkerId
+from messages.jobs import Failures, JobSpec, Launch, Scalar, Timeouts, Workers
+from messages.workers import TrainerExit, WorkerPhase, WorkerStatus
+from messages.worlds import Assignment, Halt, Release, StoreAddress
+
+LOCAL = ClusterName("local")
+JOB = JobName("demo")
+Kind = TypeVar("Kind")
+
+
+def a_spec(
+    *,
+    workers: int = 3,
+    at_least: int = 1,
+    ranks: int = 1,
+    replica: int = 1,
+    failures: int = 2,
+    hyperparameters: dict[str, Scalar] | None = None,
+) -> JobSpec:
+    return JobSpec(
+        name=JOB,
+        launch=Launch(script="train.py"),
+        workers=Workers(max=workers, min=at_least, ranks=ranks),
+        replica=replica,
+        failures=Failures(max=failures, backoff_s=1.0, backoff_max_s=3.0),
+        timeouts=Timeouts(suspect_s=5.0, ready_s=20.0, stop_grace_s=2.0),
+        hyperparameters=hyperparameters or {},
+    )
+
+
+@dataclass
+class Stage:
+    job: Job
+    now_s: float = 100.0
+    seqs: dict[WorkerId, int] = field(default_factory=dict)
+    statuses: dict[WorkerId, WorkerStatus] = field(default_factory=dict)
+    effects: list[JobEffect] = field(default_factory=list)
+    """All that were asked for so far."""
+    topologies: int = 0
+    save_at_once: bool = True
+
+    @property
+    def phase(self) -> Phase:
+        return self.job.record.phase
+
+    @property
+    def generation(self) -> Generation:
+        return self.job.record.generation
+
+    @property
+    def world(self) -> dict[str, tuple[int, ...]]:
+        assignment = self.job.record.assignment
+        members = assignment.members if assignment is not None else ()
+        return {m.worker: tuple(range(m.first_rank, m.first_rank + m.ranks)) for m in members}
+
+    def happens(self, event: events.JobEvent) -> list[JobEffect]:
+        """Saves and stores are answered at once, as a healthy bus would."""
+        before = self.job
+        decision = decide(before, event)
+        self.job = decision.state
+        assert check(before, self.job, decision.effects) == []
+        asked = list(decision.effects)
+        self.effects += asked
+        for effect in decision.effects:
+            if isinstance(effect, SaveRecord) and self.save_at_once:
+                asked += self.happens(events.RecordSaved(self.now_s, effect.record))
+            elif isinstance(effect, StartStore):
+                address = StoreAddress("127.0.0.1", 29400 + effect.generation)
+                asked += self.happens(events.StoreStarted(self.now_s, effect.generation, address))
+        return asked
+
+    def wait(self, seconds: float) -> list[JobEffect]:
+        self.now_s += seconds
+        return self.happens(events.Ticked(self.now_s))
+
+    def says(
+        self,
+        worker: str,
+        phase: WorkerPhase,
+        *,
+        generation: int | None = None,
+        exits: tuple[TrainerExit, ...] = (),
+        slots: int | None = None,
+        seq: int | None = None,
+    ) -> list[JobEffect]:
+        name = WorkerId(worker)
+        self.seqs[name] = self.seqs.get(name, 0) + 1 if seq is None else seq
+        status = a_status(
+            worker,
+            phase,
+            seq=self.seqs[name],
+            generation=self.generation if generation is None else generation,
+            exits=exits,
+            slots=self.job.spec.workers.ranks if slots is None else slots,
+        )
+        self.statuses[name] = status
+        return self.happens(events.WorkerSpoke(self.now_s, status))
+
+    def join(self, *workers: str) -> list[JobEffect]:
+        starting = [a_sight(worker, Presence.STARTING) for worker in workers]
+        effects = self.reports(*starting, *self.sights(), keeps=self.job.record.wanted)
+        for worker in workers:
+            effects += self.says(worker, WorkerPhase.IDLE, generation=0)
+        return effects
+
+    def sights(self, **silent_s: float) -> list[WorkerSight]:
+        """Everybody as last heard; those named are silent for so long."""
+        return [
+            WorkerSight(
+                worker,
+                JOB,
+                Presence.SILENT if worker in silent_s else Presence.ALIVE,
+                silent_s=silent_s.get(worker, 0.0),
+                status=self.statuses[worker],
+            )
+            for worker in self.job.workers
+            if worker in self.statuses
+        ]
+
+    def ready(self, *workers: str) -> list[JobEffect]:
+        return [effect for worker in workers for effect in self.says(worker, WorkerPhase.READY)]
+
+    def parked(self, *workers: str) -> list[JobEffect]:
+        return [effect for worker in workers for effect in self.says(worker, WorkerPhase.PARKED)]
+
+    def exits(self, worker: str, *exits: TrainerExit) -> list[JobEffect]:
+        return self.says(worker, WorkerPhase.ENDED, exits=exits)
+
+    def reports(self, *sights: WorkerSight, keeps: int | None = None, incarnation: str = "a1") -> list[JobEffect]:
+        self.topologies += 1
+        topology = ClusterHeartbeat(
+            cluster=LOCAL,
+            incarnation=incarnation,
+            seq=self.topologies,
+            workers=sights,
+            keeps={JOB: self.job.record.wanted if keeps is None else keeps},
+        )
+        return self.happens(events.ClusterReported(self.now_s, topology))
+
+    def sees_gone(self, worker: str, why: str = "SIGKILL") -> list[JobEffect]:
+        others = [sight for sight in self.sights() if sight.worker != worker]
+        return self.reports(WorkerSight(WorkerId(worker), JOB, Presence.GONE, why=why), *others)
+
+    def runs(self, *workers: str) -> "Stage":
+        self.join(*workers)
+        self.ready(*workers)
+        assert self.phase is Phase.RUNNING
+        return self
+
+
+def a_stage(spec: JobSpec | None = None) -> Stage:
+    return Stage(new_job(spec or a_spec(), epoch=Epoch(1), at_s=100.0, submitted_at=0.0))
+
+
+def a_status(
+    worker: str,
+    phase: WorkerPhase,
+    *,
+    seq: int = 1,
+    generation: int = 0,
+    exits: tuple[TrainerExit, ...] = (),
+    slots: int = 1,
+) -> WorkerStatus:
+    return WorkerStatus(
+        worker=WorkerId(worker),
+        cluster=LOCAL,
+        job=JOB,
+        seq=seq,
+        phase=phase,
+        generation=Generation(generation),
+        exits=exits,
+        slots=slots,
+    )
+
+
+def a_sight(worker: str, presence: Presence) -> WorkerSight:
+    return WorkerSight(WorkerId(worker), JOB, presence)
+
+
+def clean(rank: int) -> TrainerExit:
+    return TrainerExit(Rank(rank), code=0)
+
+
+def failed(rank: int, *tail: str, peer_lost: bool = False) -> TrainerExit:
+    return TrainerExit(Rank(rank), code=1, tail=tail, peer_lost=peer_lost)
+
+
+def published(effects: list[JobEffect], kind: type[Kind]) -> list[Kind]:
+    return [e.message for e in effects if isinstance(e, Publish) and isinstance(e.message, kind)]
+
+
+def halts(effects: list[JobEffect]) -> list[Halt]:
+    return published(effects, Halt)
+
+
+def assignments(effects: list[JobEffect]) -> list[Assignment]:
+    return published(effects, Assignment)
+
+
+def released(effects: list[JobEffect]) -> set[str]:
+    return {worker for release in published(effects, Release) for worker in release.workers}
+
+
+def kept(effects: list[JobEffect]) -> list[int]:
+    return [e.command.count for e in effects if isinstance(e, TellCluster) and isinstance(e.command, KeepWorkers)]
+
+
+def told(effects: list[JobEffect], kind: str) -> list[Announce]:
+    return [effect for effect in effects if isinstance(effect, Announce) and effect.kind == kind]

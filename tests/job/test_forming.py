@@ -1,0 +1,147 @@
+from controlplane.job import events
+from controlplane.job.effects import SaveRecord
+from controlplane.job.state import Phase
+from messages.clusters import Presence
+from messages.ids import Generation, WorkerId
+from messages.workers import WorkerPhase
+from tests.job.stage import a_sight, a_spec, a_stage, assignments, halts, kept
+
+
+def test_a_job_says_what_it_waits_for() -> None:
+    stage = a_stage(a_spec(workers=4, at_least=3))
+    stage.join("a", "b")
+    assert stage.phase is Phase.WAITING
+    assert stage.job.why == "2 of at least 3 workers have joined"
+
+
+def test_the_cluster_is_told_how_many_workers_to_keep_until_its_topology_says_so() -> None:
+    stage = a_stage(a_spec(workers=3))
+    assert kept(stage.reports(keeps=0)) == [3]
+    assert kept(stage.wait(0.5)) == []
+    assert kept(stage.wait(0.6)) == [3]
+    assert kept(stage.reports(keeps=3)) == []
+    assert kept(stage.wait(5)) == []
+
+
+def test_the_first_world_waits_for_workers_that_are_known_to_come() -> None:
+    stage = a_stage(a_spec(workers=3, at_least=1))
+    stage.reports(*(a_sight(name, Presence.STARTING) for name in ("a", "b", "c")))
+    stage.says("c", WorkerPhase.IDLE, generation=0)
+    assert stage.phase is Phase.WAITING
+    assert stage.job.why == "1 of 3 workers have joined, 2 starting"
+
+
+def test_the_first_world_does_not_wait_for_ever_for_workers_that_do_not_come() -> None:
+    stage = a_stage(a_spec(workers=3, at_least=1))
+    stage.reports(a_sight("a-0000", Presence.STARTING))
+    stage.says("c", WorkerPhase.IDLE, generation=0)
+    assert stage.phase is Phase.WAITING
+    stage.wait(21)
+    assert stage.world == {"c": (0,)}
+
+
+def test_a_world_is_decided_once_the_wanted_workers_are_here() -> None:
+    stage = a_stage(a_spec(workers=2))
+    stage.reports(keeps=2)
+    effects = stage.join("b", "a")
+    world = assignments(effects)[0]
+    assert stage.phase is Phase.FORMING
+    assert (world.generation, world.world_size, stage.world) == (1, 2, {"a": (0,), "b": (1,)})
+    assert world.store.port == 29401
+
+
+def test_nothing_is_published_before_its_record_is_saved() -> None:
+    stage = a_stage(a_spec(workers=1))
+    stage.save_at_once = False
+    effects = stage.join("a")
+    assert (stage.phase, assignments(effects)) == (Phase.FORMING, [])
+    for effect in effects:
+        if isinstance(effect, SaveRecord):
+            stage.happens(events.RecordSaved(stage.now_s, effect.record))
+    stage.happens(events.RecordSaved(stage.now_s, stage.job.record))
+    assert assignments(stage.effects) == [stage.job.record.assignment]
+
+
+def test_a_save_that_failed_is_tried_again_and_holds_the_world_back() -> None:
+    stage = a_stage(a_spec(workers=1))
+    stage.save_at_once = False
+    stage.join("a")
+    stage.happens(events.SaveFailed(stage.now_s, "the bus is away"))
+    assert not [e for e in stage.wait(0.1) if isinstance(e, SaveRecord)]
+    assert [e for e in stage.wait(0.5) if isinstance(e, SaveRecord)]
+    assert assignments(stage.effects) == []
+
+
+def test_a_world_runs_when_all_its_members_are_ready() -> None:
+    stage = a_stage(a_spec(workers=2))
+    stage.join("a", "b")
+    stage.ready("a")
+    assert stage.job.why == "waiting for worker b to start"
+    stage.ready("b")
+    assert stage.phase is Phase.RUNNING
+
+
+def test_an_assignment_is_repeated_until_every_member_obeys_it() -> None:
+    stage = a_stage(a_spec(workers=2))
+    stage.join("a", "b")
+    stage.ready("a")
+    assert len(assignments(stage.wait(1.0))) == 1
+    stage.ready("b")
+    assert assignments(stage.wait(1.0)) == []
+
+
+def test_a_member_that_never_gets_ready_is_put_out_and_the_others_go_on() -> None:
+    stage = a_stage(a_spec(workers=2))
+    stage.join("a", "b")
+    stage.ready("a")
+    stage.wait(22.1)
+    assert stage.phase is Phase.RESHAPING
+    stage.parked("a")
+    assert stage.world == {"a": (0,)}
+    assert stage.job.gone[WorkerId("b")].startswith("did not start its trainers")
+
+
+def test_ranks_of_one_worker_stay_together_and_replicas_stay_whole() -> None:
+    stage = a_stage(a_spec(workers=3, ranks=2, replica=4))
+    stage.join("a", "b", "c")
+    assert stage.world == {"a": (0, 1), "b": (2, 3)}
+    world = stage.job.record.assignment
+    assert world is not None
+    assert world.spares == ("c",)
+
+
+def test_hyperparameters_travel_with_the_world_and_the_global_batch_does_not_depend_on_it() -> None:
+    stage = a_stage(a_spec(workers=3, hyperparameters={"global_batch": 10, "learning_rate": 1, "optimizer": "adam"}))
+    world = assignments(stage.join("a", "b", "c"))[0]
+    assert world.hyperparameters.shares == (4, 3, 3)
+    assert world.hyperparameters.global_batch == 10
+    assert world.hyperparameters.learning_rate == 1.0
+    assert world.hyperparameters.given == {"optimizer": "adam"}
+
+
+def test_a_store_that_is_lost_before_the_ranks_met_makes_another_generation() -> None:
+    stage = a_stage(a_spec(workers=1))
+    stage.join("a")
+    generation = stage.generation
+    stage.happens(events.StoreLost(stage.now_s))
+    stage.parked("a")
+    assert (stage.phase, stage.generation) == (Phase.FORMING, generation + 1)
+
+
+def test_a_word_of_an_older_store_changes_nothing() -> None:
+    stage = a_stage(a_spec(workers=1)).runs("a")
+    before = stage.job
+    stage.happens(events.StoreFailed(stage.now_s, Generation(0), "late"))
+    assert stage.job == before
+
+
+def test_a_late_word_of_a_worker_teaches_nothing() -> None:
+    stage = a_stage(a_spec(workers=1)).runs("a")
+    stage.says("a", WorkerPhase.IDLE, generation=0, seq=1)
+    assert stage.phase is Phase.RUNNING
+    assert stage.job.workers[WorkerId("a")].phase is WorkerPhase.READY
+
+
+def test_no_halt_is_needed_before_the_first_world() -> None:
+    stage = a_stage(a_spec(workers=1))
+    assert halts(stage.join("a")) == []

@@ -46,6 +46,13 @@ class StorePlace:
     port_to: int
 
 
+@dataclass(frozen=True, slots=True)
+class StoreProcess:
+    pid: int
+    job: JobName | None
+    """None for the spare."""
+
+
 class StoreServers:
     def __init__(
         self,
@@ -101,6 +108,10 @@ class StoreServers:
         if child is not None:
             child.job = None
             child.close()
+
+    def processes(self) -> tuple[StoreProcess, ...]:
+        """All that live, the spare included."""
+        return tuple(StoreProcess(child.pid, child.job) for child in self._alive)
 
     async def _child_of(self, job: JobName) -> "_Child":
         async with self._taking:

@@ -1,0 +1,323 @@
+"""A real master process over a real NATS server, with workers that exist on the bus only."""
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import msgspec
+import pytest
+import pytest_asyncio
+
+from messages import subjects
+from messages.clusters import KeepWorkers
+from messages.codec import MAX_BYTES
+from messages.ids import ClusterName, Generation, JobName, WorkerId
+from messages.workers import WorkerJoined, WorkerPhase, WorkerStatus
+from messages.worlds import Assignment, Halt
+from runtime.bus import Bus
+from runtime.nats_server import NatsServer
+from runtime.settings import BusSettings
+from tests.master.fleet import FakeFleet, fake_fleet
+from tests.master.process import Api, MasterProcess, a_spec, running_master
+from tests.master.waits import until, until_asked
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+class Setup:
+    def __init__(self, server: NatsServer, folder: Path, master: MasterProcess, api: Api, fleet: FakeFleet) -> None:
+        self.server = server
+        self.folder = folder
+        self.master = master
+        self.api = api
+        self.fleet = fleet
+
+    async def run(self, name: str, workers: int = 2, *, failures: int = 0) -> JobName:
+        """A job that is running."""
+        await self.api.submit(a_spec(name, workers, least=workers, failures=failures))
+        await self.api.until_phase(name, "running")
+        return JobName(name)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def setup(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Setup]:
+    folder = tmp_path_factory.mktemp("master")
+    async with (
+        NatsServer(folder / "nats") as server,
+        running_master(server.url, folder) as (master, api),
+        fake_fleet(server.url) as fleet,
+    ):
+        yield Setup(server, folder, master, api, fleet)
+
+
+async def test_a_job_runs_from_submission_to_success(setup: Setup) -> None:
+    view = await setup.api.submit(a_spec("whole", 3, least=3))
+    assert (view.name, view.phase, view.wanted) == ("whole", "waiting", 3)
+    running = await setup.api.until_phase("whole", "running")
+    assert (running.generation, running.world_size) == (1, 3)
+    assert [worker.ranks for worker in running.workers] == [(0,), (1,), (2,)]
+    [first, *_] = setup.fleet.assignments(JobName("whole"))
+    assert first.store.host == "127.0.0.1"
+    assert await accepts(first.store.port)
+    setup.fleet.report(JobName("whole"), step=7, loss=0.5)
+    shown = await until_asked(lambda: setup.api.job("whole"), lambda view: view.step == 7, "the step to be shown")
+    assert (shown.loss, [worker.step for worker in shown.workers]) == (0.5, [7, 7, 7])
+    setup.fleet.exit(JobName("whole"))
+    assert (await setup.api.until_phase("whole", "succeeded")).why == "all 3 ranks exited with 0"
+    await until(lambda: not setup.fleet.of(JobName("whole")), "all workers to be released")
+    kinds = await setup.api.kinds("whole")
+    assert kinds[0] == "job_submitted"
+    assert kinds[-1] == "job_succeeded"
+    assert {"worker_joined", "world_decided", "world_running"} < set(kinds)
+
+
+async def test_every_word_of_the_master_carries_its_epoch(setup: Setup) -> None:
+    job = await setup.run("epochs")
+    epoch = (await setup.api.version()).epoch
+    said = [envelope.epoch for message, envelope in setup.fleet.heard if getattr(message, "job", None) == job]
+    assert said
+    assert set(said) == {epoch}
+
+
+async def test_what_late_workers_need_is_in_kv(setup: Setup) -> None:
+    job = await setup.run("late", 1)
+    bus = await Bus.connect(BusSettings(url=setup.server.url, name="late"))
+    bucket = await bus.bucket(subjects.STATE_BUCKET)
+    entry = await bucket.get(subjects.world_key(job))
+    assert entry is not None
+    stored = msgspec.json.decode(entry.value)
+    assert (stored["assignment"]["generation"], stored["halted"]) == (1, 1)
+    assert stored["epoch"] == (await setup.api.version()).epoch
+    wanted = await bucket.get(subjects.wanted_key(ClusterName("local")))
+    assert wanted is not None
+    assert msgspec.json.decode(wanted.value)["late"] == 1
+    await bus.close()
+
+
+async def test_a_second_job_of_the_same_name_is_refused_also_when_the_first_has_ended(setup: Setup) -> None:
+    await setup.run("twice", 1)
+    for _ in range(2):
+        status, problem = await setup.api.ask("POST", "/v1/jobs", a_spec("twice"))
+        assert status == 409
+        assert "There is a job 'twice' already" in problem["error"]
+        assert problem["hint"]
+        setup.fleet.exit(JobName("twice"))
+        await setup.api.until_phase("twice", "succeeded")
+
+
+async def test_of_two_submissions_at_once_one_is_taken(setup: Setup) -> None:
+    answers = await asyncio.gather(*(setup.api.ask("POST", "/v1/jobs", a_spec("race")) for _ in range(5)))
+    assert sorted(status for status, _ in answers) == [201, 409, 409, 409, 409]
+
+
+async def test_a_job_is_scaled_within_its_limits_and_stopped(setup: Setup) -> None:
+    await setup.api.submit(a_spec("scaled", 3))
+    await setup.api.until_phase("scaled", "running")
+    status, view = await setup.api.ask("POST", "/v1/jobs/scaled/scale", {"workers": 2})
+    assert (status, view["wanted"]) == (200, 2)
+    await until_asked(lambda: setup.api.job("scaled"), lambda view: view.world_size == 2, "a world of 2")
+    for workers in (0, 4):
+        status, problem = await setup.api.ask("POST", "/v1/jobs/scaled/scale", {"workers": workers})
+        assert status == 409
+        assert "1 to 3 workers" in problem["error"]
+    status, _ = await setup.api.ask("POST", "/v1/jobs/scaled/stop")
+    assert status == 200
+    await setup.api.until_phase("scaled", "stopped")
+    status, problem = await setup.api.ask("POST", "/v1/jobs/scaled/scale", {"workers": 2})
+    assert (status, problem["error"]) == (409, "Job 'scaled' has stopped.")
+    status, view = await setup.api.ask("POST", "/v1/jobs/scaled/stop")
+    assert (status, view["phase"]) == (200, "stopped")
+
+
+async def test_a_script_that_fails_ends_the_job_with_its_reason_and_its_last_words(setup: Setup) -> None:
+    job = await setup.run("failing", 1)
+    setup.fleet.exit(job, code=1, tail=("Traceback", "ValueError: no"))
+    assert "rank 0 exited with 1" in (await setup.api.until_phase("failing", "failed")).why
+    [last] = [event for event in await setup.api.lines("/v1/jobs/failing/events") if event["kind"] == "job_failed"]
+    assert "ValueError: no" in last["why"]
+
+
+async def test_a_lost_worker_makes_a_new_world(setup: Setup) -> None:
+    job = await setup.run("lossy", 2)
+    setup.fleet.vanish(setup.fleet.of(job)[0])
+    setup.fleet.add(job)
+    view = await until_asked(
+        lambda: setup.api.job("lossy"), lambda view: view.phase == "running" and view.generation >= 2, "a new world"
+    )
+    assert (view.losses, view.failures, view.world_size) == (1, 0, 2)
+    assert setup.fleet.assignments(job)[0].store.port != setup.fleet.assignments(job)[-1].store.port
+
+
+async def test_bad_payloads_on_every_subject_are_counted_and_dropped(setup: Setup) -> None:
+    job = await setup.run("pelted", 1)
+    bus = await Bus.connect(BusSettings(url=setup.server.url, name="vandal"))
+    before = (await setup.api.health()).dropped
+    status = WorkerStatus(WorkerId("w9-0000"), ClusterName("local"), job, 99, WorkerPhase.IDLE)
+    bus.publish(subjects.worker_fact(ClusterName("local"), WorkerId("w8-0000"), "ready"), WorkerJoined(status))
+    bus.publish(subjects.progress(job), Halt(job, Generation(99), "", 1.0))
+    stranger = WorkerStatus(WorkerId("w7-0000"), ClusterName("local"), JobName("nobody"), 1, WorkerPhase.IDLE)
+    bus.publish(subjects.worker_fact(ClusterName("local"), WorkerId("w7-0000"), "joined"), WorkerJoined(stranger))
+    heard = [subjects.worker_fact(ClusterName("local"), WorkerId("w1"), fact) for fact in subjects.WORKER_FACTS]
+    heard += [subjects.cluster_heartbeat(ClusterName("local")), subjects.progress(job)]
+    for subject in heard:
+        await publish_raw(setup.server, subject, b"{not json")
+        await publish_raw(
+            setup.server,
+            subject,
+            b'{"v":1,"kind":"no.such","at":"2026-01-01T00:00:00Z","sender":"x","id":"1","body":{}}',
+        )
+        await publish_raw(setup.server, subject, b'{"v":99}')
+        await publish_raw(setup.server, subject, b"x" * (MAX_BYTES + 1))
+    expected = {
+        "malformed": len(heard),
+        "unknown_kind": len(heard),
+        "newer_version": len(heard),
+        "oversized": len(heard),
+        "subject_mismatch": 1,
+        "unexpected_kind": 1,
+        "unknown_job": 1,
+    }
+
+    async def counted() -> dict[str, int]:
+        dropped = (await setup.api.health()).dropped
+        return {reason: dropped.get(reason, 0) - before.get(reason, 0) for reason in expected}
+
+    assert await until_asked(counted, lambda found: found == expected, "all to be counted") == expected
+    assert (await setup.api.job("pelted")).phase == "running"
+    await bus.close()
+
+
+async def test_logs_are_read_by_rank_and_by_tail(setup: Setup) -> None:
+    job = await setup.run("chatty", 1)
+    await setup.fleet.log(job, 0, ("one", "two"))
+    await setup.fleet.log(job, 1, ("three",), stderr=True)
+    await setup.fleet.log(job, 0, ("four",))
+    lines = await setup.api.lines("/v1/jobs/chatty/logs")
+    assert [(line["rank"], line["line"]) for line in lines] == [(0, "one"), (0, "two"), (1, "three"), (0, "four")]
+    assert [line["line"] for line in await setup.api.lines("/v1/jobs/chatty/logs?rank=0&tail=2")] == ["two", "four"]
+    assert lines[2]["stderr"] is True
+    setup.fleet.exit(job)
+    followed = await setup.api.lines("/v1/jobs/chatty/logs?follow=1&tail=1")
+    assert [line["line"] for line in followed] == ["four"]
+
+
+async def test_followers_see_events_until_the_last_and_progress_as_it_comes(setup: Setup) -> None:
+    job = await setup.run("watched", 1)
+    async with asyncio.TaskGroup() as tasks:
+        events = tasks.create_task(setup.api.lines("/v1/jobs/watched/events?follow=1"), name="events")
+        progress = tasks.create_task(setup.api.lines("/v1/jobs/watched/progress?follow=1"), name="progress")
+        for step in range(1, 11):
+            setup.fleet.report(job, step, 1.0 / step)
+            await asyncio.sleep(0.05)
+        setup.fleet.exit(job)
+    assert events.result()[-1]["kind"] == "job_succeeded"
+    steps = [line["ranks"][0]["last_step"] for line in progress.result()]
+    assert steps
+    assert steps == list(range(steps[0], 11))
+    [summary] = await setup.api.lines("/v1/jobs/watched/progress?summary=1")
+    assert (summary["generation"], summary["first_step"], summary["last_step"]) == (1, 1, 10)
+
+
+async def test_the_fleets_events_tell_of_masters_and_clusters(setup: Setup) -> None:
+    fleet = [event["kind"] for event in await setup.api.lines("/v1/events") if event["scope"] == "fleet"]
+    assert fleet[:2] == ["master_started", "cluster_seen"]
+
+
+async def test_a_killed_bus_loses_nothing(setup: Setup) -> None:
+    job = await setup.run("bereft", 2)
+    await setup.server.kill()
+    status, health = await until_asked(
+        lambda: setup.api.ask("GET", "/healthz"), lambda answer: answer[0] == 503, "the health to be bad"
+    )
+    assert (health["ok"], health["why"]) == (False, "the bus is away")
+    setup.fleet.exit(job)
+    await asyncio.sleep(3.0)
+    await setup.server.start()
+    await setup.api.until_phase("bereft", "succeeded")
+    kinds = await setup.api.lines("/v1/jobs/bereft/events?follow=1")
+    assert kinds[-1]["kind"] == "job_succeeded"
+    assert (await setup.api.job("bereft")).generation == 1
+    status, _ = await setup.api.ask("GET", "/healthz")
+    assert status == 200
+
+
+async def test_a_master_that_was_killed_is_replaced_and_the_next_one_adopts_the_running_world(setup: Setup) -> None:
+    job = await setup.run("orphan", 2)
+    epoch = (await setup.api.version()).epoch
+    statuses = {worker.status for worker in setup.fleet.of(job)}
+    await setup.master.kill()
+    await setup.master.start()
+    await until_asked(lambda: answers_as_new(setup.api, epoch), bool, "the next master to answer")
+    assert (await setup.api.job("whole")).phase == "succeeded"
+    view = await setup.api.until_phase("orphan", "running")
+    assert view.generation == 1
+    await until_asked(
+        lambda: setup.api.job("orphan"),
+        lambda view: [worker.presence for worker in view.workers] == ["alive", "alive"],
+        "both workers to be seen",
+    )
+    await asyncio.sleep(1.5)
+    assert {worker.status for worker in setup.fleet.of(job)} == statuses
+    assert setup.fleet.halts(job) == []
+    assert (await setup.api.job("orphan")).generation == 1
+    setup.fleet.exit(job)
+    await setup.api.until_phase("orphan", "succeeded")
+
+
+async def test_a_master_that_is_asked_to_end_leaves_the_jobs_running(setup: Setup) -> None:
+    job = await setup.run("calm", 1)
+    epoch = (await setup.api.version()).epoch
+    said_before = len(setup.fleet.heard)
+    follower = asyncio.create_task(setup.api.lines("/v1/jobs/calm/events?follow=1"), name="follower")
+    await asyncio.sleep(0.3)
+    setup.master.signal(signal.SIGTERM)
+    assert await setup.master.wait() == 0
+    assert (await follower)[-1]["kind"] == "world_running"
+    assert not [said for said, _ in setup.fleet.heard[said_before:] if not isinstance(said, Assignment | KeepWorkers)]
+    await setup.master.start()
+    await until_asked(lambda: answers_as_new(setup.api, epoch), bool, "the next master to answer")
+    assert (await setup.api.until_phase("calm", "running")).generation == 1
+    fleet = [event["kind"] for event in await setup.api.lines("/v1/events") if event["scope"] == "fleet"]
+    assert fleet.count("master_stopped") == 1
+    setup.fleet.exit(job)
+    await setup.api.until_phase("calm", "succeeded")
+
+
+async def test_a_second_master_takes_over_and_the_first_ends_with_a_sentence(setup: Setup) -> None:
+    await setup.run("handed", 1)
+    async with running_master(setup.server.url, setup.folder) as (_, api):
+        assert await setup.master.wait() == 3
+        assert "another master took over" in setup.master.said()
+        assert (await api.until_phase("handed", "running")).generation == 1
+        setup.fleet.exit(JobName("handed"))
+        await api.until_phase("handed", "succeeded")
+
+
+async def answers_as_new(api: Api, old_epoch: int) -> bool:
+    try:
+        return (await api.version()).epoch > old_epoch
+    except OSError:
+        return False
+
+
+async def accepts(port: int) -> bool:
+    try:
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+    except OSError:
+        return False
+    writer.close()
+    return True
+
+
+async def publish_raw(server: NatsServer, subject: str, payload: bytes) -> None:
+    """As any client of the NATS server could."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    await reader.readline()
+    writer.write(
+        b'CONNECT {"verbose":false}\r\nPUB %s %d\r\n%s\r\nPING\r\n' % (subject.encode(), len(payload), payload)
+    )
+    async with asyncio.timeout(10):
+        while (await reader.readline()).strip() != b"PONG":
+            pass
+    writer.close()

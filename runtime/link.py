@@ -73,33 +73,19 @@ class Link:
         _check_credentials(self.settings.credentials)
         try:
             async with asyncio.timeout(self.settings.connect_timeout_s):
-                await self.client.connect(
-                    servers=[part.strip() for part in self.settings.url.split(",")],
-                    name=self.settings.name,
-                    inbox_prefix=_inbox_prefix(self.settings.name),
-                    connect_timeout=2,
-                    reconnect_time_wait=1,
-                    max_reconnect_attempts=-1,
-                    ping_interval=_PING_INTERVAL_S,
-                    max_outstanding_pings=_PINGS_UNANSWERED,
-                    pending_size=_PENDING_BYTES,
-                    user_credentials=self.settings.credentials,
-                    reconnect_to_server_handler=self._next_try,
-                    error_cb=self._on_error,
-                    disconnected_cb=self._on_disconnected,
-                    reconnected_cb=self._on_reconnected,
-                    closed_cb=self._on_closed,
-                )
+                await self.client.connect(**self._options())
         except TimeoutError:
             last = self.client.last_error
             await self.close()
             raise _unreachable(self.settings, last) from None
-        except nats.errors.Error as error:
-            await self.close()
-            raise UserError(f"{self.settings.url!r} cannot be the address of a NATS server: {error}") from None
         except asyncio.CancelledError:
             await self.close()
             raise
+        except nats.errors.Error as error:
+            raise UserError(
+                f"{self.settings.url!r} cannot be the address of a NATS server: {error}",
+                "set TRADEWIND_NATS_URL to something like nats://127.0.0.1:4222",
+            ) from None
         self._connected.set()
 
     async def close(self) -> None:
@@ -163,6 +149,25 @@ class Link:
                     raise
             await asyncio.sleep(pause_s)
             pause_s = min(pause_s * 2, 0.5)
+
+    def _options(self) -> dict[str, Any]:
+        return {
+            "servers": [part.strip() for part in self.settings.url.split(",")],
+            "name": self.settings.name,
+            "inbox_prefix": _inbox_prefix(self.settings.name),
+            "user_credentials": self.settings.credentials,
+            "connect_timeout": 2,
+            "reconnect_time_wait": _RETRY_FIRST_S,
+            "max_reconnect_attempts": -1,
+            "reconnect_to_server_handler": self._next_try,
+            "ping_interval": _PING_INTERVAL_S,
+            "max_outstanding_pings": _PINGS_UNANSWERED,
+            "pending_size": _PENDING_BYTES,
+            "error_cb": self._on_error,
+            "disconnected_cb": self._on_disconnected,
+            "reconnected_cb": self._on_reconnected,
+            "closed_cb": self._on_closed,
+        }
 
     def _next_try(self, servers: list[Any], _info: dict[str, Any]) -> tuple[Any, float]:
         server = servers[self._tries % len(servers)]

@@ -1,0 +1,283 @@
+"""Messages over a real NATS server: in order, answered or not, and never stopped by what cannot be read."""
+
+import asyncio
+
+import nats
+import pytest
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+
+from messages.clusters import Answer
+from messages.codec import MAX_BYTES, MessageTooLarge, Received
+from messages.events import Event
+from messages.ids import Epoch, Generation, JobName, Rank, WorkerId
+from messages.worlds import LogLines
+from runtime.bus import TOO_LARGE, Bus, BusSettings
+from runtime.errors import BusClosed, NoAnswer, UserError
+from runtime.nats_server import NatsServer
+from tests.conftest import Connect, eventually
+
+
+def an_event(text: str) -> Event:
+    return Event(scope="fleet", kind="told", text=text)
+
+
+def text_of(received: Received) -> str:
+    assert isinstance(received.message, Event)
+    return received.message.text
+
+
+class Heard:
+    """Remembers the texts of the events it hears."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self.received: list[tuple[str, Received]] = []
+
+    def __call__(self, subject: str, received: Received) -> None:
+        self.received.append((subject, received))
+        self.texts.append(text_of(received))
+
+
+async def raw_client(server: NatsServer) -> Client:
+    return await nats.connect(server.url)
+
+
+async def test_messages_arrive_in_the_order_they_were_published(connect: Connect) -> None:
+    sender, receiver = await connect("sender"), await connect("receiver")
+    heard = Heard()
+    await receiver.subscribe("t.>", heard)
+    for number in range(1000):
+        sender.publish(f"t.{number % 3}", an_event(str(number)))
+    await eventually(lambda: len(heard.texts) == 1000)
+    assert heard.texts == [str(number) for number in range(1000)]
+
+
+async def test_the_envelope_names_the_sender_and_what_it_said_of_the_message(connect: Connect) -> None:
+    sender, receiver = await connect("master/host-1"), await connect("receiver")
+    heard = Heard()
+    await receiver.subscribe("t", heard)
+    sender.publish("t", an_event("x"), epoch=Epoch(3), generation=Generation(2), caused_by="m0")
+    await eventually(lambda: heard.received)
+    subject, received = heard.received[0]
+    assert subject == "t"
+    envelope = received.envelope
+    assert (envelope.sender, envelope.epoch, envelope.generation, envelope.caused_by) == ("master/host-1", 3, 2, "m0")
+
+
+async def test_what_cannot_be_read_is_counted_and_dropped_and_the_subscription_goes_on(
+    nats_server: NatsServer, connect: Connect
+) -> None:
+    bus = await connect()
+    heard = Heard()
+    await bus.subscribe("t", heard)
+    stranger = await raw_client(nats_server)
+    await stranger.publish("t", b"not json")
+    await stranger.publish("t", b"\xff\x00")
+    await stranger.publish("t", b'{"v": 99}')
+    await stranger.publish("t", b"x" * (MAX_BYTES + 1))
+    await eventually(lambda: bus.dropped.total() == 4)
+    bus.publish("t", an_event("still here"))
+    await eventually(lambda: heard.texts)
+    await stranger.close()
+    assert heard.texts == ["still here"]
+    assert bus.dropped == {"malformed": 2, "newer_version": 1, "oversized": 1}
+
+
+async def test_a_request_is_answered(connect: Connect) -> None:
+    asking, answering = await connect("asking"), await connect("answering")
+
+    async def answer(subject: str, received: Received) -> Answer:
+        return Answer(ok=True, why=f"{subject}: {text_of(received)}")
+
+    await answering.serve("q", answer)
+    received = await asking.request("q", an_event("well?"), timeout_s=10.0)
+    assert received.message == Answer(ok=True, why="q: well?")
+    assert received.envelope.sender == "answering"
+
+
+async def test_many_requests_at_once_are_all_answered(connect: Connect) -> None:
+    asking, answering = await connect("asking"), await connect("answering")
+
+    async def answer(_subject: str, received: Received) -> Answer:
+        await asyncio.sleep(0.01)
+        return Answer(ok=True, why=text_of(received))
+
+    await answering.serve("q", answer)
+    answers = await asyncio.gather(*(asking.request("q", an_event(str(n)), timeout_s=20.0) for n in range(100)))
+    assert [answer.message for answer in answers] == [Answer(ok=True, why=str(n)) for n in range(100)]
+
+
+async def test_a_request_to_nobody_fails_at_once(bus: Bus) -> None:
+    async with asyncio.timeout(20):
+        with pytest.raises(NoAnswer, match="nobody is there"):
+            await bus.request("nobody", an_event("hello?"), timeout_s=3600.0)
+
+
+async def test_a_request_that_is_not_answered_ends_in_time(bus: Bus) -> None:
+    async def never(_subject: str, _received: Received) -> Answer:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    await bus.serve("q", never)
+    with pytest.raises(NoAnswer, match=r"0\.1 s"):
+        await bus.request("q", an_event("hello?"), timeout_s=0.1)
+
+
+async def test_an_unreadable_request_is_answered_with_why(nats_server: NatsServer, bus: Bus) -> None:
+    async def answer(_subject: str, _received: Received) -> Answer:
+        return Answer(ok=True)
+
+    await bus.serve("q", answer)
+    stranger = await raw_client(nats_server)
+    reply = await stranger.request("q", b"garbage", timeout=10)
+    await stranger.close()
+    assert b'"ok":false' in reply.data
+    assert bus.dropped["malformed"] == 1
+
+
+async def test_an_unreadable_answer_is_no_answer(nats_server: NatsServer, bus: Bus) -> None:
+    stranger = await raw_client(nats_server)
+
+    async def garbage(message: Msg) -> None:
+        await message.respond(b"garbage")
+
+    await stranger.subscribe("q", cb=garbage)
+    await stranger.flush()
+    await stranger.flush()
+    with pytest.raises(NoAnswer, match="could not be read"):
+        await bus.request("q", an_event("hello?"), timeout_s=10.0)
+    await stranger.close()
+    assert bus.dropped["malformed"] == 1
+
+
+async def test_a_message_too_large_is_dropped_by_publish_and_raised_by_the_others(bus: Bus) -> None:
+    large = LogLines(JobName("j"), Rank(0), Generation(1), WorkerId("w"), lines=("x" * MAX_BYTES,))
+    bus.publish("t", large)
+    assert bus.dropped[TOO_LARGE] == 1
+    with pytest.raises(MessageTooLarge):
+        await bus.publish_durable("t", large)
+    with pytest.raises(MessageTooLarge):
+        await bus.request("t", large, timeout_s=1.0)
+
+
+async def test_the_servers_own_limit_counts_too(nats_server: NatsServer) -> None:
+    await nats_server.stop()
+    small = NatsServer(nats_server.folder, port=nats_server.port, max_payload=2000)
+    async with small:
+        bus = await Bus.connect(BusSettings(url=small.url))
+        bus.publish("t", an_event("x" * 3000))
+        assert bus.dropped[TOO_LARGE] == 1
+        await bus.close()
+
+
+async def test_after_unsubscribing_nothing_is_heard(connect: Connect) -> None:
+    sender, receiver = await connect("sender"), await connect("receiver")
+    first, second = Heard(), Heard()
+    subscription = await receiver.subscribe("t", first)
+    await receiver.subscribe("t", second)
+    await subscription.unsubscribe()
+    sender.publish("t", an_event("x"))
+    await eventually(lambda: second.texts)
+    assert first.texts == []
+
+
+async def test_a_handler_that_raises_ends_the_bus(connect: Connect) -> None:
+    bus = await connect()
+
+    def broken(_subject: str, _received: Received) -> None:
+        raise LookupError("a defect")
+
+    await bus.subscribe("t", broken)
+    bus.publish("t", an_event("x"))
+    async with asyncio.timeout(20):
+        with pytest.raises(LookupError, match="a defect"):
+            await bus.run()
+    with pytest.raises(BusClosed):
+        bus.publish("t", an_event("y"))
+
+
+async def test_a_server_that_raises_ends_the_bus(connect: Connect) -> None:
+    asking, answering = await connect("asking"), await connect("answering")
+
+    async def broken(_subject: str, _received: Received) -> Answer:
+        raise LookupError("a defect")
+
+    await answering.serve("q", broken)
+    asking.publish("q", an_event("x"))
+    async with asyncio.timeout(20):
+        with pytest.raises(LookupError, match="a defect"):
+            await answering.run()
+
+
+async def test_draining_sends_what_waits_and_answers_what_was_asked(connect: Connect) -> None:
+    leaving, staying = await connect("leaving"), await connect("staying")
+    heard = Heard()
+    asked = asyncio.Event()
+    await staying.subscribe("t", heard)
+
+    async def slow(_subject: str, _received: Received) -> Answer:
+        asked.set()
+        await asyncio.sleep(0.2)
+        return Answer(ok=True, why="in time")
+
+    await leaving.serve("q", slow)
+    asking = asyncio.create_task(staying.request("q", an_event("quick"), timeout_s=20.0))
+    await asked.wait()
+    for number in range(100):
+        leaving.publish("t", an_event(str(number)))
+    await leaving.drain(timeout_s=20.0)
+    assert (await asking).message == Answer(ok=True, why="in time")
+    await eventually(lambda: len(heard.texts) == 100)
+    with pytest.raises(BusClosed):
+        leaving.publish("t", an_event("late"))
+    async with asyncio.timeout(20):
+        await leaving.run()
+
+
+async def test_draining_is_bounded_when_the_server_is_gone(nats_server: NatsServer, connect: Connect) -> None:
+    bus = await connect()
+    await nats_server.kill()
+    bus.publish("t", an_event("x"))
+    async with asyncio.timeout(20):
+        await bus.drain(timeout_s=0.1)
+    assert not bus.connected
+
+
+async def test_the_bus_leaves_no_task_behind(nats_server: NatsServer) -> None:
+    before = asyncio.all_tasks()
+    bus = await Bus.connect(BusSettings(url=nats_server.url))
+    await bus.subscribe("t", Heard())
+    bucket = await bus.bucket("b")
+    await bucket.watch(">", lambda key, entry: None)
+    await bus.drain(timeout_s=10.0)
+    await eventually(lambda: asyncio.all_tasks() == before)
+
+
+async def test_no_server_is_a_sentence_with_the_address_and_what_to_try(nats_server: NatsServer) -> None:
+    await nats_server.stop()
+    with pytest.raises(UserError) as raised:
+        await Bus.connect(BusSettings(url=nats_server.url, connect_timeout_s=0.3))
+    assert raised.value.sentence == f"No NATS server answers at {nats_server.url}"
+    assert "TRADEWIND_NATS_URL" in raised.value.hint
+
+
+async def test_a_server_that_starts_a_little_later_is_waited_for(nats_server: NatsServer) -> None:
+    await nats_server.stop()
+    connecting = asyncio.create_task(Bus.connect(BusSettings(url=nats_server.url, connect_timeout_s=30.0)))
+    await asyncio.sleep(0.2)
+    await nats_server.start()
+    bus = await connecting
+    assert bus.connected
+    await bus.close()
+
+
+@pytest.mark.parametrize("url", ["nats://", "nats://host:port", "http//x y"])
+async def test_an_address_that_is_none_is_a_sentence(url: str) -> None:
+    with pytest.raises(UserError):
+        await Bus.connect(BusSettings(url=url, connect_timeout_s=0.3))
+
+
+async def test_a_missing_credentials_file_is_a_sentence(nats_server: NatsServer) -> None:
+    with pytest.raises(UserError, match="no credentials file"):
+        await Bus.connect(BusSettings(url=nats_server.url, credentials="/nowhere/user.creds"))

@@ -1,0 +1,192 @@
+"""The server is killed and comes back, or hangs: what must go on goes on, and nothing comes twice."""
+
+import asyncio
+import os
+import signal
+
+import pytest
+
+from messages.ids import Generation, JobName, Rank, WorkerId
+from messages.worlds import LogLines
+from runtime.bus import Bus, BusSettings, Entry
+from runtime.errors import BusUnavailable
+from runtime.nats_server import NatsServer
+from tests.conftest import Connect, eventually
+from tests.runtime.test_bus import Heard, an_event, text_of
+
+STREAM = "events"
+SUBJECTS = ["ev.>"]
+
+
+class Watched:
+    def __init__(self) -> None:
+        self.told: list[tuple[str, bytes | None]] = []
+
+    def __call__(self, key: str, entry: Entry | None) -> None:
+        self.told.append((key, None if entry is None else entry.value))
+
+
+async def restart(server: NatsServer, *buses: Bus) -> None:
+    await server.kill()
+    await eventually(lambda: not any(bus.connected for bus in buses))
+    await server.start()
+    await eventually(lambda: all(bus.connected for bus in buses))
+
+
+async def test_being_away_and_back_is_told(nats_server: NatsServer, connect: Connect) -> None:
+    changes: list[bool] = []
+    bus = await connect("watching", changes.append)
+    await restart(nats_server, bus)
+    await eventually(lambda: changes == [False, True])
+
+
+async def test_a_subscription_survives_the_server(nats_server: NatsServer, connect: Connect) -> None:
+    sender, receiver = await connect("sender"), await connect("receiver")
+    heard = Heard()
+    await receiver.subscribe("t", heard)
+    await restart(nats_server, sender, receiver)
+    sender.publish("t", an_event("after"))
+    await eventually(lambda: heard.texts == ["after"])
+
+
+async def test_what_is_published_while_the_server_is_away_arrives_after(
+    nats_server: NatsServer, connect: Connect
+) -> None:
+    bus = await connect()
+    heard = Heard()
+    await bus.subscribe("t", heard)
+    await nats_server.kill()
+    await eventually(lambda: not bus.connected)
+    for number in range(50):
+        bus.publish("t", an_event(str(number)))
+    await nats_server.start()
+    await eventually(lambda: len(heard.texts) == 50)
+    assert heard.texts == [str(number) for number in range(50)]
+
+
+async def test_a_watch_survives_the_server_and_tells_nothing_twice(nats_server: NatsServer, connect: Connect) -> None:
+    bus = await connect()
+    bucket = await bus.bucket("b")
+    await bucket.put("before", b"1")
+    watched = Watched()
+    await bucket.watch(">", watched)
+    await restart(nats_server, bus)
+    await bucket.put("after", b"2")
+    await eventually(lambda: ("after", b"2") in watched.told, timeout_s=10.0)
+    await restart(nats_server, bus)
+    await bucket.put("after", b"3")
+    await eventually(lambda: ("after", b"3") in watched.told, timeout_s=10.0)
+    assert watched.told == [("before", b"1"), ("after", b"2"), ("after", b"3")]
+
+
+async def test_a_watch_tells_what_changed_while_its_own_connection_was_away(
+    nats_server: NatsServer, connect: Connect
+) -> None:
+    watching, writing = await connect("watching"), await connect("writing")
+    bucket = await watching.bucket("b")
+    watched = Watched()
+    await bucket.watch(">", watched)
+    await watching._link.client.force_reconnect()
+    other = await writing.bucket("b")
+    for number in range(5):
+        await other.put(f"key{number}", b"x")
+    await other.delete("key0")
+    await eventually(lambda: watched.told[-1:] == [("key0", None)])
+    assert [key for key, _value in watched.told if key != "key0"] == ["key1", "key2", "key3", "key4"]
+
+
+async def test_a_watch_goes_on_when_the_server_has_lost_everything(nats_server: NatsServer, connect: Connect) -> None:
+    bus = await connect()
+    bucket = await bus.bucket("b")
+    await bucket.put("lost", b"1")
+    await bucket.put("kept", b"1")
+    watched = Watched()
+    await bucket.watch(">", watched)
+    await nats_server.kill()
+    await eventually(lambda: not bus.connected)
+    for file in sorted((nats_server.folder / "jetstream").rglob("*"), reverse=True):
+        file.rmdir() if file.is_dir() else file.unlink()
+    await nats_server.start()
+    await eventually(lambda: ("lost", None) in watched.told and ("kept", None) in watched.told)
+    await bucket.put("kept", b"2")
+    await eventually(lambda: watched.told[-1] == ("kept", b"2"))
+
+
+async def test_a_durable_publish_waits_for_the_server_and_is_stored_once(
+    nats_server: NatsServer, connect: Connect
+) -> None:
+    bus = await connect()
+    await bus.ensure_stream(STREAM, SUBJECTS, max_bytes=1_000_000, max_age_s=3600)
+    await bus.publish_durable("ev.a", an_event("first"), message_id="m1")
+    await nats_server.kill()
+    await eventually(lambda: not bus.connected)
+    again = asyncio.create_task(bus.publish_durable("ev.a", an_event("first"), message_id="m1", timeout_s=30.0))
+    late = asyncio.create_task(bus.publish_durable("ev.a", an_event("second"), timeout_s=30.0))
+    await nats_server.start()
+    await again
+    await late
+    await bus.publish_durable("ev.a", an_event("first"), message_id="m1")
+    texts = [text_of(received) async for _subject, received in bus.replay(STREAM, "ev.>")]
+    assert sorted(texts) == ["first", "second"]
+
+
+async def test_publishes_through_several_kills_are_stored_once_each(nats_server: NatsServer, connect: Connect) -> None:
+    bus = await connect()
+    await bus.ensure_stream(STREAM, SUBJECTS, max_bytes=1_000_000, max_age_s=3600)
+
+    async def publish_all() -> None:
+        for number in range(150):
+            await bus.publish_durable("ev.a", an_event(str(number)), timeout_s=30.0)
+
+    publishing = asyncio.create_task(publish_all())
+    for _ in range(2):
+        await asyncio.sleep(0.05)
+        await nats_server.kill()
+        await nats_server.start()
+    await publishing
+    texts = [text_of(received) async for _subject, received in bus.replay(STREAM, "ev.>")]
+    assert texts == [str(number) for number in range(150)]
+
+
+async def test_a_durable_publish_without_a_server_raises_in_time(nats_server: NatsServer, connect: Connect) -> None:
+    bus = await connect()
+    await nats_server.kill()
+    await eventually(lambda: not bus.connected)
+    async with asyncio.timeout(20):
+        with pytest.raises(BusUnavailable):
+            await bus.publish_durable("ev.a", an_event("x"), timeout_s=0.2)
+        with pytest.raises(BusUnavailable):
+            await bus.request("q", an_event("x"), timeout_s=0.2)
+
+
+async def test_following_a_stream_goes_on_across_a_restart(nats_server: NatsServer, connect: Connect) -> None:
+    bus = await connect()
+    await bus.ensure_stream(STREAM, SUBJECTS, max_bytes=1_000_000, max_age_s=3600)
+    texts: list[str] = []
+
+    async def follow() -> None:
+        async for _subject, received in bus.replay(STREAM, "ev.>", follow=True):
+            texts.append(text_of(received))
+
+    following = asyncio.create_task(follow())
+    await bus.publish_durable("ev.a", an_event("before"))
+    await eventually(lambda: texts == ["before"])
+    await restart(nats_server, bus)
+    await bus.publish_durable("ev.a", an_event("after"))
+    await eventually(lambda: texts == ["before", "after"])
+    following.cancel()
+
+
+async def test_a_server_that_hangs_is_seen_though_bytes_are_still_unsent(nats_server: NatsServer) -> None:
+    changes: list[bool] = []
+    bus = await Bus.connect(BusSettings(url=nats_server.url), changes.append)
+    os.kill(nats_server.pid, signal.SIGSTOP)
+    try:
+        lines = LogLines(JobName("j"), Rank(0), Generation(1), WorkerId("w"), lines=("x" * 500_000,))
+        for _ in range(20):
+            bus.publish("t", lines)
+        await eventually(lambda: changes == [False], timeout_s=30.0)
+    finally:
+        os.kill(nats_server.pid, signal.SIGCONT)
+    await eventually(lambda: changes == [False, True], timeout_s=30.0)
+    await bus.close()

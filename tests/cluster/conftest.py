@@ -1,0 +1,155 @@
+"""A real controller with stand-in workers, on a real bus; nothing of it is left after the test."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from agents.cluster import processes
+from agents.cluster.settings import ClusterSettings
+from agents.cluster.state import Known, uid_of
+from messages import subjects
+from messages.clusters import (
+    Answer,
+    ClusterHeartbeat,
+    KeepWorkers,
+    Presence,
+    RemoveWorkers,
+    WorkerSight,
+    WorkerTemplate,
+)
+from messages.codec import Received
+from messages.ids import ClusterName, Epoch, JobName, WorkerId
+from runtime.bus import Bus
+from runtime.nats_server import NatsServer
+from tests.conftest import Connect, eventually
+
+HERE = Path(__file__).parent
+CLUSTER = ClusterName("local")
+JOB = JobName("story")
+
+
+class Bench:
+    """Starts controllers, speaks to them as a master would, and sees what they tell."""
+
+    def __init__(self, bus: Bus, settings: ClusterSettings, folder: Path) -> None:
+        self.bus = bus
+        self.settings = settings
+        self.topologies: list[ClusterHeartbeat] = []
+        self._folder = folder
+        self._started: list[asyncio.subprocess.Process] = []
+        self._by_hand: list[asyncio.subprocess.Process] = []
+
+    async def start(self, **changed: object) -> asyncio.subprocess.Process:
+        settings = msgspec.structs.replace(self.settings, **changed)
+        path = self._folder / f"settings{len(self._started)}.json"
+        path.write_bytes(msgspec.json.encode(settings))
+        with (self._folder / f"controller{len(self._started)}.log").open("wb") as output:
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, str(HERE / "run_controller.py"), str(path)), stdout=output, stderr=output
+            )
+        self._started.append(process)
+        return process
+
+    async def start_and_hear(self, **changed: object) -> asyncio.subprocess.Process:
+        heard = len(self.topologies)
+        process = await self.start(**changed)
+        await eventually(lambda: len(self.topologies) > heard, what="a topology of the new controller")
+        return process
+
+    def said(self, controller: int) -> str:
+        return (self._folder / f"controller{controller}.log").read_text()
+
+    def output_of(self, uid: str) -> str:
+        return Path(self.settings.run_dir, f"{uid}.log").read_text()
+
+    async def keep(
+        self, count: int, *, job: JobName = JOB, epoch: int = 1, env: dict[str, str] | None = None
+    ) -> Answer:
+        return await self.ask(KeepWorkers(job, count, WorkerTemplate(env=env or {})), epoch)
+
+    async def ask(self, command: KeepWorkers | RemoveWorkers, epoch: int = 1) -> Answer:
+        received = await self.bus.request(subjects.cluster_command(CLUSTER), command, 10.0, epoch=Epoch(epoch))
+        assert isinstance(received.message, Answer)
+        return received.message
+
+    async def known(self) -> Known:
+        bucket = await self.bus.bucket(subjects.STATE_BUCKET)
+        entry = await bucket.get(subjects.known_key(CLUSTER))
+        assert entry is not None
+        return msgspec.json.decode(entry.value, type=Known)
+
+    async def put_known(self, value: bytes) -> None:
+        bucket = await self.bus.bucket(subjects.STATE_BUCKET)
+        await bucket.put(subjects.known_key(CLUSTER), value)
+
+    async def start_by_hand(self, uid: str) -> asyncio.subprocess.Process:
+        command = [*self.settings.worker_command, "--job", JOB, "--cluster", CLUSTER, "--uid", uid]
+        environment = {**os.environ, "TRADEWIND_NATS_URL": self.settings.nats_url}
+        process = await asyncio.create_subprocess_exec(*command, env=environment)
+        self._by_hand.append(process)
+        return process
+
+    def seen(self, presence: Presence) -> list[WorkerSight]:
+        """In the newest topology."""
+        workers = self.topologies[-1].workers if self.topologies else ()
+        return [sight for sight in workers if sight.presence is presence]
+
+    @property
+    def alive(self) -> dict[WorkerId, int]:
+        """Ids and pids."""
+        return {sight.worker: sight.status.pid for sight in self.seen(Presence.ALIVE) if sight.status is not None}
+
+    @property
+    def gone(self) -> dict[WorkerId, str]:
+        return {sight.worker: sight.why for sight in self.seen(Presence.GONE)}
+
+    async def until_alive(self, count: int) -> dict[WorkerId, int]:
+        await eventually(
+            lambda: len(self.alive) == count and not self.seen(Presence.STARTING),
+            what=f"{count} workers alive",
+        )
+        return self.alive
+
+    async def clean(self) -> None:
+        for process in (*self._started, *self._by_hand):
+            if process.returncode is None:
+                with contextlib.suppress(ProcessLookupError):
+                    process.kill()
+            await process.wait()
+        uids = {uid_of(sight.worker) for heartbeat in self.topologies for sight in heartbeat.workers}
+        for uid in uids:
+            for pid in processes.of_place(uid, leader=-1):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+
+
+def is_running(pid: int) -> bool:
+    return processes.birth_of(pid) is not None
+
+
+@pytest.fixture
+async def bench(nats_server: NatsServer, connect: Connect, tmp_path: Path) -> AsyncIterator[Bench]:
+    bus = await connect("master/test")
+    settings = ClusterSettings(
+        cluster=CLUSTER,
+        run_dir=str(tmp_path / "run"),
+        nats_url=nats_server.url,
+        connect_timeout_s=20.0,
+        worker_command=(sys.executable, str(HERE / "stand_in_worker.py")),
+    )
+    made = Bench(bus, settings, tmp_path)
+
+    def on_topology(_subject: str, received: Received) -> None:
+        if isinstance(received.message, ClusterHeartbeat):
+            made.topologies.append(received.message)
+
+    await bus.subscribe(subjects.cluster_heartbeat(CLUSTER), on_topology)
+    yield made
+    await made.clean()

@@ -60,13 +60,20 @@ def kill_all_below(pid: int) -> list[str]:
     return list(killed.values())
 
 
-def reap_adopted(own: Collection[int]) -> None:
-    """Take the exit codes of adopted children; `own` are those that somebody else waits for."""
-    me = os.getpid()
-    for pid in descendants(me):
-        if pid not in own and parent_of(pid) == me and _state(pid) == "Z":
+class Reaper:
+    """Takes the exit codes of adopted children: on the second look, so that whoever waits for one has had it first."""
+
+    def __init__(self) -> None:
+        self._seen: set[int] = set()
+
+    def reap(self, own: Collection[int]) -> None:
+        """`own` are those that somebody else waits for."""
+        me = os.getpid()
+        exited = {pid for pid in descendants(me) if pid not in own and parent_of(pid) == me and _state(pid) == "Z"}
+        for pid in exited & self._seen:
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(pid, os.WNOHANG)
+        self._seen = exited
 
 
 def describe(pid: int) -> str:

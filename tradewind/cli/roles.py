@@ -69,3 +69,37 @@ def cluster(**flags: object) -> None:
     settings = read_settings(ClusterSettings, os.environ, flags)
     configure("cluster", cluster=settings.cluster)
     sys.exit(run(lambda stop: main(settings, stop), drain_s=settings.end_grace_s + DRAIN_S))
+
+
+@click.command(
+    epilog=examples(
+        "tradewind worker --job mnist                      a worker on this machine, for cluster `local`",
+        "tradewind worker --job mnist --cluster lab --slots 8 --address 10.0.0.7",
+    )
+)
+@nats_option
+@click.option("--job", help="The job to work for.  [required]")
+@click.option("--cluster", help="Whose heartbeats it sends to.  [local]")
+@click.option("--uid", help="First part of its id.  [random]")
+@click.option("--slots", type=int, help="Ranks it can hold.  [1]")
+@click.option("--python", help="The interpreter that trains.  [the job's, else this one]")
+@click.option("--region", help="Where it is: ranks of one region become neighbours.")
+@click.option("--zone", help="Where in the region.")
+@click.option("--node", help="The machine's name.  [its host name]")
+@click.option("--address", help="Where ranks of other workers reach this machine.  [127.0.0.1]")
+@click.option("--run-dir", help="Where it keeps its files.  [a folder in /tmp]")
+@click.option("--notice-s", type=float, help="What a SIGTERM leaves to hand over.  [15]")
+@click.option("--orphan-s", type=float, help="Ends by itself when the bus is away for so long.  [600]")
+@click.option("--echo/--no-echo", default=None, help="Trainers' lines also go to this terminal.")
+def worker(**flags: object) -> None:
+    """Start a worker-agent: it holds ranks of a job and starts their trainers."""
+    from agents.worker.main import main
+
+    from agents.worker.settings import WorkerSettings
+    from runtime.logs import configure
+    from runtime.process import run
+    from runtime.settings import read_settings
+
+    settings = read_settings(WorkerSettings, os.environ, flags)
+    configure("worker", job=settings.job)
+    sys.exit(run(lambda stop: main(settings, stop), drain_s=settings.notice_s + DRAIN_S))

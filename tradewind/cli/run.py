@@ -1,10 +1,7 @@
 """`tradewind run`: torchrun's drop-in on one machine, with nothing else to start."""
 
-import difflib
 import os
 import re
-import secrets
-import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,9 +9,8 @@ from typing import NamedTuple
 
 import click
 
-from messages.ids import is_name
-from messages.jobs import Failures, JobSpec, Launch, Workers
-from runtime.errors import UserError
+from messages.jobs import JobSpec
+from tradewind.cli.runspec import spec_of
 
 NNODES = re.compile(r"^(?:(?P<min>\d+):)?(?P<max>\d+)$")
 
@@ -93,22 +89,16 @@ def run(
     Each rank's lines come with its rank in front; lines of Tradewind's own go to standard error. The exit code is that
     of the script.
     """
-    least = min_workers if min_workers is not None else workers.least if workers.least < workers.most else 1
-    if least > workers.most:
-        raise click.UsageError(f"--min-workers {least} is more than --workers {workers.most}.")
-    launch = Launch(
-        script=None if module else script,
-        module=script if module else None,
-        args=args,
-        workdir=str(Path.cwd()),
-        python=interpreter(python or sys.executable),
-    )
-    check_script(launch)
-    spec = JobSpec(
-        name=job_name(script),
-        launch=launch,
-        workers=Workers(max=workers.most, min=least, ranks=nproc_per_node),
-        failures=Failures(max=max_failures),
+    spec = spec_of(
+        script,
+        args,
+        module=module,
+        python=python,
+        most=workers.most,
+        least=min_workers or (workers.least if workers.least < workers.most else 1),
+        ranks=nproc_per_node,
+        failures=max_failures,
+        environ=os.environ,
     )
     sys.exit(run_here(spec, os.environ))
 
@@ -120,29 +110,3 @@ def run_here(spec: JobSpec, environ: Mapping[str, str]) -> int:
 
     quiet_logs()
     return run_process(lambda stop: LocalRun(spec, environ, stop).result())
-
-
-def check_script(launch: Launch) -> None:
-    """What can be known before anything is started."""
-    if launch.script is None:
-        return
-    script = Path(launch.workdir or ".", launch.script)
-    if not script.is_file():
-        near = difflib.get_close_matches(script.name, [one.name for one in script.parent.glob("*.py")], n=1)
-        hint = f"tradewind run {Path(launch.script).with_name(near[0])}" if near else "tradewind run --help"
-        raise UserError(f"There is no script {launch.script}.", hint)
-
-
-def interpreter(name: str) -> str:
-    """Its path, as workers see it; links are kept, for they are how an environment is found."""
-    found = shutil.which(name)
-    if found is None:
-        raise UserError(f"There is no interpreter {name}.", 'tradewind run --python "$(which python3)" …')
-    return str(Path(found).absolute())
-
-
-def job_name(script: str) -> str:
-    """From the script's file name, with an ending that makes it new."""
-    words = re.sub(r"[^a-z0-9]+", "-", Path(script).stem.rpartition(".")[2].lower() or Path(script).stem.lower())
-    name = f"{words.strip('-')[:40].strip('-') or 'job'}-{secrets.token_hex(2)}"
-    return name if is_name(name) else f"job-{secrets.token_hex(2)}"

@@ -9,7 +9,6 @@ import asyncio
 import os
 import shutil
 import signal
-import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -17,10 +16,11 @@ from pathlib import Path
 
 from runtime import children
 from runtime.errors import UserError
-from runtime.nats_server import NatsServer
 from tradewind.cli import processes
 from tradewind.cli.client import Api, MasterAway, session
-from tradewind.cli.supervise import Child, keep, tail_of
+from tradewind.cli.guard import MARK
+from tradewind.cli.parts import BusServer, Part, guard, role
+from tradewind.cli.supervise import keep, tail_of
 
 NATS_VARIABLE = "TRADEWIND_NATS_URL"
 API_VARIABLES = "TRADEWIND_API_"
@@ -34,61 +34,6 @@ ROLE_GRACE_S = 3.0
 Say = Callable[[str], None]
 
 
-class RoleProcess:
-    """A role as `tradewind <name> …`, with its logs in a file."""
-
-    def __init__(self, name: str, arguments: tuple[str, ...], environ: Mapping[str, str], folder: Path) -> None:
-        self.name = name
-        self.log_file = folder / f"{name}.log"
-        self._environ = environ
-        self._folder = folder
-        # Neither the folder a person is in nor the run's own is on the path: nothing there may shadow one of ours.
-        self._command = (sys.executable, "-P", "-m", "tradewind", name, *arguments)
-        self._process: asyncio.subprocess.Process | None = None
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid if self._process is not None else 0
-
-    async def start(self) -> None:
-        with self.log_file.open("ab") as log:
-            self._process = await children.start(
-                self._command, env=self._environ, cwd=self._folder, stdout=log, stderr=log, dies_with_us=True
-            )
-
-    async def wait_exit(self) -> int:
-        return await self._process.wait() if self._process is not None else 0
-
-    async def stop(self, grace_s: float) -> None:
-        if self._process is not None and self._process.returncode is None:
-            await children.end(self._process, grace_s)
-
-
-class BusProcess:
-    name = "nats-server"
-
-    def __init__(self, folder: Path) -> None:
-        self._server = NatsServer(folder / "bus")
-        self.log_file = self._server.log_file
-
-    @property
-    def url(self) -> str:
-        return self._server.url
-
-    @property
-    def pid(self) -> int:
-        return self._server.pid
-
-    async def start(self) -> None:
-        await self._server.start()
-
-    async def wait_exit(self) -> int:
-        return await self._server.wait_exit()
-
-    async def stop(self, grace_s: float) -> None:
-        await self._server.stop(grace_s)
-
-
 class LocalStack:
     def __init__(self, folder: Path, environ: Mapping[str, str], api: Api, say: Say) -> None:
         self.folder = folder
@@ -98,29 +43,24 @@ class LocalStack:
         """Processes that did not end when they were asked to, and were killed."""
         self._environ = {name: value for name, value in environ.items() if not name.startswith(API_VARIABLES)}
         self._say = say
-        self._children: dict[str, Child] = {}
+        self._parts: dict[str, Part] = {}
         self._tasks: list[asyncio.Task[None]] = []
+        self._reaper = processes.Reaper()
 
     async def start(self, tasks: asyncio.TaskGroup) -> None:
+        await self._start(guard(self._environ, self.folder))
         if self.nats_url:
             self._say(f"starting master and cluster-controller on the bus at {NATS_VARIABLE}")
         else:
             self._say("starting nats-server, master and cluster-controller")
-            bus = BusProcess(self.folder)
+            bus = BusServer(self.folder)
             await self._keep(bus, tasks)
             self.nats_url = bus.url
-        environ = {**self._environ, NATS_VARIABLE: self.nats_url}
-        port = self.api.url.rpartition(":")[2]
-        await self._keep(RoleProcess("master", ("--api-port", port), environ, self.folder), tasks)
-        cluster = (
-            "--cluster",
-            CLUSTER,
-            "--run-dir",
-            str(self.folder / "workers"),
-            "--end-grace-s",
-            f"{WORKERS_GRACE_S}",
-        )
-        await self._keep(RoleProcess("cluster", cluster, environ, self.folder), tasks)
+        environ = {**self._environ, NATS_VARIABLE: self.nats_url, MARK: str(self.folder)}
+        api = ("--api-port", self.api.url.rpartition(":")[2])
+        await self._keep(role("master", api, environ, self.folder), tasks)
+        workers = ("--run-dir", str(self.folder / "workers"), "--end-grace-s", f"{WORKERS_GRACE_S}")
+        await self._keep(role("cluster", ("--cluster", CLUSTER, *workers), environ, self.folder), tasks)
         self._tasks.append(tasks.create_task(self._reap(), name="stack-reap"))
         await self._until_ready()
 
@@ -133,23 +73,26 @@ class LocalStack:
         processes.send(self._adopted(), signal.SIGINT)
         await self._until_workers_left(ROLE_GRACE_S)
         self._kill_workers()
-        for name in reversed(tuple(self._children)):
+        for name in reversed(tuple(self._parts)):
             await self._end(name, ROLE_GRACE_S)
 
     def kill(self) -> None:
         """Whatever is still there, at once."""
         self.left_behind += processes.kill_all_below(os.getpid())
-        processes.reap_adopted(())
+        self._reaper.reap(())
 
-    async def _keep(self, child: Child, tasks: asyncio.TaskGroup) -> None:
-        self._children[child.name] = child
-        await child.start()
-        self._tasks.append(tasks.create_task(keep(child, self._say), name=f"stack-{child.name}"))
+    async def _start(self, part: Part) -> None:
+        self._parts[part.name] = part
+        await part.start()
+
+    async def _keep(self, part: Part, tasks: asyncio.TaskGroup) -> None:
+        await self._start(part)
+        self._tasks.append(tasks.create_task(keep(part, self._say), name=f"stack-{part.name}"))
 
     async def _end(self, name: str, grace_s: float) -> None:
-        child = self._children.pop(name, None)
-        if child is not None:
-            await child.stop(grace_s)
+        part = self._parts.pop(name, None)
+        if part is not None:
+            await part.stop(grace_s)
 
     async def _until_ready(self) -> None:
         for _ in range(round(START_S / POLL_S)):
@@ -168,11 +111,11 @@ class LocalStack:
 
     async def _reap(self) -> None:
         while True:
-            processes.reap_adopted(self._own_pids())
+            self._reaper.reap(self._own_pids())
             await asyncio.sleep(REAP_EVERY_S)
 
     def _own_pids(self) -> set[int]:
-        return {child.pid for child in self._children.values()}
+        return {part.pid for part in self._parts.values()}
 
     def _adopted(self) -> list[int]:
         own = self._own_pids()
@@ -185,7 +128,7 @@ class LocalStack:
 
     async def _until_workers_left(self, timeout_s: float) -> None:
         for _ in range(round(timeout_s / POLL_S)):
-            processes.reap_adopted(self._own_pids())
+            self._reaper.reap(self._own_pids())
             if not self._workers_and_below():
                 return
             await asyncio.sleep(POLL_S)

@@ -1,13 +1,13 @@
-"""The child processes of the local stack: one that dies is started again."""
+"""A part of the local stack that dies is started again."""
 
 import asyncio
 import contextlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
 
 from runtime.errors import UserError
 from runtime.process import EXIT_USER_ERROR
+from tradewind.cli.parts import Part
 
 FIRST_BACKOFF_S = 0.2
 MAX_BACKOFF_S = 5.0
@@ -17,32 +17,18 @@ FINAL_CODES = (EXIT_USER_ERROR, 3)
 """A mistake that a person must correct, and a master whose place another one took: starting again would not help."""
 
 
-class Child(Protocol):
-    name: str
-    log_file: Path
-
-    @property
-    def pid(self) -> int: ...
-
-    async def start(self) -> None: ...
-
-    async def wait_exit(self) -> int: ...
-
-    async def stop(self, grace_s: float) -> None: ...
-
-
-async def keep(child: Child, say: Callable[[str], None]) -> None:
-    """Until cancelled, the child that was started is kept alive: with backoff, and not for ever."""
+async def keep(part: Part, say: Callable[[str], None]) -> None:
+    """Until cancelled, the part that was started is kept alive: with backoff, and not for ever."""
     backoff_s = FIRST_BACKOFF_S
     for _ in range(MAX_RESTARTS):
-        code = await child.wait_exit()
+        code = await part.wait_exit()
         if code in FINAL_CODES:
-            raise UserError(f"The {child.name} cannot go on:", problems=tail_of(child.log_file))
-        say(f"the {child.name} ended with {code} and is started again")
+            raise UserError(f"The {part.name} cannot go on:", problems=tail_of(part.log_file))
+        say(f"the {part.name} ended with {code} and is started again")
         await asyncio.sleep(backoff_s)
         backoff_s = min(backoff_s * 2, MAX_BACKOFF_S)
-        await child.start()
-    raise UserError(f"The {child.name} has ended {MAX_RESTARTS} times:", problems=tail_of(child.log_file))
+        await part.start()
+    raise UserError(f"The {part.name} has ended {MAX_RESTARTS} times:", problems=tail_of(part.log_file))
 
 
 def tail_of(file: Path) -> tuple[str, ...]:

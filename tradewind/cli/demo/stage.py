@@ -91,6 +91,7 @@ class Demonstration:
                 ),
                 workdir=str(folder),
                 python=sys.executable,
+                env={"OMP_NUM_THREADS": "1"},
             ),
             workers=Workers(max=self.workers, min=max(1, self.workers - 2)),
             hyperparameters={"global_batch": promise.global_batch},

@@ -1,0 +1,94 @@
+"""Processes below this one are found and ended, whatever they do; killed with the command, they do not outlive it."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from runtime.children import descendants
+from tradewind.cli import processes
+from tradewind.cli.guard import MARK, marked
+
+FAMILY = """
+import os, signal, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+if os.fork() == 0 and os.fork() == 0:
+    os.setsid()
+os.write(1, b"born\\n")
+time.sleep(600)
+"""
+WAIT_S = 30.0
+
+
+@contextmanager
+def a_family(environ: dict[str, str] | None = None) -> Iterator[subprocess.Popen[str]]:
+    """A parent, a child and a grandchild in another session, none of which minds SIGTERM."""
+    parent = subprocess.Popen(
+        [sys.executable, "-c", FAMILY], stdout=subprocess.PIPE, text=True, env={**os.environ, **(environ or {})}
+    )
+    try:
+        assert parent.stdout is not None
+        assert [parent.stdout.readline() for _ in range(3)] == ["born\n"] * 3
+        yield parent
+    finally:
+        processes.kill_tree(parent.pid)
+        parent.wait(WAIT_S)
+        if parent.stdout is not None:
+            parent.stdout.close()
+
+
+def until_dead(pids: list[int]) -> bool:
+    until_s = time.monotonic() + WAIT_S
+    while any(map(processes.is_alive, pids)) and time.monotonic() < until_s:
+        time.sleep(0.01)
+    return not any(map(processes.is_alive, pids))
+
+
+def test_a_lost_machine_takes_everything_below_it_along() -> None:
+    with a_family() as parent:
+        below = descendants(parent.pid)
+        killed = processes.kill_tree(parent.pid)
+        assert len(below) == 2
+        assert sorted(killed) == sorted([parent.pid, *below])
+        assert until_dead(killed)
+
+
+def test_a_process_that_has_ended_is_not_alive_even_before_it_is_waited_for() -> None:
+    child = subprocess.Popen([sys.executable, "-c", ""])
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    assert not processes.is_alive(child.pid)
+    assert child.pid not in processes.alive_below(os.getpid())
+    assert child.wait(WAIT_S) == 0
+
+
+def test_a_process_is_described_by_its_number_and_its_command() -> None:
+    with a_family() as parent:
+        assert processes.describe(parent.pid).startswith(f"{parent.pid} {sys.executable} -c")
+
+
+def test_the_guard_ends_everything_with_the_mark_when_its_command_is_killed(tmp_path: Path) -> None:
+    folder = tmp_path / "stack"
+    folder.mkdir()
+    with a_family({MARK: str(folder)}) as parent:
+        assert len(marked(str(folder))) == 3
+        guard = subprocess.Popen([sys.executable, "-m", "tradewind.cli.guard", str(folder)], stdin=subprocess.PIPE)
+        assert guard.stdin is not None
+        guard.stdin.close()
+        assert guard.wait(WAIT_S) == 0
+        assert marked(str(folder)) == []
+        assert parent.wait(WAIT_S) == -signal.SIGKILL
+        assert not folder.exists()
+
+
+def test_the_guard_leaves_other_stacks_alone(tmp_path: Path) -> None:
+    with a_family({MARK: str(tmp_path / "other")}) as parent:
+        folder = tmp_path / "stack"
+        folder.mkdir()
+        subprocess.run(
+            [sys.executable, "-m", "tradewind.cli.guard", str(folder)], input=b"", check=True, timeout=WAIT_S
+        )
+        assert processes.is_alive(parent.pid)

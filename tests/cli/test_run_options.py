@@ -1,0 +1,120 @@
+"""What `tradewind run` makes of its arguments, before anything is started."""
+
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from messages.ids import is_name
+from messages.jobs import JobSpec
+from runtime.errors import UserError
+from tests.cli.command import tradewind
+from tradewind.cli.run import run
+from tradewind.cli.runspec import interpreter, job_name, one_thread_each, spec_of
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text("print('hello')\n")
+    return tmp_path
+
+
+def parsed(*arguments: str) -> dict[str, object]:
+    return run.make_context("run", [*arguments]).params
+
+
+def a_spec(script: str = "train.py", *args: str, module: bool = False, most: int = 1, least: int = 1) -> JobSpec:
+    return spec_of(
+        script, args, module=module, python=None, most=most, least=least, ranks=1, failures=0, environ={"PATH": "/bin"}
+    )
+
+
+def test_arguments_of_the_script_are_passed_on_untouched() -> None:
+    given = parsed("--workers", "2", "train.py", "--epochs", "3", "--workers", "9", "-m", "--", "a_b", "--x_y=1")
+    assert given["args"] == ("--epochs", "3", "--workers", "9", "-m", "--", "a_b", "--x_y=1")
+    assert (given["script"], given["workers"], given["module"]) == ("train.py", (2, 2), False)
+
+
+@pytest.mark.parametrize(
+    ("torchrun", "ours"),
+    [
+        (["--nproc_per_node=4"], ["--nproc-per-node", "4"]),
+        (["--nproc-per-node", "4", "--standalone"], ["--nproc-per-node", "4"]),
+        (["--nnodes=2:4"], ["--workers", "2:4"]),
+        (["--nnodes", "3", "--max_restarts", "2"], ["--workers", "3", "--max-failures", "2"]),
+    ],
+)
+def test_the_options_of_torchrun_mean_the_same_here(torchrun: list[str], ours: list[str]) -> None:
+    theirs = parsed(*torchrun, "train.py")
+    assert {**theirs, "standalone": False} == parsed(*ours, "train.py")
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "many", "4:"])
+def test_a_number_of_workers_that_is_none_is_refused(value: str) -> None:
+    with pytest.raises(click.BadParameter):
+        parsed("--workers", value, "train.py")
+
+
+def test_the_job_runs_the_script_here_with_this_interpreter(here: Path) -> None:
+    spec = a_spec("train.py", "--epochs", "3")
+    assert (spec.launch.script, spec.launch.module) == ("train.py", None)
+    assert spec.launch.args == ("--epochs", "3")
+    assert spec.launch.workdir == str(here)
+    assert spec.launch.python == str(Path(sys.executable).absolute())
+
+
+def test_a_module_need_not_be_a_file(here: Path) -> None:
+    assert a_spec("my.train", module=True).launch.module == "my.train"
+
+
+def test_a_missing_script_is_answered_with_the_nearest_one(here: Path) -> None:
+    with pytest.raises(UserError) as refused:
+        a_spec("trian.py")
+    assert (refused.value.sentence, refused.value.hint) == ("There is no script trian.py.", "tradewind run train.py")
+
+
+async def test_a_missing_script_is_one_sentence_at_once(tmp_path: Path) -> None:
+    done = await tradewind("run", "--workers", "4", "nope.py", environ={}, cwd=tmp_path)
+    assert done.code == 2
+    assert done.err == "Error: There is no script nope.py.\nTry: tradewind run --help\n"
+
+
+def test_more_workers_at_least_than_at_most_is_refused(here: Path) -> None:
+    with pytest.raises(UserError):
+        a_spec(most=2, least=3)
+
+
+def test_an_interpreter_that_is_not_there_is_refused() -> None:
+    with pytest.raises(UserError) as refused:
+        interpreter("/nowhere/python")
+    assert "/nowhere/python" in refused.value.sentence
+
+
+def test_several_ranks_on_a_machine_take_one_thread_each_unless_told_otherwise() -> None:
+    assert one_thread_each(4, {}) == {"OMP_NUM_THREADS": "1"}
+    assert one_thread_each(4, {"OMP_NUM_THREADS": "2"}) == {}
+    assert one_thread_each(1, {}) == {}
+
+
+@pytest.mark.parametrize(
+    ("title", "begins"),
+    [
+        ("train", "train-"),
+        ("My Script_2", "my-script-2-"),
+        ("---", "job-"),
+        ("ünïcode", "n-code-"),
+        ("x" * 200, "xxxx"),
+    ],
+)
+def test_the_jobs_name_is_always_a_name_and_always_new(title: str, begins: str) -> None:
+    name = job_name(title)
+    assert name.startswith(begins)
+    assert is_name(name)
+    assert name != job_name(title)
+
+
+def test_the_jobs_name_comes_from_the_script_or_the_module(here: Path) -> None:
+    assert a_spec("./train.py").name.startswith("train-")
+    assert a_spec("my.package.fit", module=True).name.startswith("fit-")

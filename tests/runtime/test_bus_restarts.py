@@ -40,6 +40,18 @@ async def test_being_away_and_back_is_told(nats_server: NatsServer, connect: Con
     await eventually(lambda: changes == [False, True])
 
 
+async def test_a_server_that_is_stopped_politely_is_waited_for_too(nats_server: NatsServer, connect: Connect) -> None:
+    bus = await connect()
+    heard = Heard()
+    await bus.subscribe("t", heard)
+    await nats_server.stop()
+    await eventually(lambda: not bus.connected)
+    await nats_server.start()
+    await eventually(lambda: bus.connected)
+    bus.publish("t", an_event("after"))
+    await eventually(lambda: heard.texts == ["after"])
+
+
 async def test_a_subscription_survives_the_server(nats_server: NatsServer, connect: Connect) -> None:
     sender, receiver = await connect("sender"), await connect("receiver")
     heard = Heard()

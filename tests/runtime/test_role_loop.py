@@ -1,0 +1,145 @@
+"""The loop of every role: events in order, slow effects come back as events, a failed one ends it."""
+
+import asyncio
+from collections.abc import Awaitable
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from runtime.clock import SystemClock
+from runtime.role import Decision, RoleLoop
+from tests.conftest import eventually
+
+
+@dataclass(frozen=True)
+class Log:
+    seen: tuple[str, ...] = ()
+
+
+@dataclass
+class Hands:
+    """Performs `quick …` at once and `slow …` beside the loop."""
+
+    done: list[str] = field(default_factory=list)
+    gate: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def perform(self, effect: str) -> Awaitable[str | None] | None:
+        if effect.startswith("slow"):
+            return self._slowly(effect)
+        if effect.startswith("fail"):
+            return self._fail()
+        self.done.append(effect)
+        return None
+
+    async def _slowly(self, effect: str) -> str:
+        await self.gate.wait()
+        self.done.append(effect)
+        return f"{effect} ended"
+
+    async def _fail(self) -> str:
+        raise LookupError("an effect failed")
+
+
+def decide(state: Log, event: str) -> Decision[Log, str]:
+    state = replace(state, seen=(*state.seen, event))
+    effects = tuple(event.removeprefix("do ").split(",")) if event.startswith("do ") else ()
+    return Decision(state, effects)
+
+
+def a_loop(hands: Hands) -> RoleLoop[Log, str, str]:
+    return RoleLoop("test", Log(), decide, hands, tick=lambda at_s: "tick", clock=SystemClock())
+
+
+async def test_events_are_decided_in_the_order_they_came_and_effects_done_in_order() -> None:
+    hands = Hands()
+    loop = a_loop(hands)
+    for number in range(10):
+        loop.post(f"do quick {number}a,quick {number}b")
+    running = asyncio.create_task(loop.run())
+    await eventually(lambda: len(hands.done) == 20)
+    running.cancel()
+    assert hands.done == [f"quick {number}{part}" for number in range(10) for part in "ab"]
+    assert list(loop.state.seen) == [f"do quick {number}a,quick {number}b" for number in range(10)]
+
+
+async def test_a_slow_effect_does_not_hold_up_the_loop_and_comes_back_as_an_event() -> None:
+    hands = Hands()
+    loop = a_loop(hands)
+    running = asyncio.create_task(loop.run())
+    loop.post("do slow a,quick b")
+    loop.post("do quick c")
+    await eventually(lambda: hands.done == ["quick b", "quick c"])
+    hands.gate.set()
+    await eventually(lambda: loop.state.seen[-1] == "slow a ended")
+    running.cancel()
+    assert hands.done == ["quick b", "quick c", "slow a"]
+
+
+async def test_a_slow_effect_that_fails_ends_the_loop() -> None:
+    loop = a_loop(Hands())
+    loop.post("do slow a,fail")
+    async with asyncio.timeout(20):
+        with pytest.raises(ExceptionGroup) as raised:
+            await loop.run()
+    assert raised.group_contains(LookupError, match="an effect failed")
+
+
+async def test_a_decision_that_raises_ends_the_loop() -> None:
+    def broken(state: Log, event: str) -> Decision[Log, str]:
+        raise LookupError(event)
+
+    loop = RoleLoop("test", Log(), broken, Hands(), tick=lambda at_s: "tick", clock=SystemClock())
+    async with asyncio.timeout(20):
+        with pytest.raises(ExceptionGroup) as raised:
+            await loop.run()
+    assert raised.group_contains(LookupError, match="tick")
+
+
+async def test_cancelling_the_loop_cancels_its_slow_effects() -> None:
+    hands = Hands()
+    loop = a_loop(hands)
+    before = asyncio.all_tasks()
+    running = asyncio.create_task(loop.run())
+    loop.post("do slow a,quick b")
+    await eventually(lambda: hands.done == ["quick b"])
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert asyncio.all_tasks() == before
+
+
+async def test_time_alone_wakes_the_core_when_it_asked_for_it() -> None:
+    def ask_twice(state: Log, event: str) -> Decision[Log, str]:
+        state = replace(state, seen=(*state.seen, event))
+        at_s = SystemClock().monotonic_s() + 0.01
+        return Decision(state, wake_at_s=at_s if len(state.seen) < 3 else None)
+
+    loop = RoleLoop("test", Log(), ask_twice, Hands(), tick=lambda at_s: "tick", clock=SystemClock())
+    running = asyncio.create_task(loop.run())
+    await eventually(lambda: len(loop.state.seen) == 3)
+    loop.post("last")
+    await eventually(lambda: len(loop.state.seen) == 4)
+    running.cancel()
+    assert loop.state.seen == ("tick", "tick", "tick", "last")
+
+
+async def test_every_decision_is_shown_with_its_event() -> None:
+    shown: list[tuple[str, str]] = []
+
+    def explained(state: Log, event: str) -> Decision[Log, str]:
+        return Decision(state, why=f"because of {event}")
+
+    loop = RoleLoop(
+        "test",
+        Log(),
+        explained,
+        Hands(),
+        tick=lambda at_s: "tick",
+        clock=SystemClock(),
+        on_decision=lambda event, decision: shown.append((event, decision.why)),
+    )
+    loop.post("x")
+    running = asyncio.create_task(loop.run())
+    await eventually(lambda: shown)
+    running.cancel()
+    assert shown[0] == ("x", "because of x")

@@ -1,0 +1,44 @@
+"""Trainers' lines on the terminal, each after its rank. A terminal that does not take them delays nobody."""
+
+import queue
+import sys
+import threading
+from collections.abc import Sequence
+from typing import TextIO
+
+from messages.ids import Rank
+
+WAITING_AT_MOST = 10_000
+CLOSE_S = 2.0
+
+
+class Echo:
+    """Writes from a thread of its own; what the terminal does not take in time is dropped."""
+
+    def __init__(self, stdout: TextIO | None = None, stderr: TextIO | None = None) -> None:
+        self._streams = {False: stdout or sys.stdout, True: stderr or sys.stderr}
+        self._waiting: queue.Queue[tuple[bool, str] | None] = queue.Queue(WAITING_AT_MOST)
+        self._thread = threading.Thread(target=self._write, name="echo", daemon=True)
+        self._thread.start()
+
+    def add(self, rank: Rank, lines: Sequence[str], *, stderr: bool) -> None:
+        try:
+            self._waiting.put_nowait((stderr, "".join(f"[{rank}] {line}\n" for line in lines)))
+        except queue.Full:
+            return
+
+    def close(self) -> None:
+        try:
+            self._waiting.put(None, timeout=CLOSE_S)
+        except queue.Full:
+            return
+        self._thread.join(CLOSE_S)
+
+    def _write(self) -> None:
+        while (item := self._waiting.get()) is not None:
+            stderr, text = item
+            try:
+                self._streams[stderr].write(text)
+                self._streams[stderr].flush()
+            except (OSError, ValueError):
+                return

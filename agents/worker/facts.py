@@ -1,0 +1,34 @@
+"""Facts of the core as messages of the bus."""
+
+from agents.worker.effects import TellFact
+from messages.workers import (
+    WorkerExited,
+    WorkerJoined,
+    WorkerLeft,
+    WorkerParked,
+    WorkerPeerLost,
+    WorkerReady,
+    WorkerSwitched,
+)
+
+FactMessage = WorkerJoined | WorkerReady | WorkerParked | WorkerSwitched | WorkerExited | WorkerPeerLost | WorkerLeft
+
+
+def fact_message(told: TellFact) -> FactMessage:
+    match told:
+        case TellFact(fact="joined"):
+            return WorkerJoined(told.status)
+        case TellFact(fact="ready"):
+            return WorkerReady(told.status)
+        case TellFact(fact="parked"):
+            return WorkerParked(told.status)
+        case TellFact(fact="left"):
+            return WorkerLeft(told.status, told.why)
+        case TellFact(fact="switched", step=int(step)):
+            return WorkerSwitched(told.status, step)
+        case TellFact(fact="exited", exit=ended) if ended is not None:
+            return WorkerExited(told.status, ended)
+        case TellFact(fact="peer_lost", exit=ended) if ended is not None:
+            return WorkerPeerLost(told.status, ended)
+        case _:
+            raise ValueError(f"{told.fact!r} is not a fact, or lacks what it is about")

@@ -1,0 +1,202 @@
+"""What a worker-agent leaves on disk so that whoever comes after it can end what it left running.
+
+Each worker has a folder with a lock that its agent holds for life, and a record of the processes it started. A folder
+whose lock is free belongs to a dead agent. A process is known by its number *and* the moment it was started, or by the
+worker's id in its environment: a number that was used again for something else is left alone.
+"""
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import shutil
+import signal
+import time
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from messages.ids import WorkerId
+from runtime.children import signal_group, start_time_of, wait_exit
+from runtime.errors import UserError
+from runtime.logs import logger
+
+WORKER_VARIABLE = "TRADEWIND_WORKER"
+"""In the environment of the host and of all it forks."""
+RECORD = "processes.json"
+LOCK = "lock"
+CLAIM_S = 3.0
+END_S = 5.0
+
+
+class ProcessId(Struct, frozen=True):
+    pid: int
+    started: int
+    """Clock ticks since boot."""
+
+
+class Left(Struct, frozen=True):
+    """The record of a worker."""
+
+    worker: WorkerId
+    boot: str
+    processes: tuple[ProcessId, ...] = ()
+
+
+class WorkerFolder:
+    """Claimed: no other agent has it as long as this process lives."""
+
+    def __init__(self, path: Path, lock: int, worker: WorkerId) -> None:
+        self.path = path
+        self._lock = lock
+        self._left = Left(worker=worker, boot=_boot())
+        self._write()
+
+    @property
+    def left(self) -> Left:
+        """What would be left if the agent ended now."""
+        return self._left
+
+    def started(self, pid: int) -> None:
+        ticks = start_time_of(pid)
+        if ticks is not None:
+            self._keep((*self._left.processes, ProcessId(pid, ticks)))
+
+    def ended(self, pid: int) -> None:
+        self._keep(tuple(process for process in self._left.processes if process.pid != pid))
+
+    def remove(self) -> None:
+        shutil.rmtree(self.path, ignore_errors=True)
+        os.close(self._lock)
+
+    def _keep(self, processes: tuple[ProcessId, ...]) -> None:
+        self._left = msgspec.structs.replace(self._left, processes=processes)
+        self._write()
+
+    def _write(self) -> None:
+        fresh = self.path / f"{RECORD}.new"
+        fresh.write_bytes(msgspec.json.encode(self._left))
+        fresh.replace(self.path / RECORD)
+
+
+async def claim(run_dir: Path, uid: str, worker: WorkerId) -> WorkerFolder:
+    """The worker's folder, after everything that dead agents left running in this run folder has been ended."""
+    path = run_dir / uid
+    lock = await _lock_soon(path)
+    if lock is None:
+        raise UserError(f"A worker with uid {uid} is already running here", "leave out --uid, or give another")
+    await end_left(_read(path))
+    for folder in _others(run_dir, path):
+        await _sweep(folder)
+    return WorkerFolder(path, lock, worker)
+
+
+async def end_left(left: Left | None) -> None:
+    """Kills what is left of a dead agent and waits until it is gone."""
+    if left is None:
+        return
+    found = await asyncio.to_thread(_found, left)
+    if not found:
+        return
+    logger().warning("leftovers_ended", of=left.worker, processes=found)
+    for pid in found:
+        # Trainers and hosts lead groups of their own; what merely carries the mark may not.
+        if not signal_group(pid, signal.SIGKILL):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+    async with asyncio.TaskGroup() as waits:
+        for pid in found:
+            waits.create_task(wait_exit(pid, END_S), name=f"leftover-{pid}")
+
+
+def kill_left(left: Left) -> None:
+    """At once, without waiting: for when there is no time left."""
+    for process in left.processes:
+        if start_time_of(process.pid) == process.started:
+            signal_group(process.pid, signal.SIGKILL)
+
+
+async def _sweep(folder: Path) -> None:
+    lock = _try_lock(folder)
+    if lock is None:
+        return
+    try:
+        await end_left(_read(folder))
+        shutil.rmtree(folder, ignore_errors=True)
+    finally:
+        os.close(lock)
+
+
+def _others(run_dir: Path, own: Path) -> list[Path]:
+    return [folder for folder in run_dir.iterdir() if folder != own and (folder / RECORD).is_file()]
+
+
+async def _lock_soon(path: Path) -> int | None:
+    """Another agent may hold it for a moment, to see whether it belongs to a dead one."""
+    until_s = time.monotonic() + CLAIM_S
+    while True:
+        _make(path)
+        lock = _try_lock(path)
+        if lock is not None or time.monotonic() > until_s:
+            return lock
+        await asyncio.sleep(0.05)
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise UserError(f"{folder} cannot be made: {error.strerror}", "give another folder with --run-dir") from error
+
+
+def _try_lock(folder: Path) -> int | None:
+    try:
+        lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.fstat(lock).st_ino == (folder / LOCK).stat().st_ino:
+            return lock
+    except (BlockingIOError, FileNotFoundError):
+        pass
+    os.close(lock)
+    return None
+
+
+def _read(folder: Path) -> Left | None:
+    try:
+        return msgspec.json.decode((folder / RECORD).read_bytes(), type=Left)
+    except FileNotFoundError:
+        return None
+    except msgspec.DecodeError as error:
+        logger().warning("record_unreadable", folder=str(folder), error=str(error))
+        return None
+
+
+def _found(left: Left) -> list[int]:
+    recorded = [process.pid for process in left.processes if start_time_of(process.pid) == process.started]
+    known = recorded if left.boot == _boot() else []
+    return sorted({*known, *_carrying(left.worker)} - {os.getpid()})
+
+
+def _carrying(worker: WorkerId) -> list[int]:
+    if not worker:
+        return []
+    mark = f"{WORKER_VARIABLE}={worker}".encode()
+    return [
+        int(entry.name)
+        for entry in Path("/proc").iterdir()
+        if entry.name.isdigit() and mark in _environ(entry).split(b"\0")
+    ]
+
+
+def _environ(entry: Path) -> bytes:
+    with contextlib.suppress(OSError):
+        return (entry / "environ").read_bytes()
+    return b""
+
+
+def _boot() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()

@@ -1,0 +1,145 @@
+"""`tradewind worker`: a worker-agent, from its settings to its exit code."""
+
+import asyncio
+import contextlib
+import os
+import secrets
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from agents.worker.decide import decide
+from agents.worker.echo import Echo
+from agents.worker.effects import WorkerEffect
+from agents.worker.events import NoticeCame, StopAsked, Ticked, WorkerEvent
+from agents.worker.host import HostCommand, find_host_file
+from agents.worker.inbox import Inbox
+from agents.worker.kept import read_launch
+from agents.worker.leftovers import WORKER_VARIABLE, claim
+from agents.worker.settings import WorkerSettings
+from agents.worker.shell import Hands, WorkerShell
+from agents.worker.state import WorkerIdentity, WorkerRules, WorkerState, new_worker
+from messages.ids import ClusterName, JobName, WorkerId
+from messages.subjects import STATE_BUCKET
+from runtime.bus import Bucket, Bus, BusSettings
+from runtime.clock import SystemClock
+from runtime.logs import logger
+from runtime.process import Stop
+from runtime.role import RoleLoop
+
+DRAIN_S = 45.0
+"""For `runtime.process.run`: a notice, the grace of trainers, and what is said last."""
+FLUSH_S = 5.0
+BUS_DRAIN_S = 3.0
+FORCED_GRACE_S = 2.0
+
+
+async def main(settings: WorkerSettings, stop: Stop) -> int:
+    uid = settings.uid or f"w{secrets.token_hex(4)}"
+    identity = _identity(settings, WorkerId(f"{uid}-{secrets.token_hex(2)}"))
+    host_file = find_host_file(settings.host_file)
+    folder = await claim(Path(settings.run_dir), uid, identity.worker)
+    try:
+        inbox = Inbox()
+        bus = await Bus.connect(_bus_settings(settings, identity), inbox.on_bus_change)
+        try:
+            bucket = await bus.bucket(STATE_BUCKET)
+            command = await _host_command(settings, identity, host_file, bucket)
+            with _echo(settings) as echo:
+                return await _work(settings, Hands(identity, bus, bucket, folder, command, inbox, echo), stop)
+        finally:
+            await bus.drain(BUS_DRAIN_S)
+    finally:
+        folder.remove()
+
+
+async def _work(settings: WorkerSettings, hands: Hands, stop: Stop) -> int:
+    log = logger(worker=hands.identity.worker)
+    async with asyncio.TaskGroup() as tasks:
+        shell = WorkerShell(hands, tasks, SystemClock())
+        loop = _loop(settings, hands, shell)
+        hands.inbox.open(loop.post)
+        await shell.listen()
+        log.info("worker_started", job=hands.identity.job, pid=hands.identity.pid, folder=str(hands.folder.path))
+        own = [
+            tasks.create_task(loop.run(), name="worker/loop"),
+            tasks.create_task(hands.bus.run(), name="worker/bus"),
+            tasks.create_task(shell.outbox.run(), name="worker/logs"),
+            tasks.create_task(shell.report_progress(), name="worker/progress"),
+            tasks.create_task(shell.keep_reading(), name="worker/kept"),
+            tasks.create_task(_obey_signals(settings, hands.inbox, stop), name="worker/signals"),
+        ]
+        leave = await shell.left
+        await shell.end_host()
+        shell.flush_progress()
+        if not await shell.outbox.flush(FLUSH_S):
+            log.warning("log_lines_not_sent")
+        for task in own:
+            task.cancel()
+    return leave.code
+
+
+def _loop(
+    settings: WorkerSettings, hands: Hands, shell: WorkerShell
+) -> RoleLoop[WorkerState, WorkerEvent, WorkerEffect]:
+    clock = SystemClock()
+    state = new_worker(hands.identity, clock.monotonic_s(), WorkerRules(orphan_s=settings.orphan_s))
+    return RoleLoop("worker", state, decide, shell, Ticked, clock, shell.on_decision)
+
+
+async def _obey_signals(settings: WorkerSettings, inbox: Inbox, stop: Stop) -> None:
+    """SIGTERM is a notice: the machine may be about to go. SIGINT, or a second signal, is a person."""
+    clock = SystemClock()
+    await stop.asked.wait()
+    if stop.signal is signal.SIGTERM and not stop.forced.is_set():
+        inbox.post(NoticeCame(clock.monotonic_s(), settings.notice_s, "signal"))
+    else:
+        inbox.post(StopAsked(clock.monotonic_s(), f"asked to stop: {stop.why}"))
+    await stop.forced.wait()
+    inbox.post(StopAsked(clock.monotonic_s(), f"asked to stop: {stop.why}", FORCED_GRACE_S))
+
+
+async def _host_command(
+    settings: WorkerSettings, identity: WorkerIdentity, host_file: Path, bucket: Bucket
+) -> HostCommand:
+    launch = await read_launch(bucket, identity.job)
+    named = settings.python or (launch.python if launch is not None else None)
+    given = launch.env if launch is not None else {}
+    env = {**os.environ, **given, WORKER_VARIABLE: identity.worker}
+    return HostCommand(named or sys.executable, host_file, env, settings.warm_s)
+
+
+def _identity(settings: WorkerSettings, worker: WorkerId) -> WorkerIdentity:
+    return WorkerIdentity(
+        worker=worker,
+        cluster=ClusterName(settings.cluster),
+        job=JobName(settings.job),
+        slots=settings.slots,
+        region=settings.region,
+        zone=settings.zone,
+        node=settings.node,
+        address=settings.address,
+        pid=os.getpid(),
+    )
+
+
+def _bus_settings(settings: WorkerSettings, identity: WorkerIdentity) -> BusSettings:
+    return BusSettings(
+        url=settings.nats_url,
+        name=f"worker/{identity.worker}",
+        connect_timeout_s=settings.connect_timeout_s,
+        credentials=settings.nats_credentials,
+    )
+
+
+@contextlib.contextmanager
+def _echo(settings: WorkerSettings) -> Iterator[Echo | None]:
+    if not settings.echo:
+        yield None
+        return
+    echo = Echo()
+    try:
+        yield echo
+    finally:
+        echo.close()

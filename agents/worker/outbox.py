@@ -1,0 +1,187 @@
+"""Trainers' lines on their way to the log stream: in order, in batches, each batch sent until the stream has it.
+
+While the bus is away batches wait, up to a bound; past it the oldest are dropped and counted. A batch that was sent
+twice is stored once: its id says which lines it holds.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+
+from messages import subjects
+from messages.codec import MessageTooLarge
+from messages.ids import Generation, JobName, Rank, WorkerId
+from messages.worlds import LogLines
+from runtime.errors import BusRefused, BusUnavailable
+from runtime.logs import Once, logger
+
+LINGER_S = 0.1
+BATCH_LINES = 200
+BATCH_BYTES = 100_000
+RETRY_FIRST_S = 0.1
+RETRY_MOST_S = 2.0
+
+PublishDurable = Callable[[str, LogLines, str], Awaitable[None]]
+"""Subject, message, and the id by which a second copy is known."""
+
+
+@dataclass(slots=True)
+class _Batch:
+    generation: Generation
+    rank: Rank
+    stderr: bool
+    first_line: int
+    lines: list[str] = field(default_factory=list)
+    size_bytes: int = 0
+
+
+class LogOutbox:
+    def __init__(
+        self,
+        job: JobName,
+        worker: WorkerId,
+        publish: PublishDurable,
+        *,
+        max_lines: int = 100_000,
+        max_bytes: int = 64 * 1024 * 1024,
+    ) -> None:
+        self.sent_lines = 0
+        self.dropped_lines = 0
+        self._job = job
+        self._worker = worker
+        self._publish = publish
+        self._max_lines = max_lines
+        self._max_bytes = max_bytes
+        self._open: dict[Rank, _Batch] = {}
+        self._sealed: deque[_Batch] = deque()
+        self._next_line: dict[tuple[Generation, Rank], int] = {}
+        self._lines = 0
+        self._bytes = 0
+        self._sealed_at_s = 0.0
+        self._flushing = asyncio.Event()
+        self._filled = asyncio.Event()
+        self._emptied = asyncio.Event()
+        self._emptied.set()
+        self._log = logger(worker=worker)
+        self._log_once = Once()
+
+    def add(self, generation: Generation, rank: Rank, lines: Sequence[str], *, stderr: bool) -> None:
+        for line in lines:
+            size_bytes = len(line.encode(errors="replace"))
+            batch = self._batch_for(generation, rank, stderr, size_bytes)
+            batch.lines.append(line)
+            batch.size_bytes += size_bytes
+            self._next_line[generation, rank] = batch.first_line + len(batch.lines)
+            self._lines += 1
+            self._bytes += size_bytes
+        self._drop_oldest()
+        if self._lines:
+            self._emptied.clear()
+            self._filled.set()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await self._filled.wait()
+            if not self._sealed and not self._flushing.is_set():
+                await self._linger()
+            if loop.time() - self._sealed_at_s >= LINGER_S or self._flushing.is_set():
+                self._sealed_at_s = loop.time()
+                self._seal_all()
+            if self._sealed:
+                await self._send(self._sealed.popleft())
+            if not self._lines:
+                self._filled.clear()
+                self._emptied.set()
+
+    async def flush(self, timeout_s: float) -> bool:
+        """Whether everything reached the stream in time."""
+        self._flushing.set()
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._emptied.wait()
+        except TimeoutError:
+            return False
+        finally:
+            self._flushing.clear()
+        return True
+
+    def _batch_for(self, generation: Generation, rank: Rank, stderr: bool, size_bytes: int) -> _Batch:
+        """The rank's open batch if the line fits into it: a batch has one generation, one stream, and no gap."""
+        batch = self._open.get(rank)
+        if batch is not None:
+            full = len(batch.lines) >= BATCH_LINES or batch.size_bytes + size_bytes > BATCH_BYTES
+            if (batch.generation, batch.stderr) == (generation, stderr) and not full:
+                return batch
+            self._seal(rank)
+        if (generation, rank) not in self._next_line:
+            self._forget_before(generation)
+        self._open[rank] = _Batch(generation, rank, stderr, self._next_line.get((generation, rank), 0))
+        return self._open[rank]
+
+    def _forget_before(self, generation: Generation) -> None:
+        self._next_line = {key: line for key, line in self._next_line.items() if key[0] >= generation - 1}
+
+    def _seal(self, rank: Rank) -> None:
+        self._sealed.append(self._open.pop(rank))
+
+    def _seal_all(self) -> None:
+        for rank in list(self._open):
+            self._seal(rank)
+
+    def _drop_oldest(self) -> None:
+        while self._lines > self._max_lines or self._bytes > self._max_bytes:
+            if not self._sealed:
+                self._seal_all()
+            if not self._sealed:
+                return
+            self._drop(self._sealed.popleft(), "too many lines are waiting to be sent")
+
+    def _drop(self, batch: _Batch, why: str) -> None:
+        self.dropped_lines += len(batch.lines)
+        self._done_with(batch)
+        if self._log_once(why):
+            self._log.warning("log_lines_dropped", why=why, rank=batch.rank, generation=batch.generation)
+
+    def _done_with(self, batch: _Batch) -> None:
+        self._lines -= len(batch.lines)
+        self._bytes -= batch.size_bytes
+
+    async def _linger(self) -> None:
+        """Gives a batch the time to fill, unless somebody waits for it."""
+        try:
+            async with asyncio.timeout(LINGER_S):
+                await self._flushing.wait()
+        except TimeoutError:
+            pass
+
+    async def _send(self, batch: _Batch) -> None:
+        message = LogLines(
+            job=self._job,
+            rank=batch.rank,
+            generation=batch.generation,
+            worker=self._worker,
+            lines=tuple(batch.lines),
+            first_line=batch.first_line,
+            stderr=batch.stderr,
+        )
+        subject = subjects.log(self._job, batch.rank)
+        message_id = f"{self._worker}-{batch.generation}-{batch.rank}-{batch.first_line}"
+        pause_s = RETRY_FIRST_S
+        while True:
+            try:
+                await self._publish(subject, message, message_id)
+            except BusUnavailable as error:
+                if self._log_once("away"):
+                    self._log.info("log_lines_wait", why=str(error))
+                await asyncio.sleep(pause_s)
+                pause_s = min(pause_s * 2, RETRY_MOST_S)
+            except (BusRefused, MessageTooLarge) as error:
+                self._drop(batch, str(error))
+                return
+            else:
+                self.sent_lines += len(batch.lines)
+                self._done_with(batch)
+                return

@@ -1,0 +1,66 @@
+"""What trainers report of their steps, gathered so that the bus carries at most one message a second."""
+
+from collections.abc import Iterable
+
+from msgspec import Struct, structs
+
+from messages.ids import Generation, JobName, Rank, WorkerId
+from messages.worlds import Progress, RankProgress
+
+REPORT_EVERY_S = 1.0
+
+
+class StepReport(Struct, frozen=True):
+    """As the script told it through its host."""
+
+    step: int
+    loss: float | None = None
+    samples: int | None = None
+    at: float = 0.0
+
+
+class ProgressBook:
+    def __init__(self, job: JobName, worker: WorkerId) -> None:
+        self._job = job
+        self._worker = worker
+        self._ranks: dict[tuple[Generation, Rank], RankProgress] = {}
+
+    def add(self, generation: Generation, rank: Rank, reports: Iterable[StepReport]) -> None:
+        for report in reports:
+            known = self._ranks.get((generation, rank))
+            self._ranks[generation, rank] = _begun(rank, report) if known is None else _gone_on(known, report)
+
+    def take(self) -> list[Progress]:
+        """What was reported since the last time, one message for each generation."""
+        taken, self._ranks = self._ranks, {}
+        return [
+            Progress(
+                job=self._job,
+                worker=self._worker,
+                generation=generation,
+                ranks=tuple(progress for (of, _), progress in sorted(taken.items()) if of == generation),
+            )
+            for generation in sorted({generation for generation, _ in taken})
+        ]
+
+
+def _begun(rank: Rank, report: StepReport) -> RankProgress:
+    return RankProgress(
+        rank=rank,
+        first_step=report.step,
+        last_step=report.step,
+        loss=report.loss,
+        samples=report.samples or 0,
+        first_at=report.at,
+        last_at=report.at,
+    )
+
+
+def _gone_on(known: RankProgress, report: StepReport) -> RankProgress:
+    return structs.replace(
+        known,
+        last_step=report.step,
+        loss=known.loss if report.loss is None else report.loss,
+        samples=known.samples + (report.samples or 0),
+        last_at=report.at,
+    )

@@ -1,0 +1,299 @@
+"""The hands of the worker-agent: the bus, the host, the log lines, the progress reports."""
+
+import asyncio
+import os
+import shutil
+from collections.abc import Awaitable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import assert_never
+
+from agents.worker import host_messages as wire
+from agents.worker.decide import waiting_for
+from agents.worker.echo import Echo
+from agents.worker.effects import (
+    FlushProgress,
+    ForkTrainers,
+    Leave,
+    SendHeartbeat,
+    StartHost,
+    StopTrainers,
+    TellFact,
+    TellNotice,
+    WorkerEffect,
+)
+from agents.worker.environment import rank_arguments, rank_environment
+from agents.worker.events import (
+    AssignmentHeard,
+    HaltHeard,
+    HostLost,
+    HostWarmed,
+    ReleaseHeard,
+    StepCompleted,
+    StopAsked,
+    TrainerExited,
+    TrainerForked,
+    TrainerForkFailed,
+    TrainersStopped,
+    WorkerEvent,
+)
+from agents.worker.facts import fact_message
+from agents.worker.host import Host, HostCommand
+from agents.worker.inbox import Inbox
+from agents.worker.kept import read_world
+from agents.worker.leftovers import WorkerFolder
+from agents.worker.outbox import LogOutbox
+from agents.worker.progress import REPORT_EVERY_S, ProgressBook
+from agents.worker.state import WorkerIdentity, WorkerState, own_place, status_of
+from messages import subjects
+from messages.clusters import Answer
+from messages.codec import Received
+from messages.envelope import Message
+from messages.ids import Rank
+from messages.workers import DumpWorker, StopWorker, TrainerExit, WorkerDump, WorkerHeartbeat, WorkerNoticed
+from messages.worlds import Assignment, Halt, Release
+from runtime.bus import Bucket, Bus
+from runtime.clock import Clock
+from runtime.errors import BusUnavailable
+from runtime.logs import WhyLog, logger
+from runtime.role import Decision
+
+MISADDRESSED = "misaddressed"
+READ_AGAIN_FIRST_S = 0.2
+READ_AGAIN_MOST_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Hands:
+    """What the agent holds for life."""
+
+    identity: WorkerIdentity
+    bus: Bus
+    bucket: Bucket
+    folder: WorkerFolder
+    command: HostCommand
+    inbox: Inbox
+    echo: Echo | None = None
+
+
+class WorkerShell:
+    def __init__(self, hands: Hands, tasks: asyncio.TaskGroup, clock: Clock) -> None:
+        identity, bus = hands.identity, hands.bus
+        self.left: asyncio.Future[Leave] = asyncio.get_running_loop().create_future()
+        self.outbox = LogOutbox(
+            identity.job,
+            identity.worker,
+            lambda subject, lines, message_id: bus.publish_durable(subject, lines, message_id=message_id),
+        )
+        self._identity = identity
+        self._bus = bus
+        self._bucket = hands.bucket
+        self._folder = hands.folder
+        self._command = hands.command
+        self._inbox = hands.inbox
+        self._echo = hands.echo
+        self._tasks = tasks
+        self._clock = clock
+        self._progress = ProgressBook(identity.job, identity.worker)
+        self._host: Host | None = None
+        self._hosts = 0
+        self._state: WorkerState | None = None
+        self._log = logger(worker=identity.worker)
+        self._log_why = WhyLog(self._log, "waits_for")
+
+    async def listen(self) -> None:
+        job, worker, cluster = self._identity.job, self._identity.worker, self._identity.cluster
+        await self._bus.subscribe(subjects.assignment(job), self._on_message)
+        await self._bus.subscribe(subjects.halt(job), self._on_message)
+        await self._bus.subscribe(subjects.release(job), self._on_message)
+        await self._bus.serve(subjects.worker_command(cluster, worker), self._on_command)
+
+    def perform(self, effect: WorkerEffect) -> Awaitable[WorkerEvent | None] | None:
+        match effect:
+            case StartHost():
+                self._hosts += 1
+                self._tasks.create_task(self._live_with_a_host(), name=f"host-{self._hosts}")
+            case ForkTrainers(assignment):
+                self._fork(assignment)
+            case StopTrainers():
+                return self._stop(effect)
+            case TellFact(fact):
+                self._log.info("told", fact=fact, generation=effect.status.generation, phase=effect.status.phase)
+                self._publish_own(fact, fact_message(effect))
+            case TellNotice(remaining_s, source):
+                identity = self._identity
+                self._publish_own("notice", WorkerNoticed(identity.worker, identity.job, remaining_s, source))
+            case SendHeartbeat(status):
+                subject = subjects.worker_heartbeat(self._identity.cluster, self._identity.worker)
+                self._bus.publish(subject, WorkerHeartbeat(status, load_1m=round(os.getloadavg()[0], 2)))
+            case FlushProgress():
+                self.flush_progress()
+            case Leave(code, why):
+                self._log.info("leaves", code=code, why=why)
+                self.left.set_result(effect)
+            case _:
+                assert_never(effect)
+        return None
+
+    def on_decision(self, event: WorkerEvent, decision: Decision[WorkerState, WorkerEffect]) -> None:
+        self._state = decision.state
+        self._log_why(decision.why, phase=decision.state.phase, generation=decision.state.generation)
+
+    def flush_progress(self) -> None:
+        for progress in self._progress.take():
+            self._bus.publish(subjects.progress(self._identity.job), progress)
+
+    async def report_progress(self) -> None:
+        while True:
+            await asyncio.sleep(REPORT_EVERY_S)
+            self.flush_progress()
+
+    async def keep_reading(self) -> None:
+        """Whoever comes late or was away hears the last assignment as if it had just been sent."""
+        while True:
+            await self._read_kept_world()
+            await self._inbox.until_reconnected()
+
+    async def _read_kept_world(self) -> None:
+        pause_s = READ_AGAIN_FIRST_S
+        while True:
+            try:
+                for heard in await read_world(self._bucket, self._identity.job, self._clock.monotonic_s()):
+                    self._inbox.post(heard)
+            except BusUnavailable as error:
+                self._log.info("kept_world_not_read", why=str(error))
+                await asyncio.sleep(pause_s)
+                pause_s = min(pause_s * 2, READ_AGAIN_MOST_S)
+            else:
+                return
+
+    async def end_host(self) -> None:
+        if self._host is not None:
+            await self._host.end()
+
+    async def _live_with_a_host(self) -> None:
+        host = Host(self._command, self._folder, self._hear)
+        self._host = host
+        why = await host.run()
+        self._host = None
+        self._log.warning("host_lost", why=why)
+        self._inbox.post(HostLost(self._clock.monotonic_s(), why))
+
+    def _fork(self, assignment: Assignment) -> None:
+        member = own_place(self._identity.worker, assignment)
+        if self._host is None or member is None:
+            return
+        launch = assignment.launch
+        trainers = []
+        for local_rank in range(member.ranks):
+            rank = Rank(member.first_rank + local_rank)
+            error_file = self._error_file(assignment, rank)
+            trainers.append(
+                wire.TrainerSpec(
+                    rank=rank,
+                    env=rank_environment(assignment, member, local_rank, self._command.env, error_file),
+                    argv=rank_arguments(launch.args, local_rank),
+                    cwd=str(Path(launch.workdir or ".").absolute()),
+                    script=launch.script,
+                    module=launch.module,
+                )
+            )
+        self._host.fork(assignment.generation, tuple(trainers))
+
+    def _error_file(self, assignment: Assignment, rank: Rank) -> str:
+        """Where the script may say why it failed; those of older generations have been read."""
+        errors = self._folder.path / "errors"
+        own = errors / str(assignment.generation)
+        if not own.exists():
+            shutil.rmtree(errors, ignore_errors=True)
+        file = own / str(rank) / "error.json"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        return str(file)
+
+    async def _stop(self, effect: StopTrainers) -> TrainersStopped | None:
+        if self._host is not None and not await self._host.stop(effect.generation, effect.grace_s):
+            return None
+        return TrainersStopped(self._clock.monotonic_s(), effect.generation)
+
+    def _hear(self, message: wire.HostMessage) -> None:
+        at_s = self._clock.monotonic_s()
+        match message:
+            case wire.Hello():
+                self._inbox.post(HostWarmed(at_s))
+            case wire.Forked():
+                self._inbox.post(TrainerForked(at_s, message.generation, message.rank, message.pid))
+            case wire.ForkFailed():
+                self._inbox.post(TrainerForkFailed(at_s, message.generation, message.rank, message.error))
+            case wire.Output():
+                self._on_output(message)
+            case wire.Reported():
+                self._on_reported(message, at_s)
+            case wire.Exited():
+                self._inbox.post(TrainerExited(at_s, message.generation, _exit_of(message)))
+            case wire.Stopped() | wire.Refused():
+                pass
+            case _:
+                assert_never(message)
+
+    def _on_output(self, output: wire.Output) -> None:
+        stderr = output.stream == "stderr"
+        self.outbox.add(output.generation, output.rank, output.lines, stderr=stderr)
+        if self._echo is not None:
+            self._echo.add(output.rank, output.lines, stderr=stderr)
+
+    def _on_reported(self, reported: wire.Reported, at_s: float) -> None:
+        self._progress.add(reported.generation, reported.rank, reported.reports)
+        steps = [report.step for report in reported.reports]
+        for step in dict.fromkeys((*steps[:1], *steps[-1:])):
+            self._inbox.post(StepCompleted(at_s, reported.generation, reported.rank, step))
+
+    def _on_message(self, subject: str, received: Received) -> None:
+        at_s, epoch = self._clock.monotonic_s(), received.envelope.epoch
+        job = self._identity.job
+        match received.message:
+            case Assignment() as assignment if subject == subjects.assignment(job):
+                self._inbox.post(AssignmentHeard(at_s, assignment, epoch))
+            case Halt() as halt if subject == subjects.halt(job):
+                self._inbox.post(HaltHeard(at_s, halt, epoch))
+            case Release() as release if subject == subjects.release(job):
+                self._inbox.post(ReleaseHeard(at_s, release, epoch))
+            case _:
+                self._bus.dropped[MISADDRESSED] += 1
+
+    async def _on_command(self, _subject: str, received: Received) -> Message:
+        match received.message:
+            case StopWorker(why, grace_s):
+                self._inbox.post(StopAsked(self._clock.monotonic_s(), why, grace_s))
+                return Answer(ok=True)
+            case DumpWorker():
+                return self._dump()
+            case _:
+                return Answer(ok=False, why=f"{received.envelope.kind} is no command for a worker")
+
+    def _dump(self) -> Message:
+        if self._state is None:
+            return Answer(ok=False, why="has just been started")
+        status = status_of(self._state, self._clock.monotonic_s())
+        return WorkerDump(status, waiting_for(self._state), self._counters())
+
+    def _counters(self) -> dict[str, int]:
+        own: Mapping[str, int] = {
+            "hosts_started": self._hosts,
+            "log_lines_sent": self.outbox.sent_lines,
+            "log_lines_dropped": self.outbox.dropped_lines,
+        }
+        return {**own, **self._bus.dropped}
+
+    def _publish_own(self, fact: str, message: Message) -> None:
+        self._bus.publish(subjects.worker_fact(self._identity.cluster, self._identity.worker, fact), message)
+
+
+def _exit_of(exited: wire.Exited) -> TrainerExit:
+    return TrainerExit(
+        rank=exited.rank,
+        code=exited.code,
+        signal=exited.signal,
+        tail=() if exited.code == 0 else exited.tail,
+        error=exited.error,
+        peer_lost=exited.peer_lost,
+    )

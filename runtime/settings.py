@@ -35,26 +35,21 @@ def read_settings(
 
     A flag that is None was not given. An empty environment variable counts as not set.
     """
-    given_flags = {name: value for name, value in (flags or {}).items() if value is not None}
+    given = {name: value for name, value in (flags or {}).items() if value is not None}
     values: dict[str, object] = {}
-    origin: dict[str, str] = {}
+    called: dict[str, str] = {}
     for field in msgspec.structs.fields(settings_type):
-        variable = f"{prefix}{field.encode_name.upper()}"
-        if field.name in given_flags:
-            values[field.encode_name] = given_flags[field.name]
-            origin[field.encode_name] = f"--{field.name.replace('_', '-')}"
+        variable = f"{prefix}{field.name.upper()}"
+        called[field.name] = variable
+        if field.name in given:
+            called[field.name] = f"--{field.name.replace('_', '-')}"
+            values[field.name] = given.pop(field.name)
         elif environ.get(variable):
-            values[field.encode_name] = environ[variable]
-            origin[field.encode_name] = variable
-        else:
-            origin[field.encode_name] = variable
+            values[field.name] = environ[variable]
+    if given:
+        raise KeyError(f"{', '.join(given)}: no such setting in {settings_type.__name__}")
     found = problems(settings_type, values, strict=False)
     if found:
-        lines = tuple(f"{_named(problem.path, origin)}: {problem.text}" for problem in found)
+        lines = tuple(f"{called.get(problem.path, problem.path)}: {problem.text}" for problem in found)
         raise UserError("The settings cannot be used:", "correct these variables or flags", lines)
     return msgspec.convert(values, settings_type, strict=False)
-
-
-def _named(path: str, origin: Mapping[str, str]) -> str:
-    top = path.split(".")[0].split("[")[0]
-    return f"{origin.get(top, top)}{path[len(top) :]}"

@@ -25,6 +25,10 @@ def _values(info: inspect.Type) -> st.SearchStrategy[Any]:
             return st.one_of([_values(each) for each in info.types])
         case inspect.VarTupleType():
             return st.lists(_values(info.item_type), max_size=3).map(tuple)
+        case inspect.ListType():
+            return st.lists(_values(info.item_type), max_size=3)
+        case inspect.LiteralType():
+            return st.sampled_from(info.values)
         case inspect.DictType():
             return st.dictionaries(_values(info.key_type), _values(info.value_type), max_size=3)
         case inspect.EnumType():

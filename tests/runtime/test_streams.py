@@ -77,9 +77,7 @@ async def test_a_full_stream_forgets_the_oldest(bus: Bus) -> None:
     assert kept == list(range(100 - len(kept), 100))
 
 
-async def test_a_stream_is_made_once_and_changed_when_its_caps_change(
-    nats_server: NatsServer, connect: Connect
-) -> None:
+async def test_a_stream_is_made_once_and_follows_new_caps(nats_server: NatsServer, connect: Connect) -> None:
     first, second = await connect("first"), await connect("second")
     await first.ensure_stream("events", ["ev.>"], max_bytes=1_000_000, max_age_s=DAY_S)
     await first.publish_durable("ev.a", an_event("kept"))

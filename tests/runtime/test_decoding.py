@@ -1,0 +1,175 @@
+"""Every problem is reported at once, with its path, in words a person can act on."""
+
+from enum import StrEnum
+from typing import Annotated, Any, Literal
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec import Meta, Struct, field
+
+from messages.jobs import JobSpec, contradictions
+from runtime.decoding import decode_checked, problems
+from runtime.errors import UserError
+from tests.messages.strategies import values_of
+
+A_JOB = {"name": "mnist", "launch": {"script": "train.py"}}
+
+
+class Color(StrEnum):
+    RED = "red"
+    BLUE = "blue"
+
+
+class Point(Struct, frozen=True, forbid_unknown_fields=True):
+    x: int
+    y: int = 0
+
+
+class Sample(Struct, frozen=True, forbid_unknown_fields=True):
+    share: Annotated[float, Meta(ge=0, le=1, description="a share of the whole")] = 0.5
+    even: Annotated[int, Meta(multiple_of=2)] = 0
+    words: Annotated[tuple[str, ...], Meta(min_length=1, max_length=2)] = ("a",)
+    short: Annotated[str, Meta(max_length=3)] = ""
+    color: Color = Color.RED
+    mode: Literal["fast", "slow"] = "fast"
+    point: Point | None = None
+    points: list[Point] = field(default_factory=list)
+    limits: dict[str, Annotated[int, Meta(ge=0)]] = field(default_factory=dict)
+    flag: bool = False
+    either: str | list[int] = ""
+
+
+class Open(Struct, frozen=True):
+    x: int = 0
+
+
+def told(wanted: Any, data: object, **options: Any) -> dict[str, str]:
+    return {problem.path: problem.text for problem in problems(wanted, data, **options)}
+
+
+def test_a_sound_job_has_no_problems() -> None:
+    assert told(JobSpec, A_JOB) == {}
+    assert decode_checked(JobSpec, A_JOB) == msgspec.convert(A_JOB, JobSpec)
+
+
+def test_all_problems_of_a_job_are_told_at_once_with_their_paths() -> None:
+    found = told(
+        JobSpec,
+        {
+            "name": "My Job",
+            "launch": {"script": "train.py", "args": ["--epochs", 3], "env": {"DEBUG": 1}, "modul": "x"},
+            "workers": {"min": "four", "max": 0, "ranks": None},
+            "timeouts": 5,
+            "hyperparameters": {"layers": [1, 2]},
+            "worker": 3,
+        },
+    )
+    assert found == {
+        "name": "is 'My Job', but must be lower-case letters, digits and '-', at most 63",
+        "launch.args[1]": "expected str, got int 3; put it in quotes",
+        "launch.env.DEBUG": "expected str, got int 1; put it in quotes",
+        "launch.modul": "unknown key; did you mean 'module'?",
+        "workers.min": "expected int, got str 'four'",
+        "workers.max": "is 0, but must be at least 1 and at most 100000",
+        "workers.ranks": "is empty, expected int",
+        "timeouts": "expected keys and values (suspect_s, ready_s, stop_grace_s, meet_s), got int",
+        "hyperparameters.layers": "expected str, int, float or bool, got list",
+        "worker": "unknown key; did you mean 'workers'?",
+    }
+
+
+def test_what_is_missing_is_told_with_what_it_should_be() -> None:
+    assert told(JobSpec, {}) == {
+        "name": "is missing (lower-case letters, digits and '-', at most 63)",
+        "launch": "is missing",
+    }
+
+
+@pytest.mark.parametrize(
+    ("data", "path", "text"),
+    [
+        ({"share": 2}, "share", "is 2, but must be at least 0 and at most 1 (a share of the whole)"),
+        ({"share": "0.5"}, "share", "expected float, got str '0.5'"),
+        ({"share": float("nan")}, "share", "is nan, but must be a finite number"),
+        ({"even": 3}, "even", "is 3, but must be a multiple of 2"),
+        ({"even": True}, "even", "expected int, got bool True"),
+        ({"words": []}, "words", "has 0 items, but must have at least 1"),
+        ({"words": ["a", "b", "c"]}, "words", "has 3 items, but must have at most 2"),
+        ({"words": "abc"}, "words", "expected a list, got str"),
+        ({"short": "abcd"}, "short", "is 'abcd', but must be at most 3 long"),
+        ({"short": "\ud800"}, "short", "contains half a character (a lone surrogate)"),
+        ({"color": "green"}, "color", "expected red or blue, got str 'green'"),
+        ({"mode": "medium"}, "mode", "expected fast or slow, got str 'medium'"),
+        ({"point": {"y": 1}}, "point.x", "is missing"),
+        ({"point": 3}, "point", "expected keys and values or nothing, got int"),
+        ({"points": [{"x": 1}, {"x": "1"}]}, "points[1].x", "expected int, got str '1'"),
+        ({"limits": {"a b": -1}}, "limits['a b']", "is -1, but must be at least 0"),
+        ({"limits": {7: 1}}, "limits[7]", "as a key: expected str, got int 7; put it in quotes"),
+        ({"limits": []}, "limits", "expected keys and values, got list"),
+        ({"flag": "yes"}, "flag", "expected bool, got str 'yes'"),
+        ({"either": ["a"]}, "either[0]", "expected int, got str 'a'"),
+        ({"zzz": 1}, "zzz", None),
+        ({True: 1}, "[True]", None),
+        ([], "", None),
+        (None, "", None),
+    ],
+)
+def test_a_problem_is_told_in_words(data: object, path: str, text: str | None) -> None:
+    found = told(Sample, data)
+    assert list(found) == [path]
+    if text is not None:
+        assert found[path] == text
+
+
+def test_whole_numbers_are_taken_for_numbers_and_lists_for_tuples() -> None:
+    assert decode_checked(Sample, {"share": 1, "words": ["a", "b"]}) == Sample(share=1.0, words=("a", "b"))
+
+
+def test_unknown_keys_pass_where_the_struct_allows_them() -> None:
+    assert told(Open, {"x": 1, "later": 2}) == {}
+
+
+def test_text_becomes_numbers_only_where_there_is_nothing_but_text() -> None:
+    data = {"share": "0.25", "even": "4", "flag": "true"}
+    assert set(told(Sample, data)) == {"share", "even", "flag"}
+    assert decode_checked(Sample, data, strict=False) == Sample(share=0.25, even=4, flag=True)
+    assert told(Sample, {"even": "three", "share": "7"}, strict=False) == {
+        "even": "expected int, got str 'three'",
+        "share": "is '7', but must be at least 0 and at most 1 (a share of the whole)",
+    }
+
+
+def test_contradictions_are_told_once_the_fields_are_sound() -> None:
+    with pytest.raises(UserError) as raised:
+        decode_checked(JobSpec, {"name": "a", "launch": {}, "replica": 9}, what="job.yaml", checks=contradictions)
+    assert raised.value.sentence == "job.yaml has 2 problems:"
+    assert [problem.partition(":")[0] for problem in raised.value.problems] == ["launch", "replica"]
+    assert str(raised.value).splitlines()[1].startswith("  launch: give either")
+
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.dates(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5) | st.integers(), inner, max_size=3),
+    max_leaves=10,
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.fixed_dictionaries({}, optional={field.name: ANYTHING for field in msgspec.structs.fields(JobSpec)}))
+def test_no_data_makes_it_raise_and_what_it_lets_pass_can_be_decoded(data: dict[str, object]) -> None:
+    if not problems(JobSpec, data):
+        assert isinstance(msgspec.convert(data, JobSpec), JobSpec)
+
+
+@settings(max_examples=30, deadline=None)
+@given(values_of(Sample))
+def test_what_msgspec_takes_has_no_problem_and_what_it_refuses_has_one(sample: Sample) -> None:
+    data = msgspec.to_builtins(sample)
+    try:
+        msgspec.convert(data, Sample)
+    except msgspec.ValidationError:
+        assert problems(Sample, data)
+    else:
+        assert problems(Sample, data) == []

@@ -6,7 +6,7 @@ import sys
 
 import click
 
-DRAIN_S = 10.0
+CLUSTER_DRAIN_S = 10.0
 ENVIRONMENT = """
 \b
 Each option is also a variable: --nats-url is TRADEWIND_NATS_URL, and so on. A flag wins.
@@ -68,7 +68,7 @@ def cluster(**flags: object) -> None:
 
     settings = read_settings(ClusterSettings, os.environ, flags)
     configure("cluster", cluster=settings.cluster)
-    sys.exit(run(lambda stop: main(settings, stop), drain_s=settings.end_grace_s + DRAIN_S))
+    sys.exit(run(lambda stop: main(settings, stop), drain_s=settings.end_grace_s + CLUSTER_DRAIN_S))
 
 
 @click.command(
@@ -93,7 +93,7 @@ def cluster(**flags: object) -> None:
 @click.option("--echo/--no-echo", default=None, help="Trainers' lines also go to this terminal.")
 def worker(**flags: object) -> None:
     """Start a worker-agent: it holds ranks of a job and starts their trainers."""
-    from agents.worker.main import main
+    from agents.worker.main import DRAIN_S, main
 
     from agents.worker.settings import WorkerSettings
     from runtime.logs import configure
@@ -102,4 +102,4 @@ def worker(**flags: object) -> None:
 
     settings = read_settings(WorkerSettings, os.environ, flags)
     configure("worker", job=settings.job)
-    sys.exit(run(lambda stop: main(settings, stop), drain_s=settings.notice_s + DRAIN_S))
+    sys.exit(run(lambda stop: main(settings, stop), drain_s=DRAIN_S))

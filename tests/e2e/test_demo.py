@@ -1,0 +1,39 @@
+"""The demonstration keeps what it promises, and cleans up when it is interrupted."""
+
+import asyncio
+import json
+import signal
+
+from tests.cli.command import finished, started
+from tests.e2e.traces import a_mark, nothing_is_left
+
+DEMO_S = 240.0
+
+
+async def test_the_demonstration_passes_its_own_checks_and_leaves_nothing() -> None:
+    mark = a_mark()
+    done = await finished(await started("demo", "--json", "--steps", "60", environ=mark), DEMO_S)
+    assert done.code == 0, done.err
+    report = json.loads(done.out)
+    assert report["ok"]
+    assert report["failed_checks"] == []
+    assert report["steps"] == 60
+    assert len(report["kills"]) == 1
+    assert len(report["joins"]) >= 1
+    assert [world["world_size"] for world in report["generations"] if world["first_step"] is not None][:2] == [4, 3]
+    assert report["loss_last"] < report["loss_first"]
+    await nothing_is_left(mark)
+
+
+async def test_ctrl_c_in_the_middle_of_the_demonstration_leaves_nothing() -> None:
+    mark = a_mark()
+    process = await started("demo", "--workers", "2", environ=mark)
+    assert process.stdout is not None
+    async with asyncio.timeout(DEMO_S):
+        while b"is running with 2 ranks" not in await process.stdout.readline():
+            pass
+    process.send_signal(signal.SIGINT)
+    done = await finished(process, DEMO_S)
+    assert done.code == 130, done.err
+    assert "Traceback" not in done.err
+    await nothing_is_left(mark)

@@ -1,0 +1,103 @@
+"""`tradewind run` from beginning to end: real processes, real trainers, and nothing left of them."""
+
+import asyncio
+import signal
+from pathlib import Path
+
+from tests.cli.command import Outcome, finished, started
+from tests.e2e.traces import a_mark, carriers, nothing_is_left
+
+RUN_S = 180.0
+
+SUM_OF_RANKS = """
+import os, sys
+import torch
+import torch.distributed as dist
+
+dist.init_process_group("gloo")
+total = torch.tensor([float(dist.get_rank() + 1)])
+dist.all_reduce(total)
+print(f"args {sys.argv[1:]} sum {total.item():g} of {dist.get_world_size()} in {os.getcwd()}")
+print("to stderr", file=sys.stderr)
+dist.destroy_process_group()
+"""
+FAILS = """
+import sys
+print("about to fail", file=sys.stderr)
+sys.exit(7)
+"""
+TRAINS_FOR_EVER = """
+import os, time
+print("pid", os.getpid(), flush=True)
+while True:
+    time.sleep(0.1)
+"""
+
+
+def a_script(folder: Path, text: str) -> str:
+    (folder / "train.py").write_text(text)
+    return "train.py"
+
+
+async def run(folder: Path, *arguments: str, mark: dict[str, str]) -> Outcome:
+    return await finished(await started("run", *arguments, environ=mark, cwd=folder), RUN_S)
+
+
+async def test_an_unmodified_script_runs_on_two_workers_and_nothing_is_left(tmp_path: Path) -> None:
+    mark = a_mark()
+    done = await run(tmp_path, "--workers", "2", a_script(tmp_path, SUM_OF_RANKS), "--lr", "0.1", "-m", mark=mark)
+    assert done.code == 0, done.err
+    said = f"args ['--lr', '0.1', '-m'] sum 3 of 2 in {tmp_path}"
+    assert sorted(done.out.splitlines()) == [f"[0] {said}", f"[1] {said}"]
+    assert "[0] to stderr" in done.err.splitlines()
+    assert "[1] to stderr" in done.err.splitlines()
+    await nothing_is_left(mark)
+
+
+async def test_a_script_that_fails_ends_the_command_with_its_code_its_reason_and_its_last_lines(tmp_path: Path) -> None:
+    mark = a_mark()
+    done = await run(tmp_path, a_script(tmp_path, FAILS), mark=mark)
+    assert done.code == 7, done.err
+    assert "rank 0 exited with 7" in done.err
+    assert "tradewind:   about to fail" in done.err
+    await nothing_is_left(mark)
+
+
+async def test_ctrl_c_ends_everything_and_leaves_nothing(tmp_path: Path) -> None:
+    mark = a_mark()
+    process = await started("run", "--workers", "2", a_script(tmp_path, TRAINS_FOR_EVER), environ=mark, cwd=tmp_path)
+    assert process.stdout is not None
+    async with asyncio.timeout(RUN_S):
+        first = await process.stdout.readline()
+    assert b"pid" in first
+    process.send_signal(signal.SIGINT)
+    done = await finished(process, RUN_S)
+    assert done.code == 130, done.err
+    assert "Traceback" not in done.err
+    await nothing_is_left(mark)
+
+
+async def test_ctrl_c_while_everything_starts_leaves_nothing(tmp_path: Path) -> None:
+    mark = a_mark()
+    process = await started("run", a_script(tmp_path, TRAINS_FOR_EVER), environ=mark, cwd=tmp_path)
+    assert process.stderr is not None
+    async with asyncio.timeout(RUN_S):
+        first = await process.stderr.readline()
+    assert b"starting nats-server" in first
+    process.send_signal(signal.SIGINT)
+    done = await finished(process, RUN_S)
+    assert done.code == 130, done.err
+    assert "Traceback" not in done.err
+    await nothing_is_left(mark)
+
+
+async def test_a_command_that_is_killed_leaves_nothing_either(tmp_path: Path) -> None:
+    mark = a_mark()
+    process = await started("run", a_script(tmp_path, TRAINS_FOR_EVER), environ=mark, cwd=tmp_path)
+    assert process.stdout is not None
+    async with asyncio.timeout(RUN_S):
+        assert b"pid" in await process.stdout.readline()
+    assert len(carriers(mark)) > 4
+    process.kill()
+    assert (await finished(process, RUN_S)).code == -signal.SIGKILL
+    await nothing_is_left(mark)

@@ -4,11 +4,11 @@ import asyncio
 import uuid
 from collections import Counter, deque
 from dataclasses import dataclass
+from typing import Protocol
 
 from messages import subjects
 from messages.events import Event
 from messages.ids import Epoch
-from runtime.bus import Bus
 from runtime.errors import BusUnavailable
 from runtime.logs import logger
 
@@ -25,8 +25,16 @@ class _Waiting:
     event: Event
 
 
+class Streams(Protocol):
+    """The part of the bus that is needed here."""
+
+    async def publish_durable(
+        self, subject: str, message: Event, *, message_id: str | None = None, epoch: Epoch | None = None
+    ) -> None: ...
+
+
 class Announcer:
-    def __init__(self, bus: Bus, epoch: Epoch, dropped: Counter[str]) -> None:
+    def __init__(self, bus: Streams, epoch: Epoch, dropped: Counter[str]) -> None:
         self._bus = bus
         self._epoch = epoch
         self._dropped = dropped

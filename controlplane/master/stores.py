@@ -59,7 +59,7 @@ class StoreServers:
         place: StorePlace,
         on_lost: Callable[[JobName], None],
         on_waiting: Callable[[JobName, Waiting], None],
-        command: tuple[str, ...] = (sys.executable, "-m", "controlplane.master.store_server"),
+        command: tuple[str, ...] = (sys.executable, "-P", "-m", "controlplane.master.store_server"),
     ) -> None:
         self._place = place
         self._on_lost = on_lost

@@ -1,6 +1,7 @@
 """A real master process over a real NATS server, with workers that exist on the bus only."""
 
 import asyncio
+import contextlib
 import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -8,14 +9,17 @@ from pathlib import Path
 import msgspec
 import pytest
 import pytest_asyncio
+from msgspec import structs
 
+from controlplane.job.state import Phase
+from controlplane.master.records import encode_world, read_world
 from messages import subjects
 from messages.clusters import KeepWorkers
 from messages.codec import MAX_BYTES
-from messages.ids import ClusterName, Generation, JobName, WorkerId
+from messages.ids import ClusterName, Epoch, Generation, JobName, WorkerId
 from messages.workers import WorkerJoined, WorkerPhase, WorkerStatus
 from messages.worlds import Assignment, Halt
-from runtime.bus import Bus
+from runtime.bus import Bucket, Bus
 from runtime.nats_server import NatsServer
 from runtime.settings import BusSettings
 from tests.master.fleet import FakeFleet, fake_fleet
@@ -82,17 +86,17 @@ async def test_every_word_of_the_master_carries_its_epoch(setup: Setup) -> None:
 
 async def test_what_late_workers_need_is_in_kv(setup: Setup) -> None:
     job = await setup.run("late", 1)
-    bus = await Bus.connect(BusSettings(url=setup.server.url, name="late"))
-    bucket = await bus.bucket(subjects.STATE_BUCKET)
-    entry = await bucket.get(subjects.world_key(job))
+    async with a_bucket(setup) as bucket:
+        entry = await bucket.get(subjects.world_key(job))
+        await until_asked(
+            lambda: bucket.get(subjects.wanted_key(ClusterName("local"))),
+            lambda wanted: wanted is not None and msgspec.json.decode(wanted.value).get("late") == 1,
+            "what the cluster was told",
+        )
     assert entry is not None
     stored = msgspec.json.decode(entry.value)
     assert (stored["assignment"]["generation"], stored["halted"]) == (1, 1)
     assert stored["epoch"] == (await setup.api.version()).epoch
-    wanted = await bucket.get(subjects.wanted_key(ClusterName("local")))
-    assert wanted is not None
-    assert msgspec.json.decode(wanted.value)["late"] == 1
-    await bus.close()
 
 
 async def test_a_second_job_of_the_same_name_is_refused_also_when_the_first_has_ended(setup: Setup) -> None:
@@ -188,6 +192,34 @@ async def test_bad_payloads_on_every_subject_are_counted_and_dropped(setup: Setu
     await bus.close()
 
 
+async def test_a_job_that_appears_in_kv_is_adopted(setup: Setup) -> None:
+    """Written by a master that was just ending when this one looked."""
+    async with a_bucket(setup) as bucket:
+        await bucket.create(subjects.spec_key(JobName("found")), msgspec.json.encode(a_spec("found", 1)))
+        await bucket.create(subjects.spec_key(JobName("garbage")), b"{}")
+    await until_asked(lambda: setup.api.ask("GET", "/v1/jobs/found"), lambda answer: answer[0] == 200, "the job")
+    await setup.api.until_phase("found", "running")
+    status, _ = await setup.api.ask("GET", "/v1/jobs/garbage")
+    assert status == 404
+
+
+async def test_a_last_word_of_the_master_before_is_adopted(setup: Setup) -> None:
+    job = await setup.run("contested", 1)
+    async with a_bucket(setup) as bucket:
+        world = await read_world(bucket, job)
+        assert world is not None
+        theirs = structs.replace(
+            world.record, epoch=Epoch(world.record.epoch - 1), generation=Generation(9), phase=Phase.RESHAPING
+        )
+        await bucket.put(subjects.world_key(job), encode_world(theirs))
+    setup.fleet.vanish(setup.fleet.of(job)[0])
+    setup.fleet.add(job)
+    view = await until_asked(
+        lambda: setup.api.job("contested"), lambda view: view.phase == "running" and view.generation > 1, "a new world"
+    )
+    assert view.generation >= 9
+
+
 async def test_logs_are_read_by_rank_and_by_tail(setup: Setup) -> None:
     job = await setup.run("chatty", 1)
     await setup.fleet.log(job, 0, ("one", "two"))
@@ -246,7 +278,9 @@ async def test_a_master_that_was_killed_is_replaced_and_the_next_one_adopts_the_
     job = await setup.run("orphan", 2)
     epoch = (await setup.api.version()).epoch
     statuses = {worker.status for worker in setup.fleet.of(job)}
+    port = setup.fleet.assignments(job)[-1].store.port
     await setup.master.kill()
+    await until_asked(lambda: accepts(port), lambda open_: not open_, "the store to end with its master")
     await setup.master.start()
     await until_asked(lambda: answers_as_new(setup.api, epoch), bool, "the next master to answer")
     assert (await setup.api.job("whole")).phase == "succeeded"
@@ -263,6 +297,12 @@ async def test_a_master_that_was_killed_is_replaced_and_the_next_one_adopts_the_
     assert (await setup.api.job("orphan")).generation == 1
     setup.fleet.exit(job)
     await setup.api.until_phase("orphan", "succeeded")
+
+
+async def test_a_worker_of_a_job_that_ended_under_another_master_is_released(setup: Setup) -> None:
+    assert (await setup.api.job("whole")).phase == "succeeded"
+    setup.fleet.add(JobName("whole"))
+    await until(lambda: not setup.fleet.of(JobName("whole")), "the worker to be released")
 
 
 async def test_a_master_that_is_asked_to_end_leaves_the_jobs_running(setup: Setup) -> None:
@@ -292,6 +332,15 @@ async def test_a_second_master_takes_over_and_the_first_ends_with_a_sentence(set
         assert (await api.until_phase("handed", "running")).generation == 1
         setup.fleet.exit(JobName("handed"))
         await api.until_phase("handed", "succeeded")
+
+
+@contextlib.asynccontextmanager
+async def a_bucket(setup: Setup) -> AsyncIterator[Bucket]:
+    bus = await Bus.connect(BusSettings(url=setup.server.url, name="other"))
+    try:
+        yield await bus.bucket(subjects.STATE_BUCKET)
+    finally:
+        await bus.close()
 
 
 async def answers_as_new(api: Api, old_epoch: int) -> bool:

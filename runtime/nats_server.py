@@ -13,6 +13,7 @@ from runtime.errors import UserError
 
 _LOOPBACK = "127.0.0.1"
 _MIB = 1024 * 1024
+_GREETING_S = 0.5
 
 
 class NatsServer:
@@ -115,14 +116,16 @@ class NatsServer:
         return False
 
     async def _greets(self) -> bool:
+        """Whoever else has the port may accept and say nothing."""
         try:
-            reader, writer = await asyncio.open_connection(_LOOPBACK, self.port)
-        except OSError:
+            async with asyncio.timeout(_GREETING_S):
+                reader, writer = await asyncio.open_connection(_LOOPBACK, self.port)
+                try:
+                    return (await reader.readline()).startswith(b"INFO ")
+                finally:
+                    writer.close()
+        except (OSError, TimeoutError):
             return False
-        try:
-            return (await reader.readline()).startswith(b"INFO ")
-        finally:
-            writer.close()
 
     def _last_words(self) -> str:
         if not self.log_file.exists():

@@ -1,0 +1,195 @@
+"""Child processes: ended with their group, seen at once when they exit, never left behind."""
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import pytest
+import uvloop
+
+from runtime import children
+from tests.conftest import eventually
+
+Start = Callable[..., Awaitable[asyncio.subprocess.Process]]
+
+STUBBORN = """
+import os, signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+child = os.fork()
+if child:
+    print(child, flush=True)
+time.sleep(600)
+"""
+PARENT_OF_ONE = """
+import subprocess, sys, time
+child = subprocess.Popen(["sleep", "600"])
+print(child.pid, flush=True)
+time.sleep(600)
+"""
+STARTS_ONE_THAT_DIES_WITH_IT = """
+import asyncio
+from runtime import children
+async def main():
+    child = await children.start(["sleep", "600"], dies_with_us=True)
+    print(child.pid, flush=True)
+    await asyncio.sleep(600)
+asyncio.run(main())
+"""
+SUBREAPER = """
+import os, time
+from runtime import children
+children.become_subreaper()
+here, there = os.pipe()
+middle = os.fork()
+if not middle:
+    if not os.fork():
+        os.write(there, str(os.getpid()).encode())
+        time.sleep(600)
+    os._exit(0)
+os.waitpid(middle, 0)
+orphan = int(os.read(here, 100))
+print(orphan, children.parent_of(orphan) == os.getpid(), flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.fixture
+async def start() -> AsyncIterator[Start]:
+    started: list[asyncio.subprocess.Process] = []
+
+    async def start_python(source: str) -> asyncio.subprocess.Process:
+        process = await children.start([sys.executable, "-c", source], stdout=asyncio.subprocess.PIPE)
+        started.append(process)
+        return process
+
+    yield start_python
+    for process in started:
+        await children.end(process, grace_s=0.0)
+
+
+async def first_line(process: asyncio.subprocess.Process) -> list[str]:
+    assert process.stdout is not None
+    async with asyncio.timeout(30):
+        return (await process.stdout.readline()).decode().split()
+
+
+async def test_a_polite_process_ends_on_sigterm(start: Start) -> None:
+    process = await start("import time; print('ready', flush=True); time.sleep(600)")
+    await first_line(process)
+    assert await children.end(process, grace_s=30.0) == -signal.SIGTERM
+
+
+async def test_a_stubborn_process_and_its_children_are_killed_after_the_grace(start: Start) -> None:
+    process = await start(STUBBORN)
+    grandchild = int((await first_line(process))[0])
+    assert await children.end(process, grace_s=0.2) == -signal.SIGKILL
+    assert await children.wait_exit(grandchild, timeout_s=30.0)
+
+
+async def test_what_a_polite_process_leaves_behind_is_killed(start: Start) -> None:
+    process = await start(PARENT_OF_ONE)
+    grandchild = int((await first_line(process))[0])
+    await children.end(process, grace_s=30.0)
+    assert await children.wait_exit(grandchild, timeout_s=30.0)
+
+
+async def test_ending_what_has_ended_gives_its_code(start: Start) -> None:
+    process = await start("raise SystemExit(3)")
+    async with asyncio.timeout(30):
+        await process.wait()
+    assert await children.end(process, grace_s=1.0) == 3
+
+
+async def test_a_child_has_a_session_of_its_own(start: Start) -> None:
+    process = await start("import os; print(os.getsid(0) == os.getpid(), flush=True)")
+    assert await first_line(process) == ["True"]
+
+
+async def test_the_exit_of_a_stranger_is_seen(start: Start) -> None:
+    process = await start(PARENT_OF_ONE)
+    grandchild = int((await first_line(process))[0])
+    assert await children.wait_exit(grandchild, timeout_s=0.05) is False
+    waiting = asyncio.create_task(children.wait_exit(grandchild, timeout_s=30.0))
+    os.kill(grandchild, signal.SIGKILL)
+    assert await waiting is True
+
+
+async def test_a_process_that_never_was_has_exited(start: Start) -> None:
+    process = await start("pass")
+    async with asyncio.timeout(30):
+        await process.wait()
+    assert await children.wait_exit(process.pid) is True
+    assert children.parent_of(process.pid) is None
+    assert children.start_time_of(process.pid) is None
+    assert children.signal_group(process.pid, signal.SIGTERM) is False
+
+
+async def test_a_group_can_be_ended_without_being_its_parent(start: Start) -> None:
+    process = await start(STUBBORN)
+    grandchild = int((await first_line(process))[0])
+    assert await children.end_group(process.pid, grace_s=0.1)
+    assert await children.wait_exit(grandchild, timeout_s=30.0)
+
+
+async def test_a_child_dies_with_a_parent_that_is_killed(start: Start) -> None:
+    parent = await start(STARTS_ONE_THAT_DIES_WITH_IT)
+    child = int((await first_line(parent))[0])
+    parent.kill()
+    assert await children.wait_exit(child, timeout_s=30.0)
+
+
+async def test_descendants_are_found_nearest_first(start: Start) -> None:
+    process = await start(PARENT_OF_ONE)
+    grandchild = int((await first_line(process))[0])
+    assert children.descendants(process.pid) == [grandchild]
+    found = children.descendants(os.getpid())
+    assert found.index(process.pid) < found.index(grandchild)
+    assert children.parent_of(grandchild) == process.pid
+
+
+async def test_a_subreaper_inherits_orphans(start: Start) -> None:
+    process = await start(SUBREAPER)
+    orphan, is_ours = await first_line(process)
+    assert is_ours == "True"
+    assert int(orphan) in children.descendants(process.pid)
+
+
+async def test_the_start_time_tells_two_processes_apart(start: Start) -> None:
+    first = await start("import time; print(1, flush=True); time.sleep(600)")
+    await first_line(first)
+    await asyncio.sleep(0.05)
+    second = await start("import time; time.sleep(600)")
+    times = children.start_time_of(first.pid), children.start_time_of(second.pid)
+    assert times[0] is not None
+    assert times[1] is not None
+    assert times[0] < times[1]
+
+
+def test_a_free_port_can_be_listened_on() -> None:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", children.free_port()))
+
+
+def test_it_works_on_uvloop_too() -> None:
+    async def story() -> tuple[int | None, bool]:
+        process = await children.start([sys.executable, "-c", STUBBORN], stdout=asyncio.subprocess.PIPE)
+        grandchild = int((await first_line(process))[0])
+        code = await children.end(process, grace_s=0.1)
+        return code, await children.wait_exit(grandchild, timeout_s=30.0)
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        assert runner.run(story()) == (-signal.SIGKILL, True)
+
+
+async def test_being_cancelled_while_ending_still_kills(start: Start) -> None:
+    process = await start(STUBBORN)
+    await first_line(process)
+    ending = asyncio.create_task(children.end(process, grace_s=600.0))
+    await asyncio.sleep(0.05)
+    ending.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await ending
+    await eventually(lambda: process.returncode == -signal.SIGKILL)

@@ -269,7 +269,8 @@ class Bus:
     async def _send(self) -> None:
         loop = asyncio.get_running_loop()
         while not self._ended.is_set():
-            await self._link.until_connected()
+            if not self._link.connected:
+                await self._link.until_connected()
             if self._link.client.pending_data_size > _PENDING_BYTES:
                 await asyncio.sleep(0.005)
                 continue

@@ -47,6 +47,7 @@ class Link:
     def __init__(self, settings: BusSettings, on_fatal: Callable[[BaseException], None]) -> None:
         self.settings = settings
         self.client = Client()
+        self.jetstream: JetStreamContext = self.client.jetstream(timeout=_API_TIMEOUT_S)
         self.changes: asyncio.Queue[bool] = asyncio.Queue()
         """Of being connected, in order."""
         self.streams: dict[str, api.StreamConfig] = {}
@@ -64,10 +65,6 @@ class Link:
     @property
     def connected(self) -> bool:
         return self._connected.is_set()
-
-    @property
-    def jetstream(self) -> JetStreamContext:
-        return self.client.jetstream(timeout=_API_TIMEOUT_S)
 
     async def open(self) -> None:
         _check_credentials(self.settings.credentials)

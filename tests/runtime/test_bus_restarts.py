@@ -3,8 +3,10 @@
 import asyncio
 import os
 import signal
+from pathlib import Path
 
 import pytest
+import uvloop
 
 from messages.ids import Generation, JobName, Rank, WorkerId
 from messages.worlds import LogLines
@@ -12,7 +14,7 @@ from runtime.bus import Bus, BusSettings, Entry
 from runtime.errors import BusUnavailable
 from runtime.nats_server import NatsServer
 from tests.conftest import Connect, eventually
-from tests.runtime.test_bus import Heard, an_event, text_of
+from tests.runtime.test_bus import Heard, an_event, raw_client, text_of
 
 STREAM = "events"
 SUBJECTS = ["ev.>"]
@@ -105,6 +107,51 @@ async def test_a_watch_tells_what_changed_while_its_own_connection_was_away(
     await other.delete("key0")
     await eventually(lambda: watched.told[-1:] == [("key0", None)])
     assert [key for key, _value in watched.told if key != "key0"] == ["key1", "key2", "key3", "key4"]
+
+
+async def test_a_watch_through_several_kills_tells_each_revision_once_and_ends_at_the_truth(
+    nats_server: NatsServer, connect: Connect
+) -> None:
+    writing, watching = await connect("writing"), await connect("watching")
+    bucket = await writing.bucket("b", timeout_s=30.0)
+    revisions: list[int] = []
+    last: dict[str, bytes] = {}
+
+    def told(key: str, entry: Entry | None) -> None:
+        assert entry is not None
+        revisions.append(entry.revision)
+        last[key] = entry.value
+
+    await (await watching.bucket("b")).watch(">", told)
+
+    async def write_all() -> None:
+        for number in range(300):
+            await bucket.put(f"key{number % 7}", str(number).encode())
+
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(write_all())
+        for _ in range(3):
+            await asyncio.sleep(0.05)
+            await nats_server.kill()
+            await nats_server.start()
+    await eventually(lambda: last == {f"key{number % 7}": str(number).encode() for number in range(293, 300)})
+    assert revisions == sorted(set(revisions))
+
+
+async def test_a_watch_whose_consumer_the_server_has_forgotten_goes_on(
+    nats_server: NatsServer, connect: Connect
+) -> None:
+    bus = await connect()
+    bucket = await bus.bucket("b")
+    watched = Watched()
+    await bucket.watch(">", watched)
+    await bucket.put("k", b"1")
+    stranger = await raw_client(nats_server)
+    for consumer in await stranger.jsm().consumers_info("KV_b"):
+        await stranger.jsm().delete_consumer("KV_b", consumer.name)
+    await stranger.close()
+    await bucket.put("k", b"2")
+    await eventually(lambda: watched.told == [("k", b"1"), ("k", b"2")])
 
 
 async def test_a_watch_goes_on_when_the_server_has_lost_everything(nats_server: NatsServer, connect: Connect) -> None:
@@ -202,3 +249,22 @@ async def test_a_server_that_hangs_is_seen_though_bytes_are_still_unsent(nats_se
         os.kill(nats_server.pid, signal.SIGCONT)
     await eventually(lambda: changes == [False, True], timeout_s=30.0)
     await bus.close()
+
+
+def test_on_the_loop_that_processes_run_on_it_is_the_same(tmp_path: Path) -> None:
+    async def story() -> tuple[list[str], list[tuple[str, bytes | None]]]:
+        heard, watched = Heard(), Watched()
+        async with NatsServer(tmp_path) as server:
+            bus = await Bus.connect(BusSettings(url=server.url, connect_timeout_s=20.0))
+            bucket = await bus.bucket("b")
+            await bus.subscribe("t", heard)
+            await bucket.watch(">", watched)
+            await restart(server, bus)
+            bus.publish("t", an_event("after"))
+            await bucket.put("k", b"1")
+            await eventually(lambda: heard.texts and watched.told)
+            await bus.drain(timeout_s=10.0)
+        return heard.texts, watched.told
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        assert runner.run(story()) == (["after"], [("k", b"1")])

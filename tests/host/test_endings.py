@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -262,6 +263,21 @@ def test_a_rank_that_runs_already_is_not_forked_again(host: Agent) -> None:
     host.send(type="fork", generation=generation, trainers=[trainer])
     assert "running already" in host.wait_for("fork_failed", generation, 0)["error"]
     assert alive(pid)
+
+
+@pytest.mark.parametrize("spare_files", [0, 5, 6])
+def test_a_fork_that_fails_is_told_and_leaves_nothing_open(host: Agent, spare_files: int) -> None:
+    open_files = Path(f"/proc/{host.process.pid}/fd")
+    before = len(list(open_files.iterdir()))
+    limits = resource.prlimit(host.process.pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(host.process.pid, resource.RLIMIT_NOFILE, (before + spare_files, limits[1]))
+    try:
+        failed = host.fork(host.script("print('never')"))
+        assert "Too many open files" in host.wait_for("fork_failed", failed, 0)["error"]
+    finally:
+        resource.prlimit(host.process.pid, resource.RLIMIT_NOFILE, limits)
+    assert len(list(open_files.iterdir())) == before
+    assert host.finish(host.fork(host.script("print('again')")))["code"] == 0
 
 
 def test_messages_that_make_no_sense_are_refused_and_disturb_nothing(host: Agent) -> None:

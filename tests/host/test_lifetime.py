@@ -67,6 +67,11 @@ def test_a_host_whose_agent_is_gone_ends_all_and_exits(own_host: Agent) -> None:
     wait_gone(pids)
 
 
+def test_a_host_whose_agent_goes_while_it_warms_up_exits(own_host: Agent) -> None:
+    own_host.hang_up()
+    assert own_host.process.wait(WAIT_S) == 0
+
+
 def test_exit_ends_all_tells_it_and_exits_while_signals_meant_for_the_agent_do_nothing(own_host: Agent) -> None:
     pids = _start(own_host, "import time; print('ready'); time.sleep(600)")
     own_host.process.send_signal(signal.SIGTERM)

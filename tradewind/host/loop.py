@@ -39,7 +39,11 @@ class Host:
 
     def run(self) -> Newborn | None:
         """Serves the agent until it leaves or says `exit`. In each process forked on the way, returns the newborn."""
-        while not self._done():
+        while True:
+            if self._agent.closed:
+                self._leave()
+            if self._done():
+                break
             self._keep_the_agents_pace()
             for key, _ in self._selector.select(self._idle_s()):
                 react: Callable[[], None] = key.data
@@ -50,8 +54,6 @@ class Host:
                     return newborn
             self._settle()
             self._agent.flush()
-            if self._agent.closed:
-                self._leave()
         self._let_go()
         return None
 
@@ -138,7 +140,10 @@ class Host:
         trainer = self._trainers.get((command.generation, command.rank))
         if trainer is None:
             raise Refused(f"signal: no trainer of rank {command.rank} in generation {command.generation}")
-        trainer.send(command.signal)
+        try:
+            trainer.send(command.signal)
+        except PermissionError as error:
+            raise Refused(f"signal: {error}") from error
 
     def _leave(self) -> None:
         if self._leave_by is None:

@@ -132,9 +132,15 @@ def fork_trainer(spec: TrainerSpec) -> TrainerProcess | Newborn:
         pid = _fork_with_signals_blocked()
         if pid == 0:
             undo.pop_all()
-            for read_end, _ in ends:
-                os.close(read_end)
-            detach(host_pid, stdout_w, stderr_w)
+            try:
+                for read_end, _ in ends:
+                    os.close(read_end)
+                detach(host_pid, stdout_w, stderr_w)
+            except OSError as error:
+                try:
+                    os.write(stderr_w, f"tradewind: can't start: {error}\n".encode())
+                finally:
+                    os._exit(1)  # there must not be two hosts
             return Newborn(spec, progress_w)
         pidfd = _pidfd(pid)
         undo.pop_all()

@@ -27,13 +27,16 @@ class Entry:
 
 
 class Subscription:
-    """Something that is told until it is ended."""
+    """Something that is told until it is ended. Ending it twice is ending it once."""
 
     def __init__(self, end: Callable[[], Awaitable[None]]) -> None:
         self._end = end
+        self._ended = False
 
     async def unsubscribe(self) -> None:
-        await self._end()
+        if not self._ended:
+            self._ended = True
+            await self._end()
 
 
 Own = Callable[[Coroutine[Any, Any, None], str], "asyncio.Task[None]"]

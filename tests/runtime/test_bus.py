@@ -182,6 +182,20 @@ async def test_after_unsubscribing_nothing_is_heard(connect: Connect) -> None:
     assert first.texts == []
 
 
+async def test_ending_a_subscription_twice_is_ending_it_once(bus: Bus) -> None:
+    async def answer(_subject: str, _received: Received) -> Answer:
+        return Answer(ok=True)
+
+    served = await bus.serve("q", answer)
+    await served.unsubscribe()
+    await served.unsubscribe()
+    with pytest.raises(NoAnswer):
+        await bus.request("q", an_event("x"), timeout_s=10.0)
+    await bus.drain(timeout_s=10.0)
+    await served.unsubscribe()
+    assert not bus.connected
+
+
 async def test_a_handler_that_raises_ends_the_bus(connect: Connect) -> None:
     bus = await connect()
 

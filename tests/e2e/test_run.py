@@ -1,11 +1,12 @@
 """`tradewind run` from beginning to end: real processes, real trainers, and nothing left of them."""
 
 import asyncio
+import os
 import signal
 from pathlib import Path
 
 from tests.cli.command import Outcome, finished, started
-from tests.e2e.traces import a_mark, carriers, nothing_is_left
+from tests.e2e.traces import a_mark, carriers, is_role, nothing_is_left
 
 RUN_S = 180.0
 
@@ -25,6 +26,12 @@ FAILS = """
 import sys
 print("about to fail", file=sys.stderr)
 sys.exit(7)
+"""
+COUNTS = """
+import time
+for number in range(60):
+    print("line", number, flush=True)
+    time.sleep(0.2)
 """
 TRAINS_FOR_EVER = """
 import os, time
@@ -100,4 +107,19 @@ async def test_a_command_that_is_killed_leaves_nothing_either(tmp_path: Path) ->
     assert len(carriers(mark)) > 4
     process.kill()
     assert (await finished(process, RUN_S)).code == -signal.SIGKILL
+    await nothing_is_left(mark)
+
+
+async def test_the_master_is_killed_and_started_again_and_each_line_is_shown_once(tmp_path: Path) -> None:
+    mark = a_mark()
+    process = await started("run", a_script(tmp_path, COUNTS), environ=mark, cwd=tmp_path)
+    assert process.stdout is not None
+    async with asyncio.timeout(RUN_S):
+        first = await process.stdout.readline()
+    (master,) = [pid for pid in carriers(mark) if is_role(pid, "master")]
+    os.kill(master, signal.SIGKILL)
+    done = await finished(process, RUN_S)
+    assert done.code == 0, done.err
+    assert "the master ended with -9 and is started again" in done.err
+    assert [first.decode().strip(), *done.out.splitlines()] == [f"[0] line {number}" for number in range(60)]
     await nothing_is_left(mark)

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import secrets
+from itertools import pairwise
 from pathlib import Path
 
 from tests.conftest import eventually
@@ -23,6 +24,11 @@ def carriers(mark: dict[str, str]) -> list[int]:
                 if wanted in Path(entry.path, "environ").read_bytes().split(b"\0"):
                     found.append(int(entry.name))
     return found
+
+
+def is_role(pid: int, name: str) -> bool:
+    words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    return (b"tradewind", name.encode()) in pairwise(words)
 
 
 async def nothing_is_left(mark: dict[str, str]) -> None:

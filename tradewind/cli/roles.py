@@ -94,7 +94,6 @@ def cluster(**flags: object) -> None:
 def worker(**flags: object) -> None:
     """Start a worker-agent: it holds ranks of a job and starts their trainers."""
     from agents.worker.main import DRAIN_S, main
-
     from agents.worker.settings import WorkerSettings
     from runtime.logs import configure
     from runtime.process import run

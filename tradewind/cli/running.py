@@ -13,14 +13,14 @@ from tradewind.cli.client import Api, MasterAway
 from tradewind.cli.interrupt import unless_stopped
 from tradewind.cli.stack import local_stack
 from tradewind.cli.streams import SeenEvent
-from tradewind.cli.watch import Watch, has_ended
+from tradewind.cli.watch import Watch
 
 STOP_S = 10.0
 """How long an interrupted job may take to end by itself before its processes are ended."""
 POLL_S = 0.2
 QUIET_S = 2.0
 """Whatever takes longer is explained."""
-QUIET_KINDS = ("job_submitted", "worker_joined", "world_decided")
+QUIET_KINDS = ("job_submitted", "worker_joined", "world_decided", "job_succeeded")
 
 
 class LocalRun:
@@ -51,7 +51,8 @@ class LocalRun:
                 end = await watch.until_end()
                 self._ended.set()
                 waiting.cancel()
-        present.say(f"{self._spec.name} {end.phase} after {present.duration(time.monotonic() - began)}")
+        took = present.duration(time.monotonic() - began)
+        present.say(f"{self._spec.name} {end.phase} after {took}: {present.first_line(end.why)}")
         return end.code
 
     async def _stop_job(self) -> None:
@@ -80,7 +81,7 @@ async def tell_waiting(api: Api, name: str) -> None:
     while True:
         with contextlib.suppress(MasterAway):
             view = await api.job(name)
-            if view.phase == "running" or has_ended(view):
+            if view.phase not in ("waiting", "forming"):
                 return
             if view.why != told:
                 told = view.why

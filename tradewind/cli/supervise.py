@@ -11,24 +11,31 @@ from tradewind.cli.parts import Part
 
 FIRST_BACKOFF_S = 0.2
 MAX_BACKOFF_S = 5.0
-MAX_RESTARTS = 10
+EARLY_S = 10.0
+EARLY_AT_MOST = 3
+"""So often in a row a part may end soon after its start."""
 TAIL_LINES = 15
 FINAL_CODES = (EXIT_USER_ERROR, 3)
 """A mistake that a person must correct, and a master whose place another one took: starting again would not help."""
 
 
 async def keep(part: Part, say: Callable[[str], None]) -> None:
-    """Until cancelled, the part that was started is kept alive: with backoff, and not for ever."""
-    backoff_s = FIRST_BACKOFF_S
-    for _ in range(MAX_RESTARTS):
+    """Until cancelled, the part that was started is kept alive: with backoff, and not if it cannot live."""
+    loop = asyncio.get_running_loop()
+    early, backoff_s, started_s = 0, FIRST_BACKOFF_S, loop.time()
+    while True:
         code = await part.wait_exit()
-        if code in FINAL_CODES:
-            raise UserError(f"The {part.name} cannot go on:", problems=tail_of(part.log_file))
+        if loop.time() - started_s > EARLY_S:
+            early, backoff_s = 0, FIRST_BACKOFF_S
+        early += 1
+        if code in FINAL_CODES or early > EARLY_AT_MOST:
+            hint = "look at the lines above; `tradewind demo --keep` keeps all logs"
+            raise UserError(f"The {part.name} ended with {code} and cannot go on:", hint, tail_of(part.log_file))
         say(f"the {part.name} ended with {code} and is started again")
         await asyncio.sleep(backoff_s)
         backoff_s = min(backoff_s * 2, MAX_BACKOFF_S)
+        started_s = loop.time()
         await part.start()
-    raise UserError(f"The {part.name} has ended {MAX_RESTARTS} times:", problems=tail_of(part.log_file))
 
 
 def tail_of(file: Path) -> tuple[str, ...]:

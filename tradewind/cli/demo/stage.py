@@ -23,10 +23,10 @@ from tradewind.cli.interrupt import unless_stopped
 from tradewind.cli.stack import local_stack
 from tradewind.cli.streams import SeenEvent
 
-TRAINING_S = 40.0
+TRAINING_S = 36.0
 """Steps are paced to take so long together: as with a big model, a lost worker's replacement is in time to help."""
 LIMIT_S = 300.0
-BATCH_PER_WORKER = 12
+BATCH_PER_WORKER = 8
 CHECKPOINTS = 15
 
 

@@ -47,21 +47,22 @@ def picture(story: Story) -> RenderableType:
     view = story.view
     if view is None:
         return Text("submitting the job")
-    return Group(
-        Text.assemble(
-            ("tradewind demo", "bold"), "  ", present.phase_text(view.phase), f"  {present.first_line(view.why)}"
-        ),
-        Text(summary(story), style="dim"),
-        ProgressBar(total=story.promise.steps, completed=story.step + 1, width=BAR_WIDTH),
-        present.worker_table(view.workers),
-        news(story),
-    )
+    why = present.first_line(view.why)
+    head = Table.grid(padding=(0, 1))
+    head.add_row(Text("tradewind demo", style="bold"), present.phase_text(view.phase), Text(why, style="dim"))
+    bar = Table.grid(padding=(0, 1))
+    done = ProgressBar(total=story.promise.steps, completed=story.step + 1, width=BAR_WIDTH)
+    bar.add_row(done, summary(story))
+    workers = present.worker_table(view.workers) if view.workers else Text("no workers just now", style="dim")
+    return Group(head, bar, Text(), workers, Text(), news(story))
 
 
 def summary(story: Story) -> str:
     view = story.view
-    if view is None or story.step < 0:
-        return f"waiting: {present.first_line(view.why)}" if view is not None else "submitting the job"
+    if view is None:
+        return "submitting the job"
+    if story.step < 0:
+        return f"{view.phase}: {present.first_line(view.why)}"
     rate = view.samples_per_s
     speed = f", {rate / story.promise.global_batch:.1f} steps/s, {rate:.0f} samples/s" if rate else ""
     return (
@@ -72,10 +73,11 @@ def summary(story: Story) -> str:
 
 def news(story: Story) -> Table:
     table = Table.grid(padding=(0, 2))
+    for _ in range(3):
+        table.add_column(no_wrap=True, overflow="ellipsis")
     for event in story.events[-EVENTS_SHOWN:]:
         clock = time.strftime("%H:%M:%S", time.localtime(event.at))
         style = "bold red" if event.kind == "demo_killed" else ""
-        table.add_row(
-            Text(clock, style="dim"), Text(event.text, style=style), Text(present.first_line(event.why), style="dim")
-        )
+        why = Text(present.first_line(event.why), style="dim")
+        table.add_row(Text(clock, style="dim"), Text(event.text, style=style), why)
     return table

@@ -5,7 +5,7 @@ from typing import Annotated, NewType
 
 from msgspec import Meta
 
-NAME_PATTERN = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
+NAME_PATTERN = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z"
 _NAME = re.compile(NAME_PATTERN)
 
 JobName = NewType("JobName", str)

@@ -1,0 +1,144 @@
+"""What every cloud must do. Small on purpose: EKS or AKS is one more implementation held to the same contract tests."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
+
+from controlplane.clouds.outcomes import Outcome, Refused, Unreachable
+from messages.ids import ClusterName
+
+JOB_LABEL = "tradewind-job"
+FLEET_LABEL = "tradewind-fleet"
+
+
+class PoolStatus(StrEnum):
+    PROVISIONING = "provisioning"
+    RUNNING = "running"
+    RUNNING_WITH_ERROR = "running_with_error"
+    """It exists, but the cloud could not give it all its nodes."""
+    STOPPING = "stopping"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class PoolRef:
+    cluster: ClusterName
+    pool: str
+
+
+@dataclass(frozen=True, slots=True)
+class Taint:
+    key: str
+    value: str
+    effect: str
+    """`NoSchedule`, `PreferNoSchedule` or `NoExecute`."""
+
+
+@dataclass(frozen=True, slots=True)
+class PoolPlan:
+    """A node pool of one zone."""
+
+    name: str
+    zone: str
+    machine_type: str
+    size: int
+    accelerator: str | None = None
+    accelerators_per_node: int = 0
+    spot: bool = True
+    disk_gb: int = 100
+    disk_type: str = "pd-balanced"
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()
+    driver: str = "default"
+    """GPU driver installation: `default`, `latest` or `disabled`."""
+    workload_identity: bool = True
+    shutdown_grace_s: int = 30
+    tags: tuple[str, ...] = ()
+    service_account: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterPlan:
+    """A VPC-native cluster with a small system pool."""
+
+    name: ClusterName
+    location: str
+    """A zone or a region."""
+    system_machine_type: str
+    system_size: int
+    network: str
+    subnetwork: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+    release_channel: str = "regular"
+    pod_range: str | None = None
+    service_range: str | None = None
+    tags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PoolInfo:
+    ref: PoolRef
+    zone: str
+    machine_type: str
+    accelerator: str | None
+    spot: bool
+    size: int
+    """As the cloud last reported its target; the nodes themselves are seen through Kubernetes."""
+    status: PoolStatus
+    labels: Mapping[str, str]
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterInfo:
+    name: ClusterName
+    location: str
+    ready: bool
+    labels: Mapping[str, str]
+    pools: tuple[PoolInfo, ...] = ()
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class KubernetesAccess:
+    """How to reach a cluster's API. Tokens are asked for each time they are needed: they expire."""
+
+    endpoint: str
+    ca_certificate: str
+    """PEM; empty where the endpoint is plain HTTP."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    metric: str
+    limit: float
+    usage: float
+
+
+class Cloud(Protocol):
+    """Reads answer with what was found or why not; changes with an outcome when the operation has ended."""
+
+    async def clusters(self) -> Sequence[ClusterInfo] | Unreachable | Refused: ...
+
+    async def create_cluster_with_node_pool(self, plan: ClusterPlan) -> Outcome: ...
+
+    async def delete_cluster(self, cluster: ClusterName) -> Outcome: ...
+
+    async def create_pool(self, cluster: ClusterName, plan: PoolPlan) -> Outcome: ...
+
+    async def resize_pool(self, pool: PoolRef, size: int) -> Outcome: ...
+
+    async def remove_nodes(self, pool: PoolRef, nodes: Sequence[str]) -> Outcome:
+        """These very nodes; the pool's target shrinks with them."""
+
+    async def delete_pool(self, pool: PoolRef) -> Outcome: ...
+
+    async def quotas(self, region: str) -> Sequence[Quota] | Unreachable | Refused: ...
+
+    async def kubernetes_access(self, cluster: ClusterName) -> KubernetesAccess | Unreachable | Refused: ...
+
+    async def access_token(self) -> str:
+        """A fresh one for Kubernetes, cached until shortly before it expires."""
+
+    async def close(self) -> None: ...

@@ -1,0 +1,64 @@
+"""How a cloud operation can end. Each is an event for the allocator, never an exception."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """As asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class StockedOut:
+    """No machines just now. The pool exists and keeps trying by itself until it is resized or deleted."""
+
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaExceeded:
+    """The project may not have so many; trying again helps nobody before somebody raises the quota."""
+
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Busy:
+    """Another operation is in the way, or too many are: try again soon."""
+
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class AlreadyExists:
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class NotFound:
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Throttled:
+    """Too many requests: try again later."""
+
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unreachable:
+    """Nobody answered; whether it was done is unknown until the pools are listed again."""
+
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Credentials, permissions, a disabled API, a bad request: a person has to act, and `hint` says how."""
+
+    detail: str
+    hint: str = ""
+
+
+Outcome = Done | StockedOut | QuotaExceeded | Busy | AlreadyExists | NotFound | Throttled | Unreachable | Refused

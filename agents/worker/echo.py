@@ -1,5 +1,6 @@
 """Trainers' lines on the terminal, each after its rank. A terminal that does not take them delays nobody."""
 
+import contextlib
 import queue
 import sys
 import threading
@@ -22,17 +23,16 @@ class Echo:
         self._thread.start()
 
     def add(self, rank: Rank, lines: Sequence[str], *, stderr: bool) -> None:
-        try:
+        with contextlib.suppress(queue.Full):
             self._waiting.put_nowait((stderr, "".join(f"[{rank}] {line}\n" for line in lines)))
-        except queue.Full:
-            return
 
-    def close(self) -> None:
-        try:
-            self._waiting.put(None, timeout=CLOSE_S)
-        except queue.Full:
-            return
-        self._thread.join(CLOSE_S)
+    def close(self) -> bool:
+        """Whether all that waited was written or the terminal is gone."""
+        if self._thread.is_alive():
+            with contextlib.suppress(queue.Full):
+                self._waiting.put(None, timeout=CLOSE_S)
+            self._thread.join(CLOSE_S)
+        return not self._thread.is_alive()
 
     def _write(self) -> None:
         while (item := self._waiting.get()) is not None:

@@ -233,6 +233,8 @@ class Host:
 def find_host_file(given: str | None) -> Path:
     """The host's own file. Its package is found but not imported: it belongs to the job's environment."""
     if given is not None:
+        if not Path(given).is_file():
+            raise UserError(f"There is no host at {given}", "correct --host-file, or leave it out")
         return Path(given)
     found = importlib.util.find_spec("tradewind")
     folders = found.submodule_search_locations if found is not None else None

@@ -59,7 +59,7 @@ class LogOutbox:
         self._lines = 0
         self._bytes = 0
         self._sealed_at_s = 0.0
-        self._flushing = asyncio.Event()
+        self._hurry = asyncio.Event()
         self._filled = asyncio.Event()
         self._emptied = asyncio.Event()
         self._emptied.set()
@@ -85,27 +85,31 @@ class LogOutbox:
         loop = asyncio.get_running_loop()
         while True:
             await self._filled.wait()
-            if not self._sealed and not self._flushing.is_set():
+            if not self._sealed:
                 await self._linger()
-            if loop.time() - self._sealed_at_s >= LINGER_S or self._flushing.is_set():
+            if loop.time() - self._sealed_at_s >= LINGER_S or self._hurry.is_set():
                 self._sealed_at_s = loop.time()
                 self._seal_all()
             if self._sealed:
                 await self._send(self._sealed.popleft())
             if not self._lines:
+                self._hurry.clear()
                 self._filled.clear()
                 self._emptied.set()
 
+    def hurry(self) -> None:
+        """What is there goes out at once: somebody waits for it."""
+        if self._lines:
+            self._hurry.set()
+
     async def flush(self, timeout_s: float) -> bool:
         """Whether everything reached the stream in time."""
-        self._flushing.set()
+        self.hurry()
         try:
             async with asyncio.timeout(timeout_s):
                 await self._emptied.wait()
         except TimeoutError:
             return False
-        finally:
-            self._flushing.clear()
         return True
 
     def _batch_for(self, generation: Generation, rank: Rank, stderr: bool, size_bytes: int) -> _Batch:
@@ -150,10 +154,10 @@ class LogOutbox:
         self._bytes -= batch.size_bytes
 
     async def _linger(self) -> None:
-        """Gives a batch the time to fill, unless somebody waits for it."""
+        """Gives a batch the time to fill."""
         try:
             async with asyncio.timeout(LINGER_S):
-                await self._flushing.wait()
+                await self._hurry.wait()
         except TimeoutError:
             pass
 

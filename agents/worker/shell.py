@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import assert_never
 
 from agents.worker import host_messages as wire
+from agents.worker import invariants
 from agents.worker.decide import waiting_for
 from agents.worker.echo import Echo
 from agents.worker.effects import (
@@ -136,7 +137,9 @@ class WorkerShell:
         return None
 
     def on_decision(self, event: WorkerEvent, decision: Decision[WorkerState, WorkerEffect]) -> None:
-        self._state = decision.state
+        before, self._state = self._state or decision.state, decision.state
+        for broken in invariants.check(before, decision.state):
+            self._log.error("invariant_broken", what=broken, after=str(event))
         self._log_why(decision.why, phase=decision.state.phase, generation=decision.state.generation)
 
     def flush_progress(self) -> None:
@@ -176,7 +179,8 @@ class WorkerShell:
         self._host = host
         why = await host.run()
         self._host = None
-        self._log.warning("host_lost", why=why)
+        if not self.left.done():
+            self._log.warning("host_lost", why=why)
         self._inbox.post(HostLost(self._clock.monotonic_s(), why))
 
     def _fork(self, assignment: Assignment) -> None:
@@ -229,6 +233,7 @@ class WorkerShell:
             case wire.Reported():
                 self._on_reported(message, at_s)
             case wire.Exited():
+                self.outbox.hurry()
                 self._inbox.post(TrainerExited(at_s, message.generation, _exit_of(message)))
             case wire.Stopped() | wire.Refused():
                 pass

@@ -1,0 +1,199 @@
+"""A real agent with a real host on a real bus; only the master is a fake."""
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from messages import subjects
+from messages.clusters import Answer
+from messages.workers import DumpWorker, StopWorker, WorkerDump, WorkerNoticed, WorkerPhase
+from runtime import children
+from runtime.nats_server import NatsServer
+from tests.conftest import eventually
+from tests.worker.builders import JOB, LOCAL
+from tests.worker.fakes import NO_STORE, SECONDS, FakeMaster, a_script, a_store, an_agent, pids_with, raw_publish
+
+TRAINS = """
+import os, sys, torch, torch.distributed as dist
+dist.init_process_group("gloo")
+total = torch.ones(1)
+dist.all_reduce(total)
+import tradewind
+for step in range(3):
+    tradewind.report(step, loss=0.5, samples=4)
+print(f"rank {dist.get_rank()} of {dist.get_world_size()} sums {int(total)}")
+print("to stderr", file=sys.stderr)
+dist.destroy_process_group()
+"""
+WAITS = """
+import time
+print("waits", flush=True)
+time.sleep(600)
+"""
+FAILS = """
+raise ValueError("this script cannot work")
+"""
+CLEAN_ON_SIGTERM = """
+import signal, sys, time
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+print("waits", flush=True)
+time.sleep(600)
+"""
+
+
+async def test_a_script_that_fails_is_told_and_one_that_works_trains_in_the_next_generation(
+    nats_server: NatsServer, master: FakeMaster, tmp_path: Path
+) -> None:
+    async with an_agent(nats_server.url, tmp_path / "run", slots=2) as agent, a_store() as store:
+        [worker] = await master.workers()
+        master.assigns(1, worker, launch=a_script(tmp_path / "job", FAILS), store=NO_STORE)
+        await master.until(worker, WorkerPhase.ENDED, 1)
+        assert [(ended.code, ended.peer_lost) for ended in master.exits(worker)] == [(1, False), (1, False)]
+        assert master.exits(worker)[0].tail[-1] == "ValueError: this script cannot work"
+
+        master.halts(2)
+        assert (await master.until(worker, WorkerPhase.PARKED, 2)).exits == ()
+        master.assigns(2, worker, launch=a_script(tmp_path / "job", TRAINS), store=store)
+        await master.until(worker, WorkerPhase.ENDED, 2)
+        assert sorted((ended.rank, ended.code) for ended in master.exits(worker)) == [(0, 0), (1, 0)]
+        master.releases(worker)
+        assert await agent.ended() == 0
+
+    facts = master.told(worker)
+    assert facts[0] == "joined"
+    assert facts[facts.index("parked") + 1] == "ready"
+    assert facts.count("switched") == 1
+    assert facts[-1] == "left"
+    assert await master.lines(0) == ["rank 0 of 2 sums 2"]
+    assert await master.lines(1) == ["rank 1 of 2 sums 2"]
+    assert (await master.lines(1, stderr=True))[-1] == "to stderr"
+    reported = [rank for progress in master.progress for rank in progress.ranks]
+    assert sum(rank.samples for rank in reported) == 2 * 3 * 4
+    assert pids_with(worker) == []
+
+
+@pytest.mark.usefixtures("without_torch")
+async def test_a_halt_ends_running_trainers_and_what_they_say_at_their_end_does_not_count(
+    nats_server: NatsServer, master: FakeMaster, tmp_path: Path
+) -> None:
+    async with an_agent(nats_server.url, tmp_path / "run"):
+        [worker] = await master.workers()
+        master.assigns(1, worker, launch=a_script(tmp_path / "job", CLEAN_ON_SIGTERM), store=NO_STORE)
+        await master.until(worker, WorkerPhase.READY, 1)
+        await master.until_lines(0, ["waits"])
+        master.halts(2)
+        status = await master.until(worker, WorkerPhase.PARKED, 2)
+        assert status.exits == ()
+        assert "exited" not in master.told(worker)
+        assert len(pids_with(worker)) == 1
+
+
+@pytest.mark.usefixtures("without_torch")
+async def test_a_host_that_is_killed_is_told_started_again_and_trains_again(
+    nats_server: NatsServer, master: FakeMaster, tmp_path: Path
+) -> None:
+    async with an_agent(nats_server.url, tmp_path / "run", slots=2):
+        [worker] = await master.workers()
+        launch = a_script(tmp_path / "job", WAITS)
+        master.assigns(1, worker, launch=launch, store=NO_STORE)
+        await master.until(worker, WorkerPhase.READY, 1)
+        [host] = [pid for pid in pids_with(worker) if children.parent_of(pid) == os.getpid()]
+        os.kill(host, signal.SIGKILL)
+        status = await master.until(worker, WorkerPhase.ENDED, 1)
+        assert {ended.error for ended in status.exits} == {"host lost: was ended by SIGKILL"}
+        master.halts(2)
+        await master.until(worker, WorkerPhase.PARKED, 2)
+        master.assigns(2, worker, launch=launch, store=NO_STORE)
+        await master.until(worker, WorkerPhase.READY, 2)
+        assert len(pids_with(worker)) == 3
+
+
+@pytest.mark.usefixtures("without_torch")
+async def test_a_worker_that_comes_late_reads_the_world_from_the_record(
+    nats_server: NatsServer, master: FakeMaster, tmp_path: Path
+) -> None:
+    await master.keeps(None, halted=7)
+    async with an_agent(nats_server.url, tmp_path / "run"):
+        await eventually(lambda: "joined" in _all_facts(master), SECONDS)
+        [worker] = master.statuses
+        await master.until(worker, WorkerPhase.PARKED, 7)
+
+
+@pytest.mark.usefixtures("without_torch")
+async def test_a_signal_is_a_notice_and_the_worker_goes_when_it_is_released(
+    nats_server: NatsServer, master: FakeMaster, tmp_path: Path
+) -> None:
+    async with an_agent(nats_server.url, tmp_path / "run") as agent:
+        [worker] = await master.workers()
+        master.assigns(1, worker, launch=a_script(tmp_path / "job", WAITS), store=NO_STORE)
+        await master.until(worker, WorkerPhase.READY, 1)
+        agent.stop.on_signal(signal.SIGTERM)
+        await eventually(lambda: "notice" in master.told(worker), SECONDS)
+        [notice] = [message for _, fact, message in master.facts if fact == "notice"]
+        assert isinstance(notice, WorkerNoticed)
+        assert 0 < notice.remaining_s <= 15
+        assert master.statuses[worker].phase is WorkerPhase.READY
+        master.releases(worker)
+        assert await agent.ended() == 0
+    assert master.told(worker)[-1] == "left"
+    assert pids_with(worker) == []
+
+
+@pytest.mark.usefixtures("without_torch")
+async def test_a_second_signal_ends_it_at_once(nats_server: NatsServer, master: FakeMaster, tmp_path: Path) -> None:
+    async with an_agent(nats_server.url, tmp_path / "run") as agent:
+        [worker] = await master.workers()
+        master.assigns(1, worker, launch=a_script(tmp_path / "job", WAITS), store=NO_STORE)
+        await master.until(worker, WorkerPhase.READY, 1)
+        agent.stop.on_signal(signal.SIGTERM)
+        agent.stop.on_signal(signal.SIGTERM)
+        assert await agent.ended() == 0
+    assert pids_with(worker) == []
+
+
+@pytest.mark.usefixtures("without_torch")
+async def test_commands_are_answered(nats_server: NatsServer, master: FakeMaster, tmp_path: Path) -> None:
+    async with an_agent(nats_server.url, tmp_path / "run") as agent:
+        [worker] = await master.workers()
+        command = subjects.worker_command(LOCAL, worker)
+        dump = (await master.bus.request(command, DumpWorker(), 5.0)).message
+        assert isinstance(dump, WorkerDump)
+        assert (dump.status.worker, dump.waiting_for) == (worker, "an assignment")
+        assert dump.counters["hosts_started"] == 1
+        answer = (await master.bus.request(command, StopWorker("enough", 1.0), 5.0)).message
+        assert answer == Answer(ok=True)
+        assert await agent.ended() == 0
+
+
+@pytest.mark.usefixtures("without_torch")
+async def test_malformed_and_misaddressed_messages_change_nothing(
+    nats_server: NatsServer, master: FakeMaster, tmp_path: Path
+) -> None:
+    async with an_agent(nats_server.url, tmp_path / "run"):
+        [worker] = await master.workers()
+        command = subjects.worker_command(LOCAL, worker)
+        for subject in (subjects.assignment(JOB), subjects.halt(JOB), subjects.release(JOB), command):
+            for payload in (b"", b"\xff\x00", b"{}", b"[" * 10_000, b'{"v": 99}', b"x" * 950_000):
+                await raw_publish(nats_server.url, subject, payload)
+        master.bus.publish(subjects.assignment(JOB), DumpWorker())
+        dump = await _dump_with_counters(master, command, {"misaddressed": 1, "malformed": 16, "newer_version": 4})
+        assert (dump.status.phase, dump.status.generation) == (WorkerPhase.IDLE, 0)
+        master.assigns(1, worker, launch=a_script(tmp_path / "job", FAILS), store=NO_STORE)
+        await master.until(worker, WorkerPhase.ENDED, 1)
+
+
+def _all_facts(master: FakeMaster) -> list[str]:
+    return [fact for _, fact, _ in master.facts]
+
+
+async def _dump_with_counters(master: FakeMaster, command: str, at_least: dict[str, int]) -> WorkerDump:
+    async with asyncio.timeout(SECONDS):
+        while True:
+            dump = (await master.bus.request(command, DumpWorker(), 5.0)).message
+            assert isinstance(dump, WorkerDump)
+            if all(dump.counters.get(name, 0) >= count for name, count in at_least.items()):
+                return dump
+            await asyncio.sleep(0.05)

@@ -1,0 +1,31 @@
+"""Reports of steps, gathered into one message."""
+
+from agents.worker.progress import ProgressBook, StepReport
+from messages.ids import Generation, Rank
+from messages.worlds import Progress, RankProgress
+from tests.worker.builders import JOB, OWN
+
+
+def test_reports_of_a_rank_become_one_range_with_the_newest_loss_and_all_samples() -> None:
+    book = ProgressBook(JOB, OWN)
+    book.add(Generation(1), Rank(0), [StepReport(7, 0.9, 4, 10.0), StepReport(8, 0.8, 4, 10.5)])
+    book.add(Generation(1), Rank(0), [StepReport(9, None, 2, 11.0)])
+    assert book.take() == [
+        Progress(JOB, OWN, Generation(1), (RankProgress(Rank(0), 7, 9, 0.8, 10, 10.0, 11.0),)),
+    ]
+
+
+def test_what_was_taken_is_not_told_again() -> None:
+    book = ProgressBook(JOB, OWN)
+    book.add(Generation(1), Rank(0), [StepReport(1)])
+    assert len(book.take()) == 1
+    assert book.take() == []
+
+
+def test_generations_do_not_mix_and_ranks_stand_in_order() -> None:
+    book = ProgressBook(JOB, OWN)
+    book.add(Generation(2), Rank(1), [StepReport(5)])
+    book.add(Generation(1), Rank(0), [StepReport(9)])
+    book.add(Generation(2), Rank(0), [StepReport(5)])
+    taken = [(progress.generation, [rank.rank for rank in progress.ranks]) for progress in book.take()]
+    assert taken == [(1, [0]), (2, [0, 1])]

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import socket
 import sys
 from importlib.metadata import version
 
@@ -10,12 +11,14 @@ from controlplane.master.leader import take_over
 from controlplane.master.master import Master
 from controlplane.master.settings import MasterSettings, check, store_place
 from messages import subjects
-from runtime.bus import Bucket, Bus
+from runtime.bus import Bus
 from runtime.clock import SystemClock
 from runtime.logs import logger
 from runtime.process import Stop
 
 EXIT_SUPERSEDED = 3
+START_PATIENCE_S = 60.0
+CALL_TIMEOUT_S = 10.0
 _DAY_S = 86_400.0
 
 
@@ -25,39 +28,46 @@ async def main(settings: MasterSettings, stop: Stop) -> int:
     with contextlib.closing(open_listener(settings.api_host, settings.api_port)) as listener:
         bus = await Bus.connect(settings.bus)
         try:
-            bucket = await _prepare(bus, settings)
-            clock = SystemClock()
-            epoch = await take_over(bus, bucket, clock)
-            master = Master(bus, bucket, store_place(settings), clock, epoch, version("tradewind"))
-            server = ApiServer(master, listener, settings.api_token)
-            return await _run(master, server, settings, stop)
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(bus.run(), name="bus")
+                master = await _unless(stop, tasks.create_task(_start(bus, settings), name="start"))
+                code = await _serve(master, listener, settings, stop) if master is not None else 0
+                await bus.drain(settings.drain_s)
+            return code
         finally:
             await bus.close()
 
 
-async def _prepare(bus: Bus, settings: MasterSettings) -> Bucket:
+async def _start(bus: Bus, settings: MasterSettings) -> Master:
+    """Patient, since the bus may be away just now; then this is the master."""
     keep_s = settings.keep_days * _DAY_S
-    await bus.ensure_stream(subjects.EVENTS_STREAM, subjects.EVENTS_STREAM_SUBJECTS, settings.events_max_bytes, keep_s)
-    await bus.ensure_stream(subjects.LOGS_STREAM, subjects.LOGS_STREAM_SUBJECTS, settings.logs_max_bytes, keep_s)
-    return await bus.bucket(subjects.STATE_BUCKET)
+    for name, taken, max_bytes in (
+        (subjects.EVENTS_STREAM, subjects.EVENTS_STREAM_SUBJECTS, settings.events_max_bytes),
+        (subjects.LOGS_STREAM, subjects.LOGS_STREAM_SUBJECTS, settings.logs_max_bytes),
+    ):
+        await bus.ensure_stream(name, taken, max_bytes, keep_s, timeout_s=START_PATIENCE_S)
+    clock = SystemClock()
+    patient = await bus.bucket(subjects.STATE_BUCKET, timeout_s=START_PATIENCE_S)
+    epoch = await take_over(bus, patient, clock)
+    bucket = await bus.bucket(subjects.STATE_BUCKET, timeout_s=CALL_TIMEOUT_S)
+    return Master(bus, bucket, patient, store_place(settings), clock, epoch, version("tradewind"))
 
 
-async def _run(master: Master, server: ApiServer, settings: MasterSettings, stop: Stop) -> int:
-    log = logger()
+async def _serve(master: Master, listener: socket.socket, settings: MasterSettings, stop: Stop) -> int:
+    server = ApiServer(master, listener, settings.api_token)
     started = asyncio.Event()
     try:
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(master.bus.run(), name="bus")
             running = tasks.create_task(master.run(started), name="master")
-            await started.wait()
-            await server.start()
-            log.info("api_listening", url=f"http://{settings.api_host}:{server.port}", jobs=len(master.jobs))
-            await _either(stop.asked, master.superseded)
+            await _first(started, stop.asked, master.superseded)
+            if started.is_set():
+                await server.start()
+                url = f"http://{settings.api_host}:{server.port}"
+                logger().info("api_listening", url=url, jobs=len(master.jobs))
+            await _first(stop.asked, master.superseded)
             await server.close()
             await master.drain(settings.drain_s)
             running.cancel()
-            await asyncio.wait({running})
-            await master.bus.drain(settings.drain_s)
     finally:
         await server.close()
     if not master.superseded.is_set():
@@ -66,9 +76,22 @@ async def _run(master: Master, server: ApiServer, settings: MasterSettings, stop
     return EXIT_SUPERSEDED
 
 
-async def _either(one: asyncio.Event, other: asyncio.Event) -> None:
+async def _unless(stop: Stop, work: "asyncio.Task[Master]") -> Master | None:
+    """None if the process was asked to end first."""
+    stopped = asyncio.create_task(stop.wait(), name="stop")
+    try:
+        await asyncio.wait({work, stopped}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        stopped.cancel()
+    if not work.done():
+        work.cancel()
+        return None
+    return await work
+
+
+async def _first(*events: asyncio.Event) -> None:
     async with asyncio.TaskGroup() as waits:
-        tasks = [waits.create_task(event.wait(), name="end-of-master") for event in (one, other)]
+        tasks = [waits.create_task(event.wait(), name="end-of-master") for event in events]
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         for task in tasks:
             task.cancel()

@@ -30,7 +30,7 @@ from messages.codec import Received
 from messages.envelope import VERSION as PROTOCOL
 from messages.events import FLEET, Event
 from messages.ids import ClusterName, Epoch, Generation, JobName, Rank
-from messages.jobs import JobSpec, contradictions
+from messages.jobs import JobSpec, Workers, contradictions
 from runtime.bus import Bucket, Bus, Entry
 from runtime.clock import Clock
 from runtime.errors import BusUnavailable, Conflict
@@ -43,12 +43,23 @@ FEED_AT_MOST = 1000
 
 
 class Master:
-    def __init__(self, bus: Bus, bucket: Bucket, place: StorePlace, clock: Clock, epoch: Epoch, version: str) -> None:
+    def __init__(
+        self,
+        bus: Bus,
+        bucket: Bucket,
+        patient: Bucket,
+        place: StorePlace,
+        clock: Clock,
+        epoch: Epoch,
+        version: str,
+    ) -> None:
         self.bus = bus
         self.jobs: dict[JobName, HeldJob] = {}
         self.superseded = asyncio.Event()
         self.superseded_why = ""
         self._bucket = bucket
+        self._patient = patient
+        """The same bucket with longer timeouts, for the start."""
         self._clock = clock
         self._epoch = epoch
         self._version = version
@@ -70,9 +81,9 @@ class Master:
             tasks.create_task(self._stores.run(), name="stores")
             tasks.create_task(self._announcer.run(), name="announcer")
             tasks.create_task(self._wanted.run(), name="wanted")
-            await self._bucket.watch(subjects.LEADER_KEY, self._on_leader)
+            await self._patient.watch(subjects.LEADER_KEY, self._on_leader)
             await self._adopt_all()
-            await self._bucket.watch(subjects.JOB_SPECS, self._on_spec)
+            await self._patient.watch(subjects.JOB_SPECS, self._on_spec)
             await self._listen()
             live = sum(not held.ended for held in self.jobs.values())
             self._announce_fleet("master_started", f"master {self.bus.settings.name} started", jobs=live)
@@ -121,9 +132,7 @@ class Master:
             raise JobExists(name) from None
         finally:
             self._being_made.discard(name)
-        workers = spec.workers
-        text = f"the job was submitted: {workers.min} to {workers.max} workers with {workers.ranks} ranks each"
-        self._announcer.announce(Event(name, "job_submitted", text))
+        self._announcer.announce(Event(name, "job_submitted", f"the job was submitted for {_size(spec.workers)}"))
         return self.view(name)
 
     async def stop_job(self, name: str) -> JobView:
@@ -180,7 +189,7 @@ class Master:
     # Jobs
 
     async def _adopt_all(self) -> None:
-        for key, entry in (await self._bucket.entries(subjects.JOB_SPECS)).items():
+        for key, entry in (await self._patient.entries(subjects.JOB_SPECS)).items():
             name = subjects.parse_spec_key(key)
             if name is not None:
                 await self._adopt(name, entry.value)
@@ -188,7 +197,7 @@ class Master:
     async def _adopt(self, name: JobName, value: bytes, progress: ProgressTracker | None = None) -> None:
         try:
             spec = records.decode_spec(name, value)
-            stored = await records.read_world(self._bucket, name)
+            stored = await records.read_world(self._patient, name)
         except records.RecordUnreadable as error:
             self._log.error("stored_job_unreadable", job=name, error=str(error))
             return
@@ -221,7 +230,7 @@ class Master:
     async def _adopt_from_bus(self, name: JobName, progress: ProgressTracker | None = None) -> None:
         while True:
             try:
-                entry = await self._bucket.get(subjects.spec_key(name))
+                entry = await self._patient.get(subjects.spec_key(name))
                 if entry is not None:
                     await self._adopt(name, entry.value, progress)
                 return
@@ -332,3 +341,9 @@ class Master:
         if self._tasks is None:
             raise RuntimeError("the master does not run yet")
         return self._tasks
+
+
+def _size(workers: Workers) -> str:
+    count = f"{workers.max}" if workers.min == workers.max else f"{workers.min} to {workers.max}"
+    ranks = f", {workers.ranks} ranks each" if workers.ranks > 1 else ""
+    return f"{count} {'worker' if count == '1' else 'workers'}{ranks}"

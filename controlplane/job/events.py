@@ -45,6 +45,14 @@ class ClusterReported:
 
 
 @dataclass(frozen=True, slots=True)
+class PlacementChanged:
+    """Where the allocator wants the job's workers."""
+
+    at_s: float
+    workers: dict[ClusterName, int]
+
+
+@dataclass(frozen=True, slots=True)
 class StoreStarted:
     at_s: float
     generation: Generation
@@ -105,6 +113,7 @@ JobEvent = (
     | WorkerSaidLeft
     | WorkerNoticeCame
     | ClusterReported
+    | PlacementChanged
     | StoreStarted
     | StoreFailed
     | StoreLost

@@ -36,6 +36,8 @@ def learn(job: Job, event: events.JobEvent) -> Job:
             return _notice(job, worker, f"its node will be taken in {remaining_s:.0f} s ({source})")
         case events.ClusterReported(at_s, topology):
             return _see(job, topology, at_s)
+        case events.PlacementChanged(_, workers):
+            return replace(job, placement=workers)
         case events.StoreStarted(_, generation, address):
             if generation != job.store.generation:
                 return job

@@ -85,12 +85,13 @@ def leavers(job: Job) -> list[WorkerId]:
 
 
 def wanted_by_cluster(job: Job) -> dict[ClusterName, int]:
-    """Evenly over the clusters that were heard, in the order of their names."""
+    """Of the clusters that were heard: as the allocator says, else evenly in the order of their names."""
     names = sorted(job.clusters)
-    if not names:
-        return {}
-    wanted = 0 if job.record.phase.ended else job.record.wanted
-    return dict(zip(names, shares(wanted, len(names)), strict=True))
+    if not names or job.record.phase.ended:
+        return dict.fromkeys(names, 0)
+    if job.placement is not None:
+        return {name: job.placement.get(name, 0) for name in names}
+    return dict(zip(names, shares(job.record.wanted, len(names)), strict=True))
 
 
 def clusters_agree(job: Job) -> bool:

@@ -113,6 +113,8 @@ class Job:
     """What is decided; published only once it is saved."""
     why: str = ""
     """What it does or waits for just now, for people; `record.why` is the reason of the phase."""
+    placement: dict[ClusterName, int] | None = None
+    """Workers by cluster where an allocator decides; without one they are spread evenly."""
     saved: Record | None = None
     saving: Record | None = None
     save_retry_s: float | None = None

@@ -18,7 +18,7 @@ from tests.conftest import eventually
 from tests.e2e.traces import a_mark, carriers, nothing_is_left
 
 ROOT = Path(__file__).parents[2]
-BLOCKS = re.findall(r"```sh\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+BLOCKS: list[str] = re.findall(r"```sh\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
 RUN_ELSEWHERE = {
     "make demo": "tests/e2e/test_demo.py",
     "make test": "this very run",

@@ -2,9 +2,9 @@ from controlplane.job import events
 from controlplane.job.effects import SaveRecord
 from controlplane.job.state import Phase
 from messages.clusters import Presence
-from messages.ids import Generation, WorkerId
+from messages.ids import ClusterName, Generation, WorkerId
 from messages.workers import WorkerPhase
-from tests.job.stage import a_sight, a_spec, a_stage, assignments, halts, kept
+from tests.job.stage import LOCAL, a_sight, a_spec, a_stage, assignments, halts, kept
 
 
 def test_a_job_says_what_it_waits_for() -> None:
@@ -21,6 +21,13 @@ def test_the_cluster_is_told_how_many_workers_to_keep_until_its_topology_says_so
     assert kept(stage.wait(0.6)) == [3]
     assert kept(stage.reports(keeps=3)) == []
     assert kept(stage.wait(5)) == []
+
+
+def test_workers_are_kept_where_the_allocator_says() -> None:
+    stage = a_stage(a_spec(workers=4))
+    stage.reports(keeps=4)
+    effects = stage.happens(events.PlacementChanged(stage.now_s, {LOCAL: 3, ClusterName("far"): 1}))
+    assert kept(effects) == [3]
 
 
 def test_the_first_world_waits_for_workers_that_are_known_to_come() -> None:

@@ -1,0 +1,281 @@
+"""Whether a request is granted: Google's checks, in Google's order. What is granted becomes an operation."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import assert_never
+
+from simulator.cloud.model import chance, control, refusals, view
+from simulator.cloud.model.groups import remove_nodes
+from simulator.cloud.model.names import ClusterKey, NodeName, OperationName, PoolKey, is_own_name, is_zone, region_of
+from simulator.cloud.model.quotas import shortfall
+from simulator.cloud.model.refusals import Refusal
+from simulator.cloud.model.requests import (
+    CreateCluster,
+    CreatePool,
+    DeleteCluster,
+    DeleteInstances,
+    DeletePool,
+    Outcome,
+    PoolWish,
+    PreemptNode,
+    Request,
+    ResizePool,
+    SetCapacity,
+    SetPrice,
+    SetQuota,
+    Started,
+    StockOut,
+    UpdatePool,
+)
+from simulator.cloud.model.state import Cloud, Cluster, Group, Kind, Operation, Pool, PoolSpec
+
+NODES_AT_MOST = 2000
+_NAME_RULE = "must be up to 40 letters, digits and hyphens, begin with a letter and end with a letter or digit."
+
+
+def admit(cloud: Cloud, request: Request, at_s: float) -> tuple[Cloud, Outcome]:
+    match request:
+        case CreateCluster():
+            return _create_cluster(cloud, request, at_s)
+        case DeleteCluster():
+            return _delete_cluster(cloud, request, at_s)
+        case CreatePool():
+            return _create_pool(cloud, request, at_s)
+        case DeletePool():
+            return _delete_pool(cloud, request, at_s)
+        case ResizePool():
+            return _resize_pool(cloud, request, at_s)
+        case UpdatePool():
+            return _update_pool(cloud, request, at_s)
+        case DeleteInstances():
+            return _delete_instances(cloud, request, at_s)
+        case PreemptNode() | StockOut() | SetCapacity() | SetPrice() | SetQuota():
+            return control.obey(cloud, request, at_s)
+        case _:
+            assert_never(request)
+
+
+def _create_cluster(cloud: Cloud, request: CreateCluster, at_s: float) -> tuple[Cloud, Outcome]:
+    key = request.key
+    region = region_of(key.location)
+    refusal = _cluster_refusal(cloud, request, region)
+    if refusal is not None:
+        return cloud, refusal
+    cloud, number = chance.count(cloud)
+    taken = {each.called for each in cloud.clusters.values() if each.region == region}
+    cluster = Cluster(
+        key=key,
+        uid=chance.hexadecimal(cloud, "cluster", number, 32),
+        called=key.cluster if key.cluster not in taken else f"{key.cluster}-{number}",
+        created_s=at_s,
+        up_s=at_s + cloud.rules.cluster_s,
+        zones=request.zones or _default_zones(key.location),
+        echo=request.echo,
+    )
+    cloud = replace(cloud, clusters={**cloud.clusters, key: cluster})
+    for wish in request.pools:
+        cloud = _with_pool(cloud, cluster, wish)
+    return _start(cloud, Kind.CREATE_CLUSTER, key, at_s)
+
+
+def _cluster_refusal(cloud: Cloud, request: CreateCluster, region: str) -> Refusal | None:
+    key = request.key
+    if region not in cloud.rules.regions:
+        return refusals.no_location(key.location)
+    if not is_own_name(key.cluster):
+        return refusals.invalid(f'Cluster name "{key.cluster}" {_NAME_RULE}')
+    if key in cloud.clusters:
+        return refusals.exists(key)
+    if not request.pools:
+        return refusals.invalid("Cluster.initial_node_count must be greater than zero.")
+    names = [wish.name for wish in request.pools]
+    if len(set(names)) < len(names):
+        return refusals.invalid("Node pool names must be unique within a cluster.")
+    zones = request.zones or _default_zones(key.location)
+    if not _are_in(zones, region):
+        return refusals.invalid(f"Cluster.locations must be zones of {region}.")
+    found = (_wish_refusal(cloud, key, wish, zones) for wish in request.pools)
+    return next((refusal for refusal in found if refusal is not None), None)
+
+
+def _delete_cluster(cloud: Cloud, request: DeleteCluster, at_s: float) -> tuple[Cloud, Outcome]:
+    cluster = cloud.clusters.get(request.key)
+    if cluster is None:
+        return cloud, refusals.no_cluster(request.key)
+    for operation in view.under_way(cloud, request.key):
+        return cloud, refusals.busy(operation.name)
+    cloud = replace(
+        cloud,
+        clusters={**cloud.clusters, request.key: replace(cluster, deleting=True)},
+        pools={
+            key: replace(pool, deleting=pool.deleting or key.of == request.key) for key, pool in cloud.pools.items()
+        },
+    )
+    doomed = [node.name for node in cloud.nodes.values() if node.pool.of == request.key]
+    return _start(remove_nodes(cloud, doomed, at_s, at_once=True), Kind.DELETE_CLUSTER, request.key, at_s)
+
+
+def _create_pool(cloud: Cloud, request: CreatePool, at_s: float) -> tuple[Cloud, Outcome]:
+    cluster = cloud.clusters.get(request.cluster)
+    if cluster is None:
+        return cloud, refusals.no_cluster(request.cluster)
+    key = PoolKey(*request.cluster, request.wish.name)
+    refusal = (
+        _wish_refusal(cloud, request.cluster, request.wish, cluster.zones)
+        or (refusals.exists(key) if key in cloud.pools else None)
+        or _conflict(cloud, key)
+    )
+    if refusal is not None:
+        return cloud, refusal
+    return _start(_with_pool(cloud, cluster, request.wish), Kind.CREATE_POOL, key.of, at_s, key.pool)
+
+
+def _delete_pool(cloud: Cloud, request: DeletePool, at_s: float) -> tuple[Cloud, Outcome]:
+    refusal = _pool_refusal(cloud, request.key)
+    if refusal is not None:
+        return cloud, refusal
+    pool = cloud.pools[request.key]
+    cloud = _replacing(cloud, replace(pool, deleting=True))
+    doomed = [node.name for node in view.nodes_of(cloud, request.key)]
+    cloud = remove_nodes(cloud, doomed, at_s, at_once=True)
+    return _start(cloud, Kind.DELETE_POOL, pool.key.of, at_s, pool.key.pool)
+
+
+def _resize_pool(cloud: Cloud, request: ResizePool, at_s: float) -> tuple[Cloud, Outcome]:
+    refusal = _pool_refusal(cloud, request.key) or _size_refusal(request.size)
+    if refusal is not None:
+        return cloud, refusal
+    pool = cloud.pools[request.key]
+    more = sum(max(0, request.size - group.target) for group in pool.groups)
+    refusal = _quota_refusal(cloud, request.key.project, pool.spec, pool.groups[0].zone, more)
+    if refusal is not None:
+        return cloud, refusal
+    groups = tuple(replace(group, target=request.size) for group in pool.groups)
+    cloud = _replacing(cloud, replace(pool, groups=groups))
+    return _start(cloud, Kind.RESIZE_POOL, pool.key.of, at_s, pool.key.pool)
+
+
+def _update_pool(cloud: Cloud, request: UpdatePool, at_s: float) -> tuple[Cloud, Outcome]:
+    refusal = _pool_refusal(cloud, request.key)
+    if refusal is not None:
+        return cloud, refusal
+    pool = cloud.pools[request.key]
+    cloud = _replacing(cloud, replace(pool, spec=request.spec, echo=request.echo))
+    return _start(cloud, Kind.UPDATE_POOL, pool.key.of, at_s, pool.key.pool)
+
+
+def _delete_instances(cloud: Cloud, request: DeleteInstances, at_s: float) -> tuple[Cloud, Outcome]:
+    what = f"projects/{request.project}/zones/{request.zone}/instanceGroupManagers/{request.group}"
+    pool = _pool_of_group(cloud, request)
+    if pool is None:
+        return cloud, refusals.no_resource(what)
+    there = {node.name for node in view.members(cloud, pool.key, request.zone)}
+    strangers = [name for name in request.nodes if name not in there]
+    if strangers or not request.nodes:
+        named = f"instances/{strangers[0]}" if strangers else "instances"
+        return cloud, refusals.invalid(
+            f"Invalid value for field 'instances': '{named}'. Instance is not a member of '{request.group}'."
+        )
+    names = tuple(dict.fromkeys(request.nodes))
+    groups = tuple(
+        replace(group, target=max(0, group.target - len(names))) if group.zone == request.zone else group
+        for group in pool.groups
+    )
+    cloud = remove_nodes(_replacing(cloud, replace(pool, groups=groups)), names, at_s)
+    return _start(cloud, Kind.DELETE_INSTANCES, pool.key.of, at_s, pool.key.pool, request.zone, names)
+
+
+def _pool_of_group(cloud: Cloud, request: DeleteInstances) -> Pool | None:
+    for pool in cloud.pools.values():
+        group = pool.group(request.zone)
+        if pool.key.project == request.project and group is not None and group.name == request.group:
+            return None if pool.deleting else pool
+    return None
+
+
+def _wish_refusal(cloud: Cloud, cluster: ClusterKey, wish: PoolWish, zones: tuple[str, ...]) -> Refusal | None:
+    if not is_own_name(wish.name):
+        return refusals.invalid(f'Node pool name "{wish.name}" {_NAME_RULE}')
+    region = region_of(cluster.location)
+    wanted = wish.spec.zones or zones
+    if not _are_in(wanted, region):
+        return refusals.invalid(f"NodePool.locations must be zones of {region}, got {', '.join(wanted)}.")
+    size = _size_refusal(wish.spec.size)
+    if size is not None:
+        return size
+    return _quota_refusal(cloud, cluster.project, wish.spec, wanted[0], wish.spec.size * len(wanted))
+
+
+def _quota_refusal(cloud: Cloud, project: str, spec: PoolSpec, zone: str, nodes: int) -> Refusal | None:
+    if not cloud.rules.quota_in_call:
+        return None
+    short = shortfall(cloud, project, spec, zone, nodes)
+    if short is None:
+        return None
+    return refusals.short_of_quota(project, short.metric, short.wanted, short.limit, short.free)
+
+
+def _size_refusal(size: int) -> Refusal | None:
+    if 0 <= size <= NODES_AT_MOST:
+        return None
+    return refusals.invalid(f"Invalid value for field 'node_count': {size}. Must be from 0 to {NODES_AT_MOST}.")
+
+
+def _pool_refusal(cloud: Cloud, key: PoolKey) -> Refusal | None:
+    if key.of not in cloud.clusters:
+        return refusals.no_cluster(key.of)
+    if key not in cloud.pools:
+        return refusals.no_pool(key)
+    return _conflict(cloud, key)
+
+
+def _conflict(cloud: Cloud, key: PoolKey) -> Refusal | None:
+    """One operation at a time on a pool, a few on a cluster, none beside one on the cluster itself."""
+    running = list(view.under_way(cloud, key.of))
+    for operation in running:
+        if operation.pool in ("", key.pool):
+            return refusals.busy(operation.name)
+    if len(running) >= cloud.rules.operations_at_once:
+        return refusals.too_many_operations(key.of, cloud.rules.operations_at_once)
+    return None
+
+
+def _with_pool(cloud: Cloud, cluster: Cluster, wish: PoolWish) -> Cloud:
+    cloud, number = chance.count(cloud)
+    zones = wish.spec.zones or cluster.zones
+    key = PoolKey(*cluster.key, wish.name)
+    stem = re.sub("-+$", "", cluster.key.cluster[:20]), re.sub("-+$", "", wish.name[:20])
+    groups = tuple(
+        Group(f"gke-{stem[0]}-{stem[1]}-{chance.hexadecimal(cloud, zone, number)}-grp", zone, wish.spec.size)
+        for zone in zones
+    )
+    uid = chance.hexadecimal(cloud, "pool", number)
+    return _replacing(cloud, Pool(key, uid, replace(wish.spec, zones=zones), groups, wish.echo))
+
+
+def _replacing(cloud: Cloud, pool: Pool) -> Cloud:
+    return replace(cloud, pools={**cloud.pools, pool.key: pool})
+
+
+def _start(
+    cloud: Cloud,
+    kind: Kind,
+    cluster: ClusterKey,
+    at_s: float,
+    pool: str = "",
+    zone: str = "",
+    nodes: Iterable[NodeName] = (),
+) -> tuple[Cloud, Started]:
+    cloud, number = chance.count(cloud)
+    name = OperationName(f"operation-{number:013}-{chance.hexadecimal(cloud, 'operation', number)}")
+    operation = Operation(name, kind, cluster, at_s, pool, zone, tuple(nodes))
+    return replace(cloud, operations={**cloud.operations, name: operation}), Started(name)
+
+
+def _are_in(zones: tuple[str, ...], region: str) -> bool:
+    return bool(zones) and all(is_zone(zone) and region_of(zone) == region for zone in zones)
+
+
+def _default_zones(location: str) -> tuple[str, ...]:
+    return (location,) if is_zone(location) else tuple(f"{location}-{letter}" for letter in "abc")

@@ -1,0 +1,51 @@
+"""What the nodes cost: node-seconds at the price of the moment, from an instance's start to its end.
+
+Each pool and zone has a line that knows how many nodes run and what one costs now. Whenever either changes, the time
+that has passed is added up under what held until then. All sums are whole numbers, so nothing is lost on the way.
+"""
+
+from collections import Counter
+from dataclasses import replace
+
+from simulator.cloud.model.spot import rate_of
+from simulator.cloud.model.state import BillLine, Cloud
+from simulator.market.accelerators import MicroUsd
+
+MS_PER_HOUR = 3_600_000
+
+
+def meter(cloud: Cloud, at_s: float) -> Cloud:
+    """Brings the lines up to what runs now."""
+    running: Counter[tuple[str, str]] = Counter()
+    lines = dict(cloud.lines)
+    for node in cloud.nodes.values():
+        if node.instance is None:
+            continue
+        pool = cloud.pools[node.pool]
+        key = (pool.uid, node.zone)
+        running[key] += 1
+        if key not in lines:
+            spec = pool.spec
+            labels = {**spec.labels, **spec.resource_labels}
+            lines[key] = BillLine(pool.key, pool.uid, node.zone, spec.bought_as, spec.spot, labels, _ms(at_s))
+    for key, line in lines.items():
+        nodes = running[key]
+        still = cloud.pools.get(line.pool)
+        rate = rate_of(cloud, still, line.zone) if nodes and still is not None else line.rate
+        if (nodes, rate) != (line.nodes, line.rate):
+            lines[key] = replace(settled(line, at_s), nodes=nodes, rate=rate)
+    return replace(cloud, lines=lines)
+
+
+def settled(line: BillLine, at_s: float) -> BillLine:
+    """With everything up to now."""
+    passed_ms = max(0, _ms(at_s) - line.since_ms) * line.nodes
+    return replace(line, since_ms=_ms(at_s), node_ms=line.node_ms + passed_ms, cost=line.cost + passed_ms * line.rate)
+
+
+def cost_of(line: BillLine, speed: float) -> MicroUsd:
+    return MicroUsd(round(line.cost * speed / MS_PER_HOUR))
+
+
+def _ms(at_s: float) -> int:
+    return round(at_s * 1000)

@@ -1,0 +1,54 @@
+"""What the control endpoint orders: the hand of fate."""
+
+from dataclasses import replace
+from typing import assert_never
+
+from simulator.cloud.model import refusals
+from simulator.cloud.model.requests import Done, Outcome, PreemptNode, SetCapacity, SetPrice, SetQuota, StockOut
+from simulator.cloud.model.spot import doom
+from simulator.cloud.model.state import Cloud, Offer
+from simulator.market.changes import Market
+
+Order = PreemptNode | StockOut | SetCapacity | SetPrice | SetQuota
+
+
+def obey(cloud: Cloud, order: Order, at_s: float) -> tuple[Cloud, Outcome]:
+    match order:
+        case PreemptNode():
+            return _preempt(cloud, order, at_s)
+        case StockOut():
+            return _offering(cloud, order.market, replace(_offer(cloud, order.market), stocked_out=order.on)), Done()
+        case SetCapacity():
+            offer = replace(_offer(cloud, order.market), capacity_by_hand=order.capacity)
+            return _offering(cloud, order.market, offer), Done()
+        case SetPrice():
+            offer = replace(_offer(cloud, order.market), price_by_hand=order.price)
+            return _offering(cloud, order.market, offer), Done()
+        case SetQuota():
+            return _set_quota(cloud, order), Done()
+        case _:
+            assert_never(order)
+
+
+def _preempt(cloud: Cloud, order: PreemptNode, at_s: float) -> tuple[Cloud, Outcome]:
+    node = cloud.nodes.get(order.node)
+    if node is None:
+        return cloud, refusals.no_resource(f"instances/{order.node}")
+    if node.instance is None:
+        return cloud, refusals.invalid(f"The node {order.node} has no instance now.")
+    notice_s = cloud.rules.notice_s if order.notice_s is None else order.notice_s
+    return doom(cloud, node, at_s, notice_s), Done()
+
+
+def _set_quota(cloud: Cloud, order: SetQuota) -> Cloud:
+    key = (order.project, order.region, order.metric)
+    quotas = {each: limit for each, limit in cloud.quotas.items() if each != key}
+    return replace(cloud, quotas=quotas if order.limit is None else {**quotas, key: order.limit})
+
+
+def _offer(cloud: Cloud, market: Market) -> Offer:
+    return cloud.offers.get(market, Offer())
+
+
+def _offering(cloud: Cloud, market: Market, offer: Offer) -> Cloud:
+    return replace(cloud, offers={**cloud.offers, market: offer})

@@ -1,0 +1,107 @@
+"""Instance groups: each keeps trying to have as many nodes as it should, and chooses itself whom it lets go."""
+
+import math
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from dataclasses import replace
+
+from simulator.cloud.model import chance, quotas, refusals, spot
+from simulator.cloud.model.names import NodeName, region_of
+from simulator.cloud.model.state import Cloud, Failure, Group, Instance, Node, Offer, Pool, Shortage
+from simulator.market.changes import Market
+
+
+def reach_targets(cloud: Cloud, at_s: float) -> Cloud:
+    members = defaultdict(list)
+    for node in cloud.nodes.values():
+        if not node.leaving:
+            members[node.pool, node.zone].append(node)
+    for pool in cloud.pools.values():
+        if pool.deleting:
+            continue
+        for group in pool.groups:
+            there = members[pool.key, group.zone]
+            if len(there) > group.target:
+                cloud = _shrink(cloud, there, len(there) - group.target, at_s)
+            for _ in range(group.target - len(there)):
+                cloud = _add_node(cloud, pool, group, at_s)
+    return _ask_for_instances(cloud, at_s)
+
+
+def remove_nodes(cloud: Cloud, names: Iterable[NodeName], at_s: float, *, at_once: bool = False) -> Cloud:
+    """With their instances. A doomed one keeps the rest of its notice, unless it has to go at once."""
+    for name in names:
+        node = cloud.nodes[name]
+        if not at_once and node.instance is not None and node.instance.is_doomed:
+            cloud = replace(cloud, nodes={**cloud.nodes, name: replace(node, leaving=True)})
+        else:
+            nodes = {key: each for key, each in cloud.nodes.items() if key != name}
+            cloud = replace(cloud, nodes=nodes, presences=spot.forgotten_from(cloud, name, at_s))
+    return cloud
+
+
+def _shrink(cloud: Cloud, there: list[Node], too_many: int, at_s: float) -> Cloud:
+    """First those that have no instance, then the doomed, then whoever the dice say."""
+    cloud, number = chance.count(cloud)
+    mixed = chance.shuffled(cloud, "shrink", number, there)
+    mixed.sort(key=lambda node: 0 if node.instance is None else 1 if node.instance.is_doomed else 2)
+    return remove_nodes(cloud, [node.name for node in mixed[:too_many]], at_s)
+
+
+def _add_node(cloud: Cloud, pool: Pool, group: Group, at_s: float) -> Cloud:
+    stem = re.sub("-grp$", "", group.name)
+    while True:
+        cloud, number = chance.count(cloud)
+        name = NodeName(f"{stem}-{chance.suffix(cloud, number)}")
+        if name not in cloud.nodes and name not in cloud.presences:
+            node = Node(name, pool.key, group.zone, ask_s=at_s)
+            return replace(cloud, nodes={**cloud.nodes, name: node})
+
+
+def _ask_for_instances(cloud: Cloud, at_s: float) -> Cloud:
+    waiting = [node for node in cloud.nodes.values() if node.instance is None and node.ask_s <= at_s]
+    waiting = [node for node in waiting if cloud.clusters[node.pool.of].up_s <= at_s]
+    if not waiting:
+        return cloud
+    held = spot.held(cloud, doomed_too=True)
+    used = quotas.usage(cloud)
+    nodes = dict(cloud.nodes)
+    for node in waiting:
+        refused = _over_quota(cloud, node, used) or _stocked_out(cloud, node, held)
+        if refused is not None:
+            nodes[node.name] = replace(node, ask_s=at_s + cloud.rules.retry_s, refused=refused)
+            continue
+        pool = cloud.pools[node.pool]
+        cloud, instance = _new_instance(cloud, pool, at_s)
+        nodes[node.name] = replace(node, instance=instance, refused=None)
+        for metric, amount in quotas.needs(pool.spec).items():
+            used[node.pool.project, region_of(node.zone), metric] += amount
+        if pool.spec.spot:
+            held[pool.market(node.zone)] += pool.spec.units
+    return replace(cloud, nodes=nodes)
+
+
+def _over_quota(cloud: Cloud, node: Node, used: Counter[tuple[str, str, str]]) -> Failure | None:
+    project, region = node.pool.project, region_of(node.zone)
+    for metric, amount in quotas.needs(cloud.pools[node.pool].spec).items():
+        limit = quotas.limit_of(cloud, project, region, metric)
+        if used[project, region, metric] + amount > limit:
+            return Failure(Shortage.QUOTA, refusals.over_quota(node.zone, node.name, metric, limit))
+    return None
+
+
+def _stocked_out(cloud: Cloud, node: Node, held: Counter[Market]) -> Failure | None:
+    """On-demand nodes are none of the market's, but where nothing is left there is nothing for them either."""
+    pool = cloud.pools[node.pool]
+    market = pool.market(node.zone)
+    is_taken = pool.spec.spot and held[market] + pool.spec.units > spot.capacity_of(cloud, market)
+    if not is_taken and not cloud.offers.get(market, Offer()).stocked_out:
+        return None
+    return Failure(Shortage.STOCKOUT, refusals.stocked_out(node.pool.project, node.zone, node.name))
+
+
+def _new_instance(cloud: Cloud, pool: Pool, at_s: float) -> tuple[Cloud, Instance]:
+    cloud, number = chance.count(cloud)
+    expires_s = spot.lifetime_end_s(cloud, number, at_s) if pool.spec.spot else math.inf
+    return cloud, Instance(chance.instance_id(cloud, number), at_s, at_s + cloud.rules.boot_s, expires_s)

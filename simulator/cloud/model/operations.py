@@ -1,0 +1,172 @@
+"""When an operation is over, and how it ended.
+
+An operation that cannot get its instances ends with an error after a while. What it was to make exists all the same,
+and its groups keep trying: that an operation is over says nothing about what there is.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import assert_never
+
+from simulator.cloud.model import view
+from simulator.cloud.model.names import OperationName, PoolKey, region_of
+from simulator.cloud.model.state import Cloud, Cluster, Failure, Kind, Operation, Pool, Shortage
+from simulator.cloud.model.view import is_full, is_gone, is_running, members
+
+DONE_KEPT = 1000
+
+
+def finish(cloud: Cloud, at_s: float) -> Cloud:
+    for operation in [each for each in cloud.operations.values() if not each.is_done]:
+        match operation.kind:
+            case Kind.CREATE_CLUSTER:
+                cloud = _created(cloud, operation, at_s)
+            case Kind.DELETE_CLUSTER:
+                cloud = _cluster_deleted(cloud, operation, at_s)
+            case Kind.CREATE_POOL | Kind.RESIZE_POOL:
+                cloud = _filled(cloud, operation, [cloud.pools[operation.pool_key]], operation.started_s, at_s)
+            case Kind.DELETE_POOL:
+                cloud = _pool_deleted(cloud, operation, at_s)
+            case Kind.UPDATE_POOL:
+                cloud = _done(cloud, operation, at_s) if _has_lasted(cloud, operation, at_s) else cloud
+            case Kind.DELETE_INSTANCES:
+                cloud = _instances_deleted(cloud, operation, at_s)
+            case _:
+                assert_never(operation.kind)
+    return _recovered(_bounded(cloud))
+
+
+def wake_times(cloud: Cloud) -> Iterator[float]:
+    rules = cloud.rules
+    for operation in cloud.operations.values():
+        if not operation.is_done:
+            began_s = operation.started_s
+            if operation.kind is Kind.CREATE_CLUSTER:
+                began_s = cloud.clusters[operation.cluster].up_s
+                yield began_s
+            yield began_s + rules.operation_s
+            yield began_s + rules.stockout_s
+            yield began_s + rules.give_up_s
+
+
+def _created(cloud: Cloud, operation: Operation, at_s: float) -> Cloud:
+    cluster = cloud.clusters[operation.cluster]
+    if at_s < cluster.up_s:
+        return cloud
+    if not cluster.endpoint:
+        return _given_up(cloud, operation, cluster.up_s, at_s)
+    return _filled(cloud, operation, view.pools_of(cloud, operation.cluster), cluster.up_s, at_s)
+
+
+def _filled(cloud: Cloud, operation: Operation, pools: list[Pool], since_s: float, at_s: float) -> Cloud:
+    if all(is_full(cloud, pool) for pool in pools):
+        return _done(cloud, operation, at_s) if _has_lasted(cloud, operation, at_s) else cloud
+    if at_s >= since_s + cloud.rules.stockout_s:
+        for pool in pools:
+            failure = shortage_of(cloud, pool, at_s - since_s)
+            if failure is not None:
+                return _done(cloud, operation, at_s, failure)
+    return _given_up(cloud, operation, since_s, at_s)
+
+
+def shortage_of(cloud: Cloud, pool: Pool, after_s: float) -> Failure | None:
+    """What GKE says of a pool whose nodes were refused their instances; nothing if none was."""
+    found = view.failures(cloud, pool.key)
+    if not found:
+        return None
+    there = members(cloud, pool.key)
+    running = sum(is_running(cloud, node) for node in there)
+    first = found[0][1]
+    wanted = sum(group.target for group in pool.groups)
+    lead = (
+        "Google Compute Engine" if first.shortage is Shortage.STOCKOUT else "Insufficient quota to satisfy the request"
+    )
+    return Failure(
+        first.shortage,
+        f"{lead}: Not all instances running in IGM after {_go_duration(after_s)}. Expected {wanted}, "
+        f"running {running}, transitioning {len(there) - running}. Current errors: [{first.shortage}]: {first.message}",
+    )
+
+
+def _pool_deleted(cloud: Cloud, operation: Operation, at_s: float) -> Cloud:
+    key = operation.pool_key
+    if not _has_lasted(cloud, operation, at_s) or not _is_empty(cloud, key):
+        return cloud
+    pools = {each: pool for each, pool in cloud.pools.items() if each != key}
+    return _done(replace(cloud, pools=pools), operation, at_s)
+
+
+def _cluster_deleted(cloud: Cloud, operation: Operation, at_s: float) -> Cloud:
+    cluster = cloud.clusters[operation.cluster]
+    if not _has_lasted(cloud, operation, at_s) or not _is_dropped(cloud, cluster):
+        return cloud
+    pools = {key: pool for key, pool in cloud.pools.items() if key.of != operation.cluster}
+    clusters = {key: each for key, each in cloud.clusters.items() if key != operation.cluster}
+    return _done(replace(cloud, pools=pools, clusters=clusters), operation, at_s)
+
+
+def _instances_deleted(cloud: Cloud, operation: Operation, at_s: float) -> Cloud:
+    region = region_of(operation.zone)
+    if _has_lasted(cloud, operation, at_s) and all(is_gone(cloud, node, region) for node in operation.nodes):
+        return _done(cloud, operation, at_s)
+    return cloud
+
+
+def _is_empty(cloud: Cloud, key: PoolKey) -> bool:
+    region = region_of(key.location)
+    names = {node.name for node in view.nodes_of(cloud, key)}
+    names |= {presence.node for presence in cloud.presences.values() if presence.pool == key}
+    return all(is_gone(cloud, name, region) for name in names)
+
+
+def _is_dropped(cloud: Cloud, cluster: Cluster) -> bool:
+    region = cloud.regions.get(cluster.region)
+    if region is None or not region.reachable:
+        return True
+    told = cloud.hosted.get((cluster.region, cluster.called))
+    return told is None or not (told.id or told.request)
+
+
+def _has_lasted(cloud: Cloud, operation: Operation, at_s: float) -> bool:
+    return at_s >= operation.started_s + cloud.rules.operation_s
+
+
+def _given_up(cloud: Cloud, operation: Operation, since_s: float, at_s: float) -> Cloud:
+    if at_s < since_s + cloud.rules.give_up_s:
+        return cloud
+    message = f"Timed out after {_go_duration(at_s - operation.started_s)}: not all components are healthy."
+    return _done(cloud, operation, at_s, Failure(None, message))
+
+
+def _done(cloud: Cloud, operation: Operation, at_s: float, failure: Failure | None = None) -> Cloud:
+    ended = replace(operation, done_s=at_s, failed=failure)
+    cloud = replace(cloud, operations={**cloud.operations, operation.name: ended})
+    cluster = cloud.clusters.get(operation.cluster)
+    if operation.kind is Kind.CREATE_CLUSTER and cluster is not None and failure is not None:
+        cloud = replace(cloud, clusters={**cloud.clusters, cluster.key: replace(cluster, failed=failure)})
+    return cloud
+
+
+def _recovered(cloud: Cloud) -> Cloud:
+    """A cluster that came to life late is none the worse for it."""
+    for cluster in cloud.clusters.values():
+        if (
+            cluster.failed
+            and cluster.endpoint
+            and all(is_full(cloud, pool) for pool in view.pools_of(cloud, cluster.key))
+        ):
+            cloud = replace(cloud, clusters={**cloud.clusters, cluster.key: replace(cluster, failed=None)})
+    return cloud
+
+
+def _bounded(cloud: Cloud) -> Cloud:
+    done: list[OperationName] = [each.name for each in cloud.operations.values() if each.is_done]
+    if len(done) <= DONE_KEPT:
+        return cloud
+    old = set(done[: len(done) - DONE_KEPT])
+    return replace(cloud, operations={name: each for name, each in cloud.operations.items() if name not in old})
+
+
+def _go_duration(seconds: float) -> str:
+    minutes, rest = divmod(seconds, 60)
+    return f"{minutes:.0f}m{rest:.3f}s" if minutes else f"{rest:.3f}s"

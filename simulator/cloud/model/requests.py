@@ -1,0 +1,129 @@
+"""Everything that the cloud can be asked to change, by GKE's API, by Compute's and by the control endpoint."""
+
+from dataclasses import dataclass
+
+from simulator.cloud.model.names import ClusterKey, NodeName, OperationName, PoolKey
+from simulator.cloud.model.refusals import Refusal
+from simulator.cloud.model.state import PoolSpec
+from simulator.market.accelerators import MicroUsd
+from simulator.market.changes import Market
+
+
+@dataclass(frozen=True, slots=True)
+class PoolWish:
+    name: str
+    spec: PoolSpec
+    echo: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class CreateCluster:
+    key: ClusterKey
+    pools: tuple[PoolWish, ...]
+    zones: tuple[str, ...] = ()
+    echo: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteCluster:
+    key: ClusterKey
+
+
+@dataclass(frozen=True, slots=True)
+class CreatePool:
+    cluster: ClusterKey
+    wish: PoolWish
+
+
+@dataclass(frozen=True, slots=True)
+class DeletePool:
+    key: PoolKey
+
+
+@dataclass(frozen=True, slots=True)
+class ResizePool:
+    key: PoolKey
+    size: int
+    """Nodes in each zone."""
+
+
+@dataclass(frozen=True, slots=True)
+class UpdatePool:
+    """For nodes that are made from now on."""
+
+    key: PoolKey
+    spec: PoolSpec
+    echo: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteInstances:
+    project: str
+    zone: str
+    group: str
+    nodes: tuple[NodeName, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PreemptNode:
+    node: NodeName
+    notice_s: float | None = None
+    """None: as usual; 0: without a word."""
+
+
+@dataclass(frozen=True, slots=True)
+class StockOut:
+    market: Market
+    on: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SetCapacity:
+    market: Market
+    capacity: int | None
+    """None: as the trace says."""
+
+
+@dataclass(frozen=True, slots=True)
+class SetPrice:
+    market: Market
+    price: MicroUsd | None
+    """None: as the trace says."""
+
+
+@dataclass(frozen=True, slots=True)
+class SetQuota:
+    project: str
+    region: str
+    metric: str
+    limit: int | None
+    """None: the default."""
+
+
+Request = (
+    CreateCluster
+    | DeleteCluster
+    | CreatePool
+    | DeletePool
+    | ResizePool
+    | UpdatePool
+    | DeleteInstances
+    | PreemptNode
+    | StockOut
+    | SetCapacity
+    | SetPrice
+    | SetQuota
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    operation: OperationName
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """At once, without an operation."""
+
+
+Outcome = Started | Done | Refusal

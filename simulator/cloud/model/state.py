@@ -1,0 +1,314 @@
+"""What the cloud knows. Times are seconds of this process's monotonic clock; nothing here reads a clock.
+
+What is wanted (a group's target) and what there is (nodes with or without an instance) are kept apart, and so are the
+instances of the cloud and what each region was told of them: either can be ahead of the other.
+"""
+
+import enum
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from simulator.cloud.model.machines import Machine
+from simulator.cloud.model.names import ClusterKey, InstanceId, NodeName, OperationName, PoolKey, region_of
+from simulator.market.accelerators import CPU, FREE, MicroUsd
+from simulator.market.changes import Market
+from simulator.market.lifetimes import Lifetimes
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How this cloud behaves; delays are already divided by the speed."""
+
+    seed: int = 0
+    regions: tuple[str, ...] = ()
+    operation_s: float = 20.0
+    """The least that an operation on a pool takes."""
+    cluster_s: float = 240.0
+    """From the request for a cluster until its API answers and its first nodes are asked for."""
+    boot_s: float = 60.0
+    """From an instance's start until its node is ready."""
+    recreate_s: float = 10.0
+    """From the end of a preempted instance until its group asks for another."""
+    retry_s: float = 30.0
+    """How long a group that was refused waits until it asks again."""
+    stockout_s: float = 90.0
+    """How long an operation waits for instances that are refused before it ends with an error."""
+    give_up_s: float = 2100.0
+    """How long an operation waits for anything else."""
+    forget_s: float = 10.0
+    """From the end of an instance until Kubernetes forgets its node."""
+    notice_s: float = 30.0
+    """What a preempted node is given, unless told otherwise. Never divided by the speed: programs run in real time."""
+    silent_share: float = 0.0
+    """The share of the market's preemptions that come without a word."""
+    default_capacity: int = 64
+    """Accelerators in a zone of which no trace tells."""
+    default_quota: int = 64
+    """Accelerators of each kind in a region."""
+    default_cpus: int = 10_000
+    """vCPUs in a region."""
+    quota_in_call: bool = False
+    """Whether too small a quota already refuses the request, or only shows inside the operation."""
+    operations_at_once: int = 5
+    lifetimes: Lifetimes | None = None
+    """How long spot nodes live; without, only capacity and the control endpoint take them."""
+
+
+class TaintEffect(enum.StrEnum):
+    NO_SCHEDULE = "NoSchedule"
+    PREFER_NO_SCHEDULE = "PreferNoSchedule"
+    NO_EXECUTE = "NoExecute"
+
+
+@dataclass(frozen=True, slots=True)
+class Taint:
+    key: str
+    value: str
+    effect: TaintEffect
+
+
+@dataclass(frozen=True, slots=True)
+class PoolSpec:
+    machine: Machine
+    accelerator: str = ""
+    accelerators: int = 0
+    """Of one node."""
+    spot: bool = False
+    zones: tuple[str, ...] = ()
+    size: int = 0
+    """Nodes in each zone, at first."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    resource_labels: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()
+    shutdown_grace_s: float = 30.0
+
+    @property
+    def bought_as(self) -> str:
+        return self.accelerator or CPU
+
+    @property
+    def units(self) -> int:
+        """What one node takes of its market: accelerators, or vCPUs where it has none."""
+        return self.accelerators if self.accelerator else self.machine.vcpus
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    key: ClusterKey
+    uid: str
+    called: str
+    """Its name in its region, where two locations may have given the same."""
+    created_s: float
+    up_s: float
+    """From then on its API answers."""
+    echo: bytes = b""
+    """What its creator said of it, in GKE's own encoding."""
+    zones: tuple[str, ...] = ()
+    """Where its pools are unless they say otherwise."""
+    endpoint: str = ""
+    ca: str = ""
+    failed: "Failure | None" = None
+    """Why its creation ended with an error."""
+    deleting: bool = False
+
+    @property
+    def region(self) -> str:
+        return region_of(self.key.location)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The nodes of a pool in one zone: Compute's instance group manager."""
+
+    name: str
+    zone: str
+    target: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    key: PoolKey
+    uid: str
+    spec: PoolSpec
+    groups: tuple[Group, ...]
+    echo: bytes = b""
+    deleting: bool = False
+
+    def group(self, zone: str) -> Group | None:
+        return next((group for group in self.groups if group.zone == zone), None)
+
+    def market(self, zone: str) -> Market:
+        return Market(zone, self.spec.bought_as)
+
+
+class Shortage(enum.StrEnum):
+    """GKE's own words for why an instance could not be had."""
+
+    STOCKOUT = "GCE_STOCKOUT"
+    QUOTA = "GCE_QUOTA_EXCEEDED"
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why something could not be had: one of the shortages, or nothing that has a code."""
+
+    shortage: Shortage | None
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    id: InstanceId
+    started_s: float
+    ready_s: float
+    expires_s: float = math.inf
+    """When the market takes it."""
+    ends_s: float = math.inf
+    """When the notice that it was given is over."""
+
+    @property
+    def is_doomed(self) -> bool:
+        return self.ends_s < math.inf
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A place in a group. Its name outlives its instances."""
+
+    name: NodeName
+    pool: PoolKey
+    zone: str
+    instance: Instance | None = None
+    ask_s: float = 0.0
+    """Not before then is an instance asked for."""
+    refused: Failure | None = None
+    leaving: bool = False
+    """No longer of its group, but its instance has the rest of its notice."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What the region was told of one thing, and how that goes."""
+
+    id: str = ""
+    """What it confirmed to have: an instance's id or a cluster's uid; empty: nothing."""
+    request: int = 0
+    """The number of the request that is under way; 0: none."""
+    failures: int = 0
+    retry_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Doom:
+    instance: InstanceId
+    at_s: float
+    notice_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Presence:
+    """A node as its region knows it; outlives the node until the region has confirmed that it is gone."""
+
+    node: NodeName
+    pool: PoolKey
+    told: Told = Told()
+    doom: Doom | None = None
+    doom_told: bool = False
+    forget_s: float = 0.0
+    """From then on the region may forget it, if the cloud has no instance for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    name: str
+    incarnation: str = ""
+    """Empty until it was seen for the first time."""
+    reachable: bool = False
+
+
+class Kind(enum.StrEnum):
+    CREATE_CLUSTER = "CREATE_CLUSTER"
+    DELETE_CLUSTER = "DELETE_CLUSTER"
+    CREATE_POOL = "CREATE_NODE_POOL"
+    DELETE_POOL = "DELETE_NODE_POOL"
+    RESIZE_POOL = "SET_NODE_POOL_SIZE"
+    UPDATE_POOL = "UPDATE_CLUSTER"
+    DELETE_INSTANCES = "DELETE_INSTANCES"
+    """Compute's, not GKE's: neither is in the other's way."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    name: OperationName
+    kind: Kind
+    cluster: ClusterKey
+    started_s: float
+    pool: str = ""
+    zone: str = ""
+    nodes: tuple[NodeName, ...] = ()
+    """That it removes; Compute's operations only."""
+    done_s: float | None = None
+    failed: Failure | None = None
+
+    @property
+    def pool_key(self) -> PoolKey:
+        return PoolKey(*self.cluster, self.pool)
+
+    @property
+    def is_done(self) -> bool:
+        return self.done_s is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A market as it is now. What the control endpoint says goes before what the trace says."""
+
+    capacity: int | None = None
+    price: MicroUsd | None = None
+    capacity_by_hand: int | None = None
+    price_by_hand: MicroUsd | None = None
+    stocked_out: bool = False
+    notice_s: float | None = None
+    """What the next nodes that capacity takes are given."""
+
+
+@dataclass(frozen=True, slots=True)
+class BillLine:
+    """One pool's nodes in one zone. Exact: whole milliseconds, whole micro-dollars for an hour."""
+
+    pool: PoolKey
+    uid: str
+    zone: str
+    accelerator: str
+    spot: bool
+    labels: Mapping[str, str]
+    since_ms: int
+    nodes: int = 0
+    rate: MicroUsd = FREE
+    """Of one node for an hour, now."""
+    node_ms: int = 0
+    cost: int = 0
+    """Micro-dollars × milliseconds ÷ hour: divided once, when it is shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cloud:
+    rules: Rules = Rules()
+    clusters: Mapping[ClusterKey, Cluster] = field(default_factory=dict)
+    pools: Mapping[PoolKey, Pool] = field(default_factory=dict)
+    nodes: Mapping[NodeName, Node] = field(default_factory=dict)
+    presences: Mapping[NodeName, Presence] = field(default_factory=dict)
+    hosted: Mapping[tuple[str, str], Told] = field(default_factory=dict)
+    """By region and the cluster's name there."""
+    regions: Mapping[str, Region] = field(default_factory=dict)
+    operations: Mapping[OperationName, Operation] = field(default_factory=dict)
+    offers: Mapping[Market, Offer] = field(default_factory=dict)
+    quotas: Mapping[tuple[str, str, str], int] = field(default_factory=dict)
+    """Limits that were set, by project, region and metric."""
+    lines: Mapping[tuple[str, str], BillLine] = field(default_factory=dict)
+    """By the pool's uid and zone."""
+    made: int = 0
+    """Numbers what is made, so that every name and every choice follows from the seed."""
+    requests: int = 0
+    """Numbers the requests to regions: an answer to an older one teaches nothing."""

@@ -1,0 +1,103 @@
+"""What follows from the state: who is running, what is under way, how a pool or a cluster is doing."""
+
+import enum
+from collections.abc import Iterator
+
+from simulator.cloud.model.names import ClusterKey, NodeName, PoolKey
+from simulator.cloud.model.state import Cloud, Cluster, Failure, Kind, Node, Operation, Pool
+
+
+class Status(enum.StrEnum):
+    PROVISIONING = "PROVISIONING"
+    RUNNING = "RUNNING"
+    RUNNING_WITH_ERROR = "RUNNING_WITH_ERROR"
+    RECONCILING = "RECONCILING"
+    STOPPING = "STOPPING"
+    ERROR = "ERROR"
+
+
+class NodePhase(enum.StrEnum):
+    WAITING = "waiting"
+    """For an instance."""
+    BOOTING = "booting"
+    RUNNING = "running"
+    DOOMED = "doomed"
+    """Its notice is running."""
+
+
+def nodes_of(cloud: Cloud, key: PoolKey) -> list[Node]:
+    return [node for node in cloud.nodes.values() if node.pool == key]
+
+
+def members(cloud: Cloud, key: PoolKey, zone: str | None = None) -> list[Node]:
+    """Those that count for the target."""
+    return [node for node in nodes_of(cloud, key) if not node.leaving and zone in (None, node.zone)]
+
+
+def pools_of(cloud: Cloud, key: ClusterKey) -> list[Pool]:
+    return [pool for pool in cloud.pools.values() if pool.key.of == key]
+
+
+def phase(cloud: Cloud, node: Node) -> NodePhase:
+    if node.instance is None:
+        return NodePhase.WAITING
+    if node.instance.is_doomed:
+        return NodePhase.DOOMED
+    presence = cloud.presences.get(node.name)
+    is_there = presence is not None and presence.told.id == node.instance.id
+    return NodePhase.RUNNING if is_there else NodePhase.BOOTING
+
+
+def is_running(cloud: Cloud, node: Node) -> bool:
+    return phase(cloud, node) is NodePhase.RUNNING
+
+
+def is_full(cloud: Cloud, pool: Pool) -> bool:
+    """Whether as many nodes as wanted are there, and run."""
+    for group in pool.groups:
+        there = members(cloud, pool.key, group.zone)
+        if len(there) != group.target or not all(is_running(cloud, node) for node in there):
+            return False
+    return True
+
+
+def under_way(cloud: Cloud, cluster: ClusterKey) -> Iterator[Operation]:
+    """GKE's operations on a cluster that are not done. Compute's are in nobody's way."""
+    for operation in cloud.operations.values():
+        if operation.cluster == cluster and not operation.is_done and operation.kind is not Kind.DELETE_INSTANCES:
+            yield operation
+
+
+def failures(cloud: Cloud, key: PoolKey) -> list[tuple[Node, Failure]]:
+    """The nodes that were refused an instance and still have none."""
+    return [(node, node.refused) for node in members(cloud, key) if node.instance is None and node.refused is not None]
+
+
+def pool_status(cloud: Cloud, pool: Pool) -> Status:
+    if pool.deleting:
+        return Status.STOPPING
+    kinds = {operation.kind for operation in under_way(cloud, pool.key.of) if operation.pool in ("", pool.key.pool)}
+    if Kind.CREATE_CLUSTER in kinds or Kind.CREATE_POOL in kinds:
+        return Status.PROVISIONING
+    if kinds:
+        return Status.RECONCILING
+    return Status.RUNNING_WITH_ERROR if failures(cloud, pool.key) else Status.RUNNING
+
+
+def cluster_status(cloud: Cloud, cluster: Cluster) -> Status:
+    if cluster.deleting:
+        return Status.STOPPING
+    kinds = {operation.kind for operation in under_way(cloud, cluster.key)}
+    if Kind.CREATE_CLUSTER in kinds:
+        return Status.PROVISIONING
+    if cluster.failed is not None:
+        return Status.ERROR
+    return Status.RECONCILING if kinds else Status.RUNNING
+
+
+def is_gone(cloud: Cloud, node: NodeName, region: str) -> bool:
+    """From the region too, as far as can be told: one that does not answer holds nothing up."""
+    if node in cloud.nodes:
+        return False
+    known = cloud.regions.get(region)
+    return node not in cloud.presences or known is None or not known.reachable

@@ -36,7 +36,7 @@ async def finished(process: asyncio.subprocess.Process, timeout_s: float = TIMEO
         process.kill()
         await process.wait()
         raise
-    return Outcome(process.returncode or 0, out.decode(), err.decode())
+    return Outcome(process.returncode or 0, (out or b"").decode(), (err or b"").decode())
 
 
 async def tradewind(*arguments: str, environ: Mapping[str, str], cwd: Path | None = None) -> Outcome:

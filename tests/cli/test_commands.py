@@ -1,7 +1,10 @@
 """The commands about jobs, against a master that answers as told: what they print, and what they exit with."""
 
+import asyncio
 import json
+import os
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -248,3 +251,21 @@ async def test_a_mistyped_command_is_answered_with_the_nearest() -> None:
     done = await tradewind("stauts", environ={})
     assert done.code == 2
     assert "Did you mean 'status'?" in done.err
+
+
+async def test_a_reader_that_goes_away_is_no_traceback(master: FakeMaster) -> None:
+    master.views["mnist"] = a_view()
+    master.lines = some_lines()
+    reading, writing = os.pipe()
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "tradewind", "logs", "mnist", "--follow"),
+        env={**os.environ, **master.environ},
+        stdout=writing,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    os.close(writing)
+    os.close(reading)
+    done = await finished(process)
+    assert done.code == 2
+    assert "Nobody reads the output any more" in done.err
+    assert "Traceback" not in done.err

@@ -44,6 +44,7 @@ async def _wait(api: Api, view: JobView, *, as_json: bool) -> int:
         raise
     if as_json:
         echo_json(await api.job(view.name))
+    present.say(f"job {view.name} {end.phase}: {present.first_line(end.why)}")
     if end.code:
         present.say(present.next_command(f"tradewind events {view.name}"))
     return end.code
@@ -148,7 +149,7 @@ async def events(api: Api, job: str | None, *, follow: bool, as_json: bool) -> i
         if as_json:
             echo_json(event)
         else:
-            click.echo(present.event_line(event))
+            present.show(present.event_line(event))
         if follow and job is not None and event.ends_job:
             break
     return 0
@@ -156,7 +157,7 @@ async def events(api: Api, job: str | None, *, follow: bool, as_json: bool) -> i
 
 async def scale(api: Api, job: str, workers: int) -> int:
     view = await api.scale(job, workers)
-    click.echo(f"Job {job} may have {view.wanted} workers; it has {view.world_size} ranks now.")
+    click.echo(f"Job {job} may have {view.wanted} workers from now on.")
     click.echo(present.next_command(f"tradewind status {job} --watch"))
     return 0
 
@@ -176,4 +177,4 @@ async def _has_ended(api: Api, job: str | None) -> bool:
 
 
 def echo_json(value: object) -> None:
-    click.echo(msgspec.json.encode(value).decode())
+    present.show(msgspec.json.encode(value).decode())

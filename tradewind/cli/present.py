@@ -1,5 +1,6 @@
 """What people see of jobs, workers, lines and events."""
 
+import os
 import sys
 import time
 from collections.abc import Iterable, Sequence
@@ -11,9 +12,11 @@ from rich.table import Table
 from rich.text import Text
 
 from messages.api import JobView, WorkerView
+from runtime.errors import UserError
 from tradewind.cli.streams import LogLine, SeenEvent
 
 WIDE = 200
+QUIET_KINDS = ("job_submitted", "worker_joined", "world_decided", "job_succeeded")
 PHASE_STYLES = {
     "running": "green",
     "succeeded": "bold green",
@@ -32,7 +35,17 @@ def console(*, stderr: bool = False) -> Console:
 
 
 def show_line(line: LogLine) -> None:
-    click.echo(f"[{line.rank}] {line.line}", err=line.stderr)
+    show(f"[{line.rank}] {line.line}", err=line.stderr)
+
+
+def show(text: str, *, err: bool = False) -> None:
+    """Where a reader may go away, as with `| head`."""
+    try:
+        click.echo(text, err=err)
+    except BrokenPipeError:
+        # Else the interpreter would complain once more at its end, when it flushes.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno() if err else sys.stdout.fileno())
+        raise UserError("Nobody reads the output any more.") from None
 
 
 def say(sentence: str) -> None:
@@ -48,7 +61,9 @@ def event_line(event: SeenEvent) -> str:
 
 
 def tell_event(event: SeenEvent) -> None:
-    """Beside a script's output: short. The last lines of a script that failed come with the job's end."""
+    """Beside a script's output: short, and not all. The last lines of a script that failed come with the job's end."""
+    if event.kind in QUIET_KINDS:
+        return
     reason = {"job_failed": event.why, "trainer_failed": ""}.get(event.kind, first_line(event.why))
     first, *rest = reason.splitlines() or [""]
     say(event.text + (f": {first}" if first else ""))

@@ -12,7 +12,6 @@ from tradewind.cli import present
 from tradewind.cli.client import Api, MasterAway
 from tradewind.cli.interrupt import unless_stopped
 from tradewind.cli.stack import local_stack
-from tradewind.cli.streams import SeenEvent
 from tradewind.cli.watch import Watch
 
 STOP_S = 10.0
@@ -20,7 +19,6 @@ STOP_S = 10.0
 POLL_S = 0.2
 QUIET_S = 2.0
 """Whatever takes longer is explained."""
-QUIET_KINDS = ("job_submitted", "worker_joined", "world_decided", "job_succeeded")
 
 
 class LocalRun:
@@ -43,7 +41,7 @@ class LocalRun:
                 stack.api,
                 self._spec.name,
                 on_line=present.show_line,
-                on_event=tell_shortly,
+                on_event=present.tell_event,
                 on_away=lambda why: present.say("the master is away; the job goes on"),
             )
             async with asyncio.TaskGroup() as tasks:
@@ -87,8 +85,3 @@ async def tell_waiting(api: Api, name: str) -> None:
                 told = view.why
                 present.say(f"{view.phase}: {told}")
         await asyncio.sleep(POLL_S)
-
-
-def tell_shortly(event: SeenEvent) -> None:
-    if event.kind not in QUIET_KINDS:
-        present.tell_event(event)

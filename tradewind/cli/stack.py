@@ -23,8 +23,9 @@ from tradewind.cli.parts import BusServer, Part, guard, role
 from tradewind.cli.supervise import keep, tail_of
 
 NATS_VARIABLE = "TRADEWIND_NATS_URL"
+NATS_VARIABLES = "TRADEWIND_NATS_"
 API_VARIABLES = "TRADEWIND_API_"
-"""They are about another master."""
+"""They are about another bus and another master."""
 CLUSTER = "local"
 START_S = 60.0
 POLL_S = 0.05
@@ -35,13 +36,14 @@ Say = Callable[[str], None]
 
 
 class LocalStack:
-    def __init__(self, folder: Path, environ: Mapping[str, str], api: Api, say: Say) -> None:
+    def __init__(self, folder: Path, environ: Mapping[str, str], nats_url: str, api: Api, say: Say) -> None:
         self.folder = folder
         self.api = api
-        self.nats_url = environ.get(NATS_VARIABLE, "")
+        self.nats_url = nats_url
         self.left_behind: list[str] = []
         """Processes that did not end when they were asked to, and were killed."""
-        self._environ = {name: value for name, value in environ.items() if not name.startswith(API_VARIABLES)}
+        others = (API_VARIABLES,) if nats_url else (API_VARIABLES, NATS_VARIABLES)
+        self._environ = {name: value for name, value in environ.items() if not name.startswith(others)}
         self._say = say
         self._parts: dict[str, Part] = {}
         self._tasks: list[asyncio.Task[None]] = []
@@ -50,7 +52,7 @@ class LocalStack:
     async def start(self, tasks: asyncio.TaskGroup) -> None:
         await self._start(guard(self._environ, self.folder))
         if self.nats_url:
-            self._say(f"starting master and cluster-controller on the bus at {NATS_VARIABLE}")
+            self._say(f"starting master and cluster-controller on the bus of {NATS_VARIABLE}")
         else:
             self._say("starting nats-server, master and cluster-controller")
             bus = BusServer(self.folder)
@@ -140,11 +142,15 @@ class LocalStack:
 
 
 @asynccontextmanager
-async def local_stack(environ: Mapping[str, str], say: Say, *, keep_folder: bool = False) -> AsyncIterator[LocalStack]:
+async def local_stack(
+    environ: Mapping[str, str], say: Say, *, nats_url: str = "", keep_folder: bool = False
+) -> AsyncIterator[LocalStack]:
+    """On a bus of its own unless `nats_url` names one: a master takes the place of whichever was there before."""
     children.become_subreaper()
     folder = Path(tempfile.mkdtemp(prefix="tradewind-"))
     async with session() as opened:
-        stack = LocalStack(folder, environ, Api(opened, f"http://127.0.0.1:{children.free_port()}"), say)
+        api = Api(opened, f"http://127.0.0.1:{children.free_port()}")
+        stack = LocalStack(folder, environ, nats_url, api, say)
         try:
             async with asyncio.TaskGroup() as tasks:
                 try:

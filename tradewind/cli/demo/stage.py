@@ -20,10 +20,10 @@ from tradewind.cli.demo.report import Report, report_on
 from tradewind.cli.demo.story import Story
 from tradewind.cli.demo.summary import report_text
 from tradewind.cli.interrupt import unless_stopped
-from tradewind.cli.stack import local_stack
+from tradewind.cli.stack import NATS_VARIABLE, local_stack
 from tradewind.cli.streams import SeenEvent
 
-TRAINING_S = 36.0
+TRAINING_S = 45.0
 """Steps are paced to take so long together: as with a big model, a lost worker's replacement is in time to help."""
 LIMIT_S = 300.0
 BATCH_PER_WORKER = 8
@@ -39,13 +39,14 @@ class Demonstration:
     keep: bool
 
     async def result(self, environ: Mapping[str, str], stop: Stop) -> int:
-        return await unless_stopped(self._play(environ), stop)
+        return await unless_stopped(self._play(environ), stop, _say_that_it_ends)
 
     async def _play(self, environ: Mapping[str, str]) -> int:
         drawn = present.is_terminal() and not self.as_json
-        async with local_stack(environ, present.say, keep_folder=self.keep) as stack:
+        nats_url = environ.get(NATS_VARIABLE, "")
+        async with local_stack(environ, present.say, nats_url=nats_url, keep_folder=self.keep) as stack:
             present.say(f"elsewhere: TRADEWIND_API_URL={stack.api.url} tradewind status --watch")
-            present.say(f"elsewhere: nats sub -s {stack.nats_url} 'tradewind.>'")
+            present.say(f"elsewhere: nats sub -s {f'${NATS_VARIABLE}' if nats_url else stack.nats_url} 'tradewind.>'")
             promise = self._promise()
             story = Story(stack.api, self._spec(promise, stack.folder), promise, self._teller(drawn))
             await self._watched(story, drawn)
@@ -107,3 +108,7 @@ class Demonstration:
                 click.echo(line, err=True)
         if not report.ok:
             present.say(present.next_command("tradewind demo --keep, and look at the logs in its folder"))
+
+
+async def _say_that_it_ends() -> None:
+    present.say("interrupted; ending all that was started")

@@ -9,6 +9,7 @@ from messages.ids import Epoch, Generation, JobName
 from messages.jobs import Launch
 from messages.worlds import Assignment, Halt
 from runtime.bus import Bucket
+from runtime.clock import Clock
 from runtime.logs import logger
 
 HALT_GRACE_S = 5.0
@@ -27,8 +28,9 @@ class KeptSpec(Struct, frozen=True):
     launch: Launch
 
 
-async def read_world(bucket: Bucket, job: JobName, at_s: float) -> list[AssignmentHeard | HaltHeard]:
+async def read_world(bucket: Bucket, job: JobName, clock: Clock) -> list[AssignmentHeard | HaltHeard]:
     entry = await bucket.get(subjects.world_key(job))
+    at_s = clock.monotonic_s()
     if entry is None:
         return []
     try:

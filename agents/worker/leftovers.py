@@ -20,7 +20,7 @@ from msgspec import Struct
 from messages.ids import WorkerId
 from runtime.children import signal_group, start_time_of, wait_exit
 from runtime.errors import UserError
-from runtime.logs import logger
+from runtime.logs import Once, logger
 
 WORKER_VARIABLE = "TRADEWIND_WORKER"
 """In the environment of the host and of all it forks."""
@@ -50,6 +50,7 @@ class WorkerFolder:
     def __init__(self, path: Path, lock: int, worker: WorkerId) -> None:
         self.path = path
         self._lock = lock
+        self._log_once = Once()
         self._left = Left(worker=worker, boot=_boot())
         self._write()
 
@@ -71,8 +72,13 @@ class WorkerFolder:
         os.close(self._lock)
 
     def _keep(self, processes: tuple[ProcessId, ...]) -> None:
+        """A disk that is full ends no training: the worker's id in the environment is a second trace."""
         self._left = msgspec.structs.replace(self._left, processes=processes)
-        self._write()
+        try:
+            self._write()
+        except OSError as error:
+            if self._log_once(error.errno):
+                logger().warning("record_not_written", folder=str(self.path), error=str(error))
 
     def _write(self) -> None:
         fresh = self.path / f"{RECORD}.new"

@@ -161,7 +161,7 @@ class WorkerShell:
         pause_s = READ_AGAIN_FIRST_S
         while True:
             try:
-                for heard in await read_world(self._bucket, self._identity.job, self._clock.monotonic_s()):
+                for heard in await read_world(self._bucket, self._identity.job, self._clock):
                     self._inbox.post(heard)
             except BusUnavailable as error:
                 self._log.info("kept_world_not_read", why=str(error))
@@ -187,22 +187,27 @@ class WorkerShell:
         member = own_place(self._identity.worker, assignment)
         if self._host is None or member is None:
             return
+        ranks = [Rank(member.first_rank + local_rank) for local_rank in range(member.ranks)]
+        try:
+            error_files = [self._error_file(assignment, rank) for rank in ranks]
+        except OSError as error:
+            at_s = self._clock.monotonic_s()
+            for rank in ranks:
+                self._inbox.post(TrainerForkFailed(at_s, assignment.generation, rank, str(error)))
+            return
         launch = assignment.launch
-        trainers = []
-        for local_rank in range(member.ranks):
-            rank = Rank(member.first_rank + local_rank)
-            error_file = self._error_file(assignment, rank)
-            trainers.append(
-                wire.TrainerSpec(
-                    rank=rank,
-                    env=rank_environment(assignment, member, local_rank, self._command.env, error_file),
-                    argv=rank_arguments(launch.args, local_rank),
-                    cwd=str(Path(launch.workdir or ".").absolute()),
-                    script=launch.script,
-                    module=launch.module,
-                )
+        trainers = tuple(
+            wire.TrainerSpec(
+                rank=rank,
+                env=rank_environment(assignment, member, local_rank, self._command.env, error_file),
+                argv=rank_arguments(launch.args, local_rank),
+                cwd=str(Path(launch.workdir or ".").absolute()),
+                script=launch.script,
+                module=launch.module,
             )
-        self._host.fork(assignment.generation, tuple(trainers))
+            for local_rank, (rank, error_file) in enumerate(zip(ranks, error_files, strict=True))
+        )
+        self._host.fork(assignment.generation, trainers)
 
     def _error_file(self, assignment: Assignment, rank: Rank) -> str:
         """Where the script may say why it failed; those of older generations have been read."""

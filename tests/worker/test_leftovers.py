@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 import signal
 import sys
 from pathlib import Path
@@ -124,4 +125,12 @@ async def test_a_record_that_cannot_be_read_stops_nobody(tmp_path: Path) -> None
     (tmp_path / "w0" / RECORD).write_text("{nonsense")
     folder = await claim(tmp_path, "w1", OWN)
     assert not (tmp_path / "w0").exists()
+    folder.remove()
+
+
+async def test_a_record_that_cannot_be_written_ends_no_training(tmp_path: Path) -> None:
+    folder = await claim(tmp_path, "w1", OWN)
+    shutil.rmtree(folder.path)
+    folder.started(os.getpid())
+    assert [process.pid for process in folder.left.processes] == [os.getpid()]
     folder.remove()

@@ -120,11 +120,12 @@ class Bus:
         epoch: Epoch | None = None,
         generation: Generation | None = None,
         caused_by: str | None = None,
+        at: datetime | None = None,
         timeout_s: float = 5.0,
     ) -> None:
-        """Stored by a stream when this returns, once, however often it had to be sent."""
+        """Stored by a stream when this returns, once, however often it had to be sent; `at` is when it happened."""
         self._check_alive()
-        envelope = self._wrap(message, epoch, generation, caused_by, message_id)
+        envelope = self._wrap(message, epoch, generation, caused_by, message_id, at)
         payload = self._payload(envelope)
         await self._link.call(
             f"publishing {subject}",
@@ -332,6 +333,7 @@ class Bus:
         generation: Generation | None,
         caused_by: str | None,
         message_id: str | None = None,
+        at: datetime | None = None,
     ) -> Envelope:
         return codec.wrap(
             message,
@@ -340,6 +342,7 @@ class Bus:
             generation=generation,
             caused_by=caused_by,
             message_id=message_id,
+            at=at,
         )
 
     def _payload(self, envelope: Envelope) -> bytes:

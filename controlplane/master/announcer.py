@@ -4,6 +4,7 @@ import asyncio
 import uuid
 from collections import Counter, deque
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Protocol
 
 from messages import subjects
@@ -23,13 +24,21 @@ class _Waiting:
     message_id: str
     """Stays the same however often it is sent, so that the stream keeps one."""
     event: Event
+    at: datetime
+    """When it happened, however late it is sent."""
 
 
 class Streams(Protocol):
     """The part of the bus that is needed here."""
 
     async def publish_durable(
-        self, subject: str, message: Event, *, message_id: str | None = None, epoch: Epoch | None = None
+        self,
+        subject: str,
+        message: Event,
+        *,
+        message_id: str | None = None,
+        epoch: Epoch | None = None,
+        at: datetime | None = None,
     ) -> None: ...
 
 
@@ -52,7 +61,7 @@ class Announcer:
         if len(self._waiting) >= AT_MOST:
             self._waiting.popleft()
             self._dropped[DROPPED] += 1
-        self._waiting.append(_Waiting(uuid.uuid4().hex[:20], event))
+        self._waiting.append(_Waiting(uuid.uuid4().hex[:20], event, datetime.now(UTC)))
         self._emptied.clear()
         self._posted.set()
 
@@ -85,4 +94,4 @@ class Announcer:
     async def _send(self, waiting: _Waiting) -> None:
         event = waiting.event
         subject = subjects.event(event.scope, event.kind)
-        await self._bus.publish_durable(subject, event, message_id=waiting.message_id, epoch=self._epoch)
+        await self._bus.publish_durable(subject, event, message_id=waiting.message_id, epoch=self._epoch, at=waiting.at)

@@ -2,6 +2,7 @@ import asyncio
 import contextlib
 from collections import Counter
 from collections.abc import AsyncIterator
+from datetime import datetime
 
 import pytest
 
@@ -23,7 +24,13 @@ class FlakyStreams:
         self.stored: dict[str, tuple[str, Event, Epoch | None]] = {}
 
     async def publish_durable(
-        self, subject: str, message: Event, *, message_id: str | None = None, epoch: Epoch | None = None
+        self,
+        subject: str,
+        message: Event,
+        *,
+        message_id: str | None = None,
+        epoch: Epoch | None = None,
+        at: datetime | None = None,
     ) -> None:
         self.tries += 1
         await asyncio.sleep(0)

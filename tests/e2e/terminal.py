@@ -1,0 +1,89 @@
+"""A person at a terminal: starts the parts by hand, runs commands, reads what they say."""
+
+import asyncio
+import os
+import shlex
+import sys
+from asyncio.subprocess import PIPE, STDOUT, Process
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from messages.api import JobView
+from runtime.children import free_port
+
+BOUND_S = 120.0
+PARTS = (".venv/bin/nats-server -js -a 127.0.0.1 &", ".venv/bin/tradewind master &", ".venv/bin/tradewind cluster &")
+
+
+class Terminal:
+    """Lines are as in the README; `&` leaves a command in the background. Ports and folders are the terminal's own."""
+
+    def __init__(self, folder: Path, environ: Mapping[str, str]) -> None:
+        self.folder = folder
+        self.nats_port, api_port = free_port(), free_port()
+        self.environ = {
+            **os.environ,
+            **environ,
+            "TRADEWIND_NATS_URL": f"nats://127.0.0.1:{self.nats_port}",
+            "TRADEWIND_API_PORT": f"{api_port}",
+            "TRADEWIND_API_URL": f"http://127.0.0.1:{api_port}",
+        }
+        self.background: list[Process] = []
+
+    async def __aenter__(self) -> "Terminal":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for process in reversed(self.background):
+            process.terminate()
+            try:
+                async with asyncio.timeout(30):
+                    await process.communicate()
+            except TimeoutError:
+                process.kill()
+                await process.communicate()
+
+    async def run(self, line: str, *, code: int = 0) -> str:
+        process = await self._start(line)
+        if line.endswith("&"):
+            self.background.append(process)
+            return ""
+        async with asyncio.timeout(BOUND_S):
+            out, _ = await process.communicate()
+        assert process.returncode == code, f"{line}: {out.decode()}"
+        return out.decode()
+
+    async def start_parts(self) -> None:
+        for line in PARTS:
+            await self.run(line)
+        await self.until_healthy()
+
+    async def until_healthy(self) -> None:
+        for _ in range(600):
+            process = await self._start(".venv/bin/tradewind status")
+            await process.communicate()
+            if process.returncode == 0:
+                return
+            await asyncio.sleep(0.2)
+        pytest.fail("the master did not answer")
+
+    async def until_phase(self, job: str, phase: str) -> JobView:
+        view = None
+        for _ in range(600):
+            said = await self.run(f".venv/bin/tradewind status {job} --json")
+            view = msgspec.json.decode(said, type=JobView)
+            if view.phase == phase:
+                return view
+            await asyncio.sleep(0.2)
+        pytest.fail(f"the job did not become {phase}: {view}")
+
+    async def _start(self, line: str) -> Process:
+        words = shlex.split(line.removesuffix("&").replace(".venv/bin", str(Path(sys.executable).parent)))
+        if words[0].endswith("nats-server"):
+            words += ["-p", f"{self.nats_port}", "-sd", str(self.folder / "nats")]
+        return await asyncio.create_subprocess_exec(
+            *words, cwd=self.folder, env=self.environ, stdout=PIPE, stderr=STDOUT
+        )

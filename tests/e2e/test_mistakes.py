@@ -1,0 +1,64 @@
+"""What a user gets to see when a script is wrong, hangs, or its name is taken."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.terminal import Terminal
+from tests.e2e.traces import a_mark, nothing_is_left
+
+ONE_NEVER_COMES = """
+import os, time
+import torch.distributed as dist
+
+if os.environ["RANK"] == "1":
+    time.sleep(600)
+dist.init_process_group("gloo")
+"""
+FAILS_AT_ONCE = """
+raise ValueError("the data is not there")
+"""
+
+
+def a_job(folder: Path, name: str, script: str, **more: str) -> str:
+    (folder / f"{name}.py").write_text(script)
+    lines = [f"name: {name}", f"launch: {{script: {name}.py}}", *(f"{key}: {value}" for key, value in more.items())]
+    (folder / f"{name}.yaml").write_text("\n".join(lines))
+    return f"{name}.yaml"
+
+
+async def test_mistakes_are_told_in_words(tmp_path: Path) -> None:
+    mark = a_mark()
+    async with Terminal(tmp_path, mark) as terminal:
+        await terminal.start_parts()
+
+        waits = a_job(tmp_path, "waits", ONE_NEVER_COMES, workers="{min: 2, max: 2}", timeouts="{meet_s: 1}")
+        await terminal.run(f".venv/bin/tradewind submit {waits}")
+        taken = await terminal.run(f".venv/bin/tradewind submit {waits}", code=2)
+        assert "waits" in taken
+        assert "Traceback" not in taken
+        await _until_told(terminal, "waits", "rank 0 wait for rank 1")
+        await terminal.run(".venv/bin/tradewind stop waits")
+        await terminal.until_phase("waits", "stopped")
+
+        fails = a_job(tmp_path, "fails", FAILS_AT_ONCE, failures="{max: 0}")
+        said = await terminal.run(f".venv/bin/tradewind submit {fails} --wait", code=1)
+        assert "rank 0 exited with 1" in said
+        assert "ValueError: the data is not there" in said
+
+        (tmp_path / "gone.yaml").write_text("name: gone\nlaunch: {script: nowhere.py}\nfailures: {max: 0}\n")
+        said = await terminal.run(".venv/bin/tradewind submit gone.yaml --wait", code=2)
+        assert "nowhere.py" in said
+        assert "Traceback" not in said
+    await nothing_is_left(mark)
+
+
+async def _until_told(terminal: Terminal, job: str, words: str) -> None:
+    events = ""
+    for _ in range(300):
+        events = await terminal.run(f".venv/bin/tradewind events {job}")
+        if words in events:
+            return
+        await asyncio.sleep(0.3)
+    pytest.fail(f"nobody said {words!r}: {events}")

@@ -119,7 +119,7 @@ class LocalPlaces:
             *("--slots", str(template.slots), "--run-dir", settings.run_dir),
             *(("--python", template.python) if template.python is not None else ()),
         ]
-        environment = {**os.environ, **template.env, **self._environment(uid)}
+        environment = {**os.environ, **_for_agent(template.env), **self._environment(uid)}
         if settings.echo:
             return subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, start_new_session=True)
         self._drop_old_logs(run_dir)
@@ -206,6 +206,11 @@ class LocalPlaces:
             ended.sort(key=lambda path: path.stat().st_mtime)
             for path in ended[:-LOGS_AT_MOST]:
                 path.unlink()
+
+
+def _for_agent(env: dict[str, str]) -> dict[str, str]:
+    """What changes an interpreter is for the trainers, who get it with their assignment; the agent runs our modules."""
+    return {name: value for name, value in env.items() if not name.startswith("PYTHON")}
 
 
 def _name_of(number: int) -> str:

@@ -32,5 +32,6 @@ class ClusterSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     nats_url: str = "nats://127.0.0.1:4222"
     nats_credentials: str | None = None
     connect_timeout_s: Annotated[float, Meta(gt=0, le=3600)] = 5.0
-    worker_command: tuple[str, ...] = (sys.executable, "-m", "tradewind", "worker")
-    """Starts a worker-agent; `--job`, `--cluster`, `--uid` and so on are added."""
+    worker_command: tuple[str, ...] = (sys.executable, "-P", "-m", "tradewind", "worker")
+    """Starts a worker-agent; `--job`, `--cluster`, `--uid` and so on are added. `-P`: nothing in the folder that a
+    person happens to be in shadows a module of ours."""

@@ -2,7 +2,7 @@
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from agents.cluster import invariants
 from agents.cluster.decide import decide
@@ -97,6 +97,7 @@ class HonestWorld(RuleBasedStateMachine):
         super().__init__()
         self.now_s = 100.0
         self.incarnations = 1
+        self.connected_since_s: float | None = self.now_s
         self.stored: Known | None = None
         self.state: ClusterState = new_cluster(LOCAL, "inc1", "", self.now_s)
         self.running: dict[str, JobName] = {}
@@ -112,6 +113,8 @@ class HonestWorld(RuleBasedStateMachine):
     def happens(self, event: ClusterEvent) -> None:
         decision = decide(self.state, event)
         assert invariants.check(self.state, decision.state) == []
+        assert decision.wake_at_s is None or decision.wake_at_s > event.at_s
+        assert not self.fell_silent(decision.state) or self.listened_s(event.at_s) >= self.state.rules.silent_after_s
         self.state, self.wake_at_s = decision.state, decision.wake_at_s
         for effect in decision.effects:
             match effect:
@@ -134,6 +137,13 @@ class HonestWorld(RuleBasedStateMachine):
                     assert self.save is None, "one save at a time"
                     self.save = known
 
+    def fell_silent(self, after: ClusterState) -> set[str]:
+        before = {uid for uid, place in self.state.places.items() if place.silent}
+        return {uid for uid, place in after.places.items() if place.silent} - before
+
+    def listened_s(self, now_s: float) -> float:
+        return now_s - self.connected_since_s if self.connected_since_s is not None else 0.0
+
     @rule(seconds=st.sampled_from([0.01, 0.5, 1.0, 3.0, 20.0, 70.0]))
     def time_passes(self, seconds: float) -> None:
         until_s = self.now_s + seconds
@@ -141,6 +151,11 @@ class HonestWorld(RuleBasedStateMachine):
             self.now_s = max(self.now_s, self.wake_at_s)
             self.happens(Ticked(self.now_s))
         self.now_s = until_s
+
+    @initialize(count=st.integers(0, 3))
+    def some_workers_run(self, count: int) -> None:
+        self.a_count_is_asked_for(JOB, count)
+        self.everybody_does_what_was_asked()
 
     @rule(job=JOBS, count=st.integers(0, 4))
     def a_count_is_asked_for(self, job: JobName, count: int) -> None:
@@ -197,8 +212,24 @@ class HonestWorld(RuleBasedStateMachine):
         self.to_end.clear()
 
     @rule()
+    def everybody_does_what_was_asked(self) -> None:
+        while self.save is not None or self.to_start:
+            if self.save is not None:
+                self.the_save_is_answered(well=True)
+            for uid in sorted(self.to_start):
+                self.running[uid] = self.to_start.pop(uid)
+                self.happens(PlaceStarted(self.now_s, uid, 7))
+        if self.to_end:
+            self.what_was_to_end_has_ended()
+        for uid, job in sorted(self.running.items()):
+            seq = self.seqs[uid] = self.seqs.get(uid, 0) + 1
+            if self.state.connected:
+                self.happens(WorkerHeard(self.now_s, a_status(f"{uid}-aaaa", seq, job=job)))
+
+    @rule()
     def the_bus_goes_away_or_comes_back(self) -> None:
         self.happens(BusLost(self.now_s) if self.state.connected else BusBack(self.now_s))
+        self.connected_since_s = self.now_s if self.state.connected else None
 
     @rule(save_was_written=st.booleans(), starts_happened=st.booleans())
     def the_controller_crashes_and_starts_again(self, save_was_written: bool, starts_happened: bool) -> None:
@@ -210,6 +241,7 @@ class HonestWorld(RuleBasedStateMachine):
         self.to_start.clear()
         self.to_end.clear()
         self.incarnations += 1
+        self.connected_since_s = self.now_s
         self.state = new_cluster(LOCAL, f"inc{self.incarnations}", "", self.now_s, self.stored)
         for place in self.stored.places if self.stored is not None else ():
             alive = place.uid in self.running
@@ -232,27 +264,23 @@ class HonestWorld(RuleBasedStateMachine):
     def teardown(self) -> None:
         """When faults stop, there are as many workers as were asked for, and no save is owed."""
         if not self.state.connected:
-            self.happens(BusBack(self.now_s))
-        for _ in range(400):
-            if self.save is not None:
-                self.the_save_is_answered(well=True)
-            for uid in sorted(self.to_start):
-                self.running[uid] = self.to_start.pop(uid)
-                self.happens(PlaceStarted(self.now_s, uid, 7))
-            if self.to_end:
-                self.what_was_to_end_has_ended()
-            for uid, job in sorted(self.running.items()):
-                seq = self.seqs[uid] = self.seqs.get(uid, 0) + 1
-                self.happens(WorkerHeard(self.now_s, a_status(f"{uid}-aaaa", seq, job=job)))
+            self.the_bus_goes_away_or_comes_back()
+        for _ in range(200):
+            if self.is_settled():
+                return
+            self.everybody_does_what_was_asked()
             self.time_passes(0.5)
-        for job in (JOB, OTHER_JOB):
-            wanted = self.state.wanted.get(job)
-            running = sum(its_job == job for its_job in self.running.values())
-            if wanted is not None:
-                assert running >= wanted.count and (wanted.count > 0 or running == 0)
-        assert self.state.saved is not None
-        assert {place.uid for place in self.state.saved.places} == set(self.running)
+        raise AssertionError(f"not settled: {self.state.wanted} are wanted, {self.running} run, {self.state.places}")
+
+    def is_settled(self) -> bool:
+        saved = {place.uid for place in self.state.saved.places} if self.state.saved is not None else None
+        return saved == set(self.running) and all(map(self.has_enough, (JOB, OTHER_JOB)))
+
+    def has_enough(self, job: JobName) -> bool:
+        wanted = self.state.wanted.get(job)
+        running = sum(its_job == job for its_job in self.running.values())
+        return wanted is None or (running >= wanted.count if wanted.count else running == 0)
 
 
-HonestWorld.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+HonestWorld.TestCase.settings = settings(max_examples=200, stateful_step_count=30, deadline=None)
 TestHonestWorld = HonestWorld.TestCase

@@ -5,6 +5,7 @@ from enum import StrEnum
 from msgspec import Struct, field
 
 from messages.ids import ClusterName, JobName, WorkerId
+from messages.jobs import Pod
 from messages.workers import WorkerStatus
 
 
@@ -31,9 +32,15 @@ class WorkerSight(Struct, frozen=True, omit_defaults=True):
 
 class NodeSight(Struct, frozen=True, omit_defaults=True):
     node: str
+    uid: str = ""
+    """Tells a machine from the next one of the same name: clouds re-create preempted nodes under their old names."""
     zone: str = ""
+    pool: str = ""
+    job: JobName | None = None
     ready: bool = True
     why: str = ""
+    notice_s: float | None = None
+    """Seconds until it is taken, once a notice was seen on it."""
 
 
 class ClusterHeartbeat(Struct, frozen=True, omit_defaults=True):
@@ -59,6 +66,7 @@ class WorkerTemplate(Struct, frozen=True, omit_defaults=True):
     python: str | None = None
     """The job's interpreter; the worker-agent's own if not given."""
     env: dict[str, str] = field(default_factory=dict)
+    pod: Pod = Pod()
 
 
 class KeepWorkers(Struct, frozen=True):

@@ -51,10 +51,24 @@ class Launch(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
     env: dict[str, str] = field(default_factory=dict)
 
 
+class Pod(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What a worker's pod needs where workers are pods; plain processes take no notice of it."""
+
+    image: str | None = None
+    """The job's own image, with its interpreter, torch and packages; ours if not given."""
+    cpu: str | None = None
+    memory: str | None = None
+    gpu: bool = False
+    """One GPU for each of the worker's ranks."""
+    secrets: tuple[str, ...] = ()
+    """Secrets whose keys become environment variables of the trainers."""
+
+
 class JobSpec(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     name: Name
     launch: Launch
     workers: Workers = Workers()
+    pod: Pod = Pod()
     replica: Annotated[int, Meta(ge=1, le=4096)] = 1
     failures: Failures = Failures()
     timeouts: Timeouts = Timeouts()

@@ -95,8 +95,12 @@ class BusServer:
         await self._server.stop(grace_s)
 
 
-def role(name: str, arguments: tuple[str, ...], environ: Mapping[str, str], folder: Path) -> OwnProcess:
-    return OwnProcess(name, ("tradewind", name, *arguments), environ, folder)
+def master(arguments: tuple[str, ...], environ: Mapping[str, str], folder: Path) -> OwnProcess:
+    return OwnProcess("master", ("tradewind", "master", *arguments), environ, folder)
+
+
+def controller(arguments: tuple[str, ...], environ: Mapping[str, str], folder: Path) -> OwnProcess:
+    return OwnProcess("cluster-controller", ("tradewind", "cluster", *arguments), environ, folder)
 
 
 def guard(environ: Mapping[str, str], folder: Path) -> OwnProcess:

@@ -19,7 +19,7 @@ from runtime.errors import UserError
 from tradewind.cli import processes
 from tradewind.cli.client import Api, MasterAway, session
 from tradewind.cli.guard import MARK
-from tradewind.cli.parts import BusServer, Part, guard, role
+from tradewind.cli.parts import BusServer, Part, controller, guard, master
 from tradewind.cli.supervise import keep, tail_of
 
 NATS_VARIABLE = "TRADEWIND_NATS_URL"
@@ -60,9 +60,9 @@ class LocalStack:
             self.nats_url = bus.url
         environ = {**self._environ, NATS_VARIABLE: self.nats_url, MARK: str(self.folder)}
         api = ("--api-port", self.api.url.rpartition(":")[2])
-        await self._keep(role("master", api, environ, self.folder), tasks)
+        await self._keep(master(api, environ, self.folder), tasks)
         workers = ("--run-dir", str(self.folder / "workers"), "--end-grace-s", f"{WORKERS_GRACE_S}")
-        await self._keep(role("cluster", ("--cluster", CLUSTER, *workers), environ, self.folder), tasks)
+        await self._keep(controller(("--cluster", CLUSTER, *workers), environ, self.folder), tasks)
         self._tasks.append(tasks.create_task(self._reap(), name="stack-reap"))
         await self._until_ready()
 
@@ -70,7 +70,7 @@ class LocalStack:
         """Bounded: at most about the sum of the graces."""
         for task in self._tasks:
             task.cancel()
-        await self._end("cluster", WORKERS_GRACE_S + ROLE_GRACE_S)
+        await self._end("cluster-controller", WORKERS_GRACE_S + ROLE_GRACE_S)
         # What a controller that died has left. SIGTERM would be a notice, to leave in good order; SIGINT is to leave.
         processes.send(self._adopted(), signal.SIGINT)
         await self._until_workers_left(ROLE_GRACE_S)

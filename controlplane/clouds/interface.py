@@ -12,6 +12,14 @@ JOB_LABEL = "tradewind-job"
 FLEET_LABEL = "tradewind-fleet"
 
 
+class ClusterStatus(StrEnum):
+    PROVISIONING = "provisioning"
+    RUNNING = "running"
+    STOPPING = "stopping"
+    ERROR = "error"
+    """Its creation failed; it still has a name, and costs, until it is deleted."""
+
+
 class PoolStatus(StrEnum):
     PROVISIONING = "provisioning"
     RUNNING = "running"
@@ -74,6 +82,11 @@ class ClusterPlan:
     pod_range: str | None = None
     service_range: str | None = None
     tags: tuple[str, ...] = ()
+    system_zone: str | None = None
+    """Where the system pool is; needed where the location is a region, or there would be one in each of its zones."""
+    system_disk_gb: int = 50
+    system_disk_type: str = "pd-balanced"
+    service_account: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +111,7 @@ class ClusterInfo:
     labels: Mapping[str, str]
     pools: tuple[PoolInfo, ...] = ()
     detail: str = ""
+    status: ClusterStatus = ClusterStatus.PROVISIONING
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +153,9 @@ class Cloud(Protocol):
     async def kubernetes_access(self, cluster: ClusterName) -> KubernetesAccess | Unreachable | Refused: ...
 
     async def access_token(self) -> str:
-        """A fresh one for Kubernetes, cached until shortly before it expires."""
+        """A fresh one for Kubernetes, cached until shortly before it expires.
+
+        Raises `Temporary` where nobody answers, and `UserError` where a person has to act.
+        """
 
     async def close(self) -> None: ...

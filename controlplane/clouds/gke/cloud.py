@@ -1,0 +1,209 @@
+"""GKE as a `Cloud`. Knows where its clusters are, so that a resize is one call and waits for no other."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar
+
+from controlplane.clouds.gke import requests
+from controlplane.clouds.gke.classify import call_outcome, creation_outcome, read_problem
+from controlplane.clouds.gke.compute import ComputeClient
+from controlplane.clouds.gke.failures import CallFailed
+from controlplane.clouds.gke.operations import Operations
+from controlplane.clouds.gke.reads import patiently
+from controlplane.clouds.gke.settings import GkeSettings
+from controlplane.clouds.gke.tokens import AccessTokens
+from controlplane.clouds.interface import (
+    FLEET_LABEL,
+    JOB_LABEL,
+    Cloud,
+    ClusterInfo,
+    ClusterPlan,
+    KubernetesAccess,
+    PoolPlan,
+    PoolRef,
+    Quota,
+)
+from controlplane.clouds.outcomes import Done, NotFound, Outcome, Refused, Unreachable
+from messages.ids import ClusterName
+from runtime.errors import Temporary, UserError
+
+if TYPE_CHECKING:
+    from controlplane.clouds.gke.client import GkeClient
+
+T = TypeVar("T")
+
+SIZES_AT_ONCE = 8
+
+
+class GkeCloud(Cloud):
+    """Made by `open`."""
+
+    def __init__(
+        self, settings: GkeSettings, tokens: AccessTokens, client: "GkeClient", compute: ComputeClient
+    ) -> None:
+        self._settings = settings
+        self._names = requests.Names(settings.project)
+        self._tokens = tokens
+        self._client = client
+        self._compute = compute
+        self._operations = Operations(client, settings)
+        self._locations: dict[ClusterName, str] = {}
+
+    @classmethod
+    async def open(cls, settings: GkeSettings) -> "GkeCloud":
+        """Asks nobody for anything yet: credentials are looked for when the first call needs them."""
+        make_client, tokens = await asyncio.to_thread(_load, settings)
+        return cls(settings, tokens, make_client(settings, tokens), ComputeClient(settings, tokens))
+
+    async def clusters(self) -> Sequence[ClusterInfo] | Unreachable | Refused:
+        return await self._read(self._clusters)
+
+    async def create_cluster_with_node_pool(self, plan: ClusterPlan) -> Outcome:
+        self._locations[plan.name] = plan.location
+        request = requests.create_cluster(self._names, plan)
+        return await self._operations.run(
+            plan.name,
+            None,
+            f"creation of the cluster {plan.name}",
+            lambda: self._client.create_cluster(request),
+            creation_outcome,
+        )
+
+    async def delete_cluster(self, cluster: ClusterName) -> Outcome:
+        location = await self._location(cluster)
+        if not isinstance(location, str):
+            return location
+        what = f"deletion of the cluster {cluster}"
+        return await self._operations.run(cluster, None, what, lambda: self._client.delete_cluster(location, cluster))
+
+    async def create_pool(self, cluster: ClusterName, plan: PoolPlan) -> Outcome:
+        location = await self._location(cluster)
+        if not isinstance(location, str):
+            return location
+        request = requests.create_pool(self._names, location, cluster, plan)
+        what = f"creation of the pool {plan.name} of {cluster}"
+        return await self._operations.run(cluster, plan.name, what, lambda: self._client.create_pool(request))
+
+    async def resize_pool(self, pool: PoolRef, size: int) -> Outcome:
+        location = await self._location(pool.cluster)
+        if not isinstance(location, str):
+            return location
+        request = requests.resize_pool(self._names, location, pool, size)
+        what = f"resize of the pool {pool.pool} of {pool.cluster} to {size}"
+        return await self._operations.run(pool.cluster, pool.pool, what, lambda: self._client.resize_pool(request))
+
+    async def remove_nodes(self, pool: PoolRef, nodes: Sequence[str]) -> Outcome:
+        location = await self._location(pool.cluster)
+        if not isinstance(location, str):
+            return location
+
+        async def remove() -> Outcome:
+            seen = await patiently(lambda: self._client.pool(location, pool), self._settings.read_s)
+            for group in seen.groups:
+                await self._compute.delete_instances(group, nodes)
+            return Done() if seen.groups else NotFound(f"The pool {pool.pool} of {pool.cluster} has no machines yet")
+
+        if not nodes:
+            return Done()
+        what = f"removal of {len(nodes)} nodes of the pool {pool.pool} of {pool.cluster}"
+        return await self._operations.do(pool.cluster, pool.pool, what, remove)
+
+    async def delete_pool(self, pool: PoolRef) -> Outcome:
+        location = await self._location(pool.cluster)
+        if not isinstance(location, str):
+            return location
+        what = f"deletion of the pool {pool.pool} of {pool.cluster}"
+        return await self._operations.run(
+            pool.cluster, pool.pool, what, lambda: self._client.delete_pool(location, pool)
+        )
+
+    async def quotas(self, region: str) -> Sequence[Quota] | Unreachable | Refused:
+        return await self._read(lambda: self._compute.quotas(region))
+
+    async def kubernetes_access(self, cluster: ClusterName) -> KubernetesAccess | Unreachable | Refused:
+        location = await self._location(cluster)
+        match location:
+            case str():
+                access = await self._read(lambda: self._client.kubernetes_access(location, cluster))
+                return access if access is not None else Unreachable(f"The cluster {cluster} has no endpoint yet")
+            case Unreachable() | Refused():
+                return location
+            case _:
+                return Refused(f"There is no cluster {cluster} in the project {self._settings.project}")
+
+    async def access_token(self) -> str:
+        try:
+            return (await self._tokens.get()).text
+        except CallFailed as failed:
+            outcome = call_outcome(failed, self._settings.project)
+            if isinstance(outcome, Refused):
+                raise UserError(outcome.detail, outcome.hint) from None
+            raise Temporary(failed.message) from None
+
+    async def close(self) -> None:
+        await self._tokens.close()
+        await self._client.close()
+        await self._compute.close()
+
+    async def _read(self, read: Callable[[], Awaitable[T]]) -> T | Unreachable | Refused:
+        try:
+            return await patiently(read, self._settings.read_s)
+        except CallFailed as failed:
+            return read_problem(failed, self._settings.project)
+
+    async def _location(self, cluster: ClusterName) -> str | NotFound | Unreachable | Refused:
+        if cluster not in self._locations:
+            seen = await self._read(self._client.clusters)
+            if isinstance(seen, Unreachable | Refused):
+                return seen
+            self._learn_locations(seen)
+        location = self._locations.get(cluster)
+        return location or NotFound(f"There is no cluster {cluster} in the project {self._settings.project}")
+
+    async def _clusters(self) -> Sequence[ClusterInfo]:
+        seen = await self._client.clusters()
+        self._learn_locations(seen)
+        sizes = await self._sizes([pool for cluster in seen for pool in cluster.pools if JOB_LABEL in pool.info.labels])
+        return [
+            replace(
+                cluster.info,
+                pools=tuple(replace(pool, size=sizes.get(pool.ref, pool.size)) for pool in cluster.info.pools),
+            )
+            for cluster in seen
+        ]
+
+    def _learn_locations(self, seen: Sequence[requests.ClusterSeen]) -> None:
+        """Names are unique in a fleet, not in a project: ours come last and win."""
+        for cluster in sorted(seen, key=lambda each: FLEET_LABEL in each.info.labels):
+            self._locations[cluster.info.name] = cluster.info.location
+
+    async def _sizes(self, pools: Sequence[requests.PoolSeen]) -> dict[PoolRef, int]:
+        places = asyncio.Semaphore(SIZES_AT_ONCE)
+
+        async def size(pool: requests.PoolSeen) -> int | CallFailed | None:
+            try:
+                async with places:
+                    targets = [await self._compute.target_size(group) for group in pool.groups]
+            except CallFailed as failed:
+                return failed
+            known = [target for target in targets if target is not None]
+            return sum(known) if known else None
+
+        async with asyncio.TaskGroup() as group:
+            asked = {
+                pool.info.ref: group.create_task(size(pool), name=f"gke/size/{pool.info.ref.pool}") for pool in pools
+            }
+        sizes = {ref: task.result() for ref, task in asked.items()}
+        for answer in sizes.values():
+            if isinstance(answer, CallFailed):
+                raise answer
+        return {ref: answer for ref, answer in sizes.items() if isinstance(answer, int)}
+
+
+def _load(settings: GkeSettings) -> "tuple[type[GkeClient], AccessTokens]":
+    """In a thread: these imports take most of a second."""
+    from controlplane.clouds.gke.client import GkeClient
+    from controlplane.clouds.gke.credentials import token_fetcher
+
+    return GkeClient, AccessTokens(token_fetcher(settings.credentials_file))

@@ -1,0 +1,133 @@
+"""The little that GKE does not tell or do, at Compute's REST API: quotas, target sizes, the end of particular nodes.
+
+GKE never says how many nodes a pool should have now, only how many it was made with; its instance groups do.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import quote
+
+import aiohttp
+
+from controlplane.clouds.gke.failures import CallFailed, Code, code_named
+from controlplane.clouds.gke.requests import InstanceGroup
+from controlplane.clouds.gke.settings import GkeSettings
+from controlplane.clouds.gke.tokens import AccessTokens, FetchedToken
+from controlplane.clouds.interface import Quota
+
+INSTANCES_AT_ONCE = 1000
+_CODES = {
+    400: Code.INVALID_ARGUMENT,
+    401: Code.UNAUTHENTICATED,
+    403: Code.PERMISSION_DENIED,
+    404: Code.NOT_FOUND,
+    409: Code.ALREADY_EXISTS,
+    412: Code.FAILED_PRECONDITION,
+    429: Code.RESOURCE_EXHAUSTED,
+    499: Code.CANCELLED,
+    501: Code.UNIMPLEMENTED,
+    503: Code.UNAVAILABLE,
+    504: Code.DEADLINE_EXCEEDED,
+}
+
+
+class ComputeClient:
+    """Every method raises `CallFailed` and takes at most `call_s`."""
+
+    def __init__(self, settings: GkeSettings, tokens: AccessTokens) -> None:
+        self._base = settings.compute_url.rstrip("/")
+        self._project = settings.project
+        self._tokens = tokens
+        self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=settings.call_s))
+
+    async def quotas(self, region: str) -> list[Quota]:
+        answer = await self._call("GET", f"projects/{_part(self._project)}/regions/{_part(region)}")
+        return [quota for each in _list(answer, "quotas") if (quota := _quota(each)) is not None]
+
+    async def target_size(self, group: InstanceGroup) -> int | None:
+        """None where the group does not exist, or not yet."""
+        try:
+            answer = await self._call("GET", _path(group))
+        except CallFailed as failed:
+            if failed.code is Code.NOT_FOUND:
+                return None
+            raise
+        size = answer.get("targetSize")
+        return size if isinstance(size, int) else None
+
+    async def delete_instances(self, group: InstanceGroup, names: Sequence[str]) -> None:
+        """The group shrinks with them. Those that are gone already count as deleted."""
+        for start in range(0, len(names), INSTANCES_AT_ONCE):
+            instances = [f"zones/{group.zone}/instances/{name}" for name in names[start : start + INSTANCES_AT_ONCE]]
+            body = {"instances": instances, "skipInstancesOnValidationError": True}
+            answer = await self._call("POST", f"{_path(group)}/deleteInstances", body)
+            errors = _list(answer.get("error", {}), "errors")
+            if errors:
+                first = errors[0]
+                raise CallFailed(Code.ABORTED, str(first.get("message", "")), reason=str(first.get("code", "")))
+
+    async def close(self) -> None:
+        await self._session.close()
+
+    async def _call(self, method: str, path: str, body: object = None) -> Mapping[str, Any]:
+        async def once(token: FetchedToken) -> Mapping[str, Any]:
+            try:
+                async with self._session.request(
+                    method, f"{self._base}/{path}", json=body, headers=_headers(token)
+                ) as response:
+                    answer = await _json(response)
+                    if response.status >= 400:
+                        raise _refused(response.status, answer)
+                    return answer
+            except TimeoutError:
+                raise CallFailed(Code.DEADLINE_EXCEEDED, f"Compute did not answer in time at {self._base}") from None
+            except aiohttp.ClientError as error:
+                raise CallFailed(Code.UNAVAILABLE, f"Compute cannot be reached at {self._base}: {error}") from None
+
+        return await self._tokens.spend(once)
+
+
+def _path(group: InstanceGroup) -> str:
+    return f"projects/{_part(group.project)}/zones/{_part(group.zone)}/instanceGroupManagers/{_part(group.name)}"
+
+
+def _part(text: str) -> str:
+    return quote(text, safe="")
+
+
+def _headers(token: FetchedToken) -> dict[str, str]:
+    headers = {"Authorization": f"Bearer {token.text}"}
+    return headers | {"X-Goog-User-Project": token.quota_project} if token.quota_project else headers
+
+
+async def _json(response: aiohttp.ClientResponse) -> Mapping[str, Any]:
+    """Whatever is not an object says nothing: proxies answer with pages."""
+    try:
+        answer = await response.json(content_type=None)
+    except ValueError:
+        return {}
+    return answer if isinstance(answer, Mapping) else {}
+
+
+def _refused(status: int, answer: Mapping[str, Any]) -> CallFailed:
+    error = answer.get("error")
+    told: Mapping[str, Any] = error if isinstance(error, Mapping) else {}
+    named = str(told.get("status", ""))
+    code = _CODES.get(status, Code.UNAVAILABLE if status >= 500 else Code.INVALID_ARGUMENT)
+    if named in Code.__members__:
+        code = code_named(named)
+    reasons = [str(each["reason"]) for each in (*_list(told, "details"), *_list(told, "errors")) if "reason" in each]
+    message = str(told.get("message", "")) or f"Compute answered {status}"
+    return CallFailed(code, message, reason=reasons[0] if reasons else "")
+
+
+def _list(answer: object, key: str) -> list[Mapping[str, Any]]:
+    found = answer.get(key) if isinstance(answer, Mapping) else None
+    return [each for each in found if isinstance(each, Mapping)] if isinstance(found, list) else []
+
+
+def _quota(told: Mapping[str, Any]) -> Quota | None:
+    metric, limit, usage = told.get("metric"), told.get("limit"), told.get("usage", 0.0)
+    if not isinstance(metric, str) or not isinstance(limit, int | float) or not isinstance(usage, int | float):
+        return None
+    return Quota(metric, float(limit), float(usage))

@@ -1,0 +1,109 @@
+"""Google's credentials: the only module that imports google-auth. Imported where it is first needed, in a thread."""
+
+import json
+import math
+from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import google.auth
+import google.auth.exceptions
+import google.oauth2.credentials
+import google.oauth2.service_account
+from google.auth.transport.requests import Request
+
+from controlplane.clouds.gke.failures import CallFailed, Code
+from controlplane.clouds.gke.tokens import FetchedToken
+
+SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
+REQUEST_S = 10.0
+LIFETIME_UNTOLD_S = 300.0
+"""Of a token that does not say when it expires."""
+
+_SERVICE_ACCOUNT: Any = google.oauth2.service_account.Credentials
+_USER: Any = google.oauth2.credentials.Credentials
+
+_FROM_ANYWHERE = (
+    "run `gcloud auth application-default login`, or set GOOGLE_APPLICATION_CREDENTIALS, or name a service account's "
+    "key in `cloud.credentials` of the fleet file"
+)
+_OTHER_FILE = (
+    "name a service account's key (JSON) in `cloud.credentials` of the fleet file, or leave it out to use Google's "
+    "application default credentials"
+)
+_RENEW_KEY = "check that the key was not deleted, that the account exists, and that this machine's clock is right"
+
+
+def token_fetcher(credentials_file: str | None) -> Callable[[], FetchedToken]:
+    """What it returns is called from one thread at a time. It raises `CallFailed`."""
+    return _Fetcher(credentials_file)
+
+
+class _Fetcher:
+    def __init__(self, credentials_file: str | None) -> None:
+        self._file = credentials_file
+        self._credentials: Any = None
+
+    def __call__(self) -> FetchedToken:
+        if self._credentials is None:
+            self._credentials = _from_file(Path(self._file)) if self._file else _default()
+        try:
+            self._credentials.refresh(partial(Request(), timeout=REQUEST_S))
+        except google.auth.exceptions.RefreshError as error:
+            if error.retryable:
+                raise _unanswered(error) from None
+            self._credentials = None
+            sentence = f"Google refused to issue an access token: {_said(error)}"
+            raise CallFailed(Code.UNAUTHENTICATED, sentence, hint=_RENEW_KEY) from None
+        except (google.auth.exceptions.GoogleAuthError, OSError) as error:
+            raise _unanswered(error) from None
+        return FetchedToken(
+            self._credentials.token,
+            _lifetime_s(self._credentials.expiry),
+            getattr(self._credentials, "quota_project_id", None),
+        )
+
+
+def _default() -> Any:
+    try:
+        credentials, _project = google.auth.default(scopes=SCOPES)
+    except google.auth.exceptions.DefaultCredentialsError as error:
+        sentence = f"There are no Google credentials: {_said(error)}"
+        raise CallFailed(Code.UNAUTHENTICATED, sentence, hint=_FROM_ANYWHERE) from None
+    return credentials
+
+
+def _from_file(path: Path) -> Any:
+    """The two kinds that hold all that they need. Others name commands and addresses: those go through the default."""
+    try:
+        info = json.loads(path.read_bytes())
+        kind = info.get("type") if isinstance(info, dict) else None
+        if kind == "service_account":
+            return _SERVICE_ACCOUNT.from_service_account_info(info, scopes=SCOPES)
+        if kind == "authorized_user":
+            return _USER.from_authorized_user_info(info, scopes=SCOPES)
+    except OSError as error:
+        why = f"cannot be read: {error.strerror}"
+    except (ValueError, google.auth.exceptions.GoogleAuthError) as error:
+        why = f"is not usable: {_said(error)}"
+    else:
+        why = f"is of the kind {kind!r}, not 'service_account' or 'authorized_user'"
+    raise CallFailed(Code.UNAUTHENTICATED, f"The credentials file {path} {why}", hint=_OTHER_FILE)
+
+
+def _unanswered(error: Exception) -> CallFailed:
+    return CallFailed(Code.UNAVAILABLE, f"no access token could be had: {_said(error)}")
+
+
+def _lifetime_s(expiry: datetime | None) -> float:
+    if expiry is None:
+        return LIFETIME_UNTOLD_S
+    aware = expiry if expiry.tzinfo else expiry.replace(tzinfo=UTC)
+    left_s = (aware - datetime.now(UTC)).total_seconds()
+    return left_s if math.isfinite(left_s) and left_s > 0 else 0.0
+
+
+def _said(error: BaseException) -> str:
+    return str(error.args[0]) if error.args else type(error).__name__

@@ -1,0 +1,53 @@
+"""A call that did not answer with what was asked. Both of Google's APIs fail in the words of gRPC."""
+
+from enum import StrEnum
+
+from runtime.errors import TradewindError
+
+
+class Code(StrEnum):
+    CANCELLED = "CANCELLED"
+    UNKNOWN = "UNKNOWN"
+    INVALID_ARGUMENT = "INVALID_ARGUMENT"
+    DEADLINE_EXCEEDED = "DEADLINE_EXCEEDED"
+    NOT_FOUND = "NOT_FOUND"
+    ALREADY_EXISTS = "ALREADY_EXISTS"
+    PERMISSION_DENIED = "PERMISSION_DENIED"
+    RESOURCE_EXHAUSTED = "RESOURCE_EXHAUSTED"
+    FAILED_PRECONDITION = "FAILED_PRECONDITION"
+    ABORTED = "ABORTED"
+    OUT_OF_RANGE = "OUT_OF_RANGE"
+    UNIMPLEMENTED = "UNIMPLEMENTED"
+    INTERNAL = "INTERNAL"
+    UNAVAILABLE = "UNAVAILABLE"
+    DATA_LOSS = "DATA_LOSS"
+    UNAUTHENTICATED = "UNAUTHENTICATED"
+
+
+UNANSWERED = frozenset(
+    {Code.UNAVAILABLE, Code.DEADLINE_EXCEEDED, Code.INTERNAL, Code.UNKNOWN, Code.CANCELLED, Code.DATA_LOSS}
+)
+"""Whether anything was done is unknown; a read may be tried again."""
+
+
+class CallFailed(TradewindError):
+    def __init__(self, code: Code, message: str, reason: str = "", hint: str = "") -> None:
+        super().__init__(f"{code}: {message}")
+        self.code = code
+        self.message = message
+        self.reason = reason
+        """A constant of Google's, such as `SERVICE_DISABLED`, where it gave one."""
+        self.hint = hint
+        """What a person should do, where whoever raised this knows better than the table."""
+
+
+def code_named(name: str) -> Code:
+    return Code(name) if name in Code.__members__ else Code.UNKNOWN
+
+
+def code_numbered(number: int) -> Code:
+    """By its number in google.rpc.Code: 1 to 16, in the order of gRPC."""
+    return _BY_NUMBER[number - 1] if 1 <= number <= len(_BY_NUMBER) else Code.UNKNOWN
+
+
+_BY_NUMBER = tuple(Code)

@@ -1,0 +1,86 @@
+"""Operations of the cloud: asked for when it is their turn, asked after until they end, each with one outcome."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from controlplane.clouds.gke.backoff import pauses
+from controlplane.clouds.gke.classify import OperationReport, call_outcome, operation_outcome
+from controlplane.clouds.gke.failures import UNANSWERED, CallFailed, Code
+from controlplane.clouds.gke.settings import GkeSettings
+from controlplane.clouds.gke.turns import NoTurn, Turns
+from controlplane.clouds.outcomes import Busy, Outcome, Unreachable
+from messages.ids import ClusterName
+from runtime.clock import Clock, SystemClock
+
+Classify = Callable[[CallFailed, str], Outcome]
+
+
+class OperationSource(Protocol):
+    async def operation(self, location: str, operation: str) -> OperationReport:
+        """Raises `CallFailed`."""
+
+
+class Operations:
+    def __init__(self, source: OperationSource, settings: GkeSettings, clock: Clock | None = None) -> None:
+        self._source = source
+        self._settings = settings
+        self._clock = clock or SystemClock()
+        self._turns = Turns(settings.operations_per_cluster, settings.turn_s)
+
+    async def run(
+        self,
+        cluster: ClusterName,
+        pool: str | None,
+        what: str,
+        ask: Callable[[], Awaitable[OperationReport]],
+        classify: Classify = call_outcome,
+    ) -> Outcome:
+        """Asks, then waits for the end. A call that nobody answered is not made again: it may have been heard."""
+
+        async def act() -> Outcome:
+            return await self._until_ended(await ask(), what)
+
+        return await self.do(cluster, pool, what, act, classify)
+
+    async def do(
+        self,
+        cluster: ClusterName,
+        pool: str | None,
+        what: str,
+        act: Callable[[], Awaitable[Outcome]],
+        classify: Classify = call_outcome,
+    ) -> Outcome:
+        """What takes its turn like the others, but knows its own end. A `CallFailed` of it becomes an outcome."""
+        try:
+            async with self._turns.turn(cluster, pool, what):
+                return await act()
+        except CallFailed as failed:
+            return classify(failed, self._settings.project)
+        except NoTurn as busy:
+            return Busy(f"{what}: {busy}")
+
+    async def _until_ended(self, report: OperationReport, what: str) -> Outcome:
+        settings = self._settings
+        started_s = heard_s = self._clock.monotonic_s()
+        waits = pauses(settings.poll_first_s, settings.poll_most_s)
+        while not report.ended:
+            now_s = self._clock.monotonic_s()
+            if now_s - started_s > settings.operation_s:
+                return Busy(f"{what}: {report.name} has not ended after {settings.operation_s:g} s")
+            await asyncio.sleep(next(waits))
+            try:
+                report = await self._source.operation(report.location, report.name)
+                heard_s = self._clock.monotonic_s()
+            except CallFailed as failed:
+                if failed.code is Code.NOT_FOUND:
+                    return Unreachable(f"{what}: GKE does not know its operation {report.name} any more")
+                if not _may_pass(failed):
+                    return call_outcome(failed, settings.project)
+                if self._clock.monotonic_s() - heard_s > settings.lost_s:
+                    return Unreachable(f"{what}: {report.name} was begun, but its end is unknown: {failed.message}")
+        return operation_outcome(report, settings.project)
+
+
+def _may_pass(failed: CallFailed) -> bool:
+    return failed.code in UNANSWERED or failed.code is Code.RESOURCE_EXHAUSTED

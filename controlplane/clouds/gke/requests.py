@@ -1,0 +1,268 @@
+"""Plans to GKE's requests, and what GKE tells to what we know. Pure; requests are plain data in GKE's field names."""
+
+import base64
+import binascii
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from controlplane.clouds.gke.classify import OperationReport
+from controlplane.clouds.gke.failures import code_numbered
+from controlplane.clouds.interface import (
+    ClusterInfo,
+    ClusterPlan,
+    ClusterStatus,
+    KubernetesAccess,
+    PoolInfo,
+    PoolPlan,
+    PoolRef,
+    PoolStatus,
+    Taint,
+)
+from messages.ids import ClusterName
+
+if TYPE_CHECKING:
+    from google.cloud import container_v1
+
+Request = dict[str, Any]
+
+ANYWHERE = "-"
+SYSTEM_POOL = "system"
+DEFAULT_SHUTDOWN_GRACE_S = 30
+"""What GKE gives a spot node anyway; other values need a recent GKE version, so this one is not asked for."""
+
+_SCOPES = ["https://www.googleapis.com/auth/cloud-platform"]
+_RESOURCE_LABEL = re.compile(r"^[a-z][a-z0-9_-]{0,62}\Z")
+_RESOURCE_VALUE = re.compile(r"^[a-z0-9_-]{0,63}\Z")
+_EFFECTS = {"NoSchedule": "NO_SCHEDULE", "PreferNoSchedule": "PREFER_NO_SCHEDULE", "NoExecute": "NO_EXECUTE"}
+_DRIVERS = {"default": "DEFAULT", "latest": "LATEST", "disabled": "INSTALLATION_DISABLED"}
+_GROUP = re.compile(r"projects/([^/]+)/zones/([^/]+)/instanceGroup(?:Manager)?s/([^/?]+)\Z")
+_MANAGED: Request = {"auto_upgrade": True, "auto_repair": True}
+"""A release channel insists on both."""
+
+_CLUSTER_STATUS = {
+    "RUNNING": ClusterStatus.RUNNING,
+    "RECONCILING": ClusterStatus.RUNNING,
+    "DEGRADED": ClusterStatus.RUNNING,
+    "STOPPING": ClusterStatus.STOPPING,
+    "ERROR": ClusterStatus.ERROR,
+}
+_POOL_STATUS = {
+    "RUNNING": PoolStatus.RUNNING,
+    "RECONCILING": PoolStatus.RUNNING,
+    "RUNNING_WITH_ERROR": PoolStatus.RUNNING_WITH_ERROR,
+    "STOPPING": PoolStatus.STOPPING,
+    "ERROR": PoolStatus.ERROR,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceGroup:
+    """Compute's side of a pool in one zone."""
+
+    project: str
+    zone: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class PoolSeen:
+    info: PoolInfo
+    groups: tuple[InstanceGroup, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSeen:
+    info: ClusterInfo
+    pools: tuple[PoolSeen, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """Google's paths, in one project."""
+
+    project: str
+
+    def location(self, location: str) -> str:
+        return f"projects/{self.project}/locations/{location}"
+
+    def cluster(self, location: str, cluster: ClusterName) -> str:
+        return f"{self.location(location)}/clusters/{cluster}"
+
+    def pool(self, location: str, pool: PoolRef) -> str:
+        return f"{self.cluster(location, pool.cluster)}/nodePools/{pool.pool}"
+
+    def operation(self, location: str, operation: str) -> str:
+        return f"{self.location(location)}/operations/{operation}"
+
+
+def create_cluster(names: Names, plan: ClusterPlan) -> Request:
+    ranges = {"cluster_secondary_range_name": plan.pod_range, "services_secondary_range_name": plan.service_range}
+    system: Request = {
+        "name": SYSTEM_POOL,
+        "initial_node_count": plan.system_size,
+        "management": _MANAGED,
+        "config": {
+            "machine_type": plan.system_machine_type,
+            "disk_size_gb": plan.system_disk_gb,
+            "disk_type": plan.system_disk_type,
+            **_common_config(plan.labels, plan.tags, plan.service_account),
+            "workload_metadata_config": {"mode": "GKE_METADATA"},
+        },
+    }
+    if plan.system_zone is not None:
+        system["locations"] = [plan.system_zone]
+    return {
+        "parent": names.location(plan.location),
+        "cluster": {
+            "name": plan.name,
+            "network": plan.network,
+            "subnetwork": plan.subnetwork,
+            "ip_allocation_policy": {
+                "use_ip_aliases": True,
+                **{field: value for field, value in ranges.items() if value is not None},
+            },
+            "release_channel": {"channel": plan.release_channel.upper()},
+            "resource_labels": _resource_labels(plan.labels),
+            "workload_identity_config": {"workload_pool": f"{names.project}.svc.id.goog"},
+            "node_pools": [system],
+        },
+    }
+
+
+def create_pool(names: Names, location: str, cluster: ClusterName, plan: PoolPlan) -> Request:
+    config: Request = {
+        "machine_type": plan.machine_type,
+        "disk_size_gb": plan.disk_gb,
+        "disk_type": plan.disk_type,
+        **_common_config(plan.labels, plan.tags, plan.service_account),
+        "spot": plan.spot,
+        "taints": [_taint(taint) for taint in plan.taints],
+    }
+    if plan.workload_identity:
+        config["workload_metadata_config"] = {"mode": "GKE_METADATA"}
+    if plan.accelerator is not None:
+        config["accelerators"] = [
+            {
+                "accelerator_type": plan.accelerator,
+                "accelerator_count": plan.accelerators_per_node,
+                "gpu_driver_installation_config": {"gpu_driver_version": _DRIVERS[plan.driver]},
+            }
+        ]
+    if plan.spot and plan.shutdown_grace_s != DEFAULT_SHUTDOWN_GRACE_S:
+        config["kubelet_config"] = {"shutdown_grace_period_seconds": plan.shutdown_grace_s}
+    return {
+        "parent": names.cluster(location, cluster),
+        "node_pool": {
+            "name": plan.name,
+            "initial_node_count": plan.size,
+            "locations": [plan.zone],
+            "management": _MANAGED,
+            "config": config,
+        },
+    }
+
+
+def resize_pool(names: Names, location: str, pool: PoolRef, size: int) -> Request:
+    return {"name": names.pool(location, pool), "node_count": size}
+
+
+def _common_config(labels: Mapping[str, str], tags: Sequence[str], service_account: str | None) -> Request:
+    common: Request = {
+        "labels": dict(labels),
+        "resource_labels": _resource_labels(labels),
+        "tags": list(tags),
+        "oauth_scopes": _SCOPES,
+        "metadata": {"disable-legacy-endpoints": "true"},
+    }
+    return common if service_account is None else common | {"service_account": service_account}
+
+
+def _resource_labels(labels: Mapping[str, str]) -> dict[str, str]:
+    """Those that Compute allows on its resources, where they show on the bill: Kubernetes allows more."""
+    return {key: value for key, value in labels.items() if _RESOURCE_LABEL.match(key) and _RESOURCE_VALUE.match(value)}
+
+
+def _taint(taint: Taint) -> Request:
+    return {"key": taint.key, "value": taint.value, "effect": _EFFECTS[taint.effect]}
+
+
+def clusters_seen(answer: "container_v1.ListClustersResponse", locations: Sequence[str]) -> tuple[ClusterSeen, ...]:
+    return tuple(cluster_seen(each) for each in answer.clusters if not locations or each.location in locations)
+
+
+def missing_locations(answer: "container_v1.ListClustersResponse", locations: Sequence[str]) -> tuple[str, ...]:
+    """Where Google could not look: what is there is not in the answer."""
+    return tuple(zone for zone in answer.missing_zones if not locations or _concerns(zone, locations))
+
+
+def _concerns(missing: str, locations: Sequence[str]) -> bool:
+    return any(location == missing or missing.startswith(f"{location}-") for location in locations)
+
+
+def cluster_seen(cluster: "container_v1.Cluster") -> ClusterSeen:
+    name = ClusterName(cluster.name)
+    status = _CLUSTER_STATUS.get(cluster.status.name, ClusterStatus.PROVISIONING)
+    pools = tuple(pool_seen(name, pool) for pool in cluster.node_pools)
+    info = ClusterInfo(
+        name=name,
+        location=cluster.location,
+        ready=status is ClusterStatus.RUNNING and bool(cluster.endpoint),
+        labels=dict(cluster.resource_labels),
+        pools=tuple(pool.info for pool in pools),
+        detail=_detail(cluster.status_message, cluster.conditions),
+        status=status,
+    )
+    return ClusterSeen(info, pools)
+
+
+def pool_seen(cluster: ClusterName, pool: "container_v1.NodePool") -> PoolSeen:
+    accelerators = [each.accelerator_type for each in pool.config.accelerators]
+    groups = tuple(InstanceGroup(*found.groups()) for url in pool.instance_group_urls if (found := _GROUP.search(url)))
+    info = PoolInfo(
+        ref=PoolRef(cluster, pool.name),
+        zone=next(iter(pool.locations), ""),
+        machine_type=pool.config.machine_type,
+        accelerator=accelerators[0] if accelerators else None,
+        spot=pool.config.spot,
+        size=pool.initial_node_count,
+        status=_POOL_STATUS.get(pool.status.name, PoolStatus.PROVISIONING),
+        labels=dict(pool.config.labels),
+        detail=_detail(pool.status_message, pool.conditions),
+    )
+    return PoolSeen(info, groups)
+
+
+def operation_report(operation: "container_v1.Operation") -> OperationReport:
+    error, told = operation.error, operation.status_message
+    failed = bool(error.code or error.message or told)
+    conditions = [*operation.nodepool_conditions, *operation.cluster_conditions]
+    return OperationReport(
+        name=operation.name,
+        location=operation.location or operation.zone,
+        ended=operation.status.name == "DONE",
+        error=code_numbered(error.code) if failed else None,
+        message=error.message or told,
+        conditions=tuple((each.code.name, each.message) for each in conditions),
+    )
+
+
+def kubernetes_access(cluster: "container_v1.Cluster") -> KubernetesAccess | None:
+    """None while the cluster has no endpoint yet."""
+    if not cluster.endpoint:
+        return None
+    endpoint = cluster.endpoint if "://" in cluster.endpoint else f"https://{cluster.endpoint}"
+    return KubernetesAccess(endpoint, _certificate(cluster.master_auth.cluster_ca_certificate))
+
+
+def _certificate(encoded: str) -> str:
+    try:
+        return base64.b64decode(encoded, validate=True).decode()
+    except (binascii.Error, UnicodeDecodeError):
+        return encoded
+
+
+def _detail(message: str, conditions: "Sequence[container_v1.StatusCondition]") -> str:
+    told = [f"{each.code.name}: {each.message}" if each.message else each.code.name for each in conditions]
+    return "; ".join([message, *told] if message else told)

@@ -1,0 +1,40 @@
+"""Where Google is, as whom we speak to it, and how patient we are. Only endpoints differ for a stand-in."""
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+ENVIRONMENT_PREFIX = "TRADEWIND_GKE_"
+
+Seconds = Annotated[float, Meta(gt=0, le=86_400)]
+
+
+class GkeSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Each field can be set by the environment too: `TRADEWIND_GKE_PROJECT` and so on."""
+
+    project: Annotated[str, Meta(min_length=1, max_length=100)]
+    endpoint: str = "container.googleapis.com:443"
+    """host:port of GKE's gRPC API."""
+    insecure: bool = False
+    """Without TLS: for a stand-in on this machine or in a private network only."""
+    compute_url: str = "https://compute.googleapis.com/compute/v1"
+    credentials_file: str | None = None
+    """A service account's key or a user's stored credentials; without, Google's application default credentials."""
+    locations: tuple[str, ...] = ()
+    """Clusters elsewhere are none of ours; empty: everywhere."""
+
+    call_s: Seconds = 30.0
+    """How long one call may take."""
+    read_s: Seconds = 20.0
+    """How long a read is tried again while nobody answers."""
+    lost_s: Seconds = 60.0
+    """How long an operation is asked after while nobody answers."""
+    operation_s: Seconds = 3600.0
+    """How long an operation may take; GKE itself gives up after about 40 minutes."""
+    poll_first_s: Seconds = 0.25
+    poll_most_s: Seconds = 5.0
+    """The pause between two questions after an operation grows from the first to the most."""
+    turn_s: Seconds = 15.0
+    """How long an operation waits for others on its pool, or for too many in its cluster, to end."""
+    operations_per_cluster: Annotated[int, Meta(ge=1, le=100)] = 4
+    """GKE refuses more than about five at once."""

@@ -1,5 +1,4 @@
-"""The roles, one process each. A flag that is not given is taken from the environment: `--api-port` is
-TRADEWIND_API_PORT."""
+"""The roles, one process each. An option that is not given is taken from the environment."""
 
 import os
 import sys

@@ -104,9 +104,9 @@ def _hear(state: ClusterState, status: WorkerStatus, at_s: float) -> ClusterStat
 
 def _started(state: ClusterState, uid: str, pid: int, birth: str) -> ClusterState:
     place = state.places.get(uid)
-    return (
-        state if place is None else _put(state, replace(place, stage=Stage.RUNNING, pid=pid, birth=birth), unsent=False)
-    )
+    if place is None:
+        return state
+    return _put(state, replace(place, stage=Stage.RUNNING, pid=pid, birth=birth), unsent=False)
 
 
 def _leave(state: ClusterState, worker: WorkerId, why: str, at_s: float) -> ClusterState:

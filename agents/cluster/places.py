@@ -24,8 +24,7 @@ from runtime.logs import logger
 
 HURRY_S = 1.0
 """A first SIGTERM is a notice, which the worker may use to hand over; a second one asks it to leave at once."""
-KILL_ROUNDS = 20
-KILL_PAUSE_S = 0.05
+KILL_PAUSES_S = (0.005, 0.01, 0.02, 0.05, *(0.1 for _ in range(20)))
 LOGS_AT_MOST = 200
 LAST_WORDS_BYTES = 4096
 
@@ -113,7 +112,7 @@ class LocalPlaces:
     def _spawn(self, uid: str, job: JobName, template: WorkerTemplate) -> "subprocess.Popen[bytes]":
         settings = self._settings
         run_dir = Path(settings.run_dir)
-        run_dir.mkdir(parents=True, exist_ok=True)
+        run_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
         command = [
             *(*settings.worker_command, "--job", job, "--cluster", settings.cluster, "--uid", uid),
             *("--slots", str(template.slots), "--run-dir", settings.run_dir),
@@ -165,14 +164,14 @@ class LocalPlaces:
 
     async def _kill(self, held: _Held) -> None:
         """The agent and everything that it left behind, until nothing is."""
-        for _ in range(KILL_ROUNDS):
+        for pause_s in KILL_PAUSES_S:
             left = await asyncio.to_thread(processes.of_place, held.uid, held.pid)
             for pid in left:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, signal.SIGKILL)
             if not left:
                 return
-            await asyncio.sleep(KILL_PAUSE_S)
+            await asyncio.sleep(pause_s)
         self._log.warning("place_not_empty", uid=held.uid, processes=left)
 
     def _ended(self, uid: str, why: str, code: int | None) -> None:

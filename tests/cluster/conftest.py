@@ -134,6 +134,11 @@ def is_running(pid: int) -> bool:
     return processes.birth_of(pid) is not None
 
 
+def environment_of(pid: int) -> dict[str, str]:
+    pairs = Path(f"/proc/{pid}/environ").read_text().split("\0")
+    return dict(pair.split("=", 1) for pair in pairs if "=" in pair)
+
+
 @pytest.fixture
 async def bench(nats_server: NatsServer, connect: Connect, tmp_path: Path) -> AsyncIterator[Bench]:
     bus = await connect("master/test")

@@ -13,7 +13,7 @@ from messages.ids import WorkerId
 from messages.workers import DumpWorker, WorkerHeartbeat
 from runtime.nats_server import NatsServer
 from tests.cluster.builders import a_status
-from tests.cluster.conftest import CLUSTER, JOB, Bench, is_running
+from tests.cluster.conftest import CLUSTER, JOB, Bench, environment_of, is_running
 from tests.conftest import eventually
 
 
@@ -233,9 +233,7 @@ async def test_workers_started_by_hand_are_adopted_counted_and_asked_to_go(bench
     await eventually(lambda: set(workers) <= set(bench.gone), what="both are gone")
 
 
-async def test_a_bus_that_goes_away_and_comes_back_silences_and_replaces_nobody(
-    bench: Bench, nats_server: NatsServer
-) -> None:
+async def test_a_bus_that_goes_away_and_comes_back_costs_no_worker(bench: Bench, nats_server: NatsServer) -> None:
     await bench.start_and_hear()
     await bench.keep(2)
     workers = await bench.until_alive(2)
@@ -244,7 +242,7 @@ async def test_a_bus_that_goes_away_and_comes_back_silences_and_replaces_nobody(
     await nats_server.start()
     await eventually(lambda: len(bench.topologies) > heard + 2, what="topologies again")
     later = bench.topologies[heard:]
-    assert all(sight.presence is Presence.ALIVE for heartbeat in later for sight in heartbeat.workers)
+    assert {sight.worker for heartbeat in later for sight in heartbeat.workers} == set(workers)
     assert await bench.until_alive(2) == workers
 
 
@@ -254,3 +252,21 @@ async def test_the_output_of_each_worker_is_kept_in_a_file_of_its_own(bench: Ben
     await eventually(lambda: bench.gone, what="it died")
     uid = uid_of(next(iter(bench.gone)))
     assert bench.output_of(uid) == "there is no such module\n"
+
+
+async def test_with_echo_workers_write_where_the_controller_does(bench: Bench) -> None:
+    await bench.start_and_hear(echo=True)
+    await bench.keep(1, env={"STAND_IN_DIES": "1"})
+    await eventually(lambda: "there is no such module" in bench.said(0), what="the worker's output")
+
+
+async def test_a_worker_gets_what_its_template_gives_but_not_what_would_change_the_agents_interpreter(
+    bench: Bench,
+) -> None:
+    await bench.start_and_hear(region="here")
+    await bench.keep(1, env={"GIVEN": "by the job", "PYTHONPATH": "/nonexistent", "TRADEWIND_NATS_URL": "nats://x"})
+    pid = next(iter((await bench.until_alive(1)).values()))
+    environment = environment_of(pid)
+    assert environment["GIVEN"] == "by the job" and environment["TRADEWIND_REGION"] == "here"
+    assert environment.get("PYTHONPATH") != "/nonexistent"
+    assert environment["TRADEWIND_NATS_URL"] == bench.settings.nats_url

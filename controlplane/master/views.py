@@ -14,7 +14,7 @@ def job_view(job: Job, progress: ProgressTracker, now_s: float) -> JobView:
     return JobView(
         name=job.name,
         phase=record.phase,
-        why=record.why,
+        why=job.why,
         generation=record.generation,
         world_size=world.world_size if world is not None else 0,
         wanted=record.wanted,

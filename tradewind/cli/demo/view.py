@@ -73,7 +73,8 @@ def summary(story: Story) -> str:
 
 def news(story: Story) -> Table:
     table = Table.grid(padding=(0, 2))
-    for _ in range(3):
+    table.add_column(no_wrap=True, min_width=len("HH:MM:SS"))
+    for _ in range(2):
         table.add_column(no_wrap=True, overflow="ellipsis")
     for event in story.events[-EVENTS_SHOWN:]:
         clock = time.strftime("%H:%M:%S", time.localtime(event.at))

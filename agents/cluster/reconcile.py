@@ -205,7 +205,7 @@ def _short_of(state: ClusterState) -> list[JobName]:
 
 def why_of(state: ClusterState, now_s: float) -> str:
     if state.stopping:
-        return f"stopping: {len(state.places)} places to end"
+        return f"stopping, places still to end: {len(state.places)}"
     jobs = [_why_of_job(state, job, wanted.count, now_s) for job, wanted in state.wanted.items() if wanted.count]
     return "; ".join(jobs) or "no job needs workers here"
 

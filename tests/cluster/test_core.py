@@ -4,6 +4,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
+from msgspec import structs
 
 from agents.cluster.effects import EndPlace, SaveKnown
 from agents.cluster.events import (
@@ -208,8 +209,10 @@ class TestRemoving:
 class TestCommandsThatAreRefused:
     def refused(self, story: Story, command: KeepWorkers | RemoveWorkers, epoch: int = 1) -> str:
         before = story.state
-        event = KeepAsked if isinstance(command, KeepWorkers) else RemoveAsked
-        story.happens(event(story.now_s, command, Epoch(epoch)))  # type: ignore[arg-type]
+        if isinstance(command, KeepWorkers):
+            story.happens(KeepAsked(story.now_s, command, Epoch(epoch)))
+        else:
+            story.happens(RemoveAsked(story.now_s, command, Epoch(epoch)))
         assert story.answer is not None and not story.answer.ok
         assert (story.state.wanted, story.state.epoch) == (before.wanted, before.epoch)
         assert story.started == [] and story.ended == []
@@ -304,7 +307,7 @@ class TestTopology:
     def test_is_sent_at_once_when_a_status_changes_in_what_matters(self, changed: dict[str, object]) -> None:
         story = a_controller_with(1).after(0.5, all_beat=True).forgets_effects()
         story.now_s += 0.1
-        status = a_status(f"{story.uids[0]}-aaaa", 99, **changed)  # type: ignore[arg-type]
+        status = structs.replace(a_status(f"{story.uids[0]}-aaaa", 99), **changed)
         assert len(story.happens(WorkerHeard(story.now_s, status)).topologies) == 1
 
     def test_a_step_or_a_running_notice_is_no_change(self) -> None:
@@ -360,9 +363,8 @@ class TestTopology:
         story = a_controller_with(200)
         tail = tuple("x" * 100 for _ in range(100))
         for uid in story.uids:
-            status = a_status(f"{uid}-aaaa", 50, WorkerPhase.ENDED)
             exits = (TrainerExit(Rank(0), code=1, tail=tail),)
-            failed = type(status)(status.worker, status.cluster, status.job, 50, WorkerPhase.ENDED, exits=exits)
+            failed = structs.replace(a_status(f"{uid}-aaaa", 50, WorkerPhase.ENDED), exits=exits)
             story.happens(WorkerHeard(story.now_s, failed))
         heartbeat = topology(story.state, story.now_s)
         assert len(encode(wrap(heartbeat, sender="cluster/local"))) < MAX_BYTES

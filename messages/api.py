@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from messages.ids import Generation, JobName, Rank, WorkerId
+from messages.ids import NO_GENERATION, Generation, JobName, Rank, WorkerId
 from messages.jobs import JobSpec
 
 
@@ -11,9 +11,11 @@ class WorkerView(Struct, frozen=True, omit_defaults=True):
     cluster: str
     phase: str
     presence: str
+    generation: Generation = NO_GENERATION
     ranks: tuple[Rank, ...] = ()
     step: int | None = None
     loss: float | None = None
+    samples_per_s: float | None = None
     heard_s: float = 0.0
     pid: int = 0
 

@@ -196,8 +196,13 @@ def _see_worker(job: Job, cluster: ClusterName, sight: WorkerSight, at_s: float)
         return bury(job, sight.worker, sight.why or "gone")
     if sight.status is not None:
         return _hear(job, sight.status, at_s, heard_s=at_s - sight.silent_s, presence=sight.presence)
-    if sight.worker in job.gone or sight.worker in job.workers:
+    if is_dead(job, sight.worker):
         return job
+    known = job.workers.get(sight.worker)
+    if known is not None:
+        heard_s = max(known.heard_s, at_s - sight.silent_s)
+        silent = sight.presence is Presence.SILENT
+        return _put(job, replace(known, presence=sight.presence, heard_s=heard_s)) if silent else job
     return _put(job, Worker(sight.worker, cluster, first_seen_s=at_s, heard_s=at_s, presence=sight.presence))
 
 

@@ -27,6 +27,7 @@ class GenerationProgress:
 class WorkerProgress:
     step: int
     loss: float | None
+    samples_per_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +110,9 @@ class ProgressTracker:
     def _learn_worker(self, report: Progress) -> None:
         newest = max(report.ranks, key=lambda rank: rank.last_step)
         self.workers.pop(report.worker, None)
-        self.workers[report.worker] = WorkerProgress(newest.last_step, newest.loss)
+        rates = [self._ranks[rank.rank].samples_per_s for rank in report.ranks]
+        known = [rate for rate in rates if rate is not None]
+        self.workers[report.worker] = WorkerProgress(newest.last_step, newest.loss, sum(known) if known else None)
         while len(self.workers) > WORKERS_AT_MOST:
             del self.workers[next(iter(self.workers))]
 

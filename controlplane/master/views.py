@@ -39,9 +39,11 @@ def _worker_view(worker: Worker, member: Member | None, progress: ProgressTracke
         cluster=worker.cluster,
         phase=worker.phase,
         presence=worker.presence,
+        generation=worker.generation,
         ranks=_ranks(member) if member is not None else (),
         step=reported.step if reported is not None else worker.step,
         loss=reported.loss if reported is not None else None,
+        samples_per_s=reported.samples_per_s if reported is not None else None,
         heard_s=max(0.0, now_s - worker.heard_s),
         pid=worker.pid,
     )

@@ -6,6 +6,7 @@ import shlex
 import sys
 from asyncio.subprocess import PIPE, STDOUT, Process
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -38,7 +39,8 @@ class Terminal:
 
     async def __aexit__(self, *_: object) -> None:
         for process in reversed(self.background):
-            process.terminate()
+            with suppress(ProcessLookupError):
+                process.terminate()
             try:
                 async with asyncio.timeout(30):
                     await process.communicate()
@@ -47,7 +49,7 @@ class Terminal:
                 await process.communicate()
 
     async def run(self, line: str, *, code: int = 0) -> str:
-        process = await self._start(line)
+        process = await self.start(line)
         if line.endswith("&"):
             self.background.append(process)
             return ""
@@ -63,7 +65,7 @@ class Terminal:
 
     async def until_healthy(self) -> None:
         for _ in range(600):
-            process = await self._start(".venv/bin/tradewind status")
+            process = await self.start(".venv/bin/tradewind status")
             await process.communicate()
             if process.returncode == 0:
                 return
@@ -80,7 +82,11 @@ class Terminal:
             await asyncio.sleep(0.2)
         pytest.fail(f"the job did not become {phase}: {view}")
 
-    async def _start(self, line: str) -> Process:
+    @property
+    def nats_url(self) -> str:
+        return self.environ["TRADEWIND_NATS_URL"]
+
+    async def start(self, line: str) -> Process:
         words = shlex.split(line.removesuffix("&").replace(".venv/bin", str(Path(sys.executable).parent)))
         if words[0].endswith("nats-server"):
             words += ["-p", f"{self.nats_port}", "-sd", str(self.folder / "nats")]

@@ -1,8 +1,10 @@
 from controlplane.job import events
 from controlplane.job.state import Phase, adopted_job
+from messages.clusters import Presence, WorkerSight
 from messages.ids import Epoch, Generation, Rank, WorkerId
 from messages.workers import WorkerPhase
 from tests.job.stage import (
+    JOB,
     LOCAL,
     Stage,
     a_spec,
@@ -191,6 +193,14 @@ def test_a_worker_that_the_controller_calls_silent_for_too_long_is_put_out() -> 
     stage.now_s += 6
     stage.reports(*stage.sights(b=6.0))
     assert stage.phase is Phase.RESHAPING
+    assert WorkerId("b") in stage.job.gone
+
+
+def test_silence_counts_though_the_controller_has_forgotten_the_last_words() -> None:
+    stage = a_stage(a_spec(workers=2)).runs("a", "b")
+    stage.now_s += 6
+    mute = WorkerSight(WorkerId("b"), JOB, Presence.SILENT, silent_s=6.0)
+    stage.reports(*(sight for sight in stage.sights() if sight.worker == "a"), mute)
     assert WorkerId("b") in stage.job.gone
 
 

@@ -114,15 +114,17 @@ def job_detail(job: JobView, now: float) -> RenderableType:
 
 def worker_table(workers: Sequence[WorkerView]) -> Table:
     return table(
-        ("WORKER", "RANKS", "PHASE", "PRESENCE", ">STEP", ">LOSS", "CLUSTER", ">HEARD", ">PID"),
+        ("WORKER", "RANKS", ">GEN", "PHASE", "PRESENCE", ">STEP", ">LOSS", ">SAMPLES/S", "CLUSTER", ">HEARD", ">PID"),
         (
             (
                 worker.worker,
                 ranks_text(worker.ranks),
+                number(worker.generation or None),
                 worker.phase,
                 worker.presence,
                 number(worker.step),
                 number(worker.loss),
+                number(worker.samples_per_s),
                 worker.cluster,
                 f"{duration(worker.heard_s)} ago",
                 number(worker.pid or None),

@@ -1,0 +1,105 @@
+"""Every cluster of the fleet gets what it needs, and after a restart of the master what is there is taken over."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import Protocol
+
+from controlplane.bootstrap import apply
+from controlplane.bootstrap.answers import Standing, outcome_of
+from controlplane.bootstrap.client import CallFailed, KubernetesClient, connected
+from controlplane.bootstrap.manifests import manifests
+from controlplane.bootstrap.names import Manifest
+from controlplane.bootstrap.settings import BootstrapSettings, Place, Secrets
+from controlplane.clouds.interface import KubernetesAccess
+from controlplane.clouds.outcomes import Busy, Done, Refused, Throttled, Unreachable
+from messages.ids import ClusterName
+from runtime.errors import Temporary, UserError
+from runtime.logs import logger
+
+GROWTH = 2.0
+
+Report = Callable[[Place, Standing], None]
+Pass = Callable[[KubernetesClient, Sequence[Manifest], str, str], Awaitable[Standing]]
+
+
+class Access(Protocol):
+    """The part of a cloud that the bootstrap needs."""
+
+    async def kubernetes_access(self, cluster: ClusterName) -> KubernetesAccess | Unreachable | Refused: ...
+
+    async def access_token(self) -> str: ...
+
+
+class Bootstrap:
+    def __init__(
+        self,
+        cloud: Access,
+        settings: BootstrapSettings,
+        secrets: Secrets,
+        report: Report = lambda place, standing: None,
+    ) -> None:
+        """`report` is told each time that a cluster stands otherwise than before."""
+        self._cloud = cloud
+        self._settings = settings
+        self._secrets = secrets
+        self._report = report
+        self._log = logger()
+
+    async def install(self, place: Place) -> Standing:
+        """One pass. Installing what is there already changes nothing."""
+        return await self._pass(place, apply.install)
+
+    async def remove(self, place: Place) -> Standing:
+        """One pass. Namespaces that others made, and what belongs to others, stay."""
+        return await self._pass(place, apply.remove)
+
+    async def install_until_done(self, place: Place) -> None:
+        """Until it is done or cancelled. What a person has to correct is tried again too, seldom."""
+        await self._until_done(place, "installed", self.install)
+
+    async def remove_until_done(self, place: Place) -> None:
+        await self._until_done(place, "removed", self.remove)
+
+    async def _until_done(self, place: Place, done: str, one_pass: Callable[[Place], Awaitable[Standing]]) -> None:
+        before: Standing | None = None
+        for pause_s in pauses(self._settings.pause_first_s, self._settings.pause_most_s):
+            standing = await one_pass(place)
+            if standing != before:
+                self._tell(place, done, standing)
+            if isinstance(standing, Done):
+                return
+            before = standing
+            await asyncio.sleep(self._settings.pause_most_s if isinstance(standing, Refused) else pause_s)
+
+    async def _pass(self, place: Place, one_pass: Pass) -> Standing:
+        cluster = place.cluster
+        wanted = manifests(self._settings, self._secrets, place)
+        try:
+            access = await self._cloud.kubernetes_access(cluster)
+            if not isinstance(access, KubernetesAccess):
+                return access
+            async with connected(access, self._cloud.access_token, self._settings.call_s) as client:
+                return await one_pass(client, wanted, self._settings.fleet, cluster)
+        except CallFailed as failed:
+            return outcome_of(failed.complaint, "begin", cluster)
+        except Temporary as error:
+            return Unreachable(str(error))
+        except UserError as error:
+            return Refused(str(error), error.hint)
+
+    def _tell(self, place: Place, done: str, standing: Standing) -> None:
+        match standing:
+            case Done():
+                self._log.info("bootstrap_done", cluster=place.cluster, done=done)
+            case Busy(detail) | Throttled(detail) | Unreachable(detail):
+                self._log.warning("bootstrap_waits", cluster=place.cluster, why=detail)
+            case Refused(detail, hint):
+                self._log.error("bootstrap_refused", cluster=place.cluster, why=detail, hint=hint)
+        self._report(place, standing)
+
+
+def pauses(first_s: float, most_s: float) -> Iterator[float]:
+    pause_s = first_s
+    while True:
+        yield min(pause_s, most_s)
+        pause_s = min(pause_s * GROWTH, most_s)

@@ -1,0 +1,178 @@
+"""What runs in every cluster of ours: one cluster-controller, and a watcher for the notice on each node of a job."""
+
+from typing import Any
+
+from controlplane.bootstrap.names import (
+    BUS_SECRET,
+    CONTROLLER,
+    DIGEST_ANNOTATION,
+    NATS_CREDENTIALS_KEY,
+    NATS_URL_KEY,
+    NOTICE,
+    WORKER,
+    Manifest,
+    labels,
+    selector,
+)
+from controlplane.bootstrap.settings import BootstrapSettings, Place
+from controlplane.clouds.interface import JOB_LABEL
+
+CREDENTIALS_FOLDER = "/etc/tradewind"
+USER_ID = 10_001
+"""As the image has it; said again so that a node can check that it is not root."""
+
+
+def controller(settings: BootstrapSettings, place: Place, digest: str, *, has_credentials: bool) -> Manifest:
+    env = [
+        *_common_env(settings, place),
+        _value("TRADEWIND_REGION", place.region),
+        _value("TRADEWIND_IMAGE", settings.image),
+        _value("TRADEWIND_PULL_POLICY", settings.pull_policy),
+        _value("TRADEWIND_PULL_SECRETS", ",".join(settings.pull_secrets)),
+        _value("TRADEWIND_WORKER_ACCOUNT", WORKER),
+        _value("TRADEWIND_BUS_SECRET", BUS_SECRET),
+        {
+            "name": "TRADEWIND_NATS_URL",
+            "valueFrom": {"secretKeyRef": {"name": BUS_SECRET, "key": NATS_URL_KEY}},
+        },
+    ]
+    volumes, mounts = _scratch()
+    if has_credentials:
+        env.append(_value("TRADEWIND_NATS_CREDENTIALS", f"{CREDENTIALS_FOLDER}/{NATS_CREDENTIALS_KEY}"))
+        items = [{"key": NATS_CREDENTIALS_KEY, "path": NATS_CREDENTIALS_KEY}]
+        volumes.append({"name": "bus", "secret": {"secretName": BUS_SECRET, "items": items}})
+        mounts.append({"name": "bus", "mountPath": CREDENTIALS_FOLDER, "readOnly": True})
+    resources = {
+        "requests": {"cpu": settings.controller_cpu, "memory": settings.controller_memory},
+        "limits": {"memory": settings.controller_memory_limit},
+    }
+    pod = {
+        **_pod(settings, CONTROLLER, "agents.cluster.kubernetes", env, resources, volumes, mounts),
+        "affinity": _on_nodes_with_job("DoesNotExist"),
+        "terminationGracePeriodSeconds": 10,
+    }
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": _metadata(settings, CONTROLLER),
+        "spec": {
+            "replicas": 1,
+            # Never two at once: the second would refuse to start beside the first.
+            "strategy": {"type": "Recreate"},
+            "revisionHistoryLimit": 2,
+            "selector": {"matchLabels": selector(CONTROLLER)},
+            "template": _template(settings, CONTROLLER, digest, pod),
+        },
+    }
+
+
+def notice(settings: BootstrapSettings, place: Place, digest: str) -> Manifest:
+    env = [
+        *_common_env(settings, place),
+        {"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
+    ]
+    resources = {"requests": {"cpu": "10m", "memory": "96Mi"}, "limits": {"memory": "256Mi"}}
+    volumes, mounts = _scratch()
+    pod = {
+        **_pod(settings, NOTICE, "agents.notice", env, resources, volumes, mounts),
+        # Workload identity hides the notice from pods that have a network of their own.
+        "hostNetwork": True,
+        "dnsPolicy": "ClusterFirstWithHostNet",
+        "affinity": _on_nodes_with_job("Exists"),
+        "tolerations": [{"operator": "Exists"}],
+        "terminationGracePeriodSeconds": 5,
+    }
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": _metadata(settings, NOTICE),
+        "spec": {
+            "revisionHistoryLimit": 2,
+            "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "50%"}},
+            "selector": {"matchLabels": selector(NOTICE)},
+            "template": _template(settings, NOTICE, digest, pod),
+        },
+    }
+
+
+def _metadata(settings: BootstrapSettings, component: str) -> Manifest:
+    return {"name": component, "namespace": settings.namespace, "labels": labels(settings.fleet, component)}
+
+
+def _template(settings: BootstrapSettings, component: str, digest: str, pod: Manifest) -> Manifest:
+    """A pod reads its secrets when it starts; the digest starts another one when they change."""
+    return {
+        "metadata": {
+            "labels": {**labels(settings.fleet, component), **selector(component)},
+            "annotations": {DIGEST_ANNOTATION: digest},
+        },
+        "spec": pod,
+    }
+
+
+def _pod(
+    settings: BootstrapSettings,
+    component: str,
+    module: str,
+    env: list[Manifest],
+    resources: Manifest,
+    volumes: list[Manifest],
+    mounts: list[Manifest],
+) -> Manifest:
+    container = {
+        "name": component,
+        "image": settings.image,
+        "imagePullPolicy": settings.pull_policy,
+        "command": ["python", "-m", module],
+        "env": env,
+        "resources": resources,
+        "volumeMounts": mounts,
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+    }
+    pod: dict[str, Any] = {
+        "serviceAccountName": component,
+        "enableServiceLinks": False,
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": USER_ID,
+            "runAsGroup": USER_ID,
+            "fsGroup": USER_ID,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "containers": [container],
+        "volumes": volumes,
+    }
+    if settings.pull_secrets:
+        pod["imagePullSecrets"] = [{"name": name} for name in settings.pull_secrets]
+    return pod
+
+
+def _common_env(settings: BootstrapSettings, place: Place) -> list[Manifest]:
+    return [
+        _value("TRADEWIND_CLUSTER", place.cluster),
+        _value("TRADEWIND_NAMESPACE", settings.namespace),
+        _value("TRADEWIND_LOG", "json"),
+        _value("TRADEWIND_LOG_LEVEL", settings.log_level),
+    ]
+
+
+def _value(name: str, value: str) -> Manifest:
+    return {"name": name, "value": value}
+
+
+def _scratch() -> tuple[list[Manifest], list[Manifest]]:
+    """Somewhere to write, since nothing else of the container can be written to."""
+    return (
+        [{"name": "scratch", "emptyDir": {"sizeLimit": "64Mi"}}],
+        [{"name": "scratch", "mountPath": "/tmp"}],
+    )
+
+
+def _on_nodes_with_job(operator: str) -> Manifest:
+    """Nodes of a job can be taken at any time: what has to stay is elsewhere, what watches for that is there."""
+    terms = [{"matchExpressions": [{"key": JOB_LABEL, "operator": operator}]}]
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}

@@ -1,0 +1,88 @@
+"""How many nodes a pool holds, will hold by what was asked, and may at most come to hold."""
+
+from collections.abc import Iterable
+
+from controlplane.allocator.state import Allocator, Kind, Node, Pool
+from controlplane.clouds.interface import PoolRef
+
+
+def held(pool: Pool) -> int:
+    """Nodes that are there and will stay."""
+    return sum(node.counts for node in pool.nodes.values())
+
+
+def going(pool: Pool) -> int:
+    """Nodes that are still in sight but lost, or about to be."""
+    return len(pool.nodes) - held(pool)
+
+
+def doomed(pool: Pool) -> int:
+    """Nodes that were noticed and have not gone yet."""
+    return sum(node.doomed_until_s is not None and node.lost_s is None for node in pool.nodes.values())
+
+
+def lost(pool: Pool) -> list[Node]:
+    """Nodes that are of no more use, though they are still in sight."""
+    return [node for node in pool.nodes.values() if node.lost_s is not None]
+
+
+def is_there(pool: Pool) -> bool:
+    """It exists, or may come to exist."""
+    return pool.exists or pool.operation is not None or pool.doubt is not None
+
+
+def is_settled(pool: Pool) -> bool:
+    """It is known what the pool aims at, and nothing is under way that would change it."""
+    return pool.operation is None and pool.doubt is None and not pool.stopping
+
+
+def in_doubt(pool: Pool) -> int:
+    """The most that it may aim at when an answer was lost."""
+    return max(pool.target, pool.doubt.target) if pool.doubt is not None else pool.target
+
+
+def at_most(pool: Pool) -> int:
+    """What it may come to hold, counting what is under way: the number that caps are checked against.
+
+    A slot is not counted if it is being given up, or if its node was noticed: that one must be left alone until it is
+    gone, and its slot is given up then.
+    """
+    operation, aim = pool.operation, in_doubt(pool)
+    if pool.doubt is not None:
+        return max(aim, held(pool))
+    if operation is not None and operation.raises:
+        return max(operation.target, held(pool))
+    if pool.stopping:
+        aim = 0
+    elif operation is not None and operation.kind is Kind.RESIZE:
+        aim = operation.target
+    return _less(aim, pool, doomed(pool) if operation is None else going(pool))
+
+
+def expected(pool: Pool) -> int:
+    """What it will hold if nothing is done: as `at_most`, but for slots whose nodes were taken.
+
+    The cloud tries to fill those, but where a machine was just taken another is not to be counted on.
+    """
+    if pool.stopping:
+        return 0
+    if not is_settled(pool):
+        return at_most(pool)
+    return _less(pool.target, pool, going(pool) + len(pool.vacant))
+
+
+def spare(allocator: Allocator, pool: Pool) -> list[Node]:
+    """Nodes that nobody would miss, the least useful first."""
+    released = allocator.released.get(pool.ref.cluster, frozenset())
+    unused = [node for node in pool.nodes.values() if node.counts and (not node.was_ready or node.name in released)]
+    return sorted(unused, key=lambda node: (node.was_ready, node.name))
+
+
+def total(pools: Iterable[Pool], *, but: PoolRef | None = None) -> int:
+    return sum(at_most(pool) for pool in pools if pool.ref != but)
+
+
+def _less(aim: int, pool: Pool, without: int) -> int:
+    here = held(pool)
+    empty = max(0, aim - here)
+    return max(aim, here) - min(empty, without)

@@ -1,0 +1,67 @@
+"""Everything the allocator may ask of the master's shell. Operations come back as OperationEnded with their number."""
+
+from dataclasses import dataclass, field
+
+from controlplane.clouds.interface import PoolPlan, PoolRef
+from messages.ids import ClusterName
+from messages.jobs import Scalar
+
+
+@dataclass(frozen=True, slots=True)
+class CreatePool:
+    operation: int
+    cluster: ClusterName
+    plan: PoolPlan
+    """Without what only the fleet knows: disk, taints, tags, service account."""
+    why: str
+
+    @property
+    def ref(self) -> PoolRef:
+        return PoolRef(self.cluster, self.plan.name)
+
+
+@dataclass(frozen=True, slots=True)
+class ResizePool:
+    operation: int
+    ref: PoolRef
+    size: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveNodes:
+    """These very nodes; the pool's target shrinks with them."""
+
+    operation: int
+    ref: PoolRef
+    nodes: tuple[str, ...]
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeletePool:
+    operation: int
+    ref: PoolRef
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class ListPools:
+    """Comes back as PoolsListed or ListingFailed with its number."""
+
+    listing: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Announce:
+    """An event for people."""
+
+    kind: str
+    text: str
+    why: str = ""
+    fields: dict[str, Scalar | None] = field(default_factory=dict)
+
+
+Change = CreatePool | ResizePool | RemoveNodes | DeletePool
+AllocatorEffect = Change | ListPools | Announce

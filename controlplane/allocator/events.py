@@ -1,0 +1,108 @@
+"""Everything that can happen to a job's capacity. Each event has the receiver's monotonic time."""
+
+from dataclasses import dataclass
+
+from controlplane.clouds.interface import ClusterInfo, PoolRef
+from controlplane.clouds.outcomes import Outcome, Refused, Unreachable
+from messages.clusters import NodeSight
+from messages.ids import ClusterName
+
+
+@dataclass(frozen=True, slots=True)
+class Ticked:
+    at_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class WantedChanged:
+    at_s: float
+    wanted: int
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PoolsListed:
+    """The answer to ListPools. Pools of other jobs are passed over."""
+
+    at_s: float
+    listing: int
+    clusters: tuple[ClusterInfo, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ListingFailed:
+    at_s: float
+    listing: int
+    outcome: Unreachable | Refused
+
+
+@dataclass(frozen=True, slots=True)
+class NodesSeen:
+    """A topology of a cluster, whole and newer than the one before: told each time that one comes, changed or not."""
+
+    at_s: float
+    cluster: ClusterName
+    nodes: tuple[NodeSight, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeNoticed:
+    """It will be taken; until then it must be left alone, but no longer counts."""
+
+    at_s: float
+    cluster: ClusterName
+    node: str
+    remaining_s: float
+    uid: str = ""
+    pool: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeLost:
+    """Proof, from whoever was first, that a machine is gone or of no more use, though it may still be in sight."""
+
+    at_s: float
+    cluster: ClusterName
+    node: str
+    uid: str = ""
+    pool: str = ""
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NodesReleased:
+    """All nodes of this cluster on which the job has nothing and wants nothing; whoever is not named is in use."""
+
+    at_s: float
+    cluster: ClusterName
+    nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OperationEnded:
+    """Each operation that was asked for ends, by the cloud's word or for want of it (Unreachable)."""
+
+    at_s: float
+    pool: PoolRef
+    operation: int
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class JobEnded:
+    at_s: float
+    why: str
+
+
+AllocatorEvent = (
+    Ticked
+    | WantedChanged
+    | PoolsListed
+    | ListingFailed
+    | NodesSeen
+    | NodeNoticed
+    | NodeLost
+    | NodesReleased
+    | OperationEnded
+    | JobEnded
+)

@@ -1,0 +1,69 @@
+"""First half of a decision: what an event, and time, teach. Nothing is decided here.
+
+Fences keep what is late from teaching anything: the number of an operation or a listing, the time at which a listing
+was asked for, and the uids of machines that are gone.
+"""
+
+from dataclasses import replace
+from typing import assert_never
+
+from controlplane.allocator import events
+from controlplane.allocator.counting import is_settled
+from controlplane.allocator.learn_listing import fail_listing, learn_listing
+from controlplane.allocator.learn_nodes import learn_loss, learn_notice, learn_sight, lose_overdue
+from controlplane.allocator.learn_outcome import learn_outcome
+from controlplane.allocator.shelves import close, shake
+from controlplane.allocator.state import Allocator, Pool, Shortage
+
+
+def learn(allocator: Allocator, event: events.AllocatorEvent) -> Allocator:
+    return _age(_take_in(allocator, event), event.at_s)
+
+
+def _take_in(allocator: Allocator, event: events.AllocatorEvent) -> Allocator:
+    match event:
+        case events.Ticked():
+            return allocator
+        case events.WantedChanged(_, wanted, why):
+            return replace(allocator, wanted=max(0, wanted), wanted_why=why)
+        case events.PoolsListed():
+            return learn_listing(allocator, event)
+        case events.ListingFailed():
+            return fail_listing(allocator, event)
+        case events.NodesSeen():
+            return learn_sight(allocator, event)
+        case events.NodeNoticed():
+            return learn_notice(allocator, event)
+        case events.NodeLost():
+            return learn_loss(allocator, event)
+        case events.NodesReleased(_, cluster, nodes):
+            return replace(allocator, released={**allocator.released, cluster: frozenset(nodes)})
+        case events.OperationEnded():
+            return learn_outcome(allocator, event)
+        case events.JobEnded(_, why):
+            return allocator if allocator.ended is not None else replace(allocator, ended=why)
+        case _:
+            assert_never(event)
+
+
+def _age(allocator: Allocator, now_s: float) -> Allocator:
+    """What silence tells: nodes that stay unready, notices that are over, slots that stay empty."""
+    settings = allocator.settings
+    for pool in allocator.pools.values():
+        aged, lost = lose_overdue(pool, settings, now_s)
+        aged = _note_emptiness(aged, now_s)
+        if lost:
+            allocator = shake(allocator, pool.offer.stock, now_s)
+        if aged.empty_since_s is not None and now_s - aged.empty_since_s >= settings.arrival_s:
+            detail = f"a slot of pool {pool.ref.pool} stayed empty for {settings.arrival_s:g} s"
+            allocator = close(allocator, pool.offer.stock, Shortage.STOCKOUT, detail, now_s)
+            aged = replace(aged, empty_since_s=now_s)
+        if aged != pool:
+            allocator = replace(allocator, pools={**allocator.pools, pool.ref: aged})
+    return allocator
+
+
+def _note_emptiness(pool: Pool, now_s: float) -> Pool:
+    empty = is_settled(pool) and pool.target > len(pool.nodes)
+    since_s = (pool.empty_since_s if pool.empty_since_s is not None else now_s) if empty else None
+    return pool if since_s == pool.empty_since_s else replace(pool, empty_since_s=since_s)

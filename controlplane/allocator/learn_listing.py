@@ -1,0 +1,105 @@
+"""What a listing of the cloud's pools teaches, and what it is too old to teach."""
+
+from dataclasses import replace
+
+from controlplane.allocator.events import ListingFailed, PoolsListed
+from controlplane.allocator.offers import Offer, pool_ref
+from controlplane.allocator.pauses import pause_s
+from controlplane.allocator.shelves import close, is_closed
+from controlplane.allocator.state import Allocator, Pool, Shortage
+from controlplane.clouds.interface import JOB_LABEL, PoolInfo, PoolStatus
+from controlplane.clouds.outcomes import Refused
+
+
+def learn_listing(allocator: Allocator, event: PoolsListed) -> Allocator:
+    asked_s = allocator.listing.asked_s
+    if asked_s is None or event.listing != allocator.listing.number:
+        return allocator
+    listing = replace(allocator.listing, asked_s=None, learned_s=asked_s, failures=0, retry_s=None, error="", hint="")
+    clusters = {cluster.name: cluster.ready for cluster in event.clusters}
+    allocator = replace(allocator, listing=listing, clusters=clusters)
+    infos = {
+        info.ref: info
+        for cluster in event.clusters
+        for info in cluster.pools
+        if info.labels.get(JOB_LABEL) == allocator.job
+    }
+    for info in infos.values():
+        allocator = _learn_pool(allocator, info, asked_s, event.at_s)
+    pools = {
+        ref: pool if ref in infos or _is_newer(pool, asked_s) or _is_doubted(pool, asked_s) else _not_there(pool)
+        for ref, pool in allocator.pools.items()
+    }
+    deleted = {ref: at_s for ref, at_s in allocator.deleted.items() if at_s >= asked_s}
+    return replace(allocator, pools=pools, deleted=deleted)
+
+
+def fail_listing(allocator: Allocator, event: ListingFailed) -> Allocator:
+    listing, settings = allocator.listing, allocator.settings
+    if listing.asked_s is None or event.listing != listing.number:
+        return allocator
+    failed = replace(
+        listing,
+        asked_s=None,
+        failures=listing.failures + 1,
+        retry_s=event.at_s + pause_s(settings.retry_s, settings.retry_max_s, listing.failures),
+        error=event.outcome.detail,
+        hint=event.outcome.hint if isinstance(event.outcome, Refused) else "",
+    )
+    return replace(allocator, listing=failed)
+
+
+def _learn_pool(allocator: Allocator, info: PoolInfo, asked_s: float, now_s: float) -> Allocator:
+    pool = allocator.pools.get(info.ref)
+    if pool is None:
+        if allocator.deleted.get(info.ref, -1.0) >= asked_s:
+            return allocator
+        pool = Pool(info.ref, _offer_of(allocator, info), adopted=True)
+    elif _is_newer(pool, asked_s):
+        return allocator
+    unsettled = pool.doubt is not None and (asked_s < pool.doubt.settles_s or info.status is PoolStatus.PROVISIONING)
+    pool = replace(
+        pool,
+        exists=True,
+        target=info.size,
+        doubt=pool.doubt if unsettled else None,
+        stopping=info.status is PoolStatus.STOPPING,
+        broken=info.status is PoolStatus.ERROR,
+        vacant=frozenset(sorted(pool.vacant)[: max(0, info.size - len(pool.nodes))]),
+    )
+    allocator = replace(allocator, pools={**allocator.pools, pool.ref: pool})
+    starved = info.status is PoolStatus.RUNNING_WITH_ERROR and pool.target > len(pool.nodes)
+    if starved and pool.sighted_s is not None and not is_closed(allocator, pool.offer.stock, now_s):
+        detail = info.detail or "the pool could not be given all its nodes"
+        return close(allocator, pool.offer.stock, Shortage.STOCKOUT, detail, now_s)
+    return allocator
+
+
+def _offer_of(allocator: Allocator, info: PoolInfo) -> Offer:
+    """What it was made from; a pool that no offer would make is kept while it is of use, and never raised."""
+    for offer in allocator.offers:
+        if pool_ref(allocator.job, offer) == info.ref:
+            return offer
+    return Offer(
+        cluster=info.ref.cluster,
+        zone=info.zone,
+        machine_type=info.machine_type,
+        max_nodes=info.size,
+        accelerator=info.accelerator,
+        spot=info.spot,
+        pool=info.ref.pool,
+    )
+
+
+def _not_there(pool: Pool) -> Pool:
+    """Only how often it could not be had is remembered."""
+    return Pool(pool.ref, pool.offer, failures=pool.failures, retry_s=pool.retry_s, last_error=pool.last_error)
+
+
+def _is_newer(pool: Pool, asked_s: float) -> bool:
+    """Something was asked of it, or answered, after the listing was asked for."""
+    return pool.operation is not None or pool.touched_s > asked_s
+
+
+def _is_doubted(pool: Pool, asked_s: float) -> bool:
+    return pool.doubt is not None and asked_s < pool.doubt.settles_s

@@ -1,0 +1,138 @@
+"""What sights of nodes, notices and losses teach."""
+
+from dataclasses import replace
+
+from controlplane.allocator.events import NodeLost, NodeNoticed, NodesSeen
+from controlplane.allocator.shelves import shake
+from controlplane.allocator.state import Allocator, AllocatorSettings, Kind, Node, Pool
+from messages.clusters import NodeSight
+from messages.ids import ClusterName
+
+TOMBSTONES_AT_MOST = 200
+
+
+def learn_sight(allocator: Allocator, event: NodesSeen) -> Allocator:
+    for pool in allocator.pools.values():
+        if pool.ref.cluster != event.cluster:
+            continue
+        sights = {sight.node: sight for sight in event.nodes if sight.pool == pool.ref.pool}
+        seen = _see(pool, sights, event.at_s)
+        if _losses(pool, seen):
+            allocator = shake(allocator, pool.offer.stock, event.at_s)
+        allocator = replace(allocator, pools={**allocator.pools, pool.ref: seen})
+    return allocator
+
+
+def learn_notice(allocator: Allocator, event: NodeNoticed) -> Allocator:
+    pool = _pool_of(allocator, event.cluster, event.node, event.pool)
+    node = _named(pool, event.node, event.uid, event.at_s) if pool is not None else None
+    if pool is None or node is None or not node.counts:
+        return allocator
+    noticed = replace(node, doomed_until_s=event.at_s + max(0.0, event.remaining_s))
+    allocator = shake(allocator, pool.offer.stock, event.at_s)
+    return replace(allocator, pools={**allocator.pools, pool.ref: _put(pool, noticed)})
+
+
+def learn_loss(allocator: Allocator, event: NodeLost) -> Allocator:
+    pool = _pool_of(allocator, event.cluster, event.node, event.pool)
+    node = _named(pool, event.node, event.uid, event.at_s) if pool is not None else None
+    if pool is None or node is None or node.lost_s is not None:
+        return allocator
+    allocator = shake(allocator, pool.offer.stock, event.at_s)
+    return replace(allocator, pools={**allocator.pools, pool.ref: lose(pool, node, event.at_s)})
+
+
+def lose_overdue(pool: Pool, settings: AllocatorSettings, now_s: float) -> tuple[Pool, int]:
+    overdue = [node for node in pool.nodes.values() if node.lost_s is None and _is_overdue(node, settings, now_s)]
+    for node in overdue:
+        pool = lose(pool, node, now_s)
+    return pool, len(overdue)
+
+
+def lose(pool: Pool, node: Node, now_s: float) -> Pool:
+    """From now on it does not count, whatever is said of it."""
+    dead = (*pool.dead, node.uid)[-TOMBSTONES_AT_MOST:] if node.uid else pool.dead
+    return replace(_put(pool, replace(node, lost_s=now_s)), dead=dead)
+
+
+def _is_overdue(node: Node, settings: AllocatorSettings, now_s: float) -> bool:
+    if node.doomed_until_s is not None:
+        return now_s >= node.doomed_until_s
+    if node.unready_s is not None:
+        return now_s - node.unready_s >= settings.unready_s
+    return not node.was_ready and now_s - node.first_seen_s >= settings.arrival_s
+
+
+def _see(pool: Pool, sights: dict[str, NodeSight], at_s: float) -> Pool:
+    there = {(sight.node, sight.uid) for sight in sights.values()}
+    removed = pool.removed & there
+    nodes = {
+        name: _look_at(pool, sight, at_s) for name, sight in sights.items() if (sight.node, sight.uid) not in removed
+    }
+    gone = pool.nodes.keys() - nodes.keys() - _leaving(pool)
+    empty = max(0, _aim(pool) - len(nodes))
+    vacant = sorted((pool.vacant | gone) - nodes.keys())[:empty]
+    return replace(pool, nodes=nodes, vacant=frozenset(vacant), removed=removed, sighted_s=at_s)
+
+
+def _look_at(pool: Pool, sight: NodeSight, at_s: float) -> Node:
+    node = pool.nodes.get(sight.node)
+    if node is None or _is_other(node, sight.uid):
+        node = Node(sight.node, sight.uid, first_seen_s=at_s, lost_s=at_s if sight.uid in pool.dead else None)
+    node = replace(
+        node,
+        uid=sight.uid or node.uid,
+        ready=sight.ready,
+        was_ready=node.was_ready or sight.ready,
+        unready_s=None if sight.ready or not node.was_ready else (at_s if node.unready_s is None else node.unready_s),
+    )
+    if sight.notice_s is not None and node.counts:
+        return replace(node, doomed_until_s=at_s + max(0.0, sight.notice_s))
+    return node
+
+
+def _losses(before: Pool, after: Pool) -> int:
+    """Machines that counted and are no more, or no longer do, without our doing."""
+    leaving = _leaving(before)
+    lost = 0
+    for name, node in before.nodes.items():
+        now = after.nodes.get(name)
+        same = now is not None and not _is_other(node, now.uid)
+        if node.counts and name not in leaving and not (same and now is not None and now.counts):
+            lost += 1
+    return lost
+
+
+def _leaving(pool: Pool) -> frozenset[str]:
+    """Those that are being removed by name: their slots go with them."""
+    operation = pool.operation
+    if operation is not None and operation.kind is Kind.DELETE:
+        return frozenset(pool.nodes)
+    return operation.nodes if operation is not None and operation.kind is Kind.REMOVE else frozenset()
+
+
+def _aim(pool: Pool) -> int:
+    return max(pool.target, pool.operation.target if pool.operation is not None else 0)
+
+
+def _is_other(node: Node, uid: str) -> bool:
+    return bool(node.uid and uid and node.uid != uid)
+
+
+def _pool_of(allocator: Allocator, cluster: ClusterName, node: str, pool_name: str) -> Pool | None:
+    own = [pool for pool in allocator.pools.values() if pool.ref.cluster == cluster]
+    holding = (pool for pool in own if node in pool.nodes)
+    return next(holding, next((pool for pool in own if pool.ref.pool == pool_name), None))
+
+
+def _named(pool: Pool, name: str, uid: str, at_s: float) -> Node | None:
+    """None if the word is of an earlier machine of that name, or of one that we removed."""
+    node = pool.nodes.get(name)
+    if node is None:
+        known = name in pool.vacant or uid in pool.dead or any(name == gone for gone, _ in pool.removed)
+        return None if known else Node(name, uid, first_seen_s=at_s)
+    return None if _is_other(node, uid) else node
+
+
+def _put(pool: Pool, node: Node) -> Pool:
+    return replace(pool, nodes={**pool.nodes, node.name: node}, vacant=pool.vacant - {node.name})

@@ -1,0 +1,96 @@
+"""What the end of an operation teaches."""
+
+from dataclasses import replace
+from typing import assert_never
+
+from controlplane.allocator.events import OperationEnded
+from controlplane.allocator.pauses import pause_s
+from controlplane.allocator.shelves import close, reopen
+from controlplane.allocator.state import Allocator, Doubt, Kind, Operation, Pool, Shortage
+from controlplane.clouds import outcomes
+
+
+def learn_outcome(allocator: Allocator, event: OperationEnded) -> Allocator:
+    pool = allocator.pools.get(event.pool)
+    if pool is None or pool.operation is None or pool.operation.number != event.operation:
+        return allocator
+    operation, now_s = pool.operation, event.at_s
+    allocator = replace(allocator, quiet_since_s=now_s)
+    pool = replace(pool, operation=None, touched_s=now_s)
+    match event.outcome:
+        case outcomes.Done():
+            return _done(allocator, pool, operation, now_s)
+        case outcomes.StockedOut(detail):
+            return _stocked_out(allocator, pool, operation, detail, now_s)
+        case outcomes.QuotaExceeded(detail):
+            allocator = close(allocator, pool.offer.stock, Shortage.QUOTA, detail, now_s)
+            return _put(allocator, _doubted(pool, operation, detail, now_s))
+        case outcomes.Refused(detail, hint):
+            if operation.raises:
+                allocator = close(allocator, pool.offer.stock, Shortage.REFUSED, detail, now_s, hint=hint)
+            return _unsure(allocator, pool, operation, detail, now_s, settles_s=now_s)
+        case outcomes.AlreadyExists(detail):
+            return _unsure(allocator, pool, operation, detail, now_s, settles_s=now_s)
+        case outcomes.NotFound(detail):
+            if operation.kind is Kind.CREATE:
+                allocator = replace(allocator, clusters={**allocator.clusters, pool.ref.cluster: False})
+            return _unsure(allocator, pool, operation, detail, now_s, settles_s=now_s)
+        case outcomes.Unreachable(detail):
+            settles_s = now_s + allocator.settings.doubt_s
+            return _unsure(allocator, pool, operation, detail, now_s, settles_s=settles_s)
+        case outcomes.Busy(detail) | outcomes.Throttled(detail):
+            return _put(allocator, _later(allocator, pool, detail, now_s))
+        case _:
+            assert_never(event.outcome)
+
+
+def _done(allocator: Allocator, pool: Pool, operation: Operation, now_s: float) -> Allocator:
+    if operation.kind is Kind.DELETE:
+        pools = {ref: other for ref, other in allocator.pools.items() if ref != pool.ref}
+        return replace(allocator, pools=pools, deleted={**allocator.deleted, pool.ref: now_s})
+    if operation.raises:
+        allocator = reopen(allocator, pool.offer.stock)
+    return _put(allocator, _as_asked(pool, operation))
+
+
+def _stocked_out(allocator: Allocator, pool: Pool, operation: Operation, detail: str, now_s: float) -> Allocator:
+    """The pool aims at what was asked, and goes on trying."""
+    allocator = close(allocator, pool.offer.stock, Shortage.STOCKOUT, detail, now_s)
+    if operation.kind in (Kind.CREATE, Kind.RESIZE):
+        return _put(allocator, replace(_as_asked(pool, operation), last_error=detail))
+    return _unsure(allocator, pool, operation, detail, now_s, settles_s=now_s)
+
+
+def _as_asked(pool: Pool, operation: Operation) -> Pool:
+    removed = {name: node for name, node in pool.nodes.items() if name in operation.nodes}
+    return replace(
+        pool,
+        exists=True,
+        target=operation.target,
+        vacant=pool.vacant - operation.vacant,
+        nodes={name: node for name, node in pool.nodes.items() if name not in removed},
+        removed=pool.removed | {(name, node.uid) for name, node in removed.items()},
+        failures=0,
+        retry_s=None,
+        last_error="",
+    )
+
+
+def _unsure(
+    allocator: Allocator, pool: Pool, operation: Operation, detail: str, now_s: float, *, settles_s: float
+) -> Allocator:
+    return _put(allocator, _later(allocator, _doubted(pool, operation, detail, settles_s), detail, now_s))
+
+
+def _later(allocator: Allocator, pool: Pool, detail: str, now_s: float) -> Pool:
+    settings = allocator.settings
+    retry_s = now_s + pause_s(settings.retry_s, settings.retry_max_s, pool.failures)
+    return replace(pool, failures=pool.failures + 1, retry_s=retry_s, last_error=detail)
+
+
+def _doubted(pool: Pool, operation: Operation, detail: str, settles_s: float) -> Pool:
+    return replace(pool, doubt=Doubt(max(pool.target, operation.target), settles_s), last_error=detail)
+
+
+def _put(allocator: Allocator, pool: Pool) -> Allocator:
+    return replace(allocator, pools={**allocator.pools, pool.ref: pool})

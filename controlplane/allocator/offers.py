@@ -1,0 +1,64 @@
+"""Where machines may be had, most wanted first, and what a pool of them is called."""
+
+import hashlib
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+from controlplane.clouds.interface import JOB_LABEL, PoolPlan, PoolRef
+from messages.ids import ClusterName, JobName
+
+NAMED_AT_MOST = 22
+"""Of a job's name; with the rest a pool's name stays within the 40 characters that GKE allows."""
+
+
+class Stock(NamedTuple):
+    """What runs out together: machines of one kind in one zone."""
+
+    zone: str
+    machine_type: str
+    accelerator: str | None
+    spot: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """Nodes of one kind in one zone of one cluster."""
+
+    cluster: ClusterName
+    zone: str
+    machine_type: str
+    max_nodes: int
+    accelerator: str | None = None
+    accelerators_per_node: int = 0
+    spot: bool = True
+    pool: str | None = None
+    """Of a pool that was found and that no offer of the fleet would make; otherwise the name follows from the rest."""
+
+    @property
+    def stock(self) -> Stock:
+        return Stock(self.zone, self.machine_type, self.accelerator, self.spot)
+
+
+@lru_cache(maxsize=4096)
+def pool_ref(job: JobName, offer: Offer) -> PoolRef:
+    """The same whenever it is asked for: a pool that is created twice is created once."""
+    if offer.pool is not None:
+        return PoolRef(offer.cluster, offer.pool)
+    what = (job, offer.cluster, *offer.stock, offer.accelerators_per_node)
+    digest = hashlib.sha256("|".join(map(str, what)).encode()).hexdigest()[:8]
+    return PoolRef(offer.cluster, f"tw-{job[:NAMED_AT_MOST].strip('-')}-{digest}")
+
+
+def pool_plan(job: JobName, offer: Offer, size: int) -> PoolPlan:
+    """What the allocator cares about; disks, taints, tags and the like are the fleet's and are added by the shell."""
+    return PoolPlan(
+        name=pool_ref(job, offer).pool,
+        zone=offer.zone,
+        machine_type=offer.machine_type,
+        size=size,
+        accelerator=offer.accelerator,
+        accelerators_per_node=offer.accelerators_per_node,
+        spot=offer.spot,
+        labels={JOB_LABEL: job},
+    )

@@ -1,0 +1,76 @@
+"""Which pool should have how many nodes. The only part of the allocator that knows a preference.
+
+Planned from what is there now, never from an earlier plan, so that a lost answer or a restart cannot mislead it.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from controlplane.allocator.offers import Offer
+
+
+@dataclass(frozen=True, slots=True)
+class Supply:
+    """What there is of an offer, and what may be asked of it."""
+
+    held: int = 0
+    """Nodes that are there and will stay."""
+    coming: int = 0
+    """Asked for, and not there yet."""
+    spare: int = 0
+    """Of those that are held: nobody would miss them."""
+    settled: bool = True
+    """No operation is under way, so that it can be changed."""
+    reachable: bool = True
+    """Its cluster is there and takes orders."""
+    closed_until_s: float | None = None
+    """Until then it has nothing more to give."""
+    shaken_until_s: float | None = None
+    """A node was taken there lately: until then it comes last."""
+
+
+def plan(wanted: int, offers: Sequence[Offer], pools: Mapping[Offer, Supply], now_s: float) -> dict[Offer, int]:
+    """Keeps what there is, adds where it is liked best, and gives up first what has not come yet.
+
+    May come to more than wanted, when nodes that are in use are too many: those go only when they are released.
+    """
+    targets = {offer: _kept(pools[offer], now_s) for offer in offers}
+    missing = wanted - sum(targets.values())
+    calm_first = sorted(offers, key=lambda offer: _is_before(now_s, pools[offer].shaken_until_s))
+    if missing > 0:
+        _add(targets, calm_first, pools, missing, now_s)
+    else:
+        _give_up(targets, calm_first[::-1], pools, -missing)
+    return targets
+
+
+def _kept(supply: Supply, now_s: float) -> int:
+    hopeless = supply.settled and _is_before(now_s, supply.closed_until_s)
+    return supply.held if hopeless else supply.held + supply.coming
+
+
+def _add(
+    targets: dict[Offer, int], offers: Sequence[Offer], pools: Mapping[Offer, Supply], missing: int, now_s: float
+) -> None:
+    for offer in offers:
+        supply = pools[offer]
+        if supply.settled and supply.reachable and not _is_before(now_s, supply.closed_until_s):
+            more = max(0, min(missing, offer.max_nodes - targets[offer]))
+            targets[offer] += more
+            missing -= more
+
+
+def _give_up(targets: dict[Offer, int], offers: Sequence[Offer], pools: Mapping[Offer, Supply], surplus: int) -> None:
+    free = [offer for offer in offers if pools[offer].settled]
+    for offer in free:
+        less = max(0, min(surplus, targets[offer] - pools[offer].held))
+        targets[offer] -= less
+        surplus -= less
+    for offer in free:
+        less = min(surplus, pools[offer].spare)
+        targets[offer] -= less
+        surplus -= less
+
+
+def _is_before(now_s: float, until_s: float | None) -> bool:
+    return until_s is not None and now_s < until_s

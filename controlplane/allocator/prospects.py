@@ -1,0 +1,37 @@
+"""What the plan is told: for each offer what there is of it, and what may be asked of it."""
+
+from controlplane.allocator import plan as planning
+from controlplane.allocator.counting import expected, held, is_settled, spare
+from controlplane.allocator.offers import Offer, pool_ref
+from controlplane.allocator.plan import Supply
+from controlplane.allocator.shelves import shelf_of
+from controlplane.allocator.state import Allocator, Pool
+
+
+def plan_for(allocator: Allocator, now_s: float) -> dict[Offer, int]:
+    offers = known_offers(allocator)
+    supplies = {offer: supply_of(allocator, offer) for offer in offers}
+    return planning.plan(allocator.wanted, offers, supplies, now_s)
+
+
+def known_offers(allocator: Allocator) -> list[Offer]:
+    """Those of the fleet, then pools that were found and that no offer would make."""
+    found = [pool.offer for pool in allocator.pools.values() if pool.offer.pool is not None]
+    return [*allocator.offers, *found]
+
+
+def supply_of(allocator: Allocator, offer: Offer) -> Supply:
+    ref = pool_ref(allocator.job, offer)
+    pool = allocator.pools.get(ref, Pool(ref, offer))
+    if pool.stopping:
+        return Supply(settled=False)
+    shelf = shelf_of(allocator, offer.stock)
+    return Supply(
+        held=held(pool),
+        coming=max(0, expected(pool) - held(pool)),
+        spare=len(spare(allocator, pool)),
+        settled=is_settled(pool),
+        reachable=allocator.clusters.get(offer.cluster, False) and offer.pool is None and not pool.broken,
+        closed_until_s=shelf.closed_until_s,
+        shaken_until_s=shelf.shaken_until_s,
+    )

@@ -1,0 +1,163 @@
+"""Second half of a decision: compare what the plan wants with what the pools aim at, and ask for the difference.
+
+Whatever is to shrink is asked for before anything is raised, and nothing is raised beyond what is wanted, counting
+operations that are under way. So a wave of losses, a late answer or a restart cannot leave more nodes than wanted.
+"""
+
+from dataclasses import replace
+
+from controlplane.allocator import effects
+from controlplane.allocator.counting import (
+    doomed,
+    held,
+    is_settled,
+    is_there,
+    lost,
+    spare,
+    total,
+)
+from controlplane.allocator.offers import Offer, pool_plan, pool_ref
+from controlplane.allocator.prospects import plan_for
+from controlplane.allocator.sentences import explain_lowering, explain_raising, summary
+from controlplane.allocator.state import Allocator, Kind, Operation, Pool
+from controlplane.allocator.timing import next_listing, quiet_from_s, wake_at_s
+
+
+class Turn:
+    """One reconciliation: the allocator as it becomes, and the effects on the way."""
+
+    def __init__(self, allocator: Allocator, now_s: float) -> None:
+        self.allocator = allocator
+        self.now_s = now_s
+        self.effects: list[effects.AllocatorEffect] = []
+
+    def reconcile(self) -> None:
+        allocator = self.allocator
+        if allocator.finished:
+            return
+        if allocator.synced and allocator.ended is not None:
+            self._delete_all(allocator.ended)
+        elif allocator.synced:
+            targets = plan_for(allocator, self.now_s)
+            for offer, target in targets.items():
+                self._lower(self._pool(offer), target)
+            for offer, target in targets.items():
+                self._raise(self._pool(offer), target)
+            self._clear_away()
+        self._list()
+        self.allocator = replace(self.allocator, why=summary(self.allocator, self.now_s))
+
+    @property
+    def wake_at_s(self) -> float | None:
+        return wake_at_s(self.allocator, self.now_s)
+
+    # Shrinking
+
+    def _lower(self, pool: Pool, target: int) -> None:
+        if not pool.exists or not self._may_touch(pool):
+            return
+        excess = pool.target - target - doomed(pool)
+        empty = pool.target - len(pool.nodes)
+        if excess > 0 and empty > 0 and self._knows_what_is_empty(pool):
+            self._shed(pool, min(excess, empty))
+            return
+        unwanted = [*lost(pool), *spare(self.allocator, pool)[: max(0, held(pool) - target)]]
+        names = [node.name for node in unwanted[: max(0, excess)]] or self._lingering(pool)
+        if names:
+            why = explain_lowering(self.allocator, pool, self.now_s)
+            operation = self._begin(pool, Kind.REMOVE, pool.target - len(names), nodes=frozenset(names))
+            self.effects.append(effects.RemoveNodes(operation, pool.ref, tuple(sorted(names)), why))
+
+    def _shed(self, pool: Pool, slots: int) -> None:
+        """Slots without a node: nothing is lost with them, however the cloud chooses."""
+        why = explain_lowering(self.allocator, pool, self.now_s)
+        size = pool.target - slots
+        operation = self._begin(pool, Kind.RESIZE, size, vacant=frozenset(sorted(pool.vacant)[:slots]))
+        self.effects.append(effects.ResizePool(operation, pool.ref, size, why))
+
+    def _knows_what_is_empty(self, pool: Pool) -> bool:
+        if pool.sighted_s is None:
+            return not pool.adopted
+        return self.now_s - pool.sighted_s <= self.allocator.settings.fresh_s
+
+    def _lingering(self, pool: Pool) -> list[str]:
+        long_ago_s = self.now_s - self.allocator.settings.linger_s
+        return [node.name for node in lost(pool) if node.lost_s is not None and node.lost_s <= long_ago_s]
+
+    # Growing
+
+    def _raise(self, pool: Pool, target: int) -> None:
+        if target <= pool.target or pool.broken or not self._may_touch(pool):
+            return
+        size = min(target, self.allocator.wanted - total(self.allocator.pools.values(), but=pool.ref))
+        if size <= pool.target:
+            return
+        why = explain_raising(self.allocator, pool.offer, size - pool.target, self.now_s)
+        kind = Kind.RESIZE if pool.exists else Kind.CREATE
+        operation = self._begin(pool, kind, size, vacant=pool.vacant)
+        if kind is Kind.RESIZE:
+            self.effects.append(effects.ResizePool(operation, pool.ref, size, why))
+        else:
+            made = pool_plan(self.allocator.job, pool.offer, size)
+            self.effects.append(effects.CreatePool(operation, pool.ref.cluster, made, why))
+
+    # Going
+
+    def _delete_all(self, why: str) -> None:
+        for pool in self.allocator.pools.values():
+            if pool.exists and self._may_touch(pool):
+                self._delete(pool, f"the job has ended: {why}")
+        if not any(is_there(pool) for pool in self.allocator.pools.values()) and self._has_been_quiet():
+            self.allocator = replace(self.allocator, finished=True)
+
+    def _clear_away(self) -> None:
+        """Pools that nobody will raise again."""
+        for pool in self.allocator.pools.values():
+            useless = pool.broken or (pool.offer.pool is not None and pool.target == 0)
+            if pool.exists and useless and not pool.nodes and self._may_touch(pool):
+                why = "the cloud calls it broken" if pool.broken else "it is empty and no longer offered"
+                self._delete(pool, why)
+
+    def _delete(self, pool: Pool, why: str) -> None:
+        operation = self._begin(pool, Kind.DELETE, 0)
+        self.effects.append(effects.DeletePool(operation, pool.ref, why))
+
+    def _has_been_quiet(self) -> bool:
+        """A request of a master that died may still arrive after a listing that shows nothing."""
+        learned_s = self.allocator.listing.learned_s
+        return learned_s is not None and learned_s >= quiet_from_s(self.allocator)
+
+    # Listing
+
+    def _list(self) -> None:
+        allocator, listing = self.allocator, self.allocator.listing
+        due = next_listing(allocator)
+        if due is None or self.now_s < due[0]:
+            return
+        number = listing.number + 1
+        self.allocator = replace(allocator, listing=replace(listing, number=number, asked_s=self.now_s))
+        self.effects.append(effects.ListPools(number, due[1]))
+
+    # Helpers
+
+    def _pool(self, offer: Offer) -> Pool:
+        ref = pool_ref(self.allocator.job, offer)
+        return self.allocator.pools.get(ref) or Pool(ref, offer)
+
+    def _may_touch(self, pool: Pool) -> bool:
+        return is_settled(pool) and (pool.retry_s is None or self.now_s >= pool.retry_s)
+
+    def _begin(
+        self,
+        pool: Pool,
+        kind: Kind,
+        target: int,
+        *,
+        nodes: frozenset[str] = frozenset(),
+        vacant: frozenset[str] = frozenset(),
+    ) -> int:
+        number = self.allocator.operations + 1
+        operation = Operation(number, kind, pool.target, target, self.now_s, nodes, vacant)
+        begun = replace(pool, operation=operation, touched_s=self.now_s, retry_s=None)
+        self.allocator = replace(self.allocator, operations=number, pools={**self.allocator.pools, pool.ref: begun})
+        return number

@@ -1,0 +1,83 @@
+"""Why: what people are told of a decision."""
+
+from controlplane.allocator.counting import at_most, held, is_there, lost
+from controlplane.allocator.offers import Offer
+from controlplane.allocator.shelves import is_closed, shelf_of
+from controlplane.allocator.state import Allocator, Pool, Shortage
+
+SHORTAGES = {
+    Shortage.STOCKOUT: "has no machines",
+    Shortage.QUOTA: "is beyond the quota",
+    Shortage.REFUSED: "was refused",
+}
+
+
+def count_nodes(count: int) -> str:
+    return "1 node" if count == 1 else f"{count} nodes"
+
+
+def describe_offer(offer: Offer) -> str:
+    kind = offer.machine_type if offer.accelerator is None else f"{offer.machine_type} with {offer.accelerator}"
+    return f"{offer.zone} ({kind}, {'spot' if offer.spot else 'on demand'})"
+
+
+def explain_lowering(allocator: Allocator, pool: Pool, now_s: float) -> str:
+    shelf = shelf_of(allocator, pool.offer.stock)
+    if is_closed(allocator, pool.offer.stock, now_s):
+        return f"{pool.offer.zone} {SHORTAGES[shelf.shortage]}, and the pool would keep trying: {shelf.detail}"
+    taken = sorted(pool.vacant | {node.name for node in lost(pool)})
+    if taken:
+        return f"{', '.join(taken)} of it was lost; the cloud would fill the slot again, whenever it can"
+    return f"{count_nodes(allocator.wanted)} are wanted: {allocator.wanted_why or 'it has more'}"
+
+
+def explain_raising(allocator: Allocator, offer: Offer, more: int, now_s: float) -> str:
+    here = sum(held(pool) for pool in allocator.pools.values())
+    passed = [text for text in (_passed_over(allocator, other, now_s) for other in _before(allocator, offer)) if text]
+    others = f"; {', '.join(passed)}" if passed else ""
+    return f"{here} of {count_nodes(allocator.wanted)} are held, {more} more can be asked for in {offer.zone}{others}"
+
+
+def summary(allocator: Allocator, now_s: float) -> str:
+    listing = allocator.listing
+    if allocator.finished:
+        return "nothing is left of the job"
+    if not allocator.synced:
+        return f"the pools could not be listed: {listing.error}" if listing.error else "waiting for the first listing"
+    if allocator.ended is not None:
+        left = sum(is_there(pool) for pool in allocator.pools.values())
+        return f"the job has ended: {left} of its pools are left" if left else "the job has ended: looking once more"
+    here = sum(held(pool) for pool in allocator.pools.values())
+    coming = sum(at_most(pool) for pool in allocator.pools.values()) - here
+    text = f"{here} of {count_nodes(allocator.wanted)} held"
+    if coming > 0:
+        text += f", {coming} coming"
+    if here + coming < allocator.wanted:
+        passed = [told for told in (_passed_over(allocator, offer, now_s) for offer in allocator.offers) if told]
+        text += f"; {', '.join(passed) or 'no offer has room for more'}"
+    if here > allocator.wanted:
+        text += "; those in use go when the job releases them"
+    return text
+
+
+def _before(allocator: Allocator, offer: Offer) -> list[Offer]:
+    offers = allocator.offers
+    return list(offers[: offers.index(offer)]) if offer in offers else []
+
+
+def _passed_over(allocator: Allocator, offer: Offer, now_s: float) -> str:
+    shelf = shelf_of(allocator, offer.stock)
+    pool = next((pool for pool in allocator.pools.values() if pool.offer == offer), None)
+    if shelf.closed_until_s is not None and now_s < shelf.closed_until_s:
+        return f"{offer.zone} {SHORTAGES[shelf.shortage]} and is left alone for {shelf.closed_until_s - now_s:.0f} s"
+    if pool is not None and pool.operation is not None:
+        return f"{offer.zone} has an operation under way"
+    if pool is not None and pool.doubt is not None:
+        return f"{offer.zone} has to be listed first"
+    if not allocator.clusters.get(offer.cluster, False):
+        return f"cluster {offer.cluster} is not ready"
+    if shelf.shaken_until_s is not None and now_s < shelf.shaken_until_s:
+        return f"{offer.zone} took a node lately"
+    if pool is not None and pool.target >= offer.max_nodes:
+        return f"{offer.zone} has its {count_nodes(offer.max_nodes)}"
+    return ""

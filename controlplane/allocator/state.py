@@ -1,0 +1,207 @@
+"""What the allocator knows of one job's pools. Nothing of it is saved: the first listing and sights teach it anew."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from controlplane.allocator.offers import Offer, Stock, pool_ref
+from controlplane.clouds.interface import PoolRef
+from messages.ids import ClusterName, JobName
+from runtime.errors import UserError
+
+
+@dataclass(frozen=True, slots=True)
+class AllocatorSettings:
+    stockout_s: float = 30.0
+    """How long a zone that had no machines is left alone; doubles with each time in a row."""
+    stockout_max_s: float = 900.0
+    quota_s: float = 900.0
+    """The same where the quota said no, or a person has to act: trying again helps nobody soon."""
+    quota_max_s: float = 14_400.0
+    loss_cooldown_s: float = 120.0
+    """How long a zone that took a node comes last."""
+    retry_s: float = 1.0
+    """First pause after an operation or a listing that could not be done just now; doubles."""
+    retry_max_s: float = 30.0
+    unready_s: float = 10.0
+    """A node that was ready and is not for so long is lost."""
+    linger_s: float = 60.0
+    """A lost node that is still there after so long is removed by name: its group may not know that it is lost."""
+    arrival_s: float = 600.0
+    """A slot of a pool that is empty for so long, without an operation, will not be filled."""
+    fresh_s: float = 15.0
+    """Older sights of a cluster's nodes do not tell which slots of a pool are empty."""
+    doubt_s: float = 2.0
+    """A request whose answer was lost may still arrive so much later: only a listing after that tells what it did."""
+    relist_s: float = 30.0
+    list_timeout_s: float = 60.0
+    quiet_s: float = 10.0
+    """Only a listing so long after the last operation, or the start, shows that nothing is left of an ended job."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A machine as its cluster sees it. Its name comes back with another machine, its uid does not."""
+
+    name: str
+    uid: str
+    first_seen_s: float
+    ready: bool = False
+    was_ready: bool = False
+    unready_s: float | None = None
+    """Since when it is not ready, after it was."""
+    doomed_until_s: float | None = None
+    """It was noticed: until then it is left alone, since its worker hands over."""
+    lost_s: float | None = None
+
+    @property
+    def counts(self) -> bool:
+        return self.doomed_until_s is None and self.lost_s is None
+
+
+class Kind(StrEnum):
+    CREATE = "create"
+    RESIZE = "resize"
+    REMOVE = "remove"
+    DELETE = "delete"
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    number: int
+    kind: Kind
+    before: int
+    target: int
+    """What the pool aims at when it is done; `before` is what it aimed at when it was asked."""
+    asked_s: float
+    nodes: frozenset[str] = frozenset()
+    """Those that are removed by name."""
+    vacant: frozenset[str] = frozenset()
+    """The vacant slots that are given up, or asked for anew."""
+
+    @property
+    def raises(self) -> bool:
+        return self.target > self.before
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """It is not known what the cloud made of an operation; the pool is left alone until a listing tells."""
+
+    target: int
+    """The most that it may aim at."""
+    settles_s: float
+    """A listing that was asked for earlier tells nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    ref: PoolRef
+    offer: Offer
+    target: int = 0
+    """What the cloud is known to aim at: it re-creates what is taken, until it is told otherwise."""
+    exists: bool = False
+    adopted: bool = False
+    """Found in a listing: who made it, and what it holds, was not seen."""
+    stopping: bool = False
+    broken: bool = False
+    operation: Operation | None = None
+    doubt: Doubt | None = None
+    touched_s: float = 0.0
+    """When an operation was last asked for or ended: listings that were asked for before are too old."""
+    nodes: dict[str, Node] = field(default_factory=dict)
+    """Those in sight, by name; lost ones too, as long as they are in sight."""
+    vacant: frozenset[str] = frozenset()
+    """Names of nodes that were taken, whose slots the cloud still tries to fill."""
+    removed: frozenset[tuple[str, str]] = frozenset()
+    """Name and uid of nodes that are removed but may still be in sight for a moment."""
+    dead: tuple[str, ...] = ()
+    """Uids of lost machines: a late sight does not revive them."""
+    sighted_s: float | None = None
+    empty_since_s: float | None = None
+    failures: int = 0
+    retry_s: float | None = None
+    last_error: str = ""
+
+
+class Shortage(StrEnum):
+    STOCKOUT = "stockout"
+    QUOTA = "quota"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class Shelf:
+    """What is remembered of a stock."""
+
+    failures: int = 0
+    """In a row."""
+    closed_until_s: float | None = None
+    shortage: Shortage = Shortage.STOCKOUT
+    detail: str = ""
+    hint: str = ""
+    shaken_until_s: float | None = None
+    """A node was taken there lately."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    number: int = 0
+    asked_s: float | None = None
+    """Set while one is on its way."""
+    learned_s: float | None = None
+    """When the one that was last learned from was asked for."""
+    failures: int = 0
+    retry_s: float | None = None
+    error: str = ""
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Allocator:
+    job: JobName
+    offers: tuple[Offer, ...]
+    """Most wanted first."""
+    settings: AllocatorSettings
+    wanted: int
+    wanted_why: str = ""
+    ended: str | None = None
+    """Why the job ended; then all of its pools go."""
+    finished: bool = False
+    """It has ended and nothing is left of it."""
+    clusters: dict[ClusterName, bool] = field(default_factory=dict)
+    """Those that are there, and whether they are ready."""
+    pools: dict[PoolRef, Pool] = field(default_factory=dict)
+    shelves: dict[Stock, Shelf] = field(default_factory=dict)
+    released: dict[ClusterName, frozenset[str]] = field(default_factory=dict)
+    deleted: dict[PoolRef, float] = field(default_factory=dict)
+    """When pools were deleted: an older listing does not bring them back."""
+    listing: Listing = Listing()
+    operations: int = 0
+    quiet_since_s: float = 0.0
+    """When the last operation ended, or the allocator began."""
+    why: str = ""
+
+    @property
+    def synced(self) -> bool:
+        """Nothing is done before the first listing."""
+        return self.listing.learned_s is not None
+
+
+def new_allocator(
+    job: JobName,
+    offers: tuple[Offer, ...],
+    *,
+    wanted: int,
+    at_s: float,
+    ended: str | None = None,
+    settings: AllocatorSettings | None = None,
+) -> Allocator:
+    """For a job that is new, or runs, or has ended: what there is of it is learned from the first listing."""
+    names = [pool_ref(job, offer) for offer in offers]
+    for number, offer in enumerate(offers):
+        if names[number] in names[:number]:
+            raise UserError(
+                f"{offer.machine_type} in {offer.zone} of cluster {offer.cluster} is offered twice",
+                "keep one of the two in the fleet file",
+            )
+    return Allocator(job, offers, settings or AllocatorSettings(), wanted, ended=ended, quiet_since_s=at_s)

@@ -1,0 +1,134 @@
+"""What people are told: what was asked for, and the difference between an allocator before and after a decision."""
+
+from collections.abc import Sequence
+from typing import assert_never
+
+from controlplane.allocator.counting import held
+from controlplane.allocator.effects import (
+    AllocatorEffect,
+    Announce,
+    CreatePool,
+    DeletePool,
+    ListPools,
+    RemoveNodes,
+    ResizePool,
+)
+from controlplane.allocator.sentences import count_nodes, describe_offer
+from controlplane.allocator.shelves import shelf_of
+from controlplane.allocator.state import Allocator, Node, Pool, Shortage
+from messages.jobs import Scalar
+
+SHORTAGE_KINDS = {
+    Shortage.STOCKOUT: "zone_stocked_out",
+    Shortage.QUOTA: "quota_exceeded",
+    Shortage.REFUSED: "cloud_refused",
+}
+
+
+def tell(before: Allocator, after: Allocator, asked: Sequence[AllocatorEffect]) -> list[Announce]:
+    return [
+        *_found(before, after),
+        *_nodes(before, after),
+        *_shortages(before, after),
+        *(said for effect in asked if (said := _asked(after, effect)) is not None),
+        *_held(before, after),
+        *_trouble(before, after),
+    ]
+
+
+def _found(before: Allocator, after: Allocator) -> list[Announce]:
+    said = []
+    for ref, pool in after.pools.items():
+        if pool.adopted and ref not in before.pools:
+            text = f"found pool {ref.pool} of {count_nodes(pool.target)} in {pool.offer.zone}"
+            said.append(_about(pool, "pool_found", text, "it carries the job's label"))
+    return said
+
+
+def _nodes(before: Allocator, after: Allocator) -> list[Announce]:
+    said = []
+    for ref, pool in after.pools.items():
+        known = before.pools.get(ref)
+        for name, node in known.nodes.items() if known is not None else ():
+            fate = _fate(node, pool.nodes.get(name), pool)
+            if fate is not None:
+                kind, text = fate
+                said.append(_about(pool, kind, f"node {name} in {pool.offer.zone} {text}", "", node=name))
+    return said
+
+
+def _fate(node: Node, now: Node | None, pool: Pool) -> tuple[str, str] | None:
+    if not node.counts and (node.doomed_until_s is None or node.lost_s is not None):
+        return None
+    if now is not None and now.uid == node.uid:
+        if now.lost_s is not None:
+            return "node_lost", "was lost"
+        noticed = now.doomed_until_s is not None and node.doomed_until_s is None
+        return ("node_noticed", "will be taken") if noticed else None
+    operation = pool.operation
+    removed = (operation is not None and node.name in operation.nodes) or (node.name, node.uid) in pool.removed
+    return None if removed else ("node_lost", "is gone")
+
+
+def _shortages(before: Allocator, after: Allocator) -> list[Announce]:
+    said = []
+    for stock, shelf in after.shelves.items():
+        known = shelf_of(before, stock)
+        if shelf.failures > known.failures and shelf.closed_until_s is not None:
+            text = f"{stock.machine_type} in {stock.zone} cannot be had"
+            if shelf.shortage is not Shortage.STOCKOUT and shelf.hint:
+                text += f" ({shelf.hint})"
+            fields: dict[str, Scalar | None] = {"zone": stock.zone, "machine_type": stock.machine_type}
+            said.append(Announce(SHORTAGE_KINDS[shelf.shortage], text, shelf.detail, fields))
+    return said
+
+
+def _asked(allocator: Allocator, effect: AllocatorEffect) -> Announce | None:
+    match effect:
+        case CreatePool(_, _, plan, why):
+            text = f"asking for a pool of {count_nodes(plan.size)} in {describe_offer(_pool(allocator, effect).offer)}"
+            return _about(_pool(allocator, effect), "pool_created", text, why, size=plan.size)
+        case ResizePool(operation, _, size, why):
+            pool = _pool(allocator, effect)
+            raises = pool.operation is not None and pool.operation.number == operation and pool.operation.raises
+            kind, verb = ("pool_raised", "raising") if raises else ("pool_lowered", "lowering")
+            text = f"{verb} pool {pool.ref.pool} in {pool.offer.zone} to {count_nodes(size)}"
+            return _about(pool, kind, text, why, size=size)
+        case RemoveNodes(_, _, nodes, why):
+            return _about(_pool(allocator, effect), "nodes_removed", f"removing {', '.join(nodes)}", why)
+        case DeletePool(_, ref, why):
+            return _about(_pool(allocator, effect), "pool_deleted", f"deleting pool {ref.pool}", why)
+        case ListPools() | Announce():
+            return None
+        case _:
+            assert_never(effect)
+
+
+def _held(before: Allocator, after: Allocator) -> list[Announce]:
+    if after.finished and not before.finished:
+        return [Announce("capacity_gone", "nothing is left of the job's pools", after.ended or "")]
+    count = sum(held(pool) for pool in after.pools.values())
+    was = sum(held(pool) for pool in before.pools.values())
+    if count == after.wanted and (was, before.wanted) != (count, after.wanted) and after.ended is None and count:
+        return [Announce("capacity_reached", f"all {count_nodes(count)} are here", after.wanted_why, {"nodes": count})]
+    return []
+
+
+def _trouble(before: Allocator, after: Allocator) -> list[Announce]:
+    said = []
+    if after.listing.error and after.listing.error != before.listing.error:
+        text = "the cloud's pools could not be listed" + (f" ({after.listing.hint})" if after.listing.hint else "")
+        said.append(Announce("listing_failed", text, after.listing.error))
+    for ref, pool in after.pools.items():
+        known = before.pools.get(ref)
+        if known is not None and pool.last_error and pool.failures > known.failures == 0:
+            said.append(_about(pool, "pool_trouble", f"pool {ref.pool} could not be changed just now", pool.last_error))
+    return said
+
+
+def _pool(allocator: Allocator, effect: CreatePool | ResizePool | RemoveNodes | DeletePool) -> Pool:
+    return allocator.pools[effect.ref]
+
+
+def _about(pool: Pool, kind: str, text: str, why: str, **fields: str | int) -> Announce:
+    return Announce(kind, text, why, {"cluster": pool.ref.cluster, "zone": pool.offer.zone, **fields})

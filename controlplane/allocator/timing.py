@@ -1,0 +1,77 @@
+"""When the pools have to be listed again, and when to look again though nothing happened."""
+
+from collections.abc import Iterator
+
+from controlplane.allocator.counting import is_there
+from controlplane.allocator.pauses import pause_s
+from controlplane.allocator.state import Allocator, Node, Pool
+
+
+def next_listing(allocator: Allocator) -> tuple[float, str] | None:
+    """When, and why."""
+    listing, settings = allocator.listing, allocator.settings
+    if allocator.finished:
+        return None
+    if listing.asked_s is not None:
+        return listing.asked_s + settings.list_timeout_s, "the last listing was not answered"
+    at_s, why = _next_by_need(allocator)
+    return max(at_s, listing.retry_s or at_s), why
+
+
+def quiet_from_s(allocator: Allocator) -> float:
+    return allocator.quiet_since_s + allocator.settings.quiet_s
+
+
+def wake_at_s(allocator: Allocator, now_s: float) -> float | None:
+    """When time alone could change the decision."""
+    if allocator.finished:
+        return None
+    times = [at_s for at_s in _times(allocator) if at_s > now_s]
+    return min(times, default=now_s + allocator.settings.relist_s)
+
+
+def _next_by_need(allocator: Allocator) -> tuple[float, str]:
+    learned_s, settings = allocator.listing.learned_s, allocator.settings
+    if learned_s is None:
+        return float("-inf"), "nothing is known yet"
+    needs = [(learned_s + settings.relist_s, "to see what changed without us")]
+    for pool in allocator.pools.values():
+        if pool.doubt is not None and pool.operation is None:
+            again_s = learned_s + pause_s(settings.doubt_s, settings.relist_s, pool.failures)
+            at_s = pool.doubt.settles_s if learned_s < pool.doubt.settles_s else again_s
+            needs.append((at_s, f"what became of pool {pool.ref.pool} is not known: {pool.last_error}"))
+    if allocator.ended is not None:
+        left = any(is_there(pool) for pool in allocator.pools.values())
+        at_s = learned_s + settings.quiet_s if left else quiet_from_s(allocator)
+        needs.append((at_s, "to see that nothing is left of the job"))
+    return min(needs)
+
+
+def _times(allocator: Allocator) -> Iterator[float]:
+    due = next_listing(allocator)
+    if due is not None:
+        yield due[0]
+    for shelf in allocator.shelves.values():
+        yield from (at_s for at_s in (shelf.closed_until_s, shelf.shaken_until_s) if at_s is not None)
+    for pool in allocator.pools.values():
+        yield from _times_of(pool, allocator)
+
+
+def _times_of(pool: Pool, allocator: Allocator) -> Iterator[float]:
+    if pool.retry_s is not None:
+        yield pool.retry_s
+    if pool.empty_since_s is not None:
+        yield pool.empty_since_s + allocator.settings.arrival_s
+    for node in pool.nodes.values():
+        yield _time_of(node, allocator)
+
+
+def _time_of(node: Node, allocator: Allocator) -> float:
+    settings = allocator.settings
+    if node.lost_s is not None:
+        return node.lost_s + settings.linger_s
+    if node.doomed_until_s is not None:
+        return node.doomed_until_s
+    if node.unready_s is not None:
+        return node.unready_s + settings.unready_s
+    return node.first_seen_s + settings.arrival_s

@@ -1,0 +1,16 @@
+"""`GkeCloud` keeps the contract of every cloud, whoever answers it."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.clouds.contract import CloudContract
+from tests.clouds.stand_in.stage import StandInStage
+
+
+class TestGkeOnAStandIn(CloudContract):
+    @pytest.fixture
+    async def stage(self, tmp_path: Path) -> AsyncIterator[StandInStage]:
+        async with StandInStage.open(tmp_path) as stage:
+            yield stage

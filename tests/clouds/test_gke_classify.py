@@ -1,0 +1,191 @@
+"""Google's words, as they were seen in the wild, and what we make of them."""
+
+import pytest
+
+from controlplane.clouds.gke.classify import (
+    LONGEST_DETAIL,
+    OperationReport,
+    call_outcome,
+    creation_outcome,
+    operation_outcome,
+    read_problem,
+)
+from controlplane.clouds.gke.failures import CallFailed, Code, code_named, code_numbered
+from controlplane.clouds.outcomes import (
+    AlreadyExists,
+    Busy,
+    Done,
+    NotFound,
+    Outcome,
+    QuotaExceeded,
+    Refused,
+    StockedOut,
+    Throttled,
+    Unreachable,
+)
+
+STOCKOUT = (
+    "Google Compute Engine: Not all instances running in IGM after 35m4.03s. Expected 5, running 2, transitioning 3. "
+    "Current errors: [GCE_STOCKOUT]: Instance 'gke-a-1' creation failed: The zone 'projects/p/zones/us-central1-c' "
+    "does not have enough resources available to fulfill the request. '(resource type:compute)'."
+)
+QUOTA = (
+    "Current errors: [GCE_QUOTA_EXCEEDED]: Instance 'a' creation failed: Quota 'NVIDIA_T4_GPUS' exceeded. Limit: 0.0"
+)
+QUOTA_AT_ONCE = (
+    "Insufficient regional quota to satisfy request: resource \"NVIDIA_L4_GPUS\": request requires '1.0' and is short "
+    "'1.0'. project has a quota of '0.0' with '0.0' available."
+)
+DISABLED = (
+    "Kubernetes Engine API has not been used in project p before or it is disabled. Enable it by visiting https://x"
+)
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "reason", "outcome"),
+    [
+        (Code.ALREADY_EXISTS, "Already exists: projects/p/…", "", AlreadyExists),
+        (Code.NOT_FOUND, "Not found: projects/p/locations/l/clusters/c.", "", NotFound),
+        (Code.FAILED_PRECONDITION, "Cluster is running incompatible operation operation-1.", "", Busy),
+        (Code.FAILED_PRECONDITION, "x", "CLUSTER_ALREADY_HAS_OPERATION", Busy),
+        (Code.FAILED_PRECONDITION, "Something nobody has heard of.", "", Busy),
+        (Code.ABORTED, "Try again.", "", Busy),
+        (Code.RESOURCE_EXHAUSTED, 'cluster "c" hits the concurrent operations quota 5, please try later', "", Busy),
+        (Code.RESOURCE_EXHAUSTED, "Quota exceeded for quota metric 'Requests' and limit …", "", Throttled),
+        (Code.RESOURCE_EXHAUSTED, "x", "RATE_LIMIT_EXCEEDED", Throttled),
+        (Code.PERMISSION_DENIED, "Rate Limit Exceeded", "rateLimitExceeded", Throttled),
+        (Code.RESOURCE_EXHAUSTED, "Something nobody has heard of.", "", Throttled),
+        (Code.PERMISSION_DENIED, QUOTA_AT_ONCE, "", QuotaExceeded),
+        (Code.RESOURCE_EXHAUSTED, "QUOTA_EXCEEDED: Quota 'CPUS' exceeded.", "", QuotaExceeded),
+        (Code.RESOURCE_EXHAUSTED, "ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS: …", "", StockedOut),
+        (Code.UNAVAILABLE, "failed to connect to all addresses", "", Unreachable),
+        (Code.DEADLINE_EXCEEDED, "Deadline Exceeded", "", Unreachable),
+        (Code.INTERNAL, "Internal error.", "", Unreachable),
+        (Code.UNKNOWN, "Stream removed", "", Unreachable),
+        (Code.INVALID_ARGUMENT, "Invalid value", "", Refused),
+        (Code.UNIMPLEMENTED, "Method not found!", "", Refused),
+        (Code.UNAUTHENTICATED, "Request had invalid authentication credentials.", "", Refused),
+        (Code.PERMISSION_DENIED, DISABLED, "", Refused),
+        (Code.PERMISSION_DENIED, "x", "SERVICE_DISABLED", Refused),
+    ],
+)
+def test_a_call_that_failed_has_one_outcome(code: Code, message: str, reason: str, outcome: type[Outcome]) -> None:
+    assert type(call_outcome(CallFailed(code, message, reason), "p")) is outcome
+
+
+@pytest.mark.parametrize(
+    ("failed", "told", "hint"),
+    [
+        (
+            CallFailed(Code.PERMISSION_DENIED, DISABLED, "SERVICE_DISABLED"),
+            "is disabled in the project p",
+            "gcloud services enable",
+        ),
+        (
+            CallFailed(Code.PERMISSION_DENIED, "Permission denied on resource project p.", "CONSUMER_INVALID"),
+            "no project p",
+            "cloud.project",
+        ),
+        (CallFailed(Code.NOT_FOUND, "Project p was not found."), "no project p", "cloud.project"),
+        (CallFailed(Code.FAILED_PRECONDITION, "x", "BILLING_DISABLED"), "no billing account", "billing"),
+        (
+            CallFailed(Code.PERMISSION_DENIED, "Permission denied on 'locations/mars' (or it may not exist)."),
+            "mars",
+            "location",
+        ),
+        (
+            CallFailed(Code.PERMISSION_DENIED, 'Required "container.clusters.list" permission.'),
+            "container.clusters.list",
+            "roles/container.admin",
+        ),
+        (
+            CallFailed(Code.UNAUTHENTICATED, "invalid authentication credentials"),
+            "did not accept our credentials",
+            "gcloud auth",
+        ),
+        (CallFailed(Code.UNAUTHENTICATED, "There is no file", hint="make one"), "There is no file", "make one"),
+    ],
+)
+def test_what_a_person_has_to_do_is_said(failed: CallFailed, told: str, hint: str) -> None:
+    outcome = call_outcome(failed, "p")
+    assert isinstance(outcome, Refused)
+    assert told in outcome.detail
+    assert hint in outcome.hint
+
+
+def test_a_quota_says_where_to_ask_for_more() -> None:
+    outcome = call_outcome(CallFailed(Code.PERMISSION_DENIED, QUOTA_AT_ONCE), "p")
+    assert isinstance(outcome, QuotaExceeded)
+    assert "NVIDIA_L4_GPUS" in outcome.detail
+    assert "https://console.cloud.google.com/iam-admin/quotas?project=p" in outcome.detail
+
+
+def ended(error: Code | None = None, message: str = "", *conditions: tuple[str, str]) -> OperationReport:
+    return OperationReport("operation-1", "us-central1-a", True, error, message, conditions)
+
+
+@pytest.mark.parametrize(
+    ("report", "outcome"),
+    [
+        (ended(), Done),
+        (ended(None, "", ("SET_BY_OPERATOR", "")), Done),
+        (ended(None, "", ("CA_EXPIRING", "in 30 days")), Done),
+        (ended(None, "", ("GCE_STOCKOUT", "")), StockedOut),
+        (ended(None, "", ("UNKNOWN", STOCKOUT)), StockedOut),
+        (ended(Code.UNKNOWN, STOCKOUT), StockedOut),
+        (ended(Code.RESOURCE_EXHAUSTED, "ZONE_RESOURCE_POOL_EXHAUSTED"), StockedOut),
+        (ended(Code.RESOURCE_EXHAUSTED, "Something nobody has heard of."), StockedOut),
+        (ended(Code.UNKNOWN, QUOTA), QuotaExceeded),
+        (ended(Code.UNKNOWN, f"{STOCKOUT}; {QUOTA}"), QuotaExceeded),
+        (ended(None, "", ("GCE_QUOTA_EXCEEDED", "")), QuotaExceeded),
+        (ended(Code.INTERNAL, "An internal error has occurred."), Busy),
+        (ended(Code.ABORTED, "Operation was aborted."), Busy),
+        (ended(Code.CANCELLED, ""), Busy),
+        (ended(Code.DEADLINE_EXCEEDED, "only 0 nodes out of 1 have registered"), Busy),
+        (ended(Code.NOT_FOUND, "gone"), NotFound),
+        (ended(Code.ALREADY_EXISTS, "there"), AlreadyExists),
+        (ended(Code.INVALID_ARGUMENT, "Machine type is not supported in zone"), Refused),
+        (ended(Code.PERMISSION_DENIED, "may not"), Refused),
+        (ended(Code.UNKNOWN, "[IP_SPACE_EXHAUSTED]: no free IP"), Refused),
+        (ended(Code.UNKNOWN, "x", ("GKE_SERVICE_ACCOUNT_DELETED", "")), Refused),
+    ],
+)
+def test_an_operation_that_ended_has_one_outcome(report: OperationReport, outcome: type[Outcome]) -> None:
+    assert type(operation_outcome(report, "p")) is outcome
+
+
+def test_every_code_has_an_outcome_in_a_call_and_in_an_operation() -> None:
+    for code in Code:
+        assert not isinstance(call_outcome(CallFailed(code, "x"), "p"), Done)
+        assert not isinstance(operation_outcome(ended(code, "x"), "p"), Done)
+
+
+def test_a_read_is_either_refused_or_unanswered() -> None:
+    for code in Code:
+        assert isinstance(read_problem(CallFailed(code, "x"), "p"), Unreachable | Refused)
+    assert isinstance(read_problem(CallFailed(Code.RESOURCE_EXHAUSTED, "x"), "p"), Unreachable)
+    assert isinstance(read_problem(CallFailed(Code.NOT_FOUND, "x"), "p"), Refused)
+
+
+def test_a_cluster_whose_network_is_not_found_is_refused() -> None:
+    outcome = creation_outcome(CallFailed(Code.NOT_FOUND, 'Network "x" does not exist.'), "p")
+    assert isinstance(outcome, Refused)
+    assert "network" in outcome.hint
+
+
+def test_a_detail_is_one_line_of_bounded_length() -> None:
+    outcome = call_outcome(CallFailed(Code.NOT_FOUND, "a\nb\t c " + "x" * 5000), "p")
+    assert isinstance(outcome, NotFound)
+    assert outcome.detail.startswith("a b c xxx")
+    assert len(outcome.detail) == LONGEST_DETAIL
+
+
+def test_codes_are_known_by_name_and_by_number() -> None:
+    assert [code_numbered(number) for number in (1, 5, 8, 14, 16)] == [
+        Code.CANCELLED,
+        Code.NOT_FOUND,
+        Code.RESOURCE_EXHAUSTED,
+        Code.UNAVAILABLE,
+        Code.UNAUTHENTICATED,
+    ]
+    assert code_numbered(99) is code_named("NO_SUCH_CODE") is Code.UNKNOWN

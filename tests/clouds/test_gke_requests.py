@@ -1,0 +1,191 @@
+"""What is asked of GKE, held against its own message classes."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from google.cloud import container_v1 as _container_v1
+from google.rpc import status_pb2
+
+from controlplane.clouds.gke import requests
+from controlplane.clouds.gke.failures import Code
+from controlplane.clouds.interface import ClusterStatus, PoolRef, PoolStatus, Taint
+from messages.ids import ClusterName
+from tests.clouds.contract import a_cluster, a_pool
+
+container_v1: Any = _container_v1
+NAMES = requests.Names("p")
+CLUSTER = ClusterName("a-cluster")
+
+
+def cluster_message(plan: Any) -> Any:
+    return container_v1.CreateClusterRequest(requests.create_cluster(NAMES, plan))
+
+
+def pool_message(plan: Any) -> Any:
+    return container_v1.CreateNodePoolRequest(requests.create_pool(NAMES, "us-central1", CLUSTER, plan))
+
+
+def test_a_cluster_is_vpc_native_on_a_channel_with_workload_identity() -> None:
+    asked = cluster_message(
+        replace(a_cluster("us-central1"), pod_range="pods", service_range="services", release_channel="rapid")
+    )
+    assert asked.parent == "projects/p/locations/us-central1"
+    assert asked.cluster.ip_allocation_policy.use_ip_aliases
+    assert asked.cluster.ip_allocation_policy.cluster_secondary_range_name == "pods"
+    assert asked.cluster.ip_allocation_policy.services_secondary_range_name == "services"
+    assert asked.cluster.release_channel.channel.name == "RAPID"
+    assert asked.cluster.workload_identity_config.workload_pool == "p.svc.id.goog"
+    assert (asked.cluster.network, asked.cluster.subnetwork) == ("default", "default")
+    assert dict(asked.cluster.resource_labels) == {"tradewind-fleet": "a-fleet"}
+
+
+def test_a_cluster_has_one_small_system_pool_in_one_zone() -> None:
+    plan = replace(a_cluster("us-central1"), system_zone="us-central1-b", system_size=2, tags=("a-tag",))
+    (pool,) = cluster_message(plan).cluster.node_pools
+    assert (pool.name, pool.initial_node_count, list(pool.locations)) == ("system", 2, ["us-central1-b"])
+    assert (pool.config.machine_type, pool.config.disk_size_gb, list(pool.config.tags)) == (
+        "e2-standard-4",
+        50,
+        ["a-tag"],
+    )
+    assert not pool.config.spot
+
+
+def test_a_pool_is_of_one_zone_with_all_that_was_planned() -> None:
+    plan = replace(
+        a_pool("us-central1-c"),
+        size=4,
+        driver="latest",
+        shutdown_grace_s=120,
+        tags=("a-tag",),
+        service_account="nodes@p.iam.gserviceaccount.com",
+        taints=(Taint("a", "b", "NoExecute"), Taint("c", "d", "PreferNoSchedule")),
+    )
+    asked = pool_message(plan)
+    pool, config = asked.node_pool, asked.node_pool.config
+    assert asked.parent == "projects/p/locations/us-central1/clusters/a-cluster"
+    assert (pool.name, pool.initial_node_count, list(pool.locations)) == ("a-pool", 4, ["us-central1-c"])
+    (gpu,) = config.accelerators
+    assert (gpu.accelerator_type, gpu.accelerator_count) == ("nvidia-l4", 1)
+    assert gpu.gpu_driver_installation_config.gpu_driver_version.name == "LATEST"
+    assert [(taint.key, taint.effect.name) for taint in config.taints] == [
+        ("a", "NO_EXECUTE"),
+        ("c", "PREFER_NO_SCHEDULE"),
+    ]
+    assert config.spot
+    assert config.workload_metadata_config.mode.name == "GKE_METADATA"
+    assert config.kubelet_config.shutdown_grace_period_seconds == 120
+    assert config.service_account == "nodes@p.iam.gserviceaccount.com"
+    assert (config.disk_size_gb, config.disk_type, list(config.tags)) == (100, "pd-balanced", ["a-tag"])
+    assert config.labels["tradewind-job"] == config.resource_labels["tradewind-job"] == "a-job"
+
+
+def test_an_on_demand_pool_without_accelerators_asks_for_neither() -> None:
+    plan = replace(a_pool("z"), spot=False, accelerator=None, shutdown_grace_s=120, workload_identity=False)
+    config = pool_message(plan).node_pool.config
+    assert not config.spot
+    assert not config.accelerators
+    assert "kubelet_config" not in config
+    assert "workload_metadata_config" not in config
+
+
+def test_the_usual_grace_is_not_asked_for_as_older_versions_do_not_know_it() -> None:
+    assert "kubelet_config" not in pool_message(a_pool("z")).node_pool.config
+
+
+@pytest.mark.parametrize("driver", ["default", "latest", "disabled"])
+def test_every_driver_installation_is_known_to_gke(driver: str) -> None:
+    (gpu,) = pool_message(replace(a_pool("z"), driver=driver)).node_pool.config.accelerators
+    assert gpu.gpu_driver_installation_config.gpu_driver_version
+
+
+def test_labels_that_compute_would_refuse_stay_with_kubernetes() -> None:
+    plan = replace(a_pool("z"), labels={"tradewind-job": "a-job", "example.com/team": "A.B", "since": "2026-01-01T00"})
+    config = pool_message(plan).node_pool.config
+    assert dict(config.resource_labels) == {"tradewind-job": "a-job"}
+    assert len(config.labels) == 3
+
+
+def test_a_resize_names_the_pool() -> None:
+    request = requests.resize_pool(NAMES, "us-central1", PoolRef(CLUSTER, "a-pool"), 3)
+    asked = container_v1.SetNodePoolSizeRequest(request)
+    assert (asked.name, asked.node_count) == (
+        "projects/p/locations/us-central1/clusters/a-cluster/nodePools/a-pool",
+        3,
+    )
+
+
+@pytest.mark.parametrize(
+    ("status", "endpoint", "known", "ready"),
+    [
+        ("PROVISIONING", "", ClusterStatus.PROVISIONING, False),
+        ("RUNNING", "1.2.3.4", ClusterStatus.RUNNING, True),
+        ("RUNNING", "", ClusterStatus.RUNNING, False),
+        ("RECONCILING", "1.2.3.4", ClusterStatus.RUNNING, True),
+        ("DEGRADED", "1.2.3.4", ClusterStatus.RUNNING, True),
+        ("STOPPING", "1.2.3.4", ClusterStatus.STOPPING, False),
+        ("ERROR", "1.2.3.4", ClusterStatus.ERROR, False),
+        ("STATUS_UNSPECIFIED", "", ClusterStatus.PROVISIONING, False),
+    ],
+)
+def test_a_half_made_cluster_is_told_from_a_ready_one(
+    status: str, endpoint: str, known: ClusterStatus, ready: bool
+) -> None:
+    message = container_v1.Cluster({"name": "c", "location": "l", "status": status, "endpoint": endpoint})
+    info = requests.cluster_seen(message).info
+    assert (info.status, info.ready) == (known, ready)
+
+
+def test_a_pool_that_cannot_have_its_nodes_says_why() -> None:
+    message = container_v1.NodePool(
+        {
+            "name": "a-pool",
+            "status": "RUNNING_WITH_ERROR",
+            "conditions": [{"code": "GCE_STOCKOUT", "message": "no machines"}],
+            "locations": ["us-central1-a"],
+            "instance_group_urls": [
+                "https://www.googleapis.com/compute/v1/projects/p/zones/us-central1-a/instanceGroupManagers/g-grp",
+                "https://elsewhere/nonsense",
+            ],
+        }
+    )
+    seen = requests.pool_seen(CLUSTER, message)
+    assert (seen.info.status, seen.info.detail) == (PoolStatus.RUNNING_WITH_ERROR, "GCE_STOCKOUT: no machines")
+    assert seen.groups == (requests.InstanceGroup("p", "us-central1-a", "g-grp"),)
+
+
+def test_an_operation_is_over_when_it_is_done_and_failed_when_it_says_so() -> None:
+    running = container_v1.Operation({"name": "o", "zone": "us-central1-a", "status": "RUNNING"})
+    failed = container_v1.Operation({"name": "o", "location": "l", "status": "DONE"})
+    failed.error = status_pb2.Status(code=8, message="no")
+    old_style = container_v1.Operation({"name": "o", "location": "l", "status": "DONE", "status_message": "no"})
+    aborting = container_v1.Operation({"name": "o", "location": "l", "status": "ABORTING"})
+    assert requests.operation_report(running).ended is requests.operation_report(aborting).ended is False
+    assert requests.operation_report(running).location == "us-central1-a"
+    assert requests.operation_report(failed).error is Code.RESOURCE_EXHAUSTED
+    assert requests.operation_report(old_style).error is Code.UNKNOWN
+    assert requests.operation_report(old_style).message == "no"
+
+
+def test_an_endpoint_is_https_unless_it_says_otherwise() -> None:
+    google = container_v1.Cluster({"endpoint": "1.2.3.4", "master_auth": {"cluster_ca_certificate": "UEVN"}})
+    stand_in = container_v1.Cluster({"endpoint": "http://127.0.0.1:8080/k8s/c"})
+    access, plain = requests.kubernetes_access(google), requests.kubernetes_access(stand_in)
+    assert access is not None
+    assert plain is not None
+    assert (access.endpoint, access.ca_certificate) == ("https://1.2.3.4", "PEM")
+    assert (plain.endpoint, plain.ca_certificate) == ("http://127.0.0.1:8080/k8s/c", "")
+    assert requests.kubernetes_access(container_v1.Cluster()) is None
+
+
+def test_clusters_elsewhere_are_none_of_ours() -> None:
+    answer = container_v1.ListClustersResponse(
+        {
+            "clusters": [{"name": "a", "location": "us-central1"}, {"name": "b", "location": "mars-1"}],
+            "missing_zones": ["us-central1-f", "mars-1-a"],
+        }
+    )
+    assert [seen.info.name for seen in requests.clusters_seen(answer, ["us-central1"])] == ["a"]
+    assert requests.missing_locations(answer, ["us-central1"]) == ("us-central1-f",)
+    assert len(requests.missing_locations(answer, [])) == 2

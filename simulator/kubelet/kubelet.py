@@ -1,0 +1,162 @@
+"""The agent of one node: runs the pods that were placed on it, and ends them in good order when the node goes."""
+
+import asyncio
+import contextlib
+
+from runtime.logs import logger
+from simulator.kubelet.pod import Node, PodRunner
+from simulator.kubelet.volumes import remove_folder
+from simulator.kubernetes.history import Change, ChangeType
+from simulator.kubernetes.objects import Obj, is_deleting, is_finished, key_of, meta, spec_of, uid_of
+from simulator.kubernetes.pods import is_critical
+from simulator.kubernetes.resources import PODS
+from simulator.kubernetes.store import DeleteOptions
+
+FORCED_GRACE_S = 1.0
+"""For a pod that vanished from the API without waiting for its node."""
+SHUTDOWN_REASON = "Terminated"
+SHUTDOWN_MESSAGE = "Pod was terminated in response to imminent node shutdown."
+_LEAST_HOUSEKEEPING_S = 0.2
+_MOST_HOUSEKEEPING_S = 30.0
+
+
+class Addresses:
+    """One of the loopback addresses for each pod, or one address for all."""
+
+    def __init__(self, fixed: str, second: int) -> None:
+        self._fixed = fixed
+        self._second = second
+        self._next = 0
+        self._taken: set[str] = set()
+
+    def take(self) -> str:
+        if self._fixed:
+            return self._fixed
+        for _ in range(256 * 256):
+            self._next = (self._next + 1) % (250 * 250)
+            address = f"127.{self._second}.{self._next // 250}.{self._next % 250 + 2}"
+            if address not in self._taken:
+                self._taken.add(address)
+                return address
+        return self._fixed or "127.0.0.1"
+
+    def give_back(self, address: str) -> None:
+        self._taken.discard(address)
+
+
+class Kubelet:
+    def __init__(self, node: Node, addresses: Addresses) -> None:
+        self.node = node
+        self._addresses = addresses
+        self._runners: dict[str, PodRunner] = {}
+        self._tasks: asyncio.TaskGroup | None = None
+        self._ending = asyncio.Event()
+        self._refuses = False
+        self._log = logger(cluster=node.options.cluster, node=node.facts.name)
+
+    async def run(self) -> None:
+        """Until the node is no more; then none of its processes is left."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                self._tasks = tasks
+                keeper = tasks.create_task(self._keep_house(), name=f"housekeeping/{self.node.facts.name}")
+                for pod in self.node.server.store.all(PODS):
+                    if spec_of(pod).get("nodeName") == self.node.facts.name:
+                        self._see(pod)
+                await self._ending.wait()
+                keeper.cancel()
+                for runner in self._runners.values():
+                    runner.gone.set()
+        finally:
+            self._tasks = None
+            await asyncio.to_thread(remove_folder, self.node.facts.folder)
+
+    def on_change(self, change: Change) -> None:
+        """Of a pod of this node."""
+        uid = uid_of(change.object)
+        if change.type is not ChangeType.DELETED:
+            self._see(change.object)
+        elif uid in self._runners:
+            self._runners[uid].end(FORCED_GRACE_S)
+            self._runners[uid].gone.set()
+
+    @property
+    def pods(self) -> list[Obj]:
+        return [runner.described() for runner in self._runners.values() if runner.pids]
+
+    async def shut_down(self, ordinary_s: float, critical_s: float) -> None:
+        """As a machine does that is told to power off: ordinary pods first, those the system needs after them."""
+        self._refuses = True
+        for are_critical, window_s in ((False, ordinary_s), (True, critical_s)):
+            ending = [each for each in self._runners.values() if is_critical(each.pod) is are_critical]
+            for runner in ending:
+                grace_s = float(spec_of(runner.pod).get("terminationGracePeriodSeconds", 30))
+                runner.end(min(grace_s, window_s), SHUTDOWN_REASON, SHUTDOWN_MESSAGE)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(window_s + FORCED_GRACE_S):
+                    await self._until_idle(ending)
+
+    async def die(self) -> None:
+        """The machine is gone between two instructions."""
+        self._refuses = True
+        for runner in self._runners.values():
+            runner.lose()
+        leaders = [pid for runner in self._runners.values() for pid in runner.pids.values()]
+        marks = {mark for runner in self._runners.values() if runner.pids for mark in runner.marks}
+        await self.node.sweeper.kill_all(marks, leaders)
+        self._ending.set()
+
+    async def _until_idle(self, runners: list[PodRunner]) -> None:
+        for runner in runners:
+            await runner.done.wait()
+
+    def _see(self, pod: Obj) -> None:
+        runner = self._runners.get(uid_of(pod))
+        if runner is None:
+            if not is_finished(pod) and self._tasks is not None:
+                self._take_on(pod)
+        elif is_deleting(pod):
+            runner.end(float(meta(pod).get("deletionGracePeriodSeconds") or 0))
+
+    def _take_on(self, pod: Obj) -> None:
+        assert self._tasks is not None  # seen only while running
+        on_host = bool(spec_of(pod).get("hostNetwork"))
+        address = self.node.facts.host_ip if on_host else self._addresses.take()
+        runner = PodRunner(pod, address, self.node)
+        self._runners[runner.uid] = runner
+        if is_deleting(pod):
+            runner.end(0.0)
+        elif self._refuses:
+            runner.end(0.0, SHUTDOWN_REASON, "Pod was rejected as the node is shutting down.")
+        self._tasks.create_task(self._attend(runner), name=f"pod/{key_of(pod).name}")
+
+    async def _attend(self, runner: PodRunner) -> None:
+        store = self.node.server.store
+        try:
+            await runner.run()
+            runner.done.set()
+            current = store.find(PODS, runner.key)
+            if current is not None and uid_of(current) == runner.uid and is_deleting(current) and not runner.is_lost:
+                store.delete(PODS, runner.key, DeleteOptions(grace_s=0, uid=runner.uid))
+            await runner.gone.wait()
+        finally:
+            runner.done.set()
+            if runner.pids:
+                await self.node.sweeper.kill_all(runner.marks, runner.pids.values())
+            del self._runners[runner.uid]
+            self._addresses.give_back(runner.pod_ip)
+            living = {uid_of(pod) for pod in store.all(PODS)}
+            await asyncio.to_thread(self._tidy, runner, living)
+
+    def _tidy(self, runner: PodRunner, living: set[str]) -> None:
+        remove_folder(runner.folder)
+        self.node.logs.forget_old(living)
+
+    async def _keep_house(self) -> None:
+        """Tokens are replaced long before they expire; logs do not grow for ever."""
+        pause_s = min(_MOST_HOUSEKEEPING_S, max(_LEAST_HOUSEKEEPING_S, self.node.options.token_s / 3))
+        while True:
+            await asyncio.sleep(pause_s)
+            for runner in self._runners.values():
+                runner.renew_token()
+                runner.trim_logs()

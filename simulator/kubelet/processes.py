@@ -1,0 +1,64 @@
+"""Ending what a container started, all of it: children may have made sessions of their own, but they carry its mark."""
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import Collection, Iterable
+from pathlib import Path
+
+from runtime import children
+from runtime.logs import logger
+
+MARK = "SIM_CONTAINER_ID"
+_PREFIX = f"{MARK}=".encode()
+_ROUNDS = 40
+_PAUSE_S = 0.05
+
+
+class Sweeper:
+    """Looks through the machine's processes; who asks while a look is under way shares the next one."""
+
+    def __init__(self) -> None:
+        self._lock = asyncio.Lock()
+        self._begun = 0
+        self._found: dict[str, list[int]] = {}
+
+    async def kill_all(self, marks: Collection[str], leaders: Iterable[int] = ()) -> None:
+        """All that carries one of the marks, until nothing does; the groups of the leaders go first, at once."""
+        for leader in leaders:
+            children.signal_group(leader, signal.SIGKILL)
+        left: list[int] = []
+        for _ in range(_ROUNDS if marks else 0):
+            found = await self._look()
+            left = [pid for mark in marks for pid in found.get(mark, ())]
+            if not left:
+                return
+            for pid in left:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
+            await asyncio.sleep(_PAUSE_S)
+        if left:
+            logger().warning("container_not_empty", processes=left)
+
+    async def _look(self) -> dict[str, list[int]]:
+        """What a look finds that began after this was asked."""
+        wanted = self._begun + 1
+        async with self._lock:
+            if self._begun < wanted:
+                self._begun += 1
+                self._found = await asyncio.to_thread(marked_processes)
+            return self._found
+
+
+def marked_processes() -> dict[str, list[int]]:
+    """By mark; those that are dead already and only wait to be buried have none."""
+    found: dict[str, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                for variable in (entry / "environ").read_bytes().split(b"\0"):
+                    if variable.startswith(_PREFIX):
+                        mark = variable.removeprefix(_PREFIX).decode(errors="replace")
+                        found.setdefault(mark, []).append(int(entry.name))
+    return found

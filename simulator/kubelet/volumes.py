@@ -1,0 +1,95 @@
+"""The folders that stand in for a pod's volumes."""
+
+import contextlib
+import os
+from pathlib import Path
+
+from simulator.kubelet.launch import CannotLaunch, Surroundings, data_of, field_of
+from simulator.kubernetes.objects import Obj, spec_of
+
+ACCOUNT_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
+
+
+def make_volumes(pod: Obj, folder: Path, node_folder: Path, around: Surroundings) -> dict[str, Path]:
+    """By name. Folders of the node are shared by all its pods, all others are the pod's own."""
+    made = {}
+    for volume in spec_of(pod).get("volumes") or []:
+        path = folder / "v" / volume["name"]
+        if "hostPath" in volume:
+            path = node_folder / "host" / str(volume["hostPath"]["path"]).lstrip("/")
+        is_file = (volume.get("hostPath") or {}).get("type") in ("File", "FileOrCreate", "Socket")
+        (path.parent if is_file else path).mkdir(parents=True, exist_ok=True)
+        for name, content in _content(volume, pod, around).items():
+            write_file(path / name, content)
+        made[volume["name"]] = path
+    return made
+
+
+def mounts_of(container: Obj, volumes: dict[str, Path], account: Path | None) -> dict[str, Path]:
+    found = {} if account is None else {ACCOUNT_PATH: account}
+    for mount in container.get("volumeMounts") or []:
+        path = volumes[mount["name"]]
+        if mount.get("subPath"):
+            path = path / mount["subPath"]
+            if not path.exists():
+                path.mkdir(parents=True)
+        found[mount["mountPath"]] = path
+    return found
+
+
+def write_file(path: Path, content: bytes) -> None:
+    """Whoever reads it sees the old content or the new, never a part."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_name(f".{path.name}.new")
+    new.write_bytes(content)
+    new.replace(path)
+
+
+def remove_folder(path: Path) -> None:
+    """As far as possible: a process that is just being ended may still write."""
+    for parent, folders, files in os.walk(path, topdown=False):
+        for name in files:
+            with contextlib.suppress(OSError):
+                Path(parent, name).unlink()
+        for name in folders:
+            with contextlib.suppress(OSError):
+                inner = Path(parent, name)
+                inner.unlink() if inner.is_symlink() else inner.rmdir()
+    with contextlib.suppress(OSError):
+        path.rmdir()
+
+
+def _content(volume: Obj, pod: Obj, around: Surroundings) -> dict[str, bytes]:
+    if "projected" in volume:
+        sources = volume["projected"].get("sources") or []
+        return {name: content for source in sources for name, content in _source(source, pod, around).items()}
+    return _source(volume, pod, around)
+
+
+def _source(source: Obj, pod: Obj, around: Surroundings) -> dict[str, bytes]:
+    if "secret" in source:
+        reference = source["secret"]
+        name = reference.get("secretName") or reference.get("name", "")
+        return _items(reference, around.secret(name), f'secret "{name}"')
+    if "configMap" in source:
+        reference = source["configMap"]
+        return _items(reference, around.config_map(reference.get("name", "")), f'configmap "{reference.get("name")}"')
+    if "downwardAPI" in source:
+        items = source["downwardAPI"].get("items") or []
+        told = [each for each in items if "fieldRef" in each]
+        return {each["path"]: field_of(pod, each["fieldRef"]["fieldPath"], around).encode() for each in told}
+    return {}
+
+
+def _items(reference: Obj, obj: Obj | None, what: str) -> dict[str, bytes]:
+    if obj is None:
+        if reference.get("optional"):
+            return {}
+        raise CannotLaunch("FailedMount", f"MountVolume.SetUp failed: {what} not found")
+    data = data_of(obj)
+    if not reference.get("items"):
+        return data
+    missing = [each["key"] for each in reference["items"] if each["key"] not in data]
+    if missing and not reference.get("optional"):
+        raise CannotLaunch("FailedMount", f"MountVolume.SetUp failed: {what} has no key {missing[0]}")
+    return {each["path"]: data[each["key"]] for each in reference["items"] if each["key"] in data}

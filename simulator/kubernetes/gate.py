@@ -1,0 +1,58 @@
+"""The way to a cluster's API, which can be cut: connections are reset, or nothing comes through either way."""
+
+import asyncio
+from enum import StrEnum
+
+from aiohttp import web
+
+
+class Cut(StrEnum):
+    NONE = "none"
+    RESET = "reset"
+    """Connections are dropped, running watches too; new ones end without an answer."""
+    SILENCE = "silence"
+    """Connections stay, and nothing is answered until the cut is over."""
+
+
+class Gate:
+    def __init__(self) -> None:
+        self.cut = Cut.NONE
+        self._open = asyncio.Event()
+        self._open.set()
+        self._transports: set[asyncio.BaseTransport] = set()
+
+    def set(self, cut: Cut) -> None:
+        self.cut = cut
+        if cut is Cut.NONE:
+            self._open.set()
+            return
+        self._open.clear()
+        if cut is Cut.RESET:
+            for transport in tuple(self._transports):
+                _drop(transport)
+
+    async def enter(self, request: web.Request) -> bool:
+        """Whether the request may be answered; in silence it waits."""
+        await self.clear()
+        if self.cut is Cut.NONE and request.transport is not None:
+            self._transports.add(request.transport)
+            return True
+        if request.transport is not None:
+            _drop(request.transport)
+        return False
+
+    def leave(self, request: web.Request) -> None:
+        if request.transport is not None:
+            self._transports.discard(request.transport)
+
+    async def clear(self) -> None:
+        """Waits while there is silence."""
+        while self.cut is Cut.SILENCE:
+            await self._open.wait()
+
+
+def _drop(transport: asyncio.BaseTransport) -> None:
+    if isinstance(transport, asyncio.Transport):
+        transport.abort()
+    else:
+        transport.close()

@@ -1,0 +1,66 @@
+"""Who asks: the cloud's own tokens are administrators, a pod's token is its service account."""
+
+import base64
+import hashlib
+import hmac
+from dataclasses import dataclass
+
+import msgspec
+
+from simulator.cloud import tokens
+
+MASTERS = "system:masters"
+AUTHENTICATED = "system:authenticated"
+_PREFIX = "simsa"
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    name: str
+    groups: frozenset[str]
+    account_uid: str = ""
+    """Of the service account, whose end is the end of its tokens."""
+
+
+class Claim(msgspec.Struct, frozen=True):
+    namespace: str
+    account: str
+    uid: str
+    expires_unix_s: float
+
+
+ADMINISTRATOR = User("cloud", frozenset({MASTERS, AUTHENTICATED}))
+
+
+def issue_for_account(secret: str, claim: Claim) -> str:
+    """`simsa.<claim in base64>.<signature>`."""
+    told = base64.urlsafe_b64encode(msgspec.json.encode(claim)).decode().rstrip("=")
+    return f"{_PREFIX}.{told}.{_signature(secret, told)}"
+
+
+def identify(secret: str, cluster: str, authorization: str, now_s: float) -> User | None:
+    """None for a token that is missing, forged or expired. A service account's token is for its cluster only."""
+    token = tokens.bearer(authorization)
+    if tokens.is_valid(secret, token, now_s):
+        return ADMINISTRATOR
+    prefix, _, rest = token.partition(".")
+    told, _, signature = rest.partition(".")
+    expected = _signature(account_secret(secret, cluster), told)
+    if prefix != _PREFIX or not hmac.compare_digest(signature.encode(), expected.encode()):
+        return None
+    claim = msgspec.json.decode(base64.urlsafe_b64decode(told + "=" * (-len(told) % 4)), type=Claim)
+    return None if claim.expires_unix_s <= now_s else user_of(claim)
+
+
+def user_of(claim: Claim) -> User:
+    groups = {"system:serviceaccounts", f"system:serviceaccounts:{claim.namespace}", AUTHENTICATED}
+    return User(f"system:serviceaccount:{claim.namespace}:{claim.account}", frozenset(groups), claim.uid)
+
+
+def account_secret(secret: str, cluster: str) -> str:
+    """The key of one cluster's service accounts."""
+    return _signature(secret, f"cluster/{cluster}")
+
+
+def _signature(secret: str, text: str) -> str:
+    return hmac.new(secret.encode(), text.encode(), hashlib.sha256).hexdigest()

@@ -1,0 +1,116 @@
+"""Kubernetes objects as they travel: plain JSON data. What is stored is never changed in place, only replaced."""
+
+from datetime import UTC, datetime
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+
+Obj = dict[str, Any]
+T = TypeVar("T")
+
+
+class Key(NamedTuple):
+    """Where an object is, within its kind; the namespace is empty for what belongs to the whole cluster."""
+
+    namespace: str
+    name: str
+
+
+def clone(value: T) -> T:
+    """A copy that shares nothing, as it would be after a trip over the network."""
+    copied: T = msgspec.json.decode(msgspec.json.encode(value))
+    return copied
+
+
+def meta(obj: Obj) -> Obj:
+    found: Obj = obj["metadata"]
+    return found
+
+
+def key_of(obj: Obj) -> Key:
+    return Key(meta(obj).get("namespace") or "", meta(obj)["name"])
+
+
+def name_of(obj: Obj) -> str:
+    return str(meta(obj)["name"])
+
+
+def uid_of(obj: Obj) -> str:
+    return str(meta(obj)["uid"])
+
+
+def version_of(obj: Obj) -> int:
+    return int(meta(obj)["resourceVersion"])
+
+
+def labels_of(obj: Obj) -> dict[str, str]:
+    return meta(obj).get("labels") or {}
+
+
+def spec_of(obj: Obj) -> Obj:
+    return obj.get("spec") or {}
+
+
+def status_of(obj: Obj) -> Obj:
+    return obj.get("status") or {}
+
+
+def is_deleting(obj: Obj) -> bool:
+    return bool(meta(obj).get("deletionTimestamp"))
+
+
+def is_finished(pod: Obj) -> bool:
+    return status_of(pod).get("phase") in ("Succeeded", "Failed")
+
+
+def condition(obj: Obj, kind: str) -> Obj | None:
+    """The condition of that type, if the status has one."""
+    return next((each for each in status_of(obj).get("conditions") or [] if each.get("type") == kind), None)
+
+
+def holds(obj: Obj, kind: str) -> bool:
+    found = condition(obj, kind)
+    return found is not None and found.get("status") == "True"
+
+
+def with_condition(conditions: list[Obj], new: Obj, now: str) -> list[Obj]:
+    """The list with this condition in it; its transition time moves only when its status does."""
+    old = next((each for each in conditions if each.get("type") == new["type"]), None)
+    same = old is not None and old.get("status") == new["status"]
+    since = old.get("lastTransitionTime", now) if old is not None and same else now
+    entry = {**new, "lastTransitionTime": since}
+    if old is None:
+        return [*conditions, entry]
+    return [entry if each is old else each for each in conditions]
+
+
+def controller_of(obj: Obj) -> Obj | None:
+    """The owner reference of the one controller."""
+    return next((each for each in meta(obj).get("ownerReferences") or [] if each.get("controller")), None)
+
+
+def owned_by(obj: Obj, uid: str) -> bool:
+    return any(each.get("uid") == uid for each in meta(obj).get("ownerReferences") or [])
+
+
+def owner_reference(owner: Obj) -> Obj:
+    return {
+        "apiVersion": owner["apiVersion"],
+        "kind": owner["kind"],
+        "name": name_of(owner),
+        "uid": uid_of(owner),
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+def timestamp(unix_s: float) -> str:
+    return datetime.fromtimestamp(unix_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def micro_timestamp(unix_s: float) -> str:
+    return datetime.fromtimestamp(unix_s, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def unix_s(text: str) -> float:
+    return datetime.fromisoformat(text).timestamp()

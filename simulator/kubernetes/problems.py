@@ -1,0 +1,117 @@
+"""What an API server refuses, as the Status objects that clients know."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from runtime.errors import TradewindError
+from simulator.kubernetes.objects import Obj
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    field: str
+    message: str
+    reason: str = "FieldValueInvalid"
+
+
+class ApiProblem(TradewindError):
+    """Answered to the client with its HTTP status and a Status object."""
+
+    def __init__(self, code: int, reason: str, message: str, details: Obj | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.reason = reason
+        self.details = details or {}
+
+    def status(self) -> Obj:
+        found: Obj = {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Failure",
+            "message": str(self),
+            "reason": self.reason,
+            "code": self.code,
+        }
+        if self.details:
+            found["details"] = self.details
+        return found
+
+
+def bad_request(message: str) -> ApiProblem:
+    return ApiProblem(400, "BadRequest", message)
+
+
+def unauthorized() -> ApiProblem:
+    return ApiProblem(401, "Unauthorized", "Unauthorized")
+
+
+def forbidden(what: str, name: str, why: str, details: Obj | None = None) -> ApiProblem:
+    message = f'{what} "{name}" is forbidden: {why}' if name else f"{what} is forbidden: {why}"
+    return ApiProblem(403, "Forbidden", message, details or {"name": name, "kind": what})
+
+
+def not_found(what: str, name: str, group: str = "") -> ApiProblem:
+    details = {"name": name, "kind": what.partition(".")[0]}
+    return ApiProblem(404, "NotFound", f'{what} "{name}" not found', {**details, **({"group": group} if group else {})})
+
+
+def no_such_path() -> ApiProblem:
+    return ApiProblem(404, "NotFound", "the server could not find the requested resource")
+
+
+def method_not_allowed() -> ApiProblem:
+    message = "the server does not allow this method on the requested resource"
+    return ApiProblem(405, "MethodNotAllowed", message)
+
+
+def already_exists(what: str, name: str) -> ApiProblem:
+    message = f'{what} "{name}" already exists'
+    return ApiProblem(409, "AlreadyExists", message, {"name": name, "kind": what.partition(".")[0]})
+
+
+def conflict(what: str, name: str, why: str = "") -> ApiProblem:
+    said = why or "the object has been modified; please apply your changes to the latest version and try again"
+    message = f'Operation cannot be fulfilled on {what} "{name}": {said}'
+    return ApiProblem(409, "Conflict", message, {"name": name, "kind": what.partition(".")[0]})
+
+
+def apply_conflict(causes: Sequence[Cause]) -> ApiProblem:
+    noun = "1 conflict" if len(causes) == 1 else f"{len(causes)} conflicts"
+    message = f"Apply failed with {noun}: " + "; ".join(f"{cause.message}: {cause.field}" for cause in causes)
+    return ApiProblem(409, "Conflict", message, {"causes": _told(causes)})
+
+
+def gone(message: str) -> ApiProblem:
+    return ApiProblem(410, "Expired", message)
+
+
+def unsupported_media_type(given: str, supported: Sequence[str]) -> ApiProblem:
+    message = (
+        f"the body of the request was in an unknown format - accepted media types include: {', '.join(supported)}"
+        f" (got {given or 'none'})"
+    )
+    return ApiProblem(415, "UnsupportedMediaType", message)
+
+
+def invalid(kind: str, name: str, causes: Sequence[Cause], group: str = "") -> ApiProblem:
+    said = ", ".join(f"{cause.field}: {cause.message}" for cause in causes)
+    text = said if len(causes) == 1 else f"[{said}]"
+    title = f"{kind}.{group}" if group else kind
+    details = {"name": name, "kind": kind, **({"group": group} if group else {}), "causes": _told(causes)}
+    return ApiProblem(422, "Invalid", f'{title} "{name}" is invalid: {text}', details)
+
+
+def too_large_version(asked: int, current: int) -> ApiProblem:
+    cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
+    details = {"causes": [cause], "retryAfterSeconds": 1}
+    return ApiProblem(504, "Timeout", f"Timeout: Too large resource version: {asked}, current: {current}", details)
+
+
+def success(details: Obj | None = None) -> Obj:
+    status: Obj = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
+    return {**status, "details": details} if details else status
+
+
+def _told(causes: Sequence[Cause]) -> list[Obj]:
+    return [{"reason": cause.reason, "message": cause.message, "field": cause.field} for cause in causes]

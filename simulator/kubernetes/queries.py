@@ -1,0 +1,90 @@
+"""What the query of a request says."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from simulator.kubernetes import selectors
+from simulator.kubernetes.problems import bad_request
+from simulator.kubernetes.routes import Target
+from simulator.kubernetes.selectors import Predicate
+from simulator.kubernetes.server import Listing, Writing
+from simulator.kubernetes.store import DeleteOptions
+from simulator.kubernetes.watch import WatchOptions
+
+Query = Mapping[str, str]
+
+
+def flag(query: Query, name: str) -> bool:
+    return query.get(name, "").lower() in ("1", "true")
+
+
+def number(query: Query, name: str) -> int | None:
+    text = query.get(name, "")
+    if not text:
+        return None
+    if not text.isdigit():
+        raise bad_request(f'invalid value for {name}: "{text}"')
+    return int(text)
+
+
+def listing(query: Query, target: Target) -> Listing:
+    exact = query.get("resourceVersionMatch") == "Exact"
+    return Listing(
+        namespace=target.namespace,
+        matches=_selection(query, target),
+        limit=number(query, "limit") or 0,
+        page=query.get("continue", ""),
+        exact_version=number(query, "resourceVersion") if exact else None,
+    )
+
+
+def watching(query: Query, target: Target, *, bookmark_s: float, gone_as_status: bool) -> WatchOptions:
+    bookmarks = flag(query, "allowWatchBookmarks")
+    initial = flag(query, "sendInitialEvents")
+    if initial and query.get("resourceVersionMatch") != "NotOlderThan":
+        raise bad_request("sendInitialEvents requires setting resourceVersionMatch to NotOlderThan")
+    return WatchOptions(
+        namespace=target.namespace,
+        matches=_selection(query, target),
+        version=0 if initial else number(query, "resourceVersion") or 0,
+        timeout_s=number(query, "timeoutSeconds"),
+        bookmarks=bookmarks,
+        bookmark_s=bookmark_s,
+        marks_initial_end=initial and bookmarks,
+        gone_as_status=gone_as_status,
+    )
+
+
+def writing(query: Query, user_agent: str) -> Writing:
+    dry_run = query.get("dryRun", "")
+    if dry_run not in ("", "All"):
+        raise bad_request(f'invalid dryRun value "{dry_run}"')
+    manager = query.get("fieldManager") or user_agent.partition("/")[0] or "unknown"
+    return Writing(manager, dry_run=bool(dry_run), force=flag(query, "force"))
+
+
+def deleting(query: Query, body: Any) -> DeleteOptions:
+    """What the body says, else what the query says."""
+    given = body if isinstance(body, dict) else {}
+    preconditions = given.get("preconditions") or {}
+    grace_s = given.get("gracePeriodSeconds")
+    propagation = given.get("propagationPolicy") or query.get("propagationPolicy") or "Background"
+    if propagation not in ("Background", "Foreground", "Orphan"):
+        raise bad_request(f'invalid propagationPolicy "{propagation}"')
+    if given.get("orphanDependents") is True or flag(query, "orphanDependents"):
+        propagation = "Orphan"
+    return DeleteOptions(
+        grace_s=number(query, "gracePeriodSeconds") if grace_s is None else int(grace_s),
+        uid=preconditions.get("uid"),
+        version=preconditions.get("resourceVersion"),
+        propagation=propagation,
+    )
+
+
+def _selection(query: Query, target: Target) -> Predicate | None:
+    chosen = selectors.both(
+        selectors.by_labels(query.get("labelSelector", "")), selectors.by_fields(query.get("fieldSelector", ""))
+    )
+    if not target.name:
+        return chosen
+    return selectors.both(chosen, selectors.by_fields(f"metadata.name={target.name}"))

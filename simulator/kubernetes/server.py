@@ -1,0 +1,339 @@
+"""The verbs of the API, without HTTP: what a request to create, change, list or delete does to the store."""
+
+import base64
+import binascii
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from runtime.clock import Clock
+from simulator.kubernetes import problems, schema
+from simulator.kubernetes.admission import admit_change, admit_new
+from simulator.kubernetes.apply import APPLY, UPDATE, Manager, apply, track_update
+from simulator.kubernetes.merging import ListKinds, built_in_lists, custom_lists
+from simulator.kubernetes.objects import Key, Obj, clone, key_of, meta, spec_of, status_of
+from simulator.kubernetes.patch import (
+    APPLY_PATCH,
+    JSON_PATCH,
+    MERGE_PATCH,
+    STRATEGIC_PATCH,
+    json_patch,
+    merge_patch,
+    strategic_patch,
+)
+from simulator.kubernetes.resources import (
+    CONFIG_MAPS,
+    DEFINITIONS,
+    NAMESPACES,
+    PODS,
+    SERVICE_ACCOUNTS,
+    Registry,
+    Resource,
+)
+from simulator.kubernetes.routes import Target
+from simulator.kubernetes.selectors import Predicate
+from simulator.kubernetes.store import DeleteOptions, Store
+
+SYSTEM_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
+PATCHES = (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerOptions:
+    makes_accounts: bool = True
+    """Every namespace gets its default service account; a bare API server does not do that."""
+    toleration_s: int = 300
+    """How long pods stay on a node that is not ready, unless they say otherwise."""
+    history_limit: int = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Writing:
+    """How a write was asked for."""
+
+    manager: str = "unknown"
+    dry_run: bool = False
+    force: bool = False
+
+
+class Page(msgspec.Struct, frozen=True):
+    """What a `continue` token says: the list as it was then, from here on."""
+
+    version: int
+    after: Key
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    namespace: str = ""
+    matches: Predicate | None = None
+    limit: int = 0
+    page: str = ""
+    exact_version: int | None = None
+
+
+class ApiServer:
+    def __init__(self, clock: Clock, options: ServerOptions, *, first_version: int) -> None:
+        self.registry = Registry()
+        self.store = Store(clock, history_limit=options.history_limit, first_version=first_version)
+        self._options = options
+        for name in SYSTEM_NAMESPACES:
+            self.create(NAMESPACES, {"metadata": {"name": name}})
+
+    def create(self, resource: Resource, body: Obj, writing: Writing | None = None) -> Obj:
+        how = writing or Writing()
+        obj = {**clone(body), "apiVersion": resource.api_version, "kind": resource.kind}
+        obj.setdefault("metadata", {})
+        admit_new(resource, obj, self.store, toleration_s=self._options.toleration_s)
+        self._check_schema(resource, obj)
+        made = self.store.create(resource, obj, dry_run=how.dry_run)
+        return made if how.dry_run else self._after_create(resource, made)
+
+    def replace(self, target: Target, body: Obj, writing: Writing) -> Obj:
+        resource, key = target.resource, Key(target.namespace, target.name)
+        if target.subresource == "finalize":
+            return self._finalize(resource, key, body)
+        current = self.store.find(resource, key)
+        if current is None and resource.created_by_put and not target.subresource:
+            return self.create(resource, body, writing)
+        if current is None:
+            raise problems.not_found(resource.title, key.name, resource.group)
+        if resource.custom and not meta(body).get("resourceVersion"):
+            cause = problems.Cause("metadata.resourceVersion", "Invalid value: 0x0: must be specified for an update")
+            raise problems.invalid(resource.kind, key.name, [cause], resource.group)
+        return self._store_change(target, current, body, writing)
+
+    def patch(self, target: Target, content_type: str, patch: Any, writing: Writing) -> Obj:
+        resource, key = target.resource, Key(target.namespace, target.name)
+        current = self.store.find(resource, key)
+        if content_type == APPLY_PATCH:
+            return self._apply(target, current, patch, writing)
+        if current is None:
+            raise problems.not_found(resource.title, key.name, resource.group)
+        return self._store_change(target, current, self._patched(resource, content_type, current, patch), writing)
+
+    def list(self, resource: Resource, listing: Listing) -> Obj:
+        """A whole list, or one page of it: later pages show the same moment as the first."""
+        page = _read_page(listing.page) if listing.page else None
+        version = page.version if page else listing.exact_version
+        if version is not None and version > self.store.version:
+            raise problems.too_large_version(version, self.store.version)
+        if version is None:
+            version, objects = self.store.version, self.store.all(resource, listing.namespace)
+        else:
+            objects = self.store.all_at(resource, listing.namespace, version)
+        if page is not None:
+            objects = [obj for obj in objects if key_of(obj) > page.after]
+        if listing.matches is not None:
+            objects = [obj for obj in objects if listing.matches(obj)]
+        shown = objects[: listing.limit] if listing.limit > 0 else objects
+        fields: Obj = {"resourceVersion": str(version)}
+        if len(shown) < len(objects):
+            fields["continue"] = _page(Page(version, key_of(shown[-1])))
+            if listing.matches is None:
+                fields["remainingItemCount"] = len(objects) - len(shown)
+        return {"kind": f"{resource.kind}List", "apiVersion": resource.api_version, "metadata": fields, "items": shown}
+
+    def delete(self, resource: Resource, key: Key, options: DeleteOptions, *, dry_run: bool = False) -> Obj:
+        """The answer to the client: the object as it is now, or a Status once it is gone."""
+        obj, is_gone = self.store.delete(resource, key, options, dry_run=dry_run)
+        if is_gone and not dry_run:
+            self._after_delete(resource, obj)
+        if not is_gone or resource.delete_answers_object:
+            return obj
+        details = {"name": key.name, "kind": resource.plural, "uid": meta(obj)["uid"]}
+        return problems.success({**details, "group": resource.group} if resource.group else details)
+
+    def delete_all(self, resource: Resource, listing: Listing, options: DeleteOptions) -> Obj:
+        found = self.list(resource, listing)
+        for obj in found["items"]:
+            self.delete(resource, key_of(obj), options)
+        return found
+
+    def bind(self, key: Key, node: str) -> None:
+        """Places a pod on a node, once."""
+        pod = self.store.get(PODS, key)
+        if spec_of(pod).get("nodeName"):
+            why = f"pod {key.name} is already assigned to node {spec_of(pod)['nodeName']!r}"
+            raise problems.conflict("pods/binding", key.name, why)
+        if not node:
+            cause = problems.Cause("target.name", "Required value", "FieldValueRequired")
+            raise problems.invalid("Binding", key.name, [cause])
+        now = self.store.now
+
+        def change(obj: Obj) -> None:
+            spec_of(obj)["nodeName"] = node
+            others = [each for each in status_of(obj).get("conditions") or [] if each["type"] != "PodScheduled"]
+            scheduled = {"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": now}
+            obj["status"] = {**status_of(obj), "conditions": [*others, scheduled]}
+
+        self.store.modify(PODS, key, change)
+
+    def scale_of(self, target: Target) -> Obj:
+        obj = self.store.get(target.resource, Key(target.namespace, target.name))
+        fields = {
+            name: meta(obj)[name] for name in ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+        }
+        labels = (spec_of(obj).get("selector") or {}).get("matchLabels") or {}
+        return {
+            "kind": "Scale",
+            "apiVersion": "autoscaling/v1",
+            "metadata": fields,
+            "spec": {"replicas": spec_of(obj).get("replicas", 0)},
+            "status": {
+                "replicas": status_of(obj).get("replicas", 0),
+                "selector": ",".join(f"{name}={value}" for name, value in labels.items()),
+            },
+        }
+
+    def scale(self, target: Target, change: Callable[[Obj], Obj], writing: Writing) -> Obj:
+        """`change` gets the Scale as it is and answers with the Scale that is wanted."""
+        wanted = change(self.scale_of(target))
+        current = self.store.get(target.resource, Key(target.namespace, target.name))
+        scaled = clone(current)
+        spec_of(scaled)["replicas"] = (wanted.get("spec") or {}).get("replicas", 0)
+        version = (wanted.get("metadata") or {}).get("resourceVersion")
+        meta(scaled)["resourceVersion"] = version or meta(current)["resourceVersion"]
+        whole = Target(target.resource, target.version, target.namespace, target.name)
+        self._store_change(whole, current, scaled, writing)
+        return self.scale_of(target)
+
+    def _apply(self, target: Target, current: Obj | None, patch: Any, writing: Writing) -> Obj:
+        resource = target.resource
+        if not isinstance(patch, dict) or not patch.get("apiVersion") or not patch.get("kind"):
+            raise problems.bad_request("an applied configuration needs apiVersion and kind")
+        if (patch.get("metadata") or {}).get("managedFields"):
+            raise problems.bad_request("metadata.managedFields must be nil")
+        if current is None and target.subresource:
+            raise problems.not_found(resource.title, target.name, resource.group)
+        fields = {**(patch.get("metadata") or {}), "name": target.name}
+        if target.namespace:
+            fields["namespace"] = target.namespace
+        applied = {**patch, "apiVersion": resource.api_version, "kind": resource.kind, "metadata": fields}
+        if not target.subresource and resource.has_status:
+            applied.pop("status", None)
+        manager = Manager(writing.manager, APPLY, target.subresource)
+        live: Obj = current or {"metadata": {key: fields[key] for key in ("name", "namespace") if key in fields}}
+        wanted = apply(live, applied, manager, force=writing.force, lists=_lists(resource), now=self.store.now)
+        if current is None:
+            return self.create(resource, wanted, writing)
+        return self._store_change(target, current, wanted, writing, tracked=True)
+
+    def _patched(self, resource: Resource, content_type: str, current: Obj, patch: Any) -> Obj:
+        if content_type == JSON_PATCH:
+            return json_patch(current, patch)
+        if not isinstance(patch, dict):
+            raise problems.bad_request("the patch is not an object")
+        if content_type == STRATEGIC_PATCH and not resource.custom:
+            return strategic_patch(current, patch)
+        if content_type == MERGE_PATCH:
+            merged: Obj = merge_patch(current, patch)
+            return merged
+        supported = [each for each in PATCHES if each != STRATEGIC_PATCH] if resource.custom else PATCHES
+        raise problems.unsupported_media_type(content_type, supported)
+
+    def _store_change(
+        self, target: Target, current: Obj, wanted: Obj, writing: Writing, *, tracked: bool = False
+    ) -> Obj:
+        resource, key = target.resource, Key(target.namespace, target.name)
+        is_status = target.subresource == "status"
+        obj = {**clone(wanted), "apiVersion": resource.api_version, "kind": resource.kind}
+        given = meta(obj)
+        if given.get("name", key.name) != key.name or (given.get("namespace") or key.namespace) != key.namespace:
+            raise problems.bad_request("the name of the object does not match the name on the URL")
+        given["name"] = key.name
+        if is_status:
+            obj = {**clone(current), "status": obj.get("status") or {}, "metadata": {**meta(current), **_fences(given)}}
+        elif resource.has_status:
+            obj["status"] = current.get("status")
+            if obj["status"] is None:
+                del obj["status"]
+        if not is_status:
+            admit_change(resource, current, obj)
+        self._check_schema(resource, obj)
+        if not tracked:
+            manager = Manager(writing.manager, UPDATE, target.subresource)
+            obj = track_update(current, obj, manager, lists=_lists(resource), now=self.store.now)
+        stored = self.store.replace(resource, key, obj, status=is_status, dry_run=writing.dry_run)
+        if not writing.dry_run:
+            self._after_change(resource, key, stored)
+        return stored
+
+    def _after_create(self, resource: Resource, made: Obj) -> Obj:
+        if resource.id == NAMESPACES.id and self._options.makes_accounts:
+            fields = {"namespace": meta(made)["name"]}
+            self.create(SERVICE_ACCOUNTS, {"metadata": {**fields, "name": "default"}})
+            self.create(CONFIG_MAPS, {"metadata": {**fields, "name": "kube-root-ca.crt"}, "data": {"ca.crt": ""}})
+        if resource.id == DEFINITIONS.id:
+            self.registry.define(made)
+            return self._establish(made)
+        return made
+
+    def _after_change(self, resource: Resource, key: Key, stored: Obj) -> None:
+        if self.store.find(resource, key) is None:
+            self._after_delete(resource, stored)
+        elif resource.id == DEFINITIONS.id:
+            self.registry.define(stored)
+
+    def _after_delete(self, resource: Resource, obj: Obj) -> None:
+        if resource.id == DEFINITIONS.id:
+            custom = self.registry.define(obj)
+            for each in self.store.all(custom):
+                self.store.remove(custom, key_of(each))
+            self.registry.forget(obj)
+
+    def _establish(self, definition: Obj) -> Obj:
+        spec, now = spec_of(definition), self.store.now
+        conditions = [
+            {"type": kind, "status": "True", "reason": reason, "message": message, "lastTransitionTime": now}
+            for kind, reason, message in (
+                ("NamesAccepted", "NoConflicts", "no conflicts found"),
+                ("Established", "InitialNamesAccepted", "the initial names have been accepted"),
+            )
+        ]
+        stored = [each["name"] for each in spec["versions"] if each.get("storage")]
+        status = {"conditions": conditions, "acceptedNames": spec["names"], "storedVersions": stored}
+        established = self.store.modify(DEFINITIONS, key_of(definition), lambda obj: obj.update(status=status))
+        return established or definition
+
+    def _finalize(self, resource: Resource, key: Key, body: Obj) -> Obj:
+        finalizers = spec_of(body).get("finalizers") or []
+
+        def change(obj: Obj) -> None:
+            obj["spec"] = {**spec_of(obj), "finalizers": finalizers}
+
+        found = self.store.modify(resource, key, change)
+        if found is None:
+            raise problems.not_found(resource.title, key.name)
+        return found
+
+    def _check_schema(self, resource: Resource, obj: Obj) -> None:
+        wanted = resource.schemas.get(resource.version)
+        if wanted is None:
+            return
+        schema.complete(obj, wanted)
+        causes = schema.causes(obj, wanted)
+        if causes:
+            raise problems.invalid(resource.kind, meta(obj).get("name", ""), causes, resource.group)
+
+
+def _lists(resource: Resource) -> ListKinds:
+    return custom_lists if resource.custom else built_in_lists
+
+
+def _fences(given: Obj) -> Obj:
+    """What a write of the status says about the object that it means."""
+    return {name: given[name] for name in ("resourceVersion", "uid", "managedFields") if given.get(name)}
+
+
+def _page(page: Page) -> str:
+    return base64.urlsafe_b64encode(msgspec.json.encode(page)).decode().rstrip("=")
+
+
+def _read_page(token: str) -> Page:
+    try:
+        return msgspec.json.decode(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)), type=Page)
+    except (binascii.Error, msgspec.DecodeError, ValueError):
+        raise problems.bad_request("continue key is not valid") from None

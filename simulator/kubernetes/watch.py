@@ -1,0 +1,135 @@
+"""A watch: what happens to the objects of a kind, as lines of JSON, from a version on.
+
+With a selector an object that begins to match is added, one that no longer does is deleted. Who falls behind the window
+gets an error event, 410, and lists again. Bookmarks tell how far the watch has come when nothing else does.
+"""
+
+import asyncio
+import random
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+
+import msgspec
+
+from simulator.kubernetes.history import Change, ChangeType
+from simulator.kubernetes.objects import Obj
+from simulator.kubernetes.problems import ApiProblem, gone, too_large_version
+from simulator.kubernetes.resources import Resource
+from simulator.kubernetes.selectors import Predicate
+from simulator.kubernetes.store import Store
+
+_LEAST_TIMEOUT_S = 1800.0
+_INITIAL_END = {"k8s.io/initial-events-end": "true"}
+
+
+@dataclass(frozen=True, slots=True)
+class WatchOptions:
+    namespace: str = ""
+    matches: Predicate | None = None
+    version: int = 0
+    """From here on; 0: first everything that is there."""
+    timeout_s: float | None = None
+    bookmarks: bool = False
+    bookmark_s: float = 60.0
+    marks_initial_end: bool = False
+    gone_as_status: bool = False
+    """A version that is too old is refused with a status instead of an error event; real servers do either."""
+
+
+async def watch(
+    store: Store, resource: Resource, api_version: str, options: WatchOptions
+) -> AsyncGenerator[bytes, None]:
+    lines = _Lines(resource, api_version, options)
+    history = store.history(resource)
+    expired = history.expired
+    loop = asyncio.get_running_loop()
+    end_s = loop.time() + (options.timeout_s or _LEAST_TIMEOUT_S * (1 + random.random()))
+    bookmark_s = loop.time() + options.bookmark_s if options.bookmarks else end_s
+    position = options.version or store.version
+    if not options.version:
+        for obj in store.all(resource, options.namespace):
+            if options.matches is None or options.matches(obj):
+                yield lines.event("ADDED", obj)
+        if options.marks_initial_end:
+            yield lines.bookmark(position, _INITIAL_END)
+    elif position < history.floor:
+        yield lines.error(store.expired(resource, position))
+        return
+    news = asyncio.Event()
+    history.notify(news)
+    try:
+        while True:
+            news.clear()
+            changes = history.since(position)
+            if changes is None or history.expired != expired:
+                yield lines.error(gone(f"too old resource version: {position} ({history.floor})"))
+                return
+            position = store.version
+            for change in changes:
+                line = lines.change(change)
+                if line is not None:
+                    yield line
+            if news.is_set():
+                continue
+            now_s = loop.time()
+            if options.bookmarks and now_s >= bookmark_s:
+                bookmark_s = now_s + options.bookmark_s
+                yield lines.bookmark(position)
+            if now_s >= end_s:
+                return
+            try:
+                async with asyncio.timeout(max(0.0, min(end_s, bookmark_s) - now_s)):
+                    await news.wait()
+            except TimeoutError:
+                continue
+    finally:
+        history.forget(news)
+
+
+def check_start(store: Store, resource: Resource, options: WatchOptions) -> None:
+    """Raises what is refused before the stream begins."""
+    if options.version > store.version:
+        raise too_large_version(options.version, store.version)
+    if options.gone_as_status and 0 < options.version < store.history(resource).floor:
+        raise store.expired(resource, options.version)
+
+
+@dataclass(frozen=True, slots=True)
+class _Lines:
+    resource: Resource
+    api_version: str
+    options: WatchOptions
+
+    def change(self, change: Change) -> bytes | None:
+        """None when it does not concern this watch."""
+        before = change.before is not None and self._selects(change.before)
+        now = change.type is not ChangeType.DELETED and self._selects(change.object)
+        if not before and not now:
+            return None
+        kind = "MODIFIED" if before and now else "ADDED" if now else "DELETED"
+        if change.object.get("apiVersion") == self.api_version:
+            return _line(kind, change.encoded)
+        return self.event(kind, change.object)
+
+    def event(self, kind: str, obj: Obj) -> bytes:
+        return _line(kind, msgspec.json.encode({**obj, "apiVersion": self.api_version}))
+
+    def bookmark(self, version: int, annotations: dict[str, str] | None = None) -> bytes:
+        fields: Obj = {"resourceVersion": str(version), "creationTimestamp": None}
+        if annotations:
+            fields["annotations"] = annotations
+        obj: Obj = {"kind": self.resource.kind, "apiVersion": self.api_version, "metadata": fields}
+        return _line("BOOKMARK", msgspec.json.encode(obj))
+
+    def error(self, problem: ApiProblem) -> bytes:
+        return _line("ERROR", msgspec.json.encode(problem.status()))
+
+    def _selects(self, obj: Obj) -> bool:
+        namespace = self.options.namespace
+        if namespace and obj["metadata"].get("namespace") != namespace:
+            return False
+        return self.options.matches is None or self.options.matches(obj)
+
+
+def _line(kind: str, encoded: bytes) -> bytes:
+    return b'{"type":"' + kind.encode() + b'","object":' + encoded + b"}\n"

@@ -1,0 +1,105 @@
+"""What comes in at a region's ports: the cloud's private commands, as JSON, and the Kubernetes API of its clusters.
+
+GET    /region                                            the region, its clusters, its incarnation
+PUT    /region/clusters/{cluster}                         made, if it is not there; answers where its API is
+DELETE /region/clusters/{cluster}                         with all its processes
+GET    /region/clusters/{cluster}/nodes                   with state and processes
+PUT    /region/clusters/{cluster}/nodes/{node}            registered, if this instance is not yet
+POST   /region/clusters/{cluster}/nodes/{node}/preempt    {"notice_s": 30, "delete_node": false}
+DELETE /region/clusters/{cluster}/nodes/{node}            ?grace_s=5&wait=true
+POST   /region/clusters/{cluster}/compact                 {"expire_watches": false}: older versions are gone, 410
+POST   /region/cut                                        {"cut": true, "cluster": null, "how": "reset" | "silence"}
+"""
+
+from typing import TypeVar
+
+import msgspec
+from aiohttp import web
+
+from runtime.decoding import decode_checked
+from runtime.errors import UserError
+from simulator.region.clusters import Clusters, NoSuch
+from simulator.region.settings import (
+    ClusterRequest,
+    CompactRequest,
+    CutRequest,
+    Name,
+    NodeRequest,
+    PreemptRequest,
+)
+
+T = TypeVar("T")
+
+
+class RegionApi:
+    def __init__(self, region: str, incarnation: str, clusters: Clusters) -> None:
+        self._region = region
+        self._incarnation = incarnation
+        self._clusters = clusters
+
+    async def handle(self, request: web.Request, cluster: str | None) -> web.StreamResponse:
+        """`cluster`: the one whose own port it came in at."""
+        try:
+            if cluster is not None:
+                return await self._clusters.get(cluster).http.handle(request, request.path)
+            match request.path.strip("/").split("/"):
+                case ["k8s", name, *rest]:
+                    return await self._clusters.get(name).http.handle(request, "/".join(rest))
+                case ["region", *rest]:
+                    return await self._command(request, rest)
+        except NoSuch as problem:
+            return _json({"error": str(problem)}, 404)
+        except UserError as problem:
+            return _json({"error": str(problem)}, 400)
+        return _json({"error": f"there is nothing at {request.path}"}, 404)
+
+    async def _command(self, request: web.Request, path: list[str]) -> web.Response:
+        clusters = self._clusters
+        match request.method, path:
+            case "GET", []:
+                told = {"region": self._region, "clusters": clusters.names, "incarnation": self._incarnation}
+                return _json(told)
+            case "PUT", ["clusters", name]:
+                _named(name)
+                return _json(await clusters.put(name, await _read(request, ClusterRequest)))
+            case "DELETE", ["clusters", name]:
+                await clusters.delete(name)
+                return _json({})
+            case "GET", ["clusters", name, "nodes"]:
+                return _json(clusters.nodes(name))
+            case "PUT", ["clusters", name, "nodes", node]:
+                _named(node)
+                return _json(await clusters.put_node(name, node, await _read(request, NodeRequest)))
+            case "POST", ["clusters", name, "nodes", node, "preempt"]:
+                return _json(clusters.preempt(name, node, await _read(request, PreemptRequest)), 202)
+            case "DELETE", ["clusters", name, "nodes", node]:
+                grace = request.query.get("grace_s")
+                grace_s = None if grace is None else decode_checked(float, grace, what="grace_s", strict=False)
+                wait = request.query.get("wait", "true").lower() != "false"
+                is_gone = await clusters.delete_node(name, node, grace_s=grace_s, wait=wait)
+                return _json({"gone": is_gone}, 200 if is_gone else 202)
+            case "POST", ["clusters", name, "compact"]:
+                wanted = await _read(request, CompactRequest)
+                clusters.compact(name, expire_watches=wanted.expire_watches)
+                return _json({})
+            case "POST", ["cut"]:
+                clusters.cut(await _read(request, CutRequest))
+                return _json({})
+        return _json({"error": f"there is no {request.method} {request.path}"}, 404)
+
+
+def _named(name: str) -> None:
+    decode_checked(Name, name, what=f"The name {name!r}")
+
+
+async def _read(request: web.Request, wanted: type[T]) -> T:
+    content = await request.read()
+    try:
+        data: object = msgspec.json.decode(content) if content else {}
+    except msgspec.DecodeError as error:
+        raise UserError(f"the body is not JSON: {error}") from None
+    return decode_checked(wanted, data, what="The request")
+
+
+def _json(content: object, status: int = 200) -> web.Response:
+    return web.Response(body=msgspec.json.encode(content), status=status, content_type="application/json")

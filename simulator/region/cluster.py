@@ -1,0 +1,246 @@
+"""One cluster of a region: the API server, its controllers, its nodes. Its tasks end with it."""
+
+import asyncio
+import time
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+
+from runtime.clock import Clock
+from runtime.logs import logger
+from simulator.kubelet.facts import NodeFacts, RunOptions
+from simulator.kubelet.kubelet import Addresses, Kubelet
+from simulator.kubelet.logs import LogFolder
+from simulator.kubelet.pod import Node
+from simulator.kubelet.processes import Sweeper
+from simulator.kubernetes import identities
+from simulator.kubernetes.controllers import nodes as node_controller
+from simulator.kubernetes.controllers.actions import perform
+from simulator.kubernetes.controllers.loop import Controllers
+from simulator.kubernetes.events import record_event
+from simulator.kubernetes.gate import Gate
+from simulator.kubernetes.history import Change
+from simulator.kubernetes.http import ClusterHttp, HttpOptions
+from simulator.kubernetes.identities import Claim
+from simulator.kubernetes.objects import Key, Obj, meta, name_of, spec_of, uid_of
+from simulator.kubernetes.resources import NODES, PODS, Resource
+from simulator.kubernetes.server import ApiServer, ServerOptions
+from simulator.metadata.server import MetadataServers
+from simulator.metadata.tree import PREEMPTED
+from simulator.region.node import NodeState, RegionNode, new_metadata, node_object, set_ready, windows
+from simulator.region.settings import ClusterRequest, NodeRequest, NodeView, RegionSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What the clusters of a region have in common."""
+
+    settings: RegionSettings
+    clock: Clock
+    folder: Path
+    metadata: MetadataServers
+    addresses: Addresses
+    sweeper: Sweeper
+
+
+class Cluster:
+    def __init__(self, name: str, endpoint: str, request: ClusterRequest, shared: Shared) -> None:
+        self.name = name
+        self.request = request
+        self.gate = Gate()
+        self.uid = str(uuid.uuid4())
+        settings = shared.settings
+        options = ServerOptions(
+            makes_accounts=request.controllers,
+            toleration_s=settings.toleration_s,
+            history_limit=settings.history_limit,
+        )
+        # Versions go on rising when a region is started anew: what clients remember of its last life is too old.
+        self.server = ApiServer(shared.clock, options, first_version=int(time.time() * 1000))
+        self.logs = LogFolder(shared.folder / "logs" / name, self.server.store)
+        self.http = ClusterHttp(
+            name,
+            self.server,
+            self.gate,
+            self.logs,
+            shared.clock,
+            HttpOptions(
+                settings.secret,
+                bookmark_s=settings.bookmark_s,
+                gone_as_status=settings.gone_as_status,
+                enforces_rbac=settings.enforce_rbac,
+            ),
+        )
+        self.nodes: dict[str, RegionNode] = {}
+        self._shared = shared
+        self._token_s = request.token_seconds or settings.token_s
+        self._run_options = RunOptions(
+            cluster=name,
+            endpoint=endpoint,
+            pods_folder=shared.folder / "p",
+            images=settings.images,
+            crash_backoff_s=settings.crash_backoff_s,
+            crash_backoff_most_s=settings.crash_backoff_most_s,
+            token_s=self._token_s,
+        )
+        self._controllers = Controllers(name, self.server, shared.clock) if request.controllers else None
+        self._tasks: asyncio.TaskGroup | None = None
+        self._started = asyncio.Event()
+        self._stopping = asyncio.Event()
+        self._log = logger(cluster=name)
+        self.server.store.listeners.append(self._on_change)
+
+    async def run(self) -> None:
+        """Until it is stopped; then nothing of it is left."""
+        async with asyncio.TaskGroup() as tasks:
+            self._tasks = tasks
+            controlling = None
+            if self._controllers is not None:
+                controlling = tasks.create_task(self._controllers.run(), name=f"controllers/{self.name}")
+            self._started.set()
+            await self._stopping.wait()
+            for node in tuple(self.nodes.values()):
+                self._end(node, self._shared.settings.stop_grace_s)
+            await asyncio.gather(*(node.ended.wait() for node in tuple(self.nodes.values())))
+            if controlling is not None:
+                controlling.cancel()
+
+    async def started(self) -> None:
+        await self._started.wait()
+
+    def stop(self) -> None:
+        self._stopping.set()
+
+    async def put_node(self, name: str, request: NodeRequest) -> RegionNode:
+        """The same machine again changes nothing; another under the same name takes its place."""
+        known = self.nodes.get(name)
+        if known is not None:
+            if known.request.instance_id == request.instance_id and known.state is not NodeState.REMOVING:
+                return known
+            self._end(known, 0.0)
+            await known.ended.wait()
+        node = await self._new_node(name, request)
+        self._log.info("node_registered", node=name, instance=request.instance_id)
+        return node
+
+    def preempt(self, name: str, notice_s: float, *, delete_node: bool) -> None:
+        """With a notice the machine tells, and gives its pods time; without, it is gone at once."""
+        node = self.nodes[name]
+        if node.state is not NodeState.READY:
+            return
+        node.state = NodeState.PREEMPTED
+        self._log.info("node_preempted", node=name, notice_s=notice_s)
+        node.ending = self._task(self._preempted(node, notice_s, delete_node), f"preempt/{name}")
+
+    def remove_node(self, name: str, grace_s: float | None) -> RegionNode | None:
+        """None when there is no such node."""
+        node = self.nodes.get(name)
+        if node is not None and node.state is not NodeState.REMOVING:
+            self._log.info("node_removed", node=name)
+            self._end(node, node.request.shutdown_grace_s if grace_s is None else grace_s)
+        return node
+
+    def view(self, node: RegionNode) -> NodeView:
+        return NodeView(
+            name=node.name,
+            uid=node.uid,
+            instance_id=node.request.instance_id,
+            zone=node.request.zone,
+            state=node.state,
+            metadata_host=node.metadata_host,
+            pods=node.kubelet.pods,
+        )
+
+    async def _new_node(self, name: str, request: NodeRequest) -> RegionNode:
+        shared = self._shared
+        metadata = new_metadata(name, self.request.project, request)
+        metadata_host = await shared.metadata.add(metadata)
+        host_ip = shared.addresses.take()
+        folder = shared.folder / "n" / request.instance_id[-12:] / name
+        facts = NodeFacts(name, host_ip, folder, metadata_host, shared.metadata.hidden_host)
+        kubelet = Kubelet(
+            Node(facts, self._run_options, self.server, shared.clock, self.logs, self._new_token, shared.sweeper),
+            shared.addresses,
+        )
+        body = node_object(name, shared.settings.region, host_ip, request, self.server.store.now)
+        if self.server.store.find(NODES, Key("", name)) is not None:
+            self.server.store.remove(NODES, Key("", name))
+        node = RegionNode(name, uid_of(self.server.create(NODES, body)), request, kubelet, metadata, metadata_host)
+        self.nodes[name] = node
+        node.running = self._task(kubelet.run(), f"kubelet/{name}")
+        return node
+
+    async def _preempted(self, node: RegionNode, notice_s: float, delete_node: bool) -> None:
+        loop = asyncio.get_running_loop()
+        if notice_s > 0:
+            end_s = loop.time() + notice_s
+            node.metadata.set(PREEMPTED, "TRUE")
+            self._say_shutting_down(node)
+            await node.kubelet.shut_down(*windows(notice_s))
+            await asyncio.sleep(max(0.0, end_s - loop.time()))
+        node.state = NodeState.LOST
+        await self._machine_gone(node)
+        await asyncio.sleep(self._shared.settings.node_monitor_s)
+        set_ready(self.server, node.name, "Unknown", "NodeStatusUnknown", "Kubelet stopped posting node status.")
+        if delete_node:
+            self._forget(node)
+
+    def _end(self, node: RegionNode, grace_s: float) -> None:
+        """Whatever it was doing: its pods are given the grace, then it is gone with everything."""
+        was_lost = node.state is NodeState.LOST
+        node.state = NodeState.REMOVING
+        before = node.ending
+        if before is not None:
+            before.cancel()
+        node.ending = self._task(self._ended(node, 0.0 if was_lost else grace_s, before), f"remove/{node.name}")
+
+    async def _ended(self, node: RegionNode, grace_s: float, before: "asyncio.Task[None] | None") -> None:
+        if before is not None:
+            await asyncio.wait({before})
+        if grace_s > 0:
+            self._say_shutting_down(node)
+            await node.kubelet.shut_down(*windows(grace_s))
+        await self._machine_gone(node)
+        self._forget(node)
+
+    async def _machine_gone(self, node: RegionNode) -> None:
+        await node.kubelet.die()
+        if node.running is not None:
+            await asyncio.wait({node.running})
+        await self._shared.metadata.remove(node.metadata_host)
+
+    def _forget(self, node: RegionNode) -> None:
+        """Its object and its pods."""
+        store = self.server.store
+        current = store.find(NODES, Key("", node.name))
+        if current is not None and uid_of(current) == node.uid:
+            store.remove(NODES, Key("", node.name))
+        left = [pod for pod in store.all(PODS) if spec_of(pod).get("nodeName") == node.name]
+        for action in node_controller.collect_orphans(left, [], self._shared.clock.wall_s()):
+            perform(self.server, action)
+        self._shared.addresses.give_back(node.kubelet.node.facts.host_ip)
+        if self.nodes.get(node.name) is node:
+            del self.nodes[node.name]
+        node.ended.set()
+
+    def _say_shutting_down(self, node: RegionNode) -> None:
+        set_ready(self.server, node.name, "False", "KubeletNotReady", "node is shutting down")
+        current = self.server.store.find(NODES, Key("", node.name))
+        if current is not None:
+            record_event(self.server, current, "NodeShutdown", "node is shutting down", source="kubelet")
+
+    def _new_token(self, account: Obj) -> str:
+        expires_s = self._shared.clock.wall_s() + self._token_s
+        claim = Claim(meta(account)["namespace"], name_of(account), uid_of(account), expires_s)
+        return identities.issue_for_account(identities.account_secret(self._shared.settings.secret, self.name), claim)
+
+    def _on_change(self, resource: Resource, change: Change) -> None:
+        if resource.id != PODS.id:
+            return
+        node = self.nodes.get(spec_of(change.object).get("nodeName") or "")
+        if node is not None:
+            node.kubelet.on_change(change)
+
+    def _task(self, work: "asyncio._CoroutineLike[None]", name: str) -> "asyncio.Task[None]":
+        assert self._tasks is not None  # nodes come and go only while the cluster runs
+        return self._tasks.create_task(work, name=name)

@@ -1,0 +1,99 @@
+"""The clusters of a region, and all that the cloud can ask about them."""
+
+import asyncio
+
+from runtime.errors import TradewindError
+from runtime.logs import logger
+from simulator.kubernetes.gate import Cut
+from simulator.region.cluster import Cluster, Shared
+from simulator.region.ports import Ports
+from simulator.region.settings import ClusterRequest, ClusterView, CutRequest, NodeRequest, NodeView, PreemptRequest
+
+
+class NoSuch(TradewindError):
+    """There is no cluster or no node of that name."""
+
+
+class Clusters:
+    def __init__(self, shared: Shared, ports: Ports, tasks: asyncio.TaskGroup) -> None:
+        self._shared = shared
+        self._ports = ports
+        self._tasks = tasks
+        self._clusters: dict[str, Cluster] = {}
+        self._running: dict[str, asyncio.Task[None]] = {}
+        self._log = logger(region=shared.settings.region)
+
+    @property
+    def names(self) -> list[str]:
+        return list(self._clusters)
+
+    def get(self, name: str) -> Cluster:
+        if name not in self._clusters:
+            raise NoSuch(f"region {self._shared.settings.region} has no cluster {name}")
+        return self._clusters[name]
+
+    async def put(self, name: str, request: ClusterRequest) -> ClusterView:
+        if name not in self._clusters:
+            cluster = Cluster(name, f"{self._ports.inner_url}/k8s/{name}", request, self._shared)
+            self._clusters[name] = cluster
+            self._shared.metadata.hidden.set("project/project-id", request.project)
+            self._running[name] = self._tasks.create_task(self._run(cluster), name=f"cluster/{name}")
+            self._log.info("cluster_created", cluster=name)
+        cluster = self._clusters[name]
+        await cluster.started()
+        endpoint, address = f"{self._ports.url}/k8s/{name}", self._ports.address_of(name)
+        return ClusterView(endpoint=endpoint, ca="", address=address, uid=cluster.uid)
+
+    async def delete(self, name: str) -> None:
+        """Returns when its last process has ended."""
+        cluster = self._clusters.get(name)
+        if cluster is not None:
+            cluster.stop()
+            await asyncio.wait({self._running[name]})
+
+    async def delete_all(self) -> None:
+        for cluster in self._clusters.values():
+            cluster.stop()
+        if self._running:
+            await asyncio.wait(self._running.values())
+
+    async def put_node(self, cluster: str, name: str, request: NodeRequest) -> NodeView:
+        found = self.get(cluster)
+        return found.view(await found.put_node(name, request))
+
+    def preempt(self, cluster: str, name: str, request: PreemptRequest) -> NodeView:
+        found = self.get(cluster)
+        if name not in found.nodes:
+            raise NoSuch(f"cluster {cluster} has no node {name}")
+        found.preempt(name, request.notice_s, delete_node=request.delete_node)
+        return found.view(found.nodes[name])
+
+    async def delete_node(self, cluster: str, name: str, *, grace_s: float | None = None, wait: bool = True) -> bool:
+        """Whether it is gone; without waiting it may still be ending."""
+        node = self.get(cluster).remove_node(name, grace_s)
+        if node is not None and wait:
+            await node.ended.wait()
+        return node is None or node.ended.is_set()
+
+    def nodes(self, cluster: str) -> list[NodeView]:
+        found = self.get(cluster)
+        return [found.view(node) for node in found.nodes.values()]
+
+    def cut(self, request: CutRequest) -> None:
+        chosen = self._clusters.values() if request.cluster is None else [self.get(request.cluster)]
+        for cluster in chosen:
+            cluster.gate.set(request.how if request.cut else Cut.NONE)
+        self._log.info("cut", cut=request.cut, cluster=request.cluster or "all", how=str(request.how))
+
+    def compact(self, cluster: str, *, expire_watches: bool = False) -> None:
+        """The API forgets what happened until now: older versions are gone."""
+        self.get(cluster).server.store.compact(expire_watches=expire_watches)
+
+    async def _run(self, cluster: Cluster) -> None:
+        await self._ports.open(cluster.name)
+        try:
+            await cluster.run()
+        finally:
+            del self._clusters[cluster.name], self._running[cluster.name]
+            await self._ports.close(cluster.name)
+            self._log.info("cluster_deleted", cluster=cluster.name)

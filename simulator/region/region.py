@@ -1,0 +1,97 @@
+"""A region: its clusters and their ports, in a process of its own (`main`) or inside another (`Region`)."""
+
+import asyncio
+import contextlib
+import tempfile
+import uuid
+import zlib
+from pathlib import Path
+from types import TracebackType
+
+from aiohttp import web
+
+from runtime.clock import Clock, SystemClock
+from runtime.errors import UserError
+from runtime.logs import logger
+from runtime.process import Stop
+from simulator.cloud import tokens
+from simulator.kubelet.kubelet import Addresses
+from simulator.kubelet.processes import Sweeper
+from simulator.kubelet.volumes import remove_folder
+from simulator.metadata.server import MetadataServers
+from simulator.region.api import RegionApi
+from simulator.region.cluster import Shared
+from simulator.region.clusters import Clusters
+from simulator.region.ports import LOOPBACK, Ports
+from simulator.region.settings import RegionSettings
+
+
+async def main(settings: RegionSettings, stop: Stop) -> int:
+    async with Region(settings):
+        await stop.wait()
+    return 0
+
+
+class Region:
+    """`async with Region(settings) as region:`; afterwards none of its processes is left."""
+
+    def __init__(self, settings: RegionSettings, clock: Clock | None = None) -> None:
+        self.settings = settings
+        self.incarnation = uuid.uuid4().hex
+        self._clock = clock or SystemClock()
+        self._ports = Ports(settings, self._handle)
+        self._cleaning = contextlib.AsyncExitStack()
+        self._clusters: Clusters | None = None
+        self._api: RegionApi | None = None
+        self._log = logger(region=settings.region)
+
+    @property
+    def url(self) -> str:
+        """Where others reach the region."""
+        return self._ports.url
+
+    @property
+    def clusters(self) -> Clusters:
+        assert self._clusters is not None  # there are clusters only while the region serves
+        return self._clusters
+
+    async def __aenter__(self) -> "Region":
+        async with contextlib.AsyncExitStack() as cleaning:
+            folder = Path(self.settings.run_dir or tempfile.mkdtemp(prefix="sim-"))
+            if not self.settings.run_dir:
+                cleaning.callback(remove_folder, folder)
+            metadata = MetadataServers(LOOPBACK, self._access_token)
+            try:
+                await metadata.start()
+                cleaning.push_async_callback(metadata.stop)
+                await self._ports.start()
+            except OSError as error:
+                raise UserError(
+                    f"The region cannot listen on {self.settings.host}:{self.settings.port}: {error.strerror}",
+                    "choose another port, or 0 for any that is free",
+                ) from None
+            cleaning.push_async_callback(self._ports.stop)
+            second = 64 + zlib.crc32(self.settings.region.encode()) % 128
+            addresses = Addresses(self.settings.pod_ip, second)
+            shared = Shared(self.settings, self._clock, folder, metadata, addresses, Sweeper())
+            tasks = await cleaning.enter_async_context(asyncio.TaskGroup())
+            self._clusters = Clusters(shared, self._ports, tasks)
+            cleaning.push_async_callback(self._clusters.delete_all)
+            self._api = RegionApi(self.settings.region, self.incarnation, self._clusters)
+            self._cleaning = cleaning.pop_all()
+        self._log.info("region_serves", url=self.url, folder=str(folder))
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        return await self._cleaning.__aexit__(kind, error, trace)
+
+    async def _handle(self, request: web.Request, cluster: str | None) -> web.StreamResponse:
+        if self._api is None:
+            return web.Response(status=503)
+        return await self._api.handle(request, cluster)
+
+    def _access_token(self) -> tuple[str, float]:
+        lifetime_s = self.settings.token_s
+        return tokens.issue(self.settings.secret, self._clock.wall_s(), lifetime_s), lifetime_s

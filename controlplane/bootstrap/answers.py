@@ -40,7 +40,7 @@ def outcome_of(complaint: Complaint, doing: str, cluster: str) -> Standing:
         case 403:
             return Refused(
                 f"{cannot}: {said}.",
-                f"let that account administer the cluster {cluster}, its roles included (on Google: roles/container.admin)",
+                f"let that account administer the cluster {cluster}, roles too (on Google: roles/container.admin)",
             )
         case 404 | 409:
             return Busy(f"{cannot} just now, since somebody else is changing it: {said}")
@@ -51,5 +51,5 @@ def outcome_of(complaint: Complaint, doing: str, cluster: str) -> Standing:
         case _:
             return Refused(
                 f"{cannot}: {said}.",
-                "if that is a policy of the cluster, except Tradewind's namespace from it; else check the fleet's settings",
+                "if that is a policy of the cluster, except our namespace from it; else check the fleet's settings",
             )

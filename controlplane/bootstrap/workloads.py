@@ -18,6 +18,7 @@ from controlplane.bootstrap.settings import BootstrapSettings, Place
 from controlplane.clouds.interface import JOB_LABEL
 
 CREDENTIALS_FOLDER = "/etc/tradewind"
+SCRATCH_FOLDER = "/scratch"
 USER_ID = 10_001
 """As the image has it; said again so that a node can check that it is not root."""
 
@@ -25,20 +26,19 @@ USER_ID = 10_001
 def controller(settings: BootstrapSettings, place: Place, digest: str, *, has_credentials: bool) -> Manifest:
     env = [
         *_common_env(settings, place),
-        _value("TRADEWIND_REGION", place.region),
-        _value("TRADEWIND_IMAGE", settings.image),
-        _value("TRADEWIND_PULL_POLICY", settings.pull_policy),
-        _value("TRADEWIND_PULL_SECRETS", ",".join(settings.pull_secrets)),
-        _value("TRADEWIND_WORKER_ACCOUNT", WORKER),
-        _value("TRADEWIND_BUS_SECRET", BUS_SECRET),
-        {
-            "name": "TRADEWIND_NATS_URL",
-            "valueFrom": {"secretKeyRef": {"name": BUS_SECRET, "key": NATS_URL_KEY}},
-        },
+        *_values(
+            TRADEWIND_REGION=place.region,
+            TRADEWIND_IMAGE=settings.image,
+            TRADEWIND_PULL_POLICY=settings.pull_policy,
+            TRADEWIND_PULL_SECRETS=",".join(settings.pull_secrets),
+            TRADEWIND_WORKER_ACCOUNT=WORKER,
+            TRADEWIND_BUS_SECRET=BUS_SECRET,
+        ),
+        {"name": "TRADEWIND_NATS_URL", "valueFrom": {"secretKeyRef": {"name": BUS_SECRET, "key": NATS_URL_KEY}}},
     ]
     volumes, mounts = _scratch()
     if has_credentials:
-        env.append(_value("TRADEWIND_NATS_CREDENTIALS", f"{CREDENTIALS_FOLDER}/{NATS_CREDENTIALS_KEY}"))
+        env += _values(TRADEWIND_NATS_CREDENTIALS=f"{CREDENTIALS_FOLDER}/{NATS_CREDENTIALS_KEY}")
         items = [{"key": NATS_CREDENTIALS_KEY, "path": NATS_CREDENTIALS_KEY}]
         volumes.append({"name": "bus", "secret": {"secretName": BUS_SECRET, "items": items}})
         mounts.append({"name": "bus", "mountPath": CREDENTIALS_FOLDER, "readOnly": True})
@@ -152,23 +152,25 @@ def _pod(
 
 
 def _common_env(settings: BootstrapSettings, place: Place) -> list[Manifest]:
-    return [
-        _value("TRADEWIND_CLUSTER", place.cluster),
-        _value("TRADEWIND_NAMESPACE", settings.namespace),
-        _value("TRADEWIND_LOG", "json"),
-        _value("TRADEWIND_LOG_LEVEL", settings.log_level),
-    ]
+    return _values(
+        TRADEWIND_CLUSTER=place.cluster,
+        TRADEWIND_NAMESPACE=settings.namespace,
+        TRADEWIND_LOG="json",
+        TRADEWIND_LOG_LEVEL=settings.log_level,
+        TMPDIR=SCRATCH_FOLDER,
+    )
 
 
-def _value(name: str, value: str) -> Manifest:
-    return {"name": name, "value": value}
+def _values(**given: str) -> list[Manifest]:
+    """Without empty ones: a server stores them as absent, and would find them changed each time."""
+    return [{"name": name, "value": value} for name, value in given.items() if value]
 
 
 def _scratch() -> tuple[list[Manifest], list[Manifest]]:
     """Somewhere to write, since nothing else of the container can be written to."""
     return (
         [{"name": "scratch", "emptyDir": {"sizeLimit": "64Mi"}}],
-        [{"name": "scratch", "mountPath": "/tmp"}],
+        [{"name": "scratch", "mountPath": SCRATCH_FOLDER}],
     )
 
 

@@ -21,7 +21,7 @@ ifneq ($(TORCH_BACKEND),)
 export UV_TORCH_BACKEND := $(TORCH_BACKEND)
 endif
 
-.PHONY: setup demo test lint unit simulate bench clean
+.PHONY: help setup demo test lint unit simulate bench clean
 .DEFAULT_GOAL := help
 
 help:
@@ -45,7 +45,7 @@ lint: $(READY)
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
-	@$(BIN)/lint-imports --no-cache | tail -n 4
+	@set -o pipefail; $(BIN)/lint-imports --no-cache | sed '1,/^Contracts$$/d'
 
 unit: $(READY)
 	@$(BIN)/pytest $(ARGS)

@@ -7,13 +7,8 @@ hexadecimal HMAC-SHA256, under the secret, of `sim.<expiry>`.
 import hashlib
 import hmac
 import math
-import secrets
 
 PREFIX = "sim"
-
-
-def new_secret() -> str:
-    return secrets.token_hex(16)
 
 
 def issue(secret: str, now_s: float, lifetime_s: float) -> str:

@@ -152,7 +152,7 @@ def _resize_pool(cloud: Cloud, request: ResizePool, at_s: float) -> tuple[Cloud,
     if refusal is not None:
         return cloud, refusal
     groups = tuple(replace(group, target=request.size) for group in pool.groups)
-    cloud = _replacing(cloud, replace(pool, groups=groups))
+    cloud = _replacing(cloud, replace(pool, groups=groups, spec=replace(pool.spec, size=request.size)))
     return _start(cloud, Kind.RESIZE_POOL, pool.key.of, at_s, pool.key.pool)
 
 
@@ -172,12 +172,12 @@ def _delete_instances(cloud: Cloud, request: DeleteInstances, at_s: float) -> tu
         return cloud, refusals.no_resource(what)
     there = {node.name for node in view.members(cloud, pool.key, request.zone)}
     strangers = [name for name in request.nodes if name not in there]
-    if strangers or not request.nodes:
+    if (strangers and not request.skip_strangers) or not request.nodes:
         named = f"instances/{strangers[0]}" if strangers else "instances"
         return cloud, refusals.invalid(
             f"Invalid value for field 'instances': '{named}'. Instance is not a member of '{request.group}'."
         )
-    names = tuple(dict.fromkeys(request.nodes))
+    names = tuple(dict.fromkeys(name for name in request.nodes if name in there))
     groups = tuple(
         replace(group, target=max(0, group.target - len(names))) if group.zone == request.zone else group
         for group in pool.groups

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from simulator.cloud.model.names import region_of
 from simulator.cloud.model.state import Cloud, PoolSpec
-from simulator.market.accelerators import ACCELERATORS, CPU
+from simulator.market.accelerators import ACCELERATORS, CPU, accelerator
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,3 +59,11 @@ def shortfall(cloud: Cloud, project: str, spec: PoolSpec, zone: str, nodes: int)
         if amount * nodes > free:
             return Short(metric, amount * nodes, limit, free)
     return None
+
+
+def metric_named(name: str) -> str | None:
+    """Compute's metric, or that of spot nodes with an accelerator of this name; None if there is none."""
+    known = accelerator(name)
+    if known is not None:
+        return f"PREEMPTIBLE_{known.quota}"
+    return name if name.isupper() and name.endswith(("_GPUS", "CPUS")) else None

@@ -75,7 +75,7 @@ def no_location(location: str) -> Refusal:
     return Refusal(Code.PERMISSION_DENIED, message, "LOCATION_POLICY_VIOLATED")
 
 
-def no_project(project: str, service: str) -> Refusal:
+def no_project(project: str) -> Refusal:
     message = f"Permission denied on resource project {project}."
     return Refusal(Code.PERMISSION_DENIED, message, "CONSUMER_INVALID")
 

@@ -62,6 +62,8 @@ class DeleteInstances:
     zone: str
     group: str
     nodes: tuple[NodeName, ...]
+    skip_strangers: bool = False
+    """Whether those that are not in the group are passed over, or refuse the whole."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,7 +77,7 @@ class PoolSpec:
     spot: bool = False
     zones: tuple[str, ...] = ()
     size: int = 0
-    """Nodes in each zone, at first."""
+    """Nodes in each zone, as GKE was last asked for: it does not hear what Compute is told to delete."""
     labels: Mapping[str, str] = field(default_factory=dict)
     resource_labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()

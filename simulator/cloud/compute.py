@@ -1,0 +1,140 @@
+"""The little of Compute's REST API that is needed beside GKE's: quotas, instance groups, the end of certain nodes."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from aiohttp import web
+from msgspec import Struct, field
+
+from simulator.cloud.calls import CallLog
+from simulator.cloud.desk import Desk
+from simulator.cloud.gate import Gate
+from simulator.cloud.model import quotas, refusals, view
+from simulator.cloud.model.names import NodeName, OperationName
+from simulator.cloud.model.refusals import COMPUTE, Refusal
+from simulator.cloud.model.requests import DeleteInstances, Started
+from simulator.cloud.model.state import Group, Operation, Pool
+from simulator.cloud.replies import body_of, google_error, reply
+from simulator.cloud.times import rfc3339
+
+BASE = "/compute/v1/projects/{project}"
+API = "https://www.googleapis.com/compute/v1"
+
+Answer = web.Response | Refusal
+
+
+class Instances(Struct, frozen=True):
+    instances: list[str] = field(default_factory=list)
+    """Addresses that end with the node's name."""
+    skip: bool = field(default=False, name="skipInstancesOnValidationError")
+
+
+class ComputeApi:
+    def __init__(self, desk: Desk, gate: Gate, calls: CallLog) -> None:
+        self._desk = desk
+        self._gate = gate
+        self._calls = calls
+
+    def routes(self) -> list[web.RouteDef]:
+        group = f"{BASE}/zones/{{zone}}/instanceGroupManagers/{{group}}"
+        operation = f"{BASE}/zones/{{zone}}/operations/{{operation}}"
+        return [
+            web.get(f"{BASE}/regions/{{region}}", self._checked("regions.get", self._region)),
+            web.get(group, self._checked("instanceGroupManagers.get", self._group)),
+            web.post(f"{group}/deleteInstances", self._checked("instanceGroupManagers.deleteInstances", self._delete)),
+            web.get(operation, self._checked("zoneOperations.get", self._operation)),
+        ]
+
+    def _checked(
+        self, method: str, handler: Callable[[web.Request], Awaitable[Answer]]
+    ) -> Callable[[web.Request], Awaitable[web.Response]]:
+        async def handle(request: web.Request) -> web.Response:
+            path = request.match_info
+            number = self._calls.arrived("compute", method, "/".join(path.values()))
+            refusal = self._gate.refusal(COMPUTE, path["project"], request.headers.get("Authorization", ""))
+            answer = refusal or await handler(request)
+            self._calls.ended(number, answer.code.value if isinstance(answer, Refusal) else "OK")
+            return google_error(answer) if isinstance(answer, Refusal) else answer
+
+        return handle
+
+    async def _region(self, request: web.Request) -> Answer:
+        project, region = request.match_info["project"], request.match_info["region"]
+        cloud = self._desk.cloud
+        if region not in cloud.rules.regions:
+            return refusals.no_resource(f"projects/{project}/regions/{region}")
+        used = quotas.usage(cloud)
+        told = [
+            {
+                "metric": metric,
+                "limit": float(quotas.limit_of(cloud, project, region, metric)),
+                "usage": float(used[project, region, metric]),
+            }
+            for metric in quotas.metrics(cloud, project, region)
+        ]
+        link = f"{API}/projects/{project}/regions/{region}"
+        return reply({"kind": "compute#region", "name": region, "status": "UP", "quotas": told, "selfLink": link})
+
+    async def _group(self, request: web.Request) -> Answer:
+        found = self._find(request)
+        if isinstance(found, Refusal):
+            return found
+        pool, group = found
+        there = view.members(self._desk.cloud, pool.key, group.zone)
+        running = sum(view.is_running(self._desk.cloud, node) for node in there)
+        return reply(
+            {
+                "kind": "compute#instanceGroupManager",
+                "name": group.name,
+                "zone": f"{API}/projects/{pool.key.project}/zones/{group.zone}",
+                "targetSize": group.target,
+                "currentActions": {"none": running, "creating": len(there) - running},
+                "status": {"isStable": running == group.target},
+            }
+        )
+
+    async def _delete(self, request: web.Request) -> Answer:
+        body = await body_of(request, Instances)
+        if isinstance(body, web.Response):
+            return refusals.invalid("Invalid JSON payload received.")
+        path = request.match_info
+        names = tuple(NodeName(each.rpartition("/")[2]) for each in body.instances)
+        outcome = await self._desk.ask(
+            DeleteInstances(path["project"], path["zone"], path["group"], names, skip_strangers=body.skip)
+        )
+        if not isinstance(outcome, Started):
+            return outcome if isinstance(outcome, Refusal) else reply({})
+        return reply(self._told(self._desk.cloud.operations[outcome.operation]))
+
+    async def _operation(self, request: web.Request) -> Answer:
+        path = request.match_info
+        operation = self._desk.cloud.operations.get(OperationName(path["operation"]))
+        wanted = (path["project"], path["zone"])
+        if operation is None or (operation.cluster.project, operation.zone) != wanted:
+            return refusals.no_resource("projects/{project}/zones/{zone}/operations/{operation}".format(**path))
+        return reply(self._told(operation))
+
+    def _find(self, request: web.Request) -> tuple[Pool, Group] | Refusal:
+        path = request.match_info
+        for pool in self._desk.cloud.pools.values():
+            group = pool.group(path["zone"])
+            if pool.key.project == path["project"] and group is not None and group.name == path["group"]:
+                return pool, group
+        return refusals.no_resource("projects/{project}/zones/{zone}/instanceGroupManagers/{group}".format(**path))
+
+    def _told(self, operation: Operation) -> dict[str, Any]:
+        link = f"{API}/projects/{operation.cluster.project}/zones/{operation.zone}"
+        told: dict[str, Any] = {
+            "kind": "compute#operation",
+            "id": operation.name.split("-")[1],
+            "name": operation.name,
+            "operationType": "compute.instanceGroupManagers.deleteInstances",
+            "status": "DONE" if operation.is_done else "RUNNING",
+            "progress": 100 if operation.is_done else 0,
+            "zone": link,
+            "selfLink": f"{link}/operations/{operation.name}",
+            "insertTime": rfc3339(self._desk.wall_s(operation.started_s)),
+        }
+        if operation.done_s is not None:
+            told["endTime"] = rfc3339(self._desk.wall_s(operation.done_s))
+        return told

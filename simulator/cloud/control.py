@@ -1,0 +1,218 @@
+"""The control endpoint: what a test, a demo or a person orders, and what they may look at."""
+
+from collections.abc import Mapping
+from typing import Annotated, TypeVar
+
+from aiohttp import web
+from msgspec import Meta, Struct
+
+from simulator.cloud.calls import CallLog
+from simulator.cloud.desk import Desk
+from simulator.cloud.gate import Gate
+from simulator.cloud.inventory import bill_of, inventory, market
+from simulator.cloud.model.names import NodeName, is_location, is_zone
+from simulator.cloud.model.quotas import metric_named
+from simulator.cloud.model.refusals import COMPUTE, CONTAINER, Refusal
+from simulator.cloud.model.requests import PreemptNode, Request, SetCapacity, SetPrice, SetQuota, StockOut
+from simulator.cloud.regions import RegionClient, RegionTrouble
+from simulator.cloud.replies import body_of, mistake, reply
+from simulator.market.accelerators import ACCELERATORS, accelerator, micro_usd
+from simulator.market.changes import Market
+
+T = TypeVar("T")
+
+SERVICES = {"gke": CONTAINER, "compute": COMPUTE}
+
+
+class PreemptBody(Struct, frozen=True, forbid_unknown_fields=True):
+    node: str
+    notice_s: Annotated[float, Meta(ge=0)] | None = None
+
+
+class StockoutBody(Struct, frozen=True, forbid_unknown_fields=True):
+    zone: str
+    on: bool
+    accelerator: str | None = None
+    """None: everything in the zone."""
+
+
+class CapacityBody(Struct, frozen=True, forbid_unknown_fields=True):
+    zone: str
+    accelerator: str
+    capacity: Annotated[int, Meta(ge=0)] | None
+
+
+class PriceBody(Struct, frozen=True, forbid_unknown_fields=True):
+    zone: str
+    accelerator: str
+    price: Annotated[float, Meta(ge=0)] | None
+
+
+class QuotaBody(Struct, frozen=True, forbid_unknown_fields=True):
+    region: str
+    metric: str
+    limit: Annotated[int, Meta(ge=0)] | None
+    project: str | None = None
+    """None: all."""
+
+
+class CutBody(Struct, frozen=True, forbid_unknown_fields=True):
+    region: str
+    cut: bool
+    cluster: str | None = None
+
+
+class ApiBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """How an API behaves towards everybody. What is not named stays as it is."""
+
+    api: str = "gke"
+    away: bool | None = None
+    throttled: bool | None = None
+    disabled: bool | None = None
+
+
+class ControlApi:
+    def __init__(
+        self, desk: Desk, gate: Gate, calls: CallLog, regions: Mapping[str, RegionClient], speed: float
+    ) -> None:
+        self._desk = desk
+        self._gate = gate
+        self._calls = calls
+        self._regions = regions
+        self._speed = speed
+
+    def routes(self) -> list[web.RouteDef]:
+        return [
+            web.get("/healthz", self._health),
+            web.get("/inventory", self._inventory),
+            web.get("/bill", self._bill),
+            web.get("/market", self._market),
+            web.get("/calls", self._seen_calls),
+            web.post("/control/preempt", self._preempt),
+            web.post("/control/stockout", self._stockout),
+            web.post("/control/capacity", self._capacity),
+            web.post("/control/price", self._price),
+            web.post("/control/quota", self._quota),
+            web.post("/control/cut", self._cut),
+            web.post("/control/api", self._api),
+        ]
+
+    async def _health(self, request: web.Request) -> web.Response:
+        return reply({"status": "ok"})
+
+    async def _inventory(self, request: web.Request) -> web.Response:
+        return reply(inventory(self._desk.cloud, request.query.get("label", "")))
+
+    async def _bill(self, request: web.Request) -> web.Response:
+        label = request.query.get("label", "")
+        return reply(bill_of(self._desk.cloud, self._desk.now_s, self._speed, label))
+
+    async def _market(self, request: web.Request) -> web.Response:
+        return reply(market(self._desk.cloud))
+
+    async def _seen_calls(self, request: web.Request) -> web.Response:
+        since = request.query.get("since", "0")
+        if not since.isdecimal():
+            return mistake("`since` is the number of a call.")
+        return reply(self._calls.since(int(since), request.query.get("api", ""), request.query.get("method", "")))
+
+    async def _preempt(self, request: web.Request) -> web.Response:
+        body = await body_of(request, PreemptBody)
+        if isinstance(body, web.Response):
+            return body
+        return await self._order(request, body.node, PreemptNode(NodeName(body.node), body.notice_s))
+
+    async def _stockout(self, request: web.Request) -> web.Response:
+        body = await body_of(request, StockoutBody)
+        if isinstance(body, web.Response):
+            return body
+        names = list(ACCELERATORS) if body.accelerator is None else [body.accelerator]
+        markets = [_market_of(body.zone, name) for name in names]
+        known = [each for each in markets if each is not None]
+        if len(known) < len(markets):
+            return _no_market(body.zone, body.accelerator)
+        return await self._order(request, body.zone, *(StockOut(each, body.on) for each in known))
+
+    async def _capacity(self, request: web.Request) -> web.Response:
+        body = await body_of(request, CapacityBody)
+        if isinstance(body, web.Response):
+            return body
+        found = _market_of(body.zone, body.accelerator)
+        if found is None:
+            return _no_market(body.zone, body.accelerator)
+        return await self._order(request, str(found), SetCapacity(found, body.capacity))
+
+    async def _price(self, request: web.Request) -> web.Response:
+        body = await body_of(request, PriceBody)
+        if isinstance(body, web.Response):
+            return body
+        found = _market_of(body.zone, body.accelerator)
+        if found is None:
+            return _no_market(body.zone, body.accelerator)
+        price = None if body.price is None else micro_usd(body.price)
+        return await self._order(request, str(found), SetPrice(found, price))
+
+    async def _quota(self, request: web.Request) -> web.Response:
+        body = await body_of(request, QuotaBody)
+        if isinstance(body, web.Response):
+            return body
+        metric = metric_named(body.metric)
+        if metric is None or not is_location(body.region):
+            return mistake(f"There is no quota {body.metric!r} in {body.region!r}.")
+        projects = self._gate.projects if body.project is None else [body.project]
+        orders = [SetQuota(project, body.region, metric, body.limit) for project in projects]
+        return await self._order(request, f"{body.region}/{metric}", *orders)
+
+    async def _cut(self, request: web.Request) -> web.Response:
+        body = await body_of(request, CutBody)
+        if isinstance(body, web.Response):
+            return body
+        if body.region not in self._regions:
+            return mistake(f"There is no region {body.region!r}; known are {', '.join(self._regions)}.", 404)
+        number = self._calls.arrived("control", "cut", body.region, str(body.cut).lower())
+        try:
+            await self._regions[body.region].cut(body.cut, body.cluster)
+        except RegionTrouble as trouble:
+            self._calls.ended(number, "UNAVAILABLE")
+            return mistake(f"The region {body.region} did not obey: {trouble}", 502)
+        self._calls.ended(number, "OK")
+        return reply({"ok": True})
+
+    async def _api(self, request: web.Request) -> web.Response:
+        body = await body_of(request, ApiBody)
+        if isinstance(body, web.Response):
+            return body
+        service = SERVICES.get(body.api)
+        if service is None:
+            return mistake(f"There is no API {body.api!r}; known are {', '.join(SERVICES)}.", 404)
+        _switch(self._gate.away, {service}, body.away)
+        _switch(self._gate.throttling, {service}, body.throttled)
+        _switch(self._gate.disabled, {(project, service) for project in self._gate.projects}, body.disabled)
+        self._calls.ended(self._calls.arrived("control", "api", body.api), "OK")
+        return reply({"ok": True})
+
+    async def _order(self, request: web.Request, target: str, *orders: Request) -> web.Response:
+        number = self._calls.arrived("control", request.path.rpartition("/")[2], target)
+        for order in orders:
+            outcome = await self._desk.ask(order)
+            if isinstance(outcome, Refusal):
+                self._calls.ended(number, outcome.code.value)
+                return mistake(outcome.message, 404 if outcome.code.value == "NOT_FOUND" else 409)
+        self._calls.ended(number, "OK")
+        return reply({"ok": True, "call": number})
+
+
+def _market_of(zone: str, name: str) -> Market | None:
+    found = accelerator(name)
+    return Market(zone, found.name) if found is not None and is_zone(zone) else None
+
+
+def _no_market(zone: str, name: str | None) -> web.Response:
+    return mistake(f"There is no market for {name or 'anything'} in {zone!r}; known are {', '.join(ACCELERATORS)}.")
+
+
+def _switch(names: set[T], which: set[T], on: bool | None) -> None:
+    if on is True:
+        names |= which
+    elif on is False:
+        names -= which

@@ -1,0 +1,98 @@
+"""GKE's ClusterManager on grpc.aio. Methods that are not simulated answer UNIMPLEMENTED, as gRPC does by itself."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import grpc
+from google.protobuf import any_pb2
+from google.rpc import error_details_pb2, status_pb2
+
+from runtime.errors import UserError
+from simulator.cloud.calls import CallLog
+from simulator.cloud.gate import Gate
+from simulator.cloud.gke.service import METHODS, GkeService, Method
+from simulator.cloud.model.names import Path
+from simulator.cloud.model.refusals import CONTAINER, Refusal
+
+SERVICE = "google.container.v1.ClusterManager"
+STOP_S = 0.5
+
+Handle = Callable[[Any, Any], Awaitable[Any]]
+
+
+class GkeServer:
+    """Made by `start`."""
+
+    def __init__(self, server: Any, port: int) -> None:
+        self._server = server
+        self.port = port
+
+    @classmethod
+    async def start(cls, service: GkeService, gate: Gate, calls: CallLog, host: str, port: int) -> "GkeServer":
+        server = grpc.aio.server(options=(("grpc.so_reuseport", 0),))
+        handlers = {
+            name: grpc.unary_unary_rpc_method_handler(
+                _handle(name, method, service, gate, calls),
+                request_deserializer=method.request.deserialize,
+                response_serializer=method.response.serialize,
+            )
+            for name, method in METHODS.items()
+        }
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
+        try:
+            bound = server.add_insecure_port(f"{host}:{port}")
+        except RuntimeError:
+            bound = 0
+        if not bound:
+            raise UserError(f"GKE's API cannot listen on {host}:{port}.", "--grpc-port with a port that is free")
+        await server.start()
+        return cls(server, bound)
+
+    async def stop(self) -> None:
+        await self._server.stop(STOP_S)
+
+
+def _handle(name: str, method: Method, service: GkeService, gate: Gate, calls: CallLog) -> Handle:
+    async def handle(request: Any, context: Any) -> Any:
+        path = method.path(request)
+        target = "" if isinstance(path, Refusal) else _shown(path, request)
+        number = calls.arrived("gke", name, target, _detail(request))
+        refusal = path if isinstance(path, Refusal) else gate.refusal(CONTAINER, path.project, _authorization(context))
+        answer = refusal if isinstance(path, Refusal) or refusal else await method.answer(service, path, request)
+        calls.ended(number, answer.code.value if isinstance(answer, Refusal) else "OK")
+        if isinstance(answer, Refusal):
+            await _abort(context, answer)
+        return answer
+
+    return handle
+
+
+async def _abort(context: Any, refusal: Refusal) -> None:
+    code = grpc.StatusCode[refusal.code.value]
+    status = status_pb2.Status(code=code.value[0], message=refusal.message)
+    if refusal.reason:
+        info = any_pb2.Any()
+        info.Pack(error_details_pb2.ErrorInfo(reason=refusal.reason, domain=refusal.domain))
+        status.details.append(info)
+    details = (("grpc-status-details-bin", status.SerializeToString()),)
+    await context.abort(code, refusal.message, trailing_metadata=details)
+
+
+def _authorization(context: Any) -> str:
+    return next((str(value) for key, value in context.invocation_metadata() or () if key == "authorization"), "")
+
+
+def _shown(path: Path, request: Any) -> str:
+    """What the call is about, with what it is about to create."""
+    parts = [path.project, path.location, path.cluster, path.pool, path.operation]
+    if "cluster" in request:
+        parts.append(request.cluster.name)
+    if "node_pool" in request:
+        parts.append(request.node_pool.name)
+    return "/".join(part for part in parts if part)
+
+
+def _detail(request: Any) -> str:
+    if "node_pool" in request:
+        return f"node_count={request.node_pool.initial_node_count}"
+    return f"node_count={request.node_count}" if type(request).__name__ == "SetNodePoolSizeRequest" else ""

@@ -1,0 +1,48 @@
+"""The token endpoint: a service account's signed claim is exchanged for an access token, as at Google."""
+
+from aiohttp import web
+
+from runtime.clock import Clock
+from simulator.cloud import tokens
+from simulator.cloud.calls import CallLog
+from simulator.cloud.credentials import ServiceAccount
+from simulator.cloud.replies import reply
+
+GRANT = "urn:ietf:params:oauth:grant-type:jwt-bearer"
+
+
+class TokenEndpoint:
+    def __init__(self, account: ServiceAccount, secret: str, lifetime_s: float, clock: Clock, calls: CallLog) -> None:
+        self._account = account
+        self._secret = secret
+        self._lifetime_s = lifetime_s
+        self._clock = clock
+        self._calls = calls
+
+    def routes(self) -> list[web.RouteDef]:
+        return [web.post("/token", self._token)]
+
+    async def _token(self, request: web.Request) -> web.Response:
+        form = await request.post()
+        number = self._calls.arrived("token", "token", "")
+        refusal = self._refusal(str(form.get("grant_type", "")), str(form.get("assertion", "")))
+        self._calls.ended(number, "OK" if refusal is None else "UNAUTHENTICATED")
+        if refusal is not None:
+            return refusal
+        token = tokens.issue(self._secret, self._clock.wall_s(), self._lifetime_s)
+        return reply({"access_token": token, "expires_in": max(1, int(self._lifetime_s)), "token_type": "Bearer"})
+
+    def _refusal(self, grant: str, assertion: str) -> web.Response | None:
+        if grant != GRANT:
+            return _error("unsupported_grant_type", f"Invalid grant_type: {grant}")
+        claims = self._account.claims(assertion)
+        if claims is None:
+            return _error("invalid_grant", "Invalid JWT Signature.")
+        expires = claims.get("exp")
+        if not isinstance(expires, int | float) or expires <= self._clock.wall_s():
+            return _error("invalid_grant", "Invalid JWT: Token must be a short-lived token; check your clock.")
+        return None
+
+
+def _error(error: str, description: str) -> web.Response:
+    return reply({"error": error, "error_description": description}, 400)

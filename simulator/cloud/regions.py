@@ -1,0 +1,150 @@
+"""The regions over HTTP: told what to have, and looked at so that their absence and their return are noticed."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, TypeVar, assert_never
+from urllib.parse import quote
+
+import aiohttp
+from msgspec import Struct, ValidationError, convert
+
+from runtime.clock import Clock
+from runtime.errors import Temporary
+from runtime.logs import WhyLog, logger
+from simulator.cloud.model.effects import (
+    DropCluster,
+    HostCluster,
+    PlaceNode,
+    RegionRequest,
+    RemoveNode,
+    WarnNode,
+)
+from simulator.cloud.model.events import Event, RegionMissed, RegionSeen
+
+T = TypeVar("T")
+
+REQUEST_S = 10.0
+REMOVE_S = 60.0
+"""Programs are given time to end."""
+LOOK_S = 3.0
+_GONE = 404
+
+
+class RegionTrouble(Temporary):
+    """It did not answer, or did not obey."""
+
+
+class RegionView(Struct, frozen=True):
+    incarnation: str
+    clusters: tuple[Any, ...] = ()
+
+
+class HostedView(Struct, frozen=True):
+    endpoint: str
+    ca: str = ""
+
+
+class RegionClient:
+    def __init__(self, region: str, url: str, token_s: float, session: aiohttp.ClientSession) -> None:
+        self.region = region
+        self._url = url
+        self._token_s = token_s
+        self._session = session
+
+    async def look(self) -> RegionView:
+        return _as(RegionView, await self._call("GET", "/region", timeout_s=LOOK_S))
+
+    async def cut(self, cut: bool, cluster: str | None) -> None:
+        """The Kubernetes API of one or all of its clusters stops answering, or answers again."""
+        await self._call("POST", "/region/cut", {"cut": cut} | ({} if cluster is None else {"cluster": cluster}))
+
+    async def tell(self, request: RegionRequest) -> tuple[str, str]:
+        """The endpoint and certificate of a hosted cluster; nothing for the rest."""
+        match request:
+            case HostCluster():
+                body = {
+                    "project": request.key.project,
+                    "location": request.key.location,
+                    "name": request.key.cluster,
+                    "uid": request.uid,
+                    "token_seconds": self._token_s,
+                }
+                hosted = _as(HostedView, await self._call("PUT", _cluster(request.called), body))
+                return hosted.endpoint, hosted.ca
+            case DropCluster():
+                await self._call("DELETE", _cluster(request.called), timeout_s=REMOVE_S, gone_is_fine=True)
+            case PlaceNode():
+                await self._call("PUT", _node(request.called, request.node), _placing(request))
+            case WarnNode():
+                path = f"{_node(request.called, request.node)}/preempt"
+                body = {"notice_s": request.notice_s, "delete_node": False}
+                await self._call("POST", path, body, gone_is_fine=True)
+            case RemoveNode():
+                path = _node(request.called, request.node)
+                await self._call("DELETE", path, timeout_s=REMOVE_S, gone_is_fine=True)
+            case _:
+                assert_never(request)
+        return "", ""
+
+    async def _call(
+        self, method: str, path: str, body: object = None, *, timeout_s: float = REQUEST_S, gone_is_fine: bool = False
+    ) -> Any:
+        try:
+            async with self._session.request(
+                method, f"{self._url}{path}", json=body, timeout=aiohttp.ClientTimeout(total=timeout_s)
+            ) as response:
+                if response.status == _GONE and gone_is_fine:
+                    return None
+                if response.status >= 400:
+                    said = (await response.text())[:300]
+                    raise RegionTrouble(f"{method} {path}: {response.status} {said}")
+                return await response.json(content_type=None)
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+            raise RegionTrouble(f"{method} {path}: {error or type(error).__name__}") from None
+
+
+async def watch(client: RegionClient, every_s: float, clock: Clock, post: Callable[[Event], None]) -> None:
+    """Looks at a region again and again, until cancelled."""
+    why = WhyLog(logger(region=client.region), "region_watched")
+    while True:
+        try:
+            view = await client.look()
+            clusters = tuple(_name(each) for each in view.clusters)
+            post(RegionSeen(clock.monotonic_s(), client.region, view.incarnation, clusters))
+            why(f"it is there, incarnation {view.incarnation}")
+        except RegionTrouble as trouble:
+            post(RegionMissed(clock.monotonic_s(), client.region, str(trouble)))
+            why(f"it is away: {trouble}")
+        await asyncio.sleep(every_s)
+
+
+def _placing(request: PlaceNode) -> dict[str, object]:
+    return {
+        "labels": dict(request.labels),
+        "taints": [{"key": each.key, "value": each.value, "effect": each.effect.value} for each in request.taints],
+        "capacity": dict(request.capacity),
+        "instance_id": request.instance,
+        "zone": request.zone,
+        "shutdown_grace_s": request.shutdown_grace_s,
+        "provider_id": f"gce://{request.project}/{request.zone}/{request.node}",
+    }
+
+
+def _cluster(called: str) -> str:
+    return f"/region/clusters/{quote(called, safe='')}"
+
+
+def _node(called: str, node: str) -> str:
+    return f"{_cluster(called)}/nodes/{quote(node, safe='')}"
+
+
+def _name(cluster: object) -> str:
+    """A region lists its clusters by name, or as objects that have one."""
+    return str(cluster.get("name", "")) if isinstance(cluster, dict) else str(cluster)
+
+
+def _as(wanted: type[T], data: object) -> T:
+    try:
+        return convert(data, wanted)
+    except ValidationError as error:
+        raise RegionTrouble(f"it said something else than expected: {error}") from None

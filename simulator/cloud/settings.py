@@ -1,0 +1,186 @@
+"""Everything that can be set about the cloud. Each is a variable `TRADEWIND_SIMULATOR_<NAME>` and a flag.
+
+Delays are seconds of the cloud's own time, of which `speed` pass in a real second. What programs on the nodes live by
+is real: the notice and the life of a token.
+"""
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from runtime.errors import UserError
+from simulator.cloud.model.names import is_location, is_zone
+from simulator.cloud.model.quotas import metric_named
+from simulator.cloud.model.state import Rules
+from simulator.market.changes import Market
+from simulator.market.generator import Weather
+from simulator.market.lifetimes import Lifetimes
+from simulator.market.traces import known_accelerator
+
+PREFIX = "TRADEWIND_SIMULATOR_"
+
+Port = Annotated[int, Meta(ge=0, le=65_535)]
+Seconds = Annotated[float, Meta(ge=0, le=1_000_000)]
+Count = Annotated[int, Meta(ge=0, le=1_000_000)]
+Share = Annotated[float, Meta(ge=0, le=1)]
+_REGION = re.compile(r"^([a-z]+-[a-z]+\d+)=(https?://.+)$")
+_QUOTA = re.compile(r"^([a-z]+-[a-z]+\d+):([A-Za-z0-9_-]+)=(\d+)$")
+
+
+class CloudSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    host: str = "127.0.0.1"
+    grpc_port: Port = 8900
+    """GKE's API."""
+    http_port: Port = 8901
+    """Compute's API, the token endpoint and the control endpoint."""
+    public_url: str = ""
+    """Where others reach the HTTP port, if not at host and port; credentials name it."""
+    projects: str = "tradewind"
+    """With commas between. All others are refused."""
+    regions: str = ""
+    """`us-central1=http://host:port` and so on, with commas between."""
+    region_poll_s: Annotated[float, Meta(gt=0, le=60)] = 1.0
+    """Real seconds between two looks at whether a region is there."""
+
+    auth: bool = True
+    """Whether calls need a token."""
+    secret: str = "simulated"
+    """Signs the tokens; the same for the regions."""
+    token_s: Annotated[float, Meta(gt=0, le=86_400)] = 3600.0
+    """How long a token is good for, in real seconds."""
+    write_credentials: str = ""
+    """A file for a service account's key that Google's libraries use as they are. One that is there keeps its key."""
+
+    seed: int = 0
+    speed: Annotated[float, Meta(gt=0, le=10_000)] = 1.0
+    operation_s: Seconds = 20.0
+    cluster_s: Seconds = 240.0
+    boot_s: Seconds = 60.0
+    recreate_s: Seconds = 10.0
+    retry_s: Seconds = 30.0
+    stockout_s: Seconds = 90.0
+    give_up_s: Seconds = 2100.0
+    forget_s: Seconds = 10.0
+    notice_s: Seconds = 30.0
+    """Real seconds, whatever the speed."""
+    silent_share: Share = 0.0
+
+    default_capacity: Count = 64
+    default_quota: Count = 64
+    default_cpus: Count = 10_000
+    quotas: str = ""
+    """`us-central1:PREEMPTIBLE_NVIDIA_L4_GPUS=8` and so on, with commas between; for every project."""
+    quota_in_call: bool = False
+    operations_at_once: Annotated[int, Meta(ge=1, le=1000)] = 5
+    calls_per_minute: Count = 3000
+    """Of each project; more are throttled. 0: as many as they like."""
+
+    trace: str = ""
+    """A file, or `zone/accelerator=file` for a trace that does not name its own; several with commas between."""
+    generate: bool = False
+    """Whether a market by seed moves what no trace tells of."""
+    accelerators: str = "nvidia-l4"
+    """What it deals in, with commas between."""
+    drift_every_s: Annotated[float, Meta(gt=0)] = 600.0
+    shortage_every_s: Annotated[float, Meta(gt=0)] = 21_600.0
+    shortage_s: Annotated[float, Meta(gt=0)] = 1200.0
+    lifetime_s: Seconds = 0.0
+    """The mean life of a spot node; 0: as long as there is capacity."""
+    lifetime_shape: Annotated[float, Meta(ge=0.2, le=10)] = 0.7
+    lifetime_cap_s: Seconds = 0.0
+    """The most that a spot node lives; 0: no cap."""
+
+
+@dataclass(frozen=True, slots=True)
+class TraceFile:
+    path: Path
+    market: Market | None
+
+
+def rules_of(settings: CloudSettings) -> Rules:
+    speed = settings.speed
+    lifetimes = Lifetimes(
+        settings.lifetime_s / speed, settings.lifetime_shape, (settings.lifetime_cap_s or math.inf) / speed
+    )
+    return Rules(
+        seed=settings.seed,
+        regions=tuple(region_urls(settings)),
+        operation_s=settings.operation_s / speed,
+        cluster_s=settings.cluster_s / speed,
+        boot_s=settings.boot_s / speed,
+        recreate_s=settings.recreate_s / speed,
+        retry_s=max(0.01, settings.retry_s / speed),
+        stockout_s=settings.stockout_s / speed,
+        give_up_s=settings.give_up_s / speed,
+        forget_s=settings.forget_s / speed,
+        notice_s=settings.notice_s,
+        silent_share=settings.silent_share,
+        default_capacity=settings.default_capacity,
+        default_quota=settings.default_quota,
+        default_cpus=settings.default_cpus,
+        quota_in_call=settings.quota_in_call,
+        operations_at_once=settings.operations_at_once,
+        lifetimes=lifetimes if settings.lifetime_s else None,
+    )
+
+
+def weather_of(settings: CloudSettings) -> Weather:
+    return Weather(settings.default_capacity, settings.drift_every_s, settings.shortage_every_s, settings.shortage_s)
+
+
+def project_names(settings: CloudSettings) -> tuple[str, ...]:
+    names = tuple(_items(settings.projects))
+    if not names:
+        raise UserError("The cloud has no project.", "--projects my-project")
+    return names
+
+
+def region_urls(settings: CloudSettings) -> dict[str, str]:
+    found = {}
+    for item in _items(settings.regions):
+        match = _REGION.match(item)
+        if match is None:
+            raise UserError(f"{item!r} does not say where a region is.", "--region us-central1=http://127.0.0.1:8910")
+        found[match[1]] = match[2].rstrip("/")
+    if not found:
+        raise UserError("The cloud has no region.", "--region us-central1=http://127.0.0.1:8910")
+    return found
+
+
+def quota_limits(settings: CloudSettings) -> dict[tuple[str, str, str], int]:
+    """By project, region and metric."""
+    found: dict[tuple[str, str, str], int] = {}
+    for item in _items(settings.quotas):
+        match = _QUOTA.match(item)
+        metric = metric_named(match[2]) if match else None
+        if match is None or metric is None:
+            raise UserError(f"{item!r} is no quota.", "--quotas us-central1:PREEMPTIBLE_NVIDIA_L4_GPUS=8")
+        found |= {(project, match[1], metric): int(match[3]) for project in project_names(settings)}
+    return found
+
+
+def trace_files(settings: CloudSettings) -> Iterator[TraceFile]:
+    for item in _items(settings.trace):
+        named, separator, path = item.partition("=")
+        zone, slash, accelerator = named.partition("/")
+        if separator and slash and is_location(zone):
+            yield TraceFile(Path(path), Market(zone, known_accelerator(accelerator, "--trace")))
+        else:
+            yield TraceFile(Path(item), None)
+
+
+def markets_of(settings: CloudSettings, regions: Sequence[str]) -> list[Market]:
+    """That the generator moves: three zones of each region."""
+    names = [known_accelerator(name, "--accelerators") for name in _items(settings.accelerators)]
+    zones = [f"{region}-{letter}" for region in regions for letter in "abc"]
+    return [Market(zone, name) for zone, name in product(zones, names) if is_zone(zone)]
+
+
+def _items(text: str) -> Iterator[str]:
+    return (item.strip() for item in text.split(",") if item.strip())

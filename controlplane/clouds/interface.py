@@ -10,6 +10,7 @@ from messages.ids import ClusterName
 
 JOB_LABEL = "tradewind-job"
 FLEET_LABEL = "tradewind-fleet"
+LEASE_LABEL = "tradewind-lease"
 
 
 class ClusterStatus(StrEnum):

@@ -179,13 +179,17 @@ def test_an_endpoint_is_https_unless_it_says_otherwise() -> None:
     assert requests.kubernetes_access(container_v1.Cluster()) is None
 
 
-def test_clusters_elsewhere_are_none_of_ours() -> None:
+def test_clusters_elsewhere_are_none_of_ours_unless_they_bear_our_label() -> None:
     answer = container_v1.ListClustersResponse(
         {
-            "clusters": [{"name": "a", "location": "us-central1"}, {"name": "b", "location": "mars-1"}],
+            "clusters": [
+                {"name": "a", "location": "us-central1"},
+                {"name": "b", "location": "mars-1"},
+                {"name": "c", "location": "mars-1", "resource_labels": {"tradewind-fleet": "ours"}},
+            ],
             "missing_zones": ["us-central1-f", "mars-1-a"],
         }
     )
-    assert [seen.info.name for seen in requests.clusters_seen(answer, ["us-central1"])] == ["a"]
+    assert [seen.info.name for seen in requests.clusters_seen(answer, ["us-central1"])] == ["a", "c"]
     assert requests.missing_locations(answer, ["us-central1"]) == ("us-central1-f",)
     assert len(requests.missing_locations(answer, [])) == 2

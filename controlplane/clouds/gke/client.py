@@ -4,6 +4,7 @@ The access token goes along with every call as metadata, so that a stand-in with
 Google's own retries are switched off: they go on for 20 s whatever the timeout says.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
@@ -22,6 +23,7 @@ from messages.ids import ClusterName
 
 T = TypeVar("T")
 
+_CLOSED = "the connection to GKE was closed"
 _CHANNEL_OPTIONS = (
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 100),
@@ -92,9 +94,19 @@ class GkeClient:
             except exceptions.GoogleAPICallError as error:
                 raise _failed(error) from None
             except grpc.aio.UsageError:
-                raise CallFailed(Code.CANCELLED, "the connection to GKE was closed") from None
+                raise CallFailed(Code.CANCELLED, _CLOSED) from None
+            except asyncio.CancelledError:
+                if _is_cancelled():
+                    raise
+                raise CallFailed(Code.CANCELLED, _CLOSED) from None
 
         return await self._tokens.spend(once)
+
+
+def _is_cancelled() -> bool:
+    """Whether we were, or only the call: grpc raises the same for a channel that somebody closed."""
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0
 
 
 def _channel(settings: GkeSettings) -> Any:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from controlplane.clouds.gke.classify import OperationReport
 from controlplane.clouds.gke.failures import code_numbered
 from controlplane.clouds.interface import (
+    FLEET_LABEL,
     ClusterInfo,
     ClusterPlan,
     ClusterStatus,
@@ -189,7 +190,12 @@ def _taint(taint: Taint) -> Request:
 
 
 def clusters_seen(answer: "container_v1.ListClustersResponse", locations: Sequence[str]) -> tuple[ClusterSeen, ...]:
-    return tuple(cluster_seen(each) for each in answer.clusters if not locations or each.location in locations)
+    """Those at our locations, and those with our label that somebody's change of the fleet file left elsewhere."""
+    return tuple(
+        cluster_seen(each)
+        for each in answer.clusters
+        if not locations or each.location in locations or FLEET_LABEL in each.resource_labels
+    )
 
 
 def missing_locations(answer: "container_v1.ListClustersResponse", locations: Sequence[str]) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ Seconds = Annotated[float, Meta(gt=0, le=86_400)]
 
 
 class GkeSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Each field can be set by the environment too: `TRADEWIND_GKE_PROJECT` and so on."""
+    """All but the locations can be set by the environment too: `TRADEWIND_GKE_PROJECT` and so on."""
 
     project: Annotated[str, Meta(min_length=1, max_length=100)]
     endpoint: str = "container.googleapis.com:443"
@@ -21,7 +21,7 @@ class GkeSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     credentials_file: str | None = None
     """A service account's key or a user's stored credentials; without, Google's application default credentials."""
     locations: tuple[str, ...] = ()
-    """Clusters elsewhere are none of ours; empty: everywhere."""
+    """Where our clusters are: others elsewhere, or that Google cannot list now, do not concern us. Empty: anywhere."""
 
     call_s: Seconds = 30.0
     """How long one call may take."""

@@ -1,0 +1,93 @@
+"""What no single key of a fleet file can show: (path in the file, what is wrong and what would be right)."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
+
+from controlplane.fleet.spec import GOOGLE, ClusterSpec, Fleet, OfferSpec
+
+T = TypeVar("T")
+Problem = tuple[str, str]
+
+OUR_PREFIX = "tradewind-"
+
+
+def contradictions(fleet: Fleet) -> list[Problem]:
+    return [*_cloud(fleet), *_clusters(fleet), *_pod_ranges(fleet), *_offers(fleet), *_labels(fleet)]
+
+
+def region_of(location: str) -> str:
+    """Of a zone; of a region itself."""
+    region, _, last = location.rpartition("-")
+    return region if len(last) == 1 else location
+
+
+def _cloud(fleet: Fleet) -> Iterator[Problem]:
+    endpoints = fleet.cloud.endpoints
+    if endpoints.insecure and endpoints.gke == GOOGLE.endpoint:
+        yield "cloud.endpoints.insecure", "would send access tokens to Google without encryption; leave it out"
+
+
+def _clusters(fleet: Fleet) -> Iterator[Problem]:
+    yield from _twice("clusters", fleet.clusters, lambda cluster: cluster.name, "name")
+    for index, cluster in enumerate(fleet.clusters):
+        yield from _places(f"clusters[{index}]", cluster)
+
+
+def _places(path: str, cluster: ClusterSpec) -> Iterator[Problem]:
+    region = region_of(cluster.location)
+    if cluster.region is not None and cluster.region != region:
+        yield f"{path}.region", f"is {cluster.region}, but {cluster.location} is in {region}"
+    for number, zone in enumerate(cluster.zones):
+        if region_of(zone) != region:
+            yield f"{path}.zones[{number}]", f"is {zone}, but a cluster's nodes are all in its region, {region}"
+    yield from _twice(f"{path}.zones", cluster.zones, lambda zone: zone, "")
+
+
+def _pod_ranges(fleet: Fleet) -> Iterator[Problem]:
+    """Ranks reach each other by the addresses of their pods: no two clusters may share them."""
+    first: dict[tuple[str, str, str], str] = {}
+    for index, cluster in enumerate(fleet.clusters):
+        if cluster.pod_range is None:
+            continue
+        key = (region_of(cluster.location), cluster.subnetwork or fleet.subnetwork, cluster.pod_range)
+        other = first.setdefault(key, cluster.name)
+        if other != cluster.name:
+            text = f"is {cluster.pod_range} of {key[1]}, as is that of {other}; every cluster needs a range of its own"
+            yield f"clusters[{index}].pod_range", text
+
+
+def _offers(fleet: Fleet) -> Iterator[Problem]:
+    clusters = {cluster.name: cluster for cluster in fleet.clusters}
+    for index, offer in enumerate(fleet.offers):
+        path = f"offers[{index}]"
+        cluster = clusters.get(offer.cluster)
+        if cluster is None:
+            yield (
+                f"{path}.cluster",
+                f"there is no cluster '{offer.cluster}' in this file; there are {', '.join(clusters)}",
+            )
+        elif offer.zone not in cluster.zones:
+            text = f"is {offer.zone}, which is none of the zones of {cluster.name}: {', '.join(cluster.zones)}"
+            yield f"{path}.zone", text
+        if offer.accelerator is None and offer.per_node is not None:
+            yield f"{path}.per_node", f"is {offer.per_node}, but no accelerator is named"
+    yield from _twice("offers", fleet.offers, _kind, "")
+
+
+def _kind(offer: OfferSpec) -> tuple[object, ...]:
+    return offer.cluster, offer.zone, offer.machine_type, offer.accelerator, offer.per_node or 1, offer.spot
+
+
+def _labels(fleet: Fleet) -> Iterator[Problem]:
+    for key in fleet.labels:
+        if key.startswith(OUR_PREFIX):
+            yield f"labels.{key}", f"begins with '{OUR_PREFIX}', which is kept for Tradewind's own labels"
+
+
+def _twice(path: str, items: Sequence[T], key: Callable[[T], object], field: str) -> Iterator[Problem]:
+    first: dict[object, int] = {}
+    for index, item in enumerate(items):
+        before = first.setdefault(key(item), index)
+        if before != index:
+            where = f"{path}[{index}].{field}" if field else f"{path}[{index}]"
+            yield where, f"says the same as {path}[{before}]"

@@ -1,0 +1,18 @@
+"""The cloud that a fleet is in."""
+
+from collections.abc import Mapping
+from typing import assert_never
+
+from controlplane.clouds.gke.cloud import GkeCloud
+from controlplane.clouds.interface import Cloud
+from controlplane.fleet.plans import gke_settings
+from controlplane.fleet.spec import Fleet
+
+
+async def open_cloud(fleet: Fleet, environ: Mapping[str, str]) -> Cloud:
+    """Raises `UserError` for settings that cannot be used. Asks nobody for anything yet."""
+    match fleet.cloud.kind:
+        case "gke":
+            return await GkeCloud.open(gke_settings(fleet, environ))
+        case other:
+            assert_never(other)

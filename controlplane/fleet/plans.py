@@ -1,0 +1,103 @@
+"""What the fleet file means for each part: plans for the cloud, offers for the allocator, manifests for clusters."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import msgspec
+
+from controlplane.allocator.offers import Offer
+from controlplane.bootstrap.settings import BootstrapSettings, Place
+from controlplane.clouds.gke.settings import ENVIRONMENT_PREFIX, GkeSettings
+from controlplane.clouds.interface import FLEET_LABEL, LEASE_LABEL, ClusterPlan, PoolPlan, Taint
+from controlplane.fleet.checks import region_of
+from controlplane.fleet.spec import ClusterSpec, Fleet
+from messages.ids import ClusterName
+from runtime.settings import read_settings
+
+
+def gke_settings(fleet: Fleet, environ: Mapping[str, str]) -> GkeSettings:
+    """The environment goes before the file, so that one file serves here and there."""
+    cloud = fleet.cloud
+    told: dict[str, object] = {
+        "project": cloud.project,
+        "endpoint": cloud.endpoints.gke,
+        "insecure": cloud.endpoints.insecure,
+        "compute_url": cloud.endpoints.compute,
+        "credentials_file": cloud.credentials,
+        "locations": tuple(dict.fromkeys(cluster.location for cluster in fleet.clusters)),
+    }
+    flags = {name: value for name, value in told.items() if not environ.get(f"{ENVIRONMENT_PREFIX}{name.upper()}")}
+    return read_settings(GkeSettings, environ, flags, ENVIRONMENT_PREFIX)
+
+
+def cluster_plans(fleet: Fleet) -> tuple[ClusterPlan, ...]:
+    return tuple(_cluster_plan(fleet, cluster) for cluster in fleet.clusters)
+
+
+def _cluster_plan(fleet: Fleet, cluster: ClusterSpec) -> ClusterPlan:
+    system = fleet.system_pool
+    return ClusterPlan(
+        name=ClusterName(cluster.name),
+        location=cluster.location,
+        system_machine_type=system.machine_type,
+        system_size=system.size,
+        network=fleet.network,
+        subnetwork=cluster.subnetwork or fleet.subnetwork,
+        labels=_labels(fleet),
+        release_channel=fleet.release_channel,
+        pod_range=cluster.pod_range,
+        service_range=cluster.service_range,
+        tags=fleet.nodes.tags,
+        system_zone=cluster.zones[0],
+        system_disk_gb=system.disk.size_gb,
+        system_disk_type=system.disk.type,
+        service_account=fleet.nodes.service_account,
+    )
+
+
+def complete(fleet: Fleet, plan: PoolPlan, lease: str | None = None) -> PoolPlan:
+    """The plan of a pool with all that its nodes have in common with the others of the fleet."""
+    nodes = fleet.nodes
+    leased = {LEASE_LABEL: lease} if lease is not None else {}
+    return replace(
+        plan,
+        disk_gb=nodes.disk.size_gb,
+        disk_type=nodes.disk.type,
+        labels={**_labels(fleet), **plan.labels, **leased},
+        taints=(*plan.taints, *(Taint(taint.key, taint.value, taint.effect) for taint in nodes.taints)),
+        driver=nodes.driver,
+        workload_identity=nodes.workload_identity,
+        shutdown_grace_s=nodes.shutdown_grace_s,
+        tags=nodes.tags,
+        service_account=nodes.service_account,
+    )
+
+
+def offers(fleet: Fleet) -> tuple[Offer, ...]:
+    """Most wanted first."""
+    return tuple(
+        Offer(
+            cluster=ClusterName(each.cluster),
+            zone=each.zone,
+            machine_type=each.machine_type,
+            max_nodes=each.max_nodes,
+            accelerator=each.accelerator,
+            accelerators_per_node=(each.per_node or 1) if each.accelerator is not None else 0,
+            spot=each.spot,
+        )
+        for each in fleet.offers
+    )
+
+
+def places(fleet: Fleet) -> tuple[Place, ...]:
+    return tuple(
+        Place(ClusterName(cluster.name), cluster.region or region_of(cluster.location)) for cluster in fleet.clusters
+    )
+
+
+def bootstrap_settings(fleet: Fleet) -> BootstrapSettings:
+    return msgspec.convert({"fleet": fleet.name, **msgspec.structs.asdict(fleet.pods)}, BootstrapSettings)
+
+
+def _labels(fleet: Fleet) -> dict[str, str]:
+    return {**fleet.labels, FLEET_LABEL: fleet.name}

@@ -1,0 +1,211 @@
+"""The fleet file: all its mistakes at once, and what it means for each part."""
+
+import copy
+import re
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+
+from controlplane.allocator.offers import pool_plan
+from controlplane.clouds.gke.settings import GkeSettings
+from controlplane.clouds.interface import FLEET_LABEL, JOB_LABEL, LEASE_LABEL, Taint
+from controlplane.fleet.files import read_fleet
+from controlplane.fleet.plans import bootstrap_settings, cluster_plans, complete, gke_settings, offers, places
+from controlplane.fleet.spec import Fleet
+from messages.ids import JobName
+from runtime.errors import UserError
+
+ROOT = Path(__file__).parents[2]
+SMALL: dict[str, Any] = {
+    "name": "a-fleet",
+    "cloud": {"kind": "gke", "project": "a-project"},
+    "clusters": [
+        {"name": "us", "location": "us-central1-a", "zones": ["us-central1-a", "us-central1-b"]},
+        {"name": "eu", "location": "europe-west4", "zones": ["europe-west4-b"]},
+    ],
+    "offers": [
+        {
+            "cluster": "us",
+            "zone": "us-central1-b",
+            "machine_type": "g2-standard-8",
+            "accelerator": "nvidia-l4",
+            "max_nodes": 3,
+        },
+        {"cluster": "eu", "zone": "europe-west4-b", "machine_type": "n2-standard-4", "max_nodes": 2, "spot": False},
+    ],
+    "pods": {"image": "tradewind:1"},
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path
+
+
+def read(folder: Path, changes: dict[str, Any]) -> Fleet:
+    """`changes` by paths such as `clusters.0.name`."""
+    data = copy.deepcopy(SMALL)
+    for path, value in changes.items():
+        *parents, last = path.split(".")
+        place: Any = data
+        for part in parents:
+            place = place[int(part)] if isinstance(place, list) else place.setdefault(part, {})
+        place[int(last) if isinstance(place, list) else last] = value
+    file = folder / "fleet.yaml"
+    file.write_text(yaml.safe_dump(data))
+    return read_fleet(file)
+
+
+def test_a_small_file_is_enough(folder: Path) -> None:
+    fleet = read(folder, {})
+    assert fleet.network == fleet.subnetwork == "default"
+    assert [place.region for place in places(fleet)] == ["us-central1", "europe-west4"]
+
+
+@pytest.mark.parametrize("name", ["fleet-gke.yaml", "fleet-simulator.yaml"])
+def test_the_examples_can_be_used(name: str) -> None:
+    fleet = read_fleet(ROOT / "examples" / name)
+    assert len(cluster_plans(fleet)) == len(fleet.clusters) > 1
+    assert offers(fleet)[0].spot
+    assert bootstrap_settings(fleet).image == fleet.pods.image
+
+
+def test_every_key_is_documented() -> None:
+    text = (ROOT / "docs" / "fleet.md").read_text()
+    rows = " ".join(re.findall(r"^\| (`[^|]+) \|", text, re.MULTILINE))
+    documented = set(re.findall(r"`(?:\w+\.)*(\w+)`", rows))
+    keys = set(_keys(Fleet)) - {"endpoints", "disk"}
+    assert {"name", "pod_range", "shutdown_grace_s", "size_gb"} <= keys
+    assert keys - documented <= {"key", "value", "effect"}
+    for variable in (f"TRADEWIND_GKE_{field}".upper() for field in GkeSettings.__struct_fields__):
+        assert variable in text or variable.endswith("_LOCATIONS")
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"clusters.1.name": "us"}, "clusters[1].name: says the same as clusters[0]"),
+        ({"clusters.0.region": "us-east1"}, "clusters[0].region: is us-east1, but us-central1-a is in us-central1"),
+        ({"clusters.0.zones": ["us-east1-b", "us-central1-b"]}, "clusters[0].zones[0]: is us-east1-b"),
+        ({"clusters.0.zones": ["us-central1-b"] * 2}, "clusters[0].zones[1]: says the same as clusters[0].zones[0]"),
+        ({"clusters.0.zones": []}, "clusters[0].zones: has 0 items, but must have at least 1"),
+        ({"clusters.0.location": "moon"}, "clusters[0].location: is 'moon', but must be a region or a zone"),
+        ({"clusters.0.name": "1st"}, "clusters[0].name: is '1st', but must be lower-case letters"),
+        ({"clusters.0.name": "x" * 41}, "beginning with a letter, at most 40"),
+        ({"offers.0.cluster": "asia"}, "offers[0].cluster: there is no cluster 'asia' in this file; there are us, eu"),
+        ({"offers.0.zone": "us-central1-f"}, "offers[0].zone: is us-central1-f, which is none of the zones of us"),
+        ({"offers.1.per_node": 2}, "offers[1].per_node: is 2, but no accelerator is named"),
+        ({"offers.1": SMALL["offers"][0] | {"per_node": 1, "max_nodes": 9}}, "offers[1]: says the same as offers[0]"),
+        ({"offers.0.max_nodes": 0}, "offers[0].max_nodes: is 0, but must be at least 1"),
+        ({"offers": []}, "offers: has 0 items"),
+        ({"labels.tradewind-job": "x"}, "labels.tradewind-job: begins with 'tradewind-'"),
+        ({"labels.team": "A B"}, "labels.team: is 'A B', but must be lower-case letters"),
+        ({"cloud.kind": "eks"}, "cloud.kind: expected gke, got str 'eks'"),
+        ({"cloud.project": "My Project"}, "cloud.project: is 'My Project', but must be the project's id, not its name"),
+        ({"cloud.endpoints.gke": "http://x"}, "cloud.endpoints.gke: is 'http://x', but must be host:port"),
+        ({"cloud.endpoints.insecure": True}, "cloud.endpoints.insecure: would send access tokens to Google"),
+        ({"nodes.shutdown_grace_s": 60}, "nodes.shutdown_grace_s: expected 0, 30 or 120, got int 60"),
+        ({"pods": {}}, "pods.image: is missing (an image, such as registry/tradewind:1.0)"),
+        ({"netwerk": "x"}, "netwerk: unknown key; did you mean 'network'?"),
+    ],
+)
+def test_a_mistake_is_told_with_its_place(folder: Path, changes: dict[str, Any], problem: str) -> None:
+    with pytest.raises(UserError) as caught:
+        read(folder, changes)
+    assert any(problem in line for line in caught.value.problems), caught.value.problems
+    assert "docs/fleet.md" in caught.value.hint
+
+
+def test_all_mistakes_are_told_at_once(folder: Path) -> None:
+    with pytest.raises(UserError) as caught:
+        read(folder, {"offers.0.cluster": "asia", "clusters.1.name": "us", "labels.tradewind-x": "y"})
+    assert len(caught.value.problems) == 4  # the second offer's cluster, too, is gone with its name
+
+
+def test_clusters_of_a_region_need_pod_ranges_of_their_own(folder: Path) -> None:
+    second = SMALL["clusters"][0] | {"name": "us2", "pod_range": "pods"}
+    with pytest.raises(UserError) as caught:
+        read(folder, {"clusters.0.pod_range": "pods", "clusters.1": second, "offers.1.cluster": "us2"})
+    assert any("every cluster needs a range of its own" in line for line in caught.value.problems)
+
+
+def test_a_file_that_is_missing_is_one_sentence(folder: Path) -> None:
+    with pytest.raises(UserError, match="There is no file"):
+        read_fleet(folder / "nothing.yaml")
+
+
+def test_a_cluster_plan_has_what_the_file_says(folder: Path) -> None:
+    changes = {
+        "network": "a-vpc",
+        "clusters.0.subnetwork": "a-subnet",
+        "clusters.0.pod_range": "pods",
+        "system_pool": {"machine_type": "e2-small", "size": 2, "disk": {"size_gb": 20}},
+        "nodes": {"tags": ["a-tag"], "service_account": "a@b.c"},
+        "labels": {"team": "research"},
+    }
+    us, eu = cluster_plans(read(folder, changes))
+    assert (us.network, us.subnetwork, us.pod_range) == ("a-vpc", "a-subnet", "pods")
+    assert (us.system_machine_type, us.system_size, us.system_disk_gb) == ("e2-small", 2, 20)
+    assert (us.system_zone, eu.system_zone) == ("us-central1-a", "europe-west4-b")
+    assert (eu.subnetwork, eu.location) == ("default", "europe-west4")
+    assert us.labels == {"team": "research", FLEET_LABEL: "a-fleet"}
+    assert (us.tags, us.service_account) == (("a-tag",), "a@b.c")
+
+
+def test_offers_keep_their_order_and_count_accelerators(folder: Path) -> None:
+    first, second = offers(read(folder, {}))
+    assert (first.cluster, first.accelerators_per_node, first.spot, first.max_nodes) == ("us", 1, True, 3)
+    assert (second.cluster, second.accelerators_per_node, second.spot, second.accelerator) == ("eu", 0, False, None)
+
+
+def test_the_allocators_plan_is_completed_by_the_fleet(folder: Path) -> None:
+    changes = {
+        "nodes": {
+            "disk": {"size_gb": 300, "type": "pd-ssd"},
+            "taints": [{"key": "a"}],
+            "driver": "latest",
+            "shutdown_grace_s": 120,
+        },
+        "labels": {"team": "research"},
+    }
+    fleet = read(folder, changes)
+    plan = complete(fleet, pool_plan(JobName("a-job"), offers(fleet)[0], 2), lease="7")
+    assert (plan.size, plan.accelerator, plan.disk_gb, plan.disk_type) == (2, "nvidia-l4", 300, "pd-ssd")
+    assert plan.taints == (Taint("a", "", "NoSchedule"),)
+    assert (plan.driver, plan.shutdown_grace_s, plan.workload_identity) == ("latest", 120, True)
+    assert plan.labels == {"team": "research", FLEET_LABEL: "a-fleet", JOB_LABEL: "a-job", LEASE_LABEL: "7"}
+
+
+def test_credentials_are_found_from_the_folder_of_the_file(folder: Path) -> None:
+    fleet = read(folder, {"cloud.credentials": "keys/key.json"})
+    assert gke_settings(fleet, {}).credentials_file == str(folder / "keys" / "key.json")
+    assert read(folder, {"cloud.credentials": "/etc/key.json"}).cloud.credentials == "/etc/key.json"
+
+
+def test_without_endpoints_it_is_google_itself(folder: Path) -> None:
+    settings = gke_settings(read(folder, {}), {})
+    assert settings == GkeSettings(project="a-project", locations=("us-central1-a", "europe-west4"))
+
+
+def test_the_environment_goes_before_the_file(folder: Path) -> None:
+    fleet = read(folder, {"cloud.endpoints.gke": "127.0.0.1:1"})
+    environ = {"TRADEWIND_GKE_ENDPOINT": "cloud:8900", "TRADEWIND_GKE_INSECURE": "true", "TRADEWIND_GKE_CALL_S": "3"}
+    settings = gke_settings(fleet, environ)
+    assert (settings.endpoint, settings.insecure, settings.call_s) == ("cloud:8900", True, 3.0)
+    with pytest.raises(UserError) as caught:
+        gke_settings(fleet, {"TRADEWIND_GKE_CALL_S": "soon"})
+    assert "TRADEWIND_GKE_CALL_S" in caught.value.problems[0]
+
+
+def _keys(struct: Any) -> list[str]:
+    found = []
+    for field in msgspec.structs.fields(struct):
+        found.append(field.encode_name)
+        for inner in [field.type, *getattr(field.type, "__args__", ())]:
+            for each in [inner, *getattr(inner, "__args__", ())]:
+                if isinstance(each, type) and issubclass(each, msgspec.Struct):
+                    found.extend(_keys(each))
+    return found

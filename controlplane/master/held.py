@@ -20,7 +20,14 @@ Reported = tuple[float, Progress]
 
 
 class HeldJob:
-    def __init__(self, job: Job, shell: JobShell, clock: Clock, progress: ProgressTracker | None = None) -> None:
+    def __init__(
+        self,
+        job: Job,
+        shell: JobShell,
+        clock: Clock,
+        progress: ProgressTracker | None = None,
+        on_decided: Callable[[Job], None] = lambda job: None,
+    ) -> None:
         self.name: JobName = job.name
         self.progress = progress or ProgressTracker()
         self.listeners: set[Callable[[Reported], None]] = set()
@@ -30,6 +37,7 @@ class HeldJob:
         )
         self._task: asyncio.Task[None] | None = None
         self._decided = asyncio.Event()
+        self._on_decided = on_decided
         self._log_why = WhyLog(logger(job=job.name), "job_decided")
 
     @property
@@ -77,3 +85,4 @@ class HeldJob:
         self._log_why(decision.why, phase=record.phase, generation=record.generation)
         self._decided.set()
         self._decided = asyncio.Event()
+        self._on_decided(decision.state)

@@ -10,6 +10,7 @@ from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from controlplane.capacity.capacity import Capacity
 from controlplane.job import events
 from controlplane.job.state import Job, adopted_job, new_job
 from controlplane.master import inbox, records
@@ -73,6 +74,8 @@ class Master:
         self._log = logger(epoch=epoch)
         self._log_once = Once()
         self._tasks: asyncio.TaskGroup | None = None
+        self.capacity: Capacity | None = None
+        """Where machines come from; without it workers come from static clusters only."""
 
     async def run(self, started: asyncio.Event) -> None:
         """Until cancelled. Jobs go on: nothing here tells them to end."""
@@ -215,10 +218,12 @@ class Master:
         shell = JobShell(
             job.name, self._tools, revision, self._on_superseded, lambda: self._soon(self._readopt(job.name), job.name)
         )
-        held = HeldJob(job, shell, self._clock, progress)
+        held = HeldJob(job, shell, self._clock, progress, self._on_decided)
         self.jobs[job.name] = held
         if not held.ended:
             held.start(self._group())
+        if self.capacity is not None:
+            self.capacity.hold(self._group(), job.name, *_demand(job))
 
     async def _readopt(self, name: JobName) -> None:
         """The master before this one wrote the record after it was read here: begin again from what it wrote."""
@@ -264,6 +269,8 @@ class Master:
             return
         now_s = self._clock.monotonic_s()
         self._see_cluster(heard, now_s)
+        if self.capacity is not None:
+            self.capacity.see(heard)
         named = inbox.jobs_of(heard)
         for held in self.jobs.values():
             if not held.ended or held.unsettled or held.name in named:
@@ -287,6 +294,17 @@ class Master:
             self._refuse(Refused.UNKNOWN_JOB, subject)
             return
         held.report(received.envelope.at.timestamp(), heard)
+
+    def _on_decided(self, job: Job) -> None:
+        if self.capacity is not None:
+            self.capacity.wants(job.name, *_demand(job))
+
+    def place(self, name: JobName, workers: dict[ClusterName, int]) -> None:
+        """The allocator has decided where the job's workers are to be."""
+        self.jobs[name].post(events.PlacementChanged(self._clock.monotonic_s(), workers))
+
+    def announce(self, event: Event) -> None:
+        self._announcer.announce(event)
 
     def _on_store_lost(self, name: JobName) -> None:
         self.jobs[name].post(events.StoreLost(self._clock.monotonic_s()))
@@ -341,6 +359,11 @@ class Master:
         if self._tasks is None:
             raise RuntimeError("the master does not run yet")
         return self._tasks
+
+
+def _demand(job: Job) -> tuple[int, str | None]:
+    """How many nodes the job wants, and why it wants none any more."""
+    return job.record.wanted, job.record.why if job.record.phase.ended else None
 
 
 def _size(workers: Workers) -> str:

@@ -1,0 +1,98 @@
+"""An allocator for each job of the master, fed with topologies and told what the job wants."""
+
+import asyncio
+from collections.abc import Callable
+
+from controlplane.allocator.counting import at_most
+from controlplane.allocator.decide import decide
+from controlplane.allocator.effects import AllocatorEffect
+from controlplane.allocator.events import AllocatorEvent, JobEnded, NodesSeen, Ticked, WantedChanged
+from controlplane.allocator.state import Allocator, AllocatorSettings, new_allocator
+from controlplane.capacity.plan import FleetPlan
+from controlplane.capacity.shell import AllocatorShell
+from controlplane.clouds.interface import Cloud
+from messages.clusters import ClusterHeartbeat
+from messages.events import Event
+from messages.ids import ClusterName, JobName
+from runtime.clock import Clock
+from runtime.logs import WhyLog, logger
+from runtime.role import Decision, RoleLoop
+
+Placement = dict[ClusterName, int]
+AllocatorLoop = RoleLoop[Allocator, AllocatorEvent, AllocatorEffect]
+
+
+class Capacity:
+    def __init__(
+        self,
+        cloud: Cloud,
+        fleet: FleetPlan,
+        clock: Clock,
+        announce: Callable[[Event], None],
+        on_placement: Callable[[JobName, Placement], None],
+        settings: AllocatorSettings | None = None,
+    ) -> None:
+        self._cloud = cloud
+        self._fleet = fleet
+        self._clock = clock
+        self._announce = announce
+        self._on_placement = on_placement
+        self._settings = settings
+        self._loops: dict[JobName, AllocatorLoop] = {}
+        self._placed: dict[JobName, Placement] = {}
+        self._wanted: dict[JobName, int | None] = {}
+
+    def hold(self, tasks: asyncio.TaskGroup, job: JobName, wanted: int, ended: str | None) -> None:
+        """From now on there are machines for this job, or, if it has ended, soon none."""
+        if job in self._loops:
+            self.wants(job, wanted, ended)
+            return
+        now_s = self._clock.monotonic_s()
+        state = new_allocator(job, self._fleet.offers, wanted=wanted, at_s=now_s, ended=ended, settings=self._settings)
+        why_log = WhyLog(logger(job=job), "capacity_decided")
+
+        def decided(_event: AllocatorEvent, decision: Decision[Allocator, AllocatorEffect]) -> None:
+            why_log(decision.why)
+            self._place(job, decision.state)
+
+        shell = AllocatorShell(job, self._cloud, self._fleet.pools, self._clock, self._announce)
+        loop = AllocatorLoop(f"capacity/{job}", state, decide, shell, Ticked, self._clock, decided)
+        self._loops[job] = loop
+        self._wanted[job] = None if ended is not None else wanted
+        tasks.create_task(loop.run(), name=f"capacity/{job}")
+
+    def wants(self, job: JobName, wanted: int, ended: str | None) -> None:
+        """Told whenever the job decides; only what is new goes on."""
+        new = None if ended is not None else wanted
+        loop = self._loops.get(job)
+        if loop is None or self._wanted[job] == new:
+            return
+        self._wanted[job] = new
+        now_s = self._clock.monotonic_s()
+        loop.post(WantedChanged(now_s, new) if new is not None else JobEnded(now_s, ended or ""))
+
+    def see(self, topology: ClusterHeartbeat) -> None:
+        event = NodesSeen(self._clock.monotonic_s(), topology.cluster, topology.nodes)
+        for loop in self._loops.values():
+            loop.post(event)
+
+    def is_settled(self, job: JobName) -> bool:
+        """It has ended and the cloud holds nothing of it."""
+        loop = self._loops.get(job)
+        return loop is None or loop.state.finished
+
+    def _place(self, job: JobName, allocator: Allocator) -> None:
+        placement = placement_of(allocator)
+        if placement != self._placed.get(job):
+            self._placed[job] = placement
+            self._on_placement(job, placement)
+
+
+def placement_of(allocator: Allocator) -> Placement:
+    """A worker for each node that is there or on its way."""
+    placement: Placement = {}
+    if allocator.ended is not None:
+        return placement
+    for ref, pool in allocator.pools.items():
+        placement[ref.cluster] = placement.get(ref.cluster, 0) + at_most(pool)
+    return {cluster: count for cluster, count in placement.items() if count}

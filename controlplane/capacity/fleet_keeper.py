@@ -1,0 +1,93 @@
+"""The fleet's clusters, kept ready: made or adopted, then bootstrapped. Made ahead, never on the path of a recovery."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol, assert_never
+
+from controlplane.capacity.plan import FleetPlan
+from controlplane.clouds.interface import Cloud, ClusterPlan
+from controlplane.clouds.outcomes import (
+    AlreadyExists,
+    Busy,
+    Done,
+    NotFound,
+    Outcome,
+    QuotaExceeded,
+    Refused,
+    StockedOut,
+    Throttled,
+    Unreachable,
+)
+from messages.events import FLEET, Event
+from messages.ids import ClusterName
+
+PAUSE_FIRST_S = 1.0
+PAUSE_MOST_S = 60.0
+
+
+class Installs(Protocol):
+    """Puts what a cluster needs into it, and returns when it is there."""
+
+    async def __call__(self, cluster: ClusterName, region: str) -> None: ...
+
+
+class FleetKeeper:
+    def __init__(self, cloud: Cloud, fleet: FleetPlan, install: Installs, announce: Callable[[Event], None]) -> None:
+        self._cloud = cloud
+        self._fleet = fleet
+        self._install = install
+        self._announce = announce
+
+    async def run(self) -> None:
+        """Until every cluster is ready; each goes its own way, so that one that cannot be had holds up no other."""
+        async with asyncio.TaskGroup() as tasks:
+            for plan in self._fleet.clusters:
+                tasks.create_task(self._keep(plan), name=f"fleet/{plan.name}")
+
+    async def _keep(self, plan: ClusterPlan) -> None:
+        pause_s, before = PAUSE_FIRST_S, ""
+        while True:
+            waits = await self._make(plan)
+            if waits is None:
+                break
+            if waits != before:
+                self._tell("cluster_waits", plan, f"cluster {plan.name} is not ready", waits)
+                before = waits
+            await asyncio.sleep(pause_s)
+            pause_s = min(pause_s * 2, PAUSE_MOST_S)
+        await self._install(plan.name, self._fleet.regions.get(plan.name, plan.location))
+        self._tell("cluster_ready", plan, f"cluster {plan.name} in {plan.location} is ready", "made or adopted")
+
+    async def _make(self, plan: ClusterPlan) -> str | None:
+        """None when it is there and ready; otherwise why it is not."""
+        listed = await self._cloud.clusters()
+        if isinstance(listed, Unreachable | Refused):
+            return _reason(listed)
+        known = next((cluster for cluster in listed if cluster.name == plan.name), None)
+        if known is None:
+            outcome = await self._cloud.create_cluster_with_node_pool(plan)
+            return None if isinstance(outcome, Done) else _reason(outcome)
+        return None if known.ready else known.detail or "it is being made"
+
+    def _tell(self, kind: str, plan: ClusterPlan, text: str, why: str) -> None:
+        self._announce(Event(FLEET, kind, text, why, {"cluster": plan.name, "location": plan.location}))
+
+
+def _reason(outcome: Outcome) -> str:
+    match outcome:
+        case Done():
+            return ""
+        case Refused(detail, hint):
+            return f"{detail}; {hint}" if hint else detail
+        case (
+            StockedOut(detail)
+            | QuotaExceeded(detail)
+            | Busy(detail)
+            | AlreadyExists(detail)
+            | NotFound(detail)
+            | Throttled(detail)
+            | Unreachable(detail)
+        ):
+            return detail
+        case _:
+            assert_never(outcome)

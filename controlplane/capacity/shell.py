@@ -1,0 +1,55 @@
+"""The hands of one job's allocator: operations of the cloud, each of which comes back as an event."""
+
+from collections.abc import Awaitable, Callable
+from typing import assert_never
+
+from controlplane.allocator import effects, events
+from controlplane.allocator.effects import AllocatorEffect
+from controlplane.allocator.events import AllocatorEvent
+from controlplane.capacity.plan import PoolDefaults, completed
+from controlplane.clouds.interface import Cloud, PoolRef
+from controlplane.clouds.outcomes import Outcome, Refused, Unreachable
+from messages.events import Event
+from messages.ids import JobName
+from runtime.clock import Clock
+
+
+class AllocatorShell:
+    def __init__(
+        self, job: JobName, cloud: Cloud, defaults: PoolDefaults, clock: Clock, announce: Callable[[Event], None]
+    ) -> None:
+        self._job = job
+        self._cloud = cloud
+        self._defaults = defaults
+        self._clock = clock
+        self._announce = announce
+
+    def perform(self, effect: AllocatorEffect) -> Awaitable[AllocatorEvent | None] | None:
+        match effect:
+            case effects.CreatePool(operation, cluster, plan, _):
+                work = self._cloud.create_pool(cluster, completed(plan, self._defaults))
+                return self._operate(effect.ref, operation, work)
+            case effects.ResizePool(operation, ref, size, _):
+                return self._operate(ref, operation, self._cloud.resize_pool(ref, size))
+            case effects.RemoveNodes(operation, ref, nodes, _):
+                return self._operate(ref, operation, self._cloud.remove_nodes(ref, nodes))
+            case effects.DeletePool(operation, ref, _):
+                return self._operate(ref, operation, self._cloud.delete_pool(ref))
+            case effects.ListPools(listing, _):
+                return self._list(listing)
+            case effects.Announce(kind, text, why, fields):
+                self._announce(Event(self._job, kind, text, why, fields))
+                return None
+            case _:
+                assert_never(effect)
+
+    async def _operate(self, ref: PoolRef, operation: int, work: Awaitable[Outcome]) -> AllocatorEvent:
+        outcome = await work
+        return events.OperationEnded(self._clock.monotonic_s(), ref, operation, outcome)
+
+    async def _list(self, listing: int) -> AllocatorEvent:
+        answer = await self._cloud.clusters()
+        now_s = self._clock.monotonic_s()
+        if isinstance(answer, Unreachable | Refused):
+            return events.ListingFailed(now_s, listing, answer)
+        return events.PoolsListed(now_s, listing, tuple(answer))

@@ -6,16 +6,17 @@ from controlplane.allocator.events import ListingFailed, PoolsListed
 from controlplane.allocator.offers import Offer, pool_ref
 from controlplane.allocator.pauses import pause_s
 from controlplane.allocator.shelves import close, is_closed
-from controlplane.allocator.state import Allocator, Pool, Shortage
+from controlplane.allocator.state import Allocator, Listing, Pool, Shortage
+from controlplane.allocator.timing import settles
 from controlplane.clouds.interface import JOB_LABEL, PoolInfo, PoolStatus
 from controlplane.clouds.outcomes import Refused
 
 
 def learn_listing(allocator: Allocator, event: PoolsListed) -> Allocator:
-    asked_s = allocator.listing.asked_s
-    if asked_s is None or event.listing != allocator.listing.number:
+    number, asked_s = allocator.listing.number, allocator.listing.asked_s
+    if asked_s is None or event.listing != number:
         return allocator
-    listing = replace(allocator.listing, asked_s=None, learned_s=asked_s, failures=0, retry_s=None, error="", hint="")
+    listing = Listing(number, learned=number, learned_s=asked_s)
     clusters = {cluster.name: cluster.ready for cluster in event.clusters}
     allocator = replace(allocator, listing=listing, clusters=clusters)
     infos = {
@@ -25,12 +26,12 @@ def learn_listing(allocator: Allocator, event: PoolsListed) -> Allocator:
         if info.labels.get(JOB_LABEL) == allocator.job
     }
     for info in infos.values():
-        allocator = _learn_pool(allocator, info, asked_s, event.at_s)
+        allocator = _learn_pool(allocator, info, event.at_s)
     pools = {
-        ref: pool if ref in infos or _is_newer(pool, asked_s) or _is_doubted(pool, asked_s) else _not_there(pool)
+        ref: pool if ref in infos or _is_newer(pool, listing) or _is_doubted(pool, listing) else _not_there(pool)
         for ref, pool in allocator.pools.items()
     }
-    deleted = {ref: at_s for ref, at_s in allocator.deleted.items() if at_s >= asked_s}
+    deleted = {ref: newest for ref, newest in allocator.deleted.items() if newest >= number}
     return replace(allocator, pools=pools, deleted=deleted)
 
 
@@ -49,20 +50,20 @@ def fail_listing(allocator: Allocator, event: ListingFailed) -> Allocator:
     return replace(allocator, listing=failed)
 
 
-def _learn_pool(allocator: Allocator, info: PoolInfo, asked_s: float, now_s: float) -> Allocator:
-    pool = allocator.pools.get(info.ref)
+def _learn_pool(allocator: Allocator, info: PoolInfo, now_s: float) -> Allocator:
+    listing, pool = allocator.listing, allocator.pools.get(info.ref)
     if pool is None:
-        if allocator.deleted.get(info.ref, -1.0) >= asked_s:
+        if allocator.deleted.get(info.ref, -1) >= listing.learned:
             return allocator
         pool = Pool(info.ref, _offer_of(allocator, info), adopted=True)
-    elif _is_newer(pool, asked_s):
+    elif _is_newer(pool, listing):
         return allocator
-    unsettled = pool.doubt is not None and (asked_s < pool.doubt.settles_s or info.status is PoolStatus.PROVISIONING)
+    making = pool.doubt is not None and info.status is PoolStatus.PROVISIONING
     pool = replace(
         pool,
         exists=True,
         target=info.size,
-        doubt=pool.doubt if unsettled else None,
+        doubt=pool.doubt if making or _is_doubted(pool, listing) else None,
         stopping=info.status is PoolStatus.STOPPING,
         broken=info.status is PoolStatus.ERROR,
         vacant=frozenset(sorted(pool.vacant)[: max(0, info.size - len(pool.nodes))]),
@@ -96,10 +97,10 @@ def _not_there(pool: Pool) -> Pool:
     return Pool(pool.ref, pool.offer, failures=pool.failures, retry_s=pool.retry_s, last_error=pool.last_error)
 
 
-def _is_newer(pool: Pool, asked_s: float) -> bool:
+def _is_newer(pool: Pool, listing: Listing) -> bool:
     """Something was asked of it, or answered, after the listing was asked for."""
-    return pool.operation is not None or pool.touched_s > asked_s
+    return pool.operation is not None or pool.touched >= listing.learned
 
 
-def _is_doubted(pool: Pool, asked_s: float) -> bool:
-    return pool.doubt is not None and asked_s < pool.doubt.settles_s
+def _is_doubted(pool: Pool, listing: Listing) -> bool:
+    return pool.doubt is not None and not settles(listing, pool.doubt)

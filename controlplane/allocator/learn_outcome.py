@@ -16,15 +16,15 @@ def learn_outcome(allocator: Allocator, event: OperationEnded) -> Allocator:
         return allocator
     operation, now_s = pool.operation, event.at_s
     allocator = replace(allocator, quiet_since_s=now_s)
-    pool = replace(pool, operation=None, touched_s=now_s)
+    pool = replace(pool, operation=None, touched=allocator.listing.number)
     match event.outcome:
         case outcomes.Done():
-            return _done(allocator, pool, operation, now_s)
+            return _done(allocator, pool, operation)
         case outcomes.StockedOut(detail):
             return _stocked_out(allocator, pool, operation, detail, now_s)
         case outcomes.QuotaExceeded(detail):
             allocator = close(allocator, pool.offer.stock, Shortage.QUOTA, detail, now_s)
-            return _put(allocator, _doubted(pool, operation, detail, now_s))
+            return _put(allocator, _doubted(allocator, pool, operation, detail, now_s))
         case outcomes.Refused(detail, hint):
             if operation.raises:
                 allocator = close(allocator, pool.offer.stock, Shortage.REFUSED, detail, now_s, hint=hint)
@@ -44,10 +44,10 @@ def learn_outcome(allocator: Allocator, event: OperationEnded) -> Allocator:
             assert_never(event.outcome)
 
 
-def _done(allocator: Allocator, pool: Pool, operation: Operation, now_s: float) -> Allocator:
+def _done(allocator: Allocator, pool: Pool, operation: Operation) -> Allocator:
     if operation.kind is Kind.DELETE:
         pools = {ref: other for ref, other in allocator.pools.items() if ref != pool.ref}
-        return replace(allocator, pools=pools, deleted={**allocator.deleted, pool.ref: now_s})
+        return replace(allocator, pools=pools, deleted={**allocator.deleted, pool.ref: allocator.listing.number})
     if operation.raises:
         allocator = reopen(allocator, pool.offer.stock)
     return _put(allocator, _as_asked(pool, operation))
@@ -79,7 +79,7 @@ def _as_asked(pool: Pool, operation: Operation) -> Pool:
 def _unsure(
     allocator: Allocator, pool: Pool, operation: Operation, detail: str, now_s: float, *, settles_s: float
 ) -> Allocator:
-    return _put(allocator, _later(allocator, _doubted(pool, operation, detail, settles_s), detail, now_s))
+    return _put(allocator, _later(allocator, _doubted(allocator, pool, operation, detail, settles_s), detail, now_s))
 
 
 def _later(allocator: Allocator, pool: Pool, detail: str, now_s: float) -> Pool:
@@ -88,8 +88,9 @@ def _later(allocator: Allocator, pool: Pool, detail: str, now_s: float) -> Pool:
     return replace(pool, failures=pool.failures + 1, retry_s=retry_s, last_error=detail)
 
 
-def _doubted(pool: Pool, operation: Operation, detail: str, settles_s: float) -> Pool:
-    return replace(pool, doubt=Doubt(max(pool.target, operation.target), settles_s), last_error=detail)
+def _doubted(allocator: Allocator, pool: Pool, operation: Operation, detail: str, settles_s: float) -> Pool:
+    most = max(pool.target, operation.target)
+    return replace(pool, doubt=Doubt(most, allocator.listing.number, settles_s), last_error=detail)
 
 
 def _put(allocator: Allocator, pool: Pool) -> Allocator:

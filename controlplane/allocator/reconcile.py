@@ -158,6 +158,6 @@ class Turn:
     ) -> int:
         number = self.allocator.operations + 1
         operation = Operation(number, kind, pool.target, target, self.now_s, nodes, vacant)
-        begun = replace(pool, operation=operation, touched_s=self.now_s, retry_s=None)
+        begun = replace(pool, operation=operation, touched=self.allocator.listing.number, retry_s=None)
         self.allocator = replace(self.allocator, operations=number, pools={**self.allocator.pools, pool.ref: begun})
         return number

@@ -89,8 +89,9 @@ class Doubt:
 
     target: int
     """The most that it may aim at."""
+    listing: int
     settles_s: float
-    """A listing that was asked for earlier tells nothing."""
+    """Only a later listing than this, asked for no earlier than then, tells what became of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +107,8 @@ class Pool:
     broken: bool = False
     operation: Operation | None = None
     doubt: Doubt | None = None
-    touched_s: float = 0.0
-    """When an operation was last asked for or ended: listings that were asked for before are too old."""
+    touched: int = 0
+    """The newest listing when an operation was last asked for or ended: that one and those before it are too old."""
     nodes: dict[str, Node] = field(default_factory=dict)
     """Those in sight, by name; lost ones too, as long as they are in sight."""
     vacant: frozenset[str] = frozenset()
@@ -148,8 +149,9 @@ class Listing:
     number: int = 0
     asked_s: float | None = None
     """Set while one is on its way."""
+    learned: int = 0
     learned_s: float | None = None
-    """When the one that was last learned from was asked for."""
+    """The one that was last learned from, and when it was asked for."""
     failures: int = 0
     retry_s: float | None = None
     error: str = ""
@@ -173,8 +175,8 @@ class Allocator:
     pools: dict[PoolRef, Pool] = field(default_factory=dict)
     shelves: dict[Stock, Shelf] = field(default_factory=dict)
     released: dict[ClusterName, frozenset[str]] = field(default_factory=dict)
-    deleted: dict[PoolRef, float] = field(default_factory=dict)
-    """When pools were deleted: an older listing does not bring them back."""
+    deleted: dict[PoolRef, int] = field(default_factory=dict)
+    """The newest listing when a pool was deleted: neither it nor one before it brings the pool back."""
     listing: Listing = Listing()
     operations: int = 0
     quiet_since_s: float = 0.0

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from controlplane.allocator.counting import is_there
 from controlplane.allocator.pauses import pause_s
-from controlplane.allocator.state import Allocator, Node, Pool
+from controlplane.allocator.state import Allocator, Doubt, Listing, Node, Pool
 
 
 def next_listing(allocator: Allocator) -> tuple[float, str] | None:
@@ -16,6 +16,11 @@ def next_listing(allocator: Allocator) -> tuple[float, str] | None:
         return listing.asked_s + settings.list_timeout_s, "the last listing was not answered"
     at_s, why = _next_by_need(allocator)
     return max(at_s, listing.retry_s or at_s), why
+
+
+def settles(listing: Listing, doubt: Doubt) -> bool:
+    """What was learned last was asked for late enough to know."""
+    return listing.learned > doubt.listing and listing.learned_s is not None and listing.learned_s >= doubt.settles_s
 
 
 def quiet_from_s(allocator: Allocator) -> float:
@@ -38,7 +43,7 @@ def _next_by_need(allocator: Allocator) -> tuple[float, str]:
     for pool in allocator.pools.values():
         if pool.doubt is not None and pool.operation is None:
             again_s = learned_s + pause_s(settings.doubt_s, settings.relist_s, pool.failures)
-            at_s = pool.doubt.settles_s if learned_s < pool.doubt.settles_s else again_s
+            at_s = again_s if settles(allocator.listing, pool.doubt) else pool.doubt.settles_s
             needs.append((at_s, f"what became of pool {pool.ref.pool} is not known: {pool.last_error}"))
     if allocator.ended is not None:
         left = any(is_there(pool) for pool in allocator.pools.values())

@@ -1,0 +1,207 @@
+"""A stage for allocator stories: a cloud that does what it is told, nodes that appear when told, a clock likewise."""
+
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from controlplane.allocator import events
+from controlplane.allocator.decide import decide
+from controlplane.allocator.effects import (
+    AllocatorEffect,
+    Announce,
+    Change,
+    CreatePool,
+    DeletePool,
+    ListPools,
+    RemoveNodes,
+    ResizePool,
+)
+from controlplane.allocator.invariants import check
+from controlplane.allocator.offers import Offer, pool_ref
+from controlplane.allocator.state import Allocator, AllocatorSettings, Pool, new_allocator
+from controlplane.clouds.interface import JOB_LABEL, ClusterInfo, PoolInfo, PoolRef, PoolStatus
+from controlplane.clouds.outcomes import Done, Outcome
+from messages.clusters import NodeSight
+from messages.ids import ClusterName, JobName
+
+JOB = JobName("demo")
+US = ClusterName("us")
+EU = ClusterName("eu")
+Kind = TypeVar("Kind")
+
+
+def an_offer(zone: str, *, at_most: int = 8, cluster: ClusterName = US, machine_type: str = "n1-standard-8") -> Offer:
+    return Offer(cluster, zone, machine_type, at_most, accelerator="nvidia-tesla-t4", accelerators_per_node=1)
+
+
+A, B, C = an_offer("us-a"), an_offer("us-b"), an_offer("eu-c", cluster=EU)
+
+
+@dataclass
+class Stage:
+    allocator: Allocator
+    now_s: float = 100.0
+    cloud: dict[PoolRef, PoolInfo] = field(default_factory=dict)
+    machines: dict[PoolRef, dict[str, str]] = field(default_factory=dict)
+    """Uids by name."""
+    unready: set[str] = field(default_factory=set)
+    effects: list[AllocatorEffect] = field(default_factory=list)
+    """All that were asked for so far."""
+    born: int = 0
+
+    def happens(self, event: events.AllocatorEvent) -> list[AllocatorEffect]:
+        before = self.allocator
+        decision = decide(before, event)
+        self.allocator = decision.state
+        assert check(before, self.allocator, decision.effects) == []
+        assert decision.why
+        self.effects += decision.effects
+        return list(decision.effects)
+
+    def pool(self, offer: Offer) -> Pool:
+        return self.allocator.pools[pool_ref(JOB, offer)]
+
+    # What the allocator hears
+
+    def ticks(self, after_s: float = 0.0) -> list[AllocatorEffect]:
+        self.now_s += after_s
+        return self.happens(events.Ticked(self.now_s))
+
+    def lists(self) -> list[AllocatorEffect]:
+        """The cloud answers the listing that was last asked for."""
+        return self.happens(events.PoolsListed(self.now_s, self.allocator.listing.number, self.clusters()))
+
+    def clusters(self) -> tuple[ClusterInfo, ...]:
+        names = {offer.cluster for offer in self.allocator.offers}
+        return tuple(
+            ClusterInfo(name, f"{name}-1", True, {}, tuple(i for r, i in self.cloud.items() if r.cluster == name))
+            for name in sorted(names)
+        )
+
+    def sees(self, cluster: ClusterName = US) -> list[AllocatorEffect]:
+        sights = tuple(
+            NodeSight(node=name, uid=uid, pool=ref.pool, job=JOB, ready=name not in self.unready)
+            for ref, nodes in self.machines.items()
+            if ref.cluster == cluster
+            for name, uid in sorted(nodes.items())
+        )
+        return self.happens(events.NodesSeen(self.now_s, cluster, sights))
+
+    def ends(self, effect: Change, outcome: Outcome | None = None) -> list[AllocatorEffect]:
+        """The cloud did it, or so the outcome says."""
+        if outcome is None or isinstance(outcome, Done):
+            self.does(effect)
+        return self.happens(events.OperationEnded(self.now_s, effect.ref, effect.operation, outcome or Done()))
+
+    def wants(self, count: int) -> list[AllocatorEffect]:
+        return self.happens(events.WantedChanged(self.now_s, count, "a person asked"))
+
+    def notices(self, node: str, remaining_s: float = 15.0) -> list[AllocatorEffect]:
+        ref = self._holder(node)
+        event = events.NodeNoticed(self.now_s, ref.cluster, node, remaining_s, self.machines[ref][node], ref.pool)
+        return self.happens(event)
+
+    def loses(self, node: str) -> list[AllocatorEffect]:
+        """By proof; it is still in sight."""
+        ref = self._holder(node)
+        uid = self.machines[ref][node]
+        return self.happens(events.NodeLost(self.now_s, ref.cluster, node, uid, ref.pool, "its worker is gone"))
+
+    def releases(self, *nodes: str, cluster: ClusterName = US) -> list[AllocatorEffect]:
+        return self.happens(events.NodesReleased(self.now_s, cluster, nodes))
+
+    # What the cloud does
+
+    def does(self, effect: Change) -> None:
+        match effect:
+            case CreatePool(_, _, plan, _):
+                labels = {JOB_LABEL: JOB}
+                self.cloud[effect.ref] = PoolInfo(
+                    effect.ref,
+                    plan.zone,
+                    plan.machine_type,
+                    plan.accelerator,
+                    plan.spot,
+                    plan.size,
+                    PoolStatus.RUNNING,
+                    labels,
+                )
+            case ResizePool(_, ref, size, _):
+                self.cloud[ref] = replace(self.cloud[ref], size=size)
+            case RemoveNodes(_, ref, nodes, _):
+                self.cloud[ref] = replace(self.cloud[ref], size=self.cloud[ref].size - len(nodes))
+                for name in nodes:
+                    self.machines[ref].pop(name, None)
+            case DeletePool(_, ref, _):
+                self.cloud.pop(ref, None)
+                self.machines.pop(ref, None)
+
+    def fills(self, offer: Offer) -> None:
+        """Every slot of its pool gets a node, vanished ones under their old names."""
+        ref = pool_ref(JOB, offer)
+        nodes = self.machines.setdefault(ref, {})
+        for number in range(1, self.cloud[ref].size + 1):
+            name = f"{offer.zone}-{number}"
+            if name not in nodes and len(nodes) < self.cloud[ref].size:
+                self.born += 1
+                nodes[name] = f"uid-{self.born}"
+
+    def takes(self, *nodes: str) -> None:
+        for node in nodes:
+            del self.machines[self._holder(node)][node]
+
+    def _holder(self, node: str) -> PoolRef:
+        return next(ref for ref, nodes in self.machines.items() if node in nodes)
+
+
+def a_stage(*offers: Offer, wanted: int = 3, settings: AllocatorSettings | None = None) -> Stage:
+    """The first listing has not come yet."""
+    made = new_allocator(JOB, offers or (A, B, C), wanted=wanted, at_s=100.0, settings=settings)
+    return Stage(made)
+
+
+def a_full_stage(*offers: Offer, wanted: int = 3, settings: AllocatorSettings | None = None) -> Stage:
+    """All wanted nodes are there, in the pool of the first offer."""
+    stage = a_stage(*offers, wanted=wanted, settings=settings)
+    stage.ticks()
+    [create] = of(stage.lists(), CreatePool)
+    stage.ends(create)
+    stage.fills(stage.allocator.offers[0])
+    stage.sees()
+    assert held_by(stage) == {stage.allocator.offers[0].zone: wanted}
+    return stage
+
+
+def of(effects: list[AllocatorEffect], kind: type[Kind]) -> list[Kind]:
+    return [effect for effect in effects if isinstance(effect, kind)]
+
+
+def asked(effects: list[AllocatorEffect]) -> list[tuple[str, ...]]:
+    """Changes and listings, as words."""
+    words: list[tuple[str, ...]] = []
+    for effect in effects:
+        match effect:
+            case CreatePool(_, _, plan, _):
+                words.append(("create", plan.zone, str(plan.size)))
+            case ResizePool(_, ref, size, _):
+                words.append(("resize", _zone(ref), str(size)))
+            case RemoveNodes(_, ref, nodes, _):
+                words.append(("remove", _zone(ref), *nodes))
+            case DeletePool(_, ref, _):
+                words.append(("delete", _zone(ref)))
+            case ListPools():
+                words.append(("list",))
+            case Announce():
+                pass
+    return words
+
+
+def held_by(stage: Stage) -> dict[str, int]:
+    counted = {
+        pool.offer.zone: sum(node.counts for node in pool.nodes.values()) for pool in stage.allocator.pools.values()
+    }
+    return {zone: count for zone, count in counted.items() if count}
+
+
+def _zone(ref: PoolRef) -> str:
+    zones = {pool_ref(JOB, offer): offer.zone for offer in (A, B, C)}
+    return zones.get(ref, ref.pool)

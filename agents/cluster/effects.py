@@ -28,6 +28,16 @@ class EndPlace:
 
 
 @dataclass(frozen=True, slots=True)
+class TellNotice:
+    """To the master, for a worker that may not know of it yet."""
+
+    worker: WorkerId
+    job: JobName
+    remaining_s: float
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
 class SendTopology:
     heartbeat: ClusterHeartbeat
 
@@ -39,4 +49,4 @@ class SaveKnown:
     known: Known
 
 
-ClusterEffect = StartPlace | EndPlace | SendTopology | SaveKnown
+ClusterEffect = StartPlace | EndPlace | TellNotice | SendTopology | SaveKnown

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from messages.clusters import KeepWorkers, RemoveWorkers
-from messages.ids import Epoch, WorkerId
+from messages.clusters import KeepWorkers, NodeSight, RemoveWorkers
+from messages.ids import Epoch, JobName, WorkerId
 from messages.workers import WorkerStatus
 
 
@@ -50,6 +50,21 @@ class PlaceStarted:
     uid: str
     pid: int
     birth: str = ""
+    job: JobName | None = None
+    """Where the place itself tells whose it is: then also one that nobody remembers is taken over."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceSeen:
+    """How a place is doing that others than we keep alive."""
+
+    at_s: float
+    uid: str
+    node: str
+    waits_for: str = ""
+    """Empty once its worker can speak."""
+    notice_s: float | None = None
+    """Somebody else ends it, in so many seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +84,25 @@ class PlaceEnded:
     uid: str
     why: str
     code: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSeen:
+    at_s: float
+    sight: NodeSight
+
+
+@dataclass(frozen=True, slots=True)
+class NodeGone:
+    at_s: float
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class ViewSynced:
+    """All nodes and all places that exist were seen."""
+
+    at_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +143,12 @@ ClusterEvent = (
     | KeepAsked
     | RemoveAsked
     | PlaceStarted
+    | PlaceSeen
     | PlaceFailed
     | PlaceEnded
+    | NodeSeen
+    | NodeGone
+    | ViewSynced
     | KnownSaved
     | SaveFailed
     | BusLost

@@ -11,6 +11,7 @@ def check(before: ClusterState, after: ClusterState) -> list[str]:
         *_uids_are_new(before, after),
         *_the_dead_stay_dead(before, after),
         *_saved_before_started(after),
+        *_nothing_is_done_blindly(before, after),
         *_silence_is_heard_only_while_listening(before, after),
         *_bounded(after),
     ]
@@ -73,6 +74,14 @@ def _saved_before_started(after: ClusterState) -> list[str]:
     ]
 
 
+def _nothing_is_done_blindly(before: ClusterState, after: ClusterState) -> list[str]:
+    if after.synced:
+        return []
+    asked = [place.uid for place in after.places.values() if place.stage is Stage.ASKED]
+    planned = [place.uid for place in _new_of_ours(before, after)]
+    return [f"place {uid} was planned or started before all that exists was seen" for uid in (*asked, *planned)]
+
+
 def _silence_is_heard_only_while_listening(before: ClusterState, after: ClusterState) -> list[str]:
     fell_silent = [
         place.id
@@ -95,4 +104,6 @@ def _bounded(after: ClusterState) -> list[str]:
 
 
 def _new_of_ours(before: ClusterState, after: ClusterState) -> list[Place]:
-    return [place for uid, place in after.places.items() if place.ours and uid not in before.places]
+    """Planned here; what was found alive is there whether it is wanted or not."""
+    fresh = (Stage.PLANNED, Stage.ASKED)
+    return [place for uid, place in after.places.items() if place.stage in fresh and uid not in before.places]

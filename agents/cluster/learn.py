@@ -10,17 +10,33 @@ from agents.cluster.events import (
     ClusterEvent,
     KeepAsked,
     KnownSaved,
+    NodeGone,
+    NodeSeen,
     PlaceEnded,
     PlaceFailed,
+    PlaceSeen,
     PlaceStarted,
     RemoveAsked,
     SaveFailed,
     StopAsked,
     Ticked,
+    ViewSynced,
     WorkerHeard,
     WorkerSaidLeft,
 )
-from agents.cluster.state import NO_EPOCH, UNHEARD, Backoff, ClusterState, Ending, Gone, Place, Stage, Wanted, uid_of
+from agents.cluster.state import (
+    NO_EPOCH,
+    UNHEARD,
+    Backoff,
+    ClusterState,
+    Ending,
+    Gone,
+    Node,
+    Place,
+    Stage,
+    Wanted,
+    uid_of,
+)
 from agents.cluster.topology import what_matters
 from messages.clusters import KeepWorkers, RemoveWorkers, WorkerTemplate
 from messages.ids import JobName, WorkerId
@@ -48,12 +64,21 @@ def learn(state: ClusterState, event: ClusterEvent) -> ClusterState:
             answer = answer_to(state, remove, epoch)
             state = replace(state, answer=answer)
             return _remove(replace(state, epoch=epoch or NO_EPOCH), remove) if answer.ok else state
-        case PlaceStarted(_, uid, pid, birth):
-            return _started(state, uid, pid, birth)
+        case PlaceStarted():
+            return _started(state, event)
+        case PlaceSeen():
+            return _see_place(state, event)
         case PlaceFailed(at_s, uid, why):
             return _end(state, uid, f"could not be started: {why}", at_s)
         case PlaceEnded(at_s, uid, why, _):
             return _end(state, uid, why, at_s)
+        case NodeSeen():
+            return _see_node(state, event)
+        case NodeGone(_, name):
+            nodes = {other: node for other, node in state.nodes.items() if other != name}
+            return replace(state, nodes=nodes, unsent=state.unsent or name in state.nodes)
+        case ViewSynced():
+            return replace(state, synced=True)
         case KnownSaved():
             return replace(state, saved=state.saving or state.saved, saving=None, save_delay_s=0.0)
         case SaveFailed(at_s, _):
@@ -102,11 +127,53 @@ def _hear(state: ClusterState, status: WorkerStatus, at_s: float) -> ClusterStat
     return _put(state, heard, unsent=changed)
 
 
-def _started(state: ClusterState, uid: str, pid: int, birth: str) -> ClusterState:
-    place = state.places.get(uid)
+def _started(state: ClusterState, event: PlaceStarted) -> ClusterState:
+    place = state.places.get(event.uid)
+    if place is None:
+        if event.job is None or event.uid in state.tombstones:
+            return state
+        place = Place(event.uid, event.job, Stage.RUNNING, since_s=event.at_s)
+    started = replace(place, stage=Stage.RUNNING, pid=event.pid, birth=event.birth)
+    return _put(state, started, unsent=event.uid not in state.places)
+
+
+def _see_place(state: ClusterState, event: PlaceSeen) -> ClusterState:
+    """A place lives from the moment at which it waits for nothing any more."""
+    place = state.places.get(event.uid)
     if place is None:
         return state
-    return _put(state, replace(place, stage=Stage.RUNNING, pid=pid, birth=birth), unsent=False)
+    begins = bool(place.waits_for) and not event.waits_for
+    seen = replace(
+        place,
+        node=event.node,
+        waits_for=event.waits_for[:WHY_AT_MOST],
+        since_s=event.at_s if begins else place.since_s,
+    )
+    if event.notice_s is not None and place.ending is None:
+        seen = seen.with_notice(event.at_s + event.notice_s, "pod")
+    return _put(state, seen) if seen != place else state
+
+
+def _see_node(state: ClusterState, event: NodeSeen) -> ClusterState:
+    sight, known = event.sight, state.nodes.get(event.sight.node)
+    if known is not None and known.sight.uid != sight.uid:
+        known = None
+    node = Node(
+        sight,
+        notice_at_s=None if sight.notice_s is None else event.at_s + max(0.0, sight.notice_s),
+        unready_since_s=None if sight.ready else event.at_s,
+    )
+    if known is not None:
+        node = replace(
+            node,
+            notice_at_s=_earliest(known.notice_at_s, node.notice_at_s) if node.notice_at_s is not None else None,
+            unready_since_s=_earliest(known.unready_since_s, node.unready_since_s) if not sight.ready else None,
+        )
+    return replace(state, nodes={**state.nodes, sight.node: node}, unsent=state.unsent or node != known)
+
+
+def _earliest(first_s: float | None, second_s: float | None) -> float | None:
+    return min((at_s for at_s in (first_s, second_s) if at_s is not None), default=None)
 
 
 def _leave(state: ClusterState, worker: WorkerId, why: str, at_s: float) -> ClusterState:
@@ -165,7 +232,7 @@ def _to_be_ended(state: ClusterState, place: Place, why: str) -> ClusterState:
 def _back_off(state: ClusterState, place: Place, at_s: float) -> ClusterState:
     """A place that was of use is replaced at once; one that died young is waited for, longer each time."""
     rules, backoff = state.rules, state.backoffs.get(place.job, Backoff())
-    if place.ending is not None or not place.ours:
+    if place.ending is not None or place.notice_at_s is not None or not place.ours:
         return state
     if at_s - place.since_s >= rules.lived_s:
         backoff = Backoff()

@@ -18,6 +18,7 @@ from runtime.clock import SystemClock
 from runtime.logs import logger
 from runtime.process import Stop
 from runtime.role import RoleLoop
+from runtime.waiting import first_of
 
 DRAIN_S = 3.0
 SAVE_S = 5.0
@@ -70,14 +71,7 @@ async def _control(settings: ClusterSettings, cluster: ClusterName, bus: Bus, in
 
 async def _ended(shell: ClusterShell, places: LocalPlaces, stop: Stop, within_s: float) -> None:
     """Every place has ended: in its own time, or at once when told so a second time."""
-    try:
-        async with asyncio.timeout(within_s), asyncio.TaskGroup() as waits:
-            at_rest = waits.create_task(shell.at_rest.wait(), name="cluster/at-rest")
-            forced = waits.create_task(stop.forced.wait(), name="cluster/forced")
-            await asyncio.wait({at_rest, forced}, return_when=asyncio.FIRST_COMPLETED)
-            at_rest.cancel()
-            forced.cancel()
-    except TimeoutError:
+    if not await first_of(shell.at_rest, stop.forced, timeout_s=within_s):
         logger().warning("places_not_ended", within_s=within_s)
     if not shell.at_rest.is_set():
         await places.kill_all()

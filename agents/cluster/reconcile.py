@@ -6,9 +6,9 @@ so that a crash at any moment leaves no place that nobody knows.
 
 from dataclasses import replace
 
-from agents.cluster.effects import ClusterEffect, EndPlace, SaveKnown, SendTopology, StartPlace
+from agents.cluster.effects import ClusterEffect, EndPlace, SaveKnown, SendTopology, StartPlace, TellNotice
 from agents.cluster.state import Backoff, ClusterState, Ending, Place, Stage, known_of
-from agents.cluster.topology import topology
+from agents.cluster.topology import notice_left_s, topology
 from messages.clusters import WorkerTemplate
 from messages.ids import JobName
 from runtime.role import Decision
@@ -18,10 +18,12 @@ Step = tuple[ClusterState, tuple[ClusterEffect, ...]]
 
 def reconcile(state: ClusterState, now_s: float) -> Decision[ClusterState, ClusterEffect]:
     state = _judge_silence(state, now_s)
-    state = _end_what_should_not_be(state, now_s)
-    state = _plan_what_is_missing(state, now_s)
+    state = _notice_places(state)
+    if state.synced:
+        state = _end_what_should_not_be(state, now_s)
+        state = _plan_what_is_missing(state, now_s)
     effects: list[ClusterEffect] = []
-    for step in (_end, _save, _start, _send):
+    for step in (_tell_notices, _end, _save, _start, _send) if state.synced else (_tell_notices, _save):
         state, asked = step(state, now_s)
         effects.extend(asked)
     due_at_s = min(_deadlines(state, now_s), default=None)
@@ -48,6 +50,16 @@ def _falls_silent(state: ClusterState, place: Place, now_s: float) -> bool:
     return spoke and now_s - place.silent_since_s(state.connected_since_s) >= state.rules.silent_after_s
 
 
+def _notice_places(state: ClusterState) -> ClusterState:
+    """The notice of a node is one of all that is on it."""
+    noticed = {}
+    for uid, place in state.places.items():
+        node = state.nodes.get(place.node)
+        if node is not None and node.notice_at_s is not None and place.notice_at_s is None and place.ending is None:
+            noticed[uid] = place.with_notice(node.notice_at_s, "node")
+    return replace(state, places={**state.places, **noticed}, unsent=True) if noticed else state
+
+
 def _end_what_should_not_be(state: ClusterState, now_s: float) -> ClusterState:
     reasons = {
         uid: place.ending.why if place.ending is not None else _why_to_end(state, place, now_s)
@@ -72,11 +84,25 @@ def _why_to_end(state: ClusterState, place: Place, now_s: float) -> str | None:
     by_s = _must_speak_by_s(state, place)
     if by_s is not None and now_s >= by_s:
         return f"its worker has not spoken within {rules.speak_within_s:g} s"
+    lost_s = _is_lost_at_s(state, place)
+    if lost_s is not None and now_s >= lost_s:
+        return f"node {place.node} is not ready, and its worker was not heard of for {rules.lost_after_s:g} s"
     return None
 
 
+def _is_lost_at_s(state: ClusterState, place: Place) -> float | None:
+    """Neither a node that is not ready nor a silent worker is proof of anything; both together are enough to act."""
+    node = state.nodes.get(place.node)
+    unheard = place.status is None or place.silent
+    if not state.connected or not unheard or node is None or node.unready_since_s is None:
+        return None
+    since_s = max(node.unready_since_s, place.silent_since_s(state.connected_since_s))
+    return since_s + state.rules.lost_after_s
+
+
 def _must_speak_by_s(state: ClusterState, place: Place) -> float | None:
-    if not state.connected or place.status is not None or place.stage is Stage.PLANNED:
+    unable = bool(place.waits_for) or place.stage is Stage.PLANNED
+    if not state.connected or place.status is not None or unable:
         return None
     return place.silent_since_s(state.connected_since_s) + state.rules.speak_within_s
 
@@ -122,6 +148,22 @@ def _without(state: ClusterState, uids: list[str]) -> ClusterState:
 
 def _starts_at_s(state: ClusterState, job: JobName) -> float:
     return state.backoffs.get(job, Backoff()).next_at_s
+
+
+def _tell_notices(state: ClusterState, now_s: float) -> Step:
+    """Once each; the topology repeats it."""
+    effects: list[ClusterEffect] = []
+    places = dict(state.places)
+    for place in state.places.values():
+        needless = place.notice_told or place.left_at_s is not None
+        if place.notice_at_s is None or place.worker is None or needless or not state.connected:
+            continue
+        places[place.uid] = replace(place, notice_told=True)
+        knows_itself = place.status is not None and place.status.notice_s is not None
+        if place.ending is None and not knows_itself:
+            remaining_s = notice_left_s(state.rules, place.notice_at_s, now_s)
+            effects.append(TellNotice(place.worker, place.job, remaining_s, place.notice_source))
+    return (replace(state, places=places), tuple(effects)) if places != state.places else (state, ())
 
 
 def _end(state: ClusterState, now_s: float) -> Step:
@@ -179,11 +221,12 @@ def _sends_at_s(state: ClusterState) -> float:
 def _deadlines(state: ClusterState, now_s: float) -> list[float]:
     """When time alone could change the decision."""
     rules = state.rules
-    deadlines = [_starts_at_s(state, job) for job in _short_of(state)]
+    deadlines = [state.save_at_s] if state.saving is None and now_s < state.save_at_s else []
+    if not state.synced:
+        return deadlines
+    deadlines += [_starts_at_s(state, job) for job in _short_of(state)]
     if state.connected:
         deadlines.append(_sends_at_s(state))
-    if state.saving is None and now_s < state.save_at_s:
-        deadlines.append(state.save_at_s)
     for place in state.places.values():
         silent_since_s = place.silent_since_s(state.connected_since_s)
         if place.ending is not None:
@@ -192,6 +235,8 @@ def _deadlines(state: ClusterState, now_s: float) -> list[float]:
             deadlines.append(place.left_at_s + rules.leave_grace_s)
         elif (by_s := _must_speak_by_s(state, place)) is not None:
             deadlines.append(by_s)
+        if place.ending is None and (lost_s := _is_lost_at_s(state, place)) is not None:
+            deadlines.append(lost_s)
         if state.connected and not place.silent and place.status is not None and place.left_at_s is None:
             deadlines.append(silent_since_s + rules.silent_after_s)
     return deadlines

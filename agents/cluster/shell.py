@@ -1,11 +1,11 @@
-"""The hands of the static cluster-controller: the bus, the record in KV, and places made of processes."""
+"""The hands of a cluster-controller: the bus, the record in KV, and places, whatever they are made of."""
 
 import asyncio
 import itertools
 from collections.abc import Awaitable, Callable
-from typing import assert_never
+from typing import Protocol, assert_never
 
-from agents.cluster.effects import ClusterEffect, EndPlace, SaveKnown, SendTopology, StartPlace
+from agents.cluster.effects import ClusterEffect, EndPlace, SaveKnown, SendTopology, StartPlace, TellNotice
 from agents.cluster.events import (
     BusBack,
     BusLost,
@@ -17,14 +17,13 @@ from agents.cluster.events import (
     WorkerHeard,
     WorkerSaidLeft,
 )
-from agents.cluster.places import LocalPlaces
 from agents.cluster.record import KnownRecord, NotSaved, taken_over
 from agents.cluster.state import ClusterState, Known, uid_of
 from messages import subjects
-from messages.clusters import Answer, KeepWorkers, RemoveWorkers
+from messages.clusters import Answer, KeepWorkers, RemoveWorkers, WorkerTemplate
 from messages.codec import Received
 from messages.ids import ClusterName, JobName, is_name
-from messages.workers import StopWorker, WorkerHeartbeat, WorkerLeft, WorkerStatus
+from messages.workers import StopWorker, WorkerHeartbeat, WorkerLeft, WorkerNoticed, WorkerStatus
 from runtime.bus import Bus
 from runtime.clock import Clock
 from runtime.errors import BusUnavailable, NoAnswer
@@ -34,6 +33,19 @@ from runtime.role import Decision
 ANSWER_WITHIN_S = 5.0
 ANOTHER_ANSWERS_WITHIN_S = 1.0
 MISADDRESSED = "misaddressed"
+
+
+class Places(Protocol):
+    """What is made of a place. Tells PlaceStarted, PlaceFailed and PlaceEnded by itself."""
+
+    def __contains__(self, uid: str) -> bool: ...
+
+    def start(self, uid: str, job: JobName, template: WorkerTemplate) -> None: ...
+
+    def recognise(self, uid: str, pid: int) -> bool:
+        """Whether a worker that is heard of, but nobody knows, is one of a place here; then it is held."""
+
+    async def end(self, uid: str, grace_s: float) -> None: ...
 
 
 class Inbox:
@@ -54,7 +66,7 @@ class Inbox:
 
 class ClusterShell:
     def __init__(
-        self, cluster: ClusterName, bus: Bus, record: KnownRecord, places: LocalPlaces, inbox: Inbox, clock: Clock
+        self, cluster: ClusterName, bus: Bus, record: KnownRecord, places: Places, inbox: Inbox, clock: Clock
     ) -> None:
         self.at_rest = asyncio.Event()
         """Set once, after a request to stop, when nothing is left to do."""
@@ -84,6 +96,10 @@ class ClusterShell:
                 if worker is None:
                     return self._end(uid, grace_s)
                 self._bus.publish(subjects.worker_command(self._cluster, worker), StopWorker(why, grace_s))
+            case TellNotice(worker, job, remaining_s, source):
+                self._log.info("notice_told", worker=worker, remaining_s=remaining_s, source=source)
+                noticed = WorkerNoticed(worker, job, remaining_s, source)
+                self._bus.publish(subjects.worker_fact(self._cluster, worker, "notice"), noticed)
             case SendTopology(heartbeat):
                 self._bus.publish(subjects.cluster_heartbeat(self._cluster), heartbeat)
             case SaveKnown(known):

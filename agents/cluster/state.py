@@ -4,12 +4,12 @@ It deals in *places*: a place is one started worker, under a uid that is never u
 process, a pod) only the shell knows; the core sees a number it may save and hand back.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from msgspec import Struct
 
-from messages.clusters import Answer, WorkerTemplate
+from messages.clusters import Answer, NodeSight, WorkerTemplate
 from messages.ids import ClusterName, Epoch, JobName, WorkerId
 from messages.workers import WorkerPhase, WorkerStatus
 
@@ -90,6 +90,14 @@ class Place:
     left_at_s: float | None = None
     """When it said that it left; its end has yet to be seen."""
     ending: Ending | None = None
+    node: str = ""
+    """Where it is, once that is known and of any interest."""
+    waits_for: str = ""
+    """What it needs before its worker can speak at all: a machine, an image. Until then its silence says nothing."""
+    notice_at_s: float | None = None
+    """When it will be taken, as was seen from outside of it."""
+    notice_source: str = ""
+    notice_told: bool = False
 
     @property
     def id(self) -> WorkerId:
@@ -103,11 +111,25 @@ class Place:
     def departing(self) -> bool:
         status = self.status
         leaving = status is not None and (status.phase is WorkerPhase.LEAVING or status.notice_s is not None)
-        return leaving or self.left_at_s is not None or self.ending is not None
+        return leaving or self.left_at_s is not None or self.ending is not None or self.notice_at_s is not None
 
     def silent_since_s(self, connected_since_s: float) -> float:
         """Nothing can be heard while the listener is away, so its absence does not count."""
         return max(self.since_s if self.heard_at_s is None else self.heard_at_s, connected_since_s)
+
+    def with_notice(self, at_s: float, source: str) -> "Place":
+        """It comes once; what is said again can only mean an earlier end."""
+        if self.notice_at_s is not None:
+            return replace(self, notice_at_s=min(self.notice_at_s, at_s))
+        return replace(self, notice_at_s=at_s, notice_source=source)
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    sight: NodeSight
+    """As it was last seen; its notice counts from then."""
+    notice_at_s: float | None = None
+    unready_since_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +176,10 @@ class Rules:
     tombstones_at_most: int = 4000
     backoff_s: float = 0.5
     backoff_max_s: float = 30.0
+    lost_after_s: float = 10.0
+    """A place on a node that is not ready, and that is not heard of for so long either, is ended and replaced."""
+    notice_for_pods_s: float = 15.0
+    """What the notice of a node leaves at most to what runs on it; the rest is for the node itself."""
     lived_s: float = 10.0
     """A place that lived so long has shown that its template works."""
     save_retry_s: float = 0.5
@@ -171,12 +197,15 @@ class ClusterState:
     connected_since_s: float
     connected: bool = True
     stopping: bool = False
+    synced: bool = True
+    """Everything that exists was seen once. Before, nothing is started, ended or told."""
     epoch: Epoch = NO_EPOCH
     seq: int = 0
     """Of the last topology."""
     places_made: int = 0
     wanted: dict[JobName, Wanted] = field(default_factory=dict)
     places: dict[str, Place] = field(default_factory=dict)
+    nodes: dict[str, Node] = field(default_factory=dict)
     gone: tuple[Gone, ...] = ()
     """Oldest first."""
     tombstones: dict[str, None] = field(default_factory=dict)
@@ -207,9 +236,11 @@ def new_cluster(
     at_s: float,
     known: Known | None = None,
     rules: Rules | None = None,
+    *,
+    synced: bool = True,
 ) -> ClusterState:
     """`incarnation` must be new at each start: the uids of places are made from it."""
-    state = ClusterState(cluster, incarnation, region, rules or Rules(), connected_since_s=at_s)
+    state = ClusterState(cluster, incarnation, region, rules or Rules(), connected_since_s=at_s, synced=synced)
     if known is None:
         return state
     places = {
@@ -231,6 +262,7 @@ def new_cluster(
         region,
         state.rules,
         connected_since_s=at_s,
+        synced=synced,
         epoch=known.epoch,
         places_made=known.places_made,
         wanted=dict(known.wanted),

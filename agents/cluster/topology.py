@@ -5,8 +5,8 @@ import hashlib
 import msgspec
 from msgspec import structs
 
-from agents.cluster.state import ClusterState, Gone, Place
-from messages.clusters import ClusterHeartbeat, Presence, WorkerSight
+from agents.cluster.state import ClusterState, Gone, Node, Place, Rules
+from messages.clusters import ClusterHeartbeat, NodeSight, Presence, WorkerSight
 from messages.workers import WorkerStatus
 
 _encoder = msgspec.json.Encoder(order="deterministic")
@@ -25,6 +25,7 @@ def topology(state: ClusterState, now_s: float) -> ClusterHeartbeat:
         seq=state.seq,
         region=state.region,
         workers=(*_living(state, now_s), *map(_gone, _still_told(state, now_s))),
+        nodes=tuple(_node(node, now_s) for node in state.nodes.values()),
         keeps={job: wanted.count for job, wanted in state.wanted.items()},
     )
     heartbeat = _fitted(heartbeat, state.rules.topology_bytes_at_most)
@@ -38,7 +39,7 @@ def presence(place: Place) -> Presence:
 
 
 def _living(state: ClusterState, now_s: float) -> list[WorkerSight]:
-    return [_sight(place, state.connected_since_s, now_s) for place in state.places.values() if _is_listed(place)]
+    return [_sight(state, place, now_s) for place in state.places.values() if _is_listed(place)]
 
 
 def _is_listed(place: Place) -> bool:
@@ -47,10 +48,30 @@ def _is_listed(place: Place) -> bool:
     return place.left_at_s is None and not restored_unheard
 
 
-def _sight(place: Place, connected_since_s: float, now_s: float) -> WorkerSight:
-    silent_s = now_s - place.silent_since_s(connected_since_s) if place.status is not None else 0.0
-    why = f"being ended: {place.ending.why}" if place.ending is not None else ""
-    return WorkerSight(place.id, place.job, presence(place), round(max(0.0, silent_s), 3), why, place.status)
+def notice_left_s(rules: Rules, notice_at_s: float, now_s: float) -> float:
+    """For a worker."""
+    return round(min(max(0.0, notice_at_s - now_s), rules.notice_for_pods_s), 3)
+
+
+def _sight(state: ClusterState, place: Place, now_s: float) -> WorkerSight:
+    silent_s = now_s - place.silent_since_s(state.connected_since_s) if place.status is not None else 0.0
+    why = f"being ended: {place.ending.why}" if place.ending is not None else place.waits_for
+    status = _with_notice(state, place, now_s)
+    return WorkerSight(place.id, place.job, presence(place), round(max(0.0, silent_s), 3), why, status)
+
+
+def _with_notice(state: ClusterState, place: Place, now_s: float) -> WorkerStatus | None:
+    """A notice that was seen from outside is repeated as if the worker had told it, in case the first word is lost."""
+    status = place.status
+    if status is None or status.notice_s is not None or place.notice_at_s is None or place.ending is not None:
+        return status
+    return structs.replace(status, notice_s=notice_left_s(state.rules, place.notice_at_s, now_s))
+
+
+def _node(node: Node, now_s: float) -> NodeSight:
+    if node.notice_at_s is None:
+        return node.sight
+    return structs.replace(node.sight, notice_s=round(max(0.0, node.notice_at_s - now_s), 3))
 
 
 def _still_told(state: ClusterState, now_s: float) -> list[Gone]:
@@ -90,4 +111,5 @@ def _digest(heartbeat: ClusterHeartbeat) -> str:
         structs.replace(sight, silent_s=0.0, status=what_matters(sight.status) if sight.status is not None else None)
         for sight in heartbeat.workers
     ]
-    return hashlib.blake2b(_encoder.encode((ageless, heartbeat.keeps)), digest_size=8).hexdigest()
+    nodes = [structs.replace(sight, notice_s=None if sight.notice_s is None else 0.0) for sight in heartbeat.nodes]
+    return hashlib.blake2b(_encoder.encode((ageless, nodes, heartbeat.keeps)), digest_size=8).hexdigest()

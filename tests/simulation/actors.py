@@ -206,6 +206,10 @@ class ControllerActor(Actor):
                 self.later(0.01, lambda: self.post(cluster_events.PlaceStarted(self.now_s, uid, worker.pid)))
             case cluster_effects.EndPlace(uid, grace_s, why):
                 self._end(uid, grace_s, why)
+            case cluster_effects.TellNotice(noticed, _, remaining_s, source):
+                master = self.system.master
+                told = job_events.WorkerNoticeCame(self.now_s, noticed, remaining_s, source)
+                self.send(master, lambda: master.post(told))
             case cluster_effects.SendTopology(heartbeat):
                 master = self.system.master
                 self.send(master, lambda: master.post(job_events.ClusterReported(self.now_s, heartbeat)))

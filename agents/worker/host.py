@@ -22,6 +22,7 @@ from messages.ids import Generation, Rank
 from runtime import children
 from runtime.errors import UserError
 from runtime.logs import Once, logger
+from runtime.waiting import first_of
 
 SOCKET_PATH_BYTES = 100
 """The kernel takes 107."""
@@ -99,10 +100,7 @@ class Host:
         answered = asyncio.Event()
         self._stops.append((generation, answered))
         self._send(wire.Stop(generation, grace_s))
-        try:
-            async with asyncio.timeout(grace_s + STOP_ANSWER_S):
-                await _first_of(answered, self._gone)
-        except TimeoutError:
+        if not await first_of(answered, self._gone, timeout_s=grace_s + STOP_ANSWER_S):
             self._give_up(f"did not stop its trainers within {grace_s + STOP_ANSWER_S:.0f} s")
         return answered.is_set()
 
@@ -255,14 +253,6 @@ async def _socket_path(folder: Path) -> AsyncIterator[str]:
         return
     with tempfile.TemporaryDirectory(prefix="tradewind-") as short:
         yield str(Path(short) / "host.sock")
-
-
-async def _first_of(*events: asyncio.Event) -> None:
-    async with asyncio.TaskGroup() as waits:
-        tasks = {waits.create_task(event.wait(), name="first-of") for event in events}
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        for task in tasks:
-            task.cancel()
 
 
 def _signal_name(number: int) -> str:

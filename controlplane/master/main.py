@@ -15,6 +15,7 @@ from runtime.bus import Bus
 from runtime.clock import SystemClock
 from runtime.logs import logger
 from runtime.process import Stop
+from runtime.waiting import first_of
 
 EXIT_SUPERSEDED = 3
 START_PATIENCE_S = 60.0
@@ -59,12 +60,12 @@ async def _serve(master: Master, listener: socket.socket, settings: MasterSettin
     try:
         async with asyncio.TaskGroup() as tasks:
             running = tasks.create_task(master.run(started), name="master")
-            await _first(started, stop.asked, master.superseded)
+            await first_of(started, stop.asked, master.superseded)
             if started.is_set():
                 await server.start()
                 url = f"http://{settings.api_host}:{server.port}"
                 logger().info("api_listening", url=url, jobs=len(master.jobs))
-            await _first(stop.asked, master.superseded)
+            await first_of(stop.asked, master.superseded)
             await server.close()
             await master.drain(settings.drain_s)
             running.cancel()
@@ -87,11 +88,3 @@ async def _unless(stop: Stop, work: "asyncio.Task[Master]") -> Master | None:
         work.cancel()
         return None
     return await work
-
-
-async def _first(*events: asyncio.Event) -> None:
-    async with asyncio.TaskGroup() as waits:
-        tasks = [waits.create_task(event.wait(), name="end-of-master") for event in events]
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        for task in tasks:
-            task.cancel()

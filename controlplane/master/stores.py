@@ -18,6 +18,7 @@ from messages.ids import Generation, JobName
 from messages.worlds import StoreAddress
 from runtime.errors import Temporary
 from runtime.logs import logger
+from runtime.waiting import first_of
 
 WARM_TIMEOUT_S = 60.0
 START_TIMEOUT_S = 15.0
@@ -146,11 +147,11 @@ class StoreServers:
             return False
         self._alive.add(child)
         readers.create_task(self._attend(child), name=f"store-process/{child.pid}")
-        if not await _first(child.warm, child.gone, WARM_TIMEOUT_S):
+        if not await first_of(child.warm, child.gone, timeout_s=WARM_TIMEOUT_S):
             child.kill()
         if child.warm.is_set() and not child.gone.is_set():
             self._spares.put_nowait(child)
-            await _first(child.taken, child.gone, None)
+            await first_of(child.taken, child.gone)
         return child.taken.is_set()
 
     async def _attend(self, child: "_Child") -> None:
@@ -257,14 +258,3 @@ class _Child:
         except TimeoutError:
             self.kill()
             await self._process.wait()
-
-
-async def _first(one: asyncio.Event, other: asyncio.Event, timeout_s: float | None) -> bool:
-    """Whether either came in time."""
-    waits = {asyncio.create_task(one.wait(), name="first"), asyncio.create_task(other.wait(), name="or-other")}
-    try:
-        done, _ = await asyncio.wait(waits, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
-        return bool(done)
-    finally:
-        for task in waits:
-            task.cancel()

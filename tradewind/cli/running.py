@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from messages.jobs import JobSpec
 from runtime.errors import TradewindError
 from runtime.process import Stop
+from runtime.waiting import first_of
 from tradewind.cli import present
 from tradewind.cli.client import Api, MasterAway
 from tradewind.cli.interrupt import unless_stopped
@@ -61,15 +62,7 @@ class LocalRun:
         with contextlib.suppress(TradewindError, TimeoutError):
             async with asyncio.timeout(STOP_S):
                 await self._api.stop(self._spec.name)
-                await self._first_of(self._ended, self._stop.forced)
-
-    async def _first_of(self, *events: asyncio.Event) -> None:
-        waits = [asyncio.create_task(event.wait(), name="run-wait") for event in events]
-        try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for wait in waits:
-                wait.cancel()
+                await first_of(self._ended, self._stop.forced)
 
 
 async def tell_waiting(api: Api, name: str) -> None:

@@ -145,7 +145,7 @@ def _complete_definition(obj: Obj) -> None:
 
 
 def _check_service_account(pod: Obj, store: Store) -> None:
-    name, namespace = spec_of(pod)["serviceAccountName"], meta(pod).get("namespace") or ""
+    name, namespace = spec_of(pod).get("serviceAccountName", "default"), meta(pod).get("namespace") or ""
     if store.find(SERVICE_ACCOUNTS, Key(namespace, name)) is None:
         why = f'error looking up service account {namespace}/{name}: serviceaccount "{name}" not found'
         raise problems.forbidden("pods", meta(pod).get("name") or meta(pod).get("generateName") or "", why)

@@ -34,6 +34,7 @@ from simulator.kubernetes.resources import (
 )
 from simulator.kubernetes.routes import Target
 from simulator.kubernetes.selectors import Predicate
+from simulator.kubernetes.shapes import check_shape
 from simulator.kubernetes.store import DeleteOptions, Store
 
 SYSTEM_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
@@ -86,6 +87,7 @@ class ApiServer:
         how = writing or Writing()
         obj = {**clone(body), "apiVersion": resource.api_version, "kind": resource.kind}
         obj.setdefault("metadata", {})
+        check_shape(obj, custom=resource.custom)
         admit_new(resource, obj, self.store, toleration_s=self._options.toleration_s)
         self._check_schema(resource, obj)
         made = self.store.create(resource, obj, dry_run=how.dry_run)
@@ -240,6 +242,7 @@ class ApiServer:
         resource, key = target.resource, Key(target.namespace, target.name)
         is_status = target.subresource == "status"
         obj = {**clone(wanted), "apiVersion": resource.api_version, "kind": resource.kind}
+        check_shape(obj, custom=resource.custom)
         given = meta(obj)
         if given.get("name", key.name) != key.name or (given.get("namespace") or key.namespace) != key.namespace:
             raise problems.bad_request("the name of the object does not match the name on the URL")

@@ -1,0 +1,64 @@
+"""Whether the parts of a built-in object are what they must be at all: lists, maps, text."""
+
+from typing import Any
+
+from simulator.kubernetes.objects import Obj
+from simulator.kubernetes.problems import ApiProblem, bad_request
+
+_LISTS_OF_MAPS = frozenset(
+    {
+        "containers", "initContainers", "env", "envFrom", "volumes", "volumeMounts", "tolerations", "taints", "ports",
+        "conditions", "ownerReferences", "rules", "subjects", "matchExpressions", "nodeSelectorTerms", "matchFields",
+        "imagePullSecrets", "versions", "addresses", "containerStatuses", "initContainerStatuses", "managedFields",
+    }
+)  # fmt: skip
+_LISTS = frozenset({"command", "args", "finalizers", "verbs", "apiGroups", "resourceNames"})
+_MAPS = frozenset({"template", "affinity", "nodeAffinity", "podAntiAffinity", "valueFrom", "strategy", "roleRef"})
+_TEXT_MAPS = frozenset({"labels", "annotations", "matchLabels", "nodeSelector", "data", "stringData"})
+_AMOUNTS = frozenset({"limits", "requests", "capacity", "allocatable"})
+_TOP_MAPS = ("metadata", "spec", "status")
+_OPAQUE = frozenset({"fieldsV1", "schema", "openAPIV3Schema"})
+
+
+def check_shape(obj: Obj, *, custom: bool) -> None:
+    """Raises a bad request for the first part that is something else."""
+    for name in _TOP_MAPS if not custom else _TOP_MAPS[:1]:
+        if obj.get(name) is not None and not isinstance(obj[name], dict):
+            raise _wrong(name, obj[name], "an object")
+    _check({"metadata": obj.get("metadata")} if custom else obj, "")
+
+
+def _check(value: Any, path: str) -> None:
+    if isinstance(value, list):
+        for index, each in enumerate(value):
+            _check(each, f"{path}[{index}]")
+    if not isinstance(value, dict):
+        return
+    for name, inner in value.items():
+        at = f"{path}.{name}" if path else name
+        if inner is None or name in _OPAQUE:
+            continue
+        if name in _TEXT_MAPS or name in _AMOUNTS:
+            _check_flat(inner, at, (str,) if name in _TEXT_MAPS else (str, int, float))
+            continue
+        if name in _LISTS | _LISTS_OF_MAPS and not isinstance(inner, list):
+            raise _wrong(at, inner, "a list")
+        if name in _LISTS_OF_MAPS:
+            for each in inner:
+                if not isinstance(each, dict):
+                    raise _wrong(at, each, "a list of objects")
+        if name in _MAPS and not isinstance(inner, dict):
+            raise _wrong(at, inner, "an object")
+        _check(inner, at)
+
+
+def _check_flat(value: Any, path: str, allowed: tuple[type, ...]) -> None:
+    if not isinstance(value, dict):
+        raise _wrong(path, value, "an object")
+    for name, inner in value.items():
+        if not isinstance(inner, allowed):
+            raise _wrong(f"{path}.{name}", inner, "text")
+
+
+def _wrong(path: str, value: object, wanted: str) -> ApiProblem:
+    return bad_request(f"json: cannot unmarshal {type(value).__name__} into field {path}: it must be {wanted}")

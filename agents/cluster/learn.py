@@ -130,9 +130,11 @@ def _hear(state: ClusterState, status: WorkerStatus, at_s: float) -> ClusterStat
 def _started(state: ClusterState, event: PlaceStarted) -> ClusterState:
     place = state.places.get(event.uid)
     if place is None:
-        if event.job is None or event.uid in state.tombstones:
+        if event.job is None:
             return state
         place = Place(event.uid, event.job, Stage.RUNNING, since_s=event.at_s)
+        if place.uid in state.tombstones or place.id in state.tombstones:
+            return state
     started = replace(place, stage=Stage.RUNNING, pid=event.pid, birth=event.birth)
     return _put(state, started, unsent=event.uid not in state.places)
 

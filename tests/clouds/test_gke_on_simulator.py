@@ -1,0 +1,125 @@
+"""What the contract does not ask of every cloud: Google's own ways to say no, and a whole region behind it."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import msgspec
+import pytest
+
+from controlplane.clouds.gke.cloud import GkeCloud
+from controlplane.clouds.interface import KubernetesAccess, PoolRef
+from controlplane.clouds.outcomes import Done, NotFound, QuotaExceeded, Refused, Throttled
+from controlplane.fleet.cloud import open_cloud
+from controlplane.fleet.files import read_fleet
+from controlplane.fleet.plans import cluster_plans
+from simulator.cloud.server import serve_cloud
+from simulator.region.region import Region
+from simulator.region.settings import RegionSettings
+from tests.clouds.contract import a_cluster, a_pool, found, until
+from tests.clouds.simulated import REGION, SECRET, ZONE, SimulatedStage, quick_cloud, settings_for
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+@pytest.fixture
+async def stage(tmp_path: Path) -> AsyncIterator[SimulatedStage]:
+    async with SimulatedStage.open(tmp_path) as stage:
+        yield stage
+
+
+async def test_a_project_that_does_not_exist_is_refused_with_what_to_correct(stage: SimulatedStage) -> None:
+    cloud = await GkeCloud.open(msgspec.structs.replace(stage.settings, project="another-project"))
+    answers: list[Any] = [await cloud.clusters(), await cloud.create_cluster_with_node_pool(stage.cluster)]
+    await cloud.close()
+    for answer in answers:
+        assert isinstance(answer, Refused)
+        assert "no project another-project" in answer.detail
+        assert "cloud.project" in answer.hint
+
+
+@pytest.mark.parametrize("api", ["gke", "compute"])
+async def test_an_api_that_is_disabled_is_refused_with_what_to_run(stage: SimulatedStage, api: str) -> None:
+    await stage.order("api", {"api": api, "disabled": True})
+    answer = await (stage.cloud.clusters() if api == "gke" else stage.cloud.quotas(REGION))
+    assert isinstance(answer, Refused)
+    assert "gcloud services enable container.googleapis.com compute.googleapis.com" in answer.hint
+
+
+async def test_too_many_requests_are_throttled(stage: SimulatedStage) -> None:
+    await stage.order("api", {"api": "gke", "throttled": True})
+    assert isinstance(await stage.cloud.create_cluster_with_node_pool(stage.cluster), Throttled)
+
+
+async def test_a_location_that_does_not_exist_is_refused(stage: SimulatedStage) -> None:
+    answer = await stage.cloud.create_cluster_with_node_pool(a_cluster("mars-north1-a"))
+    assert isinstance(answer, Refused)
+    assert "location" in answer.hint
+
+
+async def test_a_quota_of_zero_is_told_at_once_where_the_cloud_looks_first(tmp_path: Path) -> None:
+    async with SimulatedStage.open(tmp_path, quota_in_call=True) as stage:
+        assert await stage.cloud.create_cluster_with_node_pool(stage.cluster) == Done()
+        await stage.take_quota()
+        outcome = await stage.cloud.create_pool(stage.cluster.name, stage.pool)
+        assert isinstance(outcome, QuotaExceeded)
+        assert "console.cloud.google.com/iam-admin/quotas" in outcome.detail
+        resized = await stage.cloud.resize_pool(PoolRef(stage.cluster.name, stage.pool.name), 1)
+        assert isinstance(resized, NotFound)
+
+
+async def test_a_cluster_survives_tokens_of_two_seconds(tmp_path: Path) -> None:
+    async with SimulatedStage.open(tmp_path, token_s=2.0) as stage:
+        async with stage.holding():
+            creation = asyncio.create_task(stage.cloud.create_cluster_with_node_pool(stage.cluster))
+            tokens: set[str] = set()
+
+            async def seen() -> int:
+                tokens.add(await stage.cloud.access_token())
+                return len(tokens)
+
+            await until(seen, 3)
+        assert await creation == Done()
+
+
+async def test_the_example_fleet_is_made_in_the_simulator(stage: SimulatedStage) -> None:
+    fleet = read_fleet(EXAMPLES / "fleet-simulator.yaml")
+    environ = {
+        "TRADEWIND_GKE_PROJECT": stage.settings.project,
+        "TRADEWIND_GKE_ENDPOINT": stage.settings.endpoint,
+        "TRADEWIND_GKE_COMPUTE_URL": stage.settings.compute_url,
+        "TRADEWIND_GKE_CREDENTIALS_FILE": str(stage.settings.credentials_file),
+        "TRADEWIND_GKE_POLL_FIRST_S": "0.02",
+    }
+    cloud = await open_cloud(fleet, environ)
+    plan = cluster_plans(fleet)[0]
+    assert await cloud.create_cluster_with_node_pool(plan) == Done()
+    (cluster,) = found(await cloud.clusters())
+    await cloud.close()
+    assert (cluster.name, cluster.labels) == (plan.name, plan.labels)
+    assert [pool.zone for pool in cluster.pools] == [fleet.clusters[0].zones[0]]
+
+
+async def test_our_token_opens_the_kubernetes_api_of_a_cluster_that_we_made(tmp_path: Path) -> None:
+    key = tmp_path / "key.json"
+    async with (
+        Region(RegionSettings(region=REGION, secret=SECRET)) as region,
+        serve_cloud(quick_cloud(region.url, key)) as serving,
+        aiohttp.ClientSession() as http,
+    ):
+        cloud = await GkeCloud.open(settings_for(serving, key))
+        cluster, pool = a_cluster(ZONE), a_pool(ZONE)
+        assert await cloud.create_cluster_with_node_pool(cluster) == Done()
+        assert await cloud.create_pool(cluster.name, pool) == Done()
+        access = await cloud.kubernetes_access(cluster.name)
+        assert isinstance(access, KubernetesAccess)
+        headers = {"Authorization": f"Bearer {await cloud.access_token()}"}
+        async with http.get(f"{access.endpoint}/api/v1/nodes", headers=headers) as response:
+            nodes = (await response.json())["items"]
+        labelled = [node for node in nodes if node["metadata"]["labels"].get("tradewind-job") == "a-job"]
+        assert len(nodes) == 2
+        assert [node["status"]["capacity"]["nvidia.com/gpu"] for node in labelled] == ["1"]
+        assert await cloud.delete_cluster(cluster.name) == Done()
+        await cloud.close()

@@ -31,6 +31,11 @@ class NatsServer:
         return f"nats://{_LOOPBACK}:{self.port}"
 
     @property
+    def is_running(self) -> bool:
+        """As far as is known: it may have ended by itself a moment ago."""
+        return self._process is not None
+
+    @property
     def pid(self) -> int:
         if self._process is None:
             raise RuntimeError("this NATS server is not running")

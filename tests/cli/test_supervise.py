@@ -8,6 +8,7 @@ import pytest
 from runtime.errors import UserError
 from tests.conftest import eventually
 from tradewind.cli import supervise
+from tradewind.cli.parts import BusServer
 from tradewind.cli.supervise import keep
 
 
@@ -64,3 +65,7 @@ async def test_a_mistake_of_a_person_is_not_tried_again(tmp_path: Path, code: in
         await keep(part, lambda sentence: None)
     assert part.starts == 1
     assert "the master" in refused.value.sentence.lower()
+
+
+def test_a_bus_that_was_not_started_is_no_process(tmp_path: Path) -> None:
+    assert BusServer(tmp_path).pid == 0

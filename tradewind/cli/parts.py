@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Protocol
 
 from runtime import children
-from runtime.errors import UserError
 from runtime.nats_server import NatsServer
 
 
@@ -80,10 +79,7 @@ class BusServer:
 
     @property
     def pid(self) -> int:
-        try:
-            return self._server.pid
-        except UserError:
-            return 0
+        return self._server.pid if self._server.is_running else 0
 
     async def start(self) -> None:
         await self._server.start()

@@ -14,10 +14,9 @@ from messages import subjects
 from runtime.bus import Bus
 from runtime.clock import SystemClock
 from runtime.logs import logger
-from runtime.process import Stop
+from runtime.process import EXIT_SUPERSEDED, Stop
 from runtime.waiting import first_of
 
-EXIT_SUPERSEDED = 3
 START_PATIENCE_S = 60.0
 CALL_TIMEOUT_S = 10.0
 _DAY_S = 86_400.0

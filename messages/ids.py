@@ -17,6 +17,8 @@ Epoch = NewType("Epoch", int)
 
 NO_GENERATION = Generation(0)
 """Before the first world."""
+NO_EPOCH = Epoch(0)
+"""Before any master."""
 
 Name = Annotated[str, Meta(pattern=NAME_PATTERN, description="lower-case letters, digits and '-', at most 63")]
 

@@ -5,7 +5,6 @@ from typing import NamedTuple
 from messages.ids import ClusterName, JobName, Rank, WorkerId, is_name
 
 PREFIX = "tradewind"
-EVERYTHING = f"{PREFIX}.>"
 
 WORKER_FACTS = ("joined", "ready", "parked", "switched", "exited", "peer_lost", "left", "notice")
 

@@ -7,12 +7,9 @@ trainer of an older one is left: a status that shows a generation is proof that 
 from dataclasses import dataclass
 from enum import StrEnum
 
-from messages.ids import ClusterName, Epoch, Generation, JobName, Rank, WorkerId
+from messages.ids import NO_EPOCH, NO_GENERATION, ClusterName, Epoch, Generation, JobName, Rank, WorkerId
 from messages.workers import TrainerExit, WorkerPhase, WorkerStatus
 from messages.worlds import Assignment, Member
-
-_NO_EPOCH = Epoch(0)
-_NO_GENERATION = Generation(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +93,9 @@ class WorkerState:
     """When the master was last heard, or the bus lost."""
     host_start_due_s: float
     seq: int = 0
-    epoch: Epoch = _NO_EPOCH
-    fence: Generation = _NO_GENERATION
-    generation: Generation = _NO_GENERATION
+    epoch: Epoch = NO_EPOCH
+    fence: Generation = NO_GENERATION
+    generation: Generation = NO_GENERATION
     standing: Standing = Standing.FREE
     world: Assignment | None = None
     """The assignment of `generation`."""
@@ -113,7 +110,7 @@ class WorkerState:
     """The newest completed in `generation`."""
     stop: Stop | None = None
     stop_grace_s: float = 5.0
-    """As the master last said."""
+    """As the master last said; before it has, as the rules do."""
     host: Host = Host.ABSENT
     host_since_s: float = 0.0
     host_losses: int = 0
@@ -158,12 +155,14 @@ class WorkerState:
 
 
 def new_worker(identity: WorkerIdentity, at_s: float, rules: WorkerRules | None = None) -> WorkerState:
+    rules = rules or WorkerRules()
     return WorkerState(
         identity=identity,
-        rules=rules or WorkerRules(),
+        rules=rules,
         heartbeat_due_s=at_s,
         heard_at_s=at_s,
         host_start_due_s=at_s,
+        stop_grace_s=rules.stop_grace_s,
     )
 
 

@@ -1,0 +1,273 @@
+"""A small cloud for the allocator's simulation: pools that keep trying, and that choose themselves whom they let go.
+
+A preempted node comes back under its old name as another machine. A shortage shows inside an operation, while the pool
+exists and goes on trying.
+"""
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from controlplane.allocator.effects import Change, CreatePool, DeletePool, RemoveNodes, ResizePool
+from controlplane.clouds import outcomes
+from controlplane.clouds.interface import ClusterInfo, PoolInfo, PoolPlan, PoolRef, PoolStatus
+from controlplane.clouds.outcomes import Outcome
+from messages.clusters import NodeSight
+from messages.ids import ClusterName
+from tests.simulation.clockwork import Broken, Clockwork
+
+GROUP_S = 0.5
+"""How often a pool's group looks whether it has what it should."""
+FORGET_S = 2.0
+"""How long a machine that is gone is still in sight."""
+OPERATIONS_AT_ONCE = 4
+
+
+class Life(StrEnum):
+    CREATING = "creating"
+    RUNNING = "running"
+    DOOMED = "doomed"
+
+
+@dataclass
+class Machine:
+    name: str
+    uid: str
+    life: Life = Life.CREATING
+    doomed_until_s: float = 0.0
+
+
+@dataclass
+class CloudPool:
+    ref: PoolRef
+    plan: PoolPlan
+    max_nodes: int
+    target: int
+    machines: dict[str, Machine] = field(default_factory=dict)
+    names: list[str] = field(default_factory=list)
+    """Of preempted nodes, to be used again."""
+    ghosts: dict[str, tuple[str, float]] = field(default_factory=dict)
+    """Uids of machines that are gone but still in sight, and until when."""
+    busy: bool = False
+    starved: bool = False
+    stopping: bool = False
+
+    @property
+    def is_full(self) -> bool:
+        running = sum(machine.life is not Life.CREATING for machine in self.machines.values())
+        return running == len(self.machines) == self.target
+
+
+class SimulatedCloud:
+    def __init__(self, clockwork: Clockwork, capacities: dict[str, int], clusters: tuple[ClusterName, ...]) -> None:
+        self.clockwork = clockwork
+        self.capacities = capacities
+        self.clusters = clusters
+        self.limits: dict[PoolRef, int] = {}
+        self.pools: dict[PoolRef, CloudPool] = {}
+        self.on_change: Callable[[ClusterName], None] = lambda cluster: None
+        self._numbers = itertools.count(1)
+
+    # Reads
+
+    def listing(self) -> tuple[ClusterInfo, ...]:
+        return tuple(
+            ClusterInfo(name, str(name), True, {}, tuple(map(self._info, self._pools_of(name))))
+            for name in self.clusters
+        )
+
+    def sight(self, cluster: ClusterName) -> tuple[NodeSight, ...]:
+        now_s = self.clockwork.now_s
+        sights: dict[str, NodeSight] = {}
+        for pool in self._pools_of(cluster):
+            for name, (uid, until_s) in pool.ghosts.items():
+                if now_s < until_s:
+                    sights[name] = NodeSight(node=name, uid=uid, pool=pool.ref.pool, ready=False)
+            for machine in pool.machines.values():
+                if machine.life is not Life.CREATING:
+                    doomed = machine.life is Life.DOOMED
+                    left_s = max(0.0, machine.doomed_until_s - now_s) if doomed else None
+                    sights[machine.name] = NodeSight(
+                        node=machine.name, uid=machine.uid, pool=pool.ref.pool, notice_s=left_s
+                    )
+        return tuple(sights.values())
+
+    def running(self) -> dict[str, tuple[CloudPool, Machine]]:
+        """Healthy machines by uid."""
+        return {
+            machine.uid: (pool, machine)
+            for pool in self.pools.values()
+            for machine in pool.machines.values()
+            if machine.life is Life.RUNNING
+        }
+
+    @property
+    def target(self) -> int:
+        return sum(pool.target for pool in self.pools.values())
+
+    # Changes
+
+    def receive(self, change: Change, answer: Callable[[Outcome], None]) -> None:
+        """Answers at once with a refusal, or when the operation has ended."""
+        refusal = self._refusal(change)
+        if refusal is not None:
+            answer(refusal)
+            return
+        pool = self._apply(change)
+        pool.busy = True
+        started_s = self.clockwork.now_s
+        least_s = self.clockwork.chance.uniform(0.2, 2.0)
+        patience_s = self.clockwork.chance.uniform(3.0, 8.0)
+
+        def look() -> None:
+            lasted_s = self.clockwork.now_s - started_s
+            outcome = self._outcome(change, pool, lasted_s >= patience_s)
+            if outcome is None or lasted_s < least_s:
+                self.clockwork.after(0.1, look)
+                return
+            pool.busy = False
+            if isinstance(change, DeletePool):
+                del self.pools[pool.ref]
+            answer(outcome)
+
+        self.clockwork.after(0.1, look)
+
+    def preempt(self, pool: CloudPool, machine: Machine, notice_s: float) -> None:
+        if notice_s > 0:
+            machine.life = Life.DOOMED
+            machine.doomed_until_s = self.clockwork.now_s + notice_s
+            self.clockwork.after(notice_s, lambda: self._take(pool, machine))
+        else:
+            self._take(pool, machine)
+        self.on_change(pool.ref.cluster)
+
+    # Inside
+
+    def _refusal(self, change: Change) -> Outcome | None:
+        clockwork = self.clockwork
+        pool = self.pools.get(change.ref)
+        if clockwork.happens(0.05, "throttled"):
+            return outcomes.Throttled("too many requests")
+        if isinstance(change, CreatePool):
+            if pool is not None:
+                return outcomes.AlreadyExists(change.ref.pool)
+            if clockwork.happens(0.03, "quota refused the call"):
+                return outcomes.QuotaExceeded("GPUS")
+        elif pool is None:
+            return outcomes.NotFound(change.ref.pool)
+        elif pool.busy:
+            return outcomes.Busy("another operation is under way")
+        under_way = sum(other.busy for other in self._pools_of(change.ref.cluster))
+        return outcomes.Busy("too many operations") if under_way >= OPERATIONS_AT_ONCE else None
+
+    def _apply(self, change: Change) -> CloudPool:
+        match change:
+            case CreatePool(_, _, plan, _):
+                pool = CloudPool(change.ref, plan, self.limits[change.ref], plan.size)
+                self.pools[change.ref] = pool
+                self.clockwork.after(0.01, lambda: self._tend(pool))
+            case ResizePool(_, _, size, _):
+                pool = self.pools[change.ref]
+                pool.target = size
+                self._shrink(pool)
+            case RemoveNodes(_, _, names, _):
+                pool = self.pools[change.ref]
+                known = [name for name in names if name in pool.machines or name in pool.names]
+                pool.target = max(0, pool.target - len(known))
+                for name in known:
+                    self._drop(pool, name)
+            case DeletePool():
+                pool = self.pools[change.ref]
+                pool.stopping = True
+                pool.target = 0
+                for name in list(pool.machines):
+                    self._drop(pool, name)
+        if pool.target > pool.max_nodes:
+            raise Broken(f"pool {pool.ref.pool} aims at {pool.target} nodes, {pool.max_nodes} are allowed")
+        return pool
+
+    def _outcome(self, change: Change, pool: CloudPool, patience_is_over: bool) -> Outcome | None:
+        if isinstance(change, RemoveNodes | DeletePool) or pool.is_full:
+            return outcomes.Done()
+        if not (patience_is_over and pool.starved):
+            return None
+        if self.clockwork.happens(0.2, "quota inside an operation"):
+            return outcomes.QuotaExceeded("GCE_QUOTA_EXCEEDED")
+        self.clockwork.made["stockout inside an operation"] += 1
+        return outcomes.StockedOut("GCE_STOCKOUT")
+
+    def _tend(self, pool: CloudPool) -> None:
+        """What an instance group does all day."""
+        if self.pools.get(pool.ref) is not pool:
+            return
+        pool.starved = False
+        while len(pool.machines) < pool.target:
+            if self._used(pool.plan.zone) >= self.capacities[pool.plan.zone]:
+                pool.starved = True
+                break
+            number = next(self._numbers)
+            again = pool.names.pop(0) if pool.names else None
+            if again is not None:
+                self.clockwork.made["node came back under its name"] += 1
+            machine = Machine(again or f"{pool.plan.zone}-{number}", f"uid-{number}")
+            pool.machines[machine.name] = machine
+            self.clockwork.after(self.clockwork.chance.uniform(0.5, 5.0), lambda m=machine: self._boot(pool, m))  # type: ignore[misc]
+        self.clockwork.after(GROUP_S, lambda: self._tend(pool))
+
+    def _boot(self, pool: CloudPool, machine: Machine) -> None:
+        if pool.machines.get(machine.name) is machine and machine.life is Life.CREATING:
+            machine.life = Life.RUNNING
+            pool.ghosts.pop(machine.name, None)
+            self.on_change(pool.ref.cluster)
+
+    def _take(self, pool: CloudPool, machine: Machine) -> None:
+        if pool.machines.get(machine.name) is not machine:
+            return
+        del pool.machines[machine.name]
+        pool.names.append(machine.name)
+        lingers = self.clockwork.chance.random() < 0.5
+        if lingers:
+            pool.ghosts[machine.name] = (machine.uid, self.clockwork.now_s + FORGET_S)
+            self.clockwork.after(FORGET_S, lambda: self.on_change(pool.ref.cluster))
+        self.on_change(pool.ref.cluster)
+
+    def _shrink(self, pool: CloudPool) -> None:
+        """First slots without a machine, then machines that are being made, then whoever the dice say."""
+        while len(pool.machines) > pool.target:
+            machines = list(pool.machines.values())
+            making = [machine for machine in machines if machine.life is Life.CREATING]
+            self._drop(pool, self.clockwork.chance.choice(making or machines).name)
+        del pool.names[max(0, pool.target - len(pool.machines)) :]
+
+    def _drop(self, pool: CloudPool, name: str) -> None:
+        pool.machines.pop(name, None)
+        if name in pool.names:
+            pool.names.remove(name)
+        self.on_change(pool.ref.cluster)
+
+    def _used(self, zone: str) -> int:
+        return sum(len(pool.machines) for pool in self.pools.values() if pool.plan.zone == zone)
+
+    def _pools_of(self, cluster: ClusterName) -> list[CloudPool]:
+        return [pool for pool in self.pools.values() if pool.ref.cluster == cluster]
+
+    def _info(self, pool: CloudPool) -> PoolInfo:
+        status = PoolStatus.RUNNING
+        if pool.stopping:
+            status = PoolStatus.STOPPING
+        elif pool.busy:
+            status = PoolStatus.PROVISIONING
+        elif pool.starved:
+            status = PoolStatus.RUNNING_WITH_ERROR
+        plan = pool.plan
+        return PoolInfo(
+            pool.ref,
+            plan.zone,
+            plan.machine_type,
+            plan.accelerator,
+            plan.spot,
+            pool.target,
+            status,
+            plan.labels,
+        )

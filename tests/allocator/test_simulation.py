@@ -1,0 +1,143 @@
+"""300 seeds of the allocator under faults, and bugs planted on purpose that the same seeds must find."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+import pytest
+
+from controlplane.allocator import learn_outcome, prospects, reconcile
+from controlplane.allocator.counting import expected
+from controlplane.allocator.effects import ResizePool
+from controlplane.allocator.reconcile import Turn
+from controlplane.allocator.state import Allocator, Kind, Operation, Pool
+from controlplane.clouds.interface import PoolRef
+from tests.allocator.simulation import simulate
+
+SEEDS = 300
+
+EVERY_FAULT = {
+    "message lost",
+    "message duplicated",
+    "message late (others overtake it)",
+    "node preempted",
+    "node noticed, then preempted",
+    "several nodes preempted at once",
+    "node came back under its name",
+    "zone stocked out",
+    "zone has machines again",
+    "stockout inside an operation",
+    "quota inside an operation",
+    "quota refused the call",
+    "throttled",
+    "request lost",
+    "request late, and given up",
+    "answer lost",
+    "slow request",
+    "listing failed",
+    "cluster cut off",
+    "allocator crashed",
+    "other number wanted",
+    "pool deleted by a person",
+}
+
+
+def test_caps_hold_under_faults_and_all_is_as_wanted_when_they_stop(capsys: pytest.CaptureFixture[str]) -> None:
+    faults: Counter[str] = Counter()
+    broken = []
+    for seed in range(SEEDS):
+        result = simulate(seed)
+        faults += result.faults
+        if result.broken is not None:
+            broken.append(f"seed {seed}: {result.broken}")
+    with capsys.disabled():
+        print(f"\n{SEEDS} seeds; faults made: " + ", ".join(f"{n} × {kind}" for kind, n in faults.most_common()))
+    assert not broken, "\n".join(broken)
+    assert faults.keys() == EVERY_FAULT
+
+
+def test_the_same_seed_tells_the_same_story() -> None:
+    assert simulate(11).story == simulate(11).story
+
+
+def _leave_a_pool_at_its_old_target_after_a_loss(patch: pytest.MonkeyPatch) -> None:
+    """Another pool is raised, but the cloud is never told to give up the slot that it will fill again."""
+    honest = Turn._lower
+
+    def forgetful(turn: Turn, pool: Pool, target: int) -> None:
+        if not pool.vacant and not any(node.lost_s is not None for node in pool.nodes.values()):
+            honest(turn, pool, target)
+
+    def optimistic(pools: Iterable[Pool], *, but: PoolRef | None = None) -> int:
+        return sum(expected(pool) for pool in pools if pool.ref != but)
+
+    patch.setattr(Turn, "_lower", forgetful)
+    patch.setattr(reconcile, "total", optimistic)
+
+
+def _forget_an_operation_whose_answer_was_lost(patch: pytest.MonkeyPatch) -> None:
+    """No answer is taken for a no."""
+
+    def careless(
+        allocator: Allocator, pool: Pool, operation: Operation, detail: str, now_s: float, *, settles_s: float
+    ) -> Allocator:
+        return replace(allocator, pools={**allocator.pools, pool.ref: pool})
+
+    patch.setattr(learn_outcome, "_unsure", careless)
+
+
+def _check_the_cap_without_operations_under_way(patch: pytest.MonkeyPatch) -> None:
+    """Only what the cloud confirmed is counted."""
+
+    def confirmed(pools: Iterable[Pool], *, but: PoolRef | None = None) -> int:
+        return sum(pool.target for pool in pools if pool.ref != but)
+
+    patch.setattr(reconcile, "total", confirmed)
+    patch.setattr(prospects, "expected", lambda pool: pool.target)
+
+
+def _act_before_the_first_listing(patch: pytest.MonkeyPatch) -> None:
+    """A restarted allocator takes it that there is nothing."""
+    patch.setattr(Allocator, "synced", property(lambda allocator: True))
+    patch.setattr(
+        reconcile,
+        "plan_for",
+        lambda allocator, now_s: prospects.plan_for(
+            replace(allocator, clusters=dict.fromkeys((offer.cluster for offer in allocator.offers), True)), now_s
+        ),
+    )
+
+
+def _shrink_by_nodes_of_the_clouds_choice(patch: pytest.MonkeyPatch) -> None:
+    """A smaller size is asked for where particular nodes should go."""
+
+    def blunt(turn: Turn, pool: Pool, target: int) -> None:
+        if pool.exists and turn._may_touch(pool) and target < pool.target:
+            operation = turn._begin(pool, Kind.RESIZE, target)
+            turn.effects.append(ResizePool(operation, pool.ref, target, "too many"))
+
+    patch.setattr(Turn, "_lower", blunt)
+
+
+def _trust_a_listing_that_is_too_old(patch: pytest.MonkeyPatch) -> None:
+    """What was listed before an operation ended overrules how it ended."""
+    patch.setattr("controlplane.allocator.learn_listing._is_newer", lambda pool, listing: pool.operation is not None)
+
+
+@pytest.mark.parametrize(
+    "plant",
+    [
+        _leave_a_pool_at_its_old_target_after_a_loss,
+        _forget_an_operation_whose_answer_was_lost,
+        _check_the_cap_without_operations_under_way,
+        _act_before_the_first_listing,
+        _shrink_by_nodes_of_the_clouds_choice,
+        _trust_a_listing_that_is_too_old,
+    ],
+)
+def test_a_planted_bug_is_caught(plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the cloud's own account: the core's invariants, which may be wrong likewise, are not asked."""
+    monkeypatch.setattr("tests.allocator.simulation.check", lambda before, after, effects: [])
+    plant(monkeypatch)
+    found = next((seed for seed in range(SEEDS) if simulate(seed).broken is not None), None)
+    assert found is not None

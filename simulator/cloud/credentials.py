@@ -49,10 +49,10 @@ class ServiceAccount:
         return claims if isinstance(claims, dict) and claims.get("iss") == self.email else None
 
 
-def service_account(project: str, path: Path | None = None) -> ServiceAccount:
+def service_account(project: str, path: Path) -> ServiceAccount:
     """With the key that a file already has, so that a restart leaves issued files good; else with a new one."""
     email = f"tradewind@{project}.iam.gserviceaccount.com"
-    if path is None or not path.exists():
+    if not path.exists():
         return ServiceAccount(email, rsa.generate_private_key(public_exponent=65537, key_size=_KEY_BITS))
     try:
         held = json.loads(path.read_bytes())

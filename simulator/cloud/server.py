@@ -59,7 +59,7 @@ async def serve_cloud(settings: CloudSettings, clock: Clock | None = None) -> As
     urls = region_urls(settings)
     key_file = Path(settings.write_credentials) if settings.write_credentials else None
     projects = project_names(settings)
-    account = await asyncio.to_thread(service_account, projects[0], key_file)
+    account = await asyncio.to_thread(service_account, projects[0], key_file) if key_file else None
     gate = Gate(clock, projects, settings.secret, settings.auth, settings.calls_per_minute)
     calls = CallLog(clock)
     async with aiohttp.ClientSession() as session, asyncio.TaskGroup() as tasks:
@@ -86,7 +86,7 @@ async def serve_cloud(settings: CloudSettings, clock: Clock | None = None) -> As
                 gke = await GkeServer.start(GkeService(desk), gate, calls, settings.host, settings.grpc_port)
                 ports.push_async_callback(gke.stop)
                 url = settings.public_url.rstrip("/") or f"http://{settings.host}:{http_port}"
-                if key_file is not None:
+                if account is not None and key_file is not None:
                     write_key_file(account, projects[0], f"{url}/token", key_file)
                 yield Serving(f"{settings.host}:{gke.port}", url)
         finally:

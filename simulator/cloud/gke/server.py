@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import grpc
+from google.cloud import container_v1
 from google.protobuf import any_pb2
 from google.rpc import error_details_pb2, status_pb2
 
@@ -55,8 +56,7 @@ class GkeServer:
 def _handle(name: str, method: Method, service: GkeService, gate: Gate, calls: CallLog) -> Handle:
     async def handle(request: Any, context: Any) -> Any:
         path = method.path(request)
-        target = "" if isinstance(path, Refusal) else _shown(path, request)
-        number = calls.arrived("gke", name, target, _detail(request))
+        number = calls.arrived("gke", name, *_about(path, request))
         refusal = path if isinstance(path, Refusal) else gate.refusal(CONTAINER, path.project, _authorization(context))
         answer = refusal if isinstance(path, Refusal) or refusal else await method.answer(service, path, request)
         calls.ended(number, answer.code.value if isinstance(answer, Refusal) else "OK")
@@ -82,17 +82,15 @@ def _authorization(context: Any) -> str:
     return next((str(value) for key, value in context.invocation_metadata() or () if key == "authorization"), "")
 
 
-def _shown(path: Path, request: Any) -> str:
-    """What the call is about, with what it is about to create."""
-    parts = [path.project, path.location, path.cluster, path.pool, path.operation]
-    if "cluster" in request:
+def _about(path: Path | Refusal, request: Any) -> tuple[str, str]:
+    """What the call is about, with what it is to create, and the size that it asks for."""
+    parts = [] if isinstance(path, Refusal) else [path.project, path.location, path.cluster, path.pool, path.operation]
+    detail = ""
+    if isinstance(request, container_v1.CreateClusterRequest):
         parts.append(request.cluster.name)
-    if "node_pool" in request:
+    elif isinstance(request, container_v1.CreateNodePoolRequest):
         parts.append(request.node_pool.name)
-    return "/".join(part for part in parts if part)
-
-
-def _detail(request: Any) -> str:
-    if "node_pool" in request:
-        return f"node_count={request.node_pool.initial_node_count}"
-    return f"node_count={request.node_count}" if type(request).__name__ == "SetNodePoolSizeRequest" else ""
+        detail = f"node_count={request.node_pool.initial_node_count}"
+    elif isinstance(request, container_v1.SetNodePoolSizeRequest):
+        detail = f"node_count={request.node_count}"
+    return "/".join(part for part in parts if part), detail

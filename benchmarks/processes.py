@@ -1,4 +1,4 @@
-"""Processes that a benchmark starts: found through /proc, and none left behind."""
+"""Processes that a benchmark starts: told apart by their commands, and none left behind."""
 
 import ctypes
 import os
@@ -10,30 +10,10 @@ from pathlib import Path
 from types import FrameType
 from typing import Final
 
+from runtime.children import descendants
+
 _PR_SET_CHILD_SUBREAPER: Final = 36
 _LAST_WORD_S: Final = 10.0
-
-
-def descendants(ancestor: int) -> list[int]:
-    """All processes below this one, parents before their children."""
-    children: dict[int, list[int]] = {}
-    for pid, parent in _parents().items():
-        children.setdefault(parent, []).append(pid)
-    found = list(children.get(ancestor, ()))
-    for pid in found:
-        found.extend(children.get(pid, ()))
-    return found
-
-
-def _parents() -> dict[int, int]:
-    parents = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with suppress(FileNotFoundError, ProcessLookupError):
-                # The name of a process, in parentheses, may hold spaces and parentheses of its own.
-                after_name = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()
-                parents[int(entry.name)] = int(after_name[1])
-    return parents
 
 
 def command_line(pid: int) -> str:

@@ -13,7 +13,8 @@ from typing import Final
 
 from benchmarks import report, torchrun_peer
 from benchmarks.lost_worker import SCRIPT, SCRIPT_ARGS, Round, RoundFailed, lose_one, start_logged
-from benchmarks.processes import command_line, descendants
+from benchmarks.processes import command_line
+from runtime.children import descendants
 
 DESCRIPTION: Final = "seconds from the SIGKILL of one of 4 workers to the next step, against tuned torchrun"
 _NAME: Final = "restart"

@@ -5,7 +5,6 @@ shorter still were tried there too, and split the world under load.
 """
 
 import argparse
-import socket
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.lost_worker import SCRIPT, SCRIPT_ARGS, Round, lose_one, start_logged
-from benchmarks.processes import descendants
+from runtime.children import descendants, free_port
 
 _RENDEZVOUS: Final = (
     "last_call_timeout=1,keep_alive_interval=1,keep_alive_max_attempt=3,read_timeout=10,close_timeout=5"
@@ -35,7 +34,7 @@ class Torchrun:
 
     def start(self, command: Sequence[str], folder: Path) -> list["subprocess.Popen[bytes]"]:
         """The first agent hosts the store."""
-        endpoint = f"127.0.0.1:{_free_port()}"
+        endpoint = f"127.0.0.1:{free_port()}"
         return [
             start_logged(
                 _agent(endpoint, self._workers, hosts_store=number == 0) + list(command),
@@ -64,13 +63,6 @@ def _agent(endpoint: str, workers: int, *, hosts_store: bool) -> list[str]:
         "--monitor-interval=0.02",
         f"--max-restarts={_MAX_RESTARTS}",
     ]
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def restart_seconds(

@@ -10,8 +10,9 @@ import pytest
 
 from benchmarks import report, trace
 from benchmarks.__main__ import all_benchmarks, main
-from benchmarks.processes import command_line, descendants, leaving_none
+from benchmarks.processes import command_line, leaving_none
 from benchmarks.trace import TracedStep
+from runtime.children import descendants
 
 
 def test_a_line_that_is_still_being_written_is_not_read() -> None:

@@ -7,9 +7,12 @@ NAMED_AT_MOST = 4
 
 
 def describe_exit(exit_: TrainerExit) -> str:
-    how = f"was ended by {exit_.signal}" if exit_.signal is not None else f"exited with {exit_.code}"
     error = (exit_.error or "").strip()
-    return f"rank {exit_.rank} {how}" + (f": {error.splitlines()[-1]}" if error else "")
+    return f"rank {exit_.rank} {how_it_ended(exit_)}" + (f": {error.splitlines()[-1]}" if error else "")
+
+
+def how_it_ended(exit_: TrainerExit) -> str:
+    return f"was ended by {exit_.signal}" if exit_.signal is not None else f"exited with {exit_.code}"
 
 
 def name_workers(workers: list[WorkerId]) -> str:

@@ -1,8 +1,13 @@
 """What people are told: the difference between a job before and after a decision, in sentences."""
 
 from controlplane.job.effects import Announce
+from controlplane.job.sentences import how_it_ended
 from controlplane.job.state import Job, Phase, Worker
 from messages.ids import WorkerId
+from messages.jobs import Scalar
+from messages.workers import WorkerPhase
+
+Fields = dict[str, Scalar | None]
 
 
 def tell(before: Job, after: Job) -> list[Announce]:
@@ -14,7 +19,8 @@ def _workers(before: Job, after: Job) -> list[Announce]:
     for worker in after.workers.values():
         known = before.workers.get(worker.worker)
         if worker.seq >= 0 and not _had_joined(known) and _had_joined(worker):
-            said.append(_about(worker.worker, "worker_joined", f"worker {worker.worker} joined", fields_of(worker)))
+            fields: Fields = {"cluster": worker.cluster, "slots": worker.slots, "pid": worker.pid}
+            said.append(_about(worker.worker, "worker_joined", f"worker {worker.worker} joined", fields))
         if worker.noticed is not None and (known is None or known.noticed is None):
             said.append(
                 _about(worker.worker, "worker_noticed", f"worker {worker.worker} has to go", {}, worker.noticed)
@@ -26,11 +32,7 @@ def _workers(before: Job, after: Job) -> list[Announce]:
 
 
 def _had_joined(worker: Worker | None) -> bool:
-    return worker is not None and worker.phase != "warming"
-
-
-def fields_of(worker: Worker) -> dict[str, str | int | float | bool | None]:
-    return {"cluster": worker.cluster, "slots": worker.slots, "pid": worker.pid}
+    return worker is not None and worker.phase is not WorkerPhase.WARMING
 
 
 def _failure(before: Job, after: Job) -> list[Announce]:
@@ -41,8 +43,7 @@ def _failure(before: Job, after: Job) -> list[Announce]:
     return [
         Announce(
             kind="trainer_failed",
-            text=f"rank {exit_.rank} on worker {failure.worker} "
-            + (f"was ended by {exit_.signal}" if exit_.signal is not None else f"exited with {exit_.code}"),
+            text=f"rank {exit_.rank} on worker {failure.worker} {how_it_ended(exit_)}",
             why=exit_.error or "\n".join(exit_.tail),
             fields={
                 "rank": exit_.rank,
@@ -105,7 +106,5 @@ def _remarks(before: Job, after: Job) -> list[Announce]:
     return said
 
 
-def _about(
-    worker: WorkerId, kind: str, text: str, fields: dict[str, str | int | float | bool | None], why: str = ""
-) -> Announce:
+def _about(worker: WorkerId, kind: str, text: str, fields: Fields, why: str = "") -> Announce:
     return Announce(kind, text, why, {"worker": worker, **fields})

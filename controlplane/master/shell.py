@@ -55,6 +55,7 @@ class JobShell:
         self._on_superseded = on_superseded
         self._on_overwritten = on_overwritten
         self._unanswered = WhyLog(logger(job=job), "cluster_command_failed")
+        self._unsaved = WhyLog(logger(job=job), "record_not_saved")
 
     def perform(self, effect: JobEffect) -> Awaitable[JobEvent | None] | None:
         match effect:
@@ -77,6 +78,12 @@ class JobShell:
         return None
 
     async def _save(self, record: Record) -> JobEvent:
+        answer = await self._try_to_save(record)
+        if isinstance(answer, events.SaveFailed):
+            self._unsaved(answer.why)
+        return answer
+
+    async def _try_to_save(self, record: Record) -> events.RecordSaved | events.SaveFailed:
         try:
             for _ in range(SAVE_TRIES):
                 try:

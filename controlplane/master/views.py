@@ -1,9 +1,10 @@
 """A job as people see it: what its core knows, and what its trainers report."""
 
+from controlplane.job.ranks import ranks_of
 from controlplane.job.state import Job, Worker
 from controlplane.master.progress import ProgressTracker
 from messages.api import JobView, WorkerView
-from messages.ids import Rank, WorkerId
+from messages.ids import WorkerId
 from messages.worlds import Member
 
 
@@ -40,17 +41,13 @@ def _worker_view(worker: Worker, member: Member | None, progress: ProgressTracke
         phase=worker.phase,
         presence=worker.presence,
         generation=worker.generation,
-        ranks=_ranks(member) if member is not None else (),
+        ranks=ranks_of(member) if member is not None else (),
         step=reported.step if reported is not None else worker.step,
         loss=reported.loss if reported is not None else None,
         samples_per_s=reported.samples_per_s if reported is not None else None,
         heard_s=max(0.0, now_s - worker.heard_s),
         pid=worker.pid,
     )
-
-
-def _ranks(member: Member) -> tuple[Rank, ...]:
-    return tuple(Rank(rank) for rank in range(member.first_rank, member.first_rank + member.ranks))
 
 
 def _place(worker: Worker, members: dict[WorkerId, Member]) -> tuple[int, str]:

@@ -7,9 +7,9 @@ from controlplane.allocator.counting import at_most
 from controlplane.allocator.decide import decide
 from controlplane.allocator.effects import AllocatorEffect
 from controlplane.allocator.events import AllocatorEvent, JobEnded, NodesSeen, Ticked, WantedChanged
+from controlplane.allocator.offers import Offer
 from controlplane.allocator.state import Allocator, AllocatorSettings, new_allocator
-from controlplane.capacity.plan import FleetPlan
-from controlplane.capacity.shell import AllocatorShell
+from controlplane.capacity.shell import AllocatorShell, Complete
 from controlplane.clouds.interface import Cloud
 from messages.clusters import ClusterHeartbeat
 from messages.events import Event
@@ -26,14 +26,16 @@ class Capacity:
     def __init__(
         self,
         cloud: Cloud,
-        fleet: FleetPlan,
+        offers: tuple[Offer, ...],
+        complete: Complete,
         clock: Clock,
         announce: Callable[[Event], None],
         on_placement: Callable[[JobName, Placement], None],
         settings: AllocatorSettings | None = None,
     ) -> None:
         self._cloud = cloud
-        self._fleet = fleet
+        self._offers = offers
+        self._complete = complete
         self._clock = clock
         self._announce = announce
         self._on_placement = on_placement
@@ -48,14 +50,14 @@ class Capacity:
             self.wants(job, wanted, ended)
             return
         now_s = self._clock.monotonic_s()
-        state = new_allocator(job, self._fleet.offers, wanted=wanted, at_s=now_s, ended=ended, settings=self._settings)
+        state = new_allocator(job, self._offers, wanted=wanted, at_s=now_s, ended=ended, settings=self._settings)
         why_log = WhyLog(logger(job=job), "capacity_decided")
 
         def decided(_event: AllocatorEvent, decision: Decision[Allocator, AllocatorEffect]) -> None:
             why_log(decision.why)
             self._place(job, decision.state)
 
-        shell = AllocatorShell(job, self._cloud, self._fleet.pools, self._clock, self._announce)
+        shell = AllocatorShell(job, self._cloud, self._complete, self._clock, self._announce)
         loop = AllocatorLoop(f"capacity/{job}", state, decide, shell, Ticked, self._clock, decided)
         self._loops[job] = loop
         self._wanted[job] = None if ended is not None else wanted

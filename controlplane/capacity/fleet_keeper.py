@@ -1,10 +1,9 @@
 """The fleet's clusters, kept ready: made or adopted, then bootstrapped. Made ahead, never on the path of a recovery."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol, assert_never
 
-from controlplane.capacity.plan import FleetPlan
 from controlplane.clouds.interface import Cloud, ClusterPlan
 from controlplane.clouds.outcomes import (
     AlreadyExists,
@@ -28,20 +27,22 @@ PAUSE_MOST_S = 60.0
 class Installs(Protocol):
     """Puts what a cluster needs into it, and returns when it is there."""
 
-    async def __call__(self, cluster: ClusterName, region: str) -> None: ...
+    async def __call__(self, cluster: ClusterName) -> None: ...
 
 
 class FleetKeeper:
-    def __init__(self, cloud: Cloud, fleet: FleetPlan, install: Installs, announce: Callable[[Event], None]) -> None:
+    def __init__(
+        self, cloud: Cloud, clusters: Sequence[ClusterPlan], install: Installs, announce: Callable[[Event], None]
+    ) -> None:
         self._cloud = cloud
-        self._fleet = fleet
+        self._clusters = clusters
         self._install = install
         self._announce = announce
 
     async def run(self) -> None:
         """Until every cluster is ready; each goes its own way, so that one that cannot be had holds up no other."""
         async with asyncio.TaskGroup() as tasks:
-            for plan in self._fleet.clusters:
+            for plan in self._clusters:
                 tasks.create_task(self._keep(plan), name=f"fleet/{plan.name}")
 
     async def _keep(self, plan: ClusterPlan) -> None:
@@ -55,7 +56,7 @@ class FleetKeeper:
                 before = waits
             await asyncio.sleep(pause_s)
             pause_s = min(pause_s * 2, PAUSE_MOST_S)
-        await self._install(plan.name, self._fleet.regions.get(plan.name, plan.location))
+        await self._install(plan.name)
         self._tell("cluster_ready", plan, f"cluster {plan.name} in {plan.location} is ready", "made or adopted")
 
     async def _make(self, plan: ClusterPlan) -> str | None:

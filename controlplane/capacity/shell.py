@@ -1,34 +1,37 @@
 """The hands of one job's allocator: operations of the cloud, each of which comes back as an event."""
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import assert_never
 
 from controlplane.allocator import effects, events
 from controlplane.allocator.effects import AllocatorEffect
 from controlplane.allocator.events import AllocatorEvent
-from controlplane.capacity.plan import PoolDefaults, completed
-from controlplane.clouds.interface import Cloud, PoolRef
+from controlplane.clouds.interface import JOB_LABEL, Cloud, PoolPlan, PoolRef, Taint
 from controlplane.clouds.outcomes import Outcome, Refused, Unreachable
 from messages.events import Event
 from messages.ids import JobName
 from runtime.clock import Clock
 
+Complete = Callable[[PoolPlan], PoolPlan]
+"""Adds what the nodes of a fleet have in common: disks, tags, an account."""
+
 
 class AllocatorShell:
     def __init__(
-        self, job: JobName, cloud: Cloud, defaults: PoolDefaults, clock: Clock, announce: Callable[[Event], None]
+        self, job: JobName, cloud: Cloud, complete: Complete, clock: Clock, announce: Callable[[Event], None]
     ) -> None:
         self._job = job
         self._cloud = cloud
-        self._defaults = defaults
+        self._complete = complete
         self._clock = clock
         self._announce = announce
 
     def perform(self, effect: AllocatorEffect) -> Awaitable[AllocatorEvent | None] | None:
         match effect:
             case effects.CreatePool(operation, cluster, plan, _):
-                work = self._cloud.create_pool(cluster, completed(plan, self._defaults))
-                return self._operate(effect.ref, operation, work)
+                ours = replace(plan, taints=(*plan.taints, Taint(JOB_LABEL, self._job, "NoSchedule")))
+                return self._operate(effect.ref, operation, self._cloud.create_pool(cluster, self._complete(ours)))
             case effects.ResizePool(operation, ref, size, _):
                 return self._operate(ref, operation, self._cloud.resize_pool(ref, size))
             case effects.RemoveNodes(operation, ref, nodes, _):

@@ -225,6 +225,12 @@ async def test_an_address_that_swallows_everything_is_unreachable(bare: StandInS
         assert isinstance(await cloud.create_cluster_with_node_pool(bare.cluster), Unreachable)
 
 
+async def test_whoever_does_not_speak_tls_is_told_nothing(bare: StandInStage) -> None:
+    cloud = await bare.another(insecure=False)
+    assert isinstance(await cloud.clusters(), Unreachable)
+    assert not bare.google.calls
+
+
 async def test_tokens_of_five_seconds_expire_in_mid_operation_and_nobody_notices(bare: StandInStage) -> None:
     bare.google.token_s = 5.0
     bare.google.held.clear()
@@ -355,6 +361,38 @@ async def test_the_google_libraries_are_loaded_only_when_a_cloud_is_opened() -> 
     )
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", program)
     assert await process.wait() == 0
+
+
+STARTS_CHILDREN = """
+import asyncio, sys, uvloop
+from controlplane.clouds.gke.cloud import GkeCloud
+from controlplane.clouds.gke.settings import GkeSettings
+
+async def main(project, endpoint, compute_url, key):
+    cloud = await GkeCloud.open(GkeSettings(
+        project=project, endpoint=endpoint, insecure=True, compute_url=compute_url, credentials_file=key))
+    async def child():
+        process = await asyncio.create_subprocess_exec("true")
+        return await process.wait()
+    for _ in range(5):
+        print(*await asyncio.gather(cloud.clusters(), child()))
+    await cloud.close()
+
+uvloop.run(main(*sys.argv[1:]))
+"""
+
+
+async def test_children_are_started_beside_calls_without_a_word_from_grpc(bare: StandInStage) -> None:
+    settings = bare.settings
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", STARTS_CHILDREN),
+        *(settings.project, settings.endpoint, settings.compute_url, str(settings.credentials_file)),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    out, errors = await process.communicate()
+    assert (process.returncode, errors) == (0, b"")
+    assert out.decode() == "[] 0\n" * 5
 
 
 def _names(stage: StandInStage) -> tuple[str, str]:

@@ -1,6 +1,7 @@
 """GKE as a `Cloud`. Knows where its clusters are, so that a resize is one call and waits for no other."""
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
@@ -202,7 +203,12 @@ class GkeCloud(Cloud):
 
 
 def _load(settings: GkeSettings) -> "tuple[type[GkeClient], AccessTokens]":
-    """In a thread: these imports take most of a second."""
+    """In a thread: these imports take most of a second.
+
+    A child that is started and runs another program at once needs none of grpc's care for forks, which otherwise
+    complains on standard error each time.
+    """
+    os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
     from controlplane.clouds.gke.client import GkeClient
     from controlplane.clouds.gke.credentials import token_fetcher
 

@@ -38,7 +38,10 @@ class ComputeClient:
         self._base = settings.compute_url.rstrip("/")
         self._project = settings.project
         self._tokens = tokens
-        self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=settings.call_s))
+        self._session = aiohttp.ClientSession(
+            timeout=aiohttp.ClientTimeout(total=settings.call_s),
+            trust_env=True,  # the proxies that grpc and google-auth use
+        )
 
     async def quotas(self, region: str) -> list[Quota]:
         answer = await self._call("GET", f"projects/{_part(self._project)}/regions/{_part(region)}")

@@ -81,7 +81,6 @@ class Google:
     missing_zones: tuple[str, ...] = ()
     held: asyncio.Event = field(default_factory=asyncio.Event)
     """While it is clear, operations do not end."""
-    at_work: int = 0
     most_at_work: dict[str, int] = field(default_factory=lambda: defaultdict(int))
 
     def __post_init__(self) -> None:

@@ -15,7 +15,6 @@ class WebServer:
         self._runner: web.AppRunner | None = None
         self.port = 0
         self.token_refusal: dict[str, Any] | None = None
-        self.token_away = False
 
     @property
     def url(self) -> str:
@@ -39,8 +38,6 @@ class WebServer:
             await self._runner.cleanup()
 
     async def _token(self, _request: web.Request) -> web.Response:
-        if self.token_away:
-            return web.json_response({"error": "temporarily_unavailable"}, status=503)
         if self.token_refusal is not None:
             return web.json_response(self.token_refusal, status=400)
         answer = {"access_token": self._google.issue_token(), "expires_in": self._google.token_s}

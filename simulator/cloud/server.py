@@ -57,6 +57,7 @@ async def serve_cloud(settings: CloudSettings, clock: Clock | None = None) -> As
     clock = clock or SystemClock()
     changes = _changes(settings)
     urls = region_urls(settings)
+    state = Cloud(rules=rules_of(settings), quotas=quota_limits(settings))
     key_file = Path(settings.write_credentials) if settings.write_credentials else None
     projects = project_names(settings)
     account = await asyncio.to_thread(service_account, projects[0], key_file) if key_file else None
@@ -65,7 +66,6 @@ async def serve_cloud(settings: CloudSettings, clock: Clock | None = None) -> As
     async with aiohttp.ClientSession() as session, asyncio.TaskGroup() as tasks:
         regions = {name: RegionClient(name, url, settings.token_s, session) for name, url in urls.items()}
         shell = CloudShell(regions, clock)
-        state = Cloud(rules=rules_of(settings), quotas=quota_limits(settings))
         loop: RoleLoop[Cloud, Event, Effect] = RoleLoop("cloud", state, decide, shell, Tick, clock)
         desk = Desk(loop, shell, clock)
         app = web.Application()
@@ -75,9 +75,7 @@ async def serve_cloud(settings: CloudSettings, clock: Clock | None = None) -> As
         work = {
             "cloud/loop": loop.run(),
             "cloud/market": _play(changes, settings.speed, clock, loop),
-            **{
-                f"cloud/{name}": watch(each, settings.region_poll_s, clock, loop.post) for name, each in regions.items()
-            },
+            **{f"cloud/{name}": watch(each, settings.poll_s, clock, loop.post) for name, each in regions.items()},
         }
         running = [tasks.create_task(each, name=name) for name, each in work.items()]
         try:

@@ -45,7 +45,7 @@ class CloudSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """With commas between. All others are refused."""
     regions: str = ""
     """`us-central1=http://host:port` and so on, with commas between."""
-    region_poll_s: Annotated[float, Meta(gt=0, le=60)] = 1.0
+    poll_s: Annotated[float, Meta(gt=0, le=60)] = 1.0
     """Real seconds between two looks at whether a region is there."""
 
     auth: bool = True
@@ -135,7 +135,7 @@ def weather_of(settings: CloudSettings) -> Weather:
 
 
 def project_names(settings: CloudSettings) -> tuple[str, ...]:
-    names = tuple(_items(settings.projects))
+    names = tuple(items(settings.projects))
     if not names:
         raise UserError("The cloud has no project.", "--projects my-project")
     return names
@@ -143,7 +143,7 @@ def project_names(settings: CloudSettings) -> tuple[str, ...]:
 
 def region_urls(settings: CloudSettings) -> dict[str, str]:
     found = {}
-    for item in _items(settings.regions):
+    for item in items(settings.regions):
         match = _REGION.match(item)
         if match is None:
             raise UserError(f"{item!r} does not say where a region is.", "--region us-central1=http://127.0.0.1:8910")
@@ -156,7 +156,7 @@ def region_urls(settings: CloudSettings) -> dict[str, str]:
 def quota_limits(settings: CloudSettings) -> dict[tuple[str, str, str], int]:
     """By project, region and metric."""
     found: dict[tuple[str, str, str], int] = {}
-    for item in _items(settings.quotas):
+    for item in items(settings.quotas):
         match = _QUOTA.match(item)
         metric = metric_named(match[2]) if match else None
         if match is None or metric is None:
@@ -166,7 +166,7 @@ def quota_limits(settings: CloudSettings) -> dict[tuple[str, str, str], int]:
 
 
 def trace_files(settings: CloudSettings) -> Iterator[TraceFile]:
-    for item in _items(settings.trace):
+    for item in items(settings.trace):
         named, separator, path = item.partition("=")
         zone, slash, accelerator = named.partition("/")
         if separator and slash and is_location(zone):
@@ -177,10 +177,11 @@ def trace_files(settings: CloudSettings) -> Iterator[TraceFile]:
 
 def markets_of(settings: CloudSettings, regions: Sequence[str]) -> list[Market]:
     """That the generator moves: three zones of each region."""
-    names = [known_accelerator(name, "--accelerators") for name in _items(settings.accelerators)]
+    names = [known_accelerator(name, "--accelerators") for name in items(settings.accelerators)]
     zones = [f"{region}-{letter}" for region in regions for letter in "abc"]
     return [Market(zone, name) for zone, name in product(zones, names) if is_zone(zone)]
 
 
-def _items(text: str) -> Iterator[str]:
+def items(text: str) -> Iterator[str]:
+    """Of a list with commas between."""
     return (item.strip() for item in text.split(",") if item.strip())

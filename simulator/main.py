@@ -1,0 +1,173 @@
+"""`tradewind simulator`: the cloud and its regions in one process, or one part of it.
+
+Part `all` runs everything here. Part `cloud` runs the cloud alone and is told where its regions are; part `region` runs
+one region. Apart they can be lost apart: ending a region's process is the loss of a region.
+"""
+
+import contextlib
+import os
+import sys
+from collections.abc import Mapping
+from typing import Literal
+
+import click
+import msgspec
+from msgspec import Struct, structs
+
+from runtime.errors import UserError
+from runtime.logs import configure, logger
+from runtime.process import Stop, run, tell
+from runtime.settings import read_settings
+from simulator.cloud.model.names import is_location, is_zone
+from simulator.cloud.settings import PREFIX, CloudSettings, items
+from simulator.region.settings import RegionSettings
+
+REGION_PREFIX = f"{PREFIX}REGION_"
+DEFAULT_REGIONS = "us-central1,europe-west4"
+DEFAULT_REGION_PORT = 8910
+
+Part = Literal["all", "cloud", "region"]
+
+
+class Parts(Struct, frozen=True, forbid_unknown_fields=True):
+    part: Part = "all"
+
+
+class SimulatorSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    part: Part = "all"
+    cloud: CloudSettings = CloudSettings()
+    region: RegionSettings = RegionSettings()
+    """What the regions of this process have in common."""
+
+
+def read_simulator_settings(environ: Mapping[str, str], flags: Mapping[str, object] | None = None) -> SimulatorSettings:
+    """Flags are named as the cloud's fields, or as a region's with `region_` before; `part` chooses the part."""
+    given = {name: value for name, value in (flags or {}).items() if value is not None}
+    part = read_settings(Parts, environ, {"part": given.pop("part", None)}, PREFIX).part
+    for_regions = {name.removeprefix("region_"): given.pop(name) for name in list(given) if name.startswith("region_")}
+    cloud = read_settings(CloudSettings, environ, given, PREFIX)
+    port = DEFAULT_REGION_PORT if part == "region" else 0
+    told = {
+        f"{REGION_PREFIX}SECRET": cloud.secret,
+        f"{REGION_PREFIX}HOST": cloud.host,
+        f"{REGION_PREFIX}PORT": str(port),
+        **environ,
+    }
+    images = for_regions.pop("images", None) or told.pop(f"{REGION_PREFIX}IMAGES", None)
+    if images is not None:
+        for_regions["images"] = _decoded(str(images))
+    region = read_settings(RegionSettings, told, for_regions, REGION_PREFIX)
+    return SimulatorSettings(part=part, cloud=cloud, region=region)
+
+
+async def main(settings: SimulatorSettings, stop: Stop) -> int:
+    """Serves until it is asked to stop. Afterwards none of its processes is left."""
+    here, elsewhere = _places(settings)
+    async with contextlib.AsyncExitStack() as stack:
+        found = dict(elsewhere)
+        for index, name in enumerate(here):
+            found[name] = await _start_region(stack, settings.region, name, index)
+        if settings.part != "region":
+            await _start_cloud(stack, settings.cloud, found)
+        await stop.wait()
+    return 0
+
+
+async def _start_region(stack: contextlib.AsyncExitStack, common: RegionSettings, name: str, index: int) -> str:
+    from simulator.region.region import Region
+
+    port = common.port + index if common.port else 0
+    folder = f"{common.run_dir}/{name}" if common.run_dir and index else common.run_dir
+    region = await stack.enter_async_context(Region(structs.replace(common, region=name, port=port, run_dir=folder)))
+    return region.url
+
+
+async def _start_cloud(stack: contextlib.AsyncExitStack, settings: CloudSettings, regions: Mapping[str, str]) -> None:
+    from simulator.cloud.server import serve_cloud
+
+    urls = ",".join(f"{name}={url}" for name, url in regions.items())
+    serving = await stack.enter_async_context(serve_cloud(structs.replace(settings, regions=urls)))
+    logger().info("cloud_serves", gke=serving.grpc_address, url=serving.url, regions=", ".join(regions))
+
+
+def _places(settings: SimulatorSettings) -> tuple[list[str], dict[str, str]]:
+    """The regions that run here, and the addresses of those that do not."""
+    default = {"all": DEFAULT_REGIONS, "region": settings.region.region, "cloud": ""}[settings.part]
+    here: list[str] = []
+    elsewhere: dict[str, str] = {}
+    for item in items(settings.cloud.regions or default):
+        name, _, url = item.partition("=")
+        if not is_location(name) or is_zone(name):
+            raise UserError(f"{name!r} is no region.", "--region us-central1")
+        if url:
+            elsewhere[name] = url
+        else:
+            here.append(name)
+    if settings.part == "cloud" and (here or not elsewhere):
+        raise UserError(
+            "The cloud alone has to be told where its regions are.", "--region us-central1=http://127.0.0.1:8910"
+        )
+    if settings.part == "region" and (elsewhere or len(here) != 1):
+        raise UserError("A region alone is one region, here.", "--part region --region us-central1")
+    return here, elsewhere
+
+
+def _decoded(text: str) -> object:
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError as error:
+        hint = '{"registry/trainer:*": {"python": "/path/to/python"}}'
+        raise UserError(f"The images are not JSON: {error}", hint) from None
+
+
+@click.command(
+    epilog="""
+\b
+Examples:
+  tradewind simulator --write-credentials key.json --speed 20
+  tradewind simulator --trace examples/traces/two_regions.csv
+  tradewind simulator --part region --region us-central1
+  tradewind simulator --part cloud --region us-central1=http://127.0.0.1:8910
+\b
+Every setting is also a variable, and there are more than options: docs/simulator.md has them all.
+--speed is TRADEWIND_SIMULATOR_SPEED, and so on. A flag wins.
+"""
+)
+@click.option("--part", type=click.Choice(["all", "cloud", "region"]), help="What of it runs here.  [all]")
+@click.option(
+    "--region", "regions", multiple=True, help="A region to run here, or NAME=URL for one elsewhere; more than once."
+)
+@click.option("--host", help="Where it listens.  [127.0.0.1]")
+@click.option("--grpc-port", type=int, help="Of GKE's API.  [8900]")
+@click.option("--http-port", type=int, help="Of Compute's API, tokens and control.  [8901]")
+@click.option("--public-url", help="Where others reach the HTTP port, if not there.")
+@click.option("--region-port", type=int, help="Of the region, or of the first.  [8910 for a region alone, else any]")
+@click.option("--region-advertise-url", help="Where others reach the region, if not there.")
+@click.option("--region-run-dir", help="Where pods have their folders and logs.  [a temporary one]")
+@click.option("--projects", help="With commas between.  [tradewind]")
+@click.option("--write-credentials", metavar="FILE", help="Write a service account's key for clients to this file.")
+@click.option("--auth/--no-auth", default=None, help="Whether calls need a token.  [auth]")
+@click.option("--token-s", type=float, help="How long a token is good for.  [3600]")
+@click.option("--seed", type=int, help="Of every name and every choice.  [0]")
+@click.option("--speed", type=float, help="Seconds of the cloud in a real one.  [1]")
+@click.option("--operation-s", type=float, help="The least that an operation takes.  [20]")
+@click.option("--cluster-s", type=float, help="Until a cluster's API answers.  [240]")
+@click.option("--boot-s", type=float, help="Until a node is ready.  [60]")
+@click.option("--notice-s", type=float, help="What a preempted node is given, in real seconds.  [30]")
+@click.option("--trace", help="A file, or ZONE/ACCELERATOR=FILE; several with commas between.")
+@click.option("--generate/--no-generate", default=None, help="Move the market by the seed.  [no-generate]")
+@click.option("--lifetime-s", type=float, help="The mean life of a spot node; 0: as long as there is capacity.  [0]")
+@click.option("--default-capacity", type=int, help="Accelerators in a zone that no trace tells of.  [64]")
+@click.option("--quotas", help="us-central1:PREEMPTIBLE_NVIDIA_L4_GPUS=8, with commas between.")
+def simulator(regions: tuple[str, ...], **flags: object) -> None:
+    """Start a stand-in cloud: GKE, Kubernetes, a spot market, and machines that are processes of this one."""
+    settings = read_simulator_settings(os.environ, {**flags, "regions": ",".join(regions) or None})
+    configure("simulator", part=settings.part)
+    sys.exit(run(lambda stop: main(settings, stop)))
+
+
+if __name__ == "__main__":
+    try:
+        simulator()
+    except UserError as error:
+        sys.exit(tell(error))

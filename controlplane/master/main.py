@@ -2,10 +2,14 @@
 
 import asyncio
 import contextlib
+import os
 import socket
 import sys
+from contextlib import AbstractAsyncContextManager
 from importlib.metadata import version
+from pathlib import Path
 
+from controlplane.capacity.capacity import Capacity
 from controlplane.master.api import ApiServer, open_listener
 from controlplane.master.leader import take_over
 from controlplane.master.master import Master
@@ -57,7 +61,7 @@ async def _serve(master: Master, listener: socket.socket, settings: MasterSettin
     server = ApiServer(master, listener, settings.api_token)
     started = asyncio.Event()
     try:
-        async with asyncio.TaskGroup() as tasks:
+        async with _capacity(master, settings) as master.capacity, asyncio.TaskGroup() as tasks:
             running = tasks.create_task(master.run(started), name="master")
             await first_of(started, stop.asked, master.superseded)
             if started.is_set():
@@ -74,6 +78,17 @@ async def _serve(master: Master, listener: socket.socket, settings: MasterSettin
         return 0
     print(f"Error: another master took over: {master.superseded_why}", file=sys.stderr)
     return EXIT_SUPERSEDED
+
+
+def _capacity(master: Master, settings: MasterSettings) -> AbstractAsyncContextManager[Capacity | None]:
+    if not settings.fleet:
+        return contextlib.nullcontext()
+    # The clients of clouds and of Kubernetes take a second to import, which a master without a fleet need not spend.
+    from controlplane.bootstrap.settings import Secrets
+    from controlplane.capacity.provider import provided
+
+    secrets = Secrets(nats_url=settings.pods_nats_url or settings.bus.url)
+    return provided(Path(settings.fleet), os.environ, secrets, SystemClock(), master.announce, master.place)
 
 
 async def _unless(stop: Stop, work: "asyncio.Task[Master]") -> Master | None:

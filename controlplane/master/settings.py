@@ -5,10 +5,12 @@ import os
 import re
 import socket
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated
 
 from msgspec import Meta, Struct, structs
 
+from controlplane.fleet.files import read_fleet
 from controlplane.master.stores import StorePlace
 from runtime.errors import UserError
 from runtime.settings import NATS_PREFIX, BusSettings, read_settings
@@ -32,6 +34,10 @@ class MasterSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """The IPv4 address the stores listen on, if it is not `store_host`: `0.0.0.0` behind a name or a service."""
     store_ports: str = "29400-29499"
     """Each generation of each job takes one of these, and gives it back when the next one has begun."""
+    fleet: str = ""
+    """A fleet file: with it nodes for jobs are had from a cloud; without, workers come from static clusters only."""
+    pods_nats_url: str = ""
+    """The bus as pods of the fleet's clusters reach it, if not as this process does."""
     events_max_bytes: Bytes = 256_000_000
     logs_max_bytes: Bytes = 1_000_000_000
     """Streams forget their oldest when they are full."""
@@ -52,6 +58,8 @@ def read_master_settings(environ: Mapping[str, str], flags: Mapping[str, object]
 def check(settings: MasterSettings) -> None:
     """What no single value can show; a `UserError` says what to do."""
     store_place(settings)
+    if settings.fleet:
+        read_fleet(Path(settings.fleet))
     if not settings.api_token and not is_loopback(settings.api_host):
         raise UserError(
             f"The API runs what it is told to, so it does not listen on {settings.api_host} without a token.",

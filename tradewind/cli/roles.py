@@ -30,6 +30,8 @@ def examples(*lines: str) -> str:
 @click.option("--store-host", help="Where trainers reach this machine.  [127.0.0.1]")
 @click.option("--store-bind", help="Where the stores listen, if not there, e.g. 0.0.0.0.")
 @click.option("--store-ports", help="A range; each generation of a job takes one.  [29400-29499]")
+@click.option("--fleet", metavar="FILE", help="Have nodes from a cloud, as this file says.  [static clusters only]")
+@click.option("--pods-nats-url", help="The bus as pods of the fleet reach it, if not as this process does.")
 @click.option("--keep-days", type=float, help="How long events and logs are kept.  [14]")
 def master(**flags: object) -> None:
     """Start a master: it knows every job, makes the worlds and serves the API."""

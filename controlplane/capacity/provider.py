@@ -1,0 +1,46 @@
+"""From a fleet file to machines: the cloud, the clusters kept ready, the allocators of all jobs."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+
+from controlplane.bootstrap.bootstrap import Bootstrap
+from controlplane.bootstrap.settings import Secrets
+from controlplane.capacity.capacity import Capacity, Placement
+from controlplane.capacity.fleet_keeper import FleetKeeper
+from controlplane.fleet.cloud import open_cloud
+from controlplane.fleet.files import read_fleet
+from controlplane.fleet.plans import bootstrap_settings, cluster_plans, complete, offers, places
+from messages.events import Event
+from messages.ids import ClusterName, JobName
+from runtime.clock import Clock
+
+
+@asynccontextmanager
+async def provided(
+    fleet_file: Path,
+    environ: Mapping[str, str],
+    secrets: Secrets,
+    clock: Clock,
+    announce: Callable[[Event], None],
+    on_placement: Callable[[JobName, Placement], None],
+) -> AsyncIterator[Capacity]:
+    """While it is open the fleet's clusters are made ready and each job that is held gets its nodes."""
+    fleet = read_fleet(fleet_file)
+    cloud = await open_cloud(fleet, environ)
+    bootstrap = Bootstrap(cloud, bootstrap_settings(fleet), secrets)
+    by_cluster = {place.cluster: place for place in places(fleet)}
+
+    async def install(cluster: ClusterName) -> None:
+        await bootstrap.install_until_done(by_cluster[cluster])
+
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            keeper = FleetKeeper(cloud, cluster_plans(fleet), install, announce)
+            keeping = tasks.create_task(keeper.run(), name="fleet")
+            yield Capacity(cloud, offers(fleet), partial(complete, fleet), clock, announce, on_placement)
+            keeping.cancel()
+    finally:
+        await cloud.close()

@@ -1,9 +1,11 @@
 """What the master's HTTP API answers."""
 
-from msgspec import Struct
+from msgspec import Struct, field
 
+from messages.events import JOB_ENDS
 from messages.ids import NO_GENERATION, Generation, JobName, Rank, WorkerId
-from messages.jobs import JobSpec
+from messages.jobs import JobSpec, Scalar
+from messages.worlds import RankProgress
 
 
 class WorkerView(Struct, frozen=True, omit_defaults=True):
@@ -60,6 +62,52 @@ class Version(Struct, frozen=True):
     version: str
     protocol: int
     epoch: int
+
+
+class LogLine(Struct, frozen=True):
+    """Of the stream of logs."""
+
+    at: float
+    """Unix seconds of the worker that sent it; lines sent together share it."""
+    rank: Rank
+    generation: Generation
+    line: str
+    stderr: bool = False
+
+
+class EventLine(Struct, frozen=True):
+    """Of the stream of events."""
+
+    at: float
+    scope: str
+    kind: str
+    text: str
+    why: str = ""
+    fields: dict[str, Scalar | None] = field(default_factory=dict)
+
+    @property
+    def ends_job(self) -> bool:
+        return self.kind in JOB_ENDS
+
+
+class ProgressLine(Struct, frozen=True):
+    """Of the stream of progress: what one worker reported."""
+
+    at: float
+    worker: WorkerId
+    generation: Generation
+    ranks: tuple[RankProgress, ...]
+
+
+class GenerationLine(Struct, frozen=True):
+    """Of the summary of progress: what one generation did."""
+
+    generation: Generation
+    first_step: int
+    last_step: int
+    samples: int
+    first_at: float
+    last_at: float
 
 
 class Problem(Struct, frozen=True, omit_defaults=True):

@@ -6,6 +6,8 @@ from messages.jobs import Scalar
 
 FLEET = "fleet"
 """The scope of events that belong to no job."""
+JOB_ENDS = {"job_succeeded": "succeeded", "job_failed": "failed", "job_stopped": "stopped"}
+"""The kinds of a job's last event, and the phase that each tells."""
 
 
 class Event(Struct, frozen=True, omit_defaults=True):

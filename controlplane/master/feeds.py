@@ -14,15 +14,14 @@ from http import HTTPStatus
 import msgspec
 from aiohttp import web
 
-from controlplane.job.state import Phase
 from controlplane.master.held import HeldJob
 from controlplane.master.master import Master
 from messages import subjects
+from messages.api import EventLine, GenerationLine, LogLine, ProgressLine
 from messages.codec import Received
-from messages.events import Event
-from messages.ids import Generation, JobName, Rank, WorkerId
-from messages.jobs import Scalar
-from messages.worlds import LogLines, RankProgress
+from messages.events import JOB_ENDS, Event
+from messages.ids import JobName, Rank
+from messages.worlds import LogLines
 from runtime.errors import UserError
 
 KEEP_ALIVE_S = 15.0
@@ -31,42 +30,8 @@ BUFFERED = 1000
 TAIL_AT_MOST = 100_000
 OVERLAP = timedelta(minutes=10)
 """Between what was read for `tail` and what is followed: more than the clocks of two machines differ."""
-LAST_KINDS = frozenset(f"job_{phase}" for phase in Phase if phase.ended)
 
 Lines = AsyncGenerator[msgspec.Struct, None]
-
-
-class LogLine(msgspec.Struct, frozen=True):
-    at: float
-    rank: Rank
-    generation: Generation
-    stderr: bool
-    line: str
-
-
-class EventLine(msgspec.Struct, frozen=True):
-    at: float
-    scope: str
-    kind: str
-    text: str
-    why: str
-    fields: dict[str, Scalar | None]
-
-
-class ProgressLine(msgspec.Struct, frozen=True):
-    at: float
-    worker: WorkerId
-    generation: Generation
-    ranks: tuple[RankProgress, ...]
-
-
-class GenerationLine(msgspec.Struct, frozen=True):
-    generation: Generation
-    first_step: int
-    last_step: int
-    samples: int
-    first_at: float
-    last_at: float
 
 
 class Feeds:
@@ -126,7 +91,7 @@ class Feeds:
                 if isinstance(event, Event):
                     at = received.envelope.at.timestamp()
                     yield EventLine(at, event.scope, event.kind, event.text, event.why, event.fields)
-                    if held is not None and event.kind in LAST_KINDS:
+                    if held is not None and event.kind in JOB_ENDS:
                         return
 
     async def _progress_lines(self, held: HeldJob, summary: bool, follow: bool) -> Lines:
@@ -199,7 +164,7 @@ def _log_lines_of(received: Received) -> Iterator[LogLine]:
     if isinstance(message, LogLines):
         at = received.envelope.at.timestamp()
         for line in message.lines:
-            yield LogLine(at, message.rank, message.generation, message.stderr, line)
+            yield LogLine(at, message.rank, message.generation, line, message.stderr)
 
 
 def _number(request: web.Request, name: str) -> int | None:

@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from messages.api import Health, JobList, JobView, Problem, Version
+from messages.api import EventLine, Health, JobList, JobView, LogLine, Problem, ProgressLine, Version
+from messages.events import JOB_ENDS
 from messages.ids import Generation, JobName
 from messages.jobs import JobSpec
 from runtime.children import free_port
-from tradewind.cli.streams import END_KINDS, LogLine, SeenEvent, SeenProgress
 
 
 def a_view(name: str = "mnist", phase: str = "running", **changes: Any) -> JobView:
@@ -38,8 +38,8 @@ class FakeMaster:
     token: str = ""
     views: dict[str, JobView] = field(default_factory=dict)
     lines: list[LogLine] = field(default_factory=list)
-    events: list[SeenEvent] = field(default_factory=list)
-    progress: list[SeenProgress] = field(default_factory=list)
+    events: list[EventLine] = field(default_factory=list)
+    progress: list[ProgressLine] = field(default_factory=list)
     submitted: list[JobSpec] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
     streams: int = 0
@@ -87,9 +87,9 @@ class FakeMaster:
 
     def end(self, name: str, phase: str, why: str = "") -> None:
         """The last event, and the phase that goes with it."""
-        kind = next(kind for kind, told in END_KINDS.items() if told == phase)
+        kind = next(kind for kind, told in JOB_ENDS.items() if told == phase)
         self.events.append(
-            SeenEvent(at=float(len(self.events)), scope=name, kind=kind, text=f"the job has {phase}", why=why)
+            EventLine(at=float(len(self.events)), scope=name, kind=kind, text=f"the job has {phase}", why=why)
         )
         self.views[name] = a_view(name, phase, why=why)
 
@@ -159,7 +159,7 @@ class FakeMaster:
                     await response.write(msgspec.json.encode(item) + b"\n")
             sent = len(known)
             name = request.match_info.get("name")
-            over = name is not None and self.views[name].phase in END_KINDS.values()
+            over = name is not None and self.views[name].phase in JOB_ENDS.values()
             if "follow" not in request.query or over:
                 break
             await response.write(b"\n")

@@ -9,12 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from messages.api import WorkerView
+from messages.api import EventLine, LogLine, WorkerView
 from messages.ids import Generation, Rank, WorkerId
 from tests.cli.command import Outcome, finished, started, tradewind
 from tests.cli.fake_master import FakeMaster, a_view
 from tests.conftest import eventually
-from tradewind.cli.streams import LogLine, SeenEvent
 
 A_JOB = "{name: mnist, launch: {script: train.py}, workers: {max: 2}}"
 
@@ -50,7 +49,7 @@ async def test_submit_with_wait_shows_the_lines_and_exits_with_the_jobs_result(
 ) -> None:
     def fail(told: FakeMaster) -> None:
         told.lines += some_lines()
-        told.events.append(SeenEvent(0.1, "mnist", "trainer_failed", "rank 0 exited with 7", fields={"code": 7}))
+        told.events.append(EventLine(0.1, "mnist", "trainer_failed", "rank 0 exited with 7", fields={"code": 7}))
         told.end("mnist", "failed", "rank 0 exited with 7; no failure is allowed\nValueError: no data")
 
     master.on_submit = fail
@@ -198,7 +197,7 @@ async def test_a_job_that_printed_nothing_is_said_to(master: FakeMaster) -> None
 
 async def test_events_come_with_their_reasons(master: FakeMaster) -> None:
     master.views["mnist"] = a_view()
-    master.events.append(SeenEvent(1.0, "mnist", "worker_gone", "worker w1 is gone", "ended by SIGKILL\nlast words"))
+    master.events.append(EventLine(1.0, "mnist", "worker_gone", "worker w1 is gone", "ended by SIGKILL\nlast words"))
     done = await asked(master, "events", "mnist")
     first, second = done.out.splitlines()
     assert first.endswith("  worker w1 is gone (ended by SIGKILL)")
@@ -207,7 +206,7 @@ async def test_events_come_with_their_reasons(master: FakeMaster) -> None:
 
 async def test_events_as_json_are_one_object_a_line(master: FakeMaster) -> None:
     master.views["mnist"] = a_view()
-    master.events.append(SeenEvent(1.0, "mnist", "worker_gone", "worker w1 is gone"))
+    master.events.append(EventLine(1.0, "mnist", "worker_gone", "worker w1 is gone"))
     master.end("mnist", "stopped")
     done = await asked(master, "events", "mnist", "--follow", "--json")
     assert [json.loads(line)["kind"] for line in done.out.splitlines()] == ["worker_gone", "job_stopped"]

@@ -4,22 +4,22 @@ from dataclasses import replace
 
 import pytest
 
+from messages.api import ProgressLine
 from messages.ids import Generation, Rank, WorkerId
 from messages.worlds import RankProgress
 from tradewind.cli.demo.checks import CLAIMS
 from tradewind.cli.demo.facts import Facts, Formed, Kill, Promise
 from tradewind.cli.demo.report import report_on
-from tradewind.cli.streams import SeenProgress
 
 BATCH = 48
 FIRST, SMALLER, FULL_AGAIN = Generation(1), Generation(2), Generation(3)
 
 
-def trained(generation: int, workers: str, steps: range, *, from_s: float, loss: float = 2.0) -> list[SeenProgress]:
+def trained(generation: int, workers: str, steps: range, *, from_s: float, loss: float = 2.0) -> list[ProgressLine]:
     """All of the workers completed these steps, a tenth of a second each."""
     holders = workers.split()
     return [
-        SeenProgress(
+        ProgressLine(
             at=from_s,
             worker=WorkerId(worker),
             generation=Generation(generation),
@@ -42,7 +42,7 @@ def trained(generation: int, workers: str, steps: range, *, from_s: float, loss:
 A_KILL = Kill(worker=WorkerId("w2"), rank=Rank(1), generation=FIRST, step=23, at=103.0)
 
 
-def a_run(*, kills: tuple[Kill, ...] = (A_KILL,), progress: list[SeenProgress] | None = None) -> Facts:
+def a_run(*, kills: tuple[Kill, ...] = (A_KILL,), progress: list[ProgressLine] | None = None) -> Facts:
     """Four workers, one killed after step 23, a smaller world, a replacement, 60 steps in the end."""
     told = [
         *trained(1, "w1 w2 w3 w4", range(24), from_s=100.0, loss=4.0),
@@ -125,15 +125,15 @@ def test_a_rank_held_by_two_workers_is_told() -> None:
     assert "rank 0 of generation 3 was held by w1 and w4" in sentence
 
 
-def replace_worker(told: list[SeenProgress], worker: str) -> list[SeenProgress]:
+def replace_worker(told: list[ProgressLine], worker: str) -> list[ProgressLine]:
     return [
-        SeenProgress(at=one.at, worker=WorkerId(worker), generation=one.generation, ranks=one.ranks) for one in told
+        ProgressLine(at=one.at, worker=WorkerId(worker), generation=one.generation, ranks=one.ranks) for one in told
     ]
 
 
-def without_samples(told: list[SeenProgress]) -> list[SeenProgress]:
+def without_samples(told: list[ProgressLine]) -> list[ProgressLine]:
     return [
-        SeenProgress(
+        ProgressLine(
             at=one.at,
             worker=one.worker,
             generation=one.generation,

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from messages.api import JobView, WorkerView
+from messages.api import EventLine, JobView, LogLine, ProgressLine, WorkerView
 from messages.ids import Generation, Rank, WorkerId
 from messages.jobs import JobSpec, Launch
 from messages.worlds import RankProgress
@@ -18,7 +18,6 @@ from tests.conftest import eventually
 from tradewind.cli.client import Api, session
 from tradewind.cli.demo.facts import Promise
 from tradewind.cli.demo.story import Story
-from tradewind.cli.streams import LogLine, SeenEvent, SeenProgress
 
 WAIT_S = 30.0
 
@@ -51,8 +50,8 @@ def running(pid: int) -> JobView:
     return a_view("demo", workers=workers)
 
 
-def steps(first: int, last: int) -> SeenProgress:
-    return SeenProgress(time.time(), WorkerId("w0-aa"), Generation(1), (RankProgress(Rank(0), first, last),))
+def steps(first: int, last: int) -> ProgressLine:
+    return ProgressLine(time.time(), WorkerId("w0-aa"), Generation(1), (RankProgress(Rank(0), first, last),))
 
 
 async def test_a_worker_is_killed_after_a_third_of_the_steps_and_everything_is_recorded(
@@ -70,7 +69,7 @@ async def test_a_worker_is_killed_after_a_third_of_the_steps_and_everything_is_r
         await eventually(lambda: worker_process.poll() is not None)
         master.lines.append(LogLine(at=1.0, rank=Rank(0), generation=Generation(1), line="the end"))
         fields: dict[str, str | int | float | bool | None] = {"generation": 1, "world_size": 2}
-        master.events.append(SeenEvent(0.5, "demo", "world_decided", "a world of 2", "2 workers are here", fields))
+        master.events.append(EventLine(0.5, "demo", "world_decided", "a world of 2", "2 workers are here", fields))
         master.end("demo", "succeeded", "all 2 ranks exited with 0")
         await playing
     facts = story.facts(left_behind=())

@@ -4,7 +4,7 @@ import io
 
 from rich.console import Console, RenderableType
 
-from messages.api import WorkerView
+from messages.api import EventLine, ProgressLine, WorkerView
 from messages.ids import Generation, Rank, WorkerId
 from messages.jobs import JobSpec, Launch
 from messages.worlds import RankProgress
@@ -16,7 +16,6 @@ from tradewind.cli.demo.report import report_on
 from tradewind.cli.demo.story import Story
 from tradewind.cli.demo.summary import report_text
 from tradewind.cli.demo.view import picture, summary
-from tradewind.cli.streams import SeenEvent, SeenProgress
 
 PROMISE = Promise(steps=60, workers=2, global_batch=16, checkpoint_every=10)
 
@@ -47,8 +46,8 @@ async def test_the_picture_shows_workers_speed_and_what_happened(master: FakeMas
         worker=WorkerId("w7-aa"), cluster="local", phase="ready", presence="alive", ranks=(Rank(1),), step=29, loss=2.5
     )
     story.view = a_view("demo", loss=2.5, samples_per_s=32.0, workers=(worker,))
-    story.progress.append(SeenProgress(1.0, WorkerId("w7-aa"), Generation(1), (RankProgress(Rank(1), 0, 29),)))
-    story.events.append(SeenEvent(1.0, "demo", "worker_gone", "worker w3 is gone", "ended by SIGKILL"))
+    story.progress.append(ProgressLine(1.0, WorkerId("w7-aa"), Generation(1), (RankProgress(Rank(1), 0, 29),)))
+    story.events.append(EventLine(1.0, "demo", "worker_gone", "worker w3 is gone", "ended by SIGKILL"))
     text = drawn(picture(story))
     assert "step 30 of 60, loss 2.5, world of 2, generation 1, 2.0 steps/s, 32 samples/s" in text
     assert "w7-aa" in text
@@ -59,7 +58,7 @@ async def test_a_step_of_an_older_world_does_not_count_as_progress(master: FakeM
     story = await a_story(master)
     for generation, last_step in ((1, 29), (2, 22)):
         ranks = (RankProgress(Rank(0), 20, last_step),)
-        story.progress.append(SeenProgress(1.0, WorkerId("w1"), Generation(generation), ranks))
+        story.progress.append(ProgressLine(1.0, WorkerId("w1"), Generation(generation), ranks))
     assert story.step == 22
 
 
@@ -72,10 +71,10 @@ def test_the_report_for_people_shows_each_check_and_each_failure() -> None:
 
 def test_a_world_is_explained_by_what_ended_the_one_before() -> None:
     events = [
-        SeenEvent(1.0, "demo", "world_decided", "", "4 workers are here", {"generation": 1, "world_size": 4}),
-        SeenEvent(2.0, "demo", "world_halted", "", "worker w2 was lost", {"generation": 2}),
-        SeenEvent(3.0, "demo", "world_decided", "", "3 workers are here", {"generation": 2, "world_size": 3}),
-        SeenEvent(4.0, "demo", "world_decided", "", "again", {"generation": 3, "world_size": 3}),
+        EventLine(1.0, "demo", "world_decided", "", "4 workers are here", {"generation": 1, "world_size": 4}),
+        EventLine(2.0, "demo", "world_halted", "", "worker w2 was lost", {"generation": 2}),
+        EventLine(3.0, "demo", "world_decided", "", "3 workers are here", {"generation": 2, "world_size": 3}),
+        EventLine(4.0, "demo", "world_decided", "", "again", {"generation": 3, "world_size": 3}),
     ]
     assert [(world.generation, world.size, world.why) for world in formed_from(events)] == [
         (1, 4, "4 workers are here"),

@@ -6,6 +6,7 @@ from typing import Never
 
 import pytest
 
+from messages.api import EventLine, LogLine
 from messages.ids import Generation, Rank
 from messages.jobs import Scalar
 from runtime.errors import UserError
@@ -13,7 +14,6 @@ from tests.cli.fake_master import FakeMaster, a_view
 from tests.conftest import eventually
 from tradewind.cli.client import Api, MasterAway, session
 from tradewind.cli.following import Seen, follow, source_of_event, source_of_line
-from tradewind.cli.streams import LogLine, SeenEvent
 from tradewind.cli.watch import End, Watch
 
 WAIT_S = 30.0
@@ -100,7 +100,7 @@ async def test_a_failed_job_ends_with_the_code_of_its_script(
     master: FakeMaster, fields: dict[str, Scalar | None], code: int
 ) -> None:
     master.views["mnist"] = a_view()
-    master.events.append(SeenEvent(at=0.5, scope="mnist", kind="trainer_failed", text="rank 0 failed", fields=fields))
+    master.events.append(EventLine(at=0.5, scope="mnist", kind="trainer_failed", text="rank 0 failed", fields=fields))
     master.end("mnist", "failed", "rank 0 failed")
     async with session() as opened, asyncio.timeout(WAIT_S):
         watch = Watch(
@@ -114,7 +114,7 @@ async def test_a_failed_job_ends_with_the_code_of_its_script(
 
 
 async def test_a_follower_gives_up_on_a_master_that_stays_away() -> None:
-    async def nobody() -> AsyncIterator[SeenEvent]:
+    async def nobody() -> AsyncIterator[EventLine]:
         raise MasterAway("http://127.0.0.1:1", "connection refused")
         yield
 

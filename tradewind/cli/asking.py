@@ -9,12 +9,11 @@ import msgspec
 from rich.console import RenderableType
 from rich.live import Live
 
-from messages.api import JobView
+from messages.api import EventLine, JobView, LogLine
 from messages.jobs import JobSpec
 from tradewind.cli import following, present
 from tradewind.cli.client import Api, MasterAway
 from tradewind.cli.following import Seen
-from tradewind.cli.streams import LogLine, SeenEvent
 from tradewind.cli.watch import Watch, has_ended
 
 WATCH_EVERY_S = 1.0
@@ -139,7 +138,7 @@ def _followed_lines(api: Api, job: str, rank: int | None, tail: int | None) -> A
 async def events(api: Api, job: str | None, *, follow: bool, as_json: bool) -> int:
     await (api.version() if job is None else api.job(job))
     if follow:
-        seen: Seen[SeenEvent] = Seen(following.source_of_event)
+        seen: Seen[EventLine] = Seen(following.source_of_event)
         stream = following.follow(
             lambda: api.events(job, follow=True), seen, lambda: _has_ended(api, job), on_away=present.say
         )

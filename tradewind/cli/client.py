@@ -14,11 +14,10 @@ import aiohttp
 import msgspec
 from msgspec import Meta, Struct
 
-from messages.api import Health, JobList, JobView, Problem, ScaleRequest, Version
+from messages.api import EventLine, Health, JobList, JobView, LogLine, Problem, ProgressLine, ScaleRequest, Version
 from messages.jobs import JobSpec
 from runtime.errors import Temporary, UserError
 from runtime.settings import read_settings
-from tradewind.cli.streams import LogLine, SeenEvent, SeenProgress
 
 T = TypeVar("T")
 
@@ -84,13 +83,13 @@ class Api:
         query = {"rank": rank, "tail": tail, "follow": 1 if follow else None}
         return self._stream(f"/v1/jobs/{name}/logs", LogLine, job=name, query=query)
 
-    def events(self, name: str | None = None, *, follow: bool = False) -> AsyncIterator[SeenEvent]:
+    def events(self, name: str | None = None, *, follow: bool = False) -> AsyncIterator[EventLine]:
         path = "/v1/events" if name is None else f"/v1/jobs/{name}/events"
-        return self._stream(path, SeenEvent, job=name, query={"follow": 1 if follow else None})
+        return self._stream(path, EventLine, job=name, query={"follow": 1 if follow else None})
 
-    def progress(self, name: str, *, follow: bool = True) -> AsyncIterator[SeenProgress]:
+    def progress(self, name: str, *, follow: bool = True) -> AsyncIterator[ProgressLine]:
         query = {"follow": 1 if follow else None}
-        return self._stream(f"/v1/jobs/{name}/progress", SeenProgress, job=name, query=query)
+        return self._stream(f"/v1/jobs/{name}/progress", ProgressLine, job=name, query=query)
 
     async def _ask(self, method: str, path: str, answer: type[T], *, job: str = "", body: bytes | None = None) -> T:
         try:

@@ -9,9 +9,9 @@ import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Hashable
 from typing import Generic, Protocol, TypeVar
 
+from messages.api import EventLine, LogLine
 from runtime.errors import UserError
 from tradewind.cli.client import MasterAway
-from tradewind.cli.streams import LogLine, SeenEvent
 
 FIRST_BACKOFF_S = 0.2
 MAX_BACKOFF_S = 3.0
@@ -70,7 +70,7 @@ def source_of_line(line: LogLine) -> Hashable:
     return line.rank, line.generation, line.stderr
 
 
-def source_of_event(event: SeenEvent) -> Hashable:
+def source_of_event(event: EventLine) -> Hashable:
     return event.scope, event.kind
 
 

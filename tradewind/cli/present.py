@@ -11,9 +11,8 @@ from rich.console import Console, Group, JustifyMethod, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from messages.api import JobView, WorkerView
+from messages.api import EventLine, JobView, LogLine, WorkerView
 from runtime.errors import UserError
-from tradewind.cli.streams import LogLine, SeenEvent
 
 WIDE = 200
 QUIET_KINDS = ("job_submitted", "worker_joined", "world_decided", "job_succeeded")
@@ -53,14 +52,14 @@ def say(sentence: str) -> None:
     click.secho(f"tradewind: {sentence}", err=True, dim=True)
 
 
-def event_line(event: SeenEvent) -> str:
+def event_line(event: EventLine) -> str:
     first, *rest = event.why.splitlines() or [""]
     clock = time.strftime("%H:%M:%S", time.localtime(event.at))
     why = f" ({first})" if first else ""
     return "\n".join([f"{clock}  {event.text}{why}", *(f"          {line}" for line in rest)])
 
 
-def tell_event(event: SeenEvent) -> None:
+def tell_event(event: EventLine) -> None:
     """Beside a script's output: short, and not all. The last lines of a script that failed come with the job's end."""
     if event.kind in QUIET_KINDS:
         return

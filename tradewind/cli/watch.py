@@ -5,10 +5,10 @@ import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from messages.api import JobView
+from messages.api import EventLine, JobView, LogLine
+from messages.events import JOB_ENDS
 from tradewind.cli.client import Api
 from tradewind.cli.following import Seen, follow, source_of_event, source_of_line
-from tradewind.cli.streams import END_KINDS, LogLine, SeenEvent
 
 QUIET_S = 0.5
 DRAIN_S = 3.0
@@ -31,7 +31,7 @@ class Watch:
         name: str,
         *,
         on_line: Callable[[LogLine], None],
-        on_event: Callable[[SeenEvent], None],
+        on_event: Callable[[EventLine], None],
         on_away: Callable[[str], None],
     ) -> None:
         self._api = api
@@ -53,14 +53,14 @@ class Watch:
         return end
 
     async def _events(self) -> End:
-        seen: Seen[SeenEvent] = Seen(source_of_event)
+        seen: Seen[EventLine] = Seen(source_of_event)
         events = follow(lambda: self._api.events(self._name, follow=True), seen, self._is_over, on_away=self._on_away)
         async for event in events:
             self._on_event(event)
             if event.kind == "trainer_failed":
                 self._failed_code = own_exit_code(event)
             if event.ends_job:
-                return self._end(END_KINDS[event.kind], event.why)
+                return self._end(JOB_ENDS[event.kind], event.why)
         view = await self._api.job(self._name)
         return self._end(view.phase, view.why)
 
@@ -92,10 +92,10 @@ class Watch:
 
 
 def has_ended(view: JobView) -> bool:
-    return view.phase in END_KINDS.values()
+    return view.phase in JOB_ENDS.values()
 
 
-def own_exit_code(event: SeenEvent) -> int | None:
+def own_exit_code(event: EventLine) -> int | None:
     """The script's own exit code, if it had one: neither a signal's nor that of a rank whose peer was lost."""
     code = event.fields.get("code")
     if isinstance(code, bool) or not isinstance(code, int) or event.fields.get("peer_lost"):

@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from messages.api import EventLine, ProgressLine
 from messages.ids import Generation, Rank, WorkerId
-from tradewind.cli.streams import SeenEvent, SeenProgress
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Facts:
     phase: str
     """The job's last phase."""
     why: str
-    progress: tuple[SeenProgress, ...] = ()
+    progress: tuple[ProgressLine, ...] = ()
     formed: tuple[Formed, ...] = ()
     kills: tuple[Kill, ...] = ()
     left_behind: tuple[str, ...] = ()
@@ -73,15 +73,15 @@ class Trained:
         return frozenset[WorkerId]().union(*self.holders.values())
 
 
-def by_generation(progress: Iterable[SeenProgress]) -> list[Trained]:
-    messages: dict[Generation, list[SeenProgress]] = {}
+def by_generation(progress: Iterable[ProgressLine]) -> list[Trained]:
+    messages: dict[Generation, list[ProgressLine]] = {}
     for message in progress:
         if message.ranks:
             messages.setdefault(message.generation, []).append(message)
     return [_trained(generation, messages[generation]) for generation in sorted(messages)]
 
 
-def _trained(generation: Generation, messages: list[SeenProgress]) -> Trained:
+def _trained(generation: Generation, messages: list[ProgressLine]) -> Trained:
     holders: dict[Rank, frozenset[WorkerId]] = {}
     samples: dict[Rank, int] = {}
     steps: dict[Rank, set[int]] = {}
@@ -100,7 +100,7 @@ def _trained(generation: Generation, messages: list[SeenProgress]) -> Trained:
     )
 
 
-def losses(progress: Iterable[SeenProgress]) -> tuple[float | None, float | None]:
+def losses(progress: Iterable[ProgressLine]) -> tuple[float | None, float | None]:
     """The first that was reported, and the last."""
     by_age = {
         (message.generation, rank.last_step): rank.loss
@@ -111,7 +111,7 @@ def losses(progress: Iterable[SeenProgress]) -> tuple[float | None, float | None
     return (by_age[min(by_age)], by_age[max(by_age)]) if by_age else (None, None)
 
 
-def formed_from(events: Iterable[SeenEvent]) -> tuple[Formed, ...]:
+def formed_from(events: Iterable[EventLine]) -> tuple[Formed, ...]:
     """The worlds that the master announced; each was made because the one before was halted, or because it could be."""
     formed: dict[Generation, Formed] = {}
     halted_why = ""

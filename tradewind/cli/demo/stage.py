@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 import msgspec
 
+from messages.api import EventLine
 from messages.jobs import JobSpec, Launch, Workers
 from runtime.process import EXIT_FAILED, Stop
 from tradewind.cli import present
@@ -21,7 +22,6 @@ from tradewind.cli.demo.story import Story
 from tradewind.cli.demo.summary import report_text
 from tradewind.cli.interrupt import unless_stopped
 from tradewind.cli.stack import NATS_VARIABLE, local_stack
-from tradewind.cli.streams import SeenEvent
 
 TRAINING_S = 45.0
 """Steps are paced to take so long together: as with a big model, a lost worker's replacement is in time to help."""
@@ -66,7 +66,7 @@ class Demonstration:
             shown.cancel()
             await asyncio.wait({shown})
 
-    def _teller(self, drawn: bool) -> Callable[[SeenEvent], None]:
+    def _teller(self, drawn: bool) -> Callable[[EventLine], None]:
         """What happens is part of the picture, where one is drawn; beside a JSON report it is for standard error."""
         return (lambda event: None) if drawn else partial(view.tell_news, err=self.as_json)
 

@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from messages.api import JobView, WorkerView
+from messages.api import EventLine, JobView, LogLine, ProgressLine, WorkerView
 from messages.ids import Rank
 from messages.jobs import JobSpec
 from runtime.children import descendants
@@ -16,7 +16,6 @@ from tradewind.cli import processes
 from tradewind.cli.client import Api, MasterAway
 from tradewind.cli.demo.facts import Facts, Kill, Promise, formed_from
 from tradewind.cli.following import Seen, follow, source_of_event, source_of_line
-from tradewind.cli.streams import LogLine, SeenEvent, SeenProgress
 from tradewind.cli.watch import has_ended
 
 LOOK_EVERY_S = 0.25
@@ -27,11 +26,11 @@ KEPT_LINES = 30
 
 
 class Story:
-    def __init__(self, api: Api, spec: JobSpec, promise: Promise, on_news: Callable[[SeenEvent], None]) -> None:
+    def __init__(self, api: Api, spec: JobSpec, promise: Promise, on_news: Callable[[EventLine], None]) -> None:
         self.promise = promise
         self.view: JobView | None = None
-        self.events: list[SeenEvent] = []
-        self.progress: list[SeenProgress] = []
+        self.events: list[EventLine] = []
+        self.progress: list[ProgressLine] = []
         self.last_lines: deque[str] = deque(maxlen=KEPT_LINES)
         self.began = time.monotonic()
         self._api = api
@@ -76,12 +75,12 @@ class Story:
         )
 
     async def _hear_progress(self) -> None:
-        seen: Seen[SeenProgress] = Seen(lambda message: message.worker)
+        seen: Seen[ProgressLine] = Seen(lambda message: message.worker)
         async for message in follow(lambda: self._api.progress(self._spec.name), seen, self._is_over):
             self.progress.append(message)
 
     async def _hear_events(self) -> None:
-        seen: Seen[SeenEvent] = Seen(source_of_event)
+        seen: Seen[EventLine] = Seen(source_of_event)
         async for event in follow(lambda: self._api.events(self._spec.name, follow=True), seen, self._is_over):
             self._news(event)
 
@@ -120,12 +119,12 @@ class Story:
         self._killed_pids[victim.worker] = pids
         self._kills.append(Kill(victim.worker, KILLED_RANK, view.generation, self.step, at))
         text = f"killed worker {victim.worker} (rank {KILLED_RANK}) as if its machine were lost"
-        self._news(SeenEvent(at, self._spec.name, "demo_killed", text, f"SIGKILL to its {len(pids)} processes"))
+        self._news(EventLine(at, self._spec.name, "demo_killed", text, f"SIGKILL to its {len(pids)} processes"))
 
     def _judged(self, kill: Kill) -> Kill:
         survived = tuple(pid for pid in self._killed_pids[kill.worker] if processes.is_alive(pid))
         return Kill(kill.worker, kill.rank, kill.generation, kill.step, kill.at, survived)
 
-    def _news(self, event: SeenEvent) -> None:
+    def _news(self, event: EventLine) -> None:
         self.events.append(event)
         self._on_news(event)

@@ -10,9 +10,9 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from messages.api import EventLine
 from tradewind.cli import present
 from tradewind.cli.demo.story import Story
-from tradewind.cli.streams import SeenEvent
 
 DRAWS_A_SECOND = 4
 LINE_EVERY_S = 2.0
@@ -39,7 +39,7 @@ async def tell(story: Story, *, err: bool) -> None:
         await asyncio.sleep(LINE_EVERY_S)
 
 
-def tell_news(event: SeenEvent, *, err: bool) -> None:
+def tell_news(event: EventLine, *, err: bool) -> None:
     click.echo(present.event_line(event), err=err)
 
 

@@ -17,7 +17,7 @@ from controlplane.job import decide as job_core
 from controlplane.job import effects as job_effects
 from controlplane.job import events as job_events
 from controlplane.job import invariants as job_invariants
-from controlplane.job.state import Job, Phase, Record, adopted_job, new_job
+from controlplane.job.state import Job, Record, adopted_job, new_job
 from messages.clusters import KeepWorkers, RemoveWorkers
 from messages.ids import ClusterName, Epoch, Generation, WorkerId
 from messages.jobs import JobSpec
@@ -392,7 +392,3 @@ class WorkerActor(Actor):
             self.post(worker_events.TrainersStopped(self.now_s, generation))
 
         self.later(grace_s if stubborn else 0.01, ended)
-
-
-def is_over(job: Job) -> bool:
-    return job.record.phase in (Phase.SUCCEEDED, Phase.FAILED, Phase.STOPPED)

@@ -5,11 +5,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from agents.cluster.state import Known
+from agents.worker.events import NoticeCame
 from agents.worker.state import WorkerIdentity
 from controlplane.job.state import Job, Phase, Record
 from messages.ids import Epoch, Generation, JobName, WorkerId
 from messages.jobs import Failures, JobSpec, Launch, Timeouts, Workers
-from tests.simulation.actors import CLUSTER, Actor, ControllerActor, MasterActor, WorkerActor, is_over
+from tests.simulation.actors import CLUSTER, Actor, ControllerActor, MasterActor, WorkerActor
 from tests.simulation.clockwork import Broken, Clockwork
 from tests.simulation.training import STEP_S, Training
 
@@ -91,7 +92,7 @@ class System:
 
     def _run_to_the_end(self) -> None:
         limit_s = self.clockwork.faults.until_s + HEAL_S + self.training.steps * STEP_S
-        if not self.clockwork.run_until(lambda: is_over(self.master.job) and self._nothing_left(), limit_s):
+        if not self.clockwork.run_until(lambda: self.master.job.record.phase.ended and self._nothing_left(), limit_s):
             job = self.master.job
             left = [worker.id for worker in self.workers.values() if worker.alive]
             raise Broken(
@@ -130,7 +131,7 @@ class System:
             clockwork.after(at_s, lambda name=name, make=make: self._make(name, make))  # type: ignore[misc]
 
     def _make(self, name: str, make: Callable[[], None]) -> None:
-        if is_over(self.master.job):
+        if self.master.job.record.phase.ended:
             return
         self.clockwork.made[name] += 1
         self.clockwork.tell(f"FAULT: {name}")
@@ -150,8 +151,6 @@ class System:
             self._kill_worker()
 
     def _notice_worker(self) -> None:
-        from agents.worker.events import NoticeCame
-
         worker = self._some_worker()
         if worker is not None:
             worker.post(NoticeCame(self.clockwork.now_s, 15.0, "signal"))

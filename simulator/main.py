@@ -44,7 +44,12 @@ def read_simulator_settings(environ: Mapping[str, str], flags: Mapping[str, obje
     """Flags are named as the cloud's fields, or as a region's with `region_` before; `part` chooses the part."""
     given = {name: value for name, value in (flags or {}).items() if value is not None}
     part = read_settings(Parts, environ, {"part": given.pop("part", None)}, PREFIX).part
-    for_regions = {name.removeprefix("region_"): given.pop(name) for name in list(given) if name.startswith("region_")}
+    own = set(CloudSettings.__struct_fields__)
+    for_regions = {
+        name.removeprefix("region_"): given.pop(name)
+        for name in [*given]
+        if name.startswith("region_") and name not in own
+    }
     cloud = read_settings(CloudSettings, environ, given, PREFIX)
     port = DEFAULT_REGION_PORT if part == "region" else 0
     told = {

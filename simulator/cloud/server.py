@@ -75,7 +75,7 @@ async def serve_cloud(settings: CloudSettings, clock: Clock | None = None) -> As
         work = {
             "cloud/loop": loop.run(),
             "cloud/market": _play(changes, settings.speed, clock, loop),
-            **{f"cloud/{name}": watch(each, settings.poll_s, clock, loop.post) for name, each in regions.items()},
+            **{f"cloud/{name}": watch(each, settings.region_poll_s, clock, loop.post) for name, each in regions.items()},
         }
         running = [tasks.create_task(each, name=name) for name, each in work.items()]
         try:

@@ -45,7 +45,7 @@ class CloudSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """With commas between. All others are refused."""
     regions: str = ""
     """`us-central1=http://host:port` and so on, with commas between."""
-    poll_s: Annotated[float, Meta(gt=0, le=60)] = 1.0
+    region_poll_s: Annotated[float, Meta(gt=0, le=60)] = 1.0
     """Real seconds between two looks at whether a region is there."""
 
     auth: bool = True

@@ -119,7 +119,7 @@ def quick(**changes: Any) -> dict[str, Any]:
         "secret": SECRET,
         "grpc_port": 0,
         "http_port": 0,
-        "poll_s": 0.05,
+        "region_poll_s": 0.05,
         "operation_s": 0.05,
         "cluster_s": 0.05,
         "boot_s": 0.05,

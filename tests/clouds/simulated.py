@@ -98,7 +98,6 @@ def quick_cloud(region_url: str, key: Path, **rules: Any) -> CloudSettings:
         "write_credentials": str(key),
         "grpc_port": 0,
         "http_port": 0,
-        "region_poll_s": 0.05,
         "operation_s": 0.05,
         "cluster_s": 0.05,
         "boot_s": 0.02,

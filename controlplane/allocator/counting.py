@@ -56,7 +56,8 @@ def at_most(pool: Pool) -> int:
         aim = 0
     elif operation is not None and operation.kind is Kind.RESIZE:
         aim = operation.target
-    return _less(aim, pool, doomed(pool) if operation is None else going(pool))
+    removed = operation.nodes if operation is not None else frozenset()
+    return _less(aim, pool, doomed(pool) + sum(node.name in removed for node in lost(pool)))
 
 
 def expected(pool: Pool) -> int:

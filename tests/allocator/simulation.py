@@ -316,7 +316,6 @@ class System:
                 aims.append(size)
             elif request.waited_for and isinstance(request.change, ResizePool):
                 aims = [request.change.size]
-                going += len(lost(known)) if known is not None else 0
             elif request.waited_for and isinstance(request.change, RemoveNodes) and known is not None:
                 going += sum(node.name in request.change.nodes for node in lost(known))
         return max(0, max(aims) - going)

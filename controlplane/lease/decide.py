@@ -1,0 +1,112 @@
+"""The lease core's one entry: learn from the event, then reconcile.
+
+Why never two act at once: the key changes by compare-and-set only. A leader counts from the moment at which it *sent*
+its newest answered write, and stops `margin_s` before that write can expire. Others write only over a key that is
+gone, or that they themselves saw unchanged for longer than its time to live.
+"""
+
+from dataclasses import replace
+
+from controlplane.lease.effects import Lead, LeaseEffect, ReadKey, StepDown, WriteKey
+from controlplane.lease.events import LeaseEvent
+from controlplane.lease.learn import learn
+from controlplane.lease.state import Ask, Attempt, Key, Lease, Phase
+from runtime.role import Decision
+
+GIVE_UP_S = 1.0
+"""An attempt that its keeper has not answered so long after it should have is forgotten."""
+
+
+def decide(lease: Lease, event: LeaseEvent) -> Decision[Lease, LeaseEffect]:
+    now_s = event.at_s
+    effects: list[LeaseEffect] = []
+    after = _forget_attempt(learn(lease, event), now_s)
+    if after.phase is Phase.LEADER and lease.phase is not Phase.LEADER and after.epoch is not None:
+        effects.append(Lead(after.epoch))
+    lost_why = why_lost(after, now_s)
+    if lost_why is not None:
+        after = replace(after, phase=Phase.LOST, epoch=None, why=lost_why)
+        effects.append(StepDown(lost_why))
+    after, asked = _ask(after, now_s)
+    return Decision(after, (*effects, *asked), after.why, _wake_at_s(after, now_s))
+
+
+def why_lost(lease: Lease, now_s: float) -> str | None:
+    if lease.phase is not Phase.LEADER:
+        return None
+    key = lease.key
+    if key is not None and key.holder != lease.holder:
+        return f"{key.holder} holds the lease" if key.holder is not None else "the lease expired or was taken away"
+    if now_s >= lease.held_until_s:
+        return f"the lease could not be renewed for {now_s - lease.renewed_s:.1f} s"
+    return None
+
+
+def _ask(lease: Lease, now_s: float) -> tuple[Lease, list[LeaseEffect]]:
+    """At most one attempt at a time."""
+    waits = lease.retry_s is not None and now_s < lease.retry_s
+    if lease.attempt is not None or waits or not lease.connected or lease.phase is Phase.LOST:
+        return replace(lease, why=_why(lease)), []
+    key = lease.key
+    if key is None or lease.must_read:
+        return _attempt(lease, Ask.READ, now_s)
+    if lease.phase is Phase.LEADER:
+        due = now_s >= lease.renewed_s + lease.settings.renew_every_s
+        return _attempt(lease, Ask.RENEW, now_s) if due else (replace(lease, why=_why(lease)), [])
+    if is_free(lease, key, now_s):
+        return _attempt(lease, Ask.ACQUIRE, now_s)
+    if now_s >= key.since_s + lease.settings.ttl_s:
+        return _attempt(lease, Ask.READ, now_s)
+    return replace(lease, why=_why(lease)), []
+
+
+def is_free(lease: Lease, key: Key, now_s: float) -> bool:
+    """Nobody holds it; or this process does, by a write that it never heard of; or whoever does has long stopped."""
+    return key.holder in (None, lease.holder) or now_s >= key.since_s + lease.settings.overdue_s
+
+
+def _attempt(lease: Lease, ask: Ask, now_s: float) -> tuple[Lease, list[LeaseEffect]]:
+    number = lease.attempts + 1
+    asked = replace(lease, attempts=number, attempt=Attempt(number, ask, now_s), retry_s=now_s + lease.settings.retry_s)
+    asked = replace(asked, why=_why(asked))
+    if ask is Ask.READ or lease.key is None:
+        return asked, [ReadKey(number)]
+    return asked, [WriteKey(number, lease.revision if ask is Ask.RENEW else lease.key.revision)]
+
+
+def _forget_attempt(lease: Lease, now_s: float) -> Lease:
+    attempt = lease.attempt
+    if attempt is None or now_s < _given_up_s(lease, attempt):
+        return lease
+    return replace(lease, attempt=None, must_read=True)
+
+
+def _given_up_s(lease: Lease, attempt: Attempt) -> float:
+    return attempt.sent_s + lease.settings.answer_s + GIVE_UP_S
+
+
+def _why(lease: Lease) -> str:
+    match lease.phase:
+        case Phase.LEADER:
+            return f"leads in epoch {lease.epoch}"
+        case Phase.LOST:
+            return lease.why
+        case Phase.STANDBY:
+            if not lease.connected:
+                return "the bus is away"
+            if lease.key is None:
+                return "looking who leads"
+            return f"{lease.key.holder} leads" if lease.key.holder is not None else "nobody leads"
+
+
+def _wake_at_s(lease: Lease, now_s: float) -> float | None:
+    if lease.phase is Phase.LOST:
+        return None
+    times = [_given_up_s(lease, lease.attempt)] if lease.attempt is not None else []
+    if lease.phase is Phase.LEADER:
+        times += [lease.held_until_s, lease.renewed_s + lease.settings.renew_every_s]
+    elif lease.key is not None:
+        times += [lease.key.since_s + lease.settings.ttl_s, lease.key.since_s + lease.settings.overdue_s]
+    if lease.retry_s is not None:
+        times.append(lease.retry_s)
+    return min((at_s for at_s in times if at_s > now_s), default=now_s + lease.settings.renew_every_s)

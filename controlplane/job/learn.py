@@ -12,7 +12,7 @@ from msgspec import structs
 from controlplane.job import events
 from controlplane.job.present import has_finished, is_halted, member_of
 from controlplane.job.ranks import ranks_of
-from controlplane.job.sentences import name_ranks
+from controlplane.job.sentences import describe_waiting
 from controlplane.job.state import Cluster, Failure, Job, Store, Worker
 from messages.clusters import ClusterHeartbeat, Presence, WorkerSight
 from messages.ids import ClusterName, WorkerId
@@ -51,9 +51,7 @@ def learn(job: Job, event: events.JobEvent) -> Job:
         case events.RanksWaited(_, generation, waiting, missing):
             if generation != job.record.generation:
                 return job
-            return replace(
-                job, ranks_waiting=f"{name_ranks(waiting)} wait for {name_ranks(missing)}, not seen at the store"
-            )
+            return replace(job, ranks_waiting=describe_waiting(waiting, missing))
         case events.RecordSaved(_, record):
             return replace(job, saved=record, saving=None)
         case events.SaveFailed(at_s, _):

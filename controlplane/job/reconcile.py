@@ -7,7 +7,7 @@ from msgspec import structs
 
 from controlplane.job import effects
 from controlplane.job.asks import ask, is_unconfirmed
-from controlplane.job.changes import Cause, Change, could_be_better, must_change
+from controlplane.job.changes import could_be_better, must_change
 from controlplane.job.learn import bury
 from controlplane.job.present import (
     all_clean,
@@ -137,9 +137,9 @@ class Turn:
 
     def _from_forming(self) -> bool:
         self._put_out_late(unready(self.job), "did not start its trainers")
-        change = must_change(self.job)
-        if change is not None:
-            return self._reshape(change)
+        why = must_change(self.job)
+        if why is not None:
+            return self._reshape(why)
         late = unready(self.job)
         if late:
             return self._say(f"waiting for {name_workers(late)} to start")
@@ -150,17 +150,17 @@ class Turn:
     def _from_running(self) -> bool:
         if all_clean(self.job):
             return self._end(Phase.SUCCEEDED, f"all {world_size(self.job)} ranks exited with 0")
-        change = must_change(self.job) or could_be_better(self.job)
-        if change is not None:
-            return self._reshape(change)
+        why = must_change(self.job) or could_be_better(self.job)
+        if why is not None:
+            return self._reshape(why)
         return self._say(self.job.ranks_waiting or self._record.why)
 
-    def _reshape(self, change: Change) -> bool:
+    def _reshape(self, why: str) -> bool:
         self.job = replace(
             self.job, published_s=None, assigned_s=self.now_s, ranks_waiting="", waiting_since_s=self.now_s
         )
-        self._set(phase=Phase.RESHAPING, generation=Generation(self._record.generation + 1), why=change.why)
-        if change.cause is not Cause.STOP:
+        self._set(phase=Phase.RESHAPING, generation=Generation(self._record.generation + 1), why=why)
+        if self._record.stop_why is None:
             self._store_address()
         return True
 

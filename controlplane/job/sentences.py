@@ -19,8 +19,9 @@ def name_workers(workers: list[WorkerId]) -> str:
     return _name("worker", workers)
 
 
-def name_ranks(ranks: tuple[Rank, ...]) -> str:
-    return _name("rank", ranks)
+def describe_waiting(waiting: tuple[Rank, ...], missing: tuple[Rank, ...]) -> str:
+    wait = "wait" if len(waiting) > 1 else "waits"
+    return f"{_name('rank', waiting)} {wait} for {_name('rank', missing)}, not seen at the store"
 
 
 def _name(what: str, names: list[WorkerId] | tuple[Rank, ...]) -> str:

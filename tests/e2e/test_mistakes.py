@@ -38,7 +38,7 @@ async def test_mistakes_are_told_in_words(tmp_path: Path) -> None:
         taken = await terminal.run(f".venv/bin/tradewind submit {waits}", code=2)
         assert "waits" in taken
         assert "Traceback" not in taken
-        await _until_told(terminal, "waits", "rank 0 wait for rank 1")
+        await _until_told(terminal, "waits", "rank 0 waits for rank 1")
         await terminal.run(".venv/bin/tradewind stop waits")
         await terminal.until_phase("waits", "stopped")
 

@@ -234,8 +234,8 @@ def test_an_old_topology_teaches_nothing() -> None:
 def test_ranks_that_wait_for_a_peer_are_reported() -> None:
     stage = a_stage(a_spec(workers=2)).runs("a", "b")
     effects = stage.happens(events.RanksWaited(stage.now_s, stage.generation, (Rank(0),), (Rank(1),)))
-    assert told(effects, "ranks_waiting")[0].text == "rank 0 wait for rank 1, not seen at the store"
-    assert stage.job.why == "rank 0 wait for rank 1, not seen at the store"
+    assert told(effects, "ranks_waiting")[0].text == "rank 0 waits for rank 1, not seen at the store"
+    assert stage.job.why == "rank 0 waits for rank 1, not seen at the store"
 
 
 def an_heir(stage: Stage) -> Stage:

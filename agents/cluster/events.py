@@ -61,8 +61,9 @@ class PlaceSeen:
     at_s: float
     uid: str
     node: str
+    mute: bool = False
+    """Its worker cannot speak yet: there is no machine for it, or no image."""
     waits_for: str = ""
-    """Empty once its worker can speak."""
     notice_s: float | None = None
     """Somebody else ends it, in so many seconds."""
 

@@ -140,14 +140,15 @@ def _started(state: ClusterState, event: PlaceStarted) -> ClusterState:
 
 
 def _see_place(state: ClusterState, event: PlaceSeen) -> ClusterState:
-    """A place lives from the moment at which it waits for nothing any more."""
+    """A place lives from the moment at which its worker can speak."""
     place = state.places.get(event.uid)
     if place is None:
         return state
-    begins = bool(place.waits_for) and not event.waits_for
+    begins = place.mute and not event.mute
     seen = replace(
         place,
         node=event.node,
+        mute=event.mute,
         waits_for=event.waits_for[:WHY_AT_MOST],
         since_s=event.at_s if begins else place.since_s,
     )

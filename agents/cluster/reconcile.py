@@ -101,8 +101,7 @@ def _is_lost_at_s(state: ClusterState, place: Place) -> float | None:
 
 
 def _must_speak_by_s(state: ClusterState, place: Place) -> float | None:
-    unable = bool(place.waits_for) or place.stage is Stage.PLANNED
-    if not state.connected or place.status is not None or unable:
+    if not state.connected or place.status is not None or place.mute or place.stage is Stage.PLANNED:
         return None
     return place.silent_since_s(state.connected_since_s) + state.rules.speak_within_s
 

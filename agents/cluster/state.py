@@ -92,8 +92,9 @@ class Place:
     ending: Ending | None = None
     node: str = ""
     """Where it is, once that is known and of any interest."""
+    mute: bool = False
+    """Its worker cannot speak yet, so its silence says nothing."""
     waits_for: str = ""
-    """What it needs before its worker can speak at all: a machine, an image. Until then its silence says nothing."""
     notice_at_s: float | None = None
     """When it will be taken, as was seen from outside of it."""
     notice_source: str = ""

@@ -86,7 +86,9 @@ def test_a_place_that_has_ended_is_not_taken_over_again() -> None:
 def test_a_place_that_waits_for_a_machine_is_not_ended_for_its_silence_and_says_what_it_waits_for() -> None:
     story = a_controller().keeps(1).after(0.1)
     uid = story.uids[0]
-    story.happens(PlaceSeen(story.now_s, uid, "", "0/3 nodes are available")).after(3 * SPEAK_WITHIN_S)
+    story.happens(PlaceSeen(story.now_s, uid, "", mute=True, waits_for="0/3 nodes are available")).after(
+        3 * SPEAK_WITHIN_S
+    )
     assert story.ended == []
     sight = story.sight(f"{uid}-0000")
     assert sight is not None
@@ -96,7 +98,7 @@ def test_a_place_that_waits_for_a_machine_is_not_ended_for_its_silence_and_says_
 def test_the_time_to_speak_begins_when_a_place_waits_for_nothing_any_more() -> None:
     story = a_controller().keeps(1).after(0.1)
     uid = story.uids[0]
-    story.happens(PlaceSeen(story.now_s, uid, "", "no machine")).after(SPEAK_WITHIN_S * 2)
+    story.happens(PlaceSeen(story.now_s, uid, "", mute=True, waits_for="no machine")).after(SPEAK_WITHIN_S * 2)
     story.happens(PlaceSeen(story.now_s, uid, "n1")).after(SPEAK_WITHIN_S - 1)
     assert story.ended == []
     story.after(2)
@@ -106,7 +108,7 @@ def test_the_time_to_speak_begins_when_a_place_waits_for_nothing_any_more() -> N
 def test_a_place_that_waited_long_and_then_died_at_once_died_young() -> None:
     story = a_controller().keeps(1).after(0.1)
     uid = story.uids[0]
-    story.happens(PlaceSeen(story.now_s, uid, "", "no machine")).after(30).forgets_effects()
+    story.happens(PlaceSeen(story.now_s, uid, "", mute=True, waits_for="no machine")).after(30).forgets_effects()
     story.happens(PlaceSeen(story.now_s, uid, "n1"), PlaceEnded(story.now_s, uid, "exited with 1")).after(0.2)
     assert story.started == []
     story.after(1.0)

@@ -18,7 +18,7 @@ NOTICES = st.none() | st.floats(0.0, 60.0)
 
 ANY_SIGHT: st.SearchStrategy[ClusterEvent] = st.one_of(
     st.builds(PlaceStarted, AT, UIDS, st.just(0), st.just("pod"), st.just(JOB)),
-    st.builds(PlaceSeen, AT, UIDS, NODES | st.just(""), st.sampled_from(["", "no machine"]), NOTICES),
+    st.builds(PlaceSeen, AT, UIDS, NODES | st.just(""), st.booleans(), st.just("no machine"), NOTICES),
     st.builds(
         lambda name, uid, ready, notice_s: NodeSeen(0.0, NodeSight(name, uid=uid, ready=ready, notice_s=notice_s)),
         NODES,

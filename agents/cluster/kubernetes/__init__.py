@@ -1,0 +1,1 @@
+"""The cluster-controller on Kubernetes: the same core as the static one, with pods for places."""

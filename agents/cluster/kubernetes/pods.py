@@ -1,0 +1,204 @@
+"""From a job's template to the pod of one worker. Pure.
+
+Two containers share a folder: our agent, and the host with the job's image, which is reached over a socket in it. Where
+the job has an image of its own, a third one copies the host's files into that folder first. A pod is never started
+again: one that has ended is replaced by another, with another uid.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from agents.cluster.kubernetes.names import (
+    AGENT_CONTAINER,
+    APP_LABEL,
+    GPU_RESOURCE,
+    HOST_CONTAINER,
+    HOST_LABEL,
+    JOB_LABEL,
+    MANAGED_BY_LABEL,
+    MANAGER,
+    NATS_CREDENTIALS_KEY,
+    NATS_URL_KEY,
+    UID_LABEL,
+    WORKER_APP,
+    ZONE_LABEL,
+)
+from messages.clusters import WorkerTemplate
+from messages.ids import ClusterName, JobName
+
+Manifest = dict[str, Any]
+
+RUN_FOLDER = "/run/tradewind"
+CODE_FOLDER = f"{RUN_FOLDER}/code"
+CREDENTIALS_FOLDER = "/etc/tradewind"
+GRACE_S = 30
+HOST_WITHIN_S = 3600
+"""An image with all that training needs is large: both containers wait for the other's so long."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodPlan:
+    """What all workers of a cluster have in common."""
+
+    cluster: ClusterName
+    namespace: str
+    image: str
+    worker_argv: tuple[str, ...]
+    host_package: str
+    """The folder of the package `tradewind` in our image."""
+    region: str = ""
+    pull_policy: str = "IfNotPresent"
+    pull_secrets: tuple[str, ...] = ()
+    worker_account: str = "default"
+    nats_url: str = ""
+    bus_secret: str | None = None
+    has_credentials: bool = False
+    """The secret of the bus holds some."""
+
+
+def worker_pod(plan: PodPlan, uid: str, job: JobName, template: WorkerTemplate) -> Manifest:
+    labels = {APP_LABEL: WORKER_APP, JOB_LABEL: job, UID_LABEL: uid, MANAGED_BY_LABEL: MANAGER}
+    own_image = template.pod.image is not None
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": uid,
+            "namespace": plan.namespace,
+            "labels": labels,
+            "annotations": {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"},
+        },
+        "spec": {
+            "restartPolicy": "Never",
+            "terminationGracePeriodSeconds": GRACE_S,
+            "serviceAccountName": plan.worker_account,
+            "automountServiceAccountToken": False,
+            "enableServiceLinks": False,
+            "nodeSelector": {JOB_LABEL: job},
+            "tolerations": [
+                {"key": JOB_LABEL, "operator": "Equal", "value": job, "effect": "NoSchedule"},
+                {"key": GPU_RESOURCE, "operator": "Exists", "effect": "NoSchedule"},
+            ],
+            "affinity": _alone_on_its_node(),
+            **({"initContainers": [_host_files(plan)]} if own_image else {}),
+            "containers": [_agent(plan, uid, job, template), _host(plan, uid, template)],
+            "volumes": _volumes(plan),
+            **({"imagePullSecrets": [{"name": name} for name in plan.pull_secrets]} if plan.pull_secrets else {}),
+        },
+    }
+
+
+def _agent(plan: PodPlan, uid: str, job: JobName, template: WorkerTemplate) -> Manifest:
+    mounts = [{"name": "run", "mountPath": RUN_FOLDER}]
+    if plan.has_credentials:
+        mounts.append({"name": "bus", "mountPath": CREDENTIALS_FOLDER})
+    return {
+        "name": AGENT_CONTAINER,
+        "image": plan.image,
+        "imagePullPolicy": plan.pull_policy,
+        "command": [
+            *(*plan.worker_argv, "--job", job, "--cluster", plan.cluster, "--uid", uid),
+            *("--slots", str(template.slots), "--run-dir", RUN_FOLDER, "--external-host"),
+        ],
+        "env": [
+            *_bus_env(plan),
+            _value("TRADEWIND_REGION", plan.region),
+            _value("TRADEWIND_HOST_WITHIN_S", str(HOST_WITHIN_S)),
+            # The host is not started again in this pod, so the first one that is lost is the last.
+            _value("TRADEWIND_HOST_LOSSES", "1"),
+            _field("TRADEWIND_ADDRESS", "status.podIP"),
+            _field("TRADEWIND_NODE", "spec.nodeName"),
+            # Kubernetes copies it from the node when it places the pod; older ones do not, and it stays empty.
+            _field("TRADEWIND_ZONE", f"metadata.labels['{ZONE_LABEL}']"),
+            _value("TRADEWIND_LOG", "json"),
+        ],
+        "resources": {"requests": {"cpu": "50m", "memory": "96Mi"}},
+        "volumeMounts": mounts,
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+    }
+
+
+def _host(plan: PodPlan, uid: str, template: WorkerTemplate) -> Manifest:
+    pod = template.pod
+    folder = plan.host_package if pod.image is None else f"{CODE_FOLDER}/tradewind"
+    return {
+        "name": HOST_CONTAINER,
+        "image": pod.image or plan.image,
+        "imagePullPolicy": plan.pull_policy,
+        "command": [
+            *(template.python or "python", f"{folder}/host/__main__.py"),
+            *("--socket", f"{RUN_FOLDER}/{uid}/host.sock", "--wait-s", str(HOST_WITHIN_S)),
+        ],
+        "env": [_value(name, _literal(value)) for name, value in template.env.items()],
+        "envFrom": [{"secretRef": {"name": name}} for name in pod.secrets],
+        "resources": _resources(template),
+        # Loaders of data share tensors through this; what a container has of it by default is too little for any.
+        "volumeMounts": [{"name": "run", "mountPath": RUN_FOLDER}, {"name": "shm", "mountPath": "/dev/shm"}],
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+    }
+
+
+def _host_files(plan: PodPlan) -> Manifest:
+    script = f"mkdir -p {CODE_FOLDER} && cp -R {plan.host_package} {CODE_FOLDER}/"
+    return {
+        "name": "host-files",
+        "image": plan.image,
+        "imagePullPolicy": plan.pull_policy,
+        "command": ["sh", "-c", script],
+        "resources": {"requests": {"cpu": "50m", "memory": "32Mi"}},
+        "volumeMounts": [{"name": "run", "mountPath": RUN_FOLDER}],
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+    }
+
+
+def _resources(template: WorkerTemplate) -> Manifest:
+    pod = template.pod
+    asked = {"cpu": pod.cpu, "memory": pod.memory}
+    requests = {name: amount for name, amount in asked.items() if amount is not None}
+    resources: Manifest = {"requests": requests} if requests else {}
+    if pod.gpu:
+        resources["limits"] = {GPU_RESOURCE: str(template.slots)}
+    return resources
+
+
+def _bus_env(plan: PodPlan) -> list[Manifest]:
+    if plan.bus_secret is None:
+        return [_value("TRADEWIND_NATS_URL", plan.nats_url)]
+    reference = {"secretKeyRef": {"name": plan.bus_secret, "key": NATS_URL_KEY}}
+    env: list[Manifest] = [{"name": "TRADEWIND_NATS_URL", "valueFrom": reference}]
+    if plan.has_credentials:
+        env.append(_value("TRADEWIND_NATS_CREDENTIALS", f"{CREDENTIALS_FOLDER}/{NATS_CREDENTIALS_KEY}"))
+    return env
+
+
+def _volumes(plan: PodPlan) -> list[Manifest]:
+    volumes: list[Manifest] = [
+        {"name": "run", "emptyDir": {}},
+        {"name": "shm", "emptyDir": {"medium": "Memory"}},
+    ]
+    if plan.has_credentials:
+        items = [{"key": NATS_CREDENTIALS_KEY, "path": NATS_CREDENTIALS_KEY}]
+        volumes.append({"name": "bus", "secret": {"secretName": plan.bus_secret, "items": items}})
+    return volumes
+
+
+def _alone_on_its_node() -> Manifest:
+    """A worker has its node to itself."""
+    others: Mapping[str, object] = {"matchLabels": {APP_LABEL: WORKER_APP}}
+    term = {"labelSelector": others, "topologyKey": HOST_LABEL}
+    return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+
+
+def _value(name: str, value: str) -> Manifest:
+    return {"name": name, "value": value}
+
+
+def _literal(value: str) -> str:
+    """Kubernetes takes `$(NAME)` for a reference; a second dollar makes it plain text."""
+    return value.replace("$", "$$")
+
+
+def _field(name: str, path: str) -> Manifest:
+    return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}

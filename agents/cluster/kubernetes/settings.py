@@ -1,0 +1,62 @@
+"""Settings of the cluster-controller on Kubernetes: `TRADEWIND_<NAME>` in the environment, and `KUBECONFIG`."""
+
+import os
+import shlex
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+from messages.ids import Name
+from runtime.settings import read_settings
+
+KUBECONFIG_VARIABLE = "KUBECONFIG"
+
+
+class KubernetesSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    cluster: Name
+    region: str = ""
+    """Where the cluster is; ranks of one region become neighbours."""
+    namespace: Name = "tradewind"
+    """Where the pods of workers are."""
+    kubeconfig: str | None = None
+    """How to reach the API server; KUBECONFIG if not given, else the pod's own service account."""
+    max_workers: Annotated[int, Meta(ge=1, le=1000)] = 1000
+    """Of all jobs together; a command that asks for more is refused."""
+    end_grace_s: Annotated[float, Meta(gt=0, le=600)] = 20.0
+    """From SIGTERM to SIGKILL of a worker: the agent takes a SIGTERM as a notice of up to 15 s."""
+    lost_after_s: Annotated[float, Meta(gt=0, le=3600)] = 10.0
+    """A pod on a node that is not ready, whose worker is not heard of for so long either, is replaced."""
+    image: Annotated[str, Meta(min_length=1)] = "tradewind:latest"
+    """Ours: of the agent, and of the host where a job has none of its own."""
+    pull_policy: Literal["Always", "IfNotPresent", "Never"] = "IfNotPresent"
+    pull_secrets: str = ""
+    """Names of secrets for pulling images, with commas between."""
+    worker_account: str = "default"
+    """The service account of workers; no token of it is given to them."""
+    worker_command: str = "python -P -m tradewind worker"
+    """Starts an agent in our image."""
+    host_file: str | None = None
+    """`tradewind/host/__main__.py` in our image; where this controller has it, if not given."""
+    nats_url: str = "nats://127.0.0.1:4222"
+    nats_credentials: str | None = None
+    bus_secret: str | None = None
+    """The secret from which workers take the bus's address and, where this controller has any, credentials; else they
+    are given the controller's own address."""
+    connect_timeout_s: Annotated[float, Meta(gt=0, le=3600)] = 60.0
+    takeover_s: Annotated[float, Meta(gt=0, le=600)] = 30.0
+    """How long a controller that is on its way out is waited for."""
+
+    @property
+    def worker_argv(self) -> tuple[str, ...]:
+        return tuple(shlex.split(self.worker_command))
+
+    @property
+    def pull_secret_names(self) -> tuple[str, ...]:
+        return tuple(name.strip() for name in self.pull_secrets.split(",") if name.strip())
+
+
+def read_kubernetes_settings(environ: Mapping[str, str] = os.environ) -> KubernetesSettings:
+    named = {"kubeconfig": environ.get(KUBECONFIG_VARIABLE) or None}
+    given = {} if environ.get("TRADEWIND_KUBECONFIG") else named
+    return read_settings(KubernetesSettings, environ, given)

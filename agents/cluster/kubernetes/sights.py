@@ -1,0 +1,172 @@
+"""What the state of a node or of a worker's pod means to us. Pure: the time is handed in."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from agents.cluster.kubernetes.names import (
+    AGENT_CONTAINER,
+    JOB_LABEL,
+    NOTICE_ANNOTATION,
+    NOTICE_WHY_ANNOTATION,
+    POOL_LABEL,
+    UID_LABEL,
+    ZONE_LABEL,
+)
+from agents.cluster.kubernetes.objects import Condition, Node, Pod, PodStatus, Terminated
+from messages.clusters import NodeSight
+from messages.ids import JobName, is_name
+
+STALE_NOTICE_S = 300.0
+"""A deadline so long ago was meant for an earlier machine of this name."""
+SHUTDOWN_S = 15.0
+"""What is left when a node says that it is going, but not when."""
+GOING_TAINTS = (
+    "cloud.google.com/impending-node-termination",
+    "node.cloudprovider.kubernetes.io/shutdown",
+    "ToBeDeletedByClusterAutoscaler",
+)
+WHY_AT_MOST = 300
+_PLAIN_REASONS = ("Error", "Completed", None)
+
+
+class Stage(StrEnum):
+    WAITING = "waiting"
+    """Its worker cannot have spoken yet."""
+    RUNNING = "running"
+    ABANDONED = "abandoned"
+    """Its agent has ended, something else of it has not."""
+    ENDED = "ended"
+    """For good: nothing of it runs any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodSight:
+    """What a worker's pod tells of its place."""
+
+    uid: str
+    """Of the place: the pod's name."""
+    pod_uid: str
+    job: JobName
+    stage: Stage
+    node: str = ""
+    why: str = ""
+    """What it waits for, or how it ended."""
+    code: int | None = None
+    scheduled_at: datetime | None = None
+    deleted_at: datetime | None = None
+    """When its grace is over, once somebody has deleted it."""
+
+
+def read_node(node: Node, now_unix_s: float) -> NodeSight:
+    labels = node.metadata.labels or {}
+    job = labels.get(JOB_LABEL, "")
+    ready = _condition(node.status.conditions, "Ready")
+    is_ready = ready is not None and ready.status == "True"
+    notice_s, notice_why = _notice(node, ready, now_unix_s)
+    return NodeSight(
+        node.metadata.name,
+        uid=node.metadata.uid,
+        zone=labels.get(ZONE_LABEL, ""),
+        pool=labels.get(POOL_LABEL, ""),
+        job=JobName(job) if is_name(job) else None,
+        ready=is_ready,
+        why=notice_why or ("" if is_ready else _sentence(ready)) or ("cordoned" if node.spec.unschedulable else ""),
+        notice_s=notice_s,
+    )
+
+
+def read_pod(pod: Pod) -> PodSight | None:
+    """None if it is not a worker's: its labels do not say what those of ours say."""
+    metadata, labels = pod.metadata, pod.metadata.labels or {}
+    job, uid = labels.get(JOB_LABEL, ""), labels.get(UID_LABEL, "")
+    if uid != metadata.name or not is_name(uid) or not is_name(job):
+        return None
+    stage, why, code = _stage(pod.status)
+    scheduled = _condition(pod.status.conditions, "PodScheduled")
+    placed = scheduled is not None and scheduled.status == "True"
+    return PodSight(
+        uid,
+        metadata.uid,
+        JobName(job),
+        stage,
+        node=pod.spec.node_name or "",
+        why=why[:WHY_AT_MOST],
+        code=code,
+        scheduled_at=scheduled.last_transition_time if scheduled is not None and placed else None,
+        deleted_at=metadata.deletion_timestamp,
+    )
+
+
+def _notice(node: Node, ready: Condition | None, now_unix_s: float) -> tuple[float | None, str]:
+    annotations = node.metadata.annotations or {}
+    deadline_unix_s = _seconds(annotations.get(NOTICE_ANNOTATION, ""))
+    if deadline_unix_s is not None and deadline_unix_s > now_unix_s - STALE_NOTICE_S:
+        remaining_s = round(max(0.0, deadline_unix_s - now_unix_s), 3)
+        return remaining_s, annotations.get(NOTICE_WHY_ANNOTATION) or "it will be taken"
+    going = next((taint.key for taint in node.spec.taints or () if taint.key in GOING_TAINTS), None)
+    if going is not None:
+        return SHUTDOWN_S, f"tainted {going}"
+    if ready is not None and ready.status == "False" and "shutting down" in (ready.message or ""):
+        return SHUTDOWN_S, _sentence(ready)
+    return None, ""
+
+
+def _seconds(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _stage(status: PodStatus) -> tuple[Stage, str, int | None]:
+    containers = status.container_statuses or ()
+    waits_for = _what_it_waits_for(status)
+    if status.phase in ("Succeeded", "Failed"):
+        return Stage.ENDED, *_how_it_ended(status)
+    agent = next((container.state for container in containers if container.name == AGENT_CONTAINER), None)
+    if agent is not None and agent.terminated is not None:
+        return Stage.ABANDONED, _exit(AGENT_CONTAINER, agent.terminated), agent.terminated.exit_code
+    if agent.running is not None if agent is not None else status.phase != "Pending":
+        return Stage.RUNNING, waits_for, None
+    return Stage.WAITING, waits_for or "its pod is being started", None
+
+
+def _how_it_ended(status: PodStatus) -> tuple[str, int | None]:
+    by = ": ".join(part for part in (status.reason, status.message) if part)
+    every = (*(status.container_statuses or ()), *(status.init_container_statuses or ()))
+    ended = [(each.name, each.state.terminated) for each in every if each.state.terminated is not None]
+    failed = [(name, how) for name, how in ended if how.exit_code]
+    if not ended:
+        return f"its pod ended: {by}" if by else "its pod has ended", None
+    # A container that ran out of memory explains the failure of the one beside it.
+    name, how = min(failed or ended, key=lambda each: each[1].reason in _PLAIN_REASONS)
+    return f"its pod ended: {by}" if by else _exit(name, how), how.exit_code
+
+
+def _exit(name: str, how: Terminated) -> str:
+    reason = f" ({how.reason})" if how.reason not in _PLAIN_REASONS else ""
+    text = f"its container {name} exited with {how.exit_code}{reason}"
+    words = [line.strip() for line in (how.message or "").splitlines() if line.strip()]
+    return f"{text}: {words[-1]}" if words and how.exit_code else text
+
+
+def _what_it_waits_for(status: PodStatus) -> str:
+    scheduled = _condition(status.conditions, "PodScheduled")
+    if scheduled is not None and scheduled.status == "False":
+        return _sentence(scheduled)
+    for container in (*(status.init_container_statuses or ()), *(status.container_statuses or ())):
+        waiting = container.state.waiting
+        if waiting is not None:
+            return f"{container.name}: " + ": ".join(part for part in (waiting.reason, waiting.message) if part)
+    return ""
+
+
+def _condition(conditions: tuple[Condition, ...] | None, kind: str) -> Condition | None:
+    return next((condition for condition in conditions or () if condition.type == kind), None)
+
+
+def _sentence(condition: Condition | None) -> str:
+    if condition is None:
+        return "it has not said whether it is ready"
+    return ": ".join(part for part in (condition.reason, condition.message) if part)[:WHY_AT_MOST]

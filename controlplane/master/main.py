@@ -54,7 +54,8 @@ async def _start(bus: Bus, settings: MasterSettings) -> Master:
     patient = await bus.bucket(subjects.STATE_BUCKET, timeout_s=START_PATIENCE_S)
     epoch = await take_over(bus, patient, clock)
     bucket = await bus.bucket(subjects.STATE_BUCKET, timeout_s=CALL_TIMEOUT_S)
-    return Master(bus, bucket, patient, store_place(settings), clock, epoch, version("tradewind"))
+    place = store_place(settings)
+    return Master(bus, bucket, patient, place, clock, epoch, version("tradewind"), settings.keep_jobs)
 
 
 async def _serve(master: Master, listener: socket.socket, settings: MasterSettings, stop: Stop) -> int:

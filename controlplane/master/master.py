@@ -53,6 +53,7 @@ class Master:
         clock: Clock,
         epoch: Epoch,
         version: str,
+        keep_jobs: int,
     ) -> None:
         self.bus = bus
         self.jobs: dict[JobName, HeldJob] = {}
@@ -64,6 +65,7 @@ class Master:
         self._clock = clock
         self._epoch = epoch
         self._version = version
+        self._keep_jobs = keep_jobs
         self._dropped: Counter[str] = Counter()
         self._announcer = Announcer(bus, epoch, self._dropped)
         self._wanted = WantedBook(bucket)
@@ -136,7 +138,22 @@ class Master:
         finally:
             self._being_made.discard(name)
         self._announcer.announce(Event(name, "job_submitted", f"the job was submitted for {_size(spec.workers)}"))
+        await self._forget_oldest()
         return self.view(name)
+
+    async def _forget_oldest(self) -> None:
+        """What is kept of ended jobs is bounded, or one day no record could be saved any more."""
+        ended = [held for held in self.jobs.values() if held.ended and not held.unsettled]
+        oldest = sorted(ended, key=lambda held: held.state.record.submitted_at)[: max(0, len(ended) - self._keep_jobs)]
+        for held in oldest:
+            try:
+                await self._bucket.delete(subjects.world_key(held.name))
+                await self._bucket.delete(subjects.spec_key(held.name))
+            except BusUnavailable as error:
+                self._log.warning("job_not_forgotten", job=held.name, error=str(error))
+                return
+            self.jobs.pop(held.name, None)
+            await held.stop()
 
     async def stop_job(self, name: str) -> JobView:
         held = self.job(name)

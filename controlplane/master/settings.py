@@ -43,6 +43,8 @@ class MasterSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Streams forget their oldest when they are full."""
     keep_days: Annotated[float, Meta(gt=0, le=3650)] = 14.0
     """Streams forget what is older."""
+    keep_jobs: Annotated[int, Meta(ge=0, le=10_000)] = 200
+    """Ended jobs that stay listed; the oldest are forgotten when new ones come, and their names are free again."""
     drain_s: Annotated[float, Meta(ge=0, le=60)] = 5.0
     """How long a master that was asked to end tries to send what waits to be sent. Jobs go on without it."""
 

@@ -370,3 +370,17 @@ async def publish_raw(server: NatsServer, subject: str, payload: bytes) -> None:
         while (await reader.readline()).strip() != b"PONG":
             pass
     writer.close()
+
+
+async def test_the_oldest_ended_jobs_are_forgotten_and_their_names_are_free_again(tmp_path: Path) -> None:
+    async with (
+        NatsServer(tmp_path / "nats") as server,
+        running_master(server.url, tmp_path, TRADEWIND_KEEP_JOBS="1") as (_, api),
+    ):
+        for name in ("first", "second", "third"):
+            await api.submit(a_spec(name, 1))
+            await api.ask("POST", f"/v1/jobs/{name}/stop")
+            await api.until_phase(name, "stopped")
+        await api.submit(a_spec("first", 1))
+        _, listed = await api.ask("GET", "/v1/jobs")
+        assert [job["name"] for job in listed["jobs"]] == ["third", "first"]

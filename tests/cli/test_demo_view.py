@@ -10,7 +10,7 @@ from messages.jobs import JobSpec, Launch
 from messages.worlds import RankProgress
 from tests.cli.fake_master import FakeMaster, a_view
 from tests.cli.test_demo_report import a_run
-from tradewind.cli.client import Api, session
+from tradewind.cli.api.client import Api, session
 from tradewind.cli.demo.facts import Promise, formed_from
 from tradewind.cli.demo.report import report_on
 from tradewind.cli.demo.story import Story

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from runtime.children import descendants
-from tradewind.cli import processes
-from tradewind.cli.guard import MARK, marked
+from tradewind.cli.local import processes
+from tradewind.cli.local.guard import MARK, marked
 
 FAMILY = """
 import os, signal, sys, time
@@ -75,7 +75,9 @@ def test_the_guard_ends_everything_with_the_mark_when_its_command_is_killed(tmp_
     folder.mkdir()
     with a_family({MARK: str(folder)}) as parent:
         assert len(marked(str(folder))) == 3
-        guard = subprocess.Popen([sys.executable, "-m", "tradewind.cli.guard", str(folder)], stdin=subprocess.PIPE)
+        guard = subprocess.Popen(
+            [sys.executable, "-m", "tradewind.cli.local.guard", str(folder)], stdin=subprocess.PIPE
+        )
         assert guard.stdin is not None
         guard.stdin.close()
         assert guard.wait(WAIT_S) == 0
@@ -89,6 +91,6 @@ def test_the_guard_leaves_other_stacks_alone(tmp_path: Path) -> None:
         folder = tmp_path / "stack"
         folder.mkdir()
         subprocess.run(
-            [sys.executable, "-m", "tradewind.cli.guard", str(folder)], input=b"", check=True, timeout=WAIT_S
+            [sys.executable, "-m", "tradewind.cli.local.guard", str(folder)], input=b"", check=True, timeout=WAIT_S
         )
         assert processes.is_alive(parent.pid)

@@ -11,7 +11,7 @@ from messages.jobs import JobSpec
 from runtime.errors import UserError
 from tests.cli.command import tradewind
 from tradewind.cli.run import run
-from tradewind.cli.runspec import interpreter, job_name, one_thread_each, spec_of
+from tradewind.cli.run.spec import interpreter, job_name, one_thread_each, spec_of
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ import pytest
 
 from runtime.errors import UserError
 from tests.conftest import eventually
-from tradewind.cli import supervise
-from tradewind.cli.parts import BusServer
-from tradewind.cli.supervise import keep
+from tradewind.cli.local import supervise
+from tradewind.cli.local.parts import BusServer
+from tradewind.cli.local.supervise import keep
 
 
 class FakePart:

@@ -37,7 +37,7 @@ def demo(steps: int, workers: int, as_json: bool, keep: bool) -> None:
         )
     from runtime.process import run
     from tradewind.cli.demo.stage import Demonstration
-    from tradewind.cli.oneshot import quiet_logs
+    from tradewind.cli.jobs.oneshot import quiet_logs
 
     quiet_logs()
     demonstration = Demonstration(SCRIPT, steps=steps, workers=workers, as_json=as_json, keep=keep)

@@ -21,7 +21,7 @@ from tradewind.cli.demo.report import Report, report_on
 from tradewind.cli.demo.story import Story
 from tradewind.cli.demo.summary import report_text
 from tradewind.cli.interrupt import unless_stopped
-from tradewind.cli.stack import NATS_VARIABLE, local_stack
+from tradewind.cli.local.stack import NATS_VARIABLE, local_stack
 
 TRAINING_S = 45.0
 """Steps are paced to take so long together: as with a big model, a lost worker's replacement is in time to help."""

@@ -12,11 +12,11 @@ from messages.ids import Rank
 from messages.jobs import JobSpec
 from runtime.children import descendants
 from runtime.errors import UserError
-from tradewind.cli import processes
-from tradewind.cli.client import Api, MasterAway
+from tradewind.cli.api.client import Api, MasterAway
+from tradewind.cli.api.following import Seen, follow, source_of_event, source_of_line
+from tradewind.cli.api.watch import has_ended
 from tradewind.cli.demo.facts import Facts, Kill, Promise, formed_from
-from tradewind.cli.following import Seen, follow, source_of_event, source_of_line
-from tradewind.cli.watch import has_ended
+from tradewind.cli.local import processes
 
 LOOK_EVERY_S = 0.25
 DRAIN_S = 5.0

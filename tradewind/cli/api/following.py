@@ -11,7 +11,7 @@ from typing import Generic, Protocol, TypeVar
 
 from messages.api import EventLine, LogLine
 from runtime.errors import UserError
-from tradewind.cli.client import MasterAway
+from tradewind.cli.api.client import MasterAway
 
 FIRST_BACKOFF_S = 0.2
 MAX_BACKOFF_S = 3.0

@@ -16,11 +16,11 @@ from pathlib import Path
 
 from runtime import children
 from runtime.errors import UserError
-from tradewind.cli import processes
-from tradewind.cli.client import Api, MasterAway, session
-from tradewind.cli.guard import MARK
-from tradewind.cli.parts import BusServer, Part, controller, guard, master
-from tradewind.cli.supervise import keep, tail_of
+from tradewind.cli.api.client import Api, MasterAway, session
+from tradewind.cli.local import processes
+from tradewind.cli.local.guard import MARK
+from tradewind.cli.local.parts import BusServer, Part, controller, guard, master
+from tradewind.cli.local.supervise import keep, tail_of
 
 NATS_VARIABLE = "TRADEWIND_NATS_URL"
 NATS_VARIABLES = "TRADEWIND_NATS_"

@@ -17,7 +17,7 @@ The master is the one at TRADEWIND_API_URL (http://127.0.0.1:8800 if not set); T
 
 
 def _complete_job(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    from tradewind.cli.names import names_in_time
+    from tradewind.cli.jobs.names import names_in_time
 
     return [CompletionItem(name) for name in names_in_time(os.environ) if name.startswith(incomplete)]
 
@@ -45,9 +45,9 @@ def submit(jobfile: Path, wait: bool, as_json: bool) -> None:
 
     A relative workdir is taken from the file's folder (which is the default), a relative script from the workdir.
     """
-    from tradewind.cli import asking
-    from tradewind.cli.jobfile import read_job
-    from tradewind.cli.oneshot import ask_master
+    from tradewind.cli.jobs import asking
+    from tradewind.cli.jobs.jobfile import read_job
+    from tradewind.cli.jobs.oneshot import ask_master
 
     spec = read_job(jobfile)
     ask_master(lambda api: asking.submit(api, spec, wait=wait, as_json=as_json))
@@ -65,8 +65,8 @@ def submit(jobfile: Path, wait: bool, as_json: bool) -> None:
 @json_option
 def status(job: str | None, watch: bool, as_json: bool) -> None:
     """Show all jobs, or one JOB with its workers."""
-    from tradewind.cli import asking
-    from tradewind.cli.oneshot import ask_master
+    from tradewind.cli.jobs import asking
+    from tradewind.cli.jobs.oneshot import ask_master
 
     ask_master(lambda api: asking.status(api, job, watch=watch, as_json=as_json))
 
@@ -83,8 +83,8 @@ def status(job: str | None, watch: bool, as_json: bool) -> None:
 @click.option("--follow", "-f", is_flag=True, help="Go on until the job's end.")
 def logs(job: str, rank: int | None, tail: int | None, follow: bool) -> None:
     """Show what the ranks of JOB print: standard output and standard error, each line prefixed with its rank."""
-    from tradewind.cli import asking
-    from tradewind.cli.oneshot import ask_master
+    from tradewind.cli.jobs import asking
+    from tradewind.cli.jobs.oneshot import ask_master
 
     ask_master(lambda api: asking.logs(api, job, rank=rank, tail=tail, follow=follow))
 
@@ -100,8 +100,8 @@ def logs(job: str, rank: int | None, tail: int | None, follow: bool) -> None:
 @json_option
 def events(job: str | None, follow: bool, as_json: bool) -> None:
     """Show what happened to JOB, or to everything, and why."""
-    from tradewind.cli import asking
-    from tradewind.cli.oneshot import ask_master
+    from tradewind.cli.jobs import asking
+    from tradewind.cli.jobs.oneshot import ask_master
 
     ask_master(lambda api: asking.events(api, job, follow=follow, as_json=as_json))
 
@@ -111,8 +111,8 @@ def events(job: str | None, follow: bool, as_json: bool) -> None:
 @click.argument("workers", type=click.IntRange(min=1))
 def scale(job: str, workers: int) -> None:
     """Let JOB have WORKERS workers from now on. It goes on training while they come or go."""
-    from tradewind.cli import asking
-    from tradewind.cli.oneshot import ask_master
+    from tradewind.cli.jobs import asking
+    from tradewind.cli.jobs.oneshot import ask_master
 
     ask_master(lambda api: asking.scale(api, job, workers))
 
@@ -121,7 +121,7 @@ def scale(job: str, workers: int) -> None:
 @job_argument
 def stop(job: str) -> None:
     """Stop JOB: its trainers get SIGTERM and their grace, its workers are released."""
-    from tradewind.cli import asking
-    from tradewind.cli.oneshot import ask_master
+    from tradewind.cli.jobs import asking
+    from tradewind.cli.jobs.oneshot import ask_master
 
     ask_master(lambda api: asking.stop(api, job))

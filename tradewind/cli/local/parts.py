@@ -100,5 +100,5 @@ def controller(arguments: tuple[str, ...], environ: Mapping[str, str], folder: P
 
 
 def guard(environ: Mapping[str, str], folder: Path) -> OwnProcess:
-    """Outlives this process, and ends what it left; see `tradewind.cli.guard`."""
-    return OwnProcess("guard", ("tradewind.cli.guard", str(folder)), environ, folder, guards_us=True)
+    """Outlives this process, and ends what it left; see `tradewind.cli.local.guard`."""
+    return OwnProcess("guard", ("tradewind.cli.local.guard", str(folder)), environ, folder, guards_us=True)

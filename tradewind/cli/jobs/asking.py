@@ -11,10 +11,11 @@ from rich.live import Live
 
 from messages.api import EventLine, JobView, LogLine
 from messages.jobs import JobSpec
-from tradewind.cli import following, present
-from tradewind.cli.client import Api, MasterAway
-from tradewind.cli.following import Seen
-from tradewind.cli.watch import Watch, has_ended
+from tradewind.cli import present
+from tradewind.cli.api import following
+from tradewind.cli.api.client import Api, MasterAway
+from tradewind.cli.api.following import Seen
+from tradewind.cli.api.watch import Watch, has_ended
 
 WATCH_EVERY_S = 1.0
 

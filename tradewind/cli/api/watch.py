@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from messages.api import EventLine, JobView, LogLine
 from messages.events import JOB_ENDS
-from tradewind.cli.client import Api
-from tradewind.cli.following import Seen, follow, source_of_event, source_of_line
+from tradewind.cli.api.client import Api
+from tradewind.cli.api.following import Seen, follow, source_of_event, source_of_line
 
 QUIET_S = 0.5
 DRAIN_S = 3.0

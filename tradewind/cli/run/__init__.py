@@ -10,7 +10,7 @@ from typing import NamedTuple
 import click
 
 from messages.jobs import JobSpec
-from tradewind.cli.runspec import spec_of
+from tradewind.cli.run.spec import spec_of
 
 NNODES = re.compile(r"^(?:(?P<min>\d+):)?(?P<max>\d+)$")
 
@@ -105,8 +105,8 @@ def run(
 
 def run_here(spec: JobSpec, environ: Mapping[str, str]) -> int:
     from runtime.process import run as run_process
-    from tradewind.cli.oneshot import quiet_logs
-    from tradewind.cli.running import LocalRun
+    from tradewind.cli.jobs.oneshot import quiet_logs
+    from tradewind.cli.run.running import LocalRun
 
     quiet_logs()
     return run_process(lambda stop: LocalRun(spec, environ, stop).result())

@@ -10,10 +10,10 @@ from runtime.errors import TradewindError
 from runtime.process import Stop
 from runtime.waiting import first_of
 from tradewind.cli import present
-from tradewind.cli.client import Api, MasterAway
+from tradewind.cli.api.client import Api, MasterAway
+from tradewind.cli.api.watch import Watch
 from tradewind.cli.interrupt import unless_stopped
-from tradewind.cli.stack import local_stack
-from tradewind.cli.watch import Watch
+from tradewind.cli.local.stack import local_stack
 
 STOP_S = 10.0
 """How long an interrupted job may take to end by itself before its processes are ended."""

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Mapping
 
 from runtime.errors import TradewindError
-from tradewind.cli.client import connected
+from tradewind.cli.api.client import connected
 
 PATIENCE_S = 0.7
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from runtime.errors import UserError
 from runtime.process import EXIT_SUPERSEDED, EXIT_USER_ERROR
-from tradewind.cli.parts import Part
+from tradewind.cli.local.parts import Part
 
 FIRST_BACKOFF_S = 0.2
 MAX_BACKOFF_S = 5.0

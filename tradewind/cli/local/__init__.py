@@ -1,0 +1,1 @@
+"""Everything that a job needs on this machine, for one command: started, kept alive, ended without a trace."""

@@ -10,6 +10,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 SEED ?= 7
+JOBS ?= 3
 
 # Where pip has been told to look, uv looks too: it reads none of pip's settings.
 export UV_FIND_LINKS ?= $(PIP_FIND_LINKS)
@@ -48,7 +49,7 @@ lint: $(READY)
 	@set -o pipefail; $(BIN)/lint-imports --no-cache | sed '1,/^Contracts$$/d'
 
 unit: $(READY)
-	@$(BIN)/pytest $(ARGS)
+	@$(BIN)/pytest -n $(JOBS) --dist loadfile $(ARGS)
 
 test: lint unit
 

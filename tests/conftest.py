@@ -10,6 +10,7 @@ from runtime.bus import Bus, BusSettings
 from runtime.nats_server import NatsServer
 
 Connect = Callable[..., Awaitable[Bus]]
+TOLD = "told"
 
 
 @pytest.fixture
@@ -46,3 +47,16 @@ async def eventually(condition: Callable[[], object], timeout_s: float = 20.0, w
         if asyncio.get_running_loop().time() > deadline:
             pytest.fail(f"not within {timeout_s} s: {what or condition}")
         await asyncio.sleep(0.01)
+
+
+@pytest.fixture
+def tell(record_property: Callable[[str, object], None]) -> Callable[[str], None]:
+    """A line that is shown at the end of the run, whichever process ran the test."""
+    return lambda line: record_property(TOLD, line)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    for report in terminalreporter.getreports("passed") + terminalreporter.getreports("failed"):
+        for name, line in report.user_properties:
+            if name == TOLD:
+                terminalreporter.write_line(str(line))

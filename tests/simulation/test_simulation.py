@@ -41,7 +41,7 @@ EVERY_FAULT = {
 }
 
 
-def test_the_world_is_safe_under_faults_and_heals_when_they_stop(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_world_is_safe_under_faults_and_heals_when_they_stop(tell: Callable[[str], None]) -> None:
     faults: Counter[str] = Counter()
     broken = []
     for seed in range(SEEDS):
@@ -49,8 +49,7 @@ def test_the_world_is_safe_under_faults_and_heals_when_they_stop(capsys: pytest.
         faults += outcome.faults
         if outcome.broken is not None:
             broken.append(f"seed {seed}: {outcome.broken}")
-    with capsys.disabled():
-        print(f"\n{SEEDS} seeds; faults made: " + ", ".join(f"{n} × {kind}" for kind, n in faults.most_common()))
+    tell(f"{SEEDS} seeds; faults made: " + ", ".join(f"{n} × {kind}" for kind, n in faults.most_common()))
     assert not broken, "\n".join(broken)
     assert faults.keys() == EVERY_FAULT
 

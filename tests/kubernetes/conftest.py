@@ -115,7 +115,7 @@ class Bench:
         self.meddler = meddler
         self.topologies: list[ClusterHeartbeat] = []
         self.notices: list[WorkerNoticed] = []
-        self._controllers: list[asyncio.Task[int]] = []
+        self.controllers: list[asyncio.Task[int]] = []
         self._beating: dict[str, asyncio.Task[None]] = {}
         self._seqs: dict[WorkerId, int] = {}
 
@@ -127,7 +127,7 @@ class Bench:
         settings = msgspec.structs.replace(self.settings, **changed)
         stop = Stop()
         running = control(settings, configuration or meddled(self.meddler), stop)
-        self._controllers.append(asyncio.get_running_loop().create_task(running, name="controller"))
+        self.controllers.append(asyncio.get_running_loop().create_task(running, name="controller"))
         return stop
 
     async def start_and_hear(self, configuration: Any = None, **changed: object) -> Stop:
@@ -139,12 +139,12 @@ class Bench:
     async def end(self, stop: Stop) -> None:
         stop.ask("test")
         async with asyncio.timeout(WITHIN_S):
-            assert await self._controllers[-1] == 0
+            assert await self.controllers[-1] == 0
 
     async def kill(self) -> None:
         """The newest controller, in the middle of whatever it does."""
-        self._controllers[-1].cancel()
-        await asyncio.wait({self._controllers[-1]}, timeout=WITHIN_S)
+        self.controllers[-1].cancel()
+        await asyncio.wait({self.controllers[-1]}, timeout=WITHIN_S)
 
     async def keep(self, count: int, *, epoch: int = 1, template: WorkerTemplate | None = None) -> Answer:
         return await self.ask(KeepWorkers(JOB, count, template or WorkerTemplate()), epoch)
@@ -182,7 +182,7 @@ class Bench:
         return next((sight for sight in nodes if sight.node == name), None)
 
     async def clean(self) -> None:
-        tasks = {*self._controllers, *self._beating.values()}
+        tasks = {*self.controllers, *self._beating.values()}
         for task in tasks:
             task.cancel()
         for task in tasks:
@@ -203,9 +203,8 @@ class Bench:
             self.notices.append(received.message)
 
 
-@pytest.fixture
-async def bench(nats_server: NatsServer, connect: Connect, ground: Ground, meddler: Meddler) -> AsyncIterator[Bench]:
-    settings = KubernetesSettings(
+def settings_for(ground: Ground, nats_server: NatsServer) -> KubernetesSettings:
+    return KubernetesSettings(
         cluster=CLUSTER,
         namespace=ground.namespace,
         worker_account=WORKER_ACCOUNT,
@@ -214,6 +213,22 @@ async def bench(nats_server: NatsServer, connect: Connect, ground: Ground, meddl
         image="tradewind:test",
         lost_after_s=0.5,
     )
+
+
+def a_kubeconfig(server: str, user: dict[str, str]) -> dict[str, object]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "c", "cluster": {"server": server}}],
+        "users": [{"name": "u", "user": user}],
+        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+        "current-context": "x",
+    }
+
+
+@pytest.fixture
+async def bench(nats_server: NatsServer, connect: Connect, ground: Ground, meddler: Meddler) -> AsyncIterator[Bench]:
+    settings = settings_for(ground, nats_server)
     made = Bench(await connect("master/test"), settings, ground, meddler)
     await made.listen()
     yield made

@@ -40,7 +40,9 @@ class Ground:
         return pods_path(self.namespace)
 
     async def prepare(self) -> None:
-        await self.api.create("/api/v1/namespaces", {"metadata": {"name": self.namespace}})
+        await self.api.create(
+            "/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace}}
+        )
         account = {"metadata": {"name": WORKER_ACCOUNT}, "automountServiceAccountToken": False}
         await self.api.create(f"/api/v1/namespaces/{self.namespace}/serviceaccounts", account)
 
@@ -123,7 +125,12 @@ class Ground:
 
     async def bind(self, pod: str, node: str) -> None:
         """As a scheduler does."""
-        body = {"metadata": {"name": pod}, "target": {"apiVersion": "v1", "kind": "Node", "name": node}}
+        body = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": pod},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+        }
         await self.api.create(f"{self.pods_path}/{pod}/binding", body)
 
     async def unschedulable(self, pod: str, message: str) -> None:

@@ -95,7 +95,9 @@ class Meddler:
         session: aiohttp.ClientSession = self._api.rest_client.pool_manager
         timeout = aiohttp.ClientTimeout(total=None)
         url = configuration.host + request.path_qs
-        return await session.request(request.method, url, data=await request.read(), headers=headers, timeout=timeout)
+        return await session.request(
+            request.method, url, data=await request.read() or None, headers=headers, timeout=timeout
+        )
 
     async def _stream(self, request: web.Request, answer: aiohttp.ClientResponse) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "application/json"})

@@ -1,4 +1,4 @@
-"""Places made of pods, and the nodes they are on: what the watches show becomes events, what the core asks, requests.
+"""Places made of pods: what the watch shows becomes events, what the core asks for becomes requests.
 
 A pod is created under the place's uid, so that asking twice creates one. It has ended when its containers have, when it
 is no longer in the API, or when its node is not. What it leaves in the API then is deleted.
@@ -10,34 +10,22 @@ from collections.abc import Callable, Coroutine, Iterable
 from datetime import datetime
 from typing import assert_never
 
-import msgspec
-from msgspec import structs
-
-from agents.cluster.events import (
-    ClusterEvent,
-    NodeGone,
-    NodeSeen,
-    PlaceEnded,
-    PlaceFailed,
-    PlaceSeen,
-    PlaceStarted,
-    ViewSynced,
-)
-from agents.cluster.kubernetes.client import AlreadyExists, ApiRefused, ApiUnavailable, KubernetesApi, NotFound
-from agents.cluster.kubernetes.names import APP_LABEL, NODES_PATH, NOTICE_ANNOTATION, WORKER_APP, pods_path
-from agents.cluster.kubernetes.objects import Bookmark, Node, Pod
-from agents.cluster.kubernetes.pauses import Pauses
+from agents.cluster.events import ClusterEvent, PlaceEnded, PlaceFailed, PlaceSeen, PlaceStarted, ViewSynced
+from agents.cluster.kubernetes.client import ApiRefused, KubernetesApi, NotFound
+from agents.cluster.kubernetes.names import APP_LABEL, WORKER_APP, pods_path
+from agents.cluster.kubernetes.nodes import Nodes
+from agents.cluster.kubernetes.objects import Pod
 from agents.cluster.kubernetes.pods import PodPlan, worker_pod
-from agents.cluster.kubernetes.sights import PodSight, Stage, read_node, read_pod
+from agents.cluster.kubernetes.requests import PodRequests
+from agents.cluster.kubernetes.sights import PodSight, Stage, read_pod
 from agents.cluster.kubernetes.view import Change, Seen, Vanished
-from agents.cluster.kubernetes.watching import Watcher, WatchRules
+from agents.cluster.kubernetes.watching import Watcher
 from agents.cluster.state import KnownPlace
-from messages.clusters import NodeSight, WorkerTemplate
+from messages.clusters import WorkerTemplate
 from messages.ids import JobName
 from runtime.clock import Clock
 from runtime.logs import Once, logger
 
-REQUESTS_AT_ONCE = 16
 BURIED_AT_MOST = 4000
 ABANDONED_GRACE_S = 10
 """A host ends its trainers when its agent is gone, and has so long for it."""
@@ -56,29 +44,25 @@ class PodPlaces:
         post: Callable[[ClusterEvent], None],
         clock: Clock,
         known: Iterable[KnownPlace] = (),
-        rules: WatchRules | None = None,
     ) -> None:
-        self._api = api
         self._plan = plan
-        self._path = pods_path(plan.namespace)
         self._post = post
-        self._tasks: asyncio.TaskGroup | None = None
         self._clock = clock
         self._known = tuple(known)
+        self._requests = PodRequests(api, plan.namespace)
+        self._nodes = Nodes(api, post, self._look_after, clock)
         selector = f"{APP_LABEL}={WORKER_APP}"
-        self._pods = Watcher(api, self._path, Pod, self._on_pods, clock, selector=selector, rules=rules)
-        self._nodes = Watcher(api, NODES_PATH, Node, self._on_nodes, clock, rules=rules)
+        self._pods = Watcher(api, pods_path(plan.namespace), Pod, self._on_change, clock, selector=selector)
+        self._tasks: asyncio.TaskGroup | None = None
         self._held: dict[str, PodSight] = {}
-        self._node_sights: dict[str, NodeSight] = {}
         self._creating: dict[str, asyncio.Task[None]] = {}
         self._to_end: set[str] = set()
         """By us: its deletion is no notice."""
         self._ending: set[str] = set()
         """Just now."""
-        self._deleting: set[str] = set()
+        self._cleaning: set[str] = set()
         self._buried: dict[str, None] = {}
         """Uids whose end was told, oldest first; what is seen of them later is only in the way."""
-        self._requests = asyncio.Semaphore(REQUESTS_AT_ONCE)
         self._log = logger(cluster=plan.cluster)
         self._log_once = Once()
 
@@ -103,7 +87,7 @@ class PodPlaces:
         return False
 
     async def end(self, uid: str, grace_s: float) -> None:
-        """Its end is told when it is seen. Asked again, a pod that its node cannot end any more is simply forgotten."""
+        """Its end is told when it is seen. Asked again, a pod that its node cannot end any more is simply removed."""
         if uid in self._ending:
             return
         self._ending.add(uid)
@@ -112,64 +96,44 @@ class PodPlaces:
             if uid in self._creating:
                 await asyncio.wait({self._creating[uid]}, timeout=SETTLE_S)
             async with asyncio.timeout(grace_s):
-                await self._delete(uid, 0 if self._is_stuck(uid) else math.ceil(grace_s))
+                await self._requests.delete(uid, 0 if self._is_stuck(uid) else math.ceil(grace_s))
         except TimeoutError:
-            self._log.warning("pod_not_deleted", uid=uid, why=f"no answer within {grace_s:g} s")
+            self._log.warning("place_not_ended", uid=uid, why=f"the API did not answer within {grace_s:g} s")
         except NotFound:
             self._ended(uid, "there is no pod of it", None)
         finally:
             self._ending.discard(uid)
 
     async def _create(self, uid: str, job: JobName, template: WorkerTemplate) -> None:
-        manifest, pauses = worker_pod(self._plan, uid, job, template), Pauses()
-        pod_uid = ""
+        manifest = worker_pod(self._plan, uid, job, template)
         try:
-            while uid not in self._to_end:
-                try:
-                    async with self._requests:
-                        created = await self._api.create(self._path, manifest)
-                    pod_uid = msgspec.json.decode(created, type=Bookmark).metadata.uid
-                except AlreadyExists:
-                    pass
-                except ApiRefused as error:
-                    self._log.warning("place_failed", uid=uid, job=job, why=str(error))
-                    self._post(PlaceFailed(self._clock.monotonic_s(), uid, str(error)))
-                    return
-                except ApiUnavailable as error:
-                    if self._log_once(("create", str(error))):
-                        self._log.warning("pod_not_created_yet", uid=uid, job=job, why=str(error))
-                    await pauses.wait(error.retry_after_s)
-                    continue
+            pod_uid = await self._requests.create(manifest, lambda: uid in self._to_end)
+        except ApiRefused as error:
+            self._log.warning("place_failed", uid=uid, job=job, why=str(error))
+            self._post(PlaceFailed(self._clock.monotonic_s(), uid, str(error)))
+        else:
+            if pod_uid is not None and uid not in self._held and uid not in self._buried:
                 self._log.info("place_started", uid=uid, job=job)
-                self._created(uid, pod_uid, job)
-                return
+                self._hold(PodSight(uid, pod_uid, job, Stage.WAITING, why=NEW))
         finally:
             del self._creating[uid]
 
-    def _created(self, uid: str, pod_uid: str, job: JobName) -> None:
-        if uid in self._held or uid in self._buried:
-            return
-        now_s = self._clock.monotonic_s()
-        self._held[uid] = PodSight(uid, pod_uid, job, Stage.WAITING, why=NEW)
-        self._post(PlaceStarted(now_s, uid, 0, pod_uid, job))
-        self._post(PlaceSeen(now_s, uid, "", mute=True, waits_for=NEW))
-
     def _on_synced(self) -> None:
         for place in self._known:
-            if place.uid not in self._held and place.uid not in self._buried:
+            if place.uid not in self._held:
                 self._ended(place.uid, "its pod ended while no cluster-controller was there", None)
-        homeless = {sight.node for sight in self._held.values()} - self._node_sights.keys() - {""}
+        homeless = {sight.node for sight in self._held.values()} - self._nodes.names - {""}
         for node in sorted(homeless):
             self._look_after(node)
-        self._log.info("kubernetes_synced", pods=len(self._held), nodes=len(self._node_sights))
+        self._log.info("kubernetes_synced", pods=len(self._held), nodes=len(self._nodes.names))
         self._post(ViewSynced(self._clock.monotonic_s()))
 
-    def _on_pods(self, changes: list[Change[Pod]]) -> None:
+    def _on_change(self, changes: list[Change[Pod]]) -> None:
         for change in changes:
             sight = read_pod(change.object)
             if sight is None:
                 name = change.object.metadata.name
-                if self._log_once(("stranger", name)):
+                if self._log_once(name):
                     self._log.warning("pod_not_understood", pod=name, why="its labels do not name its place and job")
                 continue
             match change:
@@ -181,39 +145,44 @@ class PodPlaces:
                     assert_never(change)
 
     def _see(self, sight: PodSight) -> None:
-        uid, before = sight.uid, self._held.get(sight.uid)
-        if uid in self._buried:
+        if sight.uid in self._buried:
             self._clean_up(sight, 0)
             return
-        if sight.stage is Stage.ENDED:
-            if before is not None and before.stage is Stage.WAITING:
-                # It lived, if only between two looks: the core counts from here.
-                self._post(PlaceSeen(self._clock.monotonic_s(), uid, sight.node))
-            self._ended(uid, sight.why, sight.code)
-            self._clean_up(sight, 0)
-            return
-        if before is None:
-            self._log.info("place_adopted", uid=uid, job=sight.job, node=sight.node)
-            self._post(PlaceStarted(self._clock.monotonic_s(), uid, 0, sight.pod_uid, sight.job))
-        if sight.stage is Stage.ABANDONED:
-            self._to_end.add(uid)
-            self._clean_up(sight, ABANDONED_GRACE_S)
-        self._held[uid] = sight
-        if before != sight:
-            self._post(self._seen(sight))
+        match sight.stage:
+            case Stage.WAITING | Stage.RUNNING:
+                self._hold(sight)
+            case Stage.ABANDONED:
+                self._to_end.add(sight.uid)
+                self._hold(sight)
+                if sight.deleted_at is None:
+                    self._clean_up(sight, ABANDONED_GRACE_S)
+            case Stage.ENDED:
+                before = self._held.get(sight.uid)
+                if before is not None and before.stage is Stage.WAITING:
+                    # It lived, if only between two looks: the core counts from here.
+                    self._post(PlaceSeen(self._clock.monotonic_s(), sight.uid, sight.node))
+                self._ended(sight.uid, sight.why, sight.code)
+                self._clean_up(sight, 0)
+            case _:
+                assert_never(sight.stage)
 
-    def _seen(self, sight: PodSight) -> PlaceSeen:
+    def _lose(self, sight: PodSight) -> None:
+        asked = "its pod was ended" if sight.uid in self._to_end else "its pod was deleted"
+        self._ended(sight.uid, sight.why if sight.stage in (Stage.ENDED, Stage.ABANDONED) else asked, sight.code)
+        self._to_end.discard(sight.uid)
+
+    def _hold(self, sight: PodSight) -> None:
+        before, now_s = self._held.get(sight.uid), self._clock.monotonic_s()
+        self._held[sight.uid] = sight
+        if before is None:
+            self._post(PlaceStarted(now_s, sight.uid, 0, sight.pod_uid, sight.job))
+        if before == sight:
+            return
         notice_s = None
         if sight.deleted_at is not None and sight.uid not in self._to_end:
             notice_s = max(0.0, sight.deleted_at.timestamp() - self._clock.wall_s())
         mute = sight.stage is Stage.WAITING
-        return PlaceSeen(self._clock.monotonic_s(), sight.uid, sight.node, mute, sight.why, notice_s)
-
-    def _lose(self, sight: PodSight) -> None:
-        asked = "its pod was ended" if sight.uid in self._to_end else "its pod was deleted"
-        how = sight.why if sight.stage in (Stage.ENDED, Stage.ABANDONED) else asked
-        self._ended(sight.uid, how, sight.code)
-        self._to_end.discard(sight.uid)
+        self._post(PlaceSeen(now_s, sight.uid, sight.node, mute, sight.why, notice_s))
 
     def _ended(self, uid: str, why: str, code: int | None) -> None:
         """Told once."""
@@ -226,58 +195,18 @@ class PodPlaces:
         self._log.info("place_ended", uid=uid, why=why)
         self._post(PlaceEnded(self._clock.monotonic_s(), uid, why, code))
 
-    def _on_nodes(self, changes: list[Change[Node]]) -> None:
-        for change in changes:
-            name = change.object.metadata.name
-            match change:
-                case Seen(node):
-                    self._see_node(node)
-                case Vanished():
-                    self._node_sights.pop(name, None)
-                    self._log.info("node_gone", node=name)
-                    self._post(NodeGone(self._clock.monotonic_s(), name))
-                    self._look_after(name)
-                case _:
-                    assert_never(change)
-
-    def _see_node(self, node: Node) -> None:
-        sight, name = read_node(node, self._clock.wall_s()), node.metadata.name
-        deadline = (node.metadata.annotations or {}).get(NOTICE_ANNOTATION, "")
-        # A notice runs down by itself: that is nothing new.
-        timeless = structs.replace(sight, notice_s=None if sight.notice_s is None else 0.0, why=sight.why + deadline)
-        if self._node_sights.get(name) == timeless:
-            return
-        if sight.notice_s is not None:
-            self._log.info("node_noticed", node=name, notice_s=sight.notice_s, why=sight.why)
-        self._node_sights[name] = timeless
-        self._post(NodeSeen(self._clock.monotonic_s(), sight))
-
     def _look_after(self, node: str) -> None:
         """A node that is no more takes its pods with it."""
         there = [sight for sight in self._held.values() if sight.node == node]
         if there:
             self._spawn(self._end_with(node, there), f"node-gone/{node}")
 
-    async def _end_with(self, name: str, there: list[PodSight]) -> None:
-        """The next machine of the same name may be there already, with pods of its own: the API is asked."""
-        pauses = Pauses()
-        while True:
-            try:
-                found = msgspec.json.decode(await self._api.get(f"{NODES_PATH}/{name}"), type=Bookmark).metadata
-            except NotFound:
-                born = None
-            except ApiRefused as error:
-                self._log.warning("node_not_read", node=name, why=str(error))
-                return
-            except ApiUnavailable as error:
-                await pauses.wait(error.retry_after_s)
-                continue
-            else:
-                born = found.creation_timestamp
-            break
+    async def _end_with(self, node: str, there: list[PodSight]) -> None:
+        """The next machine of the same name may be there already, with pods of its own."""
+        born = await self._nodes.born(node)
         for sight in there:
-            if self._held.get(sight.uid) is not None and not _is_placed_since(sight, born):
-                self._ended(sight.uid, f"its node {name} is gone", None)
+            if sight.uid in self._held and not _is_placed_since(sight, born):
+                self._ended(sight.uid, f"its node {node} is gone", None)
                 self._clean_up(sight, 0)
 
     def _is_stuck(self, uid: str) -> bool:
@@ -285,37 +214,20 @@ class PodPlaces:
         sight = self._held.get(uid)
         if sight is None or sight.deleted_at is None or sight.deleted_at.timestamp() > self._clock.wall_s():
             return False
-        node = self._node_sights.get(sight.node)
-        return node is None or not node.ready
+        return not self._nodes.is_ready(sight.node)
 
     def _clean_up(self, sight: PodSight, grace_s: int) -> None:
-        if sight.uid not in self._deleting:
-            self._deleting.add(sight.uid)
+        if sight.uid not in self._cleaning:
+            self._cleaning.add(sight.uid)
             self._spawn(self._remove(sight, grace_s), f"pod-delete/{sight.uid}")
 
     async def _remove(self, sight: PodSight, grace_s: int) -> None:
         try:
-            await self._delete(sight.uid, grace_s, sight.pod_uid)
+            await self._requests.delete(sight.uid, grace_s, sight.pod_uid)
         except NotFound:
             return
         finally:
-            self._deleting.discard(sight.uid)
-
-    async def _delete(self, uid: str, grace_s: int, pod_uid: str = "") -> None:
-        """Tried until it is answered. Raises NotFound."""
-        pauses = Pauses()
-        while True:
-            try:
-                async with self._requests:
-                    await self._api.delete(f"{self._path}/{uid}", grace_s=grace_s, uid=pod_uid)
-            except NotFound:
-                raise
-            except ApiRefused as error:
-                self._log.warning("pod_not_deleted", uid=uid, why=str(error))
-            except ApiUnavailable as error:
-                await pauses.wait(error.retry_after_s)
-                continue
-            return
+            self._cleaning.discard(sight.uid)
 
     def _spawn(self, work: Coroutine[object, object, None], name: str) -> asyncio.Task[None]:
         assert self._tasks is not None  # nothing is seen or asked for before it runs

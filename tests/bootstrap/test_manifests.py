@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from agents.cluster.kubernetes import names
+from agents.cluster.kubernetes.settings import read_kubernetes_settings
 from controlplane.bootstrap.names import DIGEST_ANNOTATION, Manifest
 from controlplane.bootstrap.settings import BootstrapSettings, Secrets
 from runtime.decoding import problems
@@ -131,13 +133,25 @@ def test_selectors_name_nothing_that_could_ever_change(kind: str) -> None:
     assert after["spec"]["selector"]["matchLabels"].items() <= labels.items()
 
 
-def test_the_controller_learns_where_it_is_and_what_workers_are_made_of() -> None:
-    env = env_of(one(some_manifests(namespace="training", pull_secrets=("registry",)), "Deployment"))
-    assert env["TRADEWIND_CLUSTER"] == "tw-us-central1"
-    assert env["TRADEWIND_REGION"] == "us-central1"
-    assert env["TRADEWIND_NAMESPACE"] == "training"
-    assert env["TRADEWIND_IMAGE"] == IMAGE
-    assert env["TRADEWIND_PULL_SECRETS"] == "registry"
+def test_the_controller_understands_what_it_is_told() -> None:
+    deployment = one(
+        some_manifests(namespace="training", pull_secrets=("registry",), pull_policy="Always"), "Deployment"
+    )
+    settings = read_kubernetes_settings(env_of(deployment))
+    assert settings.cluster == "tw-us-central1"
+    assert settings.region == "us-central1"
+    assert settings.namespace == "training"
+    assert settings.image == IMAGE
+    assert settings.pull_policy == "Always"
+    assert settings.pull_secret_names == ("registry",)
+    assert settings.worker_account == "worker"
+    assert settings.bus_secret == "bus"
+    assert settings.nats_credentials == "/etc/tradewind/nats.creds"
+
+
+def test_workers_find_in_the_secret_of_the_bus_what_they_look_for() -> None:
+    keys = one(some_manifests(), "Secret", "bus")["data"].keys()
+    assert keys == {names.NATS_URL_KEY, names.NATS_CREDENTIALS_KEY}
 
 
 def test_another_password_starts_other_pods_and_nothing_else_does() -> None:

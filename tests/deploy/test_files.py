@@ -88,9 +88,12 @@ def test_whoever_others_wait_for_says_when_it_is_healthy(name: str) -> None:
 
 def test_compose_gives_the_command_what_it_understands(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
-    images_of_ours = {name: each for name, each in COMPOSE["services"].items() if each["image"] == "tradewind"}
-    for name, service in images_of_ours.items():
-        role, *arguments = service["command"]
+    ours = {name: each for name, each in COMPOSE["services"].items() if each["image"] == "tradewind"}
+    given = [(name, each["command"]) for name, each in ours.items() if "entrypoint" not in each]
+    said = " ".join(" ".join(each["command"]) for each in ours.values() if "entrypoint" in each)
+    given += [("submit", line.split()) for line in re.findall(r"tradewind ([^>&|]+)", said)]
+    assert len(given) == 5
+    for name, (role, *arguments) in given:
         with commands.make_context("tradewind", [role, *arguments]) as context:
             command = commands.get_command(context, role)
             assert command is not None, name

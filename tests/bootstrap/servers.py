@@ -1,0 +1,118 @@
+"""Kubernetes APIs to install into: the simulator's, and a real one where TRADEWIND_TEST_KUBECONFIG tells of one.
+
+As a `Server` both are bare: nothing places pods or cleans up a namespace.
+"""
+
+import contextlib
+import os
+import secrets
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import aiohttp
+from kubernetes_asyncio import client as library
+from kubernetes_asyncio import config
+
+from controlplane.bootstrap.client import KubernetesClient, path_of
+from controlplane.bootstrap.names import Manifest
+from controlplane.clouds.interface import KubernetesAccess
+from controlplane.clouds.outcomes import Refused, Unreachable
+from messages.ids import ClusterName
+from simulator.cloud import tokens
+from simulator.kubelet.images import ImageRuntime
+from simulator.region.region import Region
+from simulator.region.settings import RegionSettings
+from tests.bootstrap.builders import CLUSTER, IMAGE
+
+SECRET = "simulated"
+REAL = os.environ.get("TRADEWIND_TEST_KUBECONFIG", "")
+SERVERS = ("simulator", "real") if REAL else ("simulator",)
+
+
+@dataclass
+class SimulatedCloud:
+    """The part of a cloud that the bootstrap needs, in front of one region of the simulator."""
+
+    region_url: str
+    next_tokens: list[str] = field(default_factory=list)
+    """Handed out before good ones."""
+    refusal: Unreachable | Refused | None = None
+    tokens_asked: int = 0
+
+    async def kubernetes_access(self, cluster: ClusterName) -> KubernetesAccess | Unreachable | Refused:
+        return self.refusal or KubernetesAccess(f"{self.region_url}/k8s/{cluster}", "")
+
+    async def access_token(self) -> str:
+        self.tokens_asked += 1
+        return self.next_tokens.pop(0) if self.next_tokens else tokens.issue(SECRET, time.time(), 60.0)
+
+    async def command(self, method: str, path: str, body: Manifest) -> Any:
+        """Asks the region for something, as the cloud does."""
+        async with (
+            aiohttp.ClientSession() as session,
+            session.request(method, f"{self.region_url}/region/{path}", json=body) as answer,
+        ):
+            assert answer.ok, await answer.text()
+            return await answer.json()
+
+
+@contextlib.asynccontextmanager
+async def simulated_cloud(*, controllers: bool, runs_pods: bool = False) -> AsyncIterator[SimulatedCloud]:
+    """Controllers make pods and place them; nothing runs in them where their image cannot be pulled."""
+    settings = RegionSettings(secret=SECRET, images={IMAGE: ImageRuntime(missing=not runs_pods)})
+    async with Region(settings) as region:
+        cloud = SimulatedCloud(region.url)
+        await cloud.command("PUT", f"clusters/{CLUSTER}", {"controllers": controllers})
+        yield cloud
+
+
+@dataclass
+class Server:
+    """One API server and a namespace that nobody has used before."""
+
+    client: KubernetesClient
+    api: Any
+    """The library's ApiClient, for what only tests do."""
+    namespace: str = field(default_factory=lambda: f"tw-test-{secrets.token_hex(4)}")
+
+    async def create(self, manifest: Manifest) -> None:
+        collection, _, _ = path_of(manifest).rpartition("/")
+        await self._call("POST", collection, manifest, "application/json")
+
+    async def change(self, manifest: Manifest, patch: Manifest) -> None:
+        """As somebody else than the bootstrap."""
+        await self._call("PATCH", path_of(manifest), patch, "application/merge-patch+json")
+
+    async def read(self, manifest: Manifest) -> Manifest:
+        found = await self.client.find(manifest)
+        assert found is not None, path_of(manifest)
+        return found
+
+    async def _call(self, method: str, path: str, body: Manifest, content_type: str) -> None:
+        await self.api.call_api(
+            path,
+            method,
+            query_params=[("fieldManager", "somebody-else")],
+            header_params={"Content-Type": content_type, "Accept": "application/json"},
+            body=body,
+            auth_settings=["BearerToken"],
+            _request_timeout=10.0,
+        )
+
+
+@contextlib.asynccontextmanager
+async def simulated_server() -> AsyncIterator[Server]:
+    async with simulated_cloud(controllers=False) as cloud:
+        untyped: Any = library
+        configuration = untyped.Configuration(host=f"{cloud.region_url}/k8s/{CLUSTER}")
+        configuration.api_key["BearerToken"] = f"Bearer {await cloud.access_token()}"
+        async with untyped.ApiClient(configuration) as api:
+            yield Server(KubernetesClient(api, None, call_s=10.0), api)
+
+
+@contextlib.asynccontextmanager
+async def real_server() -> AsyncIterator[Server]:
+    async with await config.new_client_from_config(config_file=REAL) as api:
+        yield Server(KubernetesClient(api, None, call_s=10.0), api)

@@ -1,0 +1,249 @@
+import asyncio
+import time
+from typing import Any
+
+import aiohttp
+import pytest
+
+from controlplane.bootstrap.answers import Standing
+from controlplane.bootstrap.bootstrap import Bootstrap, pauses
+from controlplane.bootstrap.settings import Secrets
+from controlplane.clouds.outcomes import Busy, Done, Refused, Unreachable
+from messages import subjects
+from messages.clusters import ClusterHeartbeat
+from messages.codec import Received
+from runtime.bus import Bus
+from runtime.errors import Temporary, UserError
+from runtime.nats_server import NatsServer
+from simulator.cloud import tokens
+from tests.bootstrap.builders import CLUSTER, a_place, some_manifests, some_secrets, some_settings
+from tests.bootstrap.servers import SECRET, SimulatedCloud, simulated_cloud
+from tests.conftest import eventually
+
+
+def a_bootstrap(cloud: SimulatedCloud, told: list[Standing] | None = None, **changes: Any) -> Bootstrap:
+    reports: list[Standing] = [] if told is None else told
+    return Bootstrap(cloud, some_settings(**changes), some_secrets(), lambda place, standing: reports.append(standing))
+
+
+async def get(cloud: SimulatedCloud, path: str, token: str = "", **query: str) -> tuple[int, Any]:
+    return await call(cloud, "GET", path, token, query=query)
+
+
+async def call(
+    cloud: SimulatedCloud,
+    method: str,
+    path: str,
+    token: str = "",
+    body: Any = None,
+    query: dict[str, str] | None = None,
+) -> tuple[int, Any]:
+    """As an administrator, or whoever the token is for."""
+    headers = {"Authorization": f"Bearer {token or await SimulatedCloud(cloud.region_url).access_token()}"}
+    if method == "PATCH":
+        headers["Content-Type"] = "application/merge-patch+json"
+    url = f"{cloud.region_url}/k8s/{CLUSTER}{path}"
+    async with (
+        aiohttp.ClientSession() as session,
+        session.request(method, url, json=body, headers=headers) as answer,
+    ):
+        return answer.status, await answer.json()
+
+
+async def account_token(cloud: SimulatedCloud, account: str) -> str:
+    path = f"/api/v1/namespaces/tradewind/serviceaccounts/{account}/token"
+    _, answer = await call(cloud, "POST", path, body={"spec": {"expirationSeconds": 600}})
+    token: str = answer["status"]["token"]
+    return token
+
+
+async def test_a_restarted_master_takes_over_what_it_finds(cloud: SimulatedCloud) -> None:
+    assert await a_bootstrap(cloud).install(a_place()) == Done()
+    _, before = await get(cloud, "/apis/apps/v1/namespaces/tradewind/deployments/cluster-controller")
+
+    assert await a_bootstrap(cloud).install(a_place()) == Done()
+
+    _, after = await get(cloud, "/apis/apps/v1/namespaces/tradewind/deployments/cluster-controller")
+    assert after["metadata"]["generation"] == before["metadata"]["generation"] == 1
+    assert after["metadata"]["uid"] == before["metadata"]["uid"]
+
+
+async def test_two_masters_at_once_install_one_of_each(cloud: SimulatedCloud) -> None:
+    outcomes = await asyncio.gather(*(a_bootstrap(cloud).install(a_place()) for _ in range(2)))
+
+    assert outcomes == [Done(), Done()]
+    _, found = await get(cloud, "/apis/apps/v1/deployments")
+    assert len(found["items"]) == 1
+
+
+async def test_an_api_that_is_away_is_installed_into_when_it_is_back(cloud: SimulatedCloud) -> None:
+    await cloud.command("POST", "cut", {"cut": True})
+    told: list[Standing] = []
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(a_bootstrap(cloud, told).install_until_done(a_place()), name="install")
+        await eventually(lambda: cloud.tokens_asked > 3)
+        await cloud.command("POST", "cut", {"cut": False})
+
+    away, done = told
+    assert isinstance(away, Unreachable)
+    assert f"The Kubernetes API of the cluster {CLUSTER} does not answer" in away.detail
+    assert done == Done()
+
+
+async def test_an_api_that_says_nothing_is_given_up_in_time(cloud: SimulatedCloud) -> None:
+    await cloud.command("POST", "cut", {"cut": True, "how": "silence"})
+
+    outcome = await a_bootstrap(cloud, call_s=0.1).install(a_place())
+
+    await cloud.command("POST", "cut", {"cut": False})
+    assert isinstance(outcome, Unreachable)
+    assert "no answer within 0.1 s" in outcome.detail
+
+
+async def test_a_token_is_asked_for_at_each_call_and_one_that_just_expired_does_no_harm(cloud: SimulatedCloud) -> None:
+    expired = tokens.issue(SECRET, time.time() - 100, 5.0)
+    cloud.next_tokens = [await cloud.access_token(), expired]
+
+    assert await a_bootstrap(cloud).install(a_place()) == Done()
+
+    calls = 2 * len(some_manifests())
+    assert cloud.tokens_asked == 1 + calls + 1
+
+
+async def test_a_token_that_is_never_accepted_is_a_sentence(cloud: SimulatedCloud) -> None:
+    cloud.next_tokens = ["not-a-token"] * 2
+    assert await a_bootstrap(cloud).install(a_place()) == Refused(
+        f"The cluster {CLUSTER} does not accept our access token.",
+        "check which account the credentials belong to, and that it is one of the cluster's project",
+    )
+
+
+async def test_an_account_without_rights_is_a_sentence_that_names_the_role(cloud: SimulatedCloud) -> None:
+    await a_bootstrap(cloud).install(a_place())
+    cloud.next_tokens = [await account_token(cloud, "worker")]
+
+    outcome = await a_bootstrap(cloud).install(a_place())
+
+    assert isinstance(outcome, Refused)
+    assert outcome.detail.startswith(f"Tradewind cannot install the Namespace tradewind in the cluster {CLUSTER}: ")
+    assert "roles/container.admin" in outcome.hint
+
+
+async def test_what_a_person_has_to_correct_is_told_once_and_tried_again(cloud: SimulatedCloud) -> None:
+    cloud.refusal = Refused("The API is disabled.", "enable it")
+    told: list[Standing] = []
+    asked = cloud.tokens_asked
+    async with asyncio.TaskGroup() as tasks:
+        task = tasks.create_task(a_bootstrap(cloud, told).install_until_done(a_place()), name="install")
+        await eventually(lambda: told)
+        await asyncio.sleep(0.2)
+        assert not task.done()
+        cloud.refusal = None
+    assert told == [Refused("The API is disabled.", "enable it"), Done()]
+    assert cloud.tokens_asked > asked
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (Temporary("nobody gives us a token"), Unreachable("nobody gives us a token")),
+        (UserError("There are no credentials.", "log in"), Refused("There are no credentials.", "log in")),
+    ],
+)
+async def test_a_cloud_that_gives_no_token_says_why(
+    cloud: SimulatedCloud, error: Exception, expected: Standing
+) -> None:
+    class NoTokens(SimulatedCloud):
+        async def access_token(self) -> str:
+            raise error
+
+    assert await a_bootstrap(NoTokens(cloud.region_url)).install(a_place()) == expected
+
+
+async def test_what_was_removed_can_be_installed_again_when_it_is_gone(cloud: SimulatedCloud) -> None:
+    told: list[Standing] = []
+    bootstrap = a_bootstrap(cloud, told)
+    await bootstrap.install_until_done(a_place())
+
+    await bootstrap.remove_until_done(a_place())
+    await bootstrap.install_until_done(a_place())
+
+    assert [each for each in told if not isinstance(each, Busy)] == [Done(), Done(), Done()]
+    status, _ = await get(cloud, "/apis/apps/v1/namespaces/tradewind/deployments/cluster-controller")
+    assert status == 200
+
+
+async def test_accounts_may_do_what_they_need_and_nothing_else(cloud: SimulatedCloud) -> None:
+    await a_bootstrap(cloud).install(a_place())
+    await cloud.command("PUT", f"clusters/{CLUSTER}/nodes/node-1", {"instance_id": "1"})
+    pods = "/api/v1/namespaces/tradewind/pods"
+    node = "/api/v1/nodes/node-1"
+    noticed = {"metadata": {"annotations": {"tradewind.dev/notice-deadline": "1"}}}
+    asked: list[tuple[str, str, Any, set[str]]] = [
+        ("GET", pods, None, {"cluster-controller"}),
+        ("DELETE", f"{pods}/nobody", None, {"cluster-controller"}),
+        ("GET", "/api/v1/nodes", None, {"cluster-controller"}),
+        ("GET", node, None, {"cluster-controller", "notice"}),
+        ("PATCH", node, noticed, {"notice"}),
+        ("DELETE", node, None, set()),
+        ("GET", "/api/v1/namespaces/default/pods", None, set()),
+        ("GET", "/api/v1/namespaces/tradewind/secrets/bus", None, set()),
+        ("PATCH", "/apis/apps/v1/namespaces/tradewind/deployments/cluster-controller", {}, set()),
+    ]
+    held = {account: await account_token(cloud, account) for account in ("cluster-controller", "notice", "worker")}
+    for method, path, body, allowed in asked:
+        answers = {account: (await call(cloud, method, path, held[account], body))[0] for account in held}
+        assert {account for account, status in answers.items() if status != 403} == allowed, (method, path, answers)
+
+
+async def test_the_controller_is_on_the_system_pool_and_the_notice_on_the_nodes_of_jobs(cloud: SimulatedCloud) -> None:
+    taint = {"key": "tradewind-job", "value": "mnist", "effect": "NoSchedule"}
+    spot = {"labels": {"tradewind-job": "mnist"}, "taints": [taint]}
+    nodes = f"clusters/{CLUSTER}/nodes"
+    await cloud.command("PUT", f"{nodes}/spot-1", {"instance_id": "1", **spot})
+    await cloud.command("PUT", f"{nodes}/system-1", {"instance_id": "2"})
+    await cloud.command("PUT", f"{nodes}/spot-2", {"instance_id": "3", **spot})
+
+    await a_bootstrap(cloud).install_until_done(a_place())
+
+    assert await _placed(cloud, count=3) == [
+        ("tradewind-cluster-controller", "system-1"),
+        ("tradewind-notice", "spot-1"),
+        ("tradewind-notice", "spot-2"),
+    ]
+    await a_bootstrap(cloud).remove_until_done(a_place())
+
+
+async def test_a_controller_that_was_installed_reports_its_cluster(nats_server: NatsServer, bus: Bus) -> None:
+    heard: list[ClusterHeartbeat] = []
+
+    def hear(_subject: str, received: Received) -> None:
+        if isinstance(received.message, ClusterHeartbeat):
+            heard.append(received.message)
+
+    await bus.subscribe(subjects.cluster_heartbeat(CLUSTER), hear)
+    async with simulated_cloud(controllers=True, runs_pods=True) as cloud:
+        await cloud.command("PUT", f"clusters/{CLUSTER}/nodes/system-1", {"instance_id": "1", "zone": "us-central1-a"})
+        bootstrap = Bootstrap(cloud, some_settings(), Secrets(nats_server.url))
+        await bootstrap.install_until_done(a_place())
+
+        await eventually(lambda: heard and heard[-1].nodes, timeout_s=30.0)
+        await bootstrap.remove_until_done(a_place())
+
+    assert heard[-1].region == "us-central1"
+    assert [(node.node, node.zone, node.job) for node in heard[-1].nodes] == [("system-1", "us-central1-a", None)]
+
+
+def test_pauses_grow_until_they_are_long_enough() -> None:
+    some = pauses(0.5, 3.0)
+    assert [next(some) for _ in range(5)] == [0.5, 1.0, 2.0, 3.0, 3.0]
+
+
+async def _placed(cloud: SimulatedCloud, count: int) -> list[tuple[str, str]]:
+    async with asyncio.timeout(10.0):
+        while True:
+            _, pods = await get(cloud, "/api/v1/namespaces/tradewind/pods")
+            on_nodes = [each for each in pods["items"] if each["spec"].get("nodeName")]
+            if len(on_nodes) == count:
+                return sorted((each["metadata"]["labels"]["app"], each["spec"]["nodeName"]) for each in on_nodes)
+            await asyncio.sleep(0.02)

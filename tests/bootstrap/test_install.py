@@ -1,0 +1,167 @@
+"""Against every kind of API server: each test in a namespace of its own, whose end nobody waits for."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from controlplane.bootstrap.answers import Standing
+from controlplane.bootstrap.apply import install, remove
+from controlplane.bootstrap.names import Manifest, title
+from controlplane.bootstrap.settings import Secrets
+from controlplane.clouds.outcomes import Busy, Done, Refused
+from tests.bootstrap.builders import CLUSTER, container_of, env_of, one, some_manifests, some_secrets
+from tests.bootstrap.servers import Server
+
+FLEET = "research"
+
+
+class Installation:
+    """What one fleet installs in the namespace of the test."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+
+    def manifests(self, secrets: Secrets | None = None, **changes: Any) -> tuple[Manifest, ...]:
+        return some_manifests(secrets, **{"namespace": self.server.namespace, "fleet": FLEET} | changes)
+
+    def wanted(self, kind: str, name: str = "") -> Manifest:
+        return one(self.manifests(), kind, name)
+
+    async def install(self, secrets: Secrets | None = None, **changes: Any) -> Standing:
+        fleet = changes.get("fleet", FLEET)
+        return await install(self.server.client, self.manifests(secrets, **changes), fleet, CLUSTER)
+
+    async def remove(self, fleet: str = FLEET) -> Standing:
+        return await remove(self.server.client, self.manifests(fleet=fleet), fleet, CLUSTER)
+
+    async def versions(self) -> dict[str, tuple[str, str]]:
+        found = [await self.server.read(manifest) for manifest in self.manifests()]
+        return {title(each): (each["metadata"]["uid"], each["metadata"]["resourceVersion"]) for each in found}
+
+    async def left(self) -> list[str]:
+        """What is there and not being deleted."""
+        found = [await self.server.client.find(manifest) for manifest in self.manifests()]
+        return [title(each) for each in found if each is not None and "deletionTimestamp" not in each["metadata"]]
+
+
+@pytest.fixture
+async def there(server: Server) -> AsyncIterator[Installation]:
+    installation = Installation(server)
+    yield installation
+    assert await installation.remove() == Done()
+    namespace = await server.client.find(installation.wanted("Namespace"))
+    if namespace is not None and "deletionTimestamp" not in namespace["metadata"]:
+        await server.client.delete(namespace)
+
+
+async def test_installing_twice_is_installing_once(there: Installation) -> None:
+    assert await there.install() == Done()
+    before = await there.versions()
+
+    assert await there.install() == Done()
+
+    assert len(before) == len(there.manifests())
+    assert await there.versions() == before
+
+
+async def test_what_was_deleted_or_changed_is_put_right_and_what_others_added_stays(there: Installation) -> None:
+    await there.install()
+    deployment, notice = there.wanted("Deployment"), there.wanted("DaemonSet")
+    await there.server.client.delete(await there.server.read(notice))
+    await there.server.change(deployment, {"spec": {"replicas": 3}, "metadata": {"annotations": {"theirs": "stays"}}})
+
+    assert await there.install() == Done()
+
+    found = await there.server.read(deployment)
+    assert found["spec"]["replicas"] == 1
+    assert found["metadata"]["annotations"]["theirs"] == "stays"
+    assert container_of(await there.server.read(notice))["command"] == ["python", "-m", "agents.notice"]
+
+
+async def test_new_settings_replace_the_old_ones_and_leave_nothing_of_them(there: Installation) -> None:
+    await there.install(some_secrets())
+    bus, deployment = there.wanted("Secret", "bus"), there.wanted("Deployment")
+    before = await there.server.read(deployment)
+    assert set((await there.server.read(bus))["data"]) == {"nats-url", "nats.creds"}
+
+    assert await there.install(Secrets("nats://10.0.0.6:4222"), image="example.invalid/tradewind:2") == Done()
+
+    after = await there.server.read(deployment)
+    assert set((await there.server.read(bus))["data"]) == {"nats-url"}
+    assert container_of(after)["image"] == "example.invalid/tradewind:2"
+    assert "TRADEWIND_NATS_CREDENTIALS" in env_of(before)
+    assert "TRADEWIND_NATS_CREDENTIALS" not in env_of(after)
+    assert after["metadata"]["uid"] == before["metadata"]["uid"]
+
+
+async def test_removing_leaves_nothing_and_may_be_repeated(there: Installation) -> None:
+    await there.install()
+
+    assert await there.remove() == Done()
+    assert await there.left() == []
+    assert await there.remove() == Done()
+
+
+async def test_a_namespace_that_is_being_deleted_is_not_installed_into(there: Installation) -> None:
+    await there.install()
+    await there.remove()
+
+    outcome = await there.install()
+
+    assert isinstance(outcome, Busy)
+    assert there.server.namespace in outcome.detail
+
+
+async def test_a_namespace_of_others_is_used_and_stays_theirs(there: Installation) -> None:
+    namespace = there.wanted("Namespace")
+    await there.server.create({**namespace, "metadata": {"name": there.server.namespace, "labels": {"team": "us"}}})
+
+    assert await there.install() == Done()
+    assert await there.remove() == Done()
+
+    assert await there.left() == [title(namespace)]
+    labels = (await there.server.read(namespace))["metadata"]["labels"]
+    assert labels["team"] == "us"
+    assert "tradewind-fleet" not in labels
+
+
+async def test_what_another_fleet_made_is_neither_changed_nor_removed(there: Installation) -> None:
+    await there.install()
+    before = await there.versions()
+
+    outcome = await there.install(fleet="production")
+    removed = await there.remove(fleet="production")
+
+    assert outcome == Refused(
+        f"The Namespace {there.server.namespace} in the cluster {CLUSTER} belongs to another fleet than production.",
+        "give the fleet production a namespace of its own",
+    )
+    assert removed == Done()
+    assert await there.versions() == before
+
+
+async def test_what_a_stranger_made_under_our_name_is_left_as_it_is(there: Installation) -> None:
+    namespace, account = there.wanted("Namespace"), there.wanted("ServiceAccount", "notice")
+    await there.server.create({**namespace, "metadata": {"name": there.server.namespace}})
+    fields = {"name": "notice", "namespace": there.server.namespace}
+    await there.server.create({**account, "metadata": fields})
+
+    outcome = await there.install()
+    await there.remove()
+
+    assert isinstance(outcome, Refused)
+    assert "was not made by Tradewind" in outcome.detail
+    assert "namespace of its own" in outcome.hint
+    assert title(account) in await there.left()
+
+
+async def test_an_installation_that_was_cut_short_is_completed(there: Installation) -> None:
+    begun = there.manifests()[:5]
+    assert await install(there.server.client, begun, FLEET, CLUSTER) == Done()
+    made = {each["kind"] for each in begun}
+
+    assert await there.install() == Done()
+
+    assert made < {each["kind"] for each in there.manifests()}
+    assert len(await there.versions()) == len(there.manifests())

@@ -4,8 +4,8 @@ import base64
 import re
 from collections.abc import Callable, Iterator
 
-from simulator.kubernetes import pods, problems
-from simulator.kubernetes.objects import Key, Obj, is_deleting, labels_of, meta, spec_of
+from simulator.kubernetes import pods, problems, quantities
+from simulator.kubernetes.objects import Key, Obj, is_deleting, labels_of, meta, spec_of, status_of
 from simulator.kubernetes.problems import Cause
 from simulator.kubernetes.resources import (
     DAEMON_SETS,
@@ -30,6 +30,8 @@ _LABEL_NAME = re.compile(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")
 _PATH_SEGMENT = re.compile(r"^[^/%]+$")
 _LABEL_KEY = re.compile(r"^([a-z0-9.-]{1,253}/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$")
 _LABEL_VALUE = re.compile(r"^([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?$")
+_TIME = re.compile(r"^\d{4}-[01]\d-[0-3]\dT[0-2]\d:[0-5]\d:[0-5]\d(\.\d+)?(Z|[+-]\d\d:\d\d)$")
+_SHARE = re.compile(r"^[0-9]{1,3}%$")
 _REQUIRED = "FieldValueRequired"
 
 
@@ -57,6 +59,11 @@ def admit_change(resource: Resource, before: Obj, obj: Obj) -> None:
         if old != new:
             causes.append(Cause("spec.selector", "Invalid value: field is immutable"))
     _refuse(resource, obj, causes)
+
+
+def admit_status(resource: Resource, obj: Obj) -> None:
+    if not resource.custom:
+        _refuse(resource, obj, list(_status_causes(obj)))
 
 
 def _check_namespace(resource: Resource, obj: Obj, store: Store) -> None:
@@ -159,11 +166,41 @@ def _metadata_causes(resource: Resource, obj: Obj) -> Iterator[Cause]:
     elif name and not _name_rule(resource)(str(name)):
         text = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.'"
         yield Cause("metadata.name", f'Invalid value: "{name}": {text}')
+    yield from _lacking(
+        fields.get("ownerReferences"), "metadata.ownerReferences", ("apiVersion", "kind", "name", "uid")
+    )
     for key, value in labels_of(obj).items():
         if not _LABEL_KEY.match(str(key)):
             yield Cause("metadata.labels", f'Invalid value: "{key}": is no valid label key')
         elif not isinstance(value, str) or not _LABEL_VALUE.match(value):
             yield Cause("metadata.labels", f'Invalid value: "{value}": is no valid label value')
+
+
+def _status_causes(obj: Obj) -> Iterator[Cause]:
+    status = status_of(obj)
+    yield from _lacking(status.get("conditions"), "status.conditions", ("type", "status"))
+    for field in ("containerStatuses", "initContainerStatuses"):
+        yield from _lacking(status.get(field), f"status.{field}", ("name",))
+    for field in ("capacity", "allocatable"):
+        for name, amount in (status.get(field) or {}).items():
+            try:
+                quantities.parse(amount)
+            except ValueError:
+                yield Cause(f"status.{field}[{name}]", f'Invalid value: "{amount}": is no quantity')
+
+
+def _lacking(items: list[Obj] | None, path: str, names: tuple[str, ...]) -> Iterator[Cause]:
+    for index, item in enumerate(items or []):
+        for name in names:
+            if not item.get(name) or not isinstance(item[name], str):
+                yield Cause(f"{path}[{index}].{name}", "Required value", _REQUIRED)
+
+
+def _taint_causes(taints: list[Obj] | None) -> Iterator[Cause]:
+    yield from _lacking(taints, "spec.taints", ("key", "effect"))
+    for index, taint in enumerate(taints or []):
+        if taint.get("timeAdded") and not _TIME.match(taint["timeAdded"]):
+            yield Cause(f"spec.taints[{index}].timeAdded", f'Invalid value: "{taint["timeAdded"]}": is no time')
 
 
 def _name_rule(resource: Resource) -> Callable[[str], bool]:
@@ -175,7 +212,13 @@ def _name_rule(resource: Resource) -> Callable[[str], bool]:
 
 
 def _causes(resource: Resource, obj: Obj) -> list[Cause]:
+    if not resource.custom:
+        broken = list(_status_causes(obj))
+        if broken:
+            return broken
     match resource.id:
+        case NODES.id:
+            return list(_taint_causes(spec_of(obj).get("taints")))
         case PODS.id:
             return pods.causes(spec_of(obj), "spec")
         case DEPLOYMENTS.id | REPLICA_SETS.id | DAEMON_SETS.id:
@@ -197,6 +240,11 @@ def _workload_causes(obj: Obj) -> list[Cause]:
     replicas = spec.get("replicas", 0)
     if not isinstance(replicas, int) or replicas < 0:
         found.append(Cause("spec.replicas", "Invalid value: must be greater than or equal to 0"))
+    for field in ("strategy", "updateStrategy"):
+        for name, value in ((spec.get(field) or {}).get("rollingUpdate") or {}).items():
+            if not isinstance(value, int) and not _SHARE.match(str(value)):
+                text = f'Invalid value: "{value}": must be a number or a percentage'
+                found.append(Cause(f"spec.{field}.rollingUpdate.{name}", text))
     return found
 
 

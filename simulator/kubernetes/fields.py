@@ -27,7 +27,7 @@ _NEVER_OWNED = frozenset(
 
 def fields_of(obj: Obj, lists: ListKinds) -> frozenset[FieldPath]:
     """Every field that an applied configuration, or an object, has an opinion on."""
-    return frozenset(path for path in _walk(obj, (), (), lists) if path[:2] not in _NEVER_OWNED)
+    return frozenset(path for path in _walk(obj, (), (), lists) if path and path[:2] not in _NEVER_OWNED)
 
 
 def value_at(obj: Any, path: FieldPath) -> Any:

@@ -58,7 +58,7 @@ class Requirement:
                 return value is None
             case "Gt" | "Lt":
                 return self._compares(value)
-        raise bad_request(f'"{self.operator}" is not a valid label selector operator')
+        return False
 
     def _compares(self, value: str | None) -> bool:
         bound = next(iter(self.values), "")

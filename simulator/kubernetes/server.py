@@ -10,7 +10,7 @@ import msgspec
 
 from runtime.clock import Clock
 from simulator.kubernetes import problems, schema
-from simulator.kubernetes.admission import admit_change, admit_new
+from simulator.kubernetes.admission import admit_change, admit_new, admit_status
 from simulator.kubernetes.apply import APPLY, UPDATE, Manager, apply, track_update
 from simulator.kubernetes.merging import ListKinds, built_in_lists, custom_lists
 from simulator.kubernetes.objects import Key, Obj, clone, key_of, meta, spec_of, status_of
@@ -34,7 +34,7 @@ from simulator.kubernetes.resources import (
 )
 from simulator.kubernetes.routes import Target
 from simulator.kubernetes.selectors import Predicate
-from simulator.kubernetes.shapes import check_shape
+from simulator.kubernetes.shapes import shaped
 from simulator.kubernetes.store import DeleteOptions, Store
 
 SYSTEM_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
@@ -86,8 +86,7 @@ class ApiServer:
     def create(self, resource: Resource, body: Obj, writing: Writing | None = None) -> Obj:
         how = writing or Writing()
         obj = {**clone(body), "apiVersion": resource.api_version, "kind": resource.kind}
-        obj.setdefault("metadata", {})
-        check_shape(obj, custom=resource.custom)
+        obj = shaped(obj, custom=resource.custom)
         admit_new(resource, obj, self.store, toleration_s=self._options.toleration_s)
         self._check_schema(resource, obj)
         made = self.store.create(resource, obj, dry_run=how.dry_run)
@@ -242,7 +241,7 @@ class ApiServer:
         resource, key = target.resource, Key(target.namespace, target.name)
         is_status = target.subresource == "status"
         obj = {**clone(wanted), "apiVersion": resource.api_version, "kind": resource.kind}
-        check_shape(obj, custom=resource.custom)
+        obj = shaped(obj, custom=resource.custom)
         given = meta(obj)
         if given.get("name", key.name) != key.name or (given.get("namespace") or key.namespace) != key.namespace:
             raise problems.bad_request("the name of the object does not match the name on the URL")
@@ -253,7 +252,9 @@ class ApiServer:
             obj["status"] = current.get("status")
             if obj["status"] is None:
                 del obj["status"]
-        if not is_status:
+        if is_status:
+            admit_status(resource, obj)
+        else:
             admit_change(resource, current, obj)
         self._check_schema(resource, obj)
         if not tracked:

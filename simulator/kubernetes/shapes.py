@@ -13,19 +13,45 @@ _LISTS_OF_MAPS = frozenset(
     }
 )  # fmt: skip
 _LISTS = frozenset({"command", "args", "finalizers", "verbs", "apiGroups", "resourceNames"})
-_MAPS = frozenset({"template", "affinity", "nodeAffinity", "podAntiAffinity", "valueFrom", "strategy", "roleRef"})
+_MAPS = frozenset(
+    {
+        "metadata", "spec", "template", "selector", "affinity", "nodeAffinity", "podAntiAffinity", "valueFrom",
+        "roleRef", "strategy", "updateStrategy", "rollingUpdate", "names", "labelSelector", "securityContext",
+        "involvedObject", "fieldRef", "secretKeyRef", "configMapKeyRef", "emptyDir", "hostPath", "secret", "configMap",
+    }
+)  # fmt: skip
+_TEXTS = frozenset(
+    {
+        "name", "generateName", "namespace", "group", "kind", "plural", "singular", "nodeName", "serviceAccountName",
+        "restartPolicy", "image", "mountPath", "subPath", "key", "operator", "effect", "priorityClassName", "scope",
+        "topologyKey", "workingDir", "schedulerName", "fieldPath", "providerID", "timeAdded", "uid",
+    }
+)  # fmt: skip
+_NUMBERS = frozenset(
+    {"replicas", "terminationGracePeriodSeconds", "tolerationSeconds", "priority", "revisionHistoryLimit"}
+)
 _TEXT_MAPS = frozenset({"labels", "annotations", "matchLabels", "nodeSelector", "data", "stringData"})
 _AMOUNTS = frozenset({"limits", "requests", "capacity", "allocatable"})
 _TOP_MAPS = ("metadata", "spec", "status")
 _OPAQUE = frozenset({"fieldsV1", "schema", "openAPIV3Schema"})
 
 
-def check_shape(obj: Obj, *, custom: bool) -> None:
-    """Raises a bad request for the first part that is something else."""
+def shaped(obj: Obj, *, custom: bool) -> Obj:
+    """The object without what is null, which is as good as absent; a bad request for the first part that is wrong."""
+    obj = {**obj, "metadata": _dense(obj.get("metadata"))} if custom else _dense(obj)
+    if obj.get("metadata") is None:
+        obj["metadata"] = {}
     for name in _TOP_MAPS if not custom else _TOP_MAPS[:1]:
         if obj.get(name) is not None and not isinstance(obj[name], dict):
             raise _wrong(name, obj[name], "an object")
     _check({"metadata": obj.get("metadata")} if custom else obj, "")
+    return obj
+
+
+def _dense(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _dense(inner) for name, inner in value.items() if inner is not None}
+    return [_dense(each) for each in value] if isinstance(value, list) else value
 
 
 def _check(value: Any, path: str) -> None:
@@ -47,8 +73,13 @@ def _check(value: Any, path: str) -> None:
             for each in inner:
                 if not isinstance(each, dict):
                     raise _wrong(at, each, "a list of objects")
-        if name in _MAPS and not isinstance(inner, dict):
+        is_map = name in _MAPS or (name == "resources" and not path.startswith("rules"))
+        if is_map and not isinstance(inner, dict):
             raise _wrong(at, inner, "an object")
+        if name in _TEXTS and not isinstance(inner, str):
+            raise _wrong(at, inner, "text")
+        if name in _NUMBERS and (not isinstance(inner, int) or isinstance(inner, bool)):
+            raise _wrong(at, inner, "a number")
         _check(inner, at)
 
 

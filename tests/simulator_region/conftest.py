@@ -35,12 +35,12 @@ class Bench:
         self.region = region
         self.session = session
         self.api = api
-        self.core = kubernetes.CoreV1Api(api)
-        self.apps = kubernetes.AppsV1Api(api)
-        self.custom = kubernetes.CustomObjectsApi(api)
-        self.definitions = kubernetes.ApiextensionsV1Api(api)
-        self.leases = kubernetes.CoordinationV1Api(api)
-        self.roles = kubernetes.RbacAuthorizationV1Api(api)
+        self.core: Any = kubernetes.CoreV1Api(api)
+        self.apps: Any = kubernetes.AppsV1Api(api)
+        self.custom: Any = kubernetes.CustomObjectsApi(api)
+        self.definitions: Any = kubernetes.ApiextensionsV1Api(api)
+        self.leases: Any = kubernetes.CoordinationV1Api(api)
+        self.roles: Any = kubernetes.RbacAuthorizationV1Api(api)
 
     async def node(self, name: str = "node-1", **changed: Any) -> None:
         await self.region.clusters.put_node(CLUSTER, name, a_node(**changed))

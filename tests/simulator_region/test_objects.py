@@ -130,7 +130,7 @@ async def test_pages_show_one_moment_though_the_world_moves_on(bench: Bench) -> 
     seen: list[str] = []
     page, moments = None, set()
     while page != "":
-        options = {"_continue": page} if page else {}
+        options: dict[str, str] = {"_continue": page} if page else {}
         found = await bench.core.list_namespaced_config_map("default", label_selector="paged", limit=3, **options)
         seen += [each.metadata.name for each in found.items]
         moments.add(found.metadata.resource_version)
@@ -212,7 +212,7 @@ async def test_applying_is_idempotent_and_drops_what_is_no_longer_applied(bench:
 
 
 def _observed(deployment: Any) -> bool:
-    return deployment.status.observed_generation == deployment.metadata.generation
+    return bool(deployment.status.observed_generation == deployment.metadata.generation)
 
 
 async def test_an_object_with_a_finalizer_stays_until_it_is_released(bench: Bench) -> None:
@@ -325,7 +325,8 @@ async def test_a_bare_api_server_makes_and_places_nothing() -> None:
             ("node.kubernetes.io/not-ready", "NoSchedule")
         ]
         target = kubernetes.V1Binding(
-            metadata={"name": "waits"}, target=kubernetes.V1ObjectReference(kind="Node", name="made-up")
+            metadata=kubernetes.V1ObjectMeta(name="waits"),
+            target=kubernetes.V1ObjectReference(kind="Node", name="made-up"),
         )
         await bench.core.create_namespaced_pod_binding("waits", "bare", target, _preload_content=False)
         status = {"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}

@@ -41,9 +41,15 @@ def guard(token: str) -> Middleware:
 
 def _is_local_program(request: web.Request) -> bool:
     """A page in a browser of this machine is not one: it would come with another origin, or by another name."""
-    asked = urlsplit(f"//{request.headers.get('Host', '')}").hostname or ""
     origin = request.headers.get("Origin")
-    return is_loopback(asked) and (origin is None or is_loopback(urlsplit(origin).hostname or ""))
+    return _names_loopback(f"//{request.headers.get('Host', '')}") and (origin is None or _names_loopback(origin))
+
+
+def _names_loopback(url: str) -> bool:
+    try:
+        return is_loopback(urlsplit(url).hostname or "")
+    except ValueError:
+        return False
 
 
 def _refusal(status: HTTPStatus, error: str, hint: str) -> web.Response:

@@ -136,7 +136,10 @@ async def _tell_problems(request: web.Request, handler: Handler) -> web.StreamRe
 
 async def _body(request: web.Request, wanted: type[T], refusal: str) -> T:
     """Decoded, or a `UserError` with every problem and its path."""
-    payload = await request.read()
+    try:
+        payload = await request.read()
+    except web.RequestPayloadError as error:
+        raise UserError(f"The body of the request cannot be read: {error}.") from error
     try:
         data: Any = msgspec.json.decode(payload)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -126,8 +126,17 @@ async def test_a_job_waits_and_says_for_what(api: Api) -> None:
         assert "not a number" in problem["error"]
 
 
+async def test_a_body_that_is_not_packed_as_it_says_is_refused_in_a_sentence(api: Api) -> None:
+    headers = {"Content-Encoding": "gzip", "Connection": "close"}
+    status, problem = await api.ask("POST", "/v1/jobs", b"not packed", headers=headers)
+    assert status == 400
+    assert problem["error"].startswith("The body of the request cannot be read")
+
+
 async def test_a_web_page_cannot_use_an_api_without_a_token(api: Api) -> None:
-    for headers in ({"Host": "evil.example:8800"}, {"Origin": "https://evil.example"}, {"Origin": "null"}):
+    pages = ({"Host": "evil.example:8800"}, {"Origin": "https://evil.example"}, {"Origin": "null"})
+    broken = ({"Host": "["}, {"Host": "[::1"}, {"Origin": "http://[bad"})
+    for headers in (*pages, *broken):
         status, problem = await api.ask("POST", "/v1/jobs", a_spec("evil"), headers=headers)
         assert status == 403
         assert problem["hint"]

@@ -28,6 +28,8 @@ class RunOptions:
     cluster: str
     endpoint: str
     """The cluster's API, as pods reach it."""
+    run_mark: str
+    """Carried by every process of the region."""
     pods_folder: Path
     images: Mapping[str, ImageRuntime] = field(default_factory=dict)
     crash_backoff_s: float = 10.0

@@ -131,7 +131,11 @@ def _whole(source: Obj, around: Surroundings) -> dict[str, str]:
     reference = source.get("secretRef") or source.get("configMapRef") or {}
     obj = _referenced("secret" if source.get("secretRef") else "configmap", reference, around)
     prefix = source.get("prefix") or ""
-    return {} if obj is None else {f"{prefix}{name}": value.decode() for name, value in data_of(obj).items()}
+    return (
+        {}
+        if obj is None
+        else {f"{prefix}{name}": value.decode(errors="surrogateescape") for name, value in data_of(obj).items()}
+    )
 
 
 def _value_from(pod: Obj, container: Obj, source: Obj, around: Surroundings) -> str | None:
@@ -146,7 +150,7 @@ def _value_from(pod: Obj, container: Obj, source: Obj, around: Surroundings) -> 
         return None
     data, key = data_of(obj), reference.get("key", "")
     if key in data:
-        return data[key].decode()
+        return data[key].decode(errors="surrogateescape")
     if reference.get("optional"):
         return None
     text = f"couldn't find key {key} in {kind} {meta(pod).get('namespace')}/{reference.get('name')}"

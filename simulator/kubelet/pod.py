@@ -12,6 +12,7 @@ from runtime.clock import Clock
 from simulator.kubelet import account, records
 from simulator.kubelet.facts import NodeFacts, RunOptions, TokenSource
 from simulator.kubelet.images import runtime_of
+from simulator.kubelet.janitor import RUN_MARK
 from simulator.kubelet.launch import CannotLaunch, Launch, Surroundings, launch_of
 from simulator.kubelet.logs import LogFolder
 from simulator.kubelet.processes import MARK, Sweeper
@@ -188,8 +189,7 @@ class PodRunner:
             await self._pause(min(_RETRY_MOST_S, self._node.options.crash_backoff_s))
             return None
         self._processes[name] = process
-        if self._asked.is_set():
-            _signal(process)
+        self._changed.set()
         self._set(name, replace(record, state=Running(started_s)))
         self._tell("Started", f"Started container {name}")
         code = await process.wait()
@@ -203,7 +203,11 @@ class PodRunner:
         options = self._node.options
         has_account = (self.folder / account.FOLDER).is_dir()
         mounts = mounts_of(container, self._volumes, self.folder / account.FOLDER if has_account else None)
-        added = {MARK: record.id, **({"KUBECONFIG": str(self.folder / account.KUBECONFIG)} if has_account else {})}
+        added = {
+            MARK: record.id,
+            RUN_MARK: options.run_mark,
+            **({"KUBECONFIG": str(self.folder / account.KUBECONFIG)} if has_account else {}),
+        }
         around = self._surroundings(mounts, self._scratch(record.name), added)
         launch = launch_of(self.pod, container, runtime_of(container["image"], options.images), around)
         return await self._spawn(launch, self._node.logs.new_file(self.pod, record.name, record.restarts))
@@ -233,20 +237,23 @@ class PodRunner:
         )
 
     async def _end_when_asked(self) -> None:
+        """Until it is cancelled, when nothing runs any more: what starts late is told, and ended, too."""
         await self._asked.wait()
-        if not self.is_lost:
-            for process in self._processes.values():
-                _signal(process)
-        while self._processes:
-            left_s = self._kill_at_s - self._node.clock.monotonic_s()
-            if left_s <= 0:
-                break
+        told: set[int] = set()
+        while True:
             self._changed.clear()
+            if not self.is_lost:
+                for process in [each for each in self._processes.values() if each.pid not in told]:
+                    told.add(process.pid)
+                    _signal(process)
+            left_s: float | None = self._kill_at_s - self._node.clock.monotonic_s()
+            if left_s is not None and left_s <= 0:
+                running = {self._records[name].id: process.pid for name, process in self._processes.items()}
+                await self._node.sweeper.kill_all(running.keys(), running.values())
+                left_s = None
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(left_s):
                     await self._changed.wait()
-        running = {self._records[name].id: process.pid for name, process in self._processes.items()}
-        await self._node.sweeper.kill_all(running.keys(), running.values())
 
     async def _pause(self, seconds: float) -> None:
         """Shorter when the pod has to end."""

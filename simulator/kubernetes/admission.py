@@ -5,9 +5,10 @@ import re
 from collections.abc import Callable, Iterator
 
 from simulator.kubernetes import pods, problems, quantities
-from simulator.kubernetes.objects import Key, Obj, is_deleting, labels_of, meta, spec_of, status_of
+from simulator.kubernetes.objects import EPOCH, Key, Obj, is_deleting, labels_of, meta, spec_of, status_of, unix_s
 from simulator.kubernetes.problems import Cause
 from simulator.kubernetes.resources import (
+    CONFIG_MAPS,
     DAEMON_SETS,
     DEFINITIONS,
     DEPLOYMENTS,
@@ -30,7 +31,6 @@ _LABEL_NAME = re.compile(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")
 _PATH_SEGMENT = re.compile(r"^[^/%]+$")
 _LABEL_KEY = re.compile(r"^([a-z0-9.-]{1,253}/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$")
 _LABEL_VALUE = re.compile(r"^([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?$")
-_TIME = re.compile(r"^\d{4}-[01]\d-[0-3]\dT[0-2]\d:[0-5]\d:[0-5]\d(\.\d+)?(Z|[+-]\d\d:\d\d)$")
 _SHARE = re.compile(r"^[0-9]{1,3}%$")
 _REQUIRED = "FieldValueRequired"
 
@@ -113,14 +113,25 @@ def _complete_update(resource: Resource, obj: Obj) -> None:
     if resource.id == SECRETS.id:
         obj.setdefault("type", "Opaque")
         plain = obj.pop("stringData", None) or {}
+        _check_base64(resource, obj, "data")
         encoded = {name: base64.b64encode(str(text).encode()).decode() for name, text in plain.items()}
         if encoded:
             obj["data"] = {**(obj.get("data") or {}), **encoded}
+    if resource.id == CONFIG_MAPS.id:
+        _check_base64(resource, obj, "binaryData")
     if resource.id in (DEPLOYMENTS.id, REPLICA_SETS.id, DAEMON_SETS.id):
         template = spec_of(obj).get("template")
         if isinstance(template, dict) and isinstance(template.get("spec"), dict):
             template.setdefault("metadata", {})
             pods.complete_template(template["spec"])
+
+
+def _check_base64(resource: Resource, obj: Obj, field: str) -> None:
+    for name, text in (obj.get(field) or {}).items():
+        try:
+            base64.b64decode(text, validate=True)
+        except ValueError:
+            raise problems.bad_request(f"{resource.kind}.{field}.{name}: illegal base64 data") from None
 
 
 def _complete_workload(resource: Resource, obj: Obj) -> None:
@@ -199,7 +210,9 @@ def _lacking(items: list[Obj] | None, path: str, names: tuple[str, ...]) -> Iter
 def _taint_causes(taints: list[Obj] | None) -> Iterator[Cause]:
     yield from _lacking(taints, "spec.taints", ("key", "effect"))
     for index, taint in enumerate(taints or []):
-        if taint.get("timeAdded") and not _TIME.match(taint["timeAdded"]):
+        try:
+            unix_s(taint.get("timeAdded") or EPOCH)
+        except ValueError:
             yield Cause(f"spec.taints[{index}].timeAdded", f'Invalid value: "{taint["timeAdded"]}": is no time')
 
 

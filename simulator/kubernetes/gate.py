@@ -19,7 +19,7 @@ class Gate:
         self.cut = Cut.NONE
         self._open = asyncio.Event()
         self._open.set()
-        self._transports: set[asyncio.BaseTransport] = set()
+        self._transports: set[asyncio.Transport] = set()
 
     def set(self, cut: Cut) -> None:
         self.cut = cut
@@ -29,7 +29,7 @@ class Gate:
         self._open.clear()
         if cut is Cut.RESET:
             for transport in tuple(self._transports):
-                _drop(transport)
+                transport.abort()
 
     async def enter(self, request: web.Request) -> bool:
         """Whether the request may be answered; in silence it waits."""
@@ -38,7 +38,7 @@ class Gate:
             self._transports.add(request.transport)
             return True
         if request.transport is not None:
-            _drop(request.transport)
+            request.transport.abort()
         return False
 
     def leave(self, request: web.Request) -> None:
@@ -49,10 +49,3 @@ class Gate:
         """Waits while there is silence."""
         while self.cut is Cut.SILENCE:
             await self._open.wait()
-
-
-def _drop(transport: asyncio.BaseTransport) -> None:
-    if isinstance(transport, asyncio.Transport):
-        transport.abort()
-    else:
-        transport.close()

@@ -7,6 +7,7 @@ import msgspec
 
 Obj = dict[str, Any]
 T = TypeVar("T")
+EPOCH = "1970-01-01T00:00:00Z"
 
 
 class Key(NamedTuple):

@@ -1,5 +1,6 @@
 """What the API server knows about pods: defaults, what a spec must have, what may change in it later."""
 
+import re
 from typing import Any
 
 from simulator.kubernetes import quantities
@@ -8,6 +9,7 @@ from simulator.kubernetes.problems import Cause
 
 SYSTEM_PRIORITIES = {"system-node-critical": 2000001000, "system-cluster-critical": 2000000000}
 
+LABEL = re.compile(r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")
 _REQUIRED = "FieldValueRequired"
 _EVICTING = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _TYPES: tuple[tuple[str, type], ...] = (("command", list), ("args", list), ("env", list), ("volumeMounts", list))
@@ -57,6 +59,8 @@ def causes(spec: Obj, path: str) -> list[Cause]:
         return [Cause(f"{path}.containers", "Required value", _REQUIRED)]
     found: list[Cause] = []
     volumes = {volume.get("name") for volume in spec.get("volumes") or []}
+    for index, volume in enumerate(spec.get("volumes") or []):
+        found += _volume_causes(volume, f"{path}.volumes[{index}]")
     names: set[str] = set()
     for field in ("initContainers", "containers"):
         for index, container in enumerate(spec.get(field) or []):
@@ -116,6 +120,8 @@ def _containers(spec: Obj) -> list[Obj]:
 def _container_causes(container: Any, at: str, volumes: set[Any]) -> list[Cause]:
     missing = [field for field in ("name", "image") if not container.get(field)]
     found = [Cause(f"{at}.{field}", "Required value", _REQUIRED) for field in missing]
+    if container.get("name") and not LABEL.match(container["name"]):
+        found.append(Cause(f"{at}.name", f'Invalid value: "{container["name"]}": must be a lowercase RFC 1123 label'))
     for field, wanted in _TYPES:
         if container.get(field) is not None and not isinstance(container[field], wanted):
             return [*found, Cause(f"{at}.{field}", "Invalid value: must be a list")]
@@ -125,20 +131,64 @@ def _container_causes(container: Any, at: str, volumes: set[Any]) -> list[Cause]
         if variable.get("value") and variable.get("valueFrom"):
             text = "Invalid value: may not be specified when `value` is not empty"
             found.append(Cause(f"{at}.env[{index}].valueFrom", text))
+        found += _reference_causes(variable.get("valueFrom") or {}, f"{at}.env[{index}].valueFrom")
     for index, mount in enumerate(container.get("volumeMounts") or []):
         if mount.get("name") not in volumes:
             text = f'Not found: "{mount.get("name")}"'
             found.append(Cause(f"{at}.volumeMounts[{index}].name", text, "FieldValueNotFound"))
         if not mount.get("mountPath"):
             found.append(Cause(f"{at}.volumeMounts[{index}].mountPath", "Required value", _REQUIRED))
+        found += _path_causes(mount.get("subPath"), f"{at}.volumeMounts[{index}].subPath")
     for kind in ("requests", "limits"):
         for name, amount in ((container.get("resources") or {}).get(kind) or {}).items():
-            try:
-                quantities.parse(amount)
-            except ValueError:
+            if not _is_quantity(amount):
                 text = f'Invalid value: "{amount}": quantities must match the regular expression'
                 found.append(Cause(f"{at}.resources.{kind}[{name}]", text))
     return found
+
+
+def _volume_causes(volume: Obj, at: str) -> list[Cause]:
+    if not volume.get("name") or not LABEL.match(volume["name"]):
+        return [Cause(f"{at}.name", "Invalid value: must be a lowercase RFC 1123 label")]
+    found: list[Cause] = []
+    if "hostPath" in volume:
+        path = volume["hostPath"].get("path")
+        found += _path_causes(path, f"{at}.hostPath.path", absolute=True)
+        if not path:
+            found.append(Cause(f"{at}.hostPath.path", "Required value", _REQUIRED))
+    for source in (volume, *((volume.get("projected") or {}).get("sources") or [])):
+        for kind in ("secret", "configMap", "downwardAPI"):
+            for index, item in enumerate((source.get(kind) or {}).get("items") or []):
+                here = f"{at}.{kind}.items[{index}]"
+                found += _path_causes(item.get("path"), f"{here}.path")
+                if not item.get("path") or (kind != "downwardAPI" and not item.get("key")):
+                    found.append(Cause(here, "Required value: an item has a key and a path", _REQUIRED))
+                found += _reference_causes(item, here)
+    return found
+
+
+def _reference_causes(source: Obj, at: str) -> list[Cause]:
+    found = []
+    if "fieldRef" in source and not source["fieldRef"].get("fieldPath"):
+        found.append(Cause(f"{at}.fieldRef.fieldPath", "Required value", _REQUIRED))
+    divisor = (source.get("resourceFieldRef") or {}).get("divisor")
+    if divisor is not None and not _is_quantity(divisor):
+        found.append(Cause(f"{at}.resourceFieldRef.divisor", f'Invalid value: "{divisor}": is no quantity'))
+    return found
+
+
+def _path_causes(path: str | None, at: str, *, absolute: bool = False) -> list[Cause]:
+    if path and (".." in path.split("/") or (path.startswith("/") and not absolute)):
+        return [Cause(at, f'Invalid value: "{path}": must not leave its volume')]
+    return []
+
+
+def _is_quantity(text: object) -> bool:
+    try:
+        quantities.parse(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _frozen(spec: Obj) -> Obj:

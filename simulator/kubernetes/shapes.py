@@ -9,7 +9,8 @@ _LISTS_OF_MAPS = frozenset(
     {
         "containers", "initContainers", "env", "envFrom", "volumes", "volumeMounts", "tolerations", "taints", "ports",
         "conditions", "ownerReferences", "rules", "subjects", "matchExpressions", "nodeSelectorTerms", "matchFields",
-        "imagePullSecrets", "versions", "addresses", "containerStatuses", "initContainerStatuses", "managedFields",
+        "imagePullSecrets", "items", "sources", "versions", "addresses", "containerStatuses", "initContainerStatuses",
+        "managedFields",
     }
 )  # fmt: skip
 _LISTS = frozenset({"command", "args", "finalizers", "verbs", "apiGroups", "resourceNames"})
@@ -18,6 +19,7 @@ _MAPS = frozenset(
         "metadata", "spec", "template", "selector", "affinity", "nodeAffinity", "podAntiAffinity", "valueFrom",
         "roleRef", "strategy", "updateStrategy", "rollingUpdate", "names", "labelSelector", "securityContext",
         "involvedObject", "fieldRef", "secretKeyRef", "configMapKeyRef", "emptyDir", "hostPath", "secret", "configMap",
+        "downwardAPI", "projected", "resourceFieldRef", "secretRef", "configMapRef", "podAffinity",
     }
 )  # fmt: skip
 _TEXTS = frozenset(
@@ -25,12 +27,13 @@ _TEXTS = frozenset(
         "name", "generateName", "namespace", "group", "kind", "plural", "singular", "nodeName", "serviceAccountName",
         "restartPolicy", "image", "mountPath", "subPath", "key", "operator", "effect", "priorityClassName", "scope",
         "topologyKey", "workingDir", "schedulerName", "fieldPath", "providerID", "timeAdded", "uid",
+        "path", "resource", "secretName", "value", "prefix", "hostname", "type",
     }
 )  # fmt: skip
 _NUMBERS = frozenset(
     {"replicas", "terminationGracePeriodSeconds", "tolerationSeconds", "priority", "revisionHistoryLimit"}
 )
-_TEXT_MAPS = frozenset({"labels", "annotations", "matchLabels", "nodeSelector", "data", "stringData"})
+_TEXT_MAPS = frozenset({"labels", "annotations", "matchLabels", "nodeSelector", "data", "stringData", "binaryData"})
 _AMOUNTS = frozenset({"limits", "requests", "capacity", "allocatable"})
 _TOP_MAPS = ("metadata", "spec", "status")
 _OPAQUE = frozenset({"fieldsV1", "schema", "openAPIV3Schema"})
@@ -76,7 +79,7 @@ def _check(value: Any, path: str) -> None:
         is_map = name in _MAPS or (name == "resources" and not path.startswith("rules"))
         if is_map and not isinstance(inner, dict):
             raise _wrong(at, inner, "an object")
-        if name in _TEXTS and not isinstance(inner, str):
+        if name in _TEXTS and at != "value" and not isinstance(inner, str):
             raise _wrong(at, inner, "text")
         if name in _NUMBERS and (not isinstance(inner, int) or isinstance(inner, bool)):
             raise _wrong(at, inner, "a number")

@@ -18,7 +18,8 @@ from aiohttp import web
 
 from runtime.decoding import decode_checked
 from runtime.errors import UserError
-from simulator.region.clusters import Clusters, NoSuch
+from simulator.region.cluster import NoSuch
+from simulator.region.clusters import Clusters
 from simulator.region.settings import (
     ClusterRequest,
     CompactRequest,

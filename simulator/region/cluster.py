@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from runtime.clock import Clock
+from runtime.errors import TradewindError
 from runtime.logs import logger
 from simulator.kubelet.facts import NodeFacts, RunOptions
 from simulator.kubelet.kubelet import Addresses, Kubelet
@@ -31,11 +32,16 @@ from simulator.region.node import NodeState, RegionNode, new_metadata, node_obje
 from simulator.region.settings import ClusterRequest, NodeRequest, NodeView, RegionSettings
 
 
+class NoSuch(TradewindError):
+    """There is no cluster or no node of that name."""
+
+
 @dataclass(frozen=True, slots=True)
 class Shared:
     """What the clusters of a region have in common."""
 
     settings: RegionSettings
+    incarnation: str
     clock: Clock
     folder: Path
     metadata: MetadataServers
@@ -77,6 +83,7 @@ class Cluster:
         self._run_options = RunOptions(
             cluster=name,
             endpoint=endpoint,
+            run_mark=shared.incarnation,
             pods_folder=shared.folder / "p",
             images=settings.images,
             crash_backoff_s=settings.crash_backoff_s,
@@ -85,6 +92,7 @@ class Cluster:
         )
         self._controllers = Controllers(name, self.server, shared.clock) if request.controllers else None
         self._tasks: asyncio.TaskGroup | None = None
+        self._placing = asyncio.Lock()
         self._started = asyncio.Event()
         self._stopping = asyncio.Event()
         self._log = logger(cluster=name)
@@ -99,27 +107,37 @@ class Cluster:
                 controlling = tasks.create_task(self._controllers.run(), name=f"controllers/{self.name}")
             self._started.set()
             await self._stopping.wait()
-            for node in tuple(self.nodes.values()):
+            async with self._placing:
+                ending = tuple(self.nodes.values())
+            for node in ending:
                 self._end(node, self._shared.settings.stop_grace_s)
-            await asyncio.gather(*(node.ended.wait() for node in tuple(self.nodes.values())))
+            for node in ending:
+                await node.ended.wait()
             if controlling is not None:
                 controlling.cancel()
 
     async def started(self) -> None:
         await self._started.wait()
 
+    @property
+    def is_stopping(self) -> bool:
+        return self._stopping.is_set()
+
     def stop(self) -> None:
         self._stopping.set()
 
     async def put_node(self, name: str, request: NodeRequest) -> RegionNode:
         """The same machine again changes nothing; another under the same name takes its place."""
-        known = self.nodes.get(name)
-        if known is not None:
-            if known.request.instance_id == request.instance_id and known.state is not NodeState.REMOVING:
-                return known
-            self._end(known, 0.0)
-            await known.ended.wait()
-        node = await self._new_node(name, request)
+        async with self._placing:
+            if self.is_stopping:
+                raise NoSuch(f"cluster {self.name} is being deleted")
+            known = self.nodes.get(name)
+            if known is not None:
+                if known.request.instance_id == request.instance_id and known.state is not NodeState.REMOVING:
+                    return known
+                self._end(known, 0.0)
+                await known.ended.wait()
+            node = await self._new_node(name, request)
         self._log.info("node_registered", node=name, instance=request.instance_id)
         return node
 

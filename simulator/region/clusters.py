@@ -2,16 +2,11 @@
 
 import asyncio
 
-from runtime.errors import TradewindError
 from runtime.logs import logger
 from simulator.kubernetes.gate import Cut
-from simulator.region.cluster import Cluster, Shared
+from simulator.region.cluster import Cluster, NoSuch, Shared
 from simulator.region.ports import Ports
 from simulator.region.settings import ClusterRequest, ClusterView, CutRequest, NodeRequest, NodeView, PreemptRequest
-
-
-class NoSuch(TradewindError):
-    """There is no cluster or no node of that name."""
 
 
 class Clusters:
@@ -33,6 +28,8 @@ class Clusters:
         return self._clusters[name]
 
     async def put(self, name: str, request: ClusterRequest) -> ClusterView:
+        while name in self._clusters and self._clusters[name].is_stopping:
+            await asyncio.wait({self._running[name]})
         if name not in self._clusters:
             cluster = Cluster(name, f"{self._ports.inner_url}/k8s/{name}", request, self._shared)
             self._clusters[name] = cluster

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import sys
 import tempfile
 import uuid
 import zlib
@@ -10,11 +11,13 @@ from types import TracebackType
 
 from aiohttp import web
 
+from runtime import children
 from runtime.clock import Clock, SystemClock
 from runtime.errors import UserError
 from runtime.logs import logger
 from runtime.process import Stop
 from simulator.cloud import tokens
+from simulator.kubelet import janitor
 from simulator.kubelet.kubelet import Addresses
 from simulator.kubelet.processes import Sweeper
 from simulator.kubelet.volumes import remove_folder
@@ -25,11 +28,27 @@ from simulator.region.clusters import Clusters
 from simulator.region.ports import LOOPBACK, Ports
 from simulator.region.settings import RegionSettings
 
+_JANITOR_S = 10.0
+
 
 async def main(settings: RegionSettings, stop: Stop) -> int:
     async with Region(settings):
         await stop.wait()
     return 0
+
+
+async def _janitor(mark: str) -> asyncio.subprocess.Process:
+    return await children.start([sys.executable, "-I", "-S", janitor.__file__, mark], stdin=asyncio.subprocess.PIPE)
+
+
+async def _dismiss(process: asyncio.subprocess.Process) -> None:
+    if process.stdin is not None:
+        process.stdin.close()
+    try:
+        async with asyncio.timeout(_JANITOR_S):
+            await process.wait()
+    except TimeoutError:
+        await children.end(process, grace_s=0.0)
 
 
 class Region:
@@ -60,6 +79,7 @@ class Region:
             folder = Path(self.settings.run_dir or tempfile.mkdtemp(prefix="sim-"))
             if not self.settings.run_dir:
                 cleaning.callback(remove_folder, folder)
+            cleaning.push_async_callback(_dismiss, await _janitor(self.incarnation))
             metadata = MetadataServers(LOOPBACK, self._access_token)
             try:
                 await metadata.start()
@@ -73,7 +93,7 @@ class Region:
             cleaning.push_async_callback(self._ports.stop)
             second = 64 + zlib.crc32(self.settings.region.encode()) % 128
             addresses = Addresses(self.settings.pod_ip, second)
-            shared = Shared(self.settings, self._clock, folder, metadata, addresses, Sweeper())
+            shared = Shared(self.settings, self.incarnation, self._clock, folder, metadata, addresses, Sweeper())
             tasks = await cleaning.enter_async_context(asyncio.TaskGroup())
             self._clusters = Clusters(shared, self._ports, tasks)
             cleaning.push_async_callback(self._clusters.delete_all)

@@ -168,7 +168,8 @@ PATHS = [
     ("metadata",), ("metadata", "labels"), ("metadata", "finalizers"), ("metadata", "ownerReferences"), ("spec",),
     ("spec", "containers"), ("spec", "template"), ("spec", "selector"), ("spec", "taints"), ("spec", "tolerations"),
     ("spec", "template", "spec"), ("spec", "template", "spec", "containers"), ("spec", "volumes"), ("spec", "names"),
-    ("spec", "versions"), ("spec", "group"), ("spec", "replicas"), ("spec", "affinity"), ("spec", "nodeSelector"), ("spec", "strategy", "rollingUpdate", "maxSurge"),
+    ("spec", "versions"), ("spec", "group"), ("spec", "replicas"), ("spec", "affinity"), ("spec", "nodeSelector"),
+    ("spec", "strategy", "rollingUpdate", "maxSurge"),
     ("status",), ("status", "conditions"), ("status", "allocatable"), ("data",), ("stringData",), ("rules",),
 ]  # fmt: skip
 

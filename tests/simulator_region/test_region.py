@@ -247,7 +247,8 @@ async def test_nothing_outlives_a_region_s_process(number: signal.Signals, tmp_p
             await session.put(f"{url}/clusters/{CLUSTER}/nodes/node-1", json={"instance_id": "1"})
             async with an_api(view["endpoint"], bearer()) as api:
                 core: Any = kubernetes.CoreV1Api(api)
-                container = {"name": "main", "image": "any", "command": ["sleep", "600"]}
+                script = "setsid sleep 600 & echo up; sleep 600"
+                container = {"name": "main", "image": "any", "command": ["sh", "-c", script]}
                 body = {"metadata": {"name": "worker"}, "spec": {"containers": [container]}}
                 pod = await core.create_namespaced_pod("default", body)
 

@@ -139,15 +139,20 @@ def _rolled(deployment: Obj, new: Obj, old: list[Obj]) -> list[Action]:
     of_new = spec_of(new).get("replicas", 0)
     grown = wanted if of_new >= wanted else min(wanted, max(of_new, wanted + surge - of_old))
     actions = _scaled(new, grown)
-    available = sum(status_of(each).get("availableReplicas", 0) for each in (new, *old))
+    available = sum(_available(each) for each in (new, *old))
     spare = max(0, available - (wanted - missing))
     for each in old:
         replicas = spec_of(each).get("replicas", 0)
-        unavailable = max(0, replicas - status_of(each).get("availableReplicas", 0))
+        unavailable = max(0, replicas - _available(each))
         cut = min(replicas, unavailable + spare)
         spare -= max(0, cut - unavailable)
         actions += _scaled(each, replicas - cut)
     return actions
+
+
+def _available(replica_set: Obj) -> int:
+    """Of what it should have: its status may still tell of pods that it has just been told to end."""
+    return int(min(spec_of(replica_set).get("replicas", 0), status_of(replica_set).get("availableReplicas", 0)))
 
 
 def _scaled(replica_set: Obj, replicas: int) -> list[Action]:

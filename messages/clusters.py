@@ -4,7 +4,7 @@ from enum import StrEnum
 
 from msgspec import Struct, field
 
-from messages.ids import ClusterName, JobName, WorkerId
+from messages.ids import ClusterName, Counted, Duration, JobName, Slots, WorkerId
 from messages.jobs import Pod
 from messages.workers import WorkerStatus
 
@@ -25,7 +25,7 @@ class WorkerSight(Struct, frozen=True, omit_defaults=True):
     worker: WorkerId
     job: JobName
     presence: Presence
-    silent_s: float = 0.0
+    silent_s: Duration = 0.0
     why: str = ""
     status: WorkerStatus | None = None
 
@@ -39,7 +39,7 @@ class NodeSight(Struct, frozen=True, omit_defaults=True):
     job: JobName | None = None
     ready: bool = True
     why: str = ""
-    notice_s: float | None = None
+    notice_s: Duration | None = None
     """Seconds until it is taken, once a notice was seen on it."""
 
 
@@ -49,11 +49,11 @@ class ClusterHeartbeat(Struct, frozen=True, omit_defaults=True):
     cluster: ClusterName
     incarnation: str
     """New at each start of the controller; `seq` counts within it."""
-    seq: int
+    seq: Counted
     region: str = ""
     workers: tuple[WorkerSight, ...] = ()
     nodes: tuple[NodeSight, ...] = ()
-    keeps: dict[JobName, int] = field(default_factory=dict)
+    keeps: dict[JobName, Counted] = field(default_factory=dict)
     """How many workers it was told to keep for each job: the master's proof that a command arrived."""
     digest: str = ""
     """Equal digests, equal topology but for ages and steps."""
@@ -62,7 +62,7 @@ class ClusterHeartbeat(Struct, frozen=True, omit_defaults=True):
 class WorkerTemplate(Struct, frozen=True, omit_defaults=True):
     """How to start a worker of a job."""
 
-    slots: int = 1
+    slots: Slots = 1
     python: str | None = None
     """The job's interpreter; the worker-agent's own if not given."""
     env: dict[str, str] = field(default_factory=dict)

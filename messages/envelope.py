@@ -1,8 +1,9 @@
 """The frame around every message, and the kinds that may be inside it."""
 
 from datetime import datetime
+from typing import Annotated
 
-from msgspec import Raw, Struct
+from msgspec import Meta, Raw, Struct
 
 from messages import clusters, events, workers, worlds
 from messages.ids import Epoch, Generation
@@ -64,7 +65,7 @@ KINDS: dict[str, type[Message]] = {
 class Envelope(Struct, frozen=True, omit_defaults=True):
     v: int
     kind: str
-    at: datetime
+    at: Annotated[datetime, Meta(tz=True)]
     """Wall time of the sender: for people and the ledger, never for liveness."""
     sender: str
     id: str

@@ -8,12 +8,20 @@ from msgspec import Meta
 NAME_PATTERN = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z"
 _NAME = re.compile(NAME_PATTERN)
 
+# Whatever arrives is bounded where it is decoded: an absurd number is a malformed message, never a crash.
+Counted = Annotated[int, Meta(ge=0, le=2**53)]
+"""No honest count, step or generation passes it; JSON readers in other languages keep whole numbers up to here."""
+Slots = Annotated[int, Meta(ge=1, le=64)]
+Ranks = Annotated[int, Meta(ge=0, le=1_000_000)]
+Duration = Annotated[float, Meta(ge=0, le=1e9)]
+UnixSeconds = Annotated[float, Meta(ge=0, le=1e11)]
+
 JobName = NewType("JobName", str)
 ClusterName = NewType("ClusterName", str)
 WorkerId = NewType("WorkerId", str)
-Generation = NewType("Generation", int)
-Rank = NewType("Rank", int)
-Epoch = NewType("Epoch", int)
+Generation = NewType("Generation", Counted)
+Rank = NewType("Rank", Ranks)
+Epoch = NewType("Epoch", Counted)
 
 NO_GENERATION = Generation(0)
 """Before the first world."""

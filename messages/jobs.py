@@ -90,4 +90,10 @@ def contradictions(spec: JobSpec) -> list[tuple[str, str]]:
     batch = spec.hyperparameters.get("global_batch")
     if batch is not None and (isinstance(batch, bool) or not isinstance(batch, int) or batch < 1):
         found.append(("hyperparameters.global_batch", f"is {batch!r}, but must be a whole number of at least 1"))
+    rate = spec.hyperparameters.get("learning_rate")
+    if rate is not None and (isinstance(rate, bool) or not isinstance(rate, int | float) or not rate > 0):
+        found.append(("hyperparameters.learning_rate", f"is {rate!r}, but must be a number above 0"))
+    for name, value in spec.launch.env.items():
+        if not name or "=" in name or "\0" in name + value:
+            found.append((f"launch.env.{name!r}", "names need a letter and no '=', and nothing may hold a NUL"))
     return found

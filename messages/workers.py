@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from messages.ids import NO_GENERATION, ClusterName, Generation, JobName, Rank, WorkerId
+from messages.ids import NO_GENERATION, ClusterName, Counted, Duration, Generation, JobName, Rank, Slots, WorkerId
 
 
 class WorkerPhase(StrEnum):
@@ -50,23 +50,23 @@ class WorkerStatus(Struct, frozen=True, omit_defaults=True):
     worker: WorkerId
     cluster: ClusterName
     job: JobName
-    seq: int
+    seq: Counted
     """Grows with every status this incarnation sends."""
     phase: WorkerPhase
     generation: Generation = NO_GENERATION
     """The newest generation it has heard of and obeys."""
-    slots: int = 1
+    slots: Slots = 1
     """Ranks it can hold."""
     region: str = ""
     zone: str = ""
     node: str = ""
     address: str = "127.0.0.1"
     """Where its ranks are reached by those of other workers."""
-    pid: int = 0
-    step: int | None = None
+    pid: Counted = 0
+    step: Counted | None = None
     exits: tuple[TrainerExit, ...] = ()
     """Of `generation` only."""
-    notice_s: float | None = None
+    notice_s: Duration | None = None
     """Seconds until the node is taken, once a notice came."""
 
 
@@ -99,7 +99,7 @@ class WorkerSwitched(Struct, frozen=True):
     """Its ranks completed their first step in the generation (scripts that report progress)."""
 
     status: WorkerStatus
-    step: int
+    step: Counted
 
 
 class WorkerExited(Struct, frozen=True):
@@ -128,7 +128,7 @@ class WorkerNoticed(Struct, frozen=True, omit_defaults=True):
 
     worker: WorkerId
     job: JobName
-    remaining_s: float
+    remaining_s: Duration
     source: str
     """`signal`, `metadata`, `node`, `pod`, `file`."""
 
@@ -137,7 +137,7 @@ class StopWorker(Struct, frozen=True):
     """Command: end the trainers and leave."""
 
     why: str
-    grace_s: float = 5.0
+    grace_s: Duration = 5.0
 
 
 class DumpWorker(Struct, frozen=True):

@@ -1,8 +1,10 @@
 """What the master tells the workers of a job, and what they tell of their training."""
 
-from msgspec import Struct, field
+from typing import Annotated
 
-from messages.ids import ClusterName, Generation, JobName, Rank, WorkerId
+from msgspec import Meta, Struct, field
+
+from messages.ids import ClusterName, Counted, Duration, Generation, JobName, Rank, Ranks, Slots, UnixSeconds, WorkerId
 from messages.jobs import Launch, Scalar
 
 
@@ -14,22 +16,22 @@ class Member(Struct, frozen=True):
     region: str
     zone: str
     address: str
-    group_rank: int
+    group_rank: Ranks
     first_rank: Rank
-    ranks: int
+    ranks: Slots
 
 
 class StoreAddress(Struct, frozen=True):
     """Where the ranks of a generation meet."""
 
     host: str
-    port: int
+    port: Annotated[int, Meta(ge=0, le=65_535)]
     prefix: str = ""
 
 
 class Hyperparameters(Struct, frozen=True, omit_defaults=True):
-    global_batch: int | None = None
-    shares: tuple[int, ...] = ()
+    global_batch: Counted | None = None
+    shares: tuple[Counted, ...] = ()
     """Samples of each rank in one step; they add up to the global batch."""
     learning_rate: float | None = None
     given: dict[str, Scalar] = field(default_factory=dict)
@@ -41,17 +43,17 @@ class Assignment(Struct, frozen=True, omit_defaults=True):
 
     job: JobName
     generation: Generation
-    world_size: int
+    world_size: Ranks
     members: tuple[Member, ...]
     store: StoreAddress
     launch: Launch
-    stop_grace_s: float
+    stop_grace_s: Duration
     why: str
     spares: tuple[WorkerId, ...] = ()
     hyperparameters: Hyperparameters = Hyperparameters()
-    restart_count: int = 0
+    restart_count: Counted = 0
     """Failures of the script so far; preemptions do not count."""
-    max_restarts: int = 0
+    max_restarts: Counted = 0
 
 
 class Halt(Struct, frozen=True):
@@ -60,7 +62,7 @@ class Halt(Struct, frozen=True):
     job: JobName
     generation: Generation
     why: str
-    stop_grace_s: float
+    stop_grace_s: Duration
 
 
 class Release(Struct, frozen=True):
@@ -75,12 +77,12 @@ class RankProgress(Struct, frozen=True, omit_defaults=True):
     """Steps a rank completed since its worker's last report, in one generation."""
 
     rank: Rank
-    first_step: int
-    last_step: int
+    first_step: Counted
+    last_step: Counted
     loss: float | None = None
-    samples: int = 0
-    first_at: float = 0.0
-    last_at: float = 0.0
+    samples: Counted = 0
+    first_at: UnixSeconds = 0.0
+    last_at: UnixSeconds = 0.0
     """Unix seconds at the completion of the first and the last of these steps."""
 
 
@@ -99,6 +101,6 @@ class LogLines(Struct, frozen=True, omit_defaults=True):
     generation: Generation
     worker: WorkerId
     lines: tuple[str, ...]
-    first_line: int = 0
+    first_line: Counted = 0
     """Counts the rank's lines within the generation: a gap shows what was dropped."""
     stderr: bool = False

@@ -35,4 +35,4 @@ def could_be_better(job: Job) -> str | None:
         return None
     present = {member.worker for member in members(job)}
     joined = [worker.worker for worker in candidates if worker.worker not in present]
-    return f"{name_workers(joined)} joined"
+    return f"{name_workers(joined)} joined" if joined else "there is room for more ranks"

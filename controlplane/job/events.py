@@ -45,6 +45,15 @@ class ClusterReported:
 
 
 @dataclass(frozen=True, slots=True)
+class ClusterAnswered:
+    """To a command: refused for a reason, or taken if there is none. What it did is in its topology."""
+
+    at_s: float
+    cluster: ClusterName
+    refusal: str
+
+
+@dataclass(frozen=True, slots=True)
 class PlacementChanged:
     """Where the allocator wants the job's workers."""
 
@@ -113,6 +122,7 @@ JobEvent = (
     | WorkerSaidLeft
     | WorkerNoticeCame
     | ClusterReported
+    | ClusterAnswered
     | PlacementChanged
     | StoreStarted
     | StoreFailed

@@ -20,6 +20,7 @@ from messages.workers import TrainerExit, WorkerPhase, WorkerStatus
 
 TOMBSTONES_AT_MOST = 1000
 PAST_INCARNATIONS_AT_MOST = 10
+INCARNATION_QUIET_S = 5.0
 STORE_RETRY_S = 1.0
 SAVE_RETRY_S = 0.5
 
@@ -36,16 +37,18 @@ def learn(job: Job, event: events.JobEvent) -> Job:
             return _notice(job, worker, f"its node will be taken in {remaining_s:.0f} s ({source})")
         case events.ClusterReported(at_s, topology):
             return _see(job, topology, at_s)
+        case events.ClusterAnswered(_, cluster, refusal):
+            return _hear_answer(job, cluster, refusal)
         case events.PlacementChanged(_, workers):
             return replace(job, placement=workers)
         case events.StoreStarted(_, generation, address):
             if generation != job.store.generation:
                 return job
             return replace(job, store=Store(generation, address))
-        case events.StoreFailed(at_s, generation, _):
+        case events.StoreFailed(at_s, generation, why):
             if generation != job.store.generation:
                 return job
-            return replace(job, store=replace(job.store, address=None, retry_s=at_s + STORE_RETRY_S))
+            return replace(job, store=Store(generation, retry_s=at_s + STORE_RETRY_S, error=why))
         case events.StoreLost():
             return replace(job, store=Store(), store_lost=True)
         case events.RanksWaited(_, generation, waiting, missing):
@@ -160,7 +163,7 @@ def _notice(job: Job, worker: WorkerId, why: str) -> Job:
 
 def _see(job: Job, topology: ClusterHeartbeat, at_s: float) -> Job:
     before = job.clusters.get(topology.cluster)
-    if before is not None and _is_old_topology(before, topology):
+    if before is not None and _is_old_topology(before, topology, at_s):
         return job
     restarted = before is not None and before.incarnation != topology.incarnation
     past = before.past_incarnations if before is not None else ()
@@ -173,6 +176,7 @@ def _see(job: Job, topology: ClusterHeartbeat, at_s: float) -> Job:
         keeps=topology.keeps.get(job.name, 0),
         past_incarnations=past,
         told_s=before.told_s if before is not None else None,
+        refusal=before.refusal if before is not None else "",
     )
     job = replace(job, clusters={**job.clusters, topology.cluster: cluster})
     if restarted:
@@ -183,10 +187,18 @@ def _see(job: Job, topology: ClusterHeartbeat, at_s: float) -> Job:
     return _miss(job, topology.cluster, {sight.worker for sight in sights})
 
 
-def _is_old_topology(before: Cluster, topology: ClusterHeartbeat) -> bool:
+def _is_old_topology(before: Cluster, topology: ClusterHeartbeat, at_s: float) -> bool:
+    """An earlier incarnation counts again if the one that took its place is quiet: it was a stray, or has died."""
     if topology.incarnation == before.incarnation:
         return topology.seq <= before.seq
-    return topology.incarnation in before.past_incarnations
+    return topology.incarnation in before.past_incarnations and at_s - before.heard_s < INCARNATION_QUIET_S
+
+
+def _hear_answer(job: Job, cluster: ClusterName, refusal: str) -> Job:
+    known = job.clusters.get(cluster)
+    if known is None or known.refusal == refusal:
+        return job
+    return replace(job, clusters={**job.clusters, cluster: replace(known, refusal=refusal)})
 
 
 def _see_worker(job: Job, cluster: ClusterName, sight: WorkerSight, at_s: float) -> Job:

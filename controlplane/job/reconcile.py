@@ -98,7 +98,7 @@ class Turn:
         if self.job.retry_s is not None and self.now_s < self.job.retry_s:
             return f"failure {record.failures} of {spec.failures.max}: starting again in a moment"
         candidates, late = chosen(self.job), coming(self.job, self.now_s)
-        known = f", {len(late)} starting" if late else ""
+        known = (f", {len(late)} starting" if late else "") + self._what_stands_in_the_way()
         if len(candidates) < spec.workers.min:
             return f"{len(candidates)} of at least {spec.workers.min} workers have joined{known}"
         if arrange(candidates, spec.replica).world_size == 0:
@@ -106,6 +106,13 @@ class Turn:
         if len(candidates) < record.wanted and self._first_world_waits(late):
             return f"{len(candidates)} of {record.wanted} workers have joined{known}"
         return None
+
+    def _what_stands_in_the_way(self) -> str:
+        """What is known of why workers do not come."""
+        clusters = self.job.clusters.items()
+        refusals = [f"cluster {name} refused: {cluster.refusal}" for name, cluster in clusters if cluster.refusal]
+        last_gone = [f"the last that went: {why}" for why in [*self.job.gone.values()][-1:]]
+        return "".join(f"; {reason}" for reason in (*refusals, *last_gone))
 
     def _first_world_waits(self, late: list[Worker]) -> bool:
         """For those that are known to come, within bounds; later worlds wait for nobody."""
@@ -119,7 +126,8 @@ class Turn:
             return self._set(phase=Phase.WAITING)
         address = self._store_address()
         if address is None:
-            return False
+            error = self.job.store.error
+            return self._say(f"{self._record.why}, which could not be started: {error}" if error else self._record.why)
         world = arrange(chosen(self.job), self.job.spec.replica)
         self.job = replace(
             self.job,
@@ -225,7 +233,7 @@ class Turn:
         due = store.retry_s is not None and self.now_s >= store.retry_s
         if store.generation == generation and not due:
             return store.address
-        self.job = replace(self.job, store=Store(generation))
+        self.job = replace(self.job, store=Store(generation, error=store.error))
         self.effects.append(effects.StartStore(generation))
         return None
 

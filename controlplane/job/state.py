@@ -86,6 +86,8 @@ class Cluster:
     past_incarnations: tuple[str, ...] = ()
     told_s: float | None = None
     """When it was last told how many workers to keep."""
+    refusal: str = ""
+    """Why it would not do what it was last told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +97,7 @@ class Store:
     address: StoreAddress | None = None
     retry_s: float | None = None
     """When to ask again after the store could not be started."""
+    error: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,6 +101,14 @@ def _remarks(before: Job, after: Job) -> list[Announce]:
     said = []
     if after.ranks_waiting and after.ranks_waiting != before.ranks_waiting:
         said.append(Announce("ranks_waiting", after.ranks_waiting, "a peer never came to the rendezvous"))
+    if after.store.error and after.store.error != before.store.error:
+        said.append(
+            Announce("store_not_started", "the store of the next world could not be started", after.store.error)
+        )
+    for name, cluster in after.clusters.items():
+        known = before.clusters.get(name)
+        if cluster.refusal and (known is None or known.refusal != cluster.refusal):
+            said.append(Announce("cluster_refused", f"cluster {name} would not keep the workers", cluster.refusal))
     if after.record.wanted != before.record.wanted:
         said.append(Announce("job_scaled", f"{after.record.wanted} workers are wanted", "asked by a person"))
     return said

@@ -10,6 +10,7 @@ from messages.worlds import Progress, RankProgress
 
 GENERATIONS_AT_MOST = 200
 WORKERS_AT_MOST = 10_000
+RANKS_AT_MOST = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +78,8 @@ class ProgressTracker:
             self._newest = report.generation
             self._ranks.clear()
         for rank in report.ranks:
-            self._learn_rank(rank)
+            if rank.rank in self._ranks or len(self._ranks) < RANKS_AT_MOST:
+                self._learn_rank(rank)
         self._learn_worker(report)
 
     def _learn_generation(self, report: Progress) -> None:
@@ -110,7 +112,7 @@ class ProgressTracker:
     def _learn_worker(self, report: Progress) -> None:
         newest = max(report.ranks, key=lambda rank: rank.last_step)
         self.workers.pop(report.worker, None)
-        rates = [self._ranks[rank.rank].samples_per_s for rank in report.ranks]
+        rates = [self._ranks[rank.rank].samples_per_s for rank in report.ranks if rank.rank in self._ranks]
         known = [rate for rate in rates if rate is not None]
         self.workers[report.worker] = WorkerProgress(newest.last_step, newest.loss, sum(known) if known else None)
         while len(self.workers) > WORKERS_AT_MOST:

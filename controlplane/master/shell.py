@@ -125,8 +125,8 @@ class JobShell:
             return events.StoreFailed(self._now_s(), generation, str(error))
         return events.StoreStarted(self._now_s(), generation, address)
 
-    async def _tell_cluster(self, effect: effects.TellCluster) -> None:
-        """Whether it arrived is learned from the cluster's topology; a failure here is only worth a line."""
+    async def _tell_cluster(self, effect: effects.TellCluster) -> JobEvent | None:
+        """Whether it was done is learned from the cluster's topology; why it was not, from its answer."""
         command = effect.command
         if isinstance(command, KeepWorkers):
             self._tools.wanted.note(effect.cluster, self._job, command.count)
@@ -136,9 +136,9 @@ class JobShell:
             )
         except (NoAnswer, BusUnavailable) as error:
             self._unanswered(str(error), cluster=effect.cluster)
-            return
-        if isinstance(reply.message, Answer) and not reply.message.ok:
-            self._unanswered(reply.message.why, cluster=effect.cluster)
+            return None
+        refusal = "" if not isinstance(reply.message, Answer) or reply.message.ok else reply.message.why
+        return events.ClusterAnswered(self._now_s(), effect.cluster, refusal)
 
     def _now_s(self) -> float:
         return self._tools.clock.monotonic_s()

@@ -49,6 +49,7 @@ class Stage:
     """All that were asked for so far."""
     topologies: int = 0
     save_at_once: bool = True
+    stores_start: bool = True
 
     @property
     def phase(self) -> Phase:
@@ -75,7 +76,7 @@ class Stage:
         for effect in decision.effects:
             if isinstance(effect, SaveRecord) and self.save_at_once:
                 asked += self.happens(events.RecordSaved(self.now_s, effect.record))
-            elif isinstance(effect, StartStore):
+            elif isinstance(effect, StartStore) and self.stores_start:
                 address = StoreAddress("127.0.0.1", 29400 + effect.generation)
                 asked += self.happens(events.StoreStarted(self.now_s, effect.generation, address))
         return asked

@@ -223,6 +223,16 @@ def test_a_dead_worker_that_speaks_again_is_told_to_go() -> None:
     assert "b" in released(effects) | released(stage.parked("a"))
 
 
+def test_a_stray_topology_does_not_silence_the_real_controller_for_good() -> None:
+    stage = a_stage(a_spec(workers=2)).runs("a", "b")
+    stage.reports(*stage.sights())
+    stage.reports(incarnation="stray")
+    for _ in range(7):
+        stage.now_s += 1
+        stage.reports(*stage.sights())
+    assert (stage.phase, stage.job.clusters[LOCAL].incarnation) == (Phase.RUNNING, "a1")
+
+
 def test_an_old_topology_teaches_nothing() -> None:
     stage = a_stage().runs("a", "b", "c")
     stage.reports(*stage.sights())

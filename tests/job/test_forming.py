@@ -1,10 +1,10 @@
 from controlplane.job import events
-from controlplane.job.effects import SaveRecord
+from controlplane.job.effects import SaveRecord, StartStore
 from controlplane.job.state import Phase
 from messages.clusters import Presence
 from messages.ids import ClusterName, Generation, WorkerId
 from messages.workers import WorkerPhase
-from tests.job.stage import LOCAL, a_sight, a_spec, a_stage, assignments, halts, kept
+from tests.job.stage import LOCAL, a_sight, a_spec, a_stage, assignments, halts, kept, told
 
 
 def test_a_job_says_what_it_waits_for() -> None:
@@ -21,6 +21,28 @@ def test_the_cluster_is_told_how_many_workers_to_keep_until_its_topology_says_so
     assert kept(stage.wait(0.6)) == [3]
     assert kept(stage.reports(keeps=3)) == []
     assert kept(stage.wait(5)) == []
+
+
+def test_a_waiting_job_says_what_stands_in_its_way() -> None:
+    stage = a_stage(a_spec(workers=2, at_least=2))
+    stage.reports(keeps=0)
+    effects = stage.happens(events.ClusterAnswered(stage.now_s, LOCAL, "there is room for 1 worker"))
+    assert told(effects, "cluster_refused")[0].why == "there is room for 1 worker"
+    assert "cluster local refused: there is room for 1 worker" in stage.job.why
+    stage.happens(events.ClusterAnswered(stage.now_s, LOCAL, ""))
+    stage.sees_gone("a", "its interpreter is not there")
+    assert stage.job.why == "0 of at least 2 workers have joined; the last that went: its interpreter is not there"
+
+
+def test_a_store_that_cannot_be_started_is_told_and_asked_for_again() -> None:
+    stage = a_stage(a_spec(workers=1))
+    stage.stores_start = False
+    stage.join("a")
+    failed = events.StoreFailed(stage.now_s, stage.generation, "all ports are taken")
+    assert told(stage.happens(failed), "store_not_started")[0].why == "all ports are taken"
+    assert stage.job.why.endswith("could not be started: all ports are taken")
+    assert StartStore(stage.generation) not in stage.wait(0.5)
+    assert StartStore(stage.generation) in stage.wait(0.6)
 
 
 def test_workers_are_kept_where_the_allocator_says() -> None:

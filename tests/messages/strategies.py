@@ -8,7 +8,6 @@ from msgspec import inspect
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 NAMES = st.from_regex(r"[a-z0-9]([a-z0-9-]{0,20}[a-z0-9])?", fullmatch=True)
 INTEGERS = st.integers(-(2**31), 2**31)
-NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
 
 
 def values_of(wanted: Any) -> st.SearchStrategy[Any]:
@@ -35,12 +34,14 @@ def _values(info: inspect.Type) -> st.SearchStrategy[Any]:
             return st.sampled_from(list(info.cls))
         case inspect.StrType():
             return TEXT
-        case inspect.IntType():
+        case inspect.IntType(ge=None):
             return INTEGERS
+        case inspect.IntType():
+            return st.integers(info.ge, info.le)
         case inspect.FloatType():
-            return NUMBERS
+            return st.floats(info.ge, info.le, allow_nan=False, allow_infinity=False)
         case inspect.BoolType():
             return st.booleans()
         case inspect.NoneType():
             return st.none()
-    raise NotImplementedError(f"no values for {info}")
+    raise TypeError(f"no values for {info}")

@@ -18,7 +18,7 @@ def going(pool: Pool) -> int:
 
 def doomed(pool: Pool) -> int:
     """Nodes that were noticed and have not gone yet."""
-    return sum(node.doomed_until_s is not None and node.lost_s is None for node in pool.nodes.values())
+    return sum(map(_is_doomed, pool.nodes.values()))
 
 
 def lost(pool: Pool) -> list[Node]:
@@ -44,20 +44,22 @@ def in_doubt(pool: Pool) -> int:
 def at_most(pool: Pool) -> int:
     """What it may come to hold, counting what is under way: the number that caps are checked against.
 
-    A slot is not counted if it is being given up, or if its node was noticed: that one must be left alone until it is
-    gone, and its slot is given up then.
+    A slot is not counted if it is being given up or was written off, or if its node was noticed: that one must be left
+    alone until it is gone, and its slot is given up then.
     """
     operation, aim = pool.operation, in_doubt(pool)
-    if pool.doubt is not None:
-        return max(aim, held(pool))
-    if operation is not None and operation.raises:
-        return max(operation.target, held(pool))
+    uncounted = pool.written_off
     if pool.stopping:
         aim = 0
-    elif operation is not None and operation.kind is Kind.RESIZE:
+    if operation is not None and operation.raises:
         aim = operation.target
-    removed = operation.nodes if operation is not None else frozenset()
-    return _less(aim, pool, doomed(pool) + sum(node.name in removed for node in lost(pool)))
+    elif pool.doubt is None:
+        removed = operation.nodes if operation is not None else frozenset()
+        uncounted |= {node.name for node in pool.nodes.values() if _is_doomed(node) or node.name in removed}
+        if operation is not None and operation.kind is Kind.RESIZE:
+            aim = operation.target
+            uncounted -= operation.vacant
+    return _less(aim, pool, sum(_is_gone(pool, name) for name in uncounted))
 
 
 def expected(pool: Pool) -> int:
@@ -87,3 +89,12 @@ def _less(aim: int, pool: Pool, without: int) -> int:
     here = held(pool)
     empty = max(0, aim - here)
     return max(aim, here) - min(empty, without)
+
+
+def _is_doomed(node: Node) -> bool:
+    return node.doomed_until_s is not None and node.lost_s is None
+
+
+def _is_gone(pool: Pool, name: str) -> bool:
+    node = pool.nodes.get(name)
+    return not node.counts if node is not None else name in pool.vacant

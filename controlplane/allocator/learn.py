@@ -51,7 +51,7 @@ def _age(allocator: Allocator, now_s: float) -> Allocator:
     settings = allocator.settings
     for pool in allocator.pools.values():
         aged, lost = lose_overdue(pool, settings, now_s)
-        aged = _note_emptiness(aged, now_s)
+        aged = _write_off(_note_emptiness(aged, now_s), settings.owed_s, now_s)
         if lost:
             allocator = shake(allocator, pool.offer.stock, now_s)
         if aged.empty_since_s is not None and now_s - aged.empty_since_s >= settings.arrival_s:
@@ -61,6 +61,13 @@ def _age(allocator: Allocator, now_s: float) -> Allocator:
         if aged != pool:
             allocator = replace(allocator, pools={**allocator.pools, pool.ref: aged})
     return allocator
+
+
+def _write_off(pool: Pool, owed_s: float, now_s: float) -> Pool:
+    since = pool.vacant | {node.name: node.lost_s for node in pool.nodes.values() if node.lost_s is not None}
+    asked_anew = pool.operation.vacant if pool.operation is not None and pool.operation.raises else frozenset()
+    names = frozenset(name for name, at_s in since.items() if now_s - at_s >= owed_s) - asked_anew
+    return pool if names == pool.written_off else replace(pool, written_off=names)
 
 
 def _note_emptiness(pool: Pool, now_s: float) -> Pool:

@@ -66,7 +66,7 @@ def _learn_pool(allocator: Allocator, info: PoolInfo, now_s: float) -> Allocator
         doubt=pool.doubt if making or _is_doubted(pool, listing) else None,
         stopping=info.status is PoolStatus.STOPPING,
         broken=info.status is PoolStatus.ERROR,
-        vacant=frozenset(sorted(pool.vacant)[: max(0, info.size - len(pool.nodes))]),
+        vacant=dict(sorted(pool.vacant.items())[: max(0, info.size - len(pool.nodes))]),
     )
     allocator = replace(allocator, pools={**allocator.pools, pool.ref: pool})
     starved = info.status is PoolStatus.RUNNING_WITH_ERROR and pool.target > len(pool.nodes)

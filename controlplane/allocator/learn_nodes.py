@@ -71,8 +71,9 @@ def _see(pool: Pool, sights: dict[str, NodeSight], at_s: float) -> Pool:
     }
     gone = pool.nodes.keys() - nodes.keys() - _leaving(pool)
     empty = max(0, _aim(pool) - len(nodes))
-    vacant = sorted((pool.vacant | gone) - nodes.keys())[:empty]
-    return replace(pool, nodes=nodes, vacant=frozenset(vacant), removed=removed, sighted_s=at_s)
+    vacated = dict.fromkeys(gone, at_s) | pool.vacant
+    vacant = sorted((name, since_s) for name, since_s in vacated.items() if name not in nodes)[:empty]
+    return replace(pool, nodes=nodes, vacant=dict(vacant), removed=removed, sighted_s=at_s)
 
 
 def _look_at(pool: Pool, sight: NodeSight, at_s: float) -> Node:
@@ -135,4 +136,5 @@ def _named(pool: Pool, name: str, uid: str, at_s: float) -> Node | None:
 
 
 def _put(pool: Pool, node: Node) -> Pool:
-    return replace(pool, nodes={**pool.nodes, node.name: node}, vacant=pool.vacant - {node.name})
+    vacant = {name: since_s for name, since_s in pool.vacant.items() if name != node.name}
+    return replace(pool, nodes={**pool.nodes, node.name: node}, vacant=vacant)

@@ -5,7 +5,7 @@ from typing import assert_never
 
 from controlplane.allocator.events import OperationEnded
 from controlplane.allocator.pauses import pause_s
-from controlplane.allocator.shelves import close, reopen
+from controlplane.allocator.shelves import close, reopen, shake
 from controlplane.allocator.state import Allocator, Doubt, Kind, Operation, Pool, Shortage
 from controlplane.clouds import outcomes
 
@@ -19,12 +19,12 @@ def learn_outcome(allocator: Allocator, event: OperationEnded) -> Allocator:
     pool = replace(pool, operation=None, touched=allocator.listing.number)
     match event.outcome:
         case outcomes.Done():
-            return _done(allocator, pool, operation)
+            return _done(allocator, pool, operation, now_s)
         case outcomes.StockedOut(detail):
             return _stocked_out(allocator, pool, operation, detail, now_s)
         case outcomes.QuotaExceeded(detail):
             allocator = close(allocator, pool.offer.stock, Shortage.QUOTA, detail, now_s)
-            return _put(allocator, _doubted(allocator, pool, operation, detail, now_s))
+            return _put(allocator, _doubted(allocator, replace(pool, last_error=detail), operation, detail, now_s))
         case outcomes.Refused(detail, hint):
             if operation.raises:
                 allocator = close(allocator, pool.offer.stock, Shortage.REFUSED, detail, now_s, hint=hint)
@@ -37,6 +37,8 @@ def learn_outcome(allocator: Allocator, event: OperationEnded) -> Allocator:
             return _unsure(allocator, pool, operation, detail, now_s, settles_s=now_s)
         case outcomes.Unreachable(detail):
             settles_s = now_s + allocator.settings.doubt_s
+            if operation.raises:
+                allocator = shake(allocator, pool.offer.stock, now_s)
             return _unsure(allocator, pool, operation, detail, now_s, settles_s=settles_s)
         case outcomes.Busy(detail) | outcomes.Throttled(detail):
             return _put(allocator, _later(allocator, pool, detail, now_s))
@@ -44,13 +46,17 @@ def learn_outcome(allocator: Allocator, event: OperationEnded) -> Allocator:
             assert_never(event.outcome)
 
 
-def _done(allocator: Allocator, pool: Pool, operation: Operation) -> Allocator:
+def _done(allocator: Allocator, pool: Pool, operation: Operation, now_s: float) -> Allocator:
     if operation.kind is Kind.DELETE:
         pools = {ref: other for ref, other in allocator.pools.items() if ref != pool.ref}
         return replace(allocator, pools=pools, deleted={**allocator.deleted, pool.ref: allocator.listing.number})
     if operation.raises:
         allocator = reopen(allocator, pool.offer.stock)
-    return _put(allocator, _as_asked(pool, operation))
+    done = _as_asked(pool, operation)
+    if operation.kind is Kind.REMOVE:
+        why = "nodes that it no longer had were passed over, and its target with them"
+        done = _doubted(allocator, done, operation, why, now_s)
+    return _put(allocator, done)
 
 
 def _stocked_out(allocator: Allocator, pool: Pool, operation: Operation, detail: str, now_s: float) -> Allocator:
@@ -67,7 +73,7 @@ def _as_asked(pool: Pool, operation: Operation) -> Pool:
         pool,
         exists=True,
         target=operation.target,
-        vacant=pool.vacant - operation.vacant,
+        vacant={name: since_s for name, since_s in pool.vacant.items() if name not in operation.vacant},
         nodes={name: node for name, node in pool.nodes.items() if name not in removed},
         removed=pool.removed | {(name, node.uid) for name, node in removed.items()},
         failures=0,
@@ -89,8 +95,8 @@ def _later(allocator: Allocator, pool: Pool, detail: str, now_s: float) -> Pool:
 
 
 def _doubted(allocator: Allocator, pool: Pool, operation: Operation, detail: str, settles_s: float) -> Pool:
-    most = max(pool.target, operation.target)
-    return replace(pool, doubt=Doubt(most, allocator.listing.number, settles_s), last_error=detail)
+    most = max(operation.before, operation.target)
+    return replace(pool, doubt=Doubt(most, detail, allocator.listing.number, settles_s))
 
 
 def _put(allocator: Allocator, pool: Pool) -> Allocator:

@@ -26,7 +26,7 @@ class Supply:
     closed_until_s: float | None = None
     """Until then it has nothing more to give."""
     shaken_until_s: float | None = None
-    """A node was taken there lately: until then it comes last."""
+    """A node was taken there lately, or nobody answered: until then it comes last."""
 
 
 def plan(wanted: int, offers: Sequence[Offer], pools: Mapping[Offer, Supply], now_s: float) -> dict[Offer, int]:

@@ -94,7 +94,7 @@ class Turn:
             return
         why = explain_raising(self.allocator, pool.offer, size - pool.target, self.now_s)
         kind = Kind.RESIZE if pool.exists else Kind.CREATE
-        operation = self._begin(pool, kind, size, vacant=pool.vacant)
+        operation = self._begin(pool, kind, size, vacant=frozenset(pool.vacant))
         if kind is Kind.RESIZE:
             self.effects.append(effects.ResizePool(operation, pool.ref, size, why))
         else:

@@ -25,7 +25,7 @@ def explain_lowering(allocator: Allocator, pool: Pool, now_s: float) -> str:
     shelf = shelf_of(allocator, pool.offer.stock)
     if is_closed(allocator, pool.offer.stock, now_s):
         return f"{pool.offer.zone} {SHORTAGES[shelf.shortage]}, and the pool would keep trying: {shelf.detail}"
-    taken = sorted(pool.vacant | {node.name for node in lost(pool)})
+    taken = sorted(pool.vacant.keys() | {node.name for node in lost(pool)})
     if taken:
         return f"{', '.join(taken)} of it was lost; the cloud would fill the slot again, whenever it can"
     return f"{count_nodes(allocator.wanted)} are wanted: {allocator.wanted_why or 'it has more'}"
@@ -77,7 +77,7 @@ def _passed_over(allocator: Allocator, offer: Offer, now_s: float) -> str:
     if not allocator.clusters.get(offer.cluster, False):
         return f"cluster {offer.cluster} is not ready"
     if shelf.shaken_until_s is not None and now_s < shelf.shaken_until_s:
-        return f"{offer.zone} took a node lately"
+        return f"{offer.zone} took a node lately or did not answer"
     if pool is not None and pool.target >= offer.max_nodes:
         return f"{offer.zone} has its {count_nodes(offer.max_nodes)}"
     return ""

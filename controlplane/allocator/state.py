@@ -18,7 +18,7 @@ class AllocatorSettings:
     """The same where the quota said no, or a person has to act: trying again helps nobody soon."""
     quota_max_s: float = 14_400.0
     loss_cooldown_s: float = 120.0
-    """How long a zone that took a node comes last."""
+    """How long a zone that took a node, or did not answer, comes last."""
     retry_s: float = 1.0
     """First pause after an operation or a listing that could not be done just now; doubles."""
     retry_max_s: float = 30.0
@@ -26,6 +26,8 @@ class AllocatorSettings:
     """A node that was ready and is not for so long is lost."""
     linger_s: float = 60.0
     """A lost node that is still there after so long is removed by name: its group may not know that it is lost."""
+    owed_s: float = 5.0
+    """How long a lost slot that cannot be given up yet, since its pool is busy or its region away, still counts."""
     arrival_s: float = 600.0
     """A slot of a pool that is empty for so long, without an operation, will not be filled."""
     fresh_s: float = 15.0
@@ -89,6 +91,7 @@ class Doubt:
 
     target: int
     """The most that it may aim at."""
+    why: str
     listing: int
     settles_s: float
     """Only a later listing than this, asked for no earlier than then, tells what became of it."""
@@ -111,8 +114,10 @@ class Pool:
     """The newest listing when an operation was last asked for or ended: that one and those before it are too old."""
     nodes: dict[str, Node] = field(default_factory=dict)
     """Those in sight, by name; lost ones too, as long as they are in sight."""
-    vacant: frozenset[str] = frozenset()
-    """Names of nodes that were taken, whose slots the cloud still tries to fill."""
+    vacant: dict[str, float] = field(default_factory=dict)
+    """Names of nodes that were taken, and since when: the cloud still tries to fill their slots."""
+    written_off: frozenset[str] = frozenset()
+    """Lost nodes whose slots could not be given up for `owed_s`: they count no longer."""
     removed: frozenset[tuple[str, str]] = frozenset()
     """Name and uid of nodes that are removed but may still be in sight for a moment."""
     dead: tuple[str, ...] = ()
@@ -141,7 +146,7 @@ class Shelf:
     detail: str = ""
     hint: str = ""
     shaken_until_s: float | None = None
-    """A node was taken there lately."""
+    """A node was taken there lately, or nobody answered: until then it comes last."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from controlplane.allocator.counting import is_there
 from controlplane.allocator.pauses import pause_s
-from controlplane.allocator.state import Allocator, Doubt, Listing, Node, Pool
+from controlplane.allocator.state import Allocator, AllocatorSettings, Doubt, Listing, Node, Pool
 
 
 def next_listing(allocator: Allocator) -> tuple[float, str] | None:
@@ -44,7 +44,7 @@ def _next_by_need(allocator: Allocator) -> tuple[float, str]:
         if pool.doubt is not None and pool.operation is None:
             again_s = learned_s + pause_s(settings.doubt_s, settings.relist_s, pool.failures)
             at_s = again_s if settles(allocator.listing, pool.doubt) else pool.doubt.settles_s
-            needs.append((at_s, f"what became of pool {pool.ref.pool} is not known: {pool.last_error}"))
+            needs.append((at_s, f"what pool {pool.ref.pool} aims at is not known: {pool.doubt.why}"))
     if allocator.ended is not None:
         left = any(is_there(pool) for pool in allocator.pools.values())
         at_s = learned_s + settings.quiet_s if left else quiet_from_s(allocator)
@@ -65,18 +65,19 @@ def _times(allocator: Allocator) -> Iterator[float]:
 def _times_of(pool: Pool, allocator: Allocator) -> Iterator[float]:
     if pool.retry_s is not None:
         yield pool.retry_s
+    yield from (since_s + allocator.settings.owed_s for since_s in pool.vacant.values())
     if pool.empty_since_s is not None:
         yield pool.empty_since_s + allocator.settings.arrival_s
     for node in pool.nodes.values():
-        yield _time_of(node, allocator)
+        yield from _times_of_node(node, allocator.settings)
 
 
-def _time_of(node: Node, allocator: Allocator) -> float:
-    settings = allocator.settings
+def _times_of_node(node: Node, settings: AllocatorSettings) -> Iterator[float]:
     if node.lost_s is not None:
-        return node.lost_s + settings.linger_s
-    if node.doomed_until_s is not None:
-        return node.doomed_until_s
-    if node.unready_s is not None:
-        return node.unready_s + settings.unready_s
-    return node.first_seen_s + settings.arrival_s
+        yield from (node.lost_s + settings.owed_s, node.lost_s + settings.linger_s)
+    elif node.doomed_until_s is not None:
+        yield node.doomed_until_s
+    elif node.unready_s is not None:
+        yield node.unready_s + settings.unready_s
+    elif not node.was_ready:
+        yield node.first_seen_s + settings.arrival_s

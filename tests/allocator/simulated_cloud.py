@@ -66,6 +66,8 @@ class SimulatedCloud:
         self.clusters = clusters
         self.limits: dict[PoolRef, int] = {}
         self.pools: dict[PoolRef, CloudPool] = {}
+        self.dark: set[ClusterName] = set()
+        """Clusters whose region is lost: nothing is made there, and nobody answers."""
         self.on_change: Callable[[ClusterName], None] = lambda cluster: None
         self._numbers = itertools.count(1)
 
@@ -142,6 +144,14 @@ class SimulatedCloud:
             self._take(pool, machine)
         self.on_change(pool.ref.cluster)
 
+    def lose_region(self, cluster: ClusterName) -> list[tuple[CloudPool, Machine]]:
+        """Without a word; what died there."""
+        died = [(pool, machine) for pool in self._pools_of(cluster) for machine in pool.machines.values()]
+        self.dark.add(cluster)
+        for pool, machine in died:
+            self._take(pool, machine)
+        return died
+
     # Inside
 
     def _refusal(self, change: Change) -> Outcome | None:
@@ -202,7 +212,7 @@ class SimulatedCloud:
         if self.pools.get(pool.ref) is not pool:
             return
         pool.starved = False
-        while len(pool.machines) < pool.target:
+        while len(pool.machines) < pool.target and pool.ref.cluster not in self.dark:
             if self._used(pool.plan.zone) >= self.capacities[pool.plan.zone]:
                 pool.starved = True
                 break

@@ -3,7 +3,7 @@
 import heapq
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from controlplane.allocator import events
 from controlplane.allocator.counting import doomed, lost
@@ -40,6 +40,7 @@ SETTINGS = AllocatorSettings(
     retry_max_s=4.0,
     unready_s=4.0,
     linger_s=6.0,
+    owed_s=3.0,
     arrival_s=25.0,
     fresh_s=4.0,
     doubt_s=2.0,
@@ -178,6 +179,8 @@ class System:
             for _ in range(3):
                 self._preempt_calmly()
                 self._must(self._is_as_wanted, "as wanted after one more loss")
+            self._lose_a_region()
+            self._must(self._is_as_wanted, "as wanted after a region came back")
             self._end("succeeded")
         self._must(self._is_gone, "gone after the end")
 
@@ -236,7 +239,7 @@ class System:
             else:
                 answer(outcome)
 
-        if clockwork.happens(0.05, "request lost"):
+        if change.ref.cluster in self.cloud.dark or clockwork.happens(0.05, "request lost"):
             request.travelling = False
             clockwork.after(1.0, give_up)
         elif clockwork.happens(0.05, "request late, and given up"):
@@ -306,10 +309,10 @@ class System:
             for other in (*self.requests, sent)
             if other.change.ref == ref and (other.waited_for or other.travelling)
         ]
-        going = 0
         known = actor.allocator.pools.get(ref)
+        going = len(known.written_off) if known is not None else 0
         if known is not None and not any(request.raises for request in open_requests):
-            going = doomed(known)
+            going += doomed(known)
         for request in open_requests:
             size = _size(request.change)
             if request.raises and size is not None:
@@ -317,7 +320,8 @@ class System:
             elif request.waited_for and isinstance(request.change, ResizePool):
                 aims = [request.change.size]
             elif request.waited_for and isinstance(request.change, RemoveNodes) and known is not None:
-                going += sum(node.name in request.change.nodes for node in lost(known))
+                removed = {node.name for node in lost(known)} - known.written_off
+                going += len(removed & set(request.change.nodes))
         return max(0, max(aims) - going)
 
     # The job and its clusters
@@ -416,6 +420,22 @@ class System:
         self.clockwork.tell("one more loss")
         self._preempt(chance.choice((0.0, 5.0)))
         self.clockwork.run_until(lambda: False, self.clockwork.now_s + 6.0)
+
+    def _lose_a_region(self) -> None:
+        """The others must give what they can while it is away."""
+        cluster = self.clockwork.chance.choice(CLUSTERS)
+        self.clockwork.made["region lost"] += 1
+        self.clockwork.tell(f"region of {cluster} is lost")
+        self.cut_off.add(cluster)
+        for pool, machine in self.cloud.lose_region(cluster):
+            event = events.NodeLost(0.0, cluster, machine.name, machine.uid, pool.ref.pool, "silent for too long")
+            delay_s = self.clockwork.chance.uniform(0.1, 3.0)
+            self.clockwork.after(delay_s, lambda e=event: self.actor.post(replace(e, at_s=self.clockwork.now_s)))  # type: ignore[misc]
+        elsewhere = sum(offer.max_nodes for offer in self.offers if offer.cluster != cluster)
+        enough = min(self.wanted, elsewhere)
+        self._must(lambda: len(self.cloud.running()) == enough, f"{enough} nodes without that region")
+        self.cloud.dark.clear()
+        self.cut_off.clear()
 
     def _stock_out(self) -> None:
         self.cloud.capacities[self.clockwork.chance.choice(self.offers).zone] = 0

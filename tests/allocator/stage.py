@@ -166,7 +166,7 @@ def a_full_stage(*offers: Offer, wanted: int = 3, settings: AllocatorSettings | 
     [create] = of(stage.lists(), CreatePool)
     stage.ends(create)
     stage.fills(stage.allocator.offers[0])
-    stage.sees()
+    stage.sees(stage.allocator.offers[0].cluster)
     assert held_by(stage) == {stage.allocator.offers[0].zone: wanted}
     return stage
 

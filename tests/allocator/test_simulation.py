@@ -39,6 +39,7 @@ EVERY_FAULT = {
     "allocator crashed",
     "other number wanted",
     "pool deleted by a person",
+    "region lost",
 }
 
 

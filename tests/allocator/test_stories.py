@@ -120,9 +120,49 @@ def test_a_node_lost_by_proof_is_removed_by_name_while_it_is_still_in_sight() ->
     stage = a_full_stage()
     lost = stage.loses("us-a-2")
     assert asked(lost) == [("remove", "us-a", "us-a-2"), ("create", "us-b", "1")]
-    stage.ends(of(lost, RemoveNodes)[0])
+    assert asked(stage.ends(of(lost, RemoveNodes)[0])) == [("list",)]
+    assert asked(stage.lists()) == []
     assert asked(stage.sees()) == []
     assert held_by(stage) == {"us-a": 2}
+
+
+def test_a_node_that_the_cloud_had_dropped_before_it_was_to_be_removed_takes_no_slot_with_it() -> None:
+    stage = a_full_stage()
+    [remove] = of(stage.loses("us-a-2"), RemoveNodes)
+    size = stage.cloud[remove.ref].size
+    stage.ends(remove)
+    stage.cloud[remove.ref] = replace(stage.cloud[remove.ref], size=size)
+    assert asked(stage.lists()) == [("resize", "us-a", "2")]
+
+
+def test_the_loss_of_a_region_is_answered_though_nobody_there_can_be_asked() -> None:
+    stage = a_full_stage(C, A, wanted=3)
+    stage.now_s += 5.0
+    first = stage.loses("eu-c-1")
+    assert asked(first) == [("remove", "eu-c", "eu-c-1"), ("create", "us-a", "1")]
+    assert asked(stage.loses("eu-c-2") + stage.loses("eu-c-3")) == []
+    stage.ends(of(first, CreatePool)[0])
+    assert asked(stage.ticks(4.9)) == []
+    assert asked(stage.ticks(0.1)) == [("resize", "us-a", "3")]
+    stage.ends(of(first, RemoveNodes)[0], Unreachable("the region does not answer"))
+    stage.ticks(2.0)
+    assert asked(stage.lists()) == [("remove", "eu-c", "eu-c-1", "eu-c-2", "eu-c-3")]
+
+
+def test_what_comes_back_with_a_lost_region_is_too_much_and_goes() -> None:
+    stage = a_full_stage(C, A, wanted=1)
+    lost = stage.loses("eu-c-1")
+    stage.ends(of(lost, CreatePool)[0])
+    stage.fills(A)
+    stage.sees(US)
+    stage.takes("eu-c-1")
+    stage.fills(C)
+    stage.ends(of(lost, RemoveNodes)[0], Unreachable("the region does not answer"))
+    stage.sees(EU)
+    stage.releases("eu-c-1", cluster=EU)
+    stage.ticks(2.0)
+    assert asked(stage.lists()) == [("remove", "eu-c", "eu-c-1")]
+    assert held_by(stage) == {"eu-c": 1, "us-a": 1}
 
 
 def test_a_noticed_node_is_replaced_at_once_but_left_alone_until_it_is_gone() -> None:
@@ -186,7 +226,9 @@ def test_a_lost_node_that_lingers_is_removed_though_its_pool_is_the_only_one() -
     stage.now_s += 61.0
     removed = stage.sees()
     assert ("remove", "us-a", "us-a-2") in asked(removed)
-    assert ("resize", "us-a", "3") in asked(stage.ends(of(removed, RemoveNodes)[0]))
+    stage.lists()
+    assert asked(stage.ends(of(removed, RemoveNodes)[0])) == [("list",)]
+    assert asked(stage.lists()) == [("resize", "us-a", "3")]
 
 
 def test_a_node_that_is_unready_for_a_moment_is_not_lost() -> None:
@@ -372,12 +414,21 @@ def test_after_a_lost_answer_the_pool_is_counted_as_asked_and_left_alone_until_i
 
 
 def test_a_request_that_never_arrived_is_asked_for_again_once_the_listing_shows_it() -> None:
-    stage = a_stage(A, B, wanted=2)
+    stage = a_stage(A, wanted=2)
     stage.ticks()
     [create] = of(stage.lists(), CreatePool)
     stage.ends(create, Unreachable("connection lost"))
     stage.ticks(2.0)
     assert asked(stage.lists()) == [("create", "us-a", "2")]
+
+
+def test_where_nobody_answered_comes_last() -> None:
+    stage = a_stage(A, B, wanted=2)
+    stage.ticks()
+    [create] = of(stage.lists(), CreatePool)
+    stage.ends(create, Unreachable("connection lost"))
+    stage.ticks(2.0)
+    assert asked(stage.lists()) == [("create", "us-b", "2")]
 
 
 def test_a_listing_that_was_asked_for_before_the_answer_was_lost_settles_nothing() -> None:

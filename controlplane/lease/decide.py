@@ -43,21 +43,23 @@ def why_lost(lease: Lease, now_s: float) -> str | None:
 
 
 def _ask(lease: Lease, now_s: float) -> tuple[Lease, list[LeaseEffect]]:
-    """At most one attempt at a time."""
-    waits = lease.retry_s is not None and now_s < lease.retry_s
-    if lease.attempt is not None or waits or not lease.connected or lease.phase is Phase.LOST:
-        return replace(lease, why=_why(lease)), []
-    key = lease.key
+    ask = _next_ask(lease, now_s)
+    return _attempt(lease, ask, now_s) if ask is not None else (replace(lease, why=_why(lease)), [])
+
+
+def _next_ask(lease: Lease, now_s: float) -> Ask | None:
+    """At most one attempt at a time; a write follows what was read or seen, so that pauses between reads are enough."""
+    if lease.attempt is not None or not lease.connected or lease.phase is Phase.LOST:
+        return None
+    key, settings = lease.key, lease.settings
+    read = Ask.READ if lease.retry_s is None or now_s >= lease.retry_s else None
     if key is None or lease.must_read:
-        return _attempt(lease, Ask.READ, now_s)
+        return read
     if lease.phase is Phase.LEADER:
-        due = now_s >= lease.renewed_s + lease.settings.renew_every_s
-        return _attempt(lease, Ask.RENEW, now_s) if due else (replace(lease, why=_why(lease)), [])
+        return Ask.RENEW if now_s >= lease.renewed_s + settings.renew_every_s else None
     if is_free(lease, key, now_s):
-        return _attempt(lease, Ask.ACQUIRE, now_s)
-    if now_s >= key.since_s + lease.settings.ttl_s:
-        return _attempt(lease, Ask.READ, now_s)
-    return replace(lease, why=_why(lease)), []
+        return Ask.ACQUIRE
+    return read if now_s >= key.since_s + settings.ttl_s else None
 
 
 def is_free(lease: Lease, key: Key, now_s: float) -> bool:

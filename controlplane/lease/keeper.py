@@ -1,0 +1,208 @@
+"""Holds the lease on a key of the bus, and runs the leader's work exactly while it is held."""
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Generic, TypeVar, assert_never
+
+import msgspec
+
+from controlplane.lease import events
+from controlplane.lease.decide import decide
+from controlplane.lease.effects import Lead, LeaseEffect, ReadKey, StepDown, WriteKey
+from controlplane.lease.events import LeaseEvent
+from controlplane.lease.state import Lease, LeaseSettings, new_lease
+from messages import subjects
+from messages.ids import Epoch
+from runtime.bus import Bus
+from runtime.clock import Clock, SystemClock
+from runtime.errors import BusClosed, BusRefused, BusUnavailable, Conflict, NoAnswer
+from runtime.kv_ttl import ExpiringKey, Forgotten, Version, open_expiring_key
+from runtime.logs import logger
+from runtime.role import Decision, RoleLoop
+
+T = TypeVar("T")
+RESIGN_S = 1.0
+
+
+class LeaseRecord(msgspec.Struct, frozen=True):
+    """What is in the key; for people who look at it, too."""
+
+    holder: str
+    """The name, and something that no other or later process has."""
+    since: float
+    """Unix seconds of its start."""
+
+
+class Leadership(Generic[T]):
+    """Handed to the leader's work."""
+
+    def __init__(self, epoch: Epoch, keeper: "Keeper[T]") -> None:
+        self.epoch = epoch
+        self._keeper = keeper
+
+    def may_act(self) -> bool:
+        """To be asked right before anything that only a leader may do and that is not fenced by its epoch."""
+        return self._keeper.epoch == self.epoch
+
+
+Work = Callable[[Leadership[T]], Awaitable[T]]
+
+
+async def hold(
+    bus: Bus,
+    name: str,
+    work: Work[T],
+    *,
+    bucket: str = subjects.STATE_BUCKET,
+    key: str = subjects.LEADER_KEY,
+    settings: LeaseSettings | None = None,
+    clock: Clock | None = None,
+    on_lost: Callable[[str], None] = lambda why: None,
+) -> T:
+    """Runs `work` whenever this process leads and cancels it when it no longer does, as often as that happens.
+
+    Returns what `work` returns once it ends by itself, and raises what it raises. On the way out, however that comes,
+    the key is given up, so that a standby need not wait for it to expire.
+    """
+    opened = await open_expiring_key(bus, bucket, key)
+    keeper = Keeper(bus, opened, name, work, settings or LeaseSettings(), clock or SystemClock(), on_lost)
+    return await keeper.run()
+
+
+class Keeper(Generic[T]):
+    def __init__(
+        self,
+        bus: Bus,
+        key: ExpiringKey,
+        name: str,
+        work: Work[T],
+        settings: LeaseSettings,
+        clock: Clock,
+        on_lost: Callable[[str], None],
+    ) -> None:
+        holder = f"{name}/{secrets.token_hex(4)}"
+        self._bus = bus
+        self._key = key
+        self._work = work
+        self._settings = settings
+        self._clock = clock
+        self._on_lost = on_lost
+        self._value = msgspec.json.encode(LeaseRecord(holder, clock.wall_s()))
+        self._loop: RoleLoop[Lease, LeaseEvent, LeaseEffect] = RoleLoop(
+            "lease", new_lease(holder, settings), self._decide, self, self._tick, clock
+        )
+        self._tasks: asyncio.TaskGroup | None = None
+        self._working: asyncio.Task[None] | None = None
+        self._ended: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._log = logger(lease=key.name, holder=holder)
+
+    @property
+    def epoch(self) -> Epoch | None:
+        """While this process leads, by its own clock at this very moment."""
+        lease = self._loop.state
+        return lease.epoch if lease.may_act(self._clock.monotonic_s()) else None
+
+    async def run(self) -> T:
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                self._tasks = tasks
+                loop = tasks.create_task(self._loop.run(), name="lease/loop")
+                watch = tasks.create_task(self._watch(), name="lease/watch")
+                await asyncio.wait({self._ended})
+                loop.cancel()
+                watch.cancel()
+        finally:
+            await self._resign()
+        return self._ended.result()
+
+    def perform(self, effect: LeaseEffect) -> Awaitable[LeaseEvent | None] | None:
+        match effect:
+            case ReadKey(attempt):
+                return self._read(attempt)
+            case WriteKey(attempt, revision):
+                return self._write(attempt, revision)
+            case Lead(epoch):
+                self._log.info("lease_held", epoch=epoch)
+                self._start(epoch)
+            case StepDown(why):
+                self._log.warning("lease_lost", why=why)
+                self._stop(why)
+            case _:
+                assert_never(effect)
+        return None
+
+    def _decide(self, lease: Lease, event: LeaseEvent) -> Decision[Lease, LeaseEffect]:
+        """Stamped when it is decided: between its arrival and now the process may have been paused."""
+        return decide(lease, replace(event, at_s=self._clock.monotonic_s()))
+
+    def _tick(self, now_s: float) -> LeaseEvent:
+        if self._bus.connected == self._loop.state.connected:
+            return events.Ticked(now_s)
+        return events.BusBack(now_s) if self._bus.connected else events.BusLost(now_s)
+
+    def _start(self, epoch: Epoch) -> None:
+        if self._tasks is None:
+            raise RuntimeError("a keeper leads only while it runs")
+        self._working = self._tasks.create_task(self._lead(epoch), name=f"lease/work-{epoch}")
+
+    async def _lead(self, epoch: Epoch) -> None:
+        try:
+            result = await self._work(Leadership(epoch, self))
+        finally:
+            self._loop.post(events.WorkEnded(self._clock.monotonic_s()))
+        if not self._ended.done():
+            self._ended.set_result(result)
+
+    def _stop(self, why: str) -> None:
+        self._on_lost(why)
+        if self._working is not None:
+            self._working.cancel(why)
+
+    async def _watch(self) -> None:
+        async with contextlib.aclosing(self._key.follow()) as versions:
+            async for version in versions:
+                now_s = self._clock.monotonic_s()
+                match version:
+                    case Version():
+                        self._loop.post(events.KeySeen(now_s, version.revision, _holder(version)))
+                    case Forgotten():
+                        self._loop.post(events.KeyForgotten(now_s))
+
+    async def _read(self, attempt: int) -> LeaseEvent:
+        try:
+            version = await self._key.read(self._settings.answer_s)
+        except (BusUnavailable, NoAnswer) as error:
+            return events.Unanswered(0.0, attempt, str(error))
+        return events.KeyRead(0.0, attempt, version.revision, _holder(version))
+
+    async def _write(self, attempt: int, revision: int) -> LeaseEvent:
+        try:
+            written = await self._key.write(
+                self._value, revision=revision, ttl_s=self._settings.ttl_s, timeout_s=self._settings.answer_s
+            )
+        except Conflict:
+            return events.Conflicted(0.0, attempt)
+        except (BusUnavailable, NoAnswer) as error:
+            return events.Unanswered(0.0, attempt, str(error))
+        return events.Written(0.0, attempt, written)
+
+    async def _resign(self) -> None:
+        """Nothing of the work runs any more; if this fails the key expires by itself."""
+        lease = self._loop.state
+        if lease.key is None or lease.key.holder != lease.holder:
+            return
+        with contextlib.suppress(Conflict, BusUnavailable, NoAnswer, BusRefused, BusClosed):
+            await self._key.remove(revision=lease.revision, timeout_s=RESIGN_S)
+
+
+def _holder(version: Version) -> str | None:
+    """Whatever is in the key that is no record of ours is somebody who never renews."""
+    if version.value is None:
+        return None
+    try:
+        return msgspec.json.decode(version.value, type=LeaseRecord).holder
+    except msgspec.DecodeError:
+        return "unknown"

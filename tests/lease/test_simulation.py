@@ -1,0 +1,125 @@
+"""300 seeds of masters with different clocks, pauses and a bad network; and bugs planted on purpose."""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from controlplane.lease import decide as core
+from controlplane.lease import learn
+from controlplane.lease.state import Ask, Attempt, Key, Lease, Phase
+from messages.ids import Epoch
+from tests.lease.simulation import simulate
+
+SEEDS = 300
+
+EVERY_FAULT = {
+    "request lost",
+    "answer lost",
+    "sight lost",
+    "message late",
+    "master paused",
+    "leader paused",
+    "paused while it writes",
+    "master crashed",
+    "master deaf",
+    "master cut off",
+    "bus away",
+}
+
+
+def test_never_two_act_at_once_and_one_leads_soon_after_another_fell_silent(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    faults: Counter[str] = Counter()
+    broken = []
+    leaders = 0
+    for seed in range(SEEDS):
+        result = simulate(seed)
+        faults += result.faults
+        leaders += len(result.epochs)
+        if result.broken is not None:
+            broken.append(f"seed {seed}: {result.broken}")
+    with capsys.disabled():
+        made = ", ".join(f"{n} × {kind}" for kind, n in faults.most_common())
+        print(f"\n{SEEDS} seeds, {leaders} leaders; faults made: {made}")
+    assert not broken, "\n".join(broken)
+    assert faults.keys() == EVERY_FAULT
+
+
+def test_the_same_seed_tells_the_same_story() -> None:
+    assert simulate(11).story == simulate(11).story
+
+
+def _count_from_the_answer(patch: pytest.MonkeyPatch) -> None:
+    """A renewal is taken to last from when its answer came."""
+    honest = learn._write
+
+    def late(lease: Lease, number: int, revision: int, at_s: float) -> Lease:
+        attempt = lease.attempt
+        if attempt is not None and attempt.number == number:
+            lease = replace(lease, attempt=replace(attempt, sent_s=at_s))
+        return honest(lease, number, revision, at_s)
+
+    patch.setattr(learn, "_write", late)
+
+
+def _lead_until_told_otherwise(patch: pytest.MonkeyPatch) -> None:
+    """A leader stops only when it sees somebody else's name."""
+    patch.setattr(Lease, "held_until_s", property(lambda lease: float("inf")))
+
+
+def _take_no_answer_for_a_yes(patch: pytest.MonkeyPatch) -> None:
+    """An acquisition that was not answered counts as one."""
+    honest = learn._fail
+
+    def bold(lease: Lease, number: int) -> Lease:
+        attempt = lease.attempt
+        if attempt is not None and attempt.ask == "acquire" and lease.phase is Phase.STANDBY and lease.key is not None:
+            epoch = lease.newest + 1
+            key = Key(epoch, lease.holder, lease.key.since_s)
+            return replace(
+                lease, phase=Phase.LEADER, epoch=Epoch(epoch), renewed_s=attempt.sent_s, attempt=None, key=key
+            )
+        return honest(lease, number)
+
+    patch.setattr(learn, "_fail", bold)
+
+
+def _take_over_too_soon(patch: pytest.MonkeyPatch) -> None:
+    """A key that was not seen to change for a while is written over though its holder may still act."""
+    patch.setattr(
+        core, "is_free", lambda lease, key, now_s: key.holder in (None, lease.holder) or now_s >= key.since_s + 1.0
+    )
+
+
+def _adopt_an_own_write_that_was_never_answered(patch: pytest.MonkeyPatch) -> None:
+    """To find one's own name in the key is taken for leading since then."""
+    honest = learn._see
+
+    def finder(lease: Lease, revision: int, holder: str | None, at_s: float) -> Lease:
+        seen = honest(lease, revision, holder, at_s)
+        if seen is not lease and holder == lease.holder and lease.phase is Phase.STANDBY:
+            attempt = Attempt(0, Ask.ACQUIRE, at_s)
+            return learn._lead(seen, attempt, revision, at_s)
+        return seen
+
+    patch.setattr(learn, "_see", finder)
+
+
+@pytest.mark.parametrize(
+    "plant",
+    [
+        _count_from_the_answer,
+        _lead_until_told_otherwise,
+        _take_no_answer_for_a_yes,
+        _take_over_too_soon,
+        _adopt_an_own_write_that_was_never_answered,
+    ],
+)
+def test_a_planted_bug_is_caught(plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """By who acts, not by the core's own invariants."""
+    monkeypatch.setattr("tests.lease.simulation.check", lambda before, after, effects, now_s: [])
+    plant(monkeypatch)
+    assert any(simulate(seed).broken is not None for seed in range(SEEDS))

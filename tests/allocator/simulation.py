@@ -253,7 +253,8 @@ class System:
 
         def look() -> None:
             clusters = self.cloud.listing()
-            clockwork.after(self._travel_s(), lambda: tell(clusters))
+            late = clockwork.happens(0.3, "listing late")
+            clockwork.after(clockwork.chance.uniform(0.5, 3.0) if late else self._travel_s(), lambda: tell(clusters))
 
         def tell(clusters: tuple[ClusterInfo, ...]) -> None:
             actor.post(events.PoolsListed(clockwork.now_s, number, clusters))

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from controlplane.allocator import learn_outcome, prospects, reconcile
+from controlplane.allocator import learn_listing, learn_outcome, prospects, reconcile, timing
 from controlplane.allocator.counting import expected
 from controlplane.allocator.effects import ResizePool
 from controlplane.allocator.reconcile import Turn
@@ -35,6 +35,7 @@ EVERY_FAULT = {
     "answer lost",
     "slow request",
     "listing failed",
+    "listing late",
     "cluster cut off",
     "allocator crashed",
     "other number wanted",
@@ -82,7 +83,8 @@ def _forget_an_operation_whose_answer_was_lost(patch: pytest.MonkeyPatch) -> Non
     def careless(
         allocator: Allocator, pool: Pool, operation: Operation, detail: str, now_s: float, *, settles_s: float
     ) -> Allocator:
-        return replace(allocator, pools={**allocator.pools, pool.ref: pool})
+        later = learn_outcome._later(allocator, pool, detail, now_s)
+        return replace(allocator, pools={**allocator.pools, pool.ref: later})
 
     patch.setattr(learn_outcome, "_unsure", careless)
 
@@ -121,8 +123,10 @@ def _shrink_by_nodes_of_the_clouds_choice(patch: pytest.MonkeyPatch) -> None:
 
 
 def _trust_a_listing_that_is_too_old(patch: pytest.MonkeyPatch) -> None:
-    """What was listed before an operation ended overrules how it ended."""
-    patch.setattr("controlplane.allocator.learn_listing._is_newer", lambda pool, listing: pool.operation is not None)
+    """What was listed before a request could arrive, or before it was answered, is taken for how it ended."""
+    patch.setattr(learn_listing, "_is_newer", lambda pool, listing: pool.operation is not None)
+    patch.setattr(learn_listing, "settles", lambda listing, doubt: True)
+    patch.setattr(timing, "settles", lambda listing, doubt: True)
 
 
 @pytest.mark.parametrize(

@@ -67,10 +67,9 @@ def controller(settings: BootstrapSettings, place: Place, digest: str, *, has_cr
 
 
 def notice(settings: BootstrapSettings, place: Place, digest: str) -> Manifest:
-    env = [
-        *_common_env(settings, place),
-        {"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
-    ]
+    node = {"fieldRef": {"fieldPath": "spec.nodeName"}}
+    names = ("NODE_NAME", "TRADEWIND_NODE")
+    env = [*_common_env(settings, place), *({"name": name, "valueFrom": node} for name in names)]
     resources = {"requests": {"cpu": "10m", "memory": "96Mi"}, "limits": {"memory": "256Mi"}}
     volumes, mounts = _scratch()
     pod = {

@@ -43,6 +43,14 @@ class RemoveAsked:
 
 
 @dataclass(frozen=True, slots=True)
+class LeaderSeen:
+    """The key that says who leads, at this revision: no master has a higher epoch."""
+
+    at_s: float
+    claim: Epoch
+
+
+@dataclass(frozen=True, slots=True)
 class PlaceStarted:
     """It was started, or found alive after a restart of the controller."""
 
@@ -143,6 +151,7 @@ ClusterEvent = (
     | WorkerSaidLeft
     | KeepAsked
     | RemoveAsked
+    | LeaderSeen
     | PlaceStarted
     | PlaceSeen
     | PlaceFailed

@@ -23,8 +23,10 @@ def _only_forward(before: ClusterState, after: ClusterState) -> list[str]:
         found.append("the controller became another one")
     if not before.seq <= after.seq <= before.seq + 1:
         found.append(f"the topology's seq went from {before.seq} to {after.seq}")
-    if after.epoch < before.epoch:
-        found.append(f"the epoch went back from {before.epoch} to {after.epoch}")
+    if after.epoch < before.epoch and after.claim == before.claim:
+        found.append(f"the epoch went back from {before.epoch} to {after.epoch}, and nobody claimed to lead")
+    if after.claim is not None and after.epoch > after.claim:
+        found.append(f"epoch {after.epoch} was obeyed, and the newest claim to lead is {after.claim}")
     if after.places_made < before.places_made:
         found.append(f"places made went back from {before.places_made} to {after.places_made}")
     found += [

@@ -10,6 +10,7 @@ from agents.cluster.events import (
     ClusterEvent,
     KeepAsked,
     KnownSaved,
+    LeaderSeen,
     NodeGone,
     NodeSeen,
     PlaceEnded,
@@ -39,7 +40,7 @@ from agents.cluster.state import (
 )
 from agents.cluster.topology import what_matters
 from messages.clusters import KeepWorkers, RemoveWorkers, WorkerTemplate
-from messages.ids import JobName, WorkerId
+from messages.ids import Epoch, JobName, WorkerId
 from messages.workers import WorkerPhase, WorkerStatus
 
 WHY_AT_MOST = 300
@@ -64,6 +65,8 @@ def learn(state: ClusterState, event: ClusterEvent) -> ClusterState:
             answer = answer_to(state, remove, epoch)
             state = replace(state, answer=answer)
             return _remove(replace(state, epoch=epoch or NO_EPOCH), remove) if answer.ok else state
+        case LeaderSeen(_, claim):
+            return _see_leader(state, claim)
         case PlaceStarted():
             return _started(state, event)
         case PlaceSeen():
@@ -125,6 +128,12 @@ def _hear(state: ClusterState, status: WorkerStatus, at_s: float) -> ClusterStat
     )
     changed = place.silent or place.status is None or what_matters(place.status) != what_matters(status)
     return _put(state, heard, unsent=changed)
+
+
+def _see_leader(state: ClusterState, claim: Epoch) -> ClusterState:
+    """Claims count up. One below what was seen or obeyed is of a bus that has lost its data: there it begins anew."""
+    begins_anew = claim < max(state.epoch, state.claim or NO_EPOCH)
+    return replace(state, claim=claim, epoch=NO_EPOCH if begins_anew else state.epoch)
 
 
 def _started(state: ClusterState, event: PlaceStarted) -> ClusterState:

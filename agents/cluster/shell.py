@@ -12,6 +12,7 @@ from agents.cluster.events import (
     ClusterEvent,
     KeepAsked,
     KnownSaved,
+    LeaderSeen,
     RemoveAsked,
     SaveFailed,
     WorkerHeard,
@@ -22,9 +23,9 @@ from agents.cluster.state import ClusterState, Known, uid_of
 from messages import subjects
 from messages.clusters import Answer, KeepWorkers, RemoveWorkers, WorkerTemplate
 from messages.codec import Received
-from messages.ids import ClusterName, JobName, is_name
+from messages.ids import ClusterName, Epoch, JobName, is_name
 from messages.workers import StopWorker, WorkerHeartbeat, WorkerLeft, WorkerNoticed, WorkerStatus
-from runtime.bus import Bus
+from runtime.bus import Bus, Entry
 from runtime.clock import Clock
 from runtime.errors import BusUnavailable, NoAnswer
 from runtime.logs import Once, WhyLog, logger
@@ -85,6 +86,8 @@ class ClusterShell:
     async def listen(self) -> None:
         await self._bus.subscribe(subjects.worker_heartbeat(self._cluster), self._on_heartbeat)
         await self._bus.subscribe(subjects.worker_fact(self._cluster, None, "left"), self._on_left)
+        bucket = await self._bus.bucket(subjects.STATE_BUCKET)
+        await bucket.watch(subjects.LEADER_KEY, self._on_leader)
         await self._bus.serve(subjects.cluster_command(self._cluster), self._on_command)
 
     def perform(self, effect: ClusterEffect) -> Awaitable[ClusterEvent | None] | None:
@@ -151,6 +154,11 @@ class ClusterShell:
         parsed = subjects.parse_worker(subject)
         own = parsed is not None and (parsed.cluster, parsed.worker) == (status.cluster, status.worker)
         return own and is_name(status.job)
+
+    def _on_leader(self, _key: str, entry: Entry | None) -> None:
+        """While the key is lost nobody new can lead."""
+        if entry is not None:
+            self._inbox.post(LeaderSeen(self._clock.monotonic_s(), Epoch(entry.revision)))
 
     async def _on_command(self, _subject: str, received: Received) -> Answer:
         message, epoch = received.message, received.envelope.epoch

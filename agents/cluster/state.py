@@ -201,6 +201,9 @@ class ClusterState:
     synced: bool = True
     """Everything that exists was seen once. Before, nothing is started, ended or told."""
     epoch: Epoch = NO_EPOCH
+    """The highest that has spoken: lower ones are over."""
+    claim: Epoch | None = None
+    """The newest claim to lead, as the leader's key says: no master has a higher epoch, whatever it says."""
     seq: int = 0
     """Of the last topology."""
     places_made: int = 0

@@ -1,6 +1,8 @@
 """The controller as a process, with real processes for workers, on a real bus."""
 
+import asyncio
 import os
+import shutil
 import signal
 
 import msgspec
@@ -198,6 +200,32 @@ async def test_a_controller_that_slept_through_its_replacement_retires_and_ends_
     assert await first.wait() == 2
     assert second.returncode is None
     assert all(map(is_running, workers.values()))
+
+
+async def test_after_the_bus_lost_its_data_the_next_master_is_obeyed(bench: Bench, nats_server: NatsServer) -> None:
+    bucket = await bench.bus.bucket(subjects.STATE_BUCKET)
+    for _ in range(20):
+        old = await bucket.put(subjects.LEADER_KEY, b"{}")
+    controller = await bench.start_and_hear()
+    assert (await bench.keep(1, epoch=old)).ok
+    workers = await bench.until_alive(1)
+    await nats_server.kill()
+    shutil.rmtree(nats_server.folder)
+    await nats_server.start()
+    new = await bucket.put(subjects.LEADER_KEY, b"{}")
+    assert new < old
+    for _ in range(100):
+        answer = await bench.keep(2, epoch=new)
+        if answer.ok:
+            break
+        await asyncio.sleep(0.1)
+    assert answer.ok, answer.why
+    assert not (await bench.keep(3, epoch=old)).ok
+    assert workers.items() <= (await bench.until_alive(2)).items(), "the worker of before is kept"
+    controller.kill()
+    await controller.wait()
+    await bench.start_and_hear()
+    assert (await bench.keep(2, epoch=new)).ok
 
 
 async def test_malformed_and_foolish_commands_are_refused_and_change_nothing(bench: Bench) -> None:

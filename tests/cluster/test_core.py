@@ -12,6 +12,7 @@ from agents.cluster.events import (
     BusLost,
     KeepAsked,
     KnownSaved,
+    LeaderSeen,
     PlaceEnded,
     PlaceFailed,
     PlaceStarted,
@@ -23,7 +24,7 @@ from agents.cluster.events import (
 )
 from agents.cluster.state import Rules
 from agents.cluster.topology import topology
-from messages.clusters import KeepWorkers, Presence, RemoveWorkers, WorkerTemplate
+from messages.clusters import Answer, KeepWorkers, Presence, RemoveWorkers, WorkerTemplate
 from messages.codec import MAX_BYTES, encode, wrap
 from messages.ids import ClusterName, Epoch, JobName, Rank, WorkerId
 from messages.workers import TrainerExit, WorkerPhase
@@ -206,6 +207,34 @@ class TestRemoving:
         assert story.removes(f"{story.uids[0]}-aaaa", job=OTHER_JOB).ended == []
 
 
+class TestWhoLeads:
+    def test_a_bus_that_lost_its_data_counts_epochs_anew(self) -> None:
+        story = a_controller().happens(LeaderSeen(100.0, Epoch(223))).keeps(1, epoch=223)
+        story.happens(LeaderSeen(101.0, Epoch(19))).keeps(2, epoch=19)
+        assert story.answer == Answer(ok=True)
+        assert (story.state.wanted[JOB].count, story.saved.epoch) == (2, 19)
+        assert not answered(story.keeps(3, epoch=223)).ok, "who led on the old bus does not lead here"
+
+    def test_what_was_obeyed_before_a_leader_was_known_is_no_fence_for_it(self) -> None:
+        forged = a_controller().keeps(1, epoch=2**52).saved
+        story = a_controller(known=forged).happens(LeaderSeen(100.0, Epoch(5)))
+        assert answered(story.keeps(2, epoch=5)).ok
+
+    def test_of_two_living_masters_the_older_is_over_once_the_newer_has_spoken(self) -> None:
+        story = a_controller().happens(LeaderSeen(100.0, Epoch(5))).keeps(1, epoch=5)
+        story.happens(LeaderSeen(101.0, Epoch(9))).keeps(2, epoch=9)
+        assert "epoch 5 is over" in answered(story.keeps(3, epoch=5)).why
+
+    def test_a_claim_that_is_renewed_leaves_its_master_in_the_lead(self) -> None:
+        story = a_controller().happens(LeaderSeen(100.0, Epoch(5))).keeps(1, epoch=5)
+        assert answered(story.happens(LeaderSeen(101.0, Epoch(8))).keeps(2, epoch=5)).ok
+
+
+def answered(story: Story) -> Answer:
+    assert story.answer is not None
+    return story.answer
+
+
 class TestCommandsThatAreRefused:
     def refused(self, story: Story, command: KeepWorkers | RemoveWorkers, epoch: int = 1) -> str:
         before = story.state
@@ -264,6 +293,11 @@ class TestCommandsThatAreRefused:
     def test_the_epoch_outlives_the_controller(self) -> None:
         known = a_controller().keeps(0, epoch=7).saved
         assert "epoch 6 is over" in self.refused(a_controller(known=known), keep(5), epoch=6)
+
+    def test_an_epoch_above_the_newest_claim_to_lead(self) -> None:
+        story = a_controller().happens(LeaderSeen(100.0, Epoch(7)))
+        assert "the newest claim to lead is 7" in self.refused(story, keep(5), epoch=2**62)
+        assert story.keeps(2, epoch=7).answer == Answer(ok=True)
 
     def test_too_many_workers_at_once(self) -> None:
         everybody = RemoveWorkers(JOB, tuple(WorkerId(f"w{n}-aaaa") for n in range(1001)), "")

@@ -182,6 +182,7 @@ class ControllerActor(Actor):
         for place in known.places if known is not None else ():
             self.later(0.01, lambda uid=place.uid: self._look_for(uid))  # type: ignore[misc]
         self.later(0.0, self.tick)
+        self.watch_leader()
 
     def tick(self) -> None:
         self.post(cluster_events.Ticked(self.now_s))
@@ -218,6 +219,15 @@ class ControllerActor(Actor):
             case _:
                 assert_never(effect)
 
+    def watch_leader(self) -> None:
+        """As a watch on the leader's key tells: late, but not never."""
+
+        def tell() -> None:
+            if self.connected:
+                self.post(cluster_events.LeaderSeen(self.now_s, self.system.claim))
+
+        self.later(self.system.clockwork.chance.uniform(0.001, 2.0), tell)
+
     def ended(self, uid: str, why: str) -> None:
         self.later(0.002, lambda: self.post(cluster_events.PlaceEnded(self.now_s, uid, why)))
 
@@ -225,6 +235,8 @@ class ControllerActor(Actor):
         self.connected = connected
         event = cluster_events.BusBack if connected else cluster_events.BusLost
         self.post(event(self.now_s))
+        if connected:
+            self.watch_leader()
 
     def _save(self, known: Known) -> None:
         clockwork = self.system.clockwork

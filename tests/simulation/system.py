@@ -46,8 +46,9 @@ class System:
         self.training = Training(self.clockwork, chance.choice((20, 40, 60)), self._store_serves)
         self._pids = 100
         self._controllers = 0
+        self.claim = Epoch(1)
         self.controller = self._new_controller()
-        self.master = MasterActor(self, self.spec, Epoch(1), None)
+        self.master = MasterActor(self, self.spec, self.claim, None)
 
     def run(self) -> Outcome:
         broken = None
@@ -174,7 +175,9 @@ class System:
         self.clockwork.after(self.clockwork.chance.uniform(0.1, 8.0), lambda: self._restart_master(epoch))
 
     def _restart_master(self, epoch: Epoch) -> None:
+        self.claim = epoch
         self.master = MasterActor(self, self.spec, epoch, self.stored)
+        self.controller.watch_leader()
 
     def _crash_controller(self) -> None:
         if self.controller.alive:

@@ -113,10 +113,15 @@ class Kubelet:
     def _see(self, pod: Obj) -> None:
         runner = self._runners.get(uid_of(pod))
         if runner is None:
-            if not is_finished(pod) and self._tasks is not None:
+            if not is_finished(pod) and self._tasks is not None and self._has_room_for(pod):
                 self._take_on(pod)
         elif is_deleting(pod):
             runner.end(float(meta(pod).get("deletionGracePeriodSeconds") or 0))
+
+    def _has_room_for(self, pod: Obj) -> bool:
+        """Not when it ends. A daemon's pod that a node in shutdown refused would be made anew at once, without end."""
+        is_daemon = any(owner.get("kind") == "DaemonSet" for owner in meta(pod).get("ownerReferences") or ())
+        return not self._ending.is_set() and not (self._refuses and is_daemon)
 
     def _take_on(self, pod: Obj) -> None:
         assert self._tasks is not None  # seen only while running

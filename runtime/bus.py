@@ -20,7 +20,7 @@ from messages.codec import MessageTooLarge, Received, Rejected
 from messages.envelope import Envelope, Message
 from messages.ids import Epoch, Generation
 from runtime import kv, streams
-from runtime.errors import BusClosed, BusUnavailable, NoAnswer
+from runtime.errors import BusClosed, BusRefused, BusUnavailable, NoAnswer
 from runtime.follow import CaughtUp, Stored, Wanted
 from runtime.follow import follow as follow_stream
 from runtime.kv import Bucket, Entry, Subscription
@@ -42,6 +42,7 @@ _PENDING_BYTES = 2 * 1024 * 1024
 _SERVED_AT_ONCE = 16
 _SERVED_AT_MOST = 256
 _CLOSE_S = 5.0
+_STREAMS_S = 30.0
 
 
 class Bus:
@@ -252,6 +253,7 @@ class Bus:
                 tasks.create_task(self._send(), name="bus/send")
                 tasks.create_task(self._tell_changes(), name="bus/changes")
                 tasks.create_task(self._link.watch(), name="bus/watch")
+                tasks.create_task(self._keep_streams(), name="bus/streams")
                 started.set()
                 await self._ended.wait()
                 raise _Ended
@@ -287,6 +289,21 @@ class Bus:
     async def _tell_changes(self) -> None:
         while True:
             self._on_change(await self._link.changes.get())
+
+    async def _keep_streams(self) -> None:
+        """A server that has lost its data would take nothing durable any more, also not from others than us."""
+        again = asyncio.Event()
+        self._link.on_again(again.set)
+        while True:
+            await again.wait()
+            again.clear()
+            try:
+                await streams.make_lost_ones(self._link, _STREAMS_S)
+            except BusUnavailable as error:
+                self._log.warning("streams_not_looked_at", error=str(error))
+                again.set()
+            except BusRefused as error:
+                self._log.error("streams_not_made_again", error=str(error))
 
     async def _subscribe(self, subject: str, on_message: Callable[[Msg], Awaitable[None]]) -> Subscription:
         async def unless_ended(message: Msg) -> None:

@@ -13,7 +13,6 @@ from datetime import datetime
 
 import msgspec
 import nats.errors
-import nats.js.errors
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.js import api
@@ -120,17 +119,12 @@ class _Reader:
     async def look(self) -> api.StreamInfo:
         """At the stream, which is made again if the server has lost it."""
         name = self._wanted.stream
-
-        async def ask() -> api.StreamInfo:
-            try:
-                return await self._link.jetstream.stream_info(name)
-            except nats.js.errors.NotFoundError:
-                if name not in self._link.streams:
-                    raise
-                await streams.make(self._link, self._link.streams[name])
-                return await self._link.jetstream.stream_info(name)
-
-        return await self._link.call(f"looking at stream {name}", ask, timeout_s=_API_TIMEOUT_S, harmless_twice=True)
+        return await self._link.call(
+            f"looking at stream {name}",
+            lambda: streams.look(self._link, name),
+            timeout_s=_API_TIMEOUT_S,
+            harmless_twice=True,
+        )
 
     async def start(self, last: int) -> int:
         """Behind the last message that was read, or wherever was wanted; the number that wait to be read."""

@@ -1,11 +1,13 @@
 """Streams that remember: made idempotently, capped by bytes and age, the oldest forgotten first."""
 
+import functools
 from collections.abc import Sequence
 
 import nats.js.errors
 from nats.js import api
 
 from runtime.link import Link
+from runtime.logs import logger
 
 _NAME_IN_USE = 10058
 _DUPLICATE_WINDOW_S = 120.0
@@ -25,6 +27,24 @@ async def make(link: Link, config: api.StreamConfig) -> None:
         if error.err_code != _NAME_IN_USE:
             raise
         await link.jetstream.update_stream(config)
+
+
+async def look(link: Link, name: str) -> api.StreamInfo:
+    """At a stream, which is made again if the server has lost it and it was made here."""
+    try:
+        return await link.jetstream.stream_info(name)
+    except nats.js.errors.NotFoundError:
+        if name not in link.streams:
+            raise
+        await make(link, link.streams[name])
+        logger(stream=name).warning("stream_made_again", why="the server has lost it")
+        return await link.jetstream.stream_info(name)
+
+
+async def make_lost_ones(link: Link, timeout_s: float) -> None:
+    for name in tuple(link.streams):
+        doing = f"looking whether stream {name} is there"
+        await link.call(doing, functools.partial(look, link, name), timeout_s=timeout_s, harmless_twice=True)
 
 
 def log_config(name: str, subjects: Sequence[str], max_bytes: int, max_age_s: float) -> api.StreamConfig:

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 import signal
 from pathlib import Path
 
@@ -169,6 +170,20 @@ async def test_a_watch_goes_on_when_the_server_has_lost_everything(nats_server: 
     await eventually(lambda: ("lost", None) in watched.told and ("kept", None) in watched.told)
     await bucket.put("kept", b"2")
     await eventually(lambda: watched.told[-1] == ("kept", b"2"))
+
+
+async def test_a_stream_that_the_server_has_lost_is_made_again_by_its_maker_for_whoever_sends(
+    nats_server: NatsServer, connect: Connect
+) -> None:
+    maker, sender = await connect("maker"), await connect("sender")
+    await maker.ensure_stream(STREAM, SUBJECTS, max_bytes=1_000_000, max_age_s=3600)
+    await sender.publish_durable("ev.a", an_event("before"))
+    await nats_server.kill()
+    shutil.rmtree(nats_server.folder / "jetstream")
+    await nats_server.start()
+    await sender.publish_durable("ev.a", an_event("after"), timeout_s=20.0)
+    kept = [text_of(received) async for _, received in sender.replay(STREAM, "ev.>")]
+    assert kept == ["after"]
 
 
 async def test_a_durable_publish_waits_for_the_server_and_is_stored_once(

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 
-from runtime.logs import logger
 from simulator.kubelet.pod import Node, PodRunner
 from simulator.kubelet.volumes import remove_folder
 from simulator.kubernetes.history import Change, ChangeType
@@ -52,7 +51,6 @@ class Kubelet:
         self._tasks: asyncio.TaskGroup | None = None
         self._ending = asyncio.Event()
         self._refuses = False
-        self._log = logger(cluster=node.options.cluster, node=node.facts.name)
 
     async def run(self) -> None:
         """Until the node is no more; then none of its processes is left."""

@@ -73,9 +73,6 @@ class History:
             newer.append(change)
         return newer[::-1]
 
-    def __len__(self) -> int:
-        return len(self._changes)
-
     def notify(self, waiting: asyncio.Event) -> None:
         """Sets the event whenever there is something new."""
         self._waiting.add(waiting)

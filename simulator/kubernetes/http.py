@@ -170,9 +170,9 @@ class ClusterHttp:
         self, request: web.Request, pieces: AsyncGenerator[bytes, None], content_type: str
     ) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": content_type})
-        await response.prepare(request)
         async with contextlib.aclosing(pieces):
             with contextlib.suppress(ConnectionResetError):
+                await response.prepare(request)
                 async for piece in pieces:
                     await self._gate.clear()
                     await response.write(piece)
@@ -181,7 +181,9 @@ class ClusterHttp:
 
     def _token(self, key: Key, body: Obj) -> Obj:
         account = self._server.store.get(SERVICE_ACCOUNTS, key)
-        wanted_s = int((body.get("spec") or {}).get("expirationSeconds") or _TOKEN_S)
+        wanted_s = (body.get("spec") or {}).get("expirationSeconds") or _TOKEN_S
+        if not isinstance(wanted_s, int):
+            raise problems.bad_request("spec.expirationSeconds must be a number")
         expires_s = self._clock.wall_s() + wanted_s
         claim = Claim(key.namespace, key.name, uid_of(account), expires_s)
         secret = identities.account_secret(self._options.secret, self._cluster)

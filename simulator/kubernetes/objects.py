@@ -109,9 +109,5 @@ def timestamp(unix_s: float) -> str:
     return datetime.fromtimestamp(unix_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def micro_timestamp(unix_s: float) -> str:
-    return datetime.fromtimestamp(unix_s, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-
-
 def unix_s(text: str) -> float:
     return datetime.fromisoformat(text).timestamp()

@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 from simulator.kubernetes import quantities
-from simulator.kubernetes.objects import Obj, meta
+from simulator.kubernetes.objects import Obj
 from simulator.kubernetes.problems import Cause
 
 SYSTEM_PRIORITIES = {"system-node-critical": 2000001000, "system-cluster-critical": 2000000000}
@@ -106,10 +106,6 @@ def requests_of(spec: Obj) -> dict[str, Any]:
 def is_critical(pod: Obj) -> bool:
     """Ended last when its node goes."""
     return (pod.get("spec") or {}).get("priorityClassName") in SYSTEM_PRIORITIES
-
-
-def is_mirror(pod: Obj) -> bool:
-    return "kubernetes.io/config.mirror" in (meta(pod).get("annotations") or {})
 
 
 def _containers(spec: Obj) -> list[Obj]:

@@ -68,13 +68,15 @@ def deleting(query: Query, body: Any) -> DeleteOptions:
     given = body if isinstance(body, dict) else {}
     preconditions = given.get("preconditions") or {}
     grace_s = given.get("gracePeriodSeconds")
+    if not isinstance(preconditions, dict) or not isinstance(grace_s, int | None):
+        raise bad_request("gracePeriodSeconds must be a number and preconditions an object")
     propagation = given.get("propagationPolicy") or query.get("propagationPolicy") or "Background"
     if propagation not in ("Background", "Foreground", "Orphan"):
         raise bad_request(f'invalid propagationPolicy "{propagation}"')
     if given.get("orphanDependents") is True or flag(query, "orphanDependents"):
         propagation = "Orphan"
     return DeleteOptions(
-        grace_s=number(query, "gracePeriodSeconds") if grace_s is None else int(grace_s),
+        grace_s=number(query, "gracePeriodSeconds") if grace_s is None else grace_s,
         uid=preconditions.get("uid"),
         version=preconditions.get("resourceVersion"),
         propagation=propagation,

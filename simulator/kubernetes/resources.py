@@ -123,10 +123,6 @@ class Registry:
         found = self._known.get((group, plural))
         return found if found is not None and version in found.versions else None
 
-    def of_kind(self, api_version: str, kind: str) -> Resource | None:
-        group = api_version.rpartition("/")[0]
-        return next((each for each in self._known.values() if (each.group, each.kind) == (group, kind)), None)
-
     def define(self, definition: Obj) -> Resource:
         """What the definition of a custom resource says; replaces what an older version of it said."""
         resource = defined(definition)

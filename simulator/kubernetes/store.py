@@ -42,8 +42,9 @@ class Store:
         self._clock = clock
         self._history_limit = history_limit
         self._objects: dict[tuple[str, str], dict[Key, Obj]] = {}
+        self._ordered: dict[tuple[str, str], list[Obj]] = {}
+        """Until the next change of the kind."""
         self._histories: dict[tuple[str, str], History] = {}
-        self._first_version = first_version
         self._compacted = first_version
 
     @property
@@ -61,7 +62,10 @@ class Store:
 
     def all(self, resource: Resource, namespace: str = "") -> list[Obj]:
         """In the order of their keys; of all namespaces when none is given."""
-        return _in_order(self._of(resource).items(), namespace)
+        ordered = self._ordered.get(resource.id)
+        if ordered is None:
+            ordered = self._ordered[resource.id] = _in_order(self._of(resource).items(), "")
+        return [obj for obj in ordered if not namespace or meta(obj).get("namespace") == namespace]
 
     def all_at(self, resource: Resource, namespace: str, version: int) -> list[Obj]:
         """As they were at an earlier version; gone when the window does not reach back that far."""
@@ -196,6 +200,7 @@ class Store:
             del self._of(resource)[key_of(obj)]
         else:
             self._of(resource)[key_of(obj)] = obj
+        self._ordered.pop(resource.id, None)
         change = Change(self.version, kind, obj, before)
         self.history(resource).append(change)
         for listener in self.listeners:

@@ -8,7 +8,7 @@ from aiohttp import web
 from simulator.region.settings import RegionSettings
 
 LOOPBACK = "127.0.0.1"
-_EVERYWHERE = ("0.0.0.0", "::", "")
+_EVERYWHERE = ("0.0.0.0", "")
 _BODY_BYTES = 4 * 1024 * 1024
 _STOP_S = 0.5
 
@@ -63,7 +63,7 @@ class Ports:
 
     async def _listen(self, port: int) -> tuple[int, web.TCPSite]:
         known = set(self._runner.addresses)
-        site = web.TCPSite(self._runner, self._settings.host or None, port)
+        site = web.TCPSite(self._runner, self._settings.host or "0.0.0.0", port)
         await site.start()
         taken: int = next(address for address in self._runner.addresses if address not in known)[1]
         return taken, site

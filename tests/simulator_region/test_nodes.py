@@ -104,6 +104,31 @@ async def test_a_notice_is_seen_in_the_metadata_and_as_sigterm_and_then_the_node
     assert ("node.kubernetes.io/unreachable", "NoExecute") in [(taint.key, taint.effect) for taint in taints]
 
 
+async def test_a_daemon_on_a_node_with_a_notice_lives_to_see_it_and_is_not_made_anew(bench: Bench) -> None:
+    await bench.node("node-1")
+    labels = {"app": "notice"}
+    container = {"name": "main", "image": "any", "command": ["python", "-c", LISTENS]}
+    spec = {"containers": [container], "tolerations": [{"operator": "Exists"}], "hostNetwork": True}
+    template = {"metadata": {"labels": labels}, "spec": {**spec, "priorityClassName": "system-node-critical"}}
+    body = {"metadata": {"name": "notice"}, "spec": {"selector": {"matchLabels": labels}, "template": template}}
+    await bench.apps.create_namespaced_daemon_set("default", body)
+
+    async def daemons() -> list[Any]:
+        return list((await bench.core.list_namespaced_pod("default", label_selector="app=notice")).items)
+
+    (daemon,) = await until(daemons, lambda found: [pod.status.phase for pod in found] == ["Running"], "the daemon")
+    await bench.until_log(daemon.metadata.name, "up")
+    await bench.pod("worker", "python", "-c", STUBBORN)
+    await bench.until_log("worker", "up")
+    bench.region.clusters.preempt(CLUSTER, "node-1", PreemptRequest(notice_s=17.0))
+    await bench.until_log("worker", "told")
+    assert (await daemons())[0].metadata.deletion_timestamp is None
+    assert "told" not in await bench.core.read_namespaced_pod_log(daemon.metadata.name, "default")
+    await bench.core.delete_namespaced_pod("worker", "default", grace_period_seconds=0)
+    await bench.until_pod(daemon.metadata.name, lambda pod: pod.status.phase == "Failed")
+    assert [pod.metadata.uid for pod in await daemons()] == [daemon.metadata.uid]
+
+
 async def test_critical_pods_outlive_ordinary_ones_in_the_notice(bench: Bench) -> None:
     await bench.node("node-1")
     await bench.pod("ordinary", "python", "-c", LISTENS)

@@ -37,23 +37,20 @@ def keep_daemons(daemon_set: Obj, pods: list[Obj], nodes: list[Obj]) -> list[Act
     for pod in pods:
         if owned_by(pod, uid_of(daemon_set)):
             on_node.setdefault(_node_of(pod), []).append(pod)
-    fitting = {
-        name_of(node) for node in nodes if not obstacle(_tolerant(spec_of(daemon_set)["template"]["spec"]), node)
-    }
-    known = {name_of(node) for node in nodes}
+    spec = _tolerant(spec_of(daemon_set)["template"]["spec"])
+    fitting = {name_of(node) for node in nodes if not obstacle(spec, node)}
     actions: list[Action] = []
     current: list[Obj] = []
-    for name in sorted(fitting):
-        here = on_node.get(name, [])
-        actions += [Delete(PODS, key_of(pod), uid_of(pod)) for pod in here if is_finished(pod) and not is_deleting(pod)]
+    for node in nodes:
+        here = on_node.get(name_of(node), [])
         alive = [pod for pod in here if not is_finished(pod)]
-        staying = [pod for pod in alive if not is_deleting(pod)]
-        current += staying[:1]
-        actions += [Delete(PODS, key_of(pod), uid_of(pod)) for pod in staying[1:]]
-        if not alive:
-            actions.append(Create(PODS, _daemon(daemon_set, name, wanted_hash)))
-    for name in sorted(known - fitting):
-        actions += [Delete(PODS, key_of(pod), uid_of(pod)) for pod in on_node.get(name, []) if not is_deleting(pod)]
+        staying = [] if obstacle(spec, node, repelling=("NoExecute",)) else alive[:1]
+        current += [pod for pod in staying if not is_deleting(pod)]
+        # On a node that goes, what has ended stays ended: a new pod would only be refused.
+        leaving = [pod for pod in here if pod not in staying and (holds(node, "Ready") or not is_finished(pod))]
+        actions += [Delete(PODS, key_of(pod), uid_of(pod)) for pod in leaving if not is_deleting(pod)]
+        if name_of(node) in fitting and not alive and (holds(node, "Ready") or not here):
+            actions.append(Create(PODS, _daemon(daemon_set, name_of(node), wanted_hash)))
     actions += _renewed(daemon_set, current, wanted_hash, len(fitting))
     return actions + set_status(DAEMON_SETS, daemon_set, _status(daemon_set, current, len(fitting), wanted_hash))
 

@@ -7,8 +7,8 @@ from runtime.clock import Clock
 from runtime.logs import Once, logger
 from simulator.kubernetes.controllers import daemons, garbage, nodes, scheduler, workloads
 from simulator.kubernetes.controllers.actions import Action, perform
-from simulator.kubernetes.history import Change
-from simulator.kubernetes.objects import Obj
+from simulator.kubernetes.history import Change, ChangeType
+from simulator.kubernetes.objects import Obj, is_deleting
 from simulator.kubernetes.problems import ApiProblem
 from simulator.kubernetes.resources import DAEMON_SETS, DEPLOYMENTS, EVENTS, LEASES, NODES, PODS, REPLICA_SETS, Resource
 from simulator.kubernetes.server import ApiServer
@@ -26,6 +26,7 @@ class Controllers:
         self._changed = asyncio.Event()
         self._changed.set()
         self._wakes_s: list[float] = []
+        self._may_be_garbage = True
         self._log = logger(cluster=cluster)
         self._log_once = Once()
         server.store.listeners.append(self._on_change)
@@ -47,8 +48,7 @@ class Controllers:
             self._taints,
             self._orphans,
             self._evictions,
-            lambda: garbage.collect_dependants(self._everything()),
-            lambda: garbage.empty_namespaces(self._everything()),
+            self._garbage,
             self._deployments,
             self._replica_sets,
             self._daemon_sets,
@@ -81,6 +81,13 @@ class Controllers:
             self._wakes_s.append(verdict.wake_s)
         return verdict.actions
 
+    def _garbage(self) -> list[Action]:
+        if not self._may_be_garbage:
+            return []
+        self._may_be_garbage = False
+        everything = [(resource, self._all(resource)) for resource in self._server.registry]
+        return [*garbage.collect_dependants(everything), *garbage.empty_namespaces(everything)]
+
     def _deployments(self) -> list[Action]:
         sets, now = self._all(REPLICA_SETS), self._server.store.now
         return [action for each in self._all(DEPLOYMENTS) for action in workloads.keep_replica_sets(each, sets, now)]
@@ -99,12 +106,12 @@ class Controllers:
     def _all(self, resource: Resource) -> list[Obj]:
         return self._server.store.all(resource)
 
-    def _everything(self) -> garbage.Everything:
-        return [(resource, self._all(resource)) for resource in self._server.registry]
-
-    def _on_change(self, resource: Resource, _change: Change) -> None:
-        if resource.id not in (EVENTS.id, LEASES.id):
-            self._changed.set()
+    def _on_change(self, resource: Resource, change: Change) -> None:
+        if resource.id in (EVENTS.id, LEASES.id):
+            return
+        self._changed.set()
+        if change.type is ChangeType.DELETED or is_deleting(change.object) or change.type is ChangeType.ADDED:
+            self._may_be_garbage = True
 
     async def _something_to_do(self) -> None:
         if not self._wakes_s:

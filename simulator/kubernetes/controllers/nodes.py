@@ -48,7 +48,9 @@ def taint_nodes(nodes: list[Obj], now_s: float) -> list[Action]:
 
 def evict(pods: list[Obj], nodes: list[Obj], now_s: float) -> Verdict:
     """From nodes with a NoExecute taint, when pods no longer tolerate it."""
-    by_name = {name_of(node): node for node in nodes}
+    by_name = {name_of(node): node for node in nodes if _repels(node)}
+    if not by_name:
+        return Verdict([])
     actions: list[Action] = []
     wakes: list[float] = []
     for pod in pods:
@@ -74,6 +76,10 @@ def collect_orphans(pods: list[Obj], nodes: list[Obj], now_s: float) -> list[Act
         for pod in pods
         if spec_of(pod).get("nodeName") and spec_of(pod)["nodeName"] not in known
     ]
+
+
+def _repels(node: Obj) -> bool:
+    return any(taint.get("effect") == "NoExecute" for taint in spec_of(node).get("taints") or [])
 
 
 def _wanted_taints(node: Obj) -> list[tuple[str, str]]:

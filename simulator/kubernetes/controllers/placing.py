@@ -21,12 +21,12 @@ def covers(toleration: Obj, taint: Obj) -> bool:
     return toleration.get("key") == taint.get("key") and same_value
 
 
-def obstacle(pod_spec: Obj, node: Obj) -> str:
+def obstacle(pod_spec: Obj, node: Obj, repelling: tuple[str, ...] = _BLOCKS) -> str:
     """Why the pod may not be placed there; empty when it may. Room is another question."""
     if not selects(pod_spec, node):
         return "didn't match Pod's node affinity/selector"
     for taint in node_taints(node):
-        if taint.get("effect") in _BLOCKS and not tolerates(pod_spec.get("tolerations") or [], taint):
+        if taint.get("effect") in repelling and not tolerates(pod_spec.get("tolerations") or [], taint):
             return f"had untolerated taint {{{taint.get('key')}: {taint.get('value') or ''}}}"
     return ""
 

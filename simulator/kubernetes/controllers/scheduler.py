@@ -47,12 +47,14 @@ class _Room:
 
 
 def schedule(pods: list[Obj], nodes: list[Obj], now: str) -> list[Action]:
+    waiting = [pod for pod in pods if _waits(pod)]
+    if not waiting:
+        return []
     rooms = {name_of(node): _Room(node, _allocatable(node)) for node in nodes}
     for pod in pods:
         room = rooms.get(spec_of(pod).get("nodeName") or "")
         if room is not None and not is_finished(pod):
             room.take(pod)
-    waiting = [pod for pod in pods if _waits(pod)]
     waiting.sort(key=lambda pod: (-int(spec_of(pod).get("priority") or 0), meta(pod)["creationTimestamp"]))
     actions: list[Action] = []
     for pod in waiting:

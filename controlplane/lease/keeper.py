@@ -36,19 +36,22 @@ class LeaseRecord(msgspec.Struct, frozen=True):
     """Unix seconds of its start."""
 
 
-class Leadership(Generic[T]):
+class Leadership:
     """Handed to the leader's work."""
 
-    def __init__(self, epoch: Epoch, keeper: "Keeper[T]") -> None:
+    def __init__(self, epoch: Epoch, present: Callable[[], Epoch | None]) -> None:
         self.epoch = epoch
-        self._keeper = keeper
+        self._present = present
 
     def may_act(self) -> bool:
-        """To be asked right before anything that only a leader may do and that is not fenced by its epoch."""
-        return self._keeper.epoch == self.epoch
+        """To be asked right before anything that only a leader may do and that its epoch does not fence.
+
+        A process that was paused may not have heard yet that it lost the lease; this looks at the clock.
+        """
+        return self._present() == self.epoch
 
 
-Work = Callable[[Leadership[T]], Awaitable[T]]
+Work = Callable[[Leadership], Awaitable[T]]
 
 
 async def hold(
@@ -64,8 +67,9 @@ async def hold(
 ) -> T:
     """Runs `work` whenever this process leads and cancels it when it no longer does, as often as that happens.
 
-    Returns what `work` returns once it ends by itself, and raises what it raises. On the way out, however that comes,
-    the key is given up, so that a standby need not wait for it to expire.
+    Returns what `work` returns once it ends by itself, and raises what it raises, in a group. On the way out, however
+    that comes, the key is given up, so that a standby need not wait for it to expire. `on_lost` is told why before the
+    work is cancelled.
     """
     opened = await open_expiring_key(bus, bucket, key)
     keeper = Keeper(bus, opened, name, work, settings or LeaseSettings(), clock or SystemClock(), on_lost)
@@ -150,7 +154,7 @@ class Keeper(Generic[T]):
 
     async def _lead(self, epoch: Epoch) -> None:
         try:
-            result = await self._work(Leadership(epoch, self))
+            result = await self._work(Leadership(epoch, lambda: self.epoch))
         finally:
             self._loop.post(events.WorkEnded(self._clock.monotonic_s()))
         if not self._ended.done():

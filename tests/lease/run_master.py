@@ -1,0 +1,51 @@
+"""A process that wants the lease and, while it has it, writes down that it acts: `<monotonic> <name> <what> <epoch>`.
+
+`python -m tests.lease.run_master <nats url> <name> <file>`
+"""
+
+import asyncio
+import sys
+import time
+from pathlib import Path
+
+from controlplane.lease.keeper import Leadership, hold
+from runtime.bus import Bus, BusSettings
+from runtime.process import Stop, run
+
+ACT_EVERY_S = 0.02
+
+
+class Diary:
+    def __init__(self, file: Path, name: str) -> None:
+        self._out = file.open("a", buffering=1)
+        self._name = name
+
+    def note(self, what: str, epoch: int) -> None:
+        self._out.write(f"{time.monotonic():.4f} {self._name} {what} {epoch}\n")
+
+
+async def main(stop: Stop) -> int:
+    url, name, file = sys.argv[1:]
+    diary = Diary(Path(file), name)
+
+    async def lead(leadership: Leadership) -> None:
+        diary.note("leads", leadership.epoch)
+        while True:
+            if leadership.may_act():
+                diary.note("acts", leadership.epoch)
+            await asyncio.sleep(ACT_EVERY_S)
+
+    bus = await Bus.connect(BusSettings(url=url, name=name, connect_timeout_s=20.0))
+    diary.note("waits", 0)
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            holding = tasks.create_task(hold(bus, name, lead, on_lost=lambda why: diary.note("lost", 0)), name="hold")
+            await stop.asked.wait()
+            holding.cancel()
+    finally:
+        await bus.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(run(main))

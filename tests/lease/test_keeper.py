@@ -1,0 +1,256 @@
+"""The lease on a real server: processes that are killed, paused and asked to end, a server that is restarted."""
+
+import asyncio
+import contextlib
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from controlplane.lease.keeper import Leadership, hold
+from runtime.bus import Bus
+from runtime.errors import Conflict
+from runtime.kv import config_of
+from runtime.kv_ttl import ExpiringKey, Version, open_expiring_key
+from runtime.nats_server import NatsServer
+from runtime.streams import ensure
+from tests.conftest import Connect, eventually
+from tests.master.waits import until_asked
+
+BUCKET, KEY = "tradewind", "leader"
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    at_s: float
+    name: str
+    what: str
+    epoch: int
+
+
+class Masters:
+    """Real processes with one diary."""
+
+    def __init__(self, url: str, folder: Path) -> None:
+        self._url = url
+        self._diary = folder / "diary"
+        self._diary.touch()
+        self.processes: dict[str, asyncio.subprocess.Process] = {}
+
+    async def start(self, name: str) -> None:
+        self.processes[name] = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "tests.lease.run_master", self._url, name, str(self._diary)
+        )
+
+    def signal(self, name: str, number: signal.Signals) -> None:
+        self.processes[name].send_signal(number)
+
+    def lines(self) -> list[Line]:
+        found = []
+        for line in self._diary.read_text().splitlines(keepends=True):
+            if line.endswith("\n"):
+                at_s, name, what, epoch = line.split()
+                found.append(Line(float(at_s), name, what, int(epoch)))
+        return sorted(found, key=lambda line: line.at_s)
+
+    def acting(self, since_s: float = 0.0) -> str | None:
+        """Who acted last."""
+        acts = [line.name for line in self.lines() if line.what == "acts" and line.at_s > since_s]
+        return acts[-1] if acts else None
+
+    async def until_acts(self, name: str, since_s: float = 0.0) -> None:
+        await eventually(lambda: self.acting(since_s) == name, what=f"{name} acts")
+
+    def check(self) -> None:
+        """Never two at once: whoever acted had the highest epoch that had acted by then."""
+        epochs = [line.epoch for line in self.lines() if line.what == "acts"]
+        assert epochs == sorted(epochs)
+        leaders = {line.epoch: line.name for line in self.lines() if line.what == "leads"}
+        assert len(leaders) == sum(line.what == "leads" for line in self.lines())
+
+    async def two(self) -> tuple[str, str]:
+        """Who leads, and who waits."""
+        await self.start("a")
+        await self.start("b")
+        await eventually(lambda: len({line.name for line in self.lines()}) == 2, what="both are there")
+        await eventually(lambda: self.acting() is not None, what="one acts")
+        leader = str(self.acting())
+        return leader, "b" if leader == "a" else "a"
+
+    async def end(self) -> None:
+        for process in self.processes.values():
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+
+
+@pytest.fixture
+async def masters(nats_server: NatsServer, tmp_path: Path) -> AsyncIterator[Masters]:
+    started = Masters(nats_server.url, tmp_path)
+    yield started
+    await started.end()
+
+
+async def test_of_two_masters_one_acts_and_the_other_takes_over_when_it_is_killed(masters: Masters) -> None:
+    leader, standby = await masters.two()
+    await asyncio.sleep(2.5)
+    killed_s = time.monotonic()
+    masters.signal(leader, signal.SIGKILL)
+    await masters.until_acts(standby, since_s=killed_s)
+    masters.check()
+
+
+async def test_a_leader_that_is_asked_to_end_gives_the_lease_up(masters: Masters) -> None:
+    leader, standby = await masters.two()
+    masters.signal(leader, signal.SIGTERM)
+    assert await masters.processes[leader].wait() == 0
+    await masters.until_acts(standby)
+    masters.check()
+
+
+async def test_a_paused_leader_that_comes_back_does_not_act(masters: Masters) -> None:
+    leader, standby = await masters.two()
+    masters.signal(leader, signal.SIGSTOP)
+    paused_s = time.monotonic()
+    await masters.until_acts(standby, since_s=paused_s)
+    masters.signal(leader, signal.SIGCONT)
+    await eventually(
+        lambda: any(line.what == "lost" and line.name == leader for line in masters.lines()), what="it knows"
+    )
+    await asyncio.sleep(0.5)
+    masters.check()
+
+
+async def test_after_a_restart_of_the_server_one_leads_again(masters: Masters, nats_server: NatsServer) -> None:
+    await masters.two()
+    for away_s in (0.1, 3.0):
+        await nats_server.kill()
+        await asyncio.sleep(away_s)
+        await nats_server.start()
+        back_s = time.monotonic()
+        await eventually(lambda since_s=back_s: masters.acting(since_s + 0.5) is not None, what="somebody acts")  # type: ignore[misc]
+    masters.check()
+
+
+async def test_nobody_acts_while_the_server_is_away(masters: Masters, nats_server: NatsServer) -> None:
+    leader, _ = await masters.two()
+    await nats_server.kill()
+    await eventually(
+        lambda: any(line.what == "lost" and line.name == leader for line in masters.lines()), what="it gives up"
+    )
+    last = masters.lines()[-1]
+    await asyncio.sleep(0.5)
+    assert masters.lines()[-1] == last
+    masters.check()
+
+
+# In one process
+
+
+async def a_key(bus: Bus) -> ExpiringKey:
+    return await open_expiring_key(bus, BUCKET, KEY)
+
+
+async def test_a_key_expires_unless_it_is_written_again(bus: Bus) -> None:
+    key = await a_key(bus)
+    revision = await key.write(b"me", revision=0, ttl_s=1, timeout_s=5.0)
+    for _ in range(4):
+        await asyncio.sleep(0.5)
+        revision = await key.write(b"me", revision=revision, ttl_s=1, timeout_s=5.0)
+    assert await key.read(5.0) == Version(revision, b"me")
+    await until_asked(lambda: key.read(5.0), lambda version: version.value is None, "the key expires")
+    assert await key.write(b"you", revision=0, ttl_s=1, timeout_s=5.0) > revision
+
+
+async def test_a_key_is_written_only_at_the_revision_that_is_expected(bus: Bus) -> None:
+    key = await a_key(bus)
+    revision = await key.write(b"me", revision=0, ttl_s=5, timeout_s=5.0)
+    with pytest.raises(Conflict):
+        await key.write(b"you", revision=0, ttl_s=5, timeout_s=5.0)
+    with pytest.raises(Conflict):
+        await key.write(b"you", revision=revision + 1, ttl_s=5, timeout_s=5.0)
+    await key.remove(revision=revision, timeout_s=5.0)
+    gone = await key.read(5.0)
+    assert gone.value is None
+    assert await key.write(b"you", revision=gone.revision, ttl_s=5, timeout_s=5.0) > gone.revision
+
+
+async def test_a_follower_sees_writes_removals_and_where_there_are_markers_expiry(bus: Bus) -> None:
+    marked = config_of("marked", 1_000_000)
+    marked.subject_delete_marker_ttl = 60
+    await ensure(bus._link, marked, 5.0)
+    key = ExpiringKey(bus._link, "marked", KEY)
+    first = await key.write(b"1", revision=0, ttl_s=30, timeout_s=5.0)
+    async with asyncio.timeout(20.0), contextlib.aclosing(key.follow()) as versions:
+        assert await anext(versions) == Version(first, b"1")
+        await key.remove(revision=first, timeout_s=5.0)
+        assert await anext(versions) == Version(first + 1, None)
+        third = await key.write(b"3", revision=first + 1, ttl_s=1, timeout_s=5.0)
+        assert await anext(versions) == Version(third, b"3")
+        expired = await anext(versions)
+    assert expired == Version(third + 1, None)
+    assert await key.write(b"5", revision=third + 1, ttl_s=1, timeout_s=5.0) > third
+
+
+async def test_work_runs_while_the_lease_is_held_and_its_result_is_returned(bus: Bus) -> None:
+    async def work(leadership: Leadership) -> tuple[int, bool]:
+        return leadership.epoch, leadership.may_act()
+
+    epoch, could_act = await hold(bus, "a", work)
+    assert could_act
+    left = await (await a_key(bus)).read(5.0)
+    assert left.value is None
+    assert left.revision > epoch
+
+
+async def test_work_is_cancelled_when_the_key_is_taken_away_and_begins_again_later(bus: Bus) -> None:
+    key = await a_key(bus)
+    epochs: list[int] = []
+    lost: list[str] = []
+    ends: list[bool] = []
+
+    async def work(leadership: Leadership) -> None:
+        epochs.append(leadership.epoch)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ends.append(leadership.may_act())
+
+    holding = asyncio.get_running_loop().create_task(hold(bus, "a", work, on_lost=lost.append), name="hold")
+    await eventually(lambda: len(epochs) == 1)
+    taken = False
+    while not taken:
+        with contextlib.suppress(Conflict):
+            await key.remove(revision=(await key.read(5.0)).revision, timeout_s=5.0)
+            taken = True
+    await eventually(lambda: len(epochs) == 2)
+    assert epochs[1] > epochs[0]
+    assert (lost, ends) == (["the lease expired or was taken away"], [False])
+    holding.cancel()
+    await asyncio.wait({holding})
+    assert (await key.read(5.0)).value is None
+
+
+async def test_what_the_work_raises_comes_out_and_the_lease_is_given_up(bus: Bus) -> None:
+    async def work(leadership: Leadership) -> None:
+        raise ValueError("broken")
+
+    with pytest.raises(ExceptionGroup, match="unhandled errors"):
+        await hold(bus, "a", work)
+    assert (await (await a_key(bus)).read(5.0)).value is None
+
+
+async def test_a_key_that_somebody_else_wrote_for_ever_is_taken_over(connect: Connect) -> None:
+    bus = await connect("a")
+    bucket = await bus.bucket(BUCKET)
+    await bucket.put(KEY, b"not a lease")
+
+    async def work(leadership: Leadership) -> int:
+        return leadership.epoch
+
+    async with asyncio.timeout(20.0):
+        assert await hold(bus, "a", work) > 1

@@ -7,7 +7,7 @@ import msgspec
 
 from messages import subjects
 from messages.ids import Epoch
-from runtime.bus import Bucket, Bus
+from runtime.bus import Bucket, Bus, Entry
 from runtime.clock import Clock
 
 
@@ -25,3 +25,11 @@ async def take_over(bus: Bus, bucket: Bucket, clock: Clock) -> Epoch:
     """From now on whoever was master before is not: it sees the key change, and workers refuse its epoch."""
     leader = Leader(bus.settings.name, socket.gethostname(), os.getpid(), clock.wall_s())
     return Epoch(await bucket.put(subjects.LEADER_KEY, msgspec.json.encode(leader)))
+
+
+def is_claim_of(entry: Entry, master: str, epoch: Epoch) -> bool:
+    """A bus that has lost its data may give the same revision to somebody else."""
+    try:
+        return entry.revision == epoch and msgspec.json.decode(entry.value, type=Leader).master == master
+    except msgspec.DecodeError:
+        return False

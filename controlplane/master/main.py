@@ -30,16 +30,25 @@ async def main(settings: MasterSettings, stop: Stop) -> int:
     check(settings)
     # Before anything is taken over: a second master started by mistake must fail without harm.
     with contextlib.closing(open_listener(settings.api_host, settings.api_port)) as listener:
-        bus = await Bus.connect(settings.bus)
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(bus.run(), name="bus")
-                master = await _unless(stop, tasks.create_task(_start(bus, settings), name="start"))
-                code = await _serve(master, listener, settings, stop) if master is not None else 0
-                await bus.drain(settings.drain_s)
-            return code
-        finally:
-            await bus.close()
+        while True:
+            code = await _lead(settings, listener, stop)
+            if code is not None:
+                return code
+            logger().warning("master_starts_anew", why="the bus has lost its data")
+
+
+async def _lead(settings: MasterSettings, listener: socket.socket, stop: Stop) -> int | None:
+    """None: to be done again, since the bus no longer knows who leads."""
+    bus = await Bus.connect(settings.bus)
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(bus.run(), name="bus")
+            master = await _unless(stop, tasks.create_task(_start(bus, settings), name="start"))
+            code = await _serve(master, listener, settings, stop) if master is not None else 0
+            await bus.drain(settings.drain_s)
+        return code
+    finally:
+        await bus.close()
 
 
 async def _start(bus: Bus, settings: MasterSettings) -> Master:
@@ -58,25 +67,25 @@ async def _start(bus: Bus, settings: MasterSettings) -> Master:
     return Master(bus, bucket, patient, place, clock, epoch, version("tradewind"), settings.keep_jobs)
 
 
-async def _serve(master: Master, listener: socket.socket, settings: MasterSettings, stop: Stop) -> int:
-    server = ApiServer(master, listener, settings.api_token)
+async def _serve(master: Master, listener: socket.socket, settings: MasterSettings, stop: Stop) -> int | None:
+    server = ApiServer(master, listener.dup(), settings.api_token)
     started = asyncio.Event()
     try:
         async with _capacity(master, settings) as master.capacity, asyncio.TaskGroup() as tasks:
             running = tasks.create_task(master.run(started), name="master")
-            await first_of(started, stop.asked, master.superseded)
+            await first_of(started, stop.asked, master.superseded, master.bereft)
             if started.is_set():
                 await server.start()
                 url = f"http://{settings.api_host}:{server.port}"
                 logger().info("api_listening", url=url, jobs=len(master.jobs))
-            await first_of(stop.asked, master.superseded)
+            await first_of(stop.asked, master.superseded, master.bereft)
             await server.close()
             await master.drain(settings.drain_s)
             running.cancel()
     finally:
         await server.close()
     if not master.superseded.is_set():
-        return 0
+        return None if master.bereft.is_set() and not stop.asked.is_set() else 0
     print(f"Error: another master took over: {master.superseded_why}", file=sys.stderr)
     return EXIT_SUPERSEDED
 

@@ -17,6 +17,7 @@ from controlplane.master import inbox, records
 from controlplane.master.announcer import Announcer
 from controlplane.master.held import HeldJob, Reported
 from controlplane.master.inbox import Refused
+from controlplane.master.leader import is_claim_of
 from controlplane.master.progress import ProgressTracker
 from controlplane.master.refusals import JobExists, JobUnknown, ScaleRefused, SpecRefused
 from controlplane.master.shell import JobShell, Tools
@@ -59,6 +60,8 @@ class Master:
         self.jobs: dict[JobName, HeldJob] = {}
         self.superseded = asyncio.Event()
         self.superseded_why = ""
+        self.bereft = asyncio.Event()
+        """The bus has lost its data, also who leads; what was held here is written down again, to be adopted anew."""
         self._bucket = bucket
         self._patient = patient
         """The same bucket with longer timeouts, for the start."""
@@ -333,8 +336,30 @@ class Master:
         self.jobs[name].post(events.RanksWaited(now_s, Generation(told.generation), waiting, missing))
 
     def _on_leader(self, _key: str, entry: Entry | None) -> None:
+        if entry is not None and is_claim_of(entry, self.bus.settings.name, self._epoch):
+            return
+        by = "" if entry is None else entry.value[:300].decode(errors="replace")
         if entry is not None and entry.revision > self._epoch:
-            self._on_superseded(entry.value[:300].decode(errors="replace"))
+            self._on_superseded(by)
+        else:
+            self._group().create_task(self._write_again(by), name="write-again")
+
+    async def _write_again(self, by: str) -> None:
+        """Claims count up: one that is gone, or lower, is of a bus that has lost its data. `by` leads there, if any."""
+        self._log.warning("bus_lost_its_data", jobs=len(self.jobs), led_by=by)
+        for held in tuple(self.jobs.values()):
+            await held.stop()
+            while True:
+                try:
+                    await records.write_again(self._patient, held.state.spec, held.state.record)
+                    break
+                except BusUnavailable as error:
+                    self._log.warning("job_not_written_again", job=held.name, error=str(error))
+                    await asyncio.sleep(ADOPT_RETRY_S)
+        if by:
+            self._on_superseded(by)
+        else:
+            self.bereft.set()
 
     def _on_spec(self, key: str, entry: Entry | None) -> None:
         """A job that was made by a master which has just ended, after this one had looked."""

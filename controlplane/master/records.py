@@ -1,15 +1,16 @@
 """Jobs as they are kept in KV: `jobs.<job>.spec` and `jobs.<job>.world`."""
 
+import contextlib
 from dataclasses import dataclass
 
 import msgspec
 
 from controlplane.job.state import Record
 from messages import subjects
-from messages.ids import JobName
+from messages.ids import Epoch, JobName
 from messages.jobs import JobSpec
 from runtime.bus import Bucket
-from runtime.errors import Permanent
+from runtime.errors import Conflict, Permanent
 
 
 class RecordUnreadable(Permanent):
@@ -43,6 +44,18 @@ def decode_spec(job: JobName, value: bytes) -> JobSpec:
 def encode_world(record: Record) -> bytes:
     """The record, and `halted` for workers that come late: nothing below that generation may run."""
     return msgspec.json.encode(msgspec.to_builtins(record) | {"halted": record.generation})
+
+
+async def write_again(bucket: Bucket, spec: JobSpec, record: Record) -> None:
+    """For a bus that has lost it. What is there already was written since, and stays.
+
+    In no epoch, for it is no master's decision there yet; and the specification last: who finds it reads the record.
+    """
+    job = JobName(spec.name)
+    unled = msgspec.structs.replace(record, epoch=Epoch(0))
+    for key, value in ((subjects.world_key(job), encode_world(unled)), (subjects.spec_key(job), encode_spec(spec))):
+        with contextlib.suppress(Conflict):
+            await bucket.create(key, value)
 
 
 async def read_world(bucket: Bucket, job: JobName) -> StoredWorld | None:

@@ -1,0 +1,72 @@
+"""The bus is killed and comes back without its data, under a master that goes on."""
+
+import shutil
+import signal
+from pathlib import Path
+
+from messages.ids import JobName
+from runtime.nats_server import NatsServer
+from tests.master.fleet import fake_fleet
+from tests.master.process import Api, a_spec, running_master
+from tests.master.waits import until_asked
+
+
+async def test_a_master_leads_anew_with_the_jobs_that_it_held(tmp_path: Path) -> None:
+    async with (
+        NatsServer(tmp_path / "nats") as server,
+        running_master(server.url, tmp_path) as (master, api),
+        fake_fleet(server.url) as fleet,
+    ):
+        await api.submit(a_spec("held", 2, least=2))
+        await api.until_phase("held", "running")
+        await server.kill()
+        shutil.rmtree(server.folder)
+        await server.start()
+        await until_asked(lambda: fleet_events(api), lambda kinds: "master_started" in kinds, "the master to lead anew")
+        view = await api.until_phase("held", "running")
+        assert view.generation == 1
+        fleet.exit(JobName("held"))
+        await api.until_phase("held", "succeeded")
+        assert (await api.kinds("held"))[-1] == "job_succeeded", "events are kept again"
+        await api.submit(a_spec("next", 1))
+        await api.until_phase("next", "running")
+        await master.kill()
+        await master.start()
+        names = await until_asked(lambda: job_names(api), bool, "the next master to answer")
+        assert names == ["held", "next"]
+
+
+async def test_a_master_that_leads_there_by_now_gets_the_jobs_of_the_one_before(tmp_path: Path) -> None:
+    async with (
+        NatsServer(tmp_path / "nats") as server,
+        running_master(server.url, tmp_path) as (master, api),
+        fake_fleet(server.url),
+    ):
+        for name in ("held", "other"):
+            await api.submit(a_spec(name, 1))
+            await api.until_phase(name, "running")
+        master.signal(signal.SIGSTOP)
+        await server.kill()
+        shutil.rmtree(server.folder)
+        await server.start()
+        async with running_master(server.url, tmp_path) as (_, newer):
+            master.signal(signal.SIGCONT)
+            assert await master.wait() == 3
+            assert "another master took over" in master.said()
+            await until_asked(lambda: job_names(newer), lambda names: len(names) == 2, "both jobs to be adopted")
+            assert (await newer.until_phase("held", "running")).generation == 1
+
+
+async def fleet_events(api: Api) -> list[str]:
+    try:
+        return [event["kind"] for event in await api.lines("/v1/events") if event["scope"] == "fleet"]
+    except (OSError, AssertionError):
+        return []
+
+
+async def job_names(api: Api) -> list[str]:
+    try:
+        _, listed = await api.ask("GET", "/v1/jobs")
+    except OSError:
+        return []
+    return [job["name"] for job in listed["jobs"]]

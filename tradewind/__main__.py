@@ -1,6 +1,6 @@
 """`python -m tradewind` is the command `tradewind`."""
 
-from tradewind.cli import main
+from tradewind.entry import main
 
 if __name__ == "__main__":
     main()

@@ -20,6 +20,7 @@ from simulator.cloud.desk import Desk
 from simulator.cloud.gate import Gate
 from simulator.cloud.gke.server import GkeServer
 from simulator.cloud.gke.service import GkeService
+from simulator.cloud.journal import Journal
 from simulator.cloud.model.decide import decide
 from simulator.cloud.model.effects import Effect
 from simulator.cloud.model.events import Event, MarketMoved, Tick
@@ -42,6 +43,7 @@ from simulator.market.changes import Change
 from simulator.market.traces import read_trace
 
 STOP_S = 0.5
+EVERYWHERE = ("0.0.0.0", "::", "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +68,7 @@ async def serve_cloud(settings: CloudSettings, clock: Clock | None = None) -> As
     async with aiohttp.ClientSession() as session, asyncio.TaskGroup() as tasks:
         regions = {name: RegionClient(name, url, settings.token_s, session) for name, url in urls.items()}
         shell = CloudShell(regions, clock)
-        loop: RoleLoop[Cloud, Event, Effect] = RoleLoop("cloud", state, decide, shell, Tick, clock)
+        loop: RoleLoop[Cloud, Event, Effect] = RoleLoop("cloud", state, decide, shell, Tick, clock, Journal())
         desk = Desk(loop, shell, clock)
         app = web.Application()
         app.add_routes(ControlApi(desk, gate, calls, regions, settings.speed).routes())
@@ -75,7 +77,9 @@ async def serve_cloud(settings: CloudSettings, clock: Clock | None = None) -> As
         work = {
             "cloud/loop": loop.run(),
             "cloud/market": _play(changes, settings.speed, clock, loop),
-            **{f"cloud/{name}": watch(each, settings.region_poll_s, clock, loop.post) for name, each in regions.items()},
+            **{
+                f"cloud/{name}": watch(each, settings.region_poll_s, clock, loop.post) for name, each in regions.items()
+            },
         }
         running = [tasks.create_task(each, name=name) for name, each in work.items()]
         try:
@@ -83,10 +87,11 @@ async def serve_cloud(settings: CloudSettings, clock: Clock | None = None) -> As
                 http_port = await _listen(ports, app, settings)
                 gke = await GkeServer.start(GkeService(desk), gate, calls, settings.host, settings.grpc_port)
                 ports.push_async_callback(gke.stop)
-                url = settings.public_url.rstrip("/") or f"http://{settings.host}:{http_port}"
+                host = "127.0.0.1" if settings.host in EVERYWHERE else settings.host
+                url = settings.public_url.rstrip("/") or f"http://{host}:{http_port}"
                 if account is not None and key_file is not None:
                     write_key_file(account, projects[0], f"{url}/token", key_file)
-                yield Serving(f"{settings.host}:{gke.port}", url)
+                yield Serving(f"{host}:{gke.port}", url)
         finally:
             for task in running:
                 task.cancel()

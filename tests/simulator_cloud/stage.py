@@ -1,7 +1,7 @@
 """A cloud on a stage: the core alone, a clock that is moved by hand, and regions that obey unless told not to."""
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from simulator.cloud.model import bill, invariants, view
 from simulator.cloud.model.decide import decide
@@ -94,7 +94,7 @@ def a_spec(size: int = 2, spot: bool = True, zone: str = ZONE, machine_type: str
 
 
 def a_system_pool(size: int = 1) -> PoolWish:
-    return PoolWish("system", a_spec(size, spot=False, machine_type="e2-standard-2"))
+    return PoolWish("system", replace(a_spec(size, spot=False, machine_type="e2-standard-2"), labels={}))
 
 
 @dataclass

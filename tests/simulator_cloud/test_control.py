@@ -1,6 +1,7 @@
 """The control endpoint, and what becomes of its orders at the region."""
 
 import time
+from pathlib import Path
 from typing import Any
 
 from tests.simulator_cloud.running import CLUSTER, OTHER, POOL, REGION, ZONE, Running, a_pool, running_cloud, until
@@ -225,3 +226,26 @@ async def test_a_region_that_refuses_is_asked_again() -> None:
         cloud.region.obeys = True
         assert not (await cloud.done(operation)).status_message
         await cloud.until_nodes(2)
+
+
+async def test_a_trace_moves_the_market_of_a_running_cloud(tmp_path: Path) -> None:
+    trace = tmp_path / "trace.csv"
+    rows = ["time_s,zone,accelerator,capacity,price", f"0,{ZONE},L4,0,0.25", f"100,{ZONE},L4,3,0.75"]
+    trace.write_text("\n".join(rows))
+    async with running_cloud(trace=str(trace), speed=50.0, default_capacity=0) as cloud:
+        await cloud.with_cluster()
+        await cloud.call("create_node_pool", parent=CLUSTER, node_pool=a_pool(5))
+        await cloud.until_nodes(3)
+        await cloud.until_nodes(2, "waiting")
+        (line,) = (await cloud.get("/bill?label=tradewind-job"))["lines"]
+        assert line["micro_usd_per_hour"] == 750_000
+        assert not cloud.region.preempted
+
+
+async def test_a_generated_market_deals_in_every_zone() -> None:
+    async with running_cloud(generate=True, accelerators="L4,T4", seed=3) as cloud:
+        markets = await cloud.get("/market")
+        assert len(markets) == 2 * 3 * 2
+        assert all(market["spot_micro_usd_per_hour"] > 0 for market in markets)
+    async with running_cloud(generate=True, accelerators="L4,T4", seed=3) as cloud:
+        assert await cloud.get("/market") == markets

@@ -1,4 +1,4 @@
-"""`python -m tests.lease --seed 7` replays one seed of the simulation and tells its story; `--seeds 300` runs many."""
+"""`python -m tests.lease --seed 7` replays one seed and tells its story; `--seeds 300` runs many."""
 
 import argparse
 import sys

@@ -1,4 +1,4 @@
-"""`tradewind demo`: a real small model trains through a kill and a join, and every claim about it is checked."""
+"""`tradewind demo`: a real small model trains through losses and joins, and every claim about it is checked."""
 
 import os
 import sys
@@ -8,7 +8,10 @@ import click
 
 from runtime.errors import UserError
 
-SCRIPT = Path(__file__).parents[3] / "examples" / "char_transformer" / "train.py"
+EXAMPLES = Path(__file__).parents[3] / "examples"
+SCRIPT = EXAMPLES / "char_transformer" / "train.py"
+FLEET = EXAMPLES / "fleet-simulator.yaml"
+CLOUD_BY_DEFAULT = False
 
 
 @click.command(
@@ -16,20 +19,34 @@ SCRIPT = Path(__file__).parents[3] / "examples" / "char_transformer" / "train.py
 Examples:
   tradewind demo
   tradewind demo --steps 600 --workers 6
+  tradewind demo --cloud
   tradewind demo --json | jq .pauses
 
 \b
 It starts its own nats-server, or uses the one at TRADEWIND_NATS_URL. The exit code is 0 only if all checks passed.
 """
 )
+@click.option(
+    "--cloud/--local",
+    default=CLOUD_BY_DEFAULT,
+    show_default=True,
+    help="Machines of a simulated cloud with two regions, or plain processes.",
+)
 @click.option("--steps", type=click.IntRange(min=30), default=300, show_default=True, help="Steps to train.")
 @click.option(
     "--workers", type=click.IntRange(min=2, max=64), default=4, show_default=True, help="Workers to begin with."
 )
+@click.option(
+    "--seconds",
+    type=click.FloatRange(min=10, max=600),
+    default=45.0,
+    show_default=True,
+    help="What the steps take together, at least.",
+)
 @click.option("--json", "as_json", is_flag=True, help="The report as JSON on standard output.")
 @click.option("--keep", is_flag=True, help="Keep the folder with logs, checkpoint and state.")
-def demo(steps: int, workers: int, as_json: bool, keep: bool) -> None:
-    """Train a small model on this machine; kill a worker on the way; report what happened, and check it."""
+def demo(cloud: bool, steps: int, workers: int, seconds: float, as_json: bool, keep: bool) -> None:
+    """Train a small model on this machine; take workers away from it; report what happened, and check it."""
     if not SCRIPT.is_file():
         raise UserError(
             "The demonstration's training script comes with the repository, not with the installed package.",
@@ -40,5 +57,13 @@ def demo(steps: int, workers: int, as_json: bool, keep: bool) -> None:
     from tradewind.cli.jobs.oneshot import quiet_logs
 
     quiet_logs()
-    demonstration = Demonstration(SCRIPT, steps=steps, workers=workers, as_json=as_json, keep=keep)
+    demonstration = Demonstration(
+        SCRIPT,
+        steps=steps,
+        workers=workers,
+        seconds=seconds,
+        as_json=as_json,
+        keep=keep,
+        fleet=FLEET.read_text() if cloud else None,
+    )
     sys.exit(run(lambda stop: demonstration.result(os.environ, stop)))

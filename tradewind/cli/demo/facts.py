@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from messages.api import EventLine, ProgressLine
 from messages.ids import Generation, Rank, WorkerId
+from tradewind.cli.demo.cloud.facts import CloudFacts
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,8 @@ class Facts:
     left_behind: tuple[str, ...] = ()
     """Processes that outlived the demonstration."""
     total_s: float = 0.0
+    cloud: CloudFacts | None = None
+    """Only if the machines came from a cloud."""
 
     def size_of(self, generation: Generation) -> int | None:
         return next((world.size for world in self.formed if world.generation == generation), None)

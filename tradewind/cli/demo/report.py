@@ -11,6 +11,8 @@ from msgspec import Struct
 
 from messages.ids import Generation, Rank, WorkerId
 from tradewind.cli.demo.checks import CLAIMS
+from tradewind.cli.demo.cloud.checks import CLOUD_CLAIMS
+from tradewind.cli.demo.cloud.report import CloudReport, cloud_report
 from tradewind.cli.demo.facts import Facts, Formed, Trained, by_generation, losses
 
 
@@ -67,11 +69,16 @@ class Report(Struct, frozen=True):
     loss_first: float | None
     loss_last: float | None
     total_s: float
+    cloud: CloudReport | None = None
+    """Only if the machines came from a cloud."""
 
 
 def report_on(facts: Facts) -> Report:
     trained = by_generation(facts.progress)
+    cloud = facts.cloud
     outcomes = {claim: tuple(check(facts, trained)) for claim, check in CLAIMS.items()}
+    if cloud is not None:
+        outcomes |= {claim: tuple(check(cloud, trained)) for claim, check in CLOUD_CLAIMS.items()}
     pauses = tuple(_pauses(trained))
     repeated_steps = sum(pause.repeated_steps for pause in pauses)
     steps = len(frozenset[int]().union(*(world.completed for world in trained)))
@@ -92,6 +99,7 @@ def report_on(facts: Facts) -> Report:
         loss_first=first,
         loss_last=last,
         total_s=facts.total_s,
+        cloud=cloud_report(cloud, trained) if cloud is not None else None,
     )
 
 

@@ -3,7 +3,8 @@
 import asyncio
 import secrets
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -16,16 +17,18 @@ from messages.jobs import JobSpec, Launch, Workers
 from runtime.process import EXIT_FAILED, Stop
 from tradewind.cli import present
 from tradewind.cli.demo import view
+from tradewind.cli.demo.cloud.story import CloudStory
 from tradewind.cli.demo.facts import Promise
 from tradewind.cli.demo.report import Report, report_on
 from tradewind.cli.demo.story import Story
 from tradewind.cli.demo.summary import report_text
 from tradewind.cli.interrupt import unless_stopped
-from tradewind.cli.local.stack import NATS_VARIABLE, local_stack
+from tradewind.cli.local.cloud import cloud_stack
+from tradewind.cli.local.stack import NATS_VARIABLE, LocalStack, local_stack
 
-TRAINING_S = 45.0
-"""Steps are paced to take so long together: as with a big model, a lost worker's replacement is in time to help."""
-LIMIT_S = 300.0
+BESIDE_TRAINING_S = 255.0
+"""The most that machines, starts and pauses may take."""
+Tell = Callable[[EventLine], None]
 BATCH_PER_WORKER = 8
 CHECKPOINTS = 15
 
@@ -35,38 +38,55 @@ class Demonstration:
     script: Path
     steps: int
     workers: int
+    seconds: float
+    """Steps are paced to take so long together: as with a big model, a lost worker's replacement is in time to help."""
     as_json: bool
     keep: bool
+    fleet: str | None = None
+    """A fleet file at a simulator; without, workers are plain processes."""
 
     async def result(self, environ: Mapping[str, str], stop: Stop) -> int:
         return await unless_stopped(self._play(environ), stop, _say_that_it_ends)
 
     async def _play(self, environ: Mapping[str, str]) -> int:
         drawn = present.is_terminal() and not self.as_json
-        nats_url = environ.get(NATS_VARIABLE, "")
-        async with local_stack(environ, present.say, nats_url=nats_url, keep_folder=self.keep) as stack:
+        async with self._stage(environ, self._teller(drawn)) as (stack, story):
+            bus = f"${NATS_VARIABLE}" if environ.get(NATS_VARIABLE) else stack.nats_url
             present.say(f"elsewhere: TRADEWIND_API_URL={stack.api.url} tradewind status --watch")
-            present.say(f"elsewhere: nats sub -s {f'${NATS_VARIABLE}' if nats_url else stack.nats_url} 'tradewind.>'")
-            promise = self._promise()
-            story = Story(stack.api, self._spec(promise, stack.folder), promise, self._teller(drawn))
+            present.say(f"elsewhere: nats sub -s {bus} 'tradewind.>'")
             await self._watched(story, drawn)
         report = report_on(story.facts(tuple(stack.left_behind)))
         self._print(report, story)
         return 0 if report.ok else EXIT_FAILED
 
+    @asynccontextmanager
+    async def _stage(self, environ: Mapping[str, str], tell: Tell) -> AsyncIterator[tuple[LocalStack, Story]]:
+        promise = self._promise()
+        bus = environ.get(NATS_VARIABLE, "")
+        if self.fleet is None:
+            async with local_stack(environ, present.say, nats_url=bus, keep_folder=self.keep) as stack:
+                yield stack, Story(stack.api, self._spec(promise, stack.folder), promise, tell)
+        else:
+            async with cloud_stack(
+                environ, present.say, self.fleet, self.workers, nats_url=bus, keep_folder=self.keep
+            ) as clouded:
+                spec = self._spec(promise, clouded.folder)
+                yield clouded, CloudStory(clouded.api, spec, promise, tell, clouded.cloud, clouded.fleet)
+
     async def _watched(self, story: Story, drawn: bool) -> None:
         showing = view.draw(story) if drawn else view.tell(story, err=self.as_json)
         shown = asyncio.create_task(showing, name="demo-view")
+        limit_s = self.seconds + BESIDE_TRAINING_S
         try:
-            async with asyncio.timeout(LIMIT_S):
+            async with asyncio.timeout(limit_s):
                 await story.play()
         except TimeoutError:
-            present.say(f"the job has not ended within {LIMIT_S:g} s")
+            present.say(f"the job has not ended within {limit_s:g} s")
         finally:
             shown.cancel()
             await asyncio.wait({shown})
 
-    def _teller(self, drawn: bool) -> Callable[[EventLine], None]:
+    def _teller(self, drawn: bool) -> Tell:
         """What happens is part of the picture, where one is drawn; beside a JSON report it is for standard error."""
         return (lambda event: None) if drawn else partial(view.tell_news, err=self.as_json)
 
@@ -88,7 +108,7 @@ class Demonstration:
                     *("--global-batch", str(promise.global_batch)),
                     *("--checkpoint", str(folder / "checkpoint")),
                     *("--checkpoint-every", str(promise.checkpoint_every)),
-                    *("--step-ms", f"{TRAINING_S * 1000 / promise.steps:.0f}"),
+                    *("--step-ms", f"{self.seconds * 1000 / promise.steps:.0f}"),
                 ),
                 workdir=str(folder),
                 python=sys.executable,

@@ -61,6 +61,7 @@ class Story:
             _, late = await asyncio.wait(told, timeout=DRAIN_S)
             for task in late:
                 task.cancel()
+        await self._look_afterwards()
 
     def facts(self, left_behind: tuple[str, ...]) -> Facts:
         return Facts(
@@ -96,15 +97,24 @@ class Story:
         while self.view is None or not has_ended(self.view):
             with contextlib.suppress(MasterAway):
                 self.view = await self._api.job(self._spec.name)
-                victim = self._victim(self.view)
-                if victim is not None:
-                    self._kill(victim, self.view)
+                await self._act(self.view)
             await asyncio.sleep(LOOK_EVERY_S)
+
+    async def _act(self, view: JobView) -> None:
+        """Whatever is to happen at this point of the story."""
+        victim = self._victim(view)
+        if victim is not None:
+            self._kill(victim, view)
+
+    async def _look_afterwards(self) -> None:
+        """At what the job has left."""
+
+    def _is_full(self, view: JobView) -> bool:
+        return view.phase == "running" and view.world_size == self.promise.workers
 
     def _victim(self, view: JobView) -> WorkerView | None:
         """Once, when a third of the steps is done in the full world."""
-        full = view.phase == "running" and view.world_size == self.promise.workers
-        if self._kills or not full or self.step < self.promise.steps // 3:
+        if self._kills or not self._is_full(view) or self.step < self.promise.steps // 3:
             return None
         return next((worker for worker in view.workers if KILLED_RANK in worker.ranks and worker.pid), None)
 

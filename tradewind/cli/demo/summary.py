@@ -4,6 +4,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from tradewind.cli import present
+from tradewind.cli.demo.cloud.report import cloud_lines
 from tradewind.cli.demo.report import Report, World
 
 
@@ -37,6 +38,7 @@ def _lines(report: Report) -> list[str]:
             for pause in report.pauses
         ),
         f"repeated in all: {report.repeated_steps} steps, {report.repeated_samples} samples",
+        *(cloud_lines(report.cloud) if report.cloud is not None else ()),
     ]
 
 

@@ -78,7 +78,7 @@ def news(story: Story) -> Table:
         table.add_column(no_wrap=True, overflow="ellipsis")
     for event in story.events[-EVENTS_SHOWN:]:
         clock = time.strftime("%H:%M:%S", time.localtime(event.at))
-        style = "bold red" if event.kind == "demo_killed" else ""
+        style = "bold red" if event.kind.startswith("demo_") else ""
         why = Text(present.first_line(event.why), style="dim")
         table.add_row(Text(clock, style="dim"), Text(event.text, style=style), why)
     return table

@@ -99,6 +99,10 @@ def controller(arguments: tuple[str, ...], environ: Mapping[str, str], folder: P
     return OwnProcess("cluster-controller", ("tradewind", "cluster", *arguments), environ, folder)
 
 
+def simulator(arguments: tuple[str, ...], environ: Mapping[str, str], folder: Path) -> OwnProcess:
+    return OwnProcess("simulator", ("tradewind", "simulator", *arguments), environ, folder)
+
+
 def guard(environ: Mapping[str, str], folder: Path) -> OwnProcess:
     """Outlives this process, and ends what it left; see `tradewind.cli.local.guard`."""
     return OwnProcess("guard", ("tradewind.cli.local.guard", str(folder)), environ, folder, guards_us=True)

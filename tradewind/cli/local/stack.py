@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import TypeVar
 
 from runtime import children
 from runtime.errors import UserError
@@ -36,6 +37,10 @@ Say = Callable[[str], None]
 
 
 class LocalStack:
+    roles = "master and cluster-controller"
+    clusters = 1
+    """So many must have been heard before it is ready."""
+
     def __init__(self, folder: Path, environ: Mapping[str, str], nats_url: str, api: Api, say: Say) -> None:
         self.folder = folder
         self.api = api
@@ -52,25 +57,30 @@ class LocalStack:
     async def start(self, tasks: asyncio.TaskGroup) -> None:
         await self._start(guard(self._environ, self.folder))
         if self.nats_url:
-            self._say(f"starting master and cluster-controller on the bus of {NATS_VARIABLE}")
+            self._say(f"starting {self.roles} on the bus of {NATS_VARIABLE}")
         else:
-            self._say("starting nats-server, master and cluster-controller")
+            self._say(f"starting nats-server, {self.roles}")
             bus = BusServer(self.folder)
             await self._keep(bus, tasks)
             self.nats_url = bus.url
         environ = {**self._environ, NATS_VARIABLE: self.nats_url, MARK: str(self.folder)}
-        api = ("--api-port", self.api.url.rpartition(":")[2])
-        await self._keep(master(api, environ, self.folder), tasks)
-        workers = ("--run-dir", str(self.folder / "workers"), "--end-grace-s", f"{WORKERS_GRACE_S}")
-        await self._keep(controller(("--cluster", CLUSTER, *workers), environ, self.folder), tasks)
+        await self._start_roles(environ, tasks)
         self._tasks.append(tasks.create_task(self._reap(), name="stack-reap"))
         await self._until_ready()
+
+    async def _start_roles(self, environ: Mapping[str, str], tasks: asyncio.TaskGroup) -> None:
+        await self._keep(master(self._api_port(), environ, self.folder), tasks)
+        workers = ("--run-dir", str(self.folder / "workers"), "--end-grace-s", f"{WORKERS_GRACE_S}")
+        await self._keep(controller(("--cluster", CLUSTER, *workers), environ, self.folder), tasks)
+
+    async def _end_workers(self) -> None:
+        await self._end("cluster-controller", WORKERS_GRACE_S + ROLE_GRACE_S)
 
     async def stop(self) -> None:
         """Bounded: at most about the sum of the graces."""
         for task in self._tasks:
             task.cancel()
-        await self._end("cluster-controller", WORKERS_GRACE_S + ROLE_GRACE_S)
+        await self._end_workers()
         # What a controller that died has left. SIGTERM would be a notice, to leave in good order; SIGINT is to leave.
         processes.send(self._adopted(), signal.SIGINT)
         await self._until_workers_left(ROLE_GRACE_S)
@@ -96,6 +106,9 @@ class LocalStack:
         if part is not None:
             await part.stop(grace_s)
 
+    def _api_port(self) -> tuple[str, ...]:
+        return ("--api-port", self.api.url.rpartition(":")[2])
+
     async def _until_ready(self) -> None:
         for _ in range(round(START_S / POLL_S)):
             if await self._is_ready():
@@ -109,7 +122,7 @@ class LocalStack:
             health = await self.api.health()
         except MasterAway:
             return False
-        return health.ok and health.clusters > 0
+        return health.ok and health.clusters >= self.clusters
 
     async def _reap(self) -> None:
         while True:
@@ -141,16 +154,28 @@ class LocalStack:
             processes.send([pid], signal.SIGKILL)
 
 
+Stack = TypeVar("Stack", bound=LocalStack)
+
+
 @asynccontextmanager
 async def local_stack(
     environ: Mapping[str, str], say: Say, *, nats_url: str = "", keep_folder: bool = False
 ) -> AsyncIterator[LocalStack]:
     """On a bus of its own unless `nats_url` names one: a master takes the place of whichever was there before."""
+
+    def build(folder: Path, api: Api) -> LocalStack:
+        return LocalStack(folder, environ, nats_url, api, say)
+
+    async with standing(build, say, keep_folder=keep_folder) as stack:
+        yield stack
+
+
+@asynccontextmanager
+async def standing(build: Callable[[Path, Api], Stack], say: Say, *, keep_folder: bool) -> AsyncIterator[Stack]:
     children.become_subreaper()
     folder = Path(tempfile.mkdtemp(prefix="tradewind-"))
     async with session() as opened:
-        api = Api(opened, f"http://127.0.0.1:{children.free_port()}")
-        stack = LocalStack(folder, environ, nats_url, api, say)
+        stack = build(folder, Api(opened, f"http://127.0.0.1:{children.free_port()}"))
         try:
             async with asyncio.TaskGroup() as tasks:
                 try:

@@ -1,0 +1,84 @@
+"""The claims about the cloud, each a function from the facts to the sentences in which they contradict it."""
+
+from collections.abc import Callable, Iterator
+
+from tradewind.cli.demo.cloud.facts import CloudFacts
+from tradewind.cli.demo.facts import Trained
+
+CloudCheck = Callable[[CloudFacts, list[Trained]], Iterator[str]]
+
+
+def made_through_the_api(cloud: CloudFacts, trained: list[Trained]) -> Iterator[str]:
+    clusters, pools = cloud.calls.get("CreateCluster", 0), cloud.calls.get("CreateNodePool", 0)
+    if clusters != cloud.clusters:
+        yield f"{clusters} clusters were made through the cloud's API, not {cloud.clusters}"
+    if not pools:
+        yield "no pool was made through the cloud's API"
+
+
+def noticed_handed_over(cloud: CloudFacts, trained: list[Trained]) -> Iterator[str]:
+    noticed = [taken for taken in cloud.taken if taken.notice_s]
+    if not noticed:
+        yield "no node was taken with notice"
+    for taken in noticed:
+        parting = cloud.partings.get(taken.worker) if taken.worker is not None else None
+        if taken.worker is None:
+            yield f"no worker was told that node {taken.node} would be taken"
+        elif parting is None:
+            yield f"the noticed worker {taken.worker} never left"
+        elif not parting.released:
+            yield f"the noticed worker {taken.worker} was not released: {parting.why}"
+        elif parting.at >= taken.at + taken.notice_s:
+            late_s = parting.at - taken.at - taken.notice_s
+            yield f"the noticed worker {taken.worker} left {late_s:.1f} s after its node was taken"
+        for world in trained:
+            if taken.worker in world.members and world.generation > taken.generation:
+                yield f"the noticed worker {taken.worker} holds a rank in generation {world.generation}"
+
+
+def only_silent_ones_are_losses(cloud: CloudFacts, trained: list[Trained]) -> Iterator[str]:
+    silent = sum(not taken.notice_s for taken in cloud.taken)
+    if not silent:
+        yield "no node was lost without a word"
+    if cloud.losses != silent:
+        yield f"{cloud.losses} losses were counted, but {silent} nodes were lost without a word"
+
+
+def came_from_elsewhere(cloud: CloudFacts, trained: list[Trained]) -> Iterator[str]:
+    if not cloud.stockouts:
+        yield "no zone was found without machines"
+    for stockout in cloud.stockouts:
+        if not any(asked.region != stockout.region and asked.at >= stockout.at for asked in cloud.asked):
+            yield f"{stockout.zone} had no machines, and none were asked for in another region"
+
+
+def spanned_two_regions(cloud: CloudFacts, trained: list[Trained]) -> Iterator[str]:
+    if not any(len(regions_of(world, cloud)) > 1 for world in trained):
+        yield "no world had workers in two regions"
+
+
+def nothing_left_in_the_cloud(cloud: CloudFacts, trained: list[Trained]) -> Iterator[str]:
+    if cloud.pools_left:
+        yield f"{len(cloud.pools_left)} pools of the job were left: {', '.join(cloud.pools_left)}"
+    if cloud.nodes_left:
+        yield f"{len(cloud.nodes_left)} nodes of the job were left: {', '.join(cloud.nodes_left)}"
+
+
+def bill_is_the_jobs(cloud: CloudFacts, trained: list[Trained]) -> Iterator[str]:
+    if not cloud.bill_micro_usd:
+        yield "the cloud has no bill for the job"
+
+
+CLOUD_CLAIMS: dict[str, CloudCheck] = {
+    "clusters and pools were made through the cloud's API": made_through_the_api,
+    "the noticed worker handed over before its node was taken": noticed_handed_over,
+    "only what went without a word was counted as lost": only_silent_ones_are_losses,
+    "where a zone had no machines, they came from another region": came_from_elsewhere,
+    "one world had workers in two regions": spanned_two_regions,
+    "nothing of the job was left in the cloud": nothing_left_in_the_cloud,
+    "the cloud has a bill for the job": bill_is_the_jobs,
+}
+
+
+def regions_of(world: Trained, cloud: CloudFacts) -> tuple[str, ...]:
+    return tuple(sorted({cloud.regions[worker] for worker in world.members if worker in cloud.regions}))

@@ -1,0 +1,108 @@
+"""What was recorded of the cloud: what was done to it, and what came of it."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from messages.api import EventLine
+from messages.ids import Generation, WorkerId
+
+RELEASED = "released"
+"""What the master says of a worker that left in good order begins so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A node that the cloud took."""
+
+    node: str
+    zone: str
+    notice_s: float
+    """0: without a word."""
+    generation: Generation
+    step: int
+    at: float
+    """Unix seconds of the notice, or of the loss."""
+    worker: WorkerId | None = None
+    """Who was there, as far as it was seen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parting:
+    at: float
+    why: str
+
+    @property
+    def released(self) -> bool:
+        return self.why.startswith(RELEASED)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Nodes that the master asked the cloud for."""
+
+    zone: str
+    region: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Stockout:
+    zone: str
+    region: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class CloudFacts:
+    clusters: int
+    """That there were to be."""
+    taken: tuple[Taken, ...] = ()
+    partings: Mapping[WorkerId, Parting] = field(default_factory=dict)
+    regions: Mapping[WorkerId, str] = field(default_factory=dict)
+    """Where each worker was."""
+    asked: tuple[Asked, ...] = ()
+    stockouts: tuple[Stockout, ...] = ()
+    """As the master met them."""
+    losses: int = 0
+    """Workers that the master counted as lost."""
+    calls: Mapping[str, int] = field(default_factory=dict)
+    """Of the cloud's API, by method: those that were obeyed."""
+    pools_left: tuple[str, ...] = ()
+    """Of the job, after its end."""
+    nodes_left: tuple[str, ...] = ()
+    bill_micro_usd: int = 0
+
+
+def partings_in(events: Iterable[EventLine]) -> dict[WorkerId, Parting]:
+    return {WorkerId(str(each.fields["worker"])): Parting(each.at, each.why) for each in _of("worker_gone", events)}
+
+
+def clusters_in(events: Iterable[EventLine]) -> dict[WorkerId, str]:
+    """The cluster that each worker joined in."""
+    return {WorkerId(str(each.fields["worker"])): str(each.fields["cluster"]) for each in _of("worker_joined", events)}
+
+
+def identified(taken: Taken, events: Iterable[EventLine], members: frozenset[WorkerId]) -> WorkerId | None:
+    """Who was on a node, from what was heard after it was taken: a notice, or the loss of a member of that world."""
+    for event in events:
+        worker = WorkerId(str(event.fields.get("worker", "")))
+        if event.at < taken.at or worker not in members:
+            continue
+        if taken.notice_s and event.kind == "worker_noticed":
+            return worker
+        if not taken.notice_s and event.kind == "worker_gone" and not event.why.startswith(RELEASED):
+            return worker
+    return None
+
+
+def asked_in(events: Iterable[EventLine]) -> list[tuple[str, float]]:
+    """Zone and time of each request for nodes."""
+    return [(str(each.fields["zone"]), each.at) for each in events if each.kind in ("pool_created", "pool_raised")]
+
+
+def stockouts_in(events: Iterable[EventLine]) -> list[tuple[str, float]]:
+    return [(str(each.fields["zone"]), each.at) for each in _of("zone_stocked_out", events)]
+
+
+def _of(kind: str, events: Iterable[EventLine]) -> list[EventLine]:
+    return [event for event in events if event.kind == kind]

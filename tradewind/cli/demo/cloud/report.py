@@ -1,0 +1,88 @@
+"""What the report says about the cloud."""
+
+from msgspec import Struct
+
+from messages.ids import Generation, WorkerId
+from tradewind.cli.demo.cloud.checks import regions_of
+from tradewind.cli.demo.cloud.facts import CloudFacts
+from tradewind.cli.demo.facts import Trained
+
+
+class NodeTaken(Struct, frozen=True):
+    node: str
+    zone: str
+    notice_s: float
+    worker: WorkerId | None
+    after_step: int
+    left_after_s: float | None
+    """From the notice, or from the loss, until the master had the worker go; None if it never did."""
+
+
+class WorldRegions(Struct, frozen=True):
+    generation: Generation
+    workers: dict[str, int]
+    """By region."""
+
+
+class CloudReport(Struct, frozen=True):
+    taken_with_notice: tuple[NodeTaken, ...]
+    taken_without: tuple[NodeTaken, ...]
+    losses: int
+    stockouts: tuple[str, ...]
+    """Zones that had no machines when some were asked for."""
+    asked_in: tuple[str, ...]
+    """Zones, in the order in which machines were asked for."""
+    regions: tuple[WorldRegions, ...]
+    pools_left: int
+    nodes_left: int
+    bill_usd: float
+
+
+def cloud_report(cloud: CloudFacts, trained: list[Trained]) -> CloudReport:
+    taken = [(each.notice_s > 0, _taken(cloud, number)) for number, each in enumerate(cloud.taken)]
+    return CloudReport(
+        taken_with_notice=tuple(each for noticed, each in taken if noticed),
+        taken_without=tuple(each for noticed, each in taken if not noticed),
+        losses=cloud.losses,
+        stockouts=tuple(dict.fromkeys(stockout.zone for stockout in cloud.stockouts)),
+        asked_in=tuple(asked.zone for asked in cloud.asked),
+        regions=tuple(_regions(cloud, world) for world in trained),
+        pools_left=len(cloud.pools_left),
+        nodes_left=len(cloud.nodes_left),
+        bill_usd=round(cloud.bill_micro_usd / 1e6, 4),
+    )
+
+
+def cloud_lines(report: CloudReport) -> list[str]:
+    return [
+        *(
+            f"node {taken.node} was taken with a notice of {taken.notice_s:g} s; {_left(taken)}"
+            for taken in report.taken_with_notice
+        ),
+        *(f"node {taken.node} was lost without a word; {_left(taken)}" for taken in report.taken_without),
+        f"no machines in {', '.join(report.stockouts) or 'no zone'}; asked for in {' → '.join(report.asked_in)}",
+        "worlds: " + ", then ".join(_where(world) for world in report.regions),
+        f"left in the cloud: {report.pools_left} pools, {report.nodes_left} nodes; its bill: {report.bill_usd:.2f} $",
+    ]
+
+
+def _taken(cloud: CloudFacts, number: int) -> NodeTaken:
+    taken = cloud.taken[number]
+    parting = cloud.partings.get(taken.worker) if taken.worker is not None else None
+    left_after_s = None if parting is None else round(parting.at - taken.at, 3)
+    return NodeTaken(taken.node, taken.zone, taken.notice_s, taken.worker, taken.step, left_after_s)
+
+
+def _regions(cloud: CloudFacts, world: Trained) -> WorldRegions:
+    places = [cloud.regions.get(worker, "") for worker in world.members]
+    return WorldRegions(world.generation, {region: places.count(region) for region in regions_of(world, cloud)})
+
+
+def _left(taken: NodeTaken) -> str:
+    if taken.left_after_s is None:
+        return f"worker {taken.worker} was not seen to go"
+    return f"worker {taken.worker} was out of the world after {taken.left_after_s:.2f} s"
+
+
+def _where(world: WorldRegions) -> str:
+    return " + ".join(f"{count} in {region}" for region, count in world.workers.items())

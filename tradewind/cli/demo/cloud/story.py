@@ -1,0 +1,153 @@
+"""The demonstration with a cloud: zones run dry, a machine is taken with notice, another one without."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from messages.api import EventLine, JobView
+from messages.ids import Rank, WorkerId
+from messages.jobs import JobSpec
+from tradewind.cli.api.client import Api
+from tradewind.cli.demo.cloud.facts import (
+    Asked,
+    CloudFacts,
+    Stockout,
+    Taken,
+    asked_in,
+    clusters_in,
+    identified,
+    partings_in,
+    stockouts_in,
+)
+from tradewind.cli.demo.facts import Facts, Kill, Promise
+from tradewind.cli.demo.story import Story
+from tradewind.cli.local import processes
+from tradewind.cli.local.fleet import Fleet, region_of
+from tradewind.cli.local.simulator import Bill, Inventory, Node, Simulator, SimulatorAway
+
+NOTICE_S = 15.0
+FIRST_AT_SHARE = 1 / 8
+"""Of the steps, when the first machine is taken."""
+CLEAN_UP_S = 60.0
+LOOK_AFTER_S = 0.5
+
+
+class CloudStory(Story):
+    def __init__(
+        self,
+        api: Api,
+        spec: JobSpec,
+        promise: Promise,
+        on_news: Callable[[EventLine], None],
+        cloud: Simulator,
+        fleet: Fleet,
+    ) -> None:
+        super().__init__(api, spec, promise, on_news)
+        self._cloud = cloud
+        self._fleet = fleet
+        self._taken: list[Taken] = []
+        self._members: dict[str, dict[WorkerId, Rank]] = {}
+        """By the node that was taken: who was in the world then."""
+        self._processes: dict[WorkerId, list[int]] = {}
+        """Of the members of the world, when a node was lost without a word."""
+        self._left: Inventory | None = None
+        self._bill = Bill(0)
+        self._calls: Mapping[str, int] = {}
+
+    def facts(self, left_behind: tuple[str, ...]) -> Facts:
+        taken = tuple(self._identified(each) for each in self._taken)
+        kills = tuple(kill for each in taken if (kill := self._kill_of(each)) is not None)
+        return replace(super().facts(left_behind), kills=kills, cloud=self._cloud_facts(taken))
+
+    async def _act(self, view: JobView) -> None:
+        with contextlib.suppress(SimulatorAway):
+            if not self._taken and self._is_full(view) and self.step >= self.promise.steps * FIRST_AT_SHARE:
+                await self._run_dry()
+                await self._take(view, NOTICE_S)
+            elif len(self._taken) == 1 and self._is_spread(view):
+                await self._take(view, 0.0)
+
+    async def _look_afterwards(self) -> None:
+        """Until nothing of the job is there, or for as long as that may take."""
+        for _ in range(round(CLEAN_UP_S / LOOK_AFTER_S)):
+            with contextlib.suppress(SimulatorAway):
+                self._left = await self._cloud.inventory_of(self._spec.name)
+                if not self._left.pools and not self._left.nodes:
+                    break
+            await asyncio.sleep(LOOK_AFTER_S)
+        with contextlib.suppress(SimulatorAway):
+            self._bill = await self._cloud.bill_of(self._spec.name)
+            self._calls = await self._cloud.calls()
+
+    def _is_spread(self, view: JobView) -> bool:
+        """The world is full again, has workers in two regions, and has trained since the last checkpoint of another."""
+        regions = {self._fleet.region(worker.cluster) for worker in view.workers if worker.ranks}
+        steps = {
+            rank.last_step
+            for message in self.progress
+            if message.generation == view.generation
+            for rank in message.ranks
+        }
+        trained = max(steps, default=0) - min(steps, default=0)
+        return self._is_full(view) and len(regions) > 1 and trained >= self.promise.checkpoint_every
+
+    async def _run_dry(self) -> None:
+        home = [offer for offer in self._fleet.offers if offer.zone in self._fleet.home.zones]
+        for offer in home:
+            await self._cloud.stock_out(offer.zone, offer.accelerator)
+        zones = " and ".join(offer.zone for offer in home)
+        self._tell("demo_stocked_out", f"{zones} have no more machines", "as the demonstration wants it")
+
+    async def _take(self, view: JobView, notice_s: float) -> None:
+        node = await self._choose()
+        if node is None:
+            return
+        ranks = {worker.worker: worker.ranks[0] for worker in view.workers if worker.ranks}
+        if not notice_s:
+            self._processes = {
+                worker.worker: [worker.pid, *processes.alive_below(worker.pid)] for worker in view.workers if worker.pid
+            }
+        taken = Taken(node.name, node.zone, notice_s, view.generation, self.step, time.time())
+        await self._cloud.preempt(node.name, notice_s)
+        self._taken.append(taken)
+        self._members[node.name] = ranks
+        how = f"with a notice of {notice_s:g} s" if notice_s else "without a word"
+        self._tell("demo_preempted", f"the cloud takes node {node.name} {how}", "as the demonstration wants it")
+
+    async def _choose(self) -> Node | None:
+        known = {taken.node for taken in self._taken}
+        nodes = (await self._cloud.inventory_of(self._spec.name)).nodes
+        here = [node for node in nodes if node.zone in self._fleet.home.zones and node.phase == "running"]
+        return next((node for node in here if node.name not in known), None)
+
+    def _identified(self, taken: Taken) -> Taken:
+        return replace(taken, worker=identified(taken, self.events, frozenset(self._members[taken.node])))
+
+    def _kill_of(self, taken: Taken) -> Kill | None:
+        if taken.notice_s or taken.worker is None:
+            return None
+        rank = self._members[taken.node][taken.worker]
+        survived = tuple(pid for pid in self._processes.get(taken.worker, []) if processes.is_alive(pid))
+        return Kill(taken.worker, rank, taken.generation, taken.step, taken.at, survived)
+
+    def _cloud_facts(self, taken: tuple[Taken, ...]) -> CloudFacts:
+        left = self._left
+        joined = clusters_in(self.events)
+        return CloudFacts(
+            clusters=len(self._fleet.clusters),
+            taken=taken,
+            partings=partings_in(self.events),
+            regions={worker: self._fleet.region(cluster) for worker, cluster in joined.items()},
+            asked=tuple(Asked(zone, region_of(zone), at) for zone, at in asked_in(self.events)),
+            stockouts=tuple(Stockout(zone, region_of(zone), at) for zone, at in stockouts_in(self.events)),
+            losses=self.view.losses if self.view is not None else 0,
+            calls=self._calls,
+            pools_left=tuple(pool.name for pool in left.pools) if left is not None else ("nobody could look",),
+            nodes_left=tuple(node.name for node in left.nodes) if left is not None else (),
+            bill_micro_usd=self._bill.micro_usd,
+        )
+
+    def _tell(self, kind: str, text: str, why: str) -> None:
+        self._news(EventLine(time.time(), self._spec.name, kind, text, why))

@@ -1,0 +1,85 @@
+"""The local stack with a cloud: a simulator, and a master that has machines from it.
+
+Nobody here starts cluster-controllers or workers: they are pods, which are processes of the simulator.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from runtime.children import free_port
+from runtime.errors import UserError
+from tradewind.cli.api.client import Api, session
+from tradewind.cli.local.fleet import KEY_FILE, Fleet, fleet_at, read_fleet
+from tradewind.cli.local.parts import master, simulator
+from tradewind.cli.local.simulator import Simulator
+from tradewind.cli.local.stack import POLL_S, START_S, LocalStack, Say, standing
+from tradewind.cli.local.supervise import tail_of
+
+SPEED = 120
+"""A cluster takes two seconds to make, a machine half a second to boot."""
+PODS_GRACE_S = 8.0
+SIMULATOR_VARIABLES = "TRADEWIND_SIMULATOR_"
+
+
+class CloudStack(LocalStack):
+    roles = "a simulated cloud and a master"
+
+    def __init__(
+        self,
+        folder: Path,
+        environ: Mapping[str, str],
+        nats_url: str,
+        api: Api,
+        say: Say,
+        cloud: Simulator,
+        fleet: bytes,
+    ) -> None:
+        own = {name: value for name, value in environ.items() if not name.startswith(SIMULATOR_VARIABLES)}
+        super().__init__(folder, own, nats_url, api, say)
+        self.cloud = cloud
+        self.fleet: Fleet = read_fleet(fleet)
+        self.clusters = len(self.fleet.clusters)
+        self._fleet_file = folder / "fleet.yaml"
+        self._fleet_file.write_bytes(fleet)
+
+    async def _start_roles(self, environ: Mapping[str, str], tasks: asyncio.TaskGroup) -> None:
+        flags = ("--write-credentials", str(self.folder / KEY_FILE), "--speed", str(SPEED))
+        ports = ("--grpc-port", self._grpc_port(), "--http-port", self.cloud.url.rpartition(":")[2])
+        regions = [word for cluster in self.fleet.clusters for word in ("--region", cluster.region)]
+        await self._keep(simulator((*flags, *ports, *regions), environ, self.folder), tasks)
+        await self._until_cloud_is_there()
+        arguments = (*self._api_port(), "--fleet", str(self._fleet_file))
+        await self._keep(master(arguments, environ, self.folder), tasks)
+
+    async def _end_workers(self) -> None:
+        await self._end("simulator", PODS_GRACE_S)
+
+    async def _until_cloud_is_there(self) -> None:
+        for _ in range(round(START_S / POLL_S)):
+            if await self.cloud.is_there():
+                return
+            await asyncio.sleep(POLL_S)
+        log = self.folder / "simulator.log"
+        raise UserError("The simulator did not become ready.", f"look at {self.folder}", tail_of(log))
+
+    def _grpc_port(self) -> str:
+        return self.fleet.cloud.endpoints.gke.rpartition(":")[2]
+
+
+@asynccontextmanager
+async def cloud_stack(
+    environ: Mapping[str, str], say: Say, example: str, workers: int, *, nats_url: str = "", keep_folder: bool = False
+) -> AsyncIterator[CloudStack]:
+    """With the fleet of the example, and room for so many workers in every zone of it."""
+    grpc_port, http_port = free_port(), free_port()
+    fleet = fleet_at(example, grpc_port, http_port, workers)
+    async with session() as opened:
+        cloud = Simulator(opened, f"http://127.0.0.1:{http_port}")
+
+        def build(folder: Path, api: Api) -> CloudStack:
+            return CloudStack(folder, environ, nats_url, api, say, cloud, fleet)
+
+        async with standing(build, say, keep_folder=keep_folder) as stack:
+            yield stack

@@ -10,31 +10,21 @@ import os
 import signal
 import tempfile
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
-
 from agents.worker import host_messages as wire
+from agents.worker.conversation import Conversation, Hear, HostEnded, Streams
 from agents.worker.leftovers import WorkerFolder, end_left, kill_left
-from messages.ids import Generation, Rank
 from runtime import children
 from runtime.errors import UserError
-from runtime.logs import Once, logger
-from runtime.waiting import first_of
 
 SOCKET_PATH_BYTES = 100
 """The kernel takes 107."""
 LAST_WORDS = 5
 CHUNK_BYTES = 64 * 1024
-STOP_ANSWER_S = 8.0
-"""After the grace of a stop; a host that is silent for longer is given up."""
-END_S = 8.0
-"""A host gives its trainers 2 s, and itself 5 more."""
 GONE_S = 5.0
-
-Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,26 +35,13 @@ class HostCommand:
     warm_s: float
 
 
-class HostEnded(Exception):
-    """Why this life of the host is over."""
-
-
-class Host:
-    def __init__(self, command: HostCommand, folder: WorkerFolder, hear: Callable[[wire.HostMessage], None]) -> None:
+class Host(Conversation):
+    def __init__(self, command: HostCommand, folder: WorkerFolder, hear: Hear) -> None:
+        super().__init__(hear, command.warm_s)
         self._command = command
         self._folder = folder
-        self._hear = hear
-        self._writer: asyncio.StreamWriter | None = None
         self._process: asyncio.subprocess.Process | None = None
-        self._warm = asyncio.Event()
-        self._gone = asyncio.Event()
-        self._refused = ""
         self._said: deque[str] = deque(maxlen=LAST_WORDS)
-        self._forking: dict[Generation, set[Rank]] = {}
-        self._pids: dict[tuple[Generation, Rank], int] = {}
-        self._stops: list[tuple[Generation, asyncio.Event]] = []
-        self._log = logger()
-        self._log_once = Once()
 
     async def run(self) -> str:
         """Until the host is gone; says why."""
@@ -91,34 +68,6 @@ class Host:
         self._gone.set()
         return why
 
-    def fork(self, generation: Generation, trainers: tuple[wire.TrainerSpec, ...]) -> None:
-        self._forking[generation] = {trainer.rank for trainer in trainers}
-        self._send(wire.Fork(generation, trainers))
-
-    async def stop(self, generation: Generation, grace_s: float) -> bool:
-        """Whether the host said that no trainer up to this generation is left; if it says nothing, it is given up."""
-        answered = asyncio.Event()
-        self._stops.append((generation, answered))
-        self._send(wire.Stop(generation, grace_s))
-        if not await first_of(answered, self._gone, timeout_s=grace_s + STOP_ANSWER_S):
-            self._give_up(f"did not stop its trainers within {grace_s + STOP_ANSWER_S:.0f} s")
-        return answered.is_set()
-
-    async def end(self) -> None:
-        """Politely, then not. A host that is still importing would not listen."""
-        if not self._warm.is_set():
-            self._give_up("was ended before it was warm")
-        self._send(wire.Exit())
-        try:
-            async with asyncio.timeout(END_S):
-                await self._gone.wait()
-        except TimeoutError:
-            self._give_up(f"did not exit within {END_S:.0f} s")
-
-    def _send(self, command: wire.Command) -> None:
-        if self._writer is not None and not self._writer.is_closing():
-            self._writer.write(wire.encode(command))
-
     def _give_up(self, why: str) -> None:
         self._refused = self._refused or why
         if self._process is not None:
@@ -138,69 +87,11 @@ class Host:
         self._folder.started(process.pid)
         return process
 
-    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._writer = writer
-        try:
-            while line := await reader.readline():
-                self._take(line)
-        except (ValueError, ConnectionError) as error:
-            self._give_up(f"cannot be understood: {error}")
-        finally:
-            writer.close()
+    def _on_forked(self, pid: int) -> None:
+        self._folder.started(pid)
 
-    def _take(self, line: bytes) -> None:
-        try:
-            message = wire.decode(line)
-        except msgspec.DecodeError as error:
-            if self._log_once(str(error)):
-                self._log.warning("host_message_dropped", error=str(error), line=line[:200])
-            return
-        match message:
-            case wire.Hello():
-                self._log.info("host_warm", python=message.python, torch=message.torch, warm_s=message.warm_s)
-                self._warm.set()
-            case wire.Forked():
-                self._folder.started(message.pid)
-                self._pids[message.generation, message.rank] = message.pid
-                self._forking.get(message.generation, set()).discard(message.rank)
-            case wire.ForkFailed():
-                self._forking.get(message.generation, set()).discard(message.rank)
-            case wire.Exited():
-                pid = self._pids.pop((message.generation, message.rank), None)
-                if pid is not None:
-                    self._folder.ended(pid)
-            case wire.Stopped():
-                self._answer_stop(message.generation)
-            case wire.Refused():
-                self._on_refused(message.why)
-            case wire.Output() | wire.Reported():
-                pass
-        self._hear(message)
-
-    def _answer_stop(self, generation: Generation) -> None:
-        for stop in self._stops:
-            if stop[0] == generation:
-                self._stops.remove(stop)
-                stop[1].set()
-                return
-
-    def _on_refused(self, why: str) -> None:
-        """A refusal names no trainer: if it was a fork, none of those that were not yet answered will be."""
-        self._log.error("host_refused", why=why)
-        if not self._warm.is_set():
-            self._refused = why
-            return
-        for generation, ranks in self._forking.items():
-            for rank in sorted(ranks):
-                self._hear(wire.ForkFailed(generation, rank, why))
-        self._forking.clear()
-
-    async def _limit_warming(self) -> None:
-        try:
-            async with asyncio.timeout(self._command.warm_s):
-                await self._warm.wait()
-        except TimeoutError:
-            self._give_up(f"did not import torch within {self._command.warm_s:.0f} s")
+    def _on_exited(self, pid: int) -> None:
+        self._folder.ended(pid)
 
     async def _watch(self, process: asyncio.subprocess.Process) -> None:
         """A host that exits before it has connected ends no conversation."""

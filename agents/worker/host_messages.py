@@ -20,6 +20,7 @@ class TrainerSpec(Struct, frozen=True, omit_defaults=True):
     cwd: str
     script: str | None = None
     module: str | None = None
+    inherit: bool = False
 
 
 class Fork(Struct, frozen=True, tag_field="type", tag="fork"):

@@ -13,6 +13,7 @@ from agents.worker.decide import decide
 from agents.worker.echo import Echo
 from agents.worker.effects import WorkerEffect
 from agents.worker.events import NoticeCame, StopAsked, Ticked, WorkerEvent
+from agents.worker.external_host import HostContainer, socket_path
 from agents.worker.host import HostCommand, find_host_file
 from agents.worker.inbox import Inbox
 from agents.worker.kept import read_launch
@@ -38,7 +39,9 @@ FORCED_GRACE_S = 2.0
 async def main(settings: WorkerSettings, stop: Stop) -> int:
     uid = settings.uid or f"w{secrets.token_hex(4)}"
     identity = _identity(settings, WorkerId(f"{uid}-{secrets.token_hex(2)}"))
-    host_file = find_host_file(settings.host_file)
+    host_file = None if settings.external_host else find_host_file(settings.host_file)
+    if settings.external_host:
+        socket_path(Path(settings.run_dir) / uid)
     folder = await claim(Path(settings.run_dir), uid, identity.worker)
     try:
         inbox = Inbox()
@@ -84,7 +87,8 @@ def _loop(
     settings: WorkerSettings, hands: Hands, shell: WorkerShell
 ) -> RoleLoop[WorkerState, WorkerEvent, WorkerEffect]:
     clock = SystemClock()
-    state = new_worker(hands.identity, clock.monotonic_s(), WorkerRules(orphan_s=settings.orphan_s))
+    rules = WorkerRules(orphan_s=settings.orphan_s, host_losses_max=settings.host_losses)
+    state = new_worker(hands.identity, clock.monotonic_s(), rules)
     return RoleLoop("worker", state, decide, shell, Ticked, clock, shell.on_decision)
 
 
@@ -101,8 +105,10 @@ async def _obey_signals(settings: WorkerSettings, inbox: Inbox, stop: Stop) -> N
 
 
 async def _host_command(
-    settings: WorkerSettings, identity: WorkerIdentity, host_file: Path, bucket: Bucket
-) -> HostCommand:
+    settings: WorkerSettings, identity: WorkerIdentity, host_file: Path | None, bucket: Bucket
+) -> HostCommand | HostContainer:
+    if host_file is None:
+        return HostContainer({WORKER_VARIABLE: identity.worker}, settings.host_within_s, settings.warm_s)
     launch = await read_launch(bucket, identity.job)
     named = settings.python or (launch.python if launch is not None else None)
     given = launch.env if launch is not None else {}

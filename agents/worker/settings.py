@@ -40,6 +40,12 @@ class WorkerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """A worker whose bus is away for so long ends by itself."""
     warm_s: Annotated[float, Meta(gt=0)] = 180.0
     """A host that has not imported torch after so long is given up."""
+    external_host: bool = False
+    """The host is not started but comes by itself, from another container."""
+    host_within_s: Annotated[float, Meta(gt=0)] = 180.0
+    """Such a host is waited for so long."""
+    host_losses: Annotated[int, Meta(ge=1)] = 5
+    """A worker that has lost so many hosts in a row gives up."""
     nats_url: str = "nats://127.0.0.1:4222"
     nats_credentials: str | None = None
     connect_timeout_s: Annotated[float, Meta(gt=0, le=3600)] = 5.0

@@ -10,6 +10,7 @@ from typing import assert_never
 
 from agents.worker import host_messages as wire
 from agents.worker import invariants
+from agents.worker.conversation import Conversation
 from agents.worker.decide import waiting_for
 from agents.worker.echo import Echo
 from agents.worker.effects import (
@@ -38,6 +39,7 @@ from agents.worker.events import (
     TrainersStopped,
     WorkerEvent,
 )
+from agents.worker.external_host import ExternalHost, HostContainer
 from agents.worker.facts import fact_message
 from agents.worker.host import Host, HostCommand
 from agents.worker.inbox import Inbox
@@ -72,7 +74,7 @@ class Hands:
     bus: Bus
     bucket: Bucket
     folder: WorkerFolder
-    command: HostCommand
+    command: HostCommand | HostContainer
     inbox: Inbox
     echo: Echo | None = None
 
@@ -96,7 +98,7 @@ class WorkerShell:
         self._tasks = tasks
         self._clock = clock
         self._progress = ProgressBook(identity.job, identity.worker)
-        self._host: Host | None = None
+        self._host: Conversation | None = None
         self._hosts = 0
         self._state: WorkerState | None = None
         self._log = logger(worker=identity.worker)
@@ -175,13 +177,22 @@ class WorkerShell:
             await self._host.end()
 
     async def _live_with_a_host(self) -> None:
-        host = Host(self._command, self._folder, self._hear)
+        host = self._new_host()
         self._host = host
         why = await host.run()
         self._host = None
         if not self.left.done():
             self._log.warning("host_lost", why=why)
         self._inbox.post(HostLost(self._clock.monotonic_s(), why))
+
+    def _new_host(self) -> Conversation:
+        match self._command:
+            case HostContainer() as container:
+                return ExternalHost(container, self._folder, self._hear)
+            case HostCommand() as command:
+                return Host(command, self._folder, self._hear)
+            case _:
+                assert_never(self._command)
 
     def _fork(self, assignment: Assignment) -> None:
         member = own_place(self._identity.worker, assignment)
@@ -196,14 +207,17 @@ class WorkerShell:
                 self._inbox.post(TrainerForkFailed(at_s, assignment.generation, rank, str(error)))
             return
         launch = assignment.launch
+        elsewhere = isinstance(self._command, HostContainer)
+        folder = launch.workdir or "."
         trainers = tuple(
             wire.TrainerSpec(
                 rank=rank,
                 env=rank_environment(assignment, member, local_rank, self._command.env, error_file),
                 argv=rank_arguments(launch.args, local_rank),
-                cwd=str(Path(launch.workdir or ".").absolute()),
+                cwd=folder if elsewhere else str(Path(folder).absolute()),
                 script=launch.script,
                 module=launch.module,
+                inherit=elsewhere,
             )
             for local_rank, (rank, error_file) in enumerate(zip(ranks, error_files, strict=True))
         )
@@ -217,6 +231,8 @@ class WorkerShell:
             shutil.rmtree(errors, ignore_errors=True)
         file = own / str(rank) / "error.json"
         file.parent.mkdir(parents=True, exist_ok=True)
+        if isinstance(self._command, HostContainer):
+            file.parent.chmod(0o777)  # the script may run as another user than we do
         return str(file)
 
     async def _stop(self, effect: StopTrainers) -> TrainersStopped | None:

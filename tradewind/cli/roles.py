@@ -92,6 +92,9 @@ def cluster(**flags: object) -> None:
 @click.option("--notice-s", type=float, help="What a SIGTERM leaves to hand over.  [15]")
 @click.option("--orphan-s", type=float, help="Ends by itself when the bus is away for so long.  [600]")
 @click.option("--echo/--no-echo", default=None, help="Trainers' lines also go to this terminal.")
+@click.option(
+    "--external-host/--own-host", default=None, help="Wait for a host that comes from another container.  [own]"
+)
 def worker(**flags: object) -> None:
     """Start a worker-agent: it holds ranks of a job and starts their trainers."""
     from agents.worker.main import DRAIN_S, main

@@ -22,16 +22,34 @@ if TYPE_CHECKING:
 def main() -> "Newborn | None":
     parser = argparse.ArgumentParser(prog="tradewind.host", description="Forks warm trainers for a worker-agent.")
     parser.add_argument("--socket", required=True, metavar="PATH", help="where the worker-agent listens")
-    path = parser.parse_args().socket
+    parser.add_argument(
+        "--wait-s", type=float, default=1.0, metavar="SECONDS", help="how long to wait until it does  [%(default)s]"
+    )
+    given = parser.parse_args()
     _take_only_the_package_along()
+    sock = _connect(given.socket, given.wait_s)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        sock.connect(path)
-    except OSError as error:
-        sys.exit(f"tradewind.host: no agent listens on {path}: {error}")
     return _serve(sock)
+
+
+def _connect(path: str, wait_s: float) -> socket.socket:
+    """Where somebody else starts us, we may be first."""
+    until = time.monotonic() + wait_s
+    # The first process of a container is not ended by a signal that it has no handler for.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    while True:
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            sock.connect(path)
+        except OSError as error:
+            sock.close()
+            may_come = isinstance(error, FileNotFoundError | ConnectionRefusedError)
+            if not may_come or time.monotonic() >= until:
+                sys.exit(f"tradewind.host: no agent listens on {path}: {error}")
+            time.sleep(0.05)
+        else:
+            return sock
 
 
 def _serve(sock: socket.socket) -> "Newborn | None":

@@ -11,11 +11,12 @@ agent's end of the socket closes, it ends every trainer, as for `exit`, and exit
 
 Agent → host
 
-    fork    {generation, trainers: [{rank, env, script | module, argv, cwd}, …]}
-            Forks one trainer for each, in order. `env`, {name: value}, is the whole environment of the trainer. Exactly
-            one of `script` (a path, relative to `cwd` if not absolute) and `module` (as for `python -m`) is a text, the
-            other absent or null. `argv` holds the arguments after it, without it. `cwd` is the folder to run in. Each
-            trainer is answered by `forked` or `fork_failed`.
+    fork    {generation, trainers: [{rank, env, script | module, argv, cwd, inherit}, …]}
+            Forks one trainer for each, in order. `env`, {name: value}, is the whole environment of the trainer; where
+            `inherit` is true, it goes over the host's own: a host in a container has one that its agent cannot know.
+            Exactly one of `script` (a path, relative to `cwd` if not absolute) and `module` (as for `python -m`) is a
+            text, the other absent or null. `argv` holds the arguments after it, without it. `cwd` is the folder to run
+            in, relative to the host's own if not absolute. Each trainer is answered by `forked` or `fork_failed`.
     stop    {generation, grace_s}
             Every trainer of this generation or a lower one: SIGTERM to its process group now, SIGKILL to the group
             `grace_s` seconds (at most a day) later if it is still there. Answered by `stopped`, at once if there is
@@ -81,6 +82,7 @@ class TrainerSpec:
     module: str | None
     argv: tuple[str, ...]
     cwd: str
+    inherit: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +204,7 @@ def _trainer(generation: int, trainer: object) -> TrainerSpec:
         module=module,
         argv=_arguments(trainer),
         cwd=_text(trainer, "cwd"),
+        inherit=trainer.get("inherit") is True,
     )
 
 

@@ -16,7 +16,7 @@ import signal
 import sys
 import types
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, NoReturn
 
@@ -57,6 +57,8 @@ def detach(host_pid: int, stdout: int, stderr: int) -> None:
 
 def become(newborn: Newborn) -> None:
     spec = newborn.spec
+    if spec.inherit:
+        spec = replace(spec, env={**os.environ, **spec.env})
     os.environ.clear()
     os.environ.update(spec.env)
     try:

@@ -114,12 +114,10 @@ def _requests(cloud: Cloud, at_s: float) -> Iterator[RegionRequest]:
             yield DropCluster(region, called)
         elif cluster is not None and not told.id and cluster.up_s <= at_s:
             yield HostCluster(region, called, cluster.key, cluster.uid)
+    hosted = {each.key: each for place, each in wanted.items() if cloud.hosted.get(place, Told()).id == each.uid}
     for presence in cloud.presences.values():
-        cluster = cloud.clusters.get(presence.pool.of)
-        if cluster is None or cluster.deleting or cloud.hosted.get((cluster.region, cluster.called)) is None:
-            continue
-        is_hosted = cloud.hosted[cluster.region, cluster.called].id == cluster.uid
-        if is_hosted and _may_ask(cloud, cluster.region, presence.told, at_s):
+        cluster = hosted.get(presence.pool.of)
+        if cluster is not None and _may_ask(cloud, cluster.region, presence.told, at_s):
             yield from _node_requests(cloud, cluster, presence, at_s)
 
 

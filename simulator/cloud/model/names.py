@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple, NewType
 
 NodeName = NewType("NodeName", str)
@@ -81,6 +82,7 @@ def is_zone(text: str) -> bool:
     return match is not None and match[2] is not None
 
 
+@lru_cache(maxsize=1000)
 def region_of(location: str) -> str:
     """Of a zone its region, of a region itself."""
     match = _LOCATION.match(location)

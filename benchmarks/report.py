@@ -1,5 +1,9 @@
-"""What every benchmark ends with: ours against the peer's, one JSON object or a readable table, and an exit code."""
+"""What every benchmark ends with: ours against the peer's, one JSON object or a readable table, and an exit code.
 
+Where no peer publishes a figure, ours are held against limits.
+"""
+
+import math
 import statistics
 import sys
 from collections.abc import Mapping, Sequence
@@ -11,8 +15,23 @@ from rich.console import Console
 from rich.table import Table
 
 
+class Limit(Struct, frozen=True):
+    """A figure, such as `p99`, and the most that it may be."""
+
+    figure: str
+    ours: float | None
+    target: float
+
+    @property
+    def is_kept(self) -> bool:
+        return self.ours is not None and self.ours <= self.target
+
+
 class Result(Struct, frozen=True):
-    """`ratio` is ours / peer; a benchmark is ok if every round of ours counted and the ratio is at most the target."""
+    """`ratio` is ours / peer; a benchmark is ok if every round of ours counted and the ratio is at most the target.
+
+    Without a peer it is ok if every round counted and every limit is kept; `ours` and `target` are the first limit's.
+    """
 
     name: str
     unit: str
@@ -22,6 +41,7 @@ class Result(Struct, frozen=True):
     target: float
     ok: bool
     rounds: tuple[Mapping[str, Any], ...]
+    limits: tuple[Limit, ...] = ()
 
 
 def compare(
@@ -39,6 +59,28 @@ def compare(
     ratio = our_median / peer_median if our_median is not None and peer_median else None
     ok = ratio is not None and ratio <= target and None not in ours
     return Result(name, unit, our_median, peer_median, ratio, target, ok, tuple(rounds))
+
+
+def hold(
+    name: str,
+    unit: str,
+    *,
+    ours: Sequence[float | None],
+    targets: Mapping[float, float],
+    rounds: Sequence[Mapping[str, Any]],
+) -> Result:
+    """Without a peer: the most that each percentile may be. A round without a number failed, and fails the rest."""
+    counted = [value for value in ours if value is not None]
+    limits = tuple(Limit(f"p{share:g}", percentile(counted, share), target) for share, target in targets.items())
+    ok = len(counted) == len(ours) and all(limit.is_kept for limit in limits)
+    return Result(name, unit, limits[0].ours, None, None, limits[0].target, ok, tuple(rounds), limits)
+
+
+def percentile(values: Sequence[float], share: float) -> float | None:
+    """The least of the values that so many percent of them do not exceed."""
+    if not values:
+        return None
+    return sorted(values)[max(0, math.ceil(len(values) * share / 100) - 1)]
 
 
 def _median(values: Sequence[float | None]) -> float | None:
@@ -66,6 +108,10 @@ def _print_table(result: Result) -> None:
         table.add_row(*(_shown(row.get(column)) for column in columns))
     console.print(table)
     verdict = "ok" if result.ok else "MISSED"
+    if result.limits:
+        figures = (f"{limit.figure} {_shown(limit.ours)} (at most {limit.target:g})" for limit in result.limits)
+        console.print(f"{', '.join(figures)} {result.unit}; none publishes a peer's: {verdict}")
+        return
     console.print(
         f"median ours {_shown(result.ours)} {result.unit}, peer {_shown(result.peer)} {result.unit}; "
         f"ratio {_shown(result.ratio)}, target at most {_shown(result.target)}: {verdict}"

@@ -1,0 +1,107 @@
+"""How long until a machine that was taken is asked for elsewhere, from the preemption to the request at the cloud.
+
+Nodes of a job are taken one after the other through the simulator's control endpoint, without notice and with no
+operation in flight. The clock runs from the arrival of that call to the arrival of the request that raises another
+pool, both as the simulator saw them. Between lie the Kubernetes API, the cluster-controller, the bus, the master.
+"""
+
+import argparse
+import os
+import random
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from benchmarks import report
+from benchmarks.simulated_fleet import PACE_S, Call, FleetFailed, Node, SimulatedFleet, simulated_fleet
+
+DESCRIPTION: Final = "milliseconds from a preemption to the request that raises another pool, at the cloud's API"
+_NAME: Final = "reaction"
+_TARGETS_MS: Final = {50.0: 50.0, 99.0: 250.0}
+_NODES: Final = 3
+_RAISED_WITHIN_S: Final = 60.0
+_UNDISTURBED_S: Final = 0.3
+"""Nobody is asked how far it is meanwhile."""
+
+
+class Reaction(Struct, frozen=True, omit_defaults=True):
+    """`reaction_ms` is None if no other pool was raised in time: then `problem` says why."""
+
+    number: int
+    node: str
+    reaction_ms: float | None
+    request: str = ""
+    load: float = 0.0
+    """Of the machine, as it counts it, over the last minute."""
+    problem: str | None = None
+
+    def raw(self) -> dict[str, Any]:
+        fields: dict[str, Any] = msgspec.to_builtins(self)
+        return fields
+
+
+def raising(calls: Sequence[Call], victim: Node) -> Call | None:
+    """The first request for nodes of a pool other than the one that lost its node; whatever that one is told lowers."""
+    for call in calls:
+        if call.method in ("CreateNodePool", "SetNodePoolSize") and not call.target.endswith(f"/{victim.pool}"):
+            return call
+    return None
+
+
+def measure(fleet: SimulatedFleet, number: int, victim: Node, notice_s: float) -> Reaction:
+    load = os.getloadavg()[0]
+    taken = fleet.preempt(victim.name, notice_s)
+    time.sleep(_UNDISTURBED_S)
+    try:
+        raised = fleet.wait(
+            lambda: raising(fleet.calls(taken.number, "gke"), victim), "another pool to be raised", _RAISED_WITHIN_S
+        )
+    except FleetFailed as failure:
+        return Reaction(number, victim.name, None, load=load, problem=str(failure))
+    reaction_ms = (raised.monotonic_s - taken.monotonic_s) * 1000
+    return Reaction(number, victim.name, round(reaction_ms, 3), raised.method, load)
+
+
+def measure_all(preemptions: int, notice_s: float) -> list[Reaction]:
+    rounds: list[Reaction] = []
+    chance = random.Random(0)
+    with simulated_fleet(_NODES, idle=True) as fleet:
+        for number in range(1, preemptions + 1):
+            nodes = fleet.calm(_NODES)
+            began_s = time.monotonic()
+            rounds.append(measure(fleet, number, chance.choice(nodes), notice_s))
+            print(f"preemption {number} of {preemptions}: {rounds[-1].reaction_ms} ms", file=sys.stderr, flush=True)
+            time.sleep(max(0.0, began_s + PACE_S - time.monotonic()))
+    return rounds
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{_NAME}", description=__doc__)
+    parser.add_argument("--preemptions", type=int, default=100, help="how many nodes are taken")
+    parser.add_argument(
+        "--notice-s", type=float, default=0.0, help="what they are given before; 0: lost without a word"
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    options = parser.parse_args(arguments)
+    if options.preemptions < 1:
+        parser.error("--preemptions must be at least 1")
+    if options.notice_s < 0:
+        parser.error("--notice-s must be at least 0")
+
+    rounds = measure_all(options.preemptions, options.notice_s)
+    result = report.hold(
+        _NAME,
+        "ms",
+        ours=[done.reaction_ms for done in rounds],
+        targets=_TARGETS_MS,
+        rounds=[done.raw() for done in rounds],
+    )
+    return report.publish(result, as_json=options.json)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,256 @@
+"""Everything that a benchmark of the control plane needs, as processes of this machine: a bus, the simulator, a master
+with a fleet of many zones in two regions, and one job that holds some nodes and does nothing on them.
+
+The simulator's own delays, such as the time until Kubernetes forgets a node, are set to nothing: what is measured is
+how fast we react, not how slow the cloud tells.
+"""
+
+import http.client
+import json
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from string import ascii_lowercase
+from typing import Any, Final, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from benchmarks.lost_worker import start_logged
+from benchmarks.processes import leaving_none
+from runtime.children import free_port
+
+JOB: Final = "held"
+READY_S: Final = 180.0
+_COOLDOWN_S: Final = 120.0
+"""So long a zone that took a node is the last choice. There are enough zones that one is always calm."""
+_REGIONS: Final = {"us": "us-central1", "eu": "europe-west4"}
+_ZONES: Final = tuple(
+    (name, f"{region}-{letter}") for letter in ascii_lowercase[:20] for name, region in _REGIONS.items()
+)
+PACE_S: Final = _COOLDOWN_S / (len(_ZONES) - 2)
+_QUIET_S: Final = 0.6
+"""The master asks after an operation every quarter of a second: silence for longer means that none is under way."""
+_POLL_S: Final = 0.25
+"""Seldom: whoever is asked has the work to do that is measured."""
+_TAIL_CHARACTERS: Final = 2000
+_SIMULATOR: Final = {
+    "SPEED": "100",
+    "FORGET_S": "0",
+    # Ten real seconds, as in the real one: a slot is given up before it is filled again.
+    "RECREATE_S": "1000",
+    "REGION_NODE_MONITOR_S": "0",
+    "CALLS_PER_MINUTE": "0",
+    "DEFAULT_QUOTA": "10000",
+}
+_SCRIPT: Final = "import time\nwhile True:\n    time.sleep(1)\n"
+_Seen = TypeVar("_Seen")
+
+
+class FleetFailed(Exception):
+    """The fleet did not come to where it should."""
+
+
+class Call(Struct, frozen=True):
+    """What the simulator was asked, and when it arrived."""
+
+    number: int
+    at_s: float
+    monotonic_s: float
+    api: str
+    method: str
+    target: str
+    detail: str
+
+
+class Node(Struct, frozen=True):
+    name: str
+    pool: str
+    zone: str
+    phase: str
+
+
+class SimulatedFleet:
+    def __init__(self, control_url: str, master_url: str, processes: Sequence["subprocess.Popen[bytes]"]) -> None:
+        self._control_url = control_url
+        self._master_url = master_url
+        self._processes = processes
+        self._last_call: Call | None = None
+
+    def preempt(self, node: str, notice_s: float) -> Call:
+        """The call as the simulator saw it arrive."""
+        answer = _fetch(f"{self._control_url}/control/preempt", {"node": node, "notice_s": notice_s})
+        number: int = answer["call"]
+        return next(call for call in self.calls(number - 1, "control") if call.number == number)
+
+    def calls(self, since: int, api: str) -> list[Call]:
+        return _convert(_fetch(f"{self._control_url}/calls?since={since}&api={api}"), list[Call])
+
+    def events(self) -> list[dict[str, Any]]:
+        lines = _read(f"{self._master_url}/v1/jobs/{JOB}/events").splitlines()
+        return [json.loads(line) for line in lines if line]
+
+    def calm(self, nodes: int, world_size: int = 0) -> list[Node]:
+        """Waits until the job has its nodes and its world, and nothing is being asked of the cloud."""
+        awaited = f"{nodes} nodes, a world of {world_size} and no operation in flight"
+        return self.wait(lambda: self._when_calm(nodes, world_size), awaited)
+
+    def _when_calm(self, nodes: int, world_size: int) -> list[Node] | None:
+        there = _fetch(f"{self._control_url}/inventory?label=tradewind-job={JOB}")
+        ready: list[Node] = [node for node in _convert(there["nodes"], list[Node]) if node.phase == "running"]
+        for call in self.calls(self._last_call.number if self._last_call else 0, "gke"):
+            self._last_call = call
+        asked_s = self._last_call.monotonic_s if self._last_call else 0.0
+        is_quiet = not there["operations"] and time.monotonic() - asked_s > _QUIET_S
+        if len(ready) != nodes or len(there["nodes"]) != nodes or not is_quiet:
+            return None
+        job = _fetch(f"{self._master_url}/v1/jobs/{JOB}")
+        return ready if not world_size or (job["phase"], job["world_size"]) == ("running", world_size) else None
+
+    def wait(self, look: Callable[[], _Seen | None], awaited: str, timeout_s: float = READY_S) -> _Seen:
+        deadline_s = time.monotonic() + timeout_s
+        while not (seen := look()):
+            for process in self._processes:
+                if (code := process.poll()) is not None:
+                    raise FleetFailed(f"waited for {awaited}, but a process ended with exit code {code}")
+            if time.monotonic() > deadline_s:
+                raise FleetFailed(f"waited for {awaited} for {timeout_s:.0f} s in vain")
+            time.sleep(_POLL_S)
+        return seen
+
+
+@contextmanager
+def simulated_fleet(nodes: int, *, idle: bool = False) -> Iterator[SimulatedFleet]:
+    """Of one job with so many nodes. Idle workers have no interpreter to train with.
+
+    Afterwards nothing of it is left, however the inside ends.
+    """
+    with tempfile.TemporaryDirectory(prefix="tw-bench-", ignore_cleanup_errors=True) as name, leaving_none():
+        folder = Path(name)
+        try:
+            yield _start(folder, nodes, idle=idle)
+        except FleetFailed as failure:
+            raise FleetFailed(f"{failure}{_tails(folder)}") from None
+
+
+def _start(folder: Path, nodes: int, *, idle: bool) -> SimulatedFleet:
+    bus, grpc, control, api = (free_port() for _ in range(4))
+    tradewind = str(Path(sys.executable).with_name("tradewind"))
+    nats_server = str(Path(sys.executable).with_name("nats-server"))
+    (folder / "fleet.yaml").write_text(json.dumps(fleet_file(grpc, control)))
+    (folder / "train.py").write_text(_SCRIPT)
+    (folder / "job.yaml").write_text(json.dumps(_job(nodes, _idle_interpreter(folder) if idle else sys.executable)))
+    started = [
+        start_logged(
+            [nats_server, "-js", "-a", "127.0.0.1", "-p", str(bus), "-sd", str(folder / "nats")], folder, "nats-server"
+        ),
+        start_logged(
+            [
+                *(sys.executable, "-m", "simulator.main", "--write-credentials", str(folder / "key.json")),
+                *("--grpc-port", str(grpc), "--http-port", str(control), "--region-run-dir", str(folder / "r")),
+            ],
+            folder,
+            "simulator",
+            {f"TRADEWIND_SIMULATOR_{key}": value for key, value in _SIMULATOR.items()},
+        ),
+    ]
+    fleet = SimulatedFleet(f"http://127.0.0.1:{control}", f"http://127.0.0.1:{api}", started)
+    fleet.wait(lambda: _answers(f"http://127.0.0.1:{control}/healthz"), "the simulator to answer")
+    environment = {
+        "TRADEWIND_NATS_URL": f"nats://127.0.0.1:{bus}",
+        "TRADEWIND_API_PORT": str(api),
+        "TRADEWIND_GKE_POLL_MOST_S": "0.25",
+    }
+    started.append(
+        start_logged([tradewind, "master", "--fleet", str(folder / "fleet.yaml")], folder, "master", environment)
+    )
+    fleet.wait(lambda: _answers(f"http://127.0.0.1:{api}/healthz"), "the master to answer")
+    submit = start_logged(
+        [tradewind, "submit", str(folder / "job.yaml")],
+        folder,
+        "submit",
+        {"TRADEWIND_API_URL": f"http://127.0.0.1:{api}"},
+    )
+    if submit.wait(READY_S) != 0:
+        raise FleetFailed("the job was not taken")
+    return fleet
+
+
+def fleet_file(grpc_port: int, control_port: int) -> dict[str, Any]:
+    clusters = [
+        {"name": name, "location": f"{region}-a", "zones": [zone for of, zone in _ZONES if of == name]}
+        for name, region in _REGIONS.items()
+    ]
+    kind = {"machine_type": "g2-standard-8", "accelerator": "nvidia-l4", "max_nodes": 16}
+    return {
+        "name": "benchmark",
+        "cloud": {
+            "kind": "gke",
+            "project": "tradewind",
+            "credentials": "key.json",
+            "endpoints": {
+                "gke": f"127.0.0.1:{grpc_port}",
+                "insecure": True,
+                "compute": f"http://127.0.0.1:{control_port}/compute/v1",
+            },
+        },
+        "clusters": clusters,
+        "system_pool": {"machine_type": "e2-standard-2"},
+        "offers": [{"cluster": name, "zone": zone, **kind} for name, zone in _ZONES],
+        "pods": {"image": "tradewind:local", "pull_policy": "Never"},
+    }
+
+
+def _job(nodes: int, python: str) -> dict[str, Any]:
+    return {
+        "name": JOB,
+        "launch": {"script": "train.py", "python": python},
+        "workers": {"min": 1, "max": nodes},
+    }
+
+
+def _idle_interpreter(folder: Path) -> str:
+    """Warm hosts would take the machine from what is measured."""
+    program = folder / "idle"
+    program.write_text("#!/bin/sh\nexec sleep 86400\n")
+    program.chmod(0o755)
+    return str(program)
+
+
+def _fetch(url: str, body: object = None) -> Any:
+    return json.loads(_read(url, body))
+
+
+def _read(url: str, body: object = None) -> bytes:
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(url, data, {"Content-Type": "application/json"})
+    try:
+        with urllib.request.urlopen(request, timeout=10) as response:
+            content: bytes = response.read()
+            return content
+    except (urllib.error.URLError, http.client.HTTPException, OSError) as error:
+        raise FleetFailed(f"{url}: {error}") from error
+
+
+def _answers(url: str) -> bool:
+    try:
+        _read(url)
+    except FleetFailed:
+        return False
+    return True
+
+
+def _convert(found: object, wanted: type[_Seen]) -> _Seen:
+    return msgspec.convert(found, wanted)
+
+
+def _tails(folder: Path) -> str:
+    """The ends of the logs, for people."""
+    logs = sorted(folder.glob("*.log"))
+    return "".join(f"\n--- {log.name}\n{log.read_text(errors='replace')[-_TAIL_CHARACTERS:]}" for log in logs)

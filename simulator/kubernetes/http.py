@@ -13,11 +13,13 @@ from runtime.clock import Clock
 from simulator.kubernetes import discovery, identities, problems, queries, rbac, routes
 from simulator.kubernetes.gate import Gate
 from simulator.kubernetes.identities import Claim, User
+from simulator.kubernetes.listing import list_objects
 from simulator.kubernetes.objects import Key, Obj, timestamp, uid_of
 from simulator.kubernetes.patch import APPLY_PATCH, merge_patch
 from simulator.kubernetes.problems import ApiProblem
 from simulator.kubernetes.resources import PODS, SERVICE_ACCOUNTS
 from simulator.kubernetes.routes import Discovery, Plain, Target
+from simulator.kubernetes.scale import scale_of
 from simulator.kubernetes.server import PATCHES, ApiServer
 from simulator.kubernetes.watch import check_start, watch
 
@@ -105,7 +107,7 @@ class ClusterHttp:
             case "GET" if target.name:
                 return _json(_at_version(target, server.store.get(resource, key)))
             case "GET":
-                return _json(_listed(target, server.list(resource, queries.listing(query, target))))
+                return _json(_listed(target, list_objects(server.store, resource, queries.listing(query, target))))
             case "POST" if not target.name and bool(target.namespace) == resource.namespaced:
                 body = _own(target, await _object(request))
                 return _json(_at_version(target, server.create(resource, body, writing)), 201)
@@ -146,7 +148,7 @@ class ClusterHttp:
             case "token", "POST":
                 return _json(self._token(key, await _object(request)), 201)
             case "scale", "GET":
-                return _json(self._server.scale_of(target))
+                return _json(scale_of(self._server.store.get(target.resource, key)))
             case "scale", "PUT" | "PATCH":
                 given = await _object(request)
                 writing = queries.writing(request.query, request.headers.get("User-Agent", ""))

@@ -4,10 +4,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from simulator.kubernetes import selectors
+from simulator.kubernetes.listing import Listing
 from simulator.kubernetes.problems import bad_request
 from simulator.kubernetes.routes import Target
 from simulator.kubernetes.selectors import Predicate
-from simulator.kubernetes.server import Listing, Writing
+from simulator.kubernetes.server import Writing
 from simulator.kubernetes.store import DeleteOptions
 from simulator.kubernetes.watch import WatchOptions
 

@@ -1,17 +1,14 @@
 """The verbs of the API, without HTTP: what a request to create, change, list or delete does to the store."""
 
-import base64
-import binascii
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
-
-import msgspec
 
 from runtime.clock import Clock
 from simulator.kubernetes import problems, schema
 from simulator.kubernetes.admission import admit_change, admit_new, admit_status
 from simulator.kubernetes.apply import APPLY, UPDATE, Manager, apply, track_update
+from simulator.kubernetes.listing import Listing, list_objects
 from simulator.kubernetes.merging import ListKinds, built_in_lists, custom_lists
 from simulator.kubernetes.objects import Key, Obj, clone, key_of, meta, spec_of, status_of
 from simulator.kubernetes.patch import (
@@ -33,7 +30,7 @@ from simulator.kubernetes.resources import (
     Resource,
 )
 from simulator.kubernetes.routes import Target
-from simulator.kubernetes.selectors import Predicate
+from simulator.kubernetes.scale import scale_of, scaled
 from simulator.kubernetes.shapes import shaped
 from simulator.kubernetes.store import DeleteOptions, Store
 
@@ -57,22 +54,6 @@ class Writing:
     manager: str = "unknown"
     dry_run: bool = False
     force: bool = False
-
-
-class Page(msgspec.Struct, frozen=True):
-    """What a `continue` token says: the list as it was then, from here on."""
-
-    version: int
-    after: Key
-
-
-@dataclass(frozen=True, slots=True)
-class Listing:
-    namespace: str = ""
-    matches: Predicate | None = None
-    limit: int = 0
-    page: str = ""
-    exact_version: int | None = None
 
 
 class ApiServer:
@@ -115,28 +96,6 @@ class ApiServer:
             raise problems.not_found(resource.title, key.name, resource.group)
         return self._store_change(target, current, self._patched(resource, content_type, current, patch), writing)
 
-    def list(self, resource: Resource, listing: Listing) -> Obj:
-        """A whole list, or one page of it: later pages show the same moment as the first."""
-        page = _read_page(listing.page) if listing.page else None
-        version = page.version if page else listing.exact_version
-        if version is not None and version > self.store.version:
-            raise problems.too_large_version(version, self.store.version)
-        if version is None:
-            version, objects = self.store.version, self.store.all(resource, listing.namespace)
-        else:
-            objects = self.store.all_at(resource, listing.namespace, version)
-        if page is not None:
-            objects = [obj for obj in objects if key_of(obj) > page.after]
-        if listing.matches is not None:
-            objects = [obj for obj in objects if listing.matches(obj)]
-        shown = objects[: listing.limit] if listing.limit > 0 else objects
-        fields: Obj = {"resourceVersion": str(version)}
-        if len(shown) < len(objects):
-            fields["continue"] = _page(Page(version, key_of(shown[-1])))
-            if listing.matches is None:
-                fields["remainingItemCount"] = len(objects) - len(shown)
-        return {"kind": f"{resource.kind}List", "apiVersion": resource.api_version, "metadata": fields, "items": shown}
-
     def delete(self, resource: Resource, key: Key, options: DeleteOptions, *, dry_run: bool = False) -> Obj:
         """The answer to the client: the object as it is now, or a Status once it is gone."""
         obj, is_gone = self.store.delete(resource, key, options, dry_run=dry_run)
@@ -148,7 +107,7 @@ class ApiServer:
         return problems.success({**details, "group": resource.group} if resource.group else details)
 
     def delete_all(self, resource: Resource, listing: Listing, options: DeleteOptions) -> Obj:
-        found = self.list(resource, listing)
+        found = list_objects(self.store, resource, listing)
         for obj in found["items"]:
             self.delete(resource, key_of(obj), options)
         return found
@@ -172,34 +131,11 @@ class ApiServer:
 
         self.store.modify(PODS, key, change)
 
-    def scale_of(self, target: Target) -> Obj:
-        obj = self.store.get(target.resource, Key(target.namespace, target.name))
-        fields = {
-            name: meta(obj)[name] for name in ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
-        }
-        labels = (spec_of(obj).get("selector") or {}).get("matchLabels") or {}
-        return {
-            "kind": "Scale",
-            "apiVersion": "autoscaling/v1",
-            "metadata": fields,
-            "spec": {"replicas": spec_of(obj).get("replicas", 0)},
-            "status": {
-                "replicas": status_of(obj).get("replicas", 0),
-                "selector": ",".join(f"{name}={value}" for name, value in labels.items()),
-            },
-        }
-
     def scale(self, target: Target, change: Callable[[Obj], Obj], writing: Writing) -> Obj:
         """`change` gets the Scale as it is and answers with the Scale that is wanted."""
-        wanted = change(self.scale_of(target))
         current = self.store.get(target.resource, Key(target.namespace, target.name))
-        scaled = clone(current)
-        spec_of(scaled)["replicas"] = (wanted.get("spec") or {}).get("replicas", 0)
-        version = (wanted.get("metadata") or {}).get("resourceVersion")
-        meta(scaled)["resourceVersion"] = version or meta(current)["resourceVersion"]
         whole = Target(target.resource, target.version, target.namespace, target.name)
-        self._store_change(whole, current, scaled, writing)
-        return self.scale_of(target)
+        return scale_of(self._store_change(whole, current, scaled(current, change(scale_of(current))), writing))
 
     def _apply(self, target: Target, current: Obj | None, patch: Any, writing: Writing) -> Obj:
         resource = target.resource
@@ -330,14 +266,3 @@ def _lists(resource: Resource) -> ListKinds:
 def _fences(given: Obj) -> Obj:
     """What a write of the status says about the object that it means."""
     return {name: given[name] for name in ("resourceVersion", "uid", "managedFields") if given.get(name)}
-
-
-def _page(page: Page) -> str:
-    return base64.urlsafe_b64encode(msgspec.json.encode(page)).decode().rstrip("=")
-
-
-def _read_page(token: str) -> Page:
-    try:
-        return msgspec.json.decode(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)), type=Page)
-    except (binascii.Error, msgspec.DecodeError, ValueError):
-        raise problems.bad_request("continue key is not valid") from None

@@ -1,6 +1,8 @@
 """The pure parts: the store's windows, the scheduler's choices, a container's life, what is executed for it."""
 
 import sys
+import tempfile
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ from runtime.clock import SystemClock
 from simulator.kubelet import records
 from simulator.kubelet.images import ImageRuntime, runtime_of
 from simulator.kubelet.launch import CannotLaunch, Surroundings, launch_of, substitution
+from simulator.kubelet.volumes import make_volumes, mounts_of
 from simulator.kubernetes.controllers.actions import Bind
 from simulator.kubernetes.controllers.loop import Controllers
 from simulator.kubernetes.controllers.scheduler import schedule
@@ -232,3 +235,68 @@ def spoiled(body: Obj, spoilt: Any) -> Obj:
         if isinstance(part, dict):
             part[path[-1]] = value
     return body
+
+
+SOURCES = ["emptyDir", "hostPath", "secret", "configMap", "projected", "downwardAPI", "persistentVolumeClaim"]
+KEYS = [
+    "name",
+    "key",
+    "path",
+    "items",
+    "sources",
+    "fieldRef",
+    "fieldPath",
+    "optional",
+    "secretName",
+    "value",
+    "valueFrom",
+]
+KEYS += ["secretKeyRef", "configMapKeyRef", "resourceFieldRef", "resource", "divisor", "mountPath", "subPath", *SOURCES]
+leaves = st.sampled_from(["", "x", "a/b", "../up", "/root", "limits.cpu", "metadata.name", "1", True, 7, None])
+odd = st.recursive(
+    leaves,
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=3),
+    max_leaves=8,
+)
+volumes = st.lists(st.fixed_dictionaries({"name": st.just("x")}, optional=dict.fromkeys(SOURCES, odd)), max_size=2)
+container_parts = st.fixed_dictionaries(
+    {},
+    optional={
+        "env": st.lists(st.fixed_dictionaries({"name": st.just("E")}, optional={"value": odd, "valueFrom": odd})) | odd,
+        "envFrom": odd,
+        "volumeMounts": st.lists(st.fixed_dictionaries({"name": st.just("x"), "mountPath": leaves})) | odd,
+        "workingDir": leaves,
+        "command": st.lists(leaves, max_size=2) | odd,
+        "args": odd,
+        "name": leaves,
+    },
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(container_parts, volumes | odd)
+def test_a_pod_that_the_api_takes_can_be_run_or_says_why_not(parts: Obj, given_volumes: Any) -> None:
+    server = ApiServer(SystemClock(), ServerOptions(), first_version=1)
+    body = a_pod("p", "true", container=parts, volumes=given_volumes)
+    body["metadata"]["namespace"] = "default"
+    try:
+        pod = server.create(PODS, body)
+    except ApiProblem as problem:
+        assert 400 <= problem.code < 500
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        inside = Path(folder, "pod")
+        inside.mkdir()
+        around = Surroundings("node", "127.9.0.1", "127.9.0.2", inside, secret=a_secret, config_map=lambda name: None)
+        try:
+            made = make_volumes(pod, inside, inside / "node", around)
+            for container in pod["spec"]["containers"]:
+                mounts = mounts_of(container, made, None)
+                launch_of(pod, container, ImageRuntime(), replace(around, mounts=mounts))
+        except CannotLaunch as problem:
+            assert problem.reason and str(problem)
+        assert [path.name for path in Path(folder).iterdir()] == ["pod"]
+
+
+def a_secret(name: str) -> Obj | None:
+    return {"kind": "Secret", "data": {"x": "eA==", "1": "/w=="}} if name == "x" else None

@@ -1,0 +1,189 @@
+"""The notice daemon: from the metadata server of a node to the annotation on it, and on to the master."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from agents.cluster.kubernetes.names import NOTICE_ANNOTATION, NOTICE_WHY_ANNOTATION
+from agents.notice.file import NoticeFile
+from agents.notice.main import source_of, watch
+from agents.notice.metadata import GceMetadata
+from agents.notice.settings import NoticeSettings, read_notice_settings
+from agents.notice.source import Notice, NoticeSource
+from messages.clusters import Presence
+from runtime.errors import UserError
+from runtime.process import Stop
+from simulator.metadata.server import MetadataServers
+from simulator.metadata.tree import MAINTENANCE, PREEMPTED, Metadata
+from tests.conftest import eventually
+from tests.kubernetes.conftest import Bench, meddled
+from tests.kubernetes.ground import Ground, until
+from tests.kubernetes.meddler import Meddler
+
+
+class Machine:
+    """The metadata server of a node."""
+
+    def __init__(self, servers: MetadataServers, metadata: Metadata, host: str) -> None:
+        self.servers = servers
+        self.metadata = metadata
+        self.host = host
+
+
+@pytest.fixture
+async def machine() -> AsyncIterator[Machine]:
+    servers = MetadataServers("127.0.0.1", lambda: ("token", 60.0))
+    await servers.start()
+    metadata = Metadata({PREEMPTED: "FALSE", MAINTENANCE: "NONE"})
+    yield Machine(servers, metadata, await servers.add(metadata))
+    await servers.stop()
+
+
+@contextlib.asynccontextmanager
+async def watched(source: NoticeSource) -> AsyncIterator[list[Notice | None]]:
+    """What a source tells."""
+    told: list[Notice | None] = []
+    task = asyncio.get_running_loop().create_task(source.watch(told.append), name="source")
+    try:
+        yield told
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+@contextlib.asynccontextmanager
+async def a_daemon(settings: NoticeSettings, configuration: Any) -> AsyncIterator[None]:
+    stop = Stop()
+    task = asyncio.get_running_loop().create_task(watch(settings, configuration, stop), name="notice")
+    try:
+        yield
+    finally:
+        stop.ask("test")
+        async with asyncio.timeout(20.0):
+            assert await task == 0
+
+
+async def test_a_preemption_is_told_once_and_at_once(machine: Machine) -> None:
+    async with watched(GceMetadata(machine.host, 30.0, 60.0)) as told:
+        await eventually(lambda: len(told) == 2, what="both values")
+        assert told == [None, None]
+        machine.metadata.set(PREEMPTED, "TRUE")
+        await eventually(lambda: len(told) == 3, what="the notice")
+        assert told[-1] == Notice(30.0, "it is being preempted")
+
+
+async def test_maintenance_that_ends_the_machine_is_a_notice_and_one_that_moves_it_is_not(machine: Machine) -> None:
+    async with watched(GceMetadata(machine.host, 30.0, 60.0)) as told:
+        machine.metadata.set(MAINTENANCE, "MIGRATE_ON_HOST_MAINTENANCE")
+        await eventually(lambda: len(told) >= 2, what="both values")
+        assert set(told) == {None}
+        machine.metadata.set(MAINTENANCE, "TERMINATE_ON_HOST_MAINTENANCE")
+        await eventually(lambda: told[-1] is not None, what="the notice")
+        assert told[-1] == Notice(60.0, "its host goes into maintenance")
+        machine.metadata.set(MAINTENANCE, "NONE")
+        await eventually(lambda: told[-1] is None, what="the all-clear")
+
+
+async def test_a_metadata_server_that_comes_late_stumbles_or_hides_is_asked_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("agents.notice.metadata.HIDDEN_PAUSE_S", 0.01)
+    monkeypatch.setattr("agents.notice.metadata.PAUSE_MOST_S", 0.05)
+    answers = iter([503, 404, 500, 200])
+    asked: list[dict[str, str]] = []
+
+    async def answer(request: web.Request) -> web.Response:
+        if request.path.endswith("maintenance-event"):
+            return web.Response(status=404)
+        asked.append({**request.query, "flavor": request.headers.get("Metadata-Flavor", "")})
+        status = next(answers, 200)
+        flavor = {"Metadata-Flavor": "Google", "ETag": str(len(asked))}
+        return web.Response(status=status, text="TRUE" if len(asked) > 4 else "FALSE", headers=flavor)
+
+    app = web.Application()
+    app.router.add_get("/{path:.*}", answer)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    try:
+        async with watched(GceMetadata(f"127.0.0.1:{runner.addresses[0][1]}", 30.0, 60.0)) as told:
+            await eventually(lambda: told and told[-1] is not None, what="the notice")
+    finally:
+        await runner.cleanup()
+    assert asked[0]["flavor"] == "Google"
+    assert "last_etag" not in asked[3]
+    assert (asked[4]["last_etag"], asked[4]["wait_for_change"]) == ("4", "true")
+
+
+async def test_a_file_can_tell_too(tmp_path: Path) -> None:
+    path = tmp_path / "notice"
+    async with watched(NoticeFile(path)) as told:
+        await eventually(lambda: told == [None], what="no notice")
+        path.write_text("12.5\n")
+        await eventually(lambda: len(told) == 2, what="the notice")
+        assert told[-1] == Notice(12.5, "notice says so")
+        path.write_text("soon")
+        await eventually(lambda: told[-1] is None, what="what cannot be read is none")
+
+
+async def test_a_notice_is_written_on_the_node_and_a_stale_one_is_taken_off(
+    machine: Machine, ground: Ground, meddler: Meddler
+) -> None:
+    node = await ground.node("n1", annotations={NOTICE_ANNOTATION: "1.000", "of": "others"})
+    settings = NoticeSettings(node=node, metadata_host=machine.host, notice_s=30.0)
+    async with a_daemon(settings, meddled(meddler)):
+
+        async def is_clean() -> bool:
+            return await ground.annotations(node) == {"of": "others"}
+
+        await until(is_clean, "the stale notice taken off")
+        meddler.cut()
+        machine.metadata.set(PREEMPTED, "TRUE")
+        noticed_unix_s = time.time()
+        await asyncio.sleep(0.3)
+        meddler.mend()
+
+        async def is_written() -> bool:
+            return NOTICE_ANNOTATION in await ground.annotations(node)
+
+        await until(is_written, "the notice on the node")
+        written = await ground.annotations(node)
+        assert abs(float(written[NOTICE_ANNOTATION]) - (noticed_unix_s + 30.0)) < 2.0
+        assert written[NOTICE_WHY_ANNOTATION] == "it is being preempted"
+
+
+async def test_from_the_metadata_server_to_the_master(machine: Machine, bench: Bench) -> None:
+    await bench.start_and_hear()
+    await bench.keep(1)
+    [pod] = await bench.ground.until_pods(1)
+    node = await bench.ground.node("n1")
+    await bench.ground.run(pod, node)
+    worker = bench.speak(pod)
+    await eventually(lambda: worker in bench.sights(Presence.ALIVE), what="the worker alive")
+    settings = NoticeSettings(node=node, metadata_host=machine.host)
+    async with a_daemon(settings, meddled(bench.meddler)):
+        machine.metadata.set(PREEMPTED, "TRUE")
+        await eventually(lambda: bench.notices, what="the notice")
+    assert [(noticed.worker, noticed.source) for noticed in bench.notices] == [(worker, "node")]
+    await eventually(lambda: (sight := bench.node(node)) is not None and sight.notice_s, what="the node's notice")
+    sight = bench.node(node)
+    assert sight is not None
+    assert sight.why == "it is being preempted"
+
+
+def test_settings_come_from_our_variables_and_from_what_a_pod_is_given() -> None:
+    given = read_notice_settings({"NODE_NAME": "n1", "GCE_METADATA_HOST": "127.0.0.1:1", "TRADEWIND_NOTICE_S": "20"})
+    assert (given.node, given.metadata_host, given.notice_s) == ("n1", "127.0.0.1:1", 20.0)
+    assert read_notice_settings({"NODE_NAME": "n1", "TRADEWIND_NODE": "n2"}).node == "n2"
+    assert isinstance(source_of(NoticeSettings(node="n1", notice_file="/nowhere")), NoticeFile)
+    with pytest.raises(UserError) as mistake:
+        read_notice_settings({})
+    assert "TRADEWIND_NODE" in str(mistake.value)

@@ -110,11 +110,13 @@ def worker(**flags: object) -> None:
 
 @click.command(
     context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
-    epilog=examples(
-        "tradewind simulator --write-credentials key.json --speed 20",
-        "tradewind simulator --part region --region us-central1",
-    )
-    + "\nWhat follows goes to the simulator as it is; docs/simulator.md has every setting.\n",
+    epilog="""\b
+Examples:
+  tradewind simulator --write-credentials key.json --speed 20
+  tradewind simulator --part region --region us-central1
+\b
+All options are the simulator's own: `python -m simulator.main --help` lists them.
+""",
 )
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def simulator(arguments: tuple[str, ...]) -> None:

@@ -1,0 +1,187 @@
+"""Each claim about the cloud turns red when the facts contradict it."""
+
+from dataclasses import replace
+
+import pytest
+
+from messages.api import EventLine
+from messages.ids import WorkerId
+from tests.cli.demo_facts import A_KILL, FIRST, SMALLER, a_run
+from tradewind.cli.demo.checks import CLAIMS
+from tradewind.cli.demo.cloud.checks import CLOUD_CLAIMS
+from tradewind.cli.demo.cloud.facts import (
+    Asked,
+    CloudFacts,
+    Parting,
+    Stockout,
+    Taken,
+    asked_in,
+    clusters_in,
+    identified,
+    partings_in,
+    stockouts_in,
+)
+from tradewind.cli.demo.cloud.report import CloudReport, cloud_lines
+from tradewind.cli.demo.report import report_on
+
+US, EUROPE = "us-central1", "europe-west4"
+NOTICED = Taken("node-0", f"{US}-a", 15.0, FIRST, 5, at=100.5, worker=WorkerId("w0"))
+LOST = Taken("node-2", f"{US}-a", 0.0, FIRST, 23, at=103.0, worker=A_KILL.worker)
+GONE = {
+    WorkerId("w0"): Parting(100.9, "released: no longer needed"),
+    A_KILL.worker: Parting(103.2, "its pod has ended"),
+}
+
+
+def a_cloud() -> CloudFacts:
+    """w0 had to go before the facts of `a_run` begin; w2 is lost as they tell; w5 comes from another region."""
+    return CloudFacts(
+        clusters=2,
+        taken=(NOTICED, LOST),
+        partings=GONE,
+        regions={**{WorkerId(f"w{number}"): US for number in range(5)}, WorkerId("w5"): EUROPE},
+        asked=(Asked(f"{US}-a", US, 90.0), Asked(f"{US}-b", US, 101.0), Asked(f"{EUROPE}-a", EUROPE, 102.0)),
+        stockouts=(Stockout(f"{US}-b", US, 102.0),),
+        losses=1,
+        calls={"CreateCluster": 2, "CreateNodePool": 3},
+        bill_micro_usd=7_680_000,
+    )
+
+
+def failed(cloud: CloudFacts) -> str:
+    """The one claim that fails, with its sentence."""
+    report = report_on(replace(a_run(), cloud=cloud))
+    assert not report.ok
+    missing = [claim for claim in (*CLAIMS, *CLOUD_CLAIMS) if claim not in report.checks]
+    assert len(missing) == 1, report.failed_checks
+    return f"{missing[0]}: {'; '.join(report.failed_checks)}"
+
+
+def told(cloud: CloudFacts) -> CloudReport:
+    report = report_on(replace(a_run(), cloud=cloud)).cloud
+    assert report is not None
+    return report
+
+
+def test_a_run_on_a_cloud_that_keeps_every_promise_passes_every_check() -> None:
+    report = report_on(replace(a_run(), cloud=a_cloud()))
+    assert report.ok, report.failed_checks
+    assert report.checks == (*CLAIMS, *CLOUD_CLAIMS)
+
+
+def test_a_run_without_a_cloud_says_nothing_of_one() -> None:
+    assert report_on(a_run()).cloud is None
+
+
+def test_the_report_tells_what_was_taken_and_where_machines_came_from() -> None:
+    report = told(a_cloud())
+    assert [(one.node, one.notice_s) for one in report.taken_with_notice] == [("node-0", 15.0)]
+    assert [one.left_after_s for one in report.taken_with_notice] == [pytest.approx(0.4)]
+    assert [(one.node, one.worker, one.after_step) for one in report.taken_without] == [("node-2", "w2", 23)]
+    assert (report.losses, report.stockouts) == (1, ("us-central1-b",))
+    assert report.asked_in == ("us-central1-a", "us-central1-b", "europe-west4-a")
+    assert [world.workers for world in report.regions] == [{US: 4}, {US: 3}, {EUROPE: 1, US: 3}]
+    assert (report.pools_left, report.nodes_left, report.bill_usd) == (0, 0, 7.68)
+
+
+def test_the_report_for_people_names_the_bill_and_what_is_left() -> None:
+    assert cloud_lines(told(a_cloud()))[-1] == "left in the cloud: 0 pools, 0 nodes; its bill: 7.68 $"
+
+
+@pytest.mark.parametrize(
+    ("calls", "sentence"),
+    [
+        ({"CreateCluster": 1, "CreateNodePool": 3}, "1 clusters were made through the cloud's API, not 2"),
+        ({"CreateCluster": 2}, "no pool was made through the cloud's API"),
+    ],
+)
+def test_what_was_not_made_through_the_api_is_told(calls: dict[str, int], sentence: str) -> None:
+    assert sentence in failed(replace(a_cloud(), calls=calls))
+
+
+@pytest.mark.parametrize(
+    ("taken", "parting", "sentence"),
+    [
+        (LOST, None, "no node was taken with notice"),
+        (replace(NOTICED, worker=None), None, "no worker was told that node node-0 would be taken"),
+        (NOTICED, None, "the noticed worker w0 never left"),
+        (NOTICED, Parting(101.0, "its pod has ended"), "the noticed worker w0 was not released: its pod has ended"),
+        (NOTICED, Parting(117.0, "released: late"), "the noticed worker w0 left 1.5 s after its node was taken"),
+    ],
+)
+def test_a_notice_that_was_not_used_is_told(taken: Taken, parting: Parting | None, sentence: str) -> None:
+    partings = {A_KILL.worker: GONE[A_KILL.worker], **({WorkerId("w0"): parting} if parting else {})}
+    both = (taken,) if taken is LOST else (taken, LOST)
+    assert sentence in failed(replace(a_cloud(), taken=both, partings=partings))
+
+
+def test_a_noticed_worker_in_a_later_world_is_told() -> None:
+    came_back = replace(NOTICED, worker=WorkerId("w3"))
+    cloud = replace(a_cloud(), taken=(came_back, LOST), partings={**GONE, WorkerId("w3"): GONE[WorkerId("w0")]})
+    assert "the noticed worker w3 holds a rank in generation 2" in failed(cloud)
+
+
+def test_a_notice_that_was_counted_as_a_loss_is_told() -> None:
+    assert "2 losses were counted, but 1 nodes were lost without a word" in failed(replace(a_cloud(), losses=2))
+
+
+def test_a_run_in_which_nothing_went_without_a_word_proves_nothing() -> None:
+    assert "no node was lost without a word" in failed(replace(a_cloud(), taken=(NOTICED,), losses=0))
+
+
+def test_a_run_without_a_stockout_proves_nothing() -> None:
+    assert "no zone was found without machines" in failed(replace(a_cloud(), stockouts=()))
+
+
+def test_a_stockout_after_which_no_other_region_was_asked_is_told() -> None:
+    late = (Stockout(f"{US}-b", US, 102.5),)
+    assert "us-central1-b had no machines, and none were asked for in another region" in failed(
+        replace(a_cloud(), stockouts=late)
+    )
+
+
+def test_worlds_within_one_region_are_told() -> None:
+    at_home = {WorkerId(f"w{number}"): US for number in range(6)}
+    assert "no world had workers in two regions" in failed(replace(a_cloud(), regions=at_home))
+
+
+def test_pools_and_nodes_of_the_job_that_are_left_are_told() -> None:
+    sentence = failed(replace(a_cloud(), pools_left=("tw-demo-1",), nodes_left=("node-7", "node-8")))
+    assert "1 pools of the job were left: tw-demo-1" in sentence
+    assert "2 nodes of the job were left: node-7, node-8" in sentence
+
+
+def test_a_cloud_that_billed_nothing_is_told() -> None:
+    assert "the cloud has no bill for the job" in failed(replace(a_cloud(), bill_micro_usd=0))
+
+
+def event(at: float, kind: str, why: str = "", **fields: str | int) -> EventLine:
+    return EventLine(at, "demo", kind, kind, why, {**fields})
+
+
+EVENTS = [
+    event(90.0, "pool_created", zone=f"{US}-a", size=4),
+    event(99.0, "worker_joined", worker="w0", cluster="sim-us"),
+    event(99.5, "worker_gone", "its pod was ended", worker="w9"),
+    event(100.6, "worker_noticed", worker="w0"),
+    event(100.9, "worker_gone", "released: no longer needed", worker="w0"),
+    event(102.0, "zone_stocked_out", zone=f"{US}-b"),
+    event(102.0, "pool_raised", zone=f"{EUROPE}-a", size=1),
+    event(103.1, "worker_gone", "its pod was ended", worker="w8"),
+    event(103.2, "worker_gone", "its pod has ended", worker="w2"),
+]
+MEMBERS = frozenset({WorkerId("w0"), WorkerId("w2"), WorkerId("w3")})
+
+
+def test_who_was_on_a_taken_node_is_learned_from_what_was_said_after_it() -> None:
+    assert identified(replace(NOTICED, worker=None), EVENTS, MEMBERS) == "w0"
+    assert identified(replace(LOST, worker=None), EVENTS, MEMBERS) == "w2"
+    assert identified(replace(LOST, worker=None, at=104.0), EVENTS, MEMBERS) is None
+    assert identified(replace(NOTICED, worker=None, generation=SMALLER, at=101.0), EVENTS, MEMBERS) is None
+
+
+def test_the_facts_of_the_cloud_are_read_from_the_masters_events() -> None:
+    assert partings_in(EVENTS)[WorkerId("w0")] == Parting(100.9, "released: no longer needed")
+    assert clusters_in(EVENTS) == {"w0": "sim-us"}
+    assert asked_in(EVENTS) == [(f"{US}-a", 90.0), (f"{EUROPE}-a", 102.0)]
+    assert stockouts_in(EVENTS) == [(f"{US}-b", 102.0)]

@@ -1,0 +1,29 @@
+"""The demonstration on a simulated cloud keeps what it promises, and leaves nothing: no machine and no process."""
+
+import json
+
+from tests.cli.command import finished, started
+from tests.e2e.traces import a_mark, nothing_is_left
+from tradewind.cli.demo.checks import CLAIMS
+from tradewind.cli.demo.cloud.checks import CLOUD_CLAIMS
+
+DEMO_S = 360.0
+
+
+async def test_machines_come_from_two_regions_are_taken_and_replaced_and_nothing_is_left() -> None:
+    mark = a_mark()
+    command = ("demo", "--cloud", "--json", "--steps", "200", "--seconds", "60")
+    done = await finished(await started(*command, environ=mark), DEMO_S)
+    report = json.loads(done.out) if done.out else {}
+    assert report.get("failed_checks") == [], done.err
+    assert done.code == 0, done.err
+    assert report["checks"] == [*CLAIMS, *CLOUD_CLAIMS]
+    assert report["steps"] == 200
+    cloud = report["cloud"]
+    assert [len(cloud[taken]) for taken in ("taken_with_notice", "taken_without")] == [1, 1]
+    assert cloud["losses"] == 1
+    assert "us-central1-b" in cloud["stockouts"]
+    assert any(len(world["workers"]) == 2 for world in cloud["regions"])
+    assert (cloud["pools_left"], cloud["nodes_left"]) == (0, 0)
+    assert cloud["bill_usd"] > 0
+    await nothing_is_left(mark)

@@ -1,12 +1,13 @@
 """Outlives a region that was killed, for as long as it takes to end what the region's containers left behind.
 
 The kernel ends the first process of every container with the region. What those had started in sessions of their own is
-found by its mark. Run as a script, with the mark as its argument: when its input ends, so do they. Standard library
-only, for it is started with every region.
+found by its mark. Run as a script, with the mark and perhaps a temporary folder as arguments: when its input ends, so
+do they. Standard library only, for it is started with every region.
 """
 
 import contextlib
 import os
+import shutil
 import signal
 import sys
 import time
@@ -17,13 +18,18 @@ _ROUNDS = 100
 _PAUSE_S = 0.05
 
 
-def main(mark: str) -> None:
+def main(mark: str, folder: str) -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     sys.stdin.buffer.read()
-    wanted = f"{RUN_MARK}={mark}".encode()
+    kill_all(f"{RUN_MARK}={mark}".encode())
+    if folder:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def kill_all(variable: bytes) -> None:
     for _ in range(_ROUNDS):
-        left = carrying(wanted)
+        left = carrying(variable)
         if not left:
             return
         for pid in left:
@@ -44,4 +50,4 @@ def carrying(variable: bytes) -> list[int]:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

@@ -20,7 +20,6 @@ from simulator.cloud import tokens
 from simulator.kubelet import janitor
 from simulator.kubelet.kubelet import Addresses
 from simulator.kubelet.processes import Sweeper
-from simulator.kubelet.volumes import remove_folder
 from simulator.metadata.server import MetadataServers
 from simulator.region.api import RegionApi
 from simulator.region.cluster import Shared
@@ -37,8 +36,9 @@ async def main(settings: RegionSettings, stop: Stop) -> int:
     return 0
 
 
-async def _janitor(mark: str) -> asyncio.subprocess.Process:
-    return await children.start([sys.executable, "-I", "-S", janitor.__file__, mark], stdin=asyncio.subprocess.PIPE)
+async def _janitor(mark: str, folder: str) -> asyncio.subprocess.Process:
+    argv = [sys.executable, "-I", "-S", janitor.__file__, mark, folder]
+    return await children.start(argv, stdin=asyncio.subprocess.PIPE)
 
 
 async def _dismiss(process: asyncio.subprocess.Process) -> None:
@@ -77,9 +77,8 @@ class Region:
     async def __aenter__(self) -> "Region":
         async with contextlib.AsyncExitStack() as cleaning:
             folder = Path(self.settings.run_dir or tempfile.mkdtemp(prefix="sim-"))
-            if not self.settings.run_dir:
-                cleaning.callback(remove_folder, folder)
-            cleaning.push_async_callback(_dismiss, await _janitor(self.incarnation))
+            temporary = "" if self.settings.run_dir else str(folder)
+            cleaning.push_async_callback(_dismiss, await _janitor(self.incarnation, temporary))
             metadata = MetadataServers(LOOPBACK, self._access_token)
             try:
                 await metadata.start()

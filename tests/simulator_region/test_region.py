@@ -228,8 +228,9 @@ sys.exit(run(lambda stop: main(settings, stop)))
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 async def test_nothing_outlives_a_region_s_process(number: signal.Signals, tmp_path: Path) -> None:
     port = free_port()
-    told = msgspec.json.encode(settings(port=port, run_dir=str(tmp_path / "r"))).decode()
-    process = await asyncio.create_subprocess_exec(sys.executable, "-c", ON_ITS_OWN, told)
+    told = msgspec.json.encode(settings(port=port)).decode()
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", ON_ITS_OWN, told, env=environment)
     try:
         async with aiohttp.ClientSession() as session:
             url = f"http://127.0.0.1:{port}/region"
@@ -261,10 +262,12 @@ async def test_nothing_outlives_a_region_s_process(number: signal.Signals, tmp_p
             code = await process.wait()
         assert code == (0 if number is signal.SIGTERM else -signal.SIGKILL)
 
-        async def left() -> bool:
-            return any(mark.startswith(pod.metadata.uid) for mark in await asyncio.to_thread(marked_processes))
+        async def left() -> list[str]:
+            marks = await asyncio.to_thread(marked_processes)
+            folders = await asyncio.to_thread(lambda: [path.name for path in tmp_path.iterdir()])
+            return [*(mark for mark in marks if mark.startswith(pod.metadata.uid)), *folders]
 
-        await until(left, lambda found: not found, "the end of its processes")
+        await until(left, lambda found: not found, "the end of its processes and folders")
     finally:
         if process.returncode is None:
             process.kill()

@@ -1,0 +1,147 @@
+"""The whole way on a simulated region: its scheduler places the pods, its kubelet runs agent and host as processes."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from agents.cluster.kubernetes.client import KubernetesApi, connected, from_endpoint
+from agents.cluster.kubernetes.main import control
+from agents.cluster.kubernetes.names import JOB_LABEL, POOL_LABEL
+from agents.cluster.kubernetes.settings import KubernetesSettings
+from messages import subjects
+from messages.clusters import ClusterHeartbeat, KeepWorkers, NodeSight, Presence, WorkerTemplate
+from messages.codec import Received
+from messages.ids import Epoch
+from messages.jobs import Pod
+from messages.workers import WorkerPhase
+from runtime.nats_server import NatsServer
+from runtime.process import Stop
+from simulator.cloud import tokens
+from simulator.region.region import Region
+from simulator.region.settings import ClusterRequest, NodeRequest, PreemptRequest, RegionSettings, Taint
+from tests.conftest import Connect, eventually
+from tests.worker.builders import JOB, LOCAL
+from tests.worker.fakes import NO_STORE, SECONDS, FakeMaster, a_script, light_torch
+
+WAITS = "import os, time; print(os.environ['KEY'], os.environ['RANK'], flush=True); time.sleep(600)"
+NAMESPACE = "tradewind"
+
+
+class Site:
+    """A region with one cluster, a controller for it, and a master that only says what it is told to."""
+
+    def __init__(self, region: Region, master: FakeMaster, api: KubernetesApi) -> None:
+        self.region = region
+        self.master = master
+        self.api = api
+        self.topology: ClusterHeartbeat | None = None
+
+    def hear(self, _subject: str, received: Received) -> None:
+        if isinstance(received.message, ClusterHeartbeat):
+            self.topology = received.message
+
+    async def add_node(self, name: str, instance: str = "1") -> None:
+        request = NodeRequest(
+            instance_id=f"{name}-{instance}",
+            labels={JOB_LABEL: JOB, POOL_LABEL: "spot"},
+            taints=[Taint(key=JOB_LABEL, value=JOB, effect="NoSchedule")],
+            capacity={"cpu": "4", "memory": "8Gi", "pods": "20"},
+            zone="us-central1-a",
+        )
+        await self.region.clusters.put_node(LOCAL, name, request)
+
+    async def keep(self, count: int, template: WorkerTemplate) -> None:
+        command = KeepWorkers(JOB, count, template)
+        await self.master.bus.request(subjects.cluster_command(LOCAL), command, 10.0, epoch=Epoch(1))
+
+    def present(self, presence: Presence) -> list[str]:
+        workers = self.topology.workers if self.topology is not None else ()
+        return [sight.worker for sight in workers if sight.presence is presence]
+
+    def node(self, name: str) -> NodeSight | None:
+        nodes = self.topology.nodes if self.topology is not None else ()
+        return next((node for node in nodes if node.node == name), None)
+
+
+@contextlib.asynccontextmanager
+async def a_controller(settings: KubernetesSettings, endpoint: str, region: Region) -> AsyncIterator[None]:
+    async def token() -> str:
+        return tokens.issue(region.settings.secret, time.time(), 3600.0)
+
+    stop = Stop()
+    running = control(settings, from_endpoint(endpoint, token), stop)
+    task = asyncio.get_running_loop().create_task(running, name="controller")
+    try:
+        yield
+    finally:
+        stop.ask("test")
+        await task
+
+
+@pytest.fixture
+async def site(nats_server: NatsServer, connect: Connect) -> AsyncIterator[Site]:
+    master = FakeMaster(await connect("master/fake"))
+    await master.listen()
+    async with Region(RegionSettings(stop_grace_s=0.5, node_monitor_s=0.2)) as region:
+        view = await region.clusters.put(LOCAL, ClusterRequest())
+
+        async def token() -> str:
+            return tokens.issue(region.settings.secret, time.time(), 3600.0)
+
+        async with connected(from_endpoint(view.endpoint, token), "test") as api:
+            made = Site(region, master, api)
+            await master.bus.subscribe(subjects.cluster_heartbeat(LOCAL), made.hear)
+            await api.create("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
+            settings = KubernetesSettings(cluster=LOCAL, nats_url=nats_server.url, connect_timeout_s=SECONDS)
+            async with a_controller(settings, view.endpoint, region):
+                await eventually(lambda: made.topology, SECONDS, "the controller")
+                yield made
+
+
+async def test_a_job_with_an_image_of_its_own_trains_in_a_pod_and_is_noticed_and_lost(
+    site: Site, tmp_path: Path
+) -> None:
+    secret = {"metadata": {"name": "keys"}, "stringData": {"KEY": "of the secret"}}
+    await site.api.create(f"/api/v1/namespaces/{NAMESPACE}/secrets", secret)
+    template = WorkerTemplate(
+        slots=2,
+        env={"PYTHONPATH": light_torch(tmp_path / "light")},
+        pod=Pod(image="theirs:1", cpu="1", memory="1Gi", secrets=("keys",)),
+    )
+    await site.keep(1, template)
+    await eventually(lambda: site.present(Presence.STARTING), SECONDS, "a pod that waits for a machine")
+    await site.add_node("n1")
+    [worker] = await site.master.workers()
+    assert site.master.statuses[worker].node == "n1"
+    site.master.assigns(1, worker, launch=a_script(tmp_path / "job", WAITS), store=NO_STORE)
+    await site.master.until(worker, WorkerPhase.READY, 1)
+    for rank in range(2):
+        await site.master.until_lines(rank, [f"of the secret {rank}"])
+
+    site.region.clusters.preempt(LOCAL, "n1", PreemptRequest(notice_s=4.0, delete_node=True))
+    await eventually(lambda: "notice" in site.master.told(worker), SECONDS, "the notice")
+    await eventually(lambda: (node := site.node("n1")) is None or node.notice_s is not None, SECONDS, "on the node")
+    await eventually(lambda: worker in site.present(Presence.GONE), SECONDS, "the worker gone")
+    await eventually(lambda: site.node("n1") is None, SECONDS, "the node gone")
+    await eventually(lambda: len(site.present(Presence.STARTING)) == 1, SECONDS, "its successor waits")
+    await site.add_node("n1", instance="2")
+    await eventually(lambda: site.present(Presence.ALIVE), SECONDS, "the successor on the next machine of that name")
+    await site.keep(0, template)
+    await eventually(lambda: not site.present(Presence.ALIVE), SECONDS, "no worker left")
+
+
+async def test_a_machine_that_is_lost_without_a_word_takes_its_worker_with_it(site: Site, tmp_path: Path) -> None:
+    template = WorkerTemplate(env={"PYTHONPATH": light_torch(tmp_path / "light")})
+    await site.keep(2, template)
+    await site.add_node("n1")
+    await site.add_node("n2")
+    workers = await site.master.workers(2)
+    [lost] = [worker for worker in workers if site.master.statuses[worker].node == "n1"]
+    site.region.clusters.preempt(LOCAL, "n1", PreemptRequest(notice_s=0.0, delete_node=True))
+    await eventually(lambda: lost in site.present(Presence.GONE), SECONDS, "the worker gone")
+    await eventually(lambda: len(site.present(Presence.STARTING)) == 1, SECONDS, "its successor waits")
+    assert "notice" not in site.master.told(lost)

@@ -1,0 +1,92 @@
+"""A cloud in memory: does what it is asked at once, and remembers what it was asked."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from controlplane.clouds.interface import (
+    ClusterInfo,
+    ClusterPlan,
+    ClusterStatus,
+    KubernetesAccess,
+    PoolInfo,
+    PoolPlan,
+    PoolRef,
+    PoolStatus,
+    Quota,
+)
+from controlplane.clouds.outcomes import Done, Outcome, Refused, Unreachable
+from messages.ids import ClusterName
+
+
+class FakeCloud:
+    def __init__(self, *clusters: str) -> None:
+        self.infos = {ClusterName(name): _cluster(ClusterName(name)) for name in clusters}
+        self.plans: list[PoolPlan] = []
+        self.made: list[ClusterName] = []
+        self.refusals = 0
+        """How many listings are answered with silence first."""
+
+    async def clusters(self) -> Sequence[ClusterInfo] | Unreachable | Refused:
+        if self.refusals:
+            self.refusals -= 1
+            return Unreachable("nobody answered")
+        return tuple(self.infos.values())
+
+    async def create_cluster_with_node_pool(self, plan: ClusterPlan) -> Outcome:
+        self.made.append(plan.name)
+        self.infos[plan.name] = _cluster(plan.name)
+        return Done()
+
+    async def delete_cluster(self, cluster: ClusterName) -> Outcome:
+        del self.infos[cluster]
+        return Done()
+
+    async def create_pool(self, cluster: ClusterName, plan: PoolPlan) -> Outcome:
+        self.plans.append(plan)
+        pool = PoolInfo(
+            PoolRef(cluster, plan.name),
+            plan.zone,
+            plan.machine_type,
+            plan.accelerator,
+            plan.spot,
+            plan.size,
+            PoolStatus.RUNNING,
+            plan.labels,
+        )
+        self._put(cluster, (*self.infos[cluster].pools, pool))
+        return Done()
+
+    async def resize_pool(self, pool: PoolRef, size: int) -> Outcome:
+        pools = self.infos[pool.cluster].pools
+        self._put(pool.cluster, tuple(replace(each, size=size) if each.ref == pool else each for each in pools))
+        return Done()
+
+    async def remove_nodes(self, pool: PoolRef, nodes: Sequence[str]) -> Outcome:
+        size = next(each.size for each in self.infos[pool.cluster].pools if each.ref == pool)
+        return await self.resize_pool(pool, size - len(nodes))
+
+    async def delete_pool(self, pool: PoolRef) -> Outcome:
+        self._put(pool.cluster, tuple(each for each in self.infos[pool.cluster].pools if each.ref != pool))
+        return Done()
+
+    async def quotas(self, region: str) -> Sequence[Quota] | Unreachable | Refused:
+        return ()
+
+    async def kubernetes_access(self, cluster: ClusterName) -> KubernetesAccess | Unreachable | Refused:
+        return KubernetesAccess("http://127.0.0.1:1", "")
+
+    async def access_token(self) -> str:
+        return "token"
+
+    async def close(self) -> None:
+        self.infos.clear()
+
+    def pools(self) -> list[PoolInfo]:
+        return [pool for info in self.infos.values() for pool in info.pools]
+
+    def _put(self, cluster: ClusterName, pools: tuple[PoolInfo, ...]) -> None:
+        self.infos[cluster] = replace(self.infos[cluster], pools=pools)
+
+
+def _cluster(name: ClusterName) -> ClusterInfo:
+    return ClusterInfo(name, "us-central1-a", ready=True, labels={}, status=ClusterStatus.RUNNING)

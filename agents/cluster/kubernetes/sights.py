@@ -19,6 +19,7 @@ from messages.ids import JobName, is_name
 
 STALE_NOTICE_S = 300.0
 """A deadline so long ago was meant for an earlier machine of this name."""
+NOTICE_AT_MOST_S = 3600.0
 SHUTDOWN_S = 15.0
 """What is left when a node says that it is going, but not when."""
 GOING_TAINTS = (
@@ -102,7 +103,7 @@ def _notice(node: Node, ready: Condition | None, now_unix_s: float) -> tuple[flo
     annotations = node.metadata.annotations or {}
     deadline_unix_s = _seconds(annotations.get(NOTICE_ANNOTATION, ""))
     if deadline_unix_s is not None and deadline_unix_s > now_unix_s - STALE_NOTICE_S:
-        remaining_s = round(max(0.0, deadline_unix_s - now_unix_s), 3)
+        remaining_s = round(min(max(0.0, deadline_unix_s - now_unix_s), NOTICE_AT_MOST_S), 3)
         return remaining_s, annotations.get(NOTICE_WHY_ANNOTATION) or "it will be taken"
     going = next((taint.key for taint in node.spec.taints or () if taint.key in GOING_TAINTS), None)
     if going is not None:

@@ -71,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chance = random.Random(0)
     with simulated_fleet(_NODES) as fleet:
         for number in range(1, options.preemptions + 1):
-            nodes = fleet.calm(_NODES, world_size=_NODES)
+            nodes = fleet.calm(_NODES, workers=_NODES)
             rounds.append(measure(fleet, number, chance.choice(nodes)))
             print(f"notice {number} of {options.preemptions}: {rounds[-1].told_ms} ms", file=sys.stderr, flush=True)
     result = report.hold(

@@ -69,7 +69,7 @@ def measure(fleet: SimulatedFleet, number: int, victim: Node, notice_s: float) -
 def measure_all(preemptions: int, notice_s: float) -> list[Reaction]:
     rounds: list[Reaction] = []
     chance = random.Random(0)
-    with simulated_fleet(_NODES, idle=True) as fleet:
+    with simulated_fleet(_NODES) as fleet:
         for number in range(1, preemptions + 1):
             nodes = fleet.calm(_NODES)
             began_s = time.monotonic()

@@ -1,5 +1,5 @@
 """Everything that a benchmark of the control plane needs, as processes of this machine: a bus, the simulator, a master
-with a fleet of many zones in two regions, and one job that holds some nodes and does nothing on them.
+with a fleet of many zones in two regions, and one job that holds nodes, with a worker-agent on each that never trains.
 
 The simulator's own delays, such as the time until Kubernetes forgets a node, are set to nothing: what is measured is
 how fast we react, not how slow the cloud tells.
@@ -49,7 +49,6 @@ _SIMULATOR: Final = {
     "CALLS_PER_MINUTE": "0",
     "DEFAULT_QUOTA": "10000",
 }
-_SCRIPT: Final = "import time\nwhile True:\n    time.sleep(1)\n"
 _Seen = TypeVar("_Seen")
 
 
@@ -90,28 +89,33 @@ class SimulatedFleet:
         return next(call for call in self.calls(number - 1, "control") if call.number == number)
 
     def calls(self, since: int, api: str) -> list[Call]:
-        return _convert(_fetch(f"{self._control_url}/calls?since={since}&api={api}"), list[Call])
+        return msgspec.convert(_fetch(f"{self._control_url}/calls?since={since}&api={api}"), list[Call])
 
     def events(self) -> list[dict[str, Any]]:
         lines = _read(f"{self._master_url}/v1/jobs/{JOB}/events").splitlines()
         return [json.loads(line) for line in lines if line]
 
-    def calm(self, nodes: int, world_size: int = 0) -> list[Node]:
-        """Waits until the job has its nodes and its world, and nothing is being asked of the cloud."""
-        awaited = f"{nodes} nodes, a world of {world_size} and no operation in flight"
-        return self.wait(lambda: self._when_calm(nodes, world_size), awaited)
+    def calm(self, nodes: int, *, workers: int = 0) -> list[Node]:
+        """Waits until the job has its nodes and at least so many workers, and nothing is being asked of the cloud."""
+        awaited = f"{nodes} nodes, {workers} workers and no operation in flight"
+        return self.wait(lambda: self._when_calm(nodes, workers), awaited)
 
-    def _when_calm(self, nodes: int, world_size: int) -> list[Node] | None:
+    def _when_calm(self, nodes: int, workers: int) -> list[Node] | None:
         there = _fetch(f"{self._control_url}/inventory?label=tradewind-job={JOB}")
-        ready: list[Node] = [node for node in _convert(there["nodes"], list[Node]) if node.phase == "running"]
+        found = msgspec.convert(there["nodes"], list[Node])
         for call in self.calls(self._last_call.number if self._last_call else 0, "gke"):
             self._last_call = call
         asked_s = self._last_call.monotonic_s if self._last_call else 0.0
-        is_quiet = not there["operations"] and time.monotonic() - asked_s > _QUIET_S
-        if len(ready) != nodes or len(there["nodes"]) != nodes or not is_quiet:
+        if there["operations"] or time.monotonic() - asked_s < _QUIET_S:
             return None
-        job = _fetch(f"{self._master_url}/v1/jobs/{JOB}")
-        return ready if not world_size or (job["phase"], job["world_size"]) == ("running", world_size) else None
+        if len(found) != nodes or any(node.phase != "running" for node in found):
+            return None
+        known = _fetch(f"{self._master_url}/v1/jobs/{JOB}").get("workers", [])
+        return found if sum(worker["presence"] == "alive" for worker in known) >= workers else None
+
+    def are_clusters_ready(self) -> bool:
+        events = map(json.loads, _read(f"{self._master_url}/v1/events").splitlines())
+        return {event["fields"]["cluster"] for event in events if event["kind"] == "cluster_ready"} == {*_REGIONS}
 
     def wait(self, look: Callable[[], _Seen | None], awaited: str, timeout_s: float = READY_S) -> _Seen:
         deadline_s = time.monotonic() + timeout_s
@@ -126,26 +130,23 @@ class SimulatedFleet:
 
 
 @contextmanager
-def simulated_fleet(nodes: int, *, idle: bool = False) -> Iterator[SimulatedFleet]:
-    """Of one job with so many nodes. Idle workers have no interpreter to train with.
-
-    Afterwards nothing of it is left, however the inside ends.
-    """
+def simulated_fleet(nodes: int) -> Iterator[SimulatedFleet]:
+    """Of one job with so many nodes. Afterwards nothing of it is left, however the inside ends."""
     with tempfile.TemporaryDirectory(prefix="tw-bench-", ignore_cleanup_errors=True) as name, leaving_none():
         folder = Path(name)
         try:
-            yield _start(folder, nodes, idle=idle)
+            yield _start(folder, nodes)
         except FleetFailed as failure:
             raise FleetFailed(f"{failure}{_tails(folder)}") from None
 
 
-def _start(folder: Path, nodes: int, *, idle: bool) -> SimulatedFleet:
+def _start(folder: Path, nodes: int) -> SimulatedFleet:
     bus, grpc, control, api = (free_port() for _ in range(4))
     tradewind = str(Path(sys.executable).with_name("tradewind"))
     nats_server = str(Path(sys.executable).with_name("nats-server"))
     (folder / "fleet.yaml").write_text(json.dumps(fleet_file(grpc, control)))
-    (folder / "train.py").write_text(_SCRIPT)
-    (folder / "job.yaml").write_text(json.dumps(_job(nodes, _idle_interpreter(folder) if idle else sys.executable)))
+    (folder / "train.py").touch()
+    (folder / "job.yaml").write_text(json.dumps(_job(nodes, _idle_interpreter(folder))))
     started = [
         start_logged(
             [nats_server, "-js", "-a", "127.0.0.1", "-p", str(bus), "-sd", str(folder / "nats")], folder, "nats-server"
@@ -171,6 +172,7 @@ def _start(folder: Path, nodes: int, *, idle: bool) -> SimulatedFleet:
         start_logged([tradewind, "master", "--fleet", str(folder / "fleet.yaml")], folder, "master", environment)
     )
     fleet.wait(lambda: _answers(f"http://127.0.0.1:{api}/healthz"), "the master to answer")
+    fleet.wait(fleet.are_clusters_ready, "the clusters to be ready")
     submit = start_logged(
         [tradewind, "submit", str(folder / "job.yaml")],
         folder,
@@ -244,10 +246,6 @@ def _answers(url: str) -> bool:
     except FleetFailed:
         return False
     return True
-
-
-def _convert(found: object, wanted: type[_Seen]) -> _Seen:
-    return msgspec.convert(found, wanted)
 
 
 def _tails(folder: Path) -> str:

@@ -140,6 +140,11 @@ def test_a_stockout_after_which_no_other_region_was_asked_is_told() -> None:
     )
 
 
+def test_a_stockout_that_is_met_when_nothing_more_is_wanted_needs_no_answer() -> None:
+    later = (*a_cloud().stockouts, Stockout(f"{US}-a", US, 110.0))
+    assert report_on(replace(a_run(), cloud=replace(a_cloud(), stockouts=later))).ok
+
+
 def test_worlds_within_one_region_are_told() -> None:
     at_home = {WorkerId(f"w{number}"): US for number in range(6)}
     assert "no world had workers in two regions" in failed(replace(a_cloud(), regions=at_home))

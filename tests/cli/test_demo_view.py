@@ -8,8 +8,8 @@ from messages.api import EventLine, ProgressLine, WorkerView
 from messages.ids import Generation, Rank, WorkerId
 from messages.jobs import JobSpec, Launch
 from messages.worlds import RankProgress
+from tests.cli.demo_facts import a_run
 from tests.cli.fake_master import FakeMaster, a_view
-from tests.cli.test_demo_report import a_run
 from tradewind.cli.api.client import Api, session
 from tradewind.cli.demo.facts import Promise, formed_from
 from tradewind.cli.demo.report import report_on

@@ -46,9 +46,10 @@ class CloudStack(LocalStack):
 
     async def _start_roles(self, environ: Mapping[str, str], tasks: asyncio.TaskGroup) -> None:
         flags = ("--write-credentials", str(self.folder / KEY_FILE), "--speed", str(SPEED))
+        pods = ("--region-run-dir", str(self.folder / "pods"))
         ports = ("--grpc-port", self._grpc_port(), "--http-port", self.cloud.url.rpartition(":")[2])
         regions = [word for cluster in self.fleet.clusters for word in ("--region", cluster.region)]
-        await self._keep(simulator((*flags, *ports, *regions), environ, self.folder), tasks)
+        await self._keep(simulator((*flags, *pods, *ports, *regions), environ, self.folder), tasks)
         await self._until_cloud_is_there()
         arguments = (*self._api_port(), "--fleet", str(self._fleet_file))
         await self._keep(master(arguments, environ, self.folder), tasks)

@@ -45,11 +45,13 @@ def only_silent_ones_are_losses(cloud: CloudFacts, trained: list[Trained]) -> It
 
 
 def came_from_elsewhere(cloud: CloudFacts, trained: list[Trained]) -> Iterator[str]:
+    """A stockout that is met later may come when nothing more is wanted, and has no consequence then."""
     if not cloud.stockouts:
         yield "no zone was found without machines"
-    for stockout in cloud.stockouts:
-        if not any(asked.region != stockout.region and asked.at >= stockout.at for asked in cloud.asked):
-            yield f"{stockout.zone} had no machines, and none were asked for in another region"
+        return
+    first = min(cloud.stockouts, key=lambda stockout: stockout.at)
+    if not any(asked.region != first.region and asked.at >= first.at for asked in cloud.asked):
+        yield f"{first.zone} had no machines, and none were asked for in another region"
 
 
 def spanned_two_regions(cloud: CloudFacts, trained: list[Trained]) -> Iterator[str]:

@@ -82,16 +82,13 @@ class CloudStory(Story):
             self._calls = await self._cloud.calls()
 
     def _is_spread(self, view: JobView) -> bool:
-        """The world is full again, has workers in two regions, and has trained since the last checkpoint of another."""
+        """The world is full again, has workers in two regions, and may have written a checkpoint of its own."""
         regions = {self._fleet.region(worker.cluster) for worker in view.workers if worker.ranks}
-        steps = {
-            rank.last_step
-            for message in self.progress
-            if message.generation == view.generation
-            for rank in message.ranks
-        }
-        trained = max(steps, default=0) - min(steps, default=0)
-        return self._is_full(view) and len(regions) > 1 and trained >= self.promise.checkpoint_every
+        ranks = [rank for told in self.progress if told.generation == view.generation for rank in told.ranks]
+        if not ranks or len(regions) < 2 or not self._is_full(view):
+            return False
+        trained = max(rank.last_step for rank in ranks) - min(rank.first_step for rank in ranks)
+        return trained >= self.promise.checkpoint_every
 
     async def _run_dry(self) -> None:
         home = [offer for offer in self._fleet.offers if offer.zone in self._fleet.home.zones]

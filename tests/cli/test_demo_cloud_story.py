@@ -1,0 +1,136 @@
+"""On a cloud the demonstration takes two machines, each when the world is ready for it, and looks what is left."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+
+import pytest
+
+from messages.api import EventLine, JobView, ProgressLine, WorkerView
+from messages.ids import Generation, Rank, WorkerId
+from messages.jobs import JobSpec, Launch
+from messages.worlds import RankProgress
+from tests.cli.fake_master import FakeMaster, a_view
+from tests.cli.fake_simulator import FakeSimulator
+from tests.conftest import eventually
+from tradewind.cli.api.client import Api, session
+from tradewind.cli.demo import FLEET
+from tradewind.cli.demo.cloud.story import CloudStory
+from tradewind.cli.demo.facts import Promise
+from tradewind.cli.local.fleet import fleet_at, read_fleet
+from tradewind.cli.local.simulator import Simulator
+
+WAIT_S = 30.0
+
+
+@pytest.fixture
+async def cloud() -> AsyncIterator[FakeSimulator]:
+    simulator = FakeSimulator(nodes=[a_node("n0"), a_node("n1")], pools=[{"name": "tw-demo", "cluster": "sim-us"}])
+    await simulator.start()
+    yield simulator
+    await simulator.stop()
+
+
+@pytest.fixture
+async def story(master: FakeMaster, cloud: FakeSimulator) -> AsyncIterator[CloudStory]:
+    promise = Promise(steps=40, workers=2, global_batch=16, checkpoint_every=4)
+    spec = JobSpec(name="demo", launch=Launch(script="train.py"))
+    fleet = read_fleet(fleet_at(FLEET.read_text(), 1, 2, workers=2))
+    async with session() as opened:
+        simulator = Simulator(opened, cloud.url)
+        yield CloudStory(Api(opened, master.url), spec, promise, lambda event: None, simulator, fleet)
+
+
+def a_node(name: str, zone: str = "us-central1-a") -> dict[str, str]:
+    return {"name": name, "cluster": "sim-us", "zone": zone, "phase": "running"}
+
+
+def a_world(generation: int, **clusters: str) -> JobView:
+    workers = tuple(
+        WorkerView(
+            worker=WorkerId(name),
+            cluster=cluster.replace("_", "-"),
+            phase="ready",
+            presence="alive",
+            generation=Generation(generation),
+            ranks=(Rank(rank),),
+        )
+        for rank, (name, cluster) in enumerate(clusters.items())
+    )
+    return a_view("demo", workers=workers, generation=Generation(generation), losses=generation - 1)
+
+
+def steps(generation: int, first: int, last: int) -> ProgressLine:
+    return ProgressLine(time.time(), WorkerId("w1"), Generation(generation), (RankProgress(Rank(1), first, last),))
+
+
+def heard(kind: str, worker: str, why: str = "", cluster: str = "") -> EventLine:
+    return EventLine(time.time(), "demo", kind, kind, why, {"worker": worker, "cluster": cluster})
+
+
+async def test_zones_run_dry_one_machine_is_noticed_and_later_one_is_lost(
+    master: FakeMaster, cloud: FakeSimulator, story: CloudStory
+) -> None:
+    async with asyncio.timeout(WAIT_S):
+        playing = asyncio.create_task(story.play(), name="play")
+        await eventually(lambda: master.submitted)
+        master.views["demo"] = a_world(1, w0="sim_us", w1="sim_us")
+        master.progress.append(steps(1, 0, 6))
+        await eventually(lambda: len(cloud.orders_of("preempt")) == 1)
+        assert [order["zone"] for order in cloud.orders_of("stockout")] == ["us-central1-a", "us-central1-b"]
+        master.events += [heard("worker_noticed", "w0"), heard("worker_gone", "w0", "released: no longer needed")]
+        master.events.append(heard("worker_joined", "w2", cluster="sim-eu"))
+        master.views["demo"] = a_world(2, w1="sim_us", w2="sim_eu")
+        master.progress.append(steps(2, 4, 12))
+        await eventually(lambda: len(cloud.orders_of("preempt")) == 2)
+        master.events.append(heard("worker_gone", "w1", "its pod has ended"))
+        master.end("demo", "succeeded", "all 2 ranks exited with 0")
+        cloud.nodes, cloud.pools = [], []
+        await playing
+    assert cloud.orders_of("preempt") == [{"node": "n0", "notice_s": 15.0}, {"node": "n1", "notice_s": 0.0}]
+    facts = story.facts(left_behind=())
+    assert [(kill.worker, kill.rank, kill.generation) for kill in facts.kills] == [("w1", 0, 2)]
+    assert facts.cloud is not None
+    assert [(taken.node, taken.worker) for taken in facts.cloud.taken] == [("n0", "w0"), ("n1", "w1")]
+    assert facts.cloud.regions == {"w2": "europe-west4"}
+    assert (facts.cloud.calls, facts.cloud.bill_micro_usd) == ({"CreateCluster": 2}, 1_500_000)
+    assert (facts.cloud.pools_left, facts.cloud.nodes_left) == ((), ())
+
+
+async def test_a_machine_is_not_lost_before_a_world_has_workers_in_two_regions(
+    master: FakeMaster, cloud: FakeSimulator, story: CloudStory
+) -> None:
+    async with asyncio.timeout(WAIT_S):
+        playing = asyncio.create_task(story.play(), name="play")
+        await eventually(lambda: master.submitted)
+        master.views["demo"] = a_world(1, w0="sim_us", w1="sim_us")
+        master.progress.append(steps(1, 0, 6))
+        await eventually(lambda: len(cloud.orders_of("preempt")) == 1)
+        master.views["demo"] = a_world(2, w1="sim_us", w3="sim_us")
+        master.progress.append(steps(2, 4, 30))
+        asked = len(master.asked)
+        await eventually(lambda: len(master.asked) >= asked + 3)
+        master.end("demo", "succeeded", "all 2 ranks exited with 0")
+        cloud.nodes, cloud.pools = [], []
+        await playing
+    assert len(cloud.orders_of("preempt")) == 1
+
+
+async def test_an_order_that_the_cloud_refuses_is_given_again(
+    master: FakeMaster, cloud: FakeSimulator, story: CloudStory
+) -> None:
+    cloud.refuses = True
+    async with asyncio.timeout(WAIT_S):
+        playing = asyncio.create_task(story.play(), name="play")
+        await eventually(lambda: master.submitted)
+        master.views["demo"] = a_world(1, w0="sim_us", w1="sim_us")
+        master.progress.append(steps(1, 0, 6))
+        await eventually(lambda: cloud.orders)
+        cloud.refuses = False
+        await eventually(lambda: cloud.orders_of("preempt"))
+        master.end("demo", "succeeded", "all 2 ranks exited with 0")
+        cloud.nodes, cloud.pools = [], []
+        await playing
+    facts = story.facts(left_behind=())
+    assert facts.cloud is not None
+    assert [taken.node for taken in facts.cloud.taken] == ["n0"]

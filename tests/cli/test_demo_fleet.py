@@ -1,0 +1,31 @@
+"""The fleet of the demonstration is that of the example, at the stack's own simulator."""
+
+from pathlib import Path
+
+import pytest
+
+from controlplane.fleet.files import read_fleet as read_as_master
+from tradewind.cli.demo import FLEET
+from tradewind.cli.local.fleet import fleet_at, read_fleet, region_of
+
+
+def test_the_master_reads_it_as_the_example_with_other_addresses_and_room_for_all_workers(tmp_path: Path) -> None:
+    written = tmp_path / "fleet.yaml"
+    written.write_bytes(fleet_at(FLEET.read_text(), 4100, 4101, workers=6))
+    (tmp_path / "simulator-key.json").write_text("{}")
+    fleet = read_as_master(written)
+    assert (fleet.cloud.endpoints.gke, fleet.cloud.endpoints.insecure) == ("127.0.0.1:4100", True)
+    assert fleet.cloud.endpoints.compute == "http://127.0.0.1:4101/compute/v1"
+    assert {offer.max_nodes for offer in fleet.offers} == {6}
+    assert [cluster.name for cluster in fleet.clusters] == ["sim-us", "sim-eu"]
+
+
+def test_two_regions_are_known_by_their_clusters() -> None:
+    fleet = read_fleet(fleet_at(FLEET.read_text(), 4100, 4101, workers=4))
+    assert fleet.home.zones == ("us-central1-a", "us-central1-b")
+    assert [fleet.region(cluster) for cluster in ("sim-us", "sim-eu", "else")] == ["us-central1", "europe-west4", ""]
+
+
+@pytest.mark.parametrize("place", ["us-central1-a", "us-central1"])
+def test_a_zone_and_its_region_have_the_same_region(place: str) -> None:
+    assert region_of(place) == "us-central1"

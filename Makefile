@@ -49,7 +49,7 @@ lint: $(READY)
 	@set -o pipefail; $(BIN)/lint-imports --no-cache | sed '1,/^Contracts$$/d'
 
 unit: $(READY)
-	@$(BIN)/pytest -n $(JOBS) --dist loadfile $(ARGS)
+	@$(BIN)/pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 test: lint unit
 

@@ -11,6 +11,8 @@ from runtime.nats_server import NatsServer
 
 Connect = Callable[..., Awaitable[Bus]]
 TOLD = "told"
+LONG_RUNS = {"e2e", "examples", "simulation"}
+"""Started first, so that the run does not end with two processes waiting for the third."""
 
 
 @pytest.fixture
@@ -53,6 +55,10 @@ async def eventually(condition: Callable[[], object], timeout_s: float = 20.0, w
 def tell(record_property: Callable[[str, object], None]) -> Callable[[str], None]:
     """A line that is shown at the end of the run, whichever process ran the test."""
     return lambda line: record_property(TOLD, line)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.path.parent.name not in LONG_RUNS)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -101,23 +101,27 @@ async def test_a_silent_worker_on_a_node_that_is_not_ready_is_replaced(bench: Be
     bench.fall_silent(pod)
     assert await bench.ground.until_pods(1, besides={pod})
 
+    async def is_removed() -> bool:
+        return pod not in await bench.ground.pods()
+
+    await until(is_removed, "the pod is removed although no kubelet ends it")
+    await eventually(lambda: bench.gone(pod), what="the worker gone")
+
 
 async def test_pods_that_crash_are_replaced_ever_more_slowly(bench: Bench) -> None:
     await bench.start_and_hear()
     await bench.keep(1)
     node = await bench.ground.node("n1")
     seen: set[str] = set()
-    pauses = []
-    ended_s = time.monotonic()
+    paused_s = 0.0
     for _ in range(4):
+        ended_s = time.monotonic()
         [pod] = await bench.ground.until_pods(1, besides=seen)
-        pauses.append(time.monotonic() - ended_s)
+        paused_s = time.monotonic() - ended_s
         seen.add(pod)
         await bench.ground.run(pod, node)
         await bench.ground.exit(pod, 1, "no such module")
-        ended_s = time.monotonic()
-    assert pauses[3] > 1.5, "after three early deaths there is a pause"
-    assert pauses[3] > pauses[1]
+    assert paused_s > 1.5, "after three early deaths one waits for 2 s"
 
 
 async def test_a_pod_that_cannot_be_placed_says_why_and_stays(bench: Bench) -> None:

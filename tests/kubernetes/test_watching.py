@@ -13,7 +13,7 @@ from agents.cluster.kubernetes.view import Change, Seen, Vanished, View
 from agents.cluster.kubernetes.watching import Watcher, WatchRules
 from runtime.clock import SystemClock
 from simulator.region.region import Region
-from simulator.region.settings import ClusterRequest, RegionSettings
+from simulator.region.settings import ClusterRequest, CutRequest, RegionSettings
 from tests.conftest import eventually
 from tests.kubernetes.conftest import CLUSTER, SimulatedServer
 from tests.kubernetes.ground import Ground
@@ -148,3 +148,19 @@ async def test_a_server_that_has_forgotten_says_so_in_one_of_two_ways(as_status:
                 region.clusters.compact(CLUSTER, expire_watches=True)
                 await ground.node("n3")
                 await eventually(lambda: log.there == {"n2", "n3"}, what="the list after")
+
+
+async def test_a_server_that_was_put_back_to_an_older_state_is_listed_again() -> None:
+    async with Region(RegionSettings()) as region:
+        view = await region.clusters.put(CLUSTER, ClusterRequest(controllers=False))
+        server = SimulatedServer(region, view.endpoint)
+        async with connected(from_endpoint(view.endpoint, server.token), "test") as api:
+            ground = Ground(api)
+            log = Log(ground)
+            async with a_watcher(api, log):
+                store = region.clusters.get(CLUSTER).server.store
+                store.version -= 1000
+                region.clusters.cut(CutRequest(cut=True))
+                region.clusters.cut(CutRequest(cut=False))
+                await ground.node("n1")
+                await eventually(lambda: log.there == {"n1"}, what="the node of the older world")

@@ -40,8 +40,10 @@ Query = Mapping[str, str | int]
 class ApiUnavailable(Temporary):
     """Nobody answered, or not yet: it may or may not have happened."""
 
-    def __init__(self, why: str, retry_after_s: float = 0.0) -> None:
+    def __init__(self, why: str, code: int = 0, retry_after_s: float = 0.0) -> None:
         super().__init__(why)
+        self.code = code
+        """0 if there was no answer at all."""
         self.retry_after_s = retry_after_s
 
 
@@ -250,7 +252,7 @@ def _refusal(code: int, content: bytes, headers: Mapping[str, str]) -> ApiUnavai
     message = status.message or f"HTTP status {code}"
     if code in _PASSING or code >= 500:
         waits = headers.get("Retry-After", "")
-        return ApiUnavailable(f"{message} ({code})", float(waits) if waits.isdecimal() else 0.0)
+        return ApiUnavailable(f"{message} ({code})", code, float(waits) if waits.isdecimal() else 0.0)
     return refused(code, status.reason, message)
 
 

@@ -33,6 +33,8 @@ RUN_FOLDER = "/run/tradewind"
 CODE_FOLDER = f"{RUN_FOLDER}/code"
 CREDENTIALS_FOLDER = "/etc/tradewind"
 GRACE_S = 30
+CONNECT_S = 50
+"""A bus that is away for a moment makes no pod fail; the controller gives a worker a minute to speak."""
 HOST_WITHIN_S = 3600
 """An image with all that training needs is large: both containers wait for the other's so long."""
 
@@ -104,6 +106,7 @@ def _agent(plan: PodPlan, uid: str, job: JobName, template: WorkerTemplate) -> M
         "env": [
             *_bus_env(plan),
             _value("TRADEWIND_REGION", plan.region),
+            _value("TRADEWIND_CONNECT_TIMEOUT_S", str(CONNECT_S)),
             _value("TRADEWIND_HOST_WITHIN_S", str(HOST_WITHIN_S)),
             # The host is not started again in this pod, so the first one that is lost is the last.
             _value("TRADEWIND_HOST_LOSSES", "1"),

@@ -23,6 +23,8 @@ from runtime.logs import Once, WhyLog, logger
 
 T = TypeVar("T", bound=Object)
 
+NOT_YET = 504
+
 _listing = msgspec.json.Decoder(Listing)
 _event = msgspec.json.Decoder(WatchEvent)
 _bookmark = msgspec.json.Decoder(Bookmark)
@@ -129,7 +131,8 @@ class Watcher(Generic[T]):
             return None
         except ApiUnavailable as error:
             await self._pause(error)
-            return version
+            # A version that the server has yet to come to is never come to if it was restored from an older state.
+            return None if error.code == NOT_YET else version
         if self._clock.monotonic_s() - began_s < 1.0:
             await self._pauses.wait()
         return version

@@ -9,7 +9,11 @@ from tests.e2e.traces import a_mark, nothing_is_left
 
 ROOT = Path(__file__).parents[2]
 BLOCKS: list[str] = re.findall(r"```sh\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-RUN_ELSEWHERE = {"make demo": "tests/e2e/test_demo.py", "make test": "this very run"}
+RUN_ELSEWHERE = {
+    "make demo": "tests/e2e/test_demo.py",
+    "make demo ARGS=--cloud": "tests/e2e/test_demo_cloud.py",
+    "make test": "this very run",
+}
 
 
 def tour() -> list[str]:

@@ -1,4 +1,4 @@
-"""The command's side of the master's HTTP API. Nobody else here imports aiohttp.
+"""The command's side of the master's HTTP API.
 
 What a person can correct comes out as `UserError`. A master that is away comes out as `MasterAway`: followers wait it
 out, everybody else tells it.

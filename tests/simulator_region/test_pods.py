@@ -180,14 +180,14 @@ async def test_a_missing_key_and_a_missing_image_keep_a_pod_waiting() -> None:
 
 
 async def test_init_containers_go_first_and_one_after_the_other(bench: Bench) -> None:
-    mount = [{"name": "work", "mountPath": "/work"}]
-    commands = ["echo one >> /work/order", "echo two >> /work/order"]
+    mount = [{"name": "work", "mountPath": "/scratch"}]
+    commands = ["echo one >> /scratch/order", "echo two >> /scratch/order"]
     init = [
         {"name": f"init-{index}", "image": "any", "command": ["sh", "-c", command], "volumeMounts": mount}
         for index, command in enumerate(commands)
     ]
     await bench.pod(
-        "ordered", "cat", "/work/order",
+        "ordered", "cat", "/scratch/order",
         container={"volumeMounts": mount}, initContainers=init, volumes=[{"name": "work", "emptyDir": {}}],
     )  # fmt: skip
     await bench.until_phase("ordered", "Succeeded")
@@ -214,8 +214,8 @@ async def test_a_container_that_keeps_failing_backs_off_and_comes_again(bench: B
 
 
 async def test_on_failure_restarts_only_after_a_failure(bench: Bench) -> None:
-    mount = {"volumeMounts": [{"name": "work", "mountPath": "/work"}]}
-    script = "if [ -e /work/seen ]; then exit 0; fi; touch /work/seen; exit 1"
+    mount = {"volumeMounts": [{"name": "work", "mountPath": "/scratch"}]}
+    script = "if [ -e /scratch/seen ]; then exit 0; fi; touch /scratch/seen; exit 1"
     await bench.pod(
         "twice", "sh", "-c", script,
         restartPolicy="OnFailure", container=mount, volumes=[{"name": "work", "emptyDir": {}}],

@@ -8,6 +8,7 @@ import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
 
 from controlplane.allocator.effects import Change, CreatePool, DeletePool, RemoveNodes, ResizePool
 from controlplane.clouds import outcomes
@@ -222,7 +223,7 @@ class SimulatedCloud:
                 self.clockwork.made["node came back under its name"] += 1
             machine = Machine(again or f"{pool.plan.zone}-{number}", f"uid-{number}")
             pool.machines[machine.name] = machine
-            self.clockwork.after(self.clockwork.chance.uniform(0.5, 5.0), lambda m=machine: self._boot(pool, m))  # type: ignore[misc]
+            self.clockwork.after(self.clockwork.chance.uniform(0.5, 5.0), partial(self._boot, pool, machine))
         self.clockwork.after(GROUP_S, lambda: self._tend(pool))
 
     def _boot(self, pool: CloudPool, machine: Machine) -> None:

@@ -4,6 +4,7 @@ import heapq
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 from controlplane.allocator import events
 from controlplane.allocator.counting import doomed, lost
@@ -378,7 +379,7 @@ class System:
         for _ in range(clockwork.chance.randint(3, 20)):
             name, make = clockwork.chance.choice(kinds)
             at_s = clockwork.chance.uniform(0.5, clockwork.faults.until_s - clockwork.now_s)
-            clockwork.after(at_s, lambda name=name, make=make: self._make(name, make))  # type: ignore[misc]
+            clockwork.after(at_s, partial(self._make, name, make))
         if self.early_end:
             at_s = clockwork.chance.uniform(1.0, clockwork.faults.until_s - clockwork.now_s)
             clockwork.after(at_s, lambda: self._end("stopped"))

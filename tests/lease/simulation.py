@@ -8,6 +8,7 @@ import random
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import assert_never
 
 from controlplane.lease import events
@@ -232,7 +233,7 @@ class System:
         for master in self.masters:
             if master.name not in self.deaf and not self.happens(0.05, "sight lost"):
                 event = events.KeySeen(0.0, revision, holder)
-                self.after(self.travel_s(), lambda m=master, e=event: m.post(e))  # type: ignore[misc]
+                self.after(self.travel_s(), partial(master.post, event))
 
     def travel_s(self) -> float:
         if self.happens(0.1, "message late"):
@@ -286,7 +287,7 @@ class System:
         ]
         for _ in range(self.chance.randint(2, 14)):
             name, make = self.chance.choice(kinds)
-            self.after(self.chance.uniform(0.1, self.kind_from_s), lambda n=name, m=make: self._make(n, m))  # type: ignore[misc]
+            self.after(self.chance.uniform(0.1, self.kind_from_s), partial(self._make, name, make))
 
     def _make(self, name: str, make: Callable[[], None]) -> None:
         if not self.masters:

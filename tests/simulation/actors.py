@@ -1,6 +1,7 @@
 """The production cores, each with a simulated shell: same decisions, virtual hands."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, assert_never
 
 from agents.cluster import decide as cluster_core
@@ -157,7 +158,7 @@ class MasterActor(Actor):
 
     def _publish(self, message: Assignment | Halt | Release) -> None:
         for worker in self.system.workers.values():
-            self.send(worker, lambda worker=worker: worker.hear(message, self.epoch))  # type: ignore[misc]
+            self.send(worker, partial(worker.hear, message, self.epoch))
 
     def _tell_cluster(self, command: KeepWorkers | RemoveWorkers) -> None:
         controller = self.system.controller
@@ -180,7 +181,7 @@ class ControllerActor(Actor):
         self.state: ClusterState = new_cluster(CLUSTER, incarnation, "", self.now_s, known)
         self.tell("starts" if known is None else f"adopts {len(known.places)} places")
         for place in known.places if known is not None else ():
-            self.later(0.01, lambda uid=place.uid: self._look_for(uid))  # type: ignore[misc]
+            self.later(0.01, partial(self._look_for, place.uid))
         self.later(0.0, self.tick)
         self.watch_leader()
 

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from agents.cluster.state import Known
 from agents.worker.events import NoticeCame
@@ -129,7 +130,7 @@ class System:
         for _ in range(clockwork.chance.randint(2, 14)):
             name, make = clockwork.chance.choice(kinds)
             at_s = clockwork.chance.uniform(0.5, clockwork.faults.until_s - clockwork.now_s)
-            clockwork.after(at_s, lambda name=name, make=make: self._make(name, make))  # type: ignore[misc]
+            clockwork.after(at_s, partial(self._make, name, make))
 
     def _make(self, name: str, make: Callable[[], None]) -> None:
         if self.master.job.record.phase.ended:

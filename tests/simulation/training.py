@@ -6,6 +6,7 @@ exit with 0 when the last step is done.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 from messages.ids import NO_GENERATION, Generation, Rank, WorkerId
 from messages.workers import TrainerExit
@@ -93,7 +94,7 @@ class Training:
             self.checkpoint = step + 1
         if step + 1 >= self.steps:
             for trainer in world.values():
-                self.clockwork.after(self.clockwork.chance.uniform(0, 0.05), lambda t=trainer: self._finish(t))  # type: ignore[misc]
+                self.clockwork.after(self.clockwork.chance.uniform(0, 0.05), partial(self._finish, trainer))
             return
         self.clockwork.after(STEP_S, lambda: self._step(generation, step + 1))
 
@@ -107,7 +108,8 @@ class Training:
         for peer in self.worlds[lost.generation].values():
             if peer.alive:
                 delay_s = self.clockwork.chance.uniform(0.005, 0.05)
-                self.clockwork.after(delay_s, lambda p=peer: self._exit(p, TrainerExit(p.rank, code=1, peer_lost=True)))  # type: ignore[misc]
+                witness = TrainerExit(peer.rank, code=1, peer_lost=True)
+                self.clockwork.after(delay_s, partial(self._exit, peer, witness))
 
     def _exit(self, trainer: Trainer, how: TrainerExit) -> None:
         if trainer.alive:

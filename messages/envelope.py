@@ -29,6 +29,7 @@ Message = (
     | workers.DumpWorker
     | workers.WorkerDump
     | worlds.Assignment
+    | worlds.Invite
     | worlds.Halt
     | worlds.Release
     | worlds.Progress
@@ -53,6 +54,7 @@ KINDS: dict[str, type[Message]] = {
     "worker.dump": workers.DumpWorker,
     "worker.dumped": workers.WorkerDump,
     "job.assignment": worlds.Assignment,
+    "job.invite": worlds.Invite,
     "job.halt": worlds.Halt,
     "job.release": worlds.Release,
     "job.progress": worlds.Progress,

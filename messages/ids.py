@@ -14,6 +14,8 @@ Counted = Annotated[int, Meta(ge=0, le=2**53)]
 Slots = Annotated[int, Meta(ge=1, le=64)]
 Ranks = Annotated[int, Meta(ge=0, le=1_000_000)]
 Duration = Annotated[float, Meta(ge=0, le=1e9)]
+Range = tuple[Counted, Counted]
+"""From the first to before the last."""
 UnixSeconds = Annotated[float, Meta(ge=0, le=1e11)]
 
 JobName = NewType("JobName", str)

@@ -36,6 +36,8 @@ class Timeouts(Struct, frozen=True, forbid_unknown_fields=True):
     """A worker that has not started its trainers, or not appeared, after so long is not waited for."""
     stop_grace_s: Annotated[float, Meta(ge=0, le=3600)] = 5.0
     """From SIGTERM to SIGKILL of a trainer."""
+    park_s: Seconds = 0.4
+    """A trainer that lives through changes and has not answered so long after a halt is put out of the world."""
     meet_s: Seconds = 60.0
     """Ranks that have waited so long for a peer at the store are reported."""
 

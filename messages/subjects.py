@@ -42,6 +42,10 @@ def assignment(job: JobName | None = None) -> str:
     return f"{PREFIX}.job.{_token(job)}.assignment"
 
 
+def invite(job: JobName | None = None) -> str:
+    return f"{PREFIX}.job.{_token(job)}.invite"
+
+
 def halt(job: JobName | None = None) -> str:
     return f"{PREFIX}.job.{_token(job)}.halt"
 

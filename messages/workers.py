@@ -8,7 +8,18 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from messages.ids import NO_GENERATION, ClusterName, Counted, Duration, Generation, JobName, Rank, Slots, WorkerId
+from messages.ids import (
+    NO_GENERATION,
+    ClusterName,
+    Counted,
+    Duration,
+    Generation,
+    JobName,
+    Range,
+    Rank,
+    Slots,
+    WorkerId,
+)
 
 
 class WorkerPhase(StrEnum):
@@ -19,7 +30,7 @@ class WorkerPhase(StrEnum):
     STOPPING = "stopping"
     """Trainers of an older generation are being ended."""
     PARKED = "parked"
-    """No trainer of a generation below `generation` is left."""
+    """No trainer takes part in a generation below `generation` any more."""
     STARTING = "starting"
     """Trainers of `generation` are being forked."""
     READY = "ready"
@@ -46,6 +57,29 @@ class TrainerExit(Struct, frozen=True, omit_defaults=True):
         return self.code == 0
 
 
+class TrainerStatus(Struct, frozen=True, omit_defaults=True):
+    """A trainer whose script uses the SDK: it lives through changes of the world and tells what it has."""
+
+    local_rank: Counted
+    rank: Rank = Rank(0)
+    generation: Generation = NO_GENERATION
+    """Of the world it trains in; 0 before its first."""
+    parked: Generation = NO_GENERATION
+    """It is in no world below this one."""
+    done: Counted = 0
+    """Steps whose summed gradient it has; the step that it computes next."""
+    held: tuple[Range, ...] = ()
+    """Of step `done`: the samples whose gradients it has or is about to have."""
+    active: bool = False
+    """It has the whole state of the training and takes a share of each step."""
+    finished: bool = False
+    """All steps are done, and every rank has them."""
+    broken: Generation = NO_GENERATION
+    """The newest world in which it saw a collective fail or stand still: somebody may be dead."""
+    waits: str = ""
+    """What for, in words."""
+
+
 class WorkerStatus(Struct, frozen=True, omit_defaults=True):
     worker: WorkerId
     cluster: ClusterName
@@ -68,6 +102,8 @@ class WorkerStatus(Struct, frozen=True, omit_defaults=True):
     """Of `generation` only."""
     notice_s: Duration | None = None
     """Seconds until the node is taken, once a notice came."""
+    trainers: tuple[TrainerStatus, ...] = ()
+    """Those that use the SDK, in the order of their local ranks."""
 
 
 class WorkerHeartbeat(Struct, frozen=True, omit_defaults=True):
@@ -84,19 +120,19 @@ class WorkerJoined(Struct, frozen=True):
 
 
 class WorkerReady(Struct, frozen=True):
-    """Has forked all its trainers of the generation."""
+    """Has forked all its trainers of the generation, or has warmed those that it was invited to bring."""
 
     status: WorkerStatus
 
 
 class WorkerParked(Struct, frozen=True):
-    """Has no trainer of an older generation any more."""
+    """Has no trainer any more that takes part in an older generation."""
 
     status: WorkerStatus
 
 
 class WorkerSwitched(Struct, frozen=True):
-    """Its ranks completed their first step in the generation (scripts that report progress)."""
+    """Its ranks went over to the generation, or completed their first step in it (scripts that report progress)."""
 
     status: WorkerStatus
     step: Counted
@@ -109,11 +145,12 @@ class WorkerExited(Struct, frozen=True):
     exit: TrainerExit
 
 
-class WorkerPeerLost(Struct, frozen=True):
+class WorkerPeerLost(Struct, frozen=True, omit_defaults=True):
     """One of its trainers lost the connection to a peer: somebody may be dead."""
 
     status: WorkerStatus
-    exit: TrainerExit
+    exit: TrainerExit | None = None
+    """None if the trainer lives and said so."""
 
 
 class WorkerLeft(Struct, frozen=True):

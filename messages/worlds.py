@@ -1,10 +1,23 @@
 """What the master tells the workers of a job, and what they tell of their training."""
 
+from enum import StrEnum
 from typing import Annotated
 
 from msgspec import Meta, Struct, field
 
-from messages.ids import ClusterName, Counted, Duration, Generation, JobName, Rank, Ranks, Slots, UnixSeconds, WorkerId
+from messages.ids import (
+    ClusterName,
+    Counted,
+    Duration,
+    Generation,
+    JobName,
+    Range,
+    Rank,
+    Ranks,
+    Slots,
+    UnixSeconds,
+    WorkerId,
+)
 from messages.jobs import Launch, Scalar
 
 
@@ -38,6 +51,33 @@ class Hyperparameters(Struct, frozen=True, omit_defaults=True):
     """Whatever else the job gave."""
 
 
+class Entry(StrEnum):
+    """How trainers that live on come into a world."""
+
+    PLANNED = "planned"
+    """The world before it trains until all are ready; then all go over after the same step."""
+    REPAIR = "repair"
+    """The world before it is halted: they go on from what the survivors have."""
+
+
+class HotWorld(Struct, frozen=True, omit_defaults=True):
+    """What trainers that live on need to know of the world before this one."""
+
+    entry: Entry
+    previous: tuple[Annotated[int, Meta(ge=-1, le=1_000_000)], ...]
+    """For each rank the one it held in the world before; −1 for one that enters without the state."""
+    leavers: tuple[WorkerId, ...] = ()
+    """Members of the world before that are not in this one."""
+    resume: Counted = 0
+    """After a halt: the step to be computed next."""
+    source: Rank = Rank(0)
+    """After a halt: a rank that has the sum of the step before `resume`."""
+    laggards: tuple[Rank, ...] = ()
+    """After a halt: ranks that miss that sum."""
+    held: tuple[tuple[Range, ...], ...] = ()
+    """After a halt: for each rank the samples of step `resume` whose gradients it has."""
+
+
 class Assignment(Struct, frozen=True, omit_defaults=True):
     """The world of a generation. Also kept in KV, so that whoever comes late reads the last one."""
 
@@ -54,6 +94,18 @@ class Assignment(Struct, frozen=True, omit_defaults=True):
     restart_count: Counted = 0
     """Failures of the script so far; preemptions do not count."""
     max_restarts: Counted = 0
+    hot: HotWorld | None = None
+    """None: every rank is a new process. Else trainers that live on are re-ranked in place."""
+
+
+class Invite(Struct, frozen=True):
+    """These workers start their trainers ahead: they warm up outside the world and wait to be taken into it."""
+
+    job: JobName
+    workers: tuple[WorkerId, ...]
+    world: Assignment
+    """The one that runs now."""
+    why: str
 
 
 class Halt(Struct, frozen=True):

@@ -24,6 +24,8 @@ def _values(info: inspect.Type) -> st.SearchStrategy[Any]:
             return st.one_of([_values(each) for each in info.types])
         case inspect.VarTupleType():
             return st.lists(_values(info.item_type), max_size=3).map(tuple)
+        case inspect.TupleType():
+            return st.tuples(*map(_values, info.item_types))
         case inspect.ListType():
             return st.lists(_values(info.item_type), max_size=3)
         case inspect.LiteralType():

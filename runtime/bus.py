@@ -24,6 +24,7 @@ from runtime.errors import BusClosed, BusRefused, BusUnavailable, NoAnswer
 from runtime.follow import CaughtUp, Stored, Wanted
 from runtime.follow import follow as follow_stream
 from runtime.kv import Bucket, Entry, Subscription
+from runtime.kv_ttl import ExpiringKey
 from runtime.link import Link, NotTaken, translated
 from runtime.logs import Once, logger
 from runtime.outbox import Outbox, outgoing
@@ -202,6 +203,11 @@ class Bus:
     async def bucket(self, name: str, *, max_bytes: int = 64 * 1024 * 1024, timeout_s: float = 10.0) -> Bucket:
         self._check_alive()
         return await kv.open_bucket(self._link, name, max_bytes, self._own, timeout_s)
+
+    async def expiring_key(self, bucket: str, key: str, *, timeout_s: float = 10.0) -> ExpiringKey:
+        """One key of a bucket whose value lives only for as long as it is written again."""
+        await self.bucket(bucket, timeout_s=timeout_s)
+        return ExpiringKey(self._link, bucket, key)
 
     async def ensure_stream(
         self, name: str, subjects: Sequence[str], max_bytes: int, max_age_s: float, *, timeout_s: float = 10.0

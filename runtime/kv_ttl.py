@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import nats.js.errors
 from nats.js import api
 
-from runtime.bus import Bus
 from runtime.follow import CaughtUp, StartedOver, Stored, Wanted, follow
 from runtime.link import Link
 
@@ -83,12 +82,6 @@ class ExpiringKey:
             timeout_s=timeout_s,
         )
         return ack.seq
-
-
-async def open_expiring_key(bus: Bus, bucket: str, key: str) -> ExpiringKey:
-    """The bucket is made if it is not there."""
-    await bus.bucket(bucket)
-    return ExpiringKey(bus._link, bucket, key)
 
 
 def _version(revision: int, value: bytes, headers: dict[str, str]) -> Version:

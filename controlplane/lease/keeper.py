@@ -19,7 +19,7 @@ from messages.ids import Epoch
 from runtime.bus import Bus
 from runtime.clock import Clock, SystemClock
 from runtime.errors import BusClosed, BusRefused, BusUnavailable, Conflict, NoAnswer
-from runtime.kv_ttl import ExpiringKey, Forgotten, Version, open_expiring_key
+from runtime.kv_ttl import ExpiringKey, Forgotten, Version
 from runtime.logs import logger
 from runtime.role import Decision, RoleLoop
 
@@ -34,6 +34,21 @@ class LeaseRecord(msgspec.Struct, frozen=True):
     """The name, and something that no other or later process has."""
     since: float
     """Unix seconds of its start."""
+    url: str = ""
+    """Where its API is, for those who asked another one."""
+
+
+class Onlooker:
+    """Told what happens to the lease, to be overridden; in the order in which it happened."""
+
+    def lost(self, why: str) -> None:
+        """Before the work is cancelled."""
+
+    def saw(self, holder: LeaseRecord | None, *, ours: bool) -> None:
+        """What is in the key; None when it was given up, or expired where the bucket tells that."""
+
+    def forgotten(self) -> None:
+        """The bus has lost what it had stored: what is seen from now on is of another one."""
 
 
 class Leadership:
@@ -59,20 +74,22 @@ async def hold(
     name: str,
     work: Work[T],
     *,
+    url: str = "",
     bucket: str = subjects.STATE_BUCKET,
     key: str = subjects.LEADER_KEY,
     settings: LeaseSettings | None = None,
     clock: Clock | None = None,
-    on_lost: Callable[[str], None] = lambda why: None,
+    onlooker: Onlooker | None = None,
 ) -> T:
     """Runs `work` whenever this process leads and cancels it when it no longer does, as often as that happens.
 
     Returns what `work` returns once it ends by itself, and raises what it raises, in a group. On the way out, however
-    that comes, the key is given up, so that a standby need not wait for it to expire. `on_lost` is told why before the
-    work is cancelled.
+    that comes, the key is given up, so that a standby need not wait for it to expire.
     """
-    opened = await open_expiring_key(bus, bucket, key)
-    keeper = Keeper(bus, opened, name, work, settings or LeaseSettings(), clock or SystemClock(), on_lost)
+    opened = await bus.expiring_key(bucket, key)
+    clock = clock or SystemClock()
+    record = LeaseRecord(f"{name}/{secrets.token_hex(4)}", clock.wall_s(), url)
+    keeper = Keeper(bus, opened, record, work, settings or LeaseSettings(), clock, onlooker or Onlooker())
     return await keeper.run()
 
 
@@ -81,27 +98,27 @@ class Keeper(Generic[T]):
         self,
         bus: Bus,
         key: ExpiringKey,
-        name: str,
+        record: LeaseRecord,
         work: Work[T],
         settings: LeaseSettings,
         clock: Clock,
-        on_lost: Callable[[str], None],
+        onlooker: Onlooker,
     ) -> None:
-        holder = f"{name}/{secrets.token_hex(4)}"
         self._bus = bus
         self._key = key
         self._work = work
         self._settings = settings
         self._clock = clock
-        self._on_lost = on_lost
-        self._value = msgspec.json.encode(LeaseRecord(holder, clock.wall_s()))
+        self._onlooker = onlooker
+        self._holder = record.holder
+        self._value = msgspec.json.encode(record)
         self._loop: RoleLoop[Lease, LeaseEvent, LeaseEffect] = RoleLoop(
-            "lease", new_lease(holder, settings), self._decide, self, self._tick, clock
+            "lease", new_lease(record.holder, settings), self._decide, self, self._tick, clock
         )
         self._tasks: asyncio.TaskGroup | None = None
         self._working: asyncio.Task[None] | None = None
         self._ended: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._log = logger(lease=key.name, holder=holder)
+        self._log = logger(lease=key.name, holder=record.holder)
 
     @property
     def epoch(self) -> Epoch | None:
@@ -161,7 +178,7 @@ class Keeper(Generic[T]):
             self._ended.set_result(result)
 
     def _stop(self, why: str) -> None:
-        self._on_lost(why)
+        self._onlooker.lost(why)
         if self._working is not None:
             self._working.cancel(why)
 
@@ -172,8 +189,10 @@ class Keeper(Generic[T]):
                 match version:
                     case Version():
                         self._loop.post(events.KeySeen(now_s, version.revision, _holder(version)))
+                        self._onlooker.saw(_record(version), ours=_holder(version) == self._holder)
                     case Forgotten():
                         self._loop.post(events.KeyForgotten(now_s))
+                        self._onlooker.forgotten()
 
     async def _read(self, attempt: int) -> LeaseEvent:
         try:
@@ -203,10 +222,15 @@ class Keeper(Generic[T]):
 
 
 def _holder(version: Version) -> str | None:
+    record = _record(version)
+    return record.holder if record is not None else None
+
+
+def _record(version: Version) -> LeaseRecord | None:
     """Whatever is in the key that is no record of ours is somebody who never renews."""
     if version.value is None:
         return None
     try:
-        return msgspec.json.decode(version.value, type=LeaseRecord).holder
+        return msgspec.json.decode(version.value, type=LeaseRecord)
     except msgspec.DecodeError:
-        return "unknown"
+        return LeaseRecord("unknown", 0.0)

@@ -8,17 +8,20 @@ import sys
 import time
 from pathlib import Path
 
-from controlplane.lease.keeper import Leadership, hold
+from controlplane.lease.keeper import Leadership, Onlooker, hold
 from runtime.bus import Bus, BusSettings
 from runtime.process import Stop, run
 
 ACT_EVERY_S = 0.02
 
 
-class Diary:
+class Diary(Onlooker):
     def __init__(self, file: Path, name: str) -> None:
         self._out = file.open("a", buffering=1)
         self._name = name
+
+    def lost(self, why: str) -> None:
+        self.note("lost", 0)
 
     def note(self, what: str, epoch: int) -> None:
         self._out.write(f"{time.monotonic():.4f} {self._name} {what} {epoch}\n")
@@ -39,7 +42,7 @@ async def main(stop: Stop) -> int:
     diary.note("waits", 0)
     try:
         async with asyncio.TaskGroup() as tasks:
-            holding = tasks.create_task(hold(bus, name, lead, on_lost=lambda why: diary.note("lost", 0)), name="hold")
+            holding = tasks.create_task(hold(bus, name, lead, onlooker=diary), name="hold")
             await stop.asked.wait()
             holding.cancel()
     finally:

@@ -2,20 +2,21 @@
 
 import asyncio
 import contextlib
+import shutil
 import signal
 import sys
 import time
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
-from controlplane.lease.keeper import Leadership, hold
+from controlplane.lease.keeper import Leadership, LeaseRecord, Onlooker, hold
 from runtime.bus import Bus
 from runtime.errors import Conflict
 from runtime.kv import config_of
-from runtime.kv_ttl import ExpiringKey, Version, open_expiring_key
+from runtime.kv_ttl import ExpiringKey, Version
 from runtime.nats_server import NatsServer
 from runtime.streams import ensure
 from tests.conftest import Connect, eventually
@@ -151,8 +152,25 @@ async def test_nobody_acts_while_the_server_is_away(masters: Masters, nats_serve
 # In one process
 
 
+@dataclass
+class Told(Onlooker):
+    why: list[str] = field(default_factory=list)
+    holders: list[tuple[LeaseRecord | None, bool]] = field(default_factory=list)
+    forgot: int = 0
+
+    def lost(self, why: str) -> None:
+        self.why.append(why)
+
+    def saw(self, holder: LeaseRecord | None, *, ours: bool) -> None:
+        if not self.holders or self.holders[-1] != (holder, ours):
+            self.holders.append((holder, ours))
+
+    def forgotten(self) -> None:
+        self.forgot += 1
+
+
 async def a_key(bus: Bus) -> ExpiringKey:
-    return await open_expiring_key(bus, BUCKET, KEY)
+    return await bus.expiring_key(BUCKET, KEY)
 
 
 async def test_a_key_expires_unless_it_is_written_again(bus: Bus) -> None:
@@ -210,7 +228,7 @@ async def test_work_runs_while_the_lease_is_held_and_its_result_is_returned(bus:
 async def test_work_is_cancelled_when_the_key_is_taken_away_and_begins_again_later(bus: Bus) -> None:
     key = await a_key(bus)
     epochs: list[int] = []
-    lost: list[str] = []
+    told = Told()
     ends: list[bool] = []
 
     async def work(leadership: Leadership) -> None:
@@ -220,7 +238,9 @@ async def test_work_is_cancelled_when_the_key_is_taken_away_and_begins_again_lat
         finally:
             ends.append(leadership.may_act())
 
-    holding = asyncio.get_running_loop().create_task(hold(bus, "a", work, on_lost=lost.append), name="hold")
+    holding = asyncio.get_running_loop().create_task(
+        hold(bus, "a", work, url="http://a:8800", onlooker=told), name="hold"
+    )
     await eventually(lambda: len(epochs) == 1)
     taken = False
     while not taken:
@@ -229,7 +249,11 @@ async def test_work_is_cancelled_when_the_key_is_taken_away_and_begins_again_lat
             taken = True
     await eventually(lambda: len(epochs) == 2)
     assert epochs[1] > epochs[0]
-    assert (lost, ends) == (["the lease expired or was taken away"], [False])
+    assert (told.why, ends) == (["the lease expired or was taken away"], [False])
+    assert [(holder.url if holder is not None else None, ours) for holder, ours in told.holders[:2]] == [
+        ("http://a:8800", True),
+        (None, False),
+    ]
     holding.cancel()
     await asyncio.wait({holding})
     assert (await key.read(5.0)).value is None
@@ -254,3 +278,26 @@ async def test_a_key_that_somebody_else_wrote_for_ever_is_taken_over(connect: Co
 
     async with asyncio.timeout(20.0):
         assert await hold(bus, "a", work) > 1
+
+
+async def test_a_bus_that_lost_its_data_ends_the_work_and_is_led_anew(bus: Bus, nats_server: NatsServer) -> None:
+    epochs: list[int] = []
+    told = Told()
+
+    async def work(leadership: Leadership) -> None:
+        epochs.append(leadership.epoch)
+        await asyncio.Event().wait()
+
+    bucket = await bus.bucket(BUCKET)
+    for number in range(5):
+        await bucket.put("filler", str(number).encode())
+    holding = asyncio.get_running_loop().create_task(hold(bus, "a", work, onlooker=told), name="hold")
+    await eventually(lambda: len(epochs) == 1)
+    await nats_server.kill()
+    shutil.rmtree(nats_server.folder)
+    await nats_server.start()
+    await eventually(lambda: len(epochs) == 2)
+    assert epochs[1] < epochs[0]
+    assert told.forgot == 1
+    holding.cancel()
+    await asyncio.wait({holding})

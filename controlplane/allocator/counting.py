@@ -55,7 +55,7 @@ def at_most(pool: Pool) -> int:
         aim = operation.target
     elif pool.doubt is None:
         removed = operation.nodes if operation is not None else frozenset()
-        uncounted |= {node.name for node in pool.nodes.values() if _is_doomed(node) or node.name in removed}
+        uncounted |= {node.name for node in pool.nodes.values() if _is_doomed(node)} | removed
         if operation is not None and operation.kind is Kind.RESIZE:
             aim = operation.target
             uncounted -= operation.vacant

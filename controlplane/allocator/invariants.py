@@ -89,6 +89,6 @@ def _raises(after: Allocator, change: Change) -> bool:
 
 
 def _is_in_use(allocator: Allocator, pool: Pool, name: str) -> bool:
-    node = pool.nodes[name]
+    node = pool.nodes.get(name)
     released = name in allocator.released.get(pool.ref.cluster, frozenset())
-    return node.lost_s is None and node.was_ready and not released
+    return node is not None and node.lost_s is None and node.was_ready and not released

@@ -64,11 +64,9 @@ def _is_overdue(node: Node, settings: AllocatorSettings, now_s: float) -> bool:
 
 
 def _see(pool: Pool, sights: dict[str, NodeSight], at_s: float) -> Pool:
-    there = {(sight.node, sight.uid) for sight in sights.values()}
-    removed = pool.removed & there
-    nodes = {
-        name: _look_at(pool, sight, at_s) for name, sight in sights.items() if (sight.node, sight.uid) not in removed
-    }
+    removed = frozenset((name, uid) for name, uid in pool.removed if name in sights and uid in ("", sights[name].uid))
+    gone_by_name = {name for name, _ in removed}
+    nodes = {name: _look_at(pool, sight, at_s) for name, sight in sights.items() if name not in gone_by_name}
     gone = pool.nodes.keys() - nodes.keys() - _leaving(pool)
     empty = max(0, _aim(pool) - len(nodes))
     vacated = dict.fromkeys(gone, at_s) | pool.vacant
@@ -79,7 +77,8 @@ def _see(pool: Pool, sights: dict[str, NodeSight], at_s: float) -> Pool:
 def _look_at(pool: Pool, sight: NodeSight, at_s: float) -> Node:
     node = pool.nodes.get(sight.node)
     if node is None or _is_other(node, sight.uid):
-        node = Node(sight.node, sight.uid, first_seen_s=at_s, lost_s=at_s if sight.uid in pool.dead else None)
+        is_lost = sight.uid in pool.dead or sight.node in _given_up(pool)
+        node = Node(sight.node, sight.uid, first_seen_s=at_s, lost_s=at_s if is_lost else None)
     node = replace(
         node,
         uid=sight.uid or node.uid,
@@ -110,6 +109,12 @@ def _leaving(pool: Pool) -> frozenset[str]:
     if operation is not None and operation.kind is Kind.DELETE:
         return frozenset(pool.nodes)
     return operation.nodes if operation is not None and operation.kind is Kind.REMOVE else frozenset()
+
+
+def _given_up(pool: Pool) -> frozenset[str]:
+    """Slots whose nodes were taken and that are being removed: whoever comes to fill one now goes with it."""
+    operation = pool.operation
+    return operation.vacant if operation is not None and operation.kind is Kind.REMOVE else frozenset()
 
 
 def _aim(pool: Pool) -> int:

@@ -68,14 +68,14 @@ def _stocked_out(allocator: Allocator, pool: Pool, operation: Operation, detail:
 
 
 def _as_asked(pool: Pool, operation: Operation) -> Pool:
-    removed = {name: node for name, node in pool.nodes.items() if name in operation.nodes}
+    uids = {name: pool.nodes[name].uid if name in pool.nodes else "" for name in operation.nodes}
     return replace(
         pool,
         exists=True,
         target=operation.target,
         vacant={name: since_s for name, since_s in pool.vacant.items() if name not in operation.vacant},
-        nodes={name: node for name, node in pool.nodes.items() if name not in removed},
-        removed=pool.removed | {(name, node.uid) for name, node in removed.items()},
+        nodes={name: node for name, node in pool.nodes.items() if name not in operation.nodes},
+        removed=pool.removed | frozenset(uids.items()),
         failures=0,
         retry_s=None,
         last_error="",

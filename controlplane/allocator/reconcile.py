@@ -56,23 +56,32 @@ class Turn:
     def _lower(self, pool: Pool, target: int) -> None:
         if not pool.exists or not self._may_touch(pool):
             return
-        excess = pool.target - target - doomed(pool)
+        excess = max(0, pool.target - target - doomed(pool))
+        knows = self._knows_what_is_empty(pool)
+        taken = [*(sorted(pool.vacant) if knows else ()), *(node.name for node in lost(pool))]
         empty = pool.target - len(pool.nodes)
-        if excess > 0 and empty > 0 and self._knows_what_is_empty(pool):
+        if excess > 0 and taken:
+            self._remove(pool, taken[:excess])
+        elif excess > 0 and empty > 0 and knows:
             self._shed(pool, min(excess, empty))
+        else:
+            unused = spare(self.allocator, pool)[: max(0, held(pool) - target)]
+            self._remove(pool, [node.name for node in unused[:excess]] or self._lingering(pool))
+
+    def _remove(self, pool: Pool, names: list[str]) -> None:
+        """Also a slot whose node was taken goes by name: the cloud may have filled it again, and would have to choose."""
+        if not names:
             return
-        unwanted = [*lost(pool), *spare(self.allocator, pool)[: max(0, held(pool) - target)]]
-        names = [node.name for node in unwanted[: max(0, excess)]] or self._lingering(pool)
-        if names:
-            why = explain_lowering(self.allocator, pool, self.now_s)
-            operation = self._begin(pool, Kind.REMOVE, pool.target - len(names), nodes=frozenset(names))
-            self.effects.append(effects.RemoveNodes(operation, pool.ref, tuple(sorted(names)), why))
+        why = explain_lowering(self.allocator, pool, self.now_s)
+        vacant = frozenset(names) & pool.vacant.keys()
+        operation = self._begin(pool, Kind.REMOVE, pool.target - len(names), nodes=frozenset(names), vacant=vacant)
+        self.effects.append(effects.RemoveNodes(operation, pool.ref, tuple(sorted(names)), why))
 
     def _shed(self, pool: Pool, slots: int) -> None:
-        """Slots without a node: nothing is lost with them, however the cloud chooses."""
+        """Slots that never had a node: nothing is lost with them, however the cloud chooses."""
         why = explain_lowering(self.allocator, pool, self.now_s)
         size = pool.target - slots
-        operation = self._begin(pool, Kind.RESIZE, size, vacant=frozenset(sorted(pool.vacant)[:slots]))
+        operation = self._begin(pool, Kind.RESIZE, size)
         self.effects.append(effects.ResizePool(operation, pool.ref, size, why))
 
     def _knows_what_is_empty(self, pool: Pool) -> bool:

@@ -119,7 +119,7 @@ class Pool:
     written_off: frozenset[str] = frozenset()
     """Lost nodes whose slots could not be given up for `owed_s`: they count no longer."""
     removed: frozenset[tuple[str, str]] = frozenset()
-    """Name and uid of nodes that are removed but may still be in sight for a moment."""
+    """Name and uid of nodes that are removed but may still be in sight for a moment; no uid: whoever has the name."""
     dead: tuple[str, ...] = ()
     """Uids of lost machines: a late sight does not revive them."""
     sighted_s: float | None = None

@@ -66,7 +66,8 @@ def _fate(node: Node, now: Node | None, pool: Pool) -> tuple[str, str] | None:
         noticed = now.doomed_until_s is not None and node.doomed_until_s is None
         return ("node_noticed", "will be taken") if noticed else None
     operation = pool.operation
-    removed = (operation is not None and node.name in operation.nodes) or (node.name, node.uid) in pool.removed
+    removing = operation.nodes - operation.vacant if operation is not None else frozenset()
+    removed = node.name in removing or (node.name, node.uid) in pool.removed
     return None if removed else ("node_lost", "is gone")
 
 
@@ -91,17 +92,26 @@ def _asked(allocator: Allocator, effect: AllocatorEffect) -> Announce | None:
         case ResizePool(operation, _, size, why):
             pool = _pool(allocator, effect)
             raises = pool.operation is not None and pool.operation.number == operation and pool.operation.raises
-            kind, verb = ("pool_raised", "raising") if raises else ("pool_lowered", "lowering")
-            text = f"{verb} pool {pool.ref.pool} in {pool.offer.zone} to {count_nodes(size)}"
-            return _about(pool, kind, text, why, size=size)
+            if not raises:
+                return _lowered(pool, size, why)
+            text = f"raising pool {pool.ref.pool} in {pool.offer.zone} to {count_nodes(size)}"
+            return _about(pool, "pool_raised", text, why, size=size)
         case RemoveNodes(_, _, nodes, why):
-            return _about(_pool(allocator, effect), "nodes_removed", f"removing {', '.join(nodes)}", why)
+            pool = _pool(allocator, effect)
+            if pool.operation is not None and pool.operation.nodes == pool.operation.vacant:
+                return _lowered(pool, pool.operation.target, why)
+            return _about(pool, "nodes_removed", f"removing {', '.join(nodes)}", why)
         case DeletePool(_, ref, why):
             return _about(_pool(allocator, effect), "pool_deleted", f"deleting pool {ref.pool}", why)
         case ListPools() | Announce():
             return None
         case _:
             assert_never(effect)
+
+
+def _lowered(pool: Pool, size: int, why: str) -> Announce:
+    text = f"lowering pool {pool.ref.pool} in {pool.offer.zone} to {count_nodes(size)}"
+    return _about(pool, "pool_lowered", text, why, size=size)
 
 
 def _held(before: Allocator, after: Allocator) -> list[Announce]:

@@ -248,7 +248,11 @@ class SimulatedCloud:
         while len(pool.machines) > pool.target:
             machines = list(pool.machines.values())
             making = [machine for machine in machines if machine.life is Life.CREATING]
-            self._drop(pool, self.clockwork.chance.choice(making or machines).name)
+            chosen = self.clockwork.chance.choice(making or machines)
+            if chosen.life is Life.RUNNING:
+                self.clockwork.made["shrink hit a running node"] += 1
+                self.clockwork.tell(f"the cloud shrinks {pool.ref.pool} by {chosen.name}, which was running")
+            self._drop(pool, chosen.name)
         del pool.names[max(0, pool.target - len(pool.machines)) :]
 
     def _drop(self, pool: CloudPool, name: str) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from controlplane.allocator import events
-from controlplane.allocator.counting import doomed, lost
+from controlplane.allocator.counting import doomed, held, lost
 from controlplane.allocator.decide import decide
 from controlplane.allocator.effects import (
     AllocatorEffect,
@@ -99,6 +99,7 @@ class Actor:
         broken = check(before, self.allocator, decision.effects)
         if broken:
             raise Broken(f"after {event}: {'; '.join(broken)}")
+        self.system.check_calm(self.allocator)
         for effect in decision.effects:
             self.system.perform(self, effect)
         self._wake_at(decision.wake_at_s)
@@ -155,6 +156,8 @@ class System:
         """Uids of machines that the job uses, and since when."""
         self.ended: str | None = None
         self.early_end = chance.random() < 0.2
+        self.calm = False
+        """Nothing but single preemptions happens: there is no excuse for a node too many."""
         self.actor = Actor(self, self.wanted, None)
 
     def run(self) -> Result:
@@ -178,8 +181,10 @@ class System:
         if self.ended is None:
             self._must(self._is_as_wanted, "as wanted after the faults stopped")
             for _ in range(3):
+                self.calm = True
                 self._preempt_calmly()
                 self._must(self._is_as_wanted, "as wanted after one more loss")
+            self.calm = False
             self._lose_a_region()
             self._must(self._is_as_wanted, "as wanted after a region came back")
             self._end("succeeded")
@@ -289,6 +294,11 @@ class System:
             for name in change.nodes:
                 self._check_unused(actor, pool.machines.get(name))
 
+    def check_calm(self, allocator: Allocator) -> None:
+        count = sum(held(pool) for pool in allocator.pools.values())
+        if self.calm and count > allocator.wanted:
+            raise Broken(f"{count} of {allocator.wanted} nodes are held, after no more than a preemption")
+
     def _check_unused(self, actor: Actor, machine: Machine | None) -> None:
         if machine is None or machine.uid not in actor.seen or machine.life != "running":
             return
@@ -322,7 +332,7 @@ class System:
             elif request.waited_for and isinstance(request.change, ResizePool):
                 aims = [request.change.size]
             elif request.waited_for and isinstance(request.change, RemoveNodes) and known is not None:
-                removed = {node.name for node in lost(known)} - known.written_off
+                removed = ({node.name for node in lost(known)} | known.vacant.keys()) - known.written_off
                 going += len(removed & set(request.change.nodes))
         return max(0, max(aims) - going)
 

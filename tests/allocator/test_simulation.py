@@ -40,6 +40,7 @@ EVERY_FAULT = {
     "allocator crashed",
     "other number wanted",
     "pool deleted by a person",
+    "shrink hit a running node",
     "region lost",
 }
 
@@ -122,6 +123,21 @@ def _shrink_by_nodes_of_the_clouds_choice(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Turn, "_lower", blunt)
 
 
+def _give_up_slots_by_number(patch: pytest.MonkeyPatch) -> None:
+    """The slot of a node that was taken may be filled again by then, and the cloud lets another one go."""
+    by_name = Turn._remove
+
+    def by_number(turn: Turn, pool: Pool, names: list[str]) -> None:
+        if names and all(name in pool.vacant for name in names):
+            size = pool.target - len(names)
+            operation = turn._begin(pool, Kind.RESIZE, size, vacant=frozenset(names))
+            turn.effects.append(ResizePool(operation, pool.ref, size, "they were taken"))
+        else:
+            by_name(turn, pool, names)
+
+    patch.setattr(Turn, "_remove", by_number)
+
+
 def _trust_a_listing_that_is_too_old(patch: pytest.MonkeyPatch) -> None:
     """What was listed before a request could arrive, or before it was answered, is taken for how it ended."""
     patch.setattr(learn_listing, "_is_newer", lambda pool, listing: pool.operation is not None)
@@ -137,6 +153,7 @@ def _trust_a_listing_that_is_too_old(patch: pytest.MonkeyPatch) -> None:
         _check_the_cap_without_operations_under_way,
         _act_before_the_first_listing,
         _shrink_by_nodes_of_the_clouds_choice,
+        _give_up_slots_by_number,
         _trust_a_listing_that_is_too_old,
     ],
 )

@@ -78,11 +78,12 @@ def test_a_pool_that_no_offer_would_make_is_kept_while_it_is_of_use() -> None:
     after.sees()
     after.takes("us-x-1", "us-x-2")
     lowered = after.sees()
-    [shed] = of(lowered, ResizePool)
-    assert shed.size == 0
+    [given_up] = of(lowered, RemoveNodes)
+    assert given_up.nodes == ("us-x-1", "us-x-2")
     [create] = of(lowered, CreatePool)
     after.ends(create)
-    assert of(after.ends(shed), DeletePool)
+    after.ends(given_up)
+    assert of(after.lists(), DeletePool)
 
 
 def test_one_offer_given_twice_is_a_mistake_of_the_fleet_file() -> None:
@@ -105,15 +106,16 @@ def test_a_loss_gives_up_the_slot_and_raises_another_pool_in_one_decision() -> N
     stage = a_full_stage()
     stage.takes("us-a-2")
     lost = stage.sees()
-    assert asked(lost) == [("resize", "us-a", "2"), ("create", "us-b", "1")]
-    assert "us-a-2" in of(lost, ResizePool)[0].why
+    assert asked(lost) == [("remove", "us-a", "us-a-2"), ("create", "us-b", "1")]
+    assert "us-a-2 of it was lost" in of(lost, RemoveNodes)[0].why
     assert "2 of 3 nodes are held" in of(lost, CreatePool)[0].why
 
 
 def test_a_wave_of_losses_is_one_decision() -> None:
     stage = a_full_stage(wanted=6)
     stage.takes("us-a-1", "us-a-2", "us-a-3", "us-a-5")
-    assert asked(stage.sees()) == [("resize", "us-a", "2"), ("create", "us-b", "4")]
+    taken = ("us-a-1", "us-a-2", "us-a-3", "us-a-5")
+    assert asked(stage.sees()) == [("remove", "us-a", *taken), ("create", "us-b", "4")]
 
 
 def test_a_node_lost_by_proof_is_removed_by_name_while_it_is_still_in_sight() -> None:
@@ -171,7 +173,7 @@ def test_a_noticed_node_is_replaced_at_once_but_left_alone_until_it_is_gone() ->
     stage.now_s += 5.0
     assert asked(stage.sees()) == []
     stage.takes("us-a-2")
-    assert asked(stage.sees()) == [("resize", "us-a", "2")]
+    assert asked(stage.sees()) == [("remove", "us-a", "us-a-2")]
 
 
 def test_a_notice_that_only_the_topology_tells_is_as_good() -> None:
@@ -257,28 +259,74 @@ def test_a_loss_while_its_pool_grows_counts_as_on_its_way() -> None:
     stage.takes("us-a-1")
     assert asked(stage.sees()) == []
     ended = stage.ends(grow)
-    assert asked(ended) == [("resize", "us-a", "4"), ("create", "us-b", "1")]
+    assert asked(ended) == [("remove", "us-a", "us-a-1"), ("create", "us-b", "1")]
 
 
 def test_a_second_loss_while_the_replacement_is_on_its_way_goes_to_the_next_offer() -> None:
     stage = a_full_stage()
     stage.takes("us-a-1")
-    [shed] = of(stage.sees(), ResizePool)
-    stage.ends(shed)
+    [given_up] = of(stage.sees(), RemoveNodes)
+    stage.ends(given_up)
+    stage.lists()
     stage.takes("us-a-2")
-    assert asked(stage.sees()) == [("resize", "us-a", "1"), ("create", "eu-c", "1")]
+    assert asked(stage.sees()) == [("remove", "us-a", "us-a-2"), ("create", "eu-c", "1")]
 
 
 def test_a_lost_slot_that_cannot_be_given_up_yet_keeps_the_next_pool_from_being_raised() -> None:
     stage = a_full_stage()
     stage.takes("us-a-1")
-    shed, create = stage.sees()[:2]
-    assert isinstance(shed, ResizePool)
+    given_up, create = stage.sees()[:2]
+    assert isinstance(given_up, RemoveNodes)
     assert isinstance(create, CreatePool)
     stage.ends(create, Busy("too many operations"))
-    stage.ends(shed, Busy("too many operations"))
+    stage.ends(given_up, Busy("too many operations"))
     assert asked(stage.ticks(0.5)) == []
-    assert asked(stage.ticks(0.5)) == [("resize", "us-a", "2"), ("create", "us-b", "1")]
+    assert asked(stage.ticks(0.5)) == [("remove", "us-a", "us-a-1"), ("create", "us-b", "1")]
+
+
+def test_a_slot_that_the_cloud_fills_again_while_it_is_given_up_costs_no_node_that_is_in_use() -> None:
+    """By name, so that the cloud has no choice; and whoever came to fill it does not count for a moment."""
+    stage = a_full_stage()
+    stage.takes("us-a-2")
+    given_up, create = stage.sees()[:2]
+    assert isinstance(given_up, RemoveNodes)
+    assert isinstance(create, CreatePool)
+    stage.fills(A)
+    stage.sees()
+    assert held_by(stage) == {"us-a": 2}
+    stage.ends(create)
+    stage.fills(B)
+    stage.sees()
+    assert held_by(stage) == {"us-a": 2, "us-b": 1}
+    late = dict(stage.machines[pool_ref(JOB, A)])
+    stage.ends(given_up)
+    gone, stage.machines[pool_ref(JOB, A)] = stage.machines[pool_ref(JOB, A)], late
+    assert asked(stage.sees()) == []
+    assert held_by(stage) == {"us-a": 2, "us-b": 1}
+    stage.machines[pool_ref(JOB, A)] = gone
+    stage.sees()
+    assert asked(stage.lists()) == []
+    assert held_by(stage) == {"us-a": 2, "us-b": 1}
+
+
+def test_a_slot_given_up_that_is_filled_again_after_the_answer_does_not_count_either() -> None:
+    stage = a_full_stage()
+    stage.takes("us-a-2")
+    [given_up] = of(stage.sees(), RemoveNodes)
+    stage.ends(given_up)
+    stage.machines[given_up.ref]["us-a-2"] = "filled again, and on its way out"
+    stage.sees()
+    assert held_by(stage) == {"us-a": 2}
+
+
+def test_a_slot_that_cannot_be_given_up_by_name_is_given_up_by_number() -> None:
+    stage = a_full_stage()
+    stage.takes("us-a-2")
+    [given_up] = of(stage.sees(), RemoveNodes)
+    size = stage.cloud[given_up.ref].size
+    stage.ends(given_up)
+    stage.cloud[given_up.ref] = replace(stage.cloud[given_up.ref], size=size)
+    assert asked(stage.lists()) == [("resize", "us-a", "2")]
 
 
 # Shortages
@@ -561,12 +609,13 @@ def test_an_adopted_pool_is_not_shrunk_before_its_nodes_were_seen() -> None:
 def test_at_the_end_every_pool_is_deleted_until_a_listing_shows_none() -> None:
     stage = a_full_stage()
     stage.takes("us-a-2")
-    shed, create = stage.sees()[:2]
-    assert isinstance(shed, ResizePool)
+    given_up, create = stage.sees()[:2]
+    assert isinstance(given_up, RemoveNodes)
     assert isinstance(create, CreatePool)
     stage.ends(create)
     assert asked(stage.happens(events.JobEnded(stage.now_s, "succeeded"))) == [("delete", "us-b")]
-    [delete_a] = of(stage.ends(shed), DeletePool)
+    stage.ends(given_up)
+    [delete_a] = of(stage.lists(), DeletePool)
     stage.ends(delete_a)
     [delete_b] = [each for each in of(stage.effects, DeletePool) if each.ref == create.ref]
     stage.ends(delete_b, Unreachable("connection lost"))

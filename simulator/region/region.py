@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import socket
 import sys
 import tempfile
 import uuid
@@ -51,6 +52,19 @@ async def _dismiss(process: asyncio.subprocess.Process) -> None:
         await children.end(process, grace_s=0.0)
 
 
+async def _address_of(name: str) -> str:
+    if not name:
+        return ""
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(name, None, family=socket.AF_INET)
+    except OSError as error:
+        raise UserError(
+            f"The address of all pods is to be that of {name!r}, which cannot be found: {error.strerror}",
+            "TRADEWIND_SIMULATOR_REGION_POD_IP takes an IPv4 address or a name of this machine",
+        ) from None
+    return str(found[0][4][0])
+
+
 class Region:
     """`async with Region(settings) as region:`; afterwards none of its processes is left."""
 
@@ -91,7 +105,7 @@ class Region:
                 ) from None
             cleaning.push_async_callback(self._ports.stop)
             second = 64 + zlib.crc32(self.settings.region.encode()) % 128
-            addresses = Addresses(self.settings.pod_ip, second)
+            addresses = Addresses(await _address_of(self.settings.pod_ip), second)
             shared = Shared(self.settings, self.incarnation, self._clock, folder, metadata, addresses, Sweeper())
             tasks = await cleaning.enter_async_context(asyncio.TaskGroup())
             self._clusters = Clusters(shared, self._ports, tasks)

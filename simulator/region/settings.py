@@ -26,7 +26,7 @@ class RegionSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     run_dir: str = ""
     """Folders and logs of pods; kept when it is named, else a temporary one. Short: Unix sockets have short names."""
     pod_ip: str = ""
-    """The address of all pods; empty: a loopback address for each."""
+    """The address of all pods, or a name that has it; empty: a loopback address for each."""
     images: dict[str, ImageRuntime] = field(default_factory=dict)
     """By a pattern of the image's name; an image that is not named runs in the simulator's own environment."""
     token_s: NotNothing = 3600.0

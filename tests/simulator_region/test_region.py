@@ -272,3 +272,17 @@ async def test_nothing_outlives_a_region_s_process(number: signal.Signals, tmp_p
         if process.returncode is None:
             process.kill()
             await process.wait()
+
+
+async def test_all_pods_may_have_the_address_of_a_name_of_this_machine() -> None:
+    async with a_bench(pod_ip="localhost") as bench:
+        await bench.node()
+        for name in ("one", "two"):
+            await bench.pod(name)
+            assert (await bench.until_phase(name, "Running")).status.pod_ip == "127.0.0.1"
+
+
+async def test_a_name_without_an_address_is_told_at_the_start() -> None:
+    with pytest.raises(UserError, match="'no such name', which cannot be found"):
+        async with Region(settings(pod_ip="no such name")):
+            pytest.fail("it serves")

@@ -1,10 +1,15 @@
 """Questions about the job as it is: who is in the world, who is ready, who could be had."""
 
 from controlplane.job.ranks import choose, ranks_of, shares
-from controlplane.job.state import Job, Phase, Worker
+from controlplane.job.state import Cluster, Job, Phase, Worker
 from messages.ids import ClusterName, WorkerId
 from messages.workers import WorkerPhase
 from messages.worlds import Member
+
+TOPOLOGY_FRESH_S = 2.5
+"""An older topology tells nothing of who is silent: the controller itself may be."""
+DESERTED_S = 30.0
+"""A controller that is started again is back sooner."""
 
 
 def members(job: Job) -> tuple[Member, ...]:
@@ -99,6 +104,26 @@ def clusters_agree(job: Job) -> bool:
     if not job.clusters:
         return job.record.phase.ended
     return all(job.clusters[name].keeps == count for name, count in wanted_by_cluster(job).items())
+
+
+def is_heard(cluster: Cluster, now_s: float) -> bool:
+    return now_s - cluster.heard_s <= TOPOLOGY_FRESH_S
+
+
+def hears_somebody(job: Job, now_s: float) -> bool:
+    """Silence of the others is theirs then, not this master's."""
+    return any(is_heard(cluster, now_s) for cluster in job.clusters.values())
+
+
+def deserted(job: Job, now_s: float) -> list[ClusterName]:
+    """Clusters that have been silent for long, while others are heard, and in which nobody of the job is left.
+
+    A silent controller alone proves nothing: its workers may train on."""
+    if not hears_somebody(job, now_s):
+        return []
+    inhabited = {worker.cluster for worker in job.workers.values() if worker.seq >= 0}
+    silent = (name for name, cluster in job.clusters.items() if now_s - cluster.heard_s > DESERTED_S)
+    return [name for name in silent if name not in inhabited]
 
 
 def _present_members(job: Job) -> list[Worker]:

@@ -14,7 +14,9 @@ from controlplane.job.present import (
     chosen,
     clusters_agree,
     coming,
+    hears_somebody,
     is_decided,
+    is_heard,
     unparked,
     unready,
     world_size,
@@ -28,8 +30,6 @@ from messages.worlds import Assignment, Hyperparameters, StoreAddress
 
 BUSY_TICK_S = 0.5
 CALM_TICK_S = 1.0
-TOPOLOGY_FRESH_S = 2.5
-"""An older topology tells nothing of who is silent: the controller itself may be."""
 
 
 class _RecordFields(TypedDict, total=False):
@@ -144,6 +144,7 @@ class Turn:
         return self._set(assignment=self._assignment(world, address, why), why=why)
 
     def _from_forming(self) -> bool:
+        self._put_out_unreachable(unready(self.job))
         self._put_out_late(unready(self.job), "did not start its trainers")
         why = must_change(self.job)
         if why is not None:
@@ -173,6 +174,7 @@ class Turn:
         return True
 
     def _from_reshaping(self) -> bool:
+        self._put_out_unreachable(unparked(self.job))
         self._put_out_late(unparked(self.job), "did not end its trainers")
         late = unparked(self.job)
         if late:
@@ -212,8 +214,22 @@ class Turn:
             if worker.presence is not Presence.SILENT or cluster is None:
                 continue
             silent_s = self.now_s - worker.heard_s
-            if silent_s > self.job.spec.timeouts.suspect_s and self.now_s - cluster.heard_s <= TOPOLOGY_FRESH_S:
+            if silent_s > self.job.spec.timeouts.suspect_s and is_heard(cluster, self.now_s):
                 self._put_out(worker, f"silent for {silent_s:.1f} s")
+
+    def _put_out_unreachable(self, late: list[WorkerId]) -> None:
+        """Who is asked every second answers by itself, also while its controller is silent: unless a region is lost.
+
+        Only while another cluster is heard, since otherwise it may be this master that hears nothing."""
+        if self.job.assigned_s is None or not hears_somebody(self.job, self.now_s):
+            return
+        timeouts = self.job.spec.timeouts
+        for worker in (self.job.workers[name] for name in late):
+            cluster = self.job.clusters.get(worker.cluster)
+            heard_s = max(worker.heard_s, self.job.assigned_s, cluster.heard_s if cluster is not None else 0.0)
+            silent_s = self.now_s - heard_s
+            if silent_s > timeouts.suspect_s + timeouts.stop_grace_s:
+                self._put_out(worker, f"neither it nor cluster {worker.cluster} was heard of for {silent_s:.0f} s")
 
     def _put_out_late(self, late: list[WorkerId], what: str) -> None:
         limit_s = self.job.spec.timeouts.ready_s + self.job.spec.timeouts.stop_grace_s

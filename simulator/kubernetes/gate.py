@@ -2,8 +2,10 @@
 
 import asyncio
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
-from aiohttp import web
+if TYPE_CHECKING:
+    from aiohttp import web
 
 
 class Cut(StrEnum):
@@ -31,7 +33,7 @@ class Gate:
             for transport in tuple(self._transports):
                 transport.abort()
 
-    async def enter(self, request: web.Request) -> bool:
+    async def enter(self, request: "web.Request") -> bool:
         """Whether the request may be answered; in silence it waits."""
         await self.clear()
         if self.cut is Cut.NONE and request.transport is not None:
@@ -41,7 +43,7 @@ class Gate:
             request.transport.abort()
         return False
 
-    def leave(self, request: web.Request) -> None:
+    def leave(self, request: "web.Request") -> None:
         if request.transport is not None:
             self._transports.discard(request.transport)
 

@@ -39,3 +39,8 @@ def test_the_help_of_a_command_has_an_example_and_loads_nothing_heavy(name: str)
     assert loaded == "CODE 0"
     assert "Example" in text
     assert f"tradewind {name}" in text
+
+
+def test_the_help_of_the_simulator_lists_its_own_options() -> None:
+    text, _ = loaded_by("simulator", "--help")
+    assert {"--part", "--speed", "--write-credentials"} <= set(text.split())

@@ -32,7 +32,7 @@ SECTIONS: dict[str, dict[str, Lazy]] = {
         "master": Lazy("tradewind.cli.roles", "Start a master."),
         "cluster": Lazy("tradewind.cli.roles", "Start the cluster-controller of plain processes on this machine."),
         "worker": Lazy("tradewind.cli.roles", "Start a worker-agent."),
-        "simulator": Lazy("tradewind.cli.roles", "Start a stand-in cloud whose machines are processes of this one."),
+        "simulator": Lazy("simulator.main", "Start a stand-in cloud whose machines are processes of this one."),
     },
     "More": {
         "completion": Lazy("tradewind.cli.completion", "Print the completion script of your shell."),

@@ -106,21 +106,3 @@ def worker(**flags: object) -> None:
     settings = read_settings(WorkerSettings, os.environ, flags)
     configure("worker", job=settings.job)
     sys.exit(run(lambda stop: main(settings, stop), drain_s=DRAIN_S))
-
-
-@click.command(
-    context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
-    epilog="""\b
-Examples:
-  tradewind simulator --write-credentials key.json --speed 20
-  tradewind simulator --part region --region us-central1
-\b
-All options are the simulator's own: `python -m simulator.main --help` lists them.
-""",
-)
-@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-def simulator(arguments: tuple[str, ...]) -> None:
-    """Start a stand-in cloud whose machines are processes of this one."""
-    from simulator.main import simulator as started
-
-    started.main(args=list(arguments), prog_name="tradewind simulator")

@@ -8,13 +8,13 @@ from msgspec import Meta, Struct
 
 from runtime.settings import read_settings
 
-GIVEN = {"node": "NODE_NAME", "kubeconfig": "KUBECONFIG", "metadata_host": "GCE_METADATA_HOST"}
+GIVEN = {"kubeconfig": "KUBECONFIG", "metadata_host": "GCE_METADATA_HOST"}
 """Read where our own variable is not set."""
 
 
 class NoticeSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     node: Annotated[str, Meta(min_length=1)]
-    """The node that it is on; NODE_NAME if not given."""
+    """The node that it is on."""
     cluster: str = ""
     kubeconfig: str | None = None
     """KUBECONFIG if not given, else the pod's own service account."""

@@ -7,8 +7,6 @@ import msgspec
 
 from controlplane.bootstrap import rights, workloads
 from controlplane.bootstrap.names import (
-    API_SECRET,
-    API_TOKEN_KEY,
     BUS_SECRET,
     NATS_CREDENTIALS_KEY,
     NATS_URL_KEY,
@@ -48,10 +46,7 @@ def _secrets(settings: BootstrapSettings, secrets: Secrets) -> list[Manifest]:
     bus = {NATS_URL_KEY: secrets.nats_url}
     if secrets.nats_credentials:
         bus[NATS_CREDENTIALS_KEY] = secrets.nats_credentials
-    found = [_secret(settings, BUS_SECRET, bus)]
-    if secrets.api_token:
-        found.append(_secret(settings, API_SECRET, {API_TOKEN_KEY: secrets.api_token}))
-    return found
+    return [_secret(settings, BUS_SECRET, bus)]
 
 
 def _secret(settings: BootstrapSettings, name: str, values: dict[str, str]) -> Manifest:

@@ -10,11 +10,9 @@ CONTROLLER = "cluster-controller"
 NOTICE = "notice"
 WORKER = "worker"
 BUS_SECRET = "bus"
-API_SECRET = "api"
 
 NATS_URL_KEY = "nats-url"
 NATS_CREDENTIALS_KEY = "nats.creds"
-API_TOKEN_KEY = "api-token"
 
 MANAGED_BY_LABEL = "app.kubernetes.io/managed-by"
 MANAGER = "tradewind"

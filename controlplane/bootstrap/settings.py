@@ -40,8 +40,6 @@ class Secrets:
     """As pods of the cluster reach the bus; it may hold a password."""
     nats_credentials: str = field(default="", repr=False)
     """The content of a NATS credentials file, where the server asks for one."""
-    api_token: str = field(default="", repr=False)
-    """For the master's HTTP API; without one no cluster gets it."""
 
 
 @dataclass(frozen=True, slots=True)

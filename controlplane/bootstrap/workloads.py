@@ -67,9 +67,8 @@ def controller(settings: BootstrapSettings, place: Place, digest: str, *, has_cr
 
 
 def notice(settings: BootstrapSettings, place: Place, digest: str) -> Manifest:
-    node = {"fieldRef": {"fieldPath": "spec.nodeName"}}
-    names = ("NODE_NAME", "TRADEWIND_NODE")
-    env = [*_common_env(settings, place), *({"name": name, "valueFrom": node} for name in names)]
+    node = {"name": "TRADEWIND_NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}
+    env = [*_common_env(settings, place), node]
     resources = {"requests": {"cpu": "10m", "memory": "96Mi"}, "limits": {"memory": "256Mi"}}
     volumes, mounts = _scratch()
     pod = {

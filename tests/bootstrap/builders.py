@@ -18,7 +18,7 @@ def some_settings(**changes: Any) -> BootstrapSettings:
 
 
 def some_secrets(**changes: str) -> Secrets:
-    given = {"nats_url": "nats://bus:password@10.0.0.5:4222", "nats_credentials": "a seed", "api_token": "a token"}
+    given = {"nats_url": "nats://bus:password@10.0.0.5:4222", "nats_credentials": "a seed"}
     return Secrets(**given | changes)
 
 

@@ -56,7 +56,7 @@ def notice_left_s(rules: Rules, notice_at_s: float, now_s: float) -> float:
 def _sight(state: ClusterState, place: Place, now_s: float) -> WorkerSight:
     silent_s = now_s - place.silent_since_s(state.connected_since_s) if place.status is not None else 0.0
     why = f"being ended: {place.ending.why}" if place.ending is not None else place.waits_for
-    status = _with_notice(state, place, now_s)
+    status = _with_zone(state, place, _with_notice(state, place, now_s))
     return WorkerSight(place.id, place.job, presence(place), round(max(0.0, silent_s), 3), why, status)
 
 
@@ -66,6 +66,14 @@ def _with_notice(state: ClusterState, place: Place, now_s: float) -> WorkerStatu
     if status is None or status.notice_s is not None or place.notice_at_s is None or place.ending is not None:
         return status
     return structs.replace(status, notice_s=notice_left_s(state.rules, place.notice_at_s, now_s))
+
+
+def _with_zone(state: ClusterState, place: Place, status: WorkerStatus | None) -> WorkerStatus | None:
+    """In a pod nothing tells a worker where its node is."""
+    node = state.nodes.get(place.node)
+    if status is None or status.zone or node is None or not node.sight.zone:
+        return status
+    return structs.replace(status, zone=node.sight.zone)
 
 
 def _node(node: Node, now_s: float) -> NodeSight:

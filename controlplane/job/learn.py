@@ -93,7 +93,9 @@ def _hear(job: Job, status: WorkerStatus, at_s: float, *, heard_s: float, presen
         return replace(job, zombies={**job.zombies, status.worker: status.cluster})
     known = job.workers.get(status.worker) or Worker(status.worker, status.cluster, first_seen_s=at_s, heard_s=heard_s)
     if is_old_word(known, status):
-        return _put(job, replace(known, heard_s=max(known.heard_s, heard_s), presence=presence))
+        # Its cluster-controller may know its zone where it does not, and repeats its words with that.
+        zone = known.zone or status.zone
+        return _put(job, replace(known, heard_s=max(known.heard_s, heard_s), presence=presence, zone=zone))
     heard = Worker(
         worker=status.worker,
         cluster=status.cluster,
@@ -105,7 +107,7 @@ def _hear(job: Job, status: WorkerStatus, at_s: float, *, heard_s: float, presen
         generation=status.generation,
         slots=status.slots,
         region=status.region,
-        zone=status.zone,
+        zone=status.zone or known.zone,
         address=status.address,
         pid=status.pid,
         step=status.step if status.step is not None else known.step,

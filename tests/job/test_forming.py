@@ -1,10 +1,12 @@
+from msgspec import structs
+
 from controlplane.job import events
 from controlplane.job.effects import SaveRecord, StartStore
 from controlplane.job.state import Phase
-from messages.clusters import Presence
+from messages.clusters import Presence, WorkerSight
 from messages.ids import ClusterName, Generation, WorkerId
 from messages.workers import WorkerPhase
-from tests.job.stage import LOCAL, a_sight, a_spec, a_stage, assignments, halts, kept, told
+from tests.job.stage import JOB, LOCAL, a_sight, a_spec, a_stage, assignments, halts, kept, told
 
 
 def test_a_job_says_what_it_waits_for() -> None:
@@ -174,3 +176,12 @@ def test_a_late_word_of_a_worker_teaches_nothing() -> None:
 def test_no_halt_is_needed_before_the_first_world() -> None:
     stage = a_stage(a_spec(workers=1))
     assert halts(stage.join("a")) == []
+
+
+def test_the_zone_that_only_the_controller_knows_is_kept() -> None:
+    stage = a_stage()
+    stage.join("a")
+    known = structs.replace(stage.statuses[WorkerId("a")], zone="us-central1-a")
+    stage.reports(WorkerSight(WorkerId("a"), JOB, Presence.ALIVE, status=known))
+    stage.says("a", WorkerPhase.IDLE)
+    assert stage.job.workers[WorkerId("a")].zone == "us-central1-a"

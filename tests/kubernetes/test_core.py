@@ -227,3 +227,10 @@ def test_commands_before_everything_was_seen_are_obeyed_after() -> None:
     assert story.ended == []
     story.happens(ViewSynced(story.now_s))
     assert story.ended == ["wold1x1"]
+
+
+def test_a_worker_that_does_not_know_its_zone_is_told_of_in_that_of_its_node() -> None:
+    story = a_place_on("n1").after(1.1)
+    [sight] = story.topologies[-1].workers
+    assert sight.status is not None
+    assert sight.status.zone == "z1"

@@ -62,6 +62,7 @@ def test_the_agent_is_told_who_and_where_it_is_and_nothing_of_the_job() -> None:
     assert env["TRADEWIND_REGION"] == "us-central1"
     assert env["TRADEWIND_ADDRESS"] == {"fieldRef": {"fieldPath": "status.podIP"}}
     assert env["TRADEWIND_NODE"] == {"fieldRef": {"fieldPath": "spec.nodeName"}}
+    assert "TRADEWIND_ZONE" not in env, "the controller knows it from the node"
     assert "SECRET_SAUCE" not in env
     assert env_of(host) == {"SECRET_SAUCE": "1"}
 

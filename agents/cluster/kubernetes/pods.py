@@ -22,7 +22,6 @@ from agents.cluster.kubernetes.names import (
     NATS_URL_KEY,
     UID_LABEL,
     WORKER_APP,
-    ZONE_LABEL,
 )
 from messages.clusters import WorkerTemplate
 from messages.ids import ClusterName, JobName
@@ -112,8 +111,6 @@ def _agent(plan: PodPlan, uid: str, job: JobName, template: WorkerTemplate) -> M
             _value("TRADEWIND_HOST_LOSSES", "1"),
             _field("TRADEWIND_ADDRESS", "status.podIP"),
             _field("TRADEWIND_NODE", "spec.nodeName"),
-            # Kubernetes copies it from the node when it places the pod; older ones do not, and it stays empty.
-            _field("TRADEWIND_ZONE", f"metadata.labels['{ZONE_LABEL}']"),
             _value("TRADEWIND_LOG", "json"),
         ],
         "resources": {"requests": {"cpu": "50m", "memory": "96Mi"}},

@@ -56,6 +56,8 @@ class Health(Struct, frozen=True):
     clusters: int
     dropped: dict[str, int]
     """Messages that were counted and dropped, by reason."""
+    role: str = "leader"
+    """Or `standby`, which knows of no jobs."""
 
 
 class Version(Struct, frozen=True):
@@ -116,3 +118,5 @@ class Problem(Struct, frozen=True, omit_defaults=True):
     error: str
     hint: str = ""
     problems: tuple[str, ...] = ()
+    leader: str | None = None
+    """Set by a master that does not lead: where the API of the one that does is, or empty if that is not known."""

@@ -16,8 +16,6 @@ from runtime.logs import logger
 
 EXIT_FAILED = 1
 EXIT_USER_ERROR = 2
-EXIT_SUPERSEDED = 3
-"""Another process has taken the place of this one: starting again would only take it back."""
 EXIT_INTERRUPTED = 130
 EXIT_TERMINATED = 143
 _KNOWN = (UserError, Temporary, BusRefused)

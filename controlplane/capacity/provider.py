@@ -10,6 +10,7 @@ from controlplane.bootstrap.bootstrap import Bootstrap
 from controlplane.bootstrap.settings import Secrets
 from controlplane.capacity.capacity import Capacity, Placement
 from controlplane.capacity.fleet_keeper import FleetKeeper
+from controlplane.capacity.leaders_cloud import LeadersCloud
 from controlplane.fleet.cloud import open_cloud
 from controlplane.fleet.files import read_fleet
 from controlplane.fleet.plans import bootstrap_settings, cluster_plans, complete, offers, places
@@ -26,10 +27,11 @@ async def provided(
     clock: Clock,
     announce: Callable[[Event], None],
     on_placement: Callable[[JobName, Placement], None],
+    may_act: Callable[[], bool],
 ) -> AsyncIterator[Capacity]:
     """While it is open the fleet's clusters are made ready and each job that is held gets its nodes."""
     fleet = read_fleet(fleet_file)
-    cloud = await open_cloud(fleet, environ)
+    cloud = LeadersCloud(await open_cloud(fleet, environ), may_act)
     bootstrap = Bootstrap(cloud, bootstrap_settings(fleet), secrets)
     by_cluster = {place.cluster: place for place in places(fleet)}
 
@@ -38,9 +40,10 @@ async def provided(
 
     try:
         async with asyncio.TaskGroup() as tasks:
-            keeper = FleetKeeper(cloud, cluster_plans(fleet), install, announce)
+            capacity = Capacity(cloud, offers(fleet), partial(complete, fleet), clock, announce, on_placement)
+            keeper = FleetKeeper(cloud, cluster_plans(fleet), install, announce, capacity.heard_s, clock)
             keeping = tasks.create_task(keeper.run(), name="fleet")
-            yield Capacity(cloud, offers(fleet), partial(complete, fleet), clock, announce, on_placement)
+            yield capacity
             keeping.cancel()
     finally:
         await cloud.close()

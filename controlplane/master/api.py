@@ -15,6 +15,7 @@ from aiohttp import web
 
 from controlplane.master import refusals
 from controlplane.master.access import guard
+from controlplane.master.answers import json_answer
 from controlplane.master.feeds import Feeds
 from controlplane.master.master import Master
 from messages.api import JobList, Problem, ScaleRequest
@@ -32,6 +33,7 @@ _STATUS_OF: dict[type[UserError], HTTPStatus] = {
     refusals.JobUnknown: HTTPStatus.NOT_FOUND,
     refusals.JobExists: HTTPStatus.CONFLICT,
     refusals.ScaleRefused: HTTPStatus.CONFLICT,
+    refusals.NotLeading: HTTPStatus.SERVICE_UNAVAILABLE,
 }
 
 
@@ -41,27 +43,27 @@ class Api:
 
     async def submit(self, request: web.Request) -> web.Response:
         spec = await _body(request, JobSpec, "The job cannot be used:")
-        return _json(await self.master.submit(spec), HTTPStatus.CREATED)
+        return json_answer(await self.master.submit(spec), HTTPStatus.CREATED)
 
     async def jobs(self, _request: web.Request) -> web.Response:
-        return _json(JobList(self.master.views()))
+        return json_answer(JobList(self.master.views()))
 
     async def job(self, request: web.Request) -> web.Response:
-        return _json(self.master.view(request.match_info["name"]))
+        return json_answer(self.master.view(request.match_info["name"]))
 
     async def stop(self, request: web.Request) -> web.Response:
-        return _json(await self.master.stop_job(request.match_info["name"]))
+        return json_answer(await self.master.stop_job(request.match_info["name"]))
 
     async def scale(self, request: web.Request) -> web.Response:
         wanted = await _body(request, ScaleRequest, "The request cannot be used:")
-        return _json(await self.master.scale(request.match_info["name"], wanted.workers))
+        return json_answer(await self.master.scale(request.match_info["name"], wanted.workers))
 
     async def health(self, _request: web.Request) -> web.Response:
         health = self.master.health()
-        return _json(health, HTTPStatus.OK if health.ok else HTTPStatus.SERVICE_UNAVAILABLE)
+        return json_answer(health, HTTPStatus.OK if health.ok else HTTPStatus.SERVICE_UNAVAILABLE)
 
     async def version(self, _request: web.Request) -> web.Response:
-        return _json(self.master.version())
+        return json_answer(self.master.version())
 
 
 class ApiServer:
@@ -124,14 +126,17 @@ async def _tell_problems(request: web.Request, handler: Handler) -> web.StreamRe
         return await handler(request)
     except UserError as error:
         status = _STATUS_OF.get(type(error), HTTPStatus.BAD_REQUEST)
-        return _json(Problem(error.sentence, error.hint, error.problems), status)
+        leader = "" if isinstance(error, refusals.NotLeading) else None
+        return json_answer(Problem(error.sentence, error.hint, error.problems, leader), status)
     except BusUnavailable as error:
-        return _json(Problem(f"The bus is away: {error}.", "try again in a moment"), HTTPStatus.SERVICE_UNAVAILABLE)
+        return json_answer(
+            Problem(f"The bus is away: {error}.", "try again in a moment"), HTTPStatus.SERVICE_UNAVAILABLE
+        )
     except web.HTTPException as error:
         if error.status < HTTPStatus.BAD_REQUEST:
             raise
         hint = "GET /v1/jobs" if error.status == HTTPStatus.NOT_FOUND else ""
-        return _json(Problem(f"{request.method} {request.path}: {error.reason}.", hint), HTTPStatus(error.status))
+        return json_answer(Problem(f"{request.method} {request.path}: {error.reason}.", hint), HTTPStatus(error.status))
 
 
 async def _body(request: web.Request, wanted: type[T], refusal: str) -> T:
@@ -148,7 +153,3 @@ async def _body(request: web.Request, wanted: type[T], refusal: str) -> T:
     if found:
         raise UserError(refusal, "correct these fields", tuple(str(problem) for problem in found))
     return msgspec.convert(data, wanted)
-
-
-def _json(body: msgspec.Struct, status: HTTPStatus = HTTPStatus.OK) -> web.Response:
-    return web.Response(body=msgspec.json.encode(body), status=status, content_type="application/json")

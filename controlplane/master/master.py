@@ -1,25 +1,27 @@
 """All jobs of one master: adopted from KV at the start, submitted by people afterwards, each with a loop of its own.
 
-Whoever wrote the leader's key last is the master; its revision is the epoch that every message of it carries, and a
-master that sees a newer one ends. A job's world goes on without any master: the next one reads the records and adopts.
+A master is one term of leadership, whose epoch every message of it carries. A job's world goes on without any master:
+the next one reads the records and adopts.
 """
 
 import asyncio
 from collections import Counter
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from controlplane.capacity.capacity import Capacity
 from controlplane.job import events
-from controlplane.job.state import Job, adopted_job, new_job
+from controlplane.job.present import deserted
+from controlplane.job.state import Job, Record, adopted_job, new_job
+from controlplane.lease.keeper import Leadership
 from controlplane.master import inbox, records
 from controlplane.master.announcer import Announcer
 from controlplane.master.held import HeldJob, Reported
 from controlplane.master.inbox import Refused
-from controlplane.master.leader import is_claim_of
+from controlplane.master.memory import Jobs
 from controlplane.master.progress import ProgressTracker
-from controlplane.master.refusals import JobExists, JobUnknown, ScaleRefused, SpecRefused
+from controlplane.master.refusals import JobExists, JobUnknown, NotLeading, ScaleRefused, SpecRefused
 from controlplane.master.shell import JobShell, Tools
 from controlplane.master.store_protocol import Waiting
 from controlplane.master.stores import StorePlace, StoreServers
@@ -31,7 +33,7 @@ from messages.clusters import ClusterHeartbeat
 from messages.codec import Received
 from messages.envelope import VERSION as PROTOCOL
 from messages.events import FLEET, Event
-from messages.ids import ClusterName, Epoch, Generation, JobName, Rank
+from messages.ids import ClusterName, Generation, JobName, Rank
 from messages.jobs import JobSpec, Workers, contradictions
 from runtime.bus import Bucket, Bus, Entry
 from runtime.clock import Clock
@@ -52,31 +54,28 @@ class Master:
         patient: Bucket,
         place: StorePlace,
         clock: Clock,
-        epoch: Epoch,
+        leadership: Leadership,
         version: str,
         keep_jobs: int,
     ) -> None:
         self.bus = bus
         self.jobs: dict[JobName, HeldJob] = {}
-        self.superseded = asyncio.Event()
-        self.superseded_why = ""
-        self.bereft = asyncio.Event()
-        """The bus has lost its data, also who leads; what was held here is written down again, to be adopted anew."""
+        self.may_act = leadership.may_act
         self._bucket = bucket
         self._patient = patient
         """The same bucket with longer timeouts, for the start."""
         self._clock = clock
-        self._epoch = epoch
+        self._epoch = leadership.epoch
         self._version = version
         self._keep_jobs = keep_jobs
         self._dropped: Counter[str] = Counter()
-        self._announcer = Announcer(bus, epoch, self._dropped)
-        self._wanted = WantedBook(bucket)
+        self._announcer = Announcer(bus, leadership.epoch, self._dropped)
+        self._wanted = WantedBook(bucket, self.may_act)
         self._stores = StoreServers(place, self._on_store_lost, self._on_ranks_waiting)
-        self._tools = Tools(bus, bucket, self._stores, self._announcer, self._wanted, clock, epoch)
+        self._tools = Tools(bus, bucket, self._stores, self._announcer, self._wanted, clock, leadership)
         self._clusters: dict[ClusterName, tuple[str, float]] = {}
         self._being_made: set[JobName] = set()
-        self._log = logger(epoch=epoch)
+        self._log = logger(epoch=leadership.epoch)
         self._log_once = Once()
         self._tasks: asyncio.TaskGroup | None = None
         self.capacity: Capacity | None = None
@@ -89,17 +88,19 @@ class Master:
             tasks.create_task(self._stores.run(), name="stores")
             tasks.create_task(self._announcer.run(), name="announcer")
             tasks.create_task(self._wanted.run(), name="wanted")
-            await self._patient.watch(subjects.LEADER_KEY, self._on_leader)
             await self._adopt_all()
             await self._patient.watch(subjects.JOB_SPECS, self._on_spec)
             await self._listen()
             live = sum(not held.ended for held in self.jobs.values())
-            self._announce_fleet("master_started", f"master {self.bus.settings.name} started", jobs=live)
+            self._announce_fleet("master_started", f"master {self.bus.settings.name} leads", jobs=live)
             started.set()
 
     async def drain(self, timeout_s: float) -> None:
         self._announce_fleet("master_stopped", f"master {self.bus.settings.name} ends; jobs go on without it")
         await self._announcer.drain(timeout_s)
+
+    def kept(self) -> Jobs:
+        return tuple((held.state.spec, held.state.record) for held in self.jobs.values())
 
     # For people
 
@@ -132,6 +133,7 @@ class Master:
             raise SpecRefused(tuple(f"{path}: {text}" for path, text in found))
         if name in self.jobs or name in self._being_made:
             raise JobExists(name)
+        self._check_leads()
         self._being_made.add(name)
         try:
             await self._bucket.create(subjects.spec_key(name), records.encode_spec(spec))
@@ -149,6 +151,8 @@ class Master:
         ended = [held for held in self.jobs.values() if held.ended and not held.unsettled]
         oldest = sorted(ended, key=lambda held: held.state.record.submitted_at)[: max(0, len(ended) - self._keep_jobs)]
         for held in oldest:
+            if not self.may_act():
+                return
             try:
                 await self._bucket.delete(subjects.world_key(held.name))
                 await self._bucket.delete(subjects.spec_key(held.name))
@@ -161,8 +165,9 @@ class Master:
     async def stop_job(self, name: str) -> JobView:
         held = self.job(name)
         if not held.ended:
+            self._check_leads()
             held.post(events.StopAsked(self._clock.monotonic_s(), "stopped by a person"))
-            await held.until(lambda job: job.record.stop_why is not None or job.record.phase.ended, DECISION_TIMEOUT_S)
+            await held.until(_saved(lambda record: record.stop_why is not None), DECISION_TIMEOUT_S)
         return self.view(name)
 
     async def scale(self, name: str, workers: int) -> JobView:
@@ -175,8 +180,9 @@ class Master:
                 f"Job {name!r} can have {limits.min} to {limits.max} workers, not {workers}.",
                 f"tradewind scale {name} {min(max(workers, limits.min), limits.max)}",
             )
+        self._check_leads()
         held.post(events.ScaleAsked(self._clock.monotonic_s(), workers))
-        await held.until(lambda job: job.record.wanted == workers or job.record.phase.ended, DECISION_TIMEOUT_S)
+        await held.until(_saved(lambda record: record.wanted == workers), DECISION_TIMEOUT_S)
         return self.view(name)
 
     @contextmanager
@@ -235,9 +241,7 @@ class Master:
         return new_job(spec, epoch=self._epoch, at_s=self._clock.monotonic_s(), submitted_at=self._clock.wall_s())
 
     def _hold(self, job: Job, revision: int, progress: ProgressTracker | None = None) -> None:
-        shell = JobShell(
-            job.name, self._tools, revision, self._on_superseded, lambda: self._soon(self._readopt(job.name), job.name)
-        )
+        shell = JobShell(job.name, self._tools, revision, lambda: self._soon(self._readopt(job.name), job.name))
         held = HeldJob(job, shell, self._clock, progress, self._on_decided)
         self.jobs[job.name] = held
         if not held.ended:
@@ -316,8 +320,11 @@ class Master:
         held.report(received.envelope.at.timestamp(), heard)
 
     def _on_decided(self, job: Job) -> None:
-        if self.capacity is not None:
-            self.capacity.wants(job.name, *_demand(job))
+        if self.capacity is None:
+            return
+        self.capacity.wants(job.name, *_demand(job))
+        for cluster in deserted(job, self._clock.monotonic_s()):
+            self.capacity.lose(job.name, cluster, f"nothing is heard of cluster {cluster}")
 
     def place(self, name: JobName, workers: dict[ClusterName, int]) -> None:
         """The allocator has decided where the job's workers are to be."""
@@ -335,32 +342,6 @@ class Master:
         now_s = self._clock.monotonic_s()
         self.jobs[name].post(events.RanksWaited(now_s, Generation(told.generation), waiting, missing))
 
-    def _on_leader(self, _key: str, entry: Entry | None) -> None:
-        if entry is not None and is_claim_of(entry, self.bus.settings.name, self._epoch):
-            return
-        by = "" if entry is None else entry.value[:300].decode(errors="replace")
-        if entry is not None and entry.revision > self._epoch:
-            self._on_superseded(by)
-        else:
-            self._group().create_task(self._write_again(by), name="write-again")
-
-    async def _write_again(self, by: str) -> None:
-        """Claims count up: one that is gone, or lower, is of a bus that has lost its data. `by` leads there, if any."""
-        self._log.warning("bus_lost_its_data", jobs=len(self.jobs), led_by=by)
-        for held in tuple(self.jobs.values()):
-            await held.stop()
-            while True:
-                try:
-                    await records.write_again(self._patient, held.state.spec, held.state.record)
-                    break
-                except BusUnavailable as error:
-                    self._log.warning("job_not_written_again", job=held.name, error=str(error))
-                    await asyncio.sleep(ADOPT_RETRY_S)
-        if by:
-            self._on_superseded(by)
-        else:
-            self.bereft.set()
-
     def _on_spec(self, key: str, entry: Entry | None) -> None:
         """A job that was made by a master which has just ended, after this one had looked."""
         name = subjects.parse_spec_key(key)
@@ -375,11 +356,11 @@ class Master:
         finally:
             self._being_made.discard(name)
 
-    def _on_superseded(self, by: str) -> None:
-        self.superseded_why = self.superseded_why or by
-        self.superseded.set()
-
     # Small things
+
+    def _check_leads(self) -> None:
+        if not self.may_act():
+            raise NotLeading
 
     def _post(self, held: HeldJob, event: events.JobEvent) -> None:
         """A job that had ended before this master started gets a loop when somebody of it is still heard."""
@@ -401,6 +382,11 @@ class Master:
         if self._tasks is None:
             raise RuntimeError("the master does not run yet")
         return self._tasks
+
+
+def _saved(holds: Callable[[Record], bool]) -> Callable[[Job], bool]:
+    """Decided, and so that the next master knows it too."""
+    return lambda job: job.record.phase.ended or (job.saved is not None and holds(job.saved))
 
 
 def _demand(job: Job) -> tuple[int, str | None]:

@@ -22,3 +22,10 @@ class SpecRefused(UserError):
 
 class ScaleRefused(UserError):
     pass
+
+
+class NotLeading(UserError):
+    """Nothing was done: it can be asked again, of whoever leads."""
+
+    def __init__(self) -> None:
+        super().__init__("This master does not lead any more.", "try again in a moment")

@@ -17,6 +17,7 @@ from runtime.settings import NATS_PREFIX, BusSettings, read_settings
 
 Port = Annotated[int, Meta(ge=0, le=65_535)]
 Bytes = Annotated[int, Meta(ge=1_000_000)]
+EVERYWHERE = ("0.0.0.0", "::", "")
 _PORTS = re.compile(r"^(\d{1,5})-(\d{1,5})$")
 
 
@@ -77,6 +78,12 @@ def store_place(settings: MasterSettings) -> StorePlace:
             f"{settings.store_ports!r} is not a range of ports.", "--store-ports 29400-29499, or a single 29400-29400"
         )
     return StorePlace(settings.store_host, settings.store_bind or settings.store_host, port_from, port_to)
+
+
+def advertised_url(settings: MasterSettings, port: int) -> str:
+    """Where others reach the API: if it listens everywhere, where they reach the stores."""
+    host = settings.store_host if settings.api_host in EVERYWHERE else settings.api_host
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def is_loopback(host: str) -> bool:

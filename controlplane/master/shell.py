@@ -8,6 +8,7 @@ from controlplane.job import effects, events
 from controlplane.job.effects import JobEffect
 from controlplane.job.events import JobEvent
 from controlplane.job.state import Record
+from controlplane.lease.keeper import Leadership
 from controlplane.master.announcer import Announcer
 from controlplane.master.records import RecordUnreadable, encode_world, read_world
 from controlplane.master.stores import StoreServers, StoreUnavailable
@@ -15,7 +16,7 @@ from controlplane.master.wanted import WantedBook
 from messages import subjects
 from messages.clusters import Answer, KeepWorkers
 from messages.events import Event
-from messages.ids import Epoch, Generation, JobName
+from messages.ids import Generation, JobName
 from messages.worlds import Assignment, Halt, Release
 from runtime.bus import Bucket, Bus
 from runtime.clock import Clock
@@ -36,7 +37,7 @@ class Tools:
     announcer: Announcer
     wanted: WantedBook
     clock: Clock
-    epoch: Epoch
+    leadership: Leadership
 
 
 class JobShell:
@@ -45,14 +46,12 @@ class JobShell:
         job: JobName,
         tools: Tools,
         revision: int,
-        on_superseded: Callable[[str], None],
         on_overwritten: Callable[[], None],
     ) -> None:
         self._job = job
         self._tools = tools
         self._revision = revision
         """Of the record as this master last read or wrote it; 0 if there is none."""
-        self._on_superseded = on_superseded
         self._on_overwritten = on_overwritten
         self._unanswered = WhyLog(logger(job=job), "cluster_command_failed")
         self._unsaved = WhyLog(logger(job=job), "record_not_saved")
@@ -68,7 +67,7 @@ class JobShell:
             case effects.WatchStore(generation, world_size, meet_s):
                 self._tools.stores.watch(self._job, generation, world_size, meet_s)
             case effects.Publish(message):
-                self._tools.bus.publish(_subject_of(message), message, epoch=self._tools.epoch)
+                self._tools.bus.publish(_subject_of(message), message, epoch=self._tools.leadership.epoch)
             case effects.TellCluster():
                 return self._tell_cluster(effect)
             case effects.Announce(kind, text, why, fields):
@@ -86,6 +85,8 @@ class JobShell:
     async def _try_to_save(self, record: Record) -> events.RecordSaved | events.SaveFailed:
         try:
             for _ in range(SAVE_TRIES):
+                if not self._tools.leadership.may_act():
+                    return events.SaveFailed(self._now_s(), "this master does not lead any more")
                 try:
                     key = subjects.world_key(self._job)
                     self._revision = await self._tools.bucket.update(key, encode_world(record), self._revision)
@@ -108,10 +109,10 @@ class JobShell:
         if stored is None:
             self._revision = 0
             return None
-        if stored.record.epoch > self._tools.epoch:
-            self._on_superseded(f"it wrote the record of job {self._job} in epoch {stored.record.epoch}")
-            return "another master took over"
-        if stored.record.epoch < self._tools.epoch:
+        epoch = self._tools.leadership.epoch
+        if stored.record.epoch > epoch:
+            return f"the master of epoch {stored.record.epoch} wrote it"
+        if stored.record.epoch < epoch:
             self._on_overwritten()
             return "the master before this one wrote it after it was read"
         self._revision = stored.revision
@@ -132,7 +133,7 @@ class JobShell:
             self._tools.wanted.note(effect.cluster, self._job, command.count)
         try:
             reply = await self._tools.bus.request(
-                subjects.cluster_command(effect.cluster), command, COMMAND_TIMEOUT_S, epoch=self._tools.epoch
+                subjects.cluster_command(effect.cluster), command, COMMAND_TIMEOUT_S, epoch=self._tools.leadership.epoch
             )
         except (NoAnswer, BusUnavailable) as error:
             self._unanswered(str(error), cluster=effect.cluster)

@@ -1,6 +1,7 @@
 """`fleet.<cluster>.wanted`: how many workers each cluster was told to keep for each job, for whoever comes after."""
 
 import asyncio
+from collections.abc import Callable
 
 import msgspec
 
@@ -17,8 +18,9 @@ Counts = dict[JobName, int]
 
 
 class WantedBook:
-    def __init__(self, bucket: Bucket) -> None:
+    def __init__(self, bucket: Bucket, may_act: Callable[[], bool]) -> None:
         self._bucket = bucket
+        self._may_act = may_act
         self._written: dict[ClusterName, Counts] = {}
         self._told: dict[ClusterName, Counts] = {}
         """Not yet written."""
@@ -49,7 +51,7 @@ class WantedBook:
             self._written[cluster] = await self._load(cluster)
         told = dict(self._told[cluster])
         counts = {job: count for job, count in (self._written[cluster] | told).items() if count}
-        if counts != self._written[cluster]:
+        if counts != self._written[cluster] and self._may_act():
             await self._bucket.put(subjects.wanted_key(cluster), msgspec.json.encode(counts))
             self._written[cluster] = counts
         if self._told[cluster] == told:

@@ -51,8 +51,6 @@ async def test_a_master_that_leads_there_by_now_gets_the_jobs_of_the_one_before(
         await server.start()
         async with running_master(server.url, tmp_path) as (_, newer):
             master.signal(signal.SIGCONT)
-            assert await master.wait() == 3
-            assert "another master took over" in master.said()
             await until_asked(lambda: job_names(newer), lambda names: len(names) == 2, "both jobs to be adopted")
             assert (await newer.until_phase("held", "running")).generation == 1
 

@@ -1,6 +1,13 @@
 import pytest
 
-from controlplane.master.settings import MasterSettings, check, is_loopback, read_master_settings, store_place
+from controlplane.master.settings import (
+    MasterSettings,
+    advertised_url,
+    check,
+    is_loopback,
+    read_master_settings,
+    store_place,
+)
 from runtime.errors import UserError
 
 
@@ -49,3 +56,16 @@ def test_stores_listen_where_they_are_reached_unless_told_otherwise() -> None:
 def test_loopback_is_recognised() -> None:
     assert all(is_loopback(host) for host in ("127.0.0.1", "127.8.8.8", "localhost", "::1", "[::1]"))
     assert not any(is_loopback(host) for host in ("0.0.0.0", "10.0.0.1", "example.org", "", "::"))
+
+
+@pytest.mark.parametrize(
+    ("api_host", "url"),
+    [
+        ("127.0.0.1", "http://127.0.0.1:8801"),
+        ("0.0.0.0", "http://master:8801"),
+        ("::", "http://master:8801"),
+        ("::1", "http://[::1]:8801"),
+    ],
+)
+def test_the_api_is_advertised_where_others_reach_it(api_host: str, url: str) -> None:
+    assert advertised_url(MasterSettings(api_host=api_host, store_host="master"), 8801) == url

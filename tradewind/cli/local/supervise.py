@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from runtime.errors import UserError
-from runtime.process import EXIT_SUPERSEDED, EXIT_USER_ERROR
+from runtime.process import EXIT_USER_ERROR
 from tradewind.cli.local.parts import Part
 
 FIRST_BACKOFF_S = 0.2
@@ -15,8 +15,8 @@ EARLY_S = 10.0
 EARLY_AT_MOST = 3
 """So often in a row a part may end soon after its start."""
 TAIL_LINES = 15
-FINAL_CODES = (EXIT_USER_ERROR, EXIT_SUPERSEDED)
-"""A mistake that a person must correct, and a master whose place another one took: starting again would not help."""
+FINAL_CODES = (EXIT_USER_ERROR,)
+"""A mistake that a person must correct: starting again would not help."""
 
 
 async def keep(part: Part, say: Callable[[str], None]) -> None:

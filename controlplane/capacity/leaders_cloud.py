@@ -1,0 +1,52 @@
+"""A cloud for leaders only: whoever has lost the lease changes nothing in it, also if it does not know that yet."""
+
+from collections.abc import Awaitable, Callable, Sequence
+
+from controlplane.clouds.interface import Cloud, ClusterInfo, ClusterPlan, KubernetesAccess, PoolPlan, PoolRef, Quota
+from controlplane.clouds.outcomes import Outcome, Refused, Unreachable
+from messages.ids import ClusterName
+
+NOT_LEADING = Unreachable("this master does not lead any more")
+
+
+class LeadersCloud:
+    def __init__(self, cloud: Cloud, may_act: Callable[[], bool]) -> None:
+        self._cloud = cloud
+        self._may_act = may_act
+
+    async def clusters(self) -> Sequence[ClusterInfo] | Unreachable | Refused:
+        return await self._cloud.clusters()
+
+    async def create_cluster_with_node_pool(self, plan: ClusterPlan) -> Outcome:
+        return await self._change(lambda: self._cloud.create_cluster_with_node_pool(plan))
+
+    async def delete_cluster(self, cluster: ClusterName) -> Outcome:
+        return await self._change(lambda: self._cloud.delete_cluster(cluster))
+
+    async def create_pool(self, cluster: ClusterName, plan: PoolPlan) -> Outcome:
+        return await self._change(lambda: self._cloud.create_pool(cluster, plan))
+
+    async def resize_pool(self, pool: PoolRef, size: int) -> Outcome:
+        return await self._change(lambda: self._cloud.resize_pool(pool, size))
+
+    async def remove_nodes(self, pool: PoolRef, nodes: Sequence[str]) -> Outcome:
+        return await self._change(lambda: self._cloud.remove_nodes(pool, nodes))
+
+    async def delete_pool(self, pool: PoolRef) -> Outcome:
+        return await self._change(lambda: self._cloud.delete_pool(pool))
+
+    async def quotas(self, region: str) -> Sequence[Quota] | Unreachable | Refused:
+        return await self._cloud.quotas(region)
+
+    async def kubernetes_access(self, cluster: ClusterName) -> KubernetesAccess | Unreachable | Refused:
+        """Of use to change what is in a cluster."""
+        return await self._cloud.kubernetes_access(cluster) if self._may_act() else NOT_LEADING
+
+    async def access_token(self) -> str:
+        return await self._cloud.access_token()
+
+    async def close(self) -> None:
+        await self._cloud.close()
+
+    async def _change(self, work: Callable[[], Awaitable[Outcome]]) -> Outcome:
+        return await work() if self._may_act() else NOT_LEADING

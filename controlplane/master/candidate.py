@@ -1,0 +1,79 @@
+"""A master process: it leads whenever it holds the lease, and is a standby otherwise."""
+
+import asyncio
+import socket
+
+from controlplane.lease.keeper import Leadership, LeaseRecord, Onlooker, hold
+from controlplane.master import term
+from controlplane.master.memory import Memory
+from controlplane.master.settings import MasterSettings, advertised_url
+from controlplane.master.standby import StandbyServer
+from messages import subjects
+from runtime.bus import Bus
+from runtime.process import Stop
+from runtime.waiting import first_of
+
+QUIET_S = 3.0
+"""So long whoever asks waits, instead of being sent away, unless another one is seen to live and lead."""
+
+
+class Candidate(Onlooker):
+    def __init__(self, bus: Bus, listener: socket.socket, settings: MasterSettings, stop: Stop) -> None:
+        self.idle = asyncio.Event()
+        """Set while nothing is done that only a leader may do."""
+        self.idle.set()
+        self._leading = asyncio.Event()
+        self._other_leads = asyncio.Event()
+        self._bus = bus
+        self._listener = listener
+        self._settings = settings
+        self._stop = stop
+        self._memory = Memory()
+        self._leader: LeaseRecord | None = None
+
+    async def run(self) -> None:
+        """Until cancelled; then the lease is given up."""
+        bucket = await self._bus.bucket(subjects.STATE_BUCKET, timeout_s=term.PATIENCE_S)
+        name = self._settings.bus.name
+        url = advertised_url(self._settings, self._listener.getsockname()[1])
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._memory.run(bucket), name="memory")
+            tasks.create_task(self._stand_by(), name="standby")
+            tasks.create_task(hold(self._bus, name, self._lead, url=url, onlooker=self), name="lease")
+
+    async def _lead(self, leadership: Leadership) -> None:
+        self.idle.clear()
+        self._leading.set()
+        try:
+            await term.serve(self._settings, self._listener, leadership, self._memory, self._stop)
+        finally:
+            self._leading.clear()
+            self.idle.set()
+        await asyncio.Event().wait()
+
+    async def _stand_by(self) -> None:
+        while True:
+            await first_of(self._leading, self._other_leads, timeout_s=QUIET_S)
+            if not self._leading.is_set():
+                await self._send_away()
+            await self.idle.wait()
+
+    async def _send_away(self) -> None:
+        """Until it leads."""
+        token = self._settings.api_token
+        async with StandbyServer(self._listener.dup(), token, lambda: self._leader, lambda: self._bus.connected):
+            await self._leading.wait()
+
+    def saw(self, holder: LeaseRecord | None, *, ours: bool) -> None:
+        """A key that is written again by the same other one is of a master that lives."""
+        if holder is None or ours or holder != self._leader:
+            self._other_leads.clear()
+        else:
+            self._other_leads.set()
+        self._leader = holder
+        self._memory.see_leader(other=holder is not None and not ours)
+
+    def forgotten(self) -> None:
+        self._leader = None
+        self._other_leads.clear()
+        self._memory.bus_forgot()

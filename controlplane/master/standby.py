@@ -1,0 +1,63 @@
+"""What a master that does not lead answers: that it is well, and who is to be asked instead."""
+
+import socket
+from collections.abc import Callable
+from http import HTTPStatus
+
+from aiohttp import web
+
+from controlplane.lease.keeper import LeaseRecord
+from controlplane.master.access import guard
+from controlplane.master.answers import json_answer
+from messages.api import Health, Problem
+
+RETRY_AFTER_S = 1
+
+
+class StandbyServer:
+    """As an async context: serves on a socket that was opened before, which it closes."""
+
+    def __init__(
+        self,
+        listener: socket.socket,
+        token: str,
+        leader: Callable[[], LeaseRecord | None],
+        connected: Callable[[], bool],
+    ) -> None:
+        self._listener = listener
+        self._leader = leader
+        self._connected = connected
+        app = web.Application(middlewares=[guard(token)])
+        app.add_routes([web.get("/healthz", self._health), web.route("*", "/{path:.*}", self._refuse)])
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+
+    async def __aenter__(self) -> None:
+        await self._runner.setup()
+        await web.SockSite(self._runner, self._listener).start()
+
+    async def __aexit__(self, *_raised: object) -> None:
+        await self._runner.cleanup()
+        self._listener.close()
+
+    async def _health(self, _request: web.Request) -> web.Response:
+        connected = self._connected()
+        why = self._sentence() if connected else "the bus is away"
+        health = Health(ok=connected, why=why, jobs=0, clusters=0, dropped={}, role="standby")
+        return json_answer(health, HTTPStatus.OK if connected else HTTPStatus.SERVICE_UNAVAILABLE)
+
+    async def _refuse(self, _request: web.Request) -> web.Response:
+        leader = self._leader()
+        url = leader.url if leader is not None else ""
+        hint = f"ask {url}" if url else "try again in a moment"
+        answer = json_answer(Problem(self._sentence(), hint, leader=url), HTTPStatus.SERVICE_UNAVAILABLE)
+        answer.headers["Retry-After"] = str(RETRY_AFTER_S)
+        return answer
+
+    def _sentence(self) -> str:
+        if not self._connected():
+            return "This master is a standby, and the bus is away."
+        leader = self._leader()
+        if leader is None:
+            return "This master is a standby, and nobody leads just now."
+        where = f" at {leader.url}" if leader.url else ""
+        return f"This master is a standby: {leader.holder.rpartition('/')[0]}{where} leads."

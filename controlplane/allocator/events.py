@@ -70,6 +70,15 @@ class NodeLost:
 
 
 @dataclass(frozen=True, slots=True)
+class ClusterLost:
+    """Nothing is heard of it, nor of anybody there: its nodes are of no more use. Told again while it is so."""
+
+    at_s: float
+    cluster: ClusterName
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class NodesReleased:
     """All nodes of this cluster on which the job has nothing and wants nothing; whoever is not named is in use."""
 
@@ -102,6 +111,7 @@ AllocatorEvent = (
     | NodesSeen
     | NodeNoticed
     | NodeLost
+    | ClusterLost
     | NodesReleased
     | OperationEnded
     | JobEnded

@@ -10,7 +10,7 @@ from typing import assert_never
 from controlplane.allocator import events
 from controlplane.allocator.counting import is_settled
 from controlplane.allocator.learn_listing import fail_listing, learn_listing
-from controlplane.allocator.learn_nodes import learn_loss, learn_notice, learn_sight, lose_overdue
+from controlplane.allocator.learn_nodes import learn_loss, learn_notice, learn_sight, lose_cluster, lose_overdue
 from controlplane.allocator.learn_outcome import learn_outcome
 from controlplane.allocator.shelves import close, shake
 from controlplane.allocator.state import Allocator, Pool, Shortage
@@ -36,6 +36,8 @@ def _take_in(allocator: Allocator, event: events.AllocatorEvent) -> Allocator:
             return learn_notice(allocator, event)
         case events.NodeLost():
             return learn_loss(allocator, event)
+        case events.ClusterLost(at_s, cluster):
+            return lose_cluster(allocator, cluster, at_s)
         case events.NodesReleased(_, cluster, nodes):
             return replace(allocator, released={**allocator.released, cluster: frozenset(nodes)})
         case events.OperationEnded():

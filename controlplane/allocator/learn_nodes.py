@@ -42,6 +42,19 @@ def learn_loss(allocator: Allocator, event: NodeLost) -> Allocator:
     return replace(allocator, pools={**allocator.pools, pool.ref: lose(pool, node, event.at_s)})
 
 
+def lose_cluster(allocator: Allocator, cluster: ClusterName, at_s: float) -> Allocator:
+    """All its nodes at once, so that what takes their place is decided once."""
+    for pool in allocator.pools.values():
+        alive = [node for node in pool.nodes.values() if node.lost_s is None]
+        if pool.ref.cluster != cluster or not alive:
+            continue
+        for node in alive:
+            pool = lose(pool, node, at_s)
+        allocator = shake(allocator, pool.offer.stock, at_s)
+        allocator = replace(allocator, pools={**allocator.pools, pool.ref: pool})
+    return allocator
+
+
 def lose_overdue(pool: Pool, settings: AllocatorSettings, now_s: float) -> tuple[Pool, int]:
     overdue = [node for node in pool.nodes.values() if node.lost_s is None and _is_overdue(node, settings, now_s)]
     for node in overdue:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from controlplane.allocator.counting import at_most
 from controlplane.allocator.decide import decide
 from controlplane.allocator.effects import AllocatorEffect
-from controlplane.allocator.events import AllocatorEvent, JobEnded, NodesSeen, Ticked, WantedChanged
+from controlplane.allocator.events import AllocatorEvent, ClusterLost, JobEnded, NodesSeen, Ticked, WantedChanged
 from controlplane.allocator.offers import Offer
 from controlplane.allocator.state import Allocator, AllocatorSettings, new_allocator
 from controlplane.capacity.shell import AllocatorShell, Complete
@@ -43,6 +43,7 @@ class Capacity:
         self._loops: dict[JobName, AllocatorLoop] = {}
         self._placed: dict[JobName, Placement] = {}
         self._wanted: dict[JobName, int | None] = {}
+        self._heard_s: dict[ClusterName, float] = {}
 
     def hold(self, tasks: asyncio.TaskGroup, job: JobName, wanted: int, ended: str | None) -> None:
         """From now on there are machines for this job, or, if it has ended, soon none."""
@@ -74,9 +75,21 @@ class Capacity:
         loop.post(WantedChanged(now_s, new) if new is not None else JobEnded(now_s, ended or ""))
 
     def see(self, topology: ClusterHeartbeat) -> None:
-        event = NodesSeen(self._clock.monotonic_s(), topology.cluster, topology.nodes)
+        now_s = self._clock.monotonic_s()
+        self._heard_s[topology.cluster] = now_s
+        event = NodesSeen(now_s, topology.cluster, topology.nodes)
         for loop in self._loops.values():
             loop.post(event)
+
+    def heard_s(self, cluster: ClusterName) -> float | None:
+        """When its controller was last heard."""
+        return self._heard_s.get(cluster)
+
+    def lose(self, job: JobName, cluster: ClusterName, why: str) -> None:
+        """Told again and again while it is so: all nodes that the job had there are of no more use to it."""
+        loop = self._loops.get(job)
+        if loop is not None:
+            loop.post(ClusterLost(self._clock.monotonic_s(), cluster, why))
 
     def is_settled(self, job: JobName) -> bool:
         """It has ended and the cloud holds nothing of it."""

@@ -1,4 +1,8 @@
-"""The fleet's clusters, kept ready: made or adopted, then bootstrapped. Made ahead, never on the path of a recovery."""
+"""The fleet's clusters, kept ready: made or adopted, then bootstrapped. Made ahead, never on the path of a recovery.
+
+A cluster of which nothing is heard any more is looked after again: it may be another one under the same name, or have
+lost what was put into it.
+"""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -19,9 +23,13 @@ from controlplane.clouds.outcomes import (
 )
 from messages.events import FLEET, Event
 from messages.ids import ClusterName
+from runtime.clock import Clock
 
 PAUSE_FIRST_S = 1.0
 PAUSE_MOST_S = 60.0
+SILENCE_FIRST_S = 30.0
+SILENCE_MOST_S = 600.0
+"""What is there already is not changed by being installed again, so a controller that only is slow comes to no harm."""
 
 
 class Installs(Protocol):
@@ -32,20 +40,54 @@ class Installs(Protocol):
 
 class FleetKeeper:
     def __init__(
-        self, cloud: Cloud, clusters: Sequence[ClusterPlan], install: Installs, announce: Callable[[Event], None]
+        self,
+        cloud: Cloud,
+        clusters: Sequence[ClusterPlan],
+        install: Installs,
+        announce: Callable[[Event], None],
+        heard_s: Callable[[ClusterName], float | None],
+        clock: Clock,
+        silence_s: float = SILENCE_FIRST_S,
     ) -> None:
+        """`heard_s`: when the controller of a cluster was last heard."""
         self._cloud = cloud
         self._clusters = clusters
         self._install = install
         self._announce = announce
+        self._heard_s = heard_s
+        self._clock = clock
+        self._silence_s = silence_s
 
     async def run(self) -> None:
-        """Until every cluster is ready; each goes its own way, so that one that cannot be had holds up no other."""
+        """Until cancelled; each cluster goes its own way, so that one that cannot be had holds up no other."""
         async with asyncio.TaskGroup() as tasks:
             for plan in self._clusters:
                 tasks.create_task(self._keep(plan), name=f"fleet/{plan.name}")
 
     async def _keep(self, plan: ClusterPlan) -> None:
+        silence_s = self._silence_s
+        await self._make_ready(plan)
+        self._tell("cluster_ready", plan, f"cluster {plan.name} in {plan.location} is ready", "made or adopted")
+        while True:
+            installed_s = self._clock.monotonic_s()
+            heard_s = await self._until_silent(plan.name, installed_s, silence_s)
+            was_heard = heard_s > installed_s
+            silence_s = self._silence_s if was_heard else min(silence_s * 2, SILENCE_MOST_S)
+            if was_heard:
+                why = "it may have lost what was installed in it, which is looked after"
+                self._tell("cluster_silent", plan, f"nothing is heard of cluster {plan.name}", why)
+            await self._make_ready(plan)
+
+    async def _until_silent(self, cluster: ClusterName, since_s: float, silence_s: float) -> float:
+        """Since when nothing was heard of it."""
+        while True:
+            heard_s = max(since_s, self._heard_s(cluster) or since_s)
+            left_s = heard_s + silence_s - self._clock.monotonic_s()
+            if left_s <= 0:
+                return heard_s
+            await asyncio.sleep(left_s)
+
+    async def _make_ready(self, plan: ClusterPlan) -> None:
         pause_s, before = PAUSE_FIRST_S, ""
         while True:
             waits = await self._make(plan)
@@ -57,7 +99,6 @@ class FleetKeeper:
             await asyncio.sleep(pause_s)
             pause_s = min(pause_s * 2, PAUSE_MOST_S)
         await self._install(plan.name)
-        self._tell("cluster_ready", plan, f"cluster {plan.name} in {plan.location} is ready", "made or adopted")
 
     async def _make(self, plan: ClusterPlan) -> str | None:
         """None when it is there and ready; otherwise why it is not."""

@@ -10,6 +10,7 @@ from controlplane.allocator.state import AllocatorSettings
 from controlplane.capacity.capacity import Capacity, Placement
 from controlplane.capacity.fleet_keeper import FleetKeeper
 from controlplane.clouds.interface import JOB_LABEL, ClusterPlan, PoolPlan, Taint
+from messages.clusters import ClusterHeartbeat, NodeSight
 from messages.events import Event
 from messages.ids import ClusterName, JobName
 from runtime.clock import SystemClock
@@ -18,16 +19,18 @@ from tests.conftest import eventually
 
 JOB = JobName("demo")
 US = ClusterName("us")
+EU = ClusterName("eu")
 OFFER = Offer(US, "us-central1-a", "g2-standard-8", 4, accelerator="nvidia-l4", accelerators_per_node=1)
+ELSEWHERE = replace(OFFER, cluster=EU, zone="europe-west4-a")
 
 
 class Stage:
-    def __init__(self, cloud: FakeCloud) -> None:
+    def __init__(self, cloud: FakeCloud, offers: tuple[Offer, ...]) -> None:
         self.placed: list[tuple[JobName, Placement]] = []
         self.told: list[Event] = []
         self.capacity = Capacity(
             cloud,
-            (OFFER,),
+            offers,
             _with_bigger_disks,
             SystemClock(),
             self.told.append,
@@ -41,8 +44,10 @@ def _with_bigger_disks(plan: PoolPlan) -> PoolPlan:
 
 
 @asynccontextmanager
-async def a_stage(cloud: FakeCloud, *, wanted: int = 3, ended: str | None = None) -> AsyncIterator[Stage]:
-    stage = Stage(cloud)
+async def a_stage(
+    cloud: FakeCloud, *, wanted: int = 3, ended: str | None = None, offers: tuple[Offer, ...] = (OFFER,)
+) -> AsyncIterator[Stage]:
+    stage = Stage(cloud, offers)
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(_hold(stage, wanted, ended))
         yield stage
@@ -95,16 +100,71 @@ async def test_a_job_that_ended_under_an_earlier_master_leaves_no_pool_either() 
         await eventually(lambda: not cloud.pools())
 
 
+class Keeping:
+    """A keeper of clusters that is silent about those of which nothing is said here."""
+
+    def __init__(self, cloud: FakeCloud, *clusters: str) -> None:
+        self.installed: list[ClusterName] = []
+        self.told: list[Event] = []
+        self.heard_s: dict[ClusterName, float] = {}
+        plans = [ClusterPlan(ClusterName(name), "here", "e2", 1, "default", "default") for name in clusters]
+        self.keeper = FleetKeeper(
+            cloud, plans, self._install, self.told.append, self.heard_s.get, SystemClock(), silence_s=0.2
+        )
+
+    def hears(self, cluster: ClusterName) -> None:
+        self.heard_s[cluster] = SystemClock().monotonic_s()
+
+    def kinds(self) -> list[str]:
+        return sorted(event.kind for event in self.told)
+
+    @asynccontextmanager
+    async def runs(self) -> AsyncIterator[None]:
+        async with asyncio.TaskGroup() as tasks:
+            running = tasks.create_task(self.keeper.run())
+            yield
+            running.cancel()
+
+    async def _install(self, cluster: ClusterName) -> None:
+        self.installed.append(cluster)
+
+
 async def test_clusters_are_made_or_adopted_and_then_installed() -> None:
     cloud = FakeCloud("us")
-    installed: list[ClusterName] = []
-    told: list[Event] = []
-
-    async def install(cluster: ClusterName) -> None:
-        installed.append(cluster)
-
-    plans = [ClusterPlan(ClusterName(name), "here", "e2", 1, "default", "default") for name in ("us", "eu")]
-    await FleetKeeper(cloud, plans, install, told.append).run()
+    keeping = Keeping(cloud, "us", "eu")
+    async with keeping.runs():
+        await eventually(lambda: keeping.kinds() == ["cluster_ready", "cluster_ready"])
     assert cloud.made == ["eu"]
-    assert sorted(installed) == ["eu", "us"]
-    assert sorted(event.kind for event in told) == ["cluster_ready", "cluster_ready"]
+    assert sorted(set(keeping.installed)) == ["eu", "us"]
+
+
+async def test_a_cluster_that_falls_silent_is_installed_again() -> None:
+    keeping = Keeping(FakeCloud("us"), "us")
+    async with keeping.runs():
+        await eventually(lambda: "cluster_ready" in keeping.kinds())
+        keeping.hears(US)
+        await eventually(lambda: "cluster_silent" in keeping.kinds())
+        installed = len(keeping.installed)
+        await eventually(lambda: len(keeping.installed) > installed)
+
+
+async def test_a_cluster_that_is_gone_when_it_is_looked_after_is_made_again() -> None:
+    cloud = FakeCloud("us")
+    keeping = Keeping(cloud, "us")
+    async with keeping.runs():
+        await eventually(lambda: keeping.installed)
+        await cloud.delete_cluster(US)
+        await eventually(lambda: cloud.made == [US])
+
+
+async def test_nodes_of_a_lost_cluster_are_asked_for_elsewhere_all_at_once() -> None:
+    cloud = FakeCloud("us", "eu")
+    async with a_stage(cloud, wanted=2, offers=(OFFER, ELSEWHERE)) as stage:
+        await eventually(cloud.pools)
+        pool = cloud.pools()[0].ref
+        nodes = tuple(NodeSight(f"node-{number}", f"u{number}", pool=pool.pool) for number in range(2))
+        stage.capacity.see(ClusterHeartbeat(cluster=US, incarnation="a1", seq=1, nodes=nodes))
+        await eventually(lambda: any(event.kind == "capacity_reached" for event in stage.told))
+        stage.capacity.lose(JOB, US, "nothing is heard of it")
+        await eventually(lambda: [(plan.zone, plan.size) for plan in cloud.plans[1:]] == [(ELSEWHERE.zone, 2)])
+    assert stage.capacity.heard_s(US) is not None and stage.capacity.heard_s(EU) is None

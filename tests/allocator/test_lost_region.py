@@ -1,0 +1,31 @@
+"""A region of which nothing is heard: all its nodes are given up together, for as long as it is away."""
+
+from controlplane.allocator import events
+from controlplane.allocator.effects import CreatePool, RemoveNodes
+from controlplane.clouds.outcomes import Unreachable
+from tests.allocator.stage import EU, US, A, C, a_full_stage, asked, held_by, of
+
+
+def test_all_nodes_of_a_lost_region_are_asked_for_elsewhere_at_once() -> None:
+    stage = a_full_stage(C, A, wanted=3)
+    lost = stage.happens(events.ClusterLost(stage.now_s, EU, "nothing is heard of it"))
+    assert asked(lost) == [("remove", "eu-c", "eu-c-1", "eu-c-2", "eu-c-3"), ("create", "us-a", "3")]
+
+
+def test_being_told_again_that_a_region_is_lost_changes_nothing() -> None:
+    stage = a_full_stage(C, A, wanted=3)
+    stage.happens(events.ClusterLost(stage.now_s, EU))
+    assert asked(stage.happens(events.ClusterLost(stage.now_s + 1.0, EU))) == []
+
+
+def test_a_lost_region_that_cannot_be_told_is_told_when_it_is_back() -> None:
+    stage = a_full_stage(C, A, wanted=3)
+    lost = stage.happens(events.ClusterLost(stage.now_s, EU))
+    stage.ends(of(lost, CreatePool)[0])
+    stage.fills(A)
+    stage.sees(US)
+    stage.ticks(5.0)
+    stage.ends(of(lost, RemoveNodes)[0], Unreachable("the region does not answer"))
+    stage.ticks(2.0)
+    assert asked(stage.lists()) == [("remove", "eu-c", "eu-c-1", "eu-c-2", "eu-c-3")]
+    assert held_by(stage)["us-a"] == 3

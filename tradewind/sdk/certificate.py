@@ -1,0 +1,136 @@
+"""What a run can prove about its samples: none lost, none repeated, none exchanged.
+
+Each rank digests the dataset indices that it really read. Digests are sums, so they are added up in band, with the
+gradients; every committed step then compares the sum of what was read with what the order of samples asked for.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Final
+
+LANES: Final = 4
+_LANE_BITS: Final = 12
+_MASK: Final = (1 << LANES * _LANE_BITS) - 1
+_WORD: Final = (1 << 64) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Digest:
+    """A number of samples, and the sum of their mixed indices modulo 2⁴⁸.
+
+    It travels as four lanes of 12 bits, each a float: the lanes of 4096 ranks add up exactly in float32.
+    """
+
+    count: int = 0
+    mix: int = 0
+
+    @classmethod
+    def of(cls, indices: Iterable[int]) -> "Digest":
+        count = mix = 0
+        for index in indices:
+            # An odd factor and folding the high bits down, twice: near indices end far apart.
+            word = (index + 0x1E3779B97F4A7C15) * 0x3F58476D1CE4E5B9 & _WORD
+            word = (word ^ word >> 30) * 0x14D049BB133111EB & _WORD
+            mix += word ^ word >> 31
+            count += 1
+        return cls(count, mix & _MASK)
+
+    @classmethod
+    def from_lanes(cls, count: int, lanes: Sequence[float]) -> "Digest":
+        """From the lanes of one rank, or from the sums of the lanes of many."""
+        mix = sum(int(lane) << place * _LANE_BITS for place, lane in enumerate(lanes))
+        return cls(count, mix & _MASK)
+
+    def lanes(self) -> tuple[float, ...]:
+        return tuple(float(self.mix >> place * _LANE_BITS & (1 << _LANE_BITS) - 1) for place in range(LANES))
+
+    def __add__(self, other: "Digest") -> "Digest":
+        return Digest(self.count + other.count, (self.mix + other.mix) & _MASK)
+
+    def matches(self, expected: "Digest") -> bool:
+        return self == expected
+
+
+@dataclass(slots=True)
+class Certificate:
+    """Kept by every rank, saved with every checkpoint, and handed to those who join."""
+
+    steps: int = 0
+    samples: int = 0
+    lost: int = 0
+    repeated: int = 0
+    wrong: int = 0
+    """Steps that took as many samples as they should, but others."""
+    first_bad: int | None = None
+    """The first step that was not as it should be."""
+    taken_again: int = 0
+    """Steps that had been committed, went down with everybody's memory, and were taken again from a checkpoint.
+
+    The weights have seen their samples once, so they are neither lost nor repeated; the work was done twice.
+    """
+    resumed_at: tuple[int, ...] = ()
+    covers_from: int = 0
+    due: int = 0
+    """The step that has to be committed next."""
+    counted_to: int = 0
+    """Steps below are in `steps` and `samples`, also if they are taken again."""
+    committed_to: int = 0
+    """Steps below had been committed before the last resume."""
+
+    @property
+    def holds(self) -> bool:
+        return self.lost == self.repeated == self.wrong == 0
+
+    def check(self, step: int, summed: Digest, expected: Digest) -> bool:
+        """For every committed step, in turn. False if its samples are not exactly those expected, once."""
+        good = step == self.due and summed.matches(expected)
+        if not good and self.first_bad is None:
+            self.first_bad = step
+        if step < self.due:
+            self.repeated += summed.count
+            return False
+        self.lost += (step - self.due) * expected.count + max(0, expected.count - summed.count)
+        self.repeated += max(0, summed.count - expected.count)
+        self.wrong += summed.count == expected.count and not summed.matches(expected)
+        self.due = step + 1
+        self.taken_again += step < self.committed_to
+        if step >= self.counted_to:
+            self.steps += 1
+            self.samples += summed.count
+            self.counted_to = step + 1
+        return good
+
+    def resumed(self, from_step: int, newest_step_known: int) -> None:
+        """Everybody's state was lost: from the checkpoint on, all up to the newest committed step is taken again."""
+        if self.steps == 0 and self.due == 0:
+            self.covers_from = self.counted_to = from_step
+        self.due = from_step
+        self.committed_to = max(self.committed_to, newest_step_known + 1, self.counted_to)
+        self.resumed_at = (*self.resumed_at, from_step)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON and checkpoints."""
+        return {**asdict(self), "resumed_at": list(self.resumed_at), "holds": self.holds}
+
+    @classmethod
+    def from_dict(cls, saved: Mapping[str, Any]) -> "Certificate":
+        known = {field.name: saved[field.name] for field in fields(cls) if field.name in saved}
+        return cls(**{**known, "resumed_at": tuple(known.get("resumed_at", ()))})
+
+    def sentence(self) -> str:
+        covered = f" from step {self.covers_from:,} on" if self.covers_from else ""
+        told = (
+            f"{_steps(self.steps)}{covered}, {self.samples:,} samples: {self.lost:,} lost, {self.repeated:,} repeated"
+        )
+        if self.wrong:
+            told += f", {_steps(self.wrong)} with other samples than their own"
+        if self.first_bad is not None:
+            told += f", first at step {self.first_bad:,}"
+        if self.resumed_at:
+            resumes = ", ".join(f"{step:,}" for step in self.resumed_at)
+            told += f"; {_steps(self.taken_again)} taken again after a resume at step {resumes}"
+        return told
+
+
+def _steps(number: int) -> str:
+    return f"{number:,} step" + ("" if number == 1 else "s")

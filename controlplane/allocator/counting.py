@@ -48,6 +48,8 @@ def at_most(pool: Pool) -> int:
     alone until it is gone, and its slot is given up then.
     """
     operation, aim = pool.operation, in_doubt(pool)
+    if pool.given_up and not (operation is not None and operation.raises):
+        return held(pool)
     uncounted = pool.written_off
     if pool.stopping:
         aim = 0
@@ -56,7 +58,7 @@ def at_most(pool: Pool) -> int:
     elif pool.doubt is None:
         removed = operation.nodes if operation is not None else frozenset()
         uncounted |= {node.name for node in pool.nodes.values() if _is_doomed(node)} | removed
-        if operation is not None and operation.kind is Kind.RESIZE:
+        if operation is not None and operation.kind is Kind.RESIZE and pool.hanging_s is None:
             aim = operation.target
             uncounted -= operation.vacant
     return _less(aim, pool, sum(_is_gone(pool, name) for name in uncounted))
@@ -65,10 +67,13 @@ def at_most(pool: Pool) -> int:
 def expected(pool: Pool) -> int:
     """What it will hold if nothing is done: as `at_most`, but for slots whose nodes were taken.
 
-    The cloud tries to fill those, but where a machine was just taken another is not to be counted on.
+    The cloud tries to fill those, but where a machine was just taken another is not to be counted on. Nor where they
+    did not come in time.
     """
     if pool.stopping:
         return 0
+    if pool.hanging_s is not None and is_settled(pool):
+        return held(pool)
     if not is_settled(pool):
         return at_most(pool)
     return _less(pool.target, pool, going(pool) + len(pool.vacant))

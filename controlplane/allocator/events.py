@@ -37,6 +37,14 @@ class ListingFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class ClusterBecameReady:
+    """So its maker says; whoever waits for it need not wait for the next listing."""
+
+    at_s: float
+    cluster: ClusterName
+
+
+@dataclass(frozen=True, slots=True)
 class NodesSeen:
     """A topology of a cluster, whole and newer than the one before: told each time that one comes, changed or not."""
 
@@ -108,6 +116,7 @@ AllocatorEvent = (
     | WantedChanged
     | PoolsListed
     | ListingFailed
+    | ClusterBecameReady
     | NodesSeen
     | NodeNoticed
     | NodeLost

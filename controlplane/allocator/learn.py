@@ -9,7 +9,7 @@ from typing import assert_never
 
 from controlplane.allocator import events
 from controlplane.allocator.counting import is_settled
-from controlplane.allocator.learn_listing import fail_listing, learn_listing
+from controlplane.allocator.learn_listing import fail_listing, hear_of_cluster, learn_listing
 from controlplane.allocator.learn_nodes import learn_loss, learn_notice, learn_sight, lose_cluster, lose_overdue
 from controlplane.allocator.learn_outcome import learn_outcome
 from controlplane.allocator.shelves import close, shake
@@ -30,6 +30,8 @@ def _take_in(allocator: Allocator, event: events.AllocatorEvent) -> Allocator:
             return learn_listing(allocator, event)
         case events.ListingFailed():
             return fail_listing(allocator, event)
+        case events.ClusterBecameReady(at_s, cluster):
+            return hear_of_cluster(allocator, cluster, at_s)
         case events.NodesSeen():
             return learn_sight(allocator, event)
         case events.NodeNoticed():
@@ -54,6 +56,7 @@ def _age(allocator: Allocator, now_s: float) -> Allocator:
     for pool in allocator.pools.values():
         aged, lost = lose_overdue(pool, settings, now_s)
         aged = _write_off(_note_emptiness(aged, now_s), settings.owed_s, now_s)
+        aged = _give_up(aged, settings.hang_s, now_s)
         if lost:
             allocator = shake(allocator, pool.offer.stock, now_s)
         if aged.empty_since_s is not None and now_s - aged.empty_since_s >= settings.arrival_s:
@@ -70,6 +73,13 @@ def _write_off(pool: Pool, owed_s: float, now_s: float) -> Pool:
     asked_anew = pool.operation.vacant if pool.operation is not None and pool.operation.raises else frozenset()
     names = frozenset(name for name, at_s in since.items() if now_s - at_s >= owed_s) - asked_anew
     return pool if names == pool.written_off else replace(pool, written_off=names)
+
+
+def _give_up(pool: Pool, hang_s: float, now_s: float) -> Pool:
+    """Too long to keep a job waiting; what comes of it after all is too much, and goes as it comes."""
+    hanging_s = pool.hanging_s if pool.target > len(pool.nodes) else None
+    given_up = hanging_s is not None and now_s - hanging_s >= hang_s
+    return replace(pool, hanging_s=hanging_s, given_up=given_up)
 
 
 def _note_emptiness(pool: Pool, now_s: float) -> Pool:

@@ -10,13 +10,14 @@ from controlplane.allocator.state import Allocator, Listing, Pool, Shortage
 from controlplane.allocator.timing import settles
 from controlplane.clouds.interface import JOB_LABEL, PoolInfo, PoolStatus
 from controlplane.clouds.outcomes import Refused
+from messages.ids import ClusterName
 
 
 def learn_listing(allocator: Allocator, event: PoolsListed) -> Allocator:
     number, asked_s = allocator.listing.number, allocator.listing.asked_s
     if asked_s is None or event.listing != number:
         return allocator
-    listing = Listing(number, learned=number, learned_s=asked_s)
+    listing = Listing(number, learned=number, learned_s=asked_s, news_s=_still_news_s(allocator.listing, asked_s))
     clusters = {cluster.name: cluster.ready for cluster in event.clusters}
     allocator = replace(allocator, listing=listing, clusters=clusters)
     infos = {
@@ -48,6 +49,17 @@ def fail_listing(allocator: Allocator, event: ListingFailed) -> Allocator:
         hint=event.outcome.hint if isinstance(event.outcome, Refused) else "",
     )
     return replace(allocator, listing=failed)
+
+
+def hear_of_cluster(allocator: Allocator, cluster: ClusterName, at_s: float) -> Allocator:
+    """Hearsay: only a listing that is asked for from now on makes it so."""
+    if allocator.clusters.get(cluster, False):
+        return allocator
+    return replace(allocator, listing=replace(allocator.listing, news_s=at_s))
+
+
+def _still_news_s(listing: Listing, asked_s: float) -> float | None:
+    return listing.news_s if listing.news_s is not None and asked_s < listing.news_s else None
 
 
 def _learn_pool(allocator: Allocator, info: PoolInfo, now_s: float) -> Allocator:

@@ -21,7 +21,13 @@ def learn_outcome(allocator: Allocator, event: OperationEnded) -> Allocator:
         case outcomes.Done():
             return _done(allocator, pool, operation, now_s)
         case outcomes.StockedOut(detail):
-            return _stocked_out(allocator, pool, operation, detail, now_s)
+            allocator = close(allocator, pool.offer.stock, Shortage.STOCKOUT, detail, now_s)
+            return _goes_on(allocator, pool, operation, detail, now_s)
+        case outcomes.Unfinished(detail):
+            if operation.raises:
+                allocator = close(allocator, pool.offer.stock, Shortage.STOCKOUT, detail, now_s)
+                return _put(allocator, replace(_as_asked(pool, operation), hanging_s=now_s, last_error=detail))
+            return _unsure(allocator, pool, operation, detail, now_s, settles_s=now_s)
         case outcomes.QuotaExceeded(detail):
             allocator = close(allocator, pool.offer.stock, Shortage.QUOTA, detail, now_s)
             return _put(allocator, _doubted(allocator, replace(pool, last_error=detail), operation, detail, now_s))
@@ -59,9 +65,8 @@ def _done(allocator: Allocator, pool: Pool, operation: Operation, now_s: float) 
     return _put(allocator, done)
 
 
-def _stocked_out(allocator: Allocator, pool: Pool, operation: Operation, detail: str, now_s: float) -> Allocator:
+def _goes_on(allocator: Allocator, pool: Pool, operation: Operation, detail: str, now_s: float) -> Allocator:
     """The pool aims at what was asked, and goes on trying."""
-    allocator = close(allocator, pool.offer.stock, Shortage.STOCKOUT, detail, now_s)
     if operation.kind in (Kind.CREATE, Kind.RESIZE):
         return _put(allocator, replace(_as_asked(pool, operation), last_error=detail))
     return _unsure(allocator, pool, operation, detail, now_s, settles_s=now_s)
@@ -76,6 +81,8 @@ def _as_asked(pool: Pool, operation: Operation) -> Pool:
         vacant={name: since_s for name, since_s in pool.vacant.items() if name not in operation.vacant},
         nodes={name: node for name, node in pool.nodes.items() if name not in operation.nodes},
         removed=pool.removed | frozenset(uids.items()),
+        hanging_s=None,
+        given_up=False,
         failures=0,
         retry_s=None,
         last_error="",

@@ -26,12 +26,13 @@ def supply_of(allocator: Allocator, offer: Offer) -> Supply:
     if pool.stopping:
         return Supply(settled=False)
     shelf = shelf_of(allocator, offer.stock)
+    usable = offer.pool is None and not pool.broken and pool.hanging_s is None
     return Supply(
         held=held(pool),
         coming=max(0, expected(pool) - held(pool)),
         spare=len(spare(allocator, pool)),
         settled=is_settled(pool),
-        reachable=allocator.clusters.get(offer.cluster, False) and offer.pool is None and not pool.broken,
+        reachable=allocator.clusters.get(offer.cluster, False) and usable,
         closed_until_s=shelf.closed_until_s,
         shaken_until_s=shelf.shaken_until_s,
     )

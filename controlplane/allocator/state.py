@@ -30,6 +30,8 @@ class AllocatorSettings:
     """How long a lost slot that cannot be given up yet, since its pool is busy or its region away, still counts."""
     arrival_s: float = 600.0
     """A slot of a pool that is empty for so long, without an operation, will not be filled."""
+    hang_s: float = 120.0
+    """How long a pool that gets no nodes and cannot be lowered either keeps others from being raised."""
     fresh_s: float = 15.0
     """Older sights of a cluster's nodes do not tell which slots of a pool are empty."""
     doubt_s: float = 2.0
@@ -122,6 +124,10 @@ class Pool:
     """Name and uid of nodes that are removed but may still be in sight for a moment; no uid: whoever has the name."""
     dead: tuple[str, ...] = ()
     """Uids of lost machines: a late sight does not revive them."""
+    hanging_s: float | None = None
+    """Since when an operation goes on that is no longer waited for: the cloud tries, and refuses to be told less."""
+    given_up: bool = False
+    """It has hung for `hang_s`: what it does not hold counts no longer."""
     sighted_s: float | None = None
     empty_since_s: float | None = None
     failures: int = 0
@@ -161,6 +167,8 @@ class Listing:
     retry_s: float | None = None
     error: str = ""
     hint: str = ""
+    news_s: float | None = None
+    """When something was heard that no listing has shown yet."""
 
 
 @dataclass(frozen=True, slots=True)

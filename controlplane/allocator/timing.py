@@ -40,6 +40,8 @@ def _next_by_need(allocator: Allocator) -> tuple[float, str]:
     if learned_s is None:
         return float("-inf"), "nothing is known yet"
     needs = [(learned_s + settings.relist_s, "to see what changed without us")]
+    if allocator.listing.news_s is not None:
+        needs.append((allocator.listing.news_s, "a cluster became ready"))
     for pool in allocator.pools.values():
         if pool.doubt is not None and pool.operation is None:
             again_s = learned_s + pause_s(settings.doubt_s, settings.relist_s, pool.failures)
@@ -66,6 +68,8 @@ def _times_of(pool: Pool, allocator: Allocator) -> Iterator[float]:
     if pool.retry_s is not None:
         yield pool.retry_s
     yield from (since_s + allocator.settings.owed_s for since_s in pool.vacant.values())
+    if pool.hanging_s is not None:
+        yield pool.hanging_s + allocator.settings.hang_s
     if pool.empty_since_s is not None:
         yield pool.empty_since_s + allocator.settings.arrival_s
     for node in pool.nodes.values():

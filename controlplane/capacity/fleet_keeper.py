@@ -19,6 +19,7 @@ from controlplane.clouds.outcomes import (
     Refused,
     StockedOut,
     Throttled,
+    Unfinished,
     Unreachable,
 )
 from messages.events import FLEET, Event
@@ -123,6 +124,7 @@ def _reason(outcome: Outcome) -> str:
             return f"{detail}; {hint}" if hint else detail
         case (
             StockedOut(detail)
+            | Unfinished(detail)
             | QuotaExceeded(detail)
             | Busy(detail)
             | AlreadyExists(detail)

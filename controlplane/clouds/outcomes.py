@@ -16,6 +16,16 @@ class StockedOut:
 
 
 @dataclass(frozen=True, slots=True)
+class Unfinished:
+    """It was begun and goes on, but not for us: it had no end in the time that it was given.
+
+    As after a stockout the cloud keeps trying, and until it has ended it may be in the way of others.
+    """
+
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
 class QuotaExceeded:
     """The project may not have so many; trying again helps nobody before somebody raises the quota."""
 
@@ -61,4 +71,15 @@ class Refused:
     hint: str = ""
 
 
-Outcome = Done | StockedOut | QuotaExceeded | Busy | AlreadyExists | NotFound | Throttled | Unreachable | Refused
+Outcome = (
+    Done
+    | StockedOut
+    | Unfinished
+    | QuotaExceeded
+    | Busy
+    | AlreadyExists
+    | NotFound
+    | Throttled
+    | Unreachable
+    | Refused
+)

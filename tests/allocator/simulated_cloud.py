@@ -22,6 +22,7 @@ GROUP_S = 0.5
 """How often a pool's group looks whether it has what it should."""
 FORGET_S = 2.0
 """How long a machine that is gone is still in sight."""
+LOOK_S = 0.1
 OPERATIONS_AT_ONCE = 4
 
 
@@ -122,19 +123,23 @@ class SimulatedCloud:
         started_s = self.clockwork.now_s
         least_s = self.clockwork.chance.uniform(0.2, 2.0)
         patience_s = self.clockwork.chance.uniform(3.0, 8.0)
+        waits_s = self.clockwork.chance.uniform(2.0, 6.0) if isinstance(change, CreatePool | ResizePool) else 1e9
 
         def look() -> None:
             lasted_s = self.clockwork.now_s - started_s
             outcome = self._outcome(change, pool, lasted_s >= patience_s)
             if outcome is None or lasted_s < least_s:
-                self.clockwork.after(0.1, look)
+                is_over = waits_s <= lasted_s < waits_s + LOOK_S
+                if is_over and self.clockwork.happens(0.5, "operation not waited for to its end"):
+                    answer(outcomes.Unfinished("no end in time"))
+                self.clockwork.after(LOOK_S, look)
                 return
             pool.busy = False
             if isinstance(change, DeletePool):
                 del self.pools[pool.ref]
             answer(outcome)
 
-        self.clockwork.after(0.1, look)
+        self.clockwork.after(LOOK_S, look)
 
     def preempt(self, pool: CloudPool, machine: Machine, notice_s: float) -> None:
         if notice_s > 0:

@@ -43,6 +43,7 @@ SETTINGS = AllocatorSettings(
     linger_s=6.0,
     owed_s=3.0,
     arrival_s=25.0,
+    hang_s=5.0,
     fresh_s=4.0,
     doubt_s=2.0,
     relist_s=8.0,
@@ -199,6 +200,8 @@ class System:
     def _is_as_wanted(self) -> bool:
         running = self.cloud.running()
         under_way = any(request.waited_for or request.travelling for request in self.requests)
+        under_way |= any(pool.busy for pool in self.cloud.pools.values())
+        under_way |= any(pool.doubt is not None for pool in self.actor.allocator.pools.values())
         return len(running) == self.wanted == self.cloud.target and not under_way and self.actor.alive
 
     def _is_gone(self) -> bool:
@@ -296,7 +299,8 @@ class System:
 
     def check_calm(self, allocator: Allocator) -> None:
         count = sum(held(pool) for pool in allocator.pools.values())
-        if self.calm and count > allocator.wanted:
+        hanging = any(pool.hanging_s is not None for pool in allocator.pools.values())
+        if self.calm and count > allocator.wanted and not hanging:
             raise Broken(f"{count} of {allocator.wanted} nodes are held, after no more than a preemption")
 
     def _check_unused(self, actor: Actor, machine: Machine | None) -> None:
@@ -322,6 +326,8 @@ class System:
             if other.change.ref == ref and (other.waited_for or other.travelling)
         ]
         known = actor.allocator.pools.get(ref)
+        if known is not None and known.given_up and not any(request.raises for request in open_requests):
+            return held(known)
         going = len(known.written_off) if known is not None else 0
         if known is not None and not any(request.raises for request in open_requests):
             going += doomed(known)

@@ -27,6 +27,7 @@ EVERY_FAULT = {
     "zone stocked out",
     "zone has machines again",
     "stockout inside an operation",
+    "operation not waited for to its end",
     "quota inside an operation",
     "quota refused the call",
     "throttled",

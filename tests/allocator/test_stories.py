@@ -18,6 +18,7 @@ from controlplane.clouds.outcomes import (
     Refused,
     StockedOut,
     Throttled,
+    Unfinished,
     Unreachable,
 )
 from messages.clusters import NodeSight
@@ -54,6 +55,30 @@ def test_a_listing_that_is_never_answered_is_asked_for_again() -> None:
     stage.ticks()
     assert asked(stage.ticks(59.0)) == []
     assert asked(stage.ticks(1.0)) == [("list",)]
+
+
+def test_a_cluster_that_became_ready_is_listed_at_once_and_used() -> None:
+    stage = a_stage(C)
+    stage.ticks()
+    number = stage.allocator.listing.number
+    assert asked(stage.happens(events.PoolsListed(stage.now_s, number, ()))) == []
+    assert "cluster eu is not ready" in stage.allocator.why
+    stage.now_s += 2.0
+    assert asked(stage.happens(events.ClusterBecameReady(stage.now_s, EU))) == [("list",)]
+    assert asked(stage.lists()) == [("create", "eu-c", "3")]
+    assert asked(stage.happens(events.ClusterBecameReady(stage.now_s, EU))) == []
+
+
+def test_a_listing_that_was_asked_for_before_a_cluster_became_ready_is_followed_by_another() -> None:
+    stage = a_stage(C)
+    stage.ticks()
+    before = stage.allocator.listing.number
+    stage.now_s += 0.1
+    assert asked(stage.happens(events.ClusterBecameReady(stage.now_s, EU))) == []
+    stage.now_s += 0.1
+    assert asked(stage.happens(events.PoolsListed(stage.now_s, before, ()))) == [("list",)]
+    assert asked(stage.lists()) == [("create", "eu-c", "3")]
+    assert stage.allocator.listing.news_s is None
 
 
 def test_pools_of_this_job_are_adopted_and_those_of_others_are_passed_over() -> None:
@@ -343,6 +368,59 @@ def test_a_stockout_gives_up_what_was_not_got_and_goes_on_with_the_next_offer_at
     assert asked(ended) == [("resize", "us-a", "1"), ("create", "us-b", "2")]
     assert "GCE_STOCKOUT" in of(ended, ResizePool)[0].why
     assert [each.kind for each in of(ended, Announce)][:1] == ["zone_stocked_out"]
+
+
+def test_nodes_that_do_not_come_in_time_are_given_up_before_any_are_asked_for_elsewhere() -> None:
+    """The cloud still tries, and lets nobody lower the pool before it has stopped."""
+    stage = a_stage()
+    stage.ticks()
+    [create] = of(stage.lists(), CreatePool)
+    stage.does(create)
+    stage.machines[create.ref] = {"us-a-1": "uid-1"}
+    stage.sees()
+    ended = stage.ends(create, Unfinished("no end after 600 s"))
+    assert asked(ended) == [("resize", "us-a", "1")]
+    [lower] = of(ended, ResizePool)
+    assert "no end after 600 s" in lower.why
+    assert asked(stage.ends(lower, Busy("an operation is under way"))) == []
+    [again] = of(stage.ticks(1.0), ResizePool)
+    assert asked(stage.ends(again)) == [("create", "us-b", "2")]
+
+
+def test_a_pool_that_cannot_even_be_lowered_does_not_keep_the_job_waiting_for_ever() -> None:
+    stage = a_stage(A, B, wanted=1)
+    stage.ticks()
+    [create] = of(stage.lists(), CreatePool)
+    stage.does(create)
+    [lower] = of(stage.ends(create, Unfinished("no end after 600 s")), ResizePool)
+    stage.ends(lower, Busy("an operation is under way"))
+    stage.now_s += 119.0
+    assert asked(stage.ticks()) == [("resize", "us-a", "0"), ("list",)]
+    assert ("create", "us-b", "1") in asked(stage.ticks(1.0))
+
+
+def test_what_comes_after_all_of_a_pool_that_was_given_up_goes_as_it_comes() -> None:
+    stage = a_stage(A, B, wanted=1)
+    stage.ticks()
+    [create] = of(stage.lists(), CreatePool)
+    stage.does(create)
+    [lower] = of(stage.ends(create, Unfinished("no end after 600 s")), ResizePool)
+    stage.now_s += 120.0
+    [elsewhere] = of(stage.ends(lower, Busy("under way")), CreatePool)
+    stage.ends(elsewhere)
+    stage.fills(B)
+    stage.fills(A)
+    stage.unready.add("us-a-1")
+    stage.now_s += 1.0
+    assert ("remove", "us-a", "us-a-1") in asked(stage.sees())
+
+
+def test_a_removal_without_an_end_is_looked_at_before_anything_else() -> None:
+    stage = a_full_stage()
+    stage.takes("us-a-2")
+    [given_up] = of(stage.sees(), RemoveNodes)
+    assert asked(stage.ends(given_up, Unfinished("no end"))) == [("list",)]
+    assert stage.allocator.shelves[A.stock].closed_until_s is None
 
 
 def test_a_stocked_out_zone_is_left_alone_for_a_while_that_doubles() -> None:

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from controlplane.clouds.gke.cloud import GkeCloud
-from controlplane.clouds.interface import PoolRef
+from controlplane.clouds.interface import Cloud, PoolRef
 from controlplane.clouds.outcomes import (
     Busy,
     Done,
@@ -21,10 +21,11 @@ from controlplane.clouds.outcomes import (
     Refused,
     StockedOut,
     Throttled,
+    Unfinished,
     Unreachable,
 )
 from runtime.errors import Temporary, UserError
-from tests.clouds.contract import found
+from tests.clouds.contract import found, until
 from tests.clouds.stand_in.gke import SILENCE
 from tests.clouds.stand_in.keys import write_key
 from tests.clouds.stand_in.stage import StandInStage
@@ -176,12 +177,26 @@ async def test_an_operation_that_was_forgotten_is_unreachable(stage: StandInStag
     assert isinstance(await resize, Unreachable)
 
 
-async def test_an_operation_that_does_not_end_is_busy(stage: StandInStage) -> None:
+async def test_nodes_that_do_not_come_in_time_are_not_waited_for(stage: StandInStage) -> None:
+    stage.google.held.clear()
+    cloud = await stage.another(nodes_s=0.2)
+    outcome = await cloud.resize_pool(pool_of(stage), 2)
+    assert isinstance(outcome, Unfinished)
+    assert "0.2 s" in outcome.detail
+    found(await cloud.clusters())
+    assert isinstance(await cloud.resize_pool(pool_of(stage), 1), Busy)
+    stage.google.held.set()
+    await until(lambda: is_done(cloud, pool_of(stage), 1), True)
+
+
+async def test_any_other_operation_that_does_not_end_is_not_waited_for_either(stage: StandInStage) -> None:
     stage.google.held.clear()
     cloud = await stage.another(operation_s=0.2)
-    outcome = await cloud.resize_pool(pool_of(stage), 2)
-    assert isinstance(outcome, Busy)
-    assert "0.2 s" in outcome.detail
+    assert isinstance(await cloud.delete_pool(pool_of(stage)), Unfinished)
+
+
+async def is_done(cloud: Cloud, pool: PoolRef, size: int) -> bool:
+    return await cloud.resize_pool(pool, size) == Done()
 
 
 async def test_who_waits_too_long_for_a_turn_is_busy_and_asks_google_nothing(stage: StandInStage) -> None:

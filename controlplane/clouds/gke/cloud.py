@@ -84,7 +84,9 @@ class GkeCloud(Cloud):
             return location
         request = requests.create_pool(self._names, location, cluster, plan)
         what = f"creation of the pool {plan.name} of {cluster}"
-        return await self._operations.run(cluster, plan.name, what, lambda: self._client.create_pool(request))
+        return await self._operations.run(
+            cluster, plan.name, what, lambda: self._client.create_pool(request), within_s=self._settings.nodes_s
+        )
 
     async def resize_pool(self, pool: PoolRef, size: int) -> Outcome:
         location = await self._location(pool.cluster)
@@ -92,7 +94,9 @@ class GkeCloud(Cloud):
             return location
         request = requests.resize_pool(self._names, location, pool, size)
         what = f"resize of the pool {pool.pool} of {pool.cluster} to {size}"
-        return await self._operations.run(pool.cluster, pool.pool, what, lambda: self._client.resize_pool(request))
+        return await self._operations.run(
+            pool.cluster, pool.pool, what, lambda: self._client.resize_pool(request), within_s=self._settings.nodes_s
+        )
 
     async def remove_nodes(self, pool: PoolRef, nodes: Sequence[str]) -> Outcome:
         location = await self._location(pool.cluster)

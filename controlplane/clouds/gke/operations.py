@@ -9,7 +9,7 @@ from controlplane.clouds.gke.classify import OperationReport, call_outcome, oper
 from controlplane.clouds.gke.failures import UNANSWERED, CallFailed, Code
 from controlplane.clouds.gke.settings import GkeSettings
 from controlplane.clouds.gke.turns import NoTurn, Turns
-from controlplane.clouds.outcomes import Busy, Outcome, Unreachable
+from controlplane.clouds.outcomes import Busy, Outcome, Unfinished, Unreachable
 from messages.ids import ClusterName
 from runtime.clock import Clock, SystemClock
 
@@ -35,11 +35,13 @@ class Operations:
         what: str,
         ask: Callable[[], Awaitable[OperationReport]],
         classify: Classify = call_outcome,
+        *,
+        within_s: float | None = None,
     ) -> Outcome:
         """Asks, then waits for the end. A call that nobody answered is not made again: it may have been heard."""
 
         async def act() -> Outcome:
-            return await self._until_ended(await ask(), what)
+            return await self._until_ended(await ask(), what, within_s or self._settings.operation_s)
 
         return await self.do(cluster, pool, what, act, classify)
 
@@ -60,14 +62,14 @@ class Operations:
         except NoTurn as busy:
             return Busy(f"{what}: {busy}")
 
-    async def _until_ended(self, report: OperationReport, what: str) -> Outcome:
+    async def _until_ended(self, report: OperationReport, what: str, within_s: float) -> Outcome:
         settings = self._settings
         started_s = heard_s = self._clock.monotonic_s()
         waits = pauses(settings.poll_first_s, settings.poll_most_s)
         while not report.ended:
             now_s = self._clock.monotonic_s()
-            if now_s - started_s > settings.operation_s:
-                return Busy(f"{what}: {report.name} has not ended after {settings.operation_s:g} s")
+            if now_s - started_s > within_s:
+                return Unfinished(f"{what}: {report.name} has not ended after {within_s:g} s")
             await asyncio.sleep(next(waits))
             try:
                 report = await self._source.operation(report.location, report.name)

@@ -31,6 +31,9 @@ class GkeSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """How long an operation is asked after while nobody answers."""
     operation_s: Seconds = 3600.0
     """How long an operation may take; GKE itself gives up after about 40 minutes."""
+    nodes_s: Seconds = 600.0
+    """How long a pool may take to get the nodes it was made or resized for. GKE goes on for much longer where there are
+    none, and tells a stockout late: who needs them looks elsewhere by then."""
     poll_first_s: Seconds = 0.25
     poll_most_s: Seconds = 5.0
     """The pause between two questions after an operation grows from the first to the most."""

@@ -1,0 +1,104 @@
+"""What ranks tell each other in band: a few numbers behind the gradient, added up by the same sum.
+
+    t, t², samples, step, loss, digest × 4, one flag for each rank
+
+`t` says for which world a rank is ready: its generation minus the present one, 0 for none. All W ranks are ready for
+the same one exactly if Σt > 0 and (Σt)² = W·Σt² (Cauchy–Schwarz), so nobody has to ask and all switch after the same
+step. Every number is whole and every sum over up to 1024 ranks stays below 2²⁴ (as long as the global batch does), so
+float32 adds them without loss; only the loss is rounded.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import torch
+from torch import Tensor
+
+from tradewind.sdk.certificate import LANES, Digest
+
+_HEAD: Final = 5
+_FLAGS: Final = _HEAD + LANES
+_FARTHEST: Final = 64
+"""A world further ahead is not told: nobody goes over to it in band, and it takes a halt to get there."""
+_STEPS: Final = 1 << 24
+_EXACT: Final = (torch.float32, torch.float64)
+
+
+def size(world_size: int) -> int:
+    return _FLAGS + world_size
+
+
+MOST: Final = size(1024)
+"""Room for the largest world, so that the layout of the buffer depends on the model only."""
+
+
+@dataclass(frozen=True, slots=True)
+class Own:
+    """What one rank tells with a step."""
+
+    ready: int
+    """The generation it could go over to, minus the present one; 0 for none."""
+    digest: Digest
+    """Of the samples behind its gradient."""
+    loss_sum: float
+    """The mean loss of those samples, times their number."""
+    active: bool
+    step: int | None
+    """None for all but the lowest active rank: one is enough."""
+
+
+@dataclass(frozen=True, slots=True)
+class Agreed:
+    """The same on every rank that has the sum."""
+
+    ready_sum: int
+    ready_squares: int
+    step: int
+    """Modulo 2²⁴."""
+    digest: Digest
+    loss_sum: float
+    active: tuple[bool, ...]
+
+    @property
+    def samples(self) -> int:
+        return self.digest.count
+
+    @property
+    def loss(self) -> float | None:
+        """The mean over the samples of the step."""
+        return self.loss_sum / self.samples if self.samples else None
+
+    def is_step(self, step: int) -> bool:
+        return self.step == step % _STEPS
+
+    def ready_generation(self, current: int, world_size: int) -> int | None:
+        """The generation that all ranks can go over to now."""
+        if self.ready_sum <= 0 or self.ready_sum**2 != world_size * self.ready_squares:
+            return None
+        return current + self.ready_sum // world_size
+
+
+def write(tail: Tensor, own: Own, rank: int) -> None:
+    """Fills the whole tail with what this rank adds to the sum."""
+    if tail.dtype not in _EXACT:
+        raise ValueError(f"the tail must be summed in float32 or float64, not {tail.dtype}")
+    ready = own.ready if 0 < own.ready <= _FARTHEST else 0
+    step = 0 if own.step is None else own.step % _STEPS
+    told = [ready, ready * ready, own.digest.count, step, own.loss_sum, *own.digest.lanes()]
+    tail.zero_()
+    tail[:_FLAGS] = torch.tensor(told, dtype=tail.dtype, device="cpu")
+    if own.active:
+        tail[_FLAGS + rank].fill_(1.0)
+
+
+def read(tail: Tensor, world_size: int) -> Agreed:
+    summed: list[float] = tail[: size(world_size)].tolist()
+    ready_sum, ready_squares, samples, step, loss_sum = summed[:_HEAD]
+    return Agreed(
+        ready_sum=int(ready_sum),
+        ready_squares=int(ready_squares),
+        step=int(step),
+        digest=Digest.from_lanes(int(samples), summed[_HEAD:_FLAGS]),
+        loss_sum=loss_sum,
+        active=tuple(flag > 0 for flag in summed[_FLAGS:]),
+    )

@@ -36,6 +36,8 @@ class FakeMaster:
 
     port: int = field(default_factory=free_port)
     token: str = ""
+    leader: str | None = None
+    """Where the one that leads is, if this one does not."""
     views: dict[str, JobView] = field(default_factory=dict)
     lines: list[LogLine] = field(default_factory=list)
     events: list[EventLine] = field(default_factory=list)
@@ -99,6 +101,8 @@ class FakeMaster:
     ) -> web.StreamResponse:
         if self.token and request.headers.get("Authorization") != f"Bearer {self.token}":
             return self._json(Problem("The API needs the right token."), 401)
+        if self.leader is not None:
+            return self._json(Problem("This master is a standby.", leader=self.leader), 503)
         name = request.match_info.get("name")
         if name is not None and name not in self.views:
             return self._json(Problem(f"There is no job {name!r}."), 404)

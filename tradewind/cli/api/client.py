@@ -1,12 +1,13 @@
 """The command's side of the master's HTTP API.
 
 What a person can correct comes out as `UserError`. A master that is away comes out as `MasterAway`: followers wait it
-out, everybody else tells it.
+out, everybody else tells it. Where several masters are known each is asked until one leads.
 """
 
 import difflib
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing, asynccontextmanager
 from http import HTTPStatus
 from typing import Annotated, TypeVar
 
@@ -31,16 +32,29 @@ MAX_LINE_BYTES = 2 * 1024 * 1024
 class ClientSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`TRADEWIND_API_URL` and `TRADEWIND_API_TOKEN`."""
 
-    api_url: Annotated[str, Meta(pattern=r"^https?://")] = "http://127.0.0.1:8800"
+    api_url: Annotated[str, Meta(pattern=r"^https?://[^,]+(,\s*https?://[^,]+)*$")] = "http://127.0.0.1:8800"
+    """One master, or several with commas between: whichever leads is asked."""
     api_token: str | None = None
 
 
 class MasterAway(Temporary):
     """The master cannot be reached just now."""
 
+    hint = "start one with `tradewind master`, or export TRADEWIND_API_URL=http://HOST:PORT of another"
+
     def __init__(self, url: str, why: str) -> None:
         super().__init__(f"The master at {url} cannot be reached: {why}.")
-        self.url = url
+
+
+class NotAsked(MasterAway):
+    """Nobody was there, or one that does not lead: surely nothing was done."""
+
+
+class NotLeading(NotAsked):
+    def __init__(self, url: str, leader: str) -> None:
+        known = f"; the one at {leader} leads." if leader else ", and who leads is not known just now."
+        Temporary.__init__(self, f"The master at {url} is a standby{known}")
+        self.hint = f"export TRADEWIND_API_URL={leader}, or both with a comma" if leader else "again in a moment"
 
 
 class JobUnknown(UserError):
@@ -53,7 +67,12 @@ class JobUnknown(UserError):
 class Api:
     def __init__(self, session: aiohttp.ClientSession, url: str) -> None:
         self._session = session
-        self.url = url.rstrip("/")
+        self._urls = deque(each.strip().rstrip("/") for each in url.split(","))
+        """The one that was last known to lead comes first."""
+
+    @property
+    def url(self) -> str:
+        return self._urls[0]
 
     async def submit(self, spec: JobSpec) -> JobView:
         return await self._ask("POST", "/v1/jobs", JobView, body=msgspec.json.encode(spec))
@@ -92,13 +111,24 @@ class Api:
         return self._stream(f"/v1/jobs/{name}/progress", ProgressLine, job=name, query=query)
 
     async def _ask(self, method: str, path: str, answer: type[T], *, job: str = "", body: bytes | None = None) -> T:
+        harmless_twice = method == "GET"
+        for others in reversed(range(len(self._urls))):
+            try:
+                return await self._ask_one(method, path, answer, job, body)
+            except MasterAway as away:
+                if others == 0 or not (harmless_twice or isinstance(away, NotAsked)):
+                    raise
+                self._urls.rotate(-1)
+        raise AssertionError("there is at least one address")
+
+    async def _ask_one(self, method: str, path: str, answer: type[T], job: str, body: bytes | None) -> T:
         try:
             async with self._session.request(
                 method, self.url + path, data=body, timeout=aiohttp.ClientTimeout(ANSWER_S, sock_connect=CONNECT_S)
             ) as response:
                 payload = await response.read()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise MasterAway(self.url, _reason(error)) from error
+            raise _away(self.url, error) from error
         if response.status >= HTTPStatus.BAD_REQUEST:
             raise await self._refusal(response.status, payload, job)
         try:
@@ -109,6 +139,22 @@ class Api:
     async def _stream(
         self, path: str, line: type[T], *, job: str | None, query: Mapping[str, int | None]
     ) -> AsyncIterator[T]:
+        for others in reversed(range(len(self._urls))):
+            begun = False
+            try:
+                async with aclosing(self._stream_one(path, line, job, query)) as lines:
+                    async for each in lines:
+                        begun = True
+                        yield each
+                return
+            except MasterAway:
+                if begun or others == 0:
+                    raise
+                self._urls.rotate(-1)
+
+    async def _stream_one(
+        self, path: str, line: type[T], job: str | None, query: Mapping[str, int | None]
+    ) -> AsyncGenerator[T, None]:
         decoder = msgspec.json.Decoder(line)
         given = {key: str(value) for key, value in query.items() if value is not None}
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S, sock_read=SILENCE_S)
@@ -126,7 +172,7 @@ class Api:
         except aiohttp.SocketTimeoutError:
             return
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise MasterAway(self.url, _reason(error)) from error
+            raise _away(self.url, error) from error
 
     async def _refusal(self, status: int, payload: bytes, job: str) -> UserError | MasterAway:
         problem = _problem(payload)
@@ -135,6 +181,8 @@ class Api:
         if status == HTTPStatus.UNAUTHORIZED:
             hint = "export TRADEWIND_API_TOKEN=… with the token that the master was started with"
             return UserError(f"The master at {self.url} does not accept the token.", hint)
+        if problem is not None and problem.leader is not None:
+            return NotLeading(self.url, problem.leader)
         if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             return MasterAway(self.url, problem.error if problem else f"it answered with status {status}")
         if problem is None:
@@ -169,6 +217,11 @@ def _problem(payload: bytes) -> Problem | None:
         return msgspec.json.decode(payload, type=Problem)
     except msgspec.DecodeError:
         return None
+
+
+def _away(url: str, error: BaseException) -> MasterAway:
+    never_connected = isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError)
+    return NotAsked(url, _reason(error)) if never_connected else MasterAway(url, _reason(error))
 
 
 def _reason(error: BaseException) -> str:

@@ -12,7 +12,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 WHERE = """
 \b
-The master is the one at TRADEWIND_API_URL (http://127.0.0.1:8800 if not set); TRADEWIND_API_TOKEN is its token.
+The master is the one at TRADEWIND_API_URL (http://127.0.0.1:8800 if not set; of several with commas between, the
+one that leads); TRADEWIND_API_TOKEN is its token.
 """
 
 

@@ -18,8 +18,7 @@ def ask_master(work: Callable[[Api], Coroutine[Any, Any, int]]) -> NoReturn:
             try:
                 return await unless_stopped(work(api), stop)
             except MasterAway as away:
-                hint = "start one with `tradewind master`, or export TRADEWIND_API_URL=http://HOST:PORT of another"
-                raise UserError(str(away), hint) from away
+                raise UserError(str(away), away.hint) from away
 
     quiet_logs()
     sys.exit(run(main))

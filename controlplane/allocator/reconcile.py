@@ -69,7 +69,7 @@ class Turn:
             self._remove(pool, [node.name for node in unused[:excess]] or self._lingering(pool))
 
     def _remove(self, pool: Pool, names: list[str]) -> None:
-        """Also a slot whose node was taken goes by name: the cloud may have filled it again, and would have to choose."""
+        """By name also where a node was taken: the cloud may have filled its slot again, and would have to choose."""
         if not names:
             return
         why = explain_lowering(self.allocator, pool, self.now_s)

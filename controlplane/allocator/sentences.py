@@ -1,9 +1,12 @@
 """Why: what people are told of a decision."""
 
+from collections.abc import Mapping
+
 from controlplane.allocator.counting import at_most, held, is_there, lost
 from controlplane.allocator.offers import Offer
 from controlplane.allocator.shelves import is_closed, shelf_of
 from controlplane.allocator.state import Allocator, Pool, Shortage
+from messages.ids import ClusterName
 
 SHORTAGES = {
     Shortage.STOCKOUT: "has no machines",
@@ -43,7 +46,7 @@ def summary(allocator: Allocator, now_s: float) -> str:
     if allocator.finished:
         return "nothing is left of the job"
     if not allocator.synced:
-        return f"the pools could not be listed: {listing.error}" if listing.error else "waiting for the first listing"
+        return _unlisted(allocator) if listing.error else "waiting for the first listing"
     if allocator.ended is not None:
         left = sum(is_there(pool) for pool in allocator.pools.values())
         return f"the job has ended: {left} of its pools are left" if left else "the job has ended: looking once more"
@@ -58,6 +61,36 @@ def summary(allocator: Allocator, now_s: float) -> str:
     if here > allocator.wanted:
         text += "; those in use go when the job releases them"
     return text
+
+
+def shortage(allocator: Allocator, now_s: float, unready: Mapping[ClusterName, str]) -> str:
+    """Why fewer nodes are to be had than are wanted, and what a person can do. Without what changes by itself."""
+    if allocator.ended is not None:
+        return ""
+    if allocator.listing.error:
+        return _unlisted(allocator)
+    if not allocator.synced or sum(at_most(pool) for pool in allocator.pools.values()) >= allocator.wanted:
+        return ""
+    found = (_shortage_of(allocator, offer, now_s, unready) for offer in allocator.offers)
+    return "; ".join(dict.fromkeys(text for text in found if text))
+
+
+def _shortage_of(allocator: Allocator, offer: Offer, now_s: float, unready: Mapping[ClusterName, str]) -> str:
+    if not allocator.clusters.get(offer.cluster, False):
+        waits_for = unready.get(offer.cluster, "")
+        return f"cluster {offer.cluster} is not ready" + (f": {waits_for}" if waits_for else "")
+    shelf = shelf_of(allocator, offer.stock)
+    if not is_closed(allocator, offer.stock, now_s):
+        return ""
+    what = f"{offer.machine_type} in {offer.zone} {SHORTAGES[shelf.shortage]}"
+    if shelf.shortage is Shortage.STOCKOUT:
+        return what
+    return f"{what}: {shelf.detail}" + (f"; try: {shelf.hint}" if shelf.hint else "")
+
+
+def _unlisted(allocator: Allocator) -> str:
+    listing = allocator.listing
+    return f"the cloud cannot be asked: {listing.error}" + (f"; try: {listing.hint}" if listing.hint else "")
 
 
 def _before(allocator: Allocator, offer: Offer) -> list[Offer]:

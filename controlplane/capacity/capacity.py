@@ -3,12 +3,22 @@
 import asyncio
 from collections.abc import Callable
 
-from controlplane.allocator.counting import at_most
 from controlplane.allocator.decide import decide
 from controlplane.allocator.effects import AllocatorEffect
-from controlplane.allocator.events import AllocatorEvent, ClusterLost, JobEnded, NodesSeen, Ticked, WantedChanged
+from controlplane.allocator.events import (
+    AllocatorEvent,
+    ClusterBecameReady,
+    ClusterLost,
+    JobEnded,
+    NodesReleased,
+    NodesSeen,
+    Ticked,
+    WantedChanged,
+)
 from controlplane.allocator.offers import Offer
+from controlplane.allocator.sentences import shortage
 from controlplane.allocator.state import Allocator, AllocatorSettings, new_allocator
+from controlplane.capacity.placement import Placement, free_nodes, placement_of
 from controlplane.capacity.shell import AllocatorShell, Complete
 from controlplane.clouds.interface import Cloud
 from messages.clusters import ClusterHeartbeat
@@ -18,8 +28,9 @@ from runtime.clock import Clock
 from runtime.logs import WhyLog, logger
 from runtime.role import Decision, RoleLoop
 
-Placement = dict[ClusterName, int]
 AllocatorLoop = RoleLoop[Allocator, AllocatorEvent, AllocatorEffect]
+OnPlacement = Callable[[JobName, Placement, str], None]
+"""Where a job's workers are to be, and why that may be too few of them; empty where nothing is in the way."""
 
 
 class Capacity:
@@ -30,7 +41,7 @@ class Capacity:
         complete: Complete,
         clock: Clock,
         announce: Callable[[Event], None],
-        on_placement: Callable[[JobName, Placement], None],
+        on_placement: OnPlacement,
         settings: AllocatorSettings | None = None,
     ) -> None:
         self._cloud = cloud
@@ -41,9 +52,11 @@ class Capacity:
         self._on_placement = on_placement
         self._settings = settings
         self._loops: dict[JobName, AllocatorLoop] = {}
-        self._placed: dict[JobName, Placement] = {}
+        self._placed: dict[JobName, tuple[Placement, str]] = {}
         self._wanted: dict[JobName, int | None] = {}
         self._heard_s: dict[ClusterName, float] = {}
+        self._free: dict[tuple[JobName, ClusterName], tuple[str, ...]] = {}
+        self._unready: dict[ClusterName, str] = {}
 
     def hold(self, tasks: asyncio.TaskGroup, job: JobName, wanted: int, ended: str | None) -> None:
         """From now on there are machines for this job, or, if it has ended, soon none."""
@@ -78,12 +91,24 @@ class Capacity:
         now_s = self._clock.monotonic_s()
         self._heard_s[topology.cluster] = now_s
         event = NodesSeen(now_s, topology.cluster, topology.nodes)
-        for loop in self._loops.values():
+        for job, loop in self._loops.items():
             loop.post(event)
+            free = free_nodes(topology, job)
+            if free != self._free.get((job, topology.cluster), ()):
+                self._free[job, topology.cluster] = free
+                loop.post(NodesReleased(now_s, topology.cluster, free))
 
     def heard_s(self, cluster: ClusterName) -> float | None:
         """When its controller was last heard."""
         return self._heard_s.get(cluster)
+
+    def hear_of_cluster(self, cluster: ClusterName, waits_for: str) -> None:
+        """What stands in the way of its being ready; nothing any more when it is."""
+        self._unready[cluster] = waits_for
+        for job, loop in self._loops.items():
+            if not waits_for:
+                loop.post(ClusterBecameReady(self._clock.monotonic_s(), cluster))
+            self._place(job, loop.state)
 
     def lose(self, job: JobName, cluster: ClusterName, why: str) -> None:
         """Told again and again while it is so: all nodes that the job had there are of no more use to it."""
@@ -97,17 +122,7 @@ class Capacity:
         return loop is None or loop.state.finished
 
     def _place(self, job: JobName, allocator: Allocator) -> None:
-        placement = placement_of(allocator)
-        if placement != self._placed.get(job):
-            self._placed[job] = placement
-            self._on_placement(job, placement)
-
-
-def placement_of(allocator: Allocator) -> Placement:
-    """A worker for each node that is there or on its way."""
-    placement: Placement = {}
-    if allocator.ended is not None:
-        return placement
-    for ref, pool in allocator.pools.items():
-        placement[ref.cluster] = placement.get(ref.cluster, 0) + at_most(pool)
-    return {cluster: count for cluster, count in placement.items() if count}
+        placed = placement_of(allocator), shortage(allocator, self._clock.monotonic_s(), self._unready)
+        if placed != self._placed.get(job):
+            self._placed[job] = placed
+            self._on_placement(job, *placed)

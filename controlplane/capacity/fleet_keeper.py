@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Protocol, assert_never
 
-from controlplane.clouds.interface import Cloud, ClusterPlan
+from controlplane.clouds.interface import FLEET_LABEL, JOB_LABEL, Cloud, ClusterInfo, ClusterPlan, ClusterStatus
 from controlplane.clouds.outcomes import (
     AlreadyExists,
     Busy,
@@ -47,15 +47,17 @@ class FleetKeeper:
         install: Installs,
         announce: Callable[[Event], None],
         heard_s: Callable[[ClusterName], float | None],
+        hear_of: Callable[[ClusterName, str], None],
         clock: Clock,
         silence_s: float = SILENCE_FIRST_S,
     ) -> None:
-        """`heard_s`: when the controller of a cluster was last heard."""
+        """`heard_s`: when the controller of a cluster was last heard; `hear_of`: what it waits for, if for anything."""
         self._cloud = cloud
         self._clusters = clusters
         self._install = install
         self._announce = announce
         self._heard_s = heard_s
+        self._hear_of = hear_of
         self._clock = clock
         self._silence_s = silence_s
 
@@ -95,10 +97,12 @@ class FleetKeeper:
             if waits is None:
                 break
             if waits != before:
+                self._hear_of(plan.name, waits)
                 self._tell("cluster_waits", plan, f"cluster {plan.name} is not ready", waits)
                 before = waits
             await asyncio.sleep(pause_s)
             pause_s = min(pause_s * 2, PAUSE_MOST_S)
+        self._hear_of(plan.name, "")
         await self._install(plan.name)
 
     async def _make(self, plan: ClusterPlan) -> str | None:
@@ -110,10 +114,19 @@ class FleetKeeper:
         if known is None:
             outcome = await self._cloud.create_cluster_with_node_pool(plan)
             return None if isinstance(outcome, Done) else _reason(outcome)
+        if known.status is ClusterStatus.ERROR and _is_ours_alone(known, plan):
+            outcome = await self._cloud.delete_cluster(plan.name)
+            return f"its creation failed, so it is removed and made again: {known.detail or _reason(outcome)}"
         return None if known.ready else known.detail or "it is being made"
 
     def _tell(self, kind: str, plan: ClusterPlan, text: str, why: str) -> None:
         self._announce(Event(FLEET, kind, text, why, {"cluster": plan.name, "location": plan.location}))
+
+
+def _is_ours_alone(cluster: ClusterInfo, plan: ClusterPlan) -> bool:
+    """Nobody else's, and no job has anything there."""
+    ours = cluster.labels.get(FLEET_LABEL) == plan.labels.get(FLEET_LABEL) is not None
+    return ours and not any(JOB_LABEL in pool.labels for pool in cluster.pools)
 
 
 def _reason(outcome: Outcome) -> str:

@@ -8,14 +8,14 @@ from pathlib import Path
 
 from controlplane.bootstrap.bootstrap import Bootstrap
 from controlplane.bootstrap.settings import Secrets
-from controlplane.capacity.capacity import Capacity, Placement
+from controlplane.capacity.capacity import Capacity, OnPlacement
 from controlplane.capacity.fleet_keeper import FleetKeeper
 from controlplane.capacity.leaders_cloud import LeadersCloud
 from controlplane.fleet.cloud import open_cloud
 from controlplane.fleet.files import read_fleet
 from controlplane.fleet.plans import bootstrap_settings, cluster_plans, complete, offers, places
 from messages.events import Event
-from messages.ids import ClusterName, JobName
+from messages.ids import ClusterName
 from runtime.clock import Clock
 
 
@@ -26,7 +26,7 @@ async def provided(
     secrets: Secrets,
     clock: Clock,
     announce: Callable[[Event], None],
-    on_placement: Callable[[JobName, Placement], None],
+    on_placement: OnPlacement,
     may_act: Callable[[], bool],
 ) -> AsyncIterator[Capacity]:
     """While it is open the fleet's clusters are made ready and each job that is held gets its nodes."""
@@ -41,7 +41,9 @@ async def provided(
     try:
         async with asyncio.TaskGroup() as tasks:
             capacity = Capacity(cloud, offers(fleet), partial(complete, fleet), clock, announce, on_placement)
-            keeper = FleetKeeper(cloud, cluster_plans(fleet), install, announce, capacity.heard_s, clock)
+            keeper = FleetKeeper(
+                cloud, cluster_plans(fleet), install, announce, capacity.heard_s, capacity.hear_of_cluster, clock
+            )
             keeping = tasks.create_task(keeper.run(), name="fleet")
             yield capacity
             keeping.cancel()

@@ -55,10 +55,11 @@ class ClusterAnswered:
 
 @dataclass(frozen=True, slots=True)
 class PlacementChanged:
-    """Where the allocator wants the job's workers."""
+    """Where the allocator wants the job's workers, and why they may be too few."""
 
     at_s: float
     workers: dict[ClusterName, int]
+    shortage: str = ""
 
 
 @dataclass(frozen=True, slots=True)

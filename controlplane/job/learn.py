@@ -39,8 +39,8 @@ def learn(job: Job, event: events.JobEvent) -> Job:
             return _see(job, topology, at_s)
         case events.ClusterAnswered(_, cluster, refusal):
             return _hear_answer(job, cluster, refusal)
-        case events.PlacementChanged(_, workers):
-            return replace(job, placement=workers)
+        case events.PlacementChanged(_, workers, shortage):
+            return replace(job, placement=workers, shortage=shortage)
         case events.StoreStarted(_, generation, address):
             if generation != job.store.generation:
                 return job

@@ -112,7 +112,8 @@ class Turn:
         clusters = self.job.clusters.items()
         refusals = [f"cluster {name} refused: {cluster.refusal}" for name, cluster in clusters if cluster.refusal]
         last_gone = [f"the last that went: {why}" for why in [*self.job.gone.values()][-1:]]
-        return "".join(f"; {reason}" for reason in (*refusals, *last_gone))
+        shortage = [self.job.shortage] if self.job.shortage else []
+        return "".join(f"; {reason}" for reason in (*shortage, *refusals, *last_gone))
 
     def _first_world_waits(self, late: list[Worker]) -> bool:
         """For those that are known to come, within bounds; later worlds wait for nobody."""

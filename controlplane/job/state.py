@@ -118,6 +118,8 @@ class Job:
     """What it does or waits for just now, for people; `record.why` is the reason of the phase."""
     placement: dict[ClusterName, int] | None = None
     """Workers by cluster where an allocator decides; without one they are spread evenly."""
+    shortage: str = ""
+    """Why it cannot have all of them, and what a person can do about it."""
     saved: Record | None = None
     saving: Record | None = None
     save_retry_s: float | None = None

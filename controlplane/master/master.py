@@ -326,9 +326,9 @@ class Master:
         for cluster in deserted(job, self._clock.monotonic_s()):
             self.capacity.lose(job.name, cluster, f"nothing is heard of cluster {cluster}")
 
-    def place(self, name: JobName, workers: dict[ClusterName, int]) -> None:
-        """The allocator has decided where the job's workers are to be."""
-        self.jobs[name].post(events.PlacementChanged(self._clock.monotonic_s(), workers))
+    def place(self, name: JobName, workers: dict[ClusterName, int], shortage: str) -> None:
+        """The allocator has decided where the job's workers are to be, and says why they may be too few."""
+        self.jobs[name].post(events.PlacementChanged(self._clock.monotonic_s(), workers, shortage))
 
     def announce(self, event: Event) -> None:
         self._announcer.announce(event)

@@ -25,17 +25,25 @@ class FakeCloud:
         self.made: list[ClusterName] = []
         self.refusals = 0
         """How many listings are answered with silence first."""
+        self.refusal: Refused | None = None
+        """What listings are answered with, if not with what there is."""
+        self.outcome: Outcome = Done()
+        """How everything ends that is to be made."""
+        self.removed: list[str] = []
 
     async def clusters(self) -> Sequence[ClusterInfo] | Unreachable | Refused:
         if self.refusals:
             self.refusals -= 1
             return Unreachable("nobody answered")
+        if self.refusal is not None:
+            return self.refusal
         return tuple(self.infos.values())
 
     async def create_cluster_with_node_pool(self, plan: ClusterPlan) -> Outcome:
         self.made.append(plan.name)
-        self.infos[plan.name] = _cluster(plan.name)
-        return Done()
+        if self.outcome == Done():
+            self.add_cluster(plan.name)
+        return self.outcome
 
     async def delete_cluster(self, cluster: ClusterName) -> Outcome:
         del self.infos[cluster]
@@ -43,6 +51,8 @@ class FakeCloud:
 
     async def create_pool(self, cluster: ClusterName, plan: PoolPlan) -> Outcome:
         self.plans.append(plan)
+        if self.outcome != Done():
+            return self.outcome
         pool = PoolInfo(
             PoolRef(cluster, plan.name),
             plan.zone,
@@ -62,6 +72,7 @@ class FakeCloud:
         return Done()
 
     async def remove_nodes(self, pool: PoolRef, nodes: Sequence[str]) -> Outcome:
+        self.removed += nodes
         size = next(each.size for each in self.infos[pool.cluster].pools if each.ref == pool)
         return await self.resize_pool(pool, size - len(nodes))
 
@@ -80,6 +91,9 @@ class FakeCloud:
 
     async def close(self) -> None:
         self.infos.clear()
+
+    def add_cluster(self, name: ClusterName) -> None:
+        self.infos[name] = _cluster(name)
 
     def pools(self) -> list[PoolInfo]:
         return [pool for info in self.infos.values() for pool in info.pools]

@@ -5,15 +5,30 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
+import pytest
+
 from controlplane.allocator.offers import Offer
 from controlplane.allocator.state import AllocatorSettings
-from controlplane.capacity.capacity import Capacity, Placement
+from controlplane.capacity.capacity import Capacity
 from controlplane.capacity.fleet_keeper import FleetKeeper
-from controlplane.clouds.interface import JOB_LABEL, ClusterPlan, PoolPlan, Taint
+from controlplane.capacity.placement import Placement
+from controlplane.clouds.interface import (
+    FLEET_LABEL,
+    JOB_LABEL,
+    ClusterPlan,
+    ClusterStatus,
+    PoolInfo,
+    PoolPlan,
+    PoolRef,
+    PoolStatus,
+    Taint,
+)
+from controlplane.clouds.outcomes import AlreadyExists, Refused
 from messages.clusters import ClusterHeartbeat, NodeSight
 from messages.events import Event
 from messages.ids import ClusterName, JobName
 from runtime.clock import SystemClock
+from tests.capacity.builders import a_worker
 from tests.capacity.fake_cloud import FakeCloud
 from tests.conftest import eventually
 
@@ -25,8 +40,9 @@ ELSEWHERE = replace(OFFER, cluster=EU, zone="europe-west4-a")
 
 
 class Stage:
-    def __init__(self, cloud: FakeCloud, offers: tuple[Offer, ...]) -> None:
+    def __init__(self, cloud: FakeCloud, offers: tuple[Offer, ...], relist_s: float) -> None:
         self.placed: list[tuple[JobName, Placement]] = []
+        self.shortage = ""
         self.told: list[Event] = []
         self.capacity = Capacity(
             cloud,
@@ -34,9 +50,13 @@ class Stage:
             _with_bigger_disks,
             SystemClock(),
             self.told.append,
-            lambda job, placement: self.placed.append((job, placement)),
-            AllocatorSettings(retry_s=0.01, quiet_s=0.05, relist_s=0.2),
+            self._place,
+            AllocatorSettings(retry_s=0.01, quiet_s=0.05, relist_s=relist_s),
         )
+
+    def _place(self, job: JobName, placement: Placement, shortage: str) -> None:
+        self.placed.append((job, placement))
+        self.shortage = shortage
 
 
 def _with_bigger_disks(plan: PoolPlan) -> PoolPlan:
@@ -45,9 +65,14 @@ def _with_bigger_disks(plan: PoolPlan) -> PoolPlan:
 
 @asynccontextmanager
 async def a_stage(
-    cloud: FakeCloud, *, wanted: int = 3, ended: str | None = None, offers: tuple[Offer, ...] = (OFFER,)
+    cloud: FakeCloud,
+    *,
+    wanted: int = 3,
+    ended: str | None = None,
+    offers: tuple[Offer, ...] = (OFFER,),
+    relist_s: float = 0.2,
 ) -> AsyncIterator[Stage]:
-    stage = Stage(cloud, offers)
+    stage = Stage(cloud, offers, relist_s)
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(_hold(stage, wanted, ended))
         yield stage
@@ -100,6 +125,63 @@ async def test_a_job_that_ended_under_an_earlier_master_leaves_no_pool_either() 
         await eventually(lambda: not cloud.pools())
 
 
+async def test_a_job_that_was_there_before_its_cluster_gets_its_pool_as_soon_as_the_cluster_is_ready() -> None:
+    cloud = FakeCloud()
+    async with a_stage(cloud, relist_s=600.0) as stage:
+        await eventually(lambda: stage.shortage == "cluster us is not ready")
+        stage.capacity.hear_of_cluster(US, "it is being made")
+        assert stage.shortage == "cluster us is not ready: it is being made"
+        cloud.add_cluster(US)
+        stage.capacity.hear_of_cluster(US, "")
+        await eventually(cloud.pools)
+        await eventually(lambda: not stage.shortage)
+
+
+async def test_why_nothing_can_be_had_is_told_to_the_job_with_what_to_do() -> None:
+    cloud = FakeCloud("us")
+    cloud.outcome = Refused("Google did not accept our credentials", "sign in again")
+    async with a_stage(cloud) as stage:
+        await eventually(lambda: stage.shortage)
+    said = "g2-standard-8 in us-central1-a was refused: Google did not accept our credentials; try: sign in again"
+    assert stage.shortage == said
+
+
+async def test_where_the_cloud_cannot_even_be_asked_the_job_is_told_so() -> None:
+    cloud = FakeCloud("us")
+    cloud.refusal = Refused("There is no project atlantis", "correct `cloud.project`")
+    async with a_stage(cloud) as stage:
+        await eventually(lambda: stage.shortage)
+        assert stage.shortage == (
+            "the cloud cannot be asked: There is no project atlantis; try: correct `cloud.project`"
+        )
+        cloud.refusal = None
+        await eventually(cloud.pools)
+        await eventually(lambda: not stage.shortage)
+
+
+async def test_when_fewer_are_wanted_the_node_that_falls_free_goes_and_no_worker_is_put_there_again() -> None:
+    cloud = FakeCloud("us")
+    async with a_stage(cloud) as stage:
+        await eventually(cloud.pools)
+        stage.capacity.see(a_topology(cloud, busy=(0, 1, 2)))
+        await eventually(lambda: any(event.kind == "capacity_reached" for event in stage.told))
+        stage.capacity.wants(JOB, 2, None)
+        await eventually(lambda: stage.placed[-1] == (JOB, {US: 2}))
+        assert [pool.size for pool in cloud.pools()] == [3]
+        stage.capacity.see(a_topology(cloud, busy=(0, 2)))
+        await eventually(lambda: cloud.removed == ["node-1"])
+    assert [pool.size for pool in cloud.pools()] == [2]
+    assert stage.placed[-1] == (JOB, {US: 2})
+
+
+def a_topology(cloud: FakeCloud, busy: tuple[int, ...]) -> ClusterHeartbeat:
+    """Three nodes; those that are not busy have no worker."""
+    pool = cloud.pools()[0].ref.pool
+    nodes = tuple(NodeSight(f"node-{number}", f"u{number}", pool=pool, job=JOB) for number in range(3))
+    workers = tuple(a_worker(f"w{number}-0001", f"node-{number}") for number in busy)
+    return ClusterHeartbeat(cluster=US, incarnation="a1", seq=1, nodes=nodes, workers=workers)
+
+
 class Keeping:
     """A keeper of clusters that is silent about those of which nothing is said here."""
 
@@ -107,9 +189,18 @@ class Keeping:
         self.installed: list[ClusterName] = []
         self.told: list[Event] = []
         self.heard_s: dict[ClusterName, float] = {}
-        plans = [ClusterPlan(ClusterName(name), "here", "e2", 1, "default", "default") for name in clusters]
+        self.waits: list[tuple[ClusterName, str]] = []
+        ours = {FLEET_LABEL: "ours"}
+        plans = [ClusterPlan(ClusterName(name), "here", "e2", 1, "default", "default", ours) for name in clusters]
         self.keeper = FleetKeeper(
-            cloud, plans, self._install, self.told.append, self.heard_s.get, SystemClock(), silence_s=0.2
+            cloud,
+            plans,
+            self._install,
+            self.told.append,
+            self.heard_s.get,
+            lambda cluster, waits_for: self.waits.append((cluster, waits_for)),
+            SystemClock(),
+            silence_s=0.2,
         )
 
     def hears(self, cluster: ClusterName) -> None:
@@ -136,6 +227,52 @@ async def test_clusters_are_made_or_adopted_and_then_installed() -> None:
         await eventually(lambda: keeping.kinds() == ["cluster_ready", "cluster_ready"])
     assert cloud.made == ["eu"]
     assert sorted(set(keeping.installed)) == ["eu", "us"]
+
+
+async def test_a_cluster_whose_creation_failed_is_removed_and_made_again() -> None:
+    cloud = FakeCloud("us")
+    cloud.infos[US] = replace(
+        cloud.infos[US], ready=False, status=ClusterStatus.ERROR, detail="no addresses", labels={FLEET_LABEL: "ours"}
+    )
+    keeping = Keeping(cloud, "us")
+    async with keeping.runs():
+        await eventually(lambda: "cluster_ready" in keeping.kinds())
+    assert cloud.made == [US]
+    assert keeping.waits == [
+        (US, "its creation failed, so it is removed and made again: no addresses"),
+        (US, ""),
+    ]
+
+
+def a_job_pool() -> PoolInfo:
+    labels = {JOB_LABEL: "other"}
+    return PoolInfo(PoolRef(US, "p"), "us-central1-a", "g2", "nvidia-l4", True, 1, PoolStatus.RUNNING, labels)
+
+
+@pytest.mark.parametrize(("labels", "pools"), [({}, ()), ({FLEET_LABEL: "ours"}, (a_job_pool(),))])
+async def test_a_failed_cluster_of_somebody_else_or_in_which_a_job_has_nodes_is_left_alone(
+    labels: dict[str, str], pools: tuple[PoolInfo, ...]
+) -> None:
+    cloud = FakeCloud("us")
+    cloud.infos[US] = replace(
+        cloud.infos[US], ready=False, status=ClusterStatus.ERROR, detail="broken", labels=labels, pools=pools
+    )
+    keeping = Keeping(cloud, "us")
+    async with keeping.runs():
+        await eventually(lambda: keeping.waits)
+    assert (cloud.made, keeping.waits) == ([], [(US, "broken")])
+
+
+async def test_a_cluster_that_another_master_makes_at_the_same_time_is_adopted() -> None:
+    cloud = FakeCloud()
+    cloud.outcome = AlreadyExists("us")
+    keeping = Keeping(cloud, "us")
+    async with keeping.runs():
+        await eventually(lambda: keeping.waits)
+        cloud.add_cluster(US)
+        await eventually(lambda: "cluster_ready" in keeping.kinds())
+    assert cloud.made == [US]
+    assert keeping.installed[:1] == [US]
 
 
 async def test_a_cluster_that_falls_silent_is_installed_again() -> None:

@@ -1,0 +1,95 @@
+"""Where workers are to be, and which nodes nobody would miss."""
+
+from dataclasses import replace
+
+from controlplane.allocator.effects import CreatePool, RemoveNodes
+from controlplane.allocator.events import JobEnded
+from controlplane.capacity.placement import free_nodes, placement_of
+from messages.clusters import ClusterHeartbeat, NodeSight, Presence, WorkerSight
+from messages.ids import JobName
+from messages.workers import WorkerPhase
+from tests.allocator.stage import EU, US, A, C, Stage, a_full_stage, a_stage, of
+from tests.capacity.builders import JOB, a_starting_worker, a_worker
+
+
+def a_spread_stage() -> Stage:
+    """Two nodes in us, one in eu, all in use."""
+    few, more = replace(A, max_nodes=2), C
+    stage = a_stage(few, more, wanted=3)
+    stage.ticks()
+    for create in of(stage.lists(), CreatePool):
+        stage.ends(create)
+    for offer in (few, more):
+        stage.fills(offer)
+        stage.sees(offer.cluster)
+    return stage
+
+
+def test_there_is_a_worker_for_each_node_that_is_there_or_on_its_way() -> None:
+    stage = a_full_stage(A, C, wanted=3)
+    assert placement_of(stage.allocator) == {US: 3}
+    stage.takes("us-a-1")
+    stage.sees()
+    assert placement_of(stage.allocator) == {US: 2, EU: 1}
+
+
+def test_while_it_is_not_known_what_a_pool_aims_at_no_worker_is_put_where_no_node_will_be() -> None:
+    stage = a_full_stage(A, C, wanted=3)
+    stage.takes("us-a-1")
+    [given_up] = of(stage.sees(), RemoveNodes)
+    stage.ends(given_up)
+    assert stage.pool(A).doubt is not None
+    assert placement_of(stage.allocator) == {US: 2, EU: 1}
+
+
+def test_no_more_workers_are_placed_than_are_wanted_even_while_their_nodes_are_in_use() -> None:
+    stage = a_full_stage(A, C, wanted=3)
+    stage.wants(2)
+    assert placement_of(stage.allocator) == {US: 2}
+
+
+def test_a_cluster_where_a_worker_is_at_work_is_never_told_to_end_all() -> None:
+    stage = a_spread_stage()
+    stage.wants(1)
+    assert placement_of(stage.allocator) == {US: 1, EU: 1}
+    stage.releases("us-a-1", "us-a-2", cluster=US)
+    assert placement_of(stage.allocator) == {EU: 1}
+
+
+def test_a_free_node_that_is_too_much_gets_no_worker() -> None:
+    stage = a_spread_stage()
+    stage.releases("eu-c-1", cluster=EU)
+    assert placement_of(stage.allocator) == {US: 2, EU: 1}
+    stage.wants(2)
+    assert placement_of(stage.allocator) == {US: 2}
+
+
+def test_a_job_that_has_ended_has_no_workers_anywhere() -> None:
+    stage = a_spread_stage()
+    stage.happens(JobEnded(stage.now_s, "succeeded"))
+    assert placement_of(stage.allocator) == {}
+
+
+def a_topology(*workers: WorkerSight, job: JobName = JOB) -> ClusterHeartbeat:
+    nodes = tuple(NodeSight(f"n{number}", f"u{number}", pool="p", job=job) for number in range(3))
+    return ClusterHeartbeat(cluster=US, incarnation="a1", seq=1, nodes=nodes, workers=workers)
+
+
+def test_a_node_is_free_where_the_job_has_no_worker_or_an_idle_one() -> None:
+    busy, idle = a_worker("w0-0001", "n0"), a_worker("w1-0001", "n1", WorkerPhase.IDLE)
+    gone = a_worker("w2-0001", "n2", presence=Presence.GONE)
+    assert free_nodes(a_topology(busy, idle, gone), JOB) == ("n1", "n2")
+
+
+def test_a_worker_that_is_warming_up_or_silent_is_one_that_needs_its_node() -> None:
+    warming = a_worker("w0-0001", "n0", WorkerPhase.WARMING)
+    silent = a_worker("w1-0001", "n1", presence=Presence.SILENT)
+    assert free_nodes(a_topology(warming, silent), JOB) == ("n2",)
+
+
+def test_no_node_is_free_while_it_is_not_known_where_a_worker_is() -> None:
+    assert free_nodes(a_topology(a_starting_worker("w0-0000")), JOB) == ()
+
+
+def test_nodes_of_others_are_none_of_ours() -> None:
+    assert free_nodes(a_topology(job=JobName("other")), JOB) == ()

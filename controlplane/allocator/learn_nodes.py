@@ -43,7 +43,8 @@ def learn_loss(allocator: Allocator, event: NodeLost) -> Allocator:
 
 
 def lose_cluster(allocator: Allocator, cluster: ClusterName, at_s: float) -> Allocator:
-    """All its nodes at once, so that what takes their place is decided once."""
+    """All its nodes at once, so that what takes their place is decided once; and nothing is asked for there now."""
+    allocator = replace(allocator, clusters={**allocator.clusters, cluster: False})
     for pool in allocator.pools.values():
         alive = [node for node in pool.nodes.values() if node.lost_s is None]
         if pool.ref.cluster != cluster or not alive:

@@ -3,13 +3,27 @@
 from controlplane.allocator import events
 from controlplane.allocator.effects import CreatePool, RemoveNodes
 from controlplane.clouds.outcomes import Unreachable
-from tests.allocator.stage import EU, US, A, C, a_full_stage, asked, held_by, of
+from tests.allocator.stage import EU, US, A, B, C, a_full_stage, asked, held_by, of
 
 
 def test_all_nodes_of_a_lost_region_are_asked_for_elsewhere_at_once() -> None:
     stage = a_full_stage(C, A, wanted=3)
     lost = stage.happens(events.ClusterLost(stage.now_s, EU, "nothing is heard of it"))
     assert asked(lost) == [("remove", "eu-c", "eu-c-1", "eu-c-2", "eu-c-3"), ("create", "us-a", "3")]
+
+
+def test_nothing_is_asked_for_in_another_zone_of_a_lost_region() -> None:
+    stage = a_full_stage(A, B, C, wanted=3)
+    lost = stage.happens(events.ClusterLost(stage.now_s, US))
+    assert asked(lost) == [("remove", "us-a", "us-a-1", "us-a-2", "us-a-3"), ("create", "eu-c", "3")]
+
+
+def test_a_region_that_is_listed_and_no_longer_called_lost_is_asked_again() -> None:
+    stage = a_full_stage(C, wanted=1)
+    lost = stage.happens(events.ClusterLost(stage.now_s, EU))
+    assert asked(lost) == [("remove", "eu-c", "eu-c-1")]
+    stage.ends(of(lost, RemoveNodes)[0])
+    assert asked(stage.lists()) == [("resize", "eu-c", "1")]
 
 
 def test_being_told_again_that_a_region_is_lost_changes_nothing() -> None:

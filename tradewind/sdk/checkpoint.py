@@ -1,0 +1,219 @@
+"""Checkpoints in a local folder: for the day on which everybody's memory is lost at once.
+
+A checkpoint is there whole or not at all: it is written to one side, forced to the disk, and renamed. What a failing
+disk leaves behind is found by its checksum and passed over. No failure to write one ever stops the training.
+"""
+
+import atexit
+import contextlib
+import os
+import pickle
+import re
+import socket
+import struct
+import sys
+import threading
+import zipfile
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+
+_NAME: Final = re.compile(r"step-(\d+)\.pt")
+_LAST_WAIT_S: Final = 10.0
+_UNREADABLE: Final = (zipfile.BadZipFile, zlib.error, struct.error, OSError, EOFError, ValueError, RuntimeError)
+_UNWRITABLE: Final = (OSError, RuntimeError, pickle.PicklingError, TypeError, AttributeError)
+"""A full disk comes out of torch as a RuntimeError; what cannot be pickled as any of the last three."""
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    step: int
+    """The step that is computed next from it."""
+    path: Path
+
+
+class Checkpoints:
+    """Room is needed for `keep` + 1 of them: an old one goes only when the new one is safe."""
+
+    def __init__(self, folder: str | os.PathLike[str], every_steps: int, keep: int = 2) -> None:
+        if every_steps < 1 or keep < 1:
+            raise ValueError(f"a checkpoint every {every_steps} steps, {keep} kept: both must be at least 1")
+        self.folder = Path(folder)
+        self._every_steps = every_steps
+        self._keep = keep
+        self._told = ""
+        self._changed = threading.Condition()
+        self._offered: tuple[int, dict[str, Any]] | None = None
+        self._writing = False
+        self._closed = False
+        self._pid = os.getpid()
+        self._thread = threading.Thread(target=self._write_offered, name="tradewind-checkpoints", daemon=True)
+        self._thread.start()
+        atexit.register(self.close)
+
+    def is_due(self, step: int) -> bool:
+        """With `step` to be computed next."""
+        return step > 0 and step % self._every_steps == 0
+
+    def newest(self) -> Saved | None:
+        """The newest that can be read whole."""
+        for saved in self._saved():
+            if _is_whole(saved.path):
+                return saved
+            _say(f"the checkpoint {saved.path} cannot be read whole and is passed over")
+        return None
+
+    def load(self, saved: Saved) -> dict[str, Any]:
+        """On the CPU. A folder of checkpoints is trusted like the script itself: what is no plain data is unpickled."""
+        return _load(saved.path, "cpu")
+
+    def offer(self, step: int, payload: dict[str, Any]) -> None:
+        """Has it written in the background, and never waits. The payload is given away: nobody may change it any more.
+
+        While one is being written, only the newest of those offered is kept.
+        """
+        with self._changed:
+            self._offered = (step, payload)
+            self._changed.notify_all()
+
+    def flush(self, timeout_s: float) -> bool:
+        """Waits until everything offered is written or given up. False if that takes longer."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self._offered is None and not self._writing, timeout_s)
+
+    def close(self) -> None:
+        atexit.unregister(self.close)
+        if os.getpid() != self._pid or not self._thread.is_alive():
+            return
+        self.flush(_LAST_WAIT_S)
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        self._thread.join(_LAST_WAIT_S)
+
+    def save(self, step: int, payload: dict[str, Any]) -> Saved | None:
+        """None, and a warning, if it cannot be written."""
+        saved = Saved(step, self.folder / f"step-{step:012d}.pt")
+        aside = saved.path.with_suffix(f".{socket.gethostname()}-{os.getpid()}.tmp")
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._clear_half_written()
+            with aside.open("wb") as file, _checksums():
+                torch.save(payload, file)
+                file.flush()
+                os.fsync(file.fileno())
+            aside.replace(saved.path)
+        except _UNWRITABLE as error:
+            with contextlib.suppress(OSError):
+                aside.unlink(missing_ok=True)
+            self._warn(step, error)
+            return None
+        self._told = ""
+        self._make_durable()
+        self._prune(step)
+        return saved
+
+    def _write_offered(self) -> None:
+        while True:
+            with self._changed:
+                self._writing = False
+                self._changed.notify_all()
+                self._changed.wait_for(lambda: self._offered is not None or self._closed)
+                if self._offered is None:
+                    return
+                step, payload = self._offered
+                self._offered = None
+                self._writing = True
+            self.save(step, payload)
+            del payload
+
+    def _saved(self) -> list[Saved]:
+        """Newest first."""
+        try:
+            found = [(match, path) for path in self.folder.iterdir() if (match := _NAME.fullmatch(path.name))]
+        except OSError:
+            return []
+        return sorted((Saved(int(match[1]), path) for match, path in found), key=lambda saved: -saved.step)
+
+    def _prune(self, newest: int) -> None:
+        """What lies above was unreadable when this run began: no reason to remove what can be read."""
+        older = [saved for saved in self._saved() if saved.step <= newest]
+        for saved in older[self._keep :]:
+            with contextlib.suppress(OSError):
+                saved.path.unlink(missing_ok=True)
+
+    def _clear_half_written(self) -> None:
+        """Left by a process that was killed. One that still writes fails to rename, says so, and does no harm."""
+        for left in self.folder.glob("step-*.tmp"):
+            left.unlink(missing_ok=True)
+
+    def _make_durable(self) -> None:
+        # Not every file system can do this for a folder; the checkpoint itself is already on the disk.
+        with contextlib.suppress(OSError):
+            folder = os.open(self.folder, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+
+    def _warn(self, step: int, error: BaseException) -> None:
+        """Once for each reason, until one is written again."""
+        reason = _reason(error)
+        if reason == self._told:
+            return
+        self._told = reason
+        saved = self._saved()
+        fallback = f"from step {saved[0].step}" if saved else "from the beginning"
+        _say(
+            f"the checkpoint of step {step} was not written to {self.folder} ({reason}); training goes on, "
+            f"and if everything is lost it resumes {fallback}"
+        )
+
+
+def _is_whole(path: Path) -> bool:
+    """Data is checked by the archive's checksums; what they do not cover by opening it, without reading the data."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            if archive.testzip() is not None:
+                return False
+        _load(path, "meta")
+    except _UNREADABLE:
+        return False
+    return True
+
+
+def _load(path: Path, device: str) -> dict[str, Any]:
+    payload: dict[str, Any]
+    try:
+        payload = torch.load(path, map_location=device, weights_only=True)
+    except pickle.UnpicklingError:
+        payload = torch.load(path, map_location=device, weights_only=False)
+    return payload
+
+
+def _say(sentence: str) -> None:
+    print(f"tradewind: {sentence}", file=sys.stderr, flush=True)
+
+
+def _reason(error: BaseException) -> str:
+    """torch hides the disk's own words behind its own."""
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, OSError):
+        cause = cause.__cause__ or cause.__context__
+    told = cause if isinstance(cause, OSError) else error
+    return (isinstance(told, OSError) and told.strerror) or str(told).splitlines()[0]
+
+
+@contextlib.contextmanager
+def _checksums() -> Iterator[None]:
+    """A script may have turned them off; ours are needed."""
+    before = torch.serialization.get_crc32_options()
+    torch.serialization.set_crc32_options(True)
+    try:
+        yield
+    finally:
+        torch.serialization.set_crc32_options(before)

@@ -1,0 +1,308 @@
+"""Plays worker-agents and master for trainers of the SDK, in one process: starts them, halts, repairs, hands over.
+
+It follows the protocol of tradewind/sdk/protocol.py and decides as simply as can be: everything that breaks is answered
+by a halt, and a round closes when everybody it knows has parked or is gone.
+"""
+
+import asyncio
+import json
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+from torch._C._distributed_c10d import TCPStore
+
+from tests.sdk.trainee import Recipe, train
+from tradewind.sdk import protocol
+
+BOUND_S = 60.0
+PARK_S = 5.0
+_forks = multiprocessing.get_context("forkserver")
+_forks.set_forkserver_preload(["tests.sdk.warm"])
+
+
+@dataclass(eq=False)
+class Trainer:
+    process: BaseProcess
+    birth: int
+    writer: asyncio.StreamWriter | None = None
+    status: dict[str, Any] = field(default_factory=dict)
+    alive: bool = True
+    reports: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def pid(self) -> int:
+        assert self.process.pid is not None
+        return self.process.pid
+
+    def is_attached(self) -> bool:
+        return self.writer is not None
+
+    def is_parked(self, generation: int) -> bool:
+        return bool(self.status) and int(self.status["parked"]) >= generation
+
+    def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
+        os.kill(self.pid, number)
+
+
+class Coordinator:
+    def __init__(self, folder: Path, recipe: Recipe, env: dict[str, str] | None = None) -> None:
+        self._folder = folder
+        self._recipe = recipe
+        self._env = env or {}
+        self._socket = str(folder / "t.sock")
+        self._store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+        self._server: asyncio.Server | None = None
+        self._changed = asyncio.Condition()
+        self._births = 0
+        self.trainers: list[Trainer] = []
+        self.members: list[Trainer] = []
+        self.prepared: list[Trainer] | None = None
+        self.generation = 0
+        self.top = 0
+        self.worlds: list[tuple[str, int]] = []
+        self._repairing: asyncio.Task[None] | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def __aenter__(self) -> "Coordinator":
+        self._server = await asyncio.start_unix_server(self._serve, self._socket, limit=1 << 24)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for trainer in self.trainers:
+            if trainer.process.is_alive():
+                trainer.kill()
+        for trainer in self.trainers:
+            trainer.process.join(10)
+        if self._server is not None:
+            self._server.close()
+        for task in [*self._tasks, *([self._repairing] if self._repairing else [])]:
+            task.cancel()
+
+    # Commands of a test.
+
+    async def start(self, count: int) -> None:
+        self.top = self.generation = 1
+        self.members = [self.spawn() for _ in range(count)]
+        self.worlds.append(("start", count))
+        for rank, trainer in enumerate(self.members):
+            await self.until(trainer.is_attached, "a trainer attaches")
+            self._assign(trainer, rank, self.members, "start")
+        await self.until(lambda: all(t.status.get("active") for t in self.members if t.alive), "the first world")
+
+    def spawn(self, env: dict[str, str] | None = None) -> Trainer:
+        rank = self._births
+        self._births += 1
+        variables = {
+            protocol.SOCKET: self._socket,
+            "TRADEWIND_GENERATION": str(max(1, self.top)),
+            "RANK": str(rank),
+            "LOCAL_RANK": "0",
+            **self._env,
+            **(env or {}),
+        }
+        process = _forks.Process(target=train, args=(self._recipe, variables), daemon=True)
+        process.start()
+        trainer = Trainer(process, rank)
+        self.trainers.append(trainer)
+        self._own(self._watch(trainer))
+        return trainer
+
+    async def change(self, leave: list[Trainer] | None = None, join: list[Trainer] | None = None) -> None:
+        """A planned change; returns when it is done, or when something broke it."""
+        leaving = leave or []
+        before = list(self.members)
+        self.top += 1
+        generation = self.top
+        self.prepared = [t for t in before if t not in leaving and t.alive] + (join or [])
+        for rank, trainer in enumerate(self.prepared):
+            self._assign(trainer, rank, self.prepared, "planned", before)
+        for trainer in leaving:
+            self._assign(trainer, 0, self.prepared, "planned", before, leaves=True)
+        planned = self.prepared
+        await self.until(
+            lambda: self.top > generation or all(t.status.get("generation") == generation for t in planned),
+            "all have gone over",
+        )
+        if self.top == generation:
+            self.members, self.prepared, self.generation = planned, None, generation
+            self.worlds.append(("planned", len(planned)))
+
+    async def warm(self) -> Trainer:
+        """One that waits to be taken in."""
+        trainer = self.spawn()
+        await self.until(lambda: bool(trainer.status), "a joiner attaches")
+        return trainer
+
+    async def join(self, trainer: Trainer) -> None:
+        """Until it takes a share; taken up again by itself if a change breaks it."""
+        while trainer.alive and not trainer.status.get("active"):
+            await self.settled()
+            if trainer not in self.members:
+                await self.change(join=[trainer])
+            await self._outcome_of_join(trainer, self.top)
+
+    async def _outcome_of_join(self, trainer: Trainer, top: int) -> None:
+        await self.until(lambda: bool(trainer.status.get("active")) or not trainer.alive or self.top > top, "a join")
+
+    async def settled(self) -> None:
+        """No repair is under way."""
+        while self._repairing is not None and not self._repairing.done():
+            await asyncio.shield(self._repairing)
+
+    async def step(self, number: int) -> None:
+        """Until some rank reports it."""
+        await self.until(lambda: any(r["step"] >= number for t in self.trainers for r in t.reports), f"step {number}")
+
+    async def finished(self) -> None:
+        await self.until(lambda: not any(t.alive for t in self.members), "the end")
+
+    async def until(self, holds: Callable[[], bool], what: str) -> None:
+        async def wait() -> None:
+            async with self._changed:
+                await self._changed.wait_for(holds)
+
+        try:
+            async with asyncio.timeout(BOUND_S):
+                await wait()
+        except TimeoutError:
+            told = [(t.birth, t.alive, t.status) for t in self.trainers]
+            raise AssertionError(f"waited {BOUND_S:g} s for: {what}; top {self.top}, {told}") from None
+
+    # What trainers say.
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        trainer: Trainer | None = None
+        while line := await reader.readline():
+            message = json.loads(line)
+            match message["type"]:
+                case "attach":
+                    trainer = next(t for t in self.trainers if t.birth == message["rank"])
+                    trainer.writer = writer
+                case "status":
+                    assert trainer is not None
+                    trainer.status = message
+                    self._react()
+                case "progress":
+                    assert trainer is not None
+                    trainer.reports += message["reports"]
+            await self._notify()
+        if trainer is not None:
+            trainer.writer = None
+            self._react()
+        writer.close()
+
+    async def _watch(self, trainer: Trainer) -> None:
+        loop = asyncio.get_running_loop()
+        ended = loop.create_future()
+        loop.add_reader(trainer.process.sentinel, _set_once, ended)
+        try:
+            await ended
+        finally:
+            loop.remove_reader(trainer.process.sentinel)
+        trainer.process.join()
+        trainer.alive = False
+        self._react()
+        await self._notify()
+
+    def _react(self) -> None:
+        involved = {*self.members, *(self.prepared or ())}
+        lost = [t for t in involved if not t.alive and not t.status.get("finished") and t.process.exitcode != 0]
+        broken = [t for t in involved if t.alive and t.status.get("broken", 0) >= self.generation > 0]
+        unsettled = self._repairing is not None and not self._repairing.done()
+        if (lost or broken) and not unsettled:
+            self._repairing = asyncio.create_task(self._repair())
+
+    async def _repair(self) -> None:
+        while True:
+            self.top += 1
+            generation = self.top
+            involved = list(dict.fromkeys([*self.members, *(self.prepared or [])]))
+            for trainer in involved:
+                self._send(trainer, {"type": "halt", "generation": generation})
+            if not await self._all_park(generation, involved):
+                for trainer in involved:
+                    if trainer.alive and not trainer.is_parked(generation):
+                        trainer.kill()
+                continue
+            if self._decide(generation, involved):
+                return
+
+    async def _all_park(self, generation: int, involved: list[Trainer]) -> bool:
+        try:
+            async with asyncio.timeout(PARK_S), self._changed:
+                await self._changed.wait_for(lambda: all(not t.alive or t.is_parked(generation) for t in involved))
+        except TimeoutError:
+            return False
+        return True
+
+    def _decide(self, generation: int, involved: list[Trainer]) -> bool:
+        with_state = [t for t in involved if t.alive and t.status.get("active") and not t.status.get("finished")]
+        self.members, self.prepared, self.generation = with_state, None, generation
+        if not with_state:
+            return True
+        resume = max(int(t.status["done"]) for t in with_state)
+        held = [t.status["held"] if t.status["done"] == resume else [] for t in with_state]
+        done = [int(t.status["done"]) for t in with_state]
+        hot = {
+            "resume": resume,
+            "source": done.index(resume),
+            "laggards": [rank for rank, each in enumerate(done) if each == resume - 1],
+            "held": held,
+        }
+        self.worlds.append(("repair", len(with_state)))
+        for rank, trainer in enumerate(with_state):
+            self._assign(trainer, rank, with_state, "repair", with_state, **hot)
+        return True
+
+    def _assign(
+        self,
+        trainer: Trainer,
+        rank: int,
+        members: list[Trainer],
+        entry: str,
+        before: list[Trainer] | None = None,
+        **more: Any,
+    ) -> None:
+        previous = [(before or []).index(t) if t in (before or []) else -1 for t in members]
+        self._send(
+            trainer,
+            {
+                "type": "assign",
+                "generation": self.top,
+                "rank": rank,
+                "world_size": len(members),
+                "entry": entry,
+                "address": "127.0.0.1",
+                "store": {"host": "127.0.0.1", "port": self._store.port, "prefix": ""},
+                "previous": previous if entry != "start" else [],
+                **more,
+            },
+        )
+
+    def _send(self, trainer: Trainer, message: dict[str, Any]) -> None:
+        if trainer.writer is not None and not trainer.writer.is_closing():
+            trainer.writer.write(json.dumps(message).encode() + b"\n")
+
+    def _own(self, work: Any) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _notify(self) -> None:
+        async with self._changed:
+            self._changed.notify_all()
+
+
+def _set_once(ended: "asyncio.Future[None]") -> None:
+    if not ended.done():
+        ended.set_result(None)
+
+
+def results(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(path.read_text()) for path in sorted(folder.glob("result-*.json"))]

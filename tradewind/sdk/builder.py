@@ -1,0 +1,132 @@
+"""Groups are built away from the training thread: one disposable thread for each assignment.
+
+A constructor whose peer is dead cannot be interrupted. Its thread, and the store client it uses, are then left to fail
+by themselves; the next assignment takes another client, connected ahead.
+"""
+
+import json
+import sys
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Final
+
+from torch import Tensor
+from torch._C._distributed_c10d import PrefixStore, TCPStore
+from torch._C._distributed_c10d import Store as TorchStore
+
+from tradewind.sdk.member import Built, Group, Joiner
+from tradewind.sdk.protocol import Assign, Store
+
+STORE_TIMEOUT: Final = timedelta(seconds=30)
+MakeGroup = Callable[[TorchStore, int, int, str], Group]
+
+
+class StoreClients:
+    """Connected clients, since connecting takes the store longer than anything else that is asked of it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._idle: dict[tuple[str, int], list[TCPStore]] = {}
+
+    def take(self, store: Store) -> TCPStore:
+        with self._lock:
+            idle = self._idle.get((store.host, store.port))
+            if idle:
+                return idle.pop()
+        return _connect(store)
+
+    def give_back(self, store: Store, client: TCPStore) -> None:
+        with self._lock:
+            self._idle.setdefault((store.host, store.port), []).append(client)
+
+    def keep_one_ready(self, store: Store) -> None:
+        with self._lock:
+            idle = bool(self._idle.get((store.host, store.port)))
+        if not idle:
+            self.give_back(store, _connect(store))
+
+
+class Builder:
+    def __init__(
+        self,
+        make_group: MakeGroup,
+        on_built: Callable[[int, Built | None], None],
+        own_state_port: Callable[[], tuple[int, str]],
+        prepare: Callable[[Joiner, int], None],
+    ) -> None:
+        self._make_group = make_group
+        self._on_built = on_built
+        self._own_state_port = own_state_port
+        self._prepare = prepare
+        self._clients = StoreClients()
+
+    def start(self, assign: Assign) -> None:
+        name = f"tradewind-build-{assign.generation}"
+        threading.Thread(target=self._run, args=(assign,), name=name, daemon=True).start()
+
+    def _run(self, assign: Assign) -> None:
+        try:
+            built = self._build(assign)
+        except (RuntimeError, ValueError) as error:
+            print(f"tradewind: no group for generation {assign.generation}: {_first_line(error)}", file=sys.stderr)
+            self._on_built(assign.generation, None)
+            return
+        senders = sum(previous >= 0 for previous in assign.previous)
+        if assign.previous and assign.previous[assign.rank] >= 0:
+            for joiner in built.joiners:
+                self._prepare(joiner, senders)
+        self._on_built(assign.generation, built)
+
+    def _build(self, assign: Assign) -> Built:
+        if assign.world_size == 1:
+            return Built(LoneGroup())
+        client = self._clients.take(assign.store)
+        store = PrefixStore(f"tradewind{assign.store.prefix}/{assign.generation}", client)
+        entering = [rank for rank, previous in enumerate(assign.previous) if previous < 0]
+        if assign.rank in entering:
+            port, token = self._own_state_port()
+            store.set(f"state/{assign.rank}", json.dumps([assign.address, port, token]))
+        group = self._make_group(store, assign.rank, assign.world_size, assign.address)
+        joiners = tuple(_joiner(rank, store.get(f"state/{rank}")) for rank in entering if rank != assign.rank)
+        self._clients.give_back(assign.store, client)
+        self._clients.keep_one_ready(assign.store)
+        return Built(group, joiners)
+
+
+class LoneGroup:
+    """A world of one."""
+
+    rank = 0
+    size = 1
+
+    def sum(self, flat: Tensor) -> None:
+        return None
+
+    def largest(self, values: Tensor) -> None:
+        return None
+
+    def broadcast(self, tensor: Tensor, source: int) -> None:
+        return None
+
+    def finish(self, work: object, halted: Callable[[], bool], stalled: Callable[[float], None] | None = None) -> bool:
+        return True
+
+    def leave_behind(self, *buffers: Tensor) -> None:
+        pass
+
+    def cut(self) -> None:
+        pass
+
+
+def _connect(store: Store) -> TCPStore:
+    return TCPStore(store.host, store.port, is_master=False, wait_for_workers=False, timeout=STORE_TIMEOUT)
+
+
+def _joiner(rank: int, written: bytes) -> Joiner:
+    host, port, token = json.loads(written)
+    return Joiner(rank, (host, port), token)
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]

@@ -1,0 +1,67 @@
+"""The line to the worker-agent: one socket, and the thread that reads it."""
+
+import contextlib
+import os
+import socket
+import threading
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from tradewind.sdk import protocol
+from tradewind.sdk.protocol import Birth, Order
+
+_LINE_LIMIT_BYTES: Final = 16 * 1024 * 1024
+_SEND_TIMEOUT_S: Final = 5.0
+_CHUNK_BYTES: Final = 256 * 1024
+
+
+class Control:
+    """Telling never raises: an agent that is gone ends its trainers by other means."""
+
+    def __init__(self, path: str, birth: Birth) -> None:
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._socket.connect(path)
+        self._socket.settimeout(_SEND_TIMEOUT_S)
+        self._speaking = threading.Lock()
+        self.tell(protocol.attach(birth))
+
+    def tell(self, line: bytes) -> None:
+        with self._speaking, contextlib.suppress(OSError):
+            self._socket.sendall(line)
+
+    def listen(self, obey: Callable[[Order], None]) -> None:
+        threading.Thread(target=self._read, args=(obey,), name="tradewind-control", daemon=True).start()
+
+    def _read(self, obey: Callable[[Order], None]) -> None:
+        held = b""
+        while True:
+            try:
+                data = self._socket.recv(_CHUNK_BYTES)
+            except TimeoutError:
+                continue
+            except OSError:
+                return
+            if not data:
+                return
+            *lines, held = (held + data).split(b"\n")
+            if len(held) > _LINE_LIMIT_BYTES:
+                return
+            for line in lines:
+                with contextlib.suppress(ValueError, KeyError, TypeError):
+                    order = protocol.parse(line)
+                    if order is not None:
+                        obey(order)
+
+
+def open_control(environ: Mapping[str, str] = os.environ) -> Control | None:
+    """None where no worker-agent asked for this process."""
+    path = environ.get(protocol.SOCKET)
+    if not path:
+        return None
+    birth = Birth(
+        generation=int(environ["TRADEWIND_GENERATION"]),
+        rank=int(environ["RANK"]),
+        local_rank=int(environ.get("LOCAL_RANK", "0")),
+        pid=os.getpid(),
+    )
+    return Control(path, birth)

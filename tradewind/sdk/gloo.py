@@ -1,0 +1,135 @@
+"""A group of ranks on gloo that can be left at any moment.
+
+gloo gives a rank no way out of a collective whose peer is dead: only the neighbours of the dead get an error. What does
+help is shutdown(2) on the group's own sockets, which are known by the ports that its members wrote to the store. In
+about one of a hundred cases even that leaves an operation stuck; then its buffer is given up and left behind.
+"""
+
+import contextlib
+import os
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+from torch import Tensor
+from torch._C._distributed_c10d import (
+    AllreduceOptions,
+    BroadcastOptions,
+    ProcessGroupGloo,
+    ReduceOp,
+    Store,
+    Work,
+)
+
+BUILD_TIMEOUT: Final = timedelta(seconds=30)
+_OPERATION_TIMEOUT: Final = timedelta(hours=12)
+_SLICE: Final = timedelta(milliseconds=50)
+_WALK_AWAY_S: Final = 0.01
+_gloo: Any = ProcessGroupGloo  # torch's own description of it lacks most of what it can do
+_left_behind: list[object] = []
+
+
+class GlooGroup:
+    """Used by one thread at a time, but for `cut`."""
+
+    def __init__(self, store: Store, rank: int, size: int, address: str) -> None:
+        """Waits for all members, at most BUILD_TIMEOUT. Call it in a thread that may be left behind."""
+        options = _gloo._Options()
+        options._devices = [_device(address)]
+        options._timeout = BUILD_TIMEOUT
+        options._threads = 2
+        self.rank = rank
+        self.size = size
+        self._group = _gloo(store, rank, size, options)
+        self._ports = frozenset(_port(store.get(f"0/{peer}")) for peer in range(size))
+        self._is_cut = threading.Event()
+        self.finish(self.sum(torch.zeros(1)), lambda: False)
+
+    def sum(self, flat: Tensor) -> Work:
+        return self._reduce(flat, ReduceOp.SUM)
+
+    def largest(self, values: Tensor) -> Work:
+        return self._reduce(values, ReduceOp.MAX)
+
+    def broadcast(self, tensor: Tensor, source: int) -> Work:
+        options = BroadcastOptions()
+        options.rootRank = source
+        options.rootTensor = 0
+        options.timeout = _OPERATION_TIMEOUT
+        work: Work = self._group.broadcast([tensor], options)
+        return work
+
+    def _reduce(self, tensor: Tensor, operation: Any) -> Work:
+        options = AllreduceOptions()
+        options.reduceOp = operation
+        options.timeout = _OPERATION_TIMEOUT
+        work: Work = self._group.allreduce([tensor], options)
+        return work
+
+    def finish(self, work: Work, halted: Callable[[], bool], stalled: Callable[[float], None] | None = None) -> bool:
+        """True when the operation is done; False when it failed, or when it is given up after a halt.
+
+        `stalled` is told the seconds waited so far, now and then.
+        """
+        began_s = time.monotonic()
+        halted_s: float | None = None
+        while True:
+            try:
+                if work.wait(_SLICE if halted_s is None else timedelta(seconds=_WALK_AWAY_S)):
+                    return True
+            except RuntimeError:
+                if work.is_completed():
+                    return False
+            now_s = time.monotonic()
+            if halted() or self._is_cut.is_set():
+                if halted_s is not None and now_s - halted_s >= _WALK_AWAY_S:
+                    return False
+                halted_s = halted_s if halted_s is not None else now_s
+            elif stalled is not None:
+                stalled(now_s - began_s)
+
+    def leave_behind(self, *buffers: Tensor) -> None:
+        """An operation may still write to these buffers."""
+        _left_behind.append((self, buffers))
+
+    def cut(self) -> None:
+        """From any thread: whoever is inside a collective of this group falls out, here and at the neighbours."""
+        if self._is_cut.is_set():
+            return
+        self._is_cut.set()
+        shut_sockets(self._ports)
+
+
+def build(store: Store, rank: int, size: int, address: str) -> GlooGroup:
+    return GlooGroup(store, rank, size, address)
+
+
+def _device(address: str) -> Any:
+    return _gloo.create_device(hostname=address) if address else _gloo.create_default_device()
+
+
+def shut_sockets(ports: frozenset[int]) -> None:
+    """Of this process's TCP connections those with one of the ports at either end."""
+    for entry in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError):
+            if not str(entry.readlink()).startswith("socket:"):
+                continue
+            with socket.socket(fileno=os.dup(int(entry.name))) as connection:
+                if connection.family in (socket.AF_INET, socket.AF_INET6) and ports & _ends(connection):
+                    connection.shutdown(socket.SHUT_RDWR)
+
+
+def _ends(connection: socket.socket) -> set[int]:
+    return {connection.getsockname()[1], connection.getpeername()[1]}
+
+
+def _port(address: bytes) -> int:
+    """gloo writes the length of the host's name, the name, the length of the address, and the address itself."""
+    (name_bytes,) = struct.unpack_from("=Q", address)
+    return int.from_bytes(address[18 + name_bytes : 20 + name_bytes], "big")

@@ -1,0 +1,14 @@
+"""Which library carries the sums: gloo for CPUs, NCCL for GPUs."""
+
+import torch
+
+from tradewind.sdk import gloo
+from tradewind.sdk.builder import MakeGroup
+
+
+def group_maker(device: torch.device) -> MakeGroup:
+    if device.type == "cuda":
+        from tradewind.sdk import nccl
+
+        return nccl.build
+    return gloo.build

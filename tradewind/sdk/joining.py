@@ -1,0 +1,164 @@
+"""A trainer that comes into a running world without the state.
+
+From its first sum on it takes part with nothing of its own and keeps every sum. Meanwhile survivors send the state as
+it was at the switch. It applies the sums that came since, with the same optimizer, and is then level, bit for bit.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from torch import Tensor
+
+from tradewind.sdk import tail
+from tradewind.sdk.certificate import Certificate, Digest
+from tradewind.sdk.faults import Faults
+from tradewind.sdk.gradients import Gradients
+from tradewind.sdk.member import Member
+from tradewind.sdk.samples import Order
+from tradewind.sdk.state import TrainingState
+from tradewind.sdk.stream import Admission, Receiver
+from tradewind.sdk.trace import Trace
+
+_WAIT_AT_LEAST_S: Final = 0.02
+_WAIT_AT_MOST_S: Final = 0.5
+_ASK_AGAIN_S: Final = 0.002
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """The sum of a step, with its tail."""
+
+    step: int
+    world_size: int
+    flat: Tensor
+
+
+class Joining:
+    def __init__(
+        self,
+        member: Member,
+        gradients: Gradients,
+        order: Order,
+        state: TrainingState,
+        update: Callable[[], None],
+        certificate: Certificate,
+        receiver: Receiver,
+        steps: int,
+        faults: Faults,
+        trace: Trace,
+    ) -> None:
+        self._member = member
+        self._gradients = gradients
+        self._order = order
+        self._state = state
+        self._update = update
+        self._certificate = certificate
+        self._receiver = receiver
+        self._steps = steps
+        self._faults = faults
+        self._trace = trace
+        self._sums: deque[Kept] = deque()
+        self._done: int | None = None
+        """The step that the state here is at; None before it has come."""
+        self._next_step = 0
+
+    def run(self) -> bool:
+        """Returns when this rank is active, or when the world is dead. True if the world changed with the last sum."""
+        world = self._member.world
+        self._receiver.restart(world.generation if world is not None else 0)
+        self._sums.clear()
+        self._done = None
+        self._next_step = 0
+        summed_s = time.monotonic()
+        while True:
+            switched = self._sum(self._is_level())
+            world = self._member.world
+            if switched is None or world is None or world.is_active:
+                return switched is True
+            before_s, summed_s = summed_s, time.monotonic()
+            self._catch_up(min(max((summed_s - before_s) / 2, _WAIT_AT_LEAST_S), _WAIT_AT_MOST_S))
+
+    def _is_level(self) -> bool:
+        return self._done is not None and not self._sums and self._receiver.admitted() is True
+
+    def _sum(self, level: bool) -> bool | None:
+        """None if the world is dead."""
+        member, gradients, step = self._member, self._gradients, self._next_step
+        built = member.start_collective()
+        world = member.world
+        if built is None or world is None:
+            return None
+        gradients.clear(step)
+        flat = gradients.buffer(step)[: gradients.floats + tail.size(world.size)]
+        ready = member.ready_for()
+        own = tail.Own(ready - world.generation if ready else 0, Digest(), 0.0, active=level, step=None)
+        tail.write(flat[gradients.floats :], own, world.rank)
+        work = built.group.sum(flat)
+        done = built.group.finish(work, member.is_halted)
+        if not done and work is not None and not work.is_completed():
+            built.group.leave_behind(gradients.give_up(step))
+        agreed = tail.read(flat[gradients.floats :], world.size) if done else None
+        is_step = agreed is not None and agreed.step < self._steps
+        switched = member.summed(built, agreed, counts=level and is_step)
+        if agreed is None:
+            return None
+        if is_step:
+            self._keep(agreed.step, flat, world.size)
+        if level:
+            self._replay()
+            self._trace("active", world.rank, world.generation, agreed.step)
+        return switched
+
+    def _keep(self, step: int, flat: Tensor, world_size: int) -> None:
+        self._sums.append(Kept(step, world_size, flat.clone()))
+        self._next_step = step + 1
+
+    def _catch_up(self, wait_s: float) -> None:
+        """At most until the others are half through their next step: whoever comes early to a sum says old things."""
+        deadline_s = time.monotonic() + wait_s
+        if self._done is None and not self._load(wait_s):
+            return
+        self._replay()
+        admission = self._receiver.admission
+        while admission in (Admission.NOT_ASKED, Admission.UNKNOWN) and self._done is not None:
+            self._receiver.ask_admission(self._done, self._state.fingerprint())
+            left_s = deadline_s - time.monotonic()
+            admission = self._receiver.wait_admission(max(0.0, left_s))
+            if left_s <= 0:
+                break
+            if admission is Admission.UNKNOWN:
+                time.sleep(_ASK_AGAIN_S)
+        if admission in (Admission.REFUSED, Admission.LOST):
+            self._member.gives_up(f"its state was not accepted: {admission.name.lower()}")
+
+    def _load(self, wait_s: float) -> bool:
+        snapshot = self._receiver.wait(wait_s)
+        if snapshot is None:
+            if self._receiver.failed:
+                self._member.gives_up(f"the state did not come: {self._receiver.failed}")
+            return False
+        self._state.load(snapshot.header, snapshot.data)
+        self._done = snapshot.step
+        self._member.level(snapshot.step)
+        world = self._member.world
+        self._faults("join_loaded", world.rank if world else 0, snapshot.step)
+        return True
+
+    def _replay(self) -> None:
+        while self._sums:
+            kept = self._sums.popleft()
+            assert self._done is not None
+            if kept.step < self._done:
+                continue
+            agreed = tail.read(kept.flat[self._gradients.floats :], kept.world_size)
+            self._certificate.check(kept.step, agreed.digest, Digest.of(self._order.indices(kept.step)))
+            self._gradients.buffer(kept.step)[: kept.flat.numel()].copy_(kept.flat)
+            self._gradients.use(kept.step)
+            self._update()
+            self._gradients.drop()
+            self._done = kept.step + 1
+            if not self._member.is_active:
+                self._member.level(self._done)

@@ -1,0 +1,389 @@
+"""Where this trainer stands in the changing world.
+
+Two threads meet here. The training thread asks before each collective whether it may enter, and says afterwards what
+came of it. The control thread brings halts and assignments. Whatever a report says (`done`, `held`) and whatever the
+training thread goes on to do change together, under one lock: else a halt between the two would count samples twice.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from torch import Tensor
+from torch._C._distributed_c10d import Work
+
+from tradewind.sdk import protocol
+from tradewind.sdk.protocol import Assign, Halt, Lease, Order, Status
+from tradewind.sdk.samples import Ranges, deal, merged, shares
+from tradewind.sdk.tail import Agreed
+
+_LOOK_S: Final = 1.0
+
+
+class Group(Protocol):
+    """The ranks of one world, as far as training needs them."""
+
+    rank: int
+    size: int
+
+    def sum(self, flat: Tensor) -> Work | None: ...
+    def largest(self, values: Tensor) -> Work | None: ...
+    def broadcast(self, tensor: Tensor, source: int) -> Work | None: ...
+    def finish(self, work: Any, halted: Callable[[], bool], stalled: Callable[[float], None] | None = None) -> bool: ...
+    def leave_behind(self, *buffers: Tensor) -> None: ...
+    def cut(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Joiner:
+    """Where a rank that enters without the state wants it sent."""
+
+    rank: int
+    address: tuple[str, int]
+    token: str
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    group: Group
+    joiners: tuple[Joiner, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    assign: Assign
+    active: tuple[bool, ...]
+    """By rank: who has the state and takes a share."""
+
+    @property
+    def generation(self) -> int:
+        return self.assign.generation
+
+    @property
+    def rank(self) -> int:
+        return self.assign.rank
+
+    @property
+    def size(self) -> int:
+        return self.assign.world_size
+
+    @property
+    def is_active(self) -> bool:
+        return self.active[self.rank]
+
+
+class Member:
+    def __init__(self, batch: int, steps: int, tell: Callable[[bytes], None], start_build: Callable[[Assign], None]):
+        self._batch = batch
+        self._steps = steps
+        self._send = tell
+        self._start_build = start_build
+        self._changed = threading.Condition()
+        self._world: World | None = None
+        self._next: Assign | None = None
+        self._shelf: dict[int, Built] = {}
+        self._failed_builds: set[int] = set()
+        self._halted = 0
+        self._parked = 0
+        self._broken = 0
+        self._done = 0
+        self._held: Ranges = ()
+        self._in_collective = False
+        self._finished = False
+        self._lease_until_s: float | None = None
+        self._waits = "to be taken into a world"
+        self.retired: Callable[[Group], None] = lambda group: None
+
+    # What the training thread asks.
+
+    @property
+    def world(self) -> World | None:
+        return self._world
+
+    @property
+    def is_active(self) -> bool:
+        return self._world is not None and self._world.is_active
+
+    @property
+    def done(self) -> int:
+        return self._done
+
+    @property
+    def held(self) -> Ranges:
+        """Of step `done`: what this rank has computed or has to compute."""
+        return self._held
+
+    def is_halted(self) -> bool:
+        world = self._world
+        return world is not None and self._halted > world.generation
+
+    def take_up(self, timeout_s: float | None = None) -> Assign | None:
+        """Waits for a world that this trainer has to enter now: its first, or one after a halt. None after the timeout.
+
+        A planned world counts only for who has none: who trains goes over in band.
+        """
+        deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
+        with self._changed:
+            while True:
+                assign = self._next
+                if assign is not None and self._may_enter(assign):
+                    self._enter(assign)
+                    return assign
+                left_s = _LOOK_S if deadline_s is None else deadline_s - time.monotonic()
+                if left_s <= 0:
+                    return None
+                self._changed.wait(min(left_s, _LOOK_S))
+
+    def start_collective(self) -> Built | None:
+        """Waits for the group of the present world; None if the world is dead."""
+        with self._changed:
+            while True:
+                world = self._world
+                if world is None or max(self._halted, self._parked, self._broken + 1) > world.generation:
+                    return None
+                if world.generation in self._failed_builds:
+                    self._break(world)
+                    return None
+                built = self._shelf.get(world.generation)
+                if built is not None and self._lease_is_fresh(world):
+                    self._in_collective = True
+                    return built
+                self._changed.wait(_LOOK_S)
+
+    def ended_collective(self, built: Built, *, ok: bool) -> bool:
+        """After one that was no step. False if the world is dead: then what is known was reported."""
+        with self._changed:
+            self._in_collective = False
+            if self._world is not None and (not ok or self._halted > self._world.generation):
+                self._fall_out(self._world, ok=ok)
+                ok = False
+        if not ok:
+            built.group.cut()
+        return ok
+
+    def started(self, done: int) -> None:
+        """All ranks of a first world have the same state."""
+        with self._changed:
+            world = self._world
+            assert world is not None
+            self._world = World(world.assign, (True,) * world.size)
+            self._done = done
+            self._promise()
+            self._tell()
+
+    def caught_up(self, done: int) -> None:
+        """This rank missed the last sum and has it now."""
+        with self._changed:
+            assert self._world is not None
+            self._done = done
+            self._held = self._dealt(self._world.assign, self._world.active)
+
+    def summed(self, built: Built, agreed: Agreed | None, *, counts: bool) -> bool:
+        """After the sum of a step: None if it failed. True if the world was changed with it.
+
+        Who has the sum has the step, even if the world is already dead. `counts` is false for a sum that is no step.
+        """
+        switched = became_active = False
+        with self._changed:
+            self._in_collective = False
+            world = self._world
+            assert world is not None
+            if agreed is not None:
+                self._done += counts
+                self._held = ()
+                became_active = agreed.active[world.rank] and not world.is_active
+                self._world = world = World(world.assign, agreed.active)
+                switched = self._switch(world, agreed)
+                world = self._world
+            if agreed is None or self._halted > world.generation:
+                self._fall_out(world, ok=agreed is not None)
+            elif self._parked <= world.generation:
+                self._promise()
+                if became_active:
+                    self._tell()
+        if agreed is None:
+            built.group.cut()
+        return switched
+
+    def level(self, done: int) -> None:
+        """A joiner has the state as it was before this step."""
+        with self._changed:
+            self._done = done
+
+    def gives_up(self, why: str) -> None:
+        """A joiner that cannot get level asks for another world."""
+        with self._changed:
+            if self._world is not None:
+                self._waits = why
+                self._break(self._world)
+
+    def ready_for(self) -> int:
+        """The generation that this rank could go over to, or 0."""
+        assign, world = self._next, self._world
+        if assign is None or world is None or assign.entry != "planned" or assign.generation <= world.generation:
+            return 0
+        ready = assign.leaves or assign.generation in self._shelf
+        return assign.generation if ready and assign.generation >= self._halted else 0
+
+    def stands_still(self) -> None:
+        """The collective takes much longer than it should: somebody may be silent."""
+        with self._changed:
+            world = self._world
+            if world is not None and self._broken < world.generation and self._in_collective:
+                self._broken = world.generation
+                self._tell()
+
+    def joiners_to_serve(self) -> tuple[Joiner, ...]:
+        """Of the present world: who waits for the state from us."""
+        world = self._world
+        if world is None or not world.is_active:
+            return ()
+        built = self._shelf.get(world.generation)
+        return built.joiners if built is not None else ()
+
+    def finish(self) -> None:
+        with self._changed:
+            self._finished = True
+            self._held = ()
+            self._tell()
+
+    # What the control thread and the builders bring.
+
+    def obey(self, order: Order) -> None:
+        match order:
+            case Assign():
+                self._on_assign(order)
+            case Halt(generation):
+                self._on_halt(generation)
+            case Lease(valid_s):
+                with self._changed:
+                    self._lease_until_s = time.monotonic() + valid_s
+                    self._changed.notify_all()
+
+    def built(self, generation: int, built: Built | None) -> None:
+        with self._changed:
+            if built is None:
+                self._failed_builds.add(generation)
+            else:
+                self._shelf[generation] = built
+            dead = built is not None and generation < self._halted
+            self._changed.notify_all()
+        if dead and built is not None:
+            built.group.cut()
+
+    def tell(self) -> None:
+        with self._changed:
+            self._tell()
+
+    def _on_assign(self, assign: Assign) -> None:
+        with self._changed:
+            newest = max(self._next.generation if self._next else 0, self._world.generation if self._world else 0)
+            if assign.generation <= newest or assign.generation < self._halted:
+                return
+            self._next = assign
+            self._changed.notify_all()
+        if not assign.leaves:
+            self._start_build(assign)
+
+    def _on_halt(self, generation: int) -> None:
+        with self._changed:
+            self._halted = max(self._halted, generation)
+            dead = [built for known, built in self._shelf.items() if known < self._halted]
+            if not self._in_collective:
+                self._parked = max(self._parked, self._halted)
+                self._tell()
+            self._changed.notify_all()
+        for built in dead:
+            built.group.cut()
+
+    # Under the lock.
+
+    def _may_enter(self, assign: Assign) -> bool:
+        world = self._world
+        if assign.generation < self._halted or assign.leaves:
+            return False
+        if world is not None and (assign.generation <= world.generation):
+            return False
+        return assign.entry != "planned" or world is None or not world.is_active
+
+    def _enter(self, assign: Assign) -> None:
+        self._retire_older(assign.generation)
+        entered = tuple(previous >= 0 for previous in assign.previous) or (False,) * assign.world_size
+        self._world = World(assign, entered)
+        if not entered[assign.rank]:
+            self._held = ()
+        elif self._done == assign.resume:
+            self._held = merged((*self._held, *self._dealt(assign, entered)))
+        else:
+            self._held = ()
+        self._waits = ""
+        self._tell()
+
+    def _dealt(self, assign: Assign, active: Sequence[bool]) -> Ranges:
+        """What this rank computes in addition to what it has, so that the step is whole."""
+        if assign.resume >= self._steps:
+            return ()
+        return deal(self._batch, assign.held, active)[assign.rank]
+
+    def _promise(self) -> None:
+        """From now on a report says that this rank is going to have its share of the next step."""
+        world = self._world
+        if world is None or self._done >= self._steps:
+            self._held = ()
+        else:
+            self._held = shares(self._batch, world.active)[world.rank]
+
+    def _switch(self, world: World, agreed: Agreed) -> bool:
+        assign = self._next
+        ready = agreed.ready_generation(world.generation, world.size)
+        if assign is None or ready != assign.generation or self._halted > world.generation:
+            return False
+        self._retire_older(assign.generation)
+        if assign.leaves:
+            self._world = World(world.assign, (False,) * world.size)
+            self._parked = assign.generation
+            self._waits = "to be released"
+        else:
+            active = tuple(previous >= 0 and agreed.active[previous] for previous in assign.previous)
+            self._world = World(assign, active)
+        self._tell()
+        return True
+
+    def _fall_out(self, world: World, *, ok: bool) -> None:
+        if self._halted <= world.generation and not ok:
+            self._break(world)
+        else:
+            self._parked = max(self._parked, self._halted)
+            self._tell()
+
+    def _break(self, world: World) -> None:
+        self._broken = max(self._broken, world.generation)
+        self._parked = max(self._parked, world.generation + 1)
+        self._tell()
+
+    def _retire_older(self, generation: int) -> None:
+        for known in [known for known in self._shelf if known < generation]:
+            self.retired(self._shelf.pop(known).group)
+
+    def _lease_is_fresh(self, world: World) -> bool:
+        """A world of one is fenced by nothing but its lease."""
+        if world.size > 1 or self._lease_until_s is None:
+            return True
+        return time.monotonic() < self._lease_until_s
+
+    def _tell(self) -> None:
+        world = self._world
+        now = Status(
+            rank=world.rank if world is not None else 0,
+            generation=world.generation if world is not None else 0,
+            parked=self._parked,
+            done=self._done,
+            held=self._held,
+            active=world is not None and world.is_active,
+            finished=self._finished,
+            broken=self._broken,
+            waits=self._waits,
+        )
+        self._send(protocol.status(now))

@@ -1,0 +1,45 @@
+"""How long a rank waits for the others before it calls the world still.
+
+A silent peer breaks no connection. Steps of a run take alike long, so a wait of several steps is a sign. It is no
+proof: the halt that follows asks everybody, and whoever answers stays. After a sign that was none, patience grows.
+"""
+
+import statistics
+from collections import deque
+from typing import Final
+
+LEAST_S: Final = 0.3
+UNKNOWN_S: Final = 30.0
+_STEPS: Final = 3.0
+_MEASURED: Final = 16
+_KNOWN_AFTER: Final = 4
+_CALM_STEPS: Final = 100
+
+
+class Patience:
+    def __init__(self) -> None:
+        self._steps_s: deque[float] = deque(maxlen=_MEASURED)
+        self._factor = 1.0
+        self._calm = 0
+
+    @property
+    def limit_s(self) -> float:
+        if len(self._steps_s) < _KNOWN_AFTER:
+            return UNKNOWN_S
+        return self._factor * max(LEAST_S, _STEPS * statistics.median(self._steps_s))
+
+    @property
+    def step_s(self) -> float:
+        """What a step takes, as far as is known."""
+        return statistics.median(self._steps_s) if self._steps_s else 0.0
+
+    def took(self, step_s: float) -> None:
+        self._steps_s.append(step_s)
+        self._calm += 1
+        if self._calm >= _CALM_STEPS:
+            self._factor = 1.0
+
+    def was_wrong(self) -> None:
+        """All were there."""
+        self._factor = min(self._factor * 2, 64.0)
+        self._calm = 0

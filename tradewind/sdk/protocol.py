@@ -1,0 +1,171 @@
+"""What a trainer that lives through changes and its worker-agent say to each other.
+
+The agent listens on the Unix stream socket named by TRADEWIND_TRAINER_SOCKET; each message is one JSON object on one
+line, and `type` names it. Unknown fields are ignored.
+
+Trainer → agent
+
+    attach    {generation, rank, local_rank, pid}
+              First: the generation and rank under which it was forked.
+    status    {rank, generation, parked, done, held, active, finished, broken, waits}
+              All that it is, whenever something of it changes but `done` and `held` alone. See TrainerStatus in
+              messages/workers.py.
+    progress  {generation, rank, reports: [{step, loss | null, samples | null, at}, …]}
+              Steps that every rank has.
+
+Agent → trainer
+
+    assign    {generation, rank, world_size, entry, address, store: {host, port, prefix}, leaves,
+               previous, resume, source, laggards, held}
+              `entry` is "start" for a trainer that was forked into this world, else "planned" or "repair". `address` is
+              where peers reach this trainer. `leaves`: it is in the world before and not in this one. The rest is as in
+              HotWorld in messages/worlds.py.
+    halt      {generation}
+              Every world below is dead: leave its collectives and tell `parked`.
+    lease     {valid_s}
+              For so long nobody else can have been given this trainer's place.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+from tradewind.sdk.samples import Ranges
+
+SOCKET: Final = "TRADEWIND_TRAINER_SOCKET"
+INVITED: Final = "TRADEWIND_INVITED"
+
+Entry = Literal["start", "planned", "repair"]
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    host: str
+    port: int
+    prefix: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Assign:
+    generation: int
+    rank: int
+    world_size: int
+    entry: Entry
+    store: Store
+    address: str = "127.0.0.1"
+    leaves: bool = False
+    previous: tuple[int, ...] = ()
+    resume: int = 0
+    source: int = 0
+    laggards: tuple[int, ...] = ()
+    held: tuple[Ranges, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Halt:
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    valid_s: float
+
+
+Order = Assign | Halt | Lease
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    rank: int = 0
+    generation: int = 0
+    parked: int = 0
+    done: int = 0
+    held: Ranges = ()
+    active: bool = False
+    finished: bool = False
+    broken: int = 0
+    waits: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StepReport:
+    step: int
+    loss: float | None
+    samples: int
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Birth:
+    """The place under which the host forked this process."""
+
+    generation: int
+    rank: int
+    local_rank: int
+    pid: int = field(default=0)
+
+
+def attach(birth: Birth) -> bytes:
+    return _line(
+        type="attach", generation=birth.generation, rank=birth.rank, local_rank=birth.local_rank, pid=birth.pid
+    )
+
+
+def status(now: Status) -> bytes:
+    return _line(
+        type="status",
+        rank=now.rank,
+        generation=now.generation,
+        parked=now.parked,
+        done=now.done,
+        held=now.held,
+        active=now.active,
+        finished=now.finished,
+        broken=now.broken,
+        waits=now.waits,
+    )
+
+
+def progress(generation: int, rank: int, reports: list[StepReport]) -> bytes:
+    told = [{"step": each.step, "loss": each.loss, "samples": each.samples, "at": each.at} for each in reports]
+    return _line(type="progress", generation=generation, rank=rank, reports=told)
+
+
+def parse(line: bytes) -> Order | None:
+    """None for what this version does not know. Raises ValueError, KeyError or TypeError for what makes no sense."""
+    message = json.loads(line)
+    match message["type"]:
+        case "assign":
+            return _assign(message)
+        case "halt":
+            return Halt(int(message["generation"]))
+        case "lease":
+            return Lease(float(message["valid_s"]))
+        case _:
+            return None
+
+
+def _assign(message: Mapping[str, Any]) -> Assign:
+    entry: Entry = message["entry"]
+    if entry not in ("start", "planned", "repair"):
+        raise ValueError(f"unknown entry {entry!r}")
+    store = message["store"]
+    return Assign(
+        generation=int(message["generation"]),
+        rank=int(message["rank"]),
+        world_size=int(message["world_size"]),
+        entry=entry,
+        store=Store(str(store["host"]), int(store["port"]), str(store.get("prefix", ""))),
+        address=str(message.get("address", "127.0.0.1")),
+        leaves=bool(message.get("leaves", False)),
+        previous=tuple(map(int, message.get("previous", ()))),
+        resume=int(message.get("resume", 0)),
+        source=int(message.get("source", 0)),
+        laggards=tuple(map(int, message.get("laggards", ()))),
+        held=tuple(tuple((int(first), int(last)) for first, last in own) for own in message.get("held", ())),
+    )
+
+
+def _line(**message: object) -> bytes:
+    return json.dumps(message, separators=(",", ":")).encode() + b"\n"

@@ -1,0 +1,44 @@
+"""What the rest of the world may hear of a step: only once every rank has it.
+
+The sum of step k + 1 proves that everybody has step k. A rank that alone had a step and died with it leaves no trace.
+"""
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+from tradewind.sdk import protocol
+from tradewind.sdk.protocol import StepReport
+
+_EVERY_S: Final = 0.25
+_HELD_AT_MOST: Final = 512
+
+
+class Reports:
+    def __init__(self, tell: Callable[[bytes], None] | None) -> None:
+        self._tell = tell
+        self._newest: StepReport | None = None
+        self._proven: list[StepReport] = []
+        self._told_s = 0.0
+
+    def add(self, step: int, loss: float | None, samples: int, generation: int, rank: int) -> None:
+        """The step is here; the one before it is everywhere."""
+        self._prove(generation, rank)
+        self._newest = StepReport(step, loss, samples, time.time())
+
+    def close(self, generation: int, rank: int) -> None:
+        """Everybody has the last step."""
+        self._told_s = 0.0
+        self._prove(generation, rank)
+
+    def _prove(self, generation: int, rank: int) -> None:
+        if self._newest is not None:
+            self._proven.append(self._newest)
+            self._newest = None
+        now_s = time.monotonic()
+        if self._tell is None or not self._proven or now_s - self._told_s < _EVERY_S:
+            del self._proven[:-_HELD_AT_MOST]
+            return
+        self._tell(protocol.progress(generation, rank, self._proven))
+        self._proven = []
+        self._told_s = now_s

@@ -1,0 +1,210 @@
+"""A training run that lives through changes of the world.
+
+    run = tradewind.Run(model, optimizer, dataset, batch=48, steps=1000)
+    for batch in run:
+        loss = loss_fn(model(batch[0]), batch[1])
+        run.backward(loss)
+
+Between two turns of the loop the gradients of all ranks are summed, the optimizer steps, and, if the world has changed,
+this trainer goes over to the new one. The loop sees nothing of it, but for one thing: after a loss it may be handed
+more samples of the same step, those that nobody holds any more.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.utils.data import Dataset
+
+from tradewind.sdk import faults, tail, trace
+from tradewind.sdk.alone import given_world
+from tradewind.sdk.builder import Builder
+from tradewind.sdk.certificate import Certificate
+from tradewind.sdk.control import Control, open_control
+from tradewind.sdk.data_parallel import quiet
+from tradewind.sdk.gradients import Gradients
+from tradewind.sdk.groups import group_maker
+from tradewind.sdk.janitor import Janitor
+from tradewind.sdk.joining import Joining
+from tradewind.sdk.loader import Loader
+from tradewind.sdk.member import Member
+from tradewind.sdk.reports import Reports
+from tradewind.sdk.samples import Order
+from tradewind.sdk.saving import Saving
+from tradewind.sdk.serving import Serving
+from tradewind.sdk.starting import Starting
+from tradewind.sdk.state import Stateful, TrainingState
+from tradewind.sdk.stream import Receiver
+from tradewind.sdk.training import Parts, Training
+
+
+class Run:
+    """Iterate over it once: it yields the samples of each step that this rank has to compute.
+
+    model, optimizer   as for one process; parameters on one device. Ranks may start with different weights: those of
+                       rank 0, or of the newest checkpoint, become everybody's.
+    dataset            map-style: len() and [index].
+    batch              samples of all ranks together in one step. Neither it nor the order depends on the world.
+    steps              of the whole run.
+    seed               of the order of samples, and of the random numbers inside the loop.
+    scheduler          stepped after the optimizer, once for each step.
+    clip_norm          of the summed gradient, before the optimizer.
+    update             in place of clipping, optimizer.step() and scheduler.step(): called once for each step with the
+                       summed gradient in .grad. It must depend on that and on the state alone.
+    state              whatever else must survive, by name: anything with state_dict() and load_state_dict().
+    checkpoints        a folder; every `checkpoint_every` steps one rank writes there. Used when everything is lost.
+    collate            as for a DataLoader.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        optimizer: Optimizer,
+        dataset: Dataset[Any],
+        *,
+        batch: int,
+        steps: int,
+        seed: int = 0,
+        shuffle: bool = True,
+        scheduler: Any = None,
+        clip_norm: float | None = None,
+        update: Callable[[], None] | None = None,
+        state: Mapping[str, Stateful] | None = None,
+        checkpoints: str | Path | None = None,
+        checkpoint_every: int = 100,
+        collate: Callable[[list[Any]], Any] | None = None,
+    ) -> None:
+        if steps < 1:
+            raise ValueError(f"steps is {steps}, but a run has at least one")
+        quiet(model)
+        self.certificate = Certificate()
+        others: dict[str, Stateful] = {"tradewind": _Kept(self.certificate), **(state or {})}
+        if scheduler is not None:
+            others["scheduler"] = scheduler
+        training_state = TrainingState(model, optimizer, others)
+        gradients = Gradients(model.parameters(), tail.MOST)
+        order = Order(_length(dataset), batch, seed, shuffle)
+        loader = Loader(dataset, order, collate)
+        control = open_control()
+        injected = faults.Faults(os.environ.get(faults.VARIABLE, ""))
+        traced = trace.Trace(os.environ.get(trace.VARIABLE))
+        receiver = Receiver()
+        serving = Serving(training_state)
+        saving = Saving(checkpoints, checkpoint_every) if checkpoints is not None else None
+        builder = Builder(
+            group_maker(gradients.device),
+            lambda generation, built: member.built(generation, built),
+            lambda: (receiver.port, receiver.token),
+            serving.prepare,
+        )
+        member = Member(batch, steps, control.tell if control is not None else _nobody, builder.start)
+        member.retired = Janitor()
+        step = update or _Update(gradients, optimizer, scheduler, clip_norm)
+        self._member = member
+        self._control: Control | None = control
+        self._training = Training(
+            Parts(
+                member=member,
+                gradients=gradients,
+                loader=loader,
+                order=order,
+                state=training_state,
+                update=step,
+                certificate=self.certificate,
+                saving=saving,
+                starting=Starting(training_state, self.certificate, saving),
+                reports=Reports(control.tell if control is not None else None),
+                serving=serving,
+                joining=Joining(
+                    member, gradients, order, training_state, step, self.certificate, receiver, steps, injected, traced
+                ),
+                faults=injected,
+                trace=traced,
+                steps=steps,
+                seed=seed,
+                watched=control is not None,
+            )
+        )
+
+    def __iter__(self) -> Iterator[Any]:
+        if self._control is not None:
+            self._member.tell()
+            self._control.listen(self._member.obey)
+        else:
+            self._member.obey(given_world())
+        return self._training.run()
+
+    def backward(self, loss: Tensor) -> None:
+        """In place of loss.backward(): `loss` is the mean over the batch that was handed out last."""
+        self._training.backward(loss)
+
+    @property
+    def step(self) -> int:
+        """The step that is being computed, from 0."""
+        return self._training.step
+
+    @property
+    def loss(self) -> float | None:
+        """The mean over all samples of the last step that was done, on all ranks."""
+        return self._training.loss
+
+    @property
+    def rank(self) -> int:
+        """In the present world; it may be another one in the next step."""
+        world = self._training.world
+        return world.rank if world is not None else 0
+
+    @property
+    def world_size(self) -> int:
+        world = self._training.world
+        return world.size if world is not None else 1
+
+    @property
+    def generation(self) -> int:
+        world = self._training.world
+        return world.generation if world is not None else 0
+
+
+class _Update:
+    def __init__(self, gradients: Gradients, optimizer: Optimizer, scheduler: Any, clip_norm: float | None) -> None:
+        self._gradients = gradients
+        self._optimizer = optimizer
+        self._scheduler = scheduler
+        self._clip_norm = clip_norm
+
+    def __call__(self) -> None:
+        if self._clip_norm is not None:
+            torch.nn.utils.clip_grad_norm_(self._gradients.parameters, self._clip_norm)
+        self._optimizer.step()
+        if self._scheduler is not None:
+            self._scheduler.step()
+
+
+class _Kept:
+    """The certificate goes where the state goes."""
+
+    def __init__(self, certificate: Certificate) -> None:
+        self._certificate = certificate
+
+    def state_dict(self) -> dict[str, Any]:
+        return self._certificate.as_dict()
+
+    def load_state_dict(self, state_dict: dict[str, Any], /) -> None:
+        self._certificate.take_over(Certificate.from_dict(state_dict))
+
+
+def _length(dataset: Any) -> int:
+    try:
+        return len(dataset)
+    except TypeError:
+        raise TypeError(
+            f"{type(dataset).__name__} has no len(): a run needs a map-style dataset, whose samples are read by index"
+        ) from None
+
+
+def _nobody(_line: bytes) -> None:
+    pass

@@ -1,0 +1,47 @@
+"""When checkpoints are taken, and what is known of the steps after the last one.
+
+A checkpoint counts for the world outside, so it is written only when every rank has its step: one step later. Beside it
+one number is kept, the newest step that was committed: if everything is lost at once, it tells what has to be repeated.
+"""
+
+import os
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from tradewind.sdk.checkpoint import Checkpoints
+
+_NUMBER: Final = struct.Struct("!q")
+
+
+class Saving:
+    def __init__(self, folder: str | Path, every_steps: int) -> None:
+        self._checkpoints = Checkpoints(folder, every_steps)
+        self._held: tuple[int, dict[str, Any]] | None = None
+        self._journal = os.open(Path(folder) / "newest-step", os.O_RDWR | os.O_CREAT, 0o644)
+
+    def restore(self, restore: Callable[[dict[str, Any]], None]) -> tuple[int, int] | None:
+        """The step of the newest checkpoint, and the newest step that was ever committed as far as is known here."""
+        saved = self._checkpoints.newest()
+        if saved is None:
+            return None
+        restore(self._checkpoints.load(saved))
+        written = os.pread(self._journal, _NUMBER.size, 0)
+        newest = _NUMBER.unpack(written)[0] if len(written) == _NUMBER.size else -1
+        return saved.step, max(newest, saved.step - 1)
+
+    def committed(self, step: int, payload: Callable[[], dict[str, Any]]) -> None:
+        """The sum of `step` has come and is applied, so everybody has the step before it."""
+        if self._held is not None:
+            self._checkpoints.offer(*self._held)
+            self._held = None
+        os.pwrite(self._journal, _NUMBER.pack(step - 1), 0)
+        if self._checkpoints.is_due(step + 1):
+            self._held = (step + 1, payload())
+
+    def close(self) -> None:
+        """Everybody has the last step."""
+        if self._held is not None:
+            self._checkpoints.offer(*self._held)
+        self._checkpoints.close()

@@ -1,0 +1,62 @@
+"""The first world of a run: all ranks agree on one state before the first step.
+
+That is the newest checkpoint that any of them can read, or else what rank 0 begins with. Nobody trains yet, so it is
+simply sent to all.
+"""
+
+from collections.abc import Callable
+
+import torch
+
+from tradewind.sdk.certificate import Certificate
+from tradewind.sdk.member import Group, World
+from tradewind.sdk.raw import Staging
+from tradewind.sdk.saving import Saving
+from tradewind.sdk.state import TrainingState
+
+
+class Starting:
+    def __init__(self, state: TrainingState, certificate: Certificate, saving: Saving | None) -> None:
+        self._state = state
+        self._certificate = certificate
+        self._saving = saving
+
+    def agree(self, group: Group, world: World, halted: Callable[[], bool]) -> int | None:
+        """The step to begin with; None if the world broke."""
+        newest = torch.zeros(world.size, dtype=torch.int64)
+        newest[world.rank] = self._restore()
+        if not group.finish(group.largest(newest), halted):
+            group.leave_behind(newest)
+            return None
+        source = int(newest.argmax())
+        if world.size > 1 and not self._send_to_all(group, source, halted):
+            return None
+        return int(newest[source])
+
+    def _restore(self) -> int:
+        restored = self._saving.restore(self._state.restore) if self._saving is not None else None
+        if restored is None:
+            return 0
+        self._certificate.resumed(*restored)
+        return restored[0]
+
+    def _send_to_all(self, group: Group, source: int, halted: Callable[[], bool]) -> bool:
+        parts = self._whole() if group.rank == source else (bytearray(), bytearray())
+        sizes = torch.tensor([len(part) for part in parts], dtype=torch.int64)
+        if not group.finish(group.broadcast(sizes, source), halted):
+            group.leave_behind(sizes)
+            return False
+        if group.rank != source:
+            parts = bytearray(int(sizes[0])), bytearray(int(sizes[1]))
+        for part in parts:
+            tensor = torch.frombuffer(part, dtype=torch.uint8)
+            if not group.finish(group.broadcast(tensor, source), halted):
+                group.leave_behind(tensor)
+                return False
+        if group.rank != source:
+            self._state.load(*parts)
+        return True
+
+    def _whole(self) -> tuple[bytearray, bytearray]:
+        staging = Staging(self._state.nbytes())
+        return bytearray(self._state.header()), bytearray(self._state.copy_shard(0, 1, staging))

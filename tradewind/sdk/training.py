@@ -1,0 +1,326 @@
+"""The training thread's part: compute, sum, apply; and, when the world changes, what it takes to go on in the next."""
+
+import random
+import sys
+import time
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import torch
+from torch import Tensor
+
+from tradewind.sdk import tail
+from tradewind.sdk.certificate import Certificate, Digest
+from tradewind.sdk.faults import Faults
+from tradewind.sdk.gradients import Gradients
+from tradewind.sdk.joining import Joining
+from tradewind.sdk.loader import Loader
+from tradewind.sdk.member import Built, Member, World
+from tradewind.sdk.patience import Patience
+from tradewind.sdk.protocol import Assign
+from tradewind.sdk.ranges import without
+from tradewind.sdk.reports import Reports
+from tradewind.sdk.samples import Order, Ranges, count, merged
+from tradewind.sdk.saving import Saving
+from tradewind.sdk.serving import Serving
+from tradewind.sdk.starting import Starting
+from tradewind.sdk.state import TrainingState
+from tradewind.sdk.trace import Trace
+
+CLOSING_S: Final = 30.0
+
+
+class PeerLost(RuntimeError):
+    """Outside of Tradewind nobody can form another world."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a training is made of."""
+
+    member: Member
+    gradients: Gradients
+    loader: Loader
+    order: Order
+    state: TrainingState
+    update: Callable[[], None]
+    certificate: Certificate
+    saving: Saving | None
+    starting: Starting
+    reports: Reports
+    serving: Serving
+    joining: Joining
+    faults: Faults
+    trace: Trace
+    steps: int
+    seed: int
+    watched: bool
+    """A worker-agent is there: the world may change."""
+
+
+class Training:
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._member = parts.member
+        self._gradients = parts.gradients
+        self._patience = Patience()
+        self._computed: Ranges = ()
+        """Of the present step: the samples whose gradients autograd has left in the model."""
+        self._digest = Digest()
+        self._loss_sum = 0.0
+        self._weight = 0.0
+        self._owed = False
+        """A batch was handed out and its gradients have not come."""
+        self._step_began_s = time.monotonic()
+        self._closing_since_s: float | None = None
+        self.loss: float | None = None
+
+    @property
+    def step(self) -> int:
+        return self._member.done
+
+    @property
+    def world(self) -> World | None:
+        return self._member.world
+
+    def run(self) -> Generator[Any, None, None]:
+        """Yields the batches that this rank has to compute, until all steps are done."""
+        self._change_world()
+        while True:
+            todo = without(self._member.held, self._computed)
+            if todo:
+                yield from self._compute(todo)
+            elif self._sum():
+                break
+        self._member.finish()
+
+    def backward(self, loss: Tensor) -> None:
+        if self._weight == 0:
+            raise RuntimeError("run.backward(loss) belongs inside the loop over the run, once for each batch")
+        torch.autograd.backward(loss * (self._weight / self._parts.order.batch))
+        self._loss_sum += float(loss.detach()) * self._weight
+        self._weight = 0.0
+        self._owed = False
+
+    def _compute(self, todo: Ranges) -> Generator[Any, None, None]:
+        parts, step, rank = self._parts, self._member.done, self._rank
+        reading = parts.loader.read(step, todo)
+        self._weight = float(count(todo))
+        self._owed = True
+        self._seed_step(step, todo)
+        parts.faults("compute", rank, step)
+        yield reading.batch
+        if self._owed:
+            raise RuntimeError(
+                "a batch was taken and run.backward(loss) was not called for it: its samples would be lost"
+            )
+        self._digest += Digest.of(reading.indices)
+        self._computed = merged((*self._computed, *todo))
+
+    def _sum(self) -> bool:
+        """Sums the present step over all ranks and applies it. True when the run is over."""
+        parts, member, gradients = self._parts, self._member, self._gradients
+        built = member.start_collective()
+        if built is None:
+            self._change_world()
+            return False
+        step, world = member.done, self._present_world()
+        closing = step >= parts.steps
+        gradients.gather(step) if not closing else gradients.clear(step)
+        flat = gradients.buffer(step)[: gradients.floats + tail.size(world.size)]
+        tail.write(flat[gradients.floats :], self._own_tail(world, step), world.rank)
+        parts.faults("before_sum", world.rank, step)
+        work = built.group.sum(flat)
+        parts.faults("in_sum", world.rank, step)
+        done = built.group.finish(work, member.is_halted, self._stalled)
+        if not done:
+            self._leave_behind(built, work, step)
+        agreed = tail.read(flat[gradients.floats :], world.size) if done else None
+        switched = member.summed(built, agreed, counts=not closing)
+        if agreed is None:
+            parts.trace("fell_out", world.rank, world.generation, step)
+            return False
+        parts.faults("after_sum", world.rank, step)
+        if closing:
+            return self._is_over(agreed)
+        self._commit(step, agreed, world)
+        if switched:
+            self._after_switch()
+        elif all(agreed.active):
+            parts.serving.forget()
+        return False
+
+    def _own_tail(self, world: World, step: int) -> tail.Own:
+        ready = self._member.ready_for()
+        lowest = world.active.index(True) if any(world.active) else 0
+        return tail.Own(
+            ready=ready - world.generation if ready else 0,
+            digest=self._digest,
+            loss_sum=self._loss_sum,
+            active=True,
+            step=step if world.rank == lowest else None,
+        )
+
+    def _commit(self, step: int, agreed: tail.Agreed, world: World) -> None:
+        parts = self._parts
+        if not agreed.is_step(step):
+            raise RuntimeError(f"ranks disagree about the step: {agreed.step} is not {step}")
+        self.loss = agreed.loss
+        parts.certificate.check(step, agreed.digest, self._expected(step))
+        self._apply(step)
+        parts.reports.add(step, agreed.loss, self._digest.count, world.generation, world.rank)
+        self._forget_step()
+        now_s = time.monotonic()
+        self._patience.took(now_s - self._step_began_s)
+        self._step_began_s = now_s
+        parts.trace("step", world.rank, world.generation, step)
+        parts.faults("applied", world.rank, step)
+        self._expect_next()
+        self._save(step)
+
+    def _apply(self, step: int) -> None:
+        self._parts.serving.wait_until_copied()
+        self._gradients.use(step)
+        self._parts.update()
+        self._gradients.drop()
+        self._parts.serving.applied(step + 1)
+
+    def _forget_step(self) -> None:
+        self._computed = ()
+        self._digest = Digest()
+        self._loss_sum = 0.0
+
+    def _expect_next(self) -> None:
+        held = self._member.held
+        if held:
+            self._parts.loader.expect(self._member.done, held)
+
+    def _is_over(self, agreed: tail.Agreed) -> bool:
+        """Everybody has the last step; whoever is still joining gets the rest of the state first, within bounds."""
+        self._closing_since_s = self._closing_since_s or time.monotonic()
+        patient = time.monotonic() - self._closing_since_s < CLOSING_S
+        if not all(agreed.active) and patient:
+            time.sleep(0.005)
+            return False
+        world = self._present_world()
+        self._parts.reports.close(world.generation, world.rank)
+        if self._parts.saving is not None:
+            self._parts.saving.close()
+        return True
+
+    # Changes of the world.
+
+    def _change_world(self) -> None:
+        """Waits for the next world and does what it takes to be in it."""
+        parts, member = self._parts, self._member
+        if not parts.watched and member.world is not None:
+            raise PeerLost("Connection closed by peer: a rank of this world is gone")
+        before = member.world
+        assign = member.take_up()
+        assert assign is not None
+        world = self._present_world()
+        parts.trace("entered", world.rank, world.generation, member.done, entry=assign.entry)
+        parts.faults("repair" if assign.entry == "repair" else "join_entered", world.rank, member.done)
+        if assign.entry == "start":
+            self._start()
+        elif not world.is_active:
+            self._join(assign)
+        else:
+            self._repair(assign, before)
+
+    def _repair(self, assign: Assign, before: World | None) -> None:
+        if before is not None and before.size == assign.world_size:
+            self._patience.was_wrong()
+        if self._member.done != assign.resume:
+            self._forget_step()
+            self._gradients.drop()
+        if not assign.laggards or self._hand_on_last_sum(assign):
+            self._parts.serving.begin(self._present_world(), self._member.joiners_to_serve(), self._member.done)
+
+    def _hand_on_last_sum(self, assign: Assign) -> bool:
+        """One who has the last sum gives it to those who miss it; then all are at the same step, bit for bit."""
+        member, gradients = self._member, self._gradients
+        built = member.start_collective()
+        if built is None:
+            return False
+        last = assign.resume - 1
+        buffer = gradients.buffer(last)
+        sent = buffer if assign.rank == assign.source else torch.empty_like(buffer)
+        self._parts.faults("catching_up", assign.rank, last)
+        work = built.group.broadcast(sent, assign.source)
+        done = built.group.finish(work, member.is_halted, self._stalled)
+        if not done:
+            built.group.leave_behind(sent)
+        if not member.ended_collective(built, ok=done):
+            return False
+        if self._present_world().is_active and member.done < assign.resume:
+            buffer.copy_(sent)
+            member.caught_up(assign.resume)
+            summed = tail.read(gradients.tail(last), 0)
+            self._parts.certificate.check(last, summed.digest, self._expected(last))
+            self._apply(last)
+            self._parts.trace("caught_up", assign.rank, assign.generation, last)
+        return True
+
+    def _start(self) -> None:
+        parts, member = self._parts, self._member
+        built = member.start_collective()
+        if built is None:
+            return
+        first = parts.starting.agree(built.group, self._present_world(), member.is_halted)
+        if member.ended_collective(built, ok=first is not None) and first is not None:
+            member.started(first)
+            self._step_began_s = time.monotonic()
+
+    def _join(self, assign: Assign) -> None:
+        """Enters without the state and with nothing to compute; becomes one of the others when it is level."""
+        if assign.laggards and not self._hand_on_last_sum(assign):
+            return
+        self._forget_step()
+        self._gradients.drop()
+        if self._parts.joining.run():
+            self._after_switch()
+        self._step_began_s = time.monotonic()
+
+    def _after_switch(self) -> None:
+        parts, world = self._parts, self._present_world()
+        parts.trace("switched", world.rank, world.generation, self._member.done)
+        parts.faults("switched", world.rank, self._member.done)
+        if world.is_active:
+            parts.serving.begin(world, self._member.joiners_to_serve(), self._member.done)
+
+    def _save(self, step: int) -> None:
+        world = self._member.world
+        if self._parts.saving is not None and world is not None and world.active.index(True) == world.rank:
+            self._parts.saving.committed(step, self._parts.state.payload)
+
+    def _expected(self, step: int) -> Digest:
+        return Digest.of(self._parts.order.indices(step))
+
+    def _leave_behind(self, built: Built, work: Any, step: int) -> None:
+        if work is not None and not work.is_completed():
+            built.group.leave_behind(self._gradients.give_up(step))
+
+    def _stalled(self, waited_s: float) -> None:
+        if self._parts.watched and waited_s > self._patience.limit_s:
+            self._member.stands_still()
+
+    def _seed_step(self, step: int, todo: Ranges) -> None:
+        """Random numbers in the loop depend on the seed, the step and the first sample, not on who computes it."""
+        mixed = hash((self._parts.seed, step, todo[0][0])) & (2**63 - 1)
+        torch.default_generator.manual_seed(mixed)
+        random.seed(mixed)
+        if "numpy.random" in sys.modules:
+            sys.modules["numpy.random"].seed(mixed & (2**32 - 1))
+        if self._gradients.device.type == "cuda":
+            torch.cuda.manual_seed(mixed)
+
+    def _present_world(self) -> World:
+        world = self._member.world
+        assert world is not None
+        return world
+
+    @property
+    def _rank(self) -> int:
+        return self._present_world().rank

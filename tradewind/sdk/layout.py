@@ -1,0 +1,65 @@
+"""What tensors a state consists of, and whether another state's are the same: pure."""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class StateDoesNotFit(ValueError):
+    """The state is of another model or another optimizer; the message says in one sentence what differs first."""
+
+
+class Entry(NamedTuple):
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    on_cpu: bool
+    """Where to create a tensor that does not exist yet. Not compared: the same state may live on another device."""
+
+    def __str__(self) -> str:
+        return f"{self.dtype} of {'×'.join(map(str, self.shape)) or 'one element'}"
+
+
+@lru_cache
+def dtype_name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def dtype_named(name: str) -> torch.dtype:
+    dtype = getattr(torch, name, None)
+    if not isinstance(dtype, torch.dtype):
+        raise StateDoesNotFit(f"this torch has no dtype {name!r}, which the state uses")
+    return dtype
+
+
+def entry(name: str, tensor: Tensor) -> Entry:
+    return Entry(name, tuple(tensor.shape), dtype_name(tensor.dtype), tensor.device.type == "cpu")
+
+
+def entry_nbytes(there: Entry) -> int:
+    elements = 1
+    for size in there.shape:
+        elements *= size
+    return elements * dtype_named(there.dtype).itemsize
+
+
+def require_same(there: Sequence[Entry], here: Sequence[Entry]) -> None:
+    for theirs, ours in zip(there, here, strict=False):
+        if theirs.name != ours.name:
+            raise StateDoesNotFit(f"the state has {theirs.name!r} where this script has {ours.name!r}")
+        if (theirs.shape, theirs.dtype) != (ours.shape, ours.dtype):
+            raise StateDoesNotFit(f"{theirs.name!r} is {theirs} in the state and {ours} in this script")
+    if len(there) > len(here):
+        raise StateDoesNotFit(f"the state has {there[len(here)].name!r}, which this script has not")
+    if len(here) > len(there):
+        raise StateDoesNotFit(f"this script has {here[len(there)].name!r}, which the state has not")
+
+
+def shard_bounds(shard: int, of: int, nbytes: int) -> tuple[int, int]:
+    """[first, last) of the bytes that one of `of` survivors sends; together they are all bytes, once each."""
+    if not 0 <= shard < of:
+        raise ValueError(f"there is no shard {shard} of {of}")
+    return shard * nbytes // of, (shard + 1) * nbytes // of

@@ -1,0 +1,80 @@
+"""Tensors as bytes: views where they lie, copies where they must be, and memory that is ready to be written.
+
+Bytes are in the order of the elements, whatever the strides: two sides may keep a tensor in different ways.
+"""
+
+from typing import TypeAlias
+
+import torch
+from torch import Tensor
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+
+class Staging:
+    """Memory that exists for real: a first write to fresh pages costs more than the copy, so they are written ahead."""
+
+    def __init__(self, nbytes: int) -> None:
+        self.nbytes = nbytes
+        self._memory = bytearray(nbytes)
+        self._tensor = over(self._memory).zero_()
+
+    def tensor(self, nbytes: int) -> Tensor:
+        return self._tensor[:nbytes]
+
+    def view(self, nbytes: int) -> memoryview:
+        return memoryview(self._memory)[:nbytes]
+
+
+def over(buffer: Buffer) -> Tensor:
+    """The buffer's bytes as a tensor that shares its memory, or has a copy of it if the buffer may not be written."""
+    view = memoryview(buffer)
+    if view.nbytes == 0:
+        return torch.empty(0, dtype=torch.uint8)
+    return torch.frombuffer(bytearray(view) if view.readonly else view, dtype=torch.uint8)
+
+
+def byte_view(tensor: Tensor) -> Tensor:
+    """Shares memory with a contiguous tensor; of any other it is a copy."""
+    return tensor.detach().reshape(-1).view(torch.uint8)
+
+
+def read_into(tensor: Tensor, source: Tensor) -> None:
+    """The tensor takes the bytes in place and stays the same object."""
+    here = tensor.detach()
+    if here.is_contiguous():
+        byte_view(here).copy_(source)
+    else:
+        plain = torch.empty(here.shape, dtype=here.dtype)
+        byte_view(plain).copy_(source)
+        here.copy_(plain)
+
+
+def bytes_of(tensors: list[Tensor]) -> bytes:
+    """All of them one after the other, from any device."""
+    joined = bytearray(sum(tensor.nbytes for tensor in tensors))
+    target = over(joined)
+    first = 0
+    for tensor in tensors:
+        target[first : first + tensor.nbytes].copy_(byte_view(tensor))
+        first += tensor.nbytes
+    return bytes(joined)
+
+
+class ByteViews:
+    """Views of many tensors, kept from one call to the next as long as they lie where they lay.
+
+    They keep the old memory alive, so that an address that is the same means the same tensor.
+    """
+
+    def __init__(self) -> None:
+        self._addresses: list[int] = []
+        self._views: list[Tensor] = []
+
+    def of(self, tensors: list[Tensor]) -> list[Tensor]:
+        addresses = [tensor.data_ptr() for tensor in tensors]
+        if addresses != self._addresses:
+            self._views = [byte_view(tensor) for tensor in tensors]
+            kept = all(tensor.is_contiguous() for tensor in tensors)
+            self._addresses = addresses if kept else []
+        return self._views

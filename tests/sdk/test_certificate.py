@@ -195,3 +195,9 @@ def test_a_certificate_survives_being_saved(spoiled: bool) -> None:
     saved = {**certificate.as_dict(), "of a later release": 1}
     assert saved["holds"] is not spoiled
     assert Certificate.from_dict(json.loads(json.dumps(saved))) == certificate
+
+
+def test_a_joiner_takes_over_the_certificate_of_the_others() -> None:
+    joined = Certificate()
+    joined.take_over(a_run(range(7)))
+    assert a_run(range(7, 9), joined) == a_run(range(9))

@@ -145,7 +145,6 @@ def test_checksums_are_written_even_if_the_script_turned_them_off(make: Make) ->
 
 def test_other_files_in_the_folder_are_left_alone(make: Make) -> None:
     checkpoints = make(keep=1)
-    checkpoints.folder.mkdir()
     (checkpoints.folder / "notes.txt").write_text("mine")
     (checkpoints.folder / "step-last.pt").write_text("mine too")
     for step in (10, 20):
@@ -159,7 +158,6 @@ def test_other_files_in_the_folder_are_left_alone(make: Make) -> None:
 
 def test_what_a_killed_process_left_half_written_is_cleared(make: Make) -> None:
     checkpoints = make()
-    checkpoints.folder.mkdir()
     (checkpoints.folder / "step-000000000010.elsewhere-17.tmp").write_bytes(b"half")
     assert checkpoints.newest() is None
     checkpoints.save(20, payload(20))
@@ -218,6 +216,19 @@ def test_what_cannot_be_written_is_warned_of_once_for_each_reason(
     checkpoints.save(50, {"lock": threading.Lock()})
     assert "the checkpoint of step 50 was not written" in capfd.readouterr().err
     assert not list(checkpoints.folder.glob("*.tmp"))
+
+
+def test_a_folder_that_cannot_be_made_is_an_error_at_the_start(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(NotADirectoryError):
+        Checkpoints(tmp_path / "file" / "saved", every_steps=1)
+
+
+def test_a_folder_that_was_removed_is_made_again(make: Make) -> None:
+    checkpoints = make()
+    checkpoints.folder.rmdir()
+    assert checkpoints.newest() is None
+    assert checkpoints.save(10, payload(10)) == checkpoints.newest()
 
 
 FULL_DISK = """

@@ -117,6 +117,11 @@ class Certificate:
         known = {field.name: saved[field.name] for field in fields(cls) if field.name in saved}
         return cls(**{**known, "resumed_at": tuple(known.get("resumed_at", ()))})
 
+    def take_over(self, other: "Certificate") -> None:
+        """Becomes what another rank, or a checkpoint, knows."""
+        for each in fields(self):
+            setattr(self, each.name, getattr(other, each.name))
+
     def sentence(self) -> str:
         covered = f" from step {self.covers_from:,} on" if self.covers_from else ""
         told = (

@@ -43,6 +43,8 @@ class Checkpoints:
         if every_steps < 1 or keep < 1:
             raise ValueError(f"a checkpoint every {every_steps} steps, {keep} kept: both must be at least 1")
         self.folder = Path(folder)
+        # A folder that cannot be made is an error now, while somebody is looking.
+        self.folder.mkdir(parents=True, exist_ok=True)
         self._every_steps = every_steps
         self._keep = keep
         self._told = ""

@@ -1,16 +1,18 @@
 """What is asked for until it is confirmed: records saved, worlds published, workers released, clusters told.
 
-Nothing is published before the record that decides it is saved, so that a master that starts again never contradicts
-one that died.
+No world is published before the record that decides it is saved, so that a master that starts again never contradicts
+one that died. Only a halt of trainers that live on goes out at once: it gives nothing to anybody, and whoever obeyed it
+says so.
 """
 
 from dataclasses import replace
 
 from controlplane.job.effects import JobEffect, Publish, SaveRecord, TellCluster
+from controlplane.job.hot import is_hot, lives_on, survivors, to_invite
 from controlplane.job.present import clusters_agree, is_decided, leavers, wanted_by_cluster
 from controlplane.job.state import Job, Phase
 from messages.clusters import KeepWorkers, RemoveWorkers, WorkerTemplate
-from messages.worlds import Assignment, Halt, Release
+from messages.worlds import Assignment, Halt, Invite, Release
 
 REPEAT_S = 1.0
 """How long to wait for a sign that a message arrived before it is sent again."""
@@ -20,7 +22,7 @@ Asked = tuple[Job, list[JobEffect]]
 
 def ask(job: Job, now_s: float) -> Asked:
     effects: list[JobEffect] = []
-    for step in (_save, _publish, _release, _tell_clusters):
+    for step in (_save, _publish, _invite, _release, _tell_clusters):
         job, asked = step(job, now_s)
         effects += asked
     return job, effects
@@ -28,7 +30,7 @@ def ask(job: Job, now_s: float) -> Asked:
 
 def is_unconfirmed(job: Job) -> bool:
     """Something was asked for, or is about to be, and has not been seen to be so."""
-    busy = job.record.phase in (Phase.FORMING, Phase.RESHAPING)
+    busy = job.record.phase in (Phase.FORMING, Phase.RESHAPING) or job.record.prepared is not None
     return busy or not _is_saved(job) or bool(leavers(job)) or not clusters_agree(job)
 
 
@@ -45,8 +47,12 @@ def _save(job: Job, now_s: float) -> Asked:
 
 def _publish(job: Job, now_s: float) -> Asked:
     message = _unheard(job)
-    if message is None or not _is_saved(job) or not is_due(job.published_s, now_s):
+    if message is None or not is_due(job.published_s, now_s):
         return job, []
+    if not _is_saved(job) and not (isinstance(message, Halt) and lives_on(job)):
+        return job, []
+    if isinstance(message, Halt) and job.halted_s is None:
+        job = replace(job, halted_s=now_s)
     return replace(job, published_s=now_s), [Publish(message)]
 
 
@@ -54,7 +60,22 @@ def _unheard(job: Job) -> Assignment | Halt | None:
     record = job.record
     if record.phase is Phase.RESHAPING:
         return Halt(job.name, record.generation, record.why, job.spec.timeouts.stop_grace_s)
+    if record.phase is Phase.RUNNING:
+        return record.prepared
     return record.assignment if record.phase is Phase.FORMING and is_decided(job) else None
+
+
+def _invite(job: Job, now_s: float) -> Asked:
+    """Repeated until their trainers have come; only where some run that could take them in."""
+    world, phase = job.record.assignment, job.record.phase
+    open_to_all = (phase is Phase.RUNNING and is_hot(job)) or (phase is Phase.WAITING and bool(survivors(job)))
+    if world is None or not open_to_all or not _is_saved(job):
+        return job, []
+    due = [worker for worker in to_invite(job, now_s) if is_due(job.invited_s.get(worker), now_s)]
+    if not due:
+        return job, []
+    invite = Invite(job.name, tuple(due), world, f"{job.record.wanted} workers are wanted")
+    return replace(job, invited_s=job.invited_s | dict.fromkeys(due, now_s)), [Publish(invite)]
 
 
 def _release(job: Job, now_s: float) -> Asked:

@@ -1,32 +1,110 @@
 """Why the present world cannot, or should not, stay as it is."""
 
-from controlplane.job.present import chosen, has_finished, members, world_size
+from controlplane.job.hot import concerned, detached, is_hot, is_over, lives_on
+from controlplane.job.planned import give_up_at_s, hurry_at_s
+from controlplane.job.present import chosen, has_finished, member_of_prepared, members, unheard, world_size
 from controlplane.job.ranks import arrange
 from controlplane.job.sentences import describe_exit, name_workers
-from controlplane.job.state import Job, Phase
+from controlplane.job.state import Job, Phase, Worker
+from messages.worlds import Member
 
 
-def must_change(job: Job) -> str | None:
+def must_change(job: Job, now_s: float) -> str | None:
     if job.record.stop_why is not None:
         return job.record.stop_why
-    for member in members(job):
-        if has_finished(job, member):
-            continue
-        worker = job.workers.get(member.worker)
-        if worker is None:
-            return f"worker {member.worker} was lost: {job.gone.get(member.worker, 'gone')}"
-        if worker.noticed is not None:
-            return f"worker {member.worker} has to go: {worker.noticed}"
+    why = _lost(job, _named(job)) or _has_to_go(job, now_s)
+    if why is not None:
+        return why
     if job.failure is not None:
         return describe_exit(job.failure.exit)
     if job.store_lost and job.record.phase is Phase.FORMING:
         return "the store was lost before the ranks had met"
+    return _first_sign(job) or _took_too_long(job, now_s)
+
+
+def changes_in_place(job: Job) -> bool:
+    """Its trainers can go over to a next world, so that a notice need not end the present one."""
+    world = job.record.assignment
+    if job.record.phase is Phase.FORMING:
+        return world is not None and world.hot is not None
+    return job.record.prepared is not None or is_hot(job)
+
+
+def _named(job: Job) -> list[Member]:
+    """Whoever is needed: members of the present world and, until its last step is done, of the prepared one."""
+    prepared = job.record.prepared
+    if prepared is None or is_over(job):
+        return list(members(job))
+    present = {member.worker for member in members(job)}
+    return [*members(job), *(member for member in prepared.members if member.worker not in present)]
+
+
+def _lost(job: Job, named: list[Member]) -> str | None:
+    for member in named:
+        if member.worker not in job.workers and not (member in members(job) and has_finished(job, member)):
+            return f"worker {member.worker} was lost: {job.gone.get(member.worker, 'gone')}"
     return None
 
 
+def _has_to_go(job: Job, now_s: float) -> str | None:
+    noticed = {
+        member.worker: why
+        for member in members(job)
+        if (worker := job.workers.get(member.worker)) is not None
+        and (why := worker.noticed) is not None
+        and not has_finished(job, member)
+    }
+    if not changes_in_place(job):
+        return next((f"worker {name} has to go: {why}" for name, why in noticed.items()), None)
+    for name, at_s in hurry_at_s(job).items():
+        if now_s >= at_s and not is_over(job):
+            return f"worker {name} has to go and leaves no time for a hand-over: {noticed[name]}"
+    return None
+
+
+def _first_sign(job: Job) -> str | None:
+    """What trainers say before anybody is known to be dead."""
+    for worker in concerned(job):
+        if worker.seq >= 0:
+            why = _sign_of(job, worker)
+            if why is not None:
+                return why
+    return None
+
+
+def _sign_of(job: Job, worker: Worker) -> str | None:
+    record = job.record
+    newest = record.prepared.generation if record.prepared is not None else record.generation
+    if max([worker.generation, *(trainer.parked for trainer in worker.trainers)]) > newest:
+        return f"worker {worker.worker} was halted by a master that had no time to say why"
+    for trainer in worker.trainers:
+        if trainer.broken >= max(record.generation, trainer.generation) and trainer.broken > 0:
+            return f"rank {trainer.rank} on worker {worker.worker} lost touch with its peers"
+    member = next((member for member in members(job) if member.worker == worker.worker), None)
+    world = record.assignment
+    next_member = member_of_prepared(job, worker.worker)
+    if next_member is not None and not is_over(job):
+        if any(t.parked >= newest > t.generation for t in worker.trainers):
+            return f"worker {worker.worker} was halted before it went over"
+        if detached(job, next_member, worker):
+            return f"worker {worker.worker} has lost a trainer"
+    elif member is not None and world is not None and world.hot is not None and detached(job, member, worker):
+        return f"worker {worker.worker} has lost a trainer"
+    return None
+
+
+def _took_too_long(job: Job, now_s: float) -> str | None:
+    at_s = give_up_at_s(job)
+    if at_s is None or now_s < at_s:
+        return None
+    return f"the next world was not ready within {job.spec.timeouts.ready_s:g} s"
+
+
 def could_be_better(job: Job) -> str | None:
-    """More ranks could be had, or fewer are wanted. Not worth it once ranks have begun to finish."""
-    if job.clean:
+    """More ranks could be had, or fewer are wanted. Not worth it once ranks have begun to finish.
+
+    Trainers that live through changes are not ended for it: their world changes in place once all of them are in it."""
+    if job.clean or lives_on(job) or unheard(job):
         return None
     if len(members(job)) > job.record.wanted:
         return f"scaled to {job.record.wanted} workers"

@@ -5,20 +5,22 @@ from collections.abc import Iterable
 from controlplane.job.effects import JobEffect, Publish
 from controlplane.job.ranks import ranks_of
 from controlplane.job.state import Job, Phase
-from messages.worlds import Assignment, Halt
+from messages.ids import Rank
+from messages.worlds import Assignment, Entry, Halt
 
 
 def check(before: Job, after: Job, effects: Iterable[JobEffect]) -> list[str]:
     """What is broken, in sentences; empty if nothing is."""
-    broken = [*_ranks(after), *_fences(before, after), *_ends(before, after)]
+    record = after.record
+    broken = [*_ranks(after, record.assignment), *_ranks(after, record.prepared)]
+    broken += [*_fences(before, after), *_prepared(before, after), *_repaired(before, after), *_ends(before, after)]
     for effect in effects:
         if isinstance(effect, Publish):
             broken += _published(after, effect)
     return broken
 
 
-def _ranks(job: Job) -> list[str]:
-    world = job.record.assignment
+def _ranks(job: Job, world: Assignment | None) -> list[str]:
     if world is None:
         return []
     held = [rank for member in world.members for rank in ranks_of(member)]
@@ -29,6 +31,9 @@ def _ranks(job: Job) -> list[str]:
         broken.append(f"a world of {world.world_size} cuts a replica of {job.spec.replica}")
     if len({member.worker for member in world.members}) != len(world.members):
         broken.append(f"a worker is twice in generation {world.generation}")
+    hot = world.hot
+    if hot is not None and len(hot.previous) != world.world_size:
+        broken.append(f"generation {world.generation} says of {len(hot.previous)} ranks where they come from")
     return broken
 
 
@@ -49,6 +54,55 @@ def _fences(before: Job, after: Job) -> list[str]:
     return broken
 
 
+def _prepared(before: Job, after: Job) -> list[str]:
+    broken = []
+    old, new = before.record.prepared, after.record.prepared
+    world = after.record.assignment
+    if old is not None and world is not None and world.generation == old.generation and world != old:
+        broken.append(f"generation {old.generation} was prepared for another world")
+    if new is None:
+        return broken
+    if after.record.phase not in (Phase.RUNNING, Phase.RESHAPING):
+        broken.append(f"a prepared world was kept in a job that is {after.record.phase}")
+    if new == old:
+        return broken
+    used = [before.record.generation, before.record.assignment.generation if before.record.assignment else 0]
+    if old is not None or new.generation <= max(used):
+        broken.append(f"generation {new.generation} was prepared, but {max(used)} or a prepared one was there")
+    dead = {member.worker for member in new.members} & after.gone.keys()
+    if dead:
+        broken.append(f"dead workers were given ranks: {sorted(dead)}")
+    return broken
+
+
+def _repaired(before: Job, after: Job) -> list[str]:
+    """Who goes on from the state has it, and is at most one sum behind."""
+    world = after.record.assignment
+    if world is None or world == before.record.assignment or world.hot is None or world.hot.entry is not Entry.REPAIR:
+        return []
+    broken = []
+    trainers = {
+        rank: trainer
+        for member in world.members
+        for rank, local in zip(ranks_of(member), range(member.ranks), strict=True)
+        for trainer in after.workers[member.worker].trainers
+        if trainer.local_rank == local
+    }
+    hot = world.hot
+    for rank, previous in enumerate(hot.previous):
+        trainer = trainers.get(Rank(rank))
+        if trainer is None:
+            broken.append(f"rank {rank} of generation {world.generation} has no trainer")
+        elif previous >= 0 and not (trainer.active and hot.resume - 1 <= trainer.done <= hot.resume):
+            broken.append(f"rank {rank} goes on from step {hot.resume} without its state")
+        elif previous >= 0 and (trainer.done < hot.resume) != (rank in hot.laggards):
+            broken.append(f"rank {rank} has {trainer.done} sums, but the world is told otherwise")
+    source = trainers.get(hot.source)
+    if source is None or source.done != hot.resume or hot.previous[hot.source] < 0:
+        broken.append(f"rank {hot.source} is to give a sum that it does not have")
+    return broken
+
+
 def _ends(before: Job, after: Job) -> list[str]:
     if before.record.phase.ended and after.record.phase is not before.record.phase:
         return [f"a job that had {before.record.phase} became {after.record.phase}"]
@@ -58,9 +112,12 @@ def _ends(before: Job, after: Job) -> list[str]:
 
 
 def _published(job: Job, effect: Publish) -> list[str]:
+    """A halt gives nothing to anybody, so it need not wait."""
     message = effect.message
-    if job.saved != job.record:
+    if job.saved != job.record and not isinstance(message, Halt):
         return [f"{type(message).__name__} was published before its record was saved"]
-    if isinstance(message, Assignment | Halt) and message.generation != job.record.generation:
-        return [f"{type(message).__name__} of generation {message.generation}, not {job.record.generation}"]
+    if isinstance(message, Assignment) and message not in (job.record.assignment, job.record.prepared):
+        return [f"a world of generation {message.generation} was published that is not the decided one"]
+    if isinstance(message, Halt) and message.generation != job.record.generation:
+        return [f"Halt of generation {message.generation}, not {job.record.generation}"]
     return []

@@ -10,12 +10,14 @@ from typing import assert_never
 from msgspec import structs
 
 from controlplane.job import events
-from controlplane.job.present import has_finished, is_halted, member_of
+from controlplane.job.hot import is_over
+from controlplane.job.present import has_finished, is_halted, member_of, member_of_prepared
 from controlplane.job.ranks import ranks_of
 from controlplane.job.sentences import describe_waiting
-from controlplane.job.state import Cluster, Failure, Job, Store, Worker
+from controlplane.job.state import Barred, Cluster, Failure, Job, Store, Worker
 from messages.clusters import ClusterHeartbeat, Presence, WorkerSight
-from messages.ids import ClusterName, WorkerId
+from messages.ids import ClusterName, Rank, WorkerId
+from messages.jobs import Failures
 from messages.workers import TrainerExit, WorkerPhase, WorkerStatus
 
 TOMBSTONES_AT_MOST = 1000
@@ -33,8 +35,9 @@ def learn(job: Job, event: events.JobEvent) -> Job:
             return _hear(job, status, at_s, heard_s=at_s, presence=Presence.ALIVE)
         case events.WorkerSaidLeft(_, worker, _, why):
             return bury(job, worker, why or "left")
-        case events.WorkerNoticeCame(_, worker, remaining_s, source):
-            return _notice(job, worker, f"its node will be taken in {remaining_s:.0f} s ({source})")
+        case events.WorkerNoticeCame(at_s, worker, remaining_s, source):
+            why = f"its node will be taken in {remaining_s:.0f} s ({source})"
+            return _notice(job, worker, why, at_s + remaining_s)
         case events.ClusterReported(at_s, topology):
             return _see(job, topology, at_s)
         case events.ClusterAnswered(_, cluster, refusal):
@@ -69,10 +72,15 @@ def learn(job: Job, event: events.JobEvent) -> Job:
             assert_never(event)
 
 
+def backoff_s(limits: Failures, failures: int) -> float:
+    return min(limits.backoff_s * 2.0 ** min(failures - 1, 20), limits.backoff_max_s)
+
+
 def bury(job: Job, worker: WorkerId, why: str) -> Job:
     """From now on nothing that it says counts."""
     if worker in job.gone:
         return job
+    was_over = is_over(job)
     gone = {**job.gone, worker: why}
     while len(gone) > TOMBSTONES_AT_MOST:
         del gone[next(iter(gone))]
@@ -81,9 +89,14 @@ def bury(job: Job, worker: WorkerId, why: str) -> Job:
         gone=gone,
         workers={key: value for key, value in job.workers.items() if key != worker},
         released_s={key: value for key, value in job.released_s.items() if key != worker},
+        invited_s={key: value for key, value in job.invited_s.items() if key != worker},
+        barred={key: value for key, value in job.barred.items() if key != worker},
     )
     member = member_of(job, worker)
-    if member is None or has_finished(job, member) or job.record.phase.ended:
+    if member is not None and was_over:
+        job = replace(job, clean=job.clean | set(ranks_of(member)))
+    is_member = member is not None or member_of_prepared(job, worker) is not None
+    if not is_member or (member is not None and has_finished(job, member)) or job.record.phase.ended:
         return job
     return replace(job, lost_in_round=True, record=structs.replace(job.record, losses=job.record.losses + 1))
 
@@ -113,12 +126,17 @@ def _hear(job: Job, status: WorkerStatus, at_s: float, *, heard_s: float, presen
         step=status.step if status.step is not None else known.step,
         exits=status.exits,
         noticed=known.noticed,
+        deadline_s=known.deadline_s,
+        trainers=status.trainers,
     )
-    job = _learn_exits(_put(job, heard), heard)
+    job = _learn_ends(learn_exits(_put(job, heard), heard), known, heard)
+    job = _bar(job, known, heard, at_s)
     if status.notice_s is not None:
-        job = _notice(job, status.worker, f"its node will be taken in {status.notice_s:.0f} s")
+        job = _notice(
+            job, status.worker, f"its node will be taken in {status.notice_s:.0f} s", heard_s + status.notice_s
+        )
     if status.phase is WorkerPhase.LEAVING:
-        job = _notice(job, status.worker, "it is leaving")
+        job = _notice(job, status.worker, "it is leaving", heard_s)
     return job
 
 
@@ -131,21 +149,45 @@ def is_old_word(known: Worker, status: WorkerStatus) -> bool:
 
 
 def concerns_present_world(job: Job, worker: Worker) -> bool:
-    """What its trainers did counts only if they did it in the newest world."""
+    """What its trainers did counts only if they did it in the newest world. Those that live on may end when parked."""
     assignment = job.record.assignment
-    return assignment is not None and worker.generation == assignment.generation
+    if assignment is None:
+        return False
+    parked = is_halted(job) and worker.generation == job.record.generation
+    return worker.generation == assignment.generation or parked
 
 
-def _learn_exits(job: Job, worker: Worker) -> Job:
-    member = member_of(job, worker.worker)
-    if member is None or not concerns_present_world(job, worker):
+def learn_exits(job: Job, worker: Worker) -> Job:
+    """In a prepared world only a failure counts before the others are known to have gone over."""
+    prepared = job.record.prepared
+    if prepared is not None and worker.generation == prepared.generation:
+        member = member_of_prepared(job, worker.worker)
+    else:
+        prepared, member = None, member_of(job, worker.worker)
+        if not concerns_present_world(job, worker):
+            return job
+    if member is None:
         return job
     own = [exit_ for exit_ in worker.exits if exit_.rank in ranks_of(member)]
-    clean = job.clean | {exit_.rank for exit_ in own if exit_.clean}
+    clean = job.clean | {exit_.rank for exit_ in own if exit_.clean and prepared is None}
     failed = [exit_ for exit_ in own if not exit_.clean]
     if is_halted(job) and job.failure is None:
         return replace(job, clean=clean)
     return replace(job, clean=clean, failure=_first_cause(job.failure, worker.worker, failed))
+
+
+def _learn_ends(job: Job, known: Worker, heard: Worker) -> Job:
+    """A trainer that was halted after its last step ends outside of any world, where nobody tells how it exited."""
+    member = member_of(job, heard.worker)
+    if member is None or not is_halted(job):
+        return job
+    attached = {trainer.local_rank for trainer in heard.trainers}
+    ended = {
+        Rank(member.first_rank + trainer.local_rank)
+        for trainer in known.trainers
+        if trainer.finished and trainer.local_rank < member.ranks and trainer.local_rank not in attached
+    }
+    return replace(job, clean=job.clean | ended) if ended else job
 
 
 def _first_cause(known: Failure | None, worker: WorkerId, failed: list[TrainerExit]) -> Failure | None:
@@ -156,11 +198,26 @@ def _first_cause(known: Failure | None, worker: WorkerId, failed: list[TrainerEx
     return known
 
 
-def _notice(job: Job, worker: WorkerId, why: str) -> Job:
-    known = job.workers.get(worker)
-    if known is None or known.noticed is not None:
+def _bar(job: Job, known: Worker, heard: Worker, at_s: float) -> Job:
+    """Trainers that fail by themselves wait longer each time before their worker is invited again."""
+    barred = job.barred.get(heard.worker)
+    if barred is not None and any(trainer.active for trainer in heard.trainers):
+        return replace(job, barred={key: value for key, value in job.barred.items() if key != heard.worker})
+    failed = [exit_ for exit_ in heard.exits if not exit_.clean and exit_ not in known.exits]
+    if not failed:
         return job
-    return _put(job, replace(known, noticed=why))
+    failures = barred.failures + 1 if barred is not None else 1
+    until_s = at_s + backoff_s(job.spec.failures, failures)
+    return replace(job, barred={**job.barred, heard.worker: Barred(failures, until_s)})
+
+
+def _notice(job: Job, worker: WorkerId, why: str, deadline_s: float) -> Job:
+    """The first reason is told; of several deadlines the earliest counts."""
+    known = job.workers.get(worker)
+    if known is None:
+        return job
+    earliest_s = deadline_s if known.deadline_s is None else min(known.deadline_s, deadline_s)
+    return _put(job, replace(known, noticed=known.noticed or why, deadline_s=earliest_s))
 
 
 def _see(job: Job, topology: ClusterHeartbeat, at_s: float) -> Job:

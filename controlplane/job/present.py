@@ -21,6 +21,11 @@ def member_of(job: Job, worker: WorkerId) -> Member | None:
     return next((member for member in members(job) if member.worker == worker), None)
 
 
+def member_of_prepared(job: Job, worker: WorkerId) -> Member | None:
+    prepared = job.record.prepared.members if job.record.prepared is not None else ()
+    return next((member for member in prepared if member.worker == worker), None)
+
+
 def world_size(job: Job) -> int:
     return sum(member.ranks for member in members(job))
 
@@ -42,16 +47,6 @@ def has_finished(job: Job, member: Member) -> bool:
 
 def all_clean(job: Job) -> bool:
     return bool(members(job)) and all(has_finished(job, member) for member in members(job))
-
-
-def unready(job: Job) -> list[WorkerId]:
-    """Members that are there but have not said that they forked their trainers."""
-    return [worker.worker for worker in _present_members(job) if not _is_ready(job, worker)]
-
-
-def unparked(job: Job) -> list[WorkerId]:
-    """Members of the halted world that are there and may still have trainers of it."""
-    return [worker.worker for worker in _present_members(job) if not _is_parked(job, worker)]
 
 
 def chosen(job: Job) -> list[Worker]:
@@ -82,7 +77,11 @@ def leavers(job: Job) -> list[WorkerId]:
         return [worker.worker for worker in workers]
     if job.record.phase is not Phase.RUNNING:
         return []
-    idle = [worker for worker in workers if member_of(job, worker.worker) is None]
+    idle = [
+        worker
+        for worker in workers
+        if member_of(job, worker.worker) is None and member_of_prepared(job, worker.worker) is None
+    ]
     noticed = [worker.worker for worker in idle if worker.noticed is not None]
     surplus = max(0, len([*filter(can_train, workers)]) - job.record.wanted)
     spares = sorted(worker.worker for worker in idle if can_train(worker))
@@ -126,15 +125,10 @@ def deserted(job: Job, now_s: float) -> list[ClusterName]:
     return [name for name in silent if name not in inhabited]
 
 
-def _present_members(job: Job) -> list[Worker]:
-    return [job.workers[member.worker] for member in members(job) if member.worker in job.workers]
+def present_members(job: Job) -> list[tuple[Member, Worker]]:
+    return [(member, job.workers[member.worker]) for member in members(job) if member.worker in job.workers]
 
 
-def _is_ready(job: Job, worker: Worker) -> bool:
-    obeys = worker.generation == job.record.generation
-    return obeys and worker.phase in (WorkerPhase.READY, WorkerPhase.ENDED)
-
-
-def _is_parked(job: Job, worker: Worker) -> bool:
-    obeys = worker.generation >= job.record.generation
-    return obeys and worker.phase in (WorkerPhase.PARKED, WorkerPhase.IDLE, WorkerPhase.LEAVING)
+def unheard(job: Job) -> list[WorkerId]:
+    """Members that this master knows from the record only."""
+    return [worker.worker for _, worker in present_members(job) if worker.seq < 0]

@@ -7,8 +7,10 @@ from msgspec import structs
 
 from controlplane.job import effects
 from controlplane.job.asks import ask, is_unconfirmed
-from controlplane.job.changes import could_be_better, must_change
-from controlplane.job.learn import bury
+from controlplane.job.changes import changes_in_place, could_be_better, must_change
+from controlplane.job.hot import finishing, hot_candidates, is_hot, lives_on, survivors, top
+from controlplane.job.learn import backoff_s, bury, learn_exits
+from controlplane.job.planned import give_up_at_s, hurry_at_s, plan, planned_world, why_plan
 from controlplane.job.present import (
     all_clean,
     chosen,
@@ -17,19 +19,23 @@ from controlplane.job.present import (
     hears_somebody,
     is_decided,
     is_heard,
-    unparked,
-    unready,
+    members,
+    unheard,
     world_size,
 )
 from controlplane.job.ranks import Arrangement, arrange, shares
+from controlplane.job.repair import repair
+from controlplane.job.rounds import has_switched, some_switched, unparked, unready
 from controlplane.job.sentences import describe_exit, name_workers
 from controlplane.job.state import Job, Phase, Record, Store, Worker
 from messages.clusters import Presence, RemoveWorkers
 from messages.ids import Generation, WorkerId
-from messages.worlds import Assignment, Hyperparameters, StoreAddress
+from messages.worlds import Assignment, HotWorld, Hyperparameters, StoreAddress
 
 BUSY_TICK_S = 0.5
 CALM_TICK_S = 1.0
+STALLED_S = 0.1
+"""A deadline that is noticed so late was missed by this process: those who were asked may have answered long since."""
 
 
 class _RecordFields(TypedDict, total=False):
@@ -37,6 +43,7 @@ class _RecordFields(TypedDict, total=False):
     why: str
     generation: Generation
     assignment: Assignment | None
+    prepared: Assignment | None
     formed: int
     failures: int
     failed_tail: tuple[str, ...]
@@ -65,8 +72,13 @@ class Turn:
         if self._record.phase.ended and not busy:
             return None
         wake_s = self.now_s + (BUSY_TICK_S if busy else CALM_TICK_S)
-        retry_s = self.job.retry_s
-        return min(wake_s, retry_s) if retry_s is not None and retry_s > self.now_s else wake_s
+        return min([wake_s, *(at_s for at_s in self._deadlines() if at_s > self.now_s)])
+
+    def _deadlines(self) -> list[float]:
+        deadlines = [self.job.retry_s, self._park_by_s(), give_up_at_s(self.job)]
+        if self._record.phase in (Phase.RUNNING, Phase.FORMING) and changes_in_place(self.job):
+            deadlines += hurry_at_s(self.job).values()
+        return [at_s for at_s in deadlines if at_s is not None]
 
     def _advance(self) -> bool:
         """One transition, if one is due."""
@@ -89,12 +101,19 @@ class Turn:
         if wait is not None:
             return self._say(wait)
         generation = self._record.generation
-        if generation == 0 or is_decided(self.job):
-            generation = Generation(generation + 1)
+        if generation == 0 or is_decided(self.job) or top(self.job) > generation:
+            generation = Generation(top(self.job) + 1)
         return self._set(phase=Phase.FORMING, generation=generation, why="waiting for the store")
 
     def _what_to_wait_for(self) -> str | None:
         spec, record = self.job.spec, self._record
+        state_is_kept = bool(survivors(self.job))
+        unknown = unheard(self.job)
+        patience_s = spec.timeouts.suspect_s if state_is_kept else spec.timeouts.ready_s
+        if unknown and self.now_s - self.job.waiting_since_s < patience_s:
+            return f"waiting to hear of {name_workers(unknown)}"
+        if state_is_kept:
+            return self._what_survivors_wait_for()
         if self.job.retry_s is not None and self.now_s < self.job.retry_s:
             return f"failure {record.failures} of {spec.failures.max}: starting again in a moment"
         candidates, late = chosen(self.job), coming(self.job, self.now_s)
@@ -105,6 +124,17 @@ class Turn:
             return f"{len(candidates)} workers have joined, too few ranks for one replica of {spec.replica}"
         if len(candidates) < record.wanted and self._first_world_waits(late):
             return f"{len(candidates)} of {record.wanted} workers have joined{known}"
+        return None
+
+    def _what_survivors_wait_for(self) -> str | None:
+        """For others to join them, while they keep the state."""
+        spec = self.job.spec
+        candidates = hot_candidates(self.job)
+        if len(candidates) < spec.workers.min:
+            known = self._what_stands_in_the_way()
+            return f"{len(candidates)} of at least {spec.workers.min} workers are warm; the state is kept{known}"
+        if arrange(candidates, spec.replica).world_size == 0:
+            return f"{len(candidates)} workers are warm, too few ranks for one replica of {spec.replica}"
         return None
 
     def _what_stands_in_the_way(self) -> str:
@@ -125,11 +155,30 @@ class Turn:
         """Membership is fixed at the last moment: whoever is known when the store is there goes in together."""
         if self._what_to_wait_for() is not None or self._record.stop_why is not None:
             return self._set(phase=Phase.WAITING)
-        address = self._store_address()
+        candidates = hot_candidates(self.job)
+        generation = self._record.generation
+        address = self._lasting_store(generation) if candidates else self._store_address(generation)
         if address is None:
             error = self.job.store.error
             return self._say(f"{self._record.why}, which could not be started: {error}" if error else self._record.why)
-        world = arrange(chosen(self.job), self.job.spec.replica)
+        world = arrange(candidates or chosen(self.job), self.job.spec.replica)
+        hot = self._repaired(world, candidates) if candidates else None
+        self._begin_world()
+        why = f"{len(world.members)} workers are here: a world of {world.world_size}"
+        if hot is not None:
+            why = f"{why} goes on from step {hot.resume}"
+        return self._set(assignment=self._assignment(generation, world, address, why, hot), why=why)
+
+    def _repaired(self, world: Arrangement, candidates: list[Worker]) -> HotWorld:
+        with_state = {worker.worker for worker in survivors(self.job)}
+        stay = {member.worker for member in world.members}
+        return repair(
+            world.members,
+            {worker.worker: worker.trainers for worker in candidates if worker.worker in with_state},
+            tuple(member.worker for member in members(self.job) if member.worker not in stay),
+        )
+
+    def _begin_world(self) -> None:
         self.job = replace(
             self.job,
             assigned_s=self.now_s,
@@ -141,40 +190,84 @@ class Turn:
             retry_s=None,
             ranks_waiting="",
         )
-        why = f"{len(world.members)} workers are here: a world of {world.world_size}"
-        return self._set(assignment=self._assignment(world, address, why), why=why)
 
     def _from_forming(self) -> bool:
         self._put_out_unreachable(unready(self.job))
         self._put_out_late(unready(self.job), "did not start its trainers")
-        why = must_change(self.job)
+        why = must_change(self.job, self.now_s)
         if why is not None:
             return self._reshape(why)
         late = unready(self.job)
         if late:
             return self._say(f"waiting for {name_workers(late)} to start")
         size = world_size(self.job)
-        self.effects.append(effects.WatchStore(self._record.generation, size, self.job.spec.timeouts.meet_s))
+        world = self._record.assignment
+        if world is None or world.hot is None:
+            self.effects.append(effects.WatchStore(self._record.generation, size, self.job.spec.timeouts.meet_s))
         return self._set(phase=Phase.RUNNING, formed=self._record.formed + 1, why=f"a world of {size}")
 
     def _from_running(self) -> bool:
         if all_clean(self.job):
             return self._end(Phase.SUCCEEDED, f"all {world_size(self.job)} ranks exited with 0")
-        why = must_change(self.job) or could_be_better(self.job)
+        prepared = self._record.prepared
+        if prepared is not None and has_switched(self.job, prepared):
+            return self._switch(prepared)
+        why = must_change(self.job, self.now_s) or could_be_better(self.job)
         if why is not None:
             return self._reshape(why)
+        if prepared is not None:
+            return self._say(f"{prepared.why}; preparing generation {prepared.generation}")
+        if is_hot(self.job):
+            return self._plan()
         return self._say(self.job.ranks_waiting or self._record.why)
+
+    def _plan(self) -> bool:
+        """The next world is told while this one trains; its trainers go over by themselves, all after the same step."""
+        why = why_plan(self.job)
+        if why is None:
+            return self._say(self.job.ranks_waiting or self._record.why)
+        world = plan(self.job)
+        if isinstance(world, str):
+            return self._say(f"{why}; {world}")
+        generation = Generation(top(self.job) + 1)
+        address = self._lasting_store(generation)
+        if address is None:
+            return self._say(f"{why}; waiting for the store")
+        self.job = replace(self.job, prepared_s=self.now_s, published_s=None)
+        hot = planned_world(self.job, world.members)
+        self._set(prepared=self._assignment(generation, world, address, why, hot))
+        return self._say(f"{why}; preparing generation {generation}")
+
+    def _switch(self, prepared: Assignment) -> bool:
+        self._begin_world()
+        self._set(
+            assignment=prepared,
+            generation=prepared.generation,
+            prepared=None,
+            formed=self._record.formed + 1,
+            why=f"a world of {prepared.world_size}",
+        )
+        for worker in self.job.workers.values():
+            self.job = learn_exits(self.job, worker)
+        return True
 
     def _reshape(self, why: str) -> bool:
         self.job = replace(
-            self.job, published_s=None, assigned_s=self.now_s, ranks_waiting="", waiting_since_s=self.now_s
+            self.job,
+            published_s=None,
+            halted_s=None,
+            assigned_s=self.now_s,
+            ranks_waiting="",
+            waiting_since_s=self.now_s,
         )
-        self._set(phase=Phase.RESHAPING, generation=Generation(self._record.generation + 1), why=why)
+        self._set(phase=Phase.RESHAPING, generation=Generation(top(self.job) + 1), why=why)
         if self._record.stop_why is None:
-            self._store_address()
+            generation = self._record.generation
+            self._lasting_store(generation) if lives_on(self.job) else self._store_address(generation)
         return True
 
     def _from_reshaping(self) -> bool:
+        self._put_out_unparked()
         self._put_out_unreachable(unparked(self.job))
         self._put_out_late(unparked(self.job), "did not end its trainers")
         late = unparked(self.job)
@@ -188,10 +281,14 @@ class Turn:
             return self._end(Phase.SUCCEEDED, f"all {world_size(self.job)} ranks exited with 0")
         if self._record.stop_why is not None:
             return self._end(Phase.STOPPED, self._record.stop_why)
+        if finishing(self.job) and not survivors(self.job) and self.job.failure is None:
+            return self._let_finish(finishing(self.job))
+        self._settle_prepared()
         self.job = replace(self.job, waiting_since_s=self.now_s)
         failure = self.job.failure
-        collateral = self.job.lost_in_round or (self.job.store_lost and failure is not None and failure.exit.peer_lost)
-        if failure is None or collateral:
+        goes_on = bool(survivors(self.job))
+        witness = failure is not None and failure.exit.peer_lost and (self.job.store_lost or goes_on)
+        if failure is None or self.job.lost_in_round or witness:
             return self._set(phase=Phase.WAITING)
         limits = self.job.spec.failures
         failures = self._record.failures + 1
@@ -200,14 +297,33 @@ class Turn:
             self._set(failures=failures, failed_tail=failure.exit.tail)
             allowed = "no failure is allowed" if limits.max == 0 else f"{limits.max} failures are allowed"
             return self._end(Phase.FAILED, f"{why}; {allowed}")
-        backoff_s = min(limits.backoff_s * 2 ** min(failures - 1, 20), limits.backoff_max_s)
-        self.job = replace(self.job, retry_s=self.now_s + backoff_s)
-        return self._set(phase=Phase.WAITING, failures=failures, why=f"{why}: starting again in {backoff_s:g} s")
+        if goes_on:
+            return self._set(phase=Phase.WAITING, failures=failures, why=f"{why}: the others go on")
+        pause_s = backoff_s(limits, failures)
+        self.job = replace(self.job, retry_s=self.now_s + pause_s)
+        return self._set(phase=Phase.WAITING, failures=failures, why=f"{why}: starting again in {pause_s:g} s")
+
+    def _let_finish(self, late: list[WorkerId]) -> bool:
+        """The last step is done and everybody had it: nobody need go on, but what the scripts still do is theirs."""
+        if self.job.assigned_s is None or self.now_s - self.job.assigned_s <= self._patience_s():
+            return self._say(f"all steps are done; waiting for {name_workers(late)} to end")
+        return self._end(Phase.SUCCEEDED, "all steps are done, and every rank had them")
+
+    def _settle_prepared(self) -> None:
+        """If anybody went over, the prepared world is the one that was halted; else it has never been."""
+        prepared = self._record.prepared
+        if prepared is None:
+            return
+        if some_switched(self.job, prepared):
+            self.job = replace(self.job, clean=frozenset())
+            self._set(assignment=prepared, prepared=None)
+        else:
+            self._set(prepared=None)
 
     def _end(self, phase: Phase, why: str) -> bool:
         self.effects.append(effects.StopStores())
         self.job = replace(self.job, store=Store(), retry_s=None)
-        return self._set(phase=phase, why=why)
+        return self._set(phase=phase, why=why, prepared=None)
 
     def _put_out_silent(self) -> None:
         for worker in tuple(self.job.workers.values()):
@@ -217,6 +333,23 @@ class Turn:
             silent_s = self.now_s - worker.heard_s
             if silent_s > self.job.spec.timeouts.suspect_s and is_heard(cluster, self.now_s):
                 self._put_out(worker, f"silent for {silent_s:.1f} s")
+
+    def _park_by_s(self) -> float | None:
+        if self._record.phase is not Phase.RESHAPING or self.job.halted_s is None:
+            return None
+        return self.job.halted_s + self.job.spec.timeouts.park_s
+
+    def _put_out_unparked(self) -> None:
+        """Trainers that live on answer a halt within milliseconds: one that does not is as good as dead."""
+        late = [name for name in unparked(self.job) if self.job.workers[name].trainers]
+        by_s = self._park_by_s()
+        if not late or by_s is None or self.now_s < by_s:
+            return
+        if self.now_s > by_s + STALLED_S and self.job.halted_s is not None:
+            self.job = replace(self.job, halted_s=self.now_s + STALLED_S - self.job.spec.timeouts.park_s)
+            return
+        for name in late:
+            self._put_out(self.job.workers[name], f"did not park within {self.job.spec.timeouts.park_s:g} s")
 
     def _put_out_unreachable(self, late: list[WorkerId]) -> None:
         """Who is asked every second answers by itself, also while its controller is silent: unless a region is lost.
@@ -233,20 +366,27 @@ class Turn:
                 self._put_out(worker, f"neither it nor cluster {worker.cluster} was heard of for {silent_s:.0f} s")
 
     def _put_out_late(self, late: list[WorkerId], what: str) -> None:
-        limit_s = self.job.spec.timeouts.ready_s + self.job.spec.timeouts.stop_grace_s
+        limit_s = self._patience_s()
         if self.job.assigned_s is None or self.now_s - self.job.assigned_s <= limit_s:
             return
         for worker in late:
             self._put_out(self.job.workers[worker], f"{what} within {limit_s:g} s")
+
+    def _patience_s(self) -> float:
+        return self.job.spec.timeouts.ready_s + self.job.spec.timeouts.stop_grace_s
 
     def _put_out(self, worker: Worker, why: str) -> None:
         self.job = bury(self.job, worker.worker, why)
         command = RemoveWorkers(self.job.name, (worker.worker,), why)
         self.effects.append(effects.TellCluster(worker.cluster, command))
 
-    def _store_address(self) -> StoreAddress | None:
-        """Of the store of the newest generation; asked for if nobody has."""
-        store, generation = self.job.store, self._record.generation
+    def _lasting_store(self, generation: Generation) -> StoreAddress | None:
+        """Trainers that live on keep their store: they meet under another prefix in each generation."""
+        return self.job.store.address or self._store_address(generation)
+
+    def _store_address(self, generation: Generation) -> StoreAddress | None:
+        """Of the store of that generation; asked for if nobody has."""
+        store = self.job.store
         due = store.retry_s is not None and self.now_s >= store.retry_s
         if store.generation == generation and not due:
             return store.address
@@ -254,12 +394,14 @@ class Turn:
         self.effects.append(effects.StartStore(generation))
         return None
 
-    def _assignment(self, world: Arrangement, store: StoreAddress, why: str) -> Assignment:
+    def _assignment(
+        self, generation: Generation, world: Arrangement, store: StoreAddress, why: str, hot: HotWorld | None
+    ) -> Assignment:
         spec = self.job.spec
         taken = {member.worker for member in world.members}
         return Assignment(
             job=self.job.name,
-            generation=self._record.generation,
+            generation=generation,
             world_size=world.world_size,
             members=world.members,
             store=store,
@@ -270,6 +412,7 @@ class Turn:
             hyperparameters=hyperparameters(self.job, world.world_size),
             restart_count=self._record.failures,
             max_restarts=spec.failures.max,
+            hot=hot,
         )
 
     @property

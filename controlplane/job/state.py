@@ -8,7 +8,7 @@ from msgspec import Struct, structs
 from messages.clusters import Presence
 from messages.ids import NO_GENERATION, ClusterName, Epoch, Generation, JobName, Rank, WorkerId
 from messages.jobs import JobSpec
-from messages.workers import TrainerExit, WorkerPhase
+from messages.workers import TrainerExit, TrainerStatus, WorkerPhase
 from messages.worlds import Assignment, StoreAddress
 
 
@@ -43,6 +43,8 @@ class Record(Struct, frozen=True, omit_defaults=True):
     """Of the master that wrote it."""
     assignment: Assignment | None = None
     """The last world that was decided; of `generation`, or older while a new one is being made."""
+    prepared: Assignment | None = None
+    """The next world, above `generation`: its trainers get ready while the present one trains, then go over."""
     formed: int = 0
     """Worlds that ran so far."""
     failures: int = 0
@@ -73,6 +75,10 @@ class Worker:
     exits: tuple[TrainerExit, ...] = ()
     noticed: str | None = None
     """Why it will leave, once it was noticed."""
+    deadline_s: float | None = None
+    """When it will, at the latest."""
+    trainers: tuple[TrainerStatus, ...] = ()
+    """Those that live through changes of the world, in the order of their local ranks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +115,14 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
+class Barred:
+    """A worker whose trainers failed is not invited for a while."""
+
+    failures: int
+    until_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
     name: JobName
     spec: JobSpec
@@ -141,7 +155,13 @@ class Job:
     """No new world before: backoff after a failure."""
     waiting_since_s: float = 0.0
     published_s: float | None = None
-    """When the halt or assignment of `record.generation` was last published."""
+    """When the newest halt or assignment was last published."""
+    halted_s: float | None = None
+    """When the halt of `record.generation` was first published."""
+    prepared_s: float | None = None
+    """When `record.prepared` was decided."""
+    invited_s: dict[WorkerId, float] = field(default_factory=dict)
+    barred: dict[WorkerId, Barred] = field(default_factory=dict)
     released_s: dict[WorkerId, float] = field(default_factory=dict)
     zombies: dict[WorkerId, ClusterName] = field(default_factory=dict)
     """Workers with a tombstone that spoke again and have to be told to go."""
@@ -166,6 +186,7 @@ def adopted_job(spec: JobSpec, saved: Record, *, epoch: Epoch, at_s: float) -> J
     Its members count as heard just now, so that silence is measured by what this master hears, not by what it missed.
     """
     members = saved.assignment.members if saved.assignment is not None else ()
+    invited = saved.prepared.members if saved.prepared is not None else ()
     ready = saved.phase is Phase.RUNNING
     workers = {
         member.worker: Worker(
@@ -173,14 +194,14 @@ def adopted_job(spec: JobSpec, saved: Record, *, epoch: Epoch, at_s: float) -> J
             cluster=member.cluster,
             first_seen_s=at_s,
             heard_s=at_s,
-            phase=WorkerPhase.READY if ready else WorkerPhase.STARTING,
-            generation=saved.generation if ready else NO_GENERATION,
+            phase=WorkerPhase.READY if ready and member in members else WorkerPhase.STARTING,
+            generation=saved.generation if ready and member in members else NO_GENERATION,
             slots=member.ranks,
             region=member.region,
             zone=member.zone,
             address=member.address,
         )
-        for member in members
+        for member in (*invited, *members)
         if not saved.phase.ended
     }
     return Job(
@@ -192,5 +213,6 @@ def adopted_job(spec: JobSpec, saved: Record, *, epoch: Epoch, at_s: float) -> J
         workers=workers,
         store_lost=True,
         assigned_s=at_s,
+        prepared_s=at_s,
         waiting_since_s=at_s,
     )

@@ -6,6 +6,7 @@ from controlplane.job.state import Job, Phase, Worker
 from messages.ids import WorkerId
 from messages.jobs import Scalar
 from messages.workers import WorkerPhase
+from messages.worlds import Assignment, Entry
 
 Fields = dict[str, Scalar | None]
 
@@ -60,16 +61,8 @@ def _failure(before: Job, after: Job) -> list[Announce]:
 def _phase(before: Job, after: Job) -> list[Announce]:
     old, new = before.record, after.record
     said: list[Announce] = []
-    if new.assignment is not None and new.assignment != old.assignment:
-        world = new.assignment
-        said.append(
-            Announce(
-                kind="world_decided",
-                text=f"generation {world.generation}: a world of {world.world_size} ranks",
-                why=world.why,
-                fields={"generation": world.generation, "world_size": world.world_size, "workers": len(world.members)},
-            )
-        )
+    known = (None, old.assignment, old.prepared)
+    said += [_decided(world) for world in (new.assignment, new.prepared) if world is not None and world not in known]
     if new.phase == old.phase and new.generation == old.generation:
         return said
     generation = {"generation": new.generation}
@@ -79,7 +72,9 @@ def _phase(before: Job, after: Job) -> list[Announce]:
             text = f"generation {new.generation} is running with {size} ranks"
             said.append(Announce("world_running", text, new.why, {**generation, "world_size": size}))
         case Phase.RESHAPING:
-            text = f"generation {new.generation - 1} is over"
+            text = f"generation {old.generation} is over"
+            if old.prepared is not None:
+                text = f"{text}, and generation {old.prepared.generation} is given up"
             said.append(Announce("world_halted", text, new.why, {**generation}))
         case Phase.WAITING if old.phase is not Phase.FORMING:
             said.append(Announce("job_waiting", "the job waits", new.why, {**generation}))
@@ -95,6 +90,26 @@ def _phase(before: Job, after: Job) -> list[Announce]:
         case _:
             pass
     return said
+
+
+def _decided(world: Assignment) -> Announce:
+    fields: Fields = {
+        "generation": world.generation,
+        "world_size": world.world_size,
+        "workers": len(world.members),
+    }
+    text = f"generation {world.generation}: a world of {world.world_size} ranks"
+    hot = world.hot
+    if hot is None:
+        return Announce("world_decided", text, world.why, fields)
+    fields["entry"] = hot.entry
+    match hot.entry:
+        case Entry.PLANNED:
+            text = f"{text} is prepared while the present one trains"
+        case Entry.REPAIR:
+            text = f"{text} goes on from step {hot.resume}"
+            fields["resume"] = hot.resume
+    return Announce("world_decided", text, world.why, fields)
 
 
 def _remarks(before: Job, after: Job) -> list[Announce]:

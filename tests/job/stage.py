@@ -11,7 +11,7 @@ from controlplane.job.state import Job, Phase, new_job
 from messages.clusters import ClusterHeartbeat, KeepWorkers, Presence, WorkerSight
 from messages.ids import ClusterName, Epoch, Generation, JobName, Rank, WorkerId
 from messages.jobs import Failures, JobSpec, Launch, Scalar, Timeouts, Workers
-from messages.workers import TrainerExit, WorkerPhase, WorkerStatus
+from messages.workers import TrainerExit, TrainerStatus, WorkerPhase, WorkerStatus
 from messages.worlds import Assignment, Halt, Release, StoreAddress
 
 LOCAL = ClusterName("local")
@@ -94,6 +94,8 @@ class Stage:
         exits: tuple[TrainerExit, ...] = (),
         slots: int | None = None,
         seq: int | None = None,
+        trainers: tuple[TrainerStatus, ...] = (),
+        notice_s: float | None = None,
     ) -> list[JobEffect]:
         name = WorkerId(worker)
         self.seqs[name] = self.seqs.get(name, 0) + 1 if seq is None else seq
@@ -104,6 +106,8 @@ class Stage:
             generation=self.generation if generation is None else generation,
             exits=exits,
             slots=self.job.spec.workers.ranks if slots is None else slots,
+            trainers=trainers,
+            notice_s=notice_s,
         )
         self.statuses[name] = status
         return self.happens(events.WorkerSpoke(self.now_s, status))
@@ -172,6 +176,8 @@ def a_status(
     generation: int = 0,
     exits: tuple[TrainerExit, ...] = (),
     slots: int = 1,
+    trainers: tuple[TrainerStatus, ...] = (),
+    notice_s: float | None = None,
 ) -> WorkerStatus:
     return WorkerStatus(
         worker=WorkerId(worker),
@@ -182,6 +188,8 @@ def a_status(
         generation=Generation(generation),
         exits=exits,
         slots=slots,
+        trainers=trainers,
+        notice_s=notice_s,
     )
 
 

@@ -1,0 +1,171 @@
+"""Questions about trainers that live through changes of the world: who has the state, who could be taken in.
+
+Whether a job has such trainers is learned from what its workers say, never configured.
+"""
+
+from dataclasses import replace
+
+from controlplane.job.present import (
+    can_train,
+    has_finished,
+    member_of,
+    member_of_prepared,
+    members,
+    present_members,
+)
+from controlplane.job.ranks import arrange, choose
+from controlplane.job.state import Barred, Job, Worker
+from messages.ids import Generation, WorkerId
+from messages.workers import TrainerStatus
+from messages.worlds import Member
+
+
+def top(job: Job) -> Generation:
+    """The highest generation in use anywhere, also one that a former master had no time to save."""
+    known = [job.record.generation]
+    if job.record.prepared is not None:
+        known.append(job.record.prepared.generation)
+    for worker in job.workers.values():
+        known.append(worker.generation)
+        known += [max(trainer.generation, trainer.parked) for trainer in worker.trainers]
+    return max(known)
+
+
+def lives_on(job: Job) -> bool:
+    """Some trainers of the present or the prepared world live through changes."""
+    return any(worker.trainers for worker in concerned(job))
+
+
+def concerned(job: Job) -> list[Worker]:
+    """Members of the present and of the prepared world that are there."""
+    named = [member.worker for member in members(job)]
+    prepared = job.record.prepared
+    if prepared is not None:
+        named += [member.worker for member in prepared.members if member.worker not in named]
+    return [job.workers[name] for name in named if name in job.workers]
+
+
+def is_hot(job: Job) -> bool:
+    """Every member that is there has all its trainers attached, and they train in the running world."""
+    busy = [(member, worker) for member, worker in present_members(job) if not has_finished(job, member)]
+    return bool(busy) and all(_trains(member, worker, job.record.generation) for member, worker in busy)
+
+
+def has_entered(member: Member, worker: Worker, generation: Generation) -> bool:
+    """Its trainers are in that world, or in a later one."""
+    entered = {trainer.local_rank for trainer in worker.trainers if trainer.generation >= generation}
+    return entered.issuperset(range(member.ranks))
+
+
+def is_over(job: Job) -> bool:
+    """All steps are done and everybody has them: what is left is for each script to end."""
+    world = job.record.assignment
+    if world is None:
+        return False
+    trainers = [trainer for worker in concerned(job) for trainer in worker.trainers]
+    ended = bool(job.clean) and bool(trainers)
+    return ended or any(trainer.finished and trainer.generation >= world.generation for trainer in trainers)
+
+
+def detached(job: Job, member: Member, worker: Worker) -> bool:
+    """A trainer that should be there is not; one that has exited with 0 need not be."""
+    attached = {trainer.local_rank for trainer in worker.trainers}
+    return any(local not in attached and member.first_rank + local not in job.clean for local in range(member.ranks))
+
+
+def survivors(job: Job) -> list[Worker]:
+    """Members of the last world whose trainers all have its state, each with as many slots as it has such trainers."""
+    return [
+        replace(worker, slots=len(in_world(worker)))
+        for _, worker in present_members(job)
+        if can_train(worker) and _has_state(worker)
+    ]
+
+
+def level(workers: list[Worker]) -> list[Worker]:
+    """Nobody can be more than one sum behind; who says so is left out and comes back without state."""
+    newest = max((trainer.done for worker in workers for trainer in in_world(worker)), default=0)
+    return [worker for worker in workers if all(trainer.done >= newest - 1 for trainer in in_world(worker))]
+
+
+def joiners(job: Job) -> list[Worker]:
+    """Workers outside the world whose trainers are warm and wait to be taken into it."""
+    running = job.record.generation
+    return [
+        worker
+        for worker in job.workers.values()
+        if can_train(worker)
+        and _all_attached(worker, worker.slots)
+        and not any(t.finished or (t.generation == running and t.parked <= running) for t in worker.trainers)
+    ]
+
+
+def hot_candidates(job: Job) -> list[Worker]:
+    """Who goes on from what the survivors have. Those that wait to join are taken only if it cannot be done without.
+
+    Nobody if no state survived."""
+    able = level(survivors(job))
+    kept = {worker.worker for worker in able}
+    alone = choose(able, job.record.wanted, kept)
+    if not alone or is_enough(job, alone):
+        return alone
+    return choose([*able, *(worker for worker in joiners(job) if worker.worker not in kept)], job.record.wanted, kept)
+
+
+def is_enough(job: Job, workers: list[Worker]) -> bool:
+    return len(workers) >= job.spec.workers.min and arrange(workers, job.spec.replica).world_size > 0
+
+
+def finishing(job: Job) -> list[WorkerId]:
+    """Members whose trainers have done all steps and have not exited yet."""
+    return [
+        worker.worker
+        for worker in concerned(job)
+        if in_world(worker) and all(trainer.finished for trainer in in_world(worker))
+    ]
+
+
+def to_invite(job: Job, now_s: float) -> list[WorkerId]:
+    """Who would be in a larger world, if its trainers were warm."""
+    held = {member.worker for member in members(job)}
+    wanted = choose(filter(can_train, job.workers.values()), job.record.wanted, held)
+    return [
+        worker.worker
+        for worker in wanted
+        if worker.worker not in held
+        and member_of_prepared(job, worker.worker) is None
+        and not worker.trainers
+        and worker.seq >= 0
+        and not _is_barred(job.barred.get(worker.worker), now_s)
+    ]
+
+
+def in_world(worker: Worker) -> tuple[TrainerStatus, ...]:
+    """Its trainers that are, or were, in a world."""
+    return tuple(trainer for trainer in worker.trainers if trainer.generation > 0)
+
+
+def rank_before(job: Job, worker: WorkerId, local: int) -> int:
+    """In the running world; −1 for one that is not in it."""
+    member = member_of(job, worker)
+    return member.first_rank + local if member is not None and local < member.ranks else -1
+
+
+def _trains(member: Member, worker: Worker, generation: Generation) -> bool:
+    mine = [trainer for trainer in worker.trainers if trainer.local_rank < member.ranks]
+    return len(mine) == member.ranks and all(trainer.generation == generation for trainer in mine)
+
+
+def _has_state(worker: Worker) -> bool:
+    mine = in_world(worker)
+    in_order = [trainer.local_rank for trainer in mine] == list(range(len(mine)))
+    goes_on = not all(trainer.finished for trainer in mine)
+    return bool(mine) and in_order and goes_on and all(trainer.active for trainer in mine)
+
+
+def _all_attached(worker: Worker, ranks: int) -> bool:
+    return sorted(trainer.local_rank for trainer in worker.trainers) == list(range(ranks))
+
+
+def _is_barred(barred: Barred | None, now_s: float) -> bool:
+    return barred is not None and now_s < barred.until_s

@@ -1,0 +1,86 @@
+"""Changes that can wait for a moment: the next world is prepared while the present one trains, and nothing is lost."""
+
+from dataclasses import replace
+
+from controlplane.job.hot import is_enough, is_over, joiners, rank_before
+from controlplane.job.present import can_train, has_finished, members, world_size
+from controlplane.job.ranks import Arrangement, arrange, choose
+from controlplane.job.sentences import name_workers
+from controlplane.job.state import Job, Worker
+from messages.ids import WorkerId
+from messages.worlds import Entry, HotWorld, Member
+
+HANDOVER_LEAST_S = 0.5
+"""Of a notice: with less left a hand-over is not begun, and one that was begun is not waited for."""
+
+
+def why_plan(job: Job) -> str | None:
+    """Not worth it once the last step is done."""
+    if job.clean or is_over(job):
+        return None
+    for member in members(job):
+        worker = job.workers.get(member.worker)
+        if worker is not None and worker.noticed is not None:
+            return f"worker {member.worker} has to go: {worker.noticed}"
+    if len(members(job)) > job.record.wanted:
+        return f"scaled to {job.record.wanted} workers"
+    candidates = _candidates(job)
+    if arrange(candidates, job.spec.replica).world_size <= world_size(job):
+        return None
+    present = {member.worker for member in members(job)}
+    joined = [worker.worker for worker in candidates if worker.worker not in present]
+    return f"{name_workers(joined)} joined" if joined else "there is room for more ranks"
+
+
+def plan(job: Job) -> Arrangement | str:
+    """The next world, or why it has to wait."""
+    behind = [
+        member.worker
+        for member in members(job)
+        if any(not t.active and t.local_rank < member.ranks for t in job.workers[member.worker].trainers)
+    ]
+    if behind:
+        return f"waiting for {name_workers(behind)} to catch up"
+    candidates = _candidates(job)
+    if not is_enough(job, candidates):
+        return f"{len(candidates)} of at least {job.spec.workers.min} workers would be left"
+    return arrange(candidates, job.spec.replica)
+
+
+def planned_world(job: Job, next_members: tuple[Member, ...]) -> HotWorld:
+    stay = {member.worker for member in next_members}
+    return HotWorld(
+        entry=Entry.PLANNED,
+        previous=tuple(
+            rank_before(job, member.worker, local) for member in next_members for local in range(member.ranks)
+        ),
+        leavers=tuple(member.worker for member in members(job) if member.worker not in stay),
+    )
+
+
+def hurry_at_s(job: Job) -> dict[WorkerId, float]:
+    """When members that have to go leave no more time for a hand-over."""
+    going = [
+        (member.worker, job.workers[member.worker])
+        for member in members(job)
+        if member.worker in job.workers and not has_finished(job, member)
+    ]
+    return {
+        name: worker.deadline_s - HANDOVER_LEAST_S
+        for name, worker in going
+        if worker.noticed is not None and worker.deadline_s is not None
+    }
+
+
+def give_up_at_s(job: Job) -> float | None:
+    """When a prepared world has taken too long."""
+    if job.record.prepared is None or job.prepared_s is None:
+        return None
+    return job.prepared_s + job.spec.timeouts.ready_s
+
+
+def _candidates(job: Job) -> list[Worker]:
+    present = {member.worker for member in members(job)}
+    here = [job.workers[name] for name in present if name in job.workers]
+    stay = [replace(worker, slots=len(worker.trainers)) for worker in here if can_train(worker)]
+    return choose([*stay, *(w for w in joiners(job) if w.worker not in present)], job.record.wanted, present)

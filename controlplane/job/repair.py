@@ -1,0 +1,67 @@
+"""From what the survivors of a halted world have to how they go on: agreement by decision, without a collective.
+
+A sum that any of them received is done: those without it get it from one that has it. Of the step after it, only the
+samples whose gradients nobody holds are computed again.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from controlplane.job.ranks import ranks_of
+from messages.ids import Range, Rank, WorkerId
+from messages.workers import TrainerStatus
+from messages.worlds import Entry, HotWorld, Member
+
+Held = tuple[Range, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A rank of the next world, and the survivor that takes it."""
+
+    rank: Rank
+    survivor: TrainerStatus | None
+    """None for one that enters without the state."""
+
+
+def repair(
+    next_members: Sequence[Member],
+    survivors: Mapping[WorkerId, Sequence[TrainerStatus]],
+    leavers: tuple[WorkerId, ...] = (),
+) -> HotWorld:
+    """Survivors are given by worker; a member that is none of them enters without the state."""
+    places = [place for member in next_members for place in _places(member, survivors.get(member.worker, ()))]
+    resume = max((place.survivor.done for place in places if place.survivor is not None), default=0)
+    newest = [place.rank for place in places if place.survivor is not None and place.survivor.done == resume]
+    return HotWorld(
+        entry=Entry.REPAIR,
+        previous=tuple(place.survivor.rank if place.survivor is not None else -1 for place in places),
+        leavers=leavers,
+        resume=resume,
+        source=newest[0] if newest else Rank(0),
+        laggards=tuple(
+            place.rank for place in places if place.survivor is not None and place.survivor.done == resume - 1
+        ),
+        held=_apart([_held_of(place, resume) for place in places]),
+    )
+
+
+def _places(member: Member, survivors: Sequence[TrainerStatus]) -> list[_Place]:
+    by_local = {trainer.local_rank: trainer for trainer in survivors}
+    return [_Place(rank, by_local.get(local)) for local, rank in enumerate(ranks_of(member))]
+
+
+def _held_of(place: _Place, resume: int) -> Held:
+    return place.survivor.held if place.survivor is not None and place.survivor.done == resume else ()
+
+
+def _apart(held: list[Held]) -> tuple[Held, ...]:
+    """No sample may count twice: of two that claim one, the first keeps all it has and the other begins anew."""
+    taken: list[Range] = []
+    kept: list[Held] = []
+    for mine in held:
+        if any(first < last_taken and first_taken < last for first, last in mine for first_taken, last_taken in taken):
+            mine = ()
+        taken += mine
+        kept.append(mine)
+    return tuple(kept)

@@ -1,0 +1,101 @@
+from msgspec import structs
+
+from controlplane.job import events
+from controlplane.job.state import Phase
+from messages.ids import Generation
+from messages.workers import WorkerPhase
+from tests.job.hot_stage import HotStage, a_hot_job
+from tests.job.stage import assignments, halts, released
+
+
+def hears_all(heir: HotStage) -> None:
+    heir.wait(0)
+    heir.reports(*heir.sights())
+
+
+def test_a_new_master_disturbs_nobody() -> None:
+    stage = a_hot_job("a", "b", wanted=3)
+    heir = stage.heir()
+    hears_all(heir)
+    assert (heir.phase, heir.generation, halts(heir.effects), assignments(heir.effects)) == (Phase.RUNNING, 1, [], [])
+
+
+def test_a_new_master_does_not_end_trainers_of_which_it_has_not_heard_yet() -> None:
+    stage = a_hot_job("a", "b", wanted=3)
+    heir = stage.heir()
+    effects = heir.join("c")
+    assert halts(effects) == []
+
+
+def test_a_world_that_went_over_while_there_was_no_master_is_adopted() -> None:
+    stage = a_hot_job("a", "b", "c")
+    stage.notices("c")
+    heir = stage.heir()
+    heir.enters("a", "b")
+    assert (heir.phase, heir.generation, heir.prepared) == (Phase.RUNNING, 2, None)
+    assert halts(heir.effects) == []
+    assert released(heir.notices("c")) == set()
+    heir.tell("c", *heir.trainers["c"], generation=1)
+    assert released(heir.wait(1.0)) == {"c"}
+
+
+def test_a_world_that_is_being_prepared_is_waited_for() -> None:
+    stage = a_hot_job("a", "b", wanted=3)
+    stage.join("c")
+    stage.attaches("c")
+    heir = stage.heir()
+    hears_all(heir)
+    assert (heir.phase, heir.prepared) == (Phase.RUNNING, stage.prepared)
+    heir.enters("a", "b", "c")
+    assert (heir.generation, heir.world) == (2, {"a": (0,), "b": (1,), "c": (2,)})
+
+
+def test_a_halt_that_was_published_and_not_saved_is_learned_from_those_who_obeyed() -> None:
+    stage = a_hot_job("a", "b", "c")
+    stage.save_at_once = False
+    stage.sees_gone("c")
+    assert stage.generation == 2
+    heir = stage.heir()
+    parked = [structs.replace(trainer, parked=Generation(2)) for trainer in stage.trainers["a"]]
+    heir.tell("a", *parked, phase=WorkerPhase.PARKED, generation=2)
+    assert (heir.phase, heir.generation) == (Phase.RESHAPING, 3)
+    heir.parks("a", "b")
+    heir.sees_gone("c")
+    assert heir.world == {"a": (0,), "b": (1,)}
+    assert heir.hot.resume == 5
+
+
+def test_survivors_that_wait_are_not_started_anew_by_a_master_that_has_not_heard_them() -> None:
+    stage = a_hot_job("a", "b", at_least=2)
+    stage.sees_gone("b")
+    stage.parks("a")
+    assert stage.phase is Phase.WAITING
+    heir = stage.heir()
+    heir.statuses.clear()
+    heir.join("c", "d")
+    assert (heir.phase, heir.job.why) == (Phase.WAITING, "waiting to hear of workers a, b")
+    heir.tell("a", *heir.trainers["a"], phase=WorkerPhase.PARKED)
+    heir.sees_gone("b")
+    assert "the state is kept" in heir.job.why
+    heir.attaches("c")
+    assert (heir.world, heir.hot.previous) == ({"a": (0,), "c": (1,)}, (0, -1))
+
+
+def test_a_member_that_was_halted_before_it_went_over_makes_everybody_park() -> None:
+    stage = a_hot_job("a", "b", "c")
+    stage.notices("c")
+    stage.tell("a", *(structs.replace(trainer, parked=Generation(2)) for trainer in stage.trainers["a"]))
+    assert (stage.phase, stage.generation) == (Phase.RESHAPING, 3)
+
+
+def test_a_master_that_finds_a_round_open_closes_it() -> None:
+    stage = a_hot_job("a", "b", "c")
+    stage.notices("c")
+    stage.sees_gone("b")
+    heir = stage.heir()
+    heir.happens(events.Ticked(heir.now_s))
+    assert halts(heir.effects)[0].generation == 3
+    heir.notices("c")
+    heir.sees_gone("b")
+    heir.parks("a", "c")
+    assert (heir.world, heir.prepared) == ({"a": (0,)}, None)

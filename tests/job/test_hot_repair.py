@@ -1,0 +1,251 @@
+from msgspec import structs
+
+from controlplane.job import events
+from controlplane.job.decide import decide
+from controlplane.job.effects import SaveRecord, StartStore, TellCluster
+from controlplane.job.state import Phase
+from messages.clusters import RemoveWorkers
+from messages.ids import ClusterName, WorkerId
+from messages.workers import WorkerPhase
+from messages.worlds import Entry
+from tests.job.hot_stage import a_hot_job, a_hot_stage, invited, published_kinds
+from tests.job.stage import a_spec, assignments, clean, failed, halts, released, told
+
+
+def test_a_loss_halts_at_once_and_the_survivors_go_on_from_what_they_have() -> None:
+    stage = a_hot_job("a", "b", "c")
+    assert halts(stage.sees_gone("b"))[0].generation == 2
+    stage.parks("a", done=6)
+    effects = stage.parks("c")
+    world = assignments(effects)[0]
+    assert (stage.phase, stage.world) == (Phase.FORMING, {"a": (0,), "c": (1,)})
+    assert world.hot == stage.hot
+    assert (stage.hot.entry, stage.hot.resume, stage.hot.source) == (Entry.REPAIR, 6, 0)
+    assert (stage.hot.laggards, stage.hot.held) == ((1,), (((0, 1),), ()))
+    assert stage.hot.previous == (0, 2)
+    assert stage.hot.leavers == ("b",)
+    stage.enters("a", "c")
+    assert (stage.phase, stage.job.record.formed, stage.job.record.losses) == (Phase.RUNNING, 2, 1)
+
+
+def test_the_store_serves_on() -> None:
+    stage = a_hot_job("a", "b")
+    first = stage.job.record.assignment
+    effects = stage.sees_gone("b")
+    effects += stage.parks("a")
+    second = stage.job.record.assignment
+    assert first is not None and second is not None
+    assert second.store == first.store
+    assert not [effect for effect in effects if isinstance(effect, StartStore)]
+
+
+def test_a_store_that_was_lost_is_started_again_while_the_trainers_park() -> None:
+    stage = a_hot_job("a", "b")
+    stage.happens(events.StoreLost(stage.now_s))
+    effects = stage.sees_gone("b")
+    assert [effect.generation for effect in effects if isinstance(effect, StartStore)] == [2]
+    stage.parks("a")
+    assert stage.phase is Phase.FORMING
+    assert stage.job.record.assignment is not None
+    assert stage.job.record.assignment.store.port == 29402
+
+
+def test_the_halt_does_not_wait_for_the_record_but_the_world_does() -> None:
+    stage = a_hot_job("a", "b")
+    stage.save_at_once = False
+    effects = stage.sees_gone("b")
+    assert [type(effect) for effect in effects if isinstance(effect, SaveRecord)] == [SaveRecord]
+    assert published_kinds(effects) == ["Halt"]
+    effects = stage.parks("a")
+    assert (stage.phase, published_kinds(effects)) == (Phase.FORMING, [])
+    stage.save_at_once = True
+    saving = stage.job.saving
+    assert saving is not None
+    assert published_kinds(stage.happens(events.RecordSaved(stage.now_s, saving))) == ["Assignment"]
+
+
+def test_a_peer_that_lost_touch_is_the_first_sign_and_no_failure() -> None:
+    stage = a_hot_job("a", "b", "c")
+    assert halts(stage.sign("a"))[0].why == "rank 0 on worker a lost touch with its peers"
+    stage.parks("a", "b", "c")
+    assert stage.world == {"a": (0,), "b": (1,), "c": (2,)}
+    assert (stage.job.record.failures, stage.job.record.losses) == (0, 0)
+    stage.enters("a", "b", "c")
+    assert halts(stage.sign("b"))[0].generation == 3
+
+
+def test_a_member_that_does_not_park_in_time_is_put_out_exactly_then() -> None:
+    stage = a_hot_job("a", "b", "c")
+    stage.sign("a")
+    stage.parks("a", "c")
+    decision = decide(stage.job, events.Ticked(stage.now_s))
+    assert decision.wake_at_s == stage.now_s + 0.4
+    effects = stage.wait(0.4)
+    assert stage.world == {"a": (0,), "c": (1,)}
+    assert stage.job.gone[WorkerId("b")] == "did not park within 0.4 s"
+    commands = [effect.command for effect in effects if isinstance(effect, TellCluster)]
+    assert [c.workers for c in commands if isinstance(c, RemoveWorkers)] == [("b",)]
+
+
+def test_a_master_that_was_itself_too_slow_gives_them_another_moment() -> None:
+    stage = a_hot_job("a", "b")
+    stage.sign("a")
+    stage.wait(3.0)
+    assert stage.phase is Phase.RESHAPING
+    stage.parks("a", "b")
+    assert stage.world == {"a": (0,), "b": (1,)}
+
+
+def test_a_member_whose_trainers_have_not_attached_may_take_as_long_as_ever() -> None:
+    stage = a_hot_stage(a_spec(workers=2))
+    stage.runs("a", "b")
+    stage.tell("a", *stage._fresh("a", done=1))
+    stage.sign("a")
+    stage.parks("a")
+    stage.wait(5.0)
+    assert WorkerId("b") in stage.job.workers
+    assert stage.phase is Phase.RESHAPING
+
+
+def test_whoever_has_not_the_whole_state_is_left_out_and_comes_back_later() -> None:
+    stage = a_hot_job("a", "b", "c")
+    stage.sees_gone("a")
+    stage.parks("b")
+    stage.parks("c", active=False)
+    assert stage.world == {"b": (0,)}
+    stage.enters("b")
+    assert stage.prepared is not None
+    assert {member.worker for member in stage.prepared.members} == {"b", "c"}
+    assert stage.prepared.hot is not None
+    assert stage.prepared.hot.previous == (0, -1)
+
+
+def test_whoever_is_more_than_one_sum_behind_is_left_out() -> None:
+    stage = a_hot_job("a", "b", "c")
+    stage.sees_gone("a")
+    stage.parks("b", done=9)
+    stage.parks("c", done=7)
+    assert stage.world == {"b": (0,)}
+    assert stage.hot.resume == 9
+
+
+def test_a_second_loss_while_the_world_is_made_again_loses_nothing() -> None:
+    stage = a_hot_job("a", "b", "c")
+    stage.sees_gone("c")
+    stage.parks("a", "b")
+    stage.enters("a")
+    assert halts(stage.sees_gone("b"))[0].generation == 3
+    stage.parks("a")
+    assert (stage.generation, stage.world, stage.hot.resume) == (3, {"a": (0,)}, 5)
+
+
+def test_when_nobody_has_the_state_the_trainers_are_started_anew() -> None:
+    stage = a_hot_job("a", "b")
+    stage.sees_gone("b")
+    stage.parks("a", active=False)
+    assert stage.job.record.assignment is not None
+    assert stage.job.record.assignment.hot is None
+    assert stage.job.record.assignment.generation == 2
+
+
+def test_a_trainer_that_fails_uses_up_the_budget_and_the_others_go_on_without_a_pause() -> None:
+    stage = a_hot_job("a", "b")
+    stage.tell("b", phase=WorkerPhase.ENDED, exits=(failed(1, "ValueError: no"),))
+    assert stage.phase is Phase.RESHAPING
+    stage.parks("a")
+    stage.tell("b", phase=WorkerPhase.PARKED)
+    assert (stage.phase, stage.world) == (Phase.FORMING, {"a": (0,)})
+    assert stage.job.record.failures == 1
+    effects = stage.enters("a")
+    assert invited(effects) == set()
+    assert invited(stage.wait(1.1)) == {"b"}
+
+
+def test_a_trainer_that_fails_once_too_often_fails_the_job() -> None:
+    stage = a_hot_stage(a_spec(workers=2, failures=0)).trains("a", "b")
+    stage.tell("b", phase=WorkerPhase.ENDED, exits=(failed(1, "ValueError: no"),))
+    stage.parks("a")
+    stage.tell("b", phase=WorkerPhase.PARKED)
+    assert stage.phase is Phase.FAILED
+
+
+def test_a_trainer_that_exits_because_it_lost_a_peer_is_no_failure_when_others_go_on() -> None:
+    stage = a_hot_stage(a_spec(workers=2, failures=0)).trains("a", "b")
+    stage.tell("b", phase=WorkerPhase.ENDED, exits=(failed(1, peer_lost=True),))
+    stage.parks("a")
+    stage.tell("b", phase=WorkerPhase.PARKED)
+    assert (stage.phase, stage.job.record.failures) == (Phase.FORMING, 0)
+
+
+def test_too_few_survivors_wait_with_their_state_and_ask_others_in() -> None:
+    stage = a_hot_job("a", "b", at_least=2)
+    stage.sees_gone("b")
+    stage.parks("a")
+    assert stage.phase is Phase.WAITING
+    assert "the state is kept" in stage.job.why
+    assert invited(stage.join("c")) == {"c"}
+    assert len(assignments(stage.attaches("c"))) == 1
+    assert (stage.hot.entry, stage.hot.previous, stage.hot.resume) == (Entry.REPAIR, (0, -1), 5)
+    stage.enters("a", "c")
+    assert stage.job.record.formed == 2
+
+
+def test_when_the_last_survivor_is_lost_while_it_waits_the_rest_start_anew() -> None:
+    stage = a_hot_job("a", "b", at_least=2)
+    stage.sees_gone("b")
+    stage.parks("a")
+    stage.join("c", "d")
+    stage.attaches("c")
+    assert stage.phase is Phase.FORMING
+    stage.sees_gone("a")
+    stage.parks("c")
+    stage.says("d", WorkerPhase.IDLE)
+    assert stage.job.record.assignment is not None
+    assert (stage.job.record.assignment.hot, stage.world) == (None, {"c": (0,), "d": (1,)})
+
+
+def test_a_member_that_goes_after_its_last_step_is_no_loss() -> None:
+    stage = a_hot_job("a", "b")
+    for worker in ("a", "b"):
+        stage.tell(worker, *(structs.replace(trainer, finished=True) for trainer in stage.trainers[worker]))
+    stage.sees_gone("b")
+    assert (stage.phase, stage.job.record.losses) == (Phase.RUNNING, 0)
+    stage.tell("a", phase=WorkerPhase.ENDED, exits=(clean(0),))
+    assert stage.phase is Phase.SUCCEEDED
+
+
+def test_whoever_was_halted_after_the_last_step_may_end_in_peace() -> None:
+    stage = a_hot_job("a", "b")
+    stage.tell("a", *(structs.replace(trainer, finished=True) for trainer in stage.trainers["a"]))
+    stage.sign("b")
+    stage.parks("a")
+    stage.sees_gone("b")
+    assert "all steps are done" in stage.job.why
+    stage.tell("a", phase=WorkerPhase.PARKED)
+    assert stage.phase is Phase.SUCCEEDED
+
+
+def test_people_are_told_why_and_from_which_step_the_world_goes_on() -> None:
+    stage = a_hot_job("a", "b")
+    effects = stage.sees_gone("b")
+    effects += stage.parks("a")
+    assert told(effects, "world_halted")[0].why == "worker b was lost: SIGKILL"
+    decided = told(effects, "world_decided")[0]
+    assert decided.text == "generation 2: a world of 1 ranks goes on from step 5"
+    assert (decided.fields["entry"], decided.fields["resume"]) == ("repair", 5)
+
+
+def test_a_stopped_job_parks_first() -> None:
+    stage = a_hot_job("a", "b")
+    stage.happens(events.StopAsked(stage.now_s, "asked by ada"))
+    assert released(stage.parks("a", "b")) == {"a", "b"}
+    assert stage.phase is Phase.STOPPED
+
+
+def test_a_worker_that_takes_leave_is_not_waited_for() -> None:
+    stage = a_hot_job("a", "b")
+    stage.tell("b", *stage.trainers["b"], phase=WorkerPhase.LEAVING)
+    assert stage.phase is Phase.RESHAPING
+    stage.happens(events.WorkerSaidLeft(stage.now_s, WorkerId("b"), ClusterName("local"), "asked"))
+    stage.parks("a")
+    assert stage.world == {"a": (0,)}

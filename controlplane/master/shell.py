@@ -17,7 +17,7 @@ from messages import subjects
 from messages.clusters import Answer, KeepWorkers
 from messages.events import Event
 from messages.ids import Generation, JobName
-from messages.worlds import Assignment, Halt, Release
+from messages.worlds import Assignment, Halt, Invite, Release
 from runtime.bus import Bucket, Bus
 from runtime.clock import Clock
 from runtime.errors import BusUnavailable, Conflict, NoAnswer
@@ -145,12 +145,14 @@ class JobShell:
         return self._tools.clock.monotonic_s()
 
 
-def _subject_of(message: Assignment | Halt | Release) -> str:
+def _subject_of(message: Assignment | Halt | Invite | Release) -> str:
     match message:
         case Assignment(job=job):
             return subjects.assignment(job)
         case Halt(job=job):
             return subjects.halt(job)
+        case Invite(job=job):
+            return subjects.invite(job)
         case Release(job=job):
             return subjects.release(job)
         case _:

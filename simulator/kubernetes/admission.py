@@ -1,13 +1,14 @@
 """What happens to an object before it is stored: it is completed, and refused when something is wrong with it."""
 
 from simulator.kubernetes import pods, problems
-from simulator.kubernetes.defaults import complete_change, complete_new
-from simulator.kubernetes.objects import Key, Obj, is_deleting, meta, spec_of
+from simulator.kubernetes.defaults import complete_change, complete_new, complete_status
+from simulator.kubernetes.objects import Key, Obj, is_deleting, labels_of, meta, spec_of
 from simulator.kubernetes.problems import Cause
 from simulator.kubernetes.resources import (
     DAEMON_SETS,
     DEPLOYMENTS,
     NAMESPACES,
+    NODES,
     PODS,
     REPLICA_SETS,
     SERVICE_ACCOUNTS,
@@ -16,6 +17,8 @@ from simulator.kubernetes.resources import (
 from simulator.kubernetes.store import Store
 from simulator.kubernetes.validation import content_causes, metadata_causes, status_causes
 
+TOPOLOGY_LABELS = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region")
+
 
 def admit_new(resource: Resource, obj: Obj, store: Store, *, toleration_s: int) -> None:
     """Completes the object; raises what is wrong with it."""
@@ -23,7 +26,11 @@ def admit_new(resource: Resource, obj: Obj, store: Store, *, toleration_s: int) 
     complete_new(resource, obj, toleration_s=toleration_s, serial=store.version)
     if resource.id == PODS.id:
         _check_service_account(obj, store)
+        where = topology_labels(store, spec_of(obj).get("nodeName") or "")
+        if where:
+            meta(obj)["labels"] = {**labels_of(obj), **where}
     _refuse(resource, obj, [*metadata_causes(resource, obj), *content_causes(resource, obj)])
+    complete_status(resource, obj)
 
 
 def admit_change(resource: Resource, before: Obj, obj: Obj) -> None:
@@ -48,6 +55,14 @@ def admit_change(resource: Resource, before: Obj, obj: Obj) -> None:
 def admit_status(resource: Resource, obj: Obj) -> None:
     if not resource.custom:
         _refuse(resource, obj, list(status_causes(obj)))
+        complete_status(resource, obj)
+
+
+def topology_labels(store: Store, node: str) -> dict[str, str]:
+    """What a pod gets from its node when it is placed there."""
+    found = store.find(NODES, Key("", node))
+    labels = labels_of(found) if found is not None else {}
+    return {name: labels[name] for name in TOPOLOGY_LABELS if name in labels}
 
 
 def _check_namespace(resource: Resource, obj: Obj, store: Store) -> None:
@@ -59,7 +74,8 @@ def _check_namespace(resource: Resource, obj: Obj, store: Store) -> None:
         raise problems.not_found("namespaces", name)
     if is_deleting(namespace):
         why = f"unable to create new content in namespace {name} because it is being terminated"
-        causes = [{"reason": "NamespaceTerminating", "message": f"namespace {name} is being terminated"}]
+        message = f"namespace {name} is being terminated"
+        causes = [{"reason": "NamespaceTerminating", "message": message, "field": "metadata.namespace"}]
         details = {"name": meta(obj).get("name", ""), "kind": resource.plural, "causes": causes}
         raise problems.forbidden(resource.title, meta(obj).get("name", ""), why, details)
 

@@ -40,10 +40,10 @@ def apply(live: Obj, applied: Obj, manager: Manager, *, force: bool, lists: List
         if path[-1] != ITSELF and fields.value_at(live, path) != fields.value_at(applied, path)
     ]
     if conflicts and not force:
-        raise apply_conflict([_cause(who, path) for who, path in conflicts])
+        raise apply_conflict([_cause(who, path, applied["apiVersion"]) for who, path in conflicts])
     for who, path in conflicts:
         others[who] = others[who] - {path}
-    merged = strategic_patch(live, applied, lists)
+    merged = strategic_patch(live, applied, lists, applies=True)
     owned_by_others: frozenset[FieldPath] = frozenset().union(*others.values())
     kept = wanted | owned_by_others
     dropped = owned.get(manager, frozenset()) - kept
@@ -119,6 +119,7 @@ def _holds_others(path: FieldPath, kept: frozenset[FieldPath]) -> bool:
     return any(each[: len(inside)] == inside for each in kept)
 
 
-def _cause(who: Manager, path: FieldPath) -> Cause:
-    text = f'conflict with "{who.name}"' + (" using apply" if who.operation == APPLY else "")
+def _cause(who: Manager, path: FieldPath, api_version: str) -> Cause:
+    through = f' with subresource "{who.subresource}"' if who.subresource else ""
+    text = f'conflict with "{who.name}"{through}' + (f" using {api_version}" if who.operation == UPDATE else "")
     return Cause(fields.readable(path), text, "FieldManagerConflict")

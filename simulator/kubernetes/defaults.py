@@ -3,7 +3,7 @@
 import base64
 
 from simulator.kubernetes import pods, problems
-from simulator.kubernetes.objects import Obj, labels_of, meta, spec_of
+from simulator.kubernetes.objects import Obj, labels_of, meta, spec_of, status_of
 from simulator.kubernetes.resources import (
     CONFIG_MAPS,
     DAEMON_SETS,
@@ -20,6 +20,10 @@ from simulator.kubernetes.resources import (
 
 NOT_READY_TAINT = "node.kubernetes.io/not-ready"
 _SERVICE_NETWORK = "10.96.0"
+_CONDITION_TIMES = {
+    NODES.id: ("lastHeartbeatTime", "lastTransitionTime"),
+    PODS.id: ("lastProbeTime", "lastTransitionTime"),
+}
 
 
 def complete_new(resource: Resource, obj: Obj, *, toleration_s: int, serial: int) -> None:
@@ -70,6 +74,22 @@ def complete_change(resource: Resource, obj: Obj) -> None:
             pods.complete_template(template["spec"])
 
 
+def complete_status(resource: Resource, obj: Obj) -> None:
+    """Times that nobody told are said to be null."""
+    times = _CONDITION_TIMES.get(resource.id, ())
+    for condition in status_of(obj).get("conditions") or []:
+        for name in times:
+            condition.setdefault(name, None)
+    if resource.id != PODS.id:
+        return
+    for container in status_of(obj).get("containerStatuses") or []:
+        container.setdefault("lastState", {})
+        ended = (container.get("state") or {}).get("terminated")
+        if ended is not None:
+            ended.setdefault("startedAt", None)
+            ended.setdefault("finishedAt", None)
+
+
 def _check_base64(resource: Resource, obj: Obj, field: str) -> None:
     for name, text in (obj.get(field) or {}).items():
         try:
@@ -94,6 +114,8 @@ def _complete_workload(resource: Resource, obj: Obj) -> None:
         case DAEMON_SETS.id:
             rolling = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1, "maxSurge": 0}}
             spec.setdefault("updateStrategy", rolling)
+            if spec["updateStrategy"].get("type", "RollingUpdate") == "RollingUpdate":
+                spec["updateStrategy"].setdefault("rollingUpdate", {}).setdefault("maxSurge", 0)
             counts = ("currentNumberScheduled", "desiredNumberScheduled", "numberMisscheduled", "numberReady")
             obj["status"] = dict.fromkeys(counts, 0)
 

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from simulator.kubernetes.merging import ListKinds, Path
+from simulator.kubernetes.merging import ONE_VALUE, ListKinds, Path
 from simulator.kubernetes.objects import Obj
 
 FieldPath = tuple[str, ...]
@@ -90,7 +90,7 @@ def readable(path: FieldPath) -> str:
 
 
 def _walk(value: Any, path: FieldPath, names: Path, lists: ListKinds) -> Iterator[FieldPath]:
-    if isinstance(value, dict) and value:
+    if isinstance(value, dict) and value and lists(names) is not ONE_VALUE:
         for name, inner in value.items():
             yield from _walk(inner, (*path, f"f:{name}"), (*names, name), lists)
         return

@@ -16,8 +16,8 @@ from simulator.kubernetes.identities import Claim, User
 from simulator.kubernetes.listing import list_objects
 from simulator.kubernetes.objects import Key, Obj, timestamp, uid_of
 from simulator.kubernetes.patch import APPLY_PATCH, merge_patch
-from simulator.kubernetes.problems import ApiProblem
-from simulator.kubernetes.resources import PODS, SERVICE_ACCOUNTS
+from simulator.kubernetes.problems import ApiProblem, Cause
+from simulator.kubernetes.resources import NAMESPACES, PODS, SERVICE_ACCOUNTS
 from simulator.kubernetes.routes import Discovery, Plain, Target
 from simulator.kubernetes.scale import scale_of
 from simulator.kubernetes.server import PATCHES, ApiServer
@@ -25,6 +25,7 @@ from simulator.kubernetes.watch import check_start, watch
 
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete", "GET": "get"}
 _TOKEN_S = 3600
+_TOKEN_LEAST_S = 600
 
 
 class PodLogs(Protocol):
@@ -70,6 +71,8 @@ class ClusterHttp:
             return _json(discovery.VERSION) if route.name == "version" else web.Response(text="ok")
         user = self._user(request)
         if isinstance(route, Discovery):
+            if user == identities.ANONYMOUS:
+                raise problems.forbidden_path(user.name, request.method.lower(), f"/{path.strip('/')}")
             return _json(discovery.answer(route, self._server.registry, request.host))
         self._authorize(user, request, route)
         if route.subresource in ("", "status", "finalize"):
@@ -78,6 +81,8 @@ class ClusterHttp:
 
     def _user(self, request: web.Request) -> User:
         given = request.headers.get("Authorization", "")
+        if not given and self._options.enforces_rbac:
+            return identities.ANONYMOUS
         user = identities.identify(self._options.secret, self._cluster, given, self._clock.wall_s())
         if user is None:
             raise problems.unauthorized()
@@ -93,7 +98,8 @@ class ClusterHttp:
         if verb == "delete" and not target.name:
             verb = "deletecollection"
         plural = target.resource.plural + (f"/{target.subresource}" if target.subresource else "")
-        action = rbac.Action(verb, target.resource.group, plural, target.namespace, target.name)
+        namespace = target.name if target.resource.id == NAMESPACES.id else target.namespace
+        action = rbac.Action(verb, target.resource.group, plural, namespace, target.name)
         if self._options.enforces_rbac and not rbac.allows(self._server.store, user, action):
             raise problems.forbidden(target.resource.title, target.name, rbac.refusal(user, action))
 
@@ -118,7 +124,10 @@ class ClusterHttp:
             case "PATCH" if target.name:
                 content_type = request.content_type
                 if content_type not in PATCHES:
-                    raise problems.unsupported_media_type(content_type, PATCHES)
+                    raise problems.unsupported_media_type()
+                if content_type == APPLY_PATCH and not query.get("fieldManager"):
+                    cause = Cause("fieldManager", "Required value: is required for apply patch", "FieldValueRequired")
+                    raise problems.bad_options("PatchOptions", cause)
                 patch = await _body(request, as_yaml=content_type == APPLY_PATCH)
                 existed = server.store.find(resource, key) is not None
                 stored = server.patch(target, content_type, patch, writing)
@@ -140,11 +149,11 @@ class ClusterHttp:
                 body = await _object(request)
                 options = queries.deleting({}, body.get("deleteOptions"))
                 self._server.delete(PODS, key, options)
-                return _json(problems.success(), 201)
+                return _json(problems.success(code=201), 201)
             case "binding", "POST":
                 body = await _object(request)
                 self._server.bind(key, str((body.get("target") or {}).get("name") or ""))
-                return _json(problems.success(), 201)
+                return _json(problems.success(code=201), 201)
             case "token", "POST":
                 return _json(self._token(key, await _object(request)), 201)
             case "scale", "GET":
@@ -186,6 +195,10 @@ class ClusterHttp:
         wanted_s = (body.get("spec") or {}).get("expirationSeconds") or _TOKEN_S
         if not isinstance(wanted_s, int):
             raise problems.bad_request("spec.expirationSeconds must be a number")
+        if wanted_s < _TOKEN_LEAST_S:
+            text = f"Invalid value: {wanted_s}: may not specify a duration less than 10 minutes"
+            cause = Cause("spec.expirationSeconds", text)
+            raise problems.invalid("TokenRequest", "", [cause], "authentication.k8s.io")
         expires_s = self._clock.wall_s() + wanted_s
         claim = Claim(key.namespace, key.name, uid_of(account), expires_s)
         secret = identities.account_secret(self._options.secret, self._cluster)

@@ -29,6 +29,7 @@ class Claim(msgspec.Struct, frozen=True):
     expires_unix_s: float
 
 
+ANONYMOUS = User("system:anonymous", frozenset({"system:unauthenticated"}))
 ADMINISTRATOR = User("cloud", frozenset({MASTERS, AUTHENTICATED}))
 
 
@@ -39,7 +40,7 @@ def issue_for_account(secret: str, claim: Claim) -> str:
 
 
 def identify(secret: str, cluster: str, authorization: str, now_s: float) -> User | None:
-    """None for a token that is missing, forged or expired. A service account's token is for its cluster only."""
+    """None for a token that is forged or expired. A service account's token is for its cluster only."""
     token = tokens.bearer(authorization)
     if tokens.is_valid(secret, token, now_s):
         return ADMINISTRATOR

@@ -20,6 +20,7 @@ class Listing:
     limit: int = 0
     page: str = ""
     exact_version: int | None = None
+    least_version: int = 0
 
 
 class Page(msgspec.Struct, frozen=True):
@@ -33,8 +34,9 @@ def list_objects(store: Store, resource: Resource, listing: Listing) -> Obj:
     """A whole list, or one page of it: later pages show the same moment as the first."""
     page = _read_page(listing.page) if listing.page else None
     version = page.version if page else listing.exact_version
-    if version is not None and version > store.version:
-        raise problems.too_large_version(version, store.version)
+    asked = max(version or 0, listing.least_version)
+    if asked > store.version:
+        raise problems.too_large_version(asked, store.version)
     if version is None:
         version, objects = store.version, store.all(resource, listing.namespace)
     else:

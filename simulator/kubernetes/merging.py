@@ -12,8 +12,12 @@ class ListKind:
     """The fields that identify an item; with none, the items are themselves their identities."""
 
 
+ONE_VALUE = ListKind(("",))
+"""Of a map that is one value to who applies it, although it has parts."""
+
 ListKinds = Callable[[Path], ListKind | None]
-"""Of the list at this path of field names; None when the list is one value, replaced as a whole."""
+"""Of the list at this path of field names; None when the list is one value, replaced as a whole. Of a map: `ONE_VALUE`,
+or None where it is merged."""
 
 _BY_NAME = ListKind(("name",))
 _BY_TYPE = ListKind(("type",))
@@ -34,7 +38,14 @@ _KINDS: dict[str, ListKind] = {
     "hostAliases": ListKind(("ip",)),
     "podIPs": ListKind(("ip",)),
     "topologySpreadConstraints": ListKind(("topologyKey",)),
-}
+    **dict.fromkeys(
+        (
+            "roleRef", "selector", "labelSelector", "namespaceSelector", "nodeSelector", "secretKeyRef",
+            "configMapKeyRef", "fieldRef", "resourceFieldRef", "involvedObject",
+        ),
+        ONE_VALUE,
+    ),
+}  # fmt: skip
 
 
 def built_in_lists(path: Path) -> ListKind | None:
@@ -44,6 +55,8 @@ def built_in_lists(path: Path) -> ListKind | None:
         return ListKind(("containerPort",)) if in_container else ListKind(("port",))
     if path == ("secrets",):
         return _BY_NAME
+    if path[-2:] == ("nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"):
+        return ONE_VALUE
     return _KINDS.get(path[-1]) if path else None
 
 

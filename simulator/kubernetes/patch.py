@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import Any
 
-from simulator.kubernetes.merging import ListKind, ListKinds, Path, built_in_lists
+from simulator.kubernetes.merging import ONE_VALUE, ListKind, ListKinds, Path, built_in_lists
 from simulator.kubernetes.objects import Obj, clone
-from simulator.kubernetes.problems import ApiProblem, bad_request
+from simulator.kubernetes.problems import bad_patch, bad_request
 
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
@@ -43,14 +43,15 @@ def merge_patch(target: Any, patch: Any) -> Any:
     return merged
 
 
-def strategic_patch(target: Obj, patch: Obj, lists: ListKinds = built_in_lists) -> Obj:
-    """The patched object; lists of things with names are merged by those names."""
-    return _Strategic(lists).maps(clone(target), patch, ())
+def strategic_patch(target: Obj, patch: Obj, lists: ListKinds = built_in_lists, *, applies: bool = False) -> Obj:
+    """The patched object; lists of things with names are merged by those. Who applies replaces what is one value."""
+    return _Strategic(lists, applies).maps(clone(target), patch, ())
 
 
 @dataclass(frozen=True, slots=True)
 class _Strategic:
     lists: ListKinds
+    applies: bool
 
     def maps(self, target: Obj, patch: Obj, path: Path) -> Obj:
         if patch.get(_DIRECTIVE) == "replace":
@@ -71,7 +72,7 @@ class _Strategic:
         return merged
 
     def _value(self, target: Any, patch: Any, path: Path) -> Any:
-        if isinstance(patch, dict):
+        if isinstance(patch, dict) and not (self.applies and self.lists(path) is ONE_VALUE):
             return self.maps(target if isinstance(target, dict) else {}, patch, path)
         if isinstance(patch, list):
             kind = self.lists(path)
@@ -84,26 +85,39 @@ class _Strategic:
             return target + [each for each in patch if each not in target]
         if {_DIRECTIVE: "replace"} in patch:
             return clone([each for each in patch if each != {_DIRECTIVE: "replace"}])
-        merged = list(target)
+        kept = list(target)
+        named: dict[str, Any] = {}
         for item in patch:
             identity = identity_of(item, kind)
             if identity is None:
                 raise bad_request(f"{'.'.join(path)}: map does not contain declared merge key: {kind.keys[0]}")
-            index = next((at for at, each in enumerate(merged) if identity_of(each, kind) == identity), None)
+            index = next((at for at, each in enumerate(kept) if identity_of(each, kind) == identity), None)
             if item.get(_DIRECTIVE) == "delete":
                 if index is not None:
-                    del merged[index]
-            elif index is None:
-                merged.append(self.maps({}, item, path))
-            else:
-                merged[index] = self.maps(merged[index], item, path)
-        return merged
+                    del kept[index]
+                continue
+            before = named.get(identity, {} if index is None else kept[index])
+            named[identity] = self.maps(before, item, path)
+        return _interleaved(named, kept, kind)
 
 
-def identity_of(item: Any, kind: ListKind) -> tuple[Any, ...] | None:
+def _interleaved(named: dict[str, Any], before: list[Any], kind: ListKind) -> list[Any]:
+    """What the patch names, in its order; the rest stays in front of what it was in front of."""
+    places = {identity_of(item, kind): at for at, item in enumerate(before)}
+    rest = [item for item in before if identity_of(item, kind) not in named]
+    ordered: list[Any] = []
+    for identity, item in named.items():
+        at = places.get(identity)
+        while rest and at is not None and places[identity_of(rest[0], kind)] < at:
+            ordered.append(rest.pop(0))
+        ordered.append(item)
+    return ordered + rest
+
+
+def identity_of(item: Any, kind: ListKind) -> str | None:
     if not isinstance(item, dict) or any(key not in item for key in kind.keys):
         return None
-    return tuple(item[key] for key in kind.keys)
+    return repr([item[key] for key in kind.keys])
 
 
 def _operate(document: Any, operation: Obj) -> Any:
@@ -124,9 +138,9 @@ def _operate(document: Any, operation: Obj) -> Any:
             return _add(document, path, clone(_get(document, _pointer(operation.get("from", "")))))
         case "test":
             if _get(document, path) != operation.get("value"):
-                raise ApiProblem(422, "Invalid", f"testing value {operation['path']} failed: test failed")
+                raise bad_patch()
             return document
-    raise bad_request(f"unexpected kind of operation: {operation['op']}")
+    raise bad_patch()
 
 
 def _pointer(text: Any) -> list[str]:
@@ -142,7 +156,7 @@ def _get(document: Any, path: list[str]) -> Any:
         elif isinstance(document, list) and part.isdigit() and int(part) < len(document):
             document = document[int(part)]
         else:
-            raise _missing(path)
+            raise bad_patch()
     return document
 
 
@@ -157,7 +171,7 @@ def _add(document: Any, path: list[str], value: Any) -> Any:
     elif isinstance(parent, list) and last.isdigit() and int(last) <= len(parent):
         parent.insert(int(last), value)
     else:
-        raise _missing(path)
+        raise bad_patch()
     return document
 
 
@@ -171,8 +185,3 @@ def _remove(document: Any, path: list[str]) -> Any:
     else:
         del parent[last]
     return document
-
-
-def _missing(path: list[str]) -> ApiProblem:
-    message = f"the server rejected our request due to an error in our request: no value at /{'/'.join(path)}"
-    return ApiProblem(422, "Invalid", message)

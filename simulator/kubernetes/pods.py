@@ -10,6 +10,7 @@ from simulator.kubernetes.problems import Cause
 SYSTEM_PRIORITIES = {"system-node-critical": 2000001000, "system-cluster-critical": 2000000000}
 
 LABEL = re.compile(r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")
+_WITH_MODE = frozenset({"secret", "configMap", "downwardAPI", "projected"})
 _REQUIRED = "FieldValueRequired"
 _EVICTING = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _TYPES: tuple[tuple[str, type], ...] = (("command", list), ("args", list), ("env", list), ("volumeMounts", list))
@@ -21,7 +22,7 @@ def complete(pod: Obj, toleration_s: int) -> None:
     if not isinstance(spec.get("containers"), list):
         return
     complete_template(spec)
-    spec.setdefault("serviceAccountName", spec.get("serviceAccount") or "default")
+    spec.setdefault("serviceAccountName", "default")
     spec["serviceAccount"] = spec["serviceAccountName"]
     spec.setdefault("enableServiceLinks", True)
     if spec.get("priorityClassName") in SYSTEM_PRIORITIES:
@@ -43,14 +44,31 @@ def complete_template(spec: Obj) -> None:
     spec.setdefault("dnsPolicy", "ClusterFirst")
     spec.setdefault("schedulerName", "default-scheduler")
     spec.setdefault("securityContext", {})
+    account = spec.get("serviceAccountName") or spec.get("serviceAccount")
+    if account:
+        spec["serviceAccountName"] = spec["serviceAccount"] = account
+    for volume in spec.get("volumes") or []:
+        for kind in _WITH_MODE & volume.keys():
+            volume[kind].setdefault("defaultMode", 0o644)
     for container in _containers(spec):
-        container.setdefault("imagePullPolicy", "IfNotPresent")
+        for variable in container.get("env") or []:
+            reference = (variable.get("valueFrom") or {}).get("fieldRef")
+            if reference is not None:
+                reference.setdefault("apiVersion", "v1")
+        container.setdefault("imagePullPolicy", _pull_policy(str(container.get("image", ""))))
         container.setdefault("terminationMessagePath", "/dev/termination-log")
         container.setdefault("terminationMessagePolicy", "File")
         resources = container.setdefault("resources", {})
         limits, requests = resources.get("limits"), resources.get("requests") or {}
         if limits:
             resources["requests"] = {**{name: str(amount) for name, amount in limits.items()}, **requests}
+
+
+def _pull_policy(image: str) -> str:
+    """What may change under its name is pulled each time."""
+    _, colon, tag = image.rpartition("/")[2].partition(":")
+    is_latest = not colon or tag == "latest"
+    return "Always" if is_latest and "@" not in image else "IfNotPresent"
 
 
 def causes(spec: Obj, path: str) -> list[Cause]:
@@ -135,11 +153,6 @@ def _container_causes(container: Any, at: str, volumes: set[Any]) -> list[Cause]
         if not mount.get("mountPath"):
             found.append(Cause(f"{at}.volumeMounts[{index}].mountPath", "Required value", _REQUIRED))
         found += _path_causes(mount.get("subPath"), f"{at}.volumeMounts[{index}].subPath")
-    for kind in ("requests", "limits"):
-        for name, amount in ((container.get("resources") or {}).get(kind) or {}).items():
-            if not _is_quantity(amount):
-                text = f'Invalid value: "{amount}": quantities must match the regular expression'
-                found.append(Cause(f"{at}.resources.{kind}[{name}]", text))
     return found
 
 
@@ -168,7 +181,7 @@ def _reference_causes(source: Obj, at: str) -> list[Cause]:
     if "fieldRef" in source and not source["fieldRef"].get("fieldPath"):
         found.append(Cause(f"{at}.fieldRef.fieldPath", "Required value", _REQUIRED))
     divisor = (source.get("resourceFieldRef") or {}).get("divisor")
-    if divisor is not None and not _is_quantity(divisor):
+    if divisor is not None and not quantities.is_quantity(divisor):
         found.append(Cause(f"{at}.resourceFieldRef.divisor", f'Invalid value: "{divisor}": is no quantity'))
     return found
 
@@ -177,14 +190,6 @@ def _path_causes(path: str | None, at: str, *, absolute: bool = False) -> list[C
     if path and (".." in path.split("/") or (path.startswith("/") and not absolute)):
         return [Cause(at, f'Invalid value: "{path}": must not leave its volume')]
     return []
-
-
-def _is_quantity(text: object) -> bool:
-    try:
-        quantities.parse(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _frozen(spec: Obj) -> Obj:

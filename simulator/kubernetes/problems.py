@@ -21,7 +21,7 @@ class ApiProblem(TradewindError):
         super().__init__(message)
         self.code = code
         self.reason = reason
-        self.details = details or {}
+        self.details = details
 
     def status(self) -> Obj:
         found: Obj = {
@@ -33,7 +33,7 @@ class ApiProblem(TradewindError):
             "reason": self.reason,
             "code": self.code,
         }
-        if self.details:
+        if self.details is not None:
             found["details"] = self.details
         return found
 
@@ -48,32 +48,35 @@ def unauthorized() -> ApiProblem:
 
 def forbidden(what: str, name: str, why: str, details: Obj | None = None) -> ApiProblem:
     message = f'{what} "{name}" is forbidden: {why}' if name else f"{what} is forbidden: {why}"
-    return ApiProblem(403, "Forbidden", message, details or {"name": name, "kind": what})
+    return ApiProblem(403, "Forbidden", message, details or _details(what, name))
 
 
-def not_found(what: str, name: str, group: str = "") -> ApiProblem:
-    details = {"name": name, "kind": what.partition(".")[0]}
-    return ApiProblem(404, "NotFound", f'{what} "{name}" not found', {**details, **({"group": group} if group else {})})
+def forbidden_path(user: str, verb: str, path: str) -> ApiProblem:
+    return ApiProblem(403, "Forbidden", f'forbidden: User "{user}" cannot {verb} path "{path}"', {})
+
+
+def not_found(what: str, name: str) -> ApiProblem:
+    return ApiProblem(404, "NotFound", f'{what} "{name}" not found', _details(what, name))
 
 
 def no_such_path() -> ApiProblem:
-    return ApiProblem(404, "NotFound", "the server could not find the requested resource")
+    return ApiProblem(404, "NotFound", "the server could not find the requested resource", {})
 
 
 def method_not_allowed() -> ApiProblem:
     message = "the server does not allow this method on the requested resource"
-    return ApiProblem(405, "MethodNotAllowed", message)
+    return ApiProblem(405, "MethodNotAllowed", message, {})
 
 
 def already_exists(what: str, name: str) -> ApiProblem:
     message = f'{what} "{name}" already exists'
-    return ApiProblem(409, "AlreadyExists", message, {"name": name, "kind": what.partition(".")[0]})
+    return ApiProblem(409, "AlreadyExists", message, _details(what, name))
 
 
 def conflict(what: str, name: str, why: str = "") -> ApiProblem:
     said = why or "the object has been modified; please apply your changes to the latest version and try again"
     message = f'Operation cannot be fulfilled on {what} "{name}": {said}'
-    return ApiProblem(409, "Conflict", message, {"name": name, "kind": what.partition(".")[0]})
+    return ApiProblem(409, "Conflict", message, _details(what, name))
 
 
 def apply_conflict(causes: Sequence[Cause]) -> ApiProblem:
@@ -86,20 +89,26 @@ def gone(message: str) -> ApiProblem:
     return ApiProblem(410, "Expired", message)
 
 
-def unsupported_media_type(given: str, supported: Sequence[str]) -> ApiProblem:
-    message = (
-        f"the body of the request was in an unknown format - accepted media types include: {', '.join(supported)}"
-        f" (got {given or 'none'})"
-    )
-    return ApiProblem(415, "UnsupportedMediaType", message)
+def unsupported_media_type() -> ApiProblem:
+    return ApiProblem(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
+
+
+def bad_patch() -> ApiProblem:
+    """A real server does not say either what was wrong with it."""
+    return ApiProblem(422, "Invalid", "the server rejected our request due to an error in our request", {})
 
 
 def invalid(kind: str, name: str, causes: Sequence[Cause], group: str = "") -> ApiProblem:
     said = ", ".join(f"{cause.field}: {cause.message}" for cause in causes)
     text = said if len(causes) == 1 else f"[{said}]"
     title = f"{kind}.{group}" if group else kind
-    details = {"name": name, "kind": kind, **({"group": group} if group else {}), "causes": _told(causes)}
+    details = {**_details(title, name), "causes": _told(causes)}
     return ApiProblem(422, "Invalid", f'{title} "{name}" is invalid: {text}', details)
+
+
+def bad_options(kind: str, cause: Cause) -> ApiProblem:
+    """Of ListOptions, DeleteOptions and their like: what the query or the body asks for cannot be asked for."""
+    return invalid(kind, "", [cause], "meta.k8s.io")
 
 
 def too_large_version(asked: int, current: int) -> ApiProblem:
@@ -108,9 +117,14 @@ def too_large_version(asked: int, current: int) -> ApiProblem:
     return ApiProblem(504, "Timeout", f"Timeout: Too large resource version: {asked}, current: {current}", details)
 
 
-def success(details: Obj | None = None) -> Obj:
+def success(details: Obj | None = None, code: int | None = None) -> Obj:
     status: Obj = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
-    return {**status, "details": details} if details else status
+    return {**status, **({"details": details} if details else {}), **({"code": code} if code else {})}
+
+
+def _details(what: str, name: str) -> Obj:
+    kind, _, group = what.partition(".")
+    return {**({"name": name} if name else {}), **({"group": group} if group else {}), "kind": kind}
 
 
 def _told(causes: Sequence[Cause]) -> list[Obj]:

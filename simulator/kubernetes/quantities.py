@@ -33,3 +33,11 @@ def parse(text: object) -> Decimal:
     except ArithmeticError:
         raise ValueError(f"{text!r} is no quantity") from None
     return number * _SCALES.get(parts[2] or "", Decimal(1))
+
+
+def is_quantity(text: object) -> bool:
+    try:
+        parse(text)
+    except ValueError:
+        return False
+    return True

@@ -5,7 +5,7 @@ from typing import Any
 
 from simulator.kubernetes import selectors
 from simulator.kubernetes.listing import Listing
-from simulator.kubernetes.problems import bad_request
+from simulator.kubernetes.problems import Cause, bad_options, bad_request
 from simulator.kubernetes.routes import Target
 from simulator.kubernetes.selectors import Predicate
 from simulator.kubernetes.server import Writing
@@ -13,6 +13,9 @@ from simulator.kubernetes.store import DeleteOptions
 from simulator.kubernetes.watch import WatchOptions
 
 Query = Mapping[str, str]
+
+_MATCHES = ("Exact", "NotOlderThan")
+_FORBIDDEN = "FieldValueForbidden"
 
 
 def flag(query: Query, name: str) -> bool:
@@ -29,13 +32,23 @@ def number(query: Query, name: str) -> int | None:
 
 
 def listing(query: Query, target: Target) -> Listing:
-    exact = query.get("resourceVersionMatch") == "Exact"
+    version = number(query, "resourceVersion")
+    match, page = query.get("resourceVersionMatch", ""), query.get("continue", "")
+    if match and match not in _MATCHES:
+        text = f'Unsupported value: "{match}": supported values: "Exact", "NotOlderThan", ""'
+        raise bad_options("ListOptions", Cause("resourceVersionMatch", text, "FieldValueNotSupported"))
+    if match and version is None:
+        text = "Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided"
+        raise bad_options("ListOptions", Cause("resourceVersionMatch", text, _FORBIDDEN))
+    if page and version:
+        raise bad_request("specifying resource version is not allowed when using continue")
     return Listing(
         namespace=target.namespace,
         matches=_selection(query, target),
         limit=number(query, "limit") or 0,
-        page=query.get("continue", ""),
-        exact_version=number(query, "resourceVersion") if exact else None,
+        page=page,
+        exact_version=version if match == "Exact" else None,
+        least_version=version or 0,
     )
 
 
@@ -43,7 +56,8 @@ def watching(query: Query, target: Target, *, bookmark_s: float, gone_as_status:
     bookmarks = flag(query, "allowWatchBookmarks")
     initial = flag(query, "sendInitialEvents")
     if initial and query.get("resourceVersionMatch") != "NotOlderThan":
-        raise bad_request("sendInitialEvents requires setting resourceVersionMatch to NotOlderThan")
+        text = "Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
+        raise bad_options("ListOptions", Cause("resourceVersionMatch", text, _FORBIDDEN))
     return WatchOptions(
         namespace=target.namespace,
         matches=_selection(query, target),
@@ -59,7 +73,8 @@ def watching(query: Query, target: Target, *, bookmark_s: float, gone_as_status:
 def writing(query: Query, user_agent: str) -> Writing:
     dry_run = query.get("dryRun", "")
     if dry_run not in ("", "All"):
-        raise bad_request(f'invalid dryRun value "{dry_run}"')
+        text = f'Unsupported value: ["{dry_run}"]: supported values: "All"'
+        raise bad_options("CreateOptions", Cause("dryRun", text, "FieldValueNotSupported"))
     manager = query.get("fieldManager") or user_agent.partition("/")[0] or "unknown"
     return Writing(manager, dry_run=bool(dry_run), force=flag(query, "force"))
 
@@ -73,7 +88,8 @@ def deleting(query: Query, body: Any) -> DeleteOptions:
         raise bad_request("gracePeriodSeconds must be a number and preconditions an object")
     propagation = given.get("propagationPolicy") or query.get("propagationPolicy") or "Background"
     if propagation not in ("Background", "Foreground", "Orphan"):
-        raise bad_request(f'invalid propagationPolicy "{propagation}"')
+        text = f'Unsupported value: "{propagation}": supported values: "Foreground", "Background", "Orphan", "nil"'
+        raise bad_options("DeleteOptions", Cause("propagationPolicy", text, "FieldValueNotSupported"))
     if given.get("orphanDependents") is True or flag(query, "orphanDependents"):
         propagation = "Orphan"
     return DeleteOptions(

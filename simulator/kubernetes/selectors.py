@@ -83,7 +83,7 @@ def by_fields(text: str) -> Predicate | None:
             raise bad_request(f"invalid field selector {text!r}: can't understand {part!r}")
         path, operator, value = found.groups()
         if path not in FIELDS:
-            raise bad_request(f'field label not supported: "{path}"')
+            raise bad_request(f"field label not supported: {path}")
         tests.append((tuple(path.split(".")), operator != "!=", value))
     if not tests:
         return None

@@ -6,11 +6,11 @@ from typing import Any
 
 from runtime.clock import Clock
 from simulator.kubernetes import problems, schema
-from simulator.kubernetes.admission import admit_change, admit_new, admit_status
+from simulator.kubernetes.admission import admit_change, admit_new, admit_status, topology_labels
 from simulator.kubernetes.apply import APPLY, UPDATE, Manager, apply, track_update
 from simulator.kubernetes.listing import Listing, list_objects
 from simulator.kubernetes.merging import ListKinds, built_in_lists, custom_lists
-from simulator.kubernetes.objects import Key, Obj, clone, key_of, meta, spec_of, status_of
+from simulator.kubernetes.objects import Key, Obj, clone, is_deleting, key_of, labels_of, meta, spec_of, status_of
 from simulator.kubernetes.patch import (
     APPLY_PATCH,
     JSON_PATCH,
@@ -24,6 +24,7 @@ from simulator.kubernetes.resources import (
     CONFIG_MAPS,
     DEFINITIONS,
     NAMESPACES,
+    NODES,
     PODS,
     SERVICE_ACCOUNTS,
     Registry,
@@ -81,7 +82,7 @@ class ApiServer:
         if current is None and resource.created_by_put and not target.subresource:
             return self.create(resource, body, writing)
         if current is None:
-            raise problems.not_found(resource.title, key.name, resource.group)
+            raise problems.not_found(resource.title, key.name)
         if resource.custom and not meta(body).get("resourceVersion"):
             cause = problems.Cause("metadata.resourceVersion", "Invalid value: 0x0: must be specified for an update")
             raise problems.invalid(resource.kind, key.name, [cause], resource.group)
@@ -93,7 +94,7 @@ class ApiServer:
         if content_type == APPLY_PATCH:
             return self._apply(target, current, patch, writing)
         if current is None:
-            raise problems.not_found(resource.title, key.name, resource.group)
+            raise problems.not_found(resource.title, key.name)
         return self._store_change(target, current, self._patched(resource, content_type, current, patch), writing)
 
     def delete(self, resource: Resource, key: Key, options: DeleteOptions, *, dry_run: bool = False) -> Obj:
@@ -115,21 +116,26 @@ class ApiServer:
     def bind(self, key: Key, node: str) -> None:
         """Places a pod on a node, once."""
         pod = self.store.get(PODS, key)
+        if is_deleting(pod):
+            why = f"pod {key.name} is being deleted, cannot be assigned to a host"
+            raise problems.conflict("pods/binding", key.name, why)
         if spec_of(pod).get("nodeName"):
-            why = f"pod {key.name} is already assigned to node {spec_of(pod)['nodeName']!r}"
+            why = f'pod {key.name} is already assigned to node "{spec_of(pod)["nodeName"]}"'
             raise problems.conflict("pods/binding", key.name, why)
         if not node:
             cause = problems.Cause("target.name", "Required value", "FieldValueRequired")
             raise problems.invalid("Binding", key.name, [cause])
-        now = self.store.now
+        now, where = self.store.now, topology_labels(self.store, node)
 
         def change(obj: Obj) -> None:
             spec_of(obj)["nodeName"] = node
+            if where:
+                meta(obj)["labels"] = {**labels_of(obj), **where}
             others = [each for each in status_of(obj).get("conditions") or [] if each["type"] != "PodScheduled"]
             scheduled = {"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": now}
             obj["status"] = {**status_of(obj), "conditions": [*others, scheduled]}
 
-        self.store.modify(PODS, key, change)
+        self.store.modify(PODS, key, change, counts=False)
 
     def scale(self, target: Target, change: Callable[[Obj], Obj], writing: Writing) -> Obj:
         """`change` gets the Scale as it is and answers with the Scale that is wanted."""
@@ -139,12 +145,15 @@ class ApiServer:
 
     def _apply(self, target: Target, current: Obj | None, patch: Any, writing: Writing) -> Obj:
         resource = target.resource
-        if not isinstance(patch, dict) or not patch.get("apiVersion") or not patch.get("kind"):
-            raise problems.bad_request("an applied configuration needs apiVersion and kind")
+        if not isinstance(patch, dict):
+            raise problems.bad_request("the applied configuration is not an object")
+        said = patch.get("apiVersion") or "/", patch.get("kind") or ""
+        if said != (target.api_version, resource.kind):
+            raise problems.bad_request(f"invalid object type: {said[0]}, Kind={said[1]}")
         if (patch.get("metadata") or {}).get("managedFields"):
             raise problems.bad_request("metadata.managedFields must be nil")
         if current is None and target.subresource:
-            raise problems.not_found(resource.title, target.name, resource.group)
+            raise problems.not_found(resource.title, target.name)
         fields = {**(patch.get("metadata") or {}), "name": target.name}
         if target.namespace:
             fields["namespace"] = target.namespace
@@ -168,8 +177,7 @@ class ApiServer:
         if content_type == MERGE_PATCH:
             merged: Obj = merge_patch(current, patch)
             return merged
-        supported = [each for each in PATCHES if each != STRATEGIC_PATCH] if resource.custom else PATCHES
-        raise problems.unsupported_media_type(content_type, supported)
+        raise problems.unsupported_media_type()
 
     def _store_change(
         self, target: Target, current: Obj, wanted: Obj, writing: Writing, *, tracked: bool = False
@@ -180,10 +188,15 @@ class ApiServer:
         obj = shaped(obj, custom=resource.custom)
         given = meta(obj)
         if given.get("name", key.name) != key.name or (given.get("namespace") or key.namespace) != key.namespace:
-            raise problems.bad_request("the name of the object does not match the name on the URL")
+            text = f"the name of the object ({given.get('name')}) does not match the name on the URL ({key.name})"
+            raise problems.bad_request(text)
         given["name"] = key.name
         if is_status:
-            obj = {**clone(current), "status": obj.get("status") or {}, "metadata": {**meta(current), **_fences(given)}}
+            obj = {
+                **clone(current),
+                "status": obj.get("status") or {},
+                "metadata": _beside_status(resource, current, given),
+            }
         elif resource.has_status:
             obj["status"] = current.get("status")
             if obj["status"] is None:
@@ -263,6 +276,10 @@ def _lists(resource: Resource) -> ListKinds:
     return custom_lists if resource.custom else built_in_lists
 
 
-def _fences(given: Obj) -> Obj:
-    """What a write of the status says about the object that it means."""
-    return {name: given[name] for name in ("resourceVersion", "uid", "managedFields") if given.get(name)}
+def _beside_status(resource: Resource, current: Obj, given: Obj) -> Obj:
+    """What a write of the status says about the object that it means, and what it changes of its metadata."""
+    fences = {name: given[name] for name in ("resourceVersion", "uid", "managedFields") if given.get(name)}
+    if resource.id not in (NODES.id, PODS.id):
+        return {**meta(current), **fences}
+    kept = {name: value for name, value in meta(current).items() if name not in ("labels", "annotations")}
+    return {**kept, **fences, **{name: given[name] for name in ("labels", "annotations") if given.get(name)}}

@@ -2,8 +2,10 @@
 
 from typing import Any
 
+from runtime.errors import TradewindError
+from simulator.kubernetes import quantities
 from simulator.kubernetes.objects import Obj
-from simulator.kubernetes.problems import ApiProblem, bad_request
+from simulator.kubernetes.problems import bad_request
 
 _LISTS_OF_MAPS = frozenset(
     {
@@ -36,19 +38,40 @@ _NUMBERS = frozenset(
 _TEXT_MAPS = frozenset({"labels", "annotations", "matchLabels", "nodeSelector", "data", "stringData", "binaryData"})
 _AMOUNTS = frozenset({"limits", "requests", "capacity", "allocatable"})
 _TOP_MAPS = ("metadata", "spec", "status")
+_OF_METADATA = frozenset({"labels", "annotations", "finalizers", "ownerReferences"})
+_OF_OBJECTS = frozenset({"data", "binaryData", "stringData"})
 _OPAQUE = frozenset({"fieldsV1", "schema", "openAPIV3Schema"})
 
 
 def shaped(obj: Obj, *, custom: bool) -> Obj:
-    """The object without what is null, which is as good as absent; a bad request for the first part that is wrong."""
+    """The object without what is null or empty where that is as good as absent; a bad request for what is wrong."""
     obj = {**obj, "metadata": _dense(obj.get("metadata"))} if custom else _dense(obj)
     if obj.get("metadata") is None:
         obj["metadata"] = {}
-    for name in _TOP_MAPS if not custom else _TOP_MAPS[:1]:
-        if obj.get(name) is not None and not isinstance(obj[name], dict):
-            raise _wrong(name, obj[name], "an object")
-    _check({"metadata": obj.get("metadata")} if custom else obj, "")
-    return obj
+    try:
+        for name in _TOP_MAPS if not custom else _TOP_MAPS[:1]:
+            if obj.get(name) is not None and not isinstance(obj[name], dict):
+                raise _Wrong(name, obj[name], "an object")
+        _check({"metadata": obj.get("metadata")} if custom else obj, "")
+    except _Wrong as wrong:
+        kind, version = obj["kind"], obj["apiVersion"].rpartition("/")[2]
+        raise bad_request(f'{kind} in version "{version}" cannot be handled as a {kind}: {wrong}') from None
+    obj["metadata"] = _without_empty(obj["metadata"], _OF_METADATA)
+    return obj if custom else _without_empty(obj, _OF_OBJECTS)
+
+
+class _Wrong(TradewindError):
+    def __init__(self, path: str, value: object, wanted: str) -> None:
+        super().__init__(f"json: cannot unmarshal {type(value).__name__} into field {path}: it must be {wanted}")
+
+
+class _NoQuantity(_Wrong):
+    def __str__(self) -> str:
+        return r"quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+
+
+def _without_empty(fields: Obj, names: frozenset[str]) -> Obj:
+    return {name: value for name, value in fields.items() if value not in ({}, []) or name not in names}
 
 
 def _dense(value: Any) -> Any:
@@ -71,28 +94,26 @@ def _check(value: Any, path: str) -> None:
             _check_flat(inner, at, (str,) if name in _TEXT_MAPS else (str, int, float))
             continue
         if name in _LISTS | _LISTS_OF_MAPS and not isinstance(inner, list):
-            raise _wrong(at, inner, "a list")
+            raise _Wrong(at, inner, "a list")
         if name in _LISTS_OF_MAPS:
             for each in inner:
                 if not isinstance(each, dict):
-                    raise _wrong(at, each, "a list of objects")
+                    raise _Wrong(at, each, "a list of objects")
         is_map = name in _MAPS or (name == "resources" and not path.startswith("rules"))
         if is_map and not isinstance(inner, dict):
-            raise _wrong(at, inner, "an object")
+            raise _Wrong(at, inner, "an object")
         if name in _TEXTS and at != "value" and not isinstance(inner, str):
-            raise _wrong(at, inner, "text")
+            raise _Wrong(at, inner, "text")
         if name in _NUMBERS and (not isinstance(inner, int) or isinstance(inner, bool)):
-            raise _wrong(at, inner, "a number")
+            raise _Wrong(at, inner, "a number")
         _check(inner, at)
 
 
 def _check_flat(value: Any, path: str, allowed: tuple[type, ...]) -> None:
     if not isinstance(value, dict):
-        raise _wrong(path, value, "an object")
+        raise _Wrong(path, value, "an object")
     for name, inner in value.items():
         if not isinstance(inner, allowed):
-            raise _wrong(f"{path}.{name}", inner, "text")
-
-
-def _wrong(path: str, value: object, wanted: str) -> ApiProblem:
-    return bad_request(f"json: cannot unmarshal {type(value).__name__} into field {path}: it must be {wanted}")
+            raise _Wrong(f"{path}.{name}", inner, "text")
+        if int in allowed and not quantities.is_quantity(inner):
+            raise _NoQuantity(f"{path}.{name}", inner, "a quantity")

@@ -57,7 +57,7 @@ class Store:
     def get(self, resource: Resource, key: Key) -> Obj:
         found = self.find(resource, key)
         if found is None:
-            raise problems.not_found(resource.title, key.name, resource.group)
+            raise problems.not_found(resource.title, key.name)
         return found
 
     def all(self, resource: Resource, namespace: str = "") -> list[Obj]:
@@ -118,24 +118,24 @@ class Store:
         self._check_version(resource, current, meta(given).get("resourceVersion"), meta(given).get("uid"))
         obj = clone(given)
         if status:
-            managed = meta(obj).get("managedFields")
-            obj = {**clone(current), **({"status": obj["status"]} if "status" in obj else {})}
-            if managed is not None:
-                meta(obj)["managedFields"] = managed
+            status_now = {"status": obj["status"]} if "status" in obj else {}
+            obj = {**clone(current), "metadata": meta(obj), **status_now}
         elif resource.has_status:
             obj.pop("status", None)
             if "status" in current:
                 obj["status"] = current["status"]
         return self._put(resource, current, obj, dry_run)
 
-    def modify(self, resource: Resource, key: Key, change: Callable[[Obj], None]) -> Obj | None:
-        """For controllers: changes a copy of what is there now, status included; None when nothing is there."""
+    def modify(self, resource: Resource, key: Key, change: Callable[[Obj], None], *, counts: bool = True) -> Obj | None:
+        """For controllers: changes a copy of what is there now, status included; None when nothing is there.
+
+        `counts`: whether a change of what is wanted makes another generation."""
         current = self.find(resource, key)
         if current is None:
             return None
         obj = clone(current)
         change(obj)
-        return self._put(resource, current, obj, dry_run=False)
+        return self._put(resource, current, obj, dry_run=False, counts=counts)
 
     def delete(
         self, resource: Resource, key: Key, options: DeleteOptions | None = None, *, dry_run: bool = False
@@ -143,35 +143,42 @@ class Store:
         """The object and whether it is gone; it stays while it has finalizers, or while its node ends it."""
         wanted = options or DeleteOptions()
         current = self.get(resource, key)
-        if wanted.uid is not None and wanted.uid != meta(current)["uid"]:
-            why = f"Precondition failed: UID in precondition: {wanted.uid}, UID in object meta: {meta(current)['uid']}"
-            raise problems.conflict(resource.title, key.name, why)
-        self._check_version(resource, current, wanted.version, None)
+        _check_preconditions(resource, current, wanted)
         grace_s = _grace_s(resource, current, wanted)
         finalizers = _finalizers(current, wanted)
         at_once = grace_s == 0 and not finalizers and not _holds_content(resource, current)
         if dry_run:
             return current, at_once
-        if at_once:
+        if at_once and resource.id != PODS.id:
             return self.remove(resource, key), True
+        obj = self._marked(resource, current, grace_s)
+        if finalizers:
+            meta(obj)["finalizers"] = finalizers
+        if at_once:
+            # Watchers of pods see even the shortest grace begin.
+            self._commit(resource, ChangeType.MODIFIED, obj, current)
+            return self.remove(resource, key), True
+        if _holds_content(resource, obj):
+            meta(obj).pop("deletionGracePeriodSeconds", None)
+            obj["status"] = {**(obj.get("status") or {}), "phase": "Terminating"}
+        return self._settle(resource, current, obj), False
+
+    def _marked(self, resource: Resource, current: Obj, grace_s: int) -> Obj:
+        """As being deleted; who asks again can only make it sooner."""
         obj = clone(current)
         fields = meta(obj)
-        if finalizers:
-            fields["finalizers"] = finalizers
+        if not is_deleting(current) and resource.has_generation:
+            fields["generation"] = fields.get("generation", 0) + 1
         if not is_deleting(current) or grace_s < fields.get("deletionGracePeriodSeconds", 0):
             fields["deletionTimestamp"] = timestamp(self._clock.wall_s() + grace_s)
             fields["deletionGracePeriodSeconds"] = grace_s
-            if resource.has_generation:
-                fields["generation"] = fields.get("generation", 0) + 1
-        if _holds_content(resource, obj):
-            obj["status"] = {**(obj.get("status") or {}), "phase": "Terminating"}
-        return self._settle(resource, current, obj), False
+        return obj
 
     def remove(self, resource: Resource, key: Key) -> Obj:
         """At once, whatever would hold it."""
         return self._commit(resource, ChangeType.DELETED, clone(self.get(resource, key)), self.get(resource, key))
 
-    def _put(self, resource: Resource, current: Obj, obj: Obj, dry_run: bool) -> Obj:
+    def _put(self, resource: Resource, current: Obj, obj: Obj, dry_run: bool, *, counts: bool = True) -> Obj:
         fields = meta(obj)
         fields["name"] = meta(current)["name"]
         for kept in _KEPT:
@@ -179,7 +186,7 @@ class Store:
             if kept in meta(current):
                 fields[kept] = meta(current)[kept]
         fields["resourceVersion"] = meta(current)["resourceVersion"]
-        if resource.has_generation and _content(obj) != _content(current):
+        if counts and resource.has_generation and _content(obj) != _content(current):
             fields["generation"] = meta(current).get("generation", 0) + 1
         return obj if dry_run else self._settle(resource, current, obj)
 
@@ -225,6 +232,17 @@ class Store:
             if Key(namespace, name) not in self._of(resource):
                 return name
         raise problems.already_exists(resource.title, name)
+
+
+def _check_preconditions(resource: Resource, current: Obj, wanted: DeleteOptions) -> None:
+    name, uid, version = meta(current)["name"], meta(current)["uid"], meta(current)["resourceVersion"]
+    title = f"{resource.kind}.{resource.group}" if resource.group else resource.kind
+    if wanted.uid is not None and wanted.uid != uid:
+        why = f"the UID in the precondition ({wanted.uid}) does not match the UID in record ({uid})"
+        raise problems.conflict(title, name, f"{why}. The object might have been deleted and then recreated")
+    if wanted.version is not None and wanted.version != version:
+        why = f"the ResourceVersion in the precondition ({wanted.version}) does not match the ResourceVersion in record"
+        raise problems.conflict(title, name, f"{why} ({version}). The object might have been modified")
 
 
 def _in_order(objects: Iterable[tuple[Key, Obj]], namespace: str) -> list[Obj]:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterator
 
-from simulator.kubernetes import pods, quantities
+from simulator.kubernetes import pods
 from simulator.kubernetes.objects import EPOCH, Obj, labels_of, meta, spec_of, status_of, unix_s
 from simulator.kubernetes.problems import Cause
 from simulator.kubernetes.resources import (
@@ -26,6 +26,7 @@ _LABEL_KEY = re.compile(r"^([a-z0-9.-]{1,253}/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}
 _LABEL_VALUE = re.compile(r"^([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?$")
 _SHARE = re.compile(r"^[0-9]{1,3}%$")
 _REQUIRED = "FieldValueRequired"
+_FINALIZERS = ("kubernetes", "orphan", "foregroundDeletion")
 
 
 def metadata_causes(resource: Resource, obj: Obj) -> Iterator[Cause]:
@@ -39,6 +40,10 @@ def metadata_causes(resource: Resource, obj: Obj) -> Iterator[Cause]:
     yield from _lacking(
         fields.get("ownerReferences"), "metadata.ownerReferences", ("apiVersion", "kind", "name", "uid")
     )
+    for index, finalizer in enumerate(fields.get("finalizers") or []):
+        if "/" not in finalizer and finalizer not in _FINALIZERS:
+            text = f'Invalid value: "{finalizer}": name is neither a standard finalizer name nor is it fully qualified'
+            yield Cause(f"metadata.finalizers[{index}]", text)
     for key, value in labels_of(obj).items():
         if not _LABEL_KEY.match(str(key)):
             yield Cause("metadata.labels", f'Invalid value: "{key}": is no valid label key')
@@ -51,12 +56,6 @@ def status_causes(obj: Obj) -> Iterator[Cause]:
     yield from _lacking(status.get("conditions"), "status.conditions", ("type", "status"))
     for field in ("containerStatuses", "initContainerStatuses"):
         yield from _lacking(status.get(field), f"status.{field}", ("name",))
-    for field in ("capacity", "allocatable"):
-        for name, amount in (status.get(field) or {}).items():
-            try:
-                quantities.parse(amount)
-            except ValueError:
-                yield Cause(f"status.{field}[{name}]", f'Invalid value: "{amount}": is no quantity')
 
 
 def _lacking(items: list[Obj] | None, path: str, names: tuple[str, ...]) -> Iterator[Cause]:

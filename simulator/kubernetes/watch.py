@@ -1,7 +1,8 @@
 """A watch: what happens to the objects of a kind, as lines of JSON, from a version on.
 
 With a selector an object that begins to match is added, one that no longer does is deleted. Who falls behind the window
-gets an error event, 410, and lists again. Bookmarks tell how far the watch has come when nothing else does.
+gets an error event, 410, and lists again. Bookmarks tell how far the watch has come when nothing else does. Who begins
+at a version that is yet to come sees nothing at all until then.
 """
 
 import asyncio
@@ -13,7 +14,7 @@ import msgspec
 
 from simulator.kubernetes.history import Change, ChangeType
 from simulator.kubernetes.objects import Obj
-from simulator.kubernetes.problems import ApiProblem, gone, too_large_version
+from simulator.kubernetes.problems import ApiProblem, gone
 from simulator.kubernetes.resources import Resource
 from simulator.kubernetes.selectors import Predicate
 from simulator.kubernetes.store import Store
@@ -60,7 +61,7 @@ async def watch(
     try:
         while True:
             news.clear()
-            changes = history.since(position)
+            changes = history.since(max(position, options.version))
             if changes is None or history.expired != expired:
                 yield lines.error(gone(f"too old resource version: {position} ({history.floor})"))
                 return
@@ -74,7 +75,8 @@ async def watch(
             now_s = loop.time()
             if options.bookmarks and now_s >= bookmark_s:
                 bookmark_s = now_s + options.bookmark_s
-                yield lines.bookmark(position)
+                if position >= options.version:
+                    yield lines.bookmark(position)
             if now_s >= end_s:
                 return
             try:
@@ -88,8 +90,6 @@ async def watch(
 
 def check_start(store: Store, resource: Resource, options: WatchOptions) -> None:
     """Raises what is refused before the stream begins."""
-    if options.version > store.version:
-        raise too_large_version(options.version, store.version)
     if options.gone_as_status and 0 < options.version < store.history(resource).floor:
         raise store.expired(resource, options.version)
 
@@ -115,7 +115,7 @@ class _Lines:
         return _line(kind, msgspec.json.encode({**obj, "apiVersion": self.api_version}))
 
     def bookmark(self, version: int, annotations: dict[str, str] | None = None) -> bytes:
-        fields: Obj = {"resourceVersion": str(version), "creationTimestamp": None}
+        fields: Obj = {"resourceVersion": str(version)}
         if annotations:
             fields["annotations"] = annotations
         obj: Obj = {"kind": self.resource.kind, "apiVersion": self.api_version, "metadata": fields}

@@ -82,6 +82,18 @@ async def test_what_cannot_be_is_refused_as_a_real_server_does(bench: Bench) -> 
         await bench.core.list_namespaced_pod("default", label_selector="a=b=c")
     with refused(400, "field label not supported"):
         await bench.core.list_namespaced_pod("default", field_selector="spec.colour=red")
+    with refused(422, "is forbidden unless resourceVersion is provided"):
+        await bench.core.list_namespaced_pod("default", resource_version_match="Exact")
+    with refused(422, "propagationPolicy: Unsupported value"):
+        await bench.core.delete_namespaced_pod("any", "default", propagation_policy="Sideways")
+    with refused(422, "dryRun: Unsupported value"):
+        await bench.core.create_namespaced_config_map("default", a_map("dry"), dry_run="Some")
+    with refused(422, "neither a standard finalizer name nor is it fully qualified"):
+        await bench.core.create_namespaced_config_map("default", {"metadata": {"name": "x", "finalizers": ["hold"]}})
+    with refused(422, "may not specify a duration less than 10 minutes"):
+        await bench.core.create_namespaced_service_account_token(
+            "default", "default", {"spec": {"expirationSeconds": 5}}
+        )
 
 
 async def test_a_pod_keeps_its_spec_but_may_change_its_image(bench: Bench) -> None:
@@ -162,7 +174,7 @@ async def test_patches_of_all_kinds_change_what_they_name(bench: Bench) -> None:
     )
     assert by_merge.data == {"a": "9", "c": "3"}
     assert by_merge.metadata.labels == {"keep": "me"}
-    with refused(422, "test failed"):
+    with refused(422, "the server rejected our request"):
         await bench.core.patch_namespaced_config_map(
             "patched", "default", [{"op": "test", "path": "/data/a", "value": "1"}]
         )
@@ -233,7 +245,7 @@ async def test_deleting_with_a_precondition_spares_a_successor(bench: Bench) -> 
     await bench.core.delete_namespaced_config_map("same", "default")
     await bench.core.create_namespaced_config_map("default", a_map("same"))
     options = kubernetes.V1DeleteOptions(preconditions=kubernetes.V1Preconditions(uid=made.metadata.uid))
-    with refused(409, "UID in precondition"):
+    with refused(409, "does not match the UID in record"):
         await bench.core.delete_namespaced_config_map("same", "default", body=options)
 
 
@@ -320,7 +332,8 @@ async def test_a_bare_api_server_makes_and_places_nothing() -> None:
             await bench.core.create_namespaced_pod("bare", a_pod("early"))
         await bench.core.create_namespaced_service_account("bare", {"metadata": {"name": "default"}})
         await bench.core.create_namespaced_pod("bare", a_pod("waits"))
-        node = await bench.core.create_node({"metadata": {"name": "made-up"}})
+        labels = {"topology.kubernetes.io/zone": "us-central1-a", "others": "stay"}
+        node = await bench.core.create_node({"metadata": {"name": "made-up", "labels": labels}})
         assert [(taint.key, taint.effect) for taint in node.spec.taints] == [
             ("node.kubernetes.io/not-ready", "NoSchedule")
         ]
@@ -332,10 +345,23 @@ async def test_a_bare_api_server_makes_and_places_nothing() -> None:
         status = {"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}
         pod = await bench.core.patch_namespaced_pod_status("waits", "bare", status)
         assert (pod.spec.node_name, pod.status.phase) == ("made-up", "Running")
+        assert pod.metadata.labels == {"app": "waits", "topology.kubernetes.io/zone": "us-central1-a"}
+        assert pod.metadata.generation == 1
         deleting = await bench.core.delete_namespaced_pod("waits", "bare")
         assert deleting.metadata.deletion_grace_period_seconds == 5
         await bench.core.delete_namespaced_pod("waits", "bare", grace_period_seconds=0)
         assert (await bench.core.list_namespaced_pod("bare")).items == []
+
+
+async def test_who_does_not_say_who_they_are_may_do_nothing(bench: Bench) -> None:
+    cannot = {
+        "api/v1/namespaces/default/pods": 'User "system:anonymous" cannot list resource "pods"',
+        "apis": 'User "system:anonymous" cannot get path "/apis"',
+    }
+    for path, words in cannot.items():
+        async with bench.session.get(f"{bench.api.configuration.host}/{path}") as response:
+            assert response.status == 403
+            assert words in (await response.json())["message"]
 
 
 async def test_versions_and_health_are_open_to_everybody(bench: Bench) -> None:

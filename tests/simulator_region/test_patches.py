@@ -112,9 +112,10 @@ def test_json_patch_refuses_what_cannot_be(operation: Any) -> None:
 def test_two_managers_share_an_object_and_each_takes_only_its_own_away() -> None:
     one, two = Manager("one", APPLY), Manager("two", APPLY)
     base = {"metadata": {"name": "web"}}
+    version = {"apiVersion": "apps/v1"}
 
     def applied(live: dict[str, Any], config: dict[str, Any], who: Manager) -> dict[str, Any]:
-        return apply(live, config, who, force=False, lists=built_in_lists, now=NOW)
+        return apply(live, {**version, **config}, who, force=False, lists=built_in_lists, now=NOW)
 
     live = applied(base, a_deployment(a="1", b="1"), one)
     live = applied(live, a_deployment(b="1", c="1"), two)
@@ -122,7 +123,7 @@ def test_two_managers_share_an_object_and_each_takes_only_its_own_away() -> None
     assert images(live) == {"a": "2", "b": "1", "c": "1"}
     live = applied(live, a_deployment(c="1"), two)
     assert images(live) == {"a": "2", "c": "1"}
-    with pytest.raises(ApiProblem, match='conflict with "one" using apply'):
+    with pytest.raises(ApiProblem, match='conflict with "one": '):
         applied(live, a_deployment(a="9", c="1"), two)
     assert applied(live, a_deployment(c="1"), two) == live
 
@@ -174,3 +175,21 @@ def test_quantities_are_read(text: object, amount: Any) -> None:
 def test_what_is_no_quantity_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is no quantity"):
         quantities.parse(text)
+
+
+def names(deployment: dict[str, Any]) -> list[str]:
+    return list(images(deployment))
+
+
+def test_what_a_patch_names_is_in_its_order_and_the_rest_stays_where_it_was() -> None:
+    assert names(strategic_patch(a_deployment(a="1", b="1", c="1"), a_deployment(c="2", x="2"))) == ["a", "b", "c", "x"]
+    assert names(strategic_patch(a_deployment(a="1", b="1"), a_deployment(new="1"))) == ["new", "a", "b"]
+    assert names(strategic_patch(a_deployment(a="1", b="1"), a_deployment(b="1", x="1", a="1"))) == ["b", "x", "a"]
+
+
+def test_a_selector_is_merged_by_a_patch_and_replaced_by_who_applies_it() -> None:
+    live = {"apiVersion": "apps/v1", "spec": {"selector": {"matchLabels": {"a": "1"}}}}
+    wanted = {"apiVersion": "apps/v1", "spec": {"selector": {"matchLabels": {"b": "1"}}}}
+    assert strategic_patch(live, wanted)["spec"]["selector"] == {"matchLabels": {"a": "1", "b": "1"}}
+    applied = apply({**live, "metadata": {}}, wanted, Manager("one", APPLY), force=True, lists=built_in_lists, now=NOW)
+    assert applied["spec"]["selector"] == {"matchLabels": {"b": "1"}}

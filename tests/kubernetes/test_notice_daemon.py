@@ -180,7 +180,9 @@ async def test_from_the_metadata_server_to_the_master(machine: Machine, bench: B
 
 
 def test_settings_come_from_our_variables_and_from_what_a_pod_is_given() -> None:
-    given = read_notice_settings({"TRADEWIND_NODE": "n1", "GCE_METADATA_HOST": "127.0.0.1:1", "TRADEWIND_NOTICE_S": "20"})
+    given = read_notice_settings(
+        {"TRADEWIND_NODE": "n1", "GCE_METADATA_HOST": "127.0.0.1:1", "TRADEWIND_NOTICE_S": "20"}
+    )
     assert (given.node, given.metadata_host, given.notice_s) == ("n1", "127.0.0.1:1", 20.0)
     assert isinstance(source_of(NoticeSettings(node="n1", notice_file="/nowhere")), NoticeFile)
     with pytest.raises(UserError) as mistake:

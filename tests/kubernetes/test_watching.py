@@ -151,13 +151,13 @@ async def test_a_server_that_has_forgotten_says_so_in_one_of_two_ways(as_status:
 
 
 async def test_a_server_that_was_put_back_to_an_older_state_is_listed_again() -> None:
-    async with Region(RegionSettings()) as region:
+    async with Region(RegionSettings(bookmark_s=0.2)) as region:
         view = await region.clusters.put(CLUSTER, ClusterRequest(controllers=False))
         server = SimulatedServer(region, view.endpoint)
         async with connected(from_endpoint(view.endpoint, server.token), "test") as api:
             ground = Ground(api)
             log = Log(ground)
-            async with a_watcher(api, log):
+            async with a_watcher(api, log, WatchRules(silence_s=1.0)):
                 store = region.clusters.get(CLUSTER).server.store
                 store.version -= 1000
                 region.clusters.cut(CutRequest(cut=True))

@@ -47,6 +47,10 @@ class ApiUnavailable(Temporary):
         self.retry_after_s = retry_after_s
 
 
+class Silent(ApiUnavailable):
+    """A watch was opened, and nothing came of it for so long: not even the bookmarks that were asked for."""
+
+
 class ApiRefused(Permanent):
     """The API server understood and said no."""
 
@@ -106,8 +110,11 @@ class KubernetesApi:
                 if response.status != 200:
                     raise _refusal(response.status, await response.read(), response.headers)
                 _notice_dead_peers(response)
-                async for line in _lines(response.content):
-                    yield line
+                try:
+                    async for line in _lines(response.content):
+                        yield line
+                except aiohttp.SocketTimeoutError as error:
+                    raise Silent(f"nothing was heard of a watch for {silence_s:g} s") from error
 
     async def _call(
         self,

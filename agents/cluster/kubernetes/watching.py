@@ -1,8 +1,8 @@
 """Lists the objects of one kind, then watches what happens to them, for ever.
 
-A watch goes on where the last one ended. When the server has forgotten that point (410), or refuses for any other
-reason, everything is listed again and compared: what was deleted meanwhile is told as if it had been seen. The same is
-done once in a while without need. Nothing is polled.
+A watch goes on where the last one ended. When the server has forgotten that point (410), says nothing at all, or
+refuses for any other reason, everything is listed again and compared: what was deleted meanwhile is told as if it had
+been seen. The same is done once in a while without need. Nothing is polled.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from agents.cluster.kubernetes.client import ApiRefused, ApiUnavailable, Expired, KubernetesApi, Query, refused
+from agents.cluster.kubernetes.client import ApiRefused, ApiUnavailable, Expired, KubernetesApi, Query, Silent, refused
 from agents.cluster.kubernetes.objects import Bookmark, ErrorStatus, Listing, Object, WatchEvent
 from agents.cluster.kubernetes.pauses import Pauses
 from agents.cluster.kubernetes.view import Change, View
@@ -22,8 +22,6 @@ from runtime.clock import Clock
 from runtime.logs import Once, WhyLog, logger
 
 T = TypeVar("T", bound=Object)
-
-NOT_YET = 504
 
 _listing = msgspec.json.Decoder(Listing)
 _event = msgspec.json.Decoder(WatchEvent)
@@ -129,10 +127,13 @@ class Watcher(Generic[T]):
         except ApiRefused as error:
             await self._pause(error)
             return None
+        except Silent as error:
+            # A server that was restored from an older state shows nothing before it has come to that version again.
+            await self._pause(error)
+            return None
         except ApiUnavailable as error:
             await self._pause(error)
-            # A version that the server has yet to come to is never come to if it was restored from an older state.
-            return None if error.code == NOT_YET else version
+            return version
         if self._clock.monotonic_s() - began_s < 1.0:
             await self._pauses.wait()
         return version

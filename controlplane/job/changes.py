@@ -1,6 +1,6 @@
 """Why the present world cannot, or should not, stay as it is."""
 
-from controlplane.job.hot import concerned, detached, is_hot, is_over, lives_on
+from controlplane.job.hot import concerned, detached, is_above, is_hot, is_over, lives_on
 from controlplane.job.planned import give_up_at_s, hurry_at_s
 from controlplane.job.present import chosen, has_finished, member_of_prepared, members, unheard, world_size
 from controlplane.job.ranks import arrange
@@ -75,11 +75,11 @@ def _first_sign(job: Job) -> str | None:
 def _sign_of(job: Job, worker: Worker) -> str | None:
     record = job.record
     newest = record.prepared.generation if record.prepared is not None else record.generation
-    if max([worker.generation, *(trainer.parked for trainer in worker.trainers)]) > newest:
-        return f"worker {worker.worker} was halted by a master that had no time to say why"
     for trainer in worker.trainers:
         if trainer.broken >= max(record.generation, trainer.generation) and trainer.broken > 0:
             return f"rank {trainer.rank} on worker {worker.worker} lost touch with its peers"
+    if is_above(worker, newest):
+        return f"worker {worker.worker} was halted by a master that had no time to say why"
     member = next((member for member in members(job) if member.worker == worker.worker), None)
     world = record.assignment
     next_member = member_of_prepared(job, worker.worker)

@@ -15,20 +15,27 @@ from controlplane.job.present import (
 )
 from controlplane.job.ranks import arrange, choose
 from controlplane.job.state import Barred, Job, Worker
-from messages.ids import Generation, WorkerId
+from messages.ids import NO_GENERATION, Generation, WorkerId
 from messages.workers import TrainerStatus
 from messages.worlds import Member
 
 
 def top(job: Job) -> Generation:
-    """The highest generation in use anywhere, also one that a former master had no time to save."""
+    """The highest generation in use anywhere, also one that a former master had no time to save.
+
+    A trainer that fell out of a broken world by itself has parked above that one, without using the generation."""
     known = [job.record.generation]
     if job.record.prepared is not None:
         known.append(job.record.prepared.generation)
     for worker in job.workers.values():
         known.append(worker.generation)
-        known += [max(trainer.generation, trainer.parked) for trainer in worker.trainers]
+        known += [max(trainer.generation, _told_to_park(trainer)) for trainer in worker.trainers]
     return max(known)
+
+
+def is_above(worker: Worker, generation: Generation) -> bool:
+    """It was told of a later one."""
+    return max([worker.generation, *(_told_to_park(trainer) for trainer in worker.trainers)]) > generation
 
 
 def lives_on(job: Job) -> bool:
@@ -59,12 +66,9 @@ def has_entered(member: Member, worker: Worker, generation: Generation) -> bool:
 
 def is_over(job: Job) -> bool:
     """All steps are done and everybody has them: what is left is for each script to end."""
-    world = job.record.assignment
-    if world is None:
-        return False
-    trainers = [trainer for worker in concerned(job) for trainer in worker.trainers]
+    trainers = [trainer for worker in job.workers.values() for trainer in worker.trainers]
     ended = bool(job.clean) and bool(trainers)
-    return ended or any(trainer.finished and trainer.generation >= world.generation for trainer in trainers)
+    return ended or any(trainer.finished for trainer in trainers)
 
 
 def detached(job: Job, member: Member, worker: Worker) -> bool:
@@ -117,10 +121,10 @@ def is_enough(job: Job, workers: list[Worker]) -> bool:
 
 
 def finishing(job: Job) -> list[WorkerId]:
-    """Members whose trainers have done all steps and have not exited yet."""
+    """Workers whose trainers have done all steps and have not exited yet."""
     return [
         worker.worker
-        for worker in concerned(job)
+        for worker in job.workers.values()
         if in_world(worker) and all(trainer.finished for trainer in in_world(worker))
     ]
 
@@ -149,6 +153,10 @@ def rank_before(job: Job, worker: WorkerId, local: int) -> int:
     """In the running world; −1 for one that is not in it."""
     member = member_of(job, worker)
     return member.first_rank + local if member is not None and local < member.ranks else -1
+
+
+def _told_to_park(trainer: TrainerStatus) -> Generation:
+    return NO_GENERATION if 0 < trainer.parked <= trainer.broken + 1 else trainer.parked
 
 
 def _trains(member: Member, worker: Worker, generation: Generation) -> bool:

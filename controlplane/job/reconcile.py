@@ -8,7 +8,7 @@ from msgspec import structs
 from controlplane.job import effects
 from controlplane.job.asks import ask, is_unconfirmed
 from controlplane.job.changes import changes_in_place, could_be_better, must_change
-from controlplane.job.hot import finishing, hot_candidates, is_hot, lives_on, survivors, top
+from controlplane.job.hot import finishing, hot_candidates, is_hot, is_over, lives_on, survivors, top
 from controlplane.job.learn import backoff_s, bury, learn_exits
 from controlplane.job.planned import give_up_at_s, hurry_at_s, plan, planned_world, why_plan
 from controlplane.job.present import (
@@ -60,6 +60,7 @@ class Turn:
     def reconcile(self) -> None:
         if not self._record.phase.ended:
             self._put_out_silent()
+            self._note_the_end()
             while self._advance():
                 pass
         self.job, asked = ask(self.job, self.now_s)
@@ -208,7 +209,7 @@ class Turn:
 
     def _from_running(self) -> bool:
         if all_clean(self.job):
-            return self._end(Phase.SUCCEEDED, f"all {world_size(self.job)} ranks exited with 0")
+            return self._succeed(f"all {world_size(self.job)} ranks exited with 0")
         prepared = self._record.prepared
         if prepared is not None and has_switched(self.job, prepared):
             return self._switch(prepared)
@@ -278,11 +279,11 @@ class Turn:
     def _close_round(self) -> bool:
         """Everybody has parked or is gone: only now is it known whether the script failed or a peer was lost."""
         if all_clean(self.job):
-            return self._end(Phase.SUCCEEDED, f"all {world_size(self.job)} ranks exited with 0")
+            return self._succeed(f"all {world_size(self.job)} ranks exited with 0")
         if self._record.stop_why is not None:
             return self._end(Phase.STOPPED, self._record.stop_why)
         if finishing(self.job) and not survivors(self.job) and self.job.failure is None:
-            return self._let_finish(finishing(self.job))
+            return self._succeed("all steps are done, and every rank had them")
         self._settle_prepared()
         self.job = replace(self.job, waiting_since_s=self.now_s)
         failure = self.job.failure
@@ -303,11 +304,17 @@ class Turn:
         self.job = replace(self.job, retry_s=self.now_s + pause_s)
         return self._set(phase=Phase.WAITING, failures=failures, why=f"{why}: starting again in {pause_s:g} s")
 
-    def _let_finish(self, late: list[WorkerId]) -> bool:
-        """The last step is done and everybody had it: nobody need go on, but what the scripts still do is theirs."""
-        if self.job.assigned_s is None or self.now_s - self.job.assigned_s <= self._patience_s():
+    def _note_the_end(self) -> None:
+        over_s = (self.job.over_s or self.now_s) if is_over(self.job) else None
+        if over_s != self.job.over_s:
+            self.job = replace(self.job, over_s=over_s)
+
+    def _succeed(self, why: str) -> bool:
+        """What scripts still do after the last step is theirs: they are let finish, within bounds."""
+        late = finishing(self.job)
+        if late and self.job.over_s is not None and self.now_s - self.job.over_s <= self._patience_s():
             return self._say(f"all steps are done; waiting for {name_workers(late)} to end")
-        return self._end(Phase.SUCCEEDED, "all steps are done, and every rank had them")
+        return self._end(Phase.SUCCEEDED, why)
 
     def _settle_prepared(self) -> None:
         """If anybody went over, the prepared world is the one that was halted; else it has never been."""

@@ -27,7 +27,9 @@ def has_switched(job: Job, world: Assignment) -> bool:
 
 
 def some_switched(job: Job, world: Assignment) -> bool:
-    return any(trainer.generation >= world.generation for worker in concerned(job) for trainer in worker.trainers)
+    """Some that trained before do so in it. Joiners are in it from the start, without the state."""
+    trainers = [trainer for worker in concerned(job) for trainer in worker.trainers]
+    return any(trainer.active and trainer.generation >= world.generation for trainer in trainers)
 
 
 def _is_ready(job: Job, member: Member, worker: Worker) -> bool:

@@ -160,6 +160,8 @@ class Job:
     """When the halt of `record.generation` was first published."""
     prepared_s: float | None = None
     """When `record.prepared` was decided."""
+    over_s: float | None = None
+    """When trainers said that the last step is done and everybody has it."""
     invited_s: dict[WorkerId, float] = field(default_factory=dict)
     barred: dict[WorkerId, Barred] = field(default_factory=dict)
     released_s: dict[WorkerId, float] = field(default_factory=dict)

@@ -54,7 +54,10 @@ class HotStage(Stage):
 
     def sign(self, worker: str) -> list[JobEffect]:
         """Its trainers see that a collective of their world failed."""
-        broken = [structs.replace(trainer, broken=trainer.generation) for trainer in self.trainers[worker]]
+        broken = [
+            structs.replace(trainer, broken=trainer.generation, parked=trainer.generation + 1)
+            for trainer in self.trainers[worker]
+        ]
         return self.tell(worker, *broken)
 
     def parks(self, *workers: str, done: int | None = None, **changes: object) -> list[JobEffect]:

@@ -164,6 +164,18 @@ def test_a_joiner_that_dies_while_it_is_awaited_costs_a_repair_and_no_state() ->
     assert stage.job.record.failures == 0
 
 
+def test_a_joiner_that_is_in_the_next_world_ahead_of_the_others_does_not_make_it_real() -> None:
+    stage = a_hot_job("a", "b", wanted=2)
+    stage.join("c")
+    stage.attaches("c")
+    stage.happens(events.ScaleAsked(stage.now_s, 3))
+    stage.enters("c")
+    stage.happens(events.ScaleAsked(stage.now_s, 1))
+    stage.sees_gone("a")
+    stage.parks("b", "c")
+    assert (stage.generation, stage.world, stage.hot.previous) == (3, {"b": (0,)}, (1,))
+
+
 def test_a_joiner_whose_trainer_ends_while_it_is_awaited_is_given_up() -> None:
     stage = a_hot_job("a", "b", wanted=3)
     stage.join("c")

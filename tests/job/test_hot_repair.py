@@ -74,6 +74,13 @@ def test_a_peer_that_lost_touch_is_the_first_sign_and_no_failure() -> None:
     assert halts(stage.sign("b"))[0].generation == 3
 
 
+def test_whoever_fell_out_of_the_broken_world_by_itself_need_not_answer_the_halt() -> None:
+    stage = a_hot_job("a", "b")
+    stage.sign("a")
+    stage.sees_gone("b")
+    assert (stage.phase, stage.generation, stage.world) == (Phase.FORMING, 2, {"a": (0,)})
+
+
 def test_a_member_that_does_not_park_in_time_is_put_out_exactly_then() -> None:
     stage = a_hot_job("a", "b", "c")
     stage.sign("a")
@@ -218,11 +225,23 @@ def test_whoever_was_halted_after_the_last_step_may_end_in_peace() -> None:
     stage = a_hot_job("a", "b")
     stage.tell("a", *(structs.replace(trainer, finished=True) for trainer in stage.trainers["a"]))
     stage.sign("b")
-    stage.parks("a")
     stage.sees_gone("b")
+    stage.parks("a")
     assert "all steps are done" in stage.job.why
     stage.tell("a", phase=WorkerPhase.PARKED)
     assert stage.phase is Phase.SUCCEEDED
+
+
+def test_whoever_does_not_know_yet_that_all_is_done_goes_on_alone_and_its_loss_starts_nothing_anew() -> None:
+    stage = a_hot_job("a", "b")
+    stage.tell("a", *(structs.replace(trainer, finished=True) for trainer in stage.trainers["a"]))
+    stage.sign("b")
+    stage.parks("a")
+    assert (stage.world, stage.generation) == ({"b": (0,)}, 2)
+    stage.sees_gone("b")
+    assert "all steps are done" in stage.job.why
+    stage.tell("a", phase=WorkerPhase.PARKED)
+    assert (stage.phase, stage.job.record.losses) == (Phase.SUCCEEDED, 0)
 
 
 def test_people_are_told_why_and_from_which_step_the_world_goes_on() -> None:

@@ -2,6 +2,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from controlplane.clouds.outcomes import Done
+from tests.bootstrap.installation import Installation
 from tests.bootstrap.servers import SERVERS, Server, SimulatedCloud, real_server, simulated_cloud, simulated_server
 
 
@@ -16,3 +18,13 @@ async def server(request: pytest.FixtureRequest) -> AsyncIterator[Server]:
 async def cloud() -> AsyncIterator[SimulatedCloud]:
     async with simulated_cloud(controllers=True) as found:
         yield found
+
+
+@pytest.fixture
+async def there(server: Server) -> AsyncIterator[Installation]:
+    installation = Installation(server)
+    yield installation
+    assert await installation.remove() == Done()
+    namespace = await server.client.find(installation.wanted("Namespace"))
+    if namespace is not None and "deletionTimestamp" not in namespace["metadata"]:
+        await server.client.delete(namespace)

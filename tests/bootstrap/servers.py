@@ -79,25 +79,30 @@ class Server:
 
     async def create(self, manifest: Manifest) -> None:
         collection, _, _ = path_of(manifest).rpartition("/")
-        await self._call("POST", collection, manifest, "application/json")
+        await self.ask("POST", collection, manifest)
 
     async def change(self, manifest: Manifest, patch: Manifest) -> None:
         """As somebody else than the bootstrap."""
-        await self._call("PATCH", path_of(manifest), patch, "application/merge-patch+json")
+        await self.ask("PATCH", path_of(manifest), patch, "application/merge-patch+json")
 
     async def read(self, manifest: Manifest) -> Manifest:
         found = await self.client.find(manifest)
         assert found is not None, path_of(manifest)
         return found
 
-    async def _call(self, method: str, path: str, body: Manifest, content_type: str) -> None:
-        await self.api.call_api(
+    async def ask(
+        self, method: str, path: str, body: Manifest | None = None, content_type: str = "application/json"
+    ) -> Any:
+        """As an administrator."""
+        return await self.api.call_api(
             path,
             method,
             query_params=[("fieldManager", "somebody-else")],
             header_params={"Content-Type": content_type, "Accept": "application/json"},
             body=body,
+            response_types_map=dict.fromkeys((200, 201, 202), "object"),
             auth_settings=["BearerToken"],
+            _return_http_data_only=True,
             _request_timeout=10.0,
         )
 

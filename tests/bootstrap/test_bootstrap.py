@@ -173,29 +173,6 @@ async def test_what_was_removed_can_be_installed_again_when_it_is_gone(cloud: Si
     assert status == 200
 
 
-async def test_accounts_may_do_what_they_need_and_nothing_else(cloud: SimulatedCloud) -> None:
-    await a_bootstrap(cloud).install(a_place())
-    await cloud.command("PUT", f"clusters/{CLUSTER}/nodes/node-1", {"instance_id": "1"})
-    pods = "/api/v1/namespaces/tradewind/pods"
-    node = "/api/v1/nodes/node-1"
-    noticed = {"metadata": {"annotations": {"tradewind.dev/notice-deadline": "1"}}}
-    asked: list[tuple[str, str, Any, set[str]]] = [
-        ("GET", pods, None, {"cluster-controller"}),
-        ("DELETE", f"{pods}/nobody", None, {"cluster-controller"}),
-        ("GET", "/api/v1/nodes", None, {"cluster-controller"}),
-        ("GET", node, None, {"cluster-controller", "notice"}),
-        ("PATCH", node, noticed, {"notice"}),
-        ("DELETE", node, None, set()),
-        ("GET", "/api/v1/namespaces/default/pods", None, set()),
-        ("GET", "/api/v1/namespaces/tradewind/secrets/bus", None, set()),
-        ("PATCH", "/apis/apps/v1/namespaces/tradewind/deployments/cluster-controller", {}, set()),
-    ]
-    held = {account: await account_token(cloud, account) for account in ("cluster-controller", "notice", "worker")}
-    for method, path, body, allowed in asked:
-        answers = {account: (await call(cloud, method, path, held[account], body))[0] for account in held}
-        assert {account for account, status in answers.items() if status != 403} == allowed, (method, path, answers)
-
-
 async def test_the_controller_is_on_the_system_pool_and_the_notice_on_the_nodes_of_jobs(cloud: SimulatedCloud) -> None:
     taint = {"key": "tradewind-job", "value": "mnist", "effect": "NoSchedule"}
     spot = {"labels": {"tradewind-job": "mnist"}, "taints": [taint]}

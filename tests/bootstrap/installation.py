@@ -1,0 +1,41 @@
+"""What a fleet installs in one namespace of a server, and what is there of it."""
+
+from typing import Any
+
+from controlplane.bootstrap.answers import Standing
+from controlplane.bootstrap.apply import install, remove
+from controlplane.bootstrap.names import Manifest, title
+from controlplane.bootstrap.settings import Secrets
+from tests.bootstrap.builders import CLUSTER, one, some_manifests
+from tests.bootstrap.servers import Server
+
+FLEET = "research"
+
+
+class Installation:
+    """What one fleet installs in the namespace of the test."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+
+    def manifests(self, secrets: Secrets | None = None, **changes: Any) -> tuple[Manifest, ...]:
+        return some_manifests(secrets, **{"namespace": self.server.namespace, "fleet": FLEET} | changes)
+
+    def wanted(self, kind: str, name: str = "") -> Manifest:
+        return one(self.manifests(), kind, name)
+
+    async def install(self, secrets: Secrets | None = None, **changes: Any) -> Standing:
+        fleet = changes.get("fleet", FLEET)
+        return await install(self.server.client, self.manifests(secrets, **changes), fleet, CLUSTER)
+
+    async def remove(self, fleet: str = FLEET) -> Standing:
+        return await remove(self.server.client, self.manifests(fleet=fleet), fleet, CLUSTER)
+
+    async def versions(self) -> dict[str, tuple[str, str]]:
+        found = [await self.server.read(manifest) for manifest in self.manifests()]
+        return {title(each): (each["metadata"]["uid"], each["metadata"]["resourceVersion"]) for each in found}
+
+    async def left(self) -> list[str]:
+        """What is there and not being deleted."""
+        found = [await self.server.client.find(manifest) for manifest in self.manifests()]
+        return [title(each) for each in found if each is not None and "deletionTimestamp" not in each["metadata"]]

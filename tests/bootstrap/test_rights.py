@@ -1,0 +1,152 @@
+"""What the accounts that are installed may do: all that their programs do, and nothing else."""
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import AsyncIterator, Coroutine
+from typing import Any
+
+import msgspec
+import pytest
+
+from agents.cluster.kubernetes.client import ApiRefused, KubernetesApi, connected, from_endpoint
+from agents.cluster.kubernetes.main import control
+from agents.cluster.kubernetes.names import NODES_PATH, NOTICE_ANNOTATION, pods_path
+from agents.cluster.kubernetes.objects import Listing
+from agents.cluster.kubernetes.settings import KubernetesSettings
+from agents.notice.annotation import NodeAnnotation
+from agents.notice.source import Notice
+from messages import subjects
+from messages.clusters import Answer, ClusterHeartbeat, KeepWorkers, WorkerTemplate
+from messages.codec import Received
+from messages.ids import ClusterName, Epoch, JobName
+from runtime.bus import Bus
+from runtime.clock import SystemClock
+from runtime.nats_server import NatsServer
+from runtime.process import Stop
+from tests.bootstrap.installation import Installation
+from tests.conftest import eventually
+from tests.kubernetes.ground import until
+
+ACCOUNTS = ("cluster-controller", "notice", "worker")
+HERE = ClusterName("here")
+JOB = JobName("story")
+
+
+async def as_account(there: Installation, account: str) -> Any:
+    """How the pods of that account reach the API."""
+    known = there.server.api.configuration
+    path = f"/api/v1/namespaces/{there.server.namespace}/serviceaccounts/{account}/token"
+    answer = await there.server.ask("POST", path, {"spec": {"expirationSeconds": 600}})
+
+    async def token() -> str:
+        return str(answer["status"]["token"])
+
+    return from_endpoint(known.host, token, known.ssl_ca_cert)
+
+
+@contextlib.asynccontextmanager
+async def running(work: Coroutine[Any, Any, object], name: str) -> AsyncIterator[None]:
+    task = asyncio.get_running_loop().create_task(work, name=name)
+    try:
+        yield
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+@pytest.fixture
+async def node(there: Installation) -> AsyncIterator[str]:
+    name = f"tw-test-{secrets.token_hex(4)}"
+    await there.server.ask("POST", NODES_PATH, {"metadata": {"name": name}})
+    yield name
+    await there.server.ask("DELETE", f"{NODES_PATH}/{name}")
+
+
+async def is_allowed(api: KubernetesApi, method: str, path: str) -> bool:
+    """Also where there is nothing at that path."""
+    try:
+        match method:
+            case "GET":
+                await api.get(path)
+            case "PATCH":
+                await api.patch(path, {"metadata": {"annotations": {NOTICE_ANNOTATION: "1"}}})
+            case _:
+                await api.delete(path)
+    except ApiRefused as refused:
+        return refused.code != 403
+    return True
+
+
+async def test_accounts_may_do_what_they_need_and_nothing_else(there: Installation, node: str) -> None:
+    await there.install()
+    namespace = there.server.namespace
+    asked: list[tuple[str, str, set[str]]] = [
+        ("GET", pods_path(namespace), {"cluster-controller"}),
+        ("DELETE", f"{pods_path(namespace)}/nobody", {"cluster-controller"}),
+        ("GET", NODES_PATH, {"cluster-controller"}),
+        ("GET", f"{NODES_PATH}/{node}", {"cluster-controller", "notice"}),
+        ("PATCH", f"{NODES_PATH}/{node}", {"notice"}),
+        ("DELETE", f"{NODES_PATH}/{node}", set()),
+        ("GET", pods_path("default"), set()),
+        ("GET", f"/api/v1/namespaces/{namespace}/secrets/bus", set()),
+        ("PATCH", f"/apis/apps/v1/namespaces/{namespace}/deployments/cluster-controller", set()),
+    ]
+    async with contextlib.AsyncExitStack() as stack:
+        apis = {
+            account: await stack.enter_async_context(connected(await as_account(there, account), "test"))
+            for account in ACCOUNTS
+        }
+        for method, path, allowed in asked:
+            found = {account for account, api in apis.items() if await is_allowed(api, method, path)}
+            assert found == allowed, (method, path)
+
+
+async def test_the_controller_does_its_work_with_the_rights_of_its_account(
+    there: Installation, nats_server: NatsServer, bus: Bus
+) -> None:
+    await there.install()
+    heard: list[ClusterHeartbeat] = []
+
+    def hear(_subject: str, received: Received) -> None:
+        if isinstance(received.message, ClusterHeartbeat):
+            heard.append(received.message)
+
+    async def keep(count: int) -> None:
+        command = KeepWorkers(JOB, count, WorkerTemplate())
+        received = await bus.request(subjects.cluster_command(HERE), command, 10.0, epoch=Epoch(1))
+        assert received.message == Answer(ok=True)
+
+    await bus.subscribe(subjects.cluster_heartbeat(HERE), hear)
+    namespace = there.server.namespace
+    settings = KubernetesSettings(
+        cluster=HERE, namespace=namespace, worker_account="worker", nats_url=nats_server.url, connect_timeout_s=20.0
+    )
+    configuration, stop = await as_account(there, "cluster-controller"), Stop()
+    async with running(control(settings, configuration, stop), "controller"), connected(configuration, "test") as api:
+
+        async def are_there(count: int) -> bool:
+            listing = msgspec.json.decode(await api.get(pods_path(namespace)), type=Listing)
+            return len(listing.items or ()) == count
+
+        await eventually(lambda: heard, what="a topology")
+        await keep(2)
+        await until(lambda: are_there(2), "two pods")
+        await eventually(lambda: len(heard[-1].workers) == 2, what="two workers")
+        await keep(0)
+        await until(lambda: are_there(0), "no pods")
+
+
+async def test_a_notice_is_written_with_the_rights_of_its_account(there: Installation, node: str) -> None:
+    await there.install()
+    async with connected(await as_account(there, "notice"), "test") as api:
+        annotation = NodeAnnotation(api, node, SystemClock())
+        annotation.tell(Notice(30.0, "it is being preempted"))
+        async with running(annotation.run(), "annotation"):
+
+            async def is_noticed() -> bool:
+                found = await there.server.ask("GET", f"{NODES_PATH}/{node}")
+                return NOTICE_ANNOTATION in found["metadata"].get("annotations", {})
+
+            await until(is_noticed, "the notice on the node")

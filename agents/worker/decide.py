@@ -14,12 +14,20 @@ from agents.worker.effects import (
     StopTrainers,
     TellFact,
     TellNotice,
+    TellTrainer,
     WorkerEffect,
 )
 from agents.worker.events import TrainerForked, WorkerEvent
+from agents.worker.hot import can_obey, entered, must_end, needs_trainers, word_for
 from agents.worker.learn import learn
-from agents.worker.state import Host, Leaving, Standing, Stop, Trainer, WorkerState, status_of
-from messages.workers import TrainerExit, WorkerPhase
+from agents.worker.learn_trainers import back_off
+from agents.worker.news import facts_of
+from agents.worker.state import Host, Leaving, Standing, Stop, WorkerState, status_of
+from agents.worker.trainer import Told, Trainer, a_forked
+from agents.worker.waiting import waiting_for
+from agents.worker.words import Enter, Lease
+from messages.ids import Rank
+from messages.workers import TrainerExit
 from runtime.role import Decision
 
 Step = tuple[WorkerState, list[WorkerEffect]]
@@ -31,7 +39,7 @@ def decide(state: WorkerState, event: WorkerEvent) -> Decision[WorkerState, Work
     at_s = event.at_s
     after = learn(state, event)
     effects = _stray(after, event)
-    for reconcile in (_go_in_time, _stop_older, _obey, _keep_host, _fork):
+    for reconcile in (_go_in_time, _tell_trainers, _stop_older, _obey, _keep_host, _fork, _fork_invited):
         after, asked = reconcile(after, at_s)
         effects += asked
     for tell in (_tell_news, _heartbeat, _leave):
@@ -40,34 +48,12 @@ def decide(state: WorkerState, event: WorkerEvent) -> Decision[WorkerState, Work
     return Decision(after, tuple(effects), why=waiting_for(after), wake_at_s=_wake_at_s(after))
 
 
-def waiting_for(state: WorkerState) -> str:
-    if state.leaving is not None:
-        return f"leaves: {state.leaving.why}" + (f"; {len(state.trainers)} trainers to end" if state.trainers else "")
-    world = f"generation {state.generation}"
-    match state.phase:
-        case WorkerPhase.STOPPING:
-            return f"{len(state.trainers)} trainers of {world} to end before generation {state.fence}"
-        case WorkerPhase.WARMING:
-            return "the host to import torch" + (f"; it was lost: {state.host_why}" if state.host_why else "")
-        case WorkerPhase.STARTING if state.host is not Host.WARM:
-            return f"the host, to fork the trainers of {world}"
-        case WorkerPhase.STARTING:
-            return f"the trainers of {world} to be forked"
-        case WorkerPhase.READY:
-            return f"the trainers of {world}, ranks {', '.join(map(str, state.ranks))}"
-        case WorkerPhase.ENDED:
-            return f"the master: all trainers of {world} have exited"
-        case WorkerPhase.PARKED:
-            return f"the assignment of {world}"
-        case _:
-            return f"an assignment: no rank in {world}" if state.generation else "an assignment"
-
-
 def _stray(state: WorkerState, event: WorkerEvent) -> list[WorkerEffect]:
     """A trainer of a dead generation that nobody counts any more must not live on."""
-    if isinstance(event, TrainerForked) and event.generation < state.generation:
-        return [StopTrainers(event.generation, 0.0)]
-    return []
+    if not isinstance(event, TrainerForked) or event.generation >= state.generation:
+        return []
+    counted = any(trainer.generation <= event.generation for trainer in state.trainers)
+    return [] if counted else [StopTrainers(event.generation, 0.0)]
 
 
 def _go_in_time(state: WorkerState, at_s: float) -> Step:
@@ -89,21 +75,47 @@ def _go_in_time(state: WorkerState, at_s: float) -> Step:
     return state, []
 
 
+def _tell_trainers(state: WorkerState, at_s: float) -> Step:
+    effects: list[WorkerEffect] = []
+    trainers = []
+    for trainer in state.trainers:
+        word = word_for(state, trainer)
+        told = trainer.told
+        known = told is not None and told.word == word and at_s < told.at_s + state.rules.repeat_s
+        if word is not None and not known:
+            effects.append(TellTrainer(trainer.generation, trainer.rank, word))
+            trainer = _on_the_way(replace(trainer, told=Told(word, at_s)))
+        trainers.append(trainer)
+    return (replace(state, trainers=tuple(trainers)), effects) if effects else (state, [])
+
+
+def _on_the_way(trainer: Trainer) -> Trainer:
+    if trainer.told is None or not isinstance(trainer.told.word, Enter) or trainer.entered:
+        return trainer
+    above = max(trainer.above, trainer.told.word.world.generation) if trainer.newborn else trainer.above
+    return replace(trainer, entered=True, above=above)
+
+
 def _stop_older(state: WorkerState, at_s: float) -> Step:
-    unwanted = state.leaving is not None or state.fence > state.generation
-    if not unwanted or not state.trainers:
+    if not state.trainers:
+        return state, []
+    overdue = _overdue_at_s(state)
+    late = overdue is not None and at_s >= overdue
+    if state.leaving is None and not must_end(state, at_s) and state.invite is None and not late:
         return state, []
     if state.stop is not None and at_s < _stop_repeat_at_s(state, state.stop):
         return state, []
     grace_s = state.stop_grace_s if state.leaving is None else state.leaving.grace_s
-    return replace(state, stop=Stop(grace_s, at_s)), [StopTrainers(state.generation, grace_s)]
+    newest = max(trainer.generation for trainer in state.trainers)
+    state = back_off(state, at_s) if late else state
+    return replace(state, stop=Stop(grace_s, at_s)), [StopTrainers(newest, grace_s)]
 
 
 def _obey(state: WorkerState, at_s: float) -> Step:
     """The newest halt or assignment, once no trainer stands in its way."""
-    if state.leaving is not None or state.trainers:
-        return state, []
-    if state.fence == state.generation and state.pending is None:
+    if state.leaving is not None or (state.fence == state.generation and state.pending is None):
+        return _count_entered(state), []
+    if not can_obey(state):
         return state, []
     obeying = replace(
         state,
@@ -118,7 +130,26 @@ def _obey(state: WorkerState, at_s: float) -> Step:
     )
     if obeying.world is None:
         return obeying, []
-    return replace(obeying, standing=Standing.FREE if obeying.member is None else Standing.MEMBER), []
+    if obeying.member is None:
+        return replace(obeying, standing=Standing.FREE), []
+    return _count_entered(_count_missing(replace(obeying, standing=Standing.MEMBER, invite=None))), []
+
+
+def _count_missing(state: WorkerState) -> WorkerState:
+    """Ranks of a world that nobody is forked for, and whose trainers ended before it began."""
+    if state.world is None or state.world.hot is None:
+        return state
+    alive = {trainer.local_rank for trainer in state.trainers}
+    error = f"it had ended before generation {state.generation} began"
+    missing = (rank for local_rank, rank in enumerate(state.ranks) if local_rank not in alive)
+    return replace(state, exits=tuple(TrainerExit(rank=rank, signal="SIGKILL", error=error) for rank in missing))
+
+
+def _count_entered(state: WorkerState) -> WorkerState:
+    if state.world is None or state.world.hot is None:
+        return state
+    came = entered(state)
+    return state if came <= state.forked else replace(state, forked=state.forked | came)
 
 
 def _keep_host(state: WorkerState, at_s: float) -> Step:
@@ -128,44 +159,56 @@ def _keep_host(state: WorkerState, at_s: float) -> Step:
 
 
 def _fork(state: WorkerState, at_s: float) -> Step:
+    world = state.world
     untouched = not state.trainers and not state.exits and state.fence == state.generation
-    if state.world is None or not state.ranks or not untouched or state.host is not Host.WARM or state.leaving:
+    if world is None or world.hot is not None or not state.ranks or not untouched:
         return state, []
-    trainers = tuple(Trainer(state.generation, rank) for rank in state.ranks)
-    return replace(state, trainers=trainers), [ForkTrainers(state.world)]
+    if state.host is not Host.WARM or state.leaving:
+        return state, []
+    trainers = tuple(a_forked(state.generation, rank, local_rank) for local_rank, rank in enumerate(state.ranks))
+    return replace(state, trainers=trainers), [ForkTrainers(world)]
+
+
+def _fork_invited(state: WorkerState, at_s: float) -> Step:
+    """Ahead of a world that will take them; nothing is told of them until they are warm."""
+    world = state.invite
+    if world is None or state.trainers or state.leaving or state.host is not Host.WARM or at_s < state.invite_due_s:
+        return state, []
+    if not needs_trainers(state):
+        return replace(state, invite=None), []
+    trainers = tuple(
+        a_forked(world.generation, Rank(world.world_size + local_rank), local_rank, invited=True)
+        for local_rank in range(state.identity.slots)
+    )
+    return replace(state, trainers=trainers, invite=None, invite_at_s=at_s), [ForkTrainers(world, invited=True)]
 
 
 def _tell_news(before: WorkerState, after: WorkerState, at_s: float) -> Step:
     effects: list[WorkerEffect] = []
-
-    def tell(fact: str, *, ended: TrainerExit | None = None, step: int | None = None) -> None:
-        nonlocal after
-        after = replace(after, seq=after.seq + 1)
-        effects.append(TellFact(fact, status_of(after, at_s), exit=ended, step=step))
-
     if before.notice_deadline_s is None and after.notice_deadline_s is not None:
         effects.append(TellNotice(after.notice_deadline_s - at_s, after.notice_source))
-    same_world = before.generation == after.generation
-    for ended in after.exits[len(before.exits) if same_world else 0 :]:
-        tell("peer_lost" if ended.peer_lost else "exited", ended=ended)
-    if after.step is not None and (before.step is None or not same_world):
-        tell("switched", step=after.step)
-    phase_changed = before.phase is not after.phase or not same_world
-    if phase_changed and after.phase is WorkerPhase.READY:
-        tell("ready")
-    if before.phase is WorkerPhase.WARMING and after.phase in (WorkerPhase.IDLE, WorkerPhase.PARKED):
-        tell("joined")
-    elif phase_changed and after.phase is WorkerPhase.PARKED:
-        effects.append(FlushProgress())
-        tell("parked")
-    return after, effects
+    facts = facts_of(before, after)
+    switched = any(fact.name == "switched" for fact in facts)
+    after = replace(after, astray=(), switched=after.generation if switched else after.switched)
+    told: list[WorkerEffect] = []
+    for fact in facts:
+        after = replace(after, seq=after.seq + 1)
+        told.append(TellFact(fact.name, status_of(after, at_s), exit=fact.exit, step=fact.step))
+    if not any(fact.name == "parked" for fact in facts):
+        return after, [*effects, *told]
+    # Those who wait for trainers that live on wait for nothing else.
+    flushed = [*told, FlushProgress()] if after.trainers else [FlushProgress(), *told]
+    return after, [*effects, *flushed]
 
 
 def _heartbeat(before: WorkerState, after: WorkerState, at_s: float) -> Step:
     if not after.connected or at_s < after.heartbeat_due_s:
         return after, []
     after = replace(after, seq=after.seq + 1, heartbeat_due_s=at_s + after.rules.heartbeat_s)
-    return after, [SendHeartbeat(status_of(after, at_s))]
+    lease = Lease(after.rules.lease_s)
+    listening = [trainer for trainer in after.trainers if trainer.attached is not None]
+    leases = [TellTrainer(trainer.generation, trainer.rank, lease) for trainer in listening]
+    return after, [SendHeartbeat(status_of(after, at_s)), *leases]
 
 
 def _leave(before: WorkerState, after: WorkerState, at_s: float) -> Step:
@@ -182,15 +225,43 @@ def _stop_repeat_at_s(state: WorkerState, stop: Stop) -> float:
     return stop.asked_at_s + stop.grace_s + state.rules.stop_repeat_s
 
 
+def _overdue_at_s(state: WorkerState) -> float | None:
+    """When invited trainers that have not attached are given up."""
+    waiting = any(trainer.newborn and trainer.attached is None for trainer in state.trainers)
+    return state.invite_at_s + state.rules.attach_s if waiting and state.stop is None else None
+
+
+def _repeats_at_s(state: WorkerState) -> list[float]:
+    """When a trainer is told again, or given up because it does not come back to be told."""
+    since = [
+        trainer.told.at_s
+        for trainer in state.trainers
+        if trainer.told is not None and word_for(state, trainer) is not None
+    ]
+    if not state.planned and state.stop is None:
+        since += [
+            trainer.detached_at_s
+            for trainer in state.trainers
+            if trainer.detached_at_s is not None and not trainer.clear_of(state.fence)
+        ]
+    return [at_s + state.rules.repeat_s for at_s in since]
+
+
 def _wake_at_s(state: WorkerState) -> float | None:
     if state.left:
         return None
-    times = []
+    times: list[float] = []
     if state.connected:
         times.append(state.heartbeat_due_s)
     if state.stop is not None:
         times.append(_stop_repeat_at_s(state, state.stop))
     if state.leaving is None:
+        times += _repeats_at_s(state)
+        overdue_at_s = _overdue_at_s(state)
+        if overdue_at_s is not None:
+            times.append(overdue_at_s)
+        if state.invite is not None and not state.trainers and state.host is Host.WARM:
+            times.append(state.invite_due_s)
         if not state.connected:
             times.append(state.heard_at_s + state.rules.orphan_s)
         if state.host is Host.ABSENT:

@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from messages.ids import Generation
+from agents.worker.words import Word
+from messages.ids import Generation, Rank
 from messages.workers import TrainerExit, WorkerStatus
 from messages.worlds import Assignment
 
@@ -14,17 +15,29 @@ class StartHost:
 
 @dataclass(frozen=True, slots=True)
 class ForkTrainers:
-    """One for each rank the assignment gives this worker; each is answered by TrainerForked or TrainerForkFailed."""
+    """One for each rank the assignment gives this worker; each is answered by TrainerForked or TrainerForkFailed.
+
+    Invited: one for each slot, ranked behind the world, to warm up outside of it."""
 
     assignment: Assignment
+    invited: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class StopTrainers:
-    """All of this generation and of older ones; answered by TrainersStopped or HostLost."""
+    """All that were forked in this generation or an older one; answered by TrainersStopped or HostLost."""
 
     generation: Generation
     grace_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class TellTrainer:
+    """The one that was forked as this generation and rank, if it is attached."""
+
+    generation: Generation
+    rank: Rank
+    word: Word
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,4 +73,14 @@ class Leave:
     why: str
 
 
-WorkerEffect = StartHost | ForkTrainers | StopTrainers | TellFact | TellNotice | SendHeartbeat | FlushProgress | Leave
+WorkerEffect = (
+    StartHost
+    | ForkTrainers
+    | StopTrainers
+    | TellTrainer
+    | TellFact
+    | TellNotice
+    | SendHeartbeat
+    | FlushProgress
+    | Leave
+)

@@ -4,10 +4,14 @@ import json
 from collections.abc import Mapping
 from string import Template
 
+from msgspec import structs
+
+from agents.worker.state import WorkerIdentity
 from messages.ids import Rank
 from messages.jobs import Scalar
 from messages.worlds import Assignment, Hyperparameters, Member
 
+INVITED_VARIABLE = "TRADEWIND_INVITED"
 SIGNALS_TO_HANDLE = "SIGTERM,SIGINT,SIGHUP,SIGQUIT"
 """What torchrun's launcher leaves in the environment unless told otherwise."""
 
@@ -43,6 +47,22 @@ def rank_environment(
         "TRADEWIND_GENERATION": str(assignment.generation),
         "TRADEWIND_HYPERPARAMETERS": json.dumps(_hyperparameters(assignment.hyperparameters, rank)),
     }
+
+
+def enlarged(world: Assignment, newcomer: WorkerIdentity) -> tuple[Assignment, Member]:
+    """A world as those who are invited to it are to imagine it: with all their slots behind the ranks it has."""
+    member = Member(
+        worker=newcomer.worker,
+        cluster=newcomer.cluster,
+        region=newcomer.region,
+        zone=newcomer.zone,
+        address=newcomer.address,
+        group_rank=len(world.members),
+        first_rank=Rank(world.world_size),
+        ranks=newcomer.slots,
+    )
+    members = (*world.members, member)
+    return structs.replace(world, members=members, world_size=world.world_size + newcomer.slots), member
 
 
 def rank_arguments(arguments: tuple[str, ...], local_rank: int) -> list[str]:

@@ -1,10 +1,13 @@
-"""Everything that can happen to a worker-agent. `at_s` is its own monotonic clock."""
+"""Everything that can happen to a worker-agent. `at_s` is its own monotonic clock.
+
+Trainers are named by the generation and rank under which they were forked, except in StepCompleted.
+"""
 
 from dataclasses import dataclass
 
 from messages.ids import Epoch, Generation, Rank
-from messages.workers import TrainerExit
-from messages.worlds import Assignment, Halt, Release
+from messages.workers import TrainerExit, TrainerStatus
+from messages.worlds import Assignment, Halt, Invite, Release
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +60,37 @@ class TrainersStopped:
 
 
 @dataclass(frozen=True, slots=True)
+class TrainerAttached:
+    """Its script uses the SDK."""
+
+    at_s: float
+    generation: Generation
+    rank: Rank
+
+
+@dataclass(frozen=True, slots=True)
+class TrainerSaid:
+    """`status` speaks of the rank it has now."""
+
+    at_s: float
+    generation: Generation
+    rank: Rank
+    status: TrainerStatus
+
+
+@dataclass(frozen=True, slots=True)
+class TrainerDetached:
+    """The connection broke; whether it lives, the host tells."""
+
+    at_s: float
+    generation: Generation
+    rank: Rank
+
+
+@dataclass(frozen=True, slots=True)
 class StepCompleted:
+    """In this world, by this rank of it."""
+
     at_s: float
     generation: Generation
     rank: Rank
@@ -75,6 +108,13 @@ class AssignmentHeard:
 class HaltHeard:
     at_s: float
     halt: Halt
+    epoch: Epoch | None
+
+
+@dataclass(frozen=True, slots=True)
+class InviteHeard:
+    at_s: float
+    invite: Invite
     epoch: Epoch | None
 
 
@@ -117,9 +157,13 @@ WorkerEvent = (
     | TrainerForkFailed
     | TrainerExited
     | TrainersStopped
+    | TrainerAttached
+    | TrainerSaid
+    | TrainerDetached
     | StepCompleted
     | AssignmentHeard
     | HaltHeard
+    | InviteHeard
     | ReleaseHeard
     | NoticeCame
     | StopAsked

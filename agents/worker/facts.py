@@ -28,7 +28,7 @@ def fact_message(told: TellFact) -> FactMessage:
             return WorkerSwitched(told.status, step)
         case TellFact(fact="exited", exit=ended) if ended is not None:
             return WorkerExited(told.status, ended)
-        case TellFact(fact="peer_lost", exit=ended) if ended is not None:
+        case TellFact(fact="peer_lost", exit=ended):
             return WorkerPeerLost(told.status, ended)
         case _:
             raise ValueError(f"{told.fact!r} is not a fact, or lacks what it is about")

@@ -1,6 +1,7 @@
 """What must hold after each event, of the state alone and against the one before."""
 
-from agents.worker.state import WorkerState
+from agents.worker.state import Standing, WorkerState
+from agents.worker.trainer import Trainer
 from messages.workers import WorkerPhase
 
 _WITHOUT_TRAINERS = (WorkerPhase.IDLE, WorkerPhase.PARKED, WorkerPhase.ENDED)
@@ -13,26 +14,34 @@ def check(before: WorkerState, after: WorkerState) -> list[str]:
 
 def _of_one(state: WorkerState) -> list[str]:
     broken = []
-    alive = [trainer.rank for trainer in state.trainers]
+    alive = [trainer.birth for trainer in state.trainers]
+    locally = [trainer.local_rank for trainer in state.trainers]
     ended = [ended.rank for ended in state.exits]
-    generations = {trainer.generation for trainer in state.trainers}
-    if generations - {state.generation}:
-        broken.append(f"trainers of generations {sorted(generations)} while it obeys {state.generation}")
-    if len(alive) != len(set(alive)) or len(ended) != len(set(ended)) or set(alive) & set(ended):
-        broken.append(f"a rank is held or ended twice: alive {alive}, ended {ended}")
-    if not set(alive + ended) <= set(state.ranks):
-        broken.append(f"ranks {alive} alive and {ended} ended, but it was given {list(state.ranks)}")
+    behind = [trainer.birth for trainer in state.trainers if not trainer.clear_of(state.generation)]
+    if behind:
+        broken.append(f"obeys {state.generation} while trainers born as {behind} may be in an older world")
+    if len(alive) != len(set(alive)) or locally != sorted(set(locally)):
+        broken.append(f"a trainer is held twice: born as {alive}, local ranks {locally}")
+    if len(ended) != len(set(ended)) or not set(ended) <= set(state.ranks):
+        broken.append(f"ranks {ended} ended, but it was given {list(state.ranks)}")
+    if state.standing is Standing.MEMBER and {state.present_rank(t) for t in state.trainers} & set(ended):
+        broken.append(f"a rank is alive and ended: born as {alive}, ended {ended}")
     if state.phase is WorkerPhase.READY and not set(state.ranks) <= state.forked:
         broken.append(f"ready, but of ranks {list(state.ranks)} only {sorted(state.forked)} were forked")
-    if state.phase in _WITHOUT_TRAINERS and state.trainers:
-        broken.append(f"{state.phase} with trainers of ranks {alive}")
+    if state.phase in _WITHOUT_TRAINERS and any(_is_of_its_own(trainer) for trainer in state.trainers):
+        broken.append(f"{state.phase} with trainers born as {alive} that nobody can talk to")
     if state.left and state.trainers:
-        broken.append(f"left trainers of ranks {alive} behind")
+        broken.append(f"left trainers born as {alive} behind")
     if state.generation > state.fence:
         broken.append(f"obeys generation {state.generation}, which it has not heard of (fence {state.fence})")
     if state.pending is not None and state.pending.generation != state.fence:
         broken.append(f"remembers an assignment of generation {state.pending.generation}, fence {state.fence}")
     return broken
+
+
+def _is_of_its_own(trainer: Trainer) -> bool:
+    """It neither waits to be told of a world nor has ever attached."""
+    return trainer.attached is None and trainer.detached_at_s is None and not trainer.newborn
 
 
 def _of_both(before: WorkerState, after: WorkerState) -> list[str]:
@@ -46,8 +55,6 @@ def _of_both(before: WorkerState, after: WorkerState) -> list[str]:
         )
         if new < old
     ]
-    if before.generation < after.generation and any(t.generation < after.generation for t in after.trainers):
-        broken.append(f"obeys generation {after.generation} before older trainers have ended")
     if before.leaving is not None and after.leaving is None:
         broken.append("changed its mind about leaving")
     if before.left and after != before:

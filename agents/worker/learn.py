@@ -1,9 +1,9 @@
 """What each event teaches. Nothing is decided here, and what is stale, late or not for this worker teaches nothing."""
 
-from collections.abc import Iterable
 from dataclasses import replace
 from typing import assert_never
 
+from agents.worker import learn_trainers as trainers
 from agents.worker.events import (
     AssignmentHeard,
     BusBack,
@@ -11,19 +11,24 @@ from agents.worker.events import (
     HaltHeard,
     HostLost,
     HostWarmed,
+    InviteHeard,
     NoticeCame,
     ReleaseHeard,
     StepCompleted,
     StopAsked,
     Ticked,
+    TrainerAttached,
+    TrainerDetached,
     TrainerExited,
     TrainerForked,
     TrainerForkFailed,
+    TrainerSaid,
     TrainersStopped,
     WorkerEvent,
 )
-from agents.worker.state import Host, Leaving, Trainer, WorkerState, own_place
-from messages.ids import Epoch, Generation, Rank
+from agents.worker.hot import needs_trainers
+from agents.worker.state import Host, Leaving, Standing, WorkerState, own_place
+from messages.ids import Epoch
 from messages.workers import TrainerExit
 from messages.worlds import Assignment
 
@@ -37,22 +42,29 @@ def learn(state: WorkerState, event: WorkerEvent) -> WorkerState:
         case HostLost():
             return _host_lost(state, event)
         case TrainerForked():
-            return _forked(state, event.generation, event.rank, event.pid)
+            return trainers.forked(state, (event.generation, event.rank), event.pid)
         case TrainerForkFailed():
             failed = TrainerExit(rank=event.rank, code=1, error=f"could not be forked: {event.error}")
-            return _ended(state, event.generation, [failed])
+            return trainers.ended(state, [((event.generation, event.rank), failed)], event.at_s)
         case TrainerExited():
-            return _ended(_forked(state, event.generation, event.exit.rank), event.generation, [event.exit])
+            birth = event.generation, event.exit.rank
+            return trainers.ended(trainers.forked(state, birth), [(birth, event.exit)], event.at_s)
         case TrainersStopped():
-            if state.stop is None or event.generation < state.generation:
-                return state
-            return replace(state, trainers=(), stop=None)
+            return trainers.stopped(state, event)
+        case TrainerAttached():
+            return trainers.attached(state, event)
+        case TrainerSaid():
+            return trainers.said(state, event)
+        case TrainerDetached():
+            return trainers.detached(state, event)
         case StepCompleted():
-            return _step(state, event)
+            return trainers.step(state, event)
         case AssignmentHeard():
             return _assigned(state, event)
         case HaltHeard():
             return _halted(state, event)
+        case InviteHeard():
+            return _invited(state, event)
         case ReleaseHeard():
             return _released(state, event)
         case NoticeCame():
@@ -80,12 +92,10 @@ def _host_lost(state: WorkerState, event: HostLost) -> WorkerState:
     steady = state.host is Host.WARM and event.at_s - state.host_since_s >= rules.host_steady_s
     losses = 1 if steady else state.host_losses + 1
     backoff_s = min(rules.host_backoff_s * 2 ** (losses - 1), rules.host_backoff_max_s)
-    gone = [
-        TrainerExit(rank=trainer.rank, signal="SIGKILL", error=f"host lost: {event.why}") for trainer in state.trainers
-    ]
-    ended = _ended(state, state.generation, gone)
+    how = f"host lost: {event.why}"
+    gone = [(trainer.birth, TrainerExit(rank=trainer.rank, signal="SIGKILL", error=how)) for trainer in state.trainers]
     return replace(
-        ended,
+        trainers.ended(state, gone, event.at_s),
         host=Host.ABSENT,
         host_since_s=event.at_s,
         host_losses=losses,
@@ -93,33 +103,6 @@ def _host_lost(state: WorkerState, event: HostLost) -> WorkerState:
         host_start_due_s=event.at_s + backoff_s,
         stop=None,
     )
-
-
-def _forked(state: WorkerState, generation: Generation, rank: Rank, pid: int = 0) -> WorkerState:
-    """An exit may be heard before the fork it proves."""
-    asked = Trainer(generation, rank)
-    if asked not in state.trainers:
-        return state
-    trainers = tuple(replace(trainer, pid=pid) if trainer == asked else trainer for trainer in state.trainers)
-    return replace(state, trainers=trainers, forked=state.forked | {rank})
-
-
-def _ended(state: WorkerState, generation: Generation, exits: Iterable[TrainerExit]) -> WorkerState:
-    for ended in exits:
-        left = tuple(t for t in state.trainers if (t.generation, t.rank) != (generation, ended.rank))
-        if len(left) == len(state.trainers):
-            continue
-        state = replace(state, trainers=left)
-        if state.stop is None:
-            state = replace(state, exits=(*state.exits, ended))
-    return state
-
-
-def _step(state: WorkerState, event: StepCompleted) -> WorkerState:
-    if event.generation != state.generation or event.rank not in state.ranks or state.stop is not None:
-        return state
-    newest = event.step if state.step is None else max(state.step, event.step)
-    return replace(state, step=newest)
 
 
 def is_newer(state: WorkerState, event: AssignmentHeard | HaltHeard) -> bool:
@@ -159,14 +142,30 @@ def _halted(state: WorkerState, event: HaltHeard) -> WorkerState:
     return _hear(state, event.epoch, event.at_s)
 
 
+def _invited(state: WorkerState, event: InviteHeard) -> WorkerState:
+    invite = event.invite
+    if invite.job != state.identity.job:
+        return state
+    current = (event.epoch or 0) >= state.epoch
+    if current and state.identity.worker in invite.workers and needs_trainers(state):
+        state = replace(state, invite=invite.world)
+    return _hear(state, event.epoch, event.at_s)
+
+
 def _released(state: WorkerState, event: ReleaseHeard) -> WorkerState:
     release = event.release
     if release.job != state.identity.job:
         return state
     current = (event.epoch or 0) >= state.epoch
     if current and state.leaving is None and state.identity.worker in release.workers:
-        state = replace(state, leaving=Leaving(f"released: {release.why}", 0, state.stop_grace_s))
+        state = replace(state, leaving=Leaving(f"released: {release.why}", 0, _release_grace_s(state)))
     return _hear(state, event.epoch, event.at_s)
+
+
+def _release_grace_s(state: WorkerState) -> float:
+    """What is in no world has nothing to finish."""
+    at_rest = state.standing is not Standing.MEMBER and all(trainer.attached is not None for trainer in state.trainers)
+    return min(state.stop_grace_s, state.rules.parked_grace_s) if at_rest else state.stop_grace_s
 
 
 def _hear(state: WorkerState, epoch: Epoch | None, at_s: float) -> WorkerState:

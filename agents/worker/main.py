@@ -6,7 +6,7 @@ import os
 import secrets
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from agents.worker.decide import decide
@@ -21,6 +21,7 @@ from agents.worker.leftovers import WORKER_VARIABLE, claim
 from agents.worker.settings import WorkerSettings
 from agents.worker.shell import Hands, WorkerShell
 from agents.worker.state import WorkerIdentity, WorkerRules, WorkerState, new_worker
+from agents.worker.trainers import SOCKET_VARIABLE, socket_for
 from messages.ids import ClusterName, JobName, WorkerId
 from messages.subjects import STATE_BUCKET
 from runtime.bus import Bucket, Bus, BusSettings
@@ -48,9 +49,12 @@ async def main(settings: WorkerSettings, stop: Stop) -> int:
         bus = await Bus.connect(_bus_settings(settings, identity), inbox.on_bus_change)
         try:
             bucket = await bus.bucket(STATE_BUCKET)
-            command = await _host_command(settings, identity, host_file, bucket)
-            with _echo(settings) as echo:
-                return await _work(settings, Hands(identity, bus, bucket, folder, command, inbox, echo), stop)
+            async with socket_for(folder.path, elsewhere=settings.external_host) as socket:
+                own_env = {WORKER_VARIABLE: identity.worker, SOCKET_VARIABLE: str(socket)}
+                command = await _host_command(settings, identity, own_env, host_file, bucket)
+                with _echo(settings) as echo:
+                    hands = Hands(identity, bus, bucket, folder, command, inbox, socket, echo)
+                    return await _work(settings, hands, stop)
         finally:
             await bus.drain(BUS_DRAIN_S)
     finally:
@@ -59,10 +63,11 @@ async def main(settings: WorkerSettings, stop: Stop) -> int:
 
 async def _work(settings: WorkerSettings, hands: Hands, stop: Stop) -> int:
     log = logger(worker=hands.identity.worker)
-    async with asyncio.TaskGroup() as tasks:
+    async with asyncio.TaskGroup() as tasks, contextlib.AsyncExitStack() as held:
         shell = WorkerShell(hands, tasks, SystemClock())
         loop = _loop(settings, hands, shell)
         hands.inbox.open(loop.post)
+        await held.enter_async_context(shell.trainers.serving(hands.socket, to_others=settings.external_host))
         await shell.listen()
         log.info("worker_started", job=hands.identity.job, pid=hands.identity.pid, folder=str(hands.folder.path))
         own = [
@@ -105,14 +110,18 @@ async def _obey_signals(settings: WorkerSettings, inbox: Inbox, stop: Stop) -> N
 
 
 async def _host_command(
-    settings: WorkerSettings, identity: WorkerIdentity, host_file: Path | None, bucket: Bucket
+    settings: WorkerSettings,
+    identity: WorkerIdentity,
+    own_env: Mapping[str, str],
+    host_file: Path | None,
+    bucket: Bucket,
 ) -> HostCommand | HostContainer:
     if host_file is None:
-        return HostContainer({WORKER_VARIABLE: identity.worker}, settings.host_within_s, settings.warm_s)
+        return HostContainer(own_env, settings.host_within_s, settings.warm_s)
     launch = await read_launch(bucket, identity.job)
     named = settings.python or (launch.python if launch is not None else None)
     given = launch.env if launch is not None else {}
-    env = {**os.environ, **given, WORKER_VARIABLE: identity.worker}
+    env = {**os.environ, **given, **own_env}
     return HostCommand(named or sys.executable, host_file, env, settings.warm_s)
 
 

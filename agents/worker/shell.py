@@ -3,15 +3,15 @@
 import asyncio
 import os
 import shutil
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import assert_never
 
 from agents.worker import host_messages as wire
 from agents.worker import invariants
+from agents.worker import trainer_messages as hot_wire
 from agents.worker.conversation import Conversation
-from agents.worker.decide import waiting_for
 from agents.worker.echo import Echo
 from agents.worker.effects import (
     FlushProgress,
@@ -22,20 +22,25 @@ from agents.worker.effects import (
     StopTrainers,
     TellFact,
     TellNotice,
+    TellTrainer,
     WorkerEffect,
 )
-from agents.worker.environment import rank_arguments, rank_environment
+from agents.worker.environment import INVITED_VARIABLE, enlarged, rank_arguments, rank_environment
 from agents.worker.events import (
     AssignmentHeard,
     HaltHeard,
     HostLost,
     HostWarmed,
+    InviteHeard,
     ReleaseHeard,
     StepCompleted,
     StopAsked,
+    TrainerAttached,
+    TrainerDetached,
     TrainerExited,
     TrainerForked,
     TrainerForkFailed,
+    TrainerSaid,
     TrainersStopped,
     WorkerEvent,
 )
@@ -46,15 +51,18 @@ from agents.worker.inbox import Inbox
 from agents.worker.kept import read_world
 from agents.worker.leftovers import WorkerFolder
 from agents.worker.outbox import LogOutbox
-from agents.worker.progress import REPORT_EVERY_S, ProgressBook
+from agents.worker.progress import REPORT_EVERY_S, ProgressBook, StepReport
 from agents.worker.state import WorkerIdentity, WorkerState, own_place, status_of
+from agents.worker.trainer import Birth
+from agents.worker.trainers import Trainers
+from agents.worker.waiting import waiting_for
 from messages import subjects
 from messages.clusters import Answer
 from messages.codec import Received
 from messages.envelope import Message
-from messages.ids import Rank
+from messages.ids import Generation, Rank
 from messages.workers import DumpWorker, StopWorker, TrainerExit, WorkerDump, WorkerHeartbeat, WorkerNoticed
-from messages.worlds import Assignment, Halt, Release
+from messages.worlds import Assignment, Halt, Invite, Member, Release
 from runtime.bus import Bucket, Bus
 from runtime.clock import Clock
 from runtime.errors import BusUnavailable
@@ -62,6 +70,7 @@ from runtime.logs import WhyLog, logger
 from runtime.role import Decision
 
 MISADDRESSED = "misaddressed"
+LOG_AFTER_S = 0.005
 READ_AGAIN_FIRST_S = 0.2
 READ_AGAIN_MOST_S = 5.0
 
@@ -76,6 +85,8 @@ class Hands:
     folder: WorkerFolder
     command: HostCommand | HostContainer
     inbox: Inbox
+    socket: Path
+    """Where trainers attach."""
     echo: Echo | None = None
 
 
@@ -97,6 +108,7 @@ class WorkerShell:
         self._echo = hands.echo
         self._tasks = tasks
         self._clock = clock
+        self.trainers = Trainers(self._hear_trainer)
         self._progress = ProgressBook(identity.job, identity.worker)
         self._host: Conversation | None = None
         self._hosts = 0
@@ -108,6 +120,7 @@ class WorkerShell:
         job, worker, cluster = self._identity.job, self._identity.worker, self._identity.cluster
         await self._bus.subscribe(subjects.assignment(job), self._on_message)
         await self._bus.subscribe(subjects.halt(job), self._on_message)
+        await self._bus.subscribe(subjects.invite(job), self._on_message)
         await self._bus.subscribe(subjects.release(job), self._on_message)
         await self._bus.serve(subjects.worker_command(cluster, worker), self._on_command)
 
@@ -116,13 +129,17 @@ class WorkerShell:
             case StartHost():
                 self._hosts += 1
                 self._tasks.create_task(self._live_with_a_host(), name=f"host-{self._hosts}")
+            case ForkTrainers(world, invited=True):
+                self._fork(*enlarged(world, self._identity), {INVITED_VARIABLE: "1"})
             case ForkTrainers(assignment):
-                self._fork(assignment)
+                self._fork(assignment, own_place(self._identity.worker, assignment), {})
             case StopTrainers():
                 return self._stop(effect)
+            case TellTrainer(generation, rank, word):
+                self.trainers.tell((generation, rank), hot_wire.message_of(word, self._identity.address))
             case TellFact(fact):
-                self._log.info("told", fact=fact, generation=effect.status.generation, phase=effect.status.phase)
                 self._publish_own(fact, fact_message(effect))
+                self._log_soon("told", fact=fact, generation=effect.status.generation, phase=effect.status.phase)
             case TellNotice(remaining_s, source):
                 identity = self._identity
                 self._publish_own("notice", WorkerNoticed(identity.worker, identity.job, remaining_s, source))
@@ -142,7 +159,8 @@ class WorkerShell:
         before, self._state = self._state or decision.state, decision.state
         for broken in invariants.check(before, decision.state):
             self._log.error("invariant_broken", what=broken, after=str(event))
-        self._log_why(decision.why, phase=decision.state.phase, generation=decision.state.generation)
+        state = decision.state
+        self._soon(lambda: self._log_why(decision.why, phase=state.phase, generation=state.generation))
 
     def flush_progress(self) -> None:
         for progress in self._progress.take():
@@ -194,8 +212,7 @@ class WorkerShell:
             case _:
                 assert_never(self._command)
 
-    def _fork(self, assignment: Assignment) -> None:
-        member = own_place(self._identity.worker, assignment)
+    def _fork(self, assignment: Assignment, member: Member | None, more_env: Mapping[str, str]) -> None:
         if self._host is None or member is None:
             return
         ranks = [Rank(member.first_rank + local_rank) for local_rank in range(member.ranks)]
@@ -212,7 +229,10 @@ class WorkerShell:
         trainers = tuple(
             wire.TrainerSpec(
                 rank=rank,
-                env=rank_environment(assignment, member, local_rank, self._command.env, error_file),
+                env={
+                    **rank_environment(assignment, member, local_rank, self._command.env, error_file),
+                    **more_env,
+                },
                 argv=rank_arguments(launch.args, local_rank),
                 cwd=folder if elsewhere else str(Path(folder).absolute()),
                 script=launch.script,
@@ -252,8 +272,10 @@ class WorkerShell:
             case wire.Output():
                 self._on_output(message)
             case wire.Reported():
-                self._on_reported(message, at_s)
+                generation, rank = self._place_of((message.generation, message.rank))
+                self._on_reported(generation, rank, message.reports)
             case wire.Exited():
+                self.trainers.forget((message.generation, message.rank))
                 self.outbox.hurry()
                 self._inbox.post(TrainerExited(at_s, message.generation, _exit_of(message)))
             case wire.Stopped() | wire.Refused():
@@ -261,17 +283,38 @@ class WorkerShell:
             case _:
                 assert_never(message)
 
+    def _hear_trainer(self, birth: Birth, message: hot_wire.TrainerMessage | None) -> None:
+        at_s = self._clock.monotonic_s()
+        match message:
+            case None:
+                self._inbox.post(TrainerDetached(at_s, *birth))
+            case hot_wire.Attach():
+                self._inbox.post(TrainerAttached(at_s, *birth))
+            case hot_wire.Status():
+                self._inbox.post(TrainerSaid(at_s, *birth, hot_wire.status_of(message)))
+            case hot_wire.Reported(generation, rank, reports):
+                self._on_reported(generation, rank, reports)
+            case _:
+                assert_never(message)
+
+    def _place_of(self, birth: Birth) -> Birth:
+        """The world and rank that a trainer is in now; the host knows only those it was forked with."""
+        said = self.trainers.newest(birth)
+        return birth if said is None or not said.generation else (said.generation, said.rank)
+
     def _on_output(self, output: wire.Output) -> None:
         stderr = output.stream == "stderr"
-        self.outbox.add(output.generation, output.rank, output.lines, stderr=stderr)
+        generation, rank = self._place_of((output.generation, output.rank))
+        self.outbox.add(generation, rank, output.lines, stderr=stderr)
         if self._echo is not None:
-            self._echo.add(output.rank, output.lines, stderr=stderr)
+            self._echo.add(rank, output.lines, stderr=stderr)
 
-    def _on_reported(self, reported: wire.Reported, at_s: float) -> None:
-        self._progress.add(reported.generation, reported.rank, reported.reports)
-        steps = [report.step for report in reported.reports]
+    def _on_reported(self, generation: Generation, rank: Rank, reports: Sequence[StepReport]) -> None:
+        self._progress.add(generation, rank, reports)
+        at_s = self._clock.monotonic_s()
+        steps = [report.step for report in reports]
         for step in dict.fromkeys((*steps[:1], *steps[-1:])):
-            self._inbox.post(StepCompleted(at_s, reported.generation, reported.rank, step))
+            self._inbox.post(StepCompleted(at_s, generation, rank, step))
 
     def _on_message(self, subject: str, received: Received) -> None:
         at_s, epoch = self._clock.monotonic_s(), received.envelope.epoch
@@ -281,6 +324,8 @@ class WorkerShell:
                 self._inbox.post(AssignmentHeard(at_s, assignment, epoch))
             case Halt() as halt if subject == subjects.halt(job):
                 self._inbox.post(HaltHeard(at_s, halt, epoch))
+            case Invite() as invite if subject == subjects.invite(job):
+                self._inbox.post(InviteHeard(at_s, invite, epoch))
             case Release() as release if subject == subjects.release(job):
                 self._inbox.post(ReleaseHeard(at_s, release, epoch))
             case _:
@@ -308,7 +353,14 @@ class WorkerShell:
             "log_lines_sent": self.outbox.sent_lines,
             "log_lines_dropped": self.outbox.dropped_lines,
         }
-        return {**own, **self._bus.dropped}
+        return {**own, **self.trainers.dropped, **self._bus.dropped}
+
+    def _log_soon(self, event: str, **fields: object) -> None:
+        self._soon(lambda: self._log.info(event, **fields))
+
+    def _soon(self, log: Callable[[], None]) -> None:
+        """Whoever waits for what was just published does not wait for a line on standard error."""
+        asyncio.get_running_loop().call_later(LOG_AFTER_S, log)
 
     def _publish_own(self, fact: str, message: Message) -> None:
         self._bus.publish(subjects.worker_fact(self._identity.cluster, self._identity.worker, fact), message)

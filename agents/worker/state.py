@@ -1,15 +1,17 @@
 """What a worker-agent knows of itself.
 
 `fence` is the newest generation it has heard of, `generation` the newest it obeys. The latter follows only when no
-trainer of an older one is left: a status that shows a generation is proof that everything below it is dead.
+trainer takes part in an older one any more: a status that shows a generation is proof that everything below it is dead.
+Trainers whose scripts use the SDK live through that; all others are ended.
 """
 
 from dataclasses import dataclass
 from enum import StrEnum
 
+from agents.worker.trainer import Birth, Trainer
 from messages.ids import NO_EPOCH, NO_GENERATION, ClusterName, Epoch, Generation, JobName, Rank, WorkerId
 from messages.workers import TrainerExit, WorkerPhase, WorkerStatus
-from messages.worlds import Assignment, Member
+from messages.worlds import Assignment, Entry, Member
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,16 @@ class WorkerRules:
     host_losses_max: int = 5
     host_steady_s: float = 60.0
     """A host that stayed warm for so long has made good for earlier losses."""
+    repeat_s: float = 1.0
+    """A trainer that does not show what it was told so long ago is told again."""
+    lease_s: float = 2.0
+    """How long what trainers hear of the bus holds; said with every heartbeat."""
+    attach_s: float = 180.0
+    """An invited trainer that has not attached after so long is given up."""
+    invite_backoff_s: float = 1.0
+    invite_backoff_max_s: float = 30.0
+    parked_grace_s: float = 0.2
+    """From SIGTERM to SIGKILL of a released trainer that takes part in nothing any more."""
 
 
 class Host(StrEnum):
@@ -57,16 +69,6 @@ class Standing(StrEnum):
     PARKED = "parked"
     """A halt: waits for the world of this generation."""
     MEMBER = "member"
-
-
-@dataclass(frozen=True, slots=True)
-class Trainer:
-    """Alive, or asked for."""
-
-    generation: Generation
-    rank: Rank
-    pid: int | None = None
-    """None until the host has forked it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,12 +102,23 @@ class WorkerState:
     world: Assignment | None = None
     """The assignment of `generation`."""
     pending: Assignment | None = None
-    """The assignment of `fence`, remembered until older trainers are gone."""
+    """The assignment of `fence`, remembered until older trainers are gone, or have gone over."""
     trainers: tuple[Trainer, ...] = ()
+    """In the order of their local ranks."""
     forked: frozenset[Rank] = frozenset()
-    """Ranks whose trainers of `generation` were forked, whatever became of them."""
+    """Ranks whose trainers of `generation` were forked or came into it, whatever became of them."""
     exits: tuple[TrainerExit, ...] = ()
     """Of `generation`; those that our own stop caused say nothing of the script and are left out."""
+    astray: tuple[TrainerExit, ...] = ()
+    """Of trainers that were in no living world; not told yet."""
+    switched: Generation = NO_GENERATION
+    """The newest for which it was told that training goes on in it."""
+    invite: Assignment | None = None
+    """The running world for which trainers are to be warmed ahead, until they are forked."""
+    invite_at_s: float = 0.0
+    """When they were forked."""
+    invite_due_s: float = 0.0
+    invite_losses: int = 0
     step: int | None = None
     """The newest completed in `generation`."""
     stop: Stop | None = None
@@ -128,17 +141,33 @@ class WorkerState:
         return own_place(self.identity.worker, self.world)
 
     @property
+    def planned(self) -> bool:
+        """The next world is being prepared while the present one trains."""
+        return self.pending is not None and self.pending.hot is not None and self.pending.hot.entry is Entry.PLANNED
+
+    @property
     def ranks(self) -> tuple[Rank, ...]:
         member = self.member
         if member is None or self.standing is not Standing.MEMBER:
             return ()
         return tuple(Rank(member.first_rank + local) for local in range(member.ranks))
 
+    def trainer(self, birth: Birth) -> Trainer | None:
+        return next((trainer for trainer in self.trainers if trainer.birth == birth), None)
+
+    def present_rank(self, trainer: Trainer) -> Rank:
+        """In the obeyed world; outside of it, the last it had."""
+        ranks = self.ranks
+        if trainer.local_rank < len(ranks):
+            return ranks[trainer.local_rank]
+        status = trainer.attached
+        return status.rank if status is not None and status.generation else trainer.rank
+
     @property
     def phase(self) -> WorkerPhase:
         if self.leaving is not None:
             return WorkerPhase.LEAVING
-        if self.trainers and self.fence > self.generation:
+        if self.trainers and self.fence > self.generation and not self.planned:
             return WorkerPhase.STOPPING
         match self.standing:
             case Standing.MEMBER:
@@ -191,4 +220,5 @@ def status_of(state: WorkerState, at_s: float) -> WorkerStatus:
         step=state.step,
         exits=state.exits,
         notice_s=None if deadline_s is None else max(0.0, deadline_s - at_s),
+        trainers=tuple(trainer.attached for trainer in state.trainers if trainer.attached is not None),
     )

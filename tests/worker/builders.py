@@ -4,22 +4,37 @@ from dataclasses import dataclass, field
 
 from agents.worker import invariants
 from agents.worker.decide import decide
-from agents.worker.effects import ForkTrainers, TellFact, WorkerEffect
+from agents.worker.effects import ForkTrainers, TellFact, TellTrainer, WorkerEffect
 from agents.worker.events import (
     AssignmentHeard,
     HaltHeard,
     HostWarmed,
+    InviteHeard,
     ReleaseHeard,
     Ticked,
+    TrainerAttached,
     TrainerExited,
     TrainerForked,
+    TrainerSaid,
     WorkerEvent,
 )
 from agents.worker.state import WorkerIdentity, WorkerRules, WorkerState, new_worker
+from agents.worker.trainer import Trainer
+from agents.worker.words import Lease, Word
 from messages.ids import ClusterName, Epoch, Generation, JobName, Rank, WorkerId
 from messages.jobs import Launch
-from messages.workers import TrainerExit
-from messages.worlds import Assignment, Halt, Hyperparameters, Member, Release, StoreAddress
+from messages.workers import TrainerExit, TrainerStatus
+from messages.worlds import (
+    Assignment,
+    Entry,
+    Halt,
+    HotWorld,
+    Hyperparameters,
+    Invite,
+    Member,
+    Release,
+    StoreAddress,
+)
 
 JOB = JobName("story")
 OWN = WorkerId("w1-0001")
@@ -52,6 +67,7 @@ def an_assignment(
     stop_grace_s: float = 5.0,
     hyperparameters: Hyperparameters | None = None,
     job: JobName = JOB,
+    hot: HotWorld | None = None,
 ) -> Assignment:
     chosen = members or (a_member(OWN, 0, 2),)
     return Assignment(
@@ -64,7 +80,25 @@ def an_assignment(
         stop_grace_s=stop_grace_s,
         why="a test",
         hyperparameters=hyperparameters or Hyperparameters(),
+        hot=hot,
     )
+
+
+def a_plan(generation: int, *members: Member, leavers: tuple[WorkerId, ...] = ()) -> Assignment:
+    """Trainers go over to it by themselves."""
+    previous = tuple(range(sum(member.ranks for member in members)))
+    return an_assignment(generation, *members, hot=HotWorld(Entry.PLANNED, previous, leavers))
+
+
+def a_repair(generation: int, *members: Member, resume: int = 7) -> Assignment:
+    """What is left of the world before goes on in it."""
+    previous = tuple(range(sum(member.ranks for member in members)))
+    return an_assignment(generation, *members, hot=HotWorld(Entry.REPAIR, previous, resume=resume))
+
+
+def an_invite(generation: int, *workers: WorkerId, members: tuple[Member, ...] = ()) -> Invite:
+    world = an_assignment(generation, *(members or (a_member(OTHER, 0, 3),)))
+    return Invite(job=JOB, workers=workers or (OWN,), world=world, why="a test")
 
 
 def a_halt(generation: int, *, stop_grace_s: float = 5.0, job: JobName = JOB) -> Halt:
@@ -110,22 +144,42 @@ class Story:
         self.last = woken
         return self
 
-    def hears(self, message: Assignment | Halt | Release, epoch: int | None = 1) -> "Story":
+    def hears(self, message: Assignment | Halt | Invite | Release, epoch: int | None = 1) -> "Story":
         lease = None if epoch is None else Epoch(epoch)
         match message:
             case Assignment():
                 return self.happens(AssignmentHeard(self.now_s, message, lease))
             case Halt():
                 return self.happens(HaltHeard(self.now_s, message, lease))
+            case Invite():
+                return self.happens(InviteHeard(self.now_s, message, lease))
             case Release():
                 return self.happens(ReleaseHeard(self.now_s, message, lease))
 
     def forks(self) -> "Story":
         """The host answers what was asked of it last."""
-        asked = [effect for effect in self.effects if isinstance(effect, ForkTrainers)][-1].assignment
-        place = next(member for member in asked.members if member.worker == self.state.identity.worker)
-        ranks = [Rank(place.first_rank + local) for local in range(place.ranks)]
-        return self.happens(*(TrainerForked(self.now_s, asked.generation, rank, 1000 + rank) for rank in ranks))
+        assert any(isinstance(effect, ForkTrainers) for effect in self.effects)
+        asked = [trainer for trainer in self.state.trainers if trainer.pid is None]
+        return self.happens(*(TrainerForked(self.now_s, *trainer.birth, 1000 + trainer.rank) for trainer in asked))
+
+    def attaches(self, *local_ranks: int) -> "Story":
+        """These trainers, or all."""
+        chosen = self._trainers(local_ranks)
+        return self.happens(*(TrainerAttached(self.now_s, *trainer.birth) for trainer in chosen))
+
+    def says(self, status: TrainerStatus, *local_ranks: int) -> "Story":
+        """By these trainers, or by all."""
+        return self.happens(*(TrainerSaid(self.now_s, *t.birth, status) for t in self._trainers(local_ranks)))
+
+    def _trainers(self, local_ranks: tuple[int, ...]) -> list[Trainer]:
+        return [t for t in self.state.trainers if not local_ranks or t.local_rank in local_ranks]
+
+    @property
+    def words(self) -> list[tuple[int, Word]]:
+        """Said to trainers in the last step of the story, by local rank; without the leases."""
+        locally = {trainer.birth: trainer.local_rank for trainer in self.state.trainers}
+        said = [effect for effect in self.last if isinstance(effect, TellTrainer)]
+        return [(locally[s.generation, s.rank], s.word) for s in said if not isinstance(s.word, Lease)]
 
     def exits(self, *exits: TrainerExit, generation: int | None = None) -> "Story":
         of = self.state.generation if generation is None else Generation(generation)
@@ -135,6 +189,11 @@ class Story:
     def facts(self) -> list[str]:
         """Told by the last step of the story."""
         return [effect.fact for effect in self.last if isinstance(effect, TellFact)]
+
+    @property
+    def told(self) -> TellFact:
+        """The last fact of the last step of the story."""
+        return [effect for effect in self.last if isinstance(effect, TellFact)][-1]
 
 
 def a_new_worker(*, slots: int = 2, rules: WorkerRules | None = None) -> Story:
@@ -148,3 +207,20 @@ def a_warm_worker(*, slots: int = 2, rules: WorkerRules | None = None) -> Story:
 
 def a_training_worker(generation: int = 1, *, slots: int = 2, rules: WorkerRules | None = None) -> Story:
     return a_warm_worker(slots=slots, rules=rules).hears(an_assignment(generation, a_member(OWN, 0, slots))).forks()
+
+
+def in_world(generation: int, rank: int = 0, *, done: int = 7, active: bool = True, broken: int = 0) -> TrainerStatus:
+    """A trainer that trains in this world."""
+    return TrainerStatus(0, Rank(rank), Generation(generation), done=done, active=active, broken=Generation(broken))
+
+
+def parked_at(generation: int, was_in: int, rank: int = 0, *, done: int = 7, active: bool = True) -> TrainerStatus:
+    return TrainerStatus(0, Rank(rank), Generation(was_in), Generation(generation), done=done, active=active)
+
+
+def a_hot_worker(generation: int = 1, *, slots: int = 2, rules: WorkerRules | None = None) -> Story:
+    """Its trainers use the SDK and train."""
+    story = a_training_worker(generation, slots=slots, rules=rules).attaches()
+    for local_rank in range(slots):
+        story.says(in_world(generation, local_rank), local_rank)
+    return story

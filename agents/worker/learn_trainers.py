@@ -1,0 +1,102 @@
+"""What is learned of trainers: forked, attached, heard, ended."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from msgspec import structs
+
+from agents.worker.events import (
+    StepCompleted,
+    TrainerAttached,
+    TrainerDetached,
+    TrainerSaid,
+    TrainersStopped,
+)
+from agents.worker.state import WorkerState
+from agents.worker.trainer import Birth, Trainer
+from messages.workers import TrainerExit, TrainerStatus
+
+
+def forked(state: WorkerState, birth: Birth, pid: int = 0) -> WorkerState:
+    """An exit may be heard before the fork it proves."""
+    trainer = state.trainer(birth)
+    if trainer is None or trainer.pid is not None:
+        return state
+    state = _replaced(state, replace(trainer, pid=pid))
+    if trainer.invited:
+        return state
+    return replace(state, forked=state.forked | {trainer.rank})
+
+
+def ended(state: WorkerState, exits: Iterable[tuple[Birth, TrainerExit]], at_s: float) -> WorkerState:
+    for birth, told in exits:
+        trainer = state.trainer(birth)
+        if trainer is None:
+            continue
+        how = _as_of(told, state, trainer)
+        lives = state.fence == state.generation or state.planned
+        state = replace(state, trainers=tuple(other for other in state.trainers if other.birth != birth))
+        if state.stop is not None:
+            continue
+        if lives and how.rank in state.ranks:
+            state = replace(state, exits=(*state.exits, how))
+        else:
+            state = back_off(replace(state, astray=(*state.astray, how)), at_s)
+    return state
+
+
+def stopped(state: WorkerState, event: TrainersStopped) -> WorkerState:
+    if state.stop is None or any(trainer.generation > event.generation for trainer in state.trainers):
+        return state
+    return replace(state, trainers=(), stop=None)
+
+
+def attached(state: WorkerState, event: TrainerAttached) -> WorkerState:
+    trainer = state.trainer((event.generation, event.rank))
+    if trainer is None:
+        return state
+    fresh = TrainerStatus(local_rank=trainer.local_rank, rank=trainer.rank)
+    return _replaced(state, replace(trainer, attached=fresh, detached_at_s=None, told=None))
+
+
+def detached(state: WorkerState, event: TrainerDetached) -> WorkerState:
+    trainer = state.trainer((event.generation, event.rank))
+    if trainer is None or trainer.attached is None:
+        return state
+    return _replaced(state, replace(trainer, attached=None, detached_at_s=event.at_s, told=None))
+
+
+def said(state: WorkerState, event: TrainerSaid) -> WorkerState:
+    trainer = state.trainer((event.generation, event.rank))
+    if trainer is None or trainer.attached is None:
+        return state
+    status = structs.replace(event.status, local_rank=trainer.local_rank)
+    above = max(trainer.above, status.parked, status.generation)
+    state = _replaced(state, replace(trainer, attached=status, above=above))
+    return replace(state, invite_losses=0) if status.active else state
+
+
+def step(state: WorkerState, event: StepCompleted) -> WorkerState:
+    if event.generation != state.generation or event.rank not in state.ranks or state.stop is not None:
+        return state
+    newest = event.step if state.step is None else max(state.step, event.step)
+    return replace(state, step=newest)
+
+
+def _as_of(told: TrainerExit, state: WorkerState, trainer: Trainer) -> TrainerExit:
+    """With its present rank: the host knows it by the one it was forked with."""
+    return structs.replace(told, rank=state.present_rank(trainer))
+
+
+def back_off(state: WorkerState, at_s: float) -> WorkerState:
+    """Several that end together are one loss."""
+    if at_s < state.invite_due_s:
+        return state
+    rules = state.rules
+    pause_s = min(rules.invite_backoff_s * 2.0**state.invite_losses, rules.invite_backoff_max_s)
+    return replace(state, invite_due_s=at_s + pause_s, invite_losses=min(state.invite_losses + 1, 16))
+
+
+def _replaced(state: WorkerState, trainer: Trainer) -> WorkerState:
+    trainers = tuple(trainer if other.birth == trainer.birth else other for other in state.trainers)
+    return replace(state, trainers=trainers)

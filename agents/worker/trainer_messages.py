@@ -1,0 +1,150 @@
+"""What the worker-agent and a trainer that uses the SDK say to each other: JSON lines, `type` names the message.
+
+The SDK runs in the job's environment, which has nothing of ours but itself: so both ends spell it out.
+"""
+
+from enum import StrEnum
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta, Struct
+
+from agents.worker.progress import StepReport
+from agents.worker.words import Enter, Lease, Park, Word
+from messages.ids import NO_GENERATION, Counted, Generation, Range, Rank
+from messages.workers import TrainerStatus
+from messages.worlds import Entry
+
+LINE_LIMIT_BYTES = 1024 * 1024
+WAITS_LIMIT = 200
+
+
+class Attach(Struct, frozen=True, tag_field="type", tag="attach"):
+    """First. Says under which generation and rank it was forked."""
+
+    generation: Generation
+    rank: Rank
+    local_rank: Counted = 0
+    pid: Counted = 0
+
+
+class Status(Struct, frozen=True, tag_field="type", tag="status"):
+    """Whole, at every change; see `messages.workers.TrainerStatus`."""
+
+    rank: Rank = Rank(0)
+    generation: Generation = NO_GENERATION
+    parked: Generation = NO_GENERATION
+    done: Counted = 0
+    held: Annotated[tuple[Range, ...], Meta(max_length=4096)] = ()
+    active: bool = False
+    finished: bool = False
+    broken: Generation = NO_GENERATION
+    waits: str = ""
+
+
+class Reported(Struct, frozen=True, tag_field="type", tag="progress"):
+    """Of steps in this world, by its rank there."""
+
+    generation: Generation
+    rank: Rank
+    reports: tuple[StepReport, ...]
+
+
+class StartOrEntry(StrEnum):
+    START = "start"
+    """It was forked for this world."""
+    PLANNED = Entry.PLANNED.value
+    REPAIR = Entry.REPAIR.value
+
+
+class Store(Struct, frozen=True):
+    host: str
+    port: int
+    prefix: str
+
+
+class Assign(Struct, frozen=True, tag_field="type", tag="assign"):
+    generation: Generation
+    rank: Rank
+    world_size: int
+    entry: StartOrEntry
+    address: str
+    """Where peers reach this worker."""
+    store: Store
+    leaves: bool = False
+    previous: tuple[int, ...] = ()
+    resume: int = 0
+    source: Rank = Rank(0)
+    laggards: tuple[Rank, ...] = ()
+    held: tuple[tuple[Range, ...], ...] = ()
+
+
+class Halt(Struct, frozen=True, tag_field="type", tag="halt"):
+    generation: Generation
+
+
+class Leased(Struct, frozen=True, tag_field="type", tag="lease"):
+    valid_s: float
+
+
+TrainerMessage = Attach | Status | Reported
+AgentMessage = Assign | Halt | Leased
+
+_decoder: msgspec.json.Decoder[TrainerMessage] = msgspec.json.Decoder(TrainerMessage)
+_encoder = msgspec.json.Encoder()
+
+
+def encode(message: AgentMessage) -> bytes:
+    return _encoder.encode(message) + b"\n"
+
+
+def decode(line: bytes) -> TrainerMessage:
+    """Raises msgspec.DecodeError, and UnicodeDecodeError for what is no text."""
+    return _decoder.decode(line)
+
+
+def message_of(word: Word, address: str) -> AgentMessage:
+    match word:
+        case Enter():
+            return _assign(word, address)
+        case Park(generation):
+            return Halt(generation)
+        case Lease(valid_s):
+            return Leased(valid_s)
+
+
+def status_of(said: Status) -> TrainerStatus:
+    """Its local rank is known to whoever had it forked."""
+    return TrainerStatus(
+        local_rank=0,
+        rank=said.rank,
+        generation=said.generation,
+        parked=said.parked,
+        done=said.done,
+        held=said.held,
+        active=said.active,
+        finished=said.finished,
+        broken=said.broken,
+        waits=said.waits[:WAITS_LIMIT],
+    )
+
+
+def _assign(word: Enter, address: str) -> Assign:
+    world, hot = word.world, word.world.hot
+    store = Store(world.store.host, world.store.port, world.store.prefix)
+    if hot is None:
+        return Assign(world.generation, word.rank, world.world_size, StartOrEntry.START, address, store)
+    return Assign(
+        generation=world.generation,
+        rank=word.rank,
+        world_size=world.world_size,
+        entry=StartOrEntry(hot.entry.value),
+        address=address,
+        store=store,
+        leaves=word.leaves,
+        previous=hot.previous,
+        resume=hot.resume,
+        source=hot.source,
+        laggards=hot.laggards,
+        held=hot.held,
+    )

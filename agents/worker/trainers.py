@@ -1,0 +1,202 @@
+"""The socket to which trainers that use the SDK attach: their lines in, our words out.
+
+Lines are taken where the socket is read, without a task between: how fast a world heals depends on it. A trainer that
+does not read what it is told, or sends a line without end, is cut off; one that attaches again takes its older place.
+"""
+
+import asyncio
+import contextlib
+import os
+import tempfile
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import msgspec
+
+from agents.worker import trainer_messages as wire
+from agents.worker.trainer import Birth
+from runtime.errors import UserError
+from runtime.logs import Once, logger
+
+SOCKET = "trainers.sock"
+SOCKET_VARIABLE = "TRADEWIND_TRAINER_SOCKET"
+SOCKET_PATH_BYTES = 107
+CONNECTIONS_MOST = 256
+BACKLOG_MOST_BYTES = 4 * 1024 * 1024
+"""Of what a trainer was told and has not read."""
+ATTACH_S = 10.0
+"""For the first message of a connection."""
+
+Hear = Callable[[Birth, wire.TrainerMessage | None], None]
+"""None: the connection broke."""
+
+
+@contextlib.asynccontextmanager
+async def socket_for(folder: Path, *, elsewhere: bool) -> AsyncIterator[Path]:
+    """In the worker's folder. If that makes a path too long, in a temporary one, unless the other container (elsewhere)
+    could not see it."""
+    path = folder / SOCKET
+    if len(os.fsencode(path)) <= SOCKET_PATH_BYTES:
+        yield path
+    elif elsewhere:
+        raise UserError(f"{path} is too long for a socket", "give a shorter folder with --run-dir")
+    else:
+        with tempfile.TemporaryDirectory(prefix="tradewind-") as short:
+            yield Path(short) / SOCKET
+
+
+class Trainers:
+    def __init__(self, hear: Hear) -> None:
+        self.dropped: Counter[str] = Counter()
+        self._hear = hear
+        self._connections: set[_Connection] = set()
+        self._attached: dict[Birth, _Connection] = {}
+        self._newest: dict[Birth, wire.Status] = {}
+        self._log = logger()
+        self._log_once = Once()
+
+    @contextlib.asynccontextmanager
+    async def serving(self, path: Path, *, to_others: bool) -> AsyncIterator[None]:
+        _clear(path)
+        server = await asyncio.get_running_loop().create_unix_server(lambda: _Connection(self), str(path))
+        try:
+            if to_others:
+                _let_others_in(path)
+            yield
+        finally:
+            server.close()
+            for connection in list(self._connections):
+                connection.cut()
+            await server.wait_closed()
+            _clear(path)
+
+    def tell(self, birth: Birth, message: wire.AgentMessage) -> None:
+        connection = self._attached.get(birth)
+        if connection is not None:
+            connection.tell(wire.encode(message))
+
+    def newest(self, birth: Birth) -> wire.Status | None:
+        """What it last said, also when the connection is gone already."""
+        return self._newest.get(birth)
+
+    def forget(self, birth: Birth) -> None:
+        """It has exited."""
+        self._newest.pop(birth, None)
+
+    def opened(self, connection: "_Connection") -> bool:
+        if len(self._connections) >= CONNECTIONS_MOST:
+            self.drop("trainer_refused", "too many connections")
+            return False
+        self._connections.add(connection)
+        return True
+
+    def attached(self, connection: "_Connection", attach: wire.Attach) -> None:
+        birth = attach.generation, attach.rank
+        older = self._attached.get(birth)
+        self._attached[birth] = connection
+        if older is not None and older is not connection:
+            older.cut()
+        self._hear(birth, attach)
+
+    def said(self, birth: Birth, message: wire.Status | wire.Reported) -> None:
+        if isinstance(message, wire.Status):
+            self._newest[birth] = message
+        self._hear(birth, message)
+
+    def closed(self, connection: "_Connection", birth: Birth | None) -> None:
+        self._connections.discard(connection)
+        if birth is not None and self._attached.get(birth) is connection:
+            del self._attached[birth]
+            self._hear(birth, None)
+
+    def drop(self, what: str, why: str) -> None:
+        self.dropped[what] += 1
+        if self._log_once((what, why)):
+            self._log.warning(what, why=why)
+
+
+def _clear(path: Path) -> None:
+    path.unlink(missing_ok=True)
+
+
+def _let_others_in(path: Path) -> None:
+    """The trainers' image may have another user than ours; the pod is what keeps others out."""
+    path.parent.chmod(0o711)
+    path.chmod(0o666)
+
+
+class _Connection(asyncio.Protocol):
+    """Owned by the server: it ends with it, or by itself."""
+
+    def __init__(self, trainers: Trainers) -> None:
+        self._trainers = trainers
+        self._transport: asyncio.Transport | None = None
+        self._patience: asyncio.TimerHandle | None = None
+        self._received = bytearray()
+        self._birth: Birth | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        if not self._trainers.opened(self):
+            transport.abort()
+            return
+        self._patience = asyncio.get_running_loop().call_later(ATTACH_S, self._give_up)
+
+    def data_received(self, data: bytes) -> None:
+        self._received += data
+        *lines, rest = self._received.split(b"\n")
+        self._received = bytearray(rest)
+        for line in lines:
+            if not self._open:
+                return
+            self._take(line)
+        if len(rest) > wire.LINE_LIMIT_BYTES:
+            self._trainers.drop("trainer_cut_off", "it sent a line without end")
+            self.cut()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._be_patient_no_more()
+        self._trainers.closed(self, self._birth)
+
+    def tell(self, line: bytes) -> None:
+        if self._transport is None or not self._open:
+            return
+        self._transport.write(line)
+        if self._transport.get_write_buffer_size() > BACKLOG_MOST_BYTES:
+            self._trainers.drop("trainer_cut_off", "it does not read what it is told")
+            self.cut()
+
+    def cut(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    @property
+    def _open(self) -> bool:
+        return self._transport is not None and not self._transport.is_closing()
+
+    def _take(self, line: bytes | bytearray) -> None:
+        try:
+            message = wire.decode(bytes(line))
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            self._trainers.drop("trainer_message_dropped", str(error))
+            return
+        match message:
+            case wire.Attach() if self._birth is None:
+                self._be_patient_no_more()
+                self._birth = message.generation, message.rank
+                self._trainers.attached(self, message)
+            case wire.Status() | wire.Reported() if self._birth is not None:
+                self._trainers.said(self._birth, message)
+            case _:
+                self._trainers.drop("trainer_message_dropped", "it is attached already, or not yet")
+
+    def _give_up(self) -> None:
+        self._trainers.drop("trainer_cut_off", f"it did not attach within {ATTACH_S:g} s")
+        self.cut()
+
+    def _be_patient_no_more(self) -> None:
+        if self._patience is not None:
+            self._patience.cancel()
+            self._patience = None

@@ -14,16 +14,10 @@ from agents.worker import effects as worker_effects
 from agents.worker import events as worker_events
 from agents.worker import invariants as worker_invariants
 from agents.worker.state import WorkerIdentity, new_worker
-from controlplane.job import decide as job_core
-from controlplane.job import effects as job_effects
 from controlplane.job import events as job_events
-from controlplane.job import invariants as job_invariants
-from controlplane.job.state import Job, Record, adopted_job, new_job
-from messages.clusters import KeepWorkers, RemoveWorkers
 from messages.ids import ClusterName, Epoch, Generation, WorkerId
-from messages.jobs import JobSpec
 from messages.workers import TrainerExit
-from messages.worlds import Assignment, Halt, Release, StoreAddress
+from messages.worlds import Assignment, Halt, Release
 from tests.simulation.clockwork import Broken
 from tests.simulation.training import Trainer
 
@@ -69,112 +63,6 @@ class Actor:
             self.later(max(SOME_TIME_S, at_s - self.now_s), lambda: tick() if mine == self._wake else None)
 
 
-class MasterActor(Actor):
-    def __init__(self, system: "System", spec: JobSpec, epoch: Epoch, saved: Record | None) -> None:
-        super().__init__(system, f"master {epoch}")
-        self.epoch = epoch
-        self.job: Job = (
-            new_job(spec, epoch=epoch, at_s=self.now_s, submitted_at=0.0)
-            if saved is None
-            else adopted_job(spec, saved, epoch=epoch, at_s=self.now_s)
-        )
-        self.stores: set[Generation] = set()
-        self.tell("starts" if saved is None else f"adopts generation {saved.generation}, {saved.phase}")
-        self.later(0.0, self.tick)
-
-    def tick(self) -> None:
-        self.post(job_events.Ticked(self.now_s))
-
-    def post(self, event: job_events.JobEvent) -> None:
-        if not self.alive:
-            return
-        before = self.job
-        decision = job_core.decide(before, event)
-        self.job = decision.state
-        broken = job_invariants.check(before, self.job, decision.effects)
-        if broken:
-            raise Broken(f"{self.name} after {event}: {'; '.join(broken)}")
-        if self.job.record.phase is not before.record.phase:
-            self.tell(f"{self.job.record.phase}: {self.job.why}")
-            self.system.check_claim(self.job)
-        for effect in decision.effects:
-            self.perform(effect)
-        self.wake_at(decision.wake_at_s, self.tick)
-
-    def perform(self, effect: job_effects.JobEffect) -> None:
-        match effect:
-            case job_effects.SaveRecord(record):
-                self._save(record)
-            case job_effects.StartStore(generation):
-                self._start_store(generation)
-            case job_effects.StopStores():
-                self.stores.clear()
-            case job_effects.WatchStore():
-                pass
-            case job_effects.Publish(message):
-                self._publish(message)
-            case job_effects.TellCluster(_, command):
-                self._tell_cluster(command)
-            case job_effects.Announce(kind, text, why, _):
-                self.tell(f"[{kind}] {text} ({why.splitlines()[0] if why else ''})")
-            case _:
-                assert_never(effect)
-
-    def _save(self, record: Record) -> None:
-        clockwork = self.system.clockwork
-        if not self.connected or clockwork.happens(clockwork.faults.save_fails, "save failed"):
-            self.later(0.5, lambda: self.post(job_events.SaveFailed(self.now_s, "the bus is away")))
-            return
-
-        def write() -> None:
-            stored = self.system.stored
-            if stored is not None and stored.epoch > self.epoch:
-                self.alive = False
-                return
-            self.system.stored = record
-            if clockwork.happens(clockwork.faults.save_fails, "save acknowledgement lost"):
-                self.later(0.5, lambda: self.post(job_events.SaveFailed(self.now_s, "no acknowledgement")))
-            else:
-                self.later(0.0003, lambda: self.post(job_events.RecordSaved(self.now_s, record)))
-
-        self.later(0.0003, write)
-
-    def _start_store(self, generation: Generation) -> None:
-        clockwork = self.system.clockwork
-
-        def started() -> None:
-            if clockwork.happens(clockwork.faults.store_fails, "store did not start"):
-                self.post(job_events.StoreFailed(self.now_s, generation, "no port"))
-                return
-            self.stores = {max(generation, *self.stores)} if self.stores else {generation}
-            address = StoreAddress("127.0.0.1", 29400 + generation % 100)
-            self.post(job_events.StoreStarted(self.now_s, generation, address))
-
-        self.later(clockwork.chance.choice((0.01, 0.05, 2.0)), started)
-
-    def lose_store(self) -> None:
-        self.stores.clear()
-        self.post(job_events.StoreLost(self.now_s))
-
-    def _publish(self, message: Assignment | Halt | Release) -> None:
-        for worker in self.system.workers.values():
-            self.send(worker, partial(worker.hear, message, self.epoch))
-
-    def _tell_cluster(self, command: KeepWorkers | RemoveWorkers) -> None:
-        controller = self.system.controller
-
-        def deliver() -> None:
-            if isinstance(command, KeepWorkers):
-                controller.post(cluster_events.KeepAsked(self.now_s, command, self.epoch))
-            else:
-                controller.post(cluster_events.RemoveAsked(self.now_s, command, self.epoch))
-
-        self.send(controller, deliver)
-
-    def reconnect(self, connected: bool) -> None:
-        self.connected = connected
-
-
 class ControllerActor(Actor):
     def __init__(self, system: "System", incarnation: str, known: Known | None) -> None:
         super().__init__(system, f"controller {incarnation}")
@@ -197,6 +85,10 @@ class ControllerActor(Actor):
         broken = cluster_invariants.check(before, self.state)
         if broken:
             raise Broken(f"{self.name} after {event}: {'; '.join(broken)}")
+        if isinstance(event, cluster_events.KeepAsked) and (event.epoch or 0) < before.epoch:
+            self.system.clockwork.made["command of an old epoch"] += 1
+            if self.state.wanted != before.wanted:
+                raise Broken(f"{self.name} obeyed epoch {event.epoch} after epoch {before.epoch} had spoken")
         for effect in decision.effects:
             self.perform(effect)
         self.wake_at(decision.wake_at_s, self.tick)
@@ -209,12 +101,11 @@ class ControllerActor(Actor):
             case cluster_effects.EndPlace(uid, grace_s, why):
                 self._end(uid, grace_s, why)
             case cluster_effects.TellNotice(noticed, _, remaining_s, source):
-                master = self.system.master
-                told = job_events.WorkerNoticeCame(self.now_s, noticed, remaining_s, source)
-                self.send(master, lambda: master.post(told))
+                self.system.tell_masters(
+                    self, lambda: job_events.WorkerNoticeCame(self.now_s, noticed, remaining_s, source)
+                )
             case cluster_effects.SendTopology(heartbeat):
-                master = self.system.master
-                self.send(master, lambda: master.post(job_events.ClusterReported(self.now_s, heartbeat)))
+                self.system.tell_masters(self, lambda: job_events.ClusterReported(self.now_s, heartbeat))
             case cluster_effects.SaveKnown(known):
                 self._save(known)
             case _:
@@ -225,7 +116,7 @@ class ControllerActor(Actor):
 
         def tell() -> None:
             if self.connected:
-                self.post(cluster_events.LeaderSeen(self.now_s, self.system.claim))
+                self.post(cluster_events.LeaderSeen(self.now_s, self.system.key.newest))
 
         self.later(self.system.clockwork.chance.uniform(0.001, 2.0), tell)
 
@@ -295,6 +186,15 @@ class WorkerActor(Actor):
         self.wake_at(decision.wake_at_s, self.tick)
 
     def hear(self, message: Assignment | Halt | Release, epoch: Epoch) -> None:
+        before = self.state
+        self._hear(message, epoch)
+        if epoch < before.epoch:
+            self.system.clockwork.made["command of an old epoch"] += 1
+            after = self.state
+            if (before.fence, before.pending, before.leaving) != (after.fence, after.pending, after.leaving):
+                raise Broken(f"{self.name} obeyed {message} of epoch {epoch} after epoch {before.epoch} had spoken")
+
+    def _hear(self, message: Assignment | Halt | Release, epoch: Epoch) -> None:
         match message:
             case Assignment():
                 self.post(worker_events.AssignmentHeard(self.now_s, message, epoch))
@@ -329,10 +229,8 @@ class WorkerActor(Actor):
             case worker_effects.TellFact(fact, status, _, _, why):
                 self._tell_fact(fact, status, why)
             case worker_effects.TellNotice(remaining_s, source):
-                master, worker = self.system.master, self.id
-                self.send(
-                    master,
-                    lambda: master.post(job_events.WorkerNoticeCame(self.now_s, worker, remaining_s, source)),
+                self.system.tell_masters(
+                    self, lambda: job_events.WorkerNoticeCame(self.now_s, self.id, remaining_s, source)
                 )
             case worker_effects.SendHeartbeat(status):
                 controller = self.system.controller
@@ -370,13 +268,12 @@ class WorkerActor(Actor):
             self.later(0.01, self.read_kept)
 
     def _tell_fact(self, fact: str, status: Any, why: str) -> None:
-        master, controller = self.system.master, self.system.controller
+        controller = self.system.controller
         if fact == "left":
-            said = job_events.WorkerSaidLeft(self.now_s, self.id, CLUSTER, why)
-            self.send(master, lambda: master.post(said))
+            self.system.tell_masters(self, lambda: job_events.WorkerSaidLeft(self.now_s, self.id, CLUSTER, why))
             self.send(controller, lambda: controller.post(cluster_events.WorkerSaidLeft(self.now_s, self.id, why)))
         else:
-            self.send(master, lambda: master.post(job_events.WorkerSpoke(self.now_s, status)))
+            self.system.tell_masters(self, lambda: job_events.WorkerSpoke(self.now_s, status))
 
     def _fork(self, assignment: Assignment) -> None:
         host, generation = self.host, assignment.generation

@@ -8,11 +8,13 @@ from functools import partial
 from agents.cluster.state import Known
 from agents.worker.events import NoticeCame
 from agents.worker.state import WorkerIdentity
-from controlplane.job.state import Job, Phase, Record
-from messages.ids import Epoch, Generation, JobName, WorkerId
+from controlplane.job.events import JobEvent
+from controlplane.job.state import Phase, Record
+from messages.ids import NO_GENERATION, Generation, JobName, WorkerId
 from messages.jobs import Failures, JobSpec, Launch, Timeouts, Workers
-from tests.simulation.actors import CLUSTER, Actor, ControllerActor, MasterActor, WorkerActor
+from tests.simulation.actors import CLUSTER, Actor, ControllerActor, WorkerActor
 from tests.simulation.clockwork import Broken, Clockwork
+from tests.simulation.masters import LeaderKey, MasterProcess, Term, is_leader
 from tests.simulation.training import STEP_S, Training
 
 HEAL_S = 90.0
@@ -27,6 +29,7 @@ class Outcome:
     story: list[str]
     steps_taken: int
     generations: int
+    terms: int
 
 
 class System:
@@ -42,14 +45,17 @@ class System:
             timeouts=Timeouts(ready_s=8.0, stop_grace_s=1.0),
         )
         self.stored: Record | None = None
+        self.stored_revision = 0
         self.known: Known | None = None
         self.workers: dict[str, WorkerActor] = {}
         self.training = Training(self.clockwork, chance.choice((20, 40, 60)), self._store_serves)
         self._pids = 100
         self._controllers = 0
-        self.claim = Epoch(1)
+        self._masters = 0
+        self.key = LeaderKey(self)
+        self.terms: list[Term] = []
         self.controller = self._new_controller()
-        self.master = MasterActor(self, self.spec, self.claim, None)
+        self.masters = [self._new_master(), self._new_master()]
 
     def run(self) -> Outcome:
         broken = None
@@ -59,14 +65,14 @@ class System:
         except Broken as error:
             broken = str(error)
             self.clockwork.tell(f"BROKEN: {broken}")
-        generations = self.master.job.record.generation
         return Outcome(
             self.clockwork.seed,
             broken,
             self.clockwork.made,
             self.clockwork.story,
             self.training.steps_taken,
-            generations,
+            self.stored.generation if self.stored is not None else NO_GENERATION,
+            len(self.terms),
         )
 
     def start_worker(self, uid: str, job: JobName, slots: int) -> WorkerActor:
@@ -78,9 +84,46 @@ class System:
         self.workers[uid] = WorkerActor(self, uid, identity)
         return self.workers[uid]
 
-    def check_claim(self, job: Job) -> None:
-        """What the master claims at a job's end, held against what the trainers did."""
-        record = job.record
+    def tell_masters(self, sender: Actor, make: Callable[[], JobEvent]) -> None:
+        """All that lead, or believe that they do, are listening."""
+        for term in self.terms:
+            if term.alive:
+                sender.send(term, partial(term.hear, make))
+
+    def tell_of_leader(self) -> None:
+        self.controller.watch_leader()
+        for master in self.masters:
+            master.see(self.key.revision, self.key.holder)
+
+    def check_alone(self, acting: MasterProcess) -> None:
+        """Compare-and-set would make most of its harm good again; but nobody acts while somebody else leads."""
+        for other in self.masters:
+            if other is not acting and other.alive and other.lease.may_act(self.clockwork.now_s):
+                raise Broken(f"{acting.name} writes while {other.name} leads")
+
+    def write_record(self, record: Record, expected: int) -> int | None:
+        """The new revision, if nobody wrote since the one that was expected."""
+        if expected != self.stored_revision:
+            return None
+        self._check_follows(record)
+        self._check_claim(record)
+        self.stored = record
+        self.stored_revision += 1
+        return self.stored_revision
+
+    def _check_follows(self, record: Record) -> None:
+        """One line of decisions, whoever made them."""
+        before = self.stored
+        if before is None:
+            return
+        if record.generation < before.generation:
+            raise Broken(f"generation {record.generation} was decided after {before.generation}")
+        old, new = before.assignment, record.assignment
+        if old is not None and new is not None and old.generation == new.generation and old.members != new.members:
+            raise Broken(f"generation {new.generation} was given to two worlds")
+
+    def _check_claim(self, record: Record) -> None:
+        """What is claimed at a job's end, held against what the trainers did."""
         if record.phase is Phase.FAILED:
             raise Broken(f"the job failed though its budget was never used up: {record.why}")
         if record.failures > self.training.failures:
@@ -94,19 +137,24 @@ class System:
 
     def _run_to_the_end(self) -> None:
         limit_s = self.clockwork.faults.until_s + HEAL_S + self.training.steps * STEP_S
-        if not self.clockwork.run_until(lambda: self.master.job.record.phase.ended and self._nothing_left(), limit_s):
-            job = self.master.job
+        if not self.clockwork.run_until(lambda: self._ended and self._nothing_left(), limit_s):
             left = [worker.id for worker in self.workers.values() if worker.alive]
+            leading = [term for term in self.terms if term.alive]
+            told = [f"{term.name}: {term.job.record.phase}, {term.job.why}" for term in leading if term.job is not None]
             raise Broken(
-                f"not healed {HEAL_S:g} s after the faults stopped: {job.record.phase}, {job.why}; "
+                f"not healed {HEAL_S:g} s after the faults stopped: {'; '.join(told) or 'nobody leads'}; "
                 f"step {self.training.checkpoint} of {self.training.steps}; workers left: {left}"
             )
+
+    @property
+    def _ended(self) -> bool:
+        return self.stored is not None and self.stored.phase.ended
 
     def _nothing_left(self) -> bool:
         return not any(worker.alive for worker in self.workers.values()) and not self.training.alive
 
     def _store_serves(self, generation: Generation) -> bool:
-        return self.master.alive and generation in self.master.stores
+        return any(term.alive and generation in term.stores for term in self.terms)
 
     # Faults
 
@@ -117,15 +165,18 @@ class System:
             ("worker killed", self._kill_worker),
             ("worker noticed, then killed", self._notice_worker),
             ("several workers killed at once", self._kill_several),
-            ("master crashed", self._crash_master),
+            ("master crashed", lambda: self._crash_master(self._some_master())),
+            ("leader crashed", lambda: self._crash_master(self._leader())),
+            ("master paused", lambda: self._pause(self._some_master())),
+            ("leader paused", lambda: self._pause(self._leader())),
             ("controller crashed", self._crash_controller),
             ("host killed", self._kill_host),
             ("script failed", self._fail_script),
             ("worker cut off", lambda: self._cut_off(self._some_worker())),
-            ("master cut off", lambda: self._cut_off(self.master)),
+            ("leader cut off", lambda: self._cut_off(self._leader())),
             ("controller cut off", lambda: self._cut_off(self.controller)),
             ("bus away", self._bus_away),
-            ("store killed", lambda: self.master.lose_store()),
+            ("store killed", self._kill_store),
         ]
         for _ in range(clockwork.chance.randint(2, 14)):
             name, make = clockwork.chance.choice(kinds)
@@ -133,7 +184,7 @@ class System:
             clockwork.after(at_s, partial(self._make, name, make))
 
     def _make(self, name: str, make: Callable[[], None]) -> None:
-        if self.master.job.record.phase.ended:
+        if self._ended:
             return
         self.clockwork.made[name] += 1
         self.clockwork.tell(f"FAULT: {name}")
@@ -168,17 +219,32 @@ class System:
         if alive and self.training.checkpoint < self.training.steps:
             self.training.fail(self.clockwork.chance.choice(alive))
 
-    def _crash_master(self) -> None:
-        if not self.master.alive:
-            return
-        self.master.alive = False
-        epoch = Epoch(self.master.epoch + 1)
-        self.clockwork.after(self.clockwork.chance.uniform(0.1, 8.0), lambda: self._restart_master(epoch))
+    def _some_master(self) -> MasterProcess:
+        return self.clockwork.chance.choice(self.masters)
 
-    def _restart_master(self, epoch: Epoch) -> None:
-        self.claim = epoch
-        self.master = MasterActor(self, self.spec, epoch, self.stored)
-        self.controller.watch_leader()
+    def _leader(self) -> MasterProcess:
+        return next((master for master in self.masters if is_leader(master)), self.masters[0])
+
+    def _new_master(self) -> MasterProcess:
+        self._masters += 1
+        return MasterProcess(self, f"master {self._masters}")
+
+    def _crash_master(self, master: MasterProcess) -> None:
+        if master.alive:
+            master.crash()
+            self.clockwork.after(self.clockwork.chance.uniform(0.1, 8.0), lambda: self._replace(master))
+
+    def _replace(self, master: MasterProcess) -> None:
+        self.masters[self.masters.index(master)] = self._new_master()
+
+    def _pause(self, master: MasterProcess) -> None:
+        if master.alive and not master.paused:
+            master.pause(self.clockwork.chance.choice((0.3, 1.5, 2.1, 3.0, 8.0)))
+
+    def _kill_store(self) -> None:
+        term = self._leader().term
+        if term is not None and term.alive:
+            term.lose_store()
 
     def _crash_controller(self) -> None:
         if self.controller.alive:
@@ -193,12 +259,14 @@ class System:
         return ControllerActor(self, f"{self._controllers:06x}", self.known)
 
     def _cut_off(self, actor: Actor | None) -> None:
-        if isinstance(actor, MasterActor | ControllerActor | WorkerActor) and actor.alive and actor.connected:
+        if isinstance(actor, MasterProcess | ControllerActor | WorkerActor) and actor.alive and actor.connected:
             actor.reconnect(False)
-            actor.later(self.clockwork.chance.uniform(0.5, 12.0), lambda: actor.reconnect(True))
+            self.clockwork.after(
+                self.clockwork.chance.uniform(0.5, 12.0), lambda: actor.reconnect(True) if actor.alive else None
+            )
 
     def _bus_away(self) -> None:
-        for actor in (self.master, self.controller, *self.workers.values()):
+        for actor in (*self.masters, self.controller, *self.workers.values()):
             self._cut_off(actor)
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from agents.cluster.events import ClusterEvent, KeepAsked, RemoveAsked
 from agents.worker import decide as worker_core
 from agents.worker import learn as worker_learn
 from agents.worker.events import AssignmentHeard, WorkerEvent
@@ -13,8 +14,12 @@ from agents.worker.state import WorkerState
 from controlplane.job import asks as job_asks
 from controlplane.job import learn as job_learn
 from controlplane.job.state import Job
-from messages.ids import Generation, WorkerId
-from tests.simulation.system import simulate
+from controlplane.lease.events import WorkEnded
+from messages.ids import Epoch, Generation, WorkerId
+from messages.worlds import Assignment, Halt, Release
+from tests.simulation.actors import ControllerActor, WorkerActor
+from tests.simulation.masters import MasterProcess
+from tests.simulation.system import System, simulate
 
 SEEDS = 300
 
@@ -26,32 +31,43 @@ EVERY_FAULT = {
     "worker noticed, then killed",
     "several workers killed at once",
     "master crashed",
+    "leader crashed",
+    "master paused",
+    "leader paused",
     "controller crashed",
     "host killed",
     "script failed",
     "worker cut off",
-    "master cut off",
+    "leader cut off",
     "controller cut off",
     "bus away",
     "store killed",
     "store did not start",
     "save failed",
+    "save arrived late",
     "save acknowledgement lost",
     "trainer ignored SIGTERM",
+    "command of an old epoch",
 }
 
 
 def test_the_world_is_safe_under_faults_and_heals_when_they_stop(tell: Callable[[str], None]) -> None:
     faults: Counter[str] = Counter()
     broken = []
+    terms = 0
     for seed in range(SEEDS):
         outcome = simulate(seed)
         faults += outcome.faults
+        terms += outcome.terms
         if outcome.broken is not None:
             broken.append(f"seed {seed}: {outcome.broken}")
-    tell(f"{SEEDS} seeds; faults made: " + ", ".join(f"{n} × {kind}" for kind, n in faults.most_common()))
+    tell(
+        f"{SEEDS} seeds, {terms} terms of masters; faults made: "
+        + ", ".join(f"{n} × {kind}" for kind, n in faults.most_common())
+    )
     assert not broken, "\n".join(broken)
     assert faults.keys() == EVERY_FAULT
+    assert terms > 2 * SEEDS
 
 
 def test_the_same_seed_tells_the_same_story() -> None:
@@ -88,7 +104,46 @@ def _forget_what_was_not_acknowledged(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(job_asks, "is_due", lambda last_s, now_s: last_s is None)
 
 
-@pytest.mark.parametrize("plant", [_accept_a_stale_generation, _revive_the_dead, _forget_what_was_not_acknowledged])
+def _go_on_after_losing_the_lease(patch: pytest.MonkeyPatch) -> None:
+    """A master acts as if it still led, and nobody minds old epochs."""
+    hear, post = WorkerActor.hear, ControllerActor.post
+
+    def hear_anybody(worker: WorkerActor, message: Assignment | Halt | Release, epoch: Epoch) -> None:
+        hear(worker, message, Epoch(1))
+
+    def obey_anybody(controller: ControllerActor, event: ClusterEvent) -> None:
+        post(controller, replace(event, epoch=Epoch(1)) if isinstance(event, KeepAsked | RemoveAsked) else event)
+
+    def leads(process: MasterProcess) -> bool:
+        return process.alive
+
+    def go_on(process: MasterProcess, why: str) -> None:
+        process.later(0.05, lambda: process.post(WorkEnded(0.0)))
+
+    patch.setattr(WorkerActor, "hear", hear_anybody)
+    patch.setattr(ControllerActor, "post", obey_anybody)
+    patch.setattr(MasterProcess, "leads", property(leads))
+    patch.setattr(MasterProcess, "step_down", go_on)
+
+
+def _write_records_whoever_wrote_last(patch: pytest.MonkeyPatch) -> None:
+    """Nor does it compare before it sets, and only what becomes of the worlds can show it."""
+    _go_on_after_losing_the_lease(patch)
+    honest = System.write_record
+    patch.setattr(System, "write_record", lambda system, record, _: honest(system, record, system.stored_revision))
+    patch.setattr(System, "check_alone", lambda system, acting: None)
+
+
+@pytest.mark.parametrize(
+    "plant",
+    [
+        _accept_a_stale_generation,
+        _revive_the_dead,
+        _forget_what_was_not_acknowledged,
+        _go_on_after_losing_the_lease,
+        _write_records_whoever_wrote_last,
+    ],
+)
 def test_a_planted_bug_is_caught(plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch)
     assert _first_broken_seed() is not None

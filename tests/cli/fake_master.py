@@ -38,6 +38,8 @@ class FakeMaster:
     token: str = ""
     leader: str | None = None
     """Where the one that leads is, if this one does not."""
+    refused: int = 0
+    """Requests, because of that."""
     views: dict[str, JobView] = field(default_factory=dict)
     lines: list[LogLine] = field(default_factory=list)
     events: list[EventLine] = field(default_factory=list)
@@ -102,6 +104,7 @@ class FakeMaster:
         if self.token and request.headers.get("Authorization") != f"Bearer {self.token}":
             return self._json(Problem("The API needs the right token."), 401)
         if self.leader is not None:
+            self.refused += 1
             return self._json(Problem("This master is a standby.", leader=self.leader), 503)
         name = request.match_info.get("name")
         if name is not None and name not in self.views:

@@ -75,6 +75,17 @@ async def test_whoever_was_found_to_lead_is_asked_first_from_then_on(master: Fak
         assert [spec.name for spec in master.submitted] == ["mnist"]
 
 
+async def test_while_a_standby_takes_over_the_command_waits(master: FakeMaster, standby: FakeMaster) -> None:
+    await master.stop()
+    standby.leader = ""
+    async with session() as opened, asyncio.TaskGroup() as tasks:
+        api = Api(opened, f"{standby.url},{master.url}")
+        asking = tasks.create_task(api.submit(a_job()), name="submit")
+        await eventually(lambda: standby.refused)
+        standby.leader = None
+    assert asking.result().name == "mnist"
+
+
 async def test_what_may_have_been_done_is_not_asked_of_another(master: FakeMaster) -> None:
     async with session() as opened, deaf_master() as deaf:
         api = Api(opened, f"{deaf},{master.url}")

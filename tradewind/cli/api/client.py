@@ -4,6 +4,7 @@ What a person can correct comes out as `UserError`. A master that is away comes 
 out, everybody else tells it. Where several masters are known each is asked until one leads.
 """
 
+import asyncio
 import difflib
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
@@ -26,6 +27,8 @@ ANSWER_S = 10.0
 CONNECT_S = 3.0
 SILENCE_S = 60.0
 """A stream that says nothing for so long is closed here: whoever follows asks for it again, and so finds out."""
+TAKEOVER_S = 5.0
+AGAIN_S = 0.2
 MAX_LINE_BYTES = 2 * 1024 * 1024
 
 
@@ -111,15 +114,23 @@ class Api:
         return self._stream(f"/v1/jobs/{name}/progress", ProgressLine, job=name, query=query)
 
     async def _ask(self, method: str, path: str, answer: type[T], *, job: str = "", body: bytes | None = None) -> T:
-        harmless_twice = method == "GET"
-        for others in reversed(range(len(self._urls))):
-            try:
-                return await self._ask_one(method, path, answer, job, body)
-            except MasterAway as away:
-                if others == 0 or not (harmless_twice or isinstance(away, NotAsked)):
-                    raise
-                self._urls.rotate(-1)
-        raise AssertionError("there is at least one address")
+        """Of several masters the one that leads; if none does just now, one of them soon will."""
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + TAKEOVER_S
+        while True:
+            failed: list[MasterAway] = []
+            for _ in range(len(self._urls)):
+                try:
+                    return await self._ask_one(method, path, answer, job, body)
+                except MasterAway as away:
+                    if method != "GET" and not isinstance(away, NotAsked):
+                        raise
+                    failed.append(away)
+                    self._urls.rotate(-1)
+            standby = next((away for away in failed if isinstance(away, NotLeading)), None)
+            if standby is None or len(failed) == 1 or loop.time() > until_s:
+                raise standby or failed[0]
+            await asyncio.sleep(AGAIN_S)
 
     async def _ask_one(self, method: str, path: str, answer: type[T], job: str, body: bytes | None) -> T:
         try:

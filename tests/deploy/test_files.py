@@ -1,14 +1,14 @@
 """What is deployed, as far as it can be checked where no container engine is."""
 
+import asyncio
 import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
+from aiohttp import web
 
 from controlplane.bootstrap.workloads import USER_ID
 from messages.codec import MAX_BYTES
@@ -17,12 +17,11 @@ from runtime.bus import Bus
 from runtime.children import free_port
 from runtime.nats_server import binary
 from runtime.settings import BusSettings
-from tradewind.cli import commands
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCKERFILE = ROOT / "deploy" / "Dockerfile"
 NATS_CONF = ROOT / "deploy" / "nats.conf"
-COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
+HEALTHY = ROOT / "deploy" / "healthy"
 
 
 def test_hadolint_has_nothing_to_say_about_the_dockerfile() -> None:
@@ -73,29 +72,31 @@ def test_the_bus_takes_our_largest_message() -> None:
     assert MAX_BYTES < 1_000_000
 
 
-def test_compose_publishes_on_loopback_only() -> None:
-    published = [port for service in COMPOSE["services"].values() for port in service.get("ports", [])]
-    assert published
-    assert all(port.startswith("127.0.0.1:") for port in published)
+async def healthy(*arguments: str) -> bool:
+    process = await children.start([str(HEALTHY), *arguments], stderr=asyncio.subprocess.DEVNULL)
+    async with asyncio.timeout(10):
+        return await process.wait() == 0
 
 
-@pytest.mark.parametrize("name", ["nats", "master"])
-def test_whoever_others_wait_for_says_when_it_is_healthy(name: str) -> None:
-    waited_for = {other for service in COMPOSE["services"].values() for other in service.get("depends_on", {})}
-    assert name in waited_for
-    assert COMPOSE["services"][name]["healthcheck"]["test"]
+@pytest.mark.parametrize(("status", "is_healthy"), [(200, True), (503, False), (404, False)])
+async def test_a_container_is_healthy_if_it_answers_200(status: int, is_healthy: bool) -> None:
+    asked: list[str] = []
+
+    async def answer(request: web.BaseRequest) -> web.StreamResponse:
+        asked.append(request.path)
+        return web.Response(status=status, text="so it is")
+
+    runner = web.ServerRunner(web.Server(answer))
+    await runner.setup()
+    port = free_port()
+    await web.TCPSite(runner, "127.0.0.1", port).start()
+    try:
+        assert await healthy(str(port)) is is_healthy
+        assert await healthy(str(port), "/region") is is_healthy
+    finally:
+        await runner.cleanup()
+    assert asked == ["/healthz", "/region"]
 
 
-def test_compose_gives_the_command_what_it_understands(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(ROOT)
-    ours = {name: each for name, each in COMPOSE["services"].items() if each["image"] == "tradewind"}
-    given = [(name, each["command"]) for name, each in ours.items() if "entrypoint" not in each]
-    said = " ".join(" ".join(each["command"]) for each in ours.values() if "entrypoint" in each)
-    given += [("submit", line.split()) for line in re.findall(r"tradewind ([^>&|]+)", said)]
-    assert len(given) == 5
-    for name, (role, *arguments) in given:
-        with commands.make_context("tradewind", [role, *arguments]) as context:
-            command = commands.get_command(context, role)
-            assert command is not None, name
-            with command.make_context(role, arguments, parent=context) as parsed:
-                assert parsed.params
+async def test_a_container_that_does_not_answer_is_not_healthy() -> None:
+    assert not await healthy(str(free_port()))

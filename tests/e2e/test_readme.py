@@ -12,6 +12,7 @@ BLOCKS: list[str] = re.findall(r"```sh\n(.*?)```", (ROOT / "README.md").read_tex
 RUN_ELSEWHERE = {
     "make demo": "tests/e2e/test_demo.py",
     "make demo ARGS=--cloud": "tests/e2e/test_demo_cloud.py",
+    "docker compose up --build": "tests/deploy/test_compose.py",
     "make test": "this very run",
 }
 

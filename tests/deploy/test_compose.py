@@ -80,7 +80,8 @@ def master(service: str) -> MasterSettings:
 
 def mounted(service: str, path: str) -> Path:
     """The file of this repository that the service sees there."""
-    [here] = [volume.split(":")[0] for volume in SERVICES[service]["volumes"] if f":{path}" in volume]
+    volumes: list[str] = SERVICES[service]["volumes"]
+    [here] = [volume.split(":")[0] for volume in volumes if f":{path}" in volume]
     return ROOT / here
 
 

@@ -5,11 +5,12 @@ by a halt, and a round closes when everybody it knows has parked or is gone.
 """
 
 import asyncio
+import contextlib
 import json
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -21,7 +22,6 @@ from tests.sdk.trainee import Recipe, train
 from tradewind.sdk import protocol
 
 BOUND_S = 60.0
-PARK_S = 5.0
 _forks = multiprocessing.get_context("forkserver")
 _forks.set_forkserver_preload(["tests.sdk.warm"])
 
@@ -46,12 +46,16 @@ class Trainer:
     def is_parked(self, generation: int) -> bool:
         return bool(self.status) and int(self.status["parked"]) >= generation
 
-    def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
-        os.kill(self.pid, number)
+    def kill(self) -> None:
+        os.kill(self.pid, signal.SIGKILL)
+
+    def freeze(self) -> None:
+        os.kill(self.pid, signal.SIGSTOP)
 
 
 class Coordinator:
-    def __init__(self, folder: Path, recipe: Recipe, env: dict[str, str] | None = None) -> None:
+    def __init__(self, folder: Path, recipe: Recipe, env: dict[str, str] | None = None, park_s: float = 10.0) -> None:
+        self._park_s = park_s
         self._folder = folder
         self._recipe = recipe
         self._env = env or {}
@@ -85,6 +89,16 @@ class Coordinator:
             task.cancel()
 
     # Commands of a test.
+
+    def hold_before(self, step: int | None) -> None:
+        """No rank computes this step before the test says so; None lets them go on to the end."""
+        limit = self._folder / "limit"
+        if step is None:
+            limit.unlink(missing_ok=True)
+            return
+        aside = self._folder / "limit.new"
+        aside.write_text(str(step))
+        aside.rename(limit)
 
     async def start(self, count: int) -> None:
         self.top = self.generation = 1
@@ -133,22 +147,31 @@ class Coordinator:
             self.members, self.prepared, self.generation = planned, None, generation
             self.worlds.append(("planned", len(planned)))
 
+    async def plan(self, leave: list[Trainer]) -> None:
+        """A planned change that is planned again if something breaks it."""
+        while any(trainer in self.members for trainer in leave):
+            await self.settled()
+            await self.change(leave=[trainer for trainer in leave if trainer in self.members])
+
+    async def join_all(self, trainers: list[Trainer]) -> None:
+        """All in one change, if nothing breaks it; until each of them takes a share."""
+        while not all(t.status.get("active") for t in trainers):
+            await self.settled()
+            out = [t for t in trainers if t not in self.members]
+            if out:
+                await self.change(join=out)
+            await self._outcome_of_join(trainers, self.top)
+
     async def warm(self) -> Trainer:
         """One that waits to be taken in."""
         trainer = self.spawn()
         await self.until(lambda: bool(trainer.status), "a joiner attaches")
         return trainer
 
-    async def join(self, trainer: Trainer) -> None:
-        """Until it takes a share; taken up again by itself if a change breaks it."""
-        while trainer.alive and not trainer.status.get("active"):
-            await self.settled()
-            if trainer not in self.members:
-                await self.change(join=[trainer])
-            await self._outcome_of_join(trainer, self.top)
-
-    async def _outcome_of_join(self, trainer: Trainer, top: int) -> None:
-        await self.until(lambda: bool(trainer.status.get("active")) or not trainer.alive or self.top > top, "a join")
+    async def _outcome_of_join(self, trainers: list[Trainer], top: int) -> None:
+        await self.until(
+            lambda: self.top > top or all(bool(t.status.get("active")) or not t.alive for t in trainers), "a join"
+        )
 
     async def settled(self) -> None:
         """No repair is under way."""
@@ -178,7 +201,7 @@ class Coordinator:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         trainer: Trainer | None = None
-        while line := await reader.readline():
+        async for line in _lines(reader):
             message = json.loads(line)
             match message["type"]:
                 case "attach":
@@ -235,7 +258,7 @@ class Coordinator:
 
     async def _all_park(self, generation: int, involved: list[Trainer]) -> bool:
         try:
-            async with asyncio.timeout(PARK_S), self._changed:
+            async with asyncio.timeout(self._park_s), self._changed:
                 await self._changed.wait_for(lambda: all(not t.alive or t.is_parked(generation) for t in involved))
         except TimeoutError:
             return False
@@ -297,6 +320,12 @@ class Coordinator:
     async def _notify(self) -> None:
         async with self._changed:
             self._changed.notify_all()
+
+
+async def _lines(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
+    with contextlib.suppress(ConnectionError):
+        while line := await reader.readline():
+            yield line
 
 
 def _set_once(ended: "asyncio.Future[None]") -> None:

@@ -3,7 +3,7 @@
 import json
 import os
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import tradewind
+from tradewind.sdk.samples import Order, Ranges
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,7 @@ class Recipe:
     checkpoints: bool = False
     checkpoint_every: int = 5
     mischief: str = ""
-    """`drop:STEP` or `repeat:STEP`: what a broken reader would do on rank 1."""
+    """`drop`, `repeat` or `swap`: what a broken reader does with the first sample of rank 1 in step 3."""
 
 
 class Numbers(torch.utils.data.Dataset[tuple[Tensor, Tensor]]):
@@ -62,13 +63,36 @@ def train(recipe: Recipe, env: dict[str, str]) -> None:
         checkpoints=folder / "checkpoints" if recipe.checkpoints else None,
         checkpoint_every=recipe.checkpoint_every,
     )
+    if recipe.mischief and env["RANK"] == "1":
+        _break_reader(run, recipe.mischief)
     seen: list[tuple[int, int, int, int]] = []
     for inputs, targets in run:
+        _wait_for_leave(folder, run.step)
         if recipe.compute_s:
             time.sleep(recipe.compute_s * len(inputs) / recipe.batch)
         run.backward(nn.functional.mse_loss(model(inputs), targets))
         seen.append((run.step, run.generation, run.rank, len(inputs)))
     _write(folder / f"result-{os.getpid()}", model, optimizer, run, seen)
+
+
+def _wait_for_leave(folder: Path, step: int) -> None:
+    """A test that wants something to happen before a step says so: FOLDER/limit holds the first that has to wait."""
+    while (limit := folder / "limit").exists() and step >= int(limit.read_text() or 0):
+        time.sleep(0.01)
+
+
+def _break_reader(run: tradewind.Run, mischief: str) -> None:
+    """Has the order of samples lie to this rank's reader, as a defect in it would."""
+    order: Order = run._training._parts.loader._order
+    honest = order.indices
+
+    def indices(step: int, ranges: Ranges | None = None) -> list[int]:
+        right = honest(step, ranges)
+        if step != 3 or ranges is None:
+            return right
+        return {"drop": right[1:], "repeat": [right[0], *right], "swap": [right[0] ^ 1, *right[1:]]}[mischief]
+
+    order.indices = indices  # type: ignore[method-assign]
 
 
 def _write(path: Path, model: nn.Module, optimizer: Any, run: tradewind.Run, seen: list[Any]) -> None:
@@ -82,7 +106,3 @@ def _write(path: Path, model: nn.Module, optimizer: Any, run: tradewind.Run, see
     }
     path.with_suffix(".tmp").write_text(json.dumps(told))
     path.with_suffix(".tmp").rename(path.with_suffix(".json"))
-
-
-def as_json(recipe: Recipe) -> str:
-    return json.dumps(asdict(recipe))

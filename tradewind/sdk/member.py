@@ -330,7 +330,7 @@ class Member:
     def _promise(self) -> None:
         """From now on a report says that this rank is going to have its share of the next step."""
         world = self._world
-        if world is None or self._done >= self._steps:
+        if world is None or not world.is_active or self._done >= self._steps:
             self._held = ()
         else:
             self._held = shares(self._batch, world.active)[world.rank]

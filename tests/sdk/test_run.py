@@ -1,0 +1,182 @@
+"""Runs of real trainers through real changes: what comes out must be what an undisturbed run gives."""
+
+import asyncio
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.sdk.coordinator import Coordinator, results
+from tests.sdk.trainee import Recipe, model_of
+
+
+async def undisturbed(folder: Path, world: int, steps: int) -> dict[str, torch.Tensor]:
+    async with Coordinator(folder, Recipe(str(folder), steps=steps)) as coordinator:
+        await coordinator.start(world)
+        await coordinator.finished()
+    return weights(folder)[0]
+
+
+def weights(folder: Path) -> list[dict[str, torch.Tensor]]:
+    return [torch.load(path)["model"] for path in sorted(folder.glob("result-*.pt"))]
+
+
+def distance(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> float:
+    """Relative, in the norm of all weights together."""
+    flat_one, flat_other = (torch.cat([value.flatten() for value in each.values()]) for each in (one, other))
+    return float((flat_one - flat_other).norm() / flat_other.norm())
+
+
+def check(folder: Path, recipe: Recipe, *, finishers: int) -> list[dict[str, Any]]:
+    """What must hold at the end, whatever happened on the way."""
+    told = results(folder)
+    assert len(told) == finishers
+    for each in told:
+        certificate = each["certificate"]
+        assert certificate["holds"], each["sentence"]
+        assert (certificate["steps"], certificate["samples"]) == (recipe.steps, recipe.steps * recipe.batch)
+    states = [torch.load(path) for path in sorted(folder.glob("result-*.pt"))]
+    for state in states[1:]:
+        for name, value in states[0]["model"].items():
+            assert torch.equal(value, state["model"][name]), f"{name} differs between survivors"
+        for index, slots in states[0]["optimizer"]["state"].items():
+            for key, value in slots.items():
+                assert torch.equal(value, state["optimizer"]["state"][index][key]), f"{index}.{key} differs"
+    return told
+
+
+async def test_worlds_of_any_size_give_the_same_weights(tmp_path: Path) -> None:
+    steps = 40
+    folders = [tmp_path / name for name in ("one", "four", "changing")]
+    for folder in folders:
+        folder.mkdir()
+    alone = await undisturbed(folders[0], 1, steps)
+    four = await undisturbed(folders[1], 4, steps)
+    recipe = Recipe(str(folder), steps=steps)
+    async with Coordinator(folder, recipe) as coordinator:
+        coordinator.hold_before(5)
+        await coordinator.start(4)
+        joiners = [await coordinator.warm() for _ in range(4)]
+        coordinator.hold_before(35)
+        await coordinator.plan(leave=[coordinator.members[1]])
+        await coordinator.join_all(joiners[:2])
+        await coordinator.plan(leave=coordinator.members[:3])
+        await coordinator.join_all(joiners[2:])
+        coordinator.hold_before(None)
+        await coordinator.finished()
+        sizes = [size for _, size in coordinator.worlds]
+    assert [size for size, before in zip(sizes, [0, *sizes], strict=False) if size != before] == [4, 3, 5, 2, 4]
+    check(folder, recipe, finishers=4)
+    final = weights(folder)[0]
+    assert distance(four, alone) < 1e-6
+    assert distance(final, alone) < 1e-6
+    assert distance(final, model_of(recipe.width).state_dict()) > 1e-3
+
+
+@pytest.mark.parametrize("victims", [(2,), (0,), (0, 2)], ids=["the last", "rank 0", "two at once"])
+async def test_a_killed_rank_loses_no_sample(tmp_path: Path, victims: tuple[int, ...]) -> None:
+    recipe = Recipe(str(tmp_path), steps=30, compute_s=0.05)
+    async with Coordinator(tmp_path, recipe) as coordinator:
+        await coordinator.start(3)
+        await coordinator.step(5)
+        for victim in victims:
+            coordinator.members[victim].kill()
+        await coordinator.finished()
+    told = check(tmp_path, recipe, finishers=3 - len(victims))
+    held = Counter(step for each in told for step, *_ in each["seen"])
+    assert set(held) == set(range(recipe.steps))
+
+
+async def test_a_leaver_goes_over_with_nobody_stopping(tmp_path: Path) -> None:
+    recipe = Recipe(str(tmp_path), steps=30, compute_s=0.05)
+    async with Coordinator(tmp_path, recipe) as coordinator:
+        await coordinator.start(3)
+        leaver = coordinator.members[0]
+        coordinator.hold_before(25)
+        await coordinator.plan(leave=[leaver])
+        await coordinator.until(lambda: leaver.status["parked"] > 1, "the leaver has handed over")
+        assert leaver.alive and not leaver.status["active"]
+        coordinator.hold_before(None)
+        await coordinator.finished()
+    check(tmp_path, recipe, finishers=2)
+
+
+async def test_one_that_left_can_be_taken_in_again(tmp_path: Path) -> None:
+    recipe = Recipe(str(tmp_path), steps=60, compute_s=0.05)
+    async with Coordinator(tmp_path, recipe) as coordinator:
+        await coordinator.start(3)
+        leaver = coordinator.members[1]
+        coordinator.hold_before(50)
+        await coordinator.plan(leave=[leaver])
+        await coordinator.until(lambda: not leaver.status["active"], "the leaver has handed over")
+        await coordinator.join_all([leaver])
+        coordinator.hold_before(None)
+        await coordinator.finished()
+    check(tmp_path, recipe, finishers=3)
+
+
+async def test_a_silent_rank_is_noticed_and_put_out(tmp_path: Path) -> None:
+    recipe = Recipe(str(tmp_path), steps=40, compute_s=0.05)
+    async with Coordinator(tmp_path, recipe, park_s=1.0) as coordinator:
+        await coordinator.start(3)
+        await coordinator.step(8)
+        coordinator.members[1].freeze()
+        await coordinator.finished()
+    check(tmp_path, recipe, finishers=2)
+
+
+async def test_a_world_of_one_takes_a_joiner_and_is_left_to_it(tmp_path: Path) -> None:
+    recipe = Recipe(str(tmp_path), steps=60, compute_s=0.05)
+    async with Coordinator(tmp_path, recipe) as coordinator:
+        await coordinator.start(1)
+        first = coordinator.members[0]
+        coordinator.hold_before(50)
+        joiner = await coordinator.warm()
+        await coordinator.join_all([joiner])
+        await coordinator.plan(leave=[first])
+        coordinator.hold_before(None)
+        await coordinator.finished()
+    told = check(tmp_path, recipe, finishers=1)
+    assert told[0]["seen"][-1][0] == recipe.steps - 1
+
+
+async def test_when_everything_is_lost_the_newest_checkpoint_goes_on(tmp_path: Path) -> None:
+    recipe = Recipe(str(tmp_path), steps=30, compute_s=0.02, checkpoints=True, checkpoint_every=5)
+    async with Coordinator(tmp_path, recipe) as coordinator:
+        await coordinator.start(2)
+        await coordinator.step(12)
+        await asyncio.to_thread(wait_for_file, tmp_path / "checkpoints" / "step-000000000010.pt")
+        for trainer in coordinator.members:
+            trainer.kill()
+        await coordinator.finished()
+    async with Coordinator(tmp_path, recipe) as coordinator:
+        await coordinator.start(2)
+        await coordinator.finished()
+    told = check(tmp_path, recipe, finishers=2)
+    certificate = told[0]["certificate"]
+    assert certificate["resumed_at"][0] >= 10
+    assert certificate["taken_again"] >= 1, told[0]["sentence"]
+
+
+@pytest.mark.parametrize("mischief", ["drop", "repeat", "swap"])
+async def test_a_share_that_is_not_what_it_should_be_turns_the_certificate_red(tmp_path: Path, mischief: str) -> None:
+    recipe = Recipe(str(tmp_path), steps=6, mischief=mischief)
+    async with Coordinator(tmp_path, recipe) as coordinator:
+        await coordinator.start(2)
+        await coordinator.finished()
+    for told in results(tmp_path):
+        certificate = told["certificate"]
+        assert not certificate["holds"]
+        assert certificate["first_bad"] == 3
+        broken = {"drop": "lost", "repeat": "repeated", "swap": "wrong"}[mischief]
+        assert certificate[broken] > 0
+
+
+def wait_for_file(path: Path) -> None:
+    for _ in range(600):
+        if path.exists():
+            return
+        asyncio.run(asyncio.sleep(0.05))
+    raise AssertionError(f"{path.name} was not written")

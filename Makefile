@@ -1,5 +1,5 @@
 # Everything works from a fresh clone: each target first makes .venv if it is not there.
-#   make demo      train a small model through a kill and a join
+#   make demo      train a small model on a simulated cloud that takes its machines away
 #   make test      lint, types, layers, all tests
 #   make simulate SEED=7   replay one seeded simulation and tell its story
 #   make bench     list and run the benchmarks

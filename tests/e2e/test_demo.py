@@ -12,7 +12,9 @@ DEMO_S = 240.0
 
 async def test_the_demonstration_passes_its_own_checks_and_leaves_nothing() -> None:
     mark = a_mark()
-    done = await finished(await started("demo", "--json", "--steps", "60", environ=mark), DEMO_S)
+    done = await finished(
+        await started("demo", "--local", "--json", "--steps", "60", "--seconds", "45", environ=mark), DEMO_S
+    )
     assert done.code == 0, done.err
     report = json.loads(done.out)
     assert report["ok"]
@@ -27,7 +29,7 @@ async def test_the_demonstration_passes_its_own_checks_and_leaves_nothing() -> N
 
 async def test_ctrl_c_in_the_middle_of_the_demonstration_leaves_nothing() -> None:
     mark = a_mark()
-    process = await started("demo", "--workers", "2", environ=mark)
+    process = await started("demo", "--local", "--workers", "2", environ=mark)
     assert process.stdout is not None
     async with asyncio.timeout(DEMO_S):
         while b"is running with 2 ranks" not in await process.stdout.readline():

@@ -1,6 +1,8 @@
 """The demonstration on a simulated cloud keeps what it promises, and leaves nothing: no machine and no process."""
 
+import asyncio
 import json
+import signal
 
 from tests.cli.command import finished, started
 from tests.e2e.traces import a_mark, nothing_is_left
@@ -12,7 +14,7 @@ DEMO_S = 360.0
 
 async def test_machines_come_from_two_regions_are_taken_and_replaced_and_nothing_is_left() -> None:
     mark = a_mark()
-    command = ("demo", "--cloud", "--json", "--steps", "200", "--seconds", "60")
+    command = ("demo", "--json", "--steps", "200", "--seconds", "60")
     done = await finished(await started(*command, environ=mark), DEMO_S)
     report = json.loads(done.out) if done.out else {}
     assert report.get("failed_checks") == [], done.err
@@ -26,4 +28,18 @@ async def test_machines_come_from_two_regions_are_taken_and_replaced_and_nothing
     assert any(len(world["workers"]) == 2 for world in cloud["regions"])
     assert (cloud["pools_left"], cloud["nodes_left"]) == (0, 0)
     assert cloud["bill_usd"] > 0
+    await nothing_is_left(mark)
+
+
+async def test_ctrl_c_while_machines_come_leaves_nothing() -> None:
+    mark = a_mark()
+    process = await started("demo", "--workers", "2", environ=mark)
+    assert process.stdout is not None
+    async with asyncio.timeout(DEMO_S):
+        while b"asking for a pool" not in await process.stdout.readline():
+            pass
+    process.send_signal(signal.SIGINT)
+    done = await finished(process, DEMO_S)
+    assert done.code == 130, done.err
+    assert "Traceback" not in done.err
     await nothing_is_left(mark)

@@ -10,8 +10,8 @@ from tests.e2e.traces import a_mark, nothing_is_left
 ROOT = Path(__file__).parents[2]
 BLOCKS: list[str] = re.findall(r"```sh\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
 RUN_ELSEWHERE = {
-    "make demo": "tests/e2e/test_demo.py",
-    "make demo ARGS=--cloud": "tests/e2e/test_demo_cloud.py",
+    "make demo": "tests/e2e/test_demo_cloud.py",
+    "make demo ARGS=--local": "tests/e2e/test_demo.py",
     "docker compose up --build": "tests/deploy/test_compose.py",
     "make test": "this very run",
 }

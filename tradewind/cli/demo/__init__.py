@@ -11,7 +11,6 @@ from runtime.errors import UserError
 EXAMPLES = Path(__file__).parents[3] / "examples"
 SCRIPT = EXAMPLES / "char_transformer" / "train.py"
 FLEET = EXAMPLES / "fleet-simulator.yaml"
-CLOUD_BY_DEFAULT = False
 
 
 @click.command(
@@ -19,7 +18,7 @@ CLOUD_BY_DEFAULT = False
 Examples:
   tradewind demo
   tradewind demo --steps 600 --workers 6
-  tradewind demo --cloud
+  tradewind demo --local
   tradewind demo --json | jq .pauses
 
 \b
@@ -28,7 +27,7 @@ It starts its own nats-server, or uses the one at TRADEWIND_NATS_URL. The exit c
 )
 @click.option(
     "--cloud/--local",
-    default=CLOUD_BY_DEFAULT,
+    default=True,
     show_default=True,
     help="Machines of a simulated cloud with two regions, or plain processes.",
 )
@@ -39,14 +38,14 @@ It starts its own nats-server, or uses the one at TRADEWIND_NATS_URL. The exit c
 @click.option(
     "--seconds",
     type=click.FloatRange(min=10, max=600),
-    default=45.0,
+    default=30.0,
     show_default=True,
     help="What the steps take together, at least.",
 )
 @click.option("--json", "as_json", is_flag=True, help="The report as JSON on standard output.")
 @click.option("--keep", is_flag=True, help="Keep the folder with logs, checkpoint and state.")
 def demo(cloud: bool, steps: int, workers: int, seconds: float, as_json: bool, keep: bool) -> None:
-    """Train a small model on this machine; take workers away from it; report what happened, and check it."""
+    """Train a small model on this machine; take machines away from it; report what happened, and check it."""
     if not SCRIPT.is_file():
         raise UserError(
             "The demonstration's training script comes with the repository, not with the installed package.",

@@ -18,6 +18,7 @@ DRAWS_A_SECOND = 4
 LINE_EVERY_S = 2.0
 EVENTS_SHOWN = 8
 BAR_WIDTH = 40
+LONGEST_LINE = 160
 
 
 async def draw(story: Story) -> None:
@@ -40,7 +41,9 @@ async def tell(story: Story, *, err: bool) -> None:
 
 
 def tell_news(event: EventLine, *, err: bool) -> None:
-    click.echo(present.event_line(event), err=err)
+    """One line for each; `tradewind events` has the whole reasons."""
+    line, *_ = present.event_line(event).splitlines()
+    click.echo(line if len(line) <= LONGEST_LINE else f"{line[: LONGEST_LINE - 1]}…", err=err)
 
 
 def picture(story: Story) -> RenderableType:

@@ -4,13 +4,14 @@ Nobody here starts cluster-controllers or workers: they are pods, which are proc
 """
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 from runtime.children import free_port
 from runtime.errors import UserError
-from tradewind.cli.api.client import Api, session
+from tradewind.cli.api.client import Api, MasterAway, session
 from tradewind.cli.local.fleet import KEY_FILE, Fleet, fleet_at, read_fleet
 from tradewind.cli.local.parts import master, simulator
 from tradewind.cli.local.simulator import Simulator
@@ -20,6 +21,7 @@ from tradewind.cli.local.supervise import tail_of
 SPEED = 120
 """A cluster takes two seconds to make, a machine half a second to boot."""
 PODS_GRACE_S = 8.0
+TELL_EVERY_S = 0.5
 SIMULATOR_VARIABLES = "TRADEWIND_SIMULATOR_"
 
 
@@ -56,6 +58,27 @@ class CloudStack(LocalStack):
 
     async def _end_workers(self) -> None:
         await self._end("simulator", PODS_GRACE_S)
+
+    async def _until_ready(self) -> None:
+        """Clusters take a while: those that have made themselves heard are told."""
+        names = " and ".join(f"{cluster.name} in {cluster.location}" for cluster in self.fleet.clusters)
+        self._say(f"making the clusters {names} through GKE's API; their cluster-controllers start as pods")
+        told = asyncio.create_task(self._tell_clusters(), name="stack-clusters")
+        try:
+            await super()._until_ready()
+        finally:
+            told.cancel()
+            await asyncio.wait({told})
+
+    async def _tell_clusters(self) -> None:
+        heard = 0
+        while True:
+            with contextlib.suppress(MasterAway):
+                now = (await self.api.health()).clusters
+                if heard < now < self.clusters:
+                    self._say(f"{now} of {self.clusters} clusters are ready")
+                heard = now
+            await asyncio.sleep(TELL_EVERY_S)
 
     async def _until_cloud_is_there(self) -> None:
         for _ in range(round(START_S / POLL_S)):

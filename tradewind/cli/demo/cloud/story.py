@@ -71,6 +71,7 @@ class CloudStory(Story):
 
     async def _look_afterwards(self) -> None:
         """Until nothing of the job is there, or for as long as that may take."""
+        self._tell("demo_waits", "waiting until the cloud has nothing left of the job", "its pools are being deleted")
         for _ in range(round(CLEAN_UP_S / LOOK_AFTER_S)):
             with contextlib.suppress(SimulatorAway):
                 self._left = await self._cloud.inventory_of(self._spec.name)

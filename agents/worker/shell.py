@@ -5,6 +5,7 @@ import os
 import shutil
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import assert_never
 
@@ -61,7 +62,15 @@ from messages.clusters import Answer
 from messages.codec import Received
 from messages.envelope import Message
 from messages.ids import Generation, Rank
-from messages.workers import DumpWorker, StopWorker, TrainerExit, WorkerDump, WorkerHeartbeat, WorkerNoticed
+from messages.workers import (
+    DumpWorker,
+    StopWorker,
+    TrainerExit,
+    WorkerDump,
+    WorkerHeartbeat,
+    WorkerNoticed,
+    WorkerStatus,
+)
 from messages.worlds import Assignment, Halt, Invite, Member, Release
 from runtime.bus import Bucket, Bus
 from runtime.clock import Clock
@@ -115,6 +124,7 @@ class WorkerShell:
         self._state: WorkerState | None = None
         self._log = logger(worker=identity.worker)
         self._log_why = WhyLog(self._log, "waits_for")
+        self._to_log: list[Callable[[], None]] = []
 
     async def listen(self) -> None:
         job, worker, cluster = self._identity.job, self._identity.worker, self._identity.cluster
@@ -139,7 +149,7 @@ class WorkerShell:
                 self.trainers.tell((generation, rank), hot_wire.message_of(word, self._identity.address))
             case TellFact(fact):
                 self._publish_own(fact, fact_message(effect))
-                self._log_soon("told", fact=fact, generation=effect.status.generation, phase=effect.status.phase)
+                self._log_soon(partial(self._log_told, fact, effect.status))
             case TellNotice(remaining_s, source):
                 identity = self._identity
                 self._publish_own("notice", WorkerNoticed(identity.worker, identity.job, remaining_s, source))
@@ -149,6 +159,7 @@ class WorkerShell:
             case FlushProgress():
                 self.flush_progress()
             case Leave(code, why):
+                self._log_now()
                 self._log.info("leaves", code=code, why=why)
                 self.left.set_result(effect)
             case _:
@@ -160,7 +171,7 @@ class WorkerShell:
         for broken in invariants.check(before, decision.state):
             self._log.error("invariant_broken", what=broken, after=str(event))
         state = decision.state
-        self._soon(lambda: self._log_why(decision.why, phase=state.phase, generation=state.generation))
+        self._log_soon(lambda: self._log_why(decision.why, phase=state.phase, generation=state.generation))
 
     def flush_progress(self) -> None:
         for progress in self._progress.take():
@@ -355,12 +366,19 @@ class WorkerShell:
         }
         return {**own, **self.trainers.dropped, **self._bus.dropped}
 
-    def _log_soon(self, event: str, **fields: object) -> None:
-        self._soon(lambda: self._log.info(event, **fields))
-
-    def _soon(self, log: Callable[[], None]) -> None:
+    def _log_soon(self, log: Callable[[], None]) -> None:
         """Whoever waits for what was just published does not wait for a line on standard error."""
-        asyncio.get_running_loop().call_later(LOG_AFTER_S, log)
+        if not self._to_log:
+            asyncio.get_running_loop().call_later(LOG_AFTER_S, self._log_now)
+        self._to_log.append(log)
+
+    def _log_now(self) -> None:
+        logs, self._to_log = self._to_log, []
+        for log in logs:
+            log()
+
+    def _log_told(self, fact: str, status: WorkerStatus) -> None:
+        self._log.info("told", fact=fact, generation=status.generation, phase=status.phase)
 
     def _publish_own(self, fact: str, message: Message) -> None:
         self._bus.publish(subjects.worker_fact(self._identity.cluster, self._identity.worker, fact), message)

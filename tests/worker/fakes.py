@@ -17,7 +17,7 @@ from messages.codec import Received
 from messages.ids import Epoch, Generation, WorkerId
 from messages.jobs import Launch
 from messages.workers import TrainerExit, WorkerHeartbeat, WorkerPhase, WorkerStatus
-from messages.worlds import Assignment, Halt, LogLines, Progress, Release, StoreAddress
+from messages.worlds import Assignment, Halt, Invite, LogLines, Progress, Release, StoreAddress
 from runtime import children
 from runtime.bus import Bus
 from runtime.process import Stop
@@ -56,6 +56,13 @@ class FakeMaster:
         assignment = an_assignment(generation, *members, launch=launch, store=store, stop_grace_s=2.0)
         self.bus.publish(subjects.assignment(JOB), assignment, epoch=self.epoch)
         return assignment
+
+    def changes(self, world: Assignment) -> None:
+        """Says a world that a test has made up."""
+        self.bus.publish(subjects.assignment(JOB), world, epoch=self.epoch)
+
+    def invites(self, world: Assignment, *workers: WorkerId) -> None:
+        self.bus.publish(subjects.invite(JOB), Invite(JOB, workers, world, "a test"), epoch=self.epoch)
 
     def halts(self, generation: int, grace_s: float = 2.0) -> None:
         self.bus.publish(subjects.halt(JOB), Halt(JOB, Generation(generation), "a test", grace_s), epoch=self.epoch)

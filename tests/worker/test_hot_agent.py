@@ -1,0 +1,166 @@
+"""A real agent and host, with trainers that speak the SDK's side of the socket; the master is a fake."""
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from messages.ids import WorkerId
+from messages.workers import WorkerPeerLost, WorkerPhase
+from messages.worlds import Assignment, Entry, HotWorld
+from runtime.nats_server import NatsServer
+from tests.conftest import eventually
+from tests.worker.builders import OTHER, a_member, an_assignment
+from tests.worker.fakes import NO_STORE, SECONDS, FakeMaster, a_script, an_agent, pids_with
+
+OBEYS = """
+import json, os, signal, socket, sys
+env = os.environ
+agent = socket.socket(socket.AF_UNIX)
+agent.connect(env["TRADEWIND_TRAINER_SOCKET"])
+with open(f"{env['LOCAL_RANK']}.pid", "w") as file:
+    file.write(str(os.getpid()))
+say = lambda **message: agent.sendall(json.dumps(message).encode() + b"\\n")
+state = {"rank": 0, "generation": 0, "parked": 0, "done": 5, "active": "TRADEWIND_INVITED" not in env}
+say(type="attach", generation=int(env["TRADEWIND_GENERATION"]), rank=int(env["RANK"]),
+    local_rank=int(env["LOCAL_RANK"]), pid=os.getpid())
+print(f"attached as {env['RANK']} of {env['WORLD_SIZE']}", flush=True)
+def breaks(*_):
+    state["broken"] = state["generation"]
+    say(type="status", **state)
+signal.signal(signal.SIGUSR1, breaks)
+signal.signal(signal.SIGUSR2, lambda *_: sys.exit(3))
+for line in agent.makefile():
+    word = json.loads(line)
+    if word["type"] == "halt":
+        state["parked"] = word["generation"]
+    elif word["type"] == "assign" and word["leaves"]:
+        state["parked"] = word["generation"]
+    elif word["type"] == "assign":
+        state.update(rank=word["rank"], generation=word["generation"])
+        say(type="status", **state)
+        print(f"rank {word['rank']} of {word['world_size']} by {word['entry']}", flush=True)
+        say(type="progress", generation=word["generation"], rank=word["rank"],
+            reports=[{"step": 5, "loss": 0.5, "samples": 4, "at": 1.0}])
+        continue
+    else:
+        continue
+    say(type="status", **state)
+"""
+
+
+def _world(generation: int, worker: WorkerId, launch: Path, *, entry: Entry | None, first_rank: int = 0) -> Assignment:
+    """Two ranks of our worker, behind those of another one that is not there."""
+    others = (a_member(OTHER, 0, first_rank),) if first_rank else ()
+    own = a_member(worker, first_rank, 2, group_rank=len(others))
+    hot = None if entry is None else HotWorld(entry, tuple(range(first_rank + 2)), resume=5)
+    return an_assignment(generation, *others, own, launch=a_script(launch, OBEYS), store=NO_STORE, hot=hot)
+
+
+def _shown(master: FakeMaster, worker: WorkerId) -> list[tuple[int, int]]:
+    return [(trainer.rank, trainer.generation) for trainer in master.statuses[worker].trainers]
+
+
+@pytest.mark.usefixtures("without_torch")
+async def test_trainers_live_through_a_halt_a_repair_and_a_planned_change(
+    nats_server: NatsServer, master: FakeMaster, tmp_path: Path
+) -> None:
+    async with an_agent(nats_server.url, tmp_path / "run", slots=2) as agent:
+        [worker] = await master.workers()
+        job = tmp_path / "job"
+        master.changes(_world(1, worker, job, entry=None))
+        await eventually(lambda: _shown(master, worker) == [(0, 1), (1, 1)], SECONDS, "the first world")
+        alive = pids_with(worker)
+        assert len(alive) == 3
+
+        master.halts(2)
+        parked = await master.until(worker, WorkerPhase.PARKED, 2)
+        assert [trainer.parked for trainer in parked.trainers] == [2, 2]
+        master.changes(_world(2, worker, job, entry=Entry.REPAIR, first_rank=1))
+        await master.until(worker, WorkerPhase.READY, 2)
+        assert _shown(master, worker) == [(1, 2), (2, 2)]
+
+        master.changes(_world(3, worker, job, entry=Entry.PLANNED))
+        await master.until(worker, WorkerPhase.READY, 3)
+        assert _shown(master, worker) == [(0, 3), (1, 3)]
+
+        await eventually(lambda: {progress.generation for progress in master.progress} == {1, 2, 3}, SECONDS)
+        await master.until_lines(2, ["rank 2 of 3 by repair"])
+        assert sorted(pids_with(worker)) == sorted(alive)
+        assert [fact for fact in master.told(worker) if fact in ("parked", "switched")] == [
+            "switched",
+            "parked",
+            "switched",
+            "switched",
+        ]
+        master.releases(worker)
+        assert await agent.ended() == 0
+    assert pids_with(worker) == []
+
+
+@pytest.mark.usefixtures("without_torch")
+async def test_a_broken_collective_and_an_exit_are_told_with_the_present_rank(
+    nats_server: NatsServer, master: FakeMaster, tmp_path: Path
+) -> None:
+    async with an_agent(nats_server.url, tmp_path / "run", slots=2):
+        [worker] = await master.workers()
+        job = tmp_path / "job"
+        master.changes(_world(1, worker, job, entry=None))
+        await eventually(lambda: _shown(master, worker) == [(0, 1), (1, 1)], SECONDS, "the first world")
+        master.changes(_world(2, worker, job, entry=Entry.PLANNED, first_rank=1))
+        await master.until(worker, WorkerPhase.READY, 2)
+
+        trainer = int((job / "1.pid").read_text())
+        os.kill(trainer, signal.SIGUSR1)
+        await eventually(lambda: "peer_lost" in master.told(worker), SECONDS)
+        [lost] = [message for _, fact, message in master.facts if fact == "peer_lost"]
+        assert isinstance(lost, WorkerPeerLost)
+        assert lost.exit is None
+        assert [status.broken for status in lost.status.trainers] == [0, 2]
+
+        os.kill(trainer, signal.SIGUSR2)
+        await eventually(lambda: bool(master.exits(worker)), SECONDS)
+        assert [(ended.rank, ended.code) for ended in master.exits(worker)] == [(2, 3)]
+        assert _shown(master, worker) == [(1, 2)]
+
+
+@pytest.mark.usefixtures("without_torch")
+async def test_an_invited_worker_warms_its_trainers_and_brings_them_into_a_planned_world(
+    nats_server: NatsServer, master: FakeMaster, tmp_path: Path
+) -> None:
+    async with an_agent(nats_server.url, tmp_path / "run", slots=2):
+        [worker] = await master.workers()
+        job = tmp_path / "job"
+        running = an_assignment(1, a_member(OTHER, 0, 3), launch=a_script(job, OBEYS), store=NO_STORE)
+        master.changes(running)
+        await master.until(worker, WorkerPhase.IDLE, 1)
+        master.invites(running, worker)
+        await eventually(lambda: "ready" in master.told(worker), SECONDS)
+        assert _shown(master, worker) == [(3, 0), (4, 0)]
+        await master.until_lines(3, ["attached as 3 of 5"])
+
+        master.changes(_world(2, worker, job, entry=Entry.PLANNED, first_rank=3))
+        await master.until(worker, WorkerPhase.READY, 2)
+        assert _shown(master, worker) == [(3, 2), (4, 2)]
+
+        leaving = an_assignment(
+            3, a_member(OTHER, 0, 3), hot=HotWorld(Entry.PLANNED, (0, 1, 2), (worker,)), store=NO_STORE
+        )
+        master.changes(leaving)
+        status = await master.until(worker, WorkerPhase.IDLE, 3)
+        assert [trainer.parked for trainer in status.trainers] == [3, 3]
+
+
+@pytest.mark.usefixtures("without_torch")
+async def test_a_world_of_new_processes_ends_the_trainers_that_are_attached(
+    nats_server: NatsServer, master: FakeMaster, tmp_path: Path
+) -> None:
+    async with an_agent(nats_server.url, tmp_path / "run", slots=2):
+        [worker] = await master.workers()
+        master.changes(_world(1, worker, tmp_path / "job", entry=None))
+        await eventually(lambda: _shown(master, worker) == [(0, 1), (1, 1)], SECONDS, "the first world")
+        before = set(pids_with(worker))
+        master.changes(_world(2, worker, tmp_path / "job", entry=None))
+        await eventually(lambda: _shown(master, worker) == [(0, 2), (1, 2)], SECONDS, "the second world")
+        assert len(before & set(pids_with(worker))) == 1

@@ -1,0 +1,272 @@
+"""A joiner's side of the stream: takes shards from all survivors and puts the state together.
+
+One attempt is one (generation, step). It completes when every shard of it came undamaged; it fails for good when a
+sender is lost in the middle, and then only a newer attempt helps. Connections that do not know the token or the
+generation are closed and change nothing.
+"""
+
+import enum
+import hmac
+import secrets
+import socket
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from tradewind.sdk.layout import shard_bounds
+from tradewind.sdk.stream_wire import Broken, Connection, Shard
+
+INTRODUCTION_S = 5.0
+PREPARED_S = 600.0
+"""A survivor connects ahead of the switch, which may take a while to come."""
+EARLY_S = 5.0
+"""Survivors may be in the new world a moment before the joiner knows that it is in it."""
+LOOK_UP_S = 1.0
+OUT_OF_SOCKETS_S = 0.05
+MOST_CONNECTIONS = 1024
+MOST_HEADER_BYTES = 1 << 30
+
+
+class Admission(enum.Enum):
+    NOT_ASKED = enum.auto()
+    AWAITED = enum.auto()
+    ADMITTED = enum.auto()
+    REFUSED = enum.auto()
+    UNKNOWN = enum.auto()
+    """The survivor does not know that step: ask again, after the next one if need be."""
+    LOST = enum.auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    generation: int
+    step: int
+    header: bytes
+    data: bytearray
+
+
+@dataclass(slots=True)
+class _Attempt:
+    generation: int
+    step: int
+    of: int
+    data: bytearray
+    header: bytes = b""
+    begun: set[int] = field(default_factory=set)
+    complete: set[int] = field(default_factory=set)
+    failed: str = ""
+    first: Connection | None = None
+    """The one that brought shard 0 and answers for the survivors."""
+    admission: Admission = Admission.NOT_ASKED
+    asked_step: int = -1
+
+
+class Receiver:
+    def __init__(
+        self,
+        host: str = "0.0.0.0",
+        port: int = 0,
+        token: str = "",
+        largest_bytes: int = 1 << 40,
+        silence_s: float = 10.0,
+    ) -> None:
+        self.token = token or secrets.token_hex(16)
+        self._largest_bytes = largest_bytes
+        self._silence_s = silence_s
+        self._listener = socket.create_server((host, port), backlog=128)
+        self.port: int = self._listener.getsockname()[1]
+        self._changed = threading.Condition()
+        self._generation = 0
+        self._attempt: _Attempt | None = None
+        self._given = False
+        self._connections: dict[Connection, int | None] = {}
+        """Each with the generation that it brings something for, once it said so."""
+        self._closed = False
+        self._thread = threading.Thread(target=self._accept, name="tradewind-receiver", daemon=True)
+        self._thread.start()
+
+    def restart(self, generation: int) -> None:
+        """From now on only this generation counts: what came, or still comes, for another is dropped."""
+        with self._changed:
+            if generation == self._generation:
+                return
+            self._generation = generation
+            self._attempt = None
+            self._given = False
+            late = [each for each, brings in self._connections.items() if brings not in (None, generation)]
+            self._changed.notify_all()
+        for connection in late:
+            connection.cut()
+
+    @property
+    def failed(self) -> str:
+        """Why the present attempt will never complete, or nothing."""
+        with self._changed:
+            return self._attempt.failed if self._attempt is not None else ""
+
+    def poll(self) -> Snapshot | None:
+        """The complete state, given out once."""
+        with self._changed:
+            return self._taken()
+
+    def wait(self, timeout_s: float) -> Snapshot | None:
+        """Nothing if the time is over or the present attempt failed."""
+        deadline_s = time.monotonic() + timeout_s
+        with self._changed:
+            while (snapshot := self._taken()) is None:
+                hopeless = self._closed or (self._attempt is not None and self._attempt.failed)
+                if hopeless or not self._changed.wait(deadline_s - time.monotonic()):
+                    return self._taken()
+            return snapshot
+
+    def ask_admission(self, step: int, fingerprint: int) -> None:
+        """Of the state after `step` sums; the answer comes to `admission`."""
+        with self._changed:
+            attempt = self._attempt
+            if attempt is None or attempt.first is None:
+                return
+            attempt.asked_step = step
+            attempt.admission = Admission.AWAITED
+            first = attempt.first
+        try:
+            first.send_line({"step": step, "fingerprint": fingerprint}, self._silence_s)
+        except OSError:
+            self._answered(attempt, step, Admission.LOST)
+
+    @property
+    def admission(self) -> Admission:
+        with self._changed:
+            return self._attempt.admission if self._attempt is not None else Admission.NOT_ASKED
+
+    def admitted(self) -> bool | None:
+        return {Admission.ADMITTED: True, Admission.REFUSED: False}.get(self.admission)
+
+    def wait_admission(self, timeout_s: float) -> Admission:
+        deadline_s = time.monotonic() + timeout_s
+        with self._changed:
+            while self._attempt is not None and self._attempt.admission is Admission.AWAITED:
+                if not self._changed.wait(deadline_s - time.monotonic()):
+                    break
+            return self._attempt.admission if self._attempt is not None else Admission.NOT_ASKED
+
+    def close(self) -> None:
+        with self._changed:
+            self._closed = True
+            self._attempt = None
+            open_ones = list(self._connections)
+            self._changed.notify_all()
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        for connection in open_ones:
+            connection.cut()
+        self._thread.join(timeout=5.0)
+
+    def _taken(self) -> Snapshot | None:
+        attempt = self._attempt
+        if attempt is None or self._given or len(attempt.complete) < attempt.of:
+            return None
+        self._given = True
+        data, attempt.data = attempt.data, bytearray()
+        return Snapshot(attempt.generation, attempt.step, attempt.header, data)
+
+    def _accept(self) -> None:
+        self._listener.settimeout(LOOK_UP_S)
+        with self._listener:
+            while not self._closed:
+                try:
+                    sock, _ = self._listener.accept()
+                except TimeoutError:
+                    continue
+                except OSError:
+                    time.sleep(OUT_OF_SOCKETS_S)
+                else:
+                    self._welcome(sock)
+
+    def _welcome(self, sock: socket.socket) -> None:
+        connection = Connection(sock)
+        with self._changed:
+            if self._closed or len(self._connections) >= MOST_CONNECTIONS:
+                connection.close()
+                return
+            self._connections[connection] = None
+        threading.Thread(target=self._serve, args=(connection,), name="tradewind-shard", daemon=True).start()
+
+    def _serve(self, connection: Connection) -> None:
+        try:
+            introduction = connection.receive_line(INTRODUCTION_S)
+            if not hmac.compare_digest(str(introduction.get("token")).encode(), self.token.encode()):
+                return
+            shard = Shard.read(connection.receive_line(PREPARED_S))
+            attempt = self._joined(connection, shard)
+            if attempt is not None and self._receive(connection, attempt, shard) and shard.shard == 0:
+                self._hear_answers(connection, attempt)
+        except (OSError, MemoryError):
+            return
+        finally:
+            with self._changed:
+                self._connections.pop(connection, None)
+            connection.close()
+
+    def _joined(self, connection: Connection, shard: Shard) -> _Attempt | None:
+        """The attempt that the shard belongs to; none if it came late, twice, or from elsewhere."""
+        if shard.nbytes > self._largest_bytes or shard.header_bytes > MOST_HEADER_BYTES:
+            return None
+        with self._changed:
+            self._changed.wait_for(lambda: self._closed or self._generation >= shard.generation, EARLY_S)
+            attempt = self._attempt
+            if (
+                self._closed
+                or shard.generation != self._generation
+                or (attempt is not None and shard.step < attempt.step)
+            ):
+                return None
+            if attempt is None or shard.step > attempt.step:
+                attempt = _Attempt(shard.generation, shard.step, shard.of, bytearray(shard.nbytes))
+                self._attempt = attempt
+                self._given = False
+                self._changed.notify_all()
+            if (shard.of, shard.nbytes) != (attempt.of, len(attempt.data)) or shard.shard in attempt.begun:
+                return None
+            attempt.begun.add(shard.shard)
+            self._connections[connection] = shard.generation
+            return attempt
+
+    def _receive(self, connection: Connection, attempt: _Attempt, shard: Shard) -> bool:
+        first, last = shard_bounds(shard.shard, shard.of, shard.nbytes)
+        header = bytearray(shard.header_bytes)
+        try:
+            crc = connection.receive_into(memoryview(header), self._silence_s)
+            crc = connection.receive_into(memoryview(attempt.data)[first:last], self._silence_s, crc)
+            if connection.receive_line(self._silence_s).get("crc32") != crc:
+                raise Broken("it arrived damaged")
+        except OSError as error:
+            with self._changed:
+                attempt.failed = attempt.failed or f"shard {shard.shard} of {shard.of}: {error}"
+                self._changed.notify_all()
+            return False
+        with self._changed:
+            if shard.shard == 0:
+                attempt.header = bytes(header)
+                attempt.first = connection
+            attempt.complete.add(shard.shard)
+            self._changed.notify_all()
+        return True
+
+    def _hear_answers(self, connection: Connection, attempt: _Attempt) -> None:
+        meanings = {True: Admission.ADMITTED, False: Admission.REFUSED, None: Admission.UNKNOWN}
+        try:
+            while True:
+                answer = connection.receive_line(PREPARED_S)
+                step, admitted = answer.get("step"), answer.get("admitted")
+                if isinstance(step, int) and (admitted is None or isinstance(admitted, bool)):
+                    self._answered(attempt, step, meanings[admitted])
+        except OSError:
+            self._answered(attempt, attempt.asked_step, Admission.LOST)
+
+    def _answered(self, attempt: _Attempt, step: int, answer: Admission) -> None:
+        """An answer for a step that is not being asked about came late and says nothing."""
+        with self._changed:
+            if attempt.admission is Admission.AWAITED and attempt.asked_step == step:
+                attempt.admission = answer
+                self._changed.notify_all()

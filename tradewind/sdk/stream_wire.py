@@ -1,0 +1,115 @@
+"""What goes over the connection from a survivor to a joiner.
+
+    survivor   {"token"}                                      as soon as it is connected, perhaps long before the switch
+    survivor   {"generation", "step", "shard", "of", "nbytes", "header_bytes"}, the header (with shard 0), the bytes,
+               {"crc32"} of both
+    joiner     {"step", "fingerprint"}                        to the sender of shard 0: may I take a share?
+    survivor   {"step", "admitted": true | false | null}      null: it does not know that step yet, or no more
+
+Lines are JSON. `nbytes` is that of the whole state; which of its bytes are the shard's follows from it. The checksum
+comes last, so that it is computed while the bytes are on their way.
+"""
+
+import json
+import socket
+import time
+import zlib
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+LINE_BYTES = 4096
+CHUNK_BYTES = 1 << 20
+
+
+class Broken(OSError):
+    """The other side ended the connection, is silent, or talks of something else."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    generation: int
+    step: int
+    shard: int
+    of: int
+    nbytes: int
+    header_bytes: int
+
+    @staticmethod
+    def read(line: dict[str, Any]) -> "Shard":
+        shard = Shard(*(_count(line.get(name)) for name in Shard.__slots__))
+        if shard.shard >= shard.of:
+            raise Broken(f"no such shard: {shard.shard} of {shard.of}")
+        return shard
+
+
+class Connection:
+    """Lines and bytes over one socket, every wait bounded. One thread reads at a time, one writes."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        with suppress(OSError):
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._socket = sock
+        self._read = bytearray()
+
+    def send_line(self, line: dict[str, object], timeout_s: float) -> None:
+        self.send(json.dumps(line).encode() + b"\n", timeout_s)
+
+    def send(self, data: bytes | memoryview, timeout_s: float, crc: int = 0) -> int:
+        """In pieces with a bound each, so that a long transfer may take its time and a silent peer may not."""
+        view = memoryview(data)
+        for first in range(0, view.nbytes, CHUNK_BYTES):
+            piece = view[first : first + CHUNK_BYTES]
+            self._socket.settimeout(timeout_s)
+            self._socket.sendall(piece)
+            crc = zlib.crc32(piece, crc)
+        return crc
+
+    def receive_line(self, timeout_s: float) -> dict[str, Any]:
+        deadline_s = time.monotonic() + timeout_s
+        while (end := self._read.find(b"\n")) < 0:
+            if len(self._read) > LINE_BYTES:
+                raise Broken("a line without an end")
+            self._socket.settimeout(max(deadline_s - time.monotonic(), 0.001))
+            some = self._socket.recv(LINE_BYTES)
+            if not some:
+                raise Broken("the connection ended")
+            self._read += some
+        line = bytes(self._read[:end])
+        del self._read[: end + 1]
+        try:
+            values = json.loads(line)
+        except ValueError as error:
+            raise Broken("a line that is not JSON") from error
+        if not isinstance(values, dict):
+            raise Broken("a line that is no object")
+        return values
+
+    def receive_into(self, target: memoryview, timeout_s: float, crc: int = 0) -> int:
+        early = len(self._read[: target.nbytes])
+        target[:early] = self._read[:early]
+        del self._read[:early]
+        crc = zlib.crc32(target[:early], crc)
+        while early < target.nbytes:
+            self._socket.settimeout(timeout_s)
+            count = self._socket.recv_into(target[early : early + CHUNK_BYTES])
+            if count == 0:
+                raise Broken("the connection ended")
+            crc = zlib.crc32(target[early : early + count], crc)
+            early += count
+        return crc
+
+    def cut(self) -> None:
+        """From another thread: the owner wakes and closes. Closed here, it could wait on whoever got its number."""
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        self.cut()
+        self._socket.close()
+
+
+def _count(value: object) -> int:
+    if type(value) is int and 0 <= value < 1 << 62:
+        return value
+    raise Broken(f"not a number: {value!r:.40}")

@@ -211,3 +211,16 @@ async def test_two_jobs_have_pods_of_their_own(bench: Bench) -> None:
     await bench.ground.until_pods(2)
     pods = await bench.ground.pods()
     assert {(pod.metadata.labels or {})[JOB_LABEL] for pod in pods.values()} == {JOB, "second"}
+
+
+async def test_a_worker_is_told_of_in_the_zone_of_its_node(bench: Bench) -> None:
+    await bench.start_and_hear()
+    await bench.keep(1)
+    [pod] = await bench.ground.until_pods(1)
+    await bench.ground.run(pod, await bench.ground.node("n1", zone="us-central1-a"))
+    worker = bench.speak(pod)
+    await eventually(
+        lambda: (sight := bench.sights().get(worker)) and sight.status and sight.status.zone == "us-central1-a",
+        what="the zone",
+    )
+    assert bench.sights()[worker].presence is Presence.ALIVE

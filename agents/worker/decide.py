@@ -188,6 +188,8 @@ def _tell_news(before: WorkerState, after: WorkerState, at_s: float) -> Step:
     if before.notice_deadline_s is None and after.notice_deadline_s is not None:
         effects.append(TellNotice(after.notice_deadline_s - at_s, after.notice_source))
     facts = facts_of(before, after)
+    if not facts:
+        return after, effects
     switched = any(fact.name == "switched" for fact in facts)
     after = replace(after, astray=(), switched=after.generation if switched else after.switched)
     told: list[WorkerEffect] = []

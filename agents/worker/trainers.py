@@ -11,6 +11,7 @@ import tempfile
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import cast
 
 import msgspec
 
@@ -137,10 +138,9 @@ class _Connection(asyncio.Protocol):
         self._birth: Birth | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is one only by its methods
         if not self._trainers.opened(self):
-            transport.abort()
+            self.cut()
             return
         self._patience = asyncio.get_running_loop().call_later(ATTACH_S, self._give_up)
 

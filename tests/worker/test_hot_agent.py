@@ -1,5 +1,6 @@
 """A real agent and host, with trainers that speak the SDK's side of the socket; the master is a fake."""
 
+import asyncio
 import os
 import signal
 from pathlib import Path
@@ -12,7 +13,16 @@ from messages.worlds import Assignment, Entry, HotWorld
 from runtime.nats_server import NatsServer
 from tests.conftest import eventually
 from tests.worker.builders import OTHER, a_member, an_assignment
-from tests.worker.fakes import NO_STORE, SECONDS, FakeMaster, a_script, an_agent, pids_with
+from tests.worker.fakes import (
+    NO_STORE,
+    SECONDS,
+    FakeMaster,
+    a_script,
+    an_agent,
+    an_agent_process,
+    pids_with,
+    settings_for,
+)
 
 OBEYS = """
 import json, os, signal, socket, sys
@@ -66,7 +76,8 @@ def _shown(master: FakeMaster, worker: WorkerId) -> list[tuple[int, int]]:
 async def test_trainers_live_through_a_halt_a_repair_and_a_planned_change(
     nats_server: NatsServer, master: FakeMaster, tmp_path: Path
 ) -> None:
-    async with an_agent(nats_server.url, tmp_path / "run", slots=2) as agent:
+    settings = settings_for(nats_server.url, tmp_path / "run", slots=2)
+    async with an_agent_process(settings) as agent:
         [worker] = await master.workers()
         job = tmp_path / "job"
         master.changes(_world(1, worker, job, entry=None))
@@ -95,7 +106,8 @@ async def test_trainers_live_through_a_halt_a_repair_and_a_planned_change(
             "switched",
         ]
         master.releases(worker)
-        assert await agent.ended() == 0
+        async with asyncio.timeout(SECONDS):
+            assert await agent.wait() == 0
     assert pids_with(worker) == []
 
 

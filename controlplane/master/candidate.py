@@ -4,6 +4,7 @@ import asyncio
 import socket
 
 from controlplane.lease.keeper import Leadership, LeaseRecord, Onlooker, hold
+from controlplane.lease.state import LeaseSettings
 from controlplane.master import term
 from controlplane.master.memory import Memory
 from controlplane.master.settings import MasterSettings, advertised_url
@@ -13,8 +14,8 @@ from runtime.bus import Bus
 from runtime.process import Stop
 from runtime.waiting import first_of
 
-QUIET_S = 3.0
-"""So long whoever asks waits, instead of being sent away, unless another one is seen to live and lead."""
+QUIET_S = 1.0
+"""So much longer than a lease whoever asks waits, instead of being sent away, unless another one is seen to lead."""
 
 
 class Candidate(Onlooker):
@@ -36,10 +37,12 @@ class Candidate(Onlooker):
         bucket = await self._bus.bucket(subjects.STATE_BUCKET, timeout_s=term.PATIENCE_S)
         name = self._settings.bus.name
         url = advertised_url(self._settings, self._listener.getsockname()[1])
+        lease = LeaseSettings(ttl_s=self._settings.lease_s)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._memory.run(bucket), name="memory")
             tasks.create_task(self._stand_by(), name="standby")
-            tasks.create_task(hold(self._bus, name, self._lead, url=url, onlooker=self), name="lease")
+            holding = hold(self._bus, name, self._lead, url=url, settings=lease, onlooker=self)
+            tasks.create_task(holding, name="lease")
 
     async def _lead(self, leadership: Leadership) -> None:
         self.idle.clear()
@@ -53,7 +56,7 @@ class Candidate(Onlooker):
 
     async def _stand_by(self) -> None:
         while True:
-            await first_of(self._leading, self._other_leads, timeout_s=QUIET_S)
+            await first_of(self._leading, self._other_leads, timeout_s=self._settings.lease_s + QUIET_S)
             if not self._leading.is_set():
                 await self._send_away()
             await self.idle.wait()

@@ -46,6 +46,8 @@ class MasterSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Streams forget what is older."""
     keep_jobs: Annotated[int, Meta(ge=0, le=10_000)] = 200
     """Ended jobs that stay listed; the oldest are forgotten when new ones come, and their names are free again."""
+    lease_s: Annotated[int, Meta(ge=2, le=60)] = 2
+    """How long the lead lasts without being renewed: so long after it died at the latest, a standby takes over."""
     drain_s: Annotated[float, Meta(ge=0, le=60)] = 5.0
     """How long a master that was asked to end tries to send what waits to be sent. Jobs go on without it."""
 

@@ -122,6 +122,8 @@ class Watcher(Generic[T]):
                     self._pauses.reset()
         except Expired as error:
             self._log.info("kubernetes_version_expired", version=version, why=str(error))
+            # It is there and answers: what pauses had grown to while it was away is no measure any more.
+            self._pauses.reset()
             await self._pauses.wait()
             return None
         except ApiRefused as error:

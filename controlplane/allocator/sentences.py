@@ -85,12 +85,17 @@ def _shortage_of(allocator: Allocator, offer: Offer, now_s: float, unready: Mapp
     what = f"{offer.machine_type} in {offer.zone} {SHORTAGES[shelf.shortage]}"
     if shelf.shortage is Shortage.STOCKOUT:
         return what
-    return f"{what}: {shelf.detail}" + (f"; try: {shelf.hint}" if shelf.hint else "")
+    return f"{what}: {with_hint(shelf.detail, shelf.hint)}"
 
 
 def _unlisted(allocator: Allocator) -> str:
     listing = allocator.listing
-    return f"the cloud cannot be asked: {listing.error}" + (f"; try: {listing.hint}" if listing.hint else "")
+    return f"the cloud cannot be asked: {with_hint(listing.error, listing.hint)}"
+
+
+def with_hint(detail: str, hint: str) -> str:
+    """One sentence: what is wrong, and what a person can do about it."""
+    return f"{detail.rstrip('.')}; try: {hint}" if hint else detail
 
 
 def _before(allocator: Allocator, offer: Offer) -> list[Offer]:

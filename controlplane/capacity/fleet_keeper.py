@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Protocol, assert_never
 
+from controlplane.allocator.sentences import with_hint
 from controlplane.clouds.interface import FLEET_LABEL, JOB_LABEL, Cloud, ClusterInfo, ClusterPlan, ClusterStatus
 from controlplane.clouds.outcomes import (
     AlreadyExists,
@@ -25,6 +26,7 @@ from controlplane.clouds.outcomes import (
 from messages.events import FLEET, Event
 from messages.ids import ClusterName
 from runtime.clock import Clock
+from runtime.logs import logger
 
 PAUSE_FIRST_S = 1.0
 PAUSE_MOST_S = 60.0
@@ -60,6 +62,7 @@ class FleetKeeper:
         self._hear_of = hear_of
         self._clock = clock
         self._silence_s = silence_s
+        self._log = logger()
 
     async def run(self) -> None:
         """Until cancelled; each cluster goes its own way, so that one that cannot be had holds up no other."""
@@ -98,6 +101,7 @@ class FleetKeeper:
                 break
             if waits != before:
                 self._hear_of(plan.name, waits)
+                self._log.warning("cluster_not_ready", cluster=plan.name, why=waits)
                 self._tell("cluster_waits", plan, f"cluster {plan.name} is not ready", waits)
                 before = waits
             await asyncio.sleep(pause_s)
@@ -134,7 +138,7 @@ def _reason(outcome: Outcome) -> str:
         case Done():
             return ""
         case Refused(detail, hint):
-            return f"{detail}; {hint}" if hint else detail
+            return with_hint(detail, hint)
         case (
             StockedOut(detail)
             | Unfinished(detail)

@@ -72,14 +72,5 @@ class Refused:
 
 
 Outcome = (
-    Done
-    | StockedOut
-    | Unfinished
-    | QuotaExceeded
-    | Busy
-    | AlreadyExists
-    | NotFound
-    | Throttled
-    | Unreachable
-    | Refused
+    Done | StockedOut | Unfinished | QuotaExceeded | Busy | AlreadyExists | NotFound | Throttled | Unreachable | Refused
 )

@@ -120,6 +120,22 @@ def test_a_quota_says_where_to_ask_for_more() -> None:
     assert "https://console.cloud.google.com/iam-admin/quotas?project=p" in outcome.detail
 
 
+def test_of_the_history_that_gke_wraps_around_a_shortage_only_the_shortage_is_told() -> None:
+    history = "Not all instances running in IGM after 1s. Expected 1, running 0, transitioning 1. Current errors: "
+    quota = (
+        f"{history}[GCE_QUOTA_EXCEEDED]: Instance 'x' creation failed: Quota 'NVIDIA_L4_GPUS' exceeded.  Limit: 0.0 in "
+    )
+    quota += "region us-central1."
+    outcome = operation_outcome(ended(Code.UNKNOWN, quota, ("GCE_QUOTA_EXCEEDED", quota)), "p")
+    assert outcome == QuotaExceeded(
+        "Quota 'NVIDIA_L4_GPUS' exceeded. Limit: 0.0 in region us-central1. "
+        "Ask for more at https://console.cloud.google.com/iam-admin/quotas?project=p"
+    )
+    zone = "The zone 'projects/p/zones/us-central1-a' does not have enough resources available to fulfill the request."
+    short = f"{history}[GCE_STOCKOUT]: Instance 'x' creation failed: {zone}  '(resource type:compute)'."
+    assert operation_outcome(ended(Code.UNKNOWN, short, ("GCE_STOCKOUT", short)), "p") == StockedOut(zone)
+
+
 def ended(error: Code | None = None, message: str = "", *conditions: tuple[str, str]) -> OperationReport:
     return OperationReport("operation-1", "us-central1-a", True, error, message, conditions)
 

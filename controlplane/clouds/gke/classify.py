@@ -81,7 +81,8 @@ def creation_outcome(failed: CallFailed, project: str) -> Outcome:
 
 def operation_outcome(report: OperationReport, project: str) -> Outcome:
     """Of an operation that has ended. Without an error it may still tell of machines that did not come."""
-    said = _one_line("; ".join([report.message, *(text for _, text in report.conditions if text)]).strip("; "))
+    told = dict.fromkeys(text for text in (report.message, *(text for _, text in report.conditions)) if text)
+    said = _one_line("; ".join(told))
     codes = tuple(code for code, _ in report.conditions)
     short = _first(_SHORTAGES, codes, said, project)
     if short is not None:
@@ -144,12 +145,27 @@ _GRANT = (
 
 def _quota(project: str, said: str) -> Outcome:
     where = f"https://console.cloud.google.com/iam-admin/quotas?project={project}"
-    return QuotaExceeded(said if where in said else f"{said} Ask for more at {where}")
+    gist = _gist(_QUOTA_GIST, said)
+    return QuotaExceeded(gist if where in gist else f"{gist} Ask for more at {where}")
+
+
+def _stockout(_project: str, said: str) -> Outcome:
+    return StockedOut(_gist(_STOCKOUT_GIST, said))
+
+
+def _gist(pattern: re.Pattern[str], said: str) -> str:
+    """GKE wraps what Compute said in a history of its own: the one sentence that matters, where it is found."""
+    found = pattern.search(said)
+    return found[0] if found is not None else said
+
+
+_QUOTA_GIST = re.compile(r"Quota '[^']+' exceeded\.( Limit: \S+ in (region|zone) [a-z0-9-]+\.)?", re.IGNORECASE)
+_STOCKOUT_GIST = re.compile(r"The zone '[^']+' does not have enough resources[^.;]*\.?", re.IGNORECASE)
 
 
 def _api_disabled(project: str, said: str) -> Outcome:
     return Refused(
-        f"An API that we need is disabled in the project {project}: {said}",
+        f"An API that we need is disabled in the project {project}: {said.partition('. ')[0]}",
         f"run `gcloud services enable container.googleapis.com compute.googleapis.com --project={project}` "
         "and wait a few minutes",
     )
@@ -192,7 +208,7 @@ def _rule(outcome: Callable[[str, str], Outcome], *reasons: str, phrase: str = "
 _SHORTAGES = (
     _rule(_quota, "GCE_QUOTA_EXCEEDED", phrase=r"QUOTA_EXCEEDED|Quota '[^']+' exceeded|Insufficient \w* ?quota"),
     _rule(
-        lambda _, said: StockedOut(said),
+        _stockout,
         "GCE_STOCKOUT",
         phrase=r"GCE_STOCKOUT|RESOURCE_POOL_EXHAUSTED|does not have enough resources available",
     ),

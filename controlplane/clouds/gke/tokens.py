@@ -44,6 +44,7 @@ class AccessTokens:
         self._kept: _Kept | None = None
         self._fetching: asyncio.Task[CallFailed | None] | None = None
         self._not_before_s = 0.0
+        self._told = ""
         self._log = logger()
 
     async def get(self) -> FetchedToken:
@@ -91,9 +92,12 @@ class AccessTokens:
             token = await asyncio.to_thread(self._fetch)
         except CallFailed as failed:
             self._not_before_s = self._clock.monotonic_s() + AGAIN_S
-            self._log.warning("access_token_not_renewed", code=failed.code, why=failed.message)
+            if failed.message != self._told:
+                self._told = failed.message
+                self._log.warning("access_token_not_renewed", code=failed.code, why=failed.message)
             return failed
         now_s = self._clock.monotonic_s()
+        self._told = ""
         self._kept = _Kept(
             token,
             renew_at_s=now_s + token.lifetime_s - min(RENEW_AHEAD_S, token.lifetime_s * 0.4),

@@ -86,9 +86,9 @@ def _sign_of(job: Job, worker: Worker) -> str | None:
     if next_member is not None and not is_over(job):
         if any(t.parked >= newest > t.generation for t in worker.trainers):
             return f"worker {worker.worker} was halted before it went over"
-        if detached(job, next_member, worker):
+        if record.prepared is not None and detached(record.prepared, next_member, worker):
             return f"worker {worker.worker} has lost a trainer"
-    elif member is not None and world is not None and world.hot is not None and detached(job, member, worker):
+    elif member is not None and world is not None and world.hot is not None and detached(world, member, worker):
         return f"worker {worker.worker} has lost a trainer"
     return None
 

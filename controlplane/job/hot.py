@@ -17,7 +17,7 @@ from controlplane.job.ranks import arrange, choose
 from controlplane.job.state import Barred, Job, Worker
 from messages.ids import NO_GENERATION, Generation, WorkerId
 from messages.workers import TrainerStatus
-from messages.worlds import Member
+from messages.worlds import Assignment, Member
 
 
 def top(job: Job) -> Generation:
@@ -58,10 +58,10 @@ def is_hot(job: Job) -> bool:
     return bool(busy) and all(_trains(member, worker, job.record.generation) for member, worker in busy)
 
 
-def has_entered(member: Member, worker: Worker, generation: Generation) -> bool:
-    """Its trainers are in that world, or in a later one."""
-    entered = {trainer.local_rank for trainer in worker.trainers if trainer.generation >= generation}
-    return entered.issuperset(range(member.ranks))
+def has_entered(world: Assignment, member: Member, worker: Worker) -> bool:
+    """Its trainers are in that world, or have ended in it."""
+    entered = {trainer.local_rank for trainer in worker.trainers if trainer.generation >= world.generation}
+    return (entered | _ended(world, member, worker)).issuperset(range(member.ranks))
 
 
 def is_over(job: Job) -> bool:
@@ -71,10 +71,10 @@ def is_over(job: Job) -> bool:
     return ended or any(trainer.finished for trainer in trainers)
 
 
-def detached(job: Job, member: Member, worker: Worker) -> bool:
-    """A trainer that should be there is not; one that has exited with 0 need not be."""
-    attached = {trainer.local_rank for trainer in worker.trainers}
-    return any(local not in attached and member.first_rank + local not in job.clean for local in range(member.ranks))
+def detached(world: Assignment, member: Member, worker: Worker) -> bool:
+    """A trainer that should be there is not, and nobody said how it ended."""
+    told = {trainer.local_rank for trainer in worker.trainers} | _ended(world, member, worker)
+    return not told.issuperset(range(member.ranks))
 
 
 def survivors(job: Job) -> list[Worker]:
@@ -153,6 +153,12 @@ def rank_before(job: Job, worker: WorkerId, local: int) -> int:
     """In the running world; −1 for one that is not in it."""
     member = member_of(job, worker)
     return member.first_rank + local if member is not None and local < member.ranks else -1
+
+
+def _ended(world: Assignment, member: Member, worker: Worker) -> set[int]:
+    if worker.generation != world.generation:
+        return set()
+    return {exit_.rank - member.first_rank for exit_ in worker.exits}
 
 
 def _told_to_park(trainer: TrainerStatus) -> Generation:

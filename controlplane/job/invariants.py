@@ -47,7 +47,7 @@ def _fences(before: Job, after: Job) -> list[str]:
     if after.workers.keys() & after.gone.keys():
         broken.append(f"dead and alive at once: {sorted(after.workers.keys() & after.gone.keys())}")
     dead_members = {member.worker for member in new.members} & before.gone.keys() if new is not None else set()
-    if new != old and dead_members:
+    if new not in (old, before.record.prepared) and dead_members:
         broken.append(f"dead workers were given ranks: {sorted(dead_members)}")
     if after.record.losses > before.record.losses and after.record.failures > before.record.failures:
         broken.append("a loss used up the failure budget")
@@ -66,9 +66,10 @@ def _prepared(before: Job, after: Job) -> list[str]:
         broken.append(f"a prepared world was kept in a job that is {after.record.phase}")
     if new == old:
         return broken
-    used = [before.record.generation, before.record.assignment.generation if before.record.assignment else 0]
-    if old is not None or new.generation <= max(used):
-        broken.append(f"generation {new.generation} was prepared, but {max(used)} or a prepared one was there")
+    if new.generation <= max(before.record.generation, old.generation if old is not None else 0):
+        broken.append(f"generation {new.generation} was prepared, but has been used")
+    if old is not None and world != old:
+        broken.append(f"generation {new.generation} was prepared, though {old.generation} was being")
     dead = {member.worker for member in new.members} & after.gone.keys()
     if dead:
         broken.append(f"dead workers were given ranks: {sorted(dead)}")

@@ -21,7 +21,7 @@ def unparked(job: Job) -> list[WorkerId]:
 def has_switched(job: Job, world: Assignment) -> bool:
     """All its members are there, and their trainers went over to it."""
     return all(
-        (worker := job.workers.get(member.worker)) is not None and has_entered(member, worker, world.generation)
+        (worker := job.workers.get(member.worker)) is not None and has_entered(world, member, worker)
         for member in world.members
     )
 
@@ -35,7 +35,7 @@ def some_switched(job: Job, world: Assignment) -> bool:
 def _is_ready(job: Job, member: Member, worker: Worker) -> bool:
     world = job.record.assignment
     if world is not None and world.hot is not None:
-        return has_finished(job, member) or has_entered(member, worker, job.record.generation)
+        return has_finished(job, member) or has_entered(world, member, worker)
     obeys = worker.generation == job.record.generation
     return obeys and worker.phase in (WorkerPhase.READY, WorkerPhase.ENDED)
 

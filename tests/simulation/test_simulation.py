@@ -16,7 +16,7 @@ from controlplane.job import learn as job_learn
 from controlplane.job.state import Job
 from controlplane.lease.events import WorkEnded
 from messages.ids import Epoch, Generation, WorkerId
-from messages.worlds import Assignment, Halt, Release
+from messages.worlds import Assignment, Halt, Invite, Release
 from tests.simulation.actors import ControllerActor, WorkerActor
 from tests.simulation.masters import MasterProcess
 from tests.simulation.system import System, simulate
@@ -108,7 +108,7 @@ def _go_on_after_losing_the_lease(patch: pytest.MonkeyPatch) -> None:
     """A master acts as if it still led, and nobody minds old epochs."""
     hear, post = WorkerActor.hear, ControllerActor.post
 
-    def hear_anybody(worker: WorkerActor, message: Assignment | Halt | Release, epoch: Epoch) -> None:
+    def hear_anybody(worker: WorkerActor, message: Assignment | Halt | Invite | Release, epoch: Epoch) -> None:
         hear(worker, message, Epoch(1))
 
     def obey_anybody(controller: ControllerActor, event: ClusterEvent) -> None:

@@ -24,6 +24,7 @@ from nats.js import JetStreamContext, api
 from runtime.errors import BusClosed, BusRefused, BusUnavailable, Conflict, NoAnswer, UserError
 from runtime.logs import Once, logger
 from runtime.settings import BusSettings
+from runtime.waiting import cancellation_kept
 
 T = TypeVar("T")
 
@@ -204,9 +205,10 @@ class Link:
 
 @contextlib.contextmanager
 def translated(doing: str) -> Iterator[None]:
-    """Errors of nats-py, in our words."""
+    """Errors of nats-py, in our words; and whoever is cancelled in it is."""
     try:
-        yield
+        with cancellation_kept():
+            yield
     except nats.js.errors.NoStreamResponseError:
         raise NotTaken(f"{doing}: no stream takes it (is the NATS server running with JetStream?)") from None
     except nats.js.errors.ServiceUnavailableError as error:

@@ -18,7 +18,7 @@ async def test_as_many_pods_as_wanted_are_kept(bench: Bench) -> None:
     first = await bench.ground.until_pods(2)
     await bench.keep(3)
     assert set(first) < set(await bench.ground.until_pods(3))
-    assert bench.topologies[-1].keeps == {JOB: 3}
+    await eventually(lambda: bench.topologies[-1].keeps == {JOB: 3}, what="the topology says so")
 
 
 async def test_a_pod_is_what_the_template_says(bench: Bench) -> None:

@@ -57,7 +57,7 @@ def summary(allocator: Allocator, now_s: float) -> str:
         text += f", {coming} coming"
     if here + coming < allocator.wanted:
         passed = [told for told in (_passed_over(allocator, offer, now_s) for offer in allocator.offers) if told]
-        text += f"; {', '.join(passed) or 'no offer has room for more'}"
+        text += f"; {', '.join(dict.fromkeys(passed)) or 'no offer has room for more'}"
     if here > allocator.wanted:
         text += "; those in use go when the job releases them"
     return text

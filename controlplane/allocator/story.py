@@ -30,7 +30,7 @@ def tell(before: Allocator, after: Allocator, asked: Sequence[AllocatorEffect]) 
         *_found(before, after),
         *_nodes(before, after),
         *_shortages(before, after),
-        *(said for effect in asked if (said := _asked(after, effect)) is not None),
+        *(said for effect in asked if not _is_said(before, effect) and (said := _asked(after, effect)) is not None),
         *_held(before, after),
         *_trouble(before, after),
     ]
@@ -82,6 +82,12 @@ def _shortages(before: Allocator, after: Allocator) -> list[Announce]:
             fields: dict[str, Scalar | None] = {"zone": stock.zone, "machine_type": stock.machine_type}
             said.append(Announce(SHORTAGE_KINDS[shelf.shortage], text, shelf.detail, fields))
     return said
+
+
+def _is_said(before: Allocator, effect: AllocatorEffect) -> bool:
+    """What is given up, and was in the way of others only, is told when it is first tried."""
+    pool = before.pools.get(effect.ref) if isinstance(effect, ResizePool | RemoveNodes) else None
+    return pool is not None and pool.operation is None and pool.failures > 0
 
 
 def _asked(allocator: Allocator, effect: AllocatorEffect) -> Announce | None:

@@ -85,6 +85,11 @@ class SimulatedStage:
         yield
         await self.order("api", {"api": "gke", "away": False})
 
+    async def calls(self, method: str) -> list[str]:
+        """How the calls of this method were answered."""
+        async with self._http.get(f"{self._serving.url}/calls?api=gke&method={method}") as response:
+            return [call["outcome"] for call in await response.json()]
+
     async def order(self, what: str, body: Any) -> None:
         async with self._http.post(f"{self._serving.url}/control/{what}", json=body) as response:
             assert response.status == 200, await response.text()

@@ -1,0 +1,254 @@
+"""A job's capacity through Google's own clients, against the simulator: shortages that last, and bad beginnings."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from controlplane.allocator.offers import Offer, pool_ref
+from controlplane.allocator.state import AllocatorSettings
+from controlplane.capacity.capacity import Capacity
+from controlplane.capacity.fleet_keeper import FleetKeeper
+from controlplane.capacity.placement import Placement
+from controlplane.clouds.gke.cloud import GkeCloud
+from messages.clusters import ClusterHeartbeat, NodeSight
+from messages.events import Event
+from messages.ids import ClusterName, JobName
+from runtime.clock import SystemClock
+from tests.clouds.contract import found, until
+from tests.clouds.simulated import ZONE, SimulatedStage
+from tests.clouds.stand_in.keys import write_key
+from tests.conftest import eventually
+
+JOB = JobName("a-job")
+OTHER_ZONE = "us-central1-b"
+
+
+class Bench:
+    """A job that wants two nodes, of one zone or of the other."""
+
+    def __init__(self, stage: SimulatedStage, cloud: GkeCloud, hang_s: float) -> None:
+        self.stage = stage
+        self.cloud = cloud
+        self.told: list[Event] = []
+        self.shortages: list[str] = []
+        here = Offer(stage.cluster.name, ZONE, "g2-standard-8", 4, accelerator="nvidia-l4", accelerators_per_node=1)
+        self.offers = (here, replace(here, zone=OTHER_ZONE))
+        clock = SystemClock()
+        self.capacity = Capacity(
+            cloud,
+            self.offers,
+            lambda plan: plan,
+            clock,
+            self.told.append,
+            self._place,
+            AllocatorSettings(retry_s=0.05, retry_max_s=0.2, relist_s=0.5, hang_s=hang_s, loss_cooldown_s=1.0),
+        )
+        self.keeper = FleetKeeper(
+            cloud,
+            [stage.cluster],
+            _nothing_to_install,
+            self.told.append,
+            self.capacity.heard_s,
+            self.capacity.hear_of_cluster,
+            clock,
+        )
+
+    async def nodes(self) -> list[int]:
+        """That run, by zone."""
+        return [len(await self.stage.nodes(pool_ref(JOB, offer))) for offer in self.offers]
+
+    async def sizes(self) -> list[int]:
+        """That are aimed at, by zone."""
+        pools = [pool for cluster in found(await self.cloud.clusters()) for pool in cluster.pools]
+        aims = {pool.ref: pool.size for pool in pools}
+        return [aims.get(pool_ref(JOB, offer), 0) for offer in self.offers]
+
+    async def all_nodes(self) -> int:
+        return sum(await self.nodes())
+
+    async def all_sizes(self) -> int:
+        return sum(await self.sizes())
+
+    async def look(self) -> None:
+        """What a cluster-controller would tell."""
+        sights: list[NodeSight] = []
+        for offer in self.offers:
+            ref = pool_ref(JOB, offer)
+            sights += [NodeSight(name, name, pool=ref.pool, job=JOB) for name in await self.stage.nodes(ref)]
+        cluster = self.stage.cluster.name
+        self.capacity.see(ClusterHeartbeat(cluster=cluster, incarnation="a", seq=1, nodes=tuple(sights)))
+
+    def _place(self, job: JobName, placement: Placement, shortage: str) -> None:
+        self.shortages.append(shortage)
+
+
+async def _nothing_to_install(cluster: ClusterName) -> None:
+    del cluster
+
+
+@asynccontextmanager
+async def a_bench(
+    folder: Path, *, hang_s: float = 60.0, gke: dict[str, Any] | None = None, **rules: Any
+) -> AsyncIterator[Bench]:
+    async with AsyncExitStack() as stack:
+        stage = await stack.enter_async_context(SimulatedStage.open(folder, **rules))
+        settings = msgspec.structs.replace(stage.settings, **(gke or {}))
+        cloud = await GkeCloud.open(settings)
+        stack.push_async_callback(cloud.close)
+        yield Bench(stage, cloud, hang_s)
+
+
+@asynccontextmanager
+async def running(bench: Bench, *, clusters: bool = True) -> AsyncIterator[None]:
+    async with asyncio.TaskGroup() as tasks:
+        parts = [tasks.create_task(_hold(bench)), tasks.create_task(_heartbeats(bench))]
+        if clusters:
+            parts.append(tasks.create_task(bench.keeper.run()))
+        yield
+        for part in parts:
+            part.cancel()
+
+
+async def _hold(bench: Bench) -> None:
+    async with asyncio.TaskGroup() as tasks:
+        bench.capacity.hold(tasks, JOB, 2, None)
+
+
+async def _heartbeats(bench: Bench) -> None:
+    while True:
+        await bench.look()
+        await asyncio.sleep(0.05)
+
+
+# Shortages
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        pytest.param({"stockout_s": 0.2}, id="the operation tells"),
+        pytest.param({"stockout_s": 100_000.0, "give_up_s": 2.0}, id="the operation goes on, and refuses others"),
+    ],
+)
+async def test_a_zone_that_has_no_machines_for_long_is_lowered_first_and_brings_no_surplus_when_it_has_some_again(
+    tmp_path: Path, rules: dict[str, float]
+) -> None:
+    async with a_bench(tmp_path, gke={"nodes_s": 0.5}, **rules) as bench:
+        await bench.stage.stock_out()
+        async with running(bench):
+            await until(bench.nodes, [0, 2])
+            assert await bench.sizes() == [0, 2]
+            await bench.stage.stock_out(on=False)
+            await _for_a_while(bench)
+            assert await bench.nodes() == [0, 2]
+    told = [event.kind for event in bench.told if event.kind in ("pool_created", "zone_stocked_out", "pool_lowered")]
+    assert told == ["pool_created", "zone_stocked_out", "pool_lowered", "pool_created"]
+
+
+async def test_what_a_pool_that_could_not_be_lowered_brings_after_all_goes_as_it_comes(tmp_path: Path) -> None:
+    rules = {"stockout_s": 100_000.0, "give_up_s": 100_000.0}
+    async with a_bench(tmp_path, hang_s=0.5, gke={"nodes_s": 0.3}, **rules) as bench:
+        await bench.stage.stock_out()
+        async with running(bench):
+            await until(bench.nodes, [0, 2])
+            await bench.stage.stock_out(on=False)
+            await eventually(lambda: any(event.kind == "nodes_removed" for event in bench.told))
+            await until(bench.all_sizes, 2)
+            await until(bench.all_nodes, 2)
+
+
+async def _for_a_while(bench: Bench) -> None:
+    """As long as three listings take: what was forgotten would come by then."""
+    began = bench.capacity.heard_s(bench.stage.cluster.name) or 0.0
+    await eventually(lambda: (bench.capacity.heard_s(bench.stage.cluster.name) or 0.0) > began + 1.5)
+
+
+# Bad beginnings
+
+
+@pytest.mark.parametrize(
+    ("settings", "says", "to_do"),
+    [
+        ({"credentials_file": "/nowhere/key.json"}, "/nowhere/key.json cannot be read", "service account's key"),
+        ({"project": "atlantis"}, "There is no project atlantis", "correct `cloud.project` in the fleet file"),
+    ],
+)
+async def test_a_job_that_can_have_nothing_says_why_and_what_to_do(
+    tmp_path: Path, settings: dict[str, str], says: str, to_do: str
+) -> None:
+    async with a_bench(tmp_path, gke=settings) as bench, running(bench):
+        await eventually(lambda: bench.shortages and bench.shortages[-1])
+        _is_one_clear_sentence(bench.shortages[-1], says, to_do)
+        await eventually(lambda: any(event.kind == "cluster_waits" for event in bench.told))
+    waits = next(event for event in bench.told if event.kind == "cluster_waits")
+    _is_one_clear_sentence(waits.why, says, to_do)
+
+
+async def test_a_key_that_the_cloud_does_not_know_is_told_with_what_to_do(tmp_path: Path) -> None:
+    async with a_bench(tmp_path) as bench:
+        token_url = bench.stage.settings.compute_url.replace("/compute/v1", "/token")
+        key = write_key(tmp_path / "another.json", token_url)
+        cloud = await GkeCloud.open(msgspec.structs.replace(bench.stage.settings, credentials_file=str(key)))
+        other = Bench(bench.stage, cloud, 60.0)
+        async with running(other):
+            await eventually(lambda: other.shortages and other.shortages[-1])
+        await cloud.close()
+    _is_one_clear_sentence(other.shortages[-1], "refused to issue an access token", "check that the")
+
+
+async def test_a_disabled_api_is_told_with_the_command_that_enables_it_and_all_goes_on_when_it_is(
+    tmp_path: Path,
+) -> None:
+    async with a_bench(tmp_path) as bench:
+        await bench.stage.order("api", {"api": "gke", "disabled": True})
+        async with running(bench):
+            await eventually(lambda: bench.shortages and bench.shortages[-1])
+            _is_one_clear_sentence(bench.shortages[-1], "is disabled in the project", "run `gcloud services enable")
+            await bench.stage.order("api", {"api": "gke", "disabled": False})
+            await until(bench.nodes, [2, 0])
+            await eventually(lambda: not bench.shortages[-1])
+
+
+async def test_a_quota_of_nothing_is_told_with_where_to_ask_for_more(tmp_path: Path) -> None:
+    async with a_bench(tmp_path) as bench:
+        await bench.stage.take_quota()
+        async with running(bench):
+            await eventually(lambda: bench.shortages and OTHER_ZONE in bench.shortages[-1])
+    said = bench.shortages[-1]
+    _is_one_clear_sentence(said, "is beyond the quota: Quota 'PREEMPTIBLE_NVIDIA_L4_GPUS' exceeded", "Ask for more at")
+
+
+def _is_one_clear_sentence(said: str, says: str, to_do: str) -> None:
+    assert says in said
+    assert to_do in said
+    assert len(said) < 500
+    assert "\n" not in said
+    assert "Traceback" not in said
+
+
+# Two masters
+
+
+async def test_of_two_masters_that_want_the_same_cluster_one_makes_it_and_both_have_it(tmp_path: Path) -> None:
+    async with a_bench(tmp_path) as bench:
+        cloud = await GkeCloud.open(bench.stage.settings)
+        other = Bench(bench.stage, cloud, 60.0)
+        async with asyncio.TaskGroup() as tasks:
+            keepers = [tasks.create_task(each.keeper.run()) for each in (bench, other)]
+            await eventually(lambda: all(is_ready(each) for each in (bench, other)))
+            for keeper in keepers:
+                keeper.cancel()
+        assert [cluster.name for cluster in found(await cloud.clusters())] == [bench.stage.cluster.name]
+        await cloud.close()
+        calls = await bench.stage.calls("CreateCluster")
+    assert calls.count("OK") == 1
+
+
+def is_ready(bench: Bench) -> bool:
+    return any(event.kind == "cluster_ready" for event in bench.told)

@@ -10,6 +10,7 @@ import json
 import multiprocessing
 import os
 import signal
+import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from multiprocessing.process import BaseProcess
@@ -22,6 +23,7 @@ from tests.sdk.trainee import Recipe, train
 from tradewind.sdk import protocol
 
 BOUND_S = 60.0
+LOOK_S = 0.02
 _forks = multiprocessing.get_context("forkserver")
 _forks.set_forkserver_preload(["tests.sdk.warm"])
 
@@ -100,9 +102,9 @@ class Coordinator:
         aside.write_text(str(step))
         aside.rename(limit)
 
-    async def start(self, count: int) -> None:
+    async def start(self, count: int, envs: list[dict[str, str]] | None = None) -> None:
         self.top = self.generation = 1
-        self.members = [self.spawn() for _ in range(count)]
+        self.members = [self.spawn(env) for env in envs or [{}] * count]
         self.worlds.append(("start", count))
         for rank, trainer in enumerate(self.members):
             await self.until(trainer.is_attached, "a trainer attaches")
@@ -127,8 +129,11 @@ class Coordinator:
         self._own(self._watch(trainer))
         return trainer
 
-    async def change(self, leave: list[Trainer] | None = None, join: list[Trainer] | None = None) -> None:
-        """A planned change; returns when it is done, or when something broke it."""
+    def begin_change(self, leave: list[Trainer]) -> "asyncio.Task[int]":
+        return asyncio.create_task(self.change(leave=leave))
+
+    async def change(self, leave: list[Trainer] | None = None, join: list[Trainer] | None = None) -> int:
+        """A planned change; returns its generation when it is done, or when something broke it."""
         leaving = leave or []
         before = list(self.members)
         self.top += 1
@@ -146,6 +151,7 @@ class Coordinator:
         if self.top == generation:
             self.members, self.prepared, self.generation = planned, None, generation
             self.worlds.append(("planned", len(planned)))
+        return generation
 
     async def plan(self, leave: list[Trainer]) -> None:
         """A planned change that is planned again if something breaks it."""
@@ -155,16 +161,15 @@ class Coordinator:
 
     async def join_all(self, trainers: list[Trainer]) -> None:
         """All in one change, if nothing breaks it; until each of them takes a share."""
-        while not all(t.status.get("active") for t in trainers):
+        while not all(t.status.get("active") or not t.alive for t in trainers):
             await self.settled()
-            out = [t for t in trainers if t not in self.members]
-            if out:
-                await self.change(join=out)
-            await self._outcome_of_join(trainers, self.top)
+            out = [t for t in trainers if t not in self.members and t.alive]
+            generation = await self.change(join=out) if out else self.top
+            await self._outcome_of_join(trainers, generation)
 
-    async def warm(self) -> Trainer:
+    async def warm(self, env: dict[str, str] | None = None) -> Trainer:
         """One that waits to be taken in."""
-        trainer = self.spawn()
+        trainer = self.spawn(env)
         await self.until(lambda: bool(trainer.status), "a joiner attaches")
         return trainer
 
@@ -181,6 +186,22 @@ class Coordinator:
     async def step(self, number: int) -> None:
         """Until some rank reports it."""
         await self.until(lambda: any(r["step"] >= number for t in self.trainers for r in t.reports), f"step {number}")
+
+    async def held(self) -> None:
+        """Until all who train wait before the step that is held back."""
+        await asyncio.to_thread(self._wait_until_held)
+
+    def _wait_until_held(self) -> None:
+        limit = (self._folder / "limit").read_text()
+        for _ in range(int(BOUND_S / LOOK_S)):
+            if all(self._waits_before(trainer, limit) for trainer in self.members):
+                return
+            time.sleep(LOOK_S)
+        raise AssertionError(f"not all ranks came to step {limit} within {BOUND_S:g} s")
+
+    def _waits_before(self, trainer: Trainer, step: str) -> bool:
+        waiting = self._folder / f"waiting-{trainer.pid}"
+        return not trainer.alive or (waiting.exists() and waiting.read_text() == step)
 
     async def finished(self) -> None:
         await self.until(lambda: not any(t.alive for t in self.members), "the end")

@@ -77,7 +77,10 @@ def train(recipe: Recipe, env: dict[str, str]) -> None:
 
 def _wait_for_leave(folder: Path, step: int) -> None:
     """A test that wants something to happen before a step says so: FOLDER/limit holds the first that has to wait."""
-    while (limit := folder / "limit").exists() and step >= int(limit.read_text() or 0):
+    while (limit := folder / "limit").exists() and step >= int(limit.read_text()):
+        waiting = folder / f"waiting-{os.getpid()}.new"
+        waiting.write_text(str(step))
+        waiting.rename(waiting.with_suffix(""))
         time.sleep(0.01)
 
 

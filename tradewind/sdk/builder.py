@@ -54,11 +54,13 @@ class Builder:
         on_built: Callable[[int, Built | None], None],
         own_state_port: Callable[[], tuple[int, str]],
         prepare: Callable[[Joiner, int], None],
+        before: Callable[[Assign], None] = lambda assign: None,
     ) -> None:
         self._make_group = make_group
         self._on_built = on_built
         self._own_state_port = own_state_port
         self._prepare = prepare
+        self._before = before
         self._clients = StoreClients()
 
     def start(self, assign: Assign) -> None:
@@ -81,6 +83,7 @@ class Builder:
     def _build(self, assign: Assign) -> Built:
         if assign.world_size == 1:
             return Built(LoneGroup())
+        self._before(assign)
         client = self._clients.take(assign.store)
         store = PrefixStore(f"tradewind{assign.store.prefix}/{assign.generation}", client)
         entering = [rank for rank, previous in enumerate(assign.previous) if previous < 0]

@@ -8,7 +8,7 @@ from tradewind.sdk.builder import MakeGroup
 
 def group_maker(device: torch.device) -> MakeGroup:
     if device.type == "cuda":
-        from tradewind.sdk import nccl
+        from tradewind.sdk.nccl import build
 
-        return nccl.build
+        return build
     return gloo.build

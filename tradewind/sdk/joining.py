@@ -131,6 +131,9 @@ class Joining:
                 break
             if admission is Admission.UNKNOWN:
                 time.sleep(_ASK_AGAIN_S)
+        if admission is Admission.ADMITTED:
+            world = self._member.world
+            self._faults("join_level", world.rank if world is not None else 0, self._done or 0)
         if admission in (Admission.REFUSED, Admission.LOST):
             self._member.gives_up(f"its state was not accepted: {admission.name.lower()}")
 

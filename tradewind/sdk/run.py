@@ -58,6 +58,8 @@ class Run:
     state              whatever else must survive, by name: anything with state_dict() and load_state_dict().
     checkpoints        a folder; every `checkpoint_every` steps one rank writes there. Used when everything is lost.
     collate            as for a DataLoader.
+    prefetch           read the next share ahead, in a thread; not for datasets that belong to one thread or draw from
+                       the global random generators.
     """
 
     def __init__(
@@ -77,6 +79,7 @@ class Run:
         checkpoints: str | Path | None = None,
         checkpoint_every: int = 100,
         collate: Callable[[list[Any]], Any] | None = None,
+        prefetch: bool = True,
     ) -> None:
         if steps < 1:
             raise ValueError(f"steps is {steps}, but a run has at least one")
@@ -88,7 +91,7 @@ class Run:
         training_state = TrainingState(model, optimizer, others)
         gradients = Gradients(model.parameters(), tail.MOST)
         order = Order(_length(dataset), batch, seed, shuffle)
-        loader = Loader(dataset, order, collate)
+        loader = Loader(dataset, order, collate, prefetch=prefetch)
         control = open_control()
         injected = faults.Faults(os.environ.get(faults.VARIABLE, ""))
         traced = trace.Trace(os.environ.get(trace.VARIABLE))
@@ -100,6 +103,7 @@ class Run:
             lambda generation, built: member.built(generation, built),
             lambda: (receiver.port, receiver.token),
             serving.prepare,
+            lambda assign: injected("building", assign.rank, member.done),
         )
         member = Member(batch, steps, control.tell if control is not None else _nobody, builder.start)
         member.retired = Janitor()

@@ -4,6 +4,7 @@ A checkpoint counts for the world outside, so it is written only when every rank
 one number is kept, the newest step that was committed: if everything is lost at once, it tells what has to be repeated.
 """
 
+import contextlib
 import os
 import struct
 from collections.abc import Callable
@@ -36,12 +37,16 @@ class Saving:
         if self._held is not None:
             self._checkpoints.offer(*self._held)
             self._held = None
-        os.pwrite(self._journal, _NUMBER.pack(step - 1), 0)
+        self._note(step - 1)
         if self._checkpoints.is_due(step + 1):
             self._held = (step + 1, payload())
 
-    def close(self) -> None:
-        """Everybody has the last step."""
-        if self._held is not None:
-            self._checkpoints.offer(*self._held)
+    def close(self, steps: int, payload: Callable[[], dict[str, Any]]) -> None:
+        """Everybody has the last step: who starts the run again finds it finished."""
+        self._note(steps - 1)
+        self._checkpoints.offer(steps, payload())
         self._checkpoints.close()
+
+    def _note(self, step: int) -> None:
+        with contextlib.suppress(OSError):  # a full disk must not stop the training
+            os.pwrite(self._journal, _NUMBER.pack(step), 0)

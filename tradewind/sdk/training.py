@@ -153,13 +153,12 @@ class Training:
 
     def _own_tail(self, world: World, step: int) -> tail.Own:
         ready = self._member.ready_for()
-        lowest = world.active.index(True) if any(world.active) else 0
         return tail.Own(
             ready=ready - world.generation if ready else 0,
             digest=self._digest,
             loss_sum=self._loss_sum,
-            active=True,
-            step=step if world.rank == lowest else None,
+            active=world.is_active,
+            step=step if _is_first(world) else None,
         )
 
     def _commit(self, step: int, agreed: tail.Agreed, world: World) -> None:
@@ -205,8 +204,8 @@ class Training:
             return False
         world = self._present_world()
         self._parts.reports.close(world.generation, world.rank)
-        if self._parts.saving is not None:
-            self._parts.saving.close()
+        if self._parts.saving is not None and _is_first(world):
+            self._parts.saving.close(self._parts.steps, self._parts.state.payload)
         return True
 
     # Changes of the world.
@@ -291,9 +290,9 @@ class Training:
             parts.serving.begin(world, self._member.joiners_to_serve(), self._member.done)
 
     def _save(self, step: int) -> None:
-        world = self._member.world
-        if self._parts.saving is not None and world is not None and world.active.index(True) == world.rank:
-            self._parts.saving.committed(step, self._parts.state.payload)
+        saving, world = self._parts.saving, self._present_world()
+        if saving is not None and _is_first(world):
+            saving.committed(step, self._parts.state.payload)
 
     def _expected(self, step: int) -> Digest:
         return Digest.of(self._parts.order.indices(step))
@@ -324,3 +323,8 @@ class Training:
     @property
     def _rank(self) -> int:
         return self._present_world().rank
+
+
+def _is_first(world: World) -> bool:
+    """Of those who have the state: one is enough to speak to the world outside."""
+    return world.active.index(True) == world.rank

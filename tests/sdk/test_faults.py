@@ -1,0 +1,105 @@
+"""A change during a change: every phase, with a death in it. Whatever happens, no sample is lost or taken twice."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.sdk.coordinator import Coordinator
+from tests.sdk.test_run import check
+from tests.sdk.trainee import Recipe
+from tradewind.sdk.faults import VARIABLE
+
+STEPS = 16
+
+
+def recipe_of(folder: Path) -> Recipe:
+    return Recipe(str(folder), steps=STEPS, compute_s=0.01)
+
+
+@pytest.mark.parametrize("phase", ["compute", "before_sum", "in_sum", "after_sum", "applied"])
+async def test_a_rank_dies_in_any_phase_of_a_step(tmp_path: Path, phase: str) -> None:
+    recipe = recipe_of(tmp_path)
+    async with Coordinator(tmp_path, recipe) as coordinator:
+        await coordinator.start(3, [{}, {VARIABLE: f"1:5:{phase}:SIGKILL"}, {}])
+        await coordinator.finished()
+    check(tmp_path, recipe, finishers=2)
+
+
+@pytest.mark.parametrize("second", ["1:5:repair", "0:5:repair", "1:5:building", "1:5:in_sum", "0:5:after_sum"])
+async def test_another_dies_while_the_first_death_is_being_repaired(tmp_path: Path, second: str) -> None:
+    recipe = recipe_of(tmp_path)
+    async with Coordinator(tmp_path, recipe) as coordinator:
+        coordinator.hold_before(5)
+        await coordinator.start(4, [{VARIABLE: f"{second}:SIGKILL"}] * 3 + [{}])
+        await coordinator.held()
+        coordinator.members[3].kill()
+        await coordinator.until(lambda: len(coordinator.worlds) > 1, "a repair begins")
+        coordinator.hold_before(None)
+        await coordinator.finished()
+        survivors = len(coordinator.members)
+    check(tmp_path, recipe, finishers=survivors)
+    assert survivors < 3
+
+
+@pytest.mark.parametrize(
+    ("who", "phase"),
+    [
+        ("leaver", "in_sum"),
+        ("leaver", "switched"),
+        ("stayer", "building"),
+        ("stayer", "in_sum"),
+        ("stayer", "after_sum"),
+        ("stayer", "switched"),
+    ],
+)
+async def test_somebody_dies_while_a_world_is_handed_over(tmp_path: Path, who: str, phase: str) -> None:
+    recipe = recipe_of(tmp_path)
+    rank = {("leaver", "in_sum"): 0, ("leaver", "switched"): 0}.get((who, phase), 1)
+    # After the switch the stayer that was rank 1 is rank 0; a builder already has its new rank.
+    rank_then = 0 if (who, phase) in {("stayer", "building"), ("stayer", "switched")} else rank
+    step = 6 if phase == "switched" else 5
+    fault = {VARIABLE: ",".join(f"{rank_then}:{at}:{phase}:SIGKILL" for at in range(step, step + 3))}
+    async with Coordinator(tmp_path, recipe) as coordinator:
+        coordinator.hold_before(5)
+        await coordinator.start(3, [fault if place == rank else {} for place in range(3)])
+        await coordinator.held()
+        leaver = coordinator.members[0]
+        planned = coordinator.begin_change(leave=[leaver])
+        coordinator.hold_before(None)
+        await planned
+        await coordinator.finished()
+    told = check(tmp_path, recipe, finishers=len([t for t in coordinator.members if t.process.exitcode == 0]))
+    assert told
+
+
+@pytest.mark.parametrize(
+    ("who", "phase"),
+    [
+        ("joiner", "building"),
+        ("joiner", "join_entered"),
+        ("joiner", "join_loaded"),
+        ("joiner", "join_level"),
+        ("survivor", "building"),
+        ("survivor", "switched"),
+        ("survivor", "in_sum"),
+    ],
+)
+async def test_somebody_dies_during_a_join_and_the_joiner_is_taken_up_again(
+    tmp_path: Path, who: str, phase: str
+) -> None:
+    recipe = Recipe(str(tmp_path), steps=40, compute_s=0.01)
+    fault = {VARIABLE: ",".join(f"*:{step}:{phase}:SIGKILL" for step in range(41))}
+    after_start = {VARIABLE: ",".join(f"1:{step}:{phase}:SIGKILL" for step in range(6, 41))}
+    async with Coordinator(tmp_path, recipe) as coordinator:
+        coordinator.hold_before(5)
+        await coordinator.start(3, [{}, after_start if who == "survivor" else {}, {}])
+        joiner = await coordinator.warm(fault if who == "joiner" else None)
+        spare = await coordinator.warm() if who == "joiner" else joiner
+        coordinator.hold_before(30)
+        await coordinator.join_all([joiner])
+        await coordinator.join_all([spare])
+        coordinator.hold_before(None)
+        await coordinator.finished()
+        finishers = len(coordinator.members)
+    check(tmp_path, recipe, finishers=finishers)
+    assert finishers == (4 if who == "joiner" else 3)

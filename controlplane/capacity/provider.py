@@ -11,12 +11,17 @@ from controlplane.bootstrap.settings import Secrets
 from controlplane.capacity.capacity import Capacity, OnPlacement
 from controlplane.capacity.fleet_keeper import FleetKeeper
 from controlplane.capacity.leaders_cloud import LeadersCloud
-from controlplane.fleet.cloud import open_cloud
+from controlplane.fleet.cloud import load_clients, open_cloud
 from controlplane.fleet.files import read_fleet
 from controlplane.fleet.plans import bootstrap_settings, cluster_plans, complete, offers, places
 from messages.events import Event
 from messages.ids import ClusterName
 from runtime.clock import Clock
+
+
+def prepare() -> None:
+    """Loads what is needed, ahead of its use."""
+    load_clients()
 
 
 @asynccontextmanager

@@ -3,10 +3,15 @@
 from collections.abc import Mapping
 from typing import assert_never
 
-from controlplane.clouds.gke.cloud import GkeCloud
+from controlplane.clouds.gke.cloud import GkeCloud, load_client
 from controlplane.clouds.interface import Cloud
 from controlplane.fleet.plans import gke_settings
 from controlplane.fleet.spec import Fleet
+
+
+def load_clients() -> None:
+    """Of any cloud that a fleet can be in, ahead of its use."""
+    load_client()
 
 
 async def open_cloud(fleet: Fleet, environ: Mapping[str, str]) -> Cloud:

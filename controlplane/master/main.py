@@ -8,6 +8,7 @@ import msgspec
 from controlplane.master.api import open_listener
 from controlplane.master.candidate import Candidate
 from controlplane.master.settings import MasterSettings, check
+from controlplane.master.term import prepare
 from runtime.bus import Bus
 from runtime.process import Stop
 
@@ -16,6 +17,7 @@ async def main(settings: MasterSettings, stop: Stop) -> int:
     check(settings)
     # Before anything else: a second master started by mistake on the same machine fails without harm.
     with contextlib.closing(open_listener(settings.api_host, settings.api_port)) as listener:
+        await asyncio.to_thread(prepare, settings)
         bus = await Bus.connect(msgspec.structs.replace(settings.bus, name=f"lease/{settings.bus.name}"))
         try:
             async with asyncio.TaskGroup() as tasks:

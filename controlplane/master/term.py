@@ -33,6 +33,14 @@ CALL_TIMEOUT_S = 10.0
 _DAY_S = 86_400.0
 
 
+def prepare(settings: MasterSettings) -> None:
+    """Loads what a leader needs: seconds on a busy machine, in which a lease that is held could not be renewed."""
+    if settings.fleet:
+        from controlplane.capacity.provider import prepare as prepare_capacity
+
+        prepare_capacity()
+
+
 async def serve(
     settings: MasterSettings, listener: socket.socket, leadership: Leadership, memory: Memory, stop: Stop
 ) -> None:

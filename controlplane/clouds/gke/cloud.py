@@ -206,7 +206,7 @@ class GkeCloud(Cloud):
         return {ref: answer for ref, answer in sizes.items() if isinstance(answer, int)}
 
 
-def _load(settings: GkeSettings) -> "tuple[type[GkeClient], AccessTokens]":
+def load_client() -> "type[GkeClient]":
     """In a thread: these imports take most of a second.
 
     A child that is started and runs another program at once needs none of grpc's care for forks, which otherwise
@@ -214,6 +214,12 @@ def _load(settings: GkeSettings) -> "tuple[type[GkeClient], AccessTokens]":
     """
     os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
     from controlplane.clouds.gke.client import GkeClient
+
+    return GkeClient
+
+
+def _load(settings: GkeSettings) -> "tuple[type[GkeClient], AccessTokens]":
+    client = load_client()
     from controlplane.clouds.gke.credentials import token_fetcher
 
-    return GkeClient, AccessTokens(token_fetcher(settings.credentials_file))
+    return client, AccessTokens(token_fetcher(settings.credentials_file))

@@ -1,0 +1,24 @@
+"""What takes long to load is loaded before there is a lease to lose, and only where it is needed."""
+
+import subprocess
+import sys
+
+import pytest
+
+SCRIPT = """
+import sys
+from controlplane.master.settings import MasterSettings
+from controlplane.master.term import prepare
+prepare(MasterSettings(fleet=sys.argv[1]))
+print(" ".join(name for name in ("kubernetes_asyncio", "google.cloud.container_v1") if name in sys.modules))
+"""
+
+
+@pytest.mark.parametrize(
+    ("fleet", "loaded"), [("fleet.yaml", "kubernetes_asyncio google.cloud.container_v1"), ("", "")]
+)
+def test_the_clients_of_clouds_are_loaded_ahead_where_there_is_a_fleet(fleet: str, loaded: str) -> None:
+    told = subprocess.run(
+        [sys.executable, "-c", SCRIPT, fleet], capture_output=True, text=True, timeout=120, check=True
+    )
+    assert told.stdout.strip() == loaded

@@ -2,10 +2,19 @@
 
 from controlplane.job.hot import concerned, detached, is_above, is_hot, is_over, lives_on
 from controlplane.job.planned import give_up_at_s, hurry_at_s
-from controlplane.job.present import chosen, has_finished, member_of_prepared, members, unheard, world_size
+from controlplane.job.present import (
+    chosen,
+    has_finished,
+    member_of,
+    member_of_prepared,
+    members,
+    unheard,
+    world_size,
+)
 from controlplane.job.ranks import arrange
 from controlplane.job.sentences import describe_exit, name_workers
 from controlplane.job.state import Job, Phase, Worker
+from messages.ids import Generation
 from messages.worlds import Member
 
 
@@ -80,17 +89,21 @@ def _sign_of(job: Job, worker: Worker) -> str | None:
             return f"rank {trainer.rank} on worker {worker.worker} lost touch with its peers"
     if is_above(worker, newest):
         return f"worker {worker.worker} was halted by a master that had no time to say why"
-    member = next((member for member in members(job) if member.worker == worker.worker), None)
-    world = record.assignment
-    next_member = member_of_prepared(job, worker.worker)
-    if next_member is not None and not is_over(job):
-        if any(t.parked >= newest > t.generation for t in worker.trainers):
+    return None if is_over(job) else _sign_of_absence(job, worker, newest)
+
+
+def _sign_of_absence(job: Job, worker: Worker, newest: Generation) -> str | None:
+    world, prepared = job.record.assignment, job.record.prepared
+    next_member, member = member_of_prepared(job, worker.worker), member_of(job, worker.worker)
+    if prepared is not None and next_member is not None:
+        if any(trainer.parked >= newest > trainer.generation for trainer in worker.trainers):
             return f"worker {worker.worker} was halted before it went over"
-        if record.prepared is not None and detached(record.prepared, next_member, worker):
-            return f"worker {worker.worker} has lost a trainer"
-    elif member is not None and world is not None and world.hot is not None and detached(world, member, worker):
-        return f"worker {worker.worker} has lost a trainer"
-    return None
+        is_absent = detached(prepared, next_member, worker)
+    elif world is not None and world.hot is not None and member is not None:
+        is_absent = detached(world, member, worker)
+    else:
+        is_absent = False
+    return f"worker {worker.worker} has lost a trainer" if is_absent else None
 
 
 def _took_too_long(job: Job, now_s: float) -> str | None:

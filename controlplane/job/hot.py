@@ -14,7 +14,7 @@ from controlplane.job.present import (
     present_members,
 )
 from controlplane.job.ranks import arrange, choose
-from controlplane.job.state import Barred, Job, Worker
+from controlplane.job.state import Barred, Job, Phase, Worker
 from messages.ids import NO_GENERATION, Generation, WorkerId
 from messages.workers import TrainerStatus
 from messages.worlds import Assignment, Member
@@ -78,12 +78,13 @@ def detached(world: Assignment, member: Member, worker: Worker) -> bool:
 
 
 def survivors(job: Job) -> list[Worker]:
-    """Members of the last world whose trainers all have its state, each with as many slots as it has such trainers."""
-    return [
-        replace(worker, slots=len(in_world(worker)))
-        for _, worker in present_members(job)
-        if can_train(worker) and _has_state(worker)
-    ]
+    """Members of the last world whose trainers all have its state, each with those trainers and as many slots.
+
+    A worker that has lost one of several brings new ones, unless nobody else has the state."""
+    able = [(member, _in_last_world(member, worker)) for member, worker in present_members(job) if can_train(worker)]
+    able = [(member, worker) for member, worker in able if _has_state(worker)]
+    complete = [worker for member, worker in able if worker.slots == member.ranks]
+    return complete or [worker for _, worker in able if worker.slots % job.spec.replica == 0]
 
 
 def level(workers: list[Worker]) -> list[Worker]:
@@ -108,12 +109,28 @@ def hot_candidates(job: Job) -> list[Worker]:
     """Who goes on from what the survivors have. Those that wait to join are taken only if it cannot be done without.
 
     Nobody if no state survived."""
-    able = level(survivors(job))
+    able = with_state(job)
     kept = {worker.worker for worker in able}
-    alone = choose(able, job.record.wanted, kept)
+    alone = whole(choose(able, job.record.wanted, kept), job.spec.replica)
     if not alone or is_enough(job, alone):
         return alone
-    return choose([*able, *(worker for worker in joiners(job) if worker.worker not in kept)], job.record.wanted, kept)
+    others = [worker for worker in joiners(job) if worker.worker not in kept]
+    together = whole(choose([*able, *others], job.record.wanted, kept), job.spec.replica)
+    return together if _keeps_state(together, kept, job.spec.replica) else alone
+
+
+def with_state(job: Job) -> list[Worker]:
+    return level(survivors(job))
+
+
+def whole(workers: list[Worker], replica: int) -> list[Worker]:
+    """As many as make whole replicas, the last ones left out: nobody in the world makes room for one outside of it.
+
+    All of them if that would leave nobody: then some bring fewer ranks than they could."""
+    for count in range(len(workers), 0, -1):
+        if sum(worker.slots for worker in workers[:count]) % replica == 0:
+            return workers[:count]
+    return workers
 
 
 def is_enough(job: Job, workers: list[Worker]) -> bool:
@@ -130,15 +147,16 @@ def finishing(job: Job) -> list[WorkerId]:
 
 
 def to_invite(job: Job, now_s: float) -> list[WorkerId]:
-    """Who would be in a larger world, if its trainers were warm."""
-    held = {member.worker for member in members(job)}
+    """Who would be in a larger world, if its trainers were warm. No member of the running one, which has its own."""
+    runs = job.record.phase is Phase.RUNNING
+    held = {member.worker for member in members(job)} if runs else {worker.worker for worker in survivors(job)}
     wanted = choose(filter(can_train, job.workers.values()), job.record.wanted, held)
     return [
         worker.worker
         for worker in wanted
         if worker.worker not in held
         and member_of_prepared(job, worker.worker) is None
-        and not worker.trainers
+        and len(worker.trainers) < worker.slots
         and worker.seq >= 0
         and not _is_barred(job.barred.get(worker.worker), now_s)
     ]
@@ -161,6 +179,10 @@ def _ended(world: Assignment, member: Member, worker: Worker) -> set[int]:
     return {exit_.rank - member.first_rank for exit_ in worker.exits}
 
 
+def _keeps_state(workers: list[Worker], kept: set[WorkerId], replica: int) -> bool:
+    return any(member.worker in kept for member in arrange(workers, replica).members)
+
+
 def _told_to_park(trainer: TrainerStatus) -> Generation:
     return NO_GENERATION if 0 < trainer.parked <= trainer.broken + 1 else trainer.parked
 
@@ -170,11 +192,16 @@ def _trains(member: Member, worker: Worker, generation: Generation) -> bool:
     return len(mine) == member.ranks and all(trainer.generation == generation for trainer in mine)
 
 
+def _in_last_world(member: Member, worker: Worker) -> Worker:
+    """Without trainers that had no rank in it."""
+    mine = tuple(trainer for trainer in in_world(worker) if trainer.local_rank < member.ranks)
+    return replace(worker, trainers=mine, slots=len(mine))
+
+
 def _has_state(worker: Worker) -> bool:
-    mine = in_world(worker)
-    in_order = [trainer.local_rank for trainer in mine] == list(range(len(mine)))
-    goes_on = not all(trainer.finished for trainer in mine)
-    return bool(mine) and in_order and goes_on and all(trainer.active for trainer in mine)
+    in_order = [trainer.local_rank for trainer in worker.trainers] == list(range(worker.slots))
+    goes_on = not all(trainer.finished for trainer in worker.trainers)
+    return worker.slots > 0 and in_order and goes_on and all(trainer.active for trainer in worker.trainers)
 
 
 def _all_attached(worker: Worker, ranks: int) -> bool:

@@ -177,9 +177,9 @@ def learn_exits(job: Job, worker: Worker) -> Job:
 
 
 def _learn_ends(job: Job, known: Worker, heard: Worker) -> Job:
-    """A trainer that was halted after its last step ends outside of any world, where nobody tells how it exited."""
+    """A trainer that ends after its last step, outside of the world that counts: nobody tells there how it exited."""
     member = member_of(job, heard.worker)
-    if member is None or not is_halted(job):
+    if member is None or not (is_halted(job) or job.record.prepared is not None):
         return job
     attached = {trainer.local_rank for trainer in heard.trainers}
     ended = {

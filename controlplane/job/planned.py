@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from controlplane.job.hot import is_enough, is_over, joiners, rank_before
+from controlplane.job.hot import is_enough, is_over, joiners, rank_before, whole
 from controlplane.job.present import can_train, has_finished, members, world_size
 from controlplane.job.ranks import Arrangement, arrange, choose
 from controlplane.job.sentences import name_workers
@@ -83,4 +83,5 @@ def _candidates(job: Job) -> list[Worker]:
     present = {member.worker for member in members(job)}
     here = [job.workers[name] for name in present if name in job.workers]
     stay = [replace(worker, slots=len(worker.trainers)) for worker in here if can_train(worker)]
-    return choose([*stay, *(w for w in joiners(job) if w.worker not in present)], job.record.wanted, present)
+    others = [worker for worker in joiners(job) if worker.worker not in present]
+    return whole(choose([*stay, *others], job.record.wanted, present), job.spec.replica)

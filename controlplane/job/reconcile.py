@@ -8,7 +8,7 @@ from msgspec import structs
 from controlplane.job import effects
 from controlplane.job.asks import ask, is_unconfirmed
 from controlplane.job.changes import changes_in_place, could_be_better, must_change
-from controlplane.job.hot import finishing, hot_candidates, is_hot, is_over, lives_on, survivors, top
+from controlplane.job.hot import finishing, hot_candidates, is_hot, is_over, lives_on, survivors, top, with_state
 from controlplane.job.learn import backoff_s, bury, learn_exits
 from controlplane.job.planned import give_up_at_s, hurry_at_s, plan, planned_world, why_plan
 from controlplane.job.present import (
@@ -171,11 +171,11 @@ class Turn:
         return self._set(assignment=self._assignment(generation, world, address, why, hot), why=why)
 
     def _repaired(self, world: Arrangement, candidates: list[Worker]) -> HotWorld:
-        with_state = {worker.worker for worker in survivors(self.job)}
+        able = {worker.worker for worker in with_state(self.job)}
         stay = {member.worker for member in world.members}
         return repair(
             world.members,
-            {worker.worker: worker.trainers for worker in candidates if worker.worker in with_state},
+            {worker.worker: worker.trainers for worker in candidates if worker.worker in able},
             tuple(member.worker for member in members(self.job) if member.worker not in stay),
         )
 

@@ -136,6 +136,18 @@ def test_whoever_is_more_than_one_sum_behind_is_left_out() -> None:
     assert stage.hot.resume == 9
 
 
+def test_a_joiner_never_takes_the_place_of_the_last_that_has_the_state() -> None:
+    stage = a_hot_stage(a_spec(workers=4, at_least=1, replica=2)).trains("c", "d")
+    stage.join("a", "b")
+    stage.attaches("a")
+    stage.attaches("b")
+    stage.enters("a", "b", "c", "d")
+    stage.sees_gone("d")
+    stage.parks("a", "b", "c")
+    assert stage.hot.previous == (-1, 2)
+    assert stage.world == {"a": (0,), "c": (1,)}
+
+
 def test_a_second_loss_while_the_world_is_made_again_loses_nothing() -> None:
     stage = a_hot_job("a", "b", "c")
     stage.sees_gone("c")
@@ -195,6 +207,17 @@ def test_too_few_survivors_wait_with_their_state_and_ask_others_in() -> None:
     assert (stage.hot.entry, stage.hot.previous, stage.hot.resume) == (Entry.REPAIR, (0, -1), 5)
     stage.enters("a", "c")
     assert stage.job.record.formed == 2
+
+
+def test_a_member_whose_trainer_failed_is_asked_to_bring_another_while_the_rest_wait() -> None:
+    stage = a_hot_job("a", "b", at_least=2)
+    stage.tell("b", phase=WorkerPhase.ENDED, exits=(failed(1, "ValueError: no"),))
+    stage.parks("a")
+    stage.tell("b", phase=WorkerPhase.PARKED)
+    assert stage.phase is Phase.WAITING
+    assert invited(stage.wait(1.1)) == {"b"}
+    stage.attaches("b")
+    assert stage.hot.previous == (0, -1)
 
 
 def test_when_the_last_survivor_is_lost_while_it_waits_the_rest_start_anew() -> None:

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tradewind.sdk.samples import Order, Ranges, count, deal, merged, missing, shares
+from tradewind.sdk.samples import Order, Ranges, count, deal, merged, missing, shares, without
 
 worlds = st.lists(st.booleans(), min_size=1, max_size=20).filter(any)
 batches = st.integers(1, 200)
@@ -147,3 +147,13 @@ def test_what_is_merged_holds_each_position_once_in_the_fewest_ranges(pieces: li
     joined = merged(ranges)
     assert positions(joined) == sorted(set(positions(ranges)))
     assert all(one[1] < other[0] for one, other in pairwise(joined))
+
+
+@given(interrupted_steps(), st.data())
+def test_without_leaves_exactly_what_was_not_taken(
+    step: tuple[int, tuple[Ranges, ...], list[bool]], data: st.DataObject
+) -> None:
+    _, held, _ = step
+    ranges = merged(tuple(each for own in held for each in own))
+    taken = held[data.draw(st.integers(0, len(held) - 1))]
+    assert positions(without(ranges, taken)) == [at for at in positions(ranges) if at not in set(positions(taken))]

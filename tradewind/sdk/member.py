@@ -94,6 +94,8 @@ class Member:
         self._finished = False
         self._lease_until_s: float | None = None
         self._waits = "to be taken into a world"
+        self.keeps_gradients = False
+        """What autograd has left counts in the world that was entered last."""
         self.retired: Callable[[Group], None] = lambda group: None
 
     # What the training thread asks.
@@ -312,12 +314,12 @@ class Member:
         self._retire_older(assign.generation)
         entered = tuple(previous >= 0 for previous in assign.previous) or (False,) * assign.world_size
         self._world = World(assign, entered)
-        if not entered[assign.rank]:
+        level = entered[assign.rank] and self._done == assign.resume
+        self.keeps_gradients = level and merged(assign.held[assign.rank] if assign.held else ()) == self._held
+        if not self.keeps_gradients:
             self._held = ()
-        elif self._done == assign.resume:
+        if level:
             self._held = merged((*self._held, *self._dealt(assign, entered)))
-        else:
-            self._held = ()
         self._waits = ""
         self._tell()
 

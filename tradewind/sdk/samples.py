@@ -75,6 +75,18 @@ def merged(ranges: Ranges) -> Ranges:
     return tuple(joined)
 
 
+def without(ranges: Ranges, taken: Ranges) -> Ranges:
+    left: list[Range] = list(merged(ranges))
+    for taken_first, taken_last in taken:
+        left = [
+            piece
+            for first, last in left
+            for piece in ((first, min(last, taken_first)), (max(first, taken_last), last))
+            if piece[0] < piece[1]
+        ]
+    return tuple(left)
+
+
 def shares(batch: int, active: Sequence[bool]) -> tuple[Ranges, ...]:
     """By rank: one stretch of the batch for each active rank, as even as can be."""
     return deal(batch, ((),) * len(active), active)

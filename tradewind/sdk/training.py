@@ -19,9 +19,8 @@ from tradewind.sdk.loader import Loader
 from tradewind.sdk.member import Built, Member, World
 from tradewind.sdk.patience import Patience
 from tradewind.sdk.protocol import Assign
-from tradewind.sdk.ranges import without
 from tradewind.sdk.reports import Reports
-from tradewind.sdk.samples import Order, Ranges, count, merged
+from tradewind.sdk.samples import Order, Ranges, count, merged, without
 from tradewind.sdk.saving import Saving
 from tradewind.sdk.serving import Serving
 from tradewind.sdk.starting import Starting
@@ -231,7 +230,7 @@ class Training:
     def _repair(self, assign: Assign, before: World | None) -> None:
         if before is not None and before.size == assign.world_size:
             self._patience.was_wrong()
-        if self._member.done != assign.resume:
+        if not self._member.keeps_gradients:
             self._forget_step()
             self._gradients.drop()
         if not assign.laggards or self._hand_on_last_sum(assign):

@@ -20,6 +20,10 @@ from benchmarks import report
 from benchmarks.simulated_fleet import PACE_S, Call, FleetFailed, Node, SimulatedFleet, simulated_fleet
 
 DESCRIPTION: Final = "milliseconds from a preemption to the request that raises another pool, at the cloud's API"
+CONDITIONS: Final = (
+    "the simulator tells at once that a node is gone (node monitor 0 s; by itself it would look once a second), "
+    "and no operation is in flight"
+)
 _NAME: Final = "reaction"
 _TARGETS_MS: Final = {50.0: 50.0, 99.0: 250.0}
 _NODES: Final = 3
@@ -92,6 +96,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.notice_s < 0:
         parser.error("--notice-s must be at least 0")
 
+    print(CONDITIONS, file=sys.stderr, flush=True)
     rounds = measure_all(options.preemptions, options.notice_s)
     result = report.hold(
         _NAME,

@@ -92,17 +92,18 @@ async def test_a_cluster_and_a_pool_that_were_half_made_are_adopted_and_go_with_
     assert (await stage.calls("CreateNodePool")).count("OK") == 1
 
 
-async def test_a_pool_half_made_for_a_job_that_ended_meanwhile_is_removed(
+async def test_a_half_made_pool_of_a_job_that_is_stopped_after_the_crash_is_removed(
     stage: SimulatedStage, nats_server: NatsServer, tmp_path: Path
 ) -> None:
     async with a_master(stage, nats_server, tmp_path) as (first, api):
         await api.submit(a_spec(JOB, 2))
         await until(asked(stage, "CreateNodePool"), True)
-        await api.ask("POST", f"/v1/jobs/{JOB}/stop")
         first.signal(signal.SIGKILL)
         await first.wait()
-    async with a_master(stage, nats_server, tmp_path):
+    async with a_master(stage, nats_server, tmp_path) as (_, api):
+        await api.ask("POST", f"/v1/jobs/{JOB}/stop")
         await until(lambda: pools_of_the_job(stage), NONE)
+    assert (await stage.calls("CreateNodePool")).count("OK") == 1
 
 
 async def test_a_master_that_cannot_have_a_cluster_says_why_and_what_to_do(

@@ -17,7 +17,7 @@ from agents.worker.effects import (
     TellTrainer,
     WorkerEffect,
 )
-from agents.worker.events import TrainerForked, WorkerEvent
+from agents.worker.events import TrainerAttached, TrainerForked, WorkerEvent
 from agents.worker.hot import can_obey, entered, must_end, needs_trainers, word_for
 from agents.worker.learn import learn
 from agents.worker.learn_trainers import back_off
@@ -38,7 +38,7 @@ def decide(state: WorkerState, event: WorkerEvent) -> Decision[WorkerState, Work
         return Decision(state, why="it has left")
     at_s = event.at_s
     after = learn(state, event)
-    effects = _stray(after, event)
+    effects = [*_stray(after, event), *_greet(after, event)]
     for reconcile in (_go_in_time, _tell_trainers, _stop_older, _obey, _keep_host, _fork, _fork_invited):
         after, asked = reconcile(after, at_s)
         effects += asked
@@ -54,6 +54,14 @@ def _stray(state: WorkerState, event: WorkerEvent) -> list[WorkerEffect]:
         return []
     counted = any(trainer.generation <= event.generation for trainer in state.trainers)
     return [] if counted else [StopTrainers(event.generation, 0.0)]
+
+
+def _greet(state: WorkerState, event: WorkerEvent) -> list[WorkerEffect]:
+    """A trainer that has just attached need not wait for the next heartbeat to know that the bus is there."""
+    if not isinstance(event, TrainerAttached) or not state.connected:
+        return []
+    known = state.trainer((event.generation, event.rank)) is not None
+    return [TellTrainer(event.generation, event.rank, Lease(state.rules.lease_s))] if known else []
 
 
 def _go_in_time(state: WorkerState, at_s: float) -> Step:

@@ -12,6 +12,8 @@ def can_obey(state: WorkerState) -> bool:
     world = state.pending
     if world is not None and world.hot is None:
         return not state.trainers
+    if state.planned and state.exits:
+        return False  # The world before has lost a rank: nobody gets out of it by plan.
     place = own_place(state.identity.worker, world)
     if world is not None and place is not None and state.planned:
         entered = {trainer.local_rank for trainer in state.trainers if trainer.shows(world.generation)}

@@ -9,14 +9,14 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from agents.worker.environment import rank_arguments, rank_environment
+from agents.worker.environment import enlarged, rank_arguments, rank_environment
 from messages.ids import Rank
 from messages.jobs import Launch
 from messages.workers import WorkerPhase
 from messages.worlds import Hyperparameters
 from runtime import children
 from runtime.nats_server import NatsServer
-from tests.worker.builders import OTHER, OWN, a_member, an_assignment
+from tests.worker.builders import OTHER, OWN, a_member, an_assignment, an_identity
 from tests.worker.fakes import NO_STORE, SECONDS, FakeMaster, a_script, an_agent
 
 PROBE = """
@@ -71,6 +71,7 @@ async def test_the_same_script_sees_the_same_environment_under_torchrun_and_unde
         assert set(there) - set(here) == set()
         assert {name for name in there if there[name] != here[name]} - DIFFERS == set()
         assert Path(here["TORCHELASTIC_ERROR_FILE"]).parent.name == here["RANK"]
+        assert here["TRADEWIND_TRAINER_SOCKET"] == str(tmp_path / "run" / "w1" / "trainers.sock")
         assert seen_here.argv[1:] == seen_there.argv[1:] == ["--flag", f"local rank {here['LOCAL_RANK']}"]
         assert (seen_here.cwd, seen_here.name) == (seen_there.cwd, seen_there.name)
 
@@ -114,3 +115,11 @@ def test_each_rank_gets_its_share_and_whatever_else_was_sent() -> None:
 
 def test_the_local_rank_can_be_part_of_an_argument() -> None:
     assert rank_arguments(("--device=cuda:${local_rank}", "$other"), 3) == ["--device=cuda:3", "$other"]
+
+
+def test_those_who_are_invited_imagine_themselves_behind_the_world() -> None:
+    world, place = enlarged(an_assignment(4, a_member(OTHER, 0, 3)), an_identity(slots=2))
+    env = rank_environment(world, place, 1, {}, "")
+    contract = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE")
+    assert [env[name] for name in contract] == ["4", "1", "5", "2", "1", "2"]
+    assert env["TRADEWIND_GENERATION"] == "4"

@@ -3,23 +3,30 @@
 import asyncio
 import os
 import signal
+import stat
+import sys
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
+from agents.worker.host import find_host_file
 from messages.ids import WorkerId
 from messages.workers import WorkerPeerLost, WorkerPhase
 from messages.worlds import Assignment, Entry, HotWorld
+from runtime import children
 from runtime.nats_server import NatsServer
 from tests.conftest import eventually
 from tests.worker.builders import OTHER, a_member, an_assignment
 from tests.worker.fakes import (
     NO_STORE,
     SECONDS,
+    Agent,
     FakeMaster,
     a_script,
     an_agent,
     an_agent_process,
+    light_torch,
     pids_with,
     settings_for,
 )
@@ -162,6 +169,29 @@ async def test_an_invited_worker_warms_its_trainers_and_brings_them_into_a_plann
         master.changes(leaving)
         status = await master.until(worker, WorkerPhase.IDLE, 3)
         assert [trainer.parked for trainer in status.trainers] == [3, 3]
+
+
+async def test_trainers_of_another_container_attach_too(
+    nats_server: NatsServer, master: FakeMaster, tmp_path: Path
+) -> None:
+    run_dir, job = tmp_path / "run", tmp_path / "job"
+    agent = Agent(structs.replace(settings_for(nats_server.url, run_dir, slots=2), external_host=True))
+    job.mkdir()
+    host = await children.start(
+        (sys.executable, str(find_host_file(None)), "--socket", str(run_dir / "w1" / "host.sock"), "--wait-s", "60"),
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": light_torch(tmp_path / "light")},
+        cwd=job,
+        dies_with_us=True,
+    )
+    try:
+        [worker] = await master.workers()
+        master.changes(_world(1, worker, job, entry=None))
+        await eventually(lambda: _shown(master, worker) == [(0, 1), (1, 1)], SECONDS, "the first world")
+        socket = run_dir / "w1" / "trainers.sock"
+        assert stat.S_IMODE(socket.stat().st_mode) == 0o666
+    finally:
+        await agent.end()
+        await children.end(host, 5.0)
 
 
 @pytest.mark.usefixtures("without_torch")

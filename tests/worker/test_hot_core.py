@@ -155,6 +155,14 @@ def test_a_leaver_trains_until_it_has_parked_and_then_waits_warm() -> None:
     assert story.says(in_world(3, 2), 1).facts == ["switched"]
 
 
+def test_a_leaver_that_dies_before_the_switch_is_told_and_stays_in_the_world_it_broke() -> None:
+    story = a_hot_worker(1).hears(a_plan(2, ELSEWHERE, leavers=(OWN,)))
+    story.exits(*(TrainerExit(rank=Rank(rank), signal="SIGKILL") for rank in range(2)), generation=1)
+    assert story.facts == ["exited", "exited"]
+    assert (story.told.status.generation, len(story.told.status.exits)) == (1, 2)
+    assert story.hears(a_halt(3)).facts == ["parked"]
+
+
 def test_a_parked_leaver_that_is_released_goes_quickly() -> None:
     story = a_hot_worker(1).hears(a_plan(2, ELSEWHERE, leavers=(OWN,))).says(parked_at(2, 1))
     assert story.hears(a_release(OWN)).last == [StopTrainers(Generation(1), 0.2)]
@@ -220,6 +228,11 @@ def test_a_trainer_that_attaches_again_is_told_again_what_it_does_not_show() -> 
     assert (0, Park(Generation(2))) in story.words
 
 
+def test_a_trainer_that_attaches_over_its_own_connection_is_told_at_once() -> None:
+    story = a_training_worker(1).attaches(0)
+    assert [local_rank for local_rank, _ in story.attaches(0).words] == [0]
+
+
 def test_a_detached_trainer_that_does_not_come_back_is_ended_by_a_halt() -> None:
     story = a_hot_worker(1).happens(TrainerDetached(100.0, Generation(1), Rank(0))).hears(a_halt(2))
     assert not any(isinstance(effect, StopTrainers) for effect in story.after(0.9).last)
@@ -270,6 +283,13 @@ def test_a_trainer_that_dies_parked_is_told_and_its_rank_is_missing_in_the_world
     assert story.facts == ["exited"]
     assert [ended.rank for ended in story.state.exits] == [1]
     assert [word for _, word in story.words] == [Enter(a_repair(2, *WITH_US), Rank(2))]
+
+
+def test_a_trainer_that_dies_instead_of_parking_is_told_but_not_counted_against_a_dead_world() -> None:
+    story = a_hot_worker(1).hears(a_halt(2)).says(parked_at(2, 1), 0)
+    story.exits(TrainerExit(rank=Rank(1), signal="SIGSEGV"), generation=1)
+    assert story.facts == ["exited", "parked"]
+    assert (story.told.status.generation, story.told.status.exits) == (2, ())
 
 
 def test_a_lost_host_takes_hot_trainers_with_it() -> None:
@@ -382,6 +402,12 @@ def test_trainers_hear_with_every_heartbeat_that_the_bus_is_there_and_nothing_wh
     leases = [effect for effect in story.last if isinstance(effect, TellTrainer)]
     assert leases == [TellTrainer(Generation(1), Rank(rank), Lease(2.0)) for _ in range(3) for rank in range(2)]
     assert story.happens(BusLost(story.now_s)).after(3.0).last == []
+
+
+def test_a_trainer_that_attaches_hears_at_once_whether_the_bus_is_there() -> None:
+    greeting = TellTrainer(Generation(1), Rank(0), Lease(2.0))
+    assert greeting in a_training_worker(1).attaches(0).last
+    assert greeting not in a_training_worker(1).happens(BusLost(100.0)).attaches(0).last
 
 
 def test_a_hot_worker_under_notice_goes_at_the_latest_at_its_deadline() -> None:

@@ -115,6 +115,7 @@ class Chaos:
         while self.story.wake_at_s is not None and self.story.wake_at_s <= until_s:
             self.story.now_s = max(self.story.now_s, self.story.wake_at_s)
             self.happens(Ticked(self.story.now_s))
+            assert self.story.state.left or (self.story.wake_at_s or 0.0) > self.story.now_s, self.story.why
         self.story.now_s = until_s
 
     def some_trainer_does_something(self) -> None:

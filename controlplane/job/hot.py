@@ -68,7 +68,7 @@ def is_over(job: Job) -> bool:
     """All steps are done and everybody has them: what is left is for each script to end."""
     trainers = [trainer for worker in job.workers.values() for trainer in worker.trainers]
     ended = bool(job.clean) and bool(trainers)
-    return ended or any(trainer.finished for trainer in trainers)
+    return ended or any(trainer.finished for trainer in trainers) or _some_ended(job)
 
 
 def detached(world: Assignment, member: Member, worker: Worker) -> bool:
@@ -171,6 +171,13 @@ def rank_before(job: Job, worker: WorkerId, local: int) -> int:
     """In the running world; −1 for one that is not in it."""
     member = member_of(job, worker)
     return member.first_rank + local if member is not None and local < member.ranks else -1
+
+
+def _some_ended(job: Job) -> bool:
+    """In a world of trainers that live on nobody exits with 0 before everybody has the last step."""
+    worlds = (world for world in (job.record.assignment, job.record.prepared) if world is not None)
+    hot = {world.generation for world in worlds if world.hot is not None}
+    return any(exit_.clean for worker in concerned(job) if worker.generation in hot for exit_ in worker.exits)
 
 
 def _ended(world: Assignment, member: Member, worker: Worker) -> set[int]:

@@ -23,7 +23,7 @@ from controlplane.job.present import (
     unheard,
     world_size,
 )
-from controlplane.job.ranks import Arrangement, arrange, shares
+from controlplane.job.ranks import Arrangement, arrange, ranks_of, shares
 from controlplane.job.repair import repair
 from controlplane.job.rounds import has_switched, some_switched, unparked, unready
 from controlplane.job.sentences import describe_exit, name_workers
@@ -241,6 +241,8 @@ class Turn:
 
     def _switch(self, prepared: Assignment) -> bool:
         self._begin_world()
+        missed = [member for member in prepared.members if member.worker not in self.job.workers]
+        self.job = replace(self.job, clean=frozenset(rank for member in missed for rank in ranks_of(member)))
         self._set(
             assignment=prepared,
             generation=prepared.generation,

@@ -1,6 +1,6 @@
 """Who of a world that is being made, or ended, has not yet done what it was told."""
 
-from controlplane.job.hot import concerned, has_entered
+from controlplane.job.hot import concerned, has_entered, is_over
 from controlplane.job.present import has_finished, present_members
 from controlplane.job.state import Job, Worker
 from messages.ids import WorkerId
@@ -19,11 +19,10 @@ def unparked(job: Job) -> list[WorkerId]:
 
 
 def has_switched(job: Job, world: Assignment) -> bool:
-    """All its members are there, and their trainers went over to it."""
-    return all(
-        (worker := job.workers.get(member.worker)) is not None and has_entered(world, member, worker)
-        for member in world.members
-    )
+    """All its members are there, and their trainers went over to it. After the last step nobody is missed."""
+    present = [(member, job.workers[member.worker]) for member in world.members if member.worker in job.workers]
+    complete = len(present) == len(world.members) or (bool(present) and is_over(job))
+    return complete and all(has_entered(world, member, worker) for member, worker in present)
 
 
 def some_switched(job: Job, world: Assignment) -> bool:

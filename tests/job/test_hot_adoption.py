@@ -5,7 +5,7 @@ from controlplane.job.state import Phase
 from messages.ids import Generation
 from messages.workers import WorkerPhase
 from tests.job.hot_stage import HotStage, a_hot_job
-from tests.job.stage import assignments, halts, released
+from tests.job.stage import assignments, clean, halts, released
 
 
 def hears_all(heir: HotStage) -> None:
@@ -37,6 +37,16 @@ def test_a_world_that_went_over_while_there_was_no_master_is_adopted() -> None:
     assert released(heir.notices("c")) == set()
     heir.tell("c", *heir.trainers["c"], generation=1)
     assert released(heir.wait(1.0)) == {"c"}
+
+
+def test_a_world_that_went_over_and_ended_while_there_was_no_master_has_ended() -> None:
+    stage = a_hot_job("a", "b", "c")
+    stage.notices("c")
+    heir = stage.heir()
+    heir.tell("a", phase=WorkerPhase.ENDED, generation=2, exits=(clean(0),))
+    assert heir.phase is Phase.RUNNING
+    heir.sees_gone("b")
+    assert (heir.job.record.phase, heir.job.record.losses) == (Phase.SUCCEEDED, 0)
 
 
 def test_a_world_that_is_being_prepared_is_waited_for() -> None:

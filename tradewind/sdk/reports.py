@@ -17,28 +17,35 @@ _HELD_AT_MOST: Final = 512
 class Reports:
     def __init__(self, tell: Callable[[bytes], None] | None) -> None:
         self._tell = tell
+        self._place = (0, 0)
+        """The generation and rank of the steps that are held here."""
         self._newest: StepReport | None = None
         self._proven: list[StepReport] = []
         self._told_s = 0.0
 
     def add(self, step: int, loss: float | None, samples: int, generation: int, rank: int) -> None:
         """The step is here; the one before it is everywhere."""
-        self._prove(generation, rank)
+        self._prove()
+        if (generation, rank) != self._place:
+            self._tell_proven()
+            self._place = (generation, rank)
+        elif time.monotonic() - self._told_s >= _EVERY_S:
+            self._tell_proven()
         self._newest = StepReport(step, loss, samples, time.time())
 
-    def close(self, generation: int, rank: int) -> None:
+    def close(self) -> None:
         """Everybody has the last step."""
-        self._told_s = 0.0
-        self._prove(generation, rank)
+        self._prove()
+        self._tell_proven()
 
-    def _prove(self, generation: int, rank: int) -> None:
+    def _prove(self) -> None:
         if self._newest is not None:
             self._proven.append(self._newest)
             self._newest = None
-        now_s = time.monotonic()
-        if self._tell is None or not self._proven or now_s - self._told_s < _EVERY_S:
             del self._proven[:-_HELD_AT_MOST]
-            return
-        self._tell(protocol.progress(generation, rank, self._proven))
+
+    def _tell_proven(self) -> None:
+        if self._tell is not None and self._proven:
+            self._tell(protocol.progress(*self._place, self._proven))
+            self._told_s = time.monotonic()
         self._proven = []
-        self._told_s = now_s

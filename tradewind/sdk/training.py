@@ -202,7 +202,7 @@ class Training:
             time.sleep(0.005)
             return False
         world = self._present_world()
-        self._parts.reports.close(world.generation, world.rank)
+        self._parts.reports.close()
         if self._parts.saving is not None and _is_first(world):
             self._parts.saving.close(self._parts.steps, self._parts.state.payload)
         return True

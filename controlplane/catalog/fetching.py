@@ -1,0 +1,156 @@
+"""The Cloud Billing Catalog API over HTTP: all pages or nothing, each tried again for a while, all within a bound."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from http import HTTPStatus
+from typing import Annotated
+
+import aiohttp
+import msgspec
+from msgspec import Meta, Struct
+
+from controlplane.catalog.billing import Page, Sku
+from runtime.errors import Permanent, Temporary, UserError
+
+COMPUTE_SERVICE = "6F81-5844-456A"
+PAGE_SIZE = 5000
+MAX_PAGES = 100
+MAX_PAGE_BYTES = 64 * 1024 * 1024
+FIRST_BACKOFF_S = 0.5
+MAX_BACKOFF_S = 20.0
+AGAIN_LATER = {HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS}
+
+Token = Callable[[], Awaitable[str]]
+Rest = Callable[[float], Awaitable[None]]
+
+
+class PricesAway(Temporary):
+    """The price list could not be had just now."""
+
+
+class PricesRefused(Permanent):
+    """We are not let in, or what answers is not the price list: a person has to look."""
+
+
+class PriceSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`TRADEWIND_PRICES_URL` and so on. Without a key and without a token nothing is fetched."""
+
+    url: Annotated[str, Meta(pattern=r"^https?://")] = "https://cloudbilling.googleapis.com"
+    api_key: str | None = None
+    """A key of a project with the Cloud Billing API; it needs no rights."""
+    token: str | None = None
+    """An OAuth access token, instead of a key. It expires: a master of a fleet uses its own account's."""
+    cache: str | None = None
+    """A file; without it `tradewind/gcp-prices.json` in the user's cache folder."""
+    every_s: Annotated[float, Meta(ge=60, le=30 * 86400)] = 86400.0
+    call_s: Annotated[float, Meta(gt=0, le=600)] = 30.0
+    """How long one page may take."""
+    attempts: Annotated[int, Meta(ge=1, le=20)] = 5
+    """For each page."""
+    total_s: Annotated[float, Meta(gt=0, le=3600)] = 300.0
+
+
+async def fetch_skus(
+    session: aiohttp.ClientSession, settings: PriceSettings, *, token: Token | None = None, rest: Rest = asyncio.sleep
+) -> list[Sku]:
+    """Raises `PricesAway` or `PricesRefused`."""
+    try:
+        async with asyncio.timeout(settings.total_s):
+            return await _all_pages(session, settings, token, rest)
+    except TimeoutError:
+        raise PricesAway(f"{settings.url} did not give all its pages within {settings.total_s:g} s.") from None
+
+
+async def _all_pages(
+    session: aiohttp.ClientSession, settings: PriceSettings, token: Token | None, rest: Rest
+) -> list[Sku]:
+    skus: list[Sku] = []
+    page_token, seen = "", {""}
+    for _ in range(MAX_PAGES):
+        page = await _page_in_time(session, settings, page_token, token, rest)
+        skus += page.skus
+        page_token = page.next_page_token
+        if not page_token:
+            return skus
+        if page_token in seen:
+            raise PricesRefused(f"{settings.url} gives the same page again and again.")
+        seen.add(page_token)
+    raise PricesRefused(f"{settings.url} has more than {MAX_PAGES} pages.")
+
+
+async def _page_in_time(
+    session: aiohttp.ClientSession, settings: PriceSettings, page_token: str, token: Token | None, rest: Rest
+) -> Page:
+    backoff_s = FIRST_BACKOFF_S
+    for attempt in range(1, settings.attempts + 1):
+        try:
+            return await _page(session, settings, page_token, token)
+        except PricesAway:
+            if attempt == settings.attempts:
+                raise
+        await rest(backoff_s)
+        backoff_s = min(backoff_s * 2, MAX_BACKOFF_S)
+    raise AssertionError("the last attempt answers or raises")
+
+
+async def _page(session: aiohttp.ClientSession, settings: PriceSettings, page_token: str, token: Token | None) -> Page:
+    query = {"pageSize": str(PAGE_SIZE), "currencyCode": "USD", **({"pageToken": page_token} if page_token else {})}
+    try:
+        async with session.get(
+            f"{settings.url.rstrip('/')}/v1/services/{COMPUTE_SERVICE}/skus",
+            params=query,
+            headers=await _headers(settings, token),
+            timeout=aiohttp.ClientTimeout(settings.call_s),
+        ) as response:
+            content = await _bounded(response, settings)
+    except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        raise PricesAway(f"{settings.url} cannot be reached: {str(error) or type(error).__name__}.") from error
+    if response.status >= HTTPStatus.INTERNAL_SERVER_ERROR or response.status in AGAIN_LATER:
+        raise PricesAway(f"{settings.url} answered with status {response.status}.")
+    if response.status != HTTPStatus.OK:
+        raise PricesRefused(f"{settings.url} refused with status {response.status}: {_said(content)}")
+    try:
+        return msgspec.json.decode(content, type=Page)
+    except msgspec.DecodeError as error:
+        raise PricesRefused(f"{settings.url} did not answer with a list of SKUs: {error}.") from None
+
+
+async def _headers(settings: PriceSettings, token: Token | None) -> dict[str, str]:
+    """In a header, as an address is written to logs."""
+    if settings.api_key:
+        return {"X-Goog-Api-Key": settings.api_key}
+    given = settings.token or await _asked(token)
+    return {"Authorization": f"Bearer {given}"} if given else {}
+
+
+async def _asked(token: Token | None) -> str:
+    try:
+        return await token() if token is not None else ""
+    except Temporary as error:
+        raise PricesAway(f"There is no token for the price list just now: {error}") from error
+    except UserError as error:
+        raise PricesRefused(f"There is no token for the price list: {error}") from error
+
+
+async def _bounded(response: aiohttp.ClientResponse, settings: PriceSettings) -> bytes:
+    content = bytearray()
+    async for chunk in response.content.iter_any():
+        content += chunk
+        if len(content) > MAX_PAGE_BYTES:
+            raise PricesRefused(f"A page of {settings.url} is larger than {MAX_PAGE_BYTES} bytes.")
+    return bytes(content)
+
+
+class _Error(Struct, frozen=True):
+    message: str = ""
+
+
+class _Refusal(Struct, frozen=True):
+    error: _Error = _Error()
+
+
+def _said(content: bytes) -> str:
+    try:
+        return msgspec.json.decode(content, type=_Refusal).error.message[:200] or "it gave no reason"
+    except msgspec.DecodeError:
+        return "it gave no reason"

@@ -1,0 +1,48 @@
+"""How fast and how dear it is to send from one zone to another.
+
+A machine is limited by its own network card inside a region and by the way between regions. What was measured between
+two zones goes before what is usual for their distance.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from msgspec import Struct
+
+from controlplane.catalog.money import MicroDollars
+from controlplane.catalog.places import Distance, continent_of, distance, region_of
+
+BYTES_PER_GIB = 1 << 30
+_NONE: Mapping[tuple[str, str], float] = MappingProxyType({})
+
+
+class Link(Struct, frozen=True):
+    bit_per_s: float
+    """From one machine to another."""
+    egress_micro_usd_per_gib: MicroDollars
+
+
+class Links(Struct, frozen=True):
+    by_distance: Mapping[Distance, Link]
+    egress_between: Mapping[tuple[str, str], MicroDollars]
+    """By two continents, in the order of the alphabet; between other pairs the distance's."""
+    network_share: float = 1.0
+    """Of what a machine may send at most, the part that a collective reaches."""
+    measured_bit_per_s: Mapping[tuple[str, str], float] = _NONE
+    """By sender and receiver zone."""
+
+    def between(self, sender: str, receiver: str) -> Link:
+        far = distance(sender, receiver)
+        usual = self.by_distance[far]
+        bit_per_s = self.measured_bit_per_s.get((sender, receiver), usual.bit_per_s)
+        return Link(bit_per_s, self._egress(sender, receiver, far, usual))
+
+    def _egress(self, sender: str, receiver: str, far: Distance, usual: Link) -> MicroDollars:
+        if far in (Distance.SAME_ZONE, Distance.SAME_REGION):
+            return usual.egress_micro_usd_per_gib
+        pair = continent_pair(continent_of(region_of(sender)), continent_of(region_of(receiver)))
+        return self.egress_between.get(pair, usual.egress_micro_usd_per_gib)
+
+
+def continent_pair(one: str, other: str) -> tuple[str, str]:
+    return (one, other) if one <= other else (other, one)

@@ -1,0 +1,226 @@
+"""What was seen of zones: whether machines came, how long they took to boot, and how long they lived.
+
+Every observation counts twice: in a tally of late, which forgets in hours, and in one of its hour of the day, which
+forgets in weeks. What is forgotten gives way to a prior, so that the unknown is neither sure nor hopeless. Tallies only
+add up and fade: observations may come late and in any order.
+
+Time is seconds since 1970, and hours are UTC.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import NamedTuple, assert_never
+
+from msgspec import Struct, structs
+
+HOUR_S = 3600.0
+DAY_S = 24 * HOUR_S
+MAX_SHELVES = 1024
+"""More than all zones and accelerators of a cloud; the one that was longest quiet is dropped for a new one."""
+FORGOTTEN = 1e-6
+"""A tally that has faded to this is gone."""
+
+
+class Priors(Struct, frozen=True):
+    """What is believed of a zone of which nothing is known, and how many observations that belief is worth."""
+
+    availability: float = 0.6
+    availability_weight: float = 2.0
+    lifetime_s: float = 4 * HOUR_S
+    lifetime_weight: float = 1.0
+    boot_s: float = 150.0
+    boot_weight: float = 1.0
+    late_half_life_s: float = 3 * HOUR_S
+    hour_half_life_s: float = 10 * DAY_S
+
+
+class Shelf(NamedTuple):
+    """What runs out together."""
+
+    zone: str
+    accelerator: str
+
+
+class Granted(Struct, frozen=True, tag=True):
+    """A machine that was asked for came."""
+
+    zone: str
+    accelerator: str
+    at: float
+    boot_s: float | None = None
+
+
+class StockedOut(Struct, frozen=True, tag=True):
+    zone: str
+    accelerator: str
+    at: float
+
+
+class QuotaRefused(Struct, frozen=True, tag=True):
+    """Our own limit, not the zone's stock: it says nothing about the hour."""
+
+    zone: str
+    accelerator: str
+    at: float
+
+
+class Lived(Struct, frozen=True, tag=True):
+    """A machine ran for so long and was not taken: one that was given back, or a part of the life of one that runs."""
+
+    zone: str
+    accelerator: str
+    at: float
+    lived_s: float
+
+
+class Taken(Struct, frozen=True, tag=True):
+    """The cloud took a machine, after so long (or so long since the last `Lived` of it)."""
+
+    zone: str
+    accelerator: str
+    at: float
+    lived_s: float
+
+
+Observation = Granted | StockedOut | QuotaRefused | Lived | Taken
+
+
+class Tally(Struct, frozen=True, array_like=True):
+    """Fading counts, as of the shelf's time."""
+
+    granted: float = 0.0
+    stocked_out: float = 0.0
+    quota_refused: float = 0.0
+    taken: float = 0.0
+    lived_s: float = 0.0
+    booted: float = 0.0
+    booting_s: float = 0.0
+
+
+class Seen(Struct, frozen=True):
+    """Of one shelf, all tallies as of `at`."""
+
+    at: float
+    late: Tally = Tally()
+    by_hour: Mapping[int, Tally] = MappingProxyType({})
+    last_stockout_at: float | None = None
+    last_quota_refusal_at: float | None = None
+
+
+class Memory(Struct, frozen=True):
+    shelves: Mapping[Shelf, Seen] = MappingProxyType({})
+    priors: Priors = Priors()
+
+
+class Estimate(Struct, frozen=True):
+    availability: float
+    """The chance that a machine comes when it is asked for."""
+    mean_lifetime_s: float
+    boot_s: float
+    observations: float
+    """How many, faded, this rests on; 0 where it is the prior only."""
+    last_stockout_at: float | None = None
+    last_quota_refusal_at: float | None = None
+
+
+def learn(memory: Memory, observation: Observation) -> Memory:
+    shelf = Shelf(observation.zone, observation.accelerator)
+    known = memory.shelves.get(shelf) or Seen(observation.at)
+    now = max(known.at, observation.at)
+    faded = _faded(known, now, memory.priors)
+    hour, age_s = hour_of(observation.at), now - observation.at
+    late = _scaled(_counted(observation), fade(age_s, memory.priors.late_half_life_s))
+    hourly = _scaled(_hourly(observation), fade(age_s, memory.priors.hour_half_life_s))
+    seen = structs.replace(
+        faded,
+        late=_sum(faded.late, late),
+        by_hour=MappingProxyType({**faded.by_hour, hour: _sum(faded.by_hour.get(hour, Tally()), hourly)}),
+        **_times(faded, observation),
+    )
+    shelves = {**memory.shelves, shelf: seen}
+    while len(shelves) > MAX_SHELVES:
+        del shelves[min(shelves, key=lambda each: (shelves[each].at, each))]
+    return structs.replace(memory, shelves=MappingProxyType(shelves))
+
+
+def estimate(memory: Memory, zone: str, accelerator: str, at: float) -> Estimate:
+    priors = memory.priors
+    seen = memory.shelves.get(Shelf(zone, accelerator))
+    if seen is None:
+        return Estimate(priors.availability, priors.lifetime_s, priors.boot_s, 0.0)
+    now = _faded(seen, max(at, seen.at), priors)
+    both = _sum(now.late, now.by_hour.get(hour_of(at), Tally()))
+    refused = both.stocked_out + both.quota_refused
+    return Estimate(
+        availability=_mean(priors.availability, priors.availability_weight, both.granted, both.granted + refused),
+        mean_lifetime_s=_mean(priors.lifetime_s, priors.lifetime_weight, both.lived_s, both.taken),
+        boot_s=_mean(priors.boot_s, priors.boot_weight, both.booting_s, both.booted),
+        observations=both.granted + refused + both.taken,
+        last_stockout_at=seen.last_stockout_at,
+        last_quota_refusal_at=seen.last_quota_refusal_at,
+    )
+
+
+def hour_of(at: float) -> int:
+    return int(at % DAY_S // HOUR_S)
+
+
+def fade(age_s: float, half_life_s: float) -> float:
+    return float(0.5 ** (age_s / half_life_s))
+
+
+def _mean(prior: float, weight: float, total: float, count: float) -> float:
+    """Of lifetimes too: the time that was lived for each machine that was taken is their mean, whoever still lives."""
+    return (prior * weight + total) / (weight + count)
+
+
+def _counted(observation: Observation) -> Tally:
+    match observation:
+        case Granted():
+            if observation.boot_s is None:
+                return Tally(granted=1.0)
+            return Tally(granted=1.0, booted=1.0, booting_s=observation.boot_s)
+        case StockedOut():
+            return Tally(stocked_out=1.0)
+        case QuotaRefused():
+            return Tally(quota_refused=1.0)
+        case Lived():
+            return Tally(lived_s=observation.lived_s)
+        case Taken():
+            return Tally(taken=1.0, lived_s=observation.lived_s)
+    assert_never(observation)
+
+
+def _hourly(observation: Observation) -> Tally:
+    return Tally() if isinstance(observation, QuotaRefused) else _counted(observation)
+
+
+def _times(seen: Seen, observation: Observation) -> dict[str, float]:
+    match observation:
+        case StockedOut():
+            return {"last_stockout_at": max(observation.at, seen.last_stockout_at or 0.0)}
+        case QuotaRefused():
+            return {"last_quota_refusal_at": max(observation.at, seen.last_quota_refusal_at or 0.0)}
+        case Granted() | Lived() | Taken():
+            return {}
+    assert_never(observation)
+
+
+def _faded(seen: Seen, now: float, priors: Priors) -> Seen:
+    age_s = now - seen.at
+    hourly = fade(age_s, priors.hour_half_life_s)
+    by_hour = {hour: _scaled(tally, hourly) for hour, tally in seen.by_hour.items()}
+    return structs.replace(
+        seen,
+        at=now,
+        late=_scaled(seen.late, fade(age_s, priors.late_half_life_s)),
+        by_hour=MappingProxyType({hour: tally for hour, tally in by_hour.items() if tally != Tally()}),
+    )
+
+
+def _scaled(tally: Tally, by: float) -> Tally:
+    return Tally(*(value * by if value * by > FORGOTTEN else 0.0 for value in structs.astuple(tally)))
+
+
+def _sum(one: Tally, other: Tally) -> Tally:
+    return Tally(*(a + b for a, b in zip(structs.astuple(one), structs.astuple(other), strict=True)))

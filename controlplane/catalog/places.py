@@ -1,0 +1,45 @@
+"""Zones, regions, continents, and how far two zones are from each other."""
+
+import re
+from enum import StrEnum
+
+_ZONE = re.compile(r"^(?P<region>.+)-[a-z]\Z")
+_CONTINENTS = {
+    "us": "north-america",
+    "northamerica": "north-america",
+    "southamerica": "south-america",
+    "europe": "europe",
+    "asia": "asia",
+    "australia": "oceania",
+    "me": "middle-east",
+    "africa": "africa",
+}
+CONTINENTS = frozenset(_CONTINENTS.values())
+
+
+class Distance(StrEnum):
+    SAME_ZONE = "same_zone"
+    SAME_REGION = "same_region"
+    SAME_CONTINENT = "same_continent"
+    OTHER_CONTINENT = "other_continent"
+
+
+def region_of(zone: str) -> str:
+    """A place whose name is not made like Google's zones, such as `local`, is a region of its own."""
+    matched = _ZONE.match(zone)
+    return matched["region"] if matched else zone
+
+
+def continent_of(region: str) -> str:
+    first = region.partition("-")[0]
+    return _CONTINENTS.get(first, first)
+
+
+def distance(one: str, other: str) -> Distance:
+    if one == other:
+        return Distance.SAME_ZONE
+    if region_of(one) == region_of(other):
+        return Distance.SAME_REGION
+    if continent_of(region_of(one)) == continent_of(region_of(other)):
+        return Distance.SAME_CONTINENT
+    return Distance.OTHER_CONTINENT

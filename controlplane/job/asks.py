@@ -17,6 +17,8 @@ from messages.worlds import Assignment, Halt, Invite, Release
 REPEAT_S = 1.0
 """How long to wait for a sign that a message arrived before it is sent again."""
 
+HALTS_IN_TIME = 4
+
 Asked = tuple[Job, list[JobEffect]]
 
 
@@ -34,6 +36,15 @@ def is_unconfirmed(job: Job) -> bool:
     return busy or not _is_saved(job) or bool(leavers(job)) or not clusters_agree(job)
 
 
+def repeats_halt_at_s(job: Job) -> float | None:
+    """Whoever does not answer a halt in time is put out, so one that was lost on its way is said again before."""
+    if job.record.phase is not Phase.RESHAPING or job.published_s is None or job.halted_s is None or not lives_on(job):
+        return None
+    pause_s = job.spec.timeouts.park_s / HALTS_IN_TIME
+    last_s = job.halted_s + job.spec.timeouts.park_s - pause_s / 2
+    return job.published_s + pause_s if job.published_s + pause_s < last_s else None
+
+
 def is_due(last_s: float | None, now_s: float) -> bool:
     return last_s is None or now_s - last_s >= REPEAT_S
 
@@ -47,7 +58,8 @@ def _save(job: Job, now_s: float) -> Asked:
 
 def _publish(job: Job, now_s: float) -> Asked:
     message = _unheard(job)
-    if message is None or not is_due(job.published_s, now_s):
+    hurry_s = repeats_halt_at_s(job)
+    if message is None or not (is_due(job.published_s, now_s) or (hurry_s is not None and now_s >= hurry_s)):
         return job, []
     if not _is_saved(job) and not (isinstance(message, Halt) and lives_on(job)):
         return job, []

@@ -6,9 +6,19 @@ from typing import TypedDict, Unpack
 from msgspec import structs
 
 from controlplane.job import effects
-from controlplane.job.asks import ask, is_unconfirmed
+from controlplane.job.asks import ask, is_unconfirmed, repeats_halt_at_s
 from controlplane.job.changes import changes_in_place, could_be_better, must_change
-from controlplane.job.hot import finishing, hot_candidates, is_hot, is_over, lives_on, survivors, top, with_state
+from controlplane.job.hot import (
+    concerned,
+    finishing,
+    hot_candidates,
+    is_hot,
+    is_over,
+    lives_on,
+    survivors,
+    top,
+    with_state,
+)
 from controlplane.job.learn import backoff_s, bury, learn_exits
 from controlplane.job.planned import give_up_at_s, hurry_at_s, plan, planned_world, why_plan
 from controlplane.job.present import (
@@ -76,7 +86,7 @@ class Turn:
         return min([wake_s, *(at_s for at_s in self._deadlines() if at_s > self.now_s)])
 
     def _deadlines(self) -> list[float]:
-        deadlines = [self.job.retry_s, self._park_by_s(), give_up_at_s(self.job)]
+        deadlines = [self.job.retry_s, self._park_by_s(), give_up_at_s(self.job), repeats_halt_at_s(self.job)]
         if self._record.phase in (Phase.RUNNING, Phase.FORMING) and changes_in_place(self.job):
             deadlines += hurry_at_s(self.job).values()
         return [at_s for at_s in deadlines if at_s is not None]
@@ -344,21 +354,25 @@ class Turn:
                 self._put_out(worker, f"silent for {silent_s:.1f} s")
 
     def _park_by_s(self) -> float | None:
+        """If nobody has parked it is rather the halt that did not arrive; and without them all would be lost anyway."""
         if self._record.phase is not Phase.RESHAPING or self.job.halted_s is None:
             return None
-        return self.job.halted_s + self.job.spec.timeouts.park_s
+        timeouts, late = self.job.spec.timeouts, unparked(self.job)
+        answered = any(worker.trainers and worker.worker not in late for worker in concerned(self.job))
+        return self.job.halted_s + (timeouts.park_s if answered else max(timeouts.park_s, timeouts.suspect_s))
 
     def _put_out_unparked(self) -> None:
         """Trainers that live on answer a halt within milliseconds: one that does not is as good as dead."""
         late = [name for name in unparked(self.job) if self.job.workers[name].trainers]
-        by_s = self._park_by_s()
-        if not late or by_s is None or self.now_s < by_s:
+        by_s, halted_s = self._park_by_s(), self.job.halted_s
+        if not late or by_s is None or halted_s is None or self.now_s < by_s:
             return
-        if self.now_s > by_s + STALLED_S and self.job.halted_s is not None:
-            self.job = replace(self.job, halted_s=self.now_s + STALLED_S - self.job.spec.timeouts.park_s)
+        if self.now_s > by_s + STALLED_S:
+            self.job = replace(self.job, halted_s=halted_s + self.now_s - by_s + STALLED_S)
             return
+        waited_s = by_s - halted_s
         for name in late:
-            self._put_out(self.job.workers[name], f"did not park within {self.job.spec.timeouts.park_s:g} s")
+            self._put_out(self.job.workers[name], f"did not park within {waited_s:.1f} s")
 
     def _put_out_unreachable(self, late: list[WorkerId]) -> None:
         """Who is asked every second answers by itself, also while its controller is silent: unless a region is lost.

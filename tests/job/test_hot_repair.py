@@ -85,13 +85,39 @@ def test_a_member_that_does_not_park_in_time_is_put_out_exactly_then() -> None:
     stage = a_hot_job("a", "b", "c")
     stage.sign("a")
     stage.parks("a", "c")
+    stage.wait(0.1)
+    stage.wait(0.1)
+    stage.wait(0.1)
     decision = decide(stage.job, events.Ticked(stage.now_s))
-    assert decision.wake_at_s == stage.now_s + 0.4
-    effects = stage.wait(0.4)
+    assert decision.wake_at_s is not None
+    assert abs(decision.wake_at_s - (stage.now_s + 0.1)) < 1e-9
+    stage.now_s = decision.wake_at_s
+    effects = stage.happens(events.Ticked(stage.now_s))
     assert stage.world == {"a": (0,), "c": (1,)}
     assert stage.job.gone[WorkerId("b")] == "did not park within 0.4 s"
     commands = [effect.command for effect in effects if isinstance(effect, TellCluster)]
     assert [c.workers for c in commands if isinstance(c, RemoveWorkers)] == [("b",)]
+
+
+def test_a_halt_is_said_again_before_its_deadline() -> None:
+    stage = a_hot_job("a", "b")
+    stage.sign("a")
+    decision = decide(stage.job, events.Ticked(stage.now_s))
+    assert decision.wake_at_s == stage.now_s + 0.1
+    assert len(halts(stage.wait(0.1))) == 1
+    assert halts(stage.wait(0.05)) == []
+
+
+def test_when_nobody_parks_it_is_rather_the_halt_that_did_not_arrive() -> None:
+    stage = a_hot_job("a", "b")
+    stage.happens(events.WorkerNoticeCame(stage.now_s, WorkerId("b"), 0.1, "signal"))
+    for _ in range(8):
+        stage.wait(0.5)
+    assert stage.job.workers.keys() == {"a", "b"}
+    stage.parks("a")
+    stage.wait(0.1)
+    assert stage.world == {"a": (0,)}
+    assert WorkerId("b") in stage.job.gone
 
 
 def test_a_master_that_was_itself_too_slow_gives_them_another_moment() -> None:

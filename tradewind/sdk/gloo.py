@@ -85,7 +85,7 @@ class GlooGroup:
                     return True
             except RuntimeError:
                 if work.is_completed():
-                    return False
+                    return work.is_success()  # it may have been done just after the wait for it had ended
             now_s = time.monotonic()
             if halted() or self._is_cut.is_set():
                 if halted_s is not None and now_s - halted_s >= _WALK_AWAY_S:

@@ -28,6 +28,9 @@ SECTIONS: dict[str, dict[str, Lazy]] = {
         "scale": Lazy("tradewind.cli.jobs", "Give a job more workers or fewer."),
         "stop": Lazy("tradewind.cli.jobs", "Stop a job."),
     },
+    "Capacity": {
+        "offers": Lazy("tradewind.cli.offers", "Show which machines may be had where, and at what price."),
+    },
     "Roles": {
         "master": Lazy("tradewind.cli.roles", "Start a master."),
         "cluster": Lazy("tradewind.cli.roles", "Start the cluster-controller of plain processes on this machine."),

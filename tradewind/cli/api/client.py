@@ -18,6 +18,7 @@ from msgspec import Meta, Struct
 
 from messages.api import EventLine, Health, JobList, JobView, LogLine, Problem, ProgressLine, ScaleRequest, Version
 from messages.jobs import JobSpec
+from messages.offers import OfferList
 from runtime.errors import Temporary, UserError
 from runtime.settings import read_settings
 
@@ -92,6 +93,9 @@ class Api:
     async def scale(self, name: str, workers: int) -> JobView:
         body = msgspec.json.encode(ScaleRequest(workers))
         return await self._ask("POST", f"/v1/jobs/{name}/scale", JobView, job=name, body=body)
+
+    async def offers(self) -> OfferList:
+        return await self._ask("GET", "/v1/offers", OfferList)
 
     async def health(self) -> Health:
         return await self._ask("GET", "/healthz", Health)

@@ -1,0 +1,82 @@
+"""Adding up gradients over machines: how long it takes, and what crosses from zone to zone.
+
+A ring of n moves 2(n-1)/n of the bytes over each of its links, and is as fast as the slowest of them. Where a machine
+holds several replicas they are added up inside it first, over its own bus.
+"""
+
+from collections.abc import Mapping, Sequence
+from itertools import groupby, pairwise
+
+from msgspec import Struct
+
+from controlplane.catalog.links import Links
+from controlplane.throughput.placement import Group
+from controlplane.throughput.profile import Collective
+
+BITS_PER_BYTE = 8
+
+Crossings = Mapping[tuple[str, str], float]
+"""Bytes in a step, by sender and receiver zone where those differ."""
+
+
+class Communication(Struct, frozen=True):
+    seconds: float
+    crossings: Crossings
+
+
+class _Spot(Struct, frozen=True):
+    """A place in a ring."""
+
+    zone: str
+    region: str
+    network_bit_per_s: float
+
+
+def communicate(
+    groups: Sequence[Group], sent_bytes: float, members: int, collective: Collective, links: Links
+) -> Communication:
+    """`sent_bytes` are those of one machine; `members` of a ring are the machines, or the replicas if those are fewer.
+
+    Groups are in the order of ranks.
+    """
+    spots = [
+        _Spot(group.zone, group.region, group.network_bit_per_s) for group in groups for _ in range(group.machines)
+    ]
+    regions = [list(inside) for _, inside in groupby(spots, key=lambda spot: spot.region)]
+    if collective is Collective.RING or len(regions) == 1:
+        return _ring(spots, sent_bytes, min(members, len(spots)), links)
+    inside = [_ring(each, sent_bytes, len(each), links) for each in regions]
+    between = _ring([each[0] for each in regions], sent_bytes, len(regions), links)
+    crossings: dict[tuple[str, str], float] = {}
+    for part in (*inside, between):
+        for pair, crossed in part.crossings.items():
+            crossings[pair] = crossings.get(pair, 0.0) + crossed
+    return Communication(max(part.seconds for part in inside) + between.seconds, crossings)
+
+
+def add_up_inside_s(groups: Sequence[Group], gradient_bytes: int, replica_gpus: int) -> float:
+    """In the machine that takes longest."""
+    return max(
+        _over_a_link(gradient_bytes, group.gpus_per_machine // replica_gpus) * BITS_PER_BYTE / group.bus_bit_per_s
+        for group in groups
+    )
+
+
+def _over_a_link(sent_bytes: float, members: int) -> float:
+    return 2 * (members - 1) / members * sent_bytes if members > 1 else 0.0
+
+
+def _ring(spots: Sequence[_Spot], sent_bytes: float, members: int, links: Links) -> Communication:
+    if members < 2 or sent_bytes <= 0:
+        return Communication(0.0, {})
+    over_a_link = _over_a_link(sent_bytes, members)
+    crossings: dict[tuple[str, str], float] = {}
+    slowest = float("inf")
+    for sender, receiver in pairwise((*spots, spots[0])):
+        link = links.between(sender.zone, receiver.zone)
+        cards = min(sender.network_bit_per_s, receiver.network_bit_per_s) * links.network_share
+        slowest = min(slowest, link.bit_per_s, cards)
+        if sender.zone != receiver.zone:
+            pair = (sender.zone, receiver.zone)
+            crossings[pair] = crossings.get(pair, 0.0) + over_a_link
+    return Communication(over_a_link * BITS_PER_BYTE / slowest, crossings)

@@ -1,0 +1,65 @@
+"""What a job needs for a step, measured live or given."""
+
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from typing import Annotated, NamedTuple
+
+from msgspec import Meta, Struct
+
+Seconds = Annotated[float, Meta(ge=0, le=1e7)]
+Share = Annotated[float, Meta(ge=0, le=1)]
+
+
+class Collective(StrEnum):
+    RING = "ring"
+    """One ring through all machines, neighbours in rank being neighbours on the network: what trainers do today."""
+    HIERARCHICAL = "hierarchical"
+    """Reduced inside each region, then in a ring of one machine for each region, then spread inside again."""
+
+
+class Compute(Struct, frozen=True):
+    """Of one replica on one accelerator: a straight line through what was measured."""
+
+    seconds_per_sample: Annotated[float, Meta(gt=0, le=1e7)]
+    seconds_per_step: Seconds = 0.0
+    """What does not depend on the samples, such as the optimizer's update."""
+
+
+class Measured(NamedTuple):
+    samples: int
+    """Of one replica in one step."""
+    seconds: float
+    """Without communication."""
+
+
+class Profile(Struct, frozen=True, kw_only=True):
+    compute: Mapping[str, Compute]
+    """By accelerator."""
+    gradient_bytes: Annotated[int, Meta(ge=0)]
+    """Of one copy of the model, that all replicas add up in each step."""
+    global_batch: Annotated[int, Meta(ge=1)]
+    replica_gpus: Annotated[int, Meta(ge=1)] = 1
+    """The ranks that together hold one copy: the degree of tensor parallelism."""
+    overlap: Share = 0.0
+    """The part of the communication that can hide behind the computation; 0 is a step that computes, then sends."""
+    collective: Collective = Collective.RING
+
+
+def fitted(measured: Iterable[Measured]) -> Compute | None:
+    """The line with the least squares that a computer could have: neither of its numbers is negative.
+
+    None without a measurement that says anything. Measurements of one size give a line through zero.
+    """
+    points = [each for each in measured if each.samples > 0 and each.seconds > 0]
+    if not points:
+        return None
+    mean_samples = sum(each.samples for each in points) / len(points)
+    mean_seconds = sum(each.seconds for each in points) / len(points)
+    spread = sum((each.samples - mean_samples) ** 2 for each in points)
+    together = sum((each.samples - mean_samples) * (each.seconds - mean_seconds) for each in points)
+    slope = together / spread if spread else 0.0
+    fixed_s = mean_seconds - slope * mean_samples
+    if slope <= 0 or fixed_s < 0:
+        squares = sum(each.samples**2 for each in points)
+        return Compute(sum(each.samples * each.seconds for each in points) / squares)
+    return Compute(slope, fixed_s)

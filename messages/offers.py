@@ -1,0 +1,37 @@
+"""What the master's API tells of machines that may be had: `GET /v1/offers`.
+
+Prices are of the whole machine, in millionths of a dollar: whole numbers, which every reader of JSON keeps exact.
+"""
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from messages.ids import Counted, Duration
+
+
+class OfferView(Struct, frozen=True):
+    zone: str
+    region: str
+    machine_type: str
+    accelerator: str
+    gpus: Counted
+    gpu_memory_gib: Counted
+    """Of one GPU."""
+    vcpus: Counted
+    memory_gib: Counted
+    spot_micro_usd_per_hour: Counted | None = None
+    on_demand_micro_usd_per_hour: Counted | None = None
+    """None where it is not offered so."""
+    availability: Annotated[float, Meta(ge=0, le=1)] | None = None
+    """The chance that one comes when it is asked for; None where nothing was seen."""
+    mean_lifetime_s: Duration | None = None
+
+
+class OfferList(Struct, frozen=True):
+    offers: tuple[OfferView, ...]
+    date: str
+    """Of the prices."""
+    source: str
+    remembers: bool
+    """False where nobody was asked what was seen."""

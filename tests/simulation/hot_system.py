@@ -1,0 +1,258 @@
+"""The same system for a script that uses the SDK: faults come in every phase of a change."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from agents.worker import effects as worker_effects
+from agents.worker import events as worker_events
+from agents.worker.state import WorkerIdentity
+from controlplane.job import events as job_events
+from controlplane.job.state import Job, Phase, Record
+from messages.ids import Epoch, Generation, JobName, WorkerId
+from messages.workers import TrainerStatus
+from messages.worlds import Assignment, Halt, Invite, Release
+from tests.simulation.actors import CLUSTER, WorkerActor
+from tests.simulation.clockwork import Broken
+from tests.simulation.hot_trainers import HotTrainer, HotTraining
+from tests.simulation.system import Outcome, System
+
+LOOK_S = 0.004
+LOOK_FOR_S = 15.0
+
+
+class HotWorker(WorkerActor):
+    def __init__(self, system: "HotSystem", uid: str, identity: WorkerIdentity) -> None:
+        super().__init__(system, uid, identity)
+        self.hot: dict[tuple[Generation, int], HotTrainer] = {}
+        self.training = system.hot_training
+
+    def perform(self, effect: worker_effects.WorkerEffect) -> None:
+        match effect:
+            case worker_effects.ForkTrainers():
+                for trainer in self.state.trainers:
+                    if trainer.pid is None and trainer.birth not in self.hot:
+                        self._bear(trainer.birth, trainer.local_rank)
+            case worker_effects.StopTrainers(generation, grace_s):
+                self._stop_hot(generation, grace_s)
+            case worker_effects.TellTrainer(generation, rank, word):
+                told = self.hot.get((generation, rank))
+                if told is not None:
+                    self.later(0.0003, partial(self.training.hear, told, word))
+            case _:
+                super().perform(effect)
+
+    def _hear(self, message: Assignment | Halt | Invite | Release, epoch: Epoch) -> None:
+        if isinstance(message, Invite):
+            self.post(worker_events.InviteHeard(self.now_s, message, epoch))
+        else:
+            super()._hear(message, epoch)
+
+    def kill(self, why: str) -> None:
+        was_alive = self.alive
+        super().kill(why)
+        if was_alive:
+            for trainer in self.hot.values():
+                self.training.end(trainer)
+
+    def lose_host(self) -> None:
+        for trainer in self.hot.values():
+            self.training.failures += trainer.alive
+            self.training.end(trainer)
+        super().lose_host()
+
+    def _bear(self, birth: tuple[Generation, Any], local_rank: int) -> None:
+        host = self.host
+        trainer = HotTrainer(birth, local_rank, self.id, tell=lambda status: None, exited=lambda how: None)
+
+        def tell(status: TrainerStatus) -> None:
+            self.later(0.0003, lambda: self.post(worker_events.TrainerSaid(self.now_s, *birth, status)))
+
+        trainer.tell = tell
+        trainer.exited = lambda how: self.later(
+            0.001, lambda: self.post(worker_events.TrainerExited(self.now_s, birth[0], how))
+        )
+        self.hot[birth] = trainer
+        self.training.trainers.append(trainer)
+
+        def forked() -> None:
+            if host == self.host and trainer.alive:
+                self.post(worker_events.TrainerForked(self.now_s, *birth, 1))
+                self.later(self.system.clockwork.chance.uniform(0.05, 0.8), attach)
+
+        def attach() -> None:
+            if trainer.alive:
+                self.post(worker_events.TrainerAttached(self.now_s, *birth))
+                trainer.report()
+
+        self.later(0.08, forked)
+
+    def _stop_hot(self, generation: Generation, grace_s: float) -> None:
+        stubborn = self.system.clockwork.happens(0.1, "trainer ignored SIGTERM")
+
+        def ended() -> None:
+            for birth, trainer in self.hot.items():
+                if birth[0] <= generation:
+                    self.training.end(trainer)
+            self.post(worker_events.TrainersStopped(self.now_s, generation))
+
+        self.later(grace_s if stubborn else 0.01, ended)
+
+
+class HotSystem(System):
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        steps = self.clockwork.chance.choice((60, 150, 250))
+        self.hot_training = HotTraining(self.clockwork, steps, self._store_is_at)
+        self.training: Any = self.hot_training
+
+    def start_worker(self, uid: str, job: JobName, slots: int) -> WorkerActor:
+        self._pids += 1
+        worker = WorkerId(f"{uid}-{self._pids:04x}")
+        identity = WorkerIdentity(worker=worker, cluster=CLUSTER, job=job, slots=slots, pid=self._pids)
+        if uid in self.workers:
+            raise Broken(f"place {uid} was started twice")
+        self.workers[uid] = HotWorker(self, uid, identity)
+        return self.workers[uid]
+
+    def _store_is_at(self, port: int) -> bool:
+        return any(term.alive and 29400 + store % 100 == port for term in self.terms for store in term.stores)
+
+    def _check_claim(self, record: Record) -> None:
+        if record.phase is Phase.FAILED:
+            raise Broken(f"the job failed though its budget was never used up: {record.why}")
+        if record.failures > self.training.failures:
+            raise Broken(f"{record.failures} failures counted, the script failed {self.training.failures} times")
+        if record.phase is Phase.SUCCEEDED and not self.training.over:
+            raise Broken("the job is called succeeded, but its steps were not done")
+
+    # Faults
+
+    def _plan_faults(self) -> None:
+        super()._plan_faults()
+        clockwork = self.clockwork
+        kinds: list[tuple[str, Callable[[], bool], Callable[[], None]]] = [
+            ("worker killed while a world is prepared", self._is_preparing, self._kill_worker),
+            ("joiner killed while its world is prepared", self._is_joining, self._kill_joiner),
+            (
+                "leader crashed while a world is prepared",
+                self._is_preparing,
+                lambda: self._crash_master(self._leader()),
+            ),
+            ("store killed while a world is prepared", self._is_preparing, self._kill_store),
+            ("worker killed in a repair", self._is_parking, self._kill_worker),
+            ("worker killed when a repair was decided", self._is_repairing, self._kill_worker),
+            ("leader crashed in a repair", self._is_parking, lambda: self._crash_master(self._leader())),
+            (
+                "leader crashed when a repair was decided",
+                self._is_repairing,
+                lambda: self._crash_master(self._leader()),
+            ),
+            ("script failed in a repair", self._is_parking, self._fail_script),
+            ("worker killed while it catches up", self._is_catching_up, self._kill_catching_up),
+        ]
+        for _ in range(clockwork.chance.randint(1, 5)):
+            name, when, make = clockwork.chance.choice(kinds)
+            at_s = clockwork.chance.uniform(3, clockwork.faults.until_s - clockwork.now_s)
+            clockwork.after(at_s, partial(self._watch, name, when, make, LOOK_FOR_S))
+        others: list[tuple[str, Callable[[], None]]] = [
+            ("trainer silent", self._silence),
+            ("notice with little time", self._notice_late),
+            ("scaled", self._scale),
+            ("scaled", self._scale),
+            ("worker killed at the switch", lambda: self._at_switch("worker killed at the switch", self._kill_worker)),
+            ("worker killed at the switch", lambda: self._at_switch("worker killed at the switch", self._kill_worker)),
+            (
+                "leader crashed at the switch",
+                lambda: self._at_switch("leader crashed at the switch", lambda: self._crash_master(self._leader())),
+            ),
+        ]
+        for _ in range(clockwork.chance.randint(1, 5)):
+            name, change = clockwork.chance.choice(others)
+            at_s = clockwork.chance.uniform(3, clockwork.faults.until_s - clockwork.now_s)
+            clockwork.after(at_s, change if name.endswith("switch") else partial(self._make, name, change))
+
+    def _watch(self, name: str, when: Callable[[], bool], make: Callable[[], None], left_s: float) -> None:
+        if left_s <= 0 or not self.clockwork.unkind:
+            return
+        if when():
+            self._make(name, make)
+        else:
+            self.clockwork.after(LOOK_S, partial(self._watch, name, when, make, left_s - LOOK_S))
+
+    def _at_switch(self, name: str, make: Callable[[], None]) -> None:
+        def fault() -> None:
+            if self.clockwork.unkind:
+                self._make(name, make)
+
+        self.hot_training.at_switch = fault
+
+    @property
+    def _job(self) -> Job | None:
+        term = self._leader().term
+        return term.job if term is not None and term.alive else None
+
+    def _is_preparing(self) -> bool:
+        return self._job is not None and self._job.record.prepared is not None
+
+    def _is_joining(self) -> bool:
+        return bool(self._joining())
+
+    def _joining(self) -> list[WorkerActor]:
+        job = self._job
+        if job is None or job.record.prepared is None or job.record.assignment is None:
+            return []
+        old = {member.worker for member in job.record.assignment.members}
+        new = {member.worker for member in job.record.prepared.members} - old
+        return [worker for worker in self.workers.values() if worker.alive and worker.id in new]
+
+    def _is_parking(self) -> bool:
+        return self._job is not None and self._job.record.phase is Phase.RESHAPING
+
+    def _is_repairing(self) -> bool:
+        record = self._job.record if self._job is not None else None
+        if record is None or record.phase is not Phase.FORMING or record.assignment is None:
+            return False
+        return record.assignment.hot is not None and record.assignment.generation == record.generation
+
+    def _is_catching_up(self) -> bool:
+        return bool(self._catching_up())
+
+    def _catching_up(self) -> list[WorkerActor]:
+        names = {t.worker for t in self.hot_training.alive if t.trains and t.heard and not t.active}
+        return [worker for worker in self.workers.values() if worker.alive and worker.id in names]
+
+    def _kill_joiner(self) -> None:
+        self.clockwork.chance.choice(self._joining()).kill("SIGKILL")
+
+    def _kill_catching_up(self) -> None:
+        self.clockwork.chance.choice(self._catching_up()).kill("SIGKILL")
+
+    def _fail_script(self) -> None:
+        alive = [trainer for trainer in self.hot_training.alive if not trainer.finished]
+        if alive and not self.hot_training.over:
+            self.hot_training.fail(self.clockwork.chance.choice(alive))
+
+    def _silence(self) -> None:
+        trains = [trainer for trainer in self.hot_training.alive if trainer.trains]
+        if trains:
+            chance = self.clockwork.chance
+            self.hot_training.silence(chance.choice(trains), chance.choice((0.2, 0.7, 2.0, 1000.0)))
+
+    def _notice_late(self) -> None:
+        worker = self._some_worker()
+        if worker is not None:
+            left_s = self.clockwork.chance.choice((0.1, 0.6, 1.2, 2.0))
+            worker.post(worker_events.NoticeCame(self.clockwork.now_s, left_s, "signal"))
+            worker.later(left_s, lambda: worker.kill("preempted"))
+
+    def _scale(self) -> None:
+        term = self._leader().term
+        if term is not None:
+            wanted = self.clockwork.chance.randint(self.spec.workers.min, self.spec.workers.max)
+            term.hear(lambda: job_events.ScaleAsked(self.clockwork.now_s, wanted))
+
+
+def simulate_hot(seed: int) -> tuple[Outcome, HotTraining]:
+    system = HotSystem(seed)
+    return system.run(), system.hot_training

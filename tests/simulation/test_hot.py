@@ -1,0 +1,177 @@
+"""Worlds that change in place, under faults in every phase of a change; and planted bugs that these seeds must find."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+import pytest
+from msgspec import structs
+
+from controlplane.job import changes as job_changes
+from controlplane.job import hot as job_hot
+from controlplane.job import learn as job_learn
+from controlplane.job import reconcile as job_reconcile
+from controlplane.job.reconcile import Turn
+from controlplane.job.repair import repair
+from controlplane.job.state import Job, Worker
+from messages.ids import Generation, WorkerId
+from messages.workers import TrainerStatus
+from messages.worlds import Assignment, HotWorld, Member
+from tests.simulation.hot_system import simulate_hot
+from tests.simulation.test_simulation import EVERY_FAULT
+
+SEEDS = 120
+
+IN_EVERY_PHASE = {
+    "worker killed while a world is prepared",
+    "joiner killed while its world is prepared",
+    "leader crashed while a world is prepared",
+    "store killed while a world is prepared",
+    "worker killed at the switch",
+    "leader crashed at the switch",
+    "worker killed in a repair",
+    "worker killed when a repair was decided",
+    "leader crashed in a repair",
+    "leader crashed when a repair was decided",
+    "script failed in a repair",
+    "worker killed while it catches up",
+    "trainer silent",
+    "notice with little time",
+    "scaled",
+}
+CAME_ABOUT = {"starts", "repairs", "switches", "joined", "laggards", "sums that only some received"}
+
+
+def test_no_step_or_sample_is_lost_or_repeated_and_the_world_heals(tell: Callable[[str], None]) -> None:
+    faults: Counter[str] = Counter()
+    seen: Counter[str] = Counter()
+    broken = []
+    for seed in range(SEEDS):
+        outcome, training = simulate_hot(seed)
+        faults += outcome.faults
+        seen += training.seen
+        if outcome.broken is not None:
+            broken.append(f"seed {seed}: {outcome.broken}")
+    tell(f"{SEEDS} seeds; came about: " + ", ".join(f"{n} × {kind}" for kind, n in seen.most_common()))
+    tell("faults made: " + ", ".join(f"{n} × {kind}" for kind, n in faults.most_common()))
+    assert not broken, "\n".join(broken)
+    assert faults.keys() == EVERY_FAULT | IN_EVERY_PHASE
+    assert seen.keys() >= CAME_ABOUT
+
+
+def test_the_same_seed_tells_the_same_story() -> None:
+    assert simulate_hot(11)[0].story == simulate_hot(11)[0].story
+
+
+def _go_on_from_the_oldest(patch: pytest.MonkeyPatch) -> None:
+    """The step that the slowest survivor computes next is the one to go on from."""
+
+    def oldest(
+        next_members: Sequence[Member],
+        survivors: Mapping[WorkerId, Sequence[TrainerStatus]],
+        leavers: tuple[WorkerId, ...] = (),
+    ) -> HotWorld:
+        hot = repair(next_members, survivors, leavers)
+        done = [trainer.done for trainers in survivors.values() for trainer in trainers]
+        return structs.replace(hot, resume=min(done, default=0), laggards=())
+
+    patch.setattr(job_reconcile, "repair", oldest)
+
+
+def _count_what_laggards_hold(patch: pytest.MonkeyPatch) -> None:
+    """The gradients of the step before count as gradients of this one."""
+
+    def mixed(
+        next_members: Sequence[Member],
+        survivors: Mapping[WorkerId, Sequence[TrainerStatus]],
+        leavers: tuple[WorkerId, ...] = (),
+    ) -> HotWorld:
+        hot = repair(next_members, survivors, leavers)
+        held = list(hot.held)
+        for member in next_members:
+            for trainer in survivors.get(member.worker, ()):
+                if trainer.local_rank < member.ranks:
+                    held[member.first_rank + trainer.local_rank] = trainer.held
+        return structs.replace(hot, held=tuple(held))
+
+    patch.setattr(job_reconcile, "repair", mixed)
+
+
+def _forget_to_send_the_missing_sum(patch: pytest.MonkeyPatch) -> None:
+    def unaware(
+        next_members: Sequence[Member],
+        survivors: Mapping[WorkerId, Sequence[TrainerStatus]],
+        leavers: tuple[WorkerId, ...] = (),
+    ) -> HotWorld:
+        return structs.replace(repair(next_members, survivors, leavers), laggards=())
+
+    patch.setattr(job_reconcile, "repair", unaware)
+
+
+def _keep_a_prepared_world_after_a_halt(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Turn, "_settle_prepared", lambda turn: None)
+
+
+def _halt_below_what_is_prepared(patch: pytest.MonkeyPatch) -> None:
+    """The generation after the running one, though trainers may be in it already."""
+
+    def next_one(job: Job) -> Generation:
+        return job.record.generation
+
+    patch.setattr(job_reconcile, "top", next_one)
+
+
+def _take_joiners_for_survivors(patch: pytest.MonkeyPatch) -> None:
+    """Whoever is attached is thought to have the state."""
+
+    def whoever(worker: Worker) -> bool:
+        return worker.slots > 0
+
+    patch.setattr(job_hot, "_has_state", whoever)
+
+
+def _believe_a_switch_by_half(patch: pytest.MonkeyPatch) -> None:
+    """One that went over stands for all."""
+
+    def some(job: Job, world: Assignment) -> bool:
+        return any(
+            trainer.generation >= world.generation for worker in job.workers.values() for trainer in worker.trainers
+        )
+
+    patch.setattr(job_reconcile, "has_switched", some)
+
+
+def _overlook_broken_worlds(patch: pytest.MonkeyPatch) -> None:
+    """What trainers say of a world that stands still is not heard."""
+    patch.setattr(job_changes, "_first_sign", lambda job: None)
+
+
+def _count_a_lost_peer_as_a_failure(patch: pytest.MonkeyPatch) -> None:
+    """A lost worker uses up the budget of the script."""
+    honest = job_learn.bury
+
+    def blame(job: Job, worker: WorkerId, why: str) -> Job:
+        after = honest(job, worker, why)
+        record = structs.replace(after.record, failures=after.record.failures + 1)
+        return replace(after, record=record)
+
+    patch.setattr(job_learn, "bury", blame)
+
+
+@pytest.mark.parametrize(
+    "plant",
+    [
+        _go_on_from_the_oldest,
+        _count_what_laggards_hold,
+        _forget_to_send_the_missing_sum,
+        _keep_a_prepared_world_after_a_halt,
+        _halt_below_what_is_prepared,
+        _take_joiners_for_survivors,
+        _believe_a_switch_by_half,
+        _overlook_broken_worlds,
+        _count_a_lost_peer_as_a_failure,
+    ],
+)
+def test_a_planted_bug_is_caught(plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch)
+    assert any(simulate_hot(seed)[0].broken is not None for seed in range(SEEDS))

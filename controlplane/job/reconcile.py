@@ -9,7 +9,6 @@ from controlplane.job import effects
 from controlplane.job.asks import ask, is_unconfirmed, repeats_halt_at_s
 from controlplane.job.changes import changes_in_place, could_be_better, must_change
 from controlplane.job.hot import (
-    concerned,
     finishing,
     hot_candidates,
     is_hot,
@@ -20,32 +19,38 @@ from controlplane.job.hot import (
     with_state,
 )
 from controlplane.job.learn import backoff_s, bury, learn_exits
+from controlplane.job.making import assignment_of
+from controlplane.job.overdue import (
+    STALLED_S,
+    Overdue,
+    park_by_s,
+    patience_s,
+    silent,
+    slept_s,
+    too_late,
+    unparked_in_time,
+    unreachable,
+)
 from controlplane.job.planned import give_up_at_s, hurry_at_s, plan, planned_world, why_plan
 from controlplane.job.present import (
     all_clean,
     chosen,
-    clusters_agree,
-    coming,
-    hears_somebody,
     is_decided,
-    is_heard,
     members,
-    unheard,
     world_size,
 )
-from controlplane.job.ranks import Arrangement, arrange, ranks_of, shares
+from controlplane.job.ranks import Arrangement, arrange, ranks_of
 from controlplane.job.repair import repair
 from controlplane.job.rounds import has_switched, some_switched, unparked, unready
 from controlplane.job.sentences import describe_exit, name_workers
 from controlplane.job.state import Job, Phase, Record, Store, Worker
-from messages.clusters import Presence, RemoveWorkers
-from messages.ids import Generation, WorkerId
-from messages.worlds import Assignment, HotWorld, Hyperparameters, StoreAddress
+from controlplane.job.waiting import what_to_wait_for
+from messages.clusters import RemoveWorkers
+from messages.ids import Generation
+from messages.worlds import Assignment, HotWorld, StoreAddress
 
 BUSY_TICK_S = 0.5
 CALM_TICK_S = 1.0
-STALLED_S = 0.1
-"""A deadline that is noticed so late was missed by this process: those who were asked may have answered long since."""
 
 
 class _RecordFields(TypedDict, total=False):
@@ -69,7 +74,7 @@ class Turn:
 
     def reconcile(self) -> None:
         if not self._record.phase.ended:
-            self._put_out_silent()
+            self._put_out(silent(self.job, self.now_s))
             self._note_the_end()
             while self._advance():
                 pass
@@ -86,7 +91,7 @@ class Turn:
         return min([wake_s, *(at_s for at_s in self._deadlines() if at_s > self.now_s)])
 
     def _deadlines(self) -> list[float]:
-        deadlines = [self.job.retry_s, self._park_by_s(), give_up_at_s(self.job), repeats_halt_at_s(self.job)]
+        deadlines = [self.job.retry_s, park_by_s(self.job), give_up_at_s(self.job), repeats_halt_at_s(self.job)]
         if self._record.phase in (Phase.RUNNING, Phase.FORMING) and changes_in_place(self.job):
             deadlines += hurry_at_s(self.job).values()
         return [at_s for at_s in deadlines if at_s is not None]
@@ -108,7 +113,7 @@ class Turn:
     def _from_waiting(self) -> bool:
         if self._record.stop_why is not None:
             return self._end(Phase.STOPPED, self._record.stop_why)
-        wait = self._what_to_wait_for()
+        wait = what_to_wait_for(self.job, self.now_s)
         if wait is not None:
             return self._say(wait)
         generation = self._record.generation
@@ -116,55 +121,9 @@ class Turn:
             generation = Generation(top(self.job) + 1)
         return self._set(phase=Phase.FORMING, generation=generation, why="waiting for the store")
 
-    def _what_to_wait_for(self) -> str | None:
-        spec, record = self.job.spec, self._record
-        state_is_kept = bool(survivors(self.job))
-        unknown = unheard(self.job)
-        patience_s = spec.timeouts.suspect_s if state_is_kept else spec.timeouts.ready_s
-        if unknown and self.now_s - self.job.waiting_since_s < patience_s:
-            return f"waiting to hear of {name_workers(unknown)}"
-        if state_is_kept:
-            return self._what_survivors_wait_for()
-        if self.job.retry_s is not None and self.now_s < self.job.retry_s:
-            return f"failure {record.failures} of {spec.failures.max}: starting again in a moment"
-        candidates, late = chosen(self.job), coming(self.job, self.now_s)
-        known = (f", {len(late)} starting" if late else "") + self._what_stands_in_the_way()
-        if len(candidates) < spec.workers.min:
-            return f"{len(candidates)} of at least {spec.workers.min} workers have joined{known}"
-        if arrange(candidates, spec.replica).world_size == 0:
-            return f"{len(candidates)} workers have joined, too few ranks for one replica of {spec.replica}"
-        if len(candidates) < record.wanted and self._first_world_waits(late):
-            return f"{len(candidates)} of {record.wanted} workers have joined{known}"
-        return None
-
-    def _what_survivors_wait_for(self) -> str | None:
-        """For others to join them, while they keep the state."""
-        spec = self.job.spec
-        candidates = hot_candidates(self.job)
-        if len(candidates) < spec.workers.min:
-            known = self._what_stands_in_the_way()
-            return f"{len(candidates)} of at least {spec.workers.min} workers are warm; the state is kept{known}"
-        if arrange(candidates, spec.replica).world_size == 0:
-            return f"{len(candidates)} workers are warm, too few ranks for one replica of {spec.replica}"
-        return None
-
-    def _what_stands_in_the_way(self) -> str:
-        """What is known of why workers do not come."""
-        clusters = self.job.clusters.items()
-        refusals = [f"cluster {name} refused: {cluster.refusal}" for name, cluster in clusters if cluster.refusal]
-        last_gone = [f"the last that went: {why}" for why in [*self.job.gone.values()][-1:]]
-        shortage = [self.job.shortage] if self.job.shortage else []
-        return "".join(f"; {reason}" for reason in (*shortage, *refusals, *last_gone))
-
-    def _first_world_waits(self, late: list[Worker]) -> bool:
-        """For those that are known to come, within bounds; later worlds wait for nobody."""
-        waited_s = self.now_s - self.job.waiting_since_s
-        unanswered = not clusters_agree(self.job) and waited_s < self.job.spec.timeouts.ready_s
-        return self._record.formed == 0 and (bool(late) or unanswered)
-
     def _decide_world(self) -> bool:
         """Membership is fixed at the last moment: whoever is known when the store is there goes in together."""
-        if self._what_to_wait_for() is not None or self._record.stop_why is not None:
+        if what_to_wait_for(self.job, self.now_s) is not None or self._record.stop_why is not None:
             return self._set(phase=Phase.WAITING)
         candidates = hot_candidates(self.job)
         generation = self._record.generation
@@ -178,7 +137,7 @@ class Turn:
         why = f"{len(world.members)} workers are here: a world of {world.world_size}"
         if hot is not None:
             why = f"{why} goes on from step {hot.resume}"
-        return self._set(assignment=self._assignment(generation, world, address, why, hot), why=why)
+        return self._set(assignment=assignment_of(self.job, generation, world, address, why, hot), why=why)
 
     def _repaired(self, world: Arrangement, candidates: list[Worker]) -> HotWorld:
         able = {worker.worker for worker in with_state(self.job)}
@@ -203,8 +162,8 @@ class Turn:
         )
 
     def _from_forming(self) -> bool:
-        self._put_out_unreachable(unready(self.job))
-        self._put_out_late(unready(self.job), "did not start its trainers")
+        self._put_out(unreachable(self.job, unready(self.job), self.now_s))
+        self._put_out(too_late(self.job, unready(self.job), "did not start its trainers", self.now_s))
         why = must_change(self.job, self.now_s)
         if why is not None:
             return self._reshape(why)
@@ -246,7 +205,7 @@ class Turn:
             return self._say(f"{why}; waiting for the store")
         self.job = replace(self.job, prepared_s=self.now_s, published_s=None)
         hot = planned_world(self.job, world.members)
-        self._set(prepared=self._assignment(generation, world, address, why, hot))
+        self._set(prepared=assignment_of(self.job, generation, world, address, why, hot))
         return self._say(f"{why}; preparing generation {generation}")
 
     def _switch(self, prepared: Assignment) -> bool:
@@ -281,8 +240,8 @@ class Turn:
 
     def _from_reshaping(self) -> bool:
         self._put_out_unparked()
-        self._put_out_unreachable(unparked(self.job))
-        self._put_out_late(unparked(self.job), "did not end its trainers")
+        self._put_out(unreachable(self.job, unparked(self.job), self.now_s))
+        self._put_out(too_late(self.job, unparked(self.job), "did not end its trainers", self.now_s))
         late = unparked(self.job)
         if late:
             return self._say(f"{self._record.why}; waiting for {name_workers(late)} to park")
@@ -324,7 +283,7 @@ class Turn:
     def _succeed(self, why: str) -> bool:
         """What scripts still do after the last step is theirs: they are let finish, within bounds."""
         late = finishing(self.job)
-        if late and self.job.over_s is not None and self.now_s - self.job.over_s <= self._patience_s():
+        if late and self.job.over_s is not None and self.now_s - self.job.over_s <= patience_s(self.job):
             return self._say(f"all steps are done; waiting for {name_workers(late)} to end")
         return self._end(Phase.SUCCEEDED, why)
 
@@ -344,64 +303,19 @@ class Turn:
         self.job = replace(self.job, store=Store(), retry_s=None)
         return self._set(phase=phase, why=why, prepared=None)
 
-    def _put_out_silent(self) -> None:
-        for worker in tuple(self.job.workers.values()):
-            cluster = self.job.clusters.get(worker.cluster)
-            if worker.presence is not Presence.SILENT or cluster is None:
-                continue
-            silent_s = self.now_s - worker.heard_s
-            if silent_s > self.job.spec.timeouts.suspect_s and is_heard(cluster, self.now_s):
-                self._put_out(worker, f"silent for {silent_s:.1f} s")
-
-    def _park_by_s(self) -> float | None:
-        """If nobody has parked it is rather the halt that did not arrive; and without them all would be lost anyway."""
-        if self._record.phase is not Phase.RESHAPING or self.job.halted_s is None:
-            return None
-        timeouts, late = self.job.spec.timeouts, unparked(self.job)
-        answered = any(worker.trainers and worker.worker not in late for worker in concerned(self.job))
-        return self.job.halted_s + (timeouts.park_s if answered else max(timeouts.park_s, timeouts.suspect_s))
-
     def _put_out_unparked(self) -> None:
-        """Trainers that live on answer a halt within milliseconds: one that does not is as good as dead."""
-        late = [name for name in unparked(self.job) if self.job.workers[name].trainers]
-        by_s, halted_s = self._park_by_s(), self.job.halted_s
-        if not late or by_s is None or halted_s is None or self.now_s < by_s:
+        """Unless this process was itself too slow to hear them: then they have another moment."""
+        late, slept = unparked_in_time(self.job, self.now_s), slept_s(self.job, self.now_s)
+        if late and slept and self.job.halted_s is not None:
+            self.job = replace(self.job, halted_s=self.job.halted_s + slept + STALLED_S)
             return
-        if self.now_s > by_s + STALLED_S:
-            self.job = replace(self.job, halted_s=halted_s + self.now_s - by_s + STALLED_S)
-            return
-        waited_s = by_s - halted_s
-        for name in late:
-            self._put_out(self.job.workers[name], f"did not park within {waited_s:.1f} s")
+        self._put_out(late)
 
-    def _put_out_unreachable(self, late: list[WorkerId]) -> None:
-        """Who is asked every second answers by itself, also while its controller is silent: unless a region is lost.
-
-        Only while another cluster is heard, since otherwise it may be this master that hears nothing."""
-        if self.job.assigned_s is None or not hears_somebody(self.job, self.now_s):
-            return
-        timeouts = self.job.spec.timeouts
-        for worker in (self.job.workers[name] for name in late):
-            cluster = self.job.clusters.get(worker.cluster)
-            heard_s = max(worker.heard_s, self.job.assigned_s, cluster.heard_s if cluster is not None else 0.0)
-            silent_s = self.now_s - heard_s
-            if silent_s > timeouts.suspect_s + timeouts.stop_grace_s:
-                self._put_out(worker, f"neither it nor cluster {worker.cluster} was heard of for {silent_s:.0f} s")
-
-    def _put_out_late(self, late: list[WorkerId], what: str) -> None:
-        limit_s = self._patience_s()
-        if self.job.assigned_s is None or self.now_s - self.job.assigned_s <= limit_s:
-            return
-        for worker in late:
-            self._put_out(self.job.workers[worker], f"{what} within {limit_s:g} s")
-
-    def _patience_s(self) -> float:
-        return self.job.spec.timeouts.ready_s + self.job.spec.timeouts.stop_grace_s
-
-    def _put_out(self, worker: Worker, why: str) -> None:
-        self.job = bury(self.job, worker.worker, why)
-        command = RemoveWorkers(self.job.name, (worker.worker,), why)
-        self.effects.append(effects.TellCluster(worker.cluster, command))
+    def _put_out(self, overdue: Overdue) -> None:
+        for worker, why in overdue:
+            self.job = bury(self.job, worker.worker, why)
+            command = RemoveWorkers(self.job.name, (worker.worker,), why)
+            self.effects.append(effects.TellCluster(worker.cluster, command))
 
     def _lasting_store(self, generation: Generation) -> StoreAddress | None:
         """Trainers that live on keep their store: they meet under another prefix in each generation."""
@@ -416,27 +330,6 @@ class Turn:
         self.job = replace(self.job, store=Store(generation, error=store.error))
         self.effects.append(effects.StartStore(generation))
         return None
-
-    def _assignment(
-        self, generation: Generation, world: Arrangement, store: StoreAddress, why: str, hot: HotWorld | None
-    ) -> Assignment:
-        spec = self.job.spec
-        taken = {member.worker for member in world.members}
-        return Assignment(
-            job=self.job.name,
-            generation=generation,
-            world_size=world.world_size,
-            members=world.members,
-            store=store,
-            launch=spec.launch,
-            stop_grace_s=spec.timeouts.stop_grace_s,
-            why=why,
-            spares=tuple(sorted(worker for worker in self.job.workers if worker not in taken)),
-            hyperparameters=hyperparameters(self.job, world.world_size),
-            restart_count=self._record.failures,
-            max_restarts=spec.failures.max,
-            hot=hot,
-        )
 
     @property
     def _record(self) -> Record:
@@ -453,16 +346,3 @@ class Turn:
         """What the job waits for is for people: it is not worth saving."""
         self.job = replace(self.job, why=why)
         return False
-
-
-def hyperparameters(job: Job, world_size: int) -> Hyperparameters:
-    """The global batch does not depend on the world; each rank's share of it does."""
-    given = dict(job.spec.hyperparameters)
-    batch = given.pop("global_batch", None)
-    rate = given.pop("learning_rate", None)
-    return Hyperparameters(
-        global_batch=batch if isinstance(batch, int) else None,
-        shares=shares(batch, world_size) if isinstance(batch, int) else (),
-        learning_rate=float(rate) if rate is not None else None,
-        given=given,
-    )

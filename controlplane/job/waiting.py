@@ -1,0 +1,57 @@
+"""What a job without a world waits for, in words; None if it waits for nothing."""
+
+from controlplane.job.hot import hot_candidates, survivors
+from controlplane.job.present import chosen, clusters_agree, coming, unheard
+from controlplane.job.ranks import arrange
+from controlplane.job.sentences import name_workers
+from controlplane.job.state import Job, Worker
+
+
+def what_to_wait_for(job: Job, now_s: float) -> str | None:
+    spec, record = job.spec, job.record
+    state_is_kept = bool(survivors(job))
+    unknown = unheard(job)
+    patience_s = spec.timeouts.suspect_s if state_is_kept else spec.timeouts.ready_s
+    if unknown and now_s - job.waiting_since_s < patience_s:
+        return f"waiting to hear of {name_workers(unknown)}"
+    if state_is_kept:
+        return _what_survivors_wait_for(job)
+    if job.retry_s is not None and now_s < job.retry_s:
+        return f"failure {record.failures} of {spec.failures.max}: starting again in a moment"
+    candidates, late = chosen(job), coming(job, now_s)
+    known = (f", {len(late)} starting" if late else "") + _what_stands_in_the_way(job)
+    if len(candidates) < spec.workers.min:
+        return f"{len(candidates)} of at least {spec.workers.min} workers have joined{known}"
+    if arrange(candidates, spec.replica).world_size == 0:
+        return f"{len(candidates)} workers have joined, too few ranks for one replica of {spec.replica}"
+    if len(candidates) < record.wanted and _first_world_waits(job, late, now_s):
+        return f"{len(candidates)} of {record.wanted} workers have joined{known}"
+    return None
+
+
+def _what_survivors_wait_for(job: Job) -> str | None:
+    """For others to join them, while they keep the state."""
+    spec = job.spec
+    candidates = hot_candidates(job)
+    if len(candidates) < spec.workers.min:
+        known = _what_stands_in_the_way(job)
+        return f"{len(candidates)} of at least {spec.workers.min} workers are warm; the state is kept{known}"
+    if arrange(candidates, spec.replica).world_size == 0:
+        return f"{len(candidates)} workers are warm, too few ranks for one replica of {spec.replica}"
+    return None
+
+
+def _what_stands_in_the_way(job: Job) -> str:
+    """What is known of why workers do not come."""
+    clusters = job.clusters.items()
+    refusals = [f"cluster {name} refused: {cluster.refusal}" for name, cluster in clusters if cluster.refusal]
+    last_gone = [f"the last that went: {why}" for why in [*job.gone.values()][-1:]]
+    shortage = [job.shortage] if job.shortage else []
+    return "".join(f"; {reason}" for reason in (*shortage, *refusals, *last_gone))
+
+
+def _first_world_waits(job: Job, late: list[Worker], now_s: float) -> bool:
+    """For those that are known to come, within bounds; later worlds wait for nobody."""
+    waited_s = now_s - job.waiting_since_s
+    unanswered = not clusters_agree(job) and waited_s < job.spec.timeouts.ready_s
+    return job.record.formed == 0 and (bool(late) or unanswered)

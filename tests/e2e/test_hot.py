@@ -1,0 +1,85 @@
+"""Whole runs of an SDK script: machines come and go, the bus and the master too, and no trainer is started again."""
+
+import asyncio
+import json
+import os
+import re
+import signal
+from pathlib import Path
+
+from tests.conftest import eventually
+from tests.e2e.terminal import PARTS, Terminal
+from tests.e2e.test_faults import BOUND_S, Run, lose_machine
+from tests.e2e.traces import a_mark, nothing_is_left
+
+SCRIPT = Path(__file__).with_name("sdk_script.py")
+
+
+async def a_hot_run(terminal: Terminal, mark: dict[str, str], *, workers: str, steps: int) -> Run:
+    hold = terminal.folder / "hold"
+    hold.touch()
+    arguments = [str(steps), str(hold)]
+    env = {"OMP_NUM_THREADS": "1", "TRADEWIND_TRACE": str(terminal.folder / "trace")}
+    job = [
+        "name: hot",
+        f"launch: {{script: {SCRIPT}, args: {json.dumps(arguments)}, env: {json.dumps(env)}}}",
+        f"workers: {workers}",
+        "failures: {max: 0}",
+    ]
+    (terminal.folder / "job.yaml").write_text("\n".join(job))
+    await terminal.start_parts()
+    return Run(await terminal.start(".venv/bin/tradewind submit job.yaml --wait"), mark)
+
+
+def proofs(run: Run) -> list[str]:
+    """What each rank printed at its end."""
+    return [match[1] for line in run.lines if (match := re.match(r"\[\d+\] (.*weights .*)", line))]
+
+
+def newest_step(folder: Path) -> int:
+    """As the trainers themselves wrote it down: without a master nobody hears of it."""
+    lines = [line for file in (folder / "trace").glob("*.jsonl") for line in file.read_text().splitlines()]
+    return max((int(json.loads(line)["step"]) for line in lines if line.endswith("}")), default=-1)
+
+
+async def test_machines_come_and_go_and_no_step_is_lost_or_taken_twice(tmp_path: Path) -> None:
+    mark = a_mark()
+    async with Terminal(tmp_path, mark) as terminal, asyncio.TaskGroup() as tasks:
+        run = await a_hot_run(terminal, mark, workers="{min: 1, max: 3}", steps=400)
+        tasks.create_task(run.read())
+        await run.until("three ranks train", world=3)
+        doomed, noticed, *_ = run.pids("tradewind", "worker")
+        lose_machine(doomed)
+        await run.until("two ranks go on", world=2)
+        await run.until("a new worker has joined", world=3, after=len(run.steps))
+        os.kill(noticed, signal.SIGTERM)
+        await run.until("it is handed over", world=2, after=len(run.steps))
+        await run.until("another worker has joined", world=3, after=len(run.steps))
+        (tmp_path / "hold").unlink()
+        code = await run.end()
+    assert code == 0, "\n".join(run.lines)
+    told = proofs(run)
+    assert len(told) == 3 and len(set(told)) == 1, told
+    assert told[0].startswith("400 steps, 9,600 samples: 0 lost, 0 repeated;")
+    await nothing_is_left(mark)
+
+
+async def test_training_goes_on_without_a_master_and_heals_when_it_is_back(tmp_path: Path) -> None:
+    mark = a_mark()
+    async with Terminal(tmp_path, mark) as terminal, asyncio.TaskGroup() as tasks:
+        run = await a_hot_run(terminal, mark, workers="{min: 1, max: 2}", steps=400)
+        tasks.create_task(run.read())
+        await run.until("two ranks train", world=2)
+        _, master, _ = terminal.background
+        master.kill()
+        before = newest_step(tmp_path)
+        await eventually(lambda: newest_step(tmp_path) > before + 5, BOUND_S, "training goes on without a master")
+        lose_machine(run.pids("tradewind", "worker")[0])
+        await terminal.run(PARTS[1])
+        await run.until("the other goes on alone", world=1)
+        await run.until("a new worker has joined", world=2, after=len(run.steps))
+        (tmp_path / "hold").unlink()
+        code = await run.end()
+    assert code == 0, "\n".join(run.lines)
+    assert proofs(run)[0].startswith("400 steps, 9,600 samples: 0 lost, 0 repeated;")
+    await nothing_is_left(mark)

@@ -5,6 +5,7 @@ two zones goes before what is usual for their distance.
 """
 
 from collections.abc import Mapping
+from functools import cached_property
 from types import MappingProxyType
 
 from msgspec import Struct
@@ -22,7 +23,9 @@ class Link(Struct, frozen=True):
     egress_micro_usd_per_gib: MicroDollars
 
 
-class Links(Struct, frozen=True):
+class Links(Struct, frozen=True, dict=True):
+    """`dict=True` only for what `between` has answered before: a plan asks it many thousand times."""
+
     by_distance: Mapping[Distance, Link]
     egress_between: Mapping[tuple[str, str], MicroDollars]
     """By two continents, in the order of the alphabet; between other pairs the distance's."""
@@ -32,6 +35,16 @@ class Links(Struct, frozen=True):
     """By sender and receiver zone."""
 
     def between(self, sender: str, receiver: str) -> Link:
+        known = self._answered.get((sender, receiver))
+        if known is None:
+            known = self._answered[sender, receiver] = self._between(sender, receiver)
+        return known
+
+    @cached_property
+    def _answered(self) -> dict[tuple[str, str], Link]:
+        return {}
+
+    def _between(self, sender: str, receiver: str) -> Link:
         far = distance(sender, receiver)
         usual = self.by_distance[far]
         bit_per_s = self.measured_bit_per_s.get((sender, receiver), usual.bit_per_s)

@@ -2,6 +2,7 @@
 
 import re
 from enum import StrEnum
+from functools import lru_cache
 
 _ZONE = re.compile(r"^(?P<region>.+)-[a-z]\Z")
 _CONTINENTS = {
@@ -24,6 +25,7 @@ class Distance(StrEnum):
     OTHER_CONTINENT = "other_continent"
 
 
+@lru_cache(maxsize=4096)
 def region_of(zone: str) -> str:
     """A place whose name is not made like Google's zones, such as `local`, is a region of its own."""
     matched = _ZONE.match(zone)
@@ -35,6 +37,7 @@ def continent_of(region: str) -> str:
     return _CONTINENTS.get(first, first)
 
 
+@lru_cache(maxsize=65536)
 def distance(one: str, other: str) -> Distance:
     if one == other:
         return Distance.SAME_ZONE

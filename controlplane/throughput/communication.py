@@ -4,10 +4,11 @@ A ring of n moves 2(n-1)/n of the bytes over each of its links, and is as fast a
 holds several replicas they are added up inside it first, over its own bus.
 """
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby, pairwise
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from controlplane.catalog.links import Links
 from controlplane.throughput.placement import Group
@@ -24,14 +25,6 @@ class Communication(Struct, frozen=True):
     crossings: Crossings
 
 
-class _Spot(Struct, frozen=True):
-    """A place in a ring."""
-
-    zone: str
-    region: str
-    network_bit_per_s: float
-
-
 def communicate(
     groups: Sequence[Group], sent_bytes: float, members: int, collective: Collective, links: Links
 ) -> Communication:
@@ -39,14 +32,11 @@ def communicate(
 
     Groups are in the order of ranks.
     """
-    spots = [
-        _Spot(group.zone, group.region, group.network_bit_per_s) for group in groups for _ in range(group.machines)
-    ]
-    regions = [list(inside) for _, inside in groupby(spots, key=lambda spot: spot.region)]
+    regions = [tuple(inside) for _, inside in groupby(groups, key=lambda group: group.region)]
     if collective is Collective.RING or len(regions) == 1:
-        return _ring(spots, sent_bytes, min(members, len(spots)), links)
-    inside = [_ring(each, sent_bytes, len(each), links) for each in regions]
-    between = _ring([each[0] for each in regions], sent_bytes, len(regions), links)
+        return _ring(groups, sent_bytes, min(members, _machines(groups)), links)
+    inside = [_ring(each, sent_bytes, _machines(each), links) for each in regions]
+    between = _ring([structs.replace(each[0], machines=1) for each in regions], sent_bytes, len(regions), links)
     crossings: dict[tuple[str, str], float] = {}
     for part in (*inside, between):
         for pair, crossed in part.crossings.items():
@@ -66,13 +56,13 @@ def _over_a_link(sent_bytes: float, members: int) -> float:
     return 2 * (members - 1) / members * sent_bytes if members > 1 else 0.0
 
 
-def _ring(spots: Sequence[_Spot], sent_bytes: float, members: int, links: Links) -> Communication:
+def _ring(groups: Sequence[Group], sent_bytes: float, members: int, links: Links) -> Communication:
     if members < 2 or sent_bytes <= 0:
         return Communication(0.0, {})
     over_a_link = _over_a_link(sent_bytes, members)
     crossings: dict[tuple[str, str], float] = {}
-    slowest = float("inf")
-    for sender, receiver in pairwise((*spots, spots[0])):
+    slowest = math.inf
+    for sender, receiver in _neighbours(groups):
         link = links.between(sender.zone, receiver.zone)
         cards = min(sender.network_bit_per_s, receiver.network_bit_per_s) * links.network_share
         slowest = min(slowest, link.bit_per_s, cards)
@@ -80,3 +70,14 @@ def _ring(spots: Sequence[_Spot], sent_bytes: float, members: int, links: Links)
             pair = (sender.zone, receiver.zone)
             crossings[pair] = crossings.get(pair, 0.0) + over_a_link
     return Communication(over_a_link * BITS_PER_BYTE / slowest, crossings)
+
+
+def _neighbours(groups: Sequence[Group]) -> Iterator[tuple[Group, Group]]:
+    """In the ring; inside a group all links are equal, so that one stands for all."""
+    yield from ((group, group) for group in groups if group.machines > 1)
+    if len(groups) > 1:
+        yield from pairwise((*groups, groups[0]))
+
+
+def _machines(groups: Sequence[Group]) -> int:
+    return sum(group.machines for group in groups)

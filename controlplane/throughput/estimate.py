@@ -52,7 +52,7 @@ def estimate(profile: Profile, placement: Placement, links: Links) -> Estimate |
     groups = placement_of(placement.groups).groups
     sent = communicate(groups, _sent_bytes(profile, placement), replicas, profile.collective, links)
     communication_s = add_up_inside_s(groups, profile.gradient_bytes, profile.replica_gpus) + sent.seconds
-    step_s = compute_s + communication_s - min(profile.overlap * communication_s, compute_s)
+    step_s = compute_s + (communication_s - min(profile.overlap * communication_s, compute_s))
     nano_usd_per_step = _egress_nano_usd(sent.crossings, links)
     machines = placement.micro_usd_per_hour
     egress = _micro(nano_usd_per_step * SECONDS_PER_HOUR / step_s / 1000)

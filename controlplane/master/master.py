@@ -386,7 +386,7 @@ class Master:
 
 def _saved(holds: Callable[[Record], bool]) -> Callable[[Job], bool]:
     """Decided, and so that the next master knows it too."""
-    return lambda job: job.record.phase.ended or (job.saved is not None and holds(job.saved))
+    return lambda job: job.saved is not None and (job.saved.phase.ended or holds(job.saved))
 
 
 def _demand(job: Job) -> tuple[int, str | None]:

@@ -61,7 +61,8 @@ def a_world(generation: int, **clusters: str) -> JobView:
 
 
 def steps(generation: int, first: int, last: int) -> ProgressLine:
-    return ProgressLine(time.time(), WorkerId("w1"), Generation(generation), (RankProgress(Rank(1), first, last),))
+    ranks = tuple(RankProgress(Rank(rank), first, last) for rank in range(2))
+    return ProgressLine(time.time(), WorkerId("w1"), Generation(generation), ranks)
 
 
 def heard(kind: str, worker: str, why: str = "", cluster: str = "") -> EventLine:

@@ -1,6 +1,7 @@
 """What people see of the demonstration, drawn from what was recorded."""
 
 import io
+import re
 
 from rich.console import Console, RenderableType
 
@@ -66,6 +67,9 @@ def test_the_report_for_people_shows_each_check_and_each_failure() -> None:
     good, bad = drawn(report_text(report_on(a_run()))), drawn(report_text(report_on(a_run(kills=()))))
     assert "✓ the killed worker never came back" in good
     assert "60 steps with 2880 samples in 12 s" in good
+    assert re.search(r"23 +w2 was lost without a word +4 → 3 +100 ms +0", good)
+    assert "more than a usual one of 100 ms; nobody was restarted" in good
+    assert "certificate: 60 steps, 2,880 samples: 0 lost, 0 repeated" in good
     assert "✗ no worker was killed" in bad
 
 
@@ -74,10 +78,12 @@ def test_a_world_is_explained_by_what_ended_the_one_before() -> None:
         EventLine(1.0, "demo", "world_decided", "", "4 workers are here", {"generation": 1, "world_size": 4}),
         EventLine(2.0, "demo", "world_halted", "", "worker w2 was lost", {"generation": 2}),
         EventLine(3.0, "demo", "world_decided", "", "3 workers are here", {"generation": 2, "world_size": 3}),
-        EventLine(4.0, "demo", "world_decided", "", "again", {"generation": 3, "world_size": 3}),
+        EventLine(
+            4.0, "demo", "world_decided", "", "w4 joined", {"generation": 3, "world_size": 4, "entry": "planned"}
+        ),
     ]
-    assert [(world.generation, world.size, world.why) for world in formed_from(events)] == [
-        (1, 4, "4 workers are here"),
-        (2, 3, "worker w2 was lost"),
-        (3, 3, "again"),
+    assert [(world.generation, world.size, world.why, world.entry) for world in formed_from(events)] == [
+        (1, 4, "4 workers are here", ""),
+        (2, 3, "worker w2 was lost", ""),
+        (3, 4, "w4 joined", "planned"),
     ]

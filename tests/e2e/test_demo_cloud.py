@@ -21,6 +21,8 @@ async def test_machines_come_from_two_regions_are_taken_and_replaced_and_nothing
     assert done.code == 0, done.err
     assert report["checks"] == [*CLAIMS, *CLOUD_CLAIMS]
     assert report["steps"] == 200
+    assert {"join", "repair"} <= {change["kind"] for change in report["changes"]}
+    assert report["repeated_steps"] == 0
     cloud = report["cloud"]
     assert [len(cloud[taken]) for taken in ("taken_with_notice", "taken_without")] == [1, 1]
     assert cloud["losses"] == 1

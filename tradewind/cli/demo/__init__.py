@@ -19,7 +19,7 @@ Examples:
   tradewind demo
   tradewind demo --steps 600 --workers 6
   tradewind demo --local
-  tradewind demo --json | jq .pauses
+  tradewind demo --json | jq .changes
 
 \b
 It starts its own nats-server, or uses the one at TRADEWIND_NATS_URL. The exit code is 0 only if all checks passed.

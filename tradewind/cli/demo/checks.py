@@ -1,10 +1,11 @@
 """The claims of the demonstration, each a function from the facts to the sentences in which they contradict it."""
 
 from collections.abc import Callable, Iterator
-from itertools import pairwise
 
 from messages.ids import WorkerId
+from tradewind.cli.demo.changes import Kind, changes
 from tradewind.cli.demo.facts import Facts, Trained, losses
+from tradewind.sdk.certificate import Certificate
 
 Check = Callable[[Facts, list[Trained]], Iterator[str]]
 
@@ -31,17 +32,36 @@ def ranks_held_once(facts: Facts, trained: list[Trained]) -> Iterator[str]:
         size = facts.size_of(world.generation)
         if size is None:
             yield f"generation {world.generation} trained, but was never announced"
-        elif not _is_complete(world, size):
-            ranks = ", ".join(str(rank) for rank in sorted(world.holders))
-            yield f"generation {world.generation} has ranks 0…{size - 1}, but ranks {ranks} reported steps"
+            continue
+        seen = {moment.rank for moment in facts.traced if moment.generation == world.generation}
+        if seen != set(range(size)) and not (seen < set(range(size)) and len(world.completed) == 1):
+            ranks = ", ".join(str(rank) for rank in sorted(seen))
+            yield f"generation {world.generation} has ranks 0…{size - 1}, but ranks {ranks} were there"
 
 
-def whole_batches(facts: Facts, trained: list[Trained]) -> Iterator[str]:
-    wanted = facts.promise.global_batch
-    for world in trained:
-        all_heard = len(world.holders) == facts.size_of(world.generation)
-        if all_heard and abs(world.samples_per_step - wanted) > 1e-6:
-            yield f"a step of generation {world.generation} had {world.samples_per_step:g} samples of {wanted}"
+def nobody_restarted(facts: Facts, trained: list[Trained]) -> Iterator[str]:
+    if not facts.traced:
+        yield "the trainers wrote nothing down"
+    for change in changes(facts, trained):
+        if change.kind is Kind.RESTART:
+            yield f"the trainers of generation {change.to_generation} were started anew"
+    for worker, pids in sorted(_trainers(facts, trained).items()):
+        if len(pids) > 1:
+            yield f"worker {worker} had {len(pids)} trainers, one after the other"
+
+
+def nothing_repeated(facts: Facts, trained: list[Trained]) -> Iterator[str]:
+    for change in changes(facts, trained):
+        if change.repeated_steps:
+            yield f"generation {change.to_generation} computed {change.repeated_steps} steps again"
+
+
+def certificate_holds(facts: Facts, trained: list[Trained]) -> Iterator[str]:
+    """Word for word what a run says that lost nothing and repeated nothing."""
+    steps = facts.promise.steps
+    promised = Certificate(steps=steps, samples=steps * facts.promise.global_batch).sentence()
+    if facts.certificate != promised:
+        yield f"the certificate says {facts.certificate or 'nothing'!r}, not {promised!r}"
 
 
 def killed_stay_dead(facts: Facts, trained: list[Trained]) -> Iterator[str]:
@@ -73,18 +93,6 @@ def lost_is_replaced(facts: Facts, trained: list[Trained]) -> Iterator[str]:
             yield f"no new worker held a rank after {kill.worker} was killed"
 
 
-def repeats_are_explained(facts: Facts, trained: list[Trained]) -> Iterator[str]:
-    every = facts.promise.checkpoint_every
-    for before, after in pairwise(trained):
-        repeated = max(before.completed) + 1 - min(after.completed)
-        if repeated < 0:
-            yield f"generation {after.generation} left out {-repeated} steps after step {max(before.completed)}"
-        elif repeated > every:
-            yield f"generation {after.generation} repeated {repeated} steps, but every {every} there is a checkpoint"
-        elif min(after.completed) % every:
-            yield f"generation {after.generation} began at step {min(after.completed)}, where no checkpoint was"
-
-
 def loss_fell(facts: Facts, trained: list[Trained]) -> Iterator[str]:
     first, last = losses(facts.progress)
     if first is None or last is None:
@@ -101,21 +109,27 @@ def nothing_left(facts: Facts, trained: list[Trained]) -> Iterator[str]:
 CLAIMS: dict[str, Check] = {
     "the job succeeded": job_succeeded,
     "every step was completed": all_steps_completed,
+    "no step was computed again": nothing_repeated,
+    "the certificate holds: no sample lost, none repeated": certificate_holds,
+    "nobody was restarted": nobody_restarted,
     "each rank of each world was held once": ranks_held_once,
-    "every step had its whole batch": whole_batches,
     "the killed worker never came back": killed_stay_dead,
     "training went on in a smaller world, then in a full one": shrank_and_grew,
     "a new worker took a rank": lost_is_replaced,
-    "no more was repeated than since the last checkpoint": repeats_are_explained,
     "the loss fell": loss_fell,
     "no process was left behind": nothing_left,
 }
 
 
-def _is_complete(world: Trained, size: int) -> bool:
-    """A world that was halted within its first step may have been heard of from some of its ranks only."""
-    ranks, wanted = set(world.holders), set(range(size))
-    return ranks == wanted or (ranks < wanted and len(world.completed) == 1)
+def _trainers(facts: Facts, trained: list[Trained]) -> dict[WorkerId, set[int]]:
+    """The processes that had steps, by the worker that held their rank then."""
+    pids: dict[WorkerId, set[int]] = {}
+    for world in trained:
+        for moment in facts.traced:
+            if moment.generation == world.generation and moment.is_commit:
+                for worker in world.holders.get(moment.rank, ()):
+                    pids.setdefault(worker, set()).add(moment.pid)
+    return pids
 
 
 def _members(worlds: list[Trained]) -> frozenset[WorkerId]:

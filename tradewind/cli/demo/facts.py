@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from messages.api import EventLine, ProgressLine
 from messages.ids import Generation, Rank, WorkerId
 from tradewind.cli.demo.cloud.facts import CloudFacts
+from tradewind.cli.demo.timeline import Moment
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,8 @@ class Formed:
     generation: Generation
     size: int
     why: str
+    entry: str = ""
+    """How trainers came into it; empty if they were started for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,11 @@ class Facts:
     why: str
     progress: tuple[ProgressLine, ...] = ()
     formed: tuple[Formed, ...] = ()
+    traced: tuple[Moment, ...] = ()
+    """What the trainers wrote down."""
+    certificate: str = ""
+    """What the run said of itself at its end."""
+    noticed: frozenset[WorkerId] = frozenset()
     kills: tuple[Kill, ...] = ()
     left_behind: tuple[str, ...] = ()
     """Processes that outlived the demonstration."""
@@ -59,6 +67,9 @@ class Facts:
     def size_of(self, generation: Generation) -> int | None:
         return next((world.size for world in self.formed if world.generation == generation), None)
 
+    def entry_of(self, generation: Generation) -> str:
+        return next((world.entry for world in self.formed if world.generation == generation), "")
+
 
 @dataclass(frozen=True, slots=True)
 class Trained:
@@ -67,7 +78,6 @@ class Trained:
     generation: Generation
     holders: dict[Rank, frozenset[WorkerId]]
     completed: frozenset[int]
-    samples_per_step: float
     first_at: float
     last_at: float
 
@@ -86,18 +96,15 @@ def by_generation(progress: Iterable[ProgressLine]) -> list[Trained]:
 
 def _trained(generation: Generation, messages: list[ProgressLine]) -> Trained:
     holders: dict[Rank, frozenset[WorkerId]] = {}
-    samples: dict[Rank, int] = {}
     steps: dict[Rank, set[int]] = {}
     for message in messages:
         for rank in message.ranks:
             holders[rank.rank] = holders.get(rank.rank, frozenset()) | {message.worker}
-            samples[rank.rank] = samples.get(rank.rank, 0) + rank.samples
             steps.setdefault(rank.rank, set()).update(range(rank.first_step, rank.last_step + 1))
     return Trained(
         generation=generation,
         holders=holders,
         completed=frozenset[int]().union(*steps.values()),
-        samples_per_step=sum(samples[rank] / len(steps[rank]) for rank in samples),
         first_at=min(rank.first_at for message in messages for rank in message.ranks),
         last_at=max(rank.last_at for message in messages for rank in message.ranks),
     )
@@ -123,6 +130,11 @@ def formed_from(events: Iterable[EventLine]) -> tuple[Formed, ...]:
         if event.kind == "world_halted":
             halted_why = event.why
         elif event.kind == "world_decided" and isinstance(generation, int) and isinstance(size, int):
-            formed[Generation(generation)] = Formed(Generation(generation), size, halted_why or event.why)
+            entry = str(event.fields.get("entry") or "")
+            formed[Generation(generation)] = Formed(Generation(generation), size, halted_why or event.why, entry)
             halted_why = ""
     return tuple(formed[generation] for generation in sorted(formed))
+
+
+def noticed_in(events: Iterable[EventLine]) -> frozenset[WorkerId]:
+    return frozenset(WorkerId(str(event.fields["worker"])) for event in events if event.kind == "worker_noticed")

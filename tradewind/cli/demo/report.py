@@ -5,15 +5,16 @@ they are judged. A claim that cannot be shown from the facts is a failed check, 
 """
 
 from collections.abc import Iterator
-from itertools import pairwise
 
 from msgspec import Struct
 
 from messages.ids import Generation, Rank, WorkerId
+from tradewind.cli.demo.changes import Change, changes
 from tradewind.cli.demo.checks import CLAIMS
 from tradewind.cli.demo.cloud.checks import CLOUD_CLAIMS
 from tradewind.cli.demo.cloud.report import CloudReport, cloud_report
 from tradewind.cli.demo.facts import Facts, Formed, Trained, by_generation, losses
+from tradewind.cli.demo.timeline import usual_step_s
 
 
 class World(Struct, frozen=True):
@@ -44,15 +45,6 @@ class Joined(Struct, frozen=True):
     rank: Rank
 
 
-class Pause(Struct, frozen=True):
-    """From the last completed step of one world to the first of the next."""
-
-    from_generation: Generation
-    to_generation: Generation
-    pause_s: float
-    repeated_steps: int
-
-
 class Report(Struct, frozen=True):
     ok: bool
     failed_checks: tuple[str, ...]
@@ -63,9 +55,12 @@ class Report(Struct, frozen=True):
     generations: tuple[World, ...]
     kills: tuple[Killed, ...]
     joins: tuple[Joined, ...]
-    pauses: tuple[Pause, ...]
+    changes: tuple[Change, ...]
+    step_s: float
+    """What a step takes while the world stays as it is."""
     repeated_steps: int
-    repeated_samples: int
+    certificate: str
+    """What the run said of itself at its end."""
     loss_first: float | None
     loss_last: float | None
     total_s: float
@@ -79,8 +74,7 @@ def report_on(facts: Facts) -> Report:
     outcomes = {claim: tuple(check(facts, trained)) for claim, check in CLAIMS.items()}
     if cloud is not None:
         outcomes |= {claim: tuple(check(cloud, trained)) for claim, check in CLOUD_CLAIMS.items()}
-    pauses = tuple(_pauses(trained))
-    repeated_steps = sum(pause.repeated_steps for pause in pauses)
+    changed = tuple(changes(facts, trained))
     steps = len(frozenset[int]().union(*(world.completed for world in trained)))
     first, last = losses(facts.progress)
     failed = tuple(problem for problems in outcomes.values() for problem in problems)
@@ -93,24 +87,15 @@ def report_on(facts: Facts) -> Report:
         generations=tuple(_worlds(facts.formed, trained)),
         kills=tuple(Killed(kill.worker, kill.rank, kill.generation, kill.step) for kill in facts.kills),
         joins=tuple(_joins(trained)),
-        pauses=pauses,
-        repeated_steps=repeated_steps,
-        repeated_samples=repeated_steps * facts.promise.global_batch,
+        changes=changed,
+        step_s=round(usual_step_s(facts.traced), 4),
+        repeated_steps=sum(change.repeated_steps for change in changed),
+        certificate=facts.certificate,
         loss_first=first,
         loss_last=last,
         total_s=facts.total_s,
         cloud=cloud_report(cloud, trained) if cloud is not None else None,
     )
-
-
-def _pauses(trained: list[Trained]) -> Iterator[Pause]:
-    for before, after in pairwise(trained):
-        yield Pause(
-            from_generation=before.generation,
-            to_generation=after.generation,
-            pause_s=round(after.first_at - before.last_at, 3),
-            repeated_steps=max(0, max(before.completed) + 1 - min(after.completed)),
-        )
 
 
 def _worlds(formed: tuple[Formed, ...], trained: list[Trained]) -> Iterator[World]:

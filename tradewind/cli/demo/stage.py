@@ -5,7 +5,7 @@ import secrets
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from messages.api import EventLine
 from messages.jobs import JobSpec, Launch, Workers
 from runtime.process import EXIT_FAILED, Stop
 from tradewind.cli import present
-from tradewind.cli.demo import view
+from tradewind.cli.demo import timeline, view
 from tradewind.cli.demo.cloud.story import CloudStory
 from tradewind.cli.demo.facts import Promise
 from tradewind.cli.demo.report import Report, report_on
@@ -25,12 +25,15 @@ from tradewind.cli.demo.summary import report_text
 from tradewind.cli.interrupt import unless_stopped
 from tradewind.cli.local.cloud import cloud_stack
 from tradewind.cli.local.stack import NATS_VARIABLE, LocalStack, local_stack
+from tradewind.sdk import trace
 
 BESIDE_TRAINING_S = 255.0
 """The most that machines, starts and pauses may take."""
 Tell = Callable[[EventLine], None]
 BATCH_PER_WORKER = 8
 CHECKPOINTS = 15
+TRACE = "trace"
+"""The folder in which each trainer writes when it had which step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +58,8 @@ class Demonstration:
             present.say(f"elsewhere: TRADEWIND_API_URL={stack.api.url} tradewind status --watch")
             present.say(f"elsewhere: nats sub -s {bus} 'tradewind.>'")
             await self._watched(story, drawn)
-        report = report_on(story.facts(tuple(stack.left_behind)))
+            traced = timeline.read(stack.folder / TRACE)
+        report = report_on(replace(story.facts(tuple(stack.left_behind)), traced=traced))
         self._print(report, story)
         return 0 if report.ok else EXIT_FAILED
 
@@ -112,7 +116,7 @@ class Demonstration:
                 ),
                 workdir=str(folder),
                 python=sys.executable,
-                env={"OMP_NUM_THREADS": "1"},
+                env={"OMP_NUM_THREADS": "1", trace.VARIABLE: str(folder / TRACE)},
             ),
             workers=Workers(max=self.workers, min=max(1, self.workers - 2)),
             hyperparameters={"global_batch": promise.global_batch},

@@ -1,28 +1,35 @@
-"""The demonstration itself: a job trains, a machine is lost, another one joins; everything that is seen is recorded."""
+"""The demonstration itself: a job trains, a machine has to go, another is lost; all that is seen is recorded."""
 
 import asyncio
 import contextlib
 import os
+import signal
 import time
 from collections import deque
 from collections.abc import Callable
 
 from messages.api import EventLine, JobView, LogLine, ProgressLine, WorkerView
-from messages.ids import Rank
+from messages.ids import Rank, WorkerId
 from messages.jobs import JobSpec
 from runtime.children import descendants
 from runtime.errors import UserError
 from tradewind.cli.api.client import Api, MasterAway
 from tradewind.cli.api.following import Seen, follow, source_of_event, source_of_line
 from tradewind.cli.api.watch import has_ended
-from tradewind.cli.demo.facts import Facts, Kill, Promise, formed_from
+from tradewind.cli.demo.facts import Facts, Kill, Promise, formed_from, noticed_in
 from tradewind.cli.local import processes
 
 LOOK_EVERY_S = 0.25
 DRAIN_S = 5.0
+NOTICED_AT_SHARE = 1 / 8
+"""Of the steps, when the first machine is told to go."""
 KILLED_RANK = Rank(1)
 """A rank in the middle: those after it get new ranks."""
+SETTLED_STEPS = 5
+"""All ranks of a world have taken part in so many steps, or it is left in peace."""
 KEPT_LINES = 30
+CERTIFICATE = "certificate: "
+"""So begins the line in which the script says what became of its samples."""
 
 
 class Story:
@@ -36,6 +43,8 @@ class Story:
         self._api = api
         self._spec = spec
         self._on_news = on_news
+        self._certificate = ""
+        self._noticed: WorkerId | None = None
         self._kills: list[Kill] = []
         self._killed_pids: dict[str, list[int]] = {}
 
@@ -70,6 +79,8 @@ class Story:
             why=self.view.why if self.view is not None else "",
             progress=tuple(self.progress),
             formed=formed_from(self.events),
+            certificate=self._certificate,
+            noticed=noticed_in(self.events),
             kills=tuple(self._judged(kill) for kill in self._kills),
             left_behind=left_behind,
             total_s=round(time.monotonic() - self.began, 1),
@@ -89,6 +100,8 @@ class Story:
         seen: Seen[LogLine] = Seen(source_of_line)
         async for line in follow(lambda: self._api.logs(self._spec.name, follow=True), seen, self._is_over):
             self.last_lines.append(f"[{line.rank}] {line.line}")
+            if line.line.startswith(CERTIFICATE):
+                self._certificate = line.line.removeprefix(CERTIFICATE).strip()
 
     async def _is_over(self) -> bool:
         return has_ended(await self._api.job(self._spec.name))
@@ -102,9 +115,16 @@ class Story:
 
     async def _act(self, view: JobView) -> None:
         """Whatever is to happen at this point of the story."""
-        victim = self._victim(view)
-        if victim is not None:
-            self._kill(victim, view)
+        if self._noticed is None and self.step < self.promise.steps * NOTICED_AT_SHARE:
+            return
+        rank = Rank(view.world_size - 1) if self._noticed is None else KILLED_RANK
+        holder = self._holder(view, rank)
+        if holder is None or not self._is_settled(view):
+            return
+        if self._noticed is None:
+            self._give_notice(holder, rank)
+        elif not self._kills:
+            self._kill(holder, view)
 
     async def _look_afterwards(self) -> None:
         """At what the job has left."""
@@ -112,18 +132,31 @@ class Story:
     def _is_full(self, view: JobView) -> bool:
         return view.phase == "running" and view.world_size == self.promise.workers
 
-    def _victim(self, view: JobView) -> WorkerView | None:
-        """Once, when a third of the steps is done in the full world."""
-        if self._kills or not self._is_full(view) or self.step < self.promise.steps // 3:
-            return None
-        return next((worker for worker in view.workers if KILLED_RANK in worker.ranks and worker.pid), None)
+    def _is_settled(self, view: JobView) -> bool:
+        """The world is full, and each of its ranks has taken part in some steps of it."""
+        steps: dict[Rank, int] = {}
+        for message in self.progress:
+            if message.generation == view.generation:
+                for rank in message.ranks:
+                    steps[rank.rank] = steps.get(rank.rank, 0) + rank.last_step - rank.first_step + 1
+        return self._is_full(view) and all(steps.get(Rank(rank), 0) >= SETTLED_STEPS for rank in range(view.world_size))
 
-    def _kill(self, victim: WorkerView, view: JobView) -> None:
-        if victim.pid not in descendants(os.getpid()):
+    def _holder(self, view: JobView, rank: Rank) -> WorkerView | None:
+        holder = next((worker for worker in view.workers if rank in worker.ranks and worker.pid), None)
+        if holder is not None and holder.pid not in descendants(os.getpid()):
             raise UserError(
-                f"Worker {victim.worker} (process {victim.pid}) was not started by this command, so it is not killed.",
+                f"Worker {holder.worker} (process {holder.pid}) was not started by this command, so it is left alone.",
                 "end the other cluster-controller on this bus, or unset TRADEWIND_NATS_URL",
             )
+        return holder
+
+    def _give_notice(self, leaver: WorkerView, rank: Rank) -> None:
+        processes.send([leaver.pid], signal.SIGTERM)
+        self._noticed = leaver.worker
+        text = f"worker {leaver.worker} (rank {rank}) is told that its machine will be taken"
+        self._news(EventLine(time.time(), self._spec.name, "demo_noticed", text, "SIGTERM to the worker-agent"))
+
+    def _kill(self, victim: WorkerView, view: JobView) -> None:
         pids = processes.kill_tree(victim.pid)
         at = time.time()
         self._killed_pids[victim.worker] = pids

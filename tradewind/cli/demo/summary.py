@@ -4,19 +4,17 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from tradewind.cli import present
+from tradewind.cli.demo.changes import Change, Kind
 from tradewind.cli.demo.cloud.report import cloud_lines
-from tradewind.cli.demo.report import Report, World
+from tradewind.cli.demo.report import Report
 
 
 def report_text(report: Report) -> RenderableType:
     return Group(
         Text(),
         present.table(
-            ("GENERATION", ">WORLD", "STEPS", ">SECONDS", "WHY"),
-            [
-                (f"{world.generation}", f"{world.world_size}", _steps(world), f"{world.seconds:.1f}", world.why)
-                for world in report.generations
-            ],
+            (">AFTER STEP", "WHAT HAPPENED", "WORLD", ">PAUSE", ">STEPS REPEATED"),
+            [_row(change) for change in report.changes],
         ),
         Text(),
         *(Text(line) for line in _lines(report)),
@@ -26,21 +24,26 @@ def report_text(report: Report) -> RenderableType:
     )
 
 
+def _row(change: Change) -> tuple[str, ...]:
+    world = f"{change.world_before} → {change.world_after}"
+    return f"{change.after_step}", change.what, world, f"{_ms(change.pause_s)}", f"{change.repeated_steps}"
+
+
 def _lines(report: Report) -> list[str]:
     return [
         f"{report.steps} steps with {report.samples} samples in {report.total_s:.0f} s, "
         f"loss {present.number(report.loss_first)} → {present.number(report.loss_last)}",
-        *(f"killed {kill.worker} (rank {kill.rank}) after step {kill.after_step}" for kill in report.kills),
-        *(f"joined {joined.worker} as rank {joined.rank} in generation {joined.generation}" for joined in report.joins),
-        *(
-            f"paused {pause.pause_s:.1f} s between generations {pause.from_generation} and {pause.to_generation}, "
-            f"{pause.repeated_steps} steps repeated"
-            for pause in report.pauses
-        ),
-        f"repeated in all: {report.repeated_steps} steps, {report.repeated_samples} samples",
+        f"a pause is what the longest step at a change took more than a usual one of {_ms(report.step_s)}; "
+        + _restarts(report),
+        f"certificate: {report.certificate or 'none'}",
         *(cloud_lines(report.cloud) if report.cloud is not None else ()),
     ]
 
 
-def _steps(world: World) -> str:
-    return "–" if world.first_step is None else f"{world.first_step}…{world.last_step}"
+def _restarts(report: Report) -> str:
+    restarts = sum(change.kind is Kind.RESTART for change in report.changes)
+    return f"restarted {restarts} times" if restarts else "nobody was restarted"
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1000:.0f} ms"

@@ -22,14 +22,12 @@ from tradewind.cli.demo.cloud.facts import (
     stockouts_in,
 )
 from tradewind.cli.demo.facts import Facts, Kill, Promise
-from tradewind.cli.demo.story import Story
+from tradewind.cli.demo.story import NOTICED_AT_SHARE, Story
 from tradewind.cli.local import processes
 from tradewind.cli.local.fleet import Fleet, region_of
 from tradewind.cli.local.simulator import Bill, Inventory, Node, Simulator, SimulatorAway
 
 NOTICE_S = 15.0
-FIRST_AT_SHARE = 1 / 8
-"""Of the steps, when the first machine is taken."""
 CLEAN_UP_S = 60.0
 LOOK_AFTER_S = 0.5
 
@@ -63,7 +61,7 @@ class CloudStory(Story):
 
     async def _act(self, view: JobView) -> None:
         with contextlib.suppress(SimulatorAway):
-            if not self._taken and self._is_full(view) and self.step >= self.promise.steps * FIRST_AT_SHARE:
+            if not self._taken and self._is_settled(view) and self.step >= self.promise.steps * NOTICED_AT_SHARE:
                 await self._run_dry()
                 await self._take(view, NOTICE_S)
             elif len(self._taken) == 1 and self._is_spread(view):
@@ -83,13 +81,9 @@ class CloudStory(Story):
             self._calls = await self._cloud.calls()
 
     def _is_spread(self, view: JobView) -> bool:
-        """The world is full again, has workers in two regions, and may have written a checkpoint of its own."""
+        """The world is full again, and has workers in two regions."""
         regions = {self._fleet.region(worker.cluster) for worker in view.workers if worker.ranks}
-        ranks = [rank for told in self.progress if told.generation == view.generation for rank in told.ranks]
-        if not ranks or len(regions) < 2 or not self._is_full(view):
-            return False
-        trained = max(rank.last_step for rank in ranks) - min(rank.first_step for rank in ranks)
-        return trained >= self.promise.checkpoint_every
+        return len(regions) > 1 and self._is_settled(view)
 
     async def _run_dry(self) -> None:
         home = [offer for offer in self._fleet.offers if offer.zone in self._fleet.home.zones]

@@ -56,7 +56,7 @@ def make() -> Iterator[Callable[..., Loader]]:
     made: list[Loader] = []
 
     def loader(dataset: MapDataset, collate: Collate | None = None, prefetch: bool = True) -> Loader:
-        made.append(Loader(dataset, ORDER, collate, prefetch=prefetch))
+        made.append(Loader(dataset, ORDER, collate, prefetch=prefetch, ahead_from_s=0.0))
         return made[-1]
 
     yield loader
@@ -218,7 +218,7 @@ class Slow:
         return index
 
 started = threading.Event()
-loader = Loader(Slow(), Order(50, 4, 0))
+loader = Loader(Slow(), Order(50, 4, 0), ahead_from_s=0.0)
 loader.expect(0, ((0, 4),))
 assert started.wait(20)
 if sys.argv[1] == "fork":
@@ -245,3 +245,19 @@ def test_a_script_ends_and_forks_in_the_middle_of_reading_ahead(tmp_path: Path, 
         check=False,
     )
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "ended\n", "")
+
+
+def test_what_is_read_in_no_time_is_not_read_ahead() -> None:
+    threads: set[str] = set()
+
+    class Watched:
+        def __getitem__(self, index: int) -> int:
+            threads.add(threading.current_thread().name)
+            return index
+
+    loader = Loader(Watched(), ORDER, ahead_from_s=60.0)
+    for step in range(4):
+        loader.read(step, ((0, 2),))
+        loader.expect(step + 1, ((0, 2),))
+    loader.close()
+    assert threads == {threading.current_thread().name}

@@ -8,6 +8,7 @@ import atexit
 import contextlib
 import os
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from queue import SimpleQueue
@@ -18,6 +19,8 @@ from torch.utils.data import default_collate
 from tradewind.sdk.samples import Order, Ranges
 
 _LOOK_S: Final = 1.0
+_WORTH_A_THREAD_S: Final = 0.002
+"""A share that is read faster is not read ahead: two threads that share one interpreter cost each other more."""
 _LAST_WAIT_S: Final = 2.0
 
 Collate = Callable[[list[Any]], Any]
@@ -63,7 +66,13 @@ class Loader:
     """
 
     def __init__(
-        self, dataset: MapDataset, order: Order, collate: Collate | None = None, *, prefetch: bool = True
+        self,
+        dataset: MapDataset,
+        order: Order,
+        collate: Collate | None = None,
+        *,
+        prefetch: bool = True,
+        ahead_from_s: float = _WORTH_A_THREAD_S,
     ) -> None:
         self._dataset = dataset
         self._get_many: Callable[[list[int]], Sequence[Any]] | None = getattr(dataset, "__getitems__", None)
@@ -74,6 +83,8 @@ class Loader:
         self._queue: SimpleQueue[_Share | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._pid = os.getpid()
+        self._ahead_from_s = ahead_from_s
+        self._last_read_s: float | None = None
         if prefetch:
             self._thread = threading.Thread(target=self._read_ahead, name="tradewind-loader", daemon=True)
             self._thread.start()
@@ -84,7 +95,8 @@ class Loader:
         if self._ahead is not None and self._ahead.is_of(step, ranges):
             return
         self._drop()
-        if self._thread is not None and os.getpid() == self._pid:
+        slow = self._last_read_s is None or self._last_read_s >= self._ahead_from_s
+        if slow and self._thread is not None and os.getpid() == self._pid:
             self._ahead = _Share(step, ranges)
             self._queue.put(self._ahead)
 
@@ -137,6 +149,12 @@ class Loader:
             del share
 
     def _read(self, share: _Share) -> Reading:
+        began_s = time.perf_counter()
+        reading = self._read_all(share)
+        self._last_read_s = time.perf_counter() - began_s
+        return reading
+
+    def _read_all(self, share: _Share) -> Reading:
         indices = self._order.indices(share.step, share.ranges)
         if not indices:
             return Reading(None, ())

@@ -308,7 +308,8 @@ class Member:
             return False
         if world is not None and (assign.generation <= world.generation):
             return False
-        return assign.entry != "planned" or world is None or not world.is_active
+        outside = world is None or not world.is_active or self._parked > world.generation
+        return assign.entry != "planned" or outside
 
     def _enter(self, assign: Assign) -> None:
         self._retire_older(assign.generation)

@@ -52,6 +52,7 @@ class Capacity:
         self._on_placement = on_placement
         self._settings = settings
         self._loops: dict[JobName, AllocatorLoop] = {}
+        self._tasks: dict[JobName, asyncio.Task[None]] = {}
         self._placed: dict[JobName, tuple[Placement, str]] = {}
         self._wanted: dict[JobName, int | None] = {}
         self._heard_s: dict[ClusterName, float] = {}
@@ -60,6 +61,9 @@ class Capacity:
 
     def hold(self, tasks: asyncio.TaskGroup, job: JobName, wanted: int, ended: str | None) -> None:
         """From now on there are machines for this job, or, if it has ended, soon none."""
+        if job in self._loops and self._wanted[job] is None and ended is None:
+            # Another job of the name of one whose pools are still going: it takes over what there is.
+            self._let_go(job)
         if job in self._loops:
             self.wants(job, wanted, ended)
             return
@@ -70,12 +74,14 @@ class Capacity:
         def decided(_event: AllocatorEvent, decision: Decision[Allocator, AllocatorEffect]) -> None:
             why_log(decision.why)
             self._place(job, decision.state)
+            if decision.state.finished:
+                self._let_go(job)
 
         shell = AllocatorShell(job, self._cloud, self._complete, self._clock, self._announce)
         loop = AllocatorLoop(f"capacity/{job}", state, decide, shell, Ticked, self._clock, decided)
         self._loops[job] = loop
         self._wanted[job] = None if ended is not None else wanted
-        tasks.create_task(loop.run(), name=f"capacity/{job}")
+        self._tasks[job] = tasks.create_task(loop.run(), name=f"capacity/{job}")
 
     def wants(self, job: JobName, wanted: int, ended: str | None) -> None:
         """Told whenever the job decides; only what is new goes on."""
@@ -117,9 +123,16 @@ class Capacity:
             loop.post(ClusterLost(self._clock.monotonic_s(), cluster, why))
 
     def is_settled(self, job: JobName) -> bool:
-        """It has ended and the cloud holds nothing of it."""
-        loop = self._loops.get(job)
-        return loop is None or loop.state.finished
+        """The cloud holds nothing of it: it has ended, and all of its pools are gone."""
+        return job not in self._loops
+
+    def _let_go(self, job: JobName) -> None:
+        """Topologies come for ever: they are for those that may hold something."""
+        del self._loops[job]
+        self._tasks.pop(job).cancel()
+        self._placed.pop(job, None)
+        self._wanted.pop(job, None)
+        self._free = {key: nodes for key, nodes in self._free.items() if key[0] != job}
 
     def _place(self, job: JobName, allocator: Allocator) -> None:
         placed = placement_of(allocator), shortage(allocator, self._clock.monotonic_s(), self._unready)

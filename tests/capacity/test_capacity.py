@@ -114,7 +114,25 @@ async def test_when_the_job_has_ended_its_pools_go_and_it_is_settled() -> None:
         stage.capacity.wants(JOB, 3, "it has succeeded")
         await eventually(lambda: not cloud.pools())
         await eventually(lambda: stage.capacity.is_settled(JOB))
+        stage.capacity.see(ClusterHeartbeat(cluster=US, incarnation="a1", seq=1))
+        await eventually(lambda: "capacity/demo" not in {task.get_name() for task in asyncio.all_tasks()})
     assert stage.placed[-1] == (JOB, {})
+    assert [event.kind for event in stage.told].count("capacity_gone") == 1
+
+
+@pytest.mark.parametrize("settled", [True, False])
+async def test_another_job_of_the_name_of_one_that_ended_gets_machines_too(settled: bool) -> None:
+    cloud = FakeCloud("us")
+    async with a_stage(cloud) as stage, asyncio.TaskGroup() as tasks:
+        await eventually(cloud.pools)
+        stage.capacity.wants(JOB, 3, "it has succeeded")
+        if settled:
+            await eventually(lambda: stage.capacity.is_settled(JOB))
+        stage.capacity.hold(tasks, JOB, 4, None)
+        await eventually(lambda: [pool.size for pool in cloud.pools()] == [4])
+        stage.capacity.wants(JOB, 4, "it has succeeded")
+        await eventually(lambda: stage.capacity.is_settled(JOB))
+    assert not cloud.pools()
 
 
 async def test_a_job_that_ended_under_an_earlier_master_leaves_no_pool_either() -> None:

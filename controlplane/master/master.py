@@ -147,8 +147,11 @@ class Master:
         return self.view(name)
 
     async def _forget_oldest(self) -> None:
-        """What is kept of ended jobs is bounded, or one day no record could be saved any more."""
-        ended = [held for held in self.jobs.values() if held.ended and not held.unsettled]
+        """What is kept of ended jobs is bounded, or one day no record could be saved any more.
+
+        Not of those of which anything is left: the next master would not know that it has to be removed.
+        """
+        ended = [held for held in self.jobs.values() if held.ended and not held.unsettled and self._holds_none(held)]
         oldest = sorted(ended, key=lambda held: held.state.record.submitted_at)[: max(0, len(ended) - self._keep_jobs)]
         for held in oldest:
             if not self.may_act():
@@ -161,6 +164,9 @@ class Master:
                 return
             self.jobs.pop(held.name, None)
             await held.stop()
+
+    def _holds_none(self, held: HeldJob) -> bool:
+        return self.capacity is None or self.capacity.is_settled(held.name)
 
     async def stop_job(self, name: str) -> JobView:
         held = self.job(name)

@@ -1,0 +1,87 @@
+"""Of ended jobs so many are kept; the oldest are forgotten, but none of which anything is left in the cloud."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from controlplane.allocator.offers import Offer
+from controlplane.allocator.state import AllocatorSettings
+from controlplane.capacity.capacity import Capacity
+from controlplane.clouds.interface import PoolRef
+from controlplane.clouds.outcomes import Outcome
+from controlplane.lease.keeper import Leadership
+from controlplane.master.master import Master
+from messages import subjects
+from messages.ids import ClusterName, Epoch, JobName
+from runtime.bus import Bucket, Bus
+from runtime.clock import SystemClock
+from tests.capacity.fake_cloud import FakeCloud
+from tests.conftest import Connect, eventually
+from tests.master.conftest import a_place
+from tests.master.fleet import FakeFleet
+from tests.master.process import a_spec
+
+US = ClusterName("us")
+OFFER = Offer(US, "us-central1-a", "g2-standard-8", 4)
+EPOCH = Epoch(1)
+
+
+class ReluctantCloud(FakeCloud):
+    """Its pools go only when they are let go."""
+
+    def __init__(self) -> None:
+        super().__init__(US)
+        self.lets_go = asyncio.Event()
+
+    async def delete_pool(self, pool: PoolRef) -> Outcome:
+        await self.lets_go.wait()
+        return await super().delete_pool(pool)
+
+
+@asynccontextmanager
+async def a_master(bus: Bus, cloud: FakeCloud, *, keep_jobs: int) -> AsyncIterator[Master]:
+    bucket = await bus.bucket(subjects.STATE_BUCKET)
+    leadership = Leadership(EPOCH, lambda: EPOCH)
+    master = Master(bus, bucket, bucket, a_place(), SystemClock(), leadership, "1", keep_jobs)
+    settings = AllocatorSettings(retry_s=0.01, quiet_s=0.05, relist_s=0.2)
+    master.capacity = Capacity(
+        cloud, (OFFER,), lambda plan: plan, SystemClock(), master.announce, master.place, settings
+    )
+    started = asyncio.Event()
+    async with asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(master.run(started), name="master")
+        await started.wait()
+        yield master
+        running.cancel()
+
+
+async def stop(master: Master, name: str) -> None:
+    """Until none of its workers is left."""
+    await master.stop_job(name)
+    held = master.job(name)
+    await eventually(lambda: held.ended and not held.unsettled, what=f"{name} to end")
+
+
+async def is_stored(bucket: Bucket, name: str) -> bool:
+    return await bucket.get(subjects.spec_key(JobName(name))) is not None
+
+
+async def test_an_ended_job_is_forgotten_only_when_its_pools_are_gone_too(connect: Connect) -> None:
+    cloud, bus = ReluctantCloud(), await connect("master")
+    bucket = await bus.bucket(subjects.STATE_BUCKET)
+    fleet = FakeFleet(await connect("cluster"), US)
+    async with asyncio.TaskGroup() as tasks, a_master(bus, cloud, keep_jobs=0) as master:
+        speaking = tasks.create_task(fleet.run(), name="fleet")
+        await master.submit(a_spec("first"))
+        await eventually(cloud.pools, what="a pool")
+        await stop(master, "first")
+        await master.submit(a_spec("second"))
+        assert "first" in master.jobs
+        assert await is_stored(bucket, "first")
+        cloud.lets_go.set()
+        await eventually(lambda: not any("first" in pool.ref.pool for pool in cloud.pools()), what="its pools to go")
+        await eventually(lambda: master.capacity is None or master.capacity.is_settled(JobName("first")))
+        await master.submit(a_spec("third"))
+        assert "first" not in master.jobs
+        assert not await is_stored(bucket, "first")
+        speaking.cancel()

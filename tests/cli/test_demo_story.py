@@ -73,9 +73,13 @@ async def test_one_worker_is_told_to_go_then_one_is_killed_and_everything_is_rec
         master.progress += [steps(0, 7, 8), steps(1, 7, 8)]
         await eventually(lambda: second.poll() is not None)
         assert second.returncode == -signal.SIGTERM
+        master.progress += [steps(0, 9, 12), steps(1, 9, 12)]
+        asked = len(master.asked)
+        await eventually(lambda: len(master.asked) >= asked + 3)
         assert first.poll() is None
+        assert [event.kind for event in story.events] == ["demo_noticed"]
         master.views["demo"] = running([first.pid, third.pid], generation=3)
-        master.progress += [steps(0, 9, 14, generation=3), steps(1, 10, 14, generation=3)]
+        master.progress += [steps(0, 13, 20, generation=3), steps(1, 14, 20, generation=3)]
         await eventually(lambda: third.poll() is not None)
         assert third.returncode == -signal.SIGKILL
         for line in ("certificate: 30 steps: 0 lost", "the end"):
@@ -87,9 +91,9 @@ async def test_one_worker_is_told_to_go_then_one_is_killed_and_everything_is_rec
         await playing
     facts = story.facts(left_behind=())
     assert facts.phase == "succeeded"
-    assert [(kill.worker, kill.rank, kill.step, kill.survived) for kill in facts.kills] == [("w1-3", 1, 14, ())]
+    assert [(kill.worker, kill.rank, kill.step, kill.survived) for kill in facts.kills] == [("w1-3", 1, 20, ())]
     assert [(world.generation, world.size) for world in facts.formed] == [(1, 2)]
-    assert len(facts.progress) == 6
+    assert len(facts.progress) == 8
     assert facts.certificate == "30 steps: 0 lost"
     assert facts.noticed == {"w1-1"}
     assert story.last_lines[-1] == "[0] the end"
@@ -103,7 +107,7 @@ async def test_a_worker_of_somebody_else_is_left_alone(master: FakeMaster) -> No
         playing = asyncio.create_task(story.play(), name="play")
         await eventually(lambda: master.submitted)
         master.views["demo"] = running([1, 1])
-        master.progress.append(steps(0, 0, 20))
+        master.progress += [steps(0, 0, 20), steps(1, 0, 20)]
         with pytest.raises(ExceptionGroup) as refused:
             await playing
     assert refused.group_contains(UserError, match="was not started by this command")

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable
 
 from messages.api import EventLine, JobView, LogLine, ProgressLine, WorkerView
-from messages.ids import Rank, WorkerId
+from messages.ids import Generation, Rank
 from messages.jobs import JobSpec
 from runtime.children import descendants
 from runtime.errors import UserError
@@ -44,7 +44,8 @@ class Story:
         self._spec = spec
         self._on_news = on_news
         self._certificate = ""
-        self._noticed: WorkerId | None = None
+        self._noticed_in: Generation | None = None
+        """The world in which a machine was told to go."""
         self._kills: list[Kill] = []
         self._killed_pids: dict[str, list[int]] = {}
 
@@ -115,16 +116,13 @@ class Story:
 
     async def _act(self, view: JobView) -> None:
         """Whatever is to happen at this point of the story."""
-        if self._noticed is None and self.step < self.promise.steps * NOTICED_AT_SHARE:
+        if not self._is_settled(view):
             return
-        rank = Rank(view.world_size - 1) if self._noticed is None else KILLED_RANK
-        holder = self._holder(view, rank)
-        if holder is None or not self._is_settled(view):
-            return
-        if self._noticed is None:
-            self._give_notice(holder, rank)
-        elif not self._kills:
-            self._kill(holder, view)
+        if self._noticed_in is None:
+            if self.step >= self.promise.steps * NOTICED_AT_SHARE:
+                self._give_notice(view)
+        elif not self._kills and view.generation > self._noticed_in:
+            self._kill(view)
 
     async def _look_afterwards(self) -> None:
         """At what the job has left."""
@@ -150,13 +148,20 @@ class Story:
             )
         return holder
 
-    def _give_notice(self, leaver: WorkerView, rank: Rank) -> None:
+    def _give_notice(self, view: JobView) -> None:
+        rank = Rank(view.world_size - 1)
+        leaver = self._holder(view, rank)
+        if leaver is None:
+            return
         processes.send([leaver.pid], signal.SIGTERM)
-        self._noticed = leaver.worker
+        self._noticed_in = view.generation
         text = f"worker {leaver.worker} (rank {rank}) is told that its machine will be taken"
         self._news(EventLine(time.time(), self._spec.name, "demo_noticed", text, "SIGTERM to the worker-agent"))
 
-    def _kill(self, victim: WorkerView, view: JobView) -> None:
+    def _kill(self, view: JobView) -> None:
+        victim = self._holder(view, KILLED_RANK)
+        if victim is None:
+            return
         pids = processes.kill_tree(victim.pid)
         at = time.time()
         self._killed_pids[victim.worker] = pids

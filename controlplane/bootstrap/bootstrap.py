@@ -1,8 +1,8 @@
 """Every cluster of the fleet gets what it needs, and after a restart of the master what is there is taken over."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol, assert_never
 
 from controlplane.bootstrap import apply
 from controlplane.bootstrap.answers import Standing, outcome_of
@@ -13,10 +13,9 @@ from controlplane.bootstrap.settings import BootstrapSettings, Place, Secrets
 from controlplane.clouds.interface import KubernetesAccess
 from controlplane.clouds.outcomes import Busy, Done, Refused, Throttled, Unreachable
 from messages.ids import ClusterName
+from runtime.backoff import pauses
 from runtime.errors import Temporary, UserError
 from runtime.logs import logger
-
-GROWTH = 2.0
 
 Report = Callable[[Place, Standing], None]
 Pass = Callable[[KubernetesClient, Sequence[Manifest], str, str], Awaitable[Standing]]
@@ -95,11 +94,6 @@ class Bootstrap:
                 self._log.warning("bootstrap_waits", cluster=place.cluster, why=detail)
             case Refused(detail, hint):
                 self._log.error("bootstrap_refused", cluster=place.cluster, why=detail, hint=hint)
+            case _:
+                assert_never(standing)
         self._report(place, standing)
-
-
-def pauses(first_s: float, most_s: float) -> Iterator[float]:
-    pause_s = first_s
-    while True:
-        yield min(pause_s, most_s)
-        pause_s = min(pause_s * GROWTH, most_s)

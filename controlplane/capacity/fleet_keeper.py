@@ -25,6 +25,7 @@ from controlplane.clouds.outcomes import (
 )
 from messages.events import FLEET, Event
 from messages.ids import ClusterName
+from runtime.backoff import pauses
 from runtime.clock import Clock
 from runtime.logs import logger
 
@@ -94,8 +95,8 @@ class FleetKeeper:
             await asyncio.sleep(left_s)
 
     async def _make_ready(self, plan: ClusterPlan) -> None:
-        pause_s, before = PAUSE_FIRST_S, ""
-        while True:
+        before = ""
+        for pause_s in pauses(PAUSE_FIRST_S, PAUSE_MOST_S):
             waits = await self._make(plan)
             if waits is None:
                 break
@@ -105,7 +106,6 @@ class FleetKeeper:
                 self._tell("cluster_waits", plan, f"cluster {plan.name} is not ready", waits)
                 before = waits
             await asyncio.sleep(pause_s)
-            pause_s = min(pause_s * 2, PAUSE_MOST_S)
         self._hear_of(plan.name, "")
         await self._install(plan.name)
 

@@ -6,7 +6,7 @@ import aiohttp
 import pytest
 
 from controlplane.bootstrap.answers import Standing
-from controlplane.bootstrap.bootstrap import Bootstrap, pauses
+from controlplane.bootstrap.bootstrap import Bootstrap
 from controlplane.bootstrap.settings import Secrets
 from controlplane.clouds.outcomes import Busy, Done, Refused, Unreachable
 from messages import subjects
@@ -209,11 +209,6 @@ async def test_a_controller_that_was_installed_reports_its_cluster(nats_server: 
 
     assert heard[-1].region == "us-central1"
     assert [(node.node, node.zone, node.job) for node in heard[-1].nodes] == [("system-1", "us-central1-a", None)]
-
-
-def test_pauses_grow_until_they_are_long_enough() -> None:
-    some = pauses(0.5, 3.0)
-    assert [next(some) for _ in range(5)] == [0.5, 1.0, 2.0, 3.0, 3.0]
 
 
 async def _placed(cloud: SimulatedCloud, count: int) -> list[tuple[str, str]]:

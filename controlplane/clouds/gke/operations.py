@@ -4,14 +4,16 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-from controlplane.clouds.gke.backoff import pauses
 from controlplane.clouds.gke.classify import OperationReport, call_outcome, operation_outcome
 from controlplane.clouds.gke.failures import UNANSWERED, CallFailed, Code
 from controlplane.clouds.gke.settings import GkeSettings
 from controlplane.clouds.gke.turns import NoTurn, Turns
 from controlplane.clouds.outcomes import Busy, Outcome, Unfinished, Unreachable
 from messages.ids import ClusterName
+from runtime.backoff import pauses
 from runtime.clock import Clock, SystemClock
+
+POLL_GROWTH = 1.5
 
 Classify = Callable[[CallFailed, str], Outcome]
 
@@ -65,7 +67,7 @@ class Operations:
     async def _until_ended(self, report: OperationReport, what: str, within_s: float) -> Outcome:
         settings = self._settings
         started_s = heard_s = self._clock.monotonic_s()
-        waits = pauses(settings.poll_first_s, settings.poll_most_s)
+        waits = pauses(settings.poll_first_s, settings.poll_most_s, POLL_GROWTH)
         while not report.ended:
             now_s = self._clock.monotonic_s()
             if now_s - started_s > within_s:

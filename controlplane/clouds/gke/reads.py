@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from controlplane.clouds.gke.backoff import pauses
 from controlplane.clouds.gke.failures import UNANSWERED, CallFailed, Code
+from runtime.backoff import pauses
 
 T = TypeVar("T")
 

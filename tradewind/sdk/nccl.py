@@ -1,7 +1,7 @@
 """A group of ranks on NCCL: the GPU's counterpart of gloo.py, and the only file of the SDK that no test here can run.
 
-What differs: an abort gets a rank out of a collective, so there are no sockets to find and no buffer to give up. Why each
-step waits for its sum: docs/decisions/0016.
+What differs: an abort gets a rank out of a collective, so there are no sockets to find and no buffer to give up. Why
+each step waits for its sum: docs/decisions/0016.
 """
 
 import time

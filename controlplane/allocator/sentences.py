@@ -6,6 +6,7 @@ from controlplane.allocator.counting import at_most, held, is_there, lost
 from controlplane.allocator.offers import Offer
 from controlplane.allocator.shelves import is_closed, shelf_of
 from controlplane.allocator.state import Allocator, Pool, Shortage
+from controlplane.clouds.outcomes import with_hint
 from messages.ids import ClusterName
 
 SHORTAGES = {
@@ -91,11 +92,6 @@ def _shortage_of(allocator: Allocator, offer: Offer, now_s: float, unready: Mapp
 def _unlisted(allocator: Allocator) -> str:
     listing = allocator.listing
     return f"the cloud cannot be asked: {with_hint(listing.error, listing.hint)}"
-
-
-def with_hint(detail: str, hint: str) -> str:
-    """One sentence: what is wrong, and what a person can do about it."""
-    return f"{detail.rstrip('.')}; try: {hint}" if hint else detail
 
 
 def _before(allocator: Allocator, offer: Offer) -> list[Offer]:

@@ -6,23 +6,10 @@ lost what was put into it.
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Protocol, assert_never
+from typing import Protocol
 
-from controlplane.allocator.sentences import with_hint
 from controlplane.clouds.interface import FLEET_LABEL, JOB_LABEL, Cloud, ClusterInfo, ClusterPlan, ClusterStatus
-from controlplane.clouds.outcomes import (
-    AlreadyExists,
-    Busy,
-    Done,
-    NotFound,
-    Outcome,
-    QuotaExceeded,
-    Refused,
-    StockedOut,
-    Throttled,
-    Unfinished,
-    Unreachable,
-)
+from controlplane.clouds.outcomes import Done, Refused, Unreachable, reason_of
 from messages.events import FLEET, Event
 from messages.ids import ClusterName
 from runtime.backoff import pauses
@@ -113,14 +100,14 @@ class FleetKeeper:
         """None when it is there and ready; otherwise why it is not."""
         listed = await self._cloud.clusters()
         if isinstance(listed, Unreachable | Refused):
-            return _reason(listed)
+            return reason_of(listed)
         known = next((cluster for cluster in listed if cluster.name == plan.name), None)
         if known is None:
             outcome = await self._cloud.create_cluster_with_node_pool(plan)
-            return None if isinstance(outcome, Done) else _reason(outcome)
+            return None if isinstance(outcome, Done) else reason_of(outcome)
         if known.status is ClusterStatus.ERROR and _is_ours_alone(known, plan):
             outcome = await self._cloud.delete_cluster(plan.name)
-            return f"its creation failed, so it is removed and made again: {known.detail or _reason(outcome)}"
+            return f"its creation failed, so it is removed and made again: {known.detail or reason_of(outcome)}"
         return None if known.ready else known.detail or "it is being made"
 
     def _tell(self, kind: str, plan: ClusterPlan, text: str, why: str) -> None:
@@ -129,26 +116,6 @@ class FleetKeeper:
 
 def _is_ours_alone(cluster: ClusterInfo, plan: ClusterPlan) -> bool:
     """Nobody else's, and no job has anything there."""
-    ours = cluster.labels.get(FLEET_LABEL) == plan.labels.get(FLEET_LABEL) is not None
-    return ours and not any(JOB_LABEL in pool.labels for pool in cluster.pools)
-
-
-def _reason(outcome: Outcome) -> str:
-    match outcome:
-        case Done():
-            return ""
-        case Refused(detail, hint):
-            return with_hint(detail, hint)
-        case (
-            StockedOut(detail)
-            | Unfinished(detail)
-            | QuotaExceeded(detail)
-            | Busy(detail)
-            | AlreadyExists(detail)
-            | NotFound(detail)
-            | Throttled(detail)
-            | Unreachable(detail)
-        ):
-            return detail
-        case _:
-            assert_never(outcome)
+    fleet = plan.labels.get(FLEET_LABEL)
+    is_ours = fleet is not None and cluster.labels.get(FLEET_LABEL) == fleet
+    return is_ours and not any(JOB_LABEL in pool.labels for pool in cluster.pools)

@@ -6,15 +6,17 @@ from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 
+from controlplane.bootstrap.answers import Standing
 from controlplane.bootstrap.bootstrap import Bootstrap
-from controlplane.bootstrap.settings import Secrets
+from controlplane.bootstrap.settings import Place, Secrets
 from controlplane.capacity.capacity import Capacity, OnPlacement
 from controlplane.capacity.fleet_keeper import FleetKeeper
 from controlplane.capacity.leaders_cloud import LeadersCloud
+from controlplane.clouds.outcomes import reason_of
 from controlplane.fleet.cloud import load_clients, open_cloud
 from controlplane.fleet.files import read_fleet
 from controlplane.fleet.plans import bootstrap_settings, cluster_plans, complete, offers, places
-from messages.events import Event
+from messages.events import FLEET, Event
 from messages.ids import ClusterName
 from runtime.clock import Clock
 
@@ -37,7 +39,13 @@ async def provided(
     """While it is open the fleet's clusters are made ready and each job that is held gets its nodes."""
     fleet = read_fleet(fleet_file)
     cloud = LeadersCloud(await open_cloud(fleet, environ), may_act)
-    bootstrap = Bootstrap(cloud, bootstrap_settings(fleet), secrets)
+
+    def report(place: Place, standing: Standing) -> None:
+        event = event_of(place, standing)
+        if event is not None:
+            announce(event)
+
+    bootstrap = Bootstrap(cloud, bootstrap_settings(fleet), secrets, report)
     by_cluster = {place.cluster: place for place in places(fleet)}
 
     async def install(cluster: ClusterName) -> None:
@@ -54,3 +62,11 @@ async def provided(
             keeping.cancel()
     finally:
         await cloud.close()
+
+
+def event_of(place: Place, standing: Standing) -> Event | None:
+    """What stands in the way of a cluster's being set up; its being ready is told by whoever keeps it."""
+    why = reason_of(standing)
+    if not why:
+        return None
+    return Event(FLEET, "cluster_waits", f"cluster {place.cluster} is not set up yet", why, {"cluster": place.cluster})

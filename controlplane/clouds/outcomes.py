@@ -1,6 +1,7 @@
 """How a cloud operation can end. Each is an event for the allocator, never an exception."""
 
 from dataclasses import dataclass
+from typing import assert_never
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,3 +75,30 @@ class Refused:
 Outcome = (
     Done | StockedOut | Unfinished | QuotaExceeded | Busy | AlreadyExists | NotFound | Throttled | Unreachable | Refused
 )
+
+
+def reason_of(outcome: Outcome) -> str:
+    """What is in the way, and what a person can do about it; empty if nothing is."""
+    match outcome:
+        case Done():
+            return ""
+        case Refused(detail, hint):
+            return with_hint(detail, hint)
+        case (
+            StockedOut(detail)
+            | Unfinished(detail)
+            | QuotaExceeded(detail)
+            | Busy(detail)
+            | AlreadyExists(detail)
+            | NotFound(detail)
+            | Throttled(detail)
+            | Unreachable(detail)
+        ):
+            return detail
+        case _:
+            assert_never(outcome)
+
+
+def with_hint(detail: str, hint: str) -> str:
+    """One sentence: what is wrong, and what a person can do about it."""
+    return f"{detail.rstrip('.')}; try: {hint}" if hint else detail

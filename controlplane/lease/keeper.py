@@ -193,6 +193,8 @@ class Keeper(Generic[T]):
                     case Forgotten():
                         self._loop.post(events.KeyForgotten(now_s))
                         self._onlooker.forgotten()
+                    case _:
+                        assert_never(version)
 
     async def _read(self, attempt: int) -> LeaseEvent:
         try:

@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
+from typing import assert_never
 
 import msgspec
 
@@ -164,6 +165,8 @@ class StoreServers:
                 case Waiting():
                     if child.job is not None:
                         self._on_waiting(child.job, report)
+                case _:
+                    assert_never(report)
         await child.end()
         self._alive.discard(child)
         if child.job is not None:

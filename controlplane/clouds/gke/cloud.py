@@ -134,7 +134,7 @@ class GkeCloud(Cloud):
                 return access if access is not None else Unreachable(f"The cluster {cluster} has no endpoint yet")
             case Unreachable() | Refused():
                 return location
-            case _:
+            case NotFound():
                 return Refused(f"There is no cluster {cluster} in the project {self._settings.project}")
 
     async def access_token(self) -> str:

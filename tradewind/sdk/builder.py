@@ -4,9 +4,11 @@ A constructor whose peer is dead cannot be interrupted. Its thread, and the stor
 by themselves; the next assignment takes another client, connected ahead.
 """
 
+import atexit
 import json
 import sys
 import threading
+import time
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Final
@@ -19,6 +21,7 @@ from tradewind.sdk.member import Built, Group, Joiner
 from tradewind.sdk.protocol import Assign, Store
 
 STORE_TIMEOUT: Final = timedelta(seconds=30)
+_LAST_WAIT_S: Final = 2.0
 MakeGroup = Callable[[TorchStore, int, int, str], Group]
 
 
@@ -62,10 +65,20 @@ class Builder:
         self._prepare = prepare
         self._before = before
         self._clients = StoreClients()
+        self._threads: list[threading.Thread] = []
+        atexit.register(self.close)
 
     def start(self, assign: Assign) -> None:
         name = f"tradewind-build-{assign.generation}"
-        threading.Thread(target=self._run, args=(assign,), name=name, daemon=True).start()
+        thread = threading.Thread(target=self._run, args=(assign,), name=name, daemon=True)
+        self._threads = [*filter(threading.Thread.is_alive, self._threads), thread]
+        thread.start()
+
+    def close(self) -> None:
+        """An interpreter that ends while a thread comes back from torch's own code is aborted by it."""
+        deadline_s = time.monotonic() + _LAST_WAIT_S
+        for thread in self._threads:
+            thread.join(max(0.0, deadline_s - time.monotonic()))
 
     def _run(self, assign: Assign) -> None:
         try:

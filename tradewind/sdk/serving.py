@@ -3,6 +3,7 @@
 The state does not change between the switch and the next step of the optimizer; only the copy has to be made by then.
 """
 
+import atexit
 from typing import Final
 
 from tradewind.sdk.member import Joiner, World
@@ -20,6 +21,7 @@ class Serving:
         self._streamer = Streamer(self._fingerprints)
         self._copying: list[StreamJob] = []
         self._serves = False
+        atexit.register(self._streamer.close)
 
     def prepare(self, joiner: Joiner, senders: int) -> None:
         """Ahead of the switch, in the builder's thread."""

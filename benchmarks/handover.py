@@ -1,0 +1,155 @@
+"""What a planned hand-over costs: a worker is given notice at a random moment of a step, and leaves.
+
+The pause is what the first step of the new world took the slowest survivor beyond the median step of that world; beside
+it stands the same of ordinary steps. A replacement comes when the round is over.
+"""
+
+import random
+import signal
+import statistics
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any, Final
+
+from benchmarks.hot import trace
+from benchmarks.hot.fleet import (
+    SETTLE_STEPS,
+    FleetFailed,
+    HotFleet,
+    Place,
+    Recipe,
+    at_a_random_moment,
+    hot_fleet,
+    strike,
+)
+from benchmarks.hot.options import check, distances, parser_of
+from benchmarks.hot.report import Row, Target, publish, result_of
+from benchmarks.hot.trace import Moment, Traced
+from benchmarks.processes import command_line
+
+DESCRIPTION: Final = "milliseconds that a planned hand-over costs those who stay, and from the notice to the switch"
+_NAME: Final = "handover"
+_TARGETS: Final = (
+    Target("pause_ms", {"world": 4, "round_trip_ms": 0.0}, 10.0),
+    Target("notice_to_switch_ms", {"world": 4, "round_trip_ms": 0.0}, 300.0),
+)
+_PROTOCOL: Final = {
+    "bus": "1 from the notice to the assignment (worker to master, master to workers), and 1 between master and bus "
+    "to save the decision in between; none at the switch",
+    "store": "in the background, while training goes on: see the delays",
+    "training": "none: readiness travels in the gradient sum",
+}
+_CHANGED_WITHIN_S: Final = 30.0
+_LEFT_WITHIN_S: Final = 20.0
+
+
+def hand_over(fleet: HotFleet, number: int, world: int, chance: random.Random) -> Row:
+    fleet.let_in()
+    before = fleet.steady(world)
+    fleet.hold_back()
+    places = fleet.places(before)
+    leaver = places.pop((world - 1, 0, 1)[number % 3] % world)
+    at_a_random_moment(chance)
+    noticed_s = strike([leaver.agent], signal.SIGTERM)
+    left_s = _when_left(fleet, leaver)
+    fleet.steady(world - 1, timeout_s=_CHANGED_WITHIN_S)
+    row = figures(fleet.trace(), before, [place.trainer for place in places.values()], noticed_s)
+    verdict = fleet.audit(world - 1)
+    released = {"released_after_switch_ms": (left_s - noticed_s) * 1000 - row["notice_to_switch_ms"]}
+    return {
+        "leaver": leaver.rank,
+        **row,
+        **released,
+        "lost": verdict.lost,
+        "repeated": verdict.repeated + verdict.taken_again,
+        "wrong": verdict.wrong,
+        "identical": verdict.identical,
+    }
+
+
+def figures(events: Sequence[Traced], before: Moment, survivors: Sequence[int], noticed_s: float) -> dict[str, Any]:
+    """Of one hand-over, from what the survivors wrote down."""
+    switched_s = trace.last_of_all(events, "switched", survivors, before.generation, noticed_s)
+    firsts = [trace.first_of(events, "step", pid, before.generation, noticed_s) for pid in survivors]
+    if switched_s is None or None in firsts:
+        raise FleetFailed("a survivor did not go over")
+    first = max(step.step for step in firsts if step is not None)
+    steps = [trace.steps_of(events, pid) for pid in survivors]
+    old = [trace.durations(own, first - 1 - SETTLE_STEPS, first - 1) for own in steps]
+    new = [trace.durations(own, first + 1, first + SETTLE_STEPS) for own in steps]
+    at_switch = trace.slowest(trace.durations(own, first, first) for own in steps)[first]
+    after_ms = trace.median_of(new) or 0.0
+    ordinary = [took_ms - after_ms for took_ms in trace.slowest(new).values()]
+    return {
+        "pause_ms": at_switch - after_ms,
+        "ordinary_pause_ms": statistics.median(ordinary),
+        "notice_to_switch_ms": (switched_s - noticed_s) * 1000,
+        "steps_to_switch": sum(noticed_s < step.at <= switched_s for step in steps[0]),
+        "step_before_ms": trace.median_of(old) or 0.0,
+        "step_after_ms": after_ms,
+        "built_ms": _built_ms(events, survivors, before.generation, noticed_s),
+    }
+
+
+def _built_ms(events: Sequence[Traced], survivors: Sequence[int], generation: int, noticed_s: float) -> float:
+    built_s = trace.last_of_all(events, "built", survivors, generation, noticed_s)
+    assigned_s = trace.last_of_all(events, "assign", survivors, generation, noticed_s)
+    return (built_s - assigned_s) * 1000 if built_s is not None and assigned_s is not None else 0.0
+
+
+def _when_left(fleet: HotFleet, leaver: Place) -> float:
+    def look() -> float | None:
+        return None if "tradewind worker" in command_line(leaver.agent) else time.monotonic()
+
+    return fleet.wait(look, f"the leaver of rank {leaver.rank} to go", _LEFT_WITHIN_S)
+
+
+def measure(rounds: int, worlds: Sequence[int], delays_ms: Sequence[float], recipe: Recipe) -> list[Row]:
+    found: list[Row] = []
+    for world, round_trip_ms in distances(worlds, delays_ms):
+        chance = random.Random(world)
+        with hot_fleet(world, recipe, round_trip_ms=round_trip_ms) as fleet:
+            for number in range(rounds):
+                of = {"side": "ours", "world": world, "round_trip_ms": round_trip_ms, "number": number + 1}
+                try:
+                    row = {**of, **hand_over(fleet, number, world, chance)}
+                except FleetFailed as failure:
+                    row = {**of, "problem": str(failure)}
+                found.append(row)
+                print(_told(row), file=sys.stderr, flush=True)
+                if "problem" in row:
+                    break
+    return found
+
+
+def _holds(row: Row) -> bool:
+    exact = row["identical"] and row["lost"] == row["repeated"] == row["wrong"] == 0
+    return bool(exact) and row["released_after_switch_ms"] >= 0
+
+
+def _told(row: Row) -> str:
+    case = f"world {row['world']}, {row['round_trip_ms']:g} ms away, round {row['number']}"
+    if "problem" in row:
+        return f"{case}: {row['problem']}"
+    return f"{case}: pause {row['pause_ms']:.1f} ms, notice to switch {row['notice_to_switch_ms']:.0f} ms"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = parser_of(_NAME, __doc__)
+    options = parser.parse_args(arguments)
+    check(parser, options)
+    rounds = measure(options.rounds, options.worlds, options.delay_ms, Recipe(sleep_ms=options.sleep_ms))
+    result = result_of(
+        _NAME,
+        rounds=rounds,
+        targets=_TARGETS,
+        protocol=_PROTOCOL,
+        distant=("pause_ms", "notice_to_switch_ms", "built_ms"),
+        must_hold=_holds,
+    )
+    return publish(result, as_json=options.json)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,109 @@
+"""What trainers wrote down, and what follows from it. All times are of this machine's monotonic clock."""
+
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+_NEAR_STEPS = 2
+
+
+class Traced(Struct, frozen=True):
+    at: float
+    what: str
+    rank: int
+    generation: int
+    step: int
+    samples: int = 0
+    pid: int = 0
+
+
+class Moment(Struct, frozen=True):
+    """A world in which all its ranks compute: who is which of them, and how far they are."""
+
+    generation: int
+    step: int
+    ranks: Mapping[int, int]
+    """The process of each rank."""
+
+
+_decoder = msgspec.json.Decoder(Traced)
+
+
+def read(folder: Path) -> list[Traced]:
+    """In order of time. A last line without an end is still being written, and does not count."""
+    found: list[Traced] = []
+    for file in folder.glob("*.jsonl"):
+        text = file.read_bytes()
+        lines = text[: text.rfind(b"\n") + 1].splitlines()
+        found += (msgspec.structs.replace(_decoder.decode(line), pid=int(file.stem)) for line in lines)
+    return sorted(found, key=lambda event: event.at)
+
+
+def present(events: Iterable[Traced]) -> Moment | None:
+    """As the newest steps tell it: whoever is more than a step or two behind is no more in the world."""
+    last: dict[int, Traced] = {}
+    for event in events:
+        if event.what == "step":
+            last[event.pid] = event
+    if not last:
+        return None
+    generation = max(event.generation for event in last.values())
+    step = max(event.step for event in last.values() if event.generation == generation)
+    ranks = {
+        event.rank: pid
+        for pid, event in last.items()
+        if event.generation == generation and event.step >= step - _NEAR_STEPS
+    }
+    return Moment(generation, step, ranks)
+
+
+def steps_of(events: Iterable[Traced], pid: int) -> list[Traced]:
+    return [event for event in events if event.what == "step" and event.pid == pid]
+
+
+def durations(steps: Sequence[Traced], first: int, last: int) -> dict[int, float]:
+    """In ms, of each step from `first` to `last`, both included, that this process did in turn."""
+    return {
+        after.step: (after.at - before.at) * 1000
+        for before, after in pairwise(steps)
+        if first <= after.step <= last and after.step == before.step + 1
+    }
+
+
+def slowest(by_process: Iterable[Mapping[int, float]]) -> dict[int, float]:
+    """Of each step: how long it took the slowest."""
+    longest: dict[int, float] = {}
+    for own in by_process:
+        for step, took_ms in own.items():
+            longest[step] = max(longest.get(step, 0.0), took_ms)
+    return longest
+
+
+def median_of(by_process: Iterable[Mapping[int, float]]) -> float | None:
+    values = [took_ms for own in by_process for took_ms in own.values()]
+    return statistics.median(values) if values else None
+
+
+def first_of(events: Iterable[Traced], what: str, pid: int, generation: int, after: float) -> Traced | None:
+    """Of a later generation than that, after that time."""
+    return next(
+        (
+            event
+            for event in events
+            if event.what == what and event.pid == pid and event.generation > generation and event.at > after
+        ),
+        None,
+    )
+
+
+def last_of_all(
+    events: Sequence[Traced], what: str, pids: Iterable[int], generation: int, after: float
+) -> float | None:
+    """When the last of these processes came to it; None if one has not."""
+    firsts = [first_of(events, what, pid, generation, after) for pid in pids]
+    times = [first.at for first in firsts if first is not None]
+    return max(times) if times and len(times) == len(firsts) else None

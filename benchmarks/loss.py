@@ -1,0 +1,240 @@
+"""How long training stands still when workers are lost without notice: from the kill to a step on all survivors.
+
+All processes of a worker are killed at once, at a random moment of a step: those of the last rank, of rank 0, or of two
+ranks. `silent`: they are stopped instead, so that no connection breaks, and wake up when the others have gone on.
+Settings are the defaults. A replacement comes when the round is over. Beside it tuned torchrun and, if an interpreter
+is named that has it, torchft, each with one flat model of the same size and steps as long.
+"""
+
+import random
+import signal
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from benchmarks import torchrun_peer
+from benchmarks.hot import torchft_peer, trace
+from benchmarks.hot.fleet import FleetFailed, HotFleet, Recipe, at_a_random_moment, hot_fleet, strike
+from benchmarks.hot.options import check, delayed_world, distances, parser_of
+from benchmarks.hot.report import Row, Target, publish, result_of
+from benchmarks.hot.trace import Traced
+
+DESCRIPTION: Final = "milliseconds from the SIGKILL of workers to a step on all survivors, against torchrun and torchft"
+_NAME: Final = "loss"
+CASES: Final = ("last", "rank 0", "two", "silent")
+_BESIDE: Final = {"side": "ours", "round_trip_ms": 0.0}
+_KILLED: Final = ("last", "rank 0", "two")
+_TARGETS: Final = (
+    *(Target("recovery_ms", {**_BESIDE, "world": 4, "case": case}, 130.0) for case in _KILLED),
+    *(Target("recovery_ms", {**_BESIDE, "world": 4, "case": case}, 300.0, "most") for case in _KILLED),
+    *(Target("recovery_ms", {**_BESIDE, "world": 8, "case": case}, 200.0) for case in _KILLED),
+    *(Target("recovery_ms", {**_BESIDE, "world": world, "case": "silent"}, 1000.0) for world in (2, 4, 8)),
+)
+_PROTOCOL: Final = {
+    "bus": "2: a sign to the master and the halt back, what each holds to the master and the assignment back; and 1 "
+    "between master and bus to save the decision before it is told. The halt does not wait for its own to be saved",
+    "store": "as many as gloo needs to connect a group of those who are left: see the delays, built_ms - assigned_ms",
+    "collectives": "none to agree; 1 broadcast if a survivor missed the last sum",
+}
+PHASES: Final = (
+    "fell_out_ms",
+    "halted_ms",
+    "halt_heard_ms",
+    "decided_ms",
+    "assigned_ms",
+    "built_ms",
+    "computed_ms",
+    "recovery_ms",
+)
+_RECOVERED_WITHIN_S: Final = 30.0
+_TOLD_WITHIN_S: Final = 10.0
+_AWAKE_S: Final = 0.5
+_POLL_S: Final = 0.05
+
+
+def victims_of(case: str, world: int) -> tuple[int, ...]:
+    """Ranks; none if the world is too small for the case."""
+    match case:
+        case "rank 0":
+            return (0,)
+        case "two":
+            return (0, 2) if world > 2 else ()
+        case _:
+            return (world - 1,)
+
+
+def lose(fleet: HotFleet, case: str, world: int, chance: random.Random) -> Row:
+    fleet.let_in()
+    before = fleet.steady(world)
+    fleet.hold_back()
+    places = fleet.places(before)
+    lost = [places.pop(rank) for rank in victims_of(case, world)]
+    victims = [pid for place in lost for pid in place.pids()]
+    survivors = [place.trainer for place in places.values()]
+    at_a_random_moment(chance)
+    struck_s = strike(victims, signal.SIGSTOP if case == "silent" else signal.SIGKILL)
+    fleet.wait(
+        lambda: trace.last_of_all(fleet.trace(), "step", survivors, before.generation, struck_s),
+        f"{len(survivors)} survivors to go on",
+        _RECOVERED_WITHIN_S,
+    )
+    told = _told_events(fleet, struck_s, len(lost))
+    row = phases(fleet.trace(), told, survivors, before.generation, struck_s)
+    if case == "silent":
+        strike(victims, signal.SIGCONT)
+        time.sleep(_AWAKE_S)
+        strike(victims, signal.SIGKILL)
+    verdict = fleet.audit(world - len(lost))
+    waking = [place.trainer for place in lost]
+    later = [each for each in fleet.trace() if each.what == "step" and each.pid in waking and each.at > struck_s + 0.1]
+    gone = sum(event["kind"] == "worker_gone" for event in told)
+    return {
+        **row,
+        "healthy_dropped": max(0, gone - len(lost)),
+        "steps_of_the_lost": len(later),
+        "lost": verdict.lost,
+        "repeated": verdict.repeated + verdict.taken_again,
+        "wrong": verdict.wrong,
+        "identical": verdict.identical,
+    }
+
+
+def _told_events(fleet: HotFleet, since_s: float, lost: int) -> list[dict[str, Any]]:
+    """The master's, once the new world runs and those who are gone are known to be."""
+    found: list[dict[str, Any]] = []
+
+    def look() -> bool:
+        found[:] = [event for event in fleet.events() if event["at"] >= since_s]
+        kinds = [event["kind"] for event in found]
+        time.sleep(_POLL_S)
+        return "world_running" in kinds and kinds.count("worker_gone") >= lost
+
+    fleet.wait(look, "the master to tell of the new world", _TOLD_WITHIN_S)
+    return found
+
+
+def phases(
+    events: Sequence[Traced],
+    told: Sequence[Mapping[str, Any]],
+    survivors: Sequence[int],
+    generation: int,
+    struck_s: float,
+) -> dict[str, Any]:
+    """Each in ms after the kill, and of the last survivor where not said otherwise."""
+    committed = [trace.first_of(events, "step", pid, generation, struck_s) for pid in survivors]
+    steps = {step.pid: step for step in committed if step is not None}
+
+    def all_of(what: str) -> float | None:
+        return trace.last_of_all(events, what, survivors, generation, struck_s)
+
+    def master(kind: str) -> float | None:
+        return next((event["at"] for event in told if event["kind"] == kind), None)
+
+    computed = [
+        event.at
+        for event in events
+        if event.what == "computed" and event.pid in steps and struck_s < event.at < steps[event.pid].at
+    ]
+    fell_out = [event.at for event in events if event.what == "fell_out" and event.at > struck_s]
+    moments = {
+        "fell_out_ms": min(fell_out, default=None),
+        "halted_ms": master("world_halted"),
+        "halt_heard_ms": all_of("halt"),
+        "decided_ms": master("world_decided"),
+        "assigned_ms": all_of("assign"),
+        "built_ms": all_of("built"),
+        "computed_ms": max(computed, default=None),
+        "recovery_ms": all_of("step"),
+    }
+    caught_up = sum(event.what == "caught_up" and event.at > struck_s for event in events)
+    rounds = sum(event["kind"] == "world_halted" for event in told)
+    known = {name: (at_s - struck_s) * 1000 for name, at_s in moments.items() if at_s is not None}
+    return {**known, "laggards": caught_up, "halts": rounds}
+
+
+def measure(
+    rounds: int, worlds: Sequence[int], delays_ms: Sequence[float], cases: Sequence[str], recipe: Recipe
+) -> list[Row]:
+    found: list[Row] = []
+    for world, round_trip_ms in distances(worlds, delays_ms):
+        possible = [case for case in cases if victims_of(case, world)]
+        chosen = [case for case in possible if case == possible[0] or not round_trip_ms]
+        found += _measure_world(world, round_trip_ms, chosen, rounds, recipe)
+    return found
+
+
+def _measure_world(world: int, round_trip_ms: float, cases: Sequence[str], rounds: int, recipe: Recipe) -> list[Row]:
+    found: list[Row] = []
+    chance = random.Random(world)
+    with hot_fleet(world, recipe, round_trip_ms=round_trip_ms) as fleet:
+        for number, case in ((number, case) for number in range(rounds) for case in cases):
+            of = {"side": "ours", "world": world, "case": case, "round_trip_ms": round_trip_ms, "number": number + 1}
+            try:
+                row = {**of, **lose(fleet, case, world, chance)}
+            except FleetFailed as failure:
+                found.append({**of, "problem": str(failure)})
+                _say(found[-1])
+                break
+            found.append(row)
+            _say(row)
+    return found
+
+
+def measure_torchrun(rounds: int, world: int) -> list[Row]:
+    found: list[Row] = []
+    for number in range(rounds):
+        of = {"side": "torchrun tuned", "world": world, "case": "last", "round_trip_ms": 0.0, "number": number + 1}
+        done = torchrun_peer.restart_seconds(workers=world)
+        figure = {"problem": done.problem} if done.restart_s is None else {"recovery_ms": done.restart_s * 1000}
+        found.append({**of, **figure})
+        _say(found[-1])
+    return found
+
+
+def _say(row: Row) -> None:
+    case = f"{row['side']}, world {row['world']}, {row['case']}, {row['round_trip_ms']:g} ms away, {row['number']}"
+    told = row.get("problem") or ", ".join(f"{name} {row[name]:.0f}" for name in PHASES if name in row)
+    print(f"{case}: {told}", file=sys.stderr, flush=True)
+
+
+def _holds(row: Row) -> bool:
+    exact = row["identical"] and row["lost"] == row["repeated"] == row["wrong"] == 0
+    return bool(exact) and row["healthy_dropped"] == row["steps_of_the_lost"] == 0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = parser_of(_NAME, __doc__)
+    parser.add_argument("--cases", default=",".join(CASES), help="of: last, rank 0, two, silent  [all]")
+    parser.add_argument("--peer-rounds", type=int, help="of torchrun and torchft; 0 for none  [as many as ours]")
+    parser.add_argument("--torchft-python", metavar="PATH", help="an interpreter with torchft and torch")
+    options = parser.parse_args(arguments)
+    check(parser, options)
+    cases = tuple(options.cases.split(","))
+    unknown = set(cases) - set(CASES)
+    if unknown:
+        parser.error(f"--cases: {', '.join(sorted(unknown))}; there are {', '.join(CASES)}")
+
+    rounds = measure(options.rounds, options.worlds, options.delay_ms, cases, Recipe(sleep_ms=options.sleep_ms))
+    peers = options.rounds if options.peer_rounds is None else options.peer_rounds
+    world = delayed_world(options.worlds)
+    rounds += measure_torchrun(peers, world)
+    if options.torchft_python:
+        for settings in torchft_peer.SETTINGS:
+            for row in torchft_peer.measure(options.torchft_python, settings, peers, world):
+                rounds.append(row)
+                _say(row)
+    result = result_of(
+        _NAME,
+        rounds=rounds,
+        targets=_TARGETS,
+        ratio="recovery_ms",
+        protocol=_PROTOCOL,
+        distant=PHASES,
+        must_hold=_holds,
+    )
+    return publish(result, as_json=options.json)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -22,9 +22,9 @@ def tour() -> list[str]:
     return next(block for block in BLOCKS if "tradewind master" in block).splitlines()
 
 
-def own_script() -> str:
-    """The line that runs a script of one's own."""
-    return next(line for block in BLOCKS for line in block.splitlines() if "tradewind run" in line)
+def own_scripts() -> list[str]:
+    """The lines that run a script of one's own: with the SDK, and without."""
+    return [line for block in BLOCKS for line in block.splitlines() if "tradewind run" in line]
 
 
 def copy_examples(folder: Path) -> None:
@@ -35,17 +35,19 @@ def test_every_command_of_the_readme_is_run_by_a_test() -> None:
     commands = [line for block in BLOCKS for line in block.splitlines()]
     assert commands
     assert tuple(tour()[: len(PARTS)]) == PARTS
-    assert [line for line in commands if line not in (*tour(), own_script(), *RUN_ELSEWHERE)] == []
+    assert [line for line in commands if line not in (*tour(), *own_scripts(), *RUN_ELSEWHERE)] == []
     for where in RUN_ELSEWHERE.values():
         assert where == "this very run" or (ROOT / where).exists()
 
 
-async def test_a_script_of_ones_own_runs_as_the_readme_says(tmp_path: Path) -> None:
+async def test_scripts_of_ones_own_run_as_the_readme_says(tmp_path: Path) -> None:
     mark = a_mark()
     copy_examples(tmp_path)
     async with Terminal(tmp_path, mark) as terminal:
-        said = await terminal.run(own_script())
-    assert re.search(r"\[0\] step 199 loss \S+ world 4", said)
+        with_sdk, without = [await terminal.run(line) for line in own_scripts()]
+    assert "[0] certificate: 200 steps, 9,600 samples: 0 lost, 0 repeated" in with_sdk
+    for said in (with_sdk, without):
+        assert re.search(r"\[0\] step 199 loss \S+ world 4", said)
     assert (tmp_path / "snapshot.pt").is_file()
     await nothing_is_left(mark)
 

@@ -160,6 +160,15 @@ class Ground:
         ]
         await self._set_status(pod, {"phase": "Running", "containerStatuses": containers})
 
+    async def lose_host(self, pod: str, code: int, message: str = "") -> None:
+        """Only the host ends."""
+        ended = {"exitCode": code, "reason": "Error", "message": message}
+        containers = [
+            _container("agent", {"running": {"startedAt": _now()}}),
+            _container("host", {"terminated": ended}),
+        ]
+        await self._set_status(pod, {"phase": "Running", "containerStatuses": containers})
+
     async def kill(self, pod: str) -> None:
         """From the API, as a kubelet does at the end of a deletion."""
         with contextlib.suppress(NotFound):

@@ -60,6 +60,28 @@ async def test_a_pod_that_ends_is_replaced_and_its_remains_are_removed(bench: Be
     assert gone.why == "its container agent exited with 3: no disk"
 
 
+async def test_a_pod_whose_host_cannot_start_is_replaced_though_its_agent_waits_for_it(bench: Bench) -> None:
+    await bench.start_and_hear(hostless_s=0.2)
+    await bench.keep(1)
+    [pod] = await bench.ground.until_pods(1)
+    await bench.ground.run(pod, await bench.ground.node("n1"))
+    bench.speak(pod)
+    await eventually(lambda: bench.sights(Presence.ALIVE), what="the worker alive")
+    await bench.ground.lose_host(pod, 1, "No module named torch")
+
+    async def is_being_deleted() -> bool:
+        there = (await bench.ground.pods()).get(pod)
+        return there is None or there.metadata.deletion_timestamp is not None
+
+    await until(is_being_deleted, "the pod is ended though its agent runs")
+    await bench.ground.kill(pod)
+    await eventually(lambda: bench.gone(pod), what="the worker gone")
+    gone = bench.gone(pod)
+    assert gone is not None
+    assert gone.why == "its container host exited with 1: No module named torch"
+    assert await bench.ground.until_pods(1, besides={pod})
+
+
 async def test_a_pod_that_somebody_deletes_is_replaced(bench: Bench) -> None:
     await bench.start_and_hear()
     await bench.keep(1)

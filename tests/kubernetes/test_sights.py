@@ -136,6 +136,16 @@ def test_a_pod_whose_agent_has_ended_is_abandoned_by_what_is_left_of_it() -> Non
     assert a_pod({"phase": "Running", "containerStatuses": containers(gone, RUNNING)}).stage is Stage.ABANDONED
 
 
+def test_a_pod_whose_host_has_ended_is_hostless_and_says_how() -> None:
+    gone = {"terminated": {"exitCode": 1, "reason": "Error", "message": "No module named torch\n"}}
+    sight = a_pod({"phase": "Running", "containerStatuses": containers(RUNNING, gone)})
+    assert (sight.stage, sight.code, sight.why) == (
+        Stage.HOSTLESS,
+        1,
+        "its container host exited with 1: No module named torch",
+    )
+
+
 def test_a_pod_that_is_being_deleted_tells_until_when() -> None:
     sight = a_pod({"phase": "Running"}, deletionTimestamp="2027-01-15T08:00:30Z")
     assert sight.deleted_at == datetime(2027, 1, 15, 8, 0, 30, tzinfo=UTC)

@@ -58,7 +58,7 @@ async def _control(settings: KubernetesSettings, api: KubernetesApi, bus: Bus, i
     state = new_cluster(cluster, incarnation, settings.region, clock.monotonic_s(), known, rules, synced=False)
     async with asyncio.TaskGroup() as tasks:
         restored = known.places if known is not None else ()
-        places = PodPlaces(api, plan_of(settings), inbox.post, clock, restored)
+        places = PodPlaces(api, plan_of(settings), inbox.post, clock, restored, hostless_s=settings.hostless_s)
         shell = ClusterShell(cluster, bus, record, places, inbox, clock)
         loop: RoleLoop[ClusterState, ClusterEvent, ClusterEffect] = RoleLoop(
             "cluster", state, decide, shell, Ticked, clock, shell.on_decision

@@ -44,8 +44,12 @@ class PodPlaces:
         post: Callable[[ClusterEvent], None],
         clock: Clock,
         known: Iterable[KnownPlace] = (),
+        *,
+        hostless_s: float,
     ) -> None:
+        """`hostless_s` is how long an agent may stay whose host has ended."""
         self._plan = plan
+        self._hostless_s = hostless_s
         self._post = post
         self._clock = clock
         self._known = tuple(known)
@@ -156,6 +160,11 @@ class PodPlaces:
                 self._hold(sight)
                 if sight.deleted_at is None:
                     self._clean_up(sight, ABANDONED_GRACE_S)
+            case Stage.HOSTLESS:
+                before = self._held.get(sight.uid)
+                self._hold(sight)
+                if before is None or before.stage is not Stage.HOSTLESS:
+                    self._spawn(self._end_hostless(sight.uid), f"pod-hostless/{sight.uid}")
             case Stage.ENDED:
                 before = self._held.get(sight.uid)
                 if before is not None and before.stage is Stage.WAITING:
@@ -166,9 +175,18 @@ class PodPlaces:
             case _:
                 assert_never(sight.stage)
 
+    async def _end_hostless(self, uid: str) -> None:
+        """An agent that talked with its host leaves by itself; one whose host never came would wait for an hour."""
+        await asyncio.sleep(self._hostless_s)
+        sight = self._held.get(uid)
+        if sight is not None and sight.stage is Stage.HOSTLESS and sight.deleted_at is None:
+            self._to_end.add(uid)
+            self._clean_up(sight, ABANDONED_GRACE_S)
+
     def _lose(self, sight: PodSight) -> None:
         asked = "its pod was ended" if sight.uid in self._to_end else "its pod was deleted"
-        self._ended(sight.uid, sight.why if sight.stage in (Stage.ENDED, Stage.ABANDONED) else asked, sight.code)
+        told = sight.stage in (Stage.ENDED, Stage.ABANDONED, Stage.HOSTLESS)
+        self._ended(sight.uid, sight.why if told else asked, sight.code)
         self._to_end.discard(sight.uid)
 
     def _hold(self, sight: PodSight) -> None:

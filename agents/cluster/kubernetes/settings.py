@@ -27,6 +27,8 @@ class KubernetesSettings(Struct, frozen=True, kw_only=True, forbid_unknown_field
     """From SIGTERM to SIGKILL of a worker: the agent takes a SIGTERM as a notice of up to 15 s."""
     lost_after_s: Annotated[float, Meta(gt=0, le=3600)] = 10.0
     """A pod on a node that is not ready, whose worker is not heard of for so long either, is replaced."""
+    hostless_s: Annotated[float, Meta(gt=0, le=3600)] = 20.0
+    """An agent that is still there so long after its host has ended is ended too: it waits for one that cannot come."""
     image: Annotated[str, Meta(min_length=1)] = "tradewind:latest"
     """Ours: of the agent, and of the host where a job has none of its own."""
     pull_policy: Literal["Always", "IfNotPresent", "Never"] = "IfNotPresent"

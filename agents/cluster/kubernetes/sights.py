@@ -6,6 +6,7 @@ from enum import StrEnum
 
 from agents.cluster.kubernetes.names import (
     AGENT_CONTAINER,
+    HOST_CONTAINER,
     JOB_LABEL,
     NOTICE_ANNOTATION,
     NOTICE_WHY_ANNOTATION,
@@ -37,6 +38,8 @@ class Stage(StrEnum):
     RUNNING = "running"
     ABANDONED = "abandoned"
     """Its agent has ended, something else of it has not."""
+    HOSTLESS = "hostless"
+    """Its host has ended and will not be started again; its agent runs, and may not know."""
     ENDED = "ended"
     """For good: nothing of it runs any more."""
 
@@ -128,6 +131,9 @@ def _stage(status: PodStatus) -> tuple[Stage, str, int | None]:
     agent = next((container.state for container in containers if container.name == AGENT_CONTAINER), None)
     if agent is not None and agent.terminated is not None:
         return Stage.ABANDONED, _exit(AGENT_CONTAINER, agent.terminated), agent.terminated.exit_code
+    host = next((container.state for container in containers if container.name == HOST_CONTAINER), None)
+    if agent is not None and agent.running is not None and host is not None and host.terminated is not None:
+        return Stage.HOSTLESS, _exit(HOST_CONTAINER, host.terminated), host.terminated.exit_code
     if agent.running is not None if agent is not None else status.phase != "Pending":
         return Stage.RUNNING, waits_for, None
     return Stage.WAITING, waits_for or "its pod is being started", None

@@ -4,6 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct, field
 
+from messages.criteria import Capacity, StepProfile, contradictory_criteria
 from messages.ids import Name
 
 Count = Annotated[int, Meta(ge=1, le=100_000)]
@@ -75,6 +76,9 @@ class JobSpec(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tru
     failures: Failures = Failures()
     timeouts: Timeouts = Timeouts()
     hyperparameters: dict[str, Scalar] = field(default_factory=dict)
+    capacity: Capacity | None = None
+    """Where it may train and what it may cost; without it machines are taken in the order of the fleet's offers."""
+    profile: StepProfile | None = None
 
 
 def contradictions(spec: JobSpec) -> list[tuple[str, str]]:
@@ -83,7 +87,8 @@ def contradictions(spec: JobSpec) -> list[tuple[str, str]]:
     if (spec.launch.script is None) == (spec.launch.module is None):
         found.append(("launch", "give either 'script' or 'module', exactly one of them"))
     if spec.workers.min > spec.workers.max:
-        found.append(("workers.min", f"is {spec.workers.min}, more than workers.max = {spec.workers.max}"))
+        text = f"is {spec.workers.min}, more than workers.max = {spec.workers.max}; at most that"
+        found.append(("workers.min", text))
     ranks_at_most = spec.workers.max * spec.workers.ranks
     if spec.replica > ranks_at_most:
         found.append(
@@ -98,4 +103,4 @@ def contradictions(spec: JobSpec) -> list[tuple[str, str]]:
     for name, value in spec.launch.env.items():
         if not name or "=" in name or "\0" in name + value:
             found.append((f"launch.env.{name!r}", "names need a letter and no '=', and nothing may hold a NUL"))
-    return found
+    return found + contradictory_criteria(spec.capacity, spec.profile, has_batch=batch is not None)

@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from messages.criteria import Capacity, Deadline, Objective, StepProfile, StepTime, WhenSpent
 from messages.jobs import JobSpec, Launch, Workers, contradictions
 
 
@@ -34,3 +35,53 @@ def test_a_contradiction_names_its_place(changes: dict[str, object], path: str) 
 def test_all_contradictions_are_told_at_once() -> None:
     found = contradictions(a_job(launch=Launch(), workers=Workers(min=3, max=2), replica=9))
     assert {place for place, _text in found} == {"launch", "workers.min", "replica"}
+
+
+A_PROFILE = StepProfile(gradient_bytes=10**9, compute={"L4": StepTime(0.01)})
+WITH_BATCH = {"hyperparameters": {"global_batch": 64}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "path", "text"),
+    [
+        ({"capacity": Capacity(when_spent=WhenSpent.STOP)}, "capacity.when_spent", "max_usd_total is missing"),
+        (
+            {"capacity": Capacity(max_usd_total=9.0, when_spent=WhenSpent.ON_DEMAND_OFF)},
+            "capacity.when_spent",
+            "on_demand is 0",
+        ),
+        (
+            {"capacity": Capacity(regions=("us-east1",), zones=("us-west1-a",))},
+            "capacity.zones[0]",
+            "is us-west1-a, which is in none of capacity.regions: us-east1",
+        ),
+        (
+            {"capacity": Capacity(objective=Objective.DEADLINE), "profile": A_PROFILE, **WITH_BATCH},
+            "capacity.deadline",
+            "is missing",
+        ),
+        ({"capacity": Capacity(deadline=Deadline(12.0, 1000))}, "capacity.deadline", "capacity.objective is cost"),
+        (
+            {"capacity": Capacity(objective=Objective.DEADLINE, deadline=Deadline(12.0, 1000))},
+            "profile",
+            "how long a step takes",
+        ),
+        ({"profile": StepProfile(gradient_bytes=1), **WITH_BATCH}, "profile.compute", "is empty"),
+        ({"profile": A_PROFILE}, "hyperparameters.global_batch", "is missing"),
+    ],
+)
+def test_contradictory_criteria_name_their_place_and_what_would_be_right(
+    changes: dict[str, object], path: str, text: str
+) -> None:
+    ((place, said),) = contradictions(a_job(**changes))
+    assert place == path
+    assert text in said
+
+
+def test_a_job_without_criteria_is_written_as_before() -> None:
+    assert not {"capacity", "profile"} & msgspec.to_builtins(a_job()).keys()
+
+
+def test_criteria_survive_the_wire() -> None:
+    job = a_job(capacity=Capacity(max_usd_per_hour=12.5, accelerators=("L4",)), profile=A_PROFILE, **WITH_BATCH)
+    assert msgspec.json.decode(msgspec.json.encode(job), type=JobSpec) == job

@@ -1,0 +1,115 @@
+"""Where a job may train and what it may cost, as its owner writes it, and what is known of its steps."""
+
+from enum import StrEnum
+from typing import Annotated
+
+from msgspec import Meta, Struct, field
+
+Usd = Annotated[float, Meta(gt=0, le=1_000_000_000)]
+Share = Annotated[float, Meta(ge=0, le=1)]
+Word = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9-]{0,62}\Z", description="letters, digits and '-'")]
+Words = Annotated[tuple[Word, ...], Meta(max_length=1000)]
+Problem = tuple[str, str]
+
+
+class Objective(StrEnum):
+    COST = "cost"
+    """The fewest dollars for a step."""
+    THROUGHPUT = "throughput"
+    """The most steps in a second."""
+    DEADLINE = "deadline"
+    """The fewest dollars for a step among what is done in time."""
+
+
+class WhenSpent(StrEnum):
+    """What is done when `max_usd_total` is reached."""
+
+    PAUSE = "pause"
+    ON_DEMAND_OFF = "on_demand_off"
+    STOP = "stop"
+
+
+class Deadline(Struct, frozen=True, forbid_unknown_fields=True):
+    hours: Annotated[float, Meta(gt=0, le=100_000)]
+    """From the job's submission."""
+    steps: Annotated[int, Meta(ge=1, le=10**12)]
+
+
+class Capacity(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Empty lists allow everything."""
+
+    objective: Objective = Objective.COST
+    deadline: Deadline | None = None
+    max_usd_per_hour: Usd | None = None
+    """Machines and what leaves a zone together."""
+    max_usd_total: Usd | None = None
+    when_spent: WhenSpent | None = None
+    """`pause` if a total is given and this is not."""
+    accelerators: Words = ()
+    """Names as `tradewind offers` shows them, or GKE's; a world has one at a time."""
+    regions: Words = ()
+    zones: Words = ()
+    machine_types: Words = ()
+    on_demand: Share = 0.0
+    """So many of the workers, rounded up, are on demand; the others are spot."""
+
+
+class StepTime(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What one replica computes on one accelerator."""
+
+    seconds_per_sample: Annotated[float, Meta(gt=0, le=1e7)]
+    seconds_per_step: Annotated[float, Meta(ge=0, le=1e7)] = 0.0
+    """What does not depend on the samples."""
+
+
+class StepProfile(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What a step needs, measured elsewhere; the global batch is the hyperparameter of that name."""
+
+    gradient_bytes: Annotated[int, Meta(ge=0, le=10**15)]
+    compute: dict[Word, StepTime] = field(default_factory=dict)
+    """By accelerator; one that is not named here is not used."""
+    overlap: Share = 0.0
+    """The part of the communication that hides behind the computation."""
+
+
+def contradictory_criteria(capacity: Capacity | None, profile: StepProfile | None, *, has_batch: bool) -> list[Problem]:
+    """What can be told without knowing what is offered."""
+    found: list[Problem] = []
+    if capacity is not None:
+        found += _criteria(capacity)
+        found += _deadline(capacity, profile)
+    if profile is not None and not profile.compute:
+        found.append(("profile.compute", "is empty; give the seconds of at least one accelerator"))
+    if profile is not None and not has_batch:
+        text = "is missing; a profile's seconds per sample mean nothing without it"
+        found.append(("hyperparameters.global_batch", text))
+    return found
+
+
+def _criteria(capacity: Capacity) -> list[Problem]:
+    found: list[Problem] = []
+    if capacity.when_spent is not None and capacity.max_usd_total is None:
+        text = f"is {capacity.when_spent.value}, but capacity.max_usd_total is missing: there is nothing to spend up"
+        found.append(("capacity.when_spent", text))
+    if capacity.when_spent is WhenSpent.ON_DEMAND_OFF and capacity.on_demand == 0:
+        text = "is on_demand_off, but capacity.on_demand is 0; give a share above 0, or choose pause or stop"
+        found.append(("capacity.when_spent", text))
+    for place, zone in enumerate(capacity.zones):
+        if capacity.regions and not any(zone.startswith(region.removesuffix("-")) for region in capacity.regions):
+            text = f"is {zone}, which is in none of capacity.regions: {', '.join(capacity.regions)}"
+            found.append((f"capacity.zones[{place}]", text))
+    return found
+
+
+def _deadline(capacity: Capacity, profile: StepProfile | None) -> list[Problem]:
+    found: list[Problem] = []
+    wants = capacity.objective is Objective.DEADLINE
+    if wants and capacity.deadline is None:
+        found.append(("capacity.deadline", "is missing; objective deadline needs `deadline: {hours: …, steps: …}`"))
+    if not wants and capacity.deadline is not None:
+        text = f"is given, but capacity.objective is {capacity.objective.value}; make it deadline, or leave this out"
+        found.append(("capacity.deadline", text))
+    if wants and profile is None:
+        text = "is missing; without it nobody knows how long a step takes, and no deadline can be planned for"
+        found.append(("profile", text))
+    return found

@@ -60,6 +60,8 @@ def _of_caps(after: Allocator, changes: Sequence[Change]) -> list[str]:
         pool = after.pools[change.ref]
         if pool.operation is not None and pool.operation.target > pool.offer.max_nodes:
             broken.append(f"pool {change.ref.pool} may have {pool.offer.max_nodes} nodes at most")
+        if pool.offer.pool is not None:
+            broken.append(f"pool {change.ref.pool}, which no offer would make, was raised")
     return broken
 
 

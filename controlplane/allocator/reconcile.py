@@ -96,7 +96,8 @@ class Turn:
     # Growing
 
     def _raise(self, pool: Pool, target: int) -> None:
-        if target <= pool.target or pool.broken or not self._may_touch(pool):
+        was_found = pool.offer.pool is not None
+        if target <= pool.target or was_found or pool.broken or not self._may_touch(pool):
             return
         size = min(target, self.allocator.wanted - total(self.allocator.pools.values(), but=pool.ref))
         if size <= pool.target:

@@ -111,6 +111,21 @@ def test_a_pool_that_no_offer_would_make_is_kept_while_it_is_of_use() -> None:
     assert of(after.lists(), DeletePool)
 
 
+def test_a_pool_that_no_offer_would_make_is_not_made_again_when_its_nodes_are_seen_after_its_end() -> None:
+    before = a_full_stage(an_offer("us-x"), wanted=2)
+    after = a_stage(B, wanted=2)
+    after.cloud, after.machines = before.cloud, before.machines
+    after.ticks()
+    after.lists()
+    after.cloud.clear()
+    after.ticks(31.0)
+    [create] = of(after.lists(), CreatePool)
+    after.ends(create, QuotaExceeded("none at all"))
+    after.ticks(31.0)
+    after.lists()
+    assert asked(after.sees()) == []
+
+
 def test_one_offer_given_twice_is_a_mistake_of_the_fleet_file() -> None:
     with pytest.raises(UserError, match="offered twice"):
         new_allocator(JobName("j"), (A, B, replace(A, max_nodes=1)), wanted=1, at_s=0.0)

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from controlplane.allocator.offers import Stock
 from controlplane.clouds.interface import ClusterInfo, PoolRef
 from controlplane.clouds.outcomes import Outcome, Refused, Unreachable
 from messages.clusters import NodeSight
@@ -96,6 +97,14 @@ class NodesReleased:
 
 
 @dataclass(frozen=True, slots=True)
+class MachinesGivenBack:
+    """By another job: what was refused may be had now."""
+
+    at_s: float
+    stock: Stock
+
+
+@dataclass(frozen=True, slots=True)
 class OperationEnded:
     """Each operation that was asked for ends, by the cloud's word or for want of it (Unreachable)."""
 
@@ -122,6 +131,7 @@ AllocatorEvent = (
     | NodeLost
     | ClusterLost
     | NodesReleased
+    | MachinesGivenBack
     | OperationEnded
     | JobEnded
 )

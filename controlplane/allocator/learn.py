@@ -12,7 +12,7 @@ from controlplane.allocator.counting import is_settled
 from controlplane.allocator.learn_listing import fail_listing, hear_of_cluster, learn_listing
 from controlplane.allocator.learn_nodes import learn_loss, learn_notice, learn_sight, lose_cluster, lose_overdue
 from controlplane.allocator.learn_outcome import learn_outcome
-from controlplane.allocator.shelves import close, shake
+from controlplane.allocator.shelves import close, reopen_after, shake
 from controlplane.allocator.state import Allocator, Pool, Shortage
 
 
@@ -42,6 +42,8 @@ def _take_in(allocator: Allocator, event: events.AllocatorEvent) -> Allocator:
             return lose_cluster(allocator, cluster, at_s)
         case events.NodesReleased(_, cluster, nodes):
             return replace(allocator, released={**allocator.released, cluster: frozenset(nodes)})
+        case events.MachinesGivenBack(_, stock):
+            return reopen_after(allocator, stock)
         case events.OperationEnded():
             return learn_outcome(allocator, event)
         case events.JobEnded(_, why):

@@ -32,6 +32,15 @@ def reopen(allocator: Allocator, stock: Stock) -> Allocator:
     return _put(allocator, stock, replace(shelf, failures=0, closed_until_s=None, detail="", hint=""))
 
 
+def reopen_after(allocator: Allocator, given_back: Stock) -> Allocator:
+    """Machines of this stock went back: there are some again, and the quota of their region has room."""
+    for stock, shelf in allocator.shelves.items():
+        in_quota = shelf.shortage is Shortage.QUOTA and _region(stock) == _region(given_back)
+        if shelf.closed_until_s is not None and (stock == given_back or in_quota):
+            allocator = reopen(allocator, stock)
+    return allocator
+
+
 def shake(allocator: Allocator, stock: Stock, now_s: float) -> Allocator:
     until_s = now_s + allocator.settings.loss_cooldown_s
     return _put(allocator, stock, replace(shelf_of(allocator, stock), shaken_until_s=until_s))
@@ -44,6 +53,10 @@ def is_closed(allocator: Allocator, stock: Stock, now_s: float) -> bool:
 
 def shelf_of(allocator: Allocator, stock: Stock) -> Shelf:
     return allocator.shelves.get(stock, Shelf())
+
+
+def _region(stock: Stock) -> str:
+    return stock.zone.rpartition("-")[0]
 
 
 def _put(allocator: Allocator, stock: Stock, shelf: Shelf) -> Allocator:

@@ -10,12 +10,14 @@ from controlplane.allocator.events import (
     ClusterBecameReady,
     ClusterLost,
     JobEnded,
+    MachinesGivenBack,
     NodesReleased,
     NodesSeen,
     Ticked,
     WantedChanged,
 )
-from controlplane.allocator.offers import Offer
+from controlplane.allocator.giving import given_back
+from controlplane.allocator.offers import Offer, Stock
 from controlplane.allocator.sentences import shortage
 from controlplane.allocator.state import Allocator, AllocatorSettings, new_allocator
 from controlplane.capacity.placement import Placement, free_nodes, placement_of
@@ -71,9 +73,15 @@ class Capacity:
         state = new_allocator(job, self._offers, wanted=wanted, at_s=now_s, ended=ended, settings=self._settings)
         why_log = WhyLog(logger(job=job), "capacity_decided")
 
-        def decided(_event: AllocatorEvent, decision: Decision[Allocator, AllocatorEffect]) -> None:
+        before = state
+
+        def decided(event: AllocatorEvent, decision: Decision[Allocator, AllocatorEffect]) -> None:
+            nonlocal before
+            stock, before = given_back(before, event), decision.state
             why_log(decision.why)
             self._place(job, decision.state)
+            if stock is not None:
+                self._tell_others(job, stock)
             if decision.state.finished:
                 self._let_go(job)
 
@@ -125,6 +133,12 @@ class Capacity:
     def is_settled(self, job: JobName) -> bool:
         """The cloud holds nothing of it: it has ended, and all of its pools are gone."""
         return job not in self._loops
+
+    def _tell_others(self, giver: JobName, stock: Stock) -> None:
+        event = MachinesGivenBack(self._clock.monotonic_s(), stock)
+        for job, loop in self._loops.items():
+            if job != giver:
+                loop.post(event)
 
     def _let_go(self, job: JobName) -> None:
         """Topologies come for ever: they are for those that may hold something."""

@@ -1,0 +1,144 @@
+"""Jobs that share a quota: what one gives back, another that waits for it has at once."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from controlplane.allocator.events import MachinesGivenBack
+from controlplane.allocator.learn import learn
+from controlplane.allocator.offers import Offer
+from controlplane.allocator.shelves import close, is_closed
+from controlplane.allocator.state import AllocatorSettings, Shortage, new_allocator
+from controlplane.capacity.capacity import Capacity
+from controlplane.clouds.interface import PoolPlan, PoolRef
+from controlplane.clouds.outcomes import Done, Outcome, QuotaExceeded
+from messages.clusters import ClusterHeartbeat, NodeSight
+from messages.ids import ClusterName, JobName
+from runtime.clock import SystemClock
+from tests.capacity.fake_cloud import FakeCloud
+from tests.conftest import eventually
+
+US = ClusterName("us")
+OFFER = Offer(US, "us-central1-a", "g2-standard-8", 4, accelerator="nvidia-l4", accelerators_per_node=1)
+BESIDE = replace(OFFER, zone="us-central1-b")
+ELSEWHERE = replace(OFFER, zone="europe-west4-a")
+FIRST, SECOND = JobName("first"), JobName("second")
+
+
+class TightCloud(FakeCloud):
+    """May have so many nodes in all; a pool that gets none is there all the same, as at Google."""
+
+    def __init__(self, quota: int) -> None:
+        super().__init__("us")
+        self.quota = quota
+        self.asked = 0
+        """How often machines were asked for."""
+
+    async def create_pool(self, cluster: ClusterName, plan: PoolPlan) -> Outcome:
+        self.asked += 1
+        made = await super().create_pool(cluster, replace(plan, size=0))
+        return made if not isinstance(made, Done) else self._grow(PoolRef(cluster, plan.name), plan.size)
+
+    async def resize_pool(self, pool: PoolRef, size: int) -> Outcome:
+        self.asked += size > 0
+        return self._grow(pool, size)
+
+    async def remove_nodes(self, pool: PoolRef, nodes: Sequence[str]) -> Outcome:
+        return self._grow(pool, next(each.size for each in self.pools() if each.ref == pool) - len(nodes))
+
+    def _grow(self, pool: PoolRef, size: int) -> Outcome:
+        others = sum(each.size for each in self.pools() if each.ref != pool)
+        if others + size > self.quota:
+            return QuotaExceeded("GPUS")
+        pools = self.infos[pool.cluster].pools
+        self._put(pool.cluster, tuple(replace(each, size=size) if each.ref == pool else each for each in pools))
+        return Done()
+
+    def size_of(self, job: JobName) -> int:
+        return sum(pool.size for pool in self.pools() if pool.labels["tradewind-job"] == job)
+
+
+def a_capacity(cloud: FakeCloud, *offers: Offer) -> tuple[Capacity, dict[JobName, str]]:
+    shortages: dict[JobName, str] = {}
+    settings = AllocatorSettings(retry_s=0.01, quiet_s=0.05, relist_s=0.1, doubt_s=0.01)
+    capacity = Capacity(
+        cloud,
+        offers,
+        lambda plan: plan,
+        SystemClock(),
+        lambda event: None,
+        lambda job, placement, shortage: shortages.__setitem__(job, shortage),
+        settings,
+    )
+    return capacity, shortages
+
+
+async def test_a_job_beyond_the_quota_has_machines_as_soon_as_another_job_has_ended() -> None:
+    cloud = TightCloud(quota=2)
+    async with asyncio.TaskGroup() as tasks:
+        capacity, shortages = a_capacity(cloud, OFFER, BESIDE)
+        capacity.hold(tasks, FIRST, 2, None)
+        await eventually(lambda: cloud.size_of(FIRST) == 2)
+        capacity.hold(tasks, SECOND, 2, None)
+        await eventually(lambda: shortages.get(SECOND, "").count("beyond the quota") == 2)
+        capacity.wants(FIRST, 2, "it has succeeded")
+        await eventually(lambda: cloud.size_of(SECOND) == 2)
+        await eventually(lambda: not shortages[SECOND])
+        capacity.wants(SECOND, 2, "it has succeeded")
+        await eventually(lambda: capacity.is_settled(FIRST) and capacity.is_settled(SECOND))
+    assert not cloud.pools()
+
+
+async def test_a_job_beyond_the_quota_has_the_machine_that_another_job_no_longer_wants() -> None:
+    cloud = TightCloud(quota=2)
+    async with asyncio.TaskGroup() as tasks:
+        capacity, shortages = a_capacity(cloud, OFFER)
+        capacity.hold(tasks, FIRST, 2, None)
+        await eventually(lambda: cloud.size_of(FIRST) == 2)
+        pool = cloud.pools()[0].ref.pool
+        capacity.hold(tasks, SECOND, 1, None)
+        await eventually(lambda: "beyond the quota" in shortages.get(SECOND, ""))
+        nodes = tuple(NodeSight(f"node-{number}", f"u{number}", pool=pool, job=FIRST) for number in range(2))
+        capacity.see(ClusterHeartbeat(cluster=US, incarnation="a1", seq=1, nodes=nodes))
+        capacity.wants(FIRST, 1, None)
+        await eventually(lambda: (cloud.size_of(FIRST), cloud.size_of(SECOND)) == (1, 1))
+        for job in (FIRST, SECOND):
+            capacity.wants(job, 1, "it has succeeded")
+        await eventually(lambda: capacity.is_settled(FIRST) and capacity.is_settled(SECOND))
+    assert not cloud.pools()
+
+
+async def test_jobs_that_all_got_nothing_do_not_wake_each_other() -> None:
+    cloud = TightCloud(quota=0)
+    async with asyncio.TaskGroup() as tasks:
+        capacity, shortages = a_capacity(cloud, OFFER)
+        for job in (FIRST, SECOND):
+            capacity.hold(tasks, job, 1, None)
+        await eventually(lambda: all("beyond the quota" in shortages.get(job, "") for job in (FIRST, SECOND)))
+        await asyncio.sleep(0.5)
+        assert cloud.asked == 2
+        for job in (FIRST, SECOND):
+            capacity.wants(job, 1, "it was stopped")
+        await eventually(lambda: capacity.is_settled(FIRST) and capacity.is_settled(SECOND))
+
+
+@pytest.mark.parametrize(
+    ("shortage", "given", "opens"),
+    [
+        (Shortage.QUOTA, OFFER, True),
+        (Shortage.QUOTA, BESIDE, True),
+        (Shortage.QUOTA, ELSEWHERE, False),
+        (Shortage.STOCKOUT, OFFER, True),
+        (Shortage.STOCKOUT, BESIDE, False),
+        (Shortage.REFUSED, BESIDE, False),
+    ],
+)
+def test_what_is_given_back_opens_its_own_stock_and_the_quota_of_its_region(
+    shortage: Shortage, given: Offer, opens: bool
+) -> None:
+    closed = close(new_allocator(SECOND, (OFFER,), wanted=1, at_s=0.0), OFFER.stock, shortage, "no", 1.0)
+    learned = learn(closed, MachinesGivenBack(2.0, given.stock))
+    assert is_closed(closed, OFFER.stock, 2.0)
+    assert is_closed(learned, OFFER.stock, 2.0) is not opens

@@ -1,8 +1,19 @@
 """What the cloud does, for people: what it was asked, how operations ended, which nodes came and went."""
 
+from typing import assert_never
+
 from runtime.logs import logger
 from runtime.role import Decision
-from simulator.cloud.model.effects import Answer, Effect, HostCluster, PlaceNode, RegionRequest, RemoveNode, WarnNode
+from simulator.cloud.model.effects import (
+    Answer,
+    DropCluster,
+    Effect,
+    HostCluster,
+    PlaceNode,
+    RegionRequest,
+    RemoveNode,
+    WarnNode,
+)
 from simulator.cloud.model.events import Asked, Event
 from simulator.cloud.model.names import OperationName
 from simulator.cloud.model.refusals import Refusal
@@ -47,8 +58,10 @@ class Journal:
                 self._log.info("node_removed", node=request.node)
             case HostCluster():
                 self._log.info("cluster_hosted", cluster=request.called, region=request.region)
-            case _:
+            case DropCluster():
                 self._log.info("cluster_dropped", cluster=request.called, region=request.region)
+            case _:
+                assert_never(request)
 
     def _maybe_ended(self, name: OperationName, cloud: Cloud) -> None:
         operation = cloud.operations.get(name)

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 
+from simulator.kubelet.addresses import Addresses
 from simulator.kubelet.pod import Node, PodRunner
 from simulator.kubelet.volumes import remove_folder
 from simulator.kubernetes.history import Change, ChangeType
@@ -17,30 +18,6 @@ SHUTDOWN_REASON = "Terminated"
 SHUTDOWN_MESSAGE = "Pod was terminated in response to imminent node shutdown."
 _LEAST_HOUSEKEEPING_S = 0.2
 _MOST_HOUSEKEEPING_S = 30.0
-
-
-class Addresses:
-    """One of the loopback addresses for each pod, or one address for all."""
-
-    def __init__(self, fixed: str, second: int) -> None:
-        self._fixed = fixed
-        self._second = second
-        self._next = 0
-        self._taken: set[str] = set()
-
-    def take(self) -> str:
-        if self._fixed:
-            return self._fixed
-        for _ in range(256 * 256):
-            self._next = (self._next + 1) % (250 * 250)
-            address = f"127.{self._second}.{self._next // 250}.{self._next % 250 + 2}"
-            if address not in self._taken:
-                self._taken.add(address)
-                return address
-        return self._fixed or "127.0.0.1"
-
-    def give_back(self, address: str) -> None:
-        self._taken.discard(address)
 
 
 class Kubelet:

@@ -246,13 +246,12 @@ class PodRunner:
                 for process in [each for each in self._processes.values() if each.pid not in told]:
                     told.add(process.pid)
                     _signal(process)
-            left_s: float | None = self._kill_at_s - self._node.clock.monotonic_s()
-            if left_s is not None and left_s <= 0:
+            grace_s = self._kill_at_s - self._node.clock.monotonic_s()
+            if grace_s <= 0:
                 running = {self._records[name].id: process.pid for name, process in self._processes.items()}
                 await self._node.sweeper.kill_all(running.keys(), running.values())
-                left_s = None
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(left_s):
+                async with asyncio.timeout(grace_s if grace_s > 0 else None):
                     await self._changed.wait()
 
     async def _pause(self, seconds: float) -> None:

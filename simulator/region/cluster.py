@@ -3,14 +3,16 @@
 import asyncio
 import time
 import uuid
+from collections.abc import Coroutine
 from dataclasses import dataclass
 from pathlib import Path
 
 from runtime.clock import Clock
 from runtime.errors import TradewindError
 from runtime.logs import logger
+from simulator.kubelet.addresses import Addresses
 from simulator.kubelet.facts import NodeFacts, RunOptions
-from simulator.kubelet.kubelet import Addresses, Kubelet
+from simulator.kubelet.kubelet import Kubelet
 from simulator.kubelet.logs import LogFolder
 from simulator.kubelet.pod import Node
 from simulator.kubelet.processes import Sweeper
@@ -259,6 +261,6 @@ class Cluster:
         if node is not None:
             node.kubelet.on_change(change)
 
-    def _task(self, work: "asyncio._CoroutineLike[None]", name: str) -> "asyncio.Task[None]":
+    def _task(self, work: Coroutine[object, object, None], name: str) -> "asyncio.Task[None]":
         assert self._tasks is not None  # nodes come and go only while the cluster runs
         return self._tasks.create_task(work, name=name)

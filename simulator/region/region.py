@@ -1,4 +1,4 @@
-"""A region: its clusters and their ports, in a process of its own (`main`) or inside another (`Region`)."""
+"""A region: its clusters, their ports, and a janitor for the case that it is killed."""
 
 import asyncio
 import contextlib
@@ -16,10 +16,9 @@ from runtime import children
 from runtime.clock import Clock, SystemClock
 from runtime.errors import UserError
 from runtime.logs import logger
-from runtime.process import Stop
 from simulator.cloud import tokens
 from simulator.kubelet import janitor
-from simulator.kubelet.kubelet import Addresses
+from simulator.kubelet.addresses import Addresses
 from simulator.kubelet.processes import Sweeper
 from simulator.metadata.server import MetadataServers
 from simulator.region.api import RegionApi
@@ -29,12 +28,6 @@ from simulator.region.ports import LOOPBACK, Ports
 from simulator.region.settings import RegionSettings
 
 _JANITOR_S = 10.0
-
-
-async def main(settings: RegionSettings, stop: Stop) -> int:
-    async with Region(settings):
-        await stop.wait()
-    return 0
 
 
 async def _janitor(mark: str, folder: str) -> asyncio.subprocess.Process:

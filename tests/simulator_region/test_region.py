@@ -218,10 +218,15 @@ async def test_a_port_that_is_taken_is_told_in_a_sentence() -> None:
 ON_ITS_OWN = """
 import sys, msgspec
 from runtime.process import Stop, run
-from simulator.region.region import Region, main
+from simulator.region.region import Region
 from simulator.region.settings import RegionSettings
-settings = msgspec.json.decode(sys.argv[1], type=RegionSettings)
-sys.exit(run(lambda stop: main(settings, stop)))
+
+async def main(stop: Stop) -> int:
+    async with Region(msgspec.json.decode(sys.argv[1], type=RegionSettings)):
+        await stop.wait()
+    return 0
+
+sys.exit(run(main))
 """
 
 

@@ -14,7 +14,7 @@ def start() -> int:
         settings = read_notice_settings()
     except UserError as error:
         return tell(error)
-    logs.configure("notice", node=settings.node)
+    logs.configure("notice", cluster=settings.cluster, node=settings.node)
     return run(lambda stop: main(settings, stop))
 
 

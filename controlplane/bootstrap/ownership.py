@@ -54,8 +54,8 @@ def to_install(manifest: Manifest, found: Manifest | None, fleet: str, cluster: 
     assert_never(owner)
 
 
-def is_to_be_removed(found: Manifest | None, fleet: str) -> bool:
-    return found is not None and owner_of(found, fleet) is Owner.US and not _is_being_deleted(found)
+def is_to_be_removed(found: Manifest, fleet: str) -> bool:
+    return owner_of(found, fleet) is Owner.US and not _is_being_deleted(found)
 
 
 def _is_being_deleted(found: Manifest) -> bool:

@@ -11,7 +11,7 @@ from msgspec import structs
 from agents.cluster.events import ClusterEvent, NodeGone, NodeSeen
 from agents.cluster.kubernetes.client import ApiRefused, ApiUnavailable, KubernetesApi, NotFound
 from agents.cluster.kubernetes.names import NODES_PATH, NOTICE_ANNOTATION
-from agents.cluster.kubernetes.objects import Bookmark, Node
+from agents.cluster.kubernetes.objects import AnyObject, Node
 from agents.cluster.kubernetes.pauses import Pauses
 from agents.cluster.kubernetes.sights import read_node
 from agents.cluster.kubernetes.view import Change, Seen, Vanished
@@ -66,7 +66,7 @@ class Nodes:
                 self._log.warning("node_not_read", node=name, why=str(error))
                 await pauses.wait()
             else:
-                return msgspec.json.decode(answer, type=Bookmark).metadata.creation_timestamp
+                return msgspec.json.decode(answer, type=AnyObject).metadata.creation_timestamp
 
     def _on_change(self, changes: list[Change[Node]]) -> None:
         for change in changes:

@@ -106,7 +106,9 @@ class WatchEvent(Struct, frozen=True):
     object: Raw
 
 
-class Bookmark(Struct, frozen=True):
+class AnyObject(Struct, frozen=True):
+    """Of whatever kind; a watch's bookmark too."""
+
     metadata: Metadata = field(default_factory=Metadata)
 
 

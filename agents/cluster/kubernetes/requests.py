@@ -7,7 +7,7 @@ import msgspec
 
 from agents.cluster.kubernetes.client import AlreadyExists, ApiRefused, ApiUnavailable, KubernetesApi, NotFound
 from agents.cluster.kubernetes.names import pods_path
-from agents.cluster.kubernetes.objects import Bookmark
+from agents.cluster.kubernetes.objects import AnyObject
 from agents.cluster.kubernetes.pauses import Pauses
 from agents.cluster.kubernetes.pods import Manifest
 from runtime.logs import Once, logger
@@ -30,7 +30,7 @@ class PodRequests:
             try:
                 async with self._room:
                     created = await self._api.create(self._path, manifest)
-                return msgspec.json.decode(created, type=Bookmark).metadata.uid
+                return msgspec.json.decode(created, type=AnyObject).metadata.uid
             except AlreadyExists:
                 return ""
             except ApiUnavailable as error:

@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from agents.cluster.kubernetes.client import ApiRefused, ApiUnavailable, Expired, KubernetesApi, Query, Silent, refused
-from agents.cluster.kubernetes.objects import Bookmark, ErrorStatus, Listing, Object, WatchEvent
+from agents.cluster.kubernetes.objects import AnyObject, ErrorStatus, Listing, Object, WatchEvent
 from agents.cluster.kubernetes.pauses import Pauses
 from agents.cluster.kubernetes.view import Change, View
 from runtime.clock import Clock
@@ -25,7 +25,7 @@ T = TypeVar("T", bound=Object)
 
 _listing = msgspec.json.Decoder(Listing)
 _event = msgspec.json.Decoder(WatchEvent)
-_bookmark = msgspec.json.Decoder(Bookmark)
+_bookmark = msgspec.json.Decoder(AnyObject)
 _error = msgspec.json.Decoder(ErrorStatus)
 
 

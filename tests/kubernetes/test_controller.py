@@ -69,12 +69,6 @@ async def test_a_pod_whose_host_cannot_start_is_replaced_though_its_agent_waits_
     await eventually(lambda: bench.sights(Presence.ALIVE), what="the worker alive")
     await bench.ground.lose_host(pod, 1, "No module named torch")
 
-    async def is_being_deleted() -> bool:
-        there = (await bench.ground.pods()).get(pod)
-        return there is None or there.metadata.deletion_timestamp is not None
-
-    await until(is_being_deleted, "the pod is ended though its agent runs")
-    await bench.ground.kill(pod)
     await eventually(lambda: bench.gone(pod), what="the worker gone")
     gone = bench.gone(pod)
     assert gone is not None

@@ -29,6 +29,8 @@ from runtime.logs import Once, logger
 BURIED_AT_MOST = 4000
 ABANDONED_GRACE_S = 10
 """A host ends its trainers when its agent is gone, and has so long for it."""
+HOSTLESS_GRACE_S = 0
+"""An agent without a host has nothing to hand over, and would take a signal for the notice of its node."""
 SETTLE_S = 20.0
 """A request to create a pod that is under way is given so long before the pod is deleted."""
 NEW = "its pod was just created"
@@ -181,7 +183,7 @@ class PodPlaces:
         sight = self._held.get(uid)
         if sight is not None and sight.stage is Stage.HOSTLESS and sight.deleted_at is None:
             self._to_end.add(uid)
-            self._clean_up(sight, ABANDONED_GRACE_S)
+            self._clean_up(sight, HOSTLESS_GRACE_S)
 
     def _lose(self, sight: PodSight) -> None:
         asked = "its pod was ended" if sight.uid in self._to_end else "its pod was deleted"

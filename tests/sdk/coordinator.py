@@ -93,14 +93,20 @@ class Coordinator:
     # Commands of a test.
 
     def hold_before(self, step: int | None) -> None:
-        """No rank computes this step before the test says so; None lets them go on to the end."""
-        limit = self._folder / "limit"
+        """No rank computes this step before the test says so; None lets them go on."""
+        self._write("limit", step)
+
+    def crawl_from(self, step: int | None) -> None:
+        """From this step on, each takes its time, until the test says that it need not."""
+        self._write("crawl", step)
+
+    def _write(self, name: str, step: int | None) -> None:
         if step is None:
-            limit.unlink(missing_ok=True)
+            (self._folder / name).unlink(missing_ok=True)
             return
-        aside = self._folder / "limit.new"
+        aside = self._folder / f"{name}.new"
         aside.write_text(str(step))
-        aside.rename(limit)
+        aside.rename(self._folder / name)
 
     async def start(self, count: int, envs: list[dict[str, str]] | None = None) -> None:
         self.top = self.generation = 1

@@ -48,7 +48,7 @@ def check(folder: Path, recipe: Recipe, *, finishers: int) -> list[dict[str, Any
 
 
 async def test_worlds_of_any_size_give_the_same_weights(tmp_path: Path) -> None:
-    steps = 40
+    steps = 60
     folders = [tmp_path / name for name in ("one", "four", "changing")]
     for folder in folders:
         folder.mkdir()
@@ -59,12 +59,13 @@ async def test_worlds_of_any_size_give_the_same_weights(tmp_path: Path) -> None:
         coordinator.hold_before(5)
         await coordinator.start(4)
         joiners = [await coordinator.warm() for _ in range(4)]
-        coordinator.hold_before(35)
+        coordinator.crawl_from(6)
+        coordinator.hold_before(None)
         await coordinator.plan(leave=[coordinator.members[1]])
         await coordinator.join_all(joiners[:2])
         await coordinator.plan(leave=coordinator.members[:3])
         await coordinator.join_all(joiners[2:])
-        coordinator.hold_before(None)
+        coordinator.crawl_from(None)
         await coordinator.finished()
         sizes = [size for _, size in coordinator.worlds]
     assert [size for size, before in zip(sizes, [0, *sizes], strict=False) if size != before] == [4, 3, 5, 2, 4]
@@ -94,11 +95,11 @@ async def test_a_leaver_goes_over_with_nobody_stopping(tmp_path: Path) -> None:
     async with Coordinator(tmp_path, recipe) as coordinator:
         await coordinator.start(3)
         leaver = coordinator.members[0]
-        coordinator.hold_before(25)
+        coordinator.crawl_from(5)
         await coordinator.plan(leave=[leaver])
         await coordinator.until(lambda: leaver.status["parked"] > 1, "the leaver has handed over")
         assert leaver.alive and not leaver.status["active"]
-        coordinator.hold_before(None)
+        coordinator.crawl_from(None)
         await coordinator.finished()
     check(tmp_path, recipe, finishers=2)
 
@@ -108,11 +109,11 @@ async def test_one_that_left_can_be_taken_in_again(tmp_path: Path) -> None:
     async with Coordinator(tmp_path, recipe) as coordinator:
         await coordinator.start(3)
         leaver = coordinator.members[1]
-        coordinator.hold_before(50)
+        coordinator.crawl_from(10)
         await coordinator.plan(leave=[leaver])
         await coordinator.until(lambda: not leaver.status["active"], "the leaver has handed over")
         await coordinator.join_all([leaver])
-        coordinator.hold_before(None)
+        coordinator.crawl_from(None)
         await coordinator.finished()
     check(tmp_path, recipe, finishers=3)
 
@@ -132,11 +133,11 @@ async def test_a_world_of_one_takes_a_joiner_and_is_left_to_it(tmp_path: Path) -
     async with Coordinator(tmp_path, recipe) as coordinator:
         await coordinator.start(1)
         first = coordinator.members[0]
-        coordinator.hold_before(50)
+        coordinator.crawl_from(1)
         joiner = await coordinator.warm()
         await coordinator.join_all([joiner])
         await coordinator.plan(leave=[first])
-        coordinator.hold_before(None)
+        coordinator.crawl_from(None)
         await coordinator.finished()
     told = check(tmp_path, recipe, finishers=1)
     assert told[0]["seen"][-1][0] == recipe.steps - 1

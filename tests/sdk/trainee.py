@@ -13,6 +13,8 @@ from torch import Tensor, nn
 import tradewind
 from tradewind.sdk.samples import Order, Ranges
 
+CRAWL_S = 0.2
+
 
 @dataclass(frozen=True)
 class Recipe:
@@ -76,12 +78,16 @@ def train(recipe: Recipe, env: dict[str, str]) -> None:
 
 
 def _wait_for_leave(folder: Path, step: int) -> None:
-    """A test that wants something to happen before a step says so: FOLDER/limit holds the first that has to wait."""
+    """A test that wants something to happen before a step says so: FOLDER/limit holds the first that has to wait.
+
+    Who joins needs steps to go on, so a test may also have them go on slowly: FOLDER/crawl."""
     while (limit := folder / "limit").exists() and step >= int(limit.read_text()):
         waiting = folder / f"waiting-{os.getpid()}.new"
         waiting.write_text(str(step))
         waiting.rename(waiting.with_suffix(""))
         time.sleep(0.01)
+    if (crawl := folder / "crawl").exists() and step >= int(crawl.read_text()):
+        time.sleep(CRAWL_S)
 
 
 def _break_reader(run: tradewind.Run, mischief: str) -> None:

@@ -1,0 +1,34 @@
+"""Exact sums of money: whole numbers in units so fine that nothing is ever rounded before it is shown."""
+
+from collections.abc import Mapping
+from typing import NewType, TypeVar
+
+from controlplane.catalog.money import MicroDollars
+
+K = TypeVar("K")
+
+MS_PER_HOUR = 3_600_000
+BYTES_PER_GIB = 1 << 30
+
+NodeCost = NewType("NodeCost", int)
+"""Micro-dollars an hour × milliseconds."""
+EgressCost = NewType("EgressCost", int)
+"""Micro-dollars a GiB × bytes."""
+
+
+def node_money(cost: int) -> MicroDollars:
+    return MicroDollars((2 * cost + MS_PER_HOUR) // (2 * MS_PER_HOUR))
+
+
+def egress_money(cost: int) -> MicroDollars:
+    return MicroDollars((2 * cost + BYTES_PER_GIB) // (2 * BYTES_PER_GIB))
+
+
+def node_money_by(costs: Mapping[K, int]) -> dict[K, MicroDollars]:
+    """Each within a micro-dollar of its own, and together exactly the money of their sum."""
+    money: dict[K, MicroDollars] = {}
+    before = 0
+    for key, cost in costs.items():
+        money[key] = MicroDollars(node_money(before + cost) - node_money(before))
+        before += cost
+    return money

@@ -1,0 +1,151 @@
+"""A ledger's sums by hand: what is paid for, from when to when, and what of it was of use."""
+
+import pytest
+
+from controlplane.catalog.money import MicroDollars
+from controlplane.ledger.events import DoingsChanged, Hop, PricesChanged, StepsCommitted
+from controlplane.ledger.learn import learn
+from controlplane.ledger.records import LedgerUnreadable, decode_ledger, encode_ledger
+from controlplane.ledger.settle import sums
+from controlplane.ledger.spending import forecast, hourly, per_steps, spent
+from controlplane.ledger.state import ENDED_AT_MOST, HOURS_AT_MOST, SETTLES_MS, Doing, Line
+from messages.ids import Epoch
+from tests.ledger.builders import A100, JOB, L4, a_ledger, a_life, a_look, a_rate, at, looks, total
+
+USD = 1_000_000
+PRICE = PricesChanged(at(0), {L4: a_rate(1.0, 3.0)})
+
+
+def test_a_machine_costs_from_its_start_to_the_last_look() -> None:
+    life = a_life(started_s=10, lived_s=100_000)
+    ledger = a_ledger(PRICE, a_look(at(100), [life]), a_look(at(3610), [life]))
+    assert spent(ledger) == USD
+    assert hourly(ledger) == USD
+
+
+def test_a_machine_that_is_gone_costs_until_the_first_look_that_did_not_find_it() -> None:
+    life = a_life(lived_s=1795)
+    ledger = a_ledger(PRICE, *looks([life], 10, 7200))
+    assert spent(ledger) == USD // 2
+    assert hourly(ledger) == 0
+    assert not ledger.machines
+
+
+def test_one_under_the_same_name_is_another_machine_and_ends_the_one_before_it() -> None:
+    first, second = a_life("1", name="node", lived_s=900), a_life("2", name="node", started_s=1000, lived_s=90_000)
+    ledger = a_ledger(PRICE, a_look(at(0), [first]), a_look(at(3600), [second]))
+    assert total(ledger).node_ms == 3600 * 1000
+    assert [each.started_ms for each in ledger.machines.values()] == [at(1000)]
+
+
+def test_each_second_is_paid_at_the_price_of_that_second() -> None:
+    life = a_life(lived_s=10_000)
+    changes = [PRICE, PricesChanged(at(600), {L4: a_rate(6.0)}), PricesChanged(at(1200), {L4: a_rate(0.5)})]
+    ledger = a_ledger(*changes, a_look(at(3600), [life]))
+    assert spent(ledger) == (1 * 600 + 6 * 600 + 0.5 * 2400) * USD / 3600
+
+
+def test_a_price_that_comes_a_little_late_counts_from_when_it_held() -> None:
+    life = a_life(lived_s=10_000)
+    ledger = a_ledger(PRICE, a_look(at(3590), [life]), PricesChanged(at(3570), {L4: a_rate(181.0)}))
+    assert spent(ledger) == (3570 * USD + 20 * 181 * USD) // 3600
+
+
+def test_time_without_a_price_is_told_and_counts_as_free() -> None:
+    ledger = a_ledger(PRICE, a_look(at(100), [a_life(kind=A100)]))
+    assert spent(ledger) == 0
+    assert total(ledger).unpriced_ms == 100_000
+
+
+def test_what_nodes_do_divides_their_cost_and_a_new_machine_does_not_inherit_it() -> None:
+    first, second = a_life("1", name="node", lived_s=400), a_life("2", name="node", started_s=500, lived_s=9000)
+    told = [(60, Doing.IDLE), (100, Doing.WORKING), (300, Doing.RECOVERING), (600, Doing.WORKING)]
+    doings = [DoingsChanged(at(s), {"node": doing}) for s, doing in told]
+    events = sorted([*looks([first, second], 5, 1000), *doings], key=lambda event: event.at_ms)
+    ledger = a_ledger(PRICE, *events)
+    seconds = {line.doing: tally.node_ms // 1000 for line, tally in sums(ledger).lines.items()}
+    assert seconds == {Doing.STARTING: 160, Doing.IDLE: 40, Doing.WORKING: 600, Doing.RECOVERING: 100}
+
+
+def test_on_demand_is_what_the_same_time_would_have_cost() -> None:
+    both = PricesChanged(at(0), {A100: a_rate(4.0)})
+    lives = [a_life("1", lived_s=9000), a_life("2", kind=A100, lived_s=9000)]
+    ledger = a_ledger(PRICE, both, a_look(at(3600), lives))
+    assert total(ledger).on_demand_cost == (3 + 4) * USD * 3_600_000
+
+
+def test_machines_that_another_job_left_count_from_the_submission() -> None:
+    ledger = a_ledger(PRICE, a_look(at(4600), [a_life(lived_s=9000)]), since_s=1000)
+    assert spent(ledger) == USD
+
+
+def test_steps_are_counted_once_and_send_what_they_send() -> None:
+    hop = Hop("us-central1-a", "europe-west4-a", 1 << 20, MicroDollars(80_000))
+    steps = [StepsCommitted(at(number), 500, 500 + number, hops=(hop,)) for number in (9, 99, 49, 1023, 1023)]
+    ledger = a_ledger(*steps)
+    assert ledger.steps == 1024
+    assert spent(ledger) == 80_000
+    assert ledger.egress["us-central1-a", "europe-west4-a"].sent_bytes == 1 << 30
+
+
+def test_a_thousand_steps_cost_what_was_spent_and_the_rest_is_foretold_from_it() -> None:
+    ledger = a_ledger(PRICE, a_look(at(3600), [a_life(lived_s=9000)]), StepsCommitted(at(3600), 0, 1999))
+    assert per_steps(ledger) == USD // 2
+    foretold = forecast(ledger, 10_000)
+    assert foretold is not None
+    assert (foretold.total, foretold.remaining, foretold.remaining_steps) == (5 * USD, 4 * USD, 8000)
+    assert foretold.remaining_s == pytest.approx(4 * 3600)
+
+
+def test_nothing_is_foretold_without_steps() -> None:
+    ledger = a_ledger(PRICE, a_look(at(3600), [a_life()]))
+    assert forecast(ledger, 100) is None
+    assert forecast(a_ledger(StepsCommitted(at(0), 0, 5)), None) is None
+    assert per_steps(ledger) is None
+
+
+def test_a_master_that_died_unsaved_costs_nothing_and_counts_nothing_twice() -> None:
+    life = a_life(lived_s=100_000)
+    saved = encode_ledger(a_ledger(PRICE, *looks([life], 5, 1000)), Epoch(1))
+    ledger, epoch = decode_ledger(JOB, saved)
+    assert epoch == 1
+    successor = a_ledger(PRICE, a_look(at(3600), [life]))
+    assert spent(learn(ledger, a_look(at(3600), [life]))) == spent(successor) == USD
+
+
+def test_an_old_look_at_a_machine_that_is_gone_changes_nothing() -> None:
+    life = a_life(lived_s=100)
+    ledger = a_ledger(PRICE, *looks([life], 5, 1000))
+    assert learn(ledger, a_look(at(50), [life])) == ledger
+
+
+def test_it_stays_small_however_long_a_job_runs() -> None:
+    lives = [a_life(str(number), started_s=number * 120, lived_s=200) for number in range(1500)]
+    ledger = a_ledger(PRICE)
+    for number in range(1500):
+        near = lives[max(0, number - 3) : number + 3]
+        price = PricesChanged(at(number * 120), {L4: a_rate(1.0 + number % 7)})
+        doing = DoingsChanged(at(number * 120 + 20), {f"node-{number}": Doing.WORKING})
+        for event in (price, a_look(at(number * 120 + 10), near), doing):
+            ledger = learn(ledger, event)
+    assert len(ledger.hours) == HOURS_AT_MOST
+    assert len(ledger.ended) == ENDED_AT_MOST
+    assert len(ledger.machines) < 10
+    assert len(encode_ledger(ledger, Epoch(1))) < 64_000
+    assert total(ledger).node_ms >= 1490 * 200 * 1000
+
+
+def test_sums_larger_than_what_json_keeps_exact_survive_a_restart() -> None:
+    life = a_life(lived_s=1e9)
+    ledger = a_ledger(PricesChanged(at(0), {L4: a_rate(98_765.432101)}), a_look(at(1e8), [life]))
+    settled = a_ledger(PricesChanged(at(0), {L4: a_rate(98_765.432101)}), *(a_look(at(s), [life]) for s in (1e8, 2e8)))
+    for each in (ledger, settled):
+        assert decode_ledger(JOB, encode_ledger(each, Epoch(3)))[0] == each
+    assert settled.lines[Line(L4, Doing.STARTING)].cost > 1 << 63
+    assert settled.settles_ms == at(2e8) - SETTLES_MS
+
+
+@pytest.mark.parametrize("value", [b"", b"{}", b'{"version": 9}', encode_ledger(a_ledger(), Epoch(0))[:-4]])
+def test_what_is_no_ledger_is_refused(value: bytes) -> None:
+    with pytest.raises(LedgerUnreadable, match="the ledger of job a-job"):
+        decode_ledger(JOB, value)

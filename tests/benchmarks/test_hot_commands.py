@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from benchmarks import loss
+from benchmarks.__main__ import all_benchmarks
 
 ROOT = Path(__file__).parents[2]
 WITHIN_S = 180
@@ -50,6 +51,7 @@ def test_a_hand_over_far_from_the_bus_loses_nothing_and_tells_its_pause() -> Non
     )
     assert {"bus", "store"} <= result["round_trips"]["protocol"].keys()
     assert result["machine"]["cores"] == os.cpu_count()
+    assert {"handover", "loss", "join", "overhead"} <= {benchmark.name for benchmark in all_benchmarks()}
 
 
 def test_a_loss_is_told_phase_by_phase() -> None:
@@ -62,7 +64,7 @@ def test_a_loss_is_told_phase_by_phase() -> None:
 
 
 def test_a_join_ends_with_the_same_state_everywhere() -> None:
-    result = printed("join", "--worlds", "2", "--delay-ms", "0", "--sleep-ms", "10", "--state-mb", "25")
+    result = printed("join", "--worlds", "2", "--delay-ms", "0", "--sleep-ms", "40", "--state-mb", "25")
     (row,) = result["rounds"]
     assert {"pause_ms", "beyond_ring_ms", "ask_to_switch_ms", "ask_to_active_ms"} <= row.keys()
     assert is_exact(row)
@@ -88,3 +90,8 @@ def test_options_that_make_no_sense_are_refused(wrong: list[str], capsys: pytest
     with pytest.raises(SystemExit, match="2"):
         loss.main(wrong)
     assert wrong[0] in capsys.readouterr().err
+
+
+def test_listing_the_benchmarks_imports_no_torch() -> None:
+    check = "import sys, benchmarks.__main__ as all; all.all_benchmarks(); sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", check], cwd=ROOT, timeout=60, check=False).returncode == 0

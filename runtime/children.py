@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
+from runtime import proc
+
 _KILLED_S = 5.0
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -110,11 +112,10 @@ def become_subreaper() -> None:
 def descendants(pid: int) -> list[int]:
     """Of a process, nearest first, as they are now."""
     children: dict[int, list[int]] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            parent = parent_of(int(entry.name))
-            if parent is not None:
-                children.setdefault(parent, []).append(int(entry.name))
+    for child in proc.pids():
+        parent = parent_of(child)
+        if parent is not None:
+            children.setdefault(parent, []).append(child)
     found: list[int] = []
     waiting = [pid]
     while waiting:
@@ -126,14 +127,14 @@ def descendants(pid: int) -> list[int]:
 
 def parent_of(pid: int) -> int | None:
     """None when there is no such process."""
-    fields = _stat(pid)
-    return None if fields is None else int(fields[1])
+    stat = proc.stat(pid)
+    return None if stat is None else stat.parent
 
 
 def start_time_of(pid: int) -> int | None:
     """Clock ticks since boot: with the pid, names one process for ever."""
-    fields = _stat(pid)
-    return None if fields is None else int(fields[19])
+    stat = proc.stat(pid)
+    return None if stat is None else stat.start_ticks
 
 
 def free_port(host: str = "127.0.0.1") -> int:
@@ -142,13 +143,6 @@ def free_port(host: str = "127.0.0.1") -> int:
         probe.bind((host, 0))
         port: int = probe.getsockname()[1]
         return port
-
-
-def _stat(pid: int) -> list[str] | None:
-    """The fields of /proc/<pid>/stat after the command, which may itself contain spaces and parentheses."""
-    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return None
 
 
 @functools.cache

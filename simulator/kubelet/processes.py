@@ -5,9 +5,8 @@ import contextlib
 import os
 import signal
 from collections.abc import Collection, Iterable
-from pathlib import Path
 
-from runtime import children
+from runtime import children, proc
 from runtime.logs import logger
 
 MARK = "SIM_CONTAINER_ID"
@@ -54,11 +53,9 @@ class Sweeper:
 def marked_processes() -> dict[str, list[int]]:
     """By mark; those that are dead already and only wait to be buried have none."""
     found: dict[str, list[int]] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with contextlib.suppress(OSError):
-                for variable in (entry / "environ").read_bytes().split(b"\0"):
-                    if variable.startswith(_PREFIX):
-                        mark = variable.removeprefix(_PREFIX).decode(errors="replace")
-                        found.setdefault(mark, []).append(int(entry.name))
+    for pid in proc.pids():
+        for variable in proc.environ(pid):
+            if variable.startswith(_PREFIX):
+                mark = variable.removeprefix(_PREFIX).decode(errors="replace")
+                found.setdefault(mark, []).append(pid)
     return found

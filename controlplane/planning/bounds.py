@@ -1,0 +1,131 @@
+"""The least that a ring could cost, for every number of nodes worth a thought; nothing cheaper need be looked for.
+
+More nodes that do not make the largest share of the batch smaller only cost more: of those with the same share only
+the fewest are thought of.
+"""
+
+import math
+
+import numpy as np
+from msgspec import Struct
+
+from controlplane.catalog.places import region_of
+from controlplane.planning.criteria import SECONDS_PER_HOUR, Criteria
+from controlplane.planning.field import Field
+from controlplane.planning.paces import Floats, Ints
+from controlplane.planning.rings import Ring
+from controlplane.planning.tuning import Tuning
+
+
+class Bound(Struct, frozen=True):
+    """Of one ring, by number of nodes."""
+
+    ring: Ring
+    numbers: Ints
+    """Of the field's options that are in its zones."""
+    least: Ints
+    """Of each of these options."""
+    nodes: Ints
+    on_demand: Ints
+    step_s: Floats
+    weighed_per_hour: Floats
+    """Micro-dollars with the price of risk, at least."""
+
+
+def bound_of(field: Field, ring: Ring, criteria: Criteria, tuning: Tuning) -> Bound | None:
+    inside = set(ring.zones)
+    is_in = np.array([option.choice.zone in inside for option in field.options])
+    if np.any(field.least[~is_in] > 0):
+        return None
+    numbers = np.flatnonzero(is_in)
+    least = _least(field, ring, numbers)
+    if np.any(least > field.most[numbers]):
+        return None
+    nodes, on_demand = _worth_a_thought(field, numbers, least, ring, criteria)
+    if not len(nodes):
+        return None
+    slowest = min(ring.slowest_bit_per_s, field.cards_bit_per_s)
+    step_s = field.paces.step_s(nodes, slowest)
+    egress = _egress(field, ring, numbers, nodes) * field.paces.gib_over_a_link(nodes) * SECONDS_PER_HOUR / step_s
+    weights = field.price[numbers] + field.risk[numbers] + nodes[:, None] * field.risk_per_worker[numbers]
+    weighed = _cheapest(field, numbers, least, nodes, on_demand, weights) + egress
+    if len(ring.zones) == 1 and ring.zones[0] in field.crowd_price:
+        crowd = nodes - on_demand - np.ceil(nodes * tuning.zone_share)
+        weighed = weighed + np.maximum(crowd, 0) * field.crowd_price[ring.zones[0]]
+    keep = np.isfinite(weighed)
+    if criteria.max_micro_usd_per_hour is not None:
+        prices = np.broadcast_to(field.price[numbers], weights.shape)
+        money = _cheapest(field, numbers, least, nodes, on_demand, prices) + egress
+        keep &= money <= criteria.max_micro_usd_per_hour
+    if not keep.any():
+        return None
+    return Bound(ring, numbers, least, nodes[keep], on_demand[keep], step_s[keep], weighed[keep])
+
+
+def _least(field: Field, ring: Ring, numbers: Ints) -> Ints:
+    """Each zone of a fixed ring is used: where it has one option only, that is used."""
+    least = field.least[numbers].copy()
+    if not ring.is_open:
+        zones = [field.options[number].choice.zone for number in numbers]
+        alone = np.array([zones.count(zone) == 1 for zone in zones])
+        least[alone] = np.maximum(least[alone], 1)
+    return least
+
+
+def _worth_a_thought(field: Field, numbers: Ints, least: Ints, ring: Ring, criteria: Criteria) -> tuple[Ints, Ints]:
+    spot, most = field.spot[numbers], field.most[numbers]
+    fewest = max(criteria.min_workers, int(least.sum()), ring.least_regions if ring.is_open else len(ring.zones))
+    nodes = np.arange(fewest, min(criteria.max_workers, int(most.sum())) + 1)
+    on_demand = np.ceil(nodes * criteria.on_demand - 1e-9).astype(np.int64)
+    on_spot = nodes - on_demand
+    fits = (
+        (on_demand >= least[~spot].sum())
+        & (on_demand <= most[~spot].sum())
+        & (on_spot >= least[spot].sum())
+        & (on_spot <= most[spot].sum())
+        & (field.paces.samples[nodes] > 0)
+    )
+    nodes, on_demand = nodes[fits], on_demand[fits]
+    samples = field.paces.samples[nodes]
+    first = np.ones(len(nodes), dtype=np.bool_)
+    first[1:] = samples[1:] != samples[:-1]
+    return nodes[first], on_demand[first]
+
+
+def _egress(field: Field, ring: Ring, numbers: Ints, nodes: Ints) -> Floats:
+    """Micro-dollars for a GiB over each link."""
+    if not ring.is_open:
+        return np.full(len(nodes), ring.micro_usd_per_gib)
+    zones = np.maximum(_fewest(field, numbers, nodes, by_region=False), ring.least_regions)
+    regions = np.maximum(_fewest(field, numbers, nodes, by_region=True), ring.least_regions)
+    return ring.micro_usd_per_gib + regions * ring.micro_usd_per_region + zones * ring.micro_usd_per_zone
+
+
+def _fewest(field: Field, numbers: Ints, nodes: Ints, *, by_region: bool) -> Ints:
+    """Zones or regions that so many nodes need."""
+    room: dict[str, int] = {}
+    for number in numbers:
+        zone = field.options[number].choice.zone
+        place = region_of(zone) if by_region else zone
+        room[place] = room.get(place, 0) + int(field.most[number])
+    reached = np.cumsum(sorted(room.values(), reverse=True))
+    found: Ints = np.searchsorted(reached, nodes) + 1
+    return found
+
+
+def _cheapest(field: Field, numbers: Ints, least: Ints, nodes: Ints, on_demand: Ints, weights: Floats) -> Floats:
+    """Without regard to quotas and zones; infinite where there are too few."""
+    spot, room = field.spot[numbers], field.most[numbers] - least
+    total: Floats = weights @ least.astype(np.float64)
+    for kind, wanted in ((spot, nodes - on_demand), (~spot, on_demand)):
+        if not kind.any():
+            continue
+        missing = wanted - least[kind].sum()
+        prices = weights[:, kind]
+        order = np.argsort(prices, axis=1, kind="stable")
+        rooms = room[kind][order]
+        before = np.cumsum(rooms, axis=1) - rooms
+        taken = np.clip(missing[:, None] - before, 0, rooms)
+        total = total + (taken * np.take_along_axis(prices, order, axis=1)).sum(axis=1)
+        total = np.where(taken.sum(axis=1) < missing, math.inf, total)
+    return total

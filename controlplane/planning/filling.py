@@ -1,0 +1,108 @@
+"""From a ring and a number of nodes to nodes of each option: the program for the solver, and its answer."""
+
+from collections.abc import Sequence
+
+from controlplane.catalog.money import MICRO_PER_USD
+from controlplane.catalog.places import continent_of, region_of
+from controlplane.planning.bounds import Bound
+from controlplane.planning.criteria import SECONDS_PER_HOUR, Criteria
+from controlplane.planning.field import Field
+from controlplane.planning.market import Choice
+from controlplane.planning.program import INFINITY, Program, new_program, solve
+from controlplane.planning.scoring import uncrowded
+from controlplane.planning.tuning import Tuning
+
+ROUNDING_MICRO_USD = 2
+"""The estimate rounds up; the cap is kept with so much to spare."""
+
+
+def fill(
+    field: Field, bound: Bound, place: int, criteria: Criteria, tuning: Tuning
+) -> tuple[dict[Choice, int], bool] | None:
+    """The nodes, and whether none weigh less; None where a quota or the cap leaves none."""
+    workers, on_demand = int(bound.nodes[place]), int(bound.on_demand[place])
+    hourly = float(field.paces.gib_over_a_link(bound.nodes[place]) * SECONDS_PER_HOUR / bound.step_s[place])
+    program = new_program()
+    nodes = _nodes(program, field, bound, workers, on_demand)
+    money = {column: field.price[number] / MICRO_PER_USD for number, column in nodes.items()}
+    fixed_usd = bound.ring.micro_usd_per_gib * hourly / MICRO_PER_USD
+    if bound.ring.is_open:
+        money |= _used(program, field, bound, nodes, hourly)
+    else:
+        _all_used(program, field, bound, nodes)
+    _crowds(program, field, nodes, uncrowded(workers, tuning))
+    if criteria.max_micro_usd_per_hour is not None:
+        cap = (criteria.max_micro_usd_per_hour - ROUNDING_MICRO_USD) / MICRO_PER_USD
+        program.row(-INFINITY, money, cap - fixed_usd)
+    found = solve(program)
+    if found is None:
+        return None
+    values, is_best = found
+    counts = {field.options[number].choice: round(values[column]) for number, column in nodes.items()}
+    return {choice: count for choice, count in counts.items() if count}, is_best
+
+
+def _nodes(program: Program, field: Field, bound: Bound, workers: int, on_demand: int) -> dict[int, int]:
+    """Columns by option."""
+    weights = field.price + field.risk + workers * field.risk_per_worker
+    nodes = {
+        int(number): program.column(weights[number] / MICRO_PER_USD, float(least), float(field.most[number]))
+        for number, least in zip(bound.numbers, bound.least, strict=True)
+    }
+    for is_spot, wanted in ((True, workers - on_demand), (False, on_demand)):
+        kind = {column: 1.0 for number, column in nodes.items() if field.spot[number] == is_spot}
+        if kind:
+            program.row(wanted, kind, wanted)
+    for numbers, most in field.quotas:
+        shared = {nodes[number]: 1.0 for number in numbers if number in nodes}
+        if shared:
+            program.row(-INFINITY, shared, most)
+    return nodes
+
+
+def _all_used(program: Program, field: Field, bound: Bound, nodes: dict[int, int]) -> None:
+    for zone in bound.ring.zones:
+        columns = _in_zone(field, nodes, zone)
+        if len(columns) > 1:
+            program.row(1, dict.fromkeys(columns, 1.0), INFINITY)
+
+
+def _used(program: Program, field: Field, bound: Bound, nodes: dict[int, int], hourly: float) -> dict[int, float]:
+    """Switches for zones and regions, and what each costs."""
+    ring = bound.ring
+    zone_usd = ring.micro_usd_per_zone * hourly / MICRO_PER_USD
+    regions = {
+        region: program.column(extra * hourly / MICRO_PER_USD, 0, 1) for region, extra in ring.extra_by_region.items()
+    }
+    costs = {column: program.costs[column] for column in regions.values()}
+    in_region: dict[str, list[int]] = {region: [] for region in regions}
+    for zone in ring.zones:
+        columns = _in_zone(field, nodes, zone)
+        most = sum(program.upper[column] for column in columns)
+        switch = program.column(zone_usd, 0, 1)
+        costs[switch] = zone_usd
+        program.row(-INFINITY, {**dict.fromkeys(columns, 1.0), switch: -most}, 0)
+        program.row(-INFINITY, {switch: 1.0, regions[region_of(zone)]: -1.0}, 0)
+        in_region[region_of(zone)] += columns
+    for region, columns in in_region.items():
+        program.row(0, {**dict.fromkeys(columns, 1.0), regions[region]: -1.0}, INFINITY)
+    for continent in ring.continents:
+        here = [column for region, column in regions.items() if continent_of(region) == continent]
+        program.row(2 if len(ring.continents) == 1 else 1, dict.fromkeys(here, 1.0), INFINITY)
+    return costs
+
+
+def _crowds(program: Program, field: Field, nodes: dict[int, int], free: int) -> None:
+    for zone, price in field.crowd_price.items():
+        spot = _in_zone(field, nodes, zone, spot_only=True)
+        if spot and price > 0:
+            above = program.column(price / MICRO_PER_USD, 0, INFINITY, integer=False)
+            program.row(-INFINITY, {**dict.fromkeys(spot, 1.0), above: -1.0}, free)
+
+
+def _in_zone(field: Field, nodes: dict[int, int], zone: str, *, spot_only: bool = False) -> Sequence[int]:
+    return [
+        column
+        for number, column in nodes.items()
+        if field.options[number].choice.zone == zone and (field.spot[number] or not spot_only)
+    ]

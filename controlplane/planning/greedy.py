@@ -1,0 +1,94 @@
+"""The answer to a loss, at once and on present facts: as many nodes as are missing, where they are near and cheap.
+
+No search and no solver: the plan corrects it after. What it asks for keeps every limit that the plan keeps.
+"""
+
+import math
+
+from controlplane.catalog.places import Distance, distance
+from controlplane.planning.criteria import Criteria
+from controlplane.planning.market import Choice, Market, Nodes, Option, Present, QuotaKey
+from controlplane.planning.scoring import (
+    gpus_by_quota,
+    is_affordable,
+    limit_of,
+    quota_of,
+    risk_of,
+    score,
+)
+from controlplane.planning.tuning import Tuning
+from controlplane.throughput.profile import Profile
+
+_NEARNESS = {far: number for number, far in enumerate(Distance)}
+
+
+def greedy(
+    criteria: Criteria,
+    profile: Profile,
+    market: Market,
+    present: Present,
+    wanted: int,
+    tuning: Tuning | None = None,
+) -> Nodes:
+    """What to aim at: all that is held and on its way, and more of the same accelerator up to `wanted`."""
+    tuning = tuning or Tuning()
+    nodes = present.committed()
+    room = min(wanted, criteria.max_workers) - sum(nodes.values())
+    accelerators = {choice.accelerator for choice in nodes}
+    if room <= 0 or len(accelerators) != 1:
+        return nodes
+    on_demand = math.ceil(criteria.on_demand * (sum(nodes.values()) + room) - 1e-9)
+    missing_on_demand = max(0, on_demand - sum(count for choice, count in nodes.items() if not choice.spot))
+    room_by_kind = {False: min(room, missing_on_demand)}
+    room_by_kind[True] = room - room_by_kind[False]
+    quotas = {key: quota_of(market, present, key) for key in market.quotas}
+    used = dict(gpus_by_quota(market, nodes))
+    for option in _by_liking(market, nodes, accelerators.pop(), tuning):
+        choice = option.choice
+        key = QuotaKey(choice.region, choice.accelerator, choice.spot)
+        more = min(
+            room_by_kind[choice.spot],
+            limit_of(market, present, choice) - nodes.get(choice, 0),
+            (quotas.get(key, math.inf) - used.get(key, 0)) // option.gpus,
+        )
+        added = _affordable(criteria, profile, market, nodes, choice, max(0, int(more)), tuning)
+        if added:
+            nodes[choice] = nodes.get(choice, 0) + added
+            used[key] = used.get(key, 0) + added * option.gpus
+            room_by_kind[choice.spot] -= added
+    return nodes
+
+
+def _by_liking(market: Market, nodes: Nodes, accelerator: str, tuning: Tuning) -> list[Option]:
+    """Near what is there first, since a new zone costs egress; then cheap, risk included."""
+    zones = {choice.zone for choice in nodes}
+    workers = sum(nodes.values())
+
+    def liking(option: Option) -> tuple[int, float, Choice]:
+        near = min(_NEARNESS[distance(option.choice.zone, zone)] for zone in zones)
+        return near, option.micro_usd_per_hour + risk_of(option, workers, tuning), option.choice
+
+    return sorted((each for each in market.options.values() if each.choice.accelerator == accelerator), key=liking)
+
+
+def _affordable(
+    criteria: Criteria,
+    profile: Profile,
+    market: Market,
+    nodes: Nodes,
+    choice: Choice,
+    most: int,
+    tuning: Tuning,
+) -> int:
+    """How many of these the cap on money an hour allows, egress included."""
+    if criteria.max_micro_usd_per_hour is None or most == 0:
+        return most
+    fits, too_many = 0, most + 1
+    while fits + 1 < too_many:
+        tried = (fits + too_many) // 2 if too_many <= most else most
+        found = score(profile, market, {**nodes, choice: nodes.get(choice, 0) + tried}, tuning)
+        if found is not None and is_affordable(criteria, found):
+            fits = tried
+        else:
+            too_many = tried
+    return fits

@@ -1,0 +1,155 @@
+"""The plan: from the present world, never from an earlier plan.
+
+Four ranges are looked at, from what changes least to what changes most: as it is, more of it, less of it, anything.
+A later one is taken only if it pays. More nodes pay if what they gain over their expected life is more than the pause
+of their joining; whatever gives up something that runs has to gain a threshold besides. So prices that go up and down
+move nothing, and where nothing is held the best is simply taken.
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from types import MappingProxyType
+
+from msgspec import Struct
+
+from controlplane.planning import sentences
+from controlplane.planning.criteria import Criteria
+from controlplane.planning.field import Range
+from controlplane.planning.market import Choice, Market, Nodes, Present
+from controlplane.planning.scoring import Score, breach, gain, limit_of
+from controlplane.planning.search import Candidate, Search
+from controlplane.planning.steps import first_step
+from controlplane.planning.tuning import Tuning
+from controlplane.throughput.profile import Profile
+
+
+class Change(StrEnum):
+    BEGIN = "begin"
+    KEEP = "keep"
+    GROW = "grow"
+    SHRINK = "shrink"
+    MOVE = "move"
+    WAIT = "wait"
+    """What is needed cannot be had: what there is stays, and nothing is asked for."""
+
+
+class Alternative(Struct, frozen=True):
+    nodes: Nodes
+    score: Score
+    why_not: str
+
+
+class Plan(Struct, frozen=True, kw_only=True):
+    placement: Nodes
+    """Where the job should be."""
+    ask: Nodes
+    """What to aim at now: nothing that is held or on its way is counted as gone before it is."""
+    change: Change
+    score: Score | None
+    why: str
+    alternatives: tuple[Alternative, ...] = ()
+    proven: bool = True
+    """No other placement is better by what is known."""
+
+
+def plan(
+    criteria: Criteria, profile: Profile, market: Market, present: Present | None = None, tuning: Tuning | None = None
+) -> Plan:
+    present, tuning = present or Present(), tuning or Tuning()
+    search = Search(criteria, profile, market, present, tuning)
+    anything = search.best(Range(_NONE, _limits(market, present)), alternatives=tuning.alternatives)
+    chosen, change, why = _chosen(search, anything.best)
+    if chosen is None:
+        kept = present.kept()
+        why = sentences.waits(criteria, market, present)
+        return Plan(placement=kept, ask=present.committed(), change=Change.WAIT, score=None, why=why)
+    others = (each for each in (anything.best, *anything.others) if each is not None and each.nodes != chosen.nodes)
+    return Plan(
+        placement=chosen.nodes,
+        ask=first_step(criteria, market, present, chosen.nodes, chosen.score.estimate.egress_micro_usd_per_hour),
+        change=change,
+        score=chosen.score,
+        why=why,
+        alternatives=tuple(
+            Alternative(each.nodes, each.score, sentences.loses(each.score, chosen.score, criteria)) for each in others
+        ),
+        proven=anything.proven,
+    )
+
+
+_NONE: Mapping[Choice, int] = MappingProxyType({})
+
+
+def _chosen(search: Search, anything: Candidate | None) -> tuple[Candidate | None, Change, str]:
+    criteria, present = search.criteria, search.present
+    if not present.choices():
+        why = sentences.begins(anything.score, criteria) if anything is not None else ""
+        return anything, Change.BEGIN, why
+    chosen, change, why = _as_it_is(search), Change.KEEP, sentences.keeps(criteria)
+    for kind, candidate in _changes(search, anything):
+        if candidate is None or (chosen is not None and candidate.nodes == chosen.nodes):
+            continue
+        pays, reason = _pays(search, kind, candidate, chosen)
+        if pays:
+            chosen, change, why = candidate, kind, reason
+        elif change is Change.KEEP and reason:
+            why = reason
+    return chosen, change, why
+
+
+def _changes(search: Search, anything: Candidate | None) -> list[tuple[Change, Candidate | None]]:
+    kept, limits = search.present.kept(), _limits(search.market, search.present)
+    if any(choice not in search.market.options for choice in kept):
+        grown = None
+    else:
+        grown = search.best(Range(kept, limits)).best
+    less = {choice: min(count, limits.get(choice, 0)) for choice, count in kept.items()}
+    shrunk = search.best(Range(_NONE, less)).best
+    return [(Change.GROW, grown), (Change.SHRINK, shrunk), (Change.MOVE, anything)]
+
+
+def _as_it_is(search: Search) -> Candidate | None:
+    kept = search.present.kept()
+    if breach(search.criteria, search.market, search.present, kept):
+        return None
+    return search.scored(kept)
+
+
+def _pays(search: Search, kind: Change, new: Candidate, old: Candidate | None) -> tuple[bool, str]:
+    criteria, tuning = search.criteria, search.tuning
+    if old is None:
+        return True, sentences.must(kind.value, new.score, criteria)
+    gained = gain(new.score, old.score, criteria)
+    if gained <= 0:
+        return False, ""
+    life_s = _life_s(search, new, old)
+    pause_s = _pause_s(search, new, old)
+    if kind is not Change.GROW and gained < tuning.threshold:
+        return False, sentences.too_little(gained, tuning.threshold)
+    if gained * life_s <= pause_s:
+        return False, sentences.does_not_pay(gained, life_s, pause_s)
+    return True, sentences.pays(kind.value, new.score, gained, life_s, criteria)
+
+
+def _life_s(search: Search, new: Candidate, old: Candidate) -> float:
+    """Of the shortest-lived that would come."""
+    options = search.market.options
+    coming = [options[choice] for choice, count in new.nodes.items() if count > old.nodes.get(choice, 0)]
+    lives = (option.lifetime_s for option in coming if option.choice.spot)
+    return min((*lives, search.tuning.horizon_s))
+
+
+def _pause_s(search: Search, new: Candidate, old: Candidate) -> float:
+    """Another accelerator means that nothing trains until it is there."""
+    pause_s = search.tuning.pause_s
+    if _accelerators(new.nodes) == _accelerators(old.nodes):
+        return pause_s
+    return pause_s + max(search.market.options[choice].boot_s for choice in new.nodes)
+
+
+def _accelerators(nodes: Nodes) -> set[str]:
+    return {choice.accelerator for choice in nodes}
+
+
+def _limits(market: Market, present: Present) -> dict[Choice, int]:
+    return {choice: limit_of(market, present, choice) for choice in market.options}

@@ -1,0 +1,188 @@
+"""What a placement is worth: its speed, its money, and what the losses that it invites would cost.
+
+Risk is a price. A spot node that lives for L on average costs, besides its own price p, the pause of n such nodes and
+its own time to come, once in L: p × (n × pause + boot / availability) / L. Where losses come together, nodes of one
+zone above a share cost p × (loss of a zone) / L more. So a zone that takes machines often has to be cheaper, and
+spreading pays only where prices are near.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+
+from msgspec import Struct
+
+from controlplane.planning.criteria import SECONDS_PER_HOUR, Criteria
+from controlplane.planning.market import Choice, Market, Nodes, Option, Present, QuotaKey
+from controlplane.planning.tuning import Tuning
+from controlplane.throughput.estimate import Estimate, Impossible, estimate
+from controlplane.throughput.placement import placement_of
+from controlplane.throughput.profile import Profile
+from messages.criteria import Objective
+
+SAME = 1e-9
+"""Two figures that differ by less than this part are equal."""
+Rank = tuple[float, ...]
+"""Less is better."""
+
+
+class Score(Struct, frozen=True, kw_only=True):
+    workers: int
+    estimate: Estimate
+    risk_micro_usd_per_hour: float
+
+    @property
+    def weighed_per_hour(self) -> float:
+        """Micro-dollars, with the price of risk."""
+        return self.estimate.micro_usd_per_hour + self.risk_micro_usd_per_hour
+
+    @property
+    def weighed_per_1000_steps(self) -> float:
+        return self.weighed_per_hour * 1000 * self.estimate.step_s / SECONDS_PER_HOUR
+
+
+def score(profile: Profile, market: Market, nodes: Nodes, tuning: Tuning) -> Score | None:
+    """None where the job cannot run so."""
+    chosen = [(market.options[choice], count) for choice, count in nodes.items() if count]
+    if not chosen:
+        return None
+    found = estimate(profile, placement_of(option.group(count) for option, count in chosen), market.links)
+    if isinstance(found, Impossible):
+        return None
+    workers = sum(count for _, count in chosen)
+    risk = sum(count * risk_of(option, workers, tuning) for option, count in chosen)
+    risk += _crowding(chosen, workers, market, tuning)
+    return Score(workers=workers, estimate=found, risk_micro_usd_per_hour=risk)
+
+
+def risk_of(option: Option, workers: int, tuning: Tuning) -> float:
+    """Of one node in a world of so many."""
+    fixed, each = risk_parts(option, tuning)
+    return fixed + each * workers
+
+
+def risk_parts(option: Option, tuning: Tuning) -> tuple[float, float]:
+    """Of one node, and of one node for each worker of the world."""
+    if not option.choice.spot:
+        return 0.0, 0.0
+    per_life = option.micro_usd_per_hour / option.lifetime_s
+    return per_life * option.boot_s / option.availability, per_life * tuning.pause_s
+
+
+def crowd_price(options: Iterable[Option], tuning: Tuning) -> float:
+    """Of each spot node above the share, in a zone with these options."""
+    spot = (each for each in options if each.choice.spot)
+    return min((each.micro_usd_per_hour * tuning.zone_loss_s / each.lifetime_s for each in spot), default=0.0)
+
+
+def uncrowded(workers: int, tuning: Tuning) -> int:
+    """Spot nodes that may be in one zone without a price."""
+    return math.ceil(workers * tuning.zone_share)
+
+
+def may_spread(market: Market, accelerator: str) -> bool:
+    return len({choice.zone for choice in market.options if choice.accelerator == accelerator}) > 1
+
+
+def _crowding(chosen: list[tuple[Option, int]], workers: int, market: Market, tuning: Tuning) -> float:
+    accelerator = chosen[0][0].choice.accelerator
+    if not may_spread(market, accelerator):
+        return 0.0
+    spot_nodes: dict[str, int] = {}
+    for option, count in chosen:
+        if option.choice.spot:
+            spot_nodes[option.choice.zone] = spot_nodes.get(option.choice.zone, 0) + count
+    free = uncrowded(workers, tuning)
+    return sum(
+        (count - free) * crowd_price(_options_in(market, zone, accelerator), tuning)
+        for zone, count in spot_nodes.items()
+        if count > free
+    )
+
+
+def _options_in(market: Market, zone: str, accelerator: str) -> list[Option]:
+    return [
+        option for choice, option in market.options.items() if (choice.zone, choice.accelerator) == (zone, accelerator)
+    ]
+
+
+def rank(found: Score, criteria: Criteria) -> Rank:
+    step_s = found.estimate.step_s
+    return rank_of(criteria, step_s, found.weighed_per_hour)
+
+
+def rank_of(criteria: Criteria, step_s: float, weighed_per_hour: float) -> Rank:
+    by_cost = (0.0, weighed_per_hour * step_s, step_s)
+    by_speed = (0.0, step_s, weighed_per_hour)
+    match criteria.objective:
+        case Objective.COST:
+            return by_cost
+        case Objective.THROUGHPUT:
+            return by_speed
+        case Objective.DEADLINE:
+            in_time = 1 / step_s >= criteria.min_steps_per_s * (1 - SAME)
+            return by_cost if in_time else (1.0, *by_speed[1:])
+
+
+def is_better(one: Rank, other: Rank) -> bool:
+    for mine, theirs in zip(one, other, strict=True):
+        if not math.isclose(mine, theirs, rel_tol=SAME):
+            return mine < theirs
+    return False
+
+
+def gain(new: Score, old: Score, criteria: Criteria) -> float:
+    """The part by which the new is better in what the job wants first; below zero where it is worse."""
+    one, other = rank(new, criteria), rank(old, criteria)
+    for mine, theirs in zip(one, other, strict=True):
+        if not math.isclose(mine, theirs, rel_tol=SAME):
+            return math.copysign(math.inf, theirs - mine) if not mine or not theirs else theirs / mine - 1
+    return 0.0
+
+
+def breach(criteria: Criteria, market: Market, present: Present, nodes: Nodes) -> str:
+    """Why these nodes must not be had, but for their money; empty if they may.
+
+    What is held is there: no limit of a zone or a quota makes it less, they only keep it from growing.
+    """
+    used = {choice: count for choice, count in nodes.items() if count}
+    workers = sum(used.values())
+    if len({choice.accelerator for choice in used}) > 1:
+        return "a world has one type of accelerator"
+    if workers > criteria.max_workers:
+        return f"{workers} workers, {criteria.max_workers} at most"
+    if workers < criteria.min_workers:
+        return f"{workers} workers, {criteria.min_workers} at least"
+    for choice, count in used.items():
+        if choice not in market.options:
+            return f"{choice.machine_type} in {choice.zone} is not allowed or not offered"
+        if count > limit_of(market, present, choice):
+            return f"{count} nodes of {choice.machine_type} in {choice.zone}, which has no more"
+    for key, gpus in gpus_by_quota(market, used).items():
+        if gpus > quota_of(market, present, key):
+            return f"{gpus} GPUs in {key.region}, above the quota"
+    return ""
+
+
+def limit_of(market: Market, present: Present, choice: Choice) -> int:
+    held = present.held.get(choice, 0)
+    return held if choice in present.stocked_out else max(held, market.options[choice].limit)
+
+
+def quota_of(market: Market, present: Present, key: QuotaKey) -> float:
+    if key not in market.quotas:
+        return math.inf
+    return max(market.quotas[key], gpus_by_quota(market, present.held).get(key, 0))
+
+
+def gpus_by_quota(market: Market, nodes: Nodes) -> Mapping[QuotaKey, int]:
+    used: dict[QuotaKey, int] = {}
+    for choice, count in nodes.items():
+        if choice in market.options:
+            key = QuotaKey(choice.region, choice.accelerator, choice.spot)
+            used[key] = used.get(key, 0) + count * market.options[choice].gpus
+    return used
+
+
+def is_affordable(criteria: Criteria, found: Score) -> bool:
+    limit = criteria.max_micro_usd_per_hour
+    return limit is None or found.estimate.micro_usd_per_hour <= limit

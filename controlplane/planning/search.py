@@ -1,0 +1,146 @@
+"""The best placement within a range: rings and numbers of nodes in the order of what they could be worth at best.
+
+What comes next in that order cannot be better than it promises, so that the first that holds what the rest only
+promise is the best of all.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from msgspec import Struct
+
+from controlplane.planning.bounds import Bound, bound_of
+from controlplane.planning.criteria import Criteria
+from controlplane.planning.field import Field, Range, field_of
+from controlplane.planning.filling import fill
+from controlplane.planning.market import Market, Nodes, Present, QuotaKey
+from controlplane.planning.rings import rings
+from controlplane.planning.scoring import (
+    Rank,
+    Score,
+    is_affordable,
+    is_better,
+    quota_of,
+    rank,
+    rank_of,
+    score,
+)
+from controlplane.planning.tuning import Tuning
+from controlplane.throughput.profile import Profile
+
+TRIES_FOR_AN_ALTERNATIVE = 2
+
+
+class Candidate(Struct, frozen=True):
+    nodes: Nodes
+    score: Score
+
+
+class Found(Struct, frozen=True):
+    best: Candidate | None = None
+    others: tuple[Candidate, ...] = ()
+    """The best of other accelerators and regions, best first."""
+    proven: bool = True
+    """Nothing within the range is better."""
+
+
+class _Prospect(NamedTuple):
+    promise: Rank
+    field: Field
+    bound: Bound
+    place: int
+
+    @property
+    def kind(self) -> tuple[str, tuple[str, ...]]:
+        """What makes an alternative: the accelerator and the zones to choose from."""
+        return self.field.accelerator, self.bound.ring.zones
+
+
+class Search:
+    """One question: the criteria, the job's profile, the market, what is there now."""
+
+    def __init__(self, criteria: Criteria, profile: Profile, market: Market, present: Present, tuning: Tuning) -> None:
+        self.criteria = criteria
+        self.profile = profile
+        self.market = market
+        self.present = present
+        self.tuning = tuning
+        self.solved = 0
+
+    def best(self, within: Range, *, alternatives: int = 0) -> Found:
+        prospects = self._prospects(within)
+        best, proven, limit = None, True, self.solved + self.tuning.solves
+        for prospect in prospects:
+            if best is not None and not is_better(prospect.promise, rank(best.score, self.criteria)):
+                break
+            if self.solved >= limit:
+                proven = False
+                break
+            found, is_best = self._filled(prospect)
+            proven &= is_best
+            if found is not None and (best is None or self._is_better(found, best)):
+                best = found
+        others = self._others(prospects, best, alternatives) if best is not None else ()
+        return Found(best, others, proven)
+
+    def scored(self, nodes: Nodes) -> Candidate | None:
+        if any(choice not in self.market.options for choice in nodes):
+            return None
+        found = score(self.profile, self.market, nodes, self.tuning)
+        return None if found is None or not is_affordable(self.criteria, found) else Candidate(nodes, found)
+
+    def _is_better(self, one: Candidate, other: Candidate) -> bool:
+        return is_better(rank(one.score, self.criteria), rank(other.score, self.criteria))
+
+    def _filled(self, prospect: _Prospect) -> tuple[Candidate | None, bool]:
+        self.solved += 1
+        found = fill(prospect.field, prospect.bound, prospect.place, self.criteria, self.tuning)
+        return (None, True) if found is None else (self.scored(dict(sorted(found[0].items()))), found[1])
+
+    def _prospects(self, within: Range) -> list[_Prospect]:
+        made = [
+            prospect
+            for field in self._fields(within)
+            for ring in rings(field.zones, self.market.links)
+            if (bound := bound_of(field, ring, self.criteria, self.tuning)) is not None
+            for prospect in self._of(field, bound)
+        ]
+        return sorted(made, key=lambda prospect: prospect.promise)
+
+    def _fields(self, within: Range) -> Iterator[Field]:
+        held = {choice.accelerator for choice, count in within.least.items() if count}
+        names = sorted({choice.accelerator for choice in self.market.options})
+        quota = self._quota()
+        for name in names:
+            if held <= {name}:
+                field = field_of(name, self.criteria, self.profile, self.market, within, quota, self.tuning)
+                if field is not None:
+                    yield field
+
+    def _quota(self) -> Mapping[QuotaKey, float]:
+        return {key: quota_of(self.market, self.present, key) for key in self.market.quotas}
+
+    def _of(self, field: Field, bound: Bound) -> Iterable[_Prospect]:
+        for place, (step_s, weighed) in enumerate(zip(bound.step_s, bound.weighed_per_hour, strict=True)):
+            yield _Prospect(rank_of(self.criteria, float(step_s), float(weighed)), field, bound, place)
+
+    def _others(self, prospects: list[_Prospect], best: Candidate, wanted: int) -> tuple[Candidate, ...]:
+        """Each of another kind than the best and than each other."""
+        seen, tries = {_places(best.nodes)}, wanted * TRIES_FOR_AN_ALTERNATIVE
+        kinds, found = set(), list[Candidate]()
+        for prospect in prospects:
+            if len(found) >= wanted or tries <= 0:
+                break
+            if prospect.kind in kinds or prospect.bound.ring.is_open:
+                continue
+            kinds.add(prospect.kind)
+            tries -= 1
+            other, _ = self._filled(prospect)
+            if other is not None and _places(other.nodes) not in seen:
+                seen.add(_places(other.nodes))
+                found.append(other)
+        return tuple(sorted(found, key=lambda each: rank(each.score, self.criteria)))
+
+
+def _places(nodes: Nodes) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted({(choice.accelerator, choice.zone) for choice in nodes}))

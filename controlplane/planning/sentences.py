@@ -1,0 +1,103 @@
+"""Why a plan is as it is, for people."""
+
+from controlplane.catalog.money import MICRO_PER_USD, usd_text
+from controlplane.planning.criteria import Criteria
+from controlplane.planning.market import Market, Nodes, Present
+from controlplane.planning.scoring import Score, gain, limit_of
+from messages.criteria import Objective
+
+_WANTS = {
+    Objective.COST: "the fewest dollars for a step",
+    Objective.THROUGHPUT: "the most steps in a second",
+    Objective.DEADLINE: "the fewest dollars for a step that is done in time",
+}
+
+
+def figures(score: Score) -> str:
+    estimate = score.estimate
+    return (
+        f"{_nodes(score.workers)}, {estimate.steps_per_s:.3g} steps/s, "
+        f"${usd_text(estimate.micro_usd_per_hour, 2)} an hour, "
+        f"${usd_text(estimate.micro_usd_per_1000_steps, 2)} for 1,000 steps"
+    )
+
+
+def places(nodes: Nodes) -> str:
+    return ", ".join(
+        f"{count} × {choice.accelerator} in {choice.zone}{'' if choice.spot else ' on demand'}"
+        for choice, count in nodes.items()
+    )
+
+
+def begins(score: Score, criteria: Criteria) -> str:
+    return f"{_WANTS[criteria.objective]}{_late(score, criteria)}: {figures(score)}"
+
+
+def keeps(criteria: Criteria) -> str:
+    return f"what runs has {_WANTS[criteria.objective]} of all that may be had"
+
+
+def too_little(gained: float, threshold: float) -> str:
+    return f"what runs stays: another place would gain {gained:.1%}, and less than {threshold:.0%} moves nothing"
+
+
+def does_not_pay(gained: float, life_s: float, pause_s: float) -> str:
+    return (
+        f"what runs stays: {gained:.1%} over an expected life of {_duration(life_s)} is less than "
+        f"the pause of {_duration(pause_s)}"
+    )
+
+
+def must(kind: str, score: Score, criteria: Criteria) -> str:
+    return f"what runs is not within the limits: {kind} to {figures(score)}{_late(score, criteria)}"
+
+
+def pays(kind: str, score: Score, gained: float, life_s: float, criteria: Criteria) -> str:
+    worth = "meets the deadline" if gained == float("inf") else f"gains {gained:.1%}"
+    return f"{kind} to {figures(score)}: {worth} over an expected life of {_duration(life_s)}{_late(score, criteria)}"
+
+
+def waits(criteria: Criteria, market: Market, present: Present) -> str:
+    by_type: dict[str, int] = {}
+    for choice in market.options:
+        by_type[choice.accelerator] = by_type.get(choice.accelerator, 0) + limit_of(market, present, choice)
+    if not by_type:
+        return "nothing that the job allows is offered"
+    most = max(by_type.values())
+    if most < criteria.min_workers:
+        return f"{criteria.min_workers} workers are needed and {most} of one type may be had now"
+    return f"{criteria.min_workers} workers cannot be had within quotas, the share on demand and the money an hour"
+
+
+def loses(other: Score, chosen: Score, criteria: Criteria) -> str:
+    """By how much."""
+    behind = gain(chosen, other, criteria)
+    if behind == float("inf"):
+        return "would be late"
+    money = other.estimate.micro_usd_per_1000_steps / max(chosen.estimate.micro_usd_per_1000_steps, 1) - 1
+    speed = other.estimate.steps_per_s / chosen.estimate.steps_per_s - 1
+    compared = f"{_more(money, 'dearer', 'cheaper')}, {_more(speed, 'faster', 'slower')}"
+    if behind < 0:
+        return f"{compared}; not by enough to move what runs"
+    risk = (other.risk_micro_usd_per_hour - chosen.risk_micro_usd_per_hour) / MICRO_PER_USD
+    return f"{compared}, ${risk:+.2f} an hour of risk"
+
+
+def _late(score: Score, criteria: Criteria) -> str:
+    if criteria.objective is not Objective.DEADLINE or score.estimate.steps_per_s >= criteria.min_steps_per_s * (
+        1 - 1e-9
+    ):
+        return ""
+    return f" (too slow: {criteria.min_steps_per_s:.3g} steps/s are needed; nothing that may be had is faster)"
+
+
+def _more(part: float, above: str, below: str) -> str:
+    return f"{abs(part):.1%} {above if part >= 0 else below}"
+
+
+def _nodes(count: int) -> str:
+    return "1 node" if count == 1 else f"{count} nodes"
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds / 3600:.3g} h" if seconds >= 3600 else f"{seconds:.3g} s"

@@ -1,0 +1,83 @@
+"""Markets of a few zones, jobs that train in them, and every placement there is, to compare a plan with."""
+
+import math
+from collections.abc import Iterator, Mapping
+from itertools import product
+from typing import Any
+
+from controlplane.catalog.links import Links
+from controlplane.catalog.money import MicroDollars
+from controlplane.planning.criteria import Criteria
+from controlplane.planning.market import Choice, Market, Nodes, Option, Present, QuotaKey
+from controlplane.planning.scoring import Rank, breach, is_affordable, is_better, rank, score
+from controlplane.planning.tuning import Tuning
+from controlplane.throughput.profile import Compute, Profile
+from tests.throughput.builders import some_links
+
+IOWA_A, IOWA_B, OREGON, HOLLAND = "us-central1-a", "us-central1-b", "us-west1-a", "europe-west4-a"
+USD = 1_000_000
+MACHINES = {"L4": "g2-standard-8", "A100-40": "a2-highgpu-1g", "T4": "n1-standard-8"}
+
+
+def a_choice(zone: str = IOWA_A, accelerator: str = "L4", *, spot: bool = True) -> Choice:
+    return Choice(zone, MACHINES[accelerator], accelerator, spot)
+
+
+def an_option(
+    zone: str = IOWA_A, accelerator: str = "L4", usd: float = 0.5, *, spot: bool = True, **changes: Any
+) -> Option:
+    given: dict[str, Any] = {
+        "choice": a_choice(zone, accelerator, spot=spot),
+        "gpus": 1,
+        "micro_usd_per_hour": MicroDollars(round(usd * USD)),
+        "network_bit_per_s": 16e9,
+        "limit": 8,
+        **changes,
+    }
+    return Option(**given)
+
+
+def a_market(*options: Option, links: Links | None = None, quotas: Mapping[QuotaKey, int] | None = None) -> Market:
+    found = {option.choice: option for option in options or (an_option(),)}
+    return Market({choice: found[choice] for choice in sorted(found)}, links or some_links(), quotas or {})
+
+
+def a_small_profile(**changes: Any) -> Profile:
+    """Steps of some seconds with gradients of 10 MB: regions are near."""
+    given: dict[str, Any] = {
+        "compute": {"L4": Compute(0.1), "A100-40": Compute(0.02), "T4": Compute(0.3)},
+        "gradient_bytes": 10**7,
+        "global_batch": 128,
+        **changes,
+    }
+    return Profile(**given)
+
+
+def some_criteria(**changes: Any) -> Criteria:
+    given: dict[str, Any] = {"min_workers": 1, "max_workers": 8, **changes}
+    return Criteria(**given)
+
+
+def every_placement(criteria: Criteria, market: Market, present: Present) -> Iterator[Nodes]:
+    """That keeps every limit but money."""
+    for accelerator in sorted({choice.accelerator for choice in market.options}):
+        choices = [choice for choice in market.options if choice.accelerator == accelerator]
+        ranges = (range(min(market.options[choice].limit, criteria.max_workers) + 1) for choice in choices)
+        for counts in product(*ranges):
+            nodes = {choice: count for choice, count in zip(choices, counts, strict=True) if count}
+            workers = sum(counts)
+            on_demand = sum(count for choice, count in nodes.items() if not choice.spot)
+            shares = on_demand == math.ceil(criteria.on_demand * workers - 1e-9)
+            if nodes and shares and not breach(criteria, market, present, nodes):
+                yield nodes
+
+
+def best_rank(criteria: Criteria, profile: Profile, market: Market, tuning: Tuning) -> Rank | None:
+    best: Rank | None = None
+    for nodes in every_placement(criteria, market, Present()):
+        found = score(profile, market, nodes, tuning)
+        if found is not None and is_affordable(criteria, found):
+            mine = rank(found, criteria)
+            if best is None or is_better(mine, best):
+                best = mine
+    return best

@@ -1,0 +1,267 @@
+"""What is planned, and why: money, speed, deadlines, risk, and rest where nothing is worth a move."""
+
+import random
+
+import pytest
+
+from controlplane.catalog.money import MicroDollars
+from controlplane.planning.criteria import Criteria
+from controlplane.planning.greedy import greedy
+from controlplane.planning.market import Choice, Market, Nodes, Present, QuotaKey
+from controlplane.planning.plan import Change, Plan, plan
+from controlplane.planning.scoring import is_affordable, score
+from controlplane.planning.tuning import Tuning
+from messages.criteria import Objective
+from tests.planning.builders import (
+    HOLLAND,
+    IOWA_A,
+    IOWA_B,
+    OREGON,
+    USD,
+    a_choice,
+    a_market,
+    a_small_profile,
+    an_option,
+    some_criteria,
+)
+
+FASTEST = some_criteria(objective=Objective.THROUGHPUT)
+
+
+def planned(criteria: Criteria, market: Market, present: Present | None = None, **profile: object) -> Plan:
+    return plan(criteria, a_small_profile(**profile), market, present)
+
+
+def test_the_cheapest_zone_is_taken_and_the_others_say_by_how_much_they_lost() -> None:
+    made = planned(some_criteria(), a_market(an_option(usd=0.5), an_option(OREGON, usd=0.3)))
+    assert set(made.placement) == {a_choice(OREGON)}
+    assert "the fewest dollars for a step" in made.why
+    assert any("dearer" in other.why_not for other in made.alternatives)
+
+
+def test_the_most_steps_are_had_from_the_faster_accelerator() -> None:
+    made = planned(FASTEST, a_market(an_option(usd=0.1), an_option(HOLLAND, "A100-40", 4.0)))
+    assert made.placement == {a_choice(HOLLAND, "A100-40"): 8}
+
+
+def test_a_world_has_one_accelerator_though_two_would_be_more_machines() -> None:
+    market = a_market(an_option(limit=3), an_option(IOWA_A, "A100-40", 4.0, limit=2))
+    assert len({choice.accelerator for choice in planned(FASTEST, market).placement}) == 1
+
+
+def test_large_gradients_stay_in_one_zone_though_two_are_cheaper_together() -> None:
+    market = a_market(an_option(usd=0.5, limit=8), an_option(IOWA_B, usd=0.1, limit=2))
+    criteria = some_criteria(min_workers=4)
+    assert len({choice.zone for choice in planned(criteria, market, gradient_bytes=10**9).placement}) == 1
+    assert len({choice.zone for choice in planned(criteria, market, gradient_bytes=0).placement}) == 2
+
+
+def test_egress_counts_against_the_cap_on_money() -> None:
+    """Machines for $0.80 an hour, and gradients between the zones that cost more than they."""
+    market = a_market(an_option(usd=0.4, limit=1), an_option(IOWA_B, usd=0.4, limit=1))
+    criteria = some_criteria(objective=Objective.THROUGHPUT, max_micro_usd_per_hour=MicroDollars(USD))
+    assert sum(planned(criteria, market, gradient_bytes=10**7).placement.values()) == 2
+    assert sum(planned(criteria, market, gradient_bytes=10**9).placement.values()) == 1
+
+
+def test_a_deadline_is_met_with_as_little_money_as_it_takes() -> None:
+    market = a_market(an_option(usd=0.2, limit=8), an_option(HOLLAND, "A100-40", 4.0))
+    slow = planned(some_criteria(objective=Objective.DEADLINE, min_steps_per_s=0.2), market)
+    fast = planned(some_criteria(objective=Objective.DEADLINE, min_steps_per_s=2.0), market)
+    assert {choice.accelerator for choice in slow.placement} == {"L4"}
+    assert {choice.accelerator for choice in fast.placement} == {"A100-40"}
+    assert fast.score is not None
+    assert fast.score.estimate.steps_per_s >= 2.0
+
+
+def test_a_deadline_that_nothing_meets_is_chased_and_said() -> None:
+    made = planned(some_criteria(objective=Objective.DEADLINE, min_steps_per_s=99.0), a_market(an_option()))
+    assert sum(made.placement.values()) == 8
+    assert "too slow: 99 steps/s are needed" in made.why
+
+
+def test_a_zone_that_takes_machines_often_has_to_be_cheaper() -> None:
+    def zone_of(short_lived_usd: float) -> set[str]:
+        market = a_market(an_option(usd=0.5), an_option(OREGON, usd=short_lived_usd, lifetime_s=1800.0))
+        return {choice.zone for choice in planned(some_criteria(min_workers=4), market, gradient_bytes=10**8).placement}
+
+    assert zone_of(0.48) == {IOWA_A}
+    assert zone_of(0.2) == {OREGON}
+
+
+def test_zones_of_nearly_one_price_share_the_workers() -> None:
+    near = a_market(an_option(usd=0.50), an_option(IOWA_B, usd=0.51))
+    far = a_market(an_option(usd=0.50), an_option(IOWA_B, usd=0.90))
+    criteria = some_criteria(min_workers=8)
+    assert sorted(planned(criteria, near, gradient_bytes=0).placement.values()) == [4, 4]
+    assert planned(criteria, far, gradient_bytes=0).placement == {a_choice(IOWA_A): 8}
+
+
+@pytest.mark.parametrize(("share", "on_demand"), [(0.0, 0), (0.25, 2), (0.3, 3), (1.0, 8)])
+def test_the_share_on_demand_is_rounded_up(share: float, on_demand: int) -> None:
+    market = a_market(an_option(), an_option(usd=1.5, spot=False))
+    made = planned(some_criteria(objective=Objective.THROUGHPUT, on_demand=share, min_workers=8), market)
+    assert made.placement.get(a_choice(spot=False), 0) == on_demand
+
+
+def test_a_quota_is_shared_by_the_zones_of_a_region() -> None:
+    quotas = {QuotaKey("us-central1", "L4", True): 5}
+    made = planned(FASTEST, a_market(an_option(), an_option(IOWA_B), quotas=quotas))
+    assert sum(made.placement.values()) == 5
+
+
+def test_where_too_few_may_be_had_what_there_is_stays_and_the_numbers_are_said() -> None:
+    made = planned(some_criteria(min_workers=5), a_market(an_option(limit=3)), Present(held={a_choice(): 2}))
+    assert (made.change, made.placement) == (Change.WAIT, {a_choice(): 2})
+    assert made.why == "5 workers are needed and 3 of one type may be had now"
+
+
+# What runs
+
+
+def test_what_runs_stays_where_another_place_is_a_little_cheaper() -> None:
+    held = Present(held={a_choice(IOWA_A): 4})
+    made = planned(some_criteria(min_workers=4), a_market(an_option(usd=0.5), an_option(OREGON, usd=0.47)), held)
+    assert (made.change, made.placement) == (Change.KEEP, {a_choice(IOWA_A): 4})
+    assert "moves nothing" in made.why
+    assert "not by enough to move what runs" in made.alternatives[0].why_not
+
+
+def test_what_runs_moves_where_another_place_is_much_cheaper() -> None:
+    market = a_market(an_option(usd=0.5), an_option(OREGON, usd=0.2))
+    made = planned(some_criteria(min_workers=4), market, Present(held={a_choice(IOWA_A): 4}))
+    assert (made.change, set(made.placement)) == (Change.MOVE, {a_choice(OREGON)})
+
+
+def test_a_lost_node_is_replaced_since_its_life_pays_for_the_pause() -> None:
+    made = planned(FASTEST, a_market(an_option()), Present(held={a_choice(): 7}))
+    assert (made.change, made.placement) == (Change.GROW, {a_choice(): 8})
+
+
+def test_a_joiner_that_will_not_live_long_enough_is_not_taken() -> None:
+    made = planned(FASTEST, a_market(an_option(lifetime_s=60.0)), Present(held={a_choice(): 7}), global_batch=8)
+    assert made.change is Change.GROW
+    brief = a_market(an_option(lifetime_s=20.0))
+    made = planned(FASTEST, brief, Present(held={a_choice(): 7}), global_batch=8)
+    assert (made.change, made.placement) == (Change.KEEP, {a_choice(): 7})
+    assert "less than the pause" in made.why
+
+
+def test_more_workers_than_allowed_shrink_without_a_move() -> None:
+    held = Present(held={a_choice(IOWA_A): 6})
+    made = planned(
+        some_criteria(max_workers=4, min_workers=4), a_market(an_option(), an_option(OREGON, usd=0.49)), held
+    )
+    assert (made.change, made.placement) == (Change.SHRINK, {a_choice(IOWA_A): 4})
+
+
+def test_another_accelerator_is_asked_for_only_when_the_old_machines_are_gone() -> None:
+    market = a_market(an_option(usd=4.0), an_option(IOWA_A, "A100-40", 0.5))
+    made = planned(some_criteria(min_workers=4), market, Present(held={a_choice(): 4}))
+    assert {choice.accelerator for choice in made.placement} == {"A100-40"}
+    assert made.ask == {}
+    after = planned(some_criteria(min_workers=4), market, Present())
+    assert after.ask == after.placement == made.placement
+
+
+def test_a_noisy_market_moves_nothing_and_a_lasting_fall_of_prices_does() -> None:
+    """A day of ten-minute ticks: prices wander by 4 % around equal means, then one zone falls to half."""
+    noise = random.Random(7)
+    held: Nodes = {}
+    moves = 0
+    criteria = some_criteria(min_workers=4, max_workers=8)
+    for tick in range(144):
+        base = {IOWA_A: 0.50, IOWA_B: 0.50, OREGON: 0.25 if tick >= 120 else 0.50}
+        prices = {zone: usd * (1 + noise.uniform(-0.04, 0.04)) for zone, usd in base.items()}
+        market = a_market(*(an_option(zone, usd=usd) for zone, usd in prices.items()))
+        made = plan(criteria, a_small_profile(), market, Present(held=held), Tuning(alternatives=0))
+        moves += bool(held) and any(made.placement.get(choice, 0) < count for choice, count in held.items())
+        assert tick >= 120 or moves == 0, made.why
+        held = made.placement
+    assert moves == 1
+    assert set(held) == {a_choice(OREGON)}
+
+
+def test_without_the_threshold_the_same_market_thrashes() -> None:
+    """What the test above would show if the threshold were not there."""
+    noise = random.Random(7)
+    held: Nodes = {}
+    moves = 0
+    for _ in range(40):
+        market = a_market(*(an_option(zone, usd=0.5 * (1 + noise.uniform(-0.04, 0.04))) for zone in (IOWA_A, OREGON)))
+        restless = Tuning(alternatives=0, threshold=0.0)
+        made = plan(some_criteria(min_workers=4), a_small_profile(), market, Present(held=held), restless)
+        moves += bool(held) and set(made.placement) != set(held)
+        held = made.placement
+    assert moves > 5
+
+
+# Faults that were planted
+
+
+def test_a_plan_after_a_shrink_knows_nothing_of_what_was_planned_before() -> None:
+    """A remembered plan would ask for the lost zone again, though it is out of stock and only half is wanted."""
+    market = a_market(an_option(limit=8), an_option(IOWA_B, limit=8))
+    before = planned(some_criteria(objective=Objective.THROUGHPUT, max_workers=8), market, gradient_bytes=0)
+    assert sorted(before.placement.values()) == [4, 4]
+    shrunk = some_criteria(objective=Objective.THROUGHPUT, max_workers=4)
+    present = Present(held={a_choice(IOWA_B): 3}, stocked_out=frozenset({a_choice(IOWA_A)}))
+    after = planned(shrunk, market, present, gradient_bytes=0)
+    assert after.placement == {a_choice(IOWA_B): 4}
+    assert after == planned(shrunk, market, present, gradient_bytes=0)
+
+
+def test_the_cap_is_checked_with_what_is_on_its_way() -> None:
+    """Four are held and four asked for elsewhere: eight may be there, and not one more may be asked for."""
+    market = a_market(an_option(usd=0.5), an_option(IOWA_B, usd=0.5), an_option(OREGON, usd=0.01))
+    present = Present(held={a_choice(IOWA_A): 4}, in_flight={a_choice(IOWA_B): 4})
+    made = planned(some_criteria(objective=Objective.THROUGHPUT), market, present, gradient_bytes=0)
+    raised = sum(max(0, count - present.committed().get(choice, 0)) for choice, count in made.ask.items())
+    assert raised == 0
+    assert greedy(FASTEST, a_small_profile(), market, present, wanted=12) == present.committed()
+
+
+def test_money_that_was_asked_for_is_spent_before_more_is_asked_for() -> None:
+    market = a_market(an_option(usd=1.0), an_option(IOWA_B, usd=1.0, limit=2))
+    criteria = some_criteria(objective=Objective.THROUGHPUT, max_micro_usd_per_hour=MicroDollars(4 * USD))
+    present = Present(held={a_choice(IOWA_A): 2}, in_flight={a_choice(IOWA_B): 2})
+    for aimed in (plan(criteria, a_small_profile(), market, present).ask, _greedy(criteria, market, present)):
+        at_most = {choice: max(aimed.get(choice, 0), count) for choice, count in present.committed().items()}
+        assert sum({**aimed, **at_most}.values()) <= 4
+
+
+def _greedy(criteria: Criteria, market: Market, present: Present) -> Nodes:
+    return greedy(criteria, a_small_profile(), market, present, wanted=8)
+
+
+# The greedy step
+
+
+def test_a_loss_is_answered_near_what_is_left_before_far_and_cheap() -> None:
+    market = a_market(an_option(limit=4), an_option(IOWA_B, usd=0.6), an_option(OREGON, usd=0.1))
+    present = Present(held={a_choice(IOWA_A): 4})
+    assert greedy(FASTEST, a_small_profile(), market, present, wanted=6) == {a_choice(IOWA_A): 4, a_choice(IOWA_B): 2}
+
+
+def test_a_zone_without_stock_is_passed_over() -> None:
+    market = a_market(an_option(), an_option(IOWA_B), an_option(OREGON))
+    present = Present(held={a_choice(IOWA_A): 3}, stocked_out=frozenset({a_choice(IOWA_A), a_choice(IOWA_B)}))
+    aimed = greedy(FASTEST, a_small_profile(), market, present, wanted=5)
+    assert aimed == {a_choice(IOWA_A): 3, a_choice(OREGON): 2}
+
+
+def test_the_greedy_step_stops_at_the_cap_on_money() -> None:
+    criteria = some_criteria(max_micro_usd_per_hour=MicroDollars(3 * USD))
+    market = a_market(an_option(usd=0.5))
+    aimed = greedy(criteria, a_small_profile(), market, Present(held={a_choice(): 2}), wanted=8)
+    assert aimed == {a_choice(): 6}
+    found = score(a_small_profile(), market, aimed, Tuning())
+    assert found is not None
+    assert is_affordable(criteria, found)
+
+
+def test_on_demand_machines_are_added_only_up_to_their_share() -> None:
+    market = a_market(an_option(limit=2), an_option(usd=1.0, spot=False))
+    present = Present(held={a_choice(): 2, a_choice(spot=False): 1})
+    aimed = greedy(some_criteria(on_demand=0.5), a_small_profile(), market, present, wanted=6)
+    assert aimed == {a_choice(): 2, Choice(*a_choice(spot=False)): 3}

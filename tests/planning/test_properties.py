@@ -1,0 +1,158 @@
+"""Under random markets: no limit is ever passed, nothing better is missed, and the same question has one answer."""
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from controlplane.planning.criteria import Criteria
+from controlplane.planning.greedy import greedy
+from controlplane.planning.market import Market, Nodes, Present
+from controlplane.planning.plan import Change, plan
+from controlplane.planning.scoring import breach, gain, gpus_by_quota, is_affordable, quota_of, rank, score
+from controlplane.planning.tuning import Tuning
+from controlplane.throughput.profile import Profile
+from tests.planning.builders import best_rank
+from tests.planning.markets import criterias, markets, presents, profiles
+
+TUNING = Tuning(alternatives=2)
+FAST = settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+
+
+@st.composite
+def situations(draw: st.DrawFn) -> tuple[Market, Present]:
+    market = draw(markets())
+    return market, draw(presents(market))
+
+
+def assert_within_limits(criteria: Criteria, market: Market, present: Present, nodes: Nodes) -> None:
+    assert sum(nodes.values()) <= criteria.max_workers
+    assert len({choice.accelerator for choice in nodes}) <= 1
+    for choice, count in nodes.items():
+        assert count <= max(market.options[choice].limit, present.held.get(choice, 0))
+        if choice in present.stocked_out:
+            assert count <= present.held.get(choice, 0)
+    for key, gpus in gpus_by_quota(market, nodes).items():
+        assert gpus <= quota_of(market, present, key)
+
+
+def assert_money_kept(criteria: Criteria, profile: Profile, market: Market, nodes: Nodes) -> None:
+    found = score(profile, market, nodes, TUNING)
+    assert found is not None
+    limit = criteria.max_micro_usd_per_hour
+    assert limit is None or found.estimate.micro_usd_per_hour <= limit
+
+
+@FAST
+@given(criterias(), profiles(), situations())
+def test_no_plan_passes_a_limit_a_quota_or_the_cap_on_money(
+    criteria: Criteria, profile: Profile, situation: tuple[Market, Present]
+) -> None:
+    market, present = situation
+    made = plan(criteria, profile, market, present, TUNING)
+    if made.change is Change.WAIT:
+        assert made.placement == present.kept()
+        return
+    assert sum(made.placement.values()) >= criteria.min_workers
+    assert_within_limits(criteria, market, present, made.placement)
+    assert_money_kept(criteria, profile, market, made.placement)
+    for other in made.alternatives:
+        assert_within_limits(criteria, market, present, other.nodes)
+        assert_money_kept(criteria, profile, market, other.nodes)
+
+
+@FAST
+@given(criterias(), profiles(), situations())
+def test_what_is_asked_for_fits_beside_everything_that_may_still_come(
+    criteria: Criteria, profile: Profile, situation: tuple[Market, Present]
+) -> None:
+    """Also while nothing that was asked for before has come, or gone."""
+    market, present = situation
+    made = plan(criteria, profile, market, present, TUNING)
+    there = present.committed()
+    raised = {choice: count for choice, count in made.ask.items() if count > there.get(choice, 0)}
+    if not raised:
+        return
+    at_most = {choice: max(made.ask.get(choice, 0), there.get(choice, 0)) for choice in {*made.ask, *there}}
+    assert sum(at_most.values()) <= criteria.max_workers
+    assert len({choice.accelerator for choice in at_most}) == 1
+    for key, gpus in gpus_by_quota(market, at_most).items():
+        if gpus > gpus_by_quota(market, there).get(key, 0):
+            assert gpus <= quota_of(market, present, key)
+    if criteria.max_micro_usd_per_hour is not None:
+        machines = sum(count * market.options[choice].micro_usd_per_hour for choice, count in at_most.items())
+        assert machines <= criteria.max_micro_usd_per_hour
+
+
+@settings(FAST, max_examples=80)
+@given(criterias(), profiles(), markets())
+def test_nothing_better_is_missed(criteria: Criteria, profile: Profile, market: Market) -> None:
+    made = plan(criteria, profile, market, tuning=TUNING)
+    wanted = best_rank(criteria, profile, market, TUNING)
+    if wanted is None:
+        assert made.change is Change.WAIT
+        return
+    assert made.proven
+    assert made.score is not None
+    assert rank(made.score, criteria) == pytest.approx(wanted, rel=1e-6)
+
+
+@FAST
+@given(criterias(), profiles(), situations())
+def test_the_same_question_has_the_same_answer(
+    criteria: Criteria, profile: Profile, situation: tuple[Market, Present]
+) -> None:
+    market, present = situation
+    again = Market({**market.options}, market.links, {**market.quotas})
+    assert plan(criteria, profile, market, present, TUNING) == plan(criteria, profile, again, present, TUNING)
+
+
+@FAST
+@given(criterias(), profiles(), situations())
+def test_what_runs_is_given_up_only_for_a_gain_above_the_threshold(
+    criteria: Criteria, profile: Profile, situation: tuple[Market, Present]
+) -> None:
+    market, present = situation
+    made = plan(criteria, profile, market, present, TUNING)
+    kept = present.kept()
+    gives_up = any(made.placement.get(choice, 0) < count for choice, count in kept.items())
+    as_it_is = score(profile, market, kept, TUNING) if kept else None
+    stands = as_it_is is not None and is_affordable(criteria, as_it_is) and not breach(criteria, market, present, kept)
+    if gives_up and stands:
+        assert as_it_is is not None
+        assert made.score is not None
+        assert gain(made.score, as_it_is, criteria) >= TUNING.threshold
+
+
+@FAST
+@given(criterias(), profiles(), situations())
+def test_a_plan_that_was_carried_out_is_kept(
+    criteria: Criteria, profile: Profile, situation: tuple[Market, Present]
+) -> None:
+    market, present = situation
+    made = plan(criteria, profile, market, present, TUNING)
+    if made.change is Change.WAIT:
+        return
+    after = plan(criteria, profile, market, Present(held=made.placement, stocked_out=present.stocked_out), TUNING)
+    assert after.score is not None
+    assert made.score is not None
+    assert after.placement == made.placement or gain(after.score, made.score, criteria) > 0
+
+
+@FAST
+@given(criterias(), profiles(), situations(), st.integers(1, 8))
+def test_the_greedy_step_keeps_every_limit_too_and_gives_nothing_up(
+    criteria: Criteria, profile: Profile, situation: tuple[Market, Present], wanted: int
+) -> None:
+    market, present = situation
+    there = present.committed()
+    nodes = greedy(criteria, profile, market, present, wanted, TUNING)
+    assert all(nodes[choice] >= count for choice, count in there.items())
+    assert sum(nodes.values()) <= max(sum(there.values()), min(wanted, criteria.max_workers))
+    for choice, count in nodes.items():
+        if count > there.get(choice, 0):
+            assert count <= market.options[choice].limit
+            assert choice not in present.stocked_out
+    for key, gpus in gpus_by_quota(market, nodes).items():
+        assert gpus <= max(quota_of(market, present, key), gpus_by_quota(market, there).get(key, 0))
+    if nodes != there and criteria.max_micro_usd_per_hour is not None:
+        assert_money_kept(criteria, profile, market, nodes)

@@ -1,7 +1,9 @@
 """What no single key of a fleet file can show: (path in the file, what is wrong and what would be right)."""
 
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import TypeVar
+from urllib.parse import urlsplit
 
 from controlplane.fleet.spec import GOOGLE, ClusterSpec, Fleet, OfferSpec
 
@@ -25,6 +27,28 @@ def _cloud(fleet: Fleet) -> Iterator[Problem]:
     endpoints = fleet.cloud.endpoints
     if endpoints.insecure and endpoints.gke == GOOGLE.endpoint:
         yield "cloud.endpoints.insecure", "would send access tokens to Google without encryption; leave it out"
+    for name, url in (("gke", f"//{endpoints.gke}"), ("compute", endpoints.compute)):
+        if not _can_be_dialled(url):
+            yield f"cloud.endpoints.{name}", f"is {url.removeprefix('//')}, which nobody can be reached at"
+    credentials = fleet.cloud.credentials
+    if credentials is not None and not _has_home(credentials):
+        yield "cloud.credentials", f"is {credentials}, but there is no such user here"
+
+
+def _can_be_dialled(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
+
+
+def _has_home(path: str) -> bool:
+    try:
+        Path(path).expanduser()
+    except RuntimeError:
+        return False
+    return True
 
 
 def _clusters(fleet: Fleet) -> Iterator[Problem]:

@@ -39,6 +39,7 @@ LabelValue = Annotated[
     Meta(pattern=r"^([a-z0-9]([a-z0-9_-]{0,61}[a-z0-9])?)?\Z", description="lower-case letters, digits, '_' and '-'"),
 ]
 Endpoint = Annotated[str, Meta(pattern=r"^[A-Za-z0-9.-]+:\d{1,5}\Z", description="host:port")]
+FilePath = Annotated[str, Meta(pattern=r"^[^\0]+\Z", description="the path of a file")]
 Url = Annotated[str, Meta(pattern=r"^https?://[^\s/]+(/\S*)?\Z", description="http://… or https://…")]
 Image = Annotated[str, Meta(pattern=r"^\S{1,500}\Z", description="an image, such as registry/tradewind:1.0")]
 Email = Annotated[str, Meta(pattern=r"^[^\s@]+@[^\s@]+\Z", description="a service account's e-mail address")]
@@ -57,7 +58,7 @@ class Endpoints(Struct, frozen=True, forbid_unknown_fields=True):
 class CloudSpec(Struct, frozen=True, forbid_unknown_fields=True):
     kind: Literal["gke"]
     project: Annotated[str, Meta(pattern=r"^[a-z0-9.:-]{1,100}\Z", description="the project's id, not its name")]
-    credentials: str | None = None
+    credentials: FilePath | None = None
     """A file, from the folder of the fleet file if it is relative."""
     endpoints: Endpoints = Endpoints()
 

@@ -1,10 +1,10 @@
 """The control endpoint: what a test, a demo or a person orders, and what they may look at."""
 
 from collections.abc import Mapping
-from typing import Annotated, TypeVar
+from typing import TypeVar
 
 from aiohttp import web
-from msgspec import Meta, Struct
+from msgspec import Struct
 
 from simulator.cloud.calls import CallLog
 from simulator.cloud.desk import Desk
@@ -17,7 +17,7 @@ from simulator.cloud.model.requests import PreemptNode, Request, SetCapacity, Se
 from simulator.cloud.regions import RegionClient, RegionTrouble
 from simulator.cloud.replies import body_of, mistake, reply
 from simulator.market.accelerators import ACCELERATORS, accelerator, micro_usd
-from simulator.market.changes import Market
+from simulator.market.changes import Amount, Market, NoticeSeconds, Usd
 
 T = TypeVar("T")
 
@@ -26,7 +26,7 @@ SERVICES = {"gke": CONTAINER, "compute": COMPUTE}
 
 class PreemptBody(Struct, frozen=True, forbid_unknown_fields=True):
     node: str
-    notice_s: Annotated[float, Meta(ge=0)] | None = None
+    notice_s: NoticeSeconds | None = None
 
 
 class StockoutBody(Struct, frozen=True, forbid_unknown_fields=True):
@@ -39,19 +39,19 @@ class StockoutBody(Struct, frozen=True, forbid_unknown_fields=True):
 class CapacityBody(Struct, frozen=True, forbid_unknown_fields=True):
     zone: str
     accelerator: str
-    capacity: Annotated[int, Meta(ge=0)] | None
+    capacity: Amount | None
 
 
 class PriceBody(Struct, frozen=True, forbid_unknown_fields=True):
     zone: str
     accelerator: str
-    price: Annotated[float, Meta(ge=0)] | None
+    price: Usd | None
 
 
 class QuotaBody(Struct, frozen=True, forbid_unknown_fields=True):
     region: str
     metric: str
-    limit: Annotated[int, Meta(ge=0)] | None
+    limit: Amount | None
     project: str | None = None
     """None: all."""
 

@@ -18,7 +18,7 @@ from runtime.errors import UserError
 from simulator.cloud.model.names import is_location, is_zone
 from simulator.cloud.model.quotas import metric_named
 from simulator.cloud.model.state import Rules
-from simulator.market.changes import Market
+from simulator.market.changes import Market, NoticeSeconds
 from simulator.market.generator import Weather
 from simulator.market.lifetimes import Lifetimes
 from simulator.market.traces import known_accelerator
@@ -67,7 +67,7 @@ class CloudSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     stockout_s: Seconds = 90.0
     give_up_s: Seconds = 2100.0
     forget_s: Seconds = 10.0
-    notice_s: Seconds = 30.0
+    notice_s: NoticeSeconds = 30.0
     """Real seconds, whatever the speed."""
     silent_share: Share = 0.0
 

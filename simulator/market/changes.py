@@ -1,9 +1,16 @@
 """What a market says as time goes by: from now on this much, at this price."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
+
+from msgspec import Meta
 
 from simulator.market.accelerators import MicroUsd
+
+Usd = Annotated[float, Meta(ge=0, le=1_000_000)]
+Amount = Annotated[int, Meta(ge=0, le=1_000_000)]
+NoticeSeconds = Annotated[float, Meta(ge=0, le=86_400)]
+"""As long as a region takes it for."""
 
 
 class Market(NamedTuple):

@@ -17,7 +17,7 @@ from msgspec import Meta, Struct
 from runtime.decoding import decode_checked
 from runtime.errors import UserError
 from simulator.market.accelerators import ACCELERATORS, accelerator, micro_usd
-from simulator.market.changes import Change, Market
+from simulator.market.changes import Amount, Change, Market, NoticeSeconds, Usd
 
 ROWS_AT_MOST = 1_000_000
 
@@ -26,14 +26,14 @@ class Row(Struct, frozen=True, forbid_unknown_fields=True):
     time_s: Annotated[float, Meta(ge=0)]
     zone: Annotated[str, Meta(min_length=1)]
     accelerator: str
-    capacity: Annotated[int, Meta(ge=0)] | None = None
-    price: Annotated[float, Meta(ge=0)] | None = None
-    notice_s: Annotated[float, Meta(ge=0)] | None = None
+    capacity: Amount | None = None
+    price: Usd | None = None
+    notice_s: NoticeSeconds | None = None
 
 
 class Sample(Struct, frozen=True):
     time_s: Annotated[float, Meta(ge=0)] = msgspec.field(name="Time")
-    gpus: Annotated[int, Meta(ge=0)] = msgspec.field(name="GPUs")
+    gpus: Amount = msgspec.field(name="GPUs")
 
 
 def read_trace(path: Path, market: Market | None = None) -> tuple[Change, ...]:

@@ -75,6 +75,8 @@ def test_counts_with_a_column_for_each_market_begin_with_their_first_row(tmp_pat
         ("time_s,zone,accelerator\n", "is empty"),
         ("time_s,zone,accelerator,capacity\nsoon,us-central1-a,l4,1\n", "time_s"),
         ("time_s,zone,accelerator,capacity\n0,us-central1-a,l4,-1\n", "capacity"),
+        ("time_s,zone,accelerator,price\n0,us-central1-a,l4,1e308\n", "price"),
+        ("time_s,zone,accelerator,notice_s\n0,us-central1-a,l4,1e9\n", "notice_s"),
         ("time_s,zone,accelerator,capacity\n0,us-central1-a,abacus,1\n", "abacus"),
         ("time_s,zone,accelerator,colour\n0,us-central1-a,l4,red\n", "colour"),
         ("[{]", "is not JSON"),

@@ -38,16 +38,15 @@ def placement_of(allocator: Allocator) -> Placement:
 def free_nodes(topology: ClusterHeartbeat, job: JobName) -> tuple[str, ...]:
     """Nodes of the job on which it has no worker that does or is about to do anything.
 
-    Of a worker that has not spoken it is not known where it is: until it has, none is free.
+    Of a worker that has not spoken it is not known where it is: until it has, none is free. While others are still
+    warming up, an idle one is the first that the job will use.
     """
     workers = [sight for sight in topology.workers if sight.job == job and sight.presence is not Presence.GONE]
     if any(sight.status is None or not sight.status.node for sight in workers):
         return ()
-    busy = {
-        sight.status.node
-        for sight in workers
-        if sight.status is not None and sight.status.phase is not WorkerPhase.IDLE
-    }
+    statuses = [sight.status for sight in workers if sight.status is not None]
+    warming = any(status.phase is WorkerPhase.WARMING for status in statuses)
+    busy = {status.node for status in statuses if warming or status.phase is not WorkerPhase.IDLE}
     return tuple(node.node for node in topology.nodes if node.job == job and node.node not in busy)
 
 

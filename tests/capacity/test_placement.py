@@ -87,6 +87,11 @@ def test_a_worker_that_is_warming_up_or_silent_is_one_that_needs_its_node() -> N
     assert free_nodes(a_topology(warming, silent), JOB) == ("n2",)
 
 
+def test_whoever_is_warm_first_keeps_its_node_while_others_are_warming_up() -> None:
+    idle, warming = a_worker("w0-0001", "n0", WorkerPhase.IDLE), a_worker("w1-0001", "n1", WorkerPhase.WARMING)
+    assert free_nodes(a_topology(idle, warming), JOB) == ("n2",)
+
+
 def test_no_node_is_free_while_it_is_not_known_where_a_worker_is() -> None:
     assert free_nodes(a_topology(a_starting_worker("w0-0000")), JOB) == ()
 

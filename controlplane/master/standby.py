@@ -46,7 +46,7 @@ class StandbyServer:
         return json_answer(health, HTTPStatus.OK if connected else HTTPStatus.SERVICE_UNAVAILABLE)
 
     async def _refuse(self, _request: web.Request) -> web.Response:
-        leader = self._leader()
+        leader = self._leader() if self._connected() else None
         url = leader.url if leader is not None else ""
         hint = f"ask {url}" if url else "try again in a moment"
         answer = json_answer(Problem(self._sentence(), hint, leader=url), HTTPStatus.SERVICE_UNAVAILABLE)

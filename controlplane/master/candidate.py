@@ -52,6 +52,7 @@ class Candidate(Onlooker):
         finally:
             self._leading.clear()
             self.idle.set()
+        # It was asked to end: whoever waits for `idle` cancels this, and only then is the lease given up.
         await asyncio.Event().wait()
 
     async def _stand_by(self) -> None:

@@ -8,9 +8,9 @@ import statistics
 from collections import deque
 from typing import Final
 
-LEAST_S: Final = 0.3
+LEAST_S: Final = 0.25
 UNKNOWN_S: Final = 30.0
-_STEPS: Final = 3.0
+_STEPS: Final = 2.5
 _MEASURED: Final = 16
 _KNOWN_AFTER: Final = 4
 _CALM_STEPS: Final = 100

@@ -2,8 +2,9 @@
 
 All processes of a worker are killed at once, at a random moment of a step: those of the last rank, of rank 0, or of two
 ranks. `silent`: they are stopped instead, so that no connection breaks, and wake up when the others have gone on.
-Settings are the defaults. A replacement comes when the round is over. Beside it tuned torchrun and, if an interpreter
-is named that has it, torchft, each with one flat model of the same size and steps as long.
+Settings are the defaults. A replacement comes when the round is over. Beside it, in blocks after ours: tuned torchrun
+with the script and the clock of the restart benchmark, steps as long, until the first rank has a step; and, if an
+interpreter is named that has it, torchft with the same model.
 """
 
 import random

@@ -2,7 +2,17 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 
-from controlplane.clouds.interface import Cloud, ClusterInfo, ClusterPlan, KubernetesAccess, PoolPlan, PoolRef, Quota
+from controlplane.clouds.interface import (
+    Cloud,
+    ClusterInfo,
+    ClusterPlan,
+    KubernetesAccess,
+    MachineInfo,
+    MarketPrice,
+    PoolPlan,
+    PoolRef,
+    Quota,
+)
 from controlplane.clouds.outcomes import Outcome, Refused, Unreachable
 from messages.ids import ClusterName
 
@@ -37,6 +47,12 @@ class LeadersCloud:
 
     async def quotas(self, region: str) -> Sequence[Quota] | Unreachable | Refused:
         return await self._cloud.quotas(region)
+
+    async def machines(self) -> Sequence[MachineInfo] | Unreachable | Refused:
+        return await self._cloud.machines()
+
+    async def market(self) -> Sequence[MarketPrice] | Unreachable | Refused:
+        return await self._cloud.market()
 
     async def kubernetes_access(self, cluster: ClusterName) -> KubernetesAccess | Unreachable | Refused:
         """Of use to change what is in a cluster."""

@@ -131,6 +131,33 @@ class Quota:
     usage: float
 
 
+@dataclass(frozen=True, slots=True)
+class MachineInfo:
+    """A machine as the cloud bills it: the next one under the same name is another."""
+
+    id: str
+    name: str
+    """Of its node, too."""
+    zone: str
+    machine_type: str
+    accelerator: str | None
+    accelerators: int
+    spot: bool
+    started_at: float
+    """Unix seconds; it costs from then on."""
+    labels: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class MarketPrice:
+    """Of one accelerator with its share of the machine; of one vCPU where the accelerator is `cpu`."""
+
+    zone: str
+    accelerator: str
+    spot_micro_usd_per_hour: int
+    on_demand_micro_usd_per_hour: int
+
+
 class Cloud(Protocol):
     """Reads answer with what was found or why not; changes with an outcome when the operation has ended."""
 
@@ -150,6 +177,12 @@ class Cloud(Protocol):
     async def delete_pool(self, pool: PoolRef) -> Outcome: ...
 
     async def quotas(self, region: str) -> Sequence[Quota] | Unreachable | Refused: ...
+
+    async def machines(self) -> Sequence[MachineInfo] | Unreachable | Refused:
+        """All that were made for a job and cost now, also those that are not nodes yet."""
+
+    async def market(self) -> Sequence[MarketPrice] | Unreachable | Refused:
+        """Prices of this moment, where they move; none where they are those of a list."""
 
     async def kubernetes_access(self, cluster: ClusterName) -> KubernetesAccess | Unreachable | Refused: ...
 

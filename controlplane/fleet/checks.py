@@ -27,8 +27,12 @@ def _cloud(fleet: Fleet) -> Iterator[Problem]:
     endpoints = fleet.cloud.endpoints
     if endpoints.insecure and endpoints.gke == GOOGLE.endpoint:
         yield "cloud.endpoints.insecure", "would send access tokens to Google without encryption; leave it out"
-    for name, url in (("gke", f"//{endpoints.gke}"), ("compute", endpoints.compute)):
-        if not _can_be_dialled(url):
+    for name, url in (
+        ("gke", f"//{endpoints.gke}"),
+        ("compute", endpoints.compute),
+        ("market", endpoints.market),
+    ):
+        if url is not None and not _can_be_dialled(url):
             yield f"cloud.endpoints.{name}", f"is {url.removeprefix('//')}, which nobody can be reached at"
     credentials = fleet.cloud.credentials
     if credentials is not None and not _has_home(credentials):

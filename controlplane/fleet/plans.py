@@ -23,6 +23,7 @@ def gke_settings(fleet: Fleet, environ: Mapping[str, str]) -> GkeSettings:
         "endpoint": cloud.endpoints.gke,
         "insecure": cloud.endpoints.insecure,
         "compute_url": cloud.endpoints.compute,
+        "market_url": cloud.endpoints.market or "",
         "credentials_file": cloud.credentials,
         "locations": tuple(dict.fromkeys(cluster.location for cluster in fleet.clusters)),
     }

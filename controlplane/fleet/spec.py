@@ -53,6 +53,8 @@ class Endpoints(Struct, frozen=True, forbid_unknown_fields=True):
     gke: Endpoint = GOOGLE.endpoint
     insecure: bool = False
     compute: Url = GOOGLE.compute_url
+    market: Url | None = None
+    """Where prices of the moment are told, if they are not those of a list."""
 
 
 class CloudSpec(Struct, frozen=True, forbid_unknown_fields=True):

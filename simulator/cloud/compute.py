@@ -1,4 +1,4 @@
-"""The little of Compute's REST API that is needed beside GKE's: quotas, instance groups, the end of certain nodes."""
+"""The little of Compute's REST API that is needed beside GKE's: quotas, machines, groups, the end of certain nodes."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -9,6 +9,7 @@ from msgspec import Struct, field
 from simulator.cloud.calls import CallLog
 from simulator.cloud.desk import Desk
 from simulator.cloud.gate import Gate
+from simulator.cloud.instances import API, instance_told, instances_of, label_filter
 from simulator.cloud.model import quotas, refusals, view
 from simulator.cloud.model.names import NodeName, OperationName
 from simulator.cloud.model.refusals import COMPUTE, Refusal
@@ -18,7 +19,6 @@ from simulator.cloud.replies import body_of, google_error, reply
 from simulator.cloud.times import rfc3339
 
 BASE = "/compute/v1/projects/{project}"
-API = "https://www.googleapis.com/compute/v1"
 
 Answer = web.Response | Refusal
 
@@ -39,6 +39,7 @@ class ComputeApi:
         group = f"{BASE}/zones/{{zone}}/instanceGroupManagers/{{group}}"
         operation = f"{BASE}/zones/{{zone}}/operations/{{operation}}"
         return [
+            web.get(f"{BASE}/aggregated/instances", self._checked("instances.aggregatedList", self._instances)),
             web.get(f"{BASE}/regions/{{region}}", self._checked("regions.get", self._region)),
             web.get(group, self._checked("instanceGroupManagers.get", self._group)),
             web.post(f"{group}/deleteInstances", self._checked("instanceGroupManagers.deleteInstances", self._delete)),
@@ -74,6 +75,21 @@ class ComputeApi:
         ]
         link = f"{API}/projects/{project}/regions/{region}"
         return reply({"kind": "compute#region", "name": region, "status": "UP", "quotas": told, "selfLink": link})
+
+    async def _instances(self, request: web.Request) -> Answer:
+        wanted = label_filter(request.query.get("filter", ""))
+        size, begin = request.query.get("maxResults", "500"), request.query.get("pageToken", "0")
+        if wanted is None or not (size.isdecimal() and 0 < int(size) <= 500 and begin.isdecimal()):
+            return refusals.invalid("Invalid value for a field of the request.")
+        found = list(instances_of(self._desk.cloud, request.match_info["project"], wanted))
+        end = int(begin) + int(size)
+        items: dict[str, dict[str, Any]] = {}
+        for pool, node, instance in found[int(begin) : end]:
+            scope = items.setdefault(f"zones/{node.zone}", {"instances": []})
+            started = rfc3339(self._desk.wall_s(instance.started_s))
+            scope["instances"].append(instance_told(pool, node, instance, started))
+        told: dict[str, Any] = {"kind": "compute#instanceAggregatedList", "items": items}
+        return reply(told | ({"nextPageToken": str(end)} if end < len(found) else {}))
 
     async def _group(self, request: web.Request) -> Answer:
         found = self._find(request)

@@ -66,6 +66,7 @@ def bill_of(cloud: Cloud, now_s: float, speed: float, label: str = "") -> dict[s
 
 def market(cloud: Cloud) -> list[dict[str, Any]]:
     held = spot.held(cloud, doomed_too=True)
+    used = {cloud.pools[node.pool].market(node.zone) for node in cloud.nodes.values()}
     return [
         {
             "zone": each.zone,
@@ -76,7 +77,20 @@ def market(cloud: Cloud) -> list[dict[str, Any]]:
             "spot_micro_usd_per_hour": spot.price_of(cloud, each),
             "on_demand_micro_usd_per_hour": ACCELERATORS[each.accelerator].on_demand,
         }
-        for each in sorted({*cloud.offers, *held})
+        for each in sorted({*cloud.offers, *used})
+    ]
+
+
+def prices(cloud: Cloud, speed: float) -> list[dict[str, Any]]:
+    """For whoever lives in real time, of which an hour is `speed` hours of the cloud."""
+    return [
+        {
+            "zone": each["zone"],
+            "accelerator": each["accelerator"],
+            "spot_micro_usd_per_hour": round(each["spot_micro_usd_per_hour"] * speed),
+            "on_demand_micro_usd_per_hour": round(each["on_demand_micro_usd_per_hour"] * speed),
+        }
+        for each in market(cloud)
     ]
 
 

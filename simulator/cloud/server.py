@@ -26,6 +26,7 @@ from simulator.cloud.model.effects import Effect
 from simulator.cloud.model.events import Event, MarketMoved, Tick
 from simulator.cloud.model.state import Cloud
 from simulator.cloud.oauth import TokenEndpoint
+from simulator.cloud.prices import PricesPage
 from simulator.cloud.regions import RegionClient, watch
 from simulator.cloud.settings import (
     CloudSettings,
@@ -72,6 +73,7 @@ async def serve_cloud(settings: CloudSettings, clock: Clock | None = None) -> As
         desk = Desk(loop, shell, clock)
         app = web.Application()
         app.add_routes(ControlApi(desk, gate, calls, regions, settings.speed).routes())
+        app.add_routes(PricesPage(desk, settings.speed).routes())
         app.add_routes(ComputeApi(desk, gate, calls).routes())
         app.add_routes(TokenEndpoint(account, settings.secret, settings.token_s, clock, calls).routes())
         work = {

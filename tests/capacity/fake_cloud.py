@@ -8,6 +8,8 @@ from controlplane.clouds.interface import (
     ClusterPlan,
     ClusterStatus,
     KubernetesAccess,
+    MachineInfo,
+    MarketPrice,
     PoolInfo,
     PoolPlan,
     PoolRef,
@@ -30,6 +32,7 @@ class FakeCloud:
         self.outcome: Outcome = Done()
         """How everything ends that is to be made."""
         self.removed: list[str] = []
+        self.running: list[MachineInfo] = []
 
     async def clusters(self) -> Sequence[ClusterInfo] | Unreachable | Refused:
         if self.refusals:
@@ -81,6 +84,12 @@ class FakeCloud:
         return Done()
 
     async def quotas(self, region: str) -> Sequence[Quota] | Unreachable | Refused:
+        return ()
+
+    async def machines(self) -> Sequence[MachineInfo] | Unreachable | Refused:
+        return tuple(self.running)
+
+    async def market(self) -> Sequence[MarketPrice] | Unreachable | Refused:
         return ()
 
     async def kubernetes_access(self, cluster: ClusterName) -> KubernetesAccess | Unreachable | Refused:

@@ -10,6 +10,7 @@ from controlplane.clouds.gke import requests
 from controlplane.clouds.gke.classify import call_outcome, creation_outcome, read_problem
 from controlplane.clouds.gke.compute import ComputeClient
 from controlplane.clouds.gke.failures import CallFailed
+from controlplane.clouds.gke.market import MarketClient
 from controlplane.clouds.gke.operations import Operations
 from controlplane.clouds.gke.reads import patiently
 from controlplane.clouds.gke.settings import GkeSettings
@@ -21,6 +22,8 @@ from controlplane.clouds.interface import (
     ClusterInfo,
     ClusterPlan,
     KubernetesAccess,
+    MachineInfo,
+    MarketPrice,
     PoolPlan,
     PoolRef,
     Quota,
@@ -48,6 +51,7 @@ class GkeCloud(Cloud):
         self._tokens = tokens
         self._client = client
         self._compute = compute
+        self._market = MarketClient(settings)
         self._operations = Operations(client, settings)
         self._locations: dict[ClusterName, str] = {}
 
@@ -126,6 +130,12 @@ class GkeCloud(Cloud):
     async def quotas(self, region: str) -> Sequence[Quota] | Unreachable | Refused:
         return await self._read(lambda: self._compute.quotas(region))
 
+    async def machines(self) -> Sequence[MachineInfo] | Unreachable | Refused:
+        return await self._read(lambda: self._compute.machines(JOB_LABEL))
+
+    async def market(self) -> Sequence[MarketPrice] | Unreachable | Refused:
+        return await self._read(self._market.prices)
+
     async def kubernetes_access(self, cluster: ClusterName) -> KubernetesAccess | Unreachable | Refused:
         location = await self._location(cluster)
         match location:
@@ -150,6 +160,7 @@ class GkeCloud(Cloud):
         await self._tokens.close()
         await self._client.close()
         await self._compute.close()
+        await self._market.close()
 
     async def _read(self, read: Callable[[], Awaitable[T]]) -> T | Unreachable | Refused:
         try:

@@ -10,12 +10,15 @@ from urllib.parse import quote
 import aiohttp
 
 from controlplane.clouds.gke.failures import CallFailed, Code, code_named
+from controlplane.clouds.gke.machines import MACHINE_FIELDS, machines_told
 from controlplane.clouds.gke.requests import InstanceGroup
 from controlplane.clouds.gke.settings import GkeSettings
 from controlplane.clouds.gke.tokens import AccessTokens, FetchedToken
-from controlplane.clouds.interface import Quota
+from controlplane.clouds.interface import MachineInfo, Quota
 
 INSTANCES_AT_ONCE = 1000
+MACHINES_PER_PAGE = 500
+PAGES_AT_MOST = 200
 _CODES = {
     400: Code.INVALID_ARGUMENT,
     401: Code.UNAUTHENTICATED,
@@ -58,6 +61,19 @@ class ComputeClient:
         size = answer.get("targetSize")
         return size if isinstance(size, int) else None
 
+    async def machines(self, label: str) -> list[MachineInfo]:
+        """In all zones, of those that carry the label; page by page."""
+        query = {"filter": f"labels.{label}:*", "maxResults": str(MACHINES_PER_PAGE), "fields": MACHINE_FIELDS}
+        found: list[MachineInfo] = []
+        for _ in range(PAGES_AT_MOST):
+            answer = await self._call("GET", f"projects/{_part(self._project)}/aggregated/instances", query=query)
+            found += machines_told(answer)
+            token = answer.get("nextPageToken")
+            if not isinstance(token, str) or not token:
+                return found
+            query["pageToken"] = token
+        raise CallFailed(Code.ABORTED, f"Compute tells of more than {len(found)} machines")
+
     async def delete_instances(self, group: InstanceGroup, names: Sequence[str]) -> None:
         """The group shrinks with them. Those that are gone already count as deleted."""
         for start in range(0, len(names), INSTANCES_AT_ONCE):
@@ -72,11 +88,13 @@ class ComputeClient:
     async def close(self) -> None:
         await self._session.close()
 
-    async def _call(self, method: str, path: str, body: object = None) -> Mapping[str, Any]:
+    async def _call(
+        self, method: str, path: str, body: object = None, query: Mapping[str, str] | None = None
+    ) -> Mapping[str, Any]:
         async def once(token: FetchedToken) -> Mapping[str, Any]:
             try:
                 async with self._session.request(
-                    method, f"{self._base}/{path}", json=body, headers=_headers(token)
+                    method, f"{self._base}/{path}", params=query, json=body, headers=_headers(token)
                 ) as response:
                     answer = await _json(response)
                     if response.status >= 400:

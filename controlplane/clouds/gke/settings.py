@@ -18,6 +18,8 @@ class GkeSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     insecure: bool = False
     """Without TLS: for a stand-in on this machine or in a private network only."""
     compute_url: str = "https://compute.googleapis.com/compute/v1"
+    market_url: str = ""
+    """Where prices of the moment are told; empty where they are those of Google's list."""
     credentials_file: str | None = None
     """A service account's key or a user's stored credentials; without, Google's application default credentials."""
     locations: tuple[str, ...] = ()

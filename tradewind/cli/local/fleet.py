@@ -60,6 +60,7 @@ def fleet_at(example: str, grpc_port: int, http_port: int, workers: int) -> byte
         "gke": f"127.0.0.1:{grpc_port}",
         "insecure": True,
         "compute": f"http://127.0.0.1:{http_port}/compute/v1",
+        "market": f"http://127.0.0.1:{http_port}/prices",
     }
     cloud = {**fleet["cloud"], "credentials": KEY_FILE, "endpoints": endpoints}
     offers = [{**offer, "max_nodes": workers} for offer in fleet["offers"]]

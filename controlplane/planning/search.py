@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
+from controlplane.catalog.places import region_of
 from controlplane.planning.bounds import Bound, bound_of
 from controlplane.planning.criteria import Criteria
 from controlplane.planning.field import Field, Range, field_of
@@ -50,10 +51,9 @@ class _Prospect(NamedTuple):
     bound: Bound
     place: int
 
-    @property
-    def kind(self) -> tuple[str, tuple[str, ...]]:
-        """What makes an alternative: the accelerator and the zones to choose from."""
-        return self.field.accelerator, self.bound.ring.zones
+
+_Kind = tuple[str, tuple[str, ...], int]
+"""What makes an alternative: the accelerator, the regions and the number of zones."""
 
 
 class Search:
@@ -125,22 +125,34 @@ class Search:
             yield _Prospect(rank_of(self.criteria, float(step_s), float(weighed)), field, bound, place)
 
     def _others(self, prospects: list[_Prospect], best: Candidate, wanted: int) -> tuple[Candidate, ...]:
-        """Each of another kind than the best and than each other."""
-        seen, tries = {_places(best.nodes)}, wanted * TRIES_FOR_AN_ALTERNATIVE
-        kinds, found = set(), list[Candidate]()
-        for prospect in prospects:
+        """The best of each other accelerator first, then each of another kind than the best and than each other."""
+        kinds, tries = {_kind(best.nodes)}, wanted * TRIES_FOR_AN_ALTERNATIVE
+        found: list[Candidate] = []
+        for prospect in _varied([each for each in prospects if not each.bound.ring.is_open], best):
             if len(found) >= wanted or tries <= 0:
                 break
-            if prospect.kind in kinds or prospect.bound.ring.is_open:
-                continue
-            kinds.add(prospect.kind)
-            tries -= 1
-            other, _ = self._filled(prospect)
-            if other is not None and _places(other.nodes) not in seen:
-                seen.add(_places(other.nodes))
-                found.append(other)
+            kind = _kind_of(prospect.field.accelerator, prospect.bound.ring.zones)
+            if kind not in kinds:
+                kinds.add(kind)
+                tries -= 1
+                other, _ = self._filled(prospect)
+                found += () if other is None else (other,)
         return tuple(sorted(found, key=lambda each: rank(each.score, self.criteria)))
 
 
-def _places(nodes: Nodes) -> tuple[tuple[str, str], ...]:
-    return tuple(sorted({(choice.accelerator, choice.zone) for choice in nodes}))
+def _varied(prospects: list[_Prospect], best: Candidate) -> Iterator[_Prospect]:
+    shown = {choice.accelerator for choice in best.nodes}
+    for prospect in prospects:
+        if prospect.field.accelerator not in shown:
+            shown.add(prospect.field.accelerator)
+            yield prospect
+    yield from prospects
+
+
+def _kind(nodes: Nodes) -> _Kind:
+    zones = tuple(sorted({choice.zone for choice in nodes}))
+    return _kind_of(next(iter(nodes)).accelerator, zones)
+
+
+def _kind_of(accelerator: str, zones: tuple[str, ...]) -> _Kind:
+    return accelerator, tuple(sorted({region_of(zone) for zone in zones})), len(zones)

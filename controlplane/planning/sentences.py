@@ -13,6 +13,9 @@ _WANTS = {
 }
 
 
+VISIBLE = 0.0005
+
+
 def figures(score: Score) -> str:
     estimate = score.estimate
     return (
@@ -76,7 +79,7 @@ def loses(other: Score, chosen: Score, criteria: Criteria) -> str:
         return "would be late"
     money = other.estimate.micro_usd_per_1000_steps / max(chosen.estimate.micro_usd_per_1000_steps, 1) - 1
     speed = other.estimate.steps_per_s / chosen.estimate.steps_per_s - 1
-    compared = f"{_more(money, 'dearer', 'cheaper')}, {_more(speed, 'faster', 'slower')}"
+    compared = f"{_more(money, 'dearer', 'cheaper', 'as dear')}, {_more(speed, 'faster', 'slower', 'as fast')}"
     if behind < 0:
         return f"{compared}; not by enough to move what runs"
     risk = (other.risk_micro_usd_per_hour - chosen.risk_micro_usd_per_hour) / MICRO_PER_USD
@@ -91,7 +94,9 @@ def _late(score: Score, criteria: Criteria) -> str:
     return f" (too slow: {criteria.min_steps_per_s:.3g} steps/s are needed; nothing that may be had is faster)"
 
 
-def _more(part: float, above: str, below: str) -> str:
+def _more(part: float, above: str, below: str, equal: str) -> str:
+    if abs(part) < VISIBLE:
+        return equal
     return f"{abs(part):.1%} {above if part >= 0 else below}"
 
 

@@ -1,0 +1,56 @@
+"""What a job's steps need: what its file says, or, where it says nothing, an assumption that is called one."""
+
+from typing import NamedTuple
+
+from controlplane.catalog.accelerators import matching
+from controlplane.throughput.profile import Compute, Profile
+from messages.criteria import StepProfile
+from messages.jobs import JobSpec
+
+PEAK_TFLOPS = {"T4": 65.0, "L4": 121.0, "V100": 125.0, "A100-40": 312.0, "A100-80": 312.0, "H100": 989.0}
+"""In half precision without sparsity, as their maker says: only how they compare counts here."""
+ASSUMED_GRADIENT_BYTES = 1_400_000_000
+"""Of 350 million parameters in single precision."""
+ASSUMED_SAMPLES_PER_RANK = 8
+ASSUMED_SECONDS_PER_SAMPLE = 0.5
+"""On an L4."""
+
+
+class JobProfile(NamedTuple):
+    profile: Profile
+    is_assumed: bool
+    """Then it tells places apart, and what it says of steps and of money for them means nothing."""
+
+
+def profile_of(spec: JobSpec) -> JobProfile:
+    batch = spec.hyperparameters.get("global_batch")
+    given = batch if isinstance(batch, int) else 0
+    if spec.profile is not None:
+        return JobProfile(_given(spec.profile, given, spec.replica), is_assumed=False)
+    most = spec.workers.max * spec.workers.ranks // spec.replica
+    return JobProfile(_assumed(given or most * ASSUMED_SAMPLES_PER_RANK, spec.replica), is_assumed=True)
+
+
+def _given(told: StepProfile, global_batch: int, replica: int) -> Profile:
+    return Profile(
+        compute={
+            accelerator.name: Compute(time.seconds_per_sample, time.seconds_per_step)
+            for name, time in told.compute.items()
+            for accelerator in matching(name)
+        },
+        gradient_bytes=told.gradient_bytes,
+        global_batch=max(1, global_batch),
+        replica_gpus=replica,
+        overlap=told.overlap,
+    )
+
+
+def _assumed(global_batch: int, replica: int) -> Profile:
+    return Profile(
+        compute={
+            name: Compute(ASSUMED_SECONDS_PER_SAMPLE * PEAK_TFLOPS["L4"] / peak) for name, peak in PEAK_TFLOPS.items()
+        },
+        gradient_bytes=ASSUMED_GRADIENT_BYTES,
+        global_batch=global_batch,
+        replica_gpus=replica,
+    )

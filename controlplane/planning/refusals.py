@@ -1,0 +1,149 @@
+"""Criteria that nothing on offer can meet: what is wrong, its number, and the nearest that would work."""
+
+import difflib
+from collections.abc import Callable, Iterator, Sequence
+from decimal import ROUND_CEILING, Decimal
+
+from msgspec import structs
+
+from controlplane.catalog.accelerators import ACCELERATORS, matching
+from controlplane.catalog.money import MICRO_PER_USD, usd_text
+from controlplane.catalog.offers import Offer
+from controlplane.planning.criteria import Criteria
+from controlplane.planning.market import Market, Present
+from controlplane.planning.plan import Plan, plan
+from controlplane.planning.scoring import limit_of
+from controlplane.planning.sentences import places
+from controlplane.planning.tuning import Tuning
+from controlplane.throughput.profile import Profile
+from messages.criteria import Capacity, Objective
+from messages.jobs import JobSpec
+
+Problem = tuple[str, str]
+
+USEFUL_S = 600
+"""A budget that is spent in less does not train anything."""
+SHOWN = 4
+"""Names that would work."""
+_QUIET = Tuning(alternatives=0)
+
+
+def refusals(
+    spec: JobSpec, criteria: Criteria, offers: Sequence[Offer], market: Market, profile: Profile
+) -> list[Problem]:
+    """The first kind of problem only: what is not offered has no price."""
+    capacity = spec.capacity or Capacity()
+    return (
+        list(_unknown(spec, capacity))
+        or list(_not_offered(criteria, offers, market))
+        or list(_unprofiled(market, profile))
+        or list(_too_few(criteria, market))
+        or list(_too_dear(criteria, market, profile))
+    )
+
+
+def _unknown(spec: JobSpec, capacity: Capacity) -> Iterator[Problem]:
+    known = ", ".join(each.name for each in ACCELERATORS)
+    for place, name in enumerate(capacity.accelerators):
+        if not matching(name):
+            yield f"capacity.accelerators[{place}]", f"is {name}, which the catalog does not know; it knows {known}"
+    for name in spec.profile.compute if spec.profile is not None else ():
+        if not matching(name):
+            yield f"profile.compute.{name}", f"is no accelerator that the catalog knows; it knows {known}"
+
+
+def _not_offered(criteria: Criteria, offers: Sequence[Offer], market: Market) -> Iterator[Problem]:
+    """Criterion by criterion, until none is left."""
+    if market.options:
+        return
+    left = list(offers)
+    for path, given, attribute, allows in _filters(criteria):
+        remaining = [each for each in left if allows(each)]
+        if not remaining:
+            yield path, f"is {given}, which leaves no offer; {_nearest(given, left, attribute)} would"
+            return
+        left = remaining
+    kind = "spot" if criteria.on_demand < 1 else "on-demand"
+    yield "capacity.on_demand", f"is {criteria.on_demand:g}, but what is allowed is not offered as {kind} machines"
+
+
+def _filters(criteria: Criteria) -> Iterator[tuple[str, str, str, Callable[[Offer], bool]]]:
+    """Where each is in the file, what it says, which attribute of an offer it is about, and what passes."""
+    names, ranks = ", ".join(sorted(criteria.accelerators)), str(criteria.gpus_per_worker)
+    zones, regions, types = (", ".join(each) for each in (criteria.zones, criteria.regions, criteria.machine_types))
+    yield "capacity.zones", zones, "zone", lambda offer: not criteria.zones or offer.zone in criteria.zones
+    yield "capacity.regions", regions, "region", lambda offer: criteria.allows_zone(offer.zone, offer.region)
+    yield "capacity.accelerators", names, "accelerator", lambda offer: criteria.allows_accelerator(offer.accelerator)
+    yield (
+        "capacity.machine_types",
+        types,
+        "machine_type",
+        lambda offer: criteria.allows_machine_type(offer.machine_type),
+    )
+    yield "workers.ranks", ranks, "gpus", lambda offer: offer.gpus == criteria.gpus_per_worker
+
+
+def _nearest(given: str, offers: Sequence[Offer], attribute: str) -> str:
+    """Of what is offered, as it is written."""
+    values = [str(value) for value in sorted({getattr(each, attribute) for each in offers})]
+    near = difflib.get_close_matches(given, values, n=SHOWN, cutoff=0.0) if len(values) > SHOWN else values
+    return " or ".join(near)
+
+
+def _unprofiled(market: Market, profile: Profile) -> Iterator[Problem]:
+    offered = sorted({choice.accelerator for choice in market.options})
+    if not set(offered) & profile.compute.keys():
+        known = ", ".join(sorted(profile.compute)) or "none"
+        yield "profile.compute", f"has {known}, but what is allowed and offered has {', '.join(offered)}"
+
+
+def _too_few(criteria: Criteria, market: Market) -> Iterator[Problem]:
+    by_type: dict[str, int] = {}
+    for choice in market.options:
+        by_type[choice.accelerator] = by_type.get(choice.accelerator, 0) + limit_of(market, Present(), choice)
+    name, most = max(by_type.items(), key=lambda each: each[1])
+    if most < criteria.min_workers:
+        text = f"is {criteria.min_workers}, but at most {most} machines of one type ({name}) may be had; at most {most}"
+        yield "workers.min", text
+
+
+def _too_dear(criteria: Criteria, market: Market, profile: Profile) -> Iterator[Problem]:
+    cheapest = _cheapest(criteria, market, profile)
+    if cheapest is None or cheapest.score is None:
+        text = (
+            f"is {criteria.min_workers}, which quotas, the share on demand or the global batch do not allow; try fewer"
+        )
+        yield "workers.min", text
+        return
+    hourly = cheapest.score.estimate.micro_usd_per_hour
+    least = f"{criteria.min_workers} workers cost at least ${_up(hourly)} an hour ({places(cheapest.placement)})"
+    limit, total = criteria.max_micro_usd_per_hour, criteria.max_micro_usd_total
+    if limit is not None and hourly > limit:
+        yield "capacity.max_usd_per_hour", f"is ${usd_text(limit, 2)}, but {least}; at least {_up(hourly)}"
+    useful = hourly * USEFUL_S // 3600
+    if total is not None and total < useful:
+        text = f"is ${usd_text(total, 2)}, but {least}, and ten minutes are ${_up(useful)}; at least {_up(useful)}"
+        yield "capacity.max_usd_total", text
+
+
+def _cheapest(criteria: Criteria, market: Market, profile: Profile) -> Plan | None:
+    """By the hour, of the fewest workers."""
+    fewest = structs.replace(criteria, max_workers=criteria.min_workers, max_micro_usd_per_hour=None)
+    found = []
+    for accelerator in sorted({choice.accelerator for choice in market.options}):
+        options = {choice: each for choice, each in market.options.items() if choice.accelerator == accelerator}
+        made = plan(fewest, profile, structs.replace(market, options=options), tuning=_QUIET)
+        if made.score is not None:
+            found.append((made.score.estimate.micro_usd_per_hour, accelerator, made))
+    return min(found, key=lambda each: each[:2])[2] if found else None
+
+
+def _most(criteria: Criteria, market: Market, profile: Profile) -> int:
+    """Workers that may be had."""
+    any_number = structs.replace(criteria, min_workers=1, objective=Objective.THROUGHPUT, max_micro_usd_per_hour=None)
+    return sum(plan(any_number, profile, market, tuning=_QUIET).placement.values())
+
+
+def _up(amount: int) -> str:
+    """Rounded up to cents: what is told as enough is enough."""
+    return str((Decimal(amount) / MICRO_PER_USD).quantize(Decimal("0.01"), rounding=ROUND_CEILING))

@@ -1,0 +1,69 @@
+"""`tradewind plan`: a table before anything is spent, and contradictions in sentences."""
+
+import json
+from pathlib import Path
+
+from runtime.children import free_port
+from tests.cli.command import Outcome, tradewind
+
+FLEET = Path(__file__).resolve().parents[2] / "examples" / "fleet-simulator.yaml"
+A_JOB = """
+name: opt
+launch: {script: train.py}
+workers: {min: 4, max: 8}
+hyperparameters: {global_batch: 256}
+capacity: {accelerators: [L4, A100], regions: [us-, europe-], max_usd_per_hour: 40}
+"""
+A_PROFILE = """
+profile:
+  gradient_bytes: 1400000000
+  compute: {L4: {seconds_per_sample: 0.4}, A100: {seconds_per_sample: 0.12}}
+"""
+
+
+async def planned(folder: Path, text: str, *arguments: str) -> Outcome:
+    file = folder / "job.yaml"
+    file.write_text(text)
+    nobody = {"TRADEWIND_API_URL": f"http://127.0.0.1:{free_port()}"}
+    return await tradewind("plan", str(file), *arguments, environ=nobody)
+
+
+async def test_the_best_comes_first_then_what_lost_and_by_how_much(tmp_path: Path) -> None:
+    done = await planned(tmp_path, A_JOB + A_PROFILE)
+    assert done.code == 0, done.err
+    head, _, best, *rest = done.out.splitlines()
+    assert head.split()[:3] == ["NODES", "MACHINES", "STEPS/S"]
+    assert best.startswith("best")
+    assert "× L4" in best
+    assert any("A100" in line and "dearer" in line for line in rest)
+    assert "for 1,000 steps; prices of 2026-08-22." in done.out
+
+
+async def test_a_fleet_limits_where_and_how_many(tmp_path: Path) -> None:
+    done = await planned(tmp_path, A_JOB + A_PROFILE, "--fleet", str(FLEET), "--json")
+    told = json.loads(done.out)
+    zones = {nodes["zone"] for nodes in told["best"]["nodes"]}
+    assert zones <= {"us-central1-a", "us-central1-b", "europe-west4-a"}
+    assert sum(nodes["nodes"] for nodes in told["best"]["nodes"]) >= 4
+    assert (told["proven"], told["is_assumed"]) == (True, False)
+    assert told["alternatives"]
+
+
+async def test_without_a_profile_no_steps_are_promised(tmp_path: Path) -> None:
+    done = await planned(tmp_path, A_JOB)
+    assert done.code == 0
+    assert "The job file has no `profile`" in done.out
+    assert "steps/s," not in done.out
+
+
+async def test_a_contradiction_is_told_in_sentences_before_anything_is_made(tmp_path: Path) -> None:
+    done = await planned(tmp_path, A_JOB.replace("max_usd_per_hour: 40", "max_usd_per_hour: 0.5") + A_PROFILE)
+    assert done.code == 2
+    assert "capacity.max_usd_per_hour: is $0.50, but 4 workers cost at least $" in done.err
+    assert "Traceback" not in done.err
+
+
+async def test_a_file_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
+    nobody = {"TRADEWIND_API_URL": f"http://127.0.0.1:{free_port()}"}
+    done = await tradewind("plan", str(tmp_path / "none.yaml"), environ=nobody)
+    assert (done.code, "There is no file" in done.err) == (2, True)

@@ -1,0 +1,110 @@
+"""Criteria that nothing on offer meets are told with the number that is wrong and the nearest that would work."""
+
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+from controlplane.catalog.memory import Memory, estimate
+from controlplane.catalog.shipped import shipped_catalog, shipped_links
+from controlplane.planning.criteria import criteria_of
+from controlplane.planning.market import Choice, market_of
+from controlplane.planning.profiles import profile_of
+from controlplane.planning.refusals import refusals
+from messages.criteria import Capacity, Deadline, Objective, StepProfile, StepTime
+from messages.jobs import JobSpec, Launch, Workers
+
+OFFERS = shipped_catalog().offers
+LINKS = shipped_links()
+
+
+def a_spec(*, workers: Workers | None = None, profile: StepProfile | None = None, **criteria: Any) -> JobSpec:
+    return JobSpec(
+        name="opt",
+        launch=Launch(script="train.py"),
+        workers=workers or Workers(min=2, max=4),
+        capacity=Capacity(**criteria),
+        profile=profile,
+        hyperparameters={"global_batch": 64},
+    )
+
+
+def refused(spec: JobSpec, limits: dict[Choice, int] | None = None) -> list[tuple[str, str]]:
+    criteria = criteria_of(spec)
+    seen = Memory()
+    market = market_of(criteria, OFFERS, LINKS, seen=lambda zone, name: estimate(seen, zone, name, 0.0), limits=limits)
+    return refusals(spec, criteria, OFFERS, market, profile_of(spec).profile)
+
+
+def test_what_can_be_had_is_not_refused() -> None:
+    assert refused(a_spec(accelerators=("L4", "A100"), regions=("us-",), max_usd_per_hour=30.0)) == []
+
+
+@pytest.mark.parametrize(
+    ("spec", "path", "text"),
+    [
+        (a_spec(accelerators=("K80",)), "capacity.accelerators[0]", "is K80, which the catalog does not know"),
+        (a_spec(regions=("us-central9",)), "capacity.regions", "is us-central9, which leaves no offer; us-central1 or"),
+        (a_spec(zones=("us-central1-z",)), "capacity.zones", "us-central1-a"),
+        (
+            a_spec(accelerators=("L4",), workers=Workers(min=1, max=2, ranks=3)),
+            "workers.ranks",
+            "is 3, which leaves no offer; 1 or 2 or 4 or 8 would",
+        ),
+        (a_spec(accelerators=("L4",), machine_types=("a2-highgpu-1g",)), "capacity.machine_types", "g2-standard-8"),
+        (
+            a_spec(accelerators=("L4",), profile=StepProfile(1, {"H100": StepTime(0.1)})),
+            "profile.compute",
+            "has H100, but what is allowed and offered has L4",
+        ),
+        (a_spec(profile=StepProfile(1, {"GTX": StepTime(0.1)})), "profile.compute.GTX", "no accelerator"),
+        (
+            a_spec(accelerators=("L4",), zones=("us-central1-a",), max_usd_per_hour=0.5),
+            "capacity.max_usd_per_hour",
+            "is $0.50, but 2 workers cost at least $1.03 an hour (2 × L4 in us-central1-a); at least 1.03",
+        ),
+        (
+            a_spec(accelerators=("L4",), zones=("us-central1-a",), max_usd_total=0.1),
+            "capacity.max_usd_total",
+            "at least 0.18",
+        ),
+        (a_spec(workers=Workers(min=65, max=65), accelerators=("L4",)), "workers.min", "64 would do"),
+    ],
+)
+def test_a_contradiction_has_its_number_and_the_nearest_that_would_work(spec: JobSpec, path: str, text: str) -> None:
+    ((place, said),) = refused(spec)
+    assert place == path
+    assert text in said
+
+
+def test_a_fleet_that_is_too_small_is_told() -> None:
+    limits = {Choice("us-central1-a", "g2-standard-8", "L4", True): 3}
+    spec = a_spec(workers=Workers(min=4, max=4))
+    assert refused(spec, limits) == [
+        ("workers.min", "is 4, but at most 3 machines of one type (L4) may be had; at most 3")
+    ]
+
+
+def test_what_is_told_as_enough_is_enough() -> None:
+    told = refused(a_spec(accelerators=("L4",), max_usd_per_hour=0.2))[0][1].rpartition("at least ")[2]
+    assert refused(a_spec(accelerators=("L4",), max_usd_per_hour=float(told))) == []
+
+
+def test_a_deadline_becomes_steps_in_a_second() -> None:
+    spec = a_spec(objective=Objective.DEADLINE, deadline=Deadline(hours=10.0, steps=36_000))
+    assert criteria_of(spec).min_steps_per_s == 1.0
+    assert criteria_of(spec, steps_left=18_000, hours_left=2.5).min_steps_per_s == 2.0
+
+
+def test_without_a_profile_one_is_assumed_and_called_so() -> None:
+    profile, is_assumed = profile_of(a_spec())
+    assert is_assumed
+    assert profile.compute["H100"].seconds_per_sample < profile.compute["L4"].seconds_per_sample
+    given = structs.replace(a_spec(), profile=StepProfile(10**9, {"A100": StepTime(0.1)}))
+    assert profile_of(given).profile.compute.keys() == {"A100-40", "A100-80"}
+    assert not profile_of(given).is_assumed
+
+
+def test_money_in_a_job_file_is_exact() -> None:
+    assert criteria_of(a_spec(max_usd_per_hour=0.1, max_usd_total=1234.56)).max_micro_usd_per_hour == 100_000
+    assert criteria_of(a_spec(max_usd_total=1234.56)).max_micro_usd_total == 1_234_560_000

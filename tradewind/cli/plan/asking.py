@@ -1,0 +1,76 @@
+"""From a job file to a plan: what is offered, what the fleet allows, what contradicts itself, and the answer."""
+
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from controlplane.fleet.files import read_fleet
+from controlplane.planning.criteria import criteria_of
+from controlplane.planning.market import market_of
+from controlplane.planning.plan import Plan, plan
+from controlplane.planning.profiles import profile_of
+from controlplane.planning.refusals import refusals
+from messages.jobs import JobSpec
+from runtime.errors import UserError
+from runtime.process import Stop, run
+from tradewind.cli import present
+from tradewind.cli.interrupt import unless_stopped
+from tradewind.cli.jobs.asking import echo_json
+from tradewind.cli.jobs.jobfile import read_job
+from tradewind.cli.jobs.oneshot import quiet_logs
+from tradewind.cli.offers.asking import known_offers
+from tradewind.cli.plan.offered import Offered, of_fleet, offered
+from tradewind.cli.plan.table import plan_table
+from tradewind.cli.plan.view import plan_view
+
+
+def show_plan(jobfile: Path, fleetfile: Path | None, *, as_json: bool) -> None:
+    spec = read_job(jobfile)
+    fleet = None if fleetfile is None else read_fleet(fleetfile)
+
+    async def main(stop: Stop) -> int:
+        return await unless_stopped(_show(), stop)
+
+    async def _show() -> int:
+        known, why = await known_offers(os.environ)
+        found = offered(known)
+        made = planned(spec, found if fleet is None else of_fleet(found, fleet), str(jobfile))
+        _print(made, spec, f"prices of {known.date}", as_json=as_json)
+        if why and not as_json:
+            click.echo(f"What was seen of these zones is not known here: {why}", err=True)
+        return 0
+
+    quiet_logs()
+    sys.exit(run(main))
+
+
+def planned(spec: JobSpec, found: Offered, name: str) -> Plan:
+    criteria, (profile, _) = criteria_of(spec), profile_of(spec)
+    market = market_of(criteria, found.offers, found.links, seen=found.seen, limits=found.limits)
+    problems = refusals(spec, criteria, found.offers, market, profile)
+    if problems:
+        count = "a contradiction" if len(problems) == 1 else f"{len(problems)} contradictions"
+        lines = tuple(f"{path}: {text}" for path, text in problems)
+        raise UserError(f"{name} cannot be planned for, with {count}:", "tradewind offers", lines)
+    made = plan(criteria, profile, market)
+    if made.score is None:
+        raise UserError(f"{name} cannot be planned for: {made.why}", "raise a limit, or allow more regions")
+    return made
+
+
+def _print(made: Plan, spec: JobSpec, prices: str, *, as_json: bool) -> None:
+    is_assumed = profile_of(spec).is_assumed
+    if as_json:
+        echo_json(plan_view(spec.name, made, is_assumed=is_assumed))
+        return
+    present.console().print(plan_table(made, is_assumed=is_assumed))
+    click.echo(f"\n{made.why}; {prices}." if not is_assumed else f"\n{prices}.")
+    if is_assumed:
+        click.echo(
+            "The job file has no `profile`: places are compared for a model of 350 million parameters, and steps are "
+            "not told. docs/planning.md says how to give one."
+        )
+    if not made.proven:
+        click.echo("There are too many ways to try all: a better one may exist.")

@@ -1,0 +1,76 @@
+"""What may be had: the offers that a master or the shipped data tells of, and of those what a fleet may use."""
+
+from collections.abc import Mapping, Sequence
+
+from msgspec import Struct, structs
+
+from controlplane.catalog import memory
+from controlplane.catalog.accelerators import from_gke
+from controlplane.catalog.links import Links
+from controlplane.catalog.money import MicroDollars
+from controlplane.catalog.offers import Offer
+from controlplane.catalog.shipped import shipped_catalog, shipped_links
+from controlplane.fleet.spec import Fleet
+from controlplane.planning.market import Choice, Seen
+from messages.offers import OfferList, OfferView
+from runtime.errors import UserError
+
+
+class Offered(Struct, frozen=True):
+    offers: Sequence[Offer]
+    links: Links
+    seen: Seen
+    limits: Mapping[Choice, int] | None = None
+    """Nodes, where a fleet says so."""
+
+
+def offered(known: OfferList) -> Offered:
+    """What the master does not tell of a machine, such as its network, is in the shipped data."""
+    shipped = shipped_catalog()
+    pairs = [
+        (view, offer)
+        for view in known.offers
+        if (offer := shipped.find(view.zone, view.machine_type, view.accelerator)) is not None
+    ]
+    views = {(view.zone, view.accelerator): view for view, _ in pairs}
+    priors = memory.Priors()
+
+    def seen(zone: str, accelerator: str) -> memory.Estimate:
+        view = views[zone, accelerator]
+        return memory.Estimate(
+            priors.availability if view.availability is None else view.availability,
+            priors.lifetime_s if view.mean_lifetime_s is None else view.mean_lifetime_s,
+            priors.boot_s,
+            0.0,
+        )
+
+    return Offered([_priced(offer, view) for view, offer in pairs], shipped_links(), seen)
+
+
+def of_fleet(found: Offered, fleet: Fleet) -> Offered:
+    limits: dict[Choice, int] = {}
+    for each in fleet.offers:
+        accelerator = from_gke(each.accelerator) if each.accelerator is not None else None
+        if accelerator is not None:
+            choice = Choice(each.zone, each.machine_type, accelerator.name, each.spot)
+            limits[choice] = limits.get(choice, 0) + each.max_nodes
+    offers = [
+        offer
+        for offer in found.offers
+        if any(Choice(offer.zone, offer.machine_type, offer.accelerator, spot) in limits for spot in (True, False))
+    ]
+    if not offers:
+        raise UserError(
+            f"Fleet {fleet.name} offers no machine whose price is known.",
+            "compare its `offers` with `tradewind offers`",
+        )
+    return structs.replace(found, offers=offers, limits=limits)
+
+
+def _priced(offer: Offer, view: OfferView) -> Offer:
+    spot, on_demand = view.spot_micro_usd_per_hour, view.on_demand_micro_usd_per_hour
+    return structs.replace(
+        offer,
+        spot_micro_usd_per_hour=None if spot is None else MicroDollars(spot),
+        on_demand_micro_usd_per_hour=None if on_demand is None else MicroDollars(on_demand),
+    )

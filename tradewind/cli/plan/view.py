@@ -1,0 +1,55 @@
+"""A plan as JSON: money as whole numbers of micro-dollars."""
+
+from msgspec import Struct
+
+from controlplane.planning.market import Nodes
+from controlplane.planning.plan import Plan
+from controlplane.planning.scoring import Score
+
+
+class NodesView(Struct, frozen=True):
+    zone: str
+    machine_type: str
+    accelerator: str
+    spot: bool
+    nodes: int
+
+
+class PlacementView(Struct, frozen=True):
+    nodes: tuple[NodesView, ...]
+    steps_per_s: float
+    machines_micro_usd_per_hour: int
+    egress_micro_usd_per_hour: int
+    risk_micro_usd_per_hour: int
+    """Nobody bills it: what the losses to expect would cost."""
+    micro_usd_per_1000_steps: int
+    why: str
+
+
+class PlanView(Struct, frozen=True):
+    job: str
+    best: PlacementView
+    alternatives: tuple[PlacementView, ...]
+    is_assumed: bool
+    """There is no profile: steps are those of an assumed model."""
+    proven: bool
+
+
+def plan_view(job: str, made: Plan, *, is_assumed: bool) -> PlanView | None:
+    if made.score is None:
+        return None
+    others = tuple(_placement(other.nodes, other.score, other.why_not) for other in made.alternatives)
+    return PlanView(job, _placement(made.placement, made.score, made.why), others, is_assumed, made.proven)
+
+
+def _placement(nodes: Nodes, score: Score, why: str) -> PlacementView:
+    estimate = score.estimate
+    return PlacementView(
+        tuple(NodesView(*choice, count) for choice, count in nodes.items()),
+        estimate.steps_per_s,
+        estimate.machines_micro_usd_per_hour,
+        estimate.egress_micro_usd_per_hour,
+        round(score.risk_micro_usd_per_hour),
+        estimate.micro_usd_per_1000_steps,
+        why,
+    )

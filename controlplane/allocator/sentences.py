@@ -32,14 +32,15 @@ def explain_lowering(allocator: Allocator, pool: Pool, now_s: float) -> str:
     taken = sorted(pool.vacant.keys() | {node.name for node in lost(pool)})
     if taken:
         return f"{', '.join(taken)} of it was lost; the cloud would fill the slot again, whenever it can"
-    return f"{count_nodes(allocator.wanted)} are wanted: {allocator.wanted_why or 'it has more'}"
+    verb = "is" if allocator.wanted == 1 else "are"
+    return f"{count_nodes(allocator.wanted)} {verb} wanted: {allocator.wanted_why or 'it has more'}"
 
 
 def explain_raising(allocator: Allocator, offer: Offer, more: int, now_s: float) -> str:
     here = sum(held(pool) for pool in allocator.pools.values())
     passed = [text for text in (_passed_over(allocator, other, now_s) for other in _before(allocator, offer)) if text]
     others = f"; {', '.join(passed)}" if passed else ""
-    return f"{here} of {count_nodes(allocator.wanted)} are held, {more} more can be asked for in {offer.zone}{others}"
+    return f"{here} of {allocator.wanted} nodes are held, {more} more can be asked for in {offer.zone}{others}"
 
 
 def summary(allocator: Allocator, now_s: float) -> str:
@@ -53,7 +54,7 @@ def summary(allocator: Allocator, now_s: float) -> str:
         return f"the job has ended: {left} of its pools are left" if left else "the job has ended: looking once more"
     here = sum(held(pool) for pool in allocator.pools.values())
     coming = sum(at_most(pool) for pool in allocator.pools.values()) - here
-    text = f"{here} of {count_nodes(allocator.wanted)} held"
+    text = f"{here} of {allocator.wanted} nodes held"
     if coming > 0:
         text += f", {coming} coming"
     if here + coming < allocator.wanted:
@@ -72,21 +73,23 @@ def shortage(allocator: Allocator, now_s: float, unready: Mapping[ClusterName, s
         return _unlisted(allocator)
     if not allocator.synced or sum(at_most(pool) for pool in allocator.pools.values()) >= allocator.wanted:
         return ""
-    found = (_shortage_of(allocator, offer, now_s, unready) for offer in allocator.offers)
-    return "; ".join(dict.fromkeys(text for text in found if text))
+    room = sum(offer.max_nodes for offer in allocator.offers)
+    told = [f"the fleet's offers have room for {count_nodes(room)}"] if room < allocator.wanted else []
+    zones: dict[tuple[str, str], list[str]] = {}
+    for offer in allocator.offers:
+        if not allocator.clusters.get(offer.cluster, False):
+            waits_for = unready.get(offer.cluster, "")
+            told.append(f"cluster {offer.cluster} is not ready" + (f": {waits_for}" if waits_for else ""))
+        elif is_closed(allocator, offer.stock, now_s):
+            zones.setdefault((offer.machine_type, _problem_with(allocator, offer)), []).append(offer.zone)
+    told += [f"{machine} in {', '.join(dict.fromkeys(where))} {what}" for (machine, what), where in zones.items()]
+    return "; ".join(dict.fromkeys(told))
 
 
-def _shortage_of(allocator: Allocator, offer: Offer, now_s: float, unready: Mapping[ClusterName, str]) -> str:
-    if not allocator.clusters.get(offer.cluster, False):
-        waits_for = unready.get(offer.cluster, "")
-        return f"cluster {offer.cluster} is not ready" + (f": {waits_for}" if waits_for else "")
+def _problem_with(allocator: Allocator, offer: Offer) -> str:
     shelf = shelf_of(allocator, offer.stock)
-    if not is_closed(allocator, offer.stock, now_s):
-        return ""
-    what = f"{offer.machine_type} in {offer.zone} {SHORTAGES[shelf.shortage]}"
-    if shelf.shortage is Shortage.STOCKOUT:
-        return what
-    return f"{what}: {with_hint(shelf.detail, shelf.hint)}"
+    what = SHORTAGES[shelf.shortage]
+    return what if shelf.shortage is Shortage.STOCKOUT else f"{what}: {with_hint(shelf.detail, shelf.hint)}"
 
 
 def _unlisted(allocator: Allocator) -> str:

@@ -126,7 +126,8 @@ def _held(before: Allocator, after: Allocator) -> list[Announce]:
     count = sum(held(pool) for pool in after.pools.values())
     was = sum(held(pool) for pool in before.pools.values())
     if count == after.wanted and (was, before.wanted) != (count, after.wanted) and after.ended is None and count:
-        return [Announce("capacity_reached", f"all {count_nodes(count)} are here", after.wanted_why, {"nodes": count})]
+        text = "the node is here" if count == 1 else f"all {count} nodes are here"
+        return [Announce("capacity_reached", text, after.wanted_why, {"nodes": count})]
     return []
 
 

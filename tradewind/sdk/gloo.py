@@ -27,6 +27,8 @@ from torch._C._distributed_c10d import (
     Work,
 )
 
+from tradewind.sdk.meeting import Meeting
+
 BUILD_TIMEOUT: Final = timedelta(seconds=30)
 _OPERATION_TIMEOUT: Final = timedelta(hours=12)
 _SLICE: Final = timedelta(milliseconds=50)
@@ -46,8 +48,9 @@ class GlooGroup:
         options._threads = 2
         self.rank = rank
         self.size = size
-        self._group = _gloo(store, rank, size, options)
-        self._ports = frozenset(_port(store.get(f"0/{peer}")) for peer in range(size))
+        meeting = Meeting(store, size)
+        self._group = _gloo(meeting, rank, size, options)
+        self._ports = frozenset(_port(meeting.get(f"0/{peer}")) for peer in range(size))
         self._is_cut = threading.Event()
         self.finish(self.sum(torch.zeros(1)), lambda: False)
 

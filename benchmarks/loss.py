@@ -35,8 +35,7 @@ _TARGETS: Final = (
 _PROTOCOL: Final = {
     "bus": "2: a sign to the master and the halt back, what each holds to the master and the assignment back; and 1 "
     "between master and bus to save the decision before it is told. The halt does not wait for its own to be saved",
-    "store": "built_ms - assigned_ms: gloo asks for one address after the other, 3 for each rank that is left, and the "
-    "group for their ports, 2 for each",
+    "store": "2: each says where it is, and asks for all addresses at once (a wait and a get)",
     "collectives": "none to agree; 1 broadcast if a survivor missed the last sum",
 }
 PHASES: Final = (

@@ -77,6 +77,8 @@ class Capacity:
 
         def decided(event: AllocatorEvent, decision: Decision[Allocator, AllocatorEffect]) -> None:
             nonlocal before
+            if self._loops.get(job) is not loop:
+                return  # let go of, with events still in its queue
             stock, before = given_back(before, event), decision.state
             why_log(decision.why)
             self._place(job, decision.state)

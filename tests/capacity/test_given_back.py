@@ -1,7 +1,7 @@
 """Jobs that share a quota: what one gives back, another that waits for it has at once."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
@@ -12,8 +12,8 @@ from controlplane.allocator.offers import Offer
 from controlplane.allocator.shelves import close, is_closed
 from controlplane.allocator.state import AllocatorSettings, Shortage, new_allocator
 from controlplane.capacity.capacity import Capacity
-from controlplane.clouds.interface import PoolPlan, PoolRef
-from controlplane.clouds.outcomes import Done, Outcome, QuotaExceeded
+from controlplane.clouds.interface import ClusterInfo, PoolPlan, PoolRef
+from controlplane.clouds.outcomes import Done, Outcome, QuotaExceeded, Refused, Unreachable
 from messages.clusters import ClusterHeartbeat, NodeSight
 from messages.ids import ClusterName, JobName
 from runtime.clock import SystemClock
@@ -82,7 +82,7 @@ async def test_a_job_beyond_the_quota_has_machines_as_soon_as_another_job_has_en
         capacity.hold(tasks, FIRST, 2, None)
         await eventually(lambda: cloud.size_of(FIRST) == 2)
         capacity.hold(tasks, SECOND, 2, None)
-        await eventually(lambda: shortages.get(SECOND, "").count("beyond the quota") == 2)
+        await eventually(lambda: "in us-central1-a, us-central1-b is beyond the quota" in shortages.get(SECOND, ""))
         capacity.wants(FIRST, 2, "it has succeeded")
         await eventually(lambda: cloud.size_of(SECOND) == 2)
         await eventually(lambda: not shortages[SECOND])
@@ -122,6 +122,28 @@ async def test_jobs_that_all_got_nothing_do_not_wake_each_other() -> None:
         for job in (FIRST, SECOND):
             capacity.wants(job, 1, "it was stopped")
         await eventually(lambda: capacity.is_settled(FIRST) and capacity.is_settled(SECOND))
+
+
+class LoudCloud(FakeCloud):
+    """Whenever it has been listed, something is heard before anybody can act on the listing."""
+
+    def __init__(self) -> None:
+        super().__init__("us")
+        self.listed: Callable[[], None] = lambda: None
+
+    async def clusters(self) -> Sequence[ClusterInfo] | Unreachable | Refused:
+        asyncio.get_running_loop().call_soon(self.listed)
+        return await super().clusters()
+
+
+async def test_what_is_heard_while_an_ended_job_is_let_go_of_disturbs_nobody() -> None:
+    cloud = LoudCloud()
+    capacity, _ = a_capacity(cloud, OFFER)
+    cloud.listed = lambda: capacity.see(ClusterHeartbeat(cluster=US, incarnation="a1", seq=1))
+    async with asyncio.TaskGroup() as tasks:
+        capacity.hold(tasks, FIRST, 1, "it has succeeded")
+        await eventually(lambda: capacity.is_settled(FIRST))
+    assert capacity.heard_s(US) is not None
 
 
 @pytest.mark.parametrize(

@@ -33,11 +33,9 @@ class Bound(Struct, frozen=True):
 
 
 def bound_of(field: Field, ring: Ring, criteria: Criteria, tuning: Tuning) -> Bound | None:
-    inside = set(ring.zones)
-    is_in = np.array([option.choice.zone in inside for option in field.options])
-    if np.any(field.least[~is_in] > 0):
+    numbers = np.array([number for zone in ring.zones for number in field.by_zone[zone]])
+    if field.least[numbers].sum() < field.least.sum():
         return None
-    numbers = np.flatnonzero(is_in)
     least = _least(field, ring, numbers)
     if np.any(least > field.most[numbers]):
         return None
@@ -66,8 +64,7 @@ def _least(field: Field, ring: Ring, numbers: Ints) -> Ints:
     """Each zone of a fixed ring is used: where it has one option only, that is used."""
     least = field.least[numbers].copy()
     if not ring.is_open:
-        zones = [field.options[number].choice.zone for number in numbers]
-        alone = np.array([zones.count(zone) == 1 for zone in zones])
+        alone = np.array([len(field.by_zone[zone]) == 1 for zone in ring.zones for _ in field.by_zone[zone]])
         least[alone] = np.maximum(least[alone], 1)
     return least
 

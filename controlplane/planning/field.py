@@ -37,10 +37,12 @@ class Field(Struct, frozen=True):
     quotas: tuple[tuple[tuple[int, ...], float], ...]
     """Options, and how many nodes of them together."""
     cards_bit_per_s: float
+    by_zone: Mapping[str, tuple[int, ...]]
+    """The options of each zone."""
 
     @property
     def zones(self) -> list[str]:
-        return sorted({option.choice.zone for option in self.options})
+        return list(self.by_zone)
 
 
 def field_of(
@@ -76,7 +78,15 @@ def field_of(
         crowd_price=_crowd_prices(accelerator, market, tuning),
         quotas=_quotas(options, quota),
         cards_bit_per_s=max(option.network_bit_per_s for option in options) * market.links.network_share,
+        by_zone=_by_zone(options),
     )
+
+
+def _by_zone(options: tuple[Option, ...]) -> dict[str, tuple[int, ...]]:
+    found: dict[str, list[int]] = {}
+    for number, option in enumerate(options):
+        found.setdefault(option.choice.zone, []).append(number)
+    return {zone: tuple(numbers) for zone, numbers in found.items()}
 
 
 def _crowd_prices(accelerator: str, market: Market, tuning: Tuning) -> dict[str, float]:

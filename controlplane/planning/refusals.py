@@ -110,10 +110,8 @@ def _too_few(criteria: Criteria, market: Market) -> Iterator[Problem]:
 def _too_dear(criteria: Criteria, market: Market, profile: Profile) -> Iterator[Problem]:
     cheapest = _cheapest(criteria, market, profile)
     if cheapest is None or cheapest.score is None:
-        text = (
-            f"is {criteria.min_workers}, which quotas, the share on demand or the global batch do not allow; try fewer"
-        )
-        yield "workers.min", text
+        text = f"is {criteria.min_workers}, which quotas, the share on demand or the global batch do not allow"
+        yield "workers.min", f"{text}; {_most(criteria, market, profile)} would do"
         return
     hourly = cheapest.score.estimate.micro_usd_per_hour
     least = f"{criteria.min_workers} workers cost at least ${_up(hourly)} an hour ({places(cheapest.placement)})"

@@ -17,7 +17,8 @@ from controlplane.catalog.places import continent_of, region_of
 ALL_COMBINATIONS = 6
 """Of so many zones at most."""
 REGION_COMBINATIONS = 5
-MOST_CONTINENTS = 4
+MOST_CONTINENTS = 3
+"""In a ring, but for the one through all."""
 
 
 class Ring(Struct, frozen=True):
@@ -66,31 +67,31 @@ def _combinations(zones: Sequence[str]) -> Iterator[tuple[str, ...]]:
 
 
 def _open_rings(ordered: Sequence[str], links: Links) -> Iterator[Ring]:
-    by_continent: dict[str, list[str]] = {}
-    for zone in ordered:
-        by_continent.setdefault(continent_of(region_of(zone)), []).append(zone)
-    names = list(by_continent)
-    sizes = range(1, min(len(names), MOST_CONTINENTS) + 1)
-    for chosen in chain.from_iterable(combinations(names, size) for size in sizes):
-        zones = [zone for zone in ordered if continent_of(region_of(zone)) in chosen]
-        if len({region_of(zone) for zone in zones}) >= 2:
-            yield _open_ring(zones, chosen, links)
+    continent = {zone: continent_of(region_of(zone)) for zone in ordered}
+    names = list(dict.fromkeys(continent.values()))
+    sizes = {*range(1, min(len(names), MOST_CONTINENTS) + 1), len(names)}
+    for chosen in chain.from_iterable(combinations(names, size) for size in sorted(sizes)):
+        zones = [zone for zone in ordered if continent[zone] in chosen]
+        regions = {region_of(zone): zone for zone in zones}
+        if len(regions) >= 2:
+            yield _open_ring(zones, regions, chosen, links)
 
 
-def _open_ring(zones: Sequence[str], continents: tuple[str, ...], links: Links) -> Ring:
-    regions = {region_of(zone): zone for zone in zones}
-    whole = fixed_ring(list(regions.values()), links)
+def _open_ring(zones: Sequence[str], regions: dict[str, str], continents: tuple[str, ...], links: Links) -> Ring:
+    """`regions` have one zone each, which stands for all."""
     same = _within_a_region(zones, links)
-    inside = {continent: _within(continent, regions, links) for continent in continents}
+    by_continent: dict[str, list[str]] = {}
+    for region, zone in regions.items():
+        by_continent.setdefault(continent_of(region), []).append(zone)
+    inside = {continent: _between_regions(here, links) for continent, here in by_continent.items()}
+    extra = {region: inside[continent_of(region)] - same for region in regions}
     between = 0.0
     if len(continents) > 1:
-        first = {continent_of(region): zone for region, zone in reversed(regions.items())}
-        ends = [first[continent] for continent in continents]
+        ends = [here[0] for here in by_continent.values()]
         between = fixed_ring(ends, links).micro_usd_per_gib - sum(inside.values())
-    extra = {region: inside[continent_of(region)] - same for region in regions}
     return Ring(
         tuple(zones),
-        whole.slowest_bit_per_s,
+        fixed_ring(list(regions.values()), links).slowest_bit_per_s,
         between,
         is_open=True,
         micro_usd_per_zone=same,
@@ -105,7 +106,5 @@ def _within_a_region(zones: Sequence[str], links: Links) -> float:
     return min((links.between(*pair).egress_micro_usd_per_gib for pair in pairs), default=0.0)
 
 
-def _within(continent: str, regions: dict[str, str], links: Links) -> float:
-    here = [zone for region, zone in regions.items() if continent_of(region) == continent]
-    prices = [links.between(*pair).egress_micro_usd_per_gib for pair in pairwise(here)]
-    return min(prices, default=0.0) if prices else 0.0
+def _between_regions(zones: Sequence[str], links: Links) -> float:
+    return min((links.between(*pair).egress_micro_usd_per_gib for pair in pairwise(zones)), default=0.0)

@@ -9,10 +9,12 @@ spreading pays only where prices are near.
 import math
 from collections.abc import Iterable, Mapping
 
+import numpy as np
 from msgspec import Struct
 
 from controlplane.planning.criteria import SECONDS_PER_HOUR, Criteria
 from controlplane.planning.market import Choice, Market, Nodes, Option, Present, QuotaKey
+from controlplane.planning.paces import Floats
 from controlplane.planning.tuning import Tuning
 from controlplane.throughput.estimate import Estimate, Impossible, estimate
 from controlplane.throughput.placement import placement_of
@@ -106,21 +108,24 @@ def _options_in(market: Market, zone: str, accelerator: str) -> list[Option]:
 
 
 def rank(found: Score, criteria: Criteria) -> Rank:
-    step_s = found.estimate.step_s
-    return rank_of(criteria, step_s, found.weighed_per_hour)
+    ranks = ranks_of(criteria, np.array([found.estimate.step_s]), np.array([found.weighed_per_hour]))
+    return tuple(ranks[:, 0].tolist())
 
 
-def rank_of(criteria: Criteria, step_s: float, weighed_per_hour: float) -> Rank:
-    by_cost = (0.0, weighed_per_hour * step_s, step_s)
-    by_speed = (0.0, step_s, weighed_per_hour)
+def ranks_of(criteria: Criteria, step_s: Floats, weighed_per_hour: Floats) -> Floats:
+    """One column for each: whether it is late, what is wanted first, what is wanted next."""
+    in_time = np.zeros_like(step_s)
+    by_cost = np.stack([in_time, weighed_per_hour * step_s, step_s])
+    by_speed = np.stack([in_time, step_s, weighed_per_hour])
     match criteria.objective:
         case Objective.COST:
             return by_cost
         case Objective.THROUGHPUT:
             return by_speed
         case Objective.DEADLINE:
-            in_time = 1 / step_s >= criteria.min_steps_per_s * (1 - SAME)
-            return by_cost if in_time else (1.0, *by_speed[1:])
+            late = 1 / step_s < criteria.min_steps_per_s * (1 - SAME)
+            by_speed[0] = 1.0
+            return np.where(late, by_speed, by_cost)
 
 
 def is_better(one: Rank, other: Rank) -> bool:

@@ -4,9 +4,10 @@ What comes next in that order cannot be better than it promises, so that the fir
 promise is the best of all.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+import numpy as np
 from msgspec import Struct
 
 from controlplane.catalog.places import region_of
@@ -15,7 +16,7 @@ from controlplane.planning.criteria import Criteria
 from controlplane.planning.field import Field, Range, field_of
 from controlplane.planning.filling import fill
 from controlplane.planning.market import Market, Nodes, Present, QuotaKey
-from controlplane.planning.rings import rings
+from controlplane.planning.rings import Ring, rings
 from controlplane.planning.scoring import (
     Rank,
     Score,
@@ -23,13 +24,15 @@ from controlplane.planning.scoring import (
     is_better,
     quota_of,
     rank,
-    rank_of,
+    ranks_of,
     score,
 )
 from controlplane.planning.tuning import Tuning
 from controlplane.throughput.profile import Profile
 
 TRIES_FOR_AN_ALTERNATIVE = 2
+MOST_PROSPECTS = 5000
+"""More than are ever tried; the rest promise less."""
 
 
 class Candidate(Struct, frozen=True):
@@ -66,6 +69,7 @@ class Search:
         self.present = present
         self.tuning = tuning
         self.solved = 0
+        self._known_rings: dict[tuple[str, ...], tuple[Ring, ...]] = {}
 
     def best(self, within: Range, *, alternatives: int = 0) -> Found:
         prospects = self._prospects(within)
@@ -98,14 +102,35 @@ class Search:
         return (None, True) if found is None else (self.scored(dict(sorted(found[0].items()))), found[1])
 
     def _prospects(self, within: Range) -> list[_Prospect]:
-        made = [
-            prospect
+        """Best promise first; as arrays until then, since they are many thousands."""
+        bounds = [
+            (field, bound)
             for field in self._fields(within)
-            for ring in rings(field.zones, self.market.links)
+            for ring in self._rings(tuple(field.zones))
             if (bound := bound_of(field, ring, self.criteria, self.tuning)) is not None
-            for prospect in self._of(field, bound)
         ]
-        return sorted(made, key=lambda prospect: prospect.promise)
+        if not bounds:
+            return []
+        sizes = [len(bound.nodes) for _, bound in bounds]
+        owners = np.repeat(np.arange(len(bounds)), sizes)
+        places = np.concatenate([np.arange(size) for size in sizes])
+        promises = ranks_of(
+            self.criteria,
+            np.concatenate([bound.step_s for _, bound in bounds]),
+            np.concatenate([bound.weighed_per_hour for _, bound in bounds]),
+        )
+        order = np.lexsort(promises[::-1])[:MOST_PROSPECTS]
+        ranks = promises[:, order].T.tolist()
+        chosen = zip(ranks, owners[order].tolist(), places[order].tolist(), strict=True)
+        return [
+            _Prospect(tuple(promise), bounds[owner][0], bounds[owner][1], place) for promise, owner, place in chosen
+        ]
+
+    def _rings(self, zones: tuple[str, ...]) -> tuple[Ring, ...]:
+        """Accelerators that are offered in the same zones share them."""
+        if zones not in self._known_rings:
+            self._known_rings[zones] = tuple(rings(zones, self.market.links))
+        return self._known_rings[zones]
 
     def _fields(self, within: Range) -> Iterator[Field]:
         held = {choice.accelerator for choice, count in within.least.items() if count}
@@ -119,10 +144,6 @@ class Search:
 
     def _quota(self) -> Mapping[QuotaKey, float]:
         return {key: quota_of(self.market, self.present, key) for key in self.market.quotas}
-
-    def _of(self, field: Field, bound: Bound) -> Iterable[_Prospect]:
-        for place, (step_s, weighed) in enumerate(zip(bound.step_s, bound.weighed_per_hour, strict=True)):
-            yield _Prospect(rank_of(self.criteria, float(step_s), float(weighed)), field, bound, place)
 
     def _others(self, prospects: list[_Prospect], best: Candidate, wanted: int) -> tuple[Candidate, ...]:
         """The best of each other accelerator first, then each of another kind than the best and than each other."""

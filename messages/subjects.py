@@ -82,6 +82,10 @@ def wanted_key(cluster: ClusterName) -> str:
     return f"fleet.{_token(cluster)}.wanted"
 
 
+def ledger_key(job: JobName) -> str:
+    return f"ledger.{_token(job)}"
+
+
 def known_key(cluster: ClusterName) -> str:
     return f"fleet.{_token(cluster)}.known"
 

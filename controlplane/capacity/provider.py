@@ -16,6 +16,7 @@ from controlplane.clouds.outcomes import reason_of
 from controlplane.fleet.cloud import load_clients, open_cloud
 from controlplane.fleet.files import read_fleet
 from controlplane.fleet.plans import bootstrap_settings, cluster_plans, complete, offers, places
+from controlplane.ledger.books import Books
 from messages.events import FLEET, Event
 from messages.ids import ClusterName
 from runtime.clock import Clock
@@ -35,8 +36,9 @@ async def provided(
     announce: Callable[[Event], None],
     on_placement: OnPlacement,
     may_act: Callable[[], bool],
+    books: Books,
 ) -> AsyncIterator[Capacity]:
-    """While it is open the fleet's clusters are made ready and each job that is held gets its nodes."""
+    """While it is open the fleet's clusters are made ready, each job gets its nodes, and what they cost is noted."""
     fleet = read_fleet(fleet_file)
     cloud = LeadersCloud(await open_cloud(fleet, environ), may_act)
 
@@ -57,9 +59,13 @@ async def provided(
             keeper = FleetKeeper(
                 cloud, cluster_plans(fleet), install, announce, capacity.heard_s, capacity.hear_of_cluster, clock
             )
-            keeping = tasks.create_task(keeper.run(), name="fleet")
+            running = (
+                tasks.create_task(keeper.run(), name="fleet"),
+                tasks.create_task(books.run(cloud, fleet.name), name="ledger"),
+            )
             yield capacity
-            keeping.cancel()
+            for each in running:
+                each.cancel()
     finally:
         await cloud.close()
 

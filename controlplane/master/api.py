@@ -4,6 +4,7 @@ A refusal is a `Problem` with what to try. A handler that fails is a defect: aio
 answers 500, and the process goes on.
 """
 
+import re
 import socket
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from runtime.errors import BusUnavailable, UserError
 
 MAX_BODY_BYTES = 512 * 1024
 SHUTDOWN_S = 2.0
+STEPS = re.compile(r"([1-9][0-9]{0,11})?\Z")
 
 T = TypeVar("T")
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -57,6 +59,12 @@ class Api:
     async def scale(self, request: web.Request) -> web.Response:
         wanted = await _body(request, ScaleRequest, "The request cannot be used:")
         return json_answer(await self.master.scale(request.match_info["name"], wanted.workers))
+
+    async def cost(self, request: web.Request) -> web.Response:
+        steps = request.query.get("steps", "")
+        if not STEPS.match(steps):
+            raise UserError(f"`steps` is {steps!r}, but must be a whole number above 0.", "?steps=10000")
+        return json_answer(await self.master.cost(request.match_info["name"], int(steps) if steps else None))
 
     async def health(self, _request: web.Request) -> web.Response:
         health = self.master.health()
@@ -100,6 +108,7 @@ def routes(api: Api, feeds: Feeds) -> list[web.RouteDef]:
         web.get("/v1/jobs/{name}", api.job),
         web.post("/v1/jobs/{name}/stop", api.stop),
         web.post("/v1/jobs/{name}/scale", api.scale),
+        web.get("/v1/jobs/{name}/cost", api.cost),
         web.get("/v1/jobs/{name}/logs", feeds.logs),
         web.get("/v1/jobs/{name}/events", feeds.events),
         web.get("/v1/jobs/{name}/progress", feeds.progress),

@@ -15,6 +15,8 @@ from controlplane.job import events
 from controlplane.job.present import deserted
 from controlplane.job.state import Job, Record, adopted_job, new_job
 from controlplane.lease.keeper import Leadership
+from controlplane.ledger.books import Books
+from controlplane.ledger.views import cost_view, planned_steps
 from controlplane.master import inbox, records
 from controlplane.master.announcer import Announcer
 from controlplane.master.held import HeldJob, Reported
@@ -31,6 +33,7 @@ from messages import subjects
 from messages.api import Health, JobView, Version
 from messages.clusters import ClusterHeartbeat
 from messages.codec import Received
+from messages.costs import CostView
 from messages.envelope import VERSION as PROTOCOL
 from messages.events import FLEET, Event
 from messages.ids import ClusterName, Generation, JobName, Rank
@@ -44,6 +47,7 @@ CLUSTER_FRESH_S = 5.0
 DECISION_TIMEOUT_S = 2.0
 ADOPT_RETRY_S = 1.0
 FEED_AT_MOST = 1000
+NO_FLEET = "This master has no fleet: its workers are on machines that nobody bills here."
 
 
 class Master:
@@ -72,6 +76,7 @@ class Master:
         self._announcer = Announcer(bus, leadership.epoch, self._dropped)
         self._wanted = WantedBook(bucket, self.may_act)
         self._stores = StoreServers(place, self._on_store_lost, self._on_ranks_waiting)
+        self.books = Books(bucket, clock, leadership)
         self._tools = Tools(bus, bucket, self._stores, self._announcer, self._wanted, clock, leadership)
         self._clusters: dict[ClusterName, tuple[str, float]] = {}
         self._being_made: set[JobName] = set()
@@ -157,12 +162,14 @@ class Master:
             if not self.may_act():
                 return
             try:
+                await self._bucket.delete(subjects.ledger_key(held.name))
                 await self._bucket.delete(subjects.world_key(held.name))
                 await self._bucket.delete(subjects.spec_key(held.name))
             except BusUnavailable as error:
                 self._log.warning("job_not_forgotten", job=held.name, error=str(error))
                 return
             self.jobs.pop(held.name, None)
+            self.books.close(held.name)
             await held.stop()
 
     def _holds_none(self, held: HeldJob) -> bool:
@@ -190,6 +197,14 @@ class Master:
         held.post(events.ScaleAsked(self._clock.monotonic_s(), workers))
         await held.until(_saved(lambda record: record.wanted == workers), DECISION_TIMEOUT_S)
         return self.view(name)
+
+    async def cost(self, name: str, total_steps: int | None = None) -> CostView:
+        """Raises `BusUnavailable`."""
+        spec = self.job(name).state.spec
+        ledger = await self.books.ledger(JobName(name))
+        if ledger is None:
+            raise JobUnknown(name)
+        return cost_view(ledger, total_steps or planned_steps(spec), "" if self.capacity is not None else NO_FLEET)
 
     @contextmanager
     def progress_feed(self, name: str) -> Iterator["asyncio.Queue[Reported]"]:
@@ -250,6 +265,7 @@ class Master:
         shell = JobShell(job.name, self._tools, revision, lambda: self._soon(self._readopt(job.name), job.name))
         held = HeldJob(job, shell, self._clock, progress, self._on_decided)
         self.jobs[job.name] = held
+        self.books.open(job)
         if not held.ended:
             held.start(self._group())
         if self.capacity is not None:
@@ -301,6 +317,7 @@ class Master:
         self._see_cluster(heard, now_s)
         if self.capacity is not None:
             self.capacity.see(heard)
+            self.books.see(heard)
         named = inbox.jobs_of(heard)
         for held in self.jobs.values():
             if not held.ended or held.unsettled or held.name in named:
@@ -324,11 +341,13 @@ class Master:
             self._refuse(Refused.UNKNOWN_JOB, subject)
             return
         held.report(received.envelope.at.timestamp(), heard)
+        self.books.hear_progress(heard)
 
     def _on_decided(self, job: Job) -> None:
         if self.capacity is None:
             return
         self.capacity.wants(job.name, *_demand(job))
+        self.books.hear(job)
         for cluster in deserted(job, self._clock.monotonic_s()):
             self.capacity.lose(job.name, cluster, f"nothing is heard of cluster {cluster}")
 

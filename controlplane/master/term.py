@@ -100,5 +100,12 @@ def _capacity(master: Master, settings: MasterSettings) -> AbstractAsyncContextM
 
     secrets = Secrets(nats_url=settings.pods_nats_url or settings.bus.url)
     return provided(
-        Path(settings.fleet), os.environ, secrets, SystemClock(), master.announce, master.place, master.may_act
+        Path(settings.fleet),
+        os.environ,
+        secrets,
+        SystemClock(),
+        master.announce,
+        master.place,
+        master.may_act,
+        master.books,
     )

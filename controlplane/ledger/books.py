@@ -1,0 +1,197 @@
+"""The ledgers of all jobs of one master, fed by what it hears and by regular looks at what the cloud bills."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from controlplane.catalog.links import Links
+from controlplane.catalog.offers import Catalog
+from controlplane.catalog.shipped import shipped_catalog, shipped_links
+from controlplane.clouds.interface import FLEET_LABEL, JOB_LABEL, Cloud, MachineInfo
+from controlplane.clouds.outcomes import Refused, Unreachable
+from controlplane.job.state import Job
+from controlplane.lease.keeper import Leadership
+from controlplane.ledger.book import Book
+from controlplane.ledger.doings import doings_of
+from controlplane.ledger.egress import hops_of
+from controlplane.ledger.events import Found
+from controlplane.ledger.pricing import Market, market_of, rate_of
+from controlplane.ledger.state import Kind, Ledger, Rate
+from messages.clusters import ClusterHeartbeat, Presence
+from messages.ids import ClusterName, JobName, WorkerId
+from messages.worlds import Progress
+from runtime.bus import Bucket
+from runtime.clock import Clock
+from runtime.errors import BusUnavailable
+from runtime.logs import WhyLog, logger
+
+LOOK_S = 5.0
+SAVE_S = 10.0
+
+
+class Books:
+    def __init__(
+        self,
+        bucket: Bucket,
+        clock: Clock,
+        leadership: Leadership,
+        *,
+        catalog: Callable[[], Catalog] | None = None,
+        links: Links | None = None,
+        look_s: float = LOOK_S,
+        save_s: float = SAVE_S,
+    ) -> None:
+        self._bucket = bucket
+        self._clock = clock
+        self._leadership = leadership
+        self._catalog = catalog
+        self._links = links
+        self._look_s = look_s
+        self._save_s = save_s
+        self._books: dict[JobName, Book] = {}
+        self._nodes: dict[ClusterName, dict[WorkerId, str]] = {}
+        self._saved_s = clock.monotonic_s()
+        self._unseen = WhyLog(logger(), "machines_not_seen")
+        self._unpriced = WhyLog(logger(), "prices_not_seen")
+        self._unsaved = WhyLog(logger(), "ledger_not_saved")
+
+    # What the master hears
+
+    def open(self, job: Job) -> None:
+        """Another job of the same name has a ledger of its own."""
+        since_ms = _ms(job.record.submitted_at)
+        known = self._books.get(job.name)
+        if known is None or known.since_ms != since_ms:
+            self._books[job.name] = Book(job.name, since_ms)
+
+    def close(self, job: JobName) -> None:
+        self._books.pop(job, None)
+
+    def see(self, topology: ClusterHeartbeat) -> None:
+        self._nodes[topology.cluster] = {
+            sight.worker: sight.status.node
+            for sight in topology.workers
+            if sight.status is not None and sight.status.node and sight.presence is not Presence.GONE
+        }
+
+    def hear(self, job: Job) -> None:
+        """Told whenever the job decides; only what is new counts."""
+        book = self._books.get(job.name)
+        if book is None:
+            return
+        book.hear_doings(self._now_ms(), doings_of(job, self._node_of))
+        world, profile = job.record.assignment, job.spec.profile
+        if world is not None and profile is not None:
+            self._links = self._links or shipped_links()
+            book.hear_world(hops_of(world.members, profile.gradient_bytes, self._links))
+
+    def hear_progress(self, report: Progress) -> None:
+        book = self._books.get(report.job)
+        if book is None or not report.ranks:
+            return
+        first = min(rank.first_step for rank in report.ranks)
+        last = max(rank.last_step for rank in report.ranks)
+        book.hear_steps(self._now_ms(), first, last, sum(rank.samples for rank in report.ranks))
+
+    # For people and budgets
+
+    async def ledger(self, job: JobName) -> Ledger | None:
+        """Up to the last look. None for a job that is not known. Raises `BusUnavailable`."""
+        book = self._books.get(job)
+        if book is None:
+            return None
+        if book.ledger is None:
+            await book.read(self._bucket)
+        return book.current()
+
+    def known(self, job: JobName) -> Ledger | None:
+        """The same at once, or None if it was not read yet."""
+        book = self._books.get(job)
+        return book.current() if book is not None else None
+
+    # What the cloud shows
+
+    async def run(self, cloud: Cloud, fleet: str) -> None:
+        """Until cancelled."""
+        while True:
+            await self.look(cloud, fleet)
+            if self._clock.monotonic_s() - self._saved_s >= self._save_s:
+                await self.save()
+            await asyncio.sleep(self._look_s)
+
+    async def look(self, cloud: Cloud, fleet: str) -> None:
+        """Once. What could not be seen now is made up for by the next look."""
+        if not await self._read_all():
+            return
+        at_ms = self._now_ms()
+        machines = await cloud.machines()
+        if isinstance(machines, Unreachable | Refused):
+            self._unseen(machines.detail)
+            return
+        found = _found_by_job(machines, fleet)
+        kinds = {each.kind for those in found.values() for each in those}
+        market = await self._market(cloud) if kinds else {}
+        for name, book in self._books.items():
+            mine = found.get(name, ())
+            rates = {} if market is None else {each.kind: self._rate(each.kind, market) for each in mine}
+            book.see(at_ms, mine, rates)
+
+    async def save(self) -> None:
+        self._saved_s = self._clock.monotonic_s()
+        for book in tuple(self._books.values()):
+            if not self._leadership.may_act():
+                return
+            try:
+                await book.save(self._bucket, self._leadership.epoch)
+            except BusUnavailable as error:
+                self._unsaved(str(error))
+                return
+
+    async def _read_all(self) -> bool:
+        try:
+            for book in tuple(self._books.values()):
+                if book.ledger is None:
+                    await book.read(self._bucket)
+        except BusUnavailable as error:
+            self._unsaved(str(error))
+            return False
+        return True
+
+    async def _market(self, cloud: Cloud) -> Market | None:
+        """None where it should be known and is not: what machines cost meanwhile is learned later."""
+        prices = await cloud.market()
+        if isinstance(prices, Unreachable | Refused):
+            self._unpriced(prices.detail)
+            return None
+        return market_of(prices)
+
+    def _rate(self, kind: Kind, market: Market) -> Rate:
+        self._catalog = self._catalog or _remembered(shipped_catalog())
+        return rate_of(kind, market, self._catalog())
+
+    def _node_of(self, cluster: ClusterName, worker: WorkerId) -> str:
+        return self._nodes.get(cluster, {}).get(worker, "")
+
+    def _now_ms(self) -> int:
+        return _ms(self._clock.wall_s())
+
+
+def _found_by_job(machines: Sequence[MachineInfo], fleet: str) -> dict[JobName, tuple[Found, ...]]:
+    found: dict[JobName, tuple[Found, ...]] = {}
+    for each in machines:
+        job = JobName(each.labels.get(JOB_LABEL, ""))
+        if job and each.labels.get(FLEET_LABEL, fleet) == fleet:
+            found[job] = (*found.get(job, ()), _found(each))
+    return found
+
+
+def _found(machine: MachineInfo) -> Found:
+    kind = Kind(machine.zone, machine.machine_type, machine.accelerator or "", machine.accelerators, machine.spot)
+    return Found(machine.id, machine.name, kind, _ms(machine.started_at))
+
+
+def _remembered(catalog: Catalog) -> Callable[[], Catalog]:
+    return lambda: catalog
+
+
+def _ms(seconds: float) -> int:
+    return round(seconds * 1000)

@@ -1,0 +1,100 @@
+"""A ledger as people see it."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar
+
+from controlplane.catalog.accelerators import from_gke
+from controlplane.catalog.places import region_of
+from controlplane.ledger.amounts import MS_PER_HOUR, egress_money, node_money, node_money_by
+from controlplane.ledger.charge import spans
+from controlplane.ledger.settle import sums
+from controlplane.ledger.spending import egress_spent, forecast, hourly, per_steps
+from controlplane.ledger.state import Doing, Kind, Ledger, Line, Tally
+from messages.costs import CostLine, CostView, EgressLine, ForecastView
+from messages.jobs import JobSpec
+
+K = TypeVar("K")
+
+MS_PER_S = 1000
+
+
+def cost_view(ledger: Ledger, total_steps: int | None = None, note: str = "") -> CostView:
+    found = sums(ledger)
+    whole = sum(found.lines.values(), Tally())
+    nodes, egress = node_money(whole.cost), egress_spent(ledger)
+    by_hour = node_money_by(dict(sorted(found.hours.items())))
+    return CostView(
+        job=ledger.job,
+        micro_usd=nodes + egress,
+        nodes_micro_usd=nodes,
+        egress_micro_usd=egress,
+        micro_usd_per_hour=hourly(ledger),
+        machines=sum(not span.gone for _, span in spans(ledger)),
+        node_s=whole.node_ms / MS_PER_S,
+        by_doing=_money_by(found.lines, lambda line: line.doing.value, (doing.value for doing in Doing)),
+        by_region=_money_by(found.lines, lambda line: region_of(line.kind.zone)),
+        by_accelerator=_money_by(found.lines, lambda line: accelerator_name(line.kind)),
+        on_demand_micro_usd=node_money(whole.on_demand_cost) + egress,
+        steps=ledger.steps,
+        samples=ledger.samples,
+        micro_usd_per_1000_steps=per_steps(ledger),
+        forecast=_forecast(ledger, total_steps),
+        lines=_lines(found.lines),
+        egress=tuple(
+            EgressLine(*pair, sent.sent_bytes, egress_money(sent.cost)) for pair, sent in sorted(ledger.egress.items())
+        ),
+        by_hour=tuple((hour * MS_PER_HOUR / MS_PER_S, cost) for hour, cost in by_hour.items()),
+        unpriced_node_s=whole.unpriced_ms / MS_PER_S,
+        since=ledger.since_ms / MS_PER_S,
+        until=ledger.newest_ms / MS_PER_S,
+        note=note,
+    )
+
+
+def planned_steps(spec: JobSpec) -> int | None:
+    """How many the job will do, where its file says so."""
+    deadline = spec.capacity.deadline if spec.capacity is not None else None
+    if deadline is not None:
+        return deadline.steps
+    given = spec.hyperparameters.get("steps")
+    return given if isinstance(given, int) and not isinstance(given, bool) and given > 0 else None
+
+
+def accelerator_name(kind: Kind) -> str:
+    """As `tradewind offers` calls it."""
+    known = from_gke(kind.accelerator)
+    return known.name if known is not None else kind.accelerator
+
+
+def _lines(lines: Mapping[Line, Tally]) -> tuple[CostLine, ...]:
+    kinds: dict[Kind, Tally] = {}
+    for line, tally in sorted(lines.items()):
+        kinds[line.kind] = kinds.get(line.kind, Tally()) + tally
+    money = node_money_by({kind: tally.cost for kind, tally in kinds.items()})
+    return tuple(
+        CostLine(
+            region=region_of(kind.zone),
+            zone=kind.zone,
+            machine_type=kind.machine_type,
+            accelerator=accelerator_name(kind),
+            spot=kind.spot,
+            node_s=tally.node_ms / MS_PER_S,
+            micro_usd=money[kind],
+            working_micro_usd=node_money(lines.get(Line(kind, Doing.WORKING), Tally()).cost),
+        )
+        for kind, tally in kinds.items()
+    )
+
+
+def _money_by(lines: Mapping[Line, Tally], key: Callable[[Line], str], always: Iterable[str] = ()) -> dict[str, int]:
+    costs = dict.fromkeys(always, 0)
+    for line, tally in sorted(lines.items()):
+        costs[key(line)] = costs.get(key(line), 0) + tally.cost
+    return {name: int(amount) for name, amount in node_money_by(costs).items()}
+
+
+def _forecast(ledger: Ledger, total_steps: int | None) -> ForecastView | None:
+    foretold = forecast(ledger, total_steps)
+    if foretold is None or total_steps is None:
+        return None
+    return ForecastView(total_steps, foretold.total, foretold.remaining, foretold.remaining_s)

@@ -1,0 +1,315 @@
+"""Ledgers in a master's hands: what it hears, what is kept in KV, and what another master makes of it."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+from controlplane.catalog.links import Links
+from controlplane.catalog.money import MicroDollars
+from controlplane.catalog.shipped import shipped_links
+from controlplane.clouds.interface import FLEET_LABEL, JOB_LABEL, MachineInfo, MarketPrice
+from controlplane.clouds.outcomes import Refused, Unreachable
+from controlplane.job.state import Job, Phase, Record, Worker, new_job
+from controlplane.lease.keeper import Leadership
+from controlplane.ledger.books import Books
+from controlplane.ledger.doings import doings_of
+from controlplane.ledger.egress import hops_of
+from controlplane.ledger.pricing import market_of, rate_of
+from controlplane.ledger.settle import sums
+from controlplane.ledger.spending import hourly, spent
+from controlplane.ledger.state import Doing, Kind, Rate
+from controlplane.ledger.views import cost_view
+from messages import subjects
+from messages.clusters import ClusterHeartbeat, Presence, WorkerSight
+from messages.ids import ClusterName, Epoch, Generation, JobName, Rank, WorkerId
+from messages.jobs import JobSpec, Launch
+from messages.workers import WorkerPhase, WorkerStatus
+from messages.worlds import Assignment, Member, Progress, RankProgress, StoreAddress
+from runtime.bus import Bucket, Bus
+from tests.capacity.fake_cloud import FakeCloud
+from tests.catalog.builders import a_catalog, an_offer
+from tests.ledger.builders import L4
+
+FLEET = "a-fleet"
+JOB = JobName("a-job")
+CLUSTER = ClusterName("sim-us")
+SUBMITTED = 1_800_000_000.0
+USD = 1_000_000
+
+
+@dataclass
+class HandClock:
+    now_s: float = SUBMITTED
+
+    def monotonic_s(self) -> float:
+        return self.now_s
+
+    def wall_s(self) -> float:
+        return self.now_s
+
+
+class PricedCloud(FakeCloud):
+    def __init__(self) -> None:
+        super().__init__("sim-us")
+        self.usd = 1
+        self.away = False
+
+    async def machines(self) -> Any:
+        return Unreachable("nobody answers") if self.away else tuple(self.running)
+
+    async def market(self) -> Any:
+        return (MarketPrice(L4.zone, L4.accelerator, self.usd * USD, 3 * USD),)
+
+    def start(self, name: str, at: float, id_: str = "") -> None:
+        labels = {JOB_LABEL: JOB, FLEET_LABEL: FLEET}
+        kind = (L4.zone, L4.machine_type, L4.accelerator, L4.accelerators, L4.spot)
+        self.running.append(MachineInfo(id_ or name, name, *kind, at, labels))
+
+    def take(self, name: str) -> None:
+        self.running = [machine for machine in self.running if machine.name != name]
+
+
+def a_job(*workers: str, phase: Phase = Phase.RUNNING, members: tuple[str, ...] | None = None) -> Job:
+    spec = JobSpec(name=JOB, launch=Launch(script="train.py"))
+    job = new_job(spec, epoch=Epoch(1), at_s=0.0, submitted_at=SUBMITTED)
+    ranks = tuple(a_member(worker, number) for number, worker in enumerate(workers if members is None else members))
+    world = Assignment(JOB, Generation(1), len(ranks), ranks, StoreAddress("h", 1), spec.launch, 5.0, "")
+    record = Record(phase, "", Generation(1), len(workers), SUBMITTED, assignment=world)
+    known = {WorkerId(each): Worker(WorkerId(each), CLUSTER, 0.0, 0.0) for each in workers}
+    return replace(job, record=record, workers=known)
+
+
+def a_member(worker: str, rank: int, zone: str = "us-central1-a") -> Member:
+    return Member(WorkerId(worker), CLUSTER, zone[:-2], zone, "", rank, Rank(rank), 1)
+
+
+def a_topology(**nodes: str) -> ClusterHeartbeat:
+    """Workers, and the nodes that they are on."""
+    sights = tuple(
+        WorkerSight(
+            WorkerId(worker),
+            JOB,
+            Presence.ALIVE,
+            status=WorkerStatus(WorkerId(worker), CLUSTER, JOB, 1, WorkerPhase.READY, node=node),
+        )
+        for worker, node in nodes.items()
+    )
+    return ClusterHeartbeat(CLUSTER, "i", 1, workers=sights)
+
+
+@pytest.fixture
+async def bucket(bus: Bus) -> Bucket:
+    return await bus.bucket(subjects.STATE_BUCKET)
+
+
+@dataclass
+class Desk:
+    bucket: Bucket
+    clock: HandClock
+    cloud: PricedCloud
+
+    def master(self, epoch: int = 1, *, leads: bool = True) -> Books:
+        present = Epoch(epoch) if leads else None
+        books = Books(self.bucket, self.clock, Leadership(Epoch(epoch), lambda: present))
+        books.open(a_job())
+        return books
+
+    async def look(self, books: Books, seconds: float = 5.0) -> None:
+        self.clock.now_s += seconds
+        await books.look(self.cloud, FLEET)
+
+
+@pytest.fixture
+def desk(bucket: Bucket) -> Desk:
+    return Desk(bucket, HandClock(), PricedCloud())
+
+
+async def the_cost(books: Books) -> MicroDollars:
+    ledger = await books.ledger(JOB)
+    assert ledger is not None
+    return spent(ledger)
+
+
+async def test_looks_at_the_cloud_add_up_and_the_next_master_goes_on_where_the_last_one_wrote(desk: Desk) -> None:
+    first = desk.master()
+    desk.cloud.start("one", SUBMITTED)
+    for _ in range(36):
+        await desk.look(first, 50.0)
+    await first.save()
+    await desk.look(first, 50.0)
+    second = desk.master(epoch=2)
+    desk.cloud.start("two", SUBMITTED + 1800)
+    desk.clock.now_s = SUBMITTED + 3550
+    await desk.look(second, 50.0)
+    assert await the_cost(second) == USD + USD // 2
+    await second.save()
+    assert await the_cost(desk.master(epoch=3)) == USD + USD // 2
+
+
+async def test_a_master_that_does_not_know_of_its_successor_writes_nothing_over_it(desk: Desk) -> None:
+    first, second = desk.master(), desk.master(epoch=2)
+    desk.cloud.start("one", SUBMITTED)
+    await desk.look(first, 60.0)
+    await first.save()
+    await desk.look(second, 60.0)
+    await second.save()
+    await desk.look(first, 60.0)
+    await first.save()
+    assert await the_cost(desk.master(epoch=3)) == round(USD * 120 / 3600)
+    await desk.look(first, 60.0)
+    assert await the_cost(first) == round(USD * 240 / 3600), "it goes on from what the other wrote"
+
+
+async def test_who_does_not_lead_writes_nothing(desk: Desk) -> None:
+    books = desk.master(leads=False)
+    desk.cloud.start("one", SUBMITTED)
+    await desk.look(books)
+    await books.save()
+    assert await desk.bucket.get(subjects.ledger_key(JOB)) is None
+
+
+async def test_what_was_not_seen_is_made_up_for_by_the_next_look(desk: Desk) -> None:
+    books = desk.master()
+    desk.cloud.start("one", SUBMITTED)
+    await desk.look(books)
+    desk.cloud.away = True
+    await desk.look(books, 1000.0)
+    assert await the_cost(books) == MicroDollars(round(USD * 5 / 3600))
+    desk.cloud.away = False
+    await desk.look(books, 795.0)
+    assert await the_cost(books) == USD // 2
+
+
+async def test_another_job_of_the_same_name_begins_at_nothing(desk: Desk) -> None:
+    books = desk.master()
+    desk.cloud.start("one", SUBMITTED)
+    await desk.look(books, 3600.0)
+    await books.save()
+    later = replace(a_job(), record=Record(Phase.WAITING, "", Generation(0), 1, SUBMITTED + 3600))
+    books.open(later)
+    await desk.look(books, 1800.0)
+    assert await the_cost(books) == USD // 2
+    await books.save()
+    assert (await desk.bucket.get(subjects.ledger_key(JOB))) is not None
+
+
+async def test_a_ledger_that_cannot_be_read_is_begun_anew_from_what_is_there(desk: Desk) -> None:
+    await desk.bucket.put(subjects.ledger_key(JOB), b"no ledger")
+    books = desk.master()
+    desk.cloud.start("one", SUBMITTED)
+    await desk.look(books, 3600.0)
+    await books.save()
+    assert await the_cost(desk.master(epoch=2)) == USD
+
+
+async def test_what_nodes_do_is_heard_from_the_job_and_its_clusters(desk: Desk) -> None:
+    books = desk.master()
+    for name in ("one", "two"):
+        desk.cloud.start(name, SUBMITTED)
+    await desk.look(books, 10.0)
+    books.see(a_topology(wa="one", wb="two"))
+    story = [
+        (a_job("wa", "wb", phase=Phase.FORMING), 5.0),
+        (a_job("wa", "wb", members=("wa",)), 20.0),
+        (a_job("wa", "wb"), 30.0),
+        (a_job("wa", phase=Phase.RESHAPING), 4.0),
+        (a_job("wa"), 1.0),
+    ]
+    for job, seconds in story:
+        books.hear(job)
+        await desk.look(books, seconds)
+    ledger = await books.ledger(JOB)
+    assert ledger is not None
+    seconds_of = {line.doing: tally.node_ms // 1000 for line, tally in sums(ledger).lines.items()}
+    assert seconds_of == {
+        Doing.STARTING: 20,
+        Doing.RECOVERING: 10 + 4,
+        Doing.WORKING: 20 + 2 * 30 + 1,
+        Doing.IDLE: 20 + 4 + 1,
+    }
+
+
+async def test_steps_of_all_workers_are_counted_once_and_samples_go_on_after_a_restart(desk: Desk) -> None:
+    def a_report(worker: str, rank: int, first: int, last: int) -> Progress:
+        ranks = (RankProgress(Rank(rank), first, last, samples=(last - first + 1) * 8),)
+        return Progress(JOB, WorkerId(worker), Generation(1), ranks)
+
+    books = desk.master()
+    desk.cloud.start("one", SUBMITTED)
+    for rank in (0, 1):
+        books.hear_progress(a_report(f"w{rank}", rank, 0, 499))
+    await desk.look(books, 3600.0)
+    await books.save()
+    books = desk.master(epoch=2)
+    books.hear_progress(a_report("w0", 0, 500, 999))
+    await desk.look(books)
+    ledger = await books.ledger(JOB)
+    assert ledger is not None
+    assert (ledger.steps, ledger.samples) == (1000, 3 * 500 * 8)
+    view = cost_view(ledger, total_steps=2000)
+    assert view.forecast is not None
+    assert view.micro_usd_per_1000_steps == view.micro_usd
+    assert view.forecast.micro_usd == 2 * view.micro_usd
+
+
+async def test_the_view_adds_up(desk: Desk) -> None:
+    books = desk.master()
+    for number in range(7):
+        desk.cloud.start(f"node-{number}", SUBMITTED + number * 1.7)
+    for _ in range(20):
+        desk.cloud.usd += 1
+        await desk.look(books, 7.3)
+    ledger = await books.ledger(JOB)
+    assert ledger is not None
+    view = cost_view(ledger)
+    assert view.machines == 7
+    assert view.micro_usd_per_hour == hourly(ledger) == 7 * 21 * USD
+    for parts in (view.by_doing, view.by_region, view.by_accelerator, dict(view.by_hour)):
+        assert sum(parts.values()) == view.nodes_micro_usd
+    assert sum(line.micro_usd for line in view.lines) == view.nodes_micro_usd
+    assert view.by_accelerator.keys() == {"L4"}
+
+
+# Pure helpers
+
+
+def test_a_market_goes_before_the_catalog_and_what_neither_knows_has_no_price() -> None:
+    offer = an_offer("us-central1-a")
+    catalog = a_catalog(offer)
+    listed = Rate(offer.spot_micro_usd_per_hour, offer.on_demand_micro_usd_per_hour)
+    assert rate_of(L4, {}, catalog) == listed
+    market = market_of([MarketPrice("us-central1-a", "nvidia-l4", 700, 900), MarketPrice("us-central1-a", "cpu", 3, 5)])
+    assert rate_of(L4._replace(accelerators=2), market, catalog) == Rate(MicroDollars(1400), MicroDollars(1800))
+    assert rate_of(L4._replace(spot=False), market, catalog).paid == 900
+    cpu = Kind("us-central1-a", "e2-standard-4", "", 0, True)
+    assert rate_of(cpu, market, catalog) == Rate(MicroDollars(12), MicroDollars(20))
+    assert rate_of(cpu, {}, catalog) == Rate(None)
+
+
+def test_a_ring_sends_over_each_link_between_zones() -> None:
+    links: Links = shipped_links()
+    zones = ["us-central1-a", "us-central1-a", "europe-west4-a", "europe-west4-a"]
+    members = [a_member(f"w{rank}", rank, zone) for rank, zone in enumerate(zones)]
+    there, back = hops_of(members, 1000, links)
+    assert (there.sender, there.receiver, there.bytes_per_step) == ("europe-west4-a", "us-central1-a", 1500)
+    assert (back.sender, back.receiver, back.bytes_per_step) == ("us-central1-a", "europe-west4-a", 1500)
+    assert there.micro_usd_per_gib > 0
+    assert hops_of(members[:2], 1000, links) == ()
+    assert hops_of(members[:1], 1000, links) == ()
+
+
+def test_a_worker_of_which_no_node_is_known_says_nothing_of_any() -> None:
+    assert doings_of(a_job("wa", "wb"), lambda _, worker: "one" if worker == "wa" else "") == {"one": Doing.WORKING}
+    assert doings_of(a_job("wa", phase=Phase.SUCCEEDED), lambda *_: "one") == {"one": Doing.IDLE}
+
+
+async def test_a_refusal_of_the_cloud_is_no_crash(desk: Desk) -> None:
+    books = desk.master()
+
+    class Closed(PricedCloud):
+        async def machines(self) -> Any:
+            return Refused("the API is disabled", "enable it")
+
+    await books.look(Closed(), FLEET)
+    assert await the_cost(books) == 0

@@ -39,15 +39,20 @@ def lived_through(policy: Policy, ticks: Sequence[Tick], criteria: Criteria, lin
         pause_s = (PAUSE_S + BOOT_S * _is_another(nodes, held)) if changed else 0.0
         held = nodes
         found = score(PROFILE, market, nodes, _TUNING) if nodes else None
+        length_s = end_s - tick.at_s
+        micro_usd += _machines(nodes, market) * length_s / SECONDS_PER_HOUR
         if found is not None and found.workers >= criteria.min_workers:
-            length_s = end_s - tick.at_s
             trained_s = max(0.0, length_s - pause_s)
             steps += trained_s * found.estimate.steps_per_s
-            micro_usd += found.estimate.machines_micro_usd_per_hour * length_s / SECONDS_PER_HOUR
             micro_usd += found.estimate.egress_micro_usd_per_hour * trained_s / SECONDS_PER_HOUR
     whole_s = ends_s[-1] - ticks[0].at_s
     usd = micro_usd / 1_000_000
     return Outcome(usd / steps * 1000 if steps else None, steps * DAY_S / whole_s, changes)
+
+
+def _machines(nodes: Nodes, market: Market) -> int:
+    """Micro-dollars an hour, also of too few to train."""
+    return sum(count * market.options[choice].micro_usd_per_hour for choice, count in nodes.items())
 
 
 def _left(held: Nodes, market: Market) -> Nodes:

@@ -1,9 +1,12 @@
 """Under random markets: no limit is ever passed, nothing better is missed, and the same question has one answer."""
 
+import random
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from controlplane.catalog.shipped import shipped_links
 from controlplane.planning.criteria import Criteria
 from controlplane.planning.greedy import greedy
 from controlplane.planning.market import Market, Nodes, Present
@@ -11,7 +14,8 @@ from controlplane.planning.plan import Change, plan
 from controlplane.planning.scoring import breach, gain, gpus_by_quota, is_affordable, quota_of, rank, score
 from controlplane.planning.tuning import Tuning
 from controlplane.throughput.profile import Profile
-from tests.planning.builders import best_rank
+from messages.criteria import Objective
+from tests.planning.builders import a_market, a_small_profile, an_option, best_rank
 from tests.planning.markets import criterias, markets, presents, profiles
 
 TUNING = Tuning(alternatives=2)
@@ -92,6 +96,27 @@ def test_nothing_better_is_missed(criteria: Criteria, profile: Profile, market: 
         assert made.change is Change.WAIT
         return
     assert made.proven
+    assert made.score is not None
+    assert rank(made.score, criteria) == pytest.approx(wanted, rel=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("objective", [Objective.COST, Objective.THROUGHPUT])
+def test_nothing_better_is_missed_where_zones_are_too_many_for_every_combination(
+    objective: Objective, seed: int
+) -> None:
+    """Seven zones of three regions on two continents, none of which has enough machines alone."""
+    chance = random.Random(seed)
+    zones = [f"{region}-{letter}" for region in ("us-central1", "us-west1") for letter in "abc"] + ["europe-west4-a"]
+    market = a_market(
+        *(an_option(zone, usd=chance.uniform(0.2, 1.0), limit=chance.randint(1, 2)) for zone in zones),
+        links=shipped_links(),
+    )
+    criteria = Criteria(min_workers=7, max_workers=9, objective=objective)
+    profile = a_small_profile(gradient_bytes=chance.choice((10**5, 10**7, 10**9)))
+    made = plan(criteria, profile, market, tuning=TUNING)
+    wanted = best_rank(criteria, profile, market, TUNING)
+    assert wanted is not None
     assert made.score is not None
     assert rank(made.score, criteria) == pytest.approx(wanted, rel=1e-6)
 

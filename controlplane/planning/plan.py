@@ -6,6 +6,7 @@ of their joining; whatever gives up something that runs has to gain a threshold 
 move nothing, and where nothing is held the best is simply taken.
 """
 
+import math
 from collections.abc import Mapping
 from enum import StrEnum
 from types import MappingProxyType
@@ -16,7 +17,7 @@ from controlplane.planning import sentences
 from controlplane.planning.criteria import Criteria
 from controlplane.planning.field import Range
 from controlplane.planning.market import Choice, Market, Nodes, Present
-from controlplane.planning.scoring import Score, breach, gain, limit_of
+from controlplane.planning.scoring import Score, breach, gain, is_affordable, limit_of, score
 from controlplane.planning.search import Candidate, Search
 from controlplane.planning.steps import first_step
 from controlplane.planning.tuning import Tuning
@@ -30,7 +31,7 @@ class Change(StrEnum):
     SHRINK = "shrink"
     MOVE = "move"
     WAIT = "wait"
-    """What is needed cannot be had: what there is stays, and nothing is asked for."""
+    """What is needed cannot be had: what there is stays, as far as the caps allow, and nothing is asked for."""
 
 
 class Alternative(Struct, frozen=True):
@@ -60,9 +61,9 @@ def plan(
     anything = search.best(Range(_NONE, _limits(market, present)), alternatives=tuning.alternatives)
     chosen, change, why = _chosen(search, anything.best)
     if chosen is None:
-        kept = present.kept()
+        left = _within_the_caps(search)
         why = sentences.waits(criteria, market, present)
-        return Plan(placement=kept, ask=present.committed(), change=Change.WAIT, score=None, why=why)
+        return Plan(placement=left, ask=left, change=Change.WAIT, score=None, why=why)
     others = (each for each in (anything.best, *anything.others) if each is not None and each.nodes != chosen.nodes)
     return Plan(
         placement=chosen.nodes,
@@ -145,6 +146,29 @@ def _pause_s(search: Search, new: Candidate, old: Candidate) -> float:
     if _accelerators(new.nodes) == _accelerators(old.nodes):
         return pause_s
     return pause_s + max(search.market.options[choice].boot_s for choice in new.nodes)
+
+
+def _within_the_caps(search: Search) -> dict[Choice, int]:
+    """Of what there is, when nothing that trains may be had: no more than may be paid for, the cheapest first.
+
+    Where enough would be left to train, and to pass the cap by what it sends, one fewer than that is left.
+    """
+    criteria, options = search.criteria, search.market.options
+    kept = {choice: count for choice, count in search.present.kept().items() if choice in options}
+    found = score(search.profile, search.market, kept, search.tuning)
+    most, money = criteria.max_workers, math.inf
+    if criteria.max_micro_usd_per_hour is not None:
+        money = criteria.max_micro_usd_per_hour
+        if found is not None and not is_affordable(criteria, found):
+            most = min(most, criteria.min_workers - 1)
+    left: dict[Choice, int] = {}
+    for choice in sorted(kept, key=lambda each: (options[each].micro_usd_per_hour, each)):
+        price = options[choice].micro_usd_per_hour
+        count = int(min(kept[choice], most, money // price))
+        if count > 0:
+            left[choice] = count
+            most, money = most - count, money - count * price
+    return dict(sorted(left.items()))
 
 
 def _accelerators(nodes: Nodes) -> set[str]:

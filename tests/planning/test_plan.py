@@ -116,6 +116,20 @@ def test_where_too_few_may_be_had_what_there_is_stays_and_the_numbers_are_said()
     assert made.why == "5 workers are needed and 3 of one type may be had now"
 
 
+def test_where_the_cap_no_longer_buys_enough_to_train_no_more_is_held_than_it_buys() -> None:
+    """Prices have risen: two of four machines are within the cap, and the job waits with them."""
+    criteria = some_criteria(min_workers=4, max_micro_usd_per_hour=MicroDollars(2 * USD))
+    made = planned(criteria, a_market(an_option(usd=1.0)), Present(held={a_choice(): 4}))
+    assert (made.change, made.placement, made.ask) == (Change.WAIT, {a_choice(): 2}, {a_choice(): 2})
+
+
+def test_what_is_no_longer_allowed_goes_before_anything_else_is_asked_for() -> None:
+    held = Present(held={a_choice(HOLLAND): 4})
+    made = planned(some_criteria(min_workers=4), a_market(an_option()), held)
+    assert set(made.placement) == {a_choice(IOWA_A)}
+    assert made.ask == {}
+
+
 # What runs
 
 

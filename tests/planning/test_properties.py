@@ -54,7 +54,13 @@ def test_no_plan_passes_a_limit_a_quota_or_the_cap_on_money(
     market, present = situation
     made = plan(criteria, profile, market, present, TUNING)
     if made.change is Change.WAIT:
-        assert made.placement == present.kept()
+        kept = present.kept()
+        assert made.ask == made.placement
+        assert all(count <= kept[choice] for choice, count in made.placement.items())
+        assert sum(made.placement.values()) <= criteria.max_workers
+        if criteria.max_micro_usd_per_hour is not None:
+            prices = (market.options[choice].micro_usd_per_hour * count for choice, count in made.placement.items())
+            assert sum(prices) <= criteria.max_micro_usd_per_hour
         return
     assert sum(made.placement.values()) >= criteria.min_workers
     assert_within_limits(criteria, market, present, made.placement)

@@ -71,11 +71,11 @@ class Book:
             self._hear_gathered()
             self.hops = hops
 
-    def see(self, at_ms: int, found: tuple[Found, ...], rates: Mapping[Kind, Rate]) -> None:
+    def see(self, at_ms: int, found: tuple[Found, ...], rates: Mapping[Kind, Rate], priced_ms: int) -> None:
         """What the cloud shows; where nothing is there and nothing was, there is nothing to keep."""
         changed = {kind: rate for kind, rate in rates.items() if self.rates.get(kind) != rate}
         if changed:
-            self.hear(PricesChanged(at_ms, changed))
+            self.hear(PricesChanged(priced_ms, changed))
             self.rates = {**self.rates, **changed}
         if found or (self.ledger is not None and self.ledger.machines):
             self.hear(MachinesListed(at_ms, found))

@@ -50,6 +50,7 @@ class Books:
         self._books: dict[JobName, Book] = {}
         self._nodes: dict[ClusterName, dict[WorkerId, str]] = {}
         self._saved_s = clock.monotonic_s()
+        self._looked_ms: int | None = None
         self._unseen = WhyLog(logger(), "machines_not_seen")
         self._unpriced = WhyLog(logger(), "prices_not_seen")
         self._unsaved = WhyLog(logger(), "ledger_not_saved")
@@ -130,10 +131,13 @@ class Books:
         found = _found_by_job(machines, fleet)
         kinds = {each.kind for those in found.values() for each in those}
         market = await self._market(cloud) if kinds else {}
+        # A price that is another than at the last look changed somewhere between the two.
+        priced_ms = (at_ms + (self._looked_ms or at_ms)) // 2
+        self._looked_ms = at_ms
         for name, book in self._books.items():
             mine = found.get(name, ())
             rates = {} if market is None else {each.kind: self._rate(each.kind, market) for each in mine}
-            book.see(at_ms, mine, rates)
+            book.see(at_ms, mine, rates, priced_ms)
 
     async def save(self) -> None:
         self._saved_s = self._clock.monotonic_s()

@@ -18,7 +18,12 @@ class Span(NamedTuple):
     machine: Machine
     from_ms: int
     until_ms: int
-    gone: bool
+    missed_ms: int | None
+    """The first look that did not find it any more."""
+
+    @property
+    def gone(self) -> bool:
+        return self.missed_ms is not None
 
 
 class Charge(NamedTuple):
@@ -28,22 +33,20 @@ class Charge(NamedTuple):
 
 
 def spans(ledger: Ledger) -> Iterator[tuple[str, Span]]:
-    """Of each machine, by its id: up to the last look that found it, or, if it is gone, to the first that did not.
+    """Of each machine, by its id: up to the last look that found it, and, if it is gone, half the way to the next.
 
-    Of one that went while nobody looked it is known besides that the next one of its name came after it.
+    It may have gone at any time between the two looks, but not after the next one of its name came.
     """
     starts_ms: dict[str, list[int]] = {}
     for machine in ledger.machines.values():
         starts_ms.setdefault(machine.name, []).append(machine.started_ms)
     for id_, machine in ledger.machines.items():
         from_ms = max(ledger.since_ms, machine.started_ms, machine.settled_ms)
-        until_ms = machine.seen_ms
-        missed = bisect_right(ledger.looks_ms, machine.seen_ms)
-        gone = missed < len(ledger.looks_ms)
-        if gone:
+        until_ms, missed_ms = machine.seen_ms, _first_after(ledger.looks_ms, machine.seen_ms)
+        if missed_ms is not None:
             heirs = (at_ms for at_ms in starts_ms[machine.name] if at_ms > machine.started_ms)
-            until_ms = max(machine.seen_ms, min((ledger.looks_ms[missed], *heirs)))
-        yield id_, Span(machine, from_ms, until_ms, gone)
+            until_ms = max(machine.seen_ms, min(((machine.seen_ms + missed_ms) // 2, *heirs)))
+        yield id_, Span(machine, from_ms, until_ms, missed_ms)
 
 
 def charges(ledger: Ledger, machine: Machine, from_ms: int, until_ms: int) -> Iterator[Charge]:
@@ -65,6 +68,11 @@ def charges(ledger: Ledger, machine: Machine, from_ms: int, until_ms: int) -> It
 
 def rate_now(ledger: Ledger, machine: Machine) -> Rate:
     return _at(ledger.prices.get(machine.kind, ()), ledger.newest_ms) or UNKNOWN
+
+
+def _first_after(times_ms: Sequence[int], at_ms: int) -> int | None:
+    place = bisect_right(times_ms, at_ms)
+    return times_ms[place] if place < len(times_ms) else None
 
 
 def _tally(node_ms: int, rate: Rate) -> Tally:

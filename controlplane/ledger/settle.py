@@ -42,9 +42,10 @@ def settle(ledger: Ledger) -> Ledger:
     ended = dict(ledger.ended)
     for id_, span in spans(ledger):
         settles_ms = _settles_ms(ledger, span.machine.kind)
-        settled_ms = min(span.until_ms, settles_ms)
+        is_over = span.missed_ms is not None and span.missed_ms <= settles_ms
+        settled_ms = span.until_ms if is_over else min(span.machine.seen_ms, settles_ms)
         sums.add(ledger, span.machine, span.from_ms, settled_ms)
-        if span.gone and span.until_ms < settles_ms:
+        if is_over:
             ended[id_] = span.until_ms
         else:
             machines[id_] = replace(span.machine, settled_ms=max(span.machine.settled_ms, settled_ms))

@@ -19,6 +19,7 @@ from tests.ledger.builders import A100, JOB, L4, Life, a_life, a_look, a_rate, a
 
 KINDS = (L4, A100)
 LATEST_S = 400
+MOMENT_MS = 500
 
 seconds = st.integers(0, LATEST_S)
 lives = st.lists(
@@ -134,7 +135,7 @@ def test_looking_more_often_changes_nothing_for_machines_that_stay(
 
 @settings(max_examples=60)
 @given(histories())
-def test_it_is_what_a_clerk_would_add_up_second_by_second(events: list[LedgerEvent]) -> None:
+def test_it_is_what_a_clerk_would_add_up_moment_by_moment(events: list[LedgerEvent]) -> None:
     assert total(the_ledger(events)) == _clerk(events)
 
 
@@ -150,22 +151,22 @@ def _clerk(events: Sequence[LedgerEvent]) -> Tally:
             for each in found.values()
             if each.name == machine.name and each.started_ms > machine.started_ms
         ]
-        end_ms = max(max(seen), min([*heirs, missed[0]])) if missed else max(seen)
-        for now_ms in range(machine.started_ms, end_ms, 1000):
-            whole += _second(events, machine.kind, now_ms)
+        end_ms = max(max(seen), min([*heirs, (max(seen) + missed[0]) // 2])) if missed else max(seen)
+        for now_ms in range(machine.started_ms, end_ms, MOMENT_MS):
+            whole += _moment(events, machine.kind, now_ms)
     return whole
 
 
-def _second(events: Sequence[LedgerEvent], kind: object, now_ms: int) -> Tally:
+def _moment(events: Sequence[LedgerEvent], kind: object, now_ms: int) -> Tally:
     told = [event for event in events if isinstance(event, PricesChanged) and kind in event.rates]
     held = [event for event in told if event.at_ms <= now_ms] or [
         event for event in told if event.at_ms == min(each.at_ms for each in told)
     ]
     if not held:
-        return Tally(1000, unpriced_ms=1000)
+        return Tally(MOMENT_MS, unpriced_ms=MOMENT_MS)
     newest = max(event.at_ms for event in held)
     rate: Rate = max((next(iter(event.rates.values())) for event in held if event.at_ms == newest), key=repr)
-    return Tally(1000, 1000 * (rate.paid or 0), 1000 * (rate.on_demand or 0))
+    return Tally(MOMENT_MS, MOMENT_MS * (rate.paid or 0), MOMENT_MS * (rate.on_demand or 0))
 
 
 def _with(event: LedgerEvent, life: Life) -> LedgerEvent:

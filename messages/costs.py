@@ -3,9 +3,14 @@
 Money is in millionths of a dollar: whole numbers, which every reader of JSON keeps exact. Parts add up to their whole.
 """
 
-from msgspec import Struct, field
+from typing import Annotated
+
+from msgspec import Meta, Struct, field
 
 from messages.ids import Counted, Duration, JobName, UnixSeconds
+
+Foretold = Annotated[int, Meta(ge=0)]
+"""Whatever comes out, however far away the end is."""
 
 
 class CostLine(Struct, frozen=True):
@@ -34,10 +39,10 @@ class ForecastView(Struct, frozen=True):
 
     steps: Counted
     """In all."""
-    micro_usd: Counted
+    micro_usd: Foretold
     """When they are done."""
-    remaining_micro_usd: Counted
-    remaining_s: Duration | None
+    remaining_micro_usd: Foretold
+    remaining_s: float | None
 
 
 class CostView(Struct, frozen=True, kw_only=True):

@@ -30,6 +30,7 @@ SECTIONS: dict[str, dict[str, Lazy]] = {
     },
     "Capacity": {
         "offers": Lazy("tradewind.cli.offers", "Show which machines may be had where, and at what price."),
+        "cost": Lazy("tradewind.cli.cost", "Show what a job has cost, and where that leads."),
         "plan": Lazy("tradewind.cli.plan", "Show where a job would train, how fast and for how much."),
     },
     "Roles": {

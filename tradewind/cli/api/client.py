@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from messages.api import EventLine, Health, JobList, JobView, LogLine, Problem, ProgressLine, ScaleRequest, Version
+from messages.costs import CostView
 from messages.jobs import JobSpec
 from messages.offers import OfferList
 from runtime.errors import Temporary, UserError
@@ -93,6 +94,10 @@ class Api:
     async def scale(self, name: str, workers: int) -> JobView:
         body = msgspec.json.encode(ScaleRequest(workers))
         return await self._ask("POST", f"/v1/jobs/{name}/scale", JobView, job=name, body=body)
+
+    async def cost(self, name: str, steps: int | None = None) -> CostView:
+        query = f"?steps={steps}" if steps is not None else ""
+        return await self._ask("GET", f"/v1/jobs/{name}/cost{query}", CostView, job=name)
 
     async def offers(self) -> OfferList:
         return await self._ask("GET", "/v1/offers", OfferList)

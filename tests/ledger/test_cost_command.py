@@ -1,0 +1,148 @@
+"""`tradewind cost`: what a person reads of a job's ledger, from a master that answers and one that does not."""
+
+import json
+from collections.abc import AsyncIterator
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+import pytest
+from aiohttp import web
+
+from messages.api import JobList, Problem
+from messages.costs import CostLine, CostView, EgressLine, ForecastView
+from messages.ids import JobName
+from runtime.children import free_port
+from tests.cli.command import tradewind
+from tests.cli.fake_master import a_view
+
+USD = 1_000_000
+JOB = JobName("mnist")
+
+
+def a_cost(**changes: Any) -> CostView:
+    line = CostLine("us-central1", "us-central1-a", "g2-standard-8", "L4", True, 36_000.0, 8 * USD, 6 * USD)
+    view = CostView(
+        job=JOB,
+        micro_usd=8 * USD + 250_000,
+        nodes_micro_usd=8 * USD,
+        egress_micro_usd=250_000,
+        micro_usd_per_hour=1_600_000,
+        machines=2,
+        node_s=36_000.0,
+        by_doing={"starting": USD, "working": 6 * USD, "recovering": 400_000, "idle": 600_000},
+        by_region={"us-central1": 8 * USD},
+        by_accelerator={"L4": 8 * USD},
+        on_demand_micro_usd=16 * USD + 500_000,
+        steps=20_000,
+        samples=640_000,
+        micro_usd_per_1000_steps=412_500,
+        forecast=ForecastView(100_000, 41_250_000, 33 * USD, 74_250.0),
+        lines=(line,),
+        egress=(EgressLine("us-central1-a", "europe-west4-a", 5 << 29, 250_000),),
+    )
+    return msgspec.structs.replace(view, **changes)
+
+
+class Answers:
+    def __init__(self) -> None:
+        self.cost = a_cost()
+        self.asked: list[str] = []
+        self.environ: dict[str, str] = {}
+
+    async def answer(self, request: web.Request) -> web.Response:
+        self.asked.append(request.path_qs)
+        if request.path == "/v1/jobs":
+            return _json(JobList((a_view("mnist"),)))
+        if request.path != f"/v1/jobs/{JOB}/cost":
+            return _json(Problem("There is no such job."), HTTPStatus.NOT_FOUND)
+        return _json(self.cost)
+
+
+def _json(value: object, status: HTTPStatus = HTTPStatus.OK) -> web.Response:
+    return web.Response(body=msgspec.json.encode(value), status=status, content_type="application/json")
+
+
+@pytest.fixture
+async def master() -> AsyncIterator[Answers]:
+    answers = Answers()
+    app = web.Application()
+    app.add_routes([web.get("/{path:.*}", answers.answer)])
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+    await runner.setup()
+    port = free_port()
+    await web.TCPSite(runner, "127.0.0.1", port).start()
+    answers.environ = {"TRADEWIND_API_URL": f"http://127.0.0.1:{port}"}
+    yield answers
+    await runner.cleanup()
+
+
+async def test_everything_that_a_person_asks_is_told_in_a_line_each(master: Answers) -> None:
+    done = await tradewind("cost", "mnist", environ=master.environ)
+    assert done.code == 0, done.err
+    assert done.out.splitlines()[:6] == [
+        "Job mnist has cost 8.2500 USD: "
+        "8.0000 USD for 10.00 node-hours and about 0.2500 USD for 2.5 GiB that left a zone.",
+        "  now          2 machines cost 1.6000 USD an hour",
+        "  1,000 steps  0.4125 USD, over 20,000 steps and 640,000 samples",
+        "  wasted       2.0000 USD, 25.0% of the machines' cost: 1.0000 starting, 0.4000 recovering, 0.6000 idle",
+        "  on demand    16.5000 USD for the same machines: 50% saved",
+        "  forecast     41.2500 USD when 100,000 steps are done: 33.0000 USD more in about 20 h",
+    ]
+    (row,) = [line.split() for line in done.out.splitlines() if line.startswith("us-central1-a")]
+    assert row == ["us-central1-a", "L4", "g2-standard-8", "spot", "10.00", "8.0000", "75%"]
+    assert done.out.splitlines()[-1] == "Next: tradewind status mnist"
+
+
+async def test_json_is_what_the_master_told(master: Answers) -> None:
+    done = await tradewind("cost", "mnist", "--steps", "500", "--json", environ=master.environ)
+    assert json.loads(done.out) == json.loads(msgspec.json.encode(master.cost))
+    assert master.asked == ["/v1/jobs/mnist/cost?steps=500"]
+
+
+async def test_a_job_that_has_cost_nothing_says_why_and_divides_nothing_by_nothing(master: Answers) -> None:
+    master.cost = CostView(
+        job=JOB,
+        micro_usd=0,
+        nodes_micro_usd=0,
+        egress_micro_usd=0,
+        micro_usd_per_hour=0,
+        machines=0,
+        node_s=0.0,
+        by_doing={},
+        note="This master has no fleet.",
+    )
+    done = await tradewind("cost", "mnist", environ=master.environ)
+    assert done.code == 0, done.err
+    assert done.out.splitlines() == [
+        "Job mnist has cost 0.0000 USD: 0.00 node-hours.",
+        "This master has no fleet.",
+        "  1,000 steps  no step was reported yet",
+        "  forecast     none before the first step",
+        "Next: tradewind status mnist",
+    ]
+
+
+async def test_regions_unpriced_time_and_a_missing_number_of_steps_are_told(master: Answers) -> None:
+    master.cost = a_cost(
+        by_region={"us-central1": 3 * USD, "europe-west4": 5 * USD}, unpriced_node_s=7200.0, forecast=None
+    )
+    done = await tradewind("cost", "mnist", environ=master.environ)
+    assert "  regions      europe-west4 5.0000 USD, us-central1 3.0000 USD" in done.out
+    assert "  forecast     not without the number of steps: --steps N" in done.out
+    assert "  unpriced     2 h of machines whose price is not known count as free" in done.out
+
+
+async def test_an_unknown_job_is_answered_with_the_one_that_was_meant(master: Answers) -> None:
+    done = await tradewind("cost", "mnits", environ=master.environ)
+    assert done.code == 2
+    assert "There is no job 'mnits'. Did you mean 'mnist'?" in done.err
+    assert "Traceback" not in done.err
+
+
+@pytest.mark.parametrize("bad", ["0", "many", "-3"])
+async def test_steps_that_are_none_are_refused(master: Answers, bad: str) -> None:
+    done = await tradewind("cost", "mnist", f"--steps={bad}", environ=master.environ)
+    assert done.code == 2
+    assert "--steps" in done.err
+    assert master.asked == []

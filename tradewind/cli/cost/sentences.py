@@ -1,0 +1,77 @@
+"""A job's cost in words: one line for each thing that a person asks."""
+
+from collections.abc import Iterator
+
+from controlplane.catalog.money import usd_text
+from messages.costs import CostView
+from tradewind.cli import present
+
+BYTES_PER_GIB = 1 << 30
+WASTES = ("starting", "recovering", "idle")
+
+
+def sentences(view: CostView) -> Iterator[str]:
+    yield f"Job {view.job} has cost {usd(view.micro_usd)}: {_parts(view)}."
+    if view.note:
+        yield view.note
+    if view.machines:
+        machines = "1 machine costs" if view.machines == 1 else f"{view.machines} machines cost"
+        yield _row("now", f"{machines} {usd(view.micro_usd_per_hour)} an hour")
+    yield _row("1,000 steps", _steps(view))
+    if view.nodes_micro_usd:
+        yield _row("wasted", _wasted(view))
+        yield _row("on demand", _on_demand(view))
+    if len(view.by_region) > 1:
+        by_region = sorted(view.by_region.items(), key=lambda each: -each[1])
+        yield _row("regions", ", ".join(f"{region} {usd(amount)}" for region, amount in by_region))
+    yield _row("forecast", _forecast(view))
+    if view.unpriced_node_s:
+        time = present.duration(view.unpriced_node_s)
+        yield _row("unpriced", f"{time} of machines whose price is not known count as free")
+
+
+def usd(amount: int) -> str:
+    return f"{usd_text(amount)} USD"
+
+
+def _row(name: str, text: str) -> str:
+    return f"  {name:<12} {text}"
+
+
+def _parts(view: CostView) -> str:
+    hours = f"{view.node_s / 3600:.2f} node-hours"
+    if not view.egress:
+        return hours
+    sent_gib = sum(line.sent_bytes for line in view.egress) / BYTES_PER_GIB
+    nodes, egress = usd(view.nodes_micro_usd), usd(view.egress_micro_usd)
+    return f"{nodes} for {hours} and about {egress} for {sent_gib:.1f} GiB that left a zone"
+
+
+def _steps(view: CostView) -> str:
+    if view.micro_usd_per_1000_steps is None:
+        return "no step was reported yet"
+    samples = f" and {view.samples:,} samples" if view.samples else ""
+    return f"{usd(view.micro_usd_per_1000_steps)}, over {view.steps:,} steps{samples}"
+
+
+def _wasted(view: CostView) -> str:
+    wasted = sum(view.by_doing.get(doing, 0) for doing in WASTES)
+    parts = ", ".join(f"{usd_text(view.by_doing.get(doing, 0))} {doing}" for doing in WASTES)
+    return f"{usd(wasted)}, {wasted / view.nodes_micro_usd:.1%} of the machines' cost: {parts}"
+
+
+def _on_demand(view: CostView) -> str:
+    saved = 1 - view.micro_usd / view.on_demand_micro_usd if view.on_demand_micro_usd else 0.0
+    outcome = f"{saved:.0%} saved" if saved >= 0 else f"{-saved:.0%} more was paid"
+    return f"{usd(view.on_demand_micro_usd)} for the same machines: {outcome}"
+
+
+def _forecast(view: CostView) -> str:
+    foretold = view.forecast
+    if foretold is None:
+        return "none before the first step" if not view.steps else "not without the number of steps: --steps N"
+    if not foretold.remaining_micro_usd:
+        return f"all {foretold.steps:,} steps are done"
+    time = f" in about {present.duration(foretold.remaining_s)}" if foretold.remaining_s is not None else ""
+    more = usd(foretold.remaining_micro_usd)
+    return f"{usd(foretold.micro_usd)} when {foretold.steps:,} steps are done: {more} more{time}"

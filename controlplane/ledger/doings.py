@@ -5,6 +5,7 @@ from collections.abc import Callable
 from controlplane.job.state import Job, Phase
 from controlplane.ledger.state import Doing
 from messages.ids import ClusterName, WorkerId
+from messages.workers import WorkerPhase
 
 NodeOf = Callable[[ClusterName, WorkerId], str]
 """Empty where it is not known."""
@@ -19,7 +20,8 @@ def doings_of(job: Job, node_of: NodeOf) -> dict[str, Doing]:
     for worker, known in job.workers.items():
         node = node_of(known.cluster, worker)
         if node and doings.get(node) is not Doing.WORKING:
-            doings[node] = _doing(job.record.phase, is_member=worker in members)
+            warm = known.phase is not WorkerPhase.WARMING
+            doings[node] = _doing(job.record.phase, is_member=worker in members) if warm else Doing.STARTING
     return doings
 
 

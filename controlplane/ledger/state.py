@@ -51,7 +51,7 @@ class Rate(NamedTuple):
 
 class Doing(StrEnum):
     STARTING = "starting"
-    """Its worker has not spoken yet: it boots, or pulls an image."""
+    """It boots, or pulls an image, or its worker warms up."""
     WORKING = "working"
     """It holds a rank of a world that runs."""
     RECOVERING = "recovering"

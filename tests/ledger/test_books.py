@@ -76,7 +76,7 @@ def a_job(*workers: str, phase: Phase = Phase.RUNNING, members: tuple[str, ...] 
     ranks = tuple(a_member(worker, number) for number, worker in enumerate(workers if members is None else members))
     world = Assignment(JOB, Generation(1), len(ranks), ranks, StoreAddress("h", 1), spec.launch, 5.0, "")
     record = Record(phase, "", Generation(1), len(workers), SUBMITTED, assignment=world)
-    known = {WorkerId(each): Worker(WorkerId(each), CLUSTER, 0.0, 0.0) for each in workers}
+    known = {WorkerId(each): Worker(WorkerId(each), CLUSTER, 0.0, 0.0, phase=WorkerPhase.READY) for each in workers}
     return replace(job, record=record, workers=known)
 
 
@@ -302,6 +302,12 @@ def test_a_ring_sends_over_each_link_between_zones() -> None:
 def test_a_worker_of_which_no_node_is_known_says_nothing_of_any() -> None:
     assert doings_of(a_job("wa", "wb"), lambda _, worker: "one" if worker == "wa" else "") == {"one": Doing.WORKING}
     assert doings_of(a_job("wa", phase=Phase.SUCCEEDED), lambda *_: "one") == {"one": Doing.IDLE}
+
+
+def test_a_worker_that_warms_up_is_not_idle() -> None:
+    job = a_job("wa", phase=Phase.WAITING)
+    warming = {worker: replace(known, phase=WorkerPhase.WARMING) for worker, known in job.workers.items()}
+    assert doings_of(replace(job, workers=warming), lambda *_: "one") == {"one": Doing.STARTING}
 
 
 async def test_a_refusal_of_the_cloud_is_no_crash(desk: Desk) -> None:

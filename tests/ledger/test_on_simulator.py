@@ -166,7 +166,9 @@ async def test_prices_that_move_preemptions_and_a_change_of_masters_agree_with_t
         billed = await run.bill()
         allowed = WITHIN * billed + run.cloud.delay_s() * 6 * DEAREST / 3600
     error = view.micro_usd / billed - 1
-    tell(f"ledger {view.micro_usd} and bill {billed} micro-dollars: {error:+.2%}")
+    tell(
+        f"ledger {view.micro_usd} and bill {billed} micro-dollars: {error:+.2%}, looks {run.cloud.delay_s():.2f} s late"
+    )
     assert abs(view.micro_usd - billed) < allowed
     assert {(line.zone, line.spot) for line in view.lines} == {(ZONE, True), (OTHER_ZONE, False)}
     assert view.on_demand_micro_usd != view.micro_usd

@@ -69,6 +69,8 @@ class Coordinator:
         self.trainers: list[Trainer] = []
         self.members: list[Trainer] = []
         self.prepared: list[Trainer] | None = None
+        self.newcomers: list[Trainer] = []
+        """The next repair takes them in."""
         self.generation = 0
         self.top = 0
         self.worlds: list[tuple[str, int]] = []
@@ -185,9 +187,19 @@ class Coordinator:
         )
 
     async def settled(self) -> None:
-        """No repair is under way."""
-        while self._repairing is not None and not self._repairing.done():
-            await asyncio.shield(self._repairing)
+        """No repair is under way, and everybody is in the world that came of it: then the next may be prepared."""
+        while not self._is_settled():
+            if self._repairing is not None and not self._repairing.done():
+                await asyncio.shield(self._repairing)
+            else:
+                await self.until(lambda: self._is_repairing() or self._is_settled(), "all are in the repaired world")
+
+    def _is_repairing(self) -> bool:
+        return self._repairing is not None and not self._repairing.done()
+
+    def _is_settled(self) -> bool:
+        there = all(not t.alive or t.status.get("generation", 0) >= self.generation for t in self.members)
+        return there and not self._is_repairing()
 
     async def step(self, number: int) -> None:
         """Until some rank reports it."""
@@ -264,8 +276,7 @@ class Coordinator:
         involved = {*self.members, *(self.prepared or ())}
         lost = [t for t in involved if not t.alive and not t.status.get("finished") and t.process.exitcode != 0]
         broken = [t for t in involved if t.alive and t.status.get("broken", 0) >= self.generation > 0]
-        unsettled = self._repairing is not None and not self._repairing.done()
-        if (lost or broken) and not unsettled:
+        if (lost or broken) and not self._is_repairing():
             self._repairing = asyncio.create_task(self._repair())
 
     async def _repair(self) -> None:
@@ -296,6 +307,8 @@ class Coordinator:
         self.members, self.prepared, self.generation = with_state, None, generation
         if not with_state:
             return True
+        newcomers, self.newcomers = self.newcomers, []
+        self.members = members = [*with_state, *newcomers]
         resume = max(int(t.status["done"]) for t in with_state)
         held = [t.status["held"] if t.status["done"] == resume else [] for t in with_state]
         done = [int(t.status["done"]) for t in with_state]
@@ -303,11 +316,11 @@ class Coordinator:
             "resume": resume,
             "source": done.index(resume),
             "laggards": [rank for rank, each in enumerate(done) if each == resume - 1],
-            "held": held,
+            "held": [*held, *([] for _ in newcomers)],
         }
-        self.worlds.append(("repair", len(with_state)))
-        for rank, trainer in enumerate(with_state):
-            self._assign(trainer, rank, with_state, "repair", with_state, **hot)
+        self.worlds.append(("repair", len(members)))
+        for rank, trainer in enumerate(members):
+            self._assign(trainer, rank, members, "repair", with_state, **hot)
         return True
 
     def _assign(

@@ -10,6 +10,7 @@ import torch
 
 from tests.sdk.coordinator import Coordinator, results
 from tests.sdk.trainee import Recipe, model_of
+from tradewind.sdk.faults import VARIABLE
 
 
 async def undisturbed(folder: Path, world: int, steps: int) -> dict[str, torch.Tensor]:
@@ -141,6 +142,23 @@ async def test_a_world_of_one_takes_a_joiner_and_is_left_to_it(tmp_path: Path) -
         await coordinator.finished()
     told = check(tmp_path, recipe, finishers=1)
     assert told[0]["seen"][-1][0] == recipe.steps - 1
+
+
+@pytest.mark.parametrize("newcomers", [1, 2])
+async def test_a_repair_that_takes_newcomers_in_gives_them_the_state(tmp_path: Path, newcomers: int) -> None:
+    recipe = Recipe(str(tmp_path), steps=40)
+    dies = {VARIABLE: "1:5:before_sum:SIGKILL"}  # the other one waits in the sum, and enters the next world at once
+    async with Coordinator(tmp_path, recipe) as coordinator:
+        coordinator.hold_before(5)
+        await coordinator.start(2, [{}, dies])
+        coordinator.newcomers = joiners = [await coordinator.warm() for _ in range(newcomers)]
+        coordinator.crawl_from(6)
+        coordinator.hold_before(None)
+        await coordinator.until(lambda: all(joiner.status["active"] for joiner in joiners), "they take a share")
+        coordinator.crawl_from(None)
+        await coordinator.finished()
+        assert coordinator.worlds == [("start", 2), ("repair", 1 + newcomers)]
+    check(tmp_path, recipe, finishers=1 + newcomers)
 
 
 async def test_when_everything_is_lost_the_newest_checkpoint_goes_on(tmp_path: Path) -> None:

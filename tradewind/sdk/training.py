@@ -73,6 +73,8 @@ class Training:
         """A batch was handed out and its gradients have not come."""
         self._step_began_s = time.monotonic()
         self._closing_since_s: float | None = None
+        self._served = 0
+        """The last generation whose joiners were sent the state."""
         self.loss: float | None = None
 
     @property
@@ -124,6 +126,7 @@ class Training:
         if built is None:
             self._change_world()
             return False
+        self._serve_joiners()
         step, world = member.done, self._present_world()
         closing = step >= parts.steps
         gradients.gather(step) if not closing else gradients.clear(step)
@@ -233,8 +236,8 @@ class Training:
         if not self._member.keeps_gradients:
             self._forget_step()
             self._gradients.drop()
-        if not assign.laggards or self._hand_on_last_sum(assign):
-            self._parts.serving.begin(self._present_world(), self._member.joiners_to_serve(), self._member.done)
+        if assign.laggards:
+            self._hand_on_last_sum(assign)
 
     def _hand_on_last_sum(self, assign: Assign) -> bool:
         """One who has the last sum gives it to those who miss it; then all are at the same step, bit for bit."""
@@ -279,14 +282,22 @@ class Training:
         self._gradients.drop()
         if self._parts.joining.run():
             self._after_switch()
+        else:
+            self._served = self._present_world().generation  # who joins beside it gets the state from the others
         self._step_began_s = time.monotonic()
 
     def _after_switch(self) -> None:
         parts, world = self._parts, self._present_world()
         parts.trace("switched", world.rank, world.generation, self._member.done)
         parts.faults("switched", world.rank, self._member.done)
-        if world.is_active:
-            parts.serving.begin(world, self._member.joiners_to_serve(), self._member.done)
+        self._serve_joiners()
+
+    def _serve_joiners(self) -> None:
+        """After a switch at once. A repaired world is entered before its group is built: then with its first sum."""
+        world, joiners = self._present_world(), self._member.joiners_to_serve()
+        if joiners and self._served < world.generation:
+            self._served = world.generation
+            self._parts.serving.begin(world, joiners, self._member.done)
 
     def _save(self, step: int) -> None:
         saving, world = self._parts.saving, self._present_world()

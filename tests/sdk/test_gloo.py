@@ -14,15 +14,18 @@ class DoneTooLate:
 
     def __init__(self, *, success: bool) -> None:
         self._success = success
+        self._waits = 0
 
     def wait(self, timeout: timedelta) -> bool:
-        raise RuntimeError("Operation timed out!")
+        self._waits += 1
+        if self._waits == 1:
+            raise RuntimeError("Operation timed out!")
+        if not self._success:
+            raise RuntimeError("Connection closed by peer")
+        return True
 
     def is_completed(self) -> bool:
         return True
-
-    def is_success(self) -> bool:
-        return self._success
 
 
 @pytest.mark.parametrize("success", [True, False])

@@ -83,6 +83,7 @@ class Member:
         self._changed = threading.Condition()
         self._world: World | None = None
         self._next: Assign | None = None
+        self._later: Assign | None = None
         self._shelf: dict[int, Built] = {}
         self._failed_builds: set[int] = set()
         self._halted = 0
@@ -281,10 +282,14 @@ class Member:
 
     def _on_assign(self, assign: Assign) -> None:
         with self._changed:
-            newest = max(self._next.generation if self._next else 0, self._world.generation if self._world else 0)
+            known = (self._next, self._later, self._world)
+            newest = max((each.generation for each in known if each is not None), default=0)
             if assign.generation <= newest or assign.generation < self._halted:
                 return
-            self._next = assign
+            if assign.entry == "planned" and self._next is not None and self._may_enter(self._next):
+                self._later = assign  # the world that it follows has to be entered first
+            else:
+                self._next = assign
             self._changed.notify_all()
         if not assign.leaves:
             self._start_build(assign)
@@ -322,6 +327,9 @@ class Member:
         if level:
             self._held = merged((*self._held, *self._dealt(assign, entered)))
         self._waits = ""
+        if self._later is not None and self._later.generation > assign.generation:
+            self._next = self._later
+        self._later = None
         self._tell()
 
     def _dealt(self, assign: Assign, active: Sequence[bool]) -> Ranges:

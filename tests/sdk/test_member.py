@@ -1,0 +1,95 @@
+"""Where a trainer stands, without any process: orders in, statuses out."""
+
+import json
+from typing import Any
+
+from tradewind.sdk.member import Member
+from tradewind.sdk.protocol import Assign, Halt, Store
+
+STORE = Store("127.0.0.1", 1)
+
+
+class Line:
+    """The end of the agent."""
+
+    def __init__(self) -> None:
+        self.told: list[dict[str, Any]] = []
+        self.built: list[int] = []
+
+    def member(self) -> Member:
+        return Member(
+            12, 100, lambda line: self.told.append(json.loads(line)), lambda a: self.built.append(a.generation)
+        )
+
+    @property
+    def last(self) -> dict[str, Any]:
+        return self.told[-1]
+
+
+def in_a_first_world(line: Line) -> Member:
+    member = line.member()
+    member.obey(Assign(1, 0, 2, "start", STORE))
+    assert member.take_up(0.0) is not None
+    member.started(5)
+    return member
+
+
+def repair(generation: int, held: tuple[Any, ...] = (((0, 6),),)) -> Assign:
+    return Assign(generation, 0, 1, "repair", STORE, previous=(0,), resume=5, held=held)
+
+
+def test_a_halt_is_answered_at_once_with_what_is_held() -> None:
+    line = Line()
+    member = in_a_first_world(line)
+    member.obey(Halt(2))
+    assert (line.last["parked"], line.last["done"], line.last["held"]) == (2, 5, [[0, 6]])
+
+
+def test_a_repaired_world_adds_what_nobody_holds() -> None:
+    line = Line()
+    member = in_a_first_world(line)
+    member.obey(Halt(2))
+    member.obey(repair(2))
+    assert member.take_up(0.0) is not None
+    assert member.held == ((0, 12),) and member.keeps_gradients
+
+
+def test_gradients_that_the_master_does_not_count_are_computed_anew() -> None:
+    line = Line()
+    member = in_a_first_world(line)
+    member.obey(Halt(2))
+    member.obey(repair(2, held=((),)))
+    assert member.take_up(0.0) is not None
+    assert member.held == ((0, 12),) and not member.keeps_gradients
+
+
+def test_a_world_below_the_last_halt_is_not_entered() -> None:
+    line = Line()
+    member = in_a_first_world(line)
+    member.obey(Halt(3))
+    member.obey(repair(2))
+    assert member.take_up(0.0) is None
+
+
+def test_a_planned_world_does_not_push_out_the_repair_that_comes_before_it() -> None:
+    line = Line()
+    member = in_a_first_world(line)
+    member.obey(Halt(2))
+    member.obey(repair(2))
+    member.obey(Assign(3, 0, 2, "planned", STORE, previous=(0, -1)))
+    entered = member.take_up(0.0)
+    assert entered is not None and entered.generation == 2
+    assert member.held == ((0, 12),)
+    assert line.built == [1, 2, 3]
+
+
+def test_orders_that_are_repeated_change_nothing() -> None:
+    line = Line()
+    member = in_a_first_world(line)
+    for _ in range(3):
+        member.obey(Halt(2))
+        member.obey(repair(2))
+    assert line.built == [1, 2]
+    assert member.take_up(0.0) is not None
+    member.obey(repair(2))
+    assert member.take_up(0.0) is None

@@ -95,10 +95,9 @@ def _check(value: Any, path: str) -> None:
             continue
         if name in _LISTS | _LISTS_OF_MAPS and not isinstance(inner, list):
             raise _Wrong(at, inner, "a list")
-        if name in _LISTS_OF_MAPS:
-            for each in inner:
-                if not isinstance(each, dict):
-                    raise _Wrong(at, each, "a list of objects")
+        for each in inner if name in _LISTS | _LISTS_OF_MAPS else ():
+            if not isinstance(each, dict if name in _LISTS_OF_MAPS else str):
+                raise _Wrong(at, each, "a list of objects" if name in _LISTS_OF_MAPS else "a list of texts")
         is_map = name in _MAPS or (name == "resources" and not path.startswith("rules"))
         if is_map and not isinstance(inner, dict):
             raise _Wrong(at, inner, "an object")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from runtime.clock import SystemClock
@@ -193,6 +193,7 @@ def a_body(resource: Resource) -> Obj:
 
 
 @settings(max_examples=200, deadline=None)
+@example(BUILT_IN[0], [(("metadata", "finalizers"), [None])])
 @given(st.sampled_from(BUILT_IN), st.lists(st.tuples(st.sampled_from(PATHS), junk), min_size=1, max_size=2))
 def test_a_body_that_makes_no_sense_is_refused_and_never_breaks_the_server(resource: Resource, spoilt: Any) -> None:
     server = ApiServer(SystemClock(), ServerOptions(), first_version=1)

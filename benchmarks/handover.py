@@ -37,7 +37,7 @@ _TARGETS: Final = (
 _PROTOCOL: Final = {
     "bus": "1 from the notice to the assignment (worker to master, master to workers), and 1 between master and bus "
     "to save the decision in between; none at the switch",
-    "store": "5 for each rank of the new world, in the background, while training goes on",
+    "store": "2, in the background, while training goes on",
     "training": "none: readiness travels in the gradient sum",
 }
 _CHANGED_WITHIN_S: Final = 30.0

@@ -28,7 +28,7 @@ _TARGETS: Final = (
 _PROTOCOL: Final = {
     "bus": "1 from the asking to the assignment (worker to master, master to workers), and 1 between master and bus to "
     "save the decision in between; none at the switch, none from there to active",
-    "store": "5 for each rank of the new world, in the background, while training goes on",
+    "store": "2, in the background, while training goes on",
     "training": "none: readiness and the newcomer's word that it is level travel in the gradient sum",
 }
 

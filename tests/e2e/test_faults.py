@@ -79,7 +79,7 @@ async def test_a_torchrun_script_goes_through_a_lost_machine_a_notice_and_two_jo
     mark = a_mark()
     seen: Seen = []
     async with Terminal(tmp_path, mark) as terminal, asyncio.TaskGroup() as tasks:
-        run = await a_run(terminal, mark, workers="{min: 1, max: 3}", steps=300)
+        run = await a_run(terminal, mark, workers="{min: 1, max: 3}", steps=800)
         tasks.create_task(run.read())
         watching = tasks.create_task(listen(terminal.nats_url, seen))
         await run.until("three ranks train", world=3)
@@ -91,7 +91,7 @@ async def test_a_torchrun_script_goes_through_a_lost_machine_a_notice_and_two_jo
         code = await run.end()
         watching.cancel()
     assert code == 0, "\n".join(run.lines)
-    assert {step for step, _ in run.steps} == set(range(300))
+    assert {step for step, _ in run.steps} == set(range(800))
     assert any("resumes from the snapshot" in line for line in run.lines)
     kinds = {str(message["kind"]) for _, message in seen}
     assert kinds >= {

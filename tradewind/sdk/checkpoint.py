@@ -71,7 +71,7 @@ class Checkpoints:
 
     def load(self, saved: Saved) -> dict[str, Any]:
         """On the CPU. A folder of checkpoints is trusted like the script itself: what is no plain data is unpickled."""
-        return _load(saved.path, "cpu")
+        return _load(saved.path)
 
     def offer(self, step: int, payload: dict[str, Any]) -> None:
         """Has it written in the background, and never waits. The payload is given away: nobody may change it any more.
@@ -177,23 +177,23 @@ class Checkpoints:
 
 
 def _is_whole(path: Path) -> bool:
-    """Data is checked by the archive's checksums; what they do not cover by opening it, without reading the data."""
+    """Data is checked by the archive's checksums; what they do not cover by loading it as it will be loaded."""
     try:
         with zipfile.ZipFile(path) as archive:
             if archive.testzip() is not None:
                 return False
-        _load(path, "meta")
+        _load(path)
     except _UNREADABLE:
         return False
     return True
 
 
-def _load(path: Path, device: str) -> dict[str, Any]:
+def _load(path: Path) -> dict[str, Any]:
     payload: dict[str, Any]
     try:
-        payload = torch.load(path, map_location=device, weights_only=True)
+        payload = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError:
-        payload = torch.load(path, map_location=device, weights_only=False)
+        payload = torch.load(path, map_location="cpu", weights_only=False)
     return payload
 
 

@@ -439,6 +439,9 @@ class System:
         self._preempt(chance.choice((0.0, 5.0)))
         self.clockwork.run_until(lambda: False, self.clockwork.now_s + 6.0)
 
+    def _tell_of_loss(self, lost: events.NodeLost) -> None:
+        self.actor.post(replace(lost, at_s=self.clockwork.now_s))
+
     def _lose_a_region(self) -> None:
         """The others must give what they can while it is away."""
         cluster = self.clockwork.chance.choice(CLUSTERS)
@@ -448,7 +451,7 @@ class System:
         for pool, machine in self.cloud.lose_region(cluster):
             event = events.NodeLost(0.0, cluster, machine.name, machine.uid, pool.ref.pool, "silent for too long")
             delay_s = self.clockwork.chance.uniform(0.1, 3.0)
-            self.clockwork.after(delay_s, lambda e=event: self.actor.post(replace(e, at_s=self.clockwork.now_s)))  # type: ignore[misc]
+            self.clockwork.after(delay_s, partial(self._tell_of_loss, event))
         elsewhere = sum(offer.max_nodes for offer in self.offers if offer.cluster != cluster)
         enough = min(self.wanted, elsewhere)
         self._must(lambda: len(self.cloud.running()) == enough, f"{enough} nodes without that region")

@@ -126,14 +126,17 @@ async def test_a_paused_leader_that_comes_back_does_not_act(masters: Masters) ->
     masters.check()
 
 
+async def somebody_acts(masters: Masters, since_s: float) -> None:
+    await eventually(lambda: masters.acting(since_s) is not None, what="somebody acts")
+
+
 async def test_after_a_restart_of_the_server_one_leads_again(masters: Masters, nats_server: NatsServer) -> None:
     await masters.two()
     for away_s in (0.1, 3.0):
         await nats_server.kill()
         await asyncio.sleep(away_s)
         await nats_server.start()
-        back_s = time.monotonic()
-        await eventually(lambda since_s=back_s: masters.acting(since_s + 0.5) is not None, what="somebody acts")  # type: ignore[misc]
+        await somebody_acts(masters, time.monotonic() + 0.5)
     masters.check()
 
 

@@ -90,18 +90,23 @@ def _wait_for_leave(folder: Path, step: int) -> None:
         time.sleep(CRAWL_S)
 
 
+class LyingOrder(Order):
+    def __init__(self, honest: Order, mischief: str) -> None:
+        super().__init__(honest.size, honest.batch, seed=0)
+        self._honest = honest
+        self._mischief = mischief
+
+    def indices(self, step: int, ranges: Ranges | None = None) -> list[int]:
+        right = self._honest.indices(step, ranges)
+        if step != 3:
+            return right
+        return {"drop": right[1:], "repeat": [right[0], *right], "swap": [right[0] ^ 1, *right[1:]]}[self._mischief]
+
+
 def _break_reader(run: tradewind.Run, mischief: str) -> None:
     """Has the order of samples lie to this rank's reader, as a defect in it would."""
-    order: Order = run._training._parts.loader._order
-    honest = order.indices
-
-    def indices(step: int, ranges: Ranges | None = None) -> list[int]:
-        right = honest(step, ranges)
-        if step != 3 or ranges is None:
-            return right
-        return {"drop": right[1:], "repeat": [right[0], *right], "swap": [right[0] ^ 1, *right[1:]]}[mischief]
-
-    order.indices = indices  # type: ignore[method-assign]
+    loader = run._training._parts.loader
+    loader._order = LyingOrder(loader._order, mischief)
 
 
 def _write(path: Path, model: nn.Module, optimizer: Any, run: tradewind.Run, seen: list[Any]) -> None:

@@ -2,6 +2,8 @@
 
 import torch
 
-import tests.sdk.trainee  # noqa: F401
+from tests.sdk import trainee
+
+__all__ = ["trainee"]
 
 torch.optim.Adam([torch.nn.Parameter(torch.zeros(1))])

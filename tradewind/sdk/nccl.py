@@ -19,9 +19,7 @@ _LOOK_S: Final = 0.0005
 
 class NcclGroup:
     def __init__(self, store: Store, rank: int, size: int) -> None:
-        from torch._C import _distributed_c10d
-
-        backend: Any = getattr(_distributed_c10d, "ProcessGroupNCCL")  # noqa: B009 - torch for CPUs has none
+        backend: Any = vars(torch._C._distributed_c10d)["ProcessGroupNCCL"]  # torch for CPUs has none
         options = backend.Options()
         options._timeout = BUILD_TIMEOUT
         self.rank = rank

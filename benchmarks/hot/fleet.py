@@ -96,7 +96,7 @@ class Verdict(Struct, frozen=True):
 class HotFleet:
     def __init__(self, folder: Path, api_url: str, processes: Sequence["subprocess.Popen[bytes]"]) -> None:
         self.folder = folder
-        self.traces = folder / "traces"
+        self._reader = trace.Reader(folder / "traces")
         self.controller = processes[-1].pid
         self._gate = folder / "gate"
         self._api_url = api_url
@@ -112,8 +112,8 @@ class HotFleet:
     def scale(self, workers: int) -> None:
         _fetch(f"{self._api_url}/v1/jobs/{JOB}/scale", {"workers": workers})
 
-    def trace(self) -> list[Traced]:
-        return trace.read(self.traces)
+    def trace(self) -> Sequence[Traced]:
+        return self._reader.read()
 
     def hold_back(self) -> None:
         """Whoever is to be started from now on waits."""

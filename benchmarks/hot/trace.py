@@ -9,6 +9,8 @@ import msgspec
 from msgspec import Struct
 
 _NEAR_STEPS = 2
+_RECENT = 1000
+"""Events: more than all ranks write in a few steps."""
 
 
 class Traced(Struct, frozen=True):
@@ -33,20 +35,34 @@ class Moment(Struct, frozen=True):
 _decoder = msgspec.json.Decoder(Traced)
 
 
-def read(folder: Path) -> list[Traced]:
-    """In order of time. A last line without an end is still being written, and does not count."""
-    found: list[Traced] = []
-    for file in folder.glob("*.jsonl"):
-        text = file.read_bytes()
-        lines = text[: text.rfind(b"\n") + 1].splitlines()
-        found += (msgspec.structs.replace(_decoder.decode(line), pid=int(file.stem)) for line in lines)
-    return sorted(found, key=lambda event: event.at)
+class Reader:
+    """Reads what is new only: whoever measures must not keep a core busy with what was read before."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._read_bytes: dict[Path, int] = {}
+        self._events: list[Traced] = []
+
+    def read(self) -> Sequence[Traced]:
+        """All so far, in order of time. A last line without an end is still being written, and does not count."""
+        found: list[Traced] = []
+        for file in self._folder.glob("*.jsonl"):
+            with file.open("rb") as opened:
+                opened.seek(self._read_bytes.get(file, 0))
+                text = opened.read()
+            whole = text[: text.rfind(b"\n") + 1]
+            self._read_bytes[file] = self._read_bytes.get(file, 0) + len(whole)
+            pid = int(file.stem)
+            found += (msgspec.structs.replace(_decoder.decode(line), pid=pid) for line in whole.splitlines())
+        if found:
+            self._events = sorted([*self._events, *found], key=lambda event: event.at)
+        return self._events
 
 
-def present(events: Iterable[Traced]) -> Moment | None:
+def present(events: Sequence[Traced]) -> Moment | None:
     """As the newest steps tell it: whoever is more than a step or two behind is no more in the world."""
     last: dict[int, Traced] = {}
-    for event in events:
+    for event in events[-_RECENT:]:
         if event.what == "step":
             last[event.pid] = event
     if not last:

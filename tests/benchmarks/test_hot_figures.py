@@ -72,10 +72,16 @@ def test_the_present_world_is_that_of_the_newest_steps() -> None:
     assert trace.present([]) is None
 
 
-def test_a_line_that_is_still_being_written_is_not_read(tmp_path: Path) -> None:
-    whole = msgspec.json.encode({"at": 1.0, "what": "step", "rank": 0, "generation": 1, "step": 3, "entry": "start"})
-    (tmp_path / "77.jsonl").write_bytes(whole + b'\n{"at": 2.0, "wh')
-    assert trace.read(tmp_path) == [Traced(1.0, "step", 0, 1, 3, pid=77)]
+def test_a_line_that_is_still_being_written_is_read_once_it_is_whole(tmp_path: Path) -> None:
+    first, second = (
+        msgspec.json.encode({"at": at, "what": "step", "rank": 0, "generation": 1, "step": 3, "entry": "start"})
+        for at in (1.0, 2.0)
+    )
+    reader = trace.Reader(tmp_path)
+    (tmp_path / "77.jsonl").write_bytes(first + b"\n" + second[:10])
+    assert reader.read() == [Traced(1.0, "step", 0, 1, 3, pid=77)]
+    (tmp_path / "77.jsonl").write_bytes(first + b"\n" + second + b"\n")
+    assert reader.read() == [Traced(1.0, "step", 0, 1, 3, pid=77), Traced(2.0, "step", 0, 1, 3, pid=77)]
 
 
 def row(side: str, recovery_ms: float, round_trip_ms: float = 0.0) -> dict[str, object]:

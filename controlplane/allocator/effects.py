@@ -3,6 +3,9 @@
 from dataclasses import dataclass, field
 
 from controlplane.clouds.interface import PoolPlan, PoolRef
+from controlplane.planning.criteria import Criteria
+from controlplane.planning.market import Market, Present
+from controlplane.throughput.profile import Profile
 from messages.ids import ClusterName
 from messages.jobs import Scalar
 
@@ -54,6 +57,17 @@ class ListPools:
 
 
 @dataclass(frozen=True, slots=True)
+class MakePlan:
+    """Comes back as Planned with its number, some time: the solver is too slow to be waited for."""
+
+    number: int
+    criteria: Criteria
+    profile: Profile
+    market: Market
+    present: Present
+
+
+@dataclass(frozen=True, slots=True)
 class Announce:
     """An event for people."""
 
@@ -64,4 +78,4 @@ class Announce:
 
 
 Change = CreatePool | ResizePool | RemoveNodes | DeletePool
-AllocatorEffect = Change | ListPools | Announce
+AllocatorEffect = Change | ListPools | MakePlan | Announce

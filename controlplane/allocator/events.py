@@ -5,6 +5,9 @@ from dataclasses import dataclass
 from controlplane.allocator.offers import Stock
 from controlplane.clouds.interface import ClusterInfo, PoolRef
 from controlplane.clouds.outcomes import Outcome, Refused, Unreachable
+from controlplane.planning.criteria import Criteria
+from controlplane.planning.market import Market
+from controlplane.planning.plan import Plan
 from messages.clusters import NodeSight
 from messages.ids import ClusterName
 
@@ -16,9 +19,36 @@ class Ticked:
 
 @dataclass(frozen=True, slots=True)
 class WantedChanged:
+    """Of a planned job it is the most; fewer than it needs at least (a pause: none) give all nodes up."""
+
     at_s: float
     wanted: int
     why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class MarketSeen:
+    """What the fleet offers of what the job allows, at the prices of the moment, with what is known of each."""
+
+    at_s: float
+    market: Market
+
+
+@dataclass(frozen=True, slots=True)
+class CriteriaChanged:
+    """A budget that forbids machines on demand, or what is left of a deadline."""
+
+    at_s: float
+    criteria: Criteria
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """The answer to MakePlan."""
+
+    at_s: float
+    number: int
+    plan: Plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +153,9 @@ class JobEnded:
 AllocatorEvent = (
     Ticked
     | WantedChanged
+    | MarketSeen
+    | CriteriaChanged
+    | Planned
     | PoolsListed
     | ListingFailed
     | ClusterBecameReady

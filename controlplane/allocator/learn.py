@@ -12,6 +12,7 @@ from controlplane.allocator.counting import is_settled
 from controlplane.allocator.learn_listing import fail_listing, hear_of_cluster, learn_listing
 from controlplane.allocator.learn_nodes import learn_loss, learn_notice, learn_sight, lose_cluster, lose_overdue
 from controlplane.allocator.learn_outcome import learn_outcome
+from controlplane.allocator.learn_plan import learn_criteria, learn_plan
 from controlplane.allocator.shelves import close, reopen_after, shake
 from controlplane.allocator.state import Allocator, Pool, Shortage
 
@@ -26,6 +27,12 @@ def _take_in(allocator: Allocator, event: events.AllocatorEvent) -> Allocator:
             return allocator
         case events.WantedChanged(_, wanted, why):
             return replace(allocator, wanted=max(0, wanted), wanted_why=why)
+        case events.MarketSeen(_, market):
+            return replace(allocator, market=market)
+        case events.CriteriaChanged(_, criteria):
+            return learn_criteria(allocator, criteria)
+        case events.Planned():
+            return learn_plan(allocator, event)
         case events.PoolsListed():
             return learn_listing(allocator, event)
         case events.ListingFailed():

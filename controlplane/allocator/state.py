@@ -3,8 +3,11 @@
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from controlplane.allocator.demand import Basis, Demand
 from controlplane.allocator.offers import Offer, Stock, pool_ref
 from controlplane.clouds.interface import PoolRef
+from controlplane.planning.market import Market, Nodes
+from controlplane.planning.plan import Change, Plan
 from messages.ids import ClusterName, JobName
 from runtime.errors import UserError
 
@@ -40,6 +43,14 @@ class AllocatorSettings:
     list_timeout_s: float = 60.0
     quiet_s: float = 10.0
     """Only a listing so long after the last operation, or the start, shows that nothing is left of an ended job."""
+    plan_settle_s: float = 0.5
+    """A plan is asked for when what it is made from has not changed for so long: a wave of losses is one plan."""
+    plan_every_s: float = 60.0
+    """It is asked for at the latest so long after the last one, though everything still changes."""
+    plan_timeout_s: float = 30.0
+    """A plan that has not come after so long is asked for again."""
+    idle_timeout_s: float = 600.0
+    """A node of a planned job on which it has nothing and wants nothing for so long is removed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +183,24 @@ class Listing:
 
 
 @dataclass(frozen=True, slots=True)
+class Plans:
+    """The newest plan of a planned job, and the one that is being made."""
+
+    number: int = 0
+    asked_s: float | None = None
+    """When the last one was asked for."""
+    asked: Basis | None = None
+    """Set while one is being made."""
+    plan: Plan | None = None
+    basis: Basis | None = None
+    """What the newest was made from: it is followed only while all of that is still so."""
+    facts: Basis | None = None
+    facts_s: float = 0.0
+    """What a plan would be made from now, and since when it has not changed."""
+    told: tuple[Nodes, Change] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Allocator:
     job: JobName
     offers: tuple[Offer, ...]
@@ -194,6 +223,12 @@ class Allocator:
     operations: int = 0
     quiet_since_s: float = 0.0
     """When the last operation ended, or the allocator began."""
+    demand: Demand | None = None
+    """Of a planned job."""
+    market: Market | None = None
+    plans: Plans = Plans()
+    leaving: dict[ClusterName, frozenset[str]] = field(default_factory=dict)
+    """Nodes in use that the job should leave, so that they can be given up: these very ones."""
     why: str = ""
 
     @property
@@ -210,6 +245,7 @@ def new_allocator(
     at_s: float,
     ended: str | None = None,
     settings: AllocatorSettings | None = None,
+    demand: Demand | None = None,
 ) -> Allocator:
     """For a job that is new, or runs, or has ended: what there is of it is learned from the first listing."""
     names = [pool_ref(job, offer) for offer in offers]
@@ -219,4 +255,6 @@ def new_allocator(
                 f"{offer.machine_type} in {offer.zone} of cluster {offer.cluster} is offered twice",
                 "keep one of the two in the fleet file",
             )
-    return Allocator(job, offers, settings or AllocatorSettings(), wanted, ended=ended, quiet_since_s=at_s)
+    return Allocator(
+        job, offers, settings or AllocatorSettings(), wanted, ended=ended, quiet_since_s=at_s, demand=demand
+    )

@@ -10,6 +10,7 @@ from controlplane.allocator.effects import (
     CreatePool,
     DeletePool,
     ListPools,
+    MakePlan,
     RemoveNodes,
     ResizePool,
 )
@@ -109,7 +110,7 @@ def _asked(allocator: Allocator, effect: AllocatorEffect) -> Announce | None:
             return _about(pool, "nodes_removed", f"removing {', '.join(nodes)}", why)
         case DeletePool(_, ref, why):
             return _about(_pool(allocator, effect), "pool_deleted", f"deleting pool {ref.pool}", why)
-        case ListPools() | Announce():
+        case ListPools() | MakePlan() | Announce():
             return None
         case _:
             assert_never(effect)

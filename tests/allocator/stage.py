@@ -12,6 +12,7 @@ from controlplane.allocator.effects import (
     CreatePool,
     DeletePool,
     ListPools,
+    MakePlan,
     RemoveNodes,
     ResizePool,
 )
@@ -190,7 +191,7 @@ def asked(effects: list[AllocatorEffect]) -> list[tuple[str, ...]]:
                 words.append(("delete", _zone(ref)))
             case ListPools():
                 words.append(("list",))
-            case Announce():
+            case MakePlan() | Announce():
                 pass
     return words
 

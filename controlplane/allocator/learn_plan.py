@@ -1,0 +1,20 @@
+"""What a plan that was made, and other criteria, teach."""
+
+from dataclasses import replace
+
+from controlplane.allocator.events import Planned
+from controlplane.allocator.state import Allocator
+from controlplane.planning.criteria import Criteria
+
+
+def learn_criteria(allocator: Allocator, criteria: Criteria) -> Allocator:
+    if allocator.demand is None:
+        return allocator
+    return replace(allocator, demand=replace(allocator.demand, criteria=criteria))
+
+
+def learn_plan(allocator: Allocator, event: Planned) -> Allocator:
+    plans = allocator.plans
+    if plans.asked is None or event.number != plans.number:
+        return allocator
+    return replace(allocator, plans=replace(plans, asked=None, plan=event.plan, basis=plans.asked))

@@ -1,0 +1,217 @@
+"""What is to be removed, and why; and what looks like it and is left alone, and why. Pure.
+
+The inventory must be older than the standings: a master writes a job's record before it asks for anything for it, so of
+whatever is in the list the record is there when it is looked for afterwards.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import assert_never
+
+from controlplane.clouds.interface import ClusterInfo, ClusterStatus, MachineInfo, PoolInfo, PoolStatus
+from controlplane.reaper.inventory import Inventory, Resource, is_of, job_of, pool_of
+from controlplane.reaper.lease import YOUNG_S, asked_at
+from controlplane.reaper.standings import Standing, Standings
+from messages.ids import ClusterName, JobName
+
+
+class Clusters(StrEnum):
+    """Which of the fleet's clusters may go."""
+
+    FAILED = "failed"
+    """Those whose creation failed and that the fleet file does not name: nothing can be at work in them."""
+    UNNAMED = "unnamed"
+    """All that the fleet file does not name."""
+    ALL = "all"
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    name: str
+    clusters: Collection[ClusterName]
+    """That its file names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    resource: Resource
+    why: str
+    job: JobName | None = None
+    since: float | None = None
+    """Unix seconds, where it is known."""
+    machines: tuple[MachineInfo, ...] = ()
+    """That go with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    orphans: tuple[Found, ...]
+    left: tuple[Found, ...]
+
+
+def sort_out(
+    inventory: Inventory, standings: Standings, fleet: Fleet, now: float, clusters: Clusters = Clusters.UNNAMED
+) -> Findings:
+    """`now` is in Unix seconds. What goes with its cluster is not named again."""
+    return _Sorting(inventory, standings, fleet, now, clusters).findings()
+
+
+class _Sorting:
+    def __init__(
+        self, inventory: Inventory, standings: Standings, fleet: Fleet, now: float, clusters: Clusters
+    ) -> None:
+        self._inventory = inventory
+        self._standings = standings
+        self._fleet = fleet
+        self._now = now
+        self._clusters = clusters
+        self._names = Counter(cluster.name for cluster in inventory.clusters)
+        self._machines: dict[object, list[MachineInfo]] = {}
+        self._strays: list[MachineInfo] = []
+        pools = tuple(inventory.pools)
+        for machine in inventory.machines:
+            pool = pool_of(machine, pools)
+            if pool is not None:
+                self._machines.setdefault(pool.ref, []).append(machine)
+            else:
+                self._strays.append(machine)
+
+    def findings(self) -> Findings:
+        orphans: list[Found] = []
+        left: list[Found] = []
+        for cluster in self._inventory.clusters:
+            goes, kept = self._in_cluster(cluster)
+            orphans += goes
+            left += kept
+        for machine in self._strays:
+            goes, kept = self._stray(machine)
+            orphans += goes
+            left += kept
+        return Findings(tuple(orphans), tuple(left))
+
+    def _in_cluster(self, cluster: ClusterInfo) -> tuple[list[Found], list[Found]]:
+        ours = [pool for pool in cluster.pools if is_of(pool.labels, self._fleet.name) and job_of(pool.labels)]
+        verdicts = [(self._found(pool, self._end_of(pool)), self._stays(cluster, pool)) for pool in ours]
+        goes = [found for found, stays in verdicts if not stays]
+        kept = [_because(found, stays) for found, stays in verdicts if stays and not self._is_owned(found.job)]
+        if not self._is_in_question(cluster):
+            return goes, kept
+        stays = self._cluster_stays(cluster, [found for found, stays in verdicts if stays])
+        machines = tuple(machine for pool in cluster.pools for machine in self._machines.get(pool.ref, ()))
+        whole = Found(cluster, self._end_of_cluster(cluster), machines=machines)
+        if stays:
+            return goes, [*kept, _because(whole, stays)]
+        return [whole], []
+
+    # Pools and machines
+
+    def _is_owned(self, job: JobName | None) -> bool:
+        return job is not None and self._standings.get(job) is Standing.LIVE
+
+    def _end_of(self, resource: PoolInfo | MachineInfo) -> str:
+        """Why nobody answers for it any more."""
+        job = job_of(resource.labels)
+        match self._standings.get(job) if job is not None else None:
+            case None:
+                return f"no job {job} is known"
+            case Standing.ENDED | Standing.ENDING:
+                return f"job {job} has ended"
+            case Standing.LIVE:
+                return ""
+            case never:
+                assert_never(never)
+
+    def _stays(self, cluster: ClusterInfo, pool: PoolInfo) -> str:
+        """Why it is left alone; empty where it is not."""
+        if self._names[cluster.name] > 1:
+            return f"there are two clusters {cluster.name}, and only by name could one be told from the other"
+        if pool.status is PoolStatus.STOPPING:
+            return "it is being deleted already"
+        return self._answered_for(pool, self._since(pool))
+
+    def _answered_for(self, resource: PoolInfo | MachineInfo, since: float | None) -> str:
+        job = job_of(resource.labels)
+        standing = self._standings.get(job) if job is not None else None
+        match standing:
+            case Standing.LIVE:
+                return f"job {job} lives"
+            case Standing.ENDING:
+                return f"job {job} has ended, and its master is removing what it had"
+            case Standing.ENDED:
+                return ""
+            case None:
+                return self._may_be_new(resource, since)
+            case _:
+                assert_never(standing)
+
+    def _may_be_new(self, resource: PoolInfo | MachineInfo, since: float | None) -> str:
+        if since is None:
+            half_made = isinstance(resource, PoolInfo) and resource.status is PoolStatus.PROVISIONING
+            return "it is being made, and nobody knows since when" if half_made else ""
+        age_s = self._now - since
+        if age_s >= YOUNG_S:
+            return ""
+        return f"it was asked for {max(0, round(age_s))} s ago, and its job may not be known yet"
+
+    def _since(self, pool: PoolInfo) -> float | None:
+        starts = [machine.started_at for machine in self._machines.get(pool.ref, ())]
+        asked = asked_at(pool.labels)
+        return asked if asked is not None else min(starts, default=None)
+
+    def _found(self, pool: PoolInfo, why: str) -> Found:
+        machines = tuple(self._machines.get(pool.ref, ()))
+        return Found(pool, why, job_of(pool.labels), self._since(pool), machines)
+
+    def _stray(self, machine: MachineInfo) -> tuple[list[Found], list[Found]]:
+        job = job_of(machine.labels)
+        if not is_of(machine.labels, self._fleet.name) or job is None or self._is_owned(job):
+            return [], []
+        why = f"it is in no pool, and {self._end_of(machine)}"
+        found = Found(machine, why, job, machine.started_at, (machine,))
+        stays = self._answered_for(machine, machine.started_at)
+        return ([], [_because(found, stays)]) if stays else ([found], [])
+
+    # Clusters
+
+    def _is_in_question(self, cluster: ClusterInfo) -> bool:
+        is_named = cluster.name in self._fleet.clusters
+        return is_of(cluster.labels, self._fleet.name) and (self._clusters is Clusters.ALL or not is_named)
+
+    def _end_of_cluster(self, cluster: ClusterInfo) -> str:
+        if cluster.name in self._fleet.clusters:
+            return f"all clusters of fleet {self._fleet.name} are to go"
+        failed = "its creation failed, and " if cluster.status is ClusterStatus.ERROR else ""
+        return f"{failed}the fleet file does not name it"
+
+    def _cluster_stays(self, cluster: ClusterInfo, kept: Sequence[Found]) -> str:
+        if self._names[cluster.name] > 1:
+            return f"there are two clusters {cluster.name}, and only by name could one be told from the other"
+        match cluster.status:
+            case ClusterStatus.STOPPING:
+                return "it is being deleted already"
+            case ClusterStatus.PROVISIONING:
+                return "it is being made: a master with a newer fleet file may want it"
+            case ClusterStatus.RUNNING if self._clusters is Clusters.FAILED:
+                return "it runs, so only a person removes it"
+            case ClusterStatus.RUNNING | ClusterStatus.ERROR:
+                pass
+            case _:
+                assert_never(cluster.status)
+        foreign = [pool for pool in cluster.pools if not is_of(pool.labels, self._fleet.name)]
+        if foreign:
+            return f"it has a pool {foreign[0].ref.pool} that is not of this fleet"
+        going = [found for found in kept if isinstance(found.resource, PoolInfo) and self._blocks(found.resource)]
+        if going:
+            return f"job {going[0].job} has a pool in it"
+        return ""
+
+    def _blocks(self, pool: PoolInfo) -> bool:
+        """A pool that is going anyway need not be waited for."""
+        job = job_of(pool.labels)
+        return self._is_owned(job) or pool.status is not PoolStatus.STOPPING
+
+
+def _because(found: Found, stays: str) -> Found:
+    return Found(found.resource, stays, found.job, found.since, found.machines)

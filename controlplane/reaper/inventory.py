@@ -1,0 +1,55 @@
+"""What there is in the cloud, of whoever it may be."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from controlplane.clouds.interface import FLEET_LABEL, JOB_LABEL, Cloud, ClusterInfo, MachineInfo, PoolInfo
+from controlplane.clouds.outcomes import Refused, Unreachable
+from messages.ids import JobName
+
+Resource = PoolInfo | ClusterInfo | MachineInfo
+
+
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    clusters: tuple[ClusterInfo, ...]
+    machines: tuple[MachineInfo, ...] = ()
+
+    @property
+    def pools(self) -> Iterator[PoolInfo]:
+        return (pool for cluster in self.clusters for pool in cluster.pools)
+
+
+async def look(cloud: Cloud) -> Inventory | Unreachable | Refused:
+    """All or nothing: of half a list one would believe that the rest is gone.
+
+    Machines last: those of a pool that goes meanwhile are going with it, and those that come meanwhile are young.
+    """
+    clusters = await cloud.clusters()
+    if isinstance(clusters, Unreachable | Refused):
+        return clusters
+    machines = await cloud.machines()
+    if isinstance(machines, Unreachable | Refused):
+        return machines
+    return Inventory(tuple(clusters), tuple(machines))
+
+
+def is_of(labels: Mapping[str, str], fleet: str) -> bool:
+    """What does not say whose it is belongs to somebody else."""
+    return labels.get(FLEET_LABEL) == fleet
+
+
+def job_of(labels: Mapping[str, str]) -> JobName | None:
+    name = labels.get(JOB_LABEL, "")
+    return JobName(name) if name else None
+
+
+def pool_of(machine: MachineInfo, pools: Iterable[PoolInfo]) -> PoolInfo | None:
+    """Of its job, kind and place; where two clusters have such a pool, the one that the machine is named after."""
+    fits = [pool for pool in pools if _traits(pool) == _traits(machine)]
+    named = [pool for pool in fits if pool.ref.pool in machine.name]
+    return next(iter(named or fits), None)
+
+
+def _traits(of: PoolInfo | MachineInfo) -> tuple[object, ...]:
+    return of.labels.get(FLEET_LABEL), job_of(of.labels), of.zone, of.machine_type, of.spot

@@ -1,0 +1,87 @@
+"""Removes what was found. Whoever else is at it already is not in the way: gone is gone."""
+
+import asyncio
+from collections.abc import Callable
+from typing import assert_never
+
+from controlplane.clouds.interface import Cloud, ClusterInfo, MachineInfo, PoolInfo
+from controlplane.clouds.outcomes import (
+    AlreadyExists,
+    Busy,
+    Done,
+    NotFound,
+    Outcome,
+    QuotaExceeded,
+    Refused,
+    StockedOut,
+    Throttled,
+    Unfinished,
+    Unreachable,
+    reason_of,
+)
+from controlplane.reaper.inventory import Resource
+from runtime.backoff import pauses
+
+FIRST_PAUSE_S = 1.0
+LONGEST_PAUSE_S = 15.0
+
+
+def name_of(resource: Resource) -> str:
+    match resource:
+        case PoolInfo():
+            return f"pool {resource.ref.pool} of {resource.ref.cluster}"
+        case ClusterInfo():
+            return f"cluster {resource.name}"
+        case MachineInfo():
+            return f"machine {resource.name}"
+        case _:
+            assert_never(resource)
+
+
+async def remove(cloud: Cloud, resource: Resource) -> str:
+    """Tries once. Empty when it is gone, otherwise what is in the way."""
+    outcome = await _ask(cloud, resource)
+    return "" if isinstance(outcome, Done | NotFound) else reason_of(outcome)
+
+
+async def remove_patiently(cloud: Cloud, resource: Resource, patience_s: float, on_wait: Callable[[str], None]) -> str:
+    """The same, again and again while something is in the way that may pass; `on_wait` is told each time it is new.
+
+    What was half made is busy being made until that has ended, one way or the other.
+    """
+    told = ""
+    deadline_s = asyncio.get_running_loop().time() + patience_s
+    for pause_s in pauses(FIRST_PAUSE_S, LONGEST_PAUSE_S):
+        outcome = await _ask(cloud, resource)
+        if isinstance(outcome, Done | NotFound):
+            return ""
+        why = reason_of(outcome)
+        if not _may_pass(outcome) or asyncio.get_running_loop().time() + pause_s > deadline_s:
+            return why
+        if why != told:
+            on_wait(why)
+            told = why
+        await asyncio.sleep(pause_s)
+    raise AssertionError("pauses never end")
+
+
+async def _ask(cloud: Cloud, resource: Resource) -> Outcome:
+    match resource:
+        case PoolInfo():
+            return await cloud.delete_pool(resource.ref)
+        case ClusterInfo():
+            return await cloud.delete_cluster(resource.name)
+        case MachineInfo():
+            return Refused("no pool has this machine, and we remove machines only through their pools")
+        case _:
+            assert_never(resource)
+
+
+def _may_pass(outcome: Outcome) -> bool:
+    match outcome:
+        case Busy() | Throttled() | Unreachable() | Unfinished():
+            return True
+        case Done() | NotFound() | AlreadyExists() | StockedOut() | QuotaExceeded() | Refused():
+            return False
+        case _:
+            assert_never(outcome)

@@ -1,0 +1,46 @@
+"""How jobs stand: what the master's records on the bus say of each."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+import msgspec
+
+from controlplane.job.state import Phase
+from messages import subjects
+from messages.ids import JobName
+from runtime.bus import Bucket
+
+
+class Standing(StrEnum):
+    LIVE = "live"
+    """Or it cannot be read how it stands: it answers for what carries its name."""
+    ENDING = "ending"
+    """It has ended, and its master is removing what it had."""
+    ENDED = "ended"
+
+
+Standings = Mapping[JobName, Standing]
+"""Of all jobs that there are records of; of others nobody knows."""
+
+
+class _World(msgspec.Struct, frozen=True):
+    phase: Phase
+
+
+async def read_standings(bucket: Bucket) -> dict[JobName, Standing]:
+    """Raises `BusUnavailable`. A job that was just submitted has no world yet, and lives."""
+    standings: dict[JobName, Standing] = {}
+    for key in await bucket.entries(subjects.JOB_SPECS):
+        name = subjects.parse_spec_key(key)
+        if name is not None:
+            world = await bucket.get(subjects.world_key(name))
+            standings[name] = standing_of(world.value) if world is not None else Standing.LIVE
+    return standings
+
+
+def standing_of(world: bytes) -> Standing:
+    try:
+        phase = msgspec.json.decode(world, type=_World).phase
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return Standing.LIVE
+    return Standing.ENDED if phase.ended else Standing.LIVE

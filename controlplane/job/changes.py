@@ -1,7 +1,8 @@
 """Why the present world cannot, or should not, stay as it is."""
 
+from controlplane.job.given_up import can_go_on, is_given_up
 from controlplane.job.hot import concerned, detached, is_above, is_hot, is_over, lives_on
-from controlplane.job.planned import give_up_at_s, hurry_at_s
+from controlplane.job.planned import give_up_at_s, hurry_at_s, why_given_up
 from controlplane.job.present import (
     chosen,
     has_finished,
@@ -21,7 +22,7 @@ from messages.worlds import Member
 def must_change(job: Job, now_s: float) -> str | None:
     if job.record.stop_why is not None:
         return job.record.stop_why
-    why = _lost(job, _named(job)) or _has_to_go(job, now_s)
+    why = _lost(job, _named(job)) or _has_to_go(job, now_s) or _gives_up_all(job)
     if why is not None:
         return why
     if job.failure is not None:
@@ -69,6 +70,17 @@ def _has_to_go(job: Job, now_s: float) -> str | None:
         if now_s >= at_s and not is_over(job):
             return f"worker {name} has to go and leaves no time for a hand-over: {noticed[name]}"
     return None
+
+
+def _gives_up_all(job: Job) -> str | None:
+    """Too few are left for a hand-over, and nothing can come before these are gone."""
+    if not job.leaves_at_once or is_over(job):
+        return None
+    here = [worker for member in members(job) if (worker := job.workers.get(member.worker)) is not None]
+    going = [worker.worker for worker in here if is_given_up(job, worker)]
+    if not going or can_go_on(job, [worker for worker in here if not is_given_up(job, worker)]):
+        return None
+    return f"{name_workers(going)} must go before others can come: machines are given up"
 
 
 def _first_sign(job: Job) -> str | None:
@@ -122,6 +134,8 @@ def could_be_better(job: Job) -> str | None:
     if len(members(job)) > job.record.wanted:
         return f"scaled to {job.record.wanted} workers"
     candidates = chosen(job)
+    if (why := why_given_up(job, candidates)) is not None:
+        return why
     if arrange(candidates, job.spec.replica).world_size <= world_size(job):
         return None
     present = {member.worker for member in members(job)}

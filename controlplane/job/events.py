@@ -60,6 +60,10 @@ class PlacementChanged:
     at_s: float
     workers: dict[ClusterName, int]
     shortage: str = ""
+    leaving: frozenset[str] = frozenset()
+    """Nodes that it wants to be free."""
+    at_once: bool = False
+    """Also if too few are left to train: nothing can come before they are gone."""
 
 
 @dataclass(frozen=True, slots=True)

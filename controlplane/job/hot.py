@@ -5,6 +5,7 @@ Whether a job has such trainers is learned from what its workers say, never conf
 
 from dataclasses import replace
 
+from controlplane.job import given_up
 from controlplane.job.present import (
     can_train,
     has_finished,
@@ -109,7 +110,7 @@ def hot_candidates(job: Job) -> list[Worker]:
     """Who goes on from what the survivors have. Those that wait to join are taken only if it cannot be done without.
 
     Nobody if no state survived."""
-    able = with_state(job)
+    able = given_up.kept(job, with_state(job))
     kept = {worker.worker for worker in able}
     alone = whole(choose(able, job.record.wanted, kept), job.spec.replica)
     if not alone or is_enough(job, alone):
@@ -134,7 +135,7 @@ def whole(workers: list[Worker], replica: int) -> list[Worker]:
 
 
 def is_enough(job: Job, workers: list[Worker]) -> bool:
-    return len(workers) >= job.spec.workers.min and arrange(workers, job.spec.replica).world_size > 0
+    return given_up.can_go_on(job, workers)
 
 
 def finishing(job: Job) -> list[WorkerId]:
@@ -150,7 +151,7 @@ def to_invite(job: Job, now_s: float) -> list[WorkerId]:
     """Who would be in a larger world, if its trainers were warm. No member of the running one, which has its own."""
     runs = job.record.phase is Phase.RUNNING
     held = {member.worker for member in members(job)} if runs else {worker.worker for worker in survivors(job)}
-    wanted = choose(filter(can_train, job.workers.values()), job.record.wanted, held)
+    wanted = choose(given_up.kept(job, filter(can_train, job.workers.values())), job.record.wanted, held)
     return [
         worker.worker
         for worker in wanted

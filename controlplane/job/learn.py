@@ -42,8 +42,8 @@ def learn(job: Job, event: events.JobEvent) -> Job:
             return _see(job, topology, at_s)
         case events.ClusterAnswered(_, cluster, refusal):
             return _hear_answer(job, cluster, refusal)
-        case events.PlacementChanged(_, workers, shortage):
-            return replace(job, placement=workers, shortage=shortage)
+        case events.PlacementChanged(_, workers, shortage, leaving, at_once):
+            return replace(job, placement=workers, shortage=shortage, leaving=leaving, leaves_at_once=at_once)
         case events.StoreStarted(_, generation, address):
             if generation != job.store.generation:
                 return job
@@ -80,7 +80,7 @@ def bury(job: Job, worker: WorkerId, why: str) -> Job:
     """From now on nothing that it says counts."""
     if worker in job.gone:
         return job
-    was_over = is_over(job)
+    was_over, was_released = is_over(job), worker in job.released_s
     gone = {**job.gone, worker: why}
     while len(gone) > TOMBSTONES_AT_MOST:
         del gone[next(iter(gone))]
@@ -96,7 +96,7 @@ def bury(job: Job, worker: WorkerId, why: str) -> Job:
     if member is not None and was_over:
         job = replace(job, clean=job.clean | set(ranks_of(member)))
     is_member = member is not None or member_of_prepared(job, worker) is not None
-    if not is_member or (member is not None and has_finished(job, member)) or job.record.phase.ended:
+    if was_released or not is_member or (member is not None and has_finished(job, member)) or job.record.phase.ended:
         return job
     return replace(job, lost_in_round=True, record=structs.replace(job.record, losses=job.record.losses + 1))
 
@@ -107,8 +107,8 @@ def _hear(job: Job, status: WorkerStatus, at_s: float, *, heard_s: float, presen
     known = job.workers.get(status.worker) or Worker(status.worker, status.cluster, first_seen_s=at_s, heard_s=heard_s)
     if is_old_word(known, status):
         # Its cluster-controller may know its zone where it does not, and repeats its words with that.
-        zone = known.zone or status.zone
-        return _put(job, replace(known, heard_s=max(known.heard_s, heard_s), presence=presence, zone=zone))
+        zone, node = known.zone or status.zone, known.node or status.node
+        return _put(job, replace(known, heard_s=max(known.heard_s, heard_s), presence=presence, zone=zone, node=node))
     heard = Worker(
         worker=status.worker,
         cluster=status.cluster,
@@ -121,6 +121,7 @@ def _hear(job: Job, status: WorkerStatus, at_s: float, *, heard_s: float, presen
         slots=status.slots,
         region=status.region,
         zone=status.zone or known.zone,
+        node=status.node or known.node,
         address=status.address,
         pid=status.pid,
         step=status.step if status.step is not None else known.step,

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from controlplane.job.given_up import is_given_up, kept
 from controlplane.job.hot import is_enough, is_over, joiners, rank_before, whole
 from controlplane.job.present import can_train, has_finished, members, world_size
 from controlplane.job.ranks import Arrangement, arrange, choose
@@ -25,6 +26,8 @@ def why_plan(job: Job) -> str | None:
     if len(members(job)) > job.record.wanted:
         return f"scaled to {job.record.wanted} workers"
     candidates = _candidates(job)
+    if (why := why_given_up(job, candidates)) is not None:
+        return why
     if arrange(candidates, job.spec.replica).world_size <= world_size(job):
         return None
     present = {member.worker for member in members(job)}
@@ -45,6 +48,17 @@ def plan(job: Job) -> Arrangement | str:
     if not is_enough(job, candidates):
         return f"{len(candidates)} of at least {job.spec.workers.min} workers would be left"
     return arrange(candidates, job.spec.replica)
+
+
+def why_given_up(job: Job, candidates: list[Worker]) -> str | None:
+    """Members whose nodes are wanted back, if the candidates can do without them."""
+    able = {worker.worker for worker in candidates}
+    going = [
+        member.worker
+        for member in members(job)
+        if member.worker in job.workers and is_given_up(job, job.workers[member.worker]) and member.worker not in able
+    ]
+    return f"{name_workers(going)} must go: machines are given up" if going and candidates else None
 
 
 def planned_world(job: Job, next_members: tuple[Member, ...]) -> HotWorld:
@@ -84,4 +98,4 @@ def _candidates(job: Job) -> list[Worker]:
     here = [job.workers[name] for name in present if name in job.workers]
     stay = [replace(worker, slots=len(worker.trainers)) for worker in here if can_train(worker)]
     others = [worker for worker in joiners(job) if worker.worker not in present]
-    return whole(choose([*stay, *others], job.record.wanted, present), job.spec.replica)
+    return whole(choose(kept(job, [*stay, *others]), job.record.wanted, present), job.spec.replica)

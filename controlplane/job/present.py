@@ -1,5 +1,6 @@
 """Questions about the job as it is: who is in the world, who is ready, who could be had."""
 
+from controlplane.job.given_up import is_given_up, kept
 from controlplane.job.ranks import choose, ranks_of, shares
 from controlplane.job.state import Cluster, Job, Phase, Worker
 from messages.ids import ClusterName, WorkerId
@@ -52,7 +53,7 @@ def all_clean(job: Job) -> bool:
 def chosen(job: Job) -> list[Worker]:
     """Who would be in a world that were decided now."""
     present = {member.worker for member in members(job)}
-    return choose(filter(can_train, job.workers.values()), job.record.wanted, present)
+    return choose(kept(job, filter(can_train, job.workers.values())), job.record.wanted, present)
 
 
 def coming(job: Job, now_s: float) -> list[Worker]:
@@ -71,10 +72,14 @@ def can_train(worker: Worker) -> bool:
 
 
 def leavers(job: Job) -> list[WorkerId]:
-    """Who may go: everybody at the end, before it only who holds no rank and is noticed or too many."""
+    """Who may go: everybody at the end, before it only who holds no rank and is noticed, given up or too many."""
     workers = [worker for worker in job.workers.values() if worker.seq >= 0]
     if job.record.phase.ended:
         return [worker.worker for worker in workers]
+    stay = {worker.worker for worker in kept(job, filter(can_train, workers))}
+    given_up = [worker.worker for worker in workers if is_given_up(job, worker) and worker.worker not in stay]
+    if job.record.phase is Phase.WAITING:
+        return given_up
     if job.record.phase is not Phase.RUNNING:
         return []
     idle = [
@@ -82,10 +87,10 @@ def leavers(job: Job) -> list[WorkerId]:
         for worker in workers
         if member_of(job, worker.worker) is None and member_of_prepared(job, worker.worker) is None
     ]
-    noticed = [worker.worker for worker in idle if worker.noticed is not None]
-    surplus = max(0, len([*filter(can_train, workers)]) - job.record.wanted)
-    spares = sorted(worker.worker for worker in idle if can_train(worker))
-    return noticed + (spares[-surplus:] if surplus else [])
+    going = [worker.worker for worker in idle if worker.noticed is not None or worker.worker in given_up]
+    surplus = max(0, len(stay) - job.record.wanted)
+    spares = sorted(worker.worker for worker in idle if worker.worker in stay)
+    return going + (spares[-surplus:] if surplus else [])
 
 
 def wanted_by_cluster(job: Job) -> dict[ClusterName, int]:

@@ -69,6 +69,7 @@ class Worker:
     slots: int = 1
     region: str = ""
     zone: str = ""
+    node: str = ""
     address: str = "127.0.0.1"
     pid: int = 0
     step: int | None = None
@@ -134,6 +135,10 @@ class Job:
     """Workers by cluster where an allocator decides; without one they are spread evenly."""
     shortage: str = ""
     """Why it cannot have all of them, and what a person can do about it."""
+    leaving: frozenset[str] = frozenset()
+    """Nodes that the allocator wants to be free."""
+    leaves_at_once: bool = False
+    """Also if too few are left to train."""
     saved: Record | None = None
     saving: Record | None = None
     save_retry_s: float | None = None

@@ -1,0 +1,109 @@
+"""Nodes that the allocator wants back: the very workers on them go, and never so that too few are left."""
+
+from msgspec import structs
+
+from controlplane.job import events
+from controlplane.job.effects import JobEffect
+from controlplane.job.state import Phase
+from messages.worlds import Entry
+from tests.job.hot_stage import HotStage, a_hot_job, invited
+from tests.job.stage import LOCAL, Stage, a_spec, a_stage, halts, released
+
+
+def on_nodes(stage: Stage, *workers: str) -> None:
+    """Each says that it is on the node of its name."""
+    for name, status in [*stage.statuses.items()]:
+        if name in workers:
+            stage.seqs[name] += 1
+            stage.statuses[name] = structs.replace(status, seq=stage.seqs[name], node=f"node-{name}")
+            stage.happens(events.WorkerSpoke(stage.now_s, stage.statuses[name]))
+
+
+def gives_up(stage: Stage, *workers: str, left: int, at_once: bool = False) -> list[JobEffect]:
+    nodes = frozenset(f"node-{worker}" for worker in workers)
+    event = events.PlacementChanged(stage.now_s, {LOCAL: left}, leaving=nodes, at_once=at_once)
+    return stage.happens(event)
+
+
+def a_placed_job(*workers: str, at_least: int = 1, wanted: int | None = None) -> HotStage:
+    stage = a_hot_job(*workers, at_least=at_least, wanted=wanted)
+    on_nodes(stage, *workers)
+    return stage
+
+
+def test_the_worker_on_a_node_that_is_given_up_hands_over_and_is_let_go_though_as_many_are_wanted() -> None:
+    stage = a_placed_job("a", "b", "c")
+    gives_up(stage, "b", left=2)
+    assert (stage.phase, stage.job.record.wanted) == (Phase.RUNNING, 3)
+    assert stage.prepared is not None and stage.prepared.hot is not None
+    assert (stage.prepared.hot.entry, stage.prepared.hot.leavers) == (Entry.PLANNED, ("b",))
+    assert "worker b must go: machines are given up" in stage.job.why
+    assert released(stage.enters("a", "c")) == {"b"}
+    assert (stage.world, stage.job.record.losses) == ({"a": (0,), "c": (1,)}, 0)
+
+
+def test_it_is_not_taken_in_again_while_it_goes() -> None:
+    stage = a_placed_job("a", "b", "c")
+    gives_up(stage, "b", left=2)
+    stage.enters("a", "c")
+    assert invited(stage.wait(2.0)) == set()
+    assert stage.prepared is None
+
+
+def test_nobody_goes_before_enough_others_can_train() -> None:
+    stage = a_placed_job("a", "b", at_least=2, wanted=4)
+    assert halts(gives_up(stage, "a", "b", left=2)) == []
+    assert (stage.phase, stage.prepared) == (Phase.RUNNING, None)
+    stage.join("c", "d")
+    stage.attaches("c")
+    assert stage.prepared is not None and {member.worker for member in stage.prepared.members} == {"a", "b", "c"}
+
+
+def test_a_move_is_one_hand_over_once_the_others_are_there() -> None:
+    stage = a_placed_job("a", "b", at_least=2, wanted=2)
+    gives_up(stage, "a", "b", left=2)
+    stage.join("c", "d")
+    assert invited(stage.effects) == {"c", "d"}
+    stage.attaches("c")
+    stage.attaches("d")
+    assert stage.prepared is not None
+    assert {member.worker for member in stage.prepared.members} == {"c", "d"}
+
+
+def test_where_nothing_can_come_before_they_are_gone_all_of_them_go_and_the_job_waits() -> None:
+    stage = a_placed_job("a", "b", at_least=2, wanted=2)
+    effects = gives_up(stage, "a", "b", left=0, at_once=True)
+    assert halts(effects)[0].generation == 2
+    assert "machines are given up" in halts(effects)[0].why
+    assert released(stage.parks("a", "b")) == {"a", "b"}
+    assert stage.phase is Phase.WAITING
+    stage.sees_gone("a")
+    stage.sees_gone("b")
+    assert (stage.phase, stage.job.workers, stage.job.record.losses) == (Phase.WAITING, {}, 0)
+
+
+def test_after_a_loss_the_repaired_world_does_without_those_that_go_anyway() -> None:
+    stage = a_placed_job("a", "b", "c")
+    gives_up(stage, "b", left=2)
+    stage.sees_gone("a")
+    stage.parks("b", "c")
+    assert stage.world == {"c": (0,)}
+
+
+def test_scripts_that_cannot_change_in_place_start_again_without_it() -> None:
+    stage = a_stage(a_spec(workers=3)).runs("a", "b", "c")
+    on_nodes(stage, "a", "b", "c")
+    effects = gives_up(stage, "c", left=2)
+    assert halts(effects)[0].why == "worker c must go: machines are given up"
+    stage.parked("a", "b", "c")
+    assert set(stage.world) == {"a", "b"}
+    assert released(stage.ready("a", "b")) == {"c"}
+
+
+def test_a_node_that_is_wanted_after_all_keeps_its_worker() -> None:
+    stage = a_placed_job("a", "b", at_least=2, wanted=3)
+    gives_up(stage, "b", left=1)
+    gives_up(stage, left=2)
+    stage.join("c")
+    stage.attaches("c")
+    assert stage.prepared is not None and stage.prepared.world_size == 3

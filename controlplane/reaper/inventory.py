@@ -19,6 +19,12 @@ class Inventory:
     def pools(self) -> Iterator[PoolInfo]:
         return (pool for cluster in self.clusters for pool in cluster.pools)
 
+    @property
+    def jobs(self) -> set[JobName]:
+        """That anything is labelled with."""
+        labels = [*(pool.labels for pool in self.pools), *(machine.labels for machine in self.machines)]
+        return {job for each in labels if (job := job_of(each)) is not None}
+
 
 async def look(cloud: Cloud) -> Inventory | Unreachable | Refused:
     """All or nothing: of half a list one would believe that the rest is gone.

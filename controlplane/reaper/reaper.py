@@ -11,7 +11,7 @@ from typing import assert_never
 from controlplane.clouds.interface import LEASE_LABEL, Cloud, ClusterInfo, MachineInfo, PoolInfo
 from controlplane.clouds.outcomes import Refused, Unreachable
 from controlplane.reaper.findings import Clusters, Fleet, Found, sort_out
-from controlplane.reaper.inventory import Inventory, Resource, job_of, look
+from controlplane.reaper.inventory import Inventory, Resource, look
 from controlplane.reaper.removing import name_of, remove
 from controlplane.reaper.standings import Standing, Standings
 from messages.events import FLEET, Event
@@ -88,11 +88,9 @@ class Reaper:
 
     def _unsettled(self, inventory: Inventory, recorded: Standings) -> dict[JobName, Standing]:
         """Whatever the records say: while an allocator is at work for a job, what is the job's is its to remove."""
-        labelled = (*inventory.pools, *inventory.machines)
-        jobs = {job for each in labelled if (job := job_of(each.labels)) is not None}
         return {
             job: Standing.LIVE if recorded.get(job) is Standing.LIVE else Standing.ENDING
-            for job in jobs
+            for job in inventory.jobs
             if not self._is_settled(job)
         }
 

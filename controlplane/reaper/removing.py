@@ -50,9 +50,10 @@ async def remove_patiently(cloud: Cloud, resource: Resource, patience_s: float, 
     What was half made is busy being made until that has ended, one way or the other.
     """
     told = ""
+    waits = pauses(FIRST_PAUSE_S, LONGEST_PAUSE_S)
     deadline_s = asyncio.get_running_loop().time() + patience_s
-    for pause_s in pauses(FIRST_PAUSE_S, LONGEST_PAUSE_S):
-        outcome = await _ask(cloud, resource)
+    while True:
+        outcome, pause_s = await _ask(cloud, resource), next(waits)
         if isinstance(outcome, Done | NotFound):
             return ""
         why = reason_of(outcome)
@@ -62,7 +63,6 @@ async def remove_patiently(cloud: Cloud, resource: Resource, patience_s: float, 
             on_wait(why)
             told = why
         await asyncio.sleep(pause_s)
-    raise AssertionError("pauses never end")
 
 
 async def _ask(cloud: Cloud, resource: Resource) -> Outcome:

@@ -1,0 +1,107 @@
+"""From what happened to what was decided. Pure.
+
+Workers come and go between two worlds: who did is told with the world that was made of the rest.
+"""
+
+from collections.abc import Iterable, Iterator
+from enum import StrEnum
+
+from msgspec import Struct
+
+from messages.api import EventLine
+from messages.jobs import Scalar
+
+SUBMITTED = "job_submitted"
+WORLD = "world_decided"
+CAME = "worker_joined"
+LEFT = "worker_gone"
+LOST_PREFIX = "lost_"
+
+
+class About(StrEnum):
+    PLACEMENT = "placement"
+    POOLS = "pools"
+    SHORTAGE = "shortage"
+    WORLD = "world"
+    BUDGET = "budget"
+    JOB = "job"
+
+
+ABOUT: dict[str, About] = {
+    "planned": About.PLACEMENT,
+    **dict.fromkeys(
+        ("pool_found", "pool_created", "pool_raised", "pool_lowered", "pool_deleted", "nodes_removed"), About.POOLS
+    ),
+    **dict.fromkeys(("capacity_reached", "capacity_gone"), About.POOLS),
+    **dict.fromkeys(("zone_stocked_out", "quota_exceeded", "cloud_refused", "listing_failed"), About.SHORTAGE),
+    **dict.fromkeys(("pool_trouble", "cluster_refused"), About.SHORTAGE),
+    **dict.fromkeys((WORLD, "world_halted", "job_waiting"), About.WORLD),
+    **dict.fromkeys(("budget_raised", "job_paused", "job_continued", "on_demand_off", "on_demand_on"), About.BUDGET),
+    **dict.fromkeys((SUBMITTED, "job_scaled", "job_succeeded", "job_failed", "job_stopped"), About.JOB),
+}
+"""The kinds of events that tell of a decision."""
+
+
+class Loser(Struct, frozen=True):
+    placement: str
+    why_not: str
+
+
+class Decision(Struct, frozen=True):
+    at: float
+    """Unix seconds."""
+    about: About
+    kind: str
+    text: str
+    why: str
+    fields: dict[str, Scalar | None]
+    """Without those that are told apart."""
+    came: tuple[str, ...] = ()
+    left: tuple[tuple[str, str], ...] = ()
+    """Workers, and why they went."""
+    lost: tuple[Loser, ...] = ()
+    """Placements that lost, the best of them first."""
+
+
+def decisions(events: Iterable[EventLine]) -> Iterator[Decision]:
+    """In the order of the events, of the newest job of this name."""
+    made: list[Decision] = []
+    came: dict[str, None] = {}
+    left: dict[str, str] = {}
+    for event in events:
+        if event.kind == SUBMITTED:
+            made, came, left = [], {}, {}
+        worker = str(event.fields.get("worker") or "")
+        if event.kind == CAME:
+            came[worker] = None
+        elif event.kind == LEFT and worker in came:
+            del came[worker]
+        elif event.kind == LEFT:
+            left[worker] = event.why
+        about = ABOUT.get(event.kind)
+        if about is None:
+            continue
+        if event.kind == WORLD:
+            made.append(_decision(event, about, tuple(came), tuple(left.items())))
+            came, left = {}, {}
+        else:
+            made.append(_decision(event, about))
+    return iter(made)
+
+
+def _decision(
+    event: EventLine, about: About, came: tuple[str, ...] = (), left: tuple[tuple[str, str], ...] = ()
+) -> Decision:
+    numbered = sorted((int(key[len(LOST_PREFIX) :]), key) for key in event.fields if _is_loser(key))
+    lost = tuple(_loser(str(event.fields[key])) for _, key in numbered)
+    fields = {key: value for key, value in event.fields.items() if not _is_loser(key)}
+    return Decision(event.at, about, event.kind, event.text, event.why, fields, came, left, lost)
+
+
+def _is_loser(key: str) -> bool:
+    return key.startswith(LOST_PREFIX) and key[len(LOST_PREFIX) :].isdecimal()
+
+
+def _loser(text: str) -> Loser:
+    placement, _, why_not = text.partition(": ")
+    return Loser(placement, why_not)

@@ -1,0 +1,109 @@
+"""Which jobs live, from somebody who must know: the master that has the fleet, or its records on the bus."""
+
+import asyncio
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import aiohttp
+import msgspec
+
+from controlplane.fleet.spec import Fleet
+from controlplane.reaper.standings import Standing, Standings, read_standings
+from messages import subjects
+from messages.ids import ClusterName
+from runtime.bus import Bus
+from runtime.errors import BusUnavailable, NoAnswer, UserError
+from runtime.settings import NATS_PREFIX, BusSettings, read_settings
+from tradewind.cli.api.client import ANSWER_S, ClientSettings, MasterAway, connected, session
+from tradewind.cli.api.watch import has_ended
+
+BUS_VARIABLE = f"{NATS_PREFIX}URL"
+BUS_S = 5.0
+NOBODY = "or say --assume-no-jobs if you know that none lives"
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    standings: Standings
+    source: str
+    """For people: who said so."""
+    master: str = ""
+    """Where it is, if one answered."""
+
+
+class _Told(msgspec.Struct, frozen=True):
+    """Of a master's `/version`: which fleet it has; a master that does not tell, and one without a fleet, say none."""
+
+    fleet: str = ""
+
+
+async def known_jobs(fleet: Fleet, environ: Mapping[str, str]) -> Known:
+    """Raises `UserError` where nobody knows."""
+    try:
+        return await _told_by_master(fleet, environ)
+    except MasterAway as away:
+        if not environ.get(BUS_VARIABLE):
+            hint = f"{away.hint}; or set {BUS_VARIABLE} to its bus, {NOBODY}"
+            raise UserError(f"Nobody tells which jobs live: {away}", hint) from away
+    return await _read_from_bus(fleet, environ)
+
+
+async def _told_by_master(fleet: Fleet, environ: Mapping[str, str]) -> Known:
+    async with connected(environ) as api:
+        # The leader is asked first: what it answers with is where its `/version` is.
+        jobs = await api.jobs()
+        its = (await _told(api.url, environ)).fleet
+        if its != fleet.name:
+            has = f"tells that it has fleet {its}" if its else "does not tell that it has any fleet"
+            raise UserError(
+                f"The master at {api.url} {has}, so it cannot know which jobs of fleet {fleet.name} live.",
+                f"export TRADEWIND_API_URL=http://HOST:PORT of the master of {fleet.name}, {NOBODY}",
+            )
+        standings = {job.name: Standing.ENDED if has_ended(job) else Standing.LIVE for job in jobs}
+        return Known(standings, f"the master at {api.url}", api.url)
+
+
+async def _told(url: str, environ: Mapping[str, str]) -> _Told:
+    settings = read_settings(ClientSettings, environ)
+    try:
+        async with (
+            session(settings.api_token) as http,
+            http.get(f"{url}/version", timeout=aiohttp.ClientTimeout(ANSWER_S)) as response,
+        ):
+            if response.status != 200:
+                raise UserError(f"The master at {url} answers /version with status {response.status}.")
+            return msgspec.json.decode(await response.read(), type=_Told)
+    except (aiohttp.ClientError, TimeoutError) as error:
+        raise MasterAway(url, str(error) or type(error).__name__) from error
+    except msgspec.DecodeError as error:
+        raise UserError(f"The master at {url} does not tell of itself: {error}.") from error
+
+
+async def _read_from_bus(fleet: Fleet, environ: Mapping[str, str]) -> Known:
+    """A bus that has never heard of the fleet's clusters is that of others: its silence about jobs means nothing."""
+    settings = read_settings(BusSettings, environ, {"name": f"reap/{os.getpid()}"}, NATS_PREFIX)
+    try:
+        bus = await Bus.connect(settings)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                running = tasks.create_task(bus.run(), name="bus")
+                bucket = await bus.bucket(subjects.STATE_BUCKET, timeout_s=BUS_S)
+                names = [ClusterName(cluster.name) for cluster in fleet.clusters]
+                keys = [key for name in names for key in (subjects.wanted_key(name), subjects.known_key(name))]
+                heard = [key for key in keys if await bucket.get(key) is not None]
+                standings = await read_standings(bucket)
+                running.cancel()
+        finally:
+            await bus.close()
+    except (BusUnavailable, NoAnswer) as error:
+        raise UserError(
+            f"Nobody tells which jobs live: no master answers, and neither does its bus: {error}.",
+            f"start the master, {NOBODY}",
+        ) from error
+    if not heard:
+        raise UserError(
+            f"The bus at {settings.url} knows no cluster of fleet {fleet.name}, so it cannot know its jobs.",
+            f"set {BUS_VARIABLE} to the bus of its master, {NOBODY}",
+        )
+    return Known(standings, f"the records at {settings.url}")

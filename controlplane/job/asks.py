@@ -81,7 +81,7 @@ def _invite(job: Job, now_s: float) -> Asked:
     """Repeated until their trainers have come; only where some run that could take them in."""
     world, phase = job.record.assignment, job.record.phase
     open_to_all = (phase is Phase.RUNNING and is_hot(job)) or (phase is Phase.WAITING and bool(survivors(job)))
-    if world is None or not open_to_all or not _is_saved(job):
+    if world is None or not open_to_all or job.record.paused is not None or not _is_saved(job):
         return job, []
     due = [worker for worker in to_invite(job, now_s) if is_due(job.invited_s.get(worker), now_s)]
     if not due:
@@ -95,7 +95,7 @@ def _release(job: Job, now_s: float) -> Asked:
     due = [worker for worker in leavers(job) if is_due(job.released_s.get(worker), now_s)]
     if not _is_saved(job) or not (due or job.zombies):
         return job, []
-    why = job.record.why if job.record.phase.ended else "no longer needed"
+    why = job.record.why if job.record.phase.ended or job.record.rests else "no longer needed"
     removals: list[JobEffect] = [
         TellCluster(cluster, RemoveWorkers(job.name, (worker,), job.gone.get(worker, "put out")))
         for worker, cluster in job.zombies.items()

@@ -20,8 +20,8 @@ from messages.worlds import Member
 
 
 def must_change(job: Job, now_s: float) -> str | None:
-    if job.record.stop_why is not None:
-        return job.record.stop_why
+    if job.record.stop_why is not None or job.record.paused is not None:
+        return job.record.stop_why or job.record.paused
     why = _lost(job, _named(job)) or _has_to_go(job, now_s) or _gives_up_all(job)
     if why is not None:
         return why

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from controlplane.job.state import Record
 from messages.clusters import ClusterHeartbeat
+from messages.criteria import WhenSpent
 from messages.ids import ClusterName, Generation, Rank, WorkerId
 from messages.workers import WorkerStatus
 from messages.worlds import StoreAddress
@@ -121,6 +122,31 @@ class ScaleAsked:
     workers: int
 
 
+@dataclass(frozen=True, slots=True)
+class BudgetReached:
+    """What is left is needed to give machines back."""
+
+    at_s: float
+    action: WhenSpent
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetFreed:
+    """There is budget again for what was no longer allowed."""
+
+    at_s: float
+    action: WhenSpent
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetRaised:
+    at_s: float
+    usd: float
+    """In all."""
+
+
 JobEvent = (
     Ticked
     | WorkerSpoke
@@ -137,4 +163,7 @@ JobEvent = (
     | SaveFailed
     | StopAsked
     | ScaleAsked
+    | BudgetReached
+    | BudgetFreed
+    | BudgetRaised
 )

@@ -6,7 +6,7 @@ from controlplane.job.effects import JobEffect, Publish
 from controlplane.job.ranks import ranks_of
 from controlplane.job.state import Job, Phase
 from messages.ids import Rank
-from messages.worlds import Assignment, Entry, Halt
+from messages.worlds import Assignment, Entry, Halt, Invite
 
 
 def check(before: Job, after: Job, effects: Iterable[JobEffect]) -> list[str]:
@@ -109,6 +109,8 @@ def _ends(before: Job, after: Job) -> list[str]:
         return [f"a job that had {before.record.phase} became {after.record.phase}"]
     if after.record.phase is Phase.RUNNING and after.record.assignment is None:
         return ["a job runs without a world"]
+    if after.record.phase is Phase.FORMING and after.record.paused is not None:
+        return ["a paused job makes a world"]
     return []
 
 
@@ -119,6 +121,8 @@ def _published(job: Job, effect: Publish) -> list[str]:
         return [f"{type(message).__name__} was published before its record was saved"]
     if isinstance(message, Assignment) and message not in (job.record.assignment, job.record.prepared):
         return [f"a world of generation {message.generation} was published that is not the decided one"]
+    if isinstance(message, Invite) and job.record.paused is not None:
+        return ["a paused job invites workers"]
     if isinstance(message, Halt) and message.generation != job.record.generation:
         return [f"Halt of generation {message.generation}, not {job.record.generation}"]
     return []

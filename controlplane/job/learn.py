@@ -14,8 +14,9 @@ from controlplane.job.hot import is_over
 from controlplane.job.present import has_finished, is_halted, member_of, member_of_prepared
 from controlplane.job.ranks import ranks_of
 from controlplane.job.sentences import describe_waiting
-from controlplane.job.state import Barred, Cluster, Failure, Job, Store, Worker
+from controlplane.job.state import Barred, Cluster, Failure, Job, Record, Store, Worker
 from messages.clusters import ClusterHeartbeat, Presence, WorkerSight
+from messages.criteria import WhenSpent
 from messages.ids import ClusterName, Rank, WorkerId
 from messages.jobs import Failures
 from messages.workers import TrainerExit, WorkerPhase, WorkerStatus
@@ -68,8 +69,38 @@ def learn(job: Job, event: events.JobEvent) -> Job:
             return replace(job, record=structs.replace(job.record, stop_why=job.record.stop_why or why))
         case events.ScaleAsked(_, workers):
             return replace(job, record=structs.replace(job.record, wanted=workers))
+        case events.BudgetReached(_, action, why):
+            return replace(job, record=_reach_budget(job.record, action, why))
+        case events.BudgetFreed(at_s, action, _):
+            return _free(job, action, at_s)
+        case events.BudgetRaised(_, usd):
+            return replace(job, record=structs.replace(job.record, max_usd_total=usd))
         case _:
             assert_never(event)
+
+
+def _reach_budget(record: Record, action: WhenSpent, why: str) -> Record:
+    if record.phase.ended:
+        return record
+    match action:
+        case WhenSpent.PAUSE:
+            return structs.replace(record, paused=record.paused or why)
+        case WhenSpent.ON_DEMAND_OFF:
+            return structs.replace(record, spot_only=record.spot_only or why)
+        case WhenSpent.STOP:
+            return structs.replace(record, stop_why=record.stop_why or f"its budget is spent: {why}")
+        case _:
+            assert_never(action)
+
+
+def _free(job: Job, action: WhenSpent, at_s: float) -> Job:
+    if action is WhenSpent.ON_DEMAND_OFF:
+        return replace(job, record=structs.replace(job.record, spot_only=None))
+    if job.record.paused is None:
+        return job
+    begins_anew = job.begins_anew or job.record.rests
+    continued = structs.replace(job.record, paused=None)
+    return replace(job, record=continued, begins_anew=begins_anew, waiting_since_s=at_s)
 
 
 def backoff_s(limits: Failures, failures: int) -> float:
@@ -96,7 +127,8 @@ def bury(job: Job, worker: WorkerId, why: str) -> Job:
     if member is not None and was_over:
         job = replace(job, clean=job.clean | set(ranks_of(member)))
     is_member = member is not None or member_of_prepared(job, worker) is not None
-    if was_released or not is_member or (member is not None and has_finished(job, member)) or job.record.phase.ended:
+    needless = was_released or job.record.phase.ended or job.record.rests
+    if needless or not is_member or (member is not None and has_finished(job, member)):
         return job
     return replace(job, lost_in_round=True, record=structs.replace(job.record, losses=job.record.losses + 1))
 

@@ -72,9 +72,9 @@ def can_train(worker: Worker) -> bool:
 
 
 def leavers(job: Job) -> list[WorkerId]:
-    """Who may go: everybody at the end, before it only who holds no rank and is noticed, given up or too many."""
+    """Who may go: everybody at the end or in a pause, else who holds no rank and is noticed, given up or too many."""
     workers = [worker for worker in job.workers.values() if worker.seq >= 0]
-    if job.record.phase.ended:
+    if job.record.phase.ended or job.record.rests:
         return [worker.worker for worker in workers]
     stay = {worker.worker for worker in kept(job, filter(can_train, workers))}
     given_up = [worker.worker for worker in workers if is_given_up(job, worker) and worker.worker not in stay]
@@ -96,7 +96,7 @@ def leavers(job: Job) -> list[WorkerId]:
 def wanted_by_cluster(job: Job) -> dict[ClusterName, int]:
     """Of the clusters that were heard: as the allocator says, else evenly in the order of their names."""
     names = sorted(job.clusters)
-    if not names or job.record.phase.ended:
+    if not names or job.record.phase.ended or job.record.rests:
         return dict.fromkeys(names, 0)
     if job.placement is not None:
         return {name: job.placement.get(name, 0) for name in names}

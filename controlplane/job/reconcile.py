@@ -157,6 +157,7 @@ class Turn:
             failure=None,
             lost_in_round=False,
             store_lost=False,
+            begins_anew=False,
             retry_s=None,
             ranks_waiting="",
         )
@@ -233,7 +234,7 @@ class Turn:
             waiting_since_s=self.now_s,
         )
         self._set(phase=Phase.RESHAPING, generation=Generation(top(self.job) + 1), why=why)
-        if self._record.stop_why is None:
+        if self._record.stop_why is None and self._record.paused is None:
             generation = self._record.generation
             self._lasting_store(generation) if lives_on(self.job) else self._store_address(generation)
         return True

@@ -51,6 +51,17 @@ class Record(Struct, frozen=True, omit_defaults=True):
     losses: int = 0
     stop_why: str | None = None
     failed_tail: tuple[str, ...] = ()
+    paused: str | None = None
+    """Why it has to do without machines until its budget is raised."""
+    spot_only: str | None = None
+    """Why it may have no machines on demand until its budget is raised."""
+    max_usd_total: float | None = None
+    """In place of what its file says, since somebody raised it."""
+
+    @property
+    def rests(self) -> bool:
+        """It is paused and has no world any more: nobody is needed."""
+        return self.paused is not None and self.phase is Phase.WAITING
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +170,8 @@ class Job:
     retry_s: float | None = None
     """No new world before: backoff after a failure."""
     waiting_since_s: float = 0.0
+    begins_anew: bool = False
+    """After a pause: its next world waits for those that are known to come, as the first did."""
     published_s: float | None = None
     """When the newest halt or assignment was last published."""
     halted_s: float | None = None
@@ -209,7 +222,7 @@ def adopted_job(spec: JobSpec, saved: Record, *, epoch: Epoch, at_s: float) -> J
             address=member.address,
         )
         for member in (*invited, *members)
-        if not saved.phase.ended
+        if not (saved.phase.ended or saved.rests)
     }
     return Job(
         name=JobName(spec.name),

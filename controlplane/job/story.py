@@ -2,7 +2,7 @@
 
 from controlplane.job.effects import Announce
 from controlplane.job.sentences import how_it_ended
-from controlplane.job.state import Job, Phase, Worker
+from controlplane.job.state import Job, Phase, Record, Worker
 from messages.ids import WorkerId
 from messages.jobs import Scalar
 from messages.workers import WorkerPhase
@@ -126,6 +126,21 @@ def _remarks(before: Job, after: Job) -> list[Announce]:
             said.append(Announce("cluster_refused", f"cluster {name} would not keep the workers", cluster.refusal))
     if after.record.wanted != before.record.wanted:
         said.append(Announce("job_scaled", f"{after.record.wanted} workers are wanted", "asked by a person"))
+    return [*said, *_budget(before.record, after.record)]
+
+
+def _budget(old: Record, new: Record) -> list[Announce]:
+    said = []
+    if new.max_usd_total != old.max_usd_total:
+        said.append(Announce("budget_raised", f"{new.max_usd_total} USD may be spent in all", "asked by a person"))
+    if new.paused is not None and old.paused is None:
+        said.append(Announce("job_paused", "the job is paused and gives its machines back", new.paused))
+    if new.paused is None and old.paused is not None:
+        said.append(Announce("job_continued", "the job goes on", "its budget allows it again"))
+    if new.spot_only is not None and old.spot_only is None:
+        said.append(Announce("on_demand_off", "machines on demand are given back", new.spot_only))
+    if new.spot_only is None and old.spot_only is not None:
+        said.append(Announce("on_demand_on", "machines on demand may be had again", "its budget allows it again"))
     return said
 
 

@@ -4,11 +4,13 @@ from controlplane.job.hot import hot_candidates, survivors
 from controlplane.job.present import chosen, clusters_agree, coming, unheard
 from controlplane.job.ranks import arrange
 from controlplane.job.sentences import name_workers
-from controlplane.job.state import Job, Worker
+from controlplane.job.state import Job, Record, Worker
 
 
 def what_to_wait_for(job: Job, now_s: float) -> str | None:
     spec, record = job.spec, job.record
+    if record.paused is not None:
+        return _what_a_pause_means(record)
     state_is_kept = bool(survivors(job))
     unknown = unheard(job)
     patience_s = spec.timeouts.suspect_s if state_is_kept else spec.timeouts.ready_s
@@ -27,6 +29,11 @@ def what_to_wait_for(job: Job, now_s: float) -> str | None:
     if len(candidates) < record.wanted and _first_world_waits(job, late, now_s):
         return f"{len(candidates)} of {record.wanted} workers have joined{known}"
     return None
+
+
+def _what_a_pause_means(record: Record) -> str:
+    later = "goes on from its newest checkpoint, or begins again if it has none," if record.formed else "begins"
+    return f"paused: {record.paused}; training {later} when the budget is raised"
 
 
 def _what_survivors_wait_for(job: Job) -> str | None:
@@ -54,4 +61,4 @@ def _first_world_waits(job: Job, late: list[Worker], now_s: float) -> bool:
     """For those that are known to come, within bounds; later worlds wait for nobody."""
     waited_s = now_s - job.waiting_since_s
     unanswered = not clusters_agree(job) and waited_s < job.spec.timeouts.ready_s
-    return job.record.formed == 0 and (bool(late) or unanswered)
+    return (job.record.formed == 0 or job.begins_anew) and (bool(late) or unanswered)

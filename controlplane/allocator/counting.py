@@ -86,6 +86,21 @@ def spare(allocator: Allocator, pool: Pool) -> list[Node]:
     return sorted(unused, key=lambda node: (node.was_ready, node.name))
 
 
+def ceiling(allocator: Allocator) -> int:
+    """The most nodes that there may be."""
+    if allocator.demand is None:
+        return allocator.wanted
+    if is_paused(allocator):
+        return 0
+    most = min(allocator.wanted, allocator.demand.criteria.max_workers)
+    return most if allocator.enough is None else min(most, allocator.enough)
+
+
+def is_paused(allocator: Allocator) -> bool:
+    """Fewer are wanted than a planned job can run with: then none are."""
+    return allocator.demand is not None and allocator.wanted < allocator.demand.criteria.min_workers
+
+
 def total(pools: Iterable[Pool], *, but: PoolRef | None = None) -> int:
     return sum(at_most(pool) for pool in pools if pool.ref != but)
 

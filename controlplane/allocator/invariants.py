@@ -1,18 +1,26 @@
 """What must hold after every decision of the allocator, whatever happened."""
 
+import math
 from collections.abc import Sequence
 
-from controlplane.allocator.counting import total
+from controlplane.allocator.caps import may_come, money_per_hour
+from controlplane.allocator.choices import choice_of
+from controlplane.allocator.counting import ceiling, total
 from controlplane.allocator.effects import (
     AllocatorEffect,
     Change,
     CreatePool,
     DeletePool,
     ListPools,
+    MakePlan,
     RemoveNodes,
     ResizePool,
 )
+from controlplane.allocator.shelves import is_closed
 from controlplane.allocator.state import Allocator, Pool
+from controlplane.catalog.money import usd_text
+from controlplane.planning.market import QuotaKey
+from controlplane.planning.scoring import gpus_by_quota
 
 
 def check(before: Allocator, after: Allocator, effects: Sequence[AllocatorEffect]) -> list[str]:
@@ -20,6 +28,8 @@ def check(before: Allocator, after: Allocator, effects: Sequence[AllocatorEffect
     return [
         *_of_order(before, after, effects, changes),
         *_of_caps(after, changes),
+        *_of_the_market(after, changes),
+        *_of_plans(before, effects),
         *_of_nodes(after, changes),
         *_of_the_end(after, changes),
     ]
@@ -54,8 +64,8 @@ def _of_order(
 def _of_caps(after: Allocator, changes: Sequence[Change]) -> list[str]:
     broken = []
     raised = [change for change in changes if _raises(after, change)]
-    if raised and total(after.pools.values()) > after.wanted:
-        broken.append(f"{total(after.pools.values())} nodes may come, {after.wanted} are wanted")
+    if raised and total(after.pools.values()) > ceiling(after):
+        broken.append(f"{total(after.pools.values())} nodes may come, {ceiling(after)} are wanted")
     for change in raised:
         pool = after.pools[change.ref]
         if pool.operation is not None and pool.operation.target > pool.offer.max_nodes:
@@ -63,6 +73,41 @@ def _of_caps(after: Allocator, changes: Sequence[Change]) -> list[str]:
         if pool.offer.pool is not None:
             broken.append(f"pool {change.ref.pool}, which no offer would make, was raised")
     return broken
+
+
+def _of_the_market(after: Allocator, changes: Sequence[Change]) -> list[str]:
+    """Of a planned job, whenever something is raised: money, quotas, one type, nothing where there is none."""
+    raised = [after.pools[change.ref] for change in changes if _raises(after, change)]
+    if after.demand is None or not raised:
+        return []
+    if after.market is None:
+        return ["something was raised before prices were known"]
+    broken, coming, market = [], may_come(after), after.market
+    cap, money = after.demand.criteria.max_micro_usd_per_hour, money_per_hour(after.demand, market, coming)
+    if cap is not None and money > cap:
+        broken.append(f"${usd_text(money)} an hour may come, ${usd_text(cap)} are allowed")
+    if len({choice.accelerator for choice in coming}) > 1:
+        broken.append("two types of accelerators may come")
+    gpus = gpus_by_quota(market, coming)
+    for pool in raised:
+        choice = choice_of(pool.offer)
+        key = QuotaKey(choice.region, choice.accelerator, choice.spot)
+        if choice not in market.options:
+            broken.append(f"pool {pool.ref.pool}, which is not allowed or has no price, was raised")
+        elif coming[choice] > market.options[choice].limit:
+            broken.append(f"{coming[choice]} nodes may come in {choice.zone}, which has no more")
+        if gpus.get(key, 0) > market.quotas.get(key, math.inf):
+            broken.append(f"{gpus[key]} GPUs may come in {key.region}, above the quota")
+        if pool.operation is not None and is_closed(after, pool.offer.stock, pool.operation.asked_s):
+            broken.append(f"pool {pool.ref.pool} was raised, where nothing is to be had")
+    return broken
+
+
+def _of_plans(before: Allocator, effects: Sequence[AllocatorEffect]) -> list[str]:
+    numbers = [effect.number for effect in effects if isinstance(effect, MakePlan)]
+    if len(numbers) > 1:
+        return ["two plans were asked for at once"]
+    return [f"plan {number} has an old number" for number in numbers if number <= before.plans.number]
 
 
 def _of_nodes(after: Allocator, changes: Sequence[Change]) -> list[str]:

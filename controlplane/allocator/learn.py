@@ -9,6 +9,7 @@ from typing import assert_never
 
 from controlplane.allocator import events
 from controlplane.allocator.counting import is_settled
+from controlplane.allocator.idle import forget_enough, note_released
 from controlplane.allocator.learn_listing import fail_listing, hear_of_cluster, learn_listing
 from controlplane.allocator.learn_nodes import learn_loss, learn_notice, learn_sight, lose_cluster, lose_overdue
 from controlplane.allocator.learn_outcome import learn_outcome
@@ -18,7 +19,7 @@ from controlplane.allocator.state import Allocator, Pool, Shortage
 
 
 def learn(allocator: Allocator, event: events.AllocatorEvent) -> Allocator:
-    return _age(_take_in(allocator, event), event.at_s)
+    return forget_enough(allocator, _age(_take_in(allocator, event), event.at_s))
 
 
 def _take_in(allocator: Allocator, event: events.AllocatorEvent) -> Allocator:
@@ -47,8 +48,8 @@ def _take_in(allocator: Allocator, event: events.AllocatorEvent) -> Allocator:
             return learn_loss(allocator, event)
         case events.ClusterLost(at_s, cluster):
             return lose_cluster(allocator, cluster, at_s)
-        case events.NodesReleased(_, cluster, nodes):
-            return replace(allocator, released={**allocator.released, cluster: frozenset(nodes)})
+        case events.NodesReleased():
+            return note_released(allocator, event)
         case events.MachinesGivenBack(_, stock):
             return reopen_after(allocator, stock)
         case events.OperationEnded():

@@ -1,4 +1,4 @@
-"""Which pool should have how many nodes. The only part of the allocator that knows a preference.
+"""Which pool should have how many nodes, in the fleet's order: of all offers, or of those of one choice.
 
 Planned from what is there now, never from an earlier plan, so that a lost answer or a restart cannot mislead it.
 """
@@ -34,7 +34,7 @@ def plan(wanted: int, offers: Sequence[Offer], pools: Mapping[Offer, Supply], no
 
     May come to more than wanted, when nodes that are in use are too many: those go only when they are released.
     """
-    targets = {offer: _kept(pools[offer], now_s) for offer in offers}
+    targets = {offer: kept(pools[offer], now_s) for offer in offers}
     missing = wanted - sum(targets.values())
     calm_first = sorted(offers, key=lambda offer: _is_before(now_s, pools[offer].shaken_until_s))
     if missing > 0:
@@ -44,7 +44,8 @@ def plan(wanted: int, offers: Sequence[Offer], pools: Mapping[Offer, Supply], no
     return targets
 
 
-def _kept(supply: Supply, now_s: float) -> int:
+def kept(supply: Supply, now_s: float) -> int:
+    """Nodes that are there, and those that may be counted on to come."""
     hopeless = supply.settled and _is_before(now_s, supply.closed_until_s)
     return supply.held if hopeless else supply.held + supply.coming
 

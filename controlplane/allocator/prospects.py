@@ -1,17 +1,16 @@
 """What the plan is told: for each offer what there is of it, and what may be asked of it."""
 
-from controlplane.allocator import plan as planning
 from controlplane.allocator.counting import expected, held, is_settled, spare
 from controlplane.allocator.offers import Offer, pool_ref
 from controlplane.allocator.plan import Supply
 from controlplane.allocator.shelves import shelf_of
 from controlplane.allocator.state import Allocator, Pool
 
+Supplies = dict[Offer, Supply]
 
-def plan_for(allocator: Allocator, now_s: float) -> dict[Offer, int]:
-    offers = known_offers(allocator)
-    supplies = {offer: supply_of(allocator, offer) for offer in offers}
-    return planning.plan(allocator.wanted, offers, supplies, now_s)
+
+def supplies_of(allocator: Allocator) -> Supplies:
+    return {offer: supply_of(allocator, offer) for offer in known_offers(allocator)}
 
 
 def known_offers(allocator: Allocator) -> list[Offer]:

@@ -1,24 +1,20 @@
-"""Second half of a decision: compare what the plan wants with what the pools aim at, and ask for the difference.
+"""Second half of a decision: compare what is aimed at with what the pools aim at, and ask for the difference.
 
-Whatever is to shrink is asked for before anything is raised, and nothing is raised beyond what is wanted, counting
-operations that are under way. So a wave of losses, a late answer or a restart cannot leave more nodes than wanted.
+Whatever is to shrink is asked for before anything is raised, and nothing is raised beyond what is wanted or may be
+paid, counting operations that are under way. So a wave of losses, a late answer or a restart cannot leave too much.
 """
 
 from dataclasses import replace
 
 from controlplane.allocator import effects
-from controlplane.allocator.counting import (
-    doomed,
-    held,
-    is_settled,
-    is_there,
-    lost,
-    spare,
-    total,
-)
+from controlplane.allocator.aims import aims_of
+from controlplane.allocator.caps import most_for
+from controlplane.allocator.counting import ceiling, doomed, held, is_settled, is_there, lost, spare, total
+from controlplane.allocator.facts import basis_of, current, note, plan_due_s
+from controlplane.allocator.idle import idle_nodes
 from controlplane.allocator.offers import Offer, pool_plan, pool_ref
-from controlplane.allocator.prospects import plan_for
-from controlplane.allocator.sentences import explain_lowering, explain_raising, summary
+from controlplane.allocator.prospects import supplies_of
+from controlplane.allocator.sentences import explain_idleness, explain_lowering, explain_raising, summary
 from controlplane.allocator.state import Allocator, Kind, Operation, Pool
 from controlplane.allocator.timing import next_listing, quiet_from_s, wake_at_s
 
@@ -38,12 +34,10 @@ class Turn:
         if allocator.synced and allocator.ended is not None:
             self._delete_all(allocator.ended)
         elif allocator.synced:
-            targets = plan_for(allocator, self.now_s)
-            for offer, target in targets.items():
-                self._lower(self._pool(offer), target)
-            for offer, target in targets.items():
-                self._raise(self._pool(offer), target)
+            self._remove_idle()
+            self._aim()
             self._clear_away()
+            self._ask_for_a_plan()
         self._list()
         self.allocator = replace(self.allocator, why=summary(self.allocator, self.now_s))
 
@@ -51,7 +45,40 @@ class Turn:
     def wake_at_s(self) -> float | None:
         return wake_at_s(self.allocator, self.now_s)
 
+    # Aiming
+
+    def _aim(self) -> None:
+        supplies = supplies_of(self.allocator)
+        plans = note(self.allocator.plans, basis_of(self.allocator, supplies, self.now_s), self.now_s)
+        plan = current(plans)
+        if plan is not None:
+            plans = replace(plans, told=(plan.placement, plan.change))
+        self.allocator = replace(self.allocator, plans=plans)
+        aims = aims_of(self.allocator, supplies, self.now_s)
+        self.allocator = replace(self.allocator, by=aims.by, leaving=aims.leaving)
+        for offer, target in aims.targets.items():
+            self._lower(self._pool(offer), target)
+        for offer, target in aims.targets.items():
+            self._raise(self._pool(offer), target)
+
+    def _ask_for_a_plan(self) -> None:
+        """From the facts before anything was asked for now: what that changes is the next plan's."""
+        plans, demand, due_s = self.allocator.plans, self.allocator.demand, plan_due_s(self.allocator)
+        if demand is None or plans.facts is None or due_s is None or self.now_s < due_s:
+            return
+        asked, number = plans.facts, plans.number + 1
+        self.allocator = replace(self.allocator, plans=replace(plans, number=number, asked_s=self.now_s, asked=asked))
+        self.effects.append(effects.MakePlan(number, asked.criteria, demand.profile, asked.market, asked.present))
+
     # Shrinking
+
+    def _remove_idle(self) -> None:
+        for ref, names in idle_nodes(self.allocator, self.now_s).items():
+            pool = self.allocator.pools[ref]
+            if self._may_touch(pool):
+                most = min(ceiling(self.allocator), total(self.allocator.pools.values()))
+                self._remove(pool, names, explain_idleness(self.allocator, names))
+                self.allocator = replace(self.allocator, enough=max(0, most - len(names)))
 
     def _lower(self, pool: Pool, target: int) -> None:
         if not pool.exists or not self._may_touch(pool):
@@ -68,11 +95,11 @@ class Turn:
             unused = spare(self.allocator, pool)[: max(0, held(pool) - target)]
             self._remove(pool, [node.name for node in unused[:excess]] or self._lingering(pool))
 
-    def _remove(self, pool: Pool, names: list[str]) -> None:
+    def _remove(self, pool: Pool, names: list[str], why: str = "") -> None:
         """By name also where a node was taken: the cloud may have filled its slot again, and would have to choose."""
         if not names:
             return
-        why = explain_lowering(self.allocator, pool, self.now_s)
+        why = why or explain_lowering(self.allocator, pool, self.now_s)
         vacant = frozenset(names) & pool.vacant.keys()
         operation = self._begin(pool, Kind.REMOVE, pool.target - len(names), nodes=frozenset(names), vacant=vacant)
         self.effects.append(effects.RemoveNodes(operation, pool.ref, tuple(sorted(names)), why))
@@ -99,7 +126,7 @@ class Turn:
         was_found = pool.offer.pool is not None
         if target <= pool.target or was_found or pool.broken or not self._may_touch(pool):
             return
-        size = min(target, self.allocator.wanted - total(self.allocator.pools.values(), but=pool.ref))
+        size = most_for(self.allocator, pool, target)
         if size <= pool.target:
             return
         why = explain_raising(self.allocator, pool.offer, size - pool.target, self.now_s)

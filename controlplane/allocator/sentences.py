@@ -1,12 +1,14 @@
 """Why: what people are told of a decision."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from controlplane.allocator.counting import at_most, held, is_there, lost
+from controlplane.allocator.counting import at_most, ceiling, held, is_paused, is_there, lost
+from controlplane.allocator.facts import current
 from controlplane.allocator.offers import Offer
 from controlplane.allocator.shelves import is_closed, shelf_of
 from controlplane.allocator.state import Allocator, Pool, Shortage
 from controlplane.clouds.outcomes import with_hint
+from controlplane.planning.plan import Change
 from messages.ids import ClusterName
 
 SHORTAGES = {
@@ -32,12 +34,34 @@ def explain_lowering(allocator: Allocator, pool: Pool, now_s: float) -> str:
     taken = sorted(pool.vacant.keys() | {node.name for node in lost(pool)})
     if taken:
         return f"{', '.join(taken)} of it was lost; the cloud would fill the slot again, whenever it can"
+    if allocator.demand is not None:
+        return f"it has more than is aimed at: {by_whom(allocator)}"
     verb = "is" if allocator.wanted == 1 else "are"
     return f"{count_nodes(allocator.wanted)} {verb} wanted: {allocator.wanted_why or 'it has more'}"
 
 
+def explain_idleness(allocator: Allocator, names: Sequence[str]) -> str:
+    return f"the job has had nothing on {', '.join(names)} for {allocator.settings.idle_timeout_s:g} s"
+
+
+def by_whom(allocator: Allocator) -> str:
+    """Whose word a planned job's pools follow, and its reason."""
+    plan = current(allocator.plans)
+    return f"{allocator.by}: {plan.why}" if plan is not None else allocator.by
+
+
+def goal(allocator: Allocator) -> int:
+    """How many nodes are aimed at in the end."""
+    if allocator.demand is None:
+        return allocator.wanted
+    plan = allocator.plans.plan
+    return min(ceiling(allocator), sum(plan.placement.values()) if plan is not None else ceiling(allocator))
+
+
 def explain_raising(allocator: Allocator, offer: Offer, more: int, now_s: float) -> str:
     here = sum(held(pool) for pool in allocator.pools.values())
+    if allocator.demand is not None:
+        return f"{here} of {goal(allocator)} nodes are held, {more} more in {offer.zone}: {by_whom(allocator)}"
     passed = [text for text in (_passed_over(allocator, other, now_s) for other in _before(allocator, offer)) if text]
     others = f"; {', '.join(passed)}" if passed else ""
     return f"{here} of {allocator.wanted} nodes are held, {more} more can be asked for in {offer.zone}{others}"
@@ -54,9 +78,11 @@ def summary(allocator: Allocator, now_s: float) -> str:
         return f"the job has ended: {left} of its pools are left" if left else "the job has ended: looking once more"
     here = sum(held(pool) for pool in allocator.pools.values())
     coming = sum(at_most(pool) for pool in allocator.pools.values()) - here
-    text = f"{here} of {allocator.wanted} nodes held"
+    text = f"{here} of {goal(allocator)} nodes held"
     if coming > 0:
         text += f", {coming} coming"
+    if allocator.demand is not None:
+        return f"{text}; {by_whom(allocator)}"
     if here + coming < allocator.wanted:
         passed = [told for told in (_passed_over(allocator, offer, now_s) for offer in allocator.offers) if told]
         text += f"; {', '.join(dict.fromkeys(passed)) or 'no offer has room for more'}"
@@ -71,10 +97,15 @@ def shortage(allocator: Allocator, now_s: float, unready: Mapping[ClusterName, s
         return ""
     if allocator.listing.error:
         return _unlisted(allocator)
-    if not allocator.synced or sum(at_most(pool) for pool in allocator.pools.values()) >= allocator.wanted:
+    if not allocator.synced or is_paused(allocator):
+        return ""
+    plan, wanted = current(allocator.plans), goal(allocator)
+    waits = plan.why if plan is not None and plan.change is Change.WAIT else ""
+    if not waits and sum(at_most(pool) for pool in allocator.pools.values()) >= wanted:
         return ""
     room = sum(offer.max_nodes for offer in allocator.offers)
-    told = [f"the fleet's offers have room for {count_nodes(room)}"] if room < allocator.wanted else []
+    told = [f"the fleet's offers have room for {count_nodes(room)}"] if room < wanted else []
+    told += [waits] if waits else []
     zones: dict[tuple[str, str], list[str]] = {}
     for offer in allocator.offers:
         if not allocator.clusters.get(offer.cluster, False):

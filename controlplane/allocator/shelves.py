@@ -51,6 +51,11 @@ def is_closed(allocator: Allocator, stock: Stock, now_s: float) -> bool:
     return until_s is not None and now_s < until_s
 
 
+def is_shaken(allocator: Allocator, stock: Stock, now_s: float) -> bool:
+    until_s = shelf_of(allocator, stock).shaken_until_s
+    return until_s is not None and now_s < until_s
+
+
 def shelf_of(allocator: Allocator, stock: Stock) -> Shelf:
     return allocator.shelves.get(stock, Shelf())
 

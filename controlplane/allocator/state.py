@@ -227,6 +227,12 @@ class Allocator:
     """Of a planned job."""
     market: Market | None = None
     plans: Plans = Plans()
+    by: str = ""
+    """Whose word a planned job's pools follow now."""
+    idle_since_s: dict[ClusterName, dict[str, float]] = field(default_factory=dict)
+    """Since when the job has nothing on a node, by name."""
+    enough: int | None = None
+    """So many nodes, since others were idle: no more are asked for before something changes."""
     leaving: dict[ClusterName, frozenset[str]] = field(default_factory=dict)
     """Nodes in use that the job should leave, so that they can be given up: these very ones."""
     why: str = ""

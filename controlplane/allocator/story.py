@@ -14,7 +14,8 @@ from controlplane.allocator.effects import (
     RemoveNodes,
     ResizePool,
 )
-from controlplane.allocator.sentences import count_nodes, describe_offer
+from controlplane.allocator.planned import planned
+from controlplane.allocator.sentences import count_nodes, describe_offer, goal
 from controlplane.allocator.shelves import shelf_of
 from controlplane.allocator.state import Allocator, Node, Pool, Shortage
 from messages.jobs import Scalar
@@ -29,6 +30,7 @@ SHORTAGE_KINDS = {
 def tell(before: Allocator, after: Allocator, asked: Sequence[AllocatorEffect]) -> list[Announce]:
     return [
         *_found(before, after),
+        *planned(before.plans, after.plans),
         *_nodes(before, after),
         *_shortages(before, after),
         *(said for effect in asked if not _is_said(before, effect) and (said := _asked(after, effect)) is not None),
@@ -126,7 +128,8 @@ def _held(before: Allocator, after: Allocator) -> list[Announce]:
         return [Announce("capacity_gone", "nothing is left of the job's pools", after.ended or "")]
     count = sum(held(pool) for pool in after.pools.values())
     was = sum(held(pool) for pool in before.pools.values())
-    if count == after.wanted and (was, before.wanted) != (count, after.wanted) and after.ended is None and count:
+    wanted = goal(after)
+    if count == wanted and (was, goal(before)) != (count, wanted) and after.ended is None and count:
         text = "the node is here" if count == 1 else f"all {count} nodes are here"
         return [Announce("capacity_reached", text, after.wanted_why, {"nodes": count})]
     return []

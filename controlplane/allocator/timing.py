@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 
 from controlplane.allocator.counting import is_there
+from controlplane.allocator.facts import plan_due_s
+from controlplane.allocator.idle import idle_due_s
 from controlplane.allocator.pauses import pause_s
 from controlplane.allocator.state import Allocator, AllocatorSettings, Doubt, Listing, Node, Pool
 
@@ -58,6 +60,10 @@ def _times(allocator: Allocator) -> Iterator[float]:
     due = next_listing(allocator)
     if due is not None:
         yield due[0]
+    plan_s = plan_due_s(allocator)
+    if plan_s is not None:
+        yield plan_s
+    yield from idle_due_s(allocator)
     for shelf in allocator.shelves.values():
         yield from (at_s for at_s in (shelf.closed_until_s, shelf.shaken_until_s) if at_s is not None)
     for pool in allocator.pools.values():

@@ -1,5 +1,6 @@
 """A stage for allocator stories: a cloud that does what it is told, nodes that appear when told, a clock likewise."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -176,19 +177,20 @@ def of(effects: list[AllocatorEffect], kind: type[Kind]) -> list[Kind]:
     return [effect for effect in effects if isinstance(effect, kind)]
 
 
-def asked(effects: list[AllocatorEffect]) -> list[tuple[str, ...]]:
+def asked(effects: list[AllocatorEffect], offers: Sequence[Offer] = (A, B, C)) -> list[tuple[str, ...]]:
     """Changes and listings, as words."""
+    zones = {pool_ref(JOB, offer): offer.zone for offer in offers}
     words: list[tuple[str, ...]] = []
     for effect in effects:
         match effect:
             case CreatePool(_, _, plan, _):
                 words.append(("create", plan.zone, str(plan.size)))
             case ResizePool(_, ref, size, _):
-                words.append(("resize", _zone(ref), str(size)))
+                words.append(("resize", zones.get(ref, ref.pool), str(size)))
             case RemoveNodes(_, ref, nodes, _):
-                words.append(("remove", _zone(ref), *nodes))
+                words.append(("remove", zones.get(ref, ref.pool), *nodes))
             case DeletePool(_, ref, _):
-                words.append(("delete", _zone(ref)))
+                words.append(("delete", zones.get(ref, ref.pool)))
             case ListPools():
                 words.append(("list",))
             case MakePlan() | Announce():
@@ -202,7 +204,3 @@ def held_by(stage: Stage) -> dict[str, int]:
     }
     return {zone: count for zone, count in counted.items() if count}
 
-
-def _zone(ref: PoolRef) -> str:
-    zones = {pool_ref(JOB, offer): offer.zone for offer in (A, B, C)}
-    return zones.get(ref, ref.pool)

@@ -1,0 +1,102 @@
+"""What is aimed at now, by whose word, and which nodes in use should be left for it.
+
+A job without a demand has the fleet's order. A planned job follows the newest plan only while that is of the present
+world, market and criteria. Otherwise a stopgap keeps what there is and replaces what was lost, until a plan is made.
+"""
+
+from dataclasses import dataclass
+
+from controlplane.allocator import plan as in_order
+from controlplane.allocator.choices import by_choice
+from controlplane.allocator.counting import ceiling, is_paused, spare
+from controlplane.allocator.facts import aimed_at, current
+from controlplane.allocator.offers import Offer, pool_ref
+from controlplane.allocator.plan import kept
+from controlplane.allocator.prospects import Supplies
+from controlplane.allocator.shelves import is_shaken
+from controlplane.allocator.state import Allocator, Node
+from controlplane.allocator.stopgap import stopgap
+from controlplane.planning.market import Nodes
+from messages.ids import ClusterName
+
+Leaving = dict[ClusterName, frozenset[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Aims:
+    targets: dict[Offer, int]
+    leaving: Leaving
+    by: str = ""
+    """Whose word is followed; empty where it is the fleet's order."""
+
+
+def aims_of(allocator: Allocator, supplies: Supplies, now_s: float) -> Aims:
+    demand, plans = allocator.demand, allocator.plans
+    if demand is None:
+        return Aims(in_order.plan(allocator.wanted, list(supplies), supplies, now_s), {})
+    if is_paused(allocator):
+        return _exactly(allocator, supplies, {}, now_s, "nothing is wanted")
+    if plans.facts is None:
+        return Aims({offer: kept(supply, now_s) for offer, supply in supplies.items()}, {}, "no prices are known")
+    plan = current(plans)
+    if plan is not None:
+        return _exactly(allocator, supplies, plan.ask, now_s, f"plan {plans.number} ({plan.change.value})")
+    there = sum(plans.facts.present.committed().values())
+    aimed = aimed_at(plans)
+    wanted = there if aimed is None else min(aimed, ceiling(allocator))
+    shaken = frozenset(
+        choice for choice, offers in by_choice(supplies).items() if is_shaken(allocator, offers[0].stock, now_s)
+    )
+    nodes = stopgap(plans.facts, demand.profile, wanted, shaken)
+    targets = _targets(supplies, nodes, now_s)
+    return Aims(targets, _still_leaving(allocator, there - wanted), f"what was lost, until plan {plans.number + 1}")
+
+
+def _exactly(allocator: Allocator, supplies: Supplies, nodes: Nodes, now_s: float, by: str) -> Aims:
+    return Aims(_targets(supplies, nodes, now_s), _leaving(allocator, supplies, nodes), by)
+
+
+def _targets(supplies: Supplies, nodes: Nodes, now_s: float) -> dict[Offer, int]:
+    """Of each choice what is held stays where it is; more, or less, goes by the fleet's order."""
+    targets: dict[Offer, int] = {}
+    for choice, offers in by_choice(supplies).items():
+        targets |= in_order.plan(nodes.get(choice, 0), offers, supplies, now_s)
+    return targets
+
+
+def _leaving(allocator: Allocator, supplies: Supplies, nodes: Nodes) -> Leaving:
+    """Of each choice as many nodes in use as are too many beside those that nobody would miss: the youngest."""
+    found: dict[ClusterName, set[str]] = {}
+    for choice, offers in by_choice(supplies).items():
+        in_use = _in_use(allocator, offers)
+        unused = sum(supplies[offer].spare for offer in offers)
+        surplus = len(in_use) + unused - nodes.get(choice, 0)
+        for cluster, node in in_use[: max(0, surplus - unused)]:
+            found.setdefault(cluster, set()).add(node.name)
+    return {cluster: frozenset(names) for cluster, names in found.items()}
+
+
+def _in_use(allocator: Allocator, offers: list[Offer]) -> list[tuple[ClusterName, Node]]:
+    """Of the last offer first; those that the job is leaving already stay the first."""
+    found: list[tuple[ClusterName, Node]] = []
+    for offer in reversed(offers):
+        pool = allocator.pools.get(pool_ref(allocator.job, offer))
+        if pool is not None and not pool.stopping:
+            unused = {node.name for node in spare(allocator, pool)}
+            nodes = [node for node in pool.nodes.values() if node.counts and node.name not in unused]
+            nodes.sort(key=lambda node: (-node.first_seen_s, node.name))
+            found += [(pool.ref.cluster, node) for node in nodes]
+    going = allocator.leaving
+    return sorted(found, key=lambda each: each[1].name not in going.get(each[0], frozenset()))
+
+
+def _still_leaving(allocator: Allocator, surplus: int) -> Leaving:
+    """Between two plans: those that the last one named, if there are still too many."""
+    found: dict[ClusterName, set[str]] = {}
+    for pool in allocator.pools.values():
+        named = allocator.leaving.get(pool.ref.cluster, frozenset())
+        for node in sorted(pool.nodes.values(), key=lambda node: node.name):
+            if node.counts and node.name in named and surplus > 0:
+                found.setdefault(pool.ref.cluster, set()).add(node.name)
+                surplus -= 1
+    return {cluster: frozenset(names) for cluster, names in found.items()}

@@ -1,0 +1,57 @@
+"""Offers of the fleet as the market's choices, of which several clusters may have the same."""
+
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+
+from msgspec import structs
+
+from controlplane.allocator.offers import Offer
+from controlplane.allocator.plan import Supply, kept
+from controlplane.catalog.accelerators import matching
+from controlplane.planning.market import Choice, Market, Present
+
+
+@lru_cache(maxsize=4096)
+def choice_of(offer: Offer) -> Choice:
+    """Machines without an accelerator that the catalog knows are a choice that no market has."""
+    known = matching(offer.accelerator) if offer.accelerator is not None else ()
+    name = known[0].name if len(known) == 1 else offer.accelerator or ""
+    return Choice(offer.zone, offer.machine_type, name, offer.spot)
+
+
+def by_choice(offers: Iterable[Offer]) -> dict[Choice, list[Offer]]:
+    """Each in the fleet's order."""
+    found: dict[Choice, list[Offer]] = {}
+    for offer in offers:
+        found.setdefault(choice_of(offer), []).append(offer)
+    return found
+
+
+def within_reach(market: Market, supplies: Mapping[Offer, Supply]) -> Market:
+    """Of each choice no more than clusters that are there can give, beside what is held in others."""
+    room: dict[Choice, int] = {}
+    for offer, supply in supplies.items():
+        choice = choice_of(offer)
+        most = max(supply.held, offer.max_nodes) if supply.reachable else supply.held
+        room[choice] = room.get(choice, 0) + most
+    less = {
+        choice: structs.replace(option, limit=room.get(choice, 0))
+        for choice, option in market.options.items()
+        if room.get(choice, 0) < option.limit
+    }
+    return structs.replace(market, options={**market.options, **less}) if less else market
+
+
+def present_of(supplies: Mapping[Offer, Supply], now_s: float) -> Present:
+    held: dict[Choice, int] = {}
+    in_flight: dict[Choice, int] = {}
+    stocked_out = set()
+    for offer, supply in supplies.items():
+        choice, coming = choice_of(offer), kept(supply, now_s) - supply.held
+        if supply.held:
+            held[choice] = held.get(choice, 0) + supply.held
+        if coming:
+            in_flight[choice] = in_flight.get(choice, 0) + coming
+        if supply.closed_until_s is not None and now_s < supply.closed_until_s:
+            stocked_out.add(choice)
+    return Present(dict(sorted(held.items())), dict(sorted(in_flight.items())), frozenset(stocked_out))

@@ -1,0 +1,58 @@
+"""Nodes of a planned job on which it has had nothing for long: these very ones go, and are not asked for again soon."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from controlplane.allocator.counting import held, is_settled
+from controlplane.allocator.events import NodesReleased
+from controlplane.allocator.state import Allocator, Node, Pool
+from controlplane.clouds.interface import PoolRef
+
+
+def note_released(allocator: Allocator, event: NodesReleased) -> Allocator:
+    since_s = allocator.idle_since_s.get(event.cluster, {})
+    idle = {name: since_s.get(name, event.at_s) for name in event.nodes}
+    return replace(
+        allocator,
+        released={**allocator.released, event.cluster: frozenset(event.nodes)},
+        idle_since_s={**allocator.idle_since_s, event.cluster: idle},
+    )
+
+
+def forget_enough(before: Allocator, after: Allocator) -> Allocator:
+    """What was of no use may be useful when something else is wanted or offered, or where nodes are taken."""
+    if after.enough is None:
+        return after
+    losses = [shelf.shaken_until_s for shelf in after.shelves.values()]
+    known = [shelf.shaken_until_s for shelf in before.shelves.values()]
+    news = (after.wanted, after.demand, after.market) != (before.wanted, before.demand, before.market)
+    return replace(after, enough=None) if news or losses != known else after
+
+
+def idle_nodes(allocator: Allocator, now_s: float) -> dict[PoolRef, list[str]]:
+    """As many as the job can run without; all, where they are too few to run with."""
+    if allocator.demand is None:
+        return {}
+    here = sum(held(pool) for pool in allocator.pools.values())
+    most = here - allocator.demand.criteria.min_workers
+    left = most if most >= 0 else here
+    found: dict[PoolRef, list[str]] = {}
+    for pool in allocator.pools.values():
+        overdue = [node.name for node, due_s in _due(allocator, pool) if now_s >= due_s]
+        if overdue and left > 0 and is_settled(pool):
+            found[pool.ref] = sorted(overdue)[:left]
+            left -= len(found[pool.ref])
+    return found
+
+
+def idle_due_s(allocator: Allocator) -> Iterator[float]:
+    if allocator.demand is not None:
+        for pool in allocator.pools.values():
+            yield from (due_s for _, due_s in _due(allocator, pool))
+
+
+def _due(allocator: Allocator, pool: Pool) -> Iterator[tuple[Node, float]]:
+    since_s = allocator.idle_since_s.get(pool.ref.cluster, {})
+    for name, node in pool.nodes.items():
+        if name in since_s and node.counts:
+            yield node, max(since_s[name], node.first_seen_s) + allocator.settings.idle_timeout_s

@@ -34,6 +34,8 @@ class JobView(Struct, frozen=True, omit_defaults=True):
     """Unix seconds."""
     losses: int = 0
     """Workers that were lost and did not count as failures."""
+    paused: bool = False
+    """It has spent its budget, gives its machines back and waits for more."""
     step: int | None = None
     loss: float | None = None
     samples_per_s: float | None = None

@@ -74,5 +74,9 @@ class CostView(Struct, frozen=True, kw_only=True):
     since: UnixSeconds = 0.0
     until: UnixSeconds = 0.0
     """When the machines were last looked at; 0 if nobody has."""
+    budget_micro_usd: Counted | None = None
+    """What it may cost in all; None if nothing limits it."""
+    paused: str = ""
+    """Why, if it has reached its budget and waits for more."""
     note: str = ""
     """What a reader should know first."""

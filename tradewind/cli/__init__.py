@@ -31,6 +31,7 @@ SECTIONS: dict[str, dict[str, Lazy]] = {
     "Capacity": {
         "offers": Lazy("tradewind.cli.offers", "Show which machines may be had where, and at what price."),
         "cost": Lazy("tradewind.cli.cost", "Show what a job has cost, and where that leads."),
+        "budget": Lazy("tradewind.cli.budget", "Show what a job may spend, and raise it."),
         "plan": Lazy("tradewind.cli.plan", "Show where a job would train, how fast and for how much."),
         "explain": Lazy("tradewind.cli.explain", "Show the last decisions about a job, and why they were made."),
         "reap": Lazy("tradewind.cli.reap", "Show what belongs to no live job in the cloud, and remove it."),

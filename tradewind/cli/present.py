@@ -22,6 +22,7 @@ PHASE_STYLES = {
     "failed": "bold red",
     "stopped": "yellow",
     "waiting": "yellow",
+    "paused": "bold yellow",
     "forming": "cyan",
     "reshaping": "magenta",
 }
@@ -81,7 +82,7 @@ def job_table(jobs: Sequence[JobView], now: float) -> Table:
         (
             (
                 job.name,
-                phase_text(job.phase),
+                phase_text(shown_phase(job)),
                 f"{job.world_size}",
                 number(job.step),
                 number(job.loss),
@@ -101,7 +102,7 @@ def job_detail(job: JobView, now: float) -> RenderableType:
     head = Text.assemble(
         (job.name, "bold"),
         " is ",
-        phase_text(job.phase),
+        phase_text(shown_phase(job)),
         f": {job.why.strip()}\n" if job.why else "\n",
         f"generation {job.generation}, world of {job.world_size}, {job.wanted} workers wanted, "
         f"{job.losses} lost, {job.failures} failures, submitted {duration(now - job.submitted_at)} ago",
@@ -131,6 +132,11 @@ def worker_table(workers: Sequence[WorkerView]) -> Table:
             for worker in sorted(workers, key=lambda worker: (worker.ranks or (1 << 30,), worker.worker))
         ),
     )
+
+
+def shown_phase(job: JobView) -> str:
+    """Of all that a job may wait for, money is the one that a person has to give."""
+    return "paused" if job.paused and job.phase == "waiting" else job.phase
 
 
 def phase_text(phase: str) -> Text:

@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from messages.api import EventLine, Health, JobList, JobView, LogLine, Problem, ProgressLine, ScaleRequest, Version
+from messages.budgets import BudgetRequest, BudgetView
 from messages.costs import CostView
 from messages.jobs import JobSpec
 from messages.offers import OfferList
@@ -98,6 +99,13 @@ class Api:
     async def cost(self, name: str, steps: int | None = None) -> CostView:
         query = f"?steps={steps}" if steps is not None else ""
         return await self._ask("GET", f"/v1/jobs/{name}/cost{query}", CostView, job=name)
+
+    async def budget(self, name: str) -> BudgetView:
+        return await self._ask("GET", f"/v1/jobs/{name}/budget", BudgetView, job=name)
+
+    async def raise_budget(self, name: str, usd: float) -> BudgetView:
+        body = msgspec.json.encode(BudgetRequest(usd))
+        return await self._ask("POST", f"/v1/jobs/{name}/budget", BudgetView, job=name, body=body)
 
     async def offers(self) -> OfferList:
         return await self._ask("GET", "/v1/offers", OfferList)

@@ -25,9 +25,15 @@ def sentences(view: CostView) -> Iterator[str]:
         by_region = sorted(view.by_region.items(), key=lambda each: -each[1])
         yield _row("regions", ", ".join(f"{region} {usd(amount)}" for region, amount in by_region))
     yield _row("forecast", _forecast(view))
+    if view.budget_micro_usd is not None:
+        yield _row("budget", f"{usd(view.budget_micro_usd)} in all{_paused(view)}")
     if view.unpriced_node_s:
         time = present.duration(view.unpriced_node_s)
         yield _row("unpriced", f"{time} of machines whose price is not known count as free")
+
+
+def _paused(view: CostView) -> str:
+    return f"; it is paused: {view.paused}" if view.paused else ""
 
 
 def usd(amount: int) -> str:

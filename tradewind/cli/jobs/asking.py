@@ -107,6 +107,8 @@ def _after_status(views: tuple[JobView, ...], job: str | None) -> str:
     newest = max(views, key=lambda view: view.submitted_at)
     if job is None:
         return f"tradewind status {newest.name}"
+    if newest.paused:
+        return f"tradewind budget {job}"
     return f"tradewind {'events' if has_ended(newest) else 'logs'} {job}{'' if has_ended(newest) else ' --follow'}"
 
 

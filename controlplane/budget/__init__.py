@@ -1,0 +1,1 @@
+"""Keeps what a job has spent within what it may spend."""

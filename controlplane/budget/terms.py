@@ -1,0 +1,42 @@
+"""A job's budget as it stands: what its file says, and what its owner has said since."""
+
+from dataclasses import dataclass
+
+from msgspec import structs
+
+from controlplane.budget.account import Limits
+from controlplane.catalog.money import MicroDollars, micro_dollars
+from controlplane.job.state import Job
+from controlplane.planning.criteria import Criteria, criteria_of
+from messages.criteria import Capacity, WhenSpent
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    total: MicroDollars
+    when_spent: WhenSpent
+
+
+def terms_of(job: Job) -> Terms | None:
+    """None for a job that may spend what it likes."""
+    capacity = job.spec.capacity or Capacity()
+    usd = capacity.max_usd_total if job.record.max_usd_total is None else job.record.max_usd_total
+    return None if usd is None else Terms(micro(usd), capacity.when_spent or WhenSpent.PAUSE)
+
+
+def limits_of(job: Job) -> Limits:
+    hourly = job.spec.capacity.max_usd_per_hour if job.spec.capacity is not None else None
+    return Limits(job.record.wanted, None if hourly is None else micro(hourly))
+
+
+def criteria_within_budget(job: Job, criteria: Criteria | None = None) -> Criteria:
+    """What may be planned for: with the total as it was raised, and without machines on demand if it forbids them."""
+    terms = terms_of(job)
+    allowed = structs.replace(
+        criteria or criteria_of(job.spec), max_micro_usd_total=terms.total if terms is not None else None
+    )
+    return structs.replace(allowed, on_demand=0.0) if job.record.spot_only is not None else allowed
+
+
+def micro(usd: float) -> MicroDollars:
+    return micro_dollars(repr(usd))

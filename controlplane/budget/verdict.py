@@ -1,0 +1,38 @@
+"""Whether a job may go on spending. Its numbers are the why."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from controlplane.budget.account import RELEASE_S, Account
+from controlplane.catalog.money import MicroDollars, usd_text
+
+
+class Standing(StrEnum):
+    WITHIN = "within"
+    SCARCE = "scarce"
+    """There is time to let the dearest machines go, and to let the others go after them if that was not enough."""
+    SPENT = "spent"
+    """What is left is needed to give the machines back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    standing: Standing
+    why: str
+
+
+def judge(total: MicroDollars, account: Account) -> Verdict:
+    left = total - account.spent
+    if left <= account.reserve:
+        standing = Standing.SPENT
+    elif left <= 2 * account.reserve:
+        standing = Standing.SCARCE
+    else:
+        standing = Standing.WITHIN
+    return Verdict(standing, _numbers(total, account))
+
+
+def _numbers(total: MicroDollars, account: Account) -> str:
+    spent, reserve = usd_text(account.spent), usd_text(account.reserve)
+    kept = f"up to {reserve} are needed to give machines back, which may take {RELEASE_S:g} s"
+    return f"{spent} of {usd_text(total)} USD are spent, and {kept}"

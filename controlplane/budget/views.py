@@ -1,0 +1,22 @@
+"""A budget as people see it."""
+
+from controlplane.budget.account import account
+from controlplane.budget.terms import limits_of, terms_of
+from controlplane.job.state import Job
+from controlplane.ledger.state import Ledger
+from messages.budgets import BudgetView
+from messages.criteria import WhenSpent
+
+
+def budget_view(job: Job, ledger: Ledger, at_ms: int, note: str = "") -> BudgetView:
+    terms, found = terms_of(job), account(ledger, limits_of(job), at_ms)
+    return BudgetView(
+        job=job.name,
+        micro_usd_total=terms.total if terms is not None else None,
+        when_spent=terms.when_spent if terms is not None else WhenSpent.PAUSE,
+        micro_usd=found.spent,
+        reserve_micro_usd=found.reserve,
+        paused=job.record.paused or "",
+        spot_only=job.record.spot_only or "",
+        note=note,
+    )

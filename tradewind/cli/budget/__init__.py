@@ -1,0 +1,28 @@
+"""The command that shows what a job may spend, and raises it."""
+
+import click
+
+from tradewind.cli.jobs import examples, job_argument, json_option
+
+
+@click.command(
+    epilog=examples(
+        "tradewind budget mnist               what it may spend, what is left, and whether it is paused",
+        "tradewind budget mnist 50            50 USD in all from now on; a paused job goes on",
+        "tradewind budget mnist --json        whole numbers of micro-dollars",
+    )
+)
+@job_argument
+@click.argument("usd", required=False, type=click.FloatRange(0, 1_000_000_000, min_open=True))
+@json_option
+def budget(job: str, usd: float | None, as_json: bool) -> None:
+    """Show what JOB may spend in all, or let it spend USD in all, with what is spent already.
+
+    A job that has reached its budget gives its machines back and waits; it goes on once it is raised far enough.
+    """
+    from tradewind.cli.budget.asking import raise_budget, show_budget
+    from tradewind.cli.jobs.oneshot import ask_master
+
+    if usd is None:
+        ask_master(lambda api: show_budget(api, job, as_json=as_json))
+    ask_master(lambda api: raise_budget(api, job, usd, as_json=as_json))

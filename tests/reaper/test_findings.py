@@ -1,0 +1,164 @@
+"""What belongs to nobody, what only looks like it, and what is somebody else's."""
+
+import pytest
+
+from controlplane.clouds.interface import ClusterInfo, ClusterStatus, PoolStatus
+from controlplane.reaper.findings import Clusters, Findings, Found, sort_out
+from controlplane.reaper.inventory import Inventory
+from controlplane.reaper.lease import YOUNG_S, asked_at, lease_of
+from controlplane.reaper.removing import name_of
+from controlplane.reaper.standings import Standing, Standings
+from messages.ids import ClusterName
+from tests.reaper.builders import EU, FLEET, JOB, NOW, OLD, US, a_cluster, a_pool, machines
+
+LIVE = {JOB: Standing.LIVE}
+ENDED = {JOB: Standing.ENDED}
+
+
+def names(found: tuple[Found, ...]) -> list[str]:
+    return [name_of(each.resource) for each in found]
+
+
+def of(*clusters: ClusterInfo) -> Inventory:
+    return Inventory(clusters)
+
+
+def nothing(findings: Findings) -> bool:
+    return findings == Findings((), ())
+
+
+def test_what_a_live_job_has_is_no_finding_at_all() -> None:
+    inventory = Inventory((a_cluster(a_pool()),), tuple(machines("a-pool-1")))
+    assert nothing(sort_out(inventory, LIVE, FLEET, NOW))
+
+
+@pytest.mark.parametrize(
+    ("standings", "why"), [(ENDED, "job mnist has ended"), ({}, "no job mnist is known")], ids=["ended", "unknown"]
+)
+def test_a_pool_that_no_live_job_answers_for_is_found_with_its_machines(standings: Standings, why: str) -> None:
+    inventory = Inventory((a_cluster(a_pool()),), tuple(machines("a-pool-1", "a-pool-2")))
+    (found,) = sort_out(inventory, standings, FLEET, NOW).orphans
+    assert (found.why, found.job, found.since, len(found.machines)) == (why, JOB, OLD, 2)
+
+
+def test_a_pool_whose_job_ended_while_its_master_removes_it_is_left_to_the_master() -> None:
+    findings = sort_out(of(a_cluster(a_pool())), {JOB: Standing.ENDING}, FLEET, NOW)
+    assert names(findings.orphans) == []
+    assert "its master is removing what it had" in findings.left[0].why
+
+
+@pytest.mark.parametrize("status", [PoolStatus.PROVISIONING, PoolStatus.RUNNING, PoolStatus.ERROR])
+def test_a_young_pool_of_a_job_that_is_not_known_yet_is_left_alone(status: PoolStatus) -> None:
+    pool = a_pool(asked_at=NOW - 40, status=status)
+    findings = sort_out(of(a_cluster(pool)), {}, FLEET, NOW)
+    assert findings.orphans == ()
+    assert findings.left[0].why == "it was asked for 40 s ago, and its job may not be known yet"
+    later = sort_out(of(a_cluster(pool)), {}, FLEET, NOW + YOUNG_S)
+    assert names(later.orphans) == ["pool a-pool of us"]
+
+
+def test_a_clock_that_is_behind_makes_nothing_old() -> None:
+    assert sort_out(of(a_cluster(a_pool(asked_at=NOW + 500))), {}, FLEET, NOW).orphans == ()
+
+
+def test_a_pool_without_a_lease_is_as_old_as_its_oldest_machine() -> None:
+    pool = a_pool(asked_at=None)
+    young = Inventory((a_cluster(pool),), tuple(machines("a-pool-1", started_at=NOW - 10)))
+    old = Inventory((a_cluster(pool),), (*young.machines, *machines("a-pool-2", started_at=OLD)))
+    assert sort_out(young, {}, FLEET, NOW).orphans == ()
+    assert sort_out(old, {}, FLEET, NOW).orphans[0].since == OLD
+
+
+def test_a_half_made_pool_of_which_nobody_knows_since_when_is_left_alone_until_it_is_made() -> None:
+    half = a_pool(asked_at=None, status=PoolStatus.PROVISIONING)
+    whole = a_pool(asked_at=None)
+    assert sort_out(of(a_cluster(half)), {}, FLEET, NOW).orphans == ()
+    assert names(sort_out(of(a_cluster(whole)), {}, FLEET, NOW).orphans) == ["pool a-pool of us"]
+
+
+def test_a_pool_that_is_being_deleted_is_not_deleted_again() -> None:
+    findings = sort_out(of(a_cluster(a_pool(status=PoolStatus.STOPPING))), {}, FLEET, NOW)
+    assert (findings.orphans, findings.left[0].why) == ((), "it is being deleted already")
+
+
+@pytest.mark.parametrize("clusters", list(Clusters))
+def test_what_is_another_fleet_s_or_says_nothing_is_never_found(clusters: Clusters) -> None:
+    theirs = a_cluster(a_pool(cluster=EU, fleet="theirs"), name=EU, fleet="theirs", status=ClusterStatus.ERROR)
+    mixed = a_cluster(a_pool("b", fleet="theirs"), a_pool("c", fleet=None), fleet=None)
+    inventory = Inventory((theirs, mixed), tuple(machines("lost", fleet="theirs", zone="us-east1-b")))
+    assert nothing(sort_out(inventory, {}, FLEET, NOW, clusters))
+
+
+def test_two_clusters_of_one_name_are_both_left_alone() -> None:
+    here, there = a_cluster(a_pool()), a_cluster(name=US, fleet="theirs", location="us-east1-b")
+    findings = sort_out(of(here, there), {}, FLEET, NOW)
+    assert findings.orphans == ()
+    assert "two clusters us" in findings.left[0].why
+
+
+def test_a_machine_without_a_pool_is_found_unless_its_job_lives_or_it_is_young() -> None:
+    stray, young = machines("lost"), machines("new", started_at=NOW - 5)
+    inventory = Inventory((a_cluster(),), (*stray, *young))
+    findings = sort_out(inventory, {}, FLEET, NOW)
+    assert (names(findings.orphans), names(findings.left)) == (["machine lost"], ["machine new"])
+    assert findings.orphans[0].why == "it is in no pool, and no job mnist is known"
+    assert nothing(sort_out(inventory, LIVE, FLEET, NOW))
+
+
+def test_machines_of_two_like_pools_go_with_the_one_that_they_are_named_after() -> None:
+    clusters = (a_cluster(a_pool("first")), a_cluster(a_pool("second", cluster=EU), name=EU))
+    inventory = Inventory(clusters, tuple(machines("gke-eu-second-1")))
+    found = {name_of(each.resource): len(each.machines) for each in sort_out(inventory, ENDED, FLEET, NOW).orphans}
+    assert found == {"pool first of us": 0, "cluster eu": 1}
+
+
+# Clusters
+
+
+def goes(cluster: ClusterInfo, clusters: Clusters) -> bool:
+    return any(
+        isinstance(each.resource, ClusterInfo) for each in sort_out(of(cluster), {}, FLEET, NOW, clusters).orphans
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "may_go"),
+    [
+        (US, ClusterStatus.RUNNING, {Clusters.ALL}),
+        (US, ClusterStatus.ERROR, {Clusters.ALL}),
+        (EU, ClusterStatus.RUNNING, {Clusters.ALL, Clusters.UNNAMED}),
+        (EU, ClusterStatus.ERROR, {Clusters.ALL, Clusters.UNNAMED, Clusters.FAILED}),
+        (EU, ClusterStatus.PROVISIONING, set()),
+        (EU, ClusterStatus.STOPPING, set()),
+    ],
+)
+def test_which_clusters_go(name: ClusterName, status: ClusterStatus, may_go: set[Clusters]) -> None:
+    cluster = a_cluster(name=name, status=status)
+    assert {which for which in Clusters if goes(cluster, which)} == may_go
+
+
+def test_a_cluster_in_which_a_live_job_has_a_pool_stays() -> None:
+    cluster = a_cluster(a_pool(cluster=EU), name=EU)
+    findings = sort_out(of(cluster), LIVE, FLEET, NOW, Clusters.ALL)
+    assert (findings.orphans, findings.left[0].why) == ((), "job mnist has a pool in it")
+
+
+def test_a_cluster_with_somebody_else_s_pool_stays_and_ours_in_it_goes_alone() -> None:
+    cluster = a_cluster(a_pool(cluster=EU), a_pool("by-hand", cluster=EU, job=None, fleet=None), name=EU)
+    findings = sort_out(of(cluster), ENDED, FLEET, NOW, Clusters.ALL)
+    assert names(findings.orphans) == ["pool a-pool of eu"]
+    assert findings.left[0].why == "it has a pool by-hand that is not of this fleet"
+
+
+def test_what_goes_with_its_cluster_is_not_named_twice() -> None:
+    cluster = a_cluster(a_pool(cluster=EU), a_pool("going", cluster=EU, status=PoolStatus.STOPPING), name=EU)
+    assert names(sort_out(of(cluster), ENDED, FLEET, NOW).orphans) == ["cluster eu"]
+
+
+# Leases
+
+
+def test_a_lease_is_read_as_it_was_written_and_nothing_else_is_one() -> None:
+    assert asked_at(a_pool(asked_at=NOW).labels) == NOW
+    assert lease_of(NOW + 0.9) == lease_of(NOW)
+    assert [asked_at({"tradewind-lease": text}) for text in ("", "soon", "-1", "1" * 12, "7\n")] == [None] * 5

@@ -1,0 +1,138 @@
+"""Whatever there is and whoever lives: what is somebody's stays, what is nobody's goes, and then nothing is found."""
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from controlplane.clouds.interface import ClusterInfo, ClusterStatus, MachineInfo, PoolInfo, PoolStatus
+from controlplane.reaper.findings import Clusters, Findings, Found, sort_out
+from controlplane.reaper.inventory import Inventory, is_of, job_of
+from controlplane.reaper.lease import YOUNG_S, asked_at
+from controlplane.reaper.removing import name_of
+from controlplane.reaper.standings import Standing, Standings
+from messages.ids import ClusterName, JobName
+from tests.reaper.builders import FLEET, NOW, ZONE, a_cluster, a_pool, machines
+
+FAST = settings(max_examples=100, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+JOBS = ("a", "b", "c")
+FLEETS = st.sampled_from(["ours", "ours", "theirs", None])
+ASKED = st.sampled_from([None, NOW - YOUNG_S - 1, NOW - YOUNG_S + 1, NOW - 1, NOW + 60])
+
+
+@st.composite
+def clusters(draw: st.DrawFn) -> ClusterInfo:
+    name = ClusterName(draw(st.sampled_from(["us", "eu", "asia"])))
+    pools = [
+        a_pool(
+            f"pool-{number}",
+            cluster=name,
+            job=draw(st.sampled_from([*JOBS, None])),
+            fleet=draw(FLEETS),
+            asked_at=draw(ASKED),
+            status=draw(st.sampled_from(PoolStatus)),
+        )
+        for number in range(draw(st.integers(0, 3)))
+    ]
+    status = draw(st.sampled_from(ClusterStatus))
+    return a_cluster(*pools, name=name, fleet=draw(FLEETS), status=status, location=draw(st.sampled_from([ZONE, "x"])))
+
+
+@st.composite
+def inventories(draw: st.DrawFn) -> Inventory:
+    found = draw(st.lists(clusters(), max_size=4))
+    running: list[MachineInfo] = []
+    for number in range(draw(st.integers(0, 4))):
+        job, fleet = draw(st.sampled_from(JOBS)), draw(st.sampled_from(["ours", "theirs"]))
+        zone = draw(st.sampled_from([ZONE, "us-east1-b"]))
+        started_at = draw(ASKED.filter(lambda at: at is not None))
+        running += machines(f"m-{number}", job=job, fleet=fleet, zone=zone, started_at=started_at or 0.0)
+    return Inventory(tuple(found), tuple(running))
+
+
+STANDINGS = st.dictionaries(st.sampled_from([JobName(job) for job in JOBS]), st.sampled_from(Standing))
+
+
+def contents(found: Found) -> list[PoolInfo]:
+    match found.resource:
+        case ClusterInfo():
+            return list(found.resource.pools)
+        case PoolInfo():
+            return [found.resource]
+        case MachineInfo():
+            return []
+
+
+def without(inventory: Inventory, findings: Findings) -> Inventory:
+    """As the cloud is when all of it was removed."""
+    gone = [each.resource for each in findings.orphans]
+    taken = [machine for each in findings.orphans for machine in each.machines]
+    kept = [
+        ClusterInfo(
+            cluster.name,
+            cluster.location,
+            cluster.ready,
+            cluster.labels,
+            tuple(pool for pool in cluster.pools if pool not in gone),
+            status=cluster.status,
+        )
+        for cluster in inventory.clusters
+        if cluster not in gone
+    ]
+    return Inventory(tuple(kept), tuple(machine for machine in inventory.machines if machine not in taken))
+
+
+def is_answered_for(labels: dict[str, str], standings: Standings) -> bool:
+    job = job_of(labels)
+    return job is not None and standings.get(job) in (Standing.LIVE, Standing.ENDING)
+
+
+@FAST
+@given(inventories(), STANDINGS, st.sampled_from(Clusters))
+def test_nothing_goes_that_is_somebody_s_or_may_be(inventory: Inventory, standings: Standings, which: Clusters) -> None:
+    for found in sort_out(inventory, standings, FLEET, NOW, which).orphans:
+        assert is_of(found.resource.labels, FLEET.name)
+        assert not is_answered_for(dict(found.resource.labels), standings)
+        for pool in contents(found):
+            job, asked = job_of(pool.labels), asked_at(pool.labels)
+            assert is_of(pool.labels, FLEET.name)
+            if pool.status is not PoolStatus.STOPPING:
+                assert not is_answered_for(dict(pool.labels), standings)
+                is_young = asked is not None and NOW - asked < YOUNG_S
+                assert job is None or job in standings or not is_young
+            elif job is not None:
+                assert standings.get(job) is not Standing.LIVE
+        if isinstance(found.resource, ClusterInfo):
+            assert which is Clusters.ALL or found.resource.name not in FLEET.clusters
+            assert which is not Clusters.FAILED or found.resource.status is ClusterStatus.ERROR
+
+
+@FAST
+@given(inventories(), STANDINGS, st.sampled_from(Clusters))
+def test_what_is_surely_nobody_s_goes(inventory: Inventory, standings: Standings, which: Clusters) -> None:
+    covered = [pool for found in sort_out(inventory, standings, FLEET, NOW, which).orphans for pool in contents(found)]
+    names = [cluster.name for cluster in inventory.clusters]
+    for pool in inventory.pools:
+        job, asked = job_of(pool.labels), asked_at(pool.labels)
+        if not is_of(pool.labels, FLEET.name) or job is None or names.count(pool.ref.cluster) > 1:
+            continue
+        is_old = asked is not None and NOW - asked >= YOUNG_S
+        is_over = standings.get(job) is Standing.ENDED or (job not in standings and is_old)
+        if is_over and pool.status is not PoolStatus.STOPPING:
+            assert pool in covered
+
+
+@FAST
+@given(inventories(), STANDINGS, st.sampled_from(Clusters))
+def test_when_it_is_gone_nothing_more_is_found(inventory: Inventory, standings: Standings, which: Clusters) -> None:
+    findings = sort_out(inventory, standings, FLEET, NOW, which)
+    assert sort_out(without(inventory, findings), standings, FLEET, NOW, which).orphans == ()
+
+
+@FAST
+@given(inventories(), STANDINGS, st.sampled_from(Clusters))
+def test_of_each_thing_there_is_one_finding_at_most(
+    inventory: Inventory, standings: Standings, which: Clusters
+) -> None:
+    findings = sort_out(inventory, standings, FLEET, NOW, which)
+    unique = len({cluster.name for cluster in inventory.clusters}) == len(inventory.clusters)
+    named = [name_of(each.resource) for each in (*findings.orphans, *findings.left)]
+    assert not unique or len(named) == len(set(named))

@@ -31,6 +31,9 @@ class Limits:
 
     machines: int
     micro_usd_per_hour: MicroDollars | None = None
+    """Of all of them."""
+    micro_usd_per_machine: MicroDollars | None = None
+    """An hour of the dearest that it may be given, on demand, where that is known before it has had one."""
 
 
 def account(ledger: Ledger, limits: Limits, at_ms: int) -> Account:
@@ -46,9 +49,9 @@ def _unseen_ms(span: Span, at_ms: int) -> int:
 
 
 def _hourly_at_most(ledger: Ledger, limits: Limits) -> int:
-    """At the dearest price that any of the job's machines has had."""
-    dearest = max((_ceiling(rate) for points in ledger.prices.values() for _, rate in points), default=0)
-    hourly = limits.machines * dearest
+    """At the dearest price that any of the job's machines has had, or may have."""
+    seen = (_ceiling(rate) for points in ledger.prices.values() for _, rate in points)
+    hourly = limits.machines * max(limits.micro_usd_per_machine or 0, *seen, 0)
     return hourly if limits.micro_usd_per_hour is None else min(hourly, limits.micro_usd_per_hour)
 
 

@@ -8,6 +8,7 @@ from controlplane.budget.account import account
 from controlplane.budget.answers import Told, answer
 from controlplane.budget.terms import limits_of, terms_of
 from controlplane.budget.verdict import judge
+from controlplane.catalog.money import MicroDollars
 from controlplane.job.events import JobEvent
 from controlplane.job.state import Job
 from controlplane.ledger.state import Ledger
@@ -17,6 +18,8 @@ from runtime.clock import Clock
 PERIOD_S = 1.0
 
 KnownLedger = Callable[[JobName], Ledger | None]
+Dearest = Callable[[Job], MicroDollars | None]
+"""An hour of the dearest machine that a job may be given, on demand, where that is known."""
 
 
 class Held(Protocol):
@@ -26,27 +29,35 @@ class Held(Protocol):
     def post(self, event: JobEvent) -> None: ...
 
 
-def due(job: Job, ledger: Ledger, *, at_s: float, at_ms: int) -> Told | None:
+def due(job: Job, ledger: Ledger, dearest: MicroDollars | None = None, *, at_s: float, at_ms: int) -> Told | None:
     terms = terms_of(job)
     if terms is None:
         return None
-    return answer(job, terms, judge(terms.total, account(ledger, limits_of(job), at_ms)), at_s)
+    return answer(job, terms, judge(terms.total, account(ledger, limits_of(job, dearest), at_ms)), at_s)
 
 
-async def keep(jobs: Callable[[], Iterable[Held]], known: KnownLedger, clock: Clock) -> None:
-    """Until cancelled. What is told and gets lost on the way is told again."""
-    while True:
-        for held in tuple(jobs()):
-            look(held, known, clock)
-        await asyncio.sleep(PERIOD_S)
+class BudgetKeeper:
+    def __init__(self, known: KnownLedger, clock: Clock, dearest: Dearest) -> None:
+        self._known = known
+        self._clock = clock
+        self._dearest = dearest
 
+    async def run(self, jobs: Callable[[], Iterable[Held]]) -> None:
+        """Until cancelled. What is told and gets lost on the way is told again."""
+        while True:
+            for held in tuple(jobs()):
+                self.look(held)
+            await asyncio.sleep(PERIOD_S)
 
-def look(held: Held, known: KnownLedger, clock: Clock) -> None:
-    """Without its ledger nothing is known of a job's money, and nothing is done."""
-    job = held.state
-    if job.record.phase.ended or terms_of(job) is None:
-        return
-    ledger = known(job.name)
-    told = due(job, ledger, at_s=clock.monotonic_s(), at_ms=round(clock.wall_s() * 1000)) if ledger else None
-    if told is not None:
-        held.post(told)
+    def look(self, held: Held) -> None:
+        """Without its ledger nothing is known of a job's money, and nothing is done."""
+        job = held.state
+        if job.record.phase.ended or terms_of(job) is None:
+            return
+        ledger = self._known(job.name)
+        if ledger is None:
+            return
+        now_s, now_ms = self._clock.monotonic_s(), round(self._clock.wall_s() * 1000)
+        told = due(job, ledger, self._dearest(job), at_s=now_s, at_ms=now_ms)
+        if told is not None:
+            held.post(told)

@@ -24,9 +24,10 @@ def terms_of(job: Job) -> Terms | None:
     return None if usd is None else Terms(micro(usd), capacity.when_spent or WhenSpent.PAUSE)
 
 
-def limits_of(job: Job) -> Limits:
+def limits_of(job: Job, dearest: MicroDollars | None = None) -> Limits:
+    """`dearest`: of the machines that it may be given, where that is known."""
     hourly = job.spec.capacity.max_usd_per_hour if job.spec.capacity is not None else None
-    return Limits(job.record.wanted, None if hourly is None else micro(hourly))
+    return Limits(job.record.wanted, None if hourly is None else micro(hourly), dearest)
 
 
 def criteria_within_budget(job: Job, criteria: Criteria | None = None) -> Criteria:

@@ -2,14 +2,15 @@
 
 from controlplane.budget.account import account
 from controlplane.budget.terms import limits_of, terms_of
+from controlplane.catalog.money import MicroDollars
 from controlplane.job.state import Job
 from controlplane.ledger.state import Ledger
 from messages.budgets import BudgetView
 from messages.criteria import WhenSpent
 
 
-def budget_view(job: Job, ledger: Ledger, at_ms: int, note: str = "") -> BudgetView:
-    terms, found = terms_of(job), account(ledger, limits_of(job), at_ms)
+def budget_view(job: Job, ledger: Ledger, dearest: MicroDollars | None, at_ms: int, note: str = "") -> BudgetView:
+    terms, found = terms_of(job), account(ledger, limits_of(job, dearest), at_ms)
     return BudgetView(
         job=job.name,
         micro_usd_total=terms.total if terms is not None else None,

@@ -33,7 +33,7 @@ def what_to_wait_for(job: Job, now_s: float) -> str | None:
 
 def _what_a_pause_means(record: Record) -> str:
     later = "goes on from its newest checkpoint, or begins again if it has none," if record.formed else "begins"
-    return f"paused: {record.paused}; training {later} when the budget is raised"
+    return f"its budget is reached: {record.paused}; training {later} when the budget is raised"
 
 
 def _what_survivors_wait_for(job: Job) -> str | None:

@@ -36,7 +36,7 @@ def test_a_pause_ends_the_world_first_and_lets_the_workers_go_after() -> None:
     effects = stage.parked("a", "b")
     assert stage.phase is Phase.WAITING
     assert released(effects) == {"a", "b"} and kept(effects) == [0]
-    assert stage.job.why.startswith(f"paused: {WHY}; training goes on from its newest checkpoint, or begins again")
+    assert stage.job.why.startswith(f"its budget is reached: {WHY}; training goes on from its newest checkpoint, or begins again")
 
 
 def test_workers_that_leave_a_paused_job_are_no_losses() -> None:
@@ -75,7 +75,7 @@ def test_a_master_that_takes_over_a_paused_job_leaves_it_paused() -> None:
     stage.reports(keeps=0)
     assert kept(stage.wait(30.0)) == []
     assert (stage.phase, stage.job.workers) == (Phase.WAITING, {})
-    assert stage.job.why.startswith("paused")
+    assert stage.job.why.startswith("its budget is reached")
 
 
 def test_a_master_that_takes_over_in_the_middle_of_a_pause_finishes_it() -> None:

@@ -1,0 +1,233 @@
+"""A cloud with prices that move and machines that come and go slowly, and a master that keeps a job within its budget.
+
+The ledger, the verdicts and what the job learns are the production code; cloud and allocator are small. The true bill
+is kept apart, and held against the budget all the time.
+"""
+
+from dataclasses import dataclass, field
+from itertools import count
+from random import Random
+
+from controlplane.budget.account import RELEASE_S
+from controlplane.budget.keeper import PERIOD_S, due
+from controlplane.catalog.money import MicroDollars
+from controlplane.job.events import BudgetRaised
+from controlplane.job.learn import learn
+from controlplane.job.state import Job, adopted_job, new_job
+from controlplane.ledger.book import Book
+from controlplane.ledger.books import LOOK_S, SAVE_S
+from controlplane.ledger.events import Found
+from controlplane.ledger.records import decode_ledger, encode_ledger
+from controlplane.ledger.state import Kind, Rate, new_ledger
+from messages.criteria import Capacity, WhenSpent
+from messages.ids import Epoch, JobName
+from messages.jobs import JobSpec, Launch, Workers
+
+JOB = JobName("a-job")
+TICK_MS = 500
+MS_PER_HOUR = 3_600_000
+BEGIN_MS = 1_800_000_000_000
+LASTS_S = 900
+END_S, AWAY_S, DELETE_S = 10.0, 20.0, 80.0
+"""At most: of a world, without a master, and to delete a machine. Together they are within what is kept for."""
+
+
+class Overspent(AssertionError):
+    pass
+
+
+@dataclass
+class Goods:
+    """Machines of one kind, and what one costs an hour just now."""
+
+    kind: Kind
+    on_demand: int
+    paid: int
+
+
+@dataclass
+class Machine:
+    name: str
+    goods: Goods
+    starts_ms: int
+    ends_ms: int | None = None
+    going: bool = False
+
+    def costs_at(self, at_ms: int) -> bool:
+        return self.starts_ms <= at_ms and (self.ends_ms is None or at_ms < self.ends_ms)
+
+
+@dataclass
+class Model:
+    seed: int
+    now_ms: int = BEGIN_MS
+    machines: list[Machine] = field(default_factory=list)
+    pauses: int = 0
+    continued: int = 0
+    restarts: int = 0
+    bill_units: int = 0
+    """Micro-dollars an hour × milliseconds."""
+
+    def __post_init__(self) -> None:
+        self.chance = Random(self.seed)
+        self._names = count(1)
+        self.goods = [goods for number in range(self.chance.randint(1, 3)) for goods in self._some_goods(number)]
+        self.dearest = max(goods.on_demand for goods in self.goods)
+        wanted = self.chance.randint(1, 6)
+        lasts_s = self.chance.uniform(10, 200)
+        usd = wanted * self.dearest * (RELEASE_S + lasts_s) / 3600 / 1_000_000
+        when_spent = self.chance.choice(list(WhenSpent))
+        spec = JobSpec(
+            name=JOB,
+            launch=Launch(script="train.py"),
+            workers=Workers(max=wanted),
+            capacity=Capacity(max_usd_total=usd, when_spent=when_spent, on_demand=0.5),
+        )
+        self.job: Job = new_job(spec, epoch=Epoch(1), at_s=0.0, submitted_at=BEGIN_MS / 1000)
+        self.book = Book(JOB, BEGIN_MS, new_ledger(JOB, BEGIN_MS))
+        self._saved = encode_ledger(new_ledger(JOB, BEGIN_MS), Epoch(1))
+        self._looked_ms = BEGIN_MS
+        self._due_ms = dict.fromkeys(("look", "save", "judge", "raise"), BEGIN_MS)
+        self._away_until_ms = BEGIN_MS
+
+    @property
+    def total(self) -> float:
+        """Micro-dollars."""
+        capacity = self.job.spec.capacity
+        assert capacity is not None and capacity.max_usd_total is not None
+        return 1_000_000 * (self.job.record.max_usd_total or capacity.max_usd_total)
+
+    @property
+    def bill(self) -> float:
+        return self.bill_units / MS_PER_HOUR
+
+    def run(self) -> None:
+        while self.now_ms < BEGIN_MS + LASTS_S * 1000:
+            self._market()
+            self._cloud()
+            if self.now_ms >= self._away_until_ms:
+                self._master()
+            self._pay()
+            self._check()
+
+    # The cloud
+
+    def _some_goods(self, number: int) -> list[Goods]:
+        on_demand = self.chance.randint(500_000, 8_000_000)
+        spot = round(on_demand * self.chance.uniform(0.2, 1.0))
+        kinds = [(True, spot)] + ([(False, on_demand)] if self.chance.random() < 0.5 else [])
+        return [
+            Goods(Kind("zone-a", f"machine-{number}", "gpu", 1, is_spot), on_demand, paid) for is_spot, paid in kinds
+        ]
+
+    def _market(self) -> None:
+        for goods in self.goods:
+            if goods.kind.spot and self._happens(every_s=60):
+                goods.paid = round(goods.on_demand * self.chance.uniform(0.2, 1.0))
+
+    def _cloud(self) -> None:
+        for machine in self._there():
+            if machine.goods.kind.spot and machine.ends_ms is None and self._happens(every_s=120):
+                machine.ends_ms = self.now_ms
+
+    def _there(self) -> list[Machine]:
+        return [machine for machine in self.machines if machine.costs_at(self.now_ms)]
+
+    def _pay(self) -> None:
+        self.bill_units += sum(machine.goods.paid for machine in self._there()) * TICK_MS
+        self.now_ms += TICK_MS
+
+    def _check(self) -> None:
+        """Never more than the budget and one control period."""
+        period = sum(machine.goods.paid for machine in self._there()) * PERIOD_S / 3600
+        if self.bill > self.total + period:
+            raise Overspent(f"seed {self.seed}: {self.bill:.0f} of {self.total:.0f} after {self._passed_s:.0f} s")
+
+    # The master
+
+    def _master(self) -> None:
+        if self._happens(every_s=100):
+            self._crash()
+            return
+        if self._is_due("look", LOOK_S) and not self._happens(every_s=5 * LOOK_S):
+            self._look()
+        if self._is_due("save", SAVE_S):
+            ledger = self.book.current()
+            assert ledger is not None
+            self._saved = encode_ledger(ledger, Epoch(1))
+        if self._is_due("judge", PERIOD_S):
+            self._judge()
+        self._allocate()
+        self._raise()
+
+    def _crash(self) -> None:
+        self.restarts += 1
+        self._away_until_ms = self.now_ms + self._ms(0.5, AWAY_S)
+        ledger, _ = decode_ledger(JOB, self._saved)
+        self.book = Book(JOB, BEGIN_MS, ledger)
+        self.job = adopted_job(self.job.spec, self.job.record, epoch=Epoch(1), at_s=self._passed_s)
+
+    def _look(self) -> None:
+        found = tuple(Found(each.name, each.name, each.goods.kind, each.starts_ms) for each in self._there())
+        rates = {goods.kind: Rate(MicroDollars(goods.paid), MicroDollars(goods.on_demand)) for goods in self.goods}
+        told = {each.kind: rates[each.kind] for each in found}
+        self.book.see(self.now_ms, found, told, (self.now_ms + self._looked_ms) // 2)
+        self._looked_ms = self.now_ms
+
+    def _judge(self) -> None:
+        ledger = self.book.current()
+        assert ledger is not None
+        before = self.job.record
+        told = due(self.job, ledger, MicroDollars(self.dearest), at_s=self._passed_s, at_ms=self.now_ms)
+        if told is not None:
+            self.job = learn(self.job, told)
+        self.pauses += before.paused is None and self.job.record.paused is not None
+        self.continued += before.paused is not None and self.job.record.paused is None
+
+    def _allocate(self) -> None:
+        """Gives back what is not wanted, and asks for what is missing; what was asked for comes, whatever happens."""
+        record = self.job.record
+        if record.paused is not None or record.stop_why is not None:
+            self._give_back(self.machines)
+            return
+        if record.spot_only is not None:
+            self._give_back([machine for machine in self.machines if not machine.goods.kind.spot])
+        alive = [
+            each for each in self.machines if not each.going and (each.ends_ms is None or each.ends_ms > self.now_ms)
+        ]
+        allowed = [goods for goods in self.goods if goods.kind.spot or record.spot_only is None]
+        for _ in range(record.wanted - len(alive)):
+            starts_ms = self.now_ms + self._ms(1.0, 20.0)
+            self.machines.append(Machine(f"m{next(self._names)}", self.chance.choice(allowed), starts_ms))
+
+    def _give_back(self, machines: list[Machine]) -> None:
+        for machine in machines:
+            if not machine.going and machine.ends_ms is None:
+                machine.going = True
+                there_ms = max(self.now_ms, machine.starts_ms)
+                machine.ends_ms = there_ms + self._ms(0.0, END_S) + self._ms(1.0, DELETE_S)
+
+    def _raise(self) -> None:
+        if self.job.record.paused is None or self._there() or not self._is_due("raise", 20.0):
+            return
+        reserve = self.job.record.wanted * self.dearest * RELEASE_S / 3600
+        more = self.chance.choice((0.01, 0.3, 1.5, 3.0)) * reserve
+        self.job = learn(self.job, BudgetRaised(self._passed_s, round((self.total + more) / 1_000_000, 6)))
+
+    # Chance and time
+
+    @property
+    def _passed_s(self) -> float:
+        return (self.now_ms - BEGIN_MS) / 1000
+
+    def _happens(self, *, every_s: float) -> bool:
+        return self.chance.random() < TICK_MS / 1000 / every_s
+
+    def _ms(self, least_s: float, most_s: float) -> int:
+        return TICK_MS * round(self.chance.uniform(least_s, most_s) * 1000 / TICK_MS)
+
+    def _is_due(self, what: str, every_s: float) -> bool:
+        if self.now_ms < self._due_ms[what]:
+            return False
+        self._due_ms[what] = self.now_ms + round(every_s * 1000)
+        return True

@@ -1,0 +1,151 @@
+"""`tradewind budget`: what a person reads and asks; and what `status` and `cost` tell of a job that is paused."""
+
+import json
+from collections.abc import AsyncIterator
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+import pytest
+from aiohttp import web
+
+from messages.api import JobList, Problem
+from messages.budgets import BudgetRequest, BudgetView
+from messages.costs import CostView
+from messages.criteria import WhenSpent
+from messages.ids import JobName
+from runtime.children import free_port
+from tests.cli.command import tradewind
+from tests.cli.fake_master import a_view
+
+USD = 1_000_000
+WHY = "9.9000 of 10.0000 USD are spent"
+
+
+def a_budget(**changes: Any) -> BudgetView:
+    view = BudgetView(
+        job=JobName("mnist"),
+        micro_usd_total=10 * USD,
+        when_spent=WhenSpent.PAUSE,
+        micro_usd=4 * USD,
+        reserve_micro_usd=USD // 10,
+    )
+    return msgspec.structs.replace(view, **changes)
+
+
+class Answers:
+    def __init__(self) -> None:
+        self.budget = a_budget()
+        self.raised: list[BudgetRequest] = []
+        self.environ: dict[str, str] = {}
+
+    async def answer(self, request: web.Request) -> web.Response:
+        if request.path == "/v1/jobs/mnist/budget":
+            if request.method == "POST":
+                self.raised.append(msgspec.json.decode(await request.read(), type=BudgetRequest))
+            return _json(self.budget)
+        if request.path == "/v1/jobs/mnist/cost":
+            return _json(_a_cost(self.budget))
+        view = a_view("mnist", "waiting", paused=True, why=f"its budget is reached: {WHY}")
+        if request.path == "/v1/jobs/mnist":
+            return _json(view)
+        if request.path == "/v1/jobs":
+            return _json(JobList((view,)))
+        return _json(Problem("There is no such job."), HTTPStatus.NOT_FOUND)
+
+
+def _a_cost(budget: BudgetView) -> CostView:
+    return CostView(
+        job=JobName("mnist"),
+        micro_usd=budget.micro_usd,
+        nodes_micro_usd=budget.micro_usd,
+        egress_micro_usd=0,
+        micro_usd_per_hour=0,
+        machines=0,
+        node_s=3600.0,
+        by_doing={"working": budget.micro_usd},
+        on_demand_micro_usd=2 * budget.micro_usd,
+        budget_micro_usd=budget.micro_usd_total,
+        paused=budget.paused,
+    )
+
+
+def _json(value: object, status: HTTPStatus = HTTPStatus.OK) -> web.Response:
+    return web.Response(body=msgspec.json.encode(value), status=status, content_type="application/json")
+
+
+@pytest.fixture
+async def master() -> AsyncIterator[Answers]:
+    answers = Answers()
+    app = web.Application()
+    app.add_routes([web.route("*", "/{path:.*}", answers.answer)])
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+    await runner.setup()
+    port = free_port()
+    await web.TCPSite(runner, "127.0.0.1", port).start()
+    answers.environ = {"TRADEWIND_API_URL": f"http://127.0.0.1:{port}"}
+    yield answers
+    await runner.cleanup()
+
+
+async def test_a_budget_tells_what_is_left_and_what_happens_then(master: Answers) -> None:
+    done = await tradewind("budget", "mnist", environ=master.environ)
+    assert done.code == 0, done.err
+    assert done.out.splitlines() == [
+        "Job mnist may spend 10.0000 USD: 4.0000 USD are spent.",
+        "  left         6.0000 USD; 0.1000 of it are kept to give its machines back",
+        "  when spent   it gives its machines back and waits until the budget is raised",
+        "Next: tradewind cost mnist",
+    ]
+    assert master.raised == []
+
+
+async def test_a_paused_job_says_why_and_what_to_do(master: Answers) -> None:
+    master.budget = a_budget(micro_usd=9_900_000, paused=WHY, spot_only="before that")
+    done = await tradewind("budget", "mnist", environ=master.environ)
+    assert done.out.splitlines()[-3:] == [
+        "  spot only    before that",
+        f"  paused       {WHY}",
+        "Next: tradewind budget mnist USD",
+    ]
+
+
+async def test_a_budget_is_raised_to_a_sum_in_all(master: Answers) -> None:
+    done = await tradewind("budget", "mnist", "25.5", "--json", environ=master.environ)
+    assert master.raised == [BudgetRequest(25.5)]
+    assert json.loads(done.out) == json.loads(msgspec.json.encode(master.budget))
+
+
+async def test_a_job_without_a_budget_says_so(master: Answers) -> None:
+    master.budget = a_budget(micro_usd_total=None, note="This master has no fleet.")
+    done = await tradewind("budget", "mnist", environ=master.environ)
+    assert done.out.splitlines()[:2] == [
+        "Job mnist has no budget: 4.0000 USD are spent, and nothing ends that.",
+        "This master has no fleet.",
+    ]
+
+
+async def test_a_budget_that_was_passed_is_not_a_negative_rest(master: Answers) -> None:
+    master.budget = a_budget(micro_usd=11 * USD)
+    done = await tradewind("budget", "mnist", environ=master.environ)
+    assert "  left         nothing: 1.0000 USD more than that are spent" in done.out.splitlines()
+
+
+@pytest.mark.parametrize("bad", ["0", "-1", "much", "nan", "1e12"])
+async def test_what_is_no_sum_is_refused_before_anybody_is_asked(master: Answers, bad: str) -> None:
+    done = await tradewind("budget", "mnist", "--", bad, environ=master.environ)
+    assert (done.code, master.raised) == (2, [])
+
+
+async def test_an_unknown_job_is_told_with_what_it_may_mean(master: Answers) -> None:
+    done = await tradewind("budget", "mnits", environ=master.environ)
+    assert done.code != 0 and "Did you mean 'mnist'?" in done.err
+
+
+async def test_status_and_cost_show_that_a_job_is_paused(master: Answers) -> None:
+    master.budget = a_budget(paused=WHY)
+    status = await tradewind("status", "mnist", environ=master.environ)
+    assert status.out.startswith(f"mnist is paused: its budget is reached: {WHY}")
+    assert status.out.splitlines()[-1] == "Next: tradewind budget mnist"
+    cost = await tradewind("cost", "mnist", environ=master.environ)
+    assert f"  budget       10.0000 USD in all; it is paused: {WHY}" in cost.out.splitlines()

@@ -1,0 +1,77 @@
+from controlplane.budget.account import RELEASE_S, Account, Limits, account
+from controlplane.budget.terms import Terms, criteria_within_budget, limits_of, terms_of
+from controlplane.budget.verdict import Standing, judge
+from messages.criteria import WhenSpent
+from tests.budget.builders import a_job, recorded, spending, usd
+from tests.ledger.builders import at
+
+ONE = Limits(1)
+
+
+def test_what_nobody_has_looked_at_yet_counts_too() -> None:
+    ledger = spending(6.0, hours=1)
+    assert account(ledger, ONE, at(3600)).spent == usd(6)
+    assert account(ledger, ONE, at(3600 + 60)).spent == usd(6.1)
+
+
+def test_a_machine_that_is_gone_costs_no_more() -> None:
+    ledger = spending(6.0, hours=1, gone=True)
+    assert account(ledger, ONE, at(7200)).spent == account(ledger, ONE, at(3600)).spent == usd(6 - 0.05)
+
+
+def test_kept_is_what_all_machines_that_it_may_have_cost_on_demand_while_they_go() -> None:
+    ledger = spending(2.0, hours=1, on_demand=6.0)
+    assert account(ledger, Limits(1), at(3600)).reserve == usd(6.0 * RELEASE_S / 3600)
+    assert account(ledger, Limits(10), at(3600)).reserve == usd(60.0 * RELEASE_S / 3600)
+    assert account(ledger, Limits(10, usd(30)), at(3600)).reserve == usd(30.0 * RELEASE_S / 3600)
+
+
+def test_as_much_is_kept_while_there_are_no_machines_so_that_a_pause_does_not_end_by_itself() -> None:
+    there, gone = (spending(2.0, hours=1, on_demand=6.0, gone=gone) for gone in (False, True))
+    assert account(gone, Limits(3), at(3600)).reserve == account(there, Limits(3), at(3600)).reserve > 0
+
+
+def test_a_machine_that_the_job_never_had_counts_at_what_it_would_cost() -> None:
+    dear = Limits(2, micro_usd_per_machine=usd(15))
+    assert account(spending(2.0, hours=1), dear, at(3600)).reserve == usd(30.0 * RELEASE_S / 3600)
+
+
+def test_machines_that_are_there_count_even_if_they_are_more_than_wanted() -> None:
+    assert account(spending(6.0, hours=1), Limits(0), at(3600)).reserve == usd(6.0 * RELEASE_S / 3600)
+
+
+def test_a_budget_is_spent_when_the_rest_is_needed_to_give_machines_back() -> None:
+    def standing(spent: float) -> Standing:
+        return judge(usd(10), Account(usd(spent), usd(1))).standing
+
+    assert [standing(spent) for spent in (7.9, 8.0, 8.9, 9.0, 11.0)] == [
+        Standing.WITHIN,
+        Standing.SCARCE,
+        Standing.SCARCE,
+        Standing.SPENT,
+        Standing.SPENT,
+    ]
+
+
+def test_the_numbers_are_the_why() -> None:
+    why = judge(usd(10), Account(usd(9.25), usd(1))).why
+    assert why == (
+        "9.2500 of 10.0000 USD are spent, and up to 1.0000 are needed to give machines back, which may take 120 s"
+    )
+
+
+def test_a_budget_is_what_the_file_says_until_somebody_raises_it() -> None:
+    job = a_job(10.0)
+    assert terms_of(job) == Terms(usd(10), WhenSpent.PAUSE)
+    assert terms_of(recorded(job, max_usd_total=12.5)) == Terms(usd(12.5), WhenSpent.PAUSE)
+    assert terms_of(a_job(None)) is None
+
+
+def test_what_the_job_may_have_is_what_it_wants_within_its_cap() -> None:
+    assert limits_of(a_job(workers=4, max_usd_per_hour=2.5), usd(3)) == Limits(4, usd(2.5), usd(3))
+
+
+def test_without_machines_on_demand_the_plan_is_told_so_and_of_the_raised_total() -> None:
+    job = recorded(a_job(), max_usd_total=20.0)
+    assert (criteria_within_budget(job).on_demand, criteria_within_budget(job).max_micro_usd_total) == (0.5, usd(20))
+    assert criteria_within_budget(recorded(job, spot_only="it is scarce")).on_demand == 0.0

@@ -17,8 +17,8 @@ from aiohttp import web
 from controlplane.master import refusals
 from controlplane.master.access import guard
 from controlplane.master.answers import json_answer
+from controlplane.master.desk import Desk
 from controlplane.master.feeds import Feeds
-from controlplane.master.master import Master
 from messages.api import JobList, Problem, ScaleRequest
 from messages.jobs import JobSpec
 from runtime.decoding import problems
@@ -41,47 +41,47 @@ _STATUS_OF: dict[type[UserError], HTTPStatus] = {
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    master: Master
+    desk: Desk
 
     async def submit(self, request: web.Request) -> web.Response:
         spec = await _body(request, JobSpec, "The job cannot be used:")
-        return json_answer(await self.master.submit(spec), HTTPStatus.CREATED)
+        return json_answer(await self.desk.submit(spec), HTTPStatus.CREATED)
 
     async def jobs(self, _request: web.Request) -> web.Response:
-        return json_answer(JobList(self.master.views()))
+        return json_answer(JobList(self.desk.views()))
 
     async def job(self, request: web.Request) -> web.Response:
-        return json_answer(self.master.view(request.match_info["name"]))
+        return json_answer(self.desk.view(request.match_info["name"]))
 
     async def stop(self, request: web.Request) -> web.Response:
-        return json_answer(await self.master.stop_job(request.match_info["name"]))
+        return json_answer(await self.desk.stop_job(request.match_info["name"]))
 
     async def scale(self, request: web.Request) -> web.Response:
         wanted = await _body(request, ScaleRequest, "The request cannot be used:")
-        return json_answer(await self.master.scale(request.match_info["name"], wanted.workers))
+        return json_answer(await self.desk.scale(request.match_info["name"], wanted.workers))
 
     async def cost(self, request: web.Request) -> web.Response:
         steps = request.query.get("steps", "")
         if not STEPS.match(steps):
             raise UserError(f"`steps` is {steps!r}, but must be a whole number above 0.", "?steps=10000")
-        return json_answer(await self.master.cost(request.match_info["name"], int(steps) if steps else None))
+        return json_answer(await self.desk.cost(request.match_info["name"], int(steps) if steps else None))
 
     async def health(self, _request: web.Request) -> web.Response:
-        health = self.master.health()
+        health = self.desk.health()
         return json_answer(health, HTTPStatus.OK if health.ok else HTTPStatus.SERVICE_UNAVAILABLE)
 
     async def version(self, _request: web.Request) -> web.Response:
-        return json_answer(self.master.version())
+        return json_answer(self.desk.version())
 
 
 class ApiServer:
     """Serves on a socket that was opened before: until `start`, whoever connects waits."""
 
-    def __init__(self, master: Master, listener: socket.socket, token: str) -> None:
+    def __init__(self, desk: Desk, listener: socket.socket, token: str) -> None:
         self._listener = listener
-        self._feeds = Feeds(master)
+        self._feeds = Feeds(desk)
         app = web.Application(middlewares=[_tell_problems, guard(token)], client_max_size=MAX_BODY_BYTES)
-        app.add_routes(routes(Api(master), self._feeds))
+        app.add_routes(routes(Api(desk), self._feeds))
         self._runner = web.AppRunner(
             app, access_log=None, handler_cancellation=True, shutdown_timeout=SHUTDOWN_S, keepalive_timeout=75.0
         )

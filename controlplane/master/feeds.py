@@ -14,8 +14,8 @@ from http import HTTPStatus
 import msgspec
 from aiohttp import web
 
+from controlplane.master.desk import Desk
 from controlplane.master.held import HeldJob
-from controlplane.master.master import Master
 from messages import subjects
 from messages.api import EventLine, GenerationLine, LogLine, ProgressLine
 from messages.codec import Received
@@ -35,32 +35,32 @@ Lines = AsyncGenerator[msgspec.Struct, None]
 
 
 class Feeds:
-    def __init__(self, master: Master) -> None:
-        self._master = master
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
         self._closing = asyncio.Event()
 
     def close(self) -> None:
         self._closing.set()
 
     async def logs(self, request: web.Request) -> web.StreamResponse:
-        held = self._master.job(request.match_info["name"])
+        held = self._desk.job(request.match_info["name"])
         rank, tail, follow = _number(request, "rank"), _number(request, "tail"), _is_set(request, "follow")
         return await self._send(request, self._log_lines(held.name, rank, tail, follow), held)
 
     async def events(self, request: web.Request) -> web.StreamResponse:
         name = request.match_info.get("name")
-        held = self._master.job(name) if name is not None else None
+        held = self._desk.job(name) if name is not None else None
         return await self._send(request, self._event_lines(held, _is_set(request, "follow")), held)
 
     async def progress(self, request: web.Request) -> web.StreamResponse:
         """`summary=1`: a line for each generation so far; `follow=1`: what the workers report, as it comes."""
-        held = self._master.job(request.match_info["name"])
+        held = self._desk.job(request.match_info["name"])
         summary, follow = _is_set(request, "summary"), _is_set(request, "follow")
         return await self._send(request, self._progress_lines(held, summary, follow), held)
 
     async def _log_lines(self, job: JobName, rank: int | None, tail: int | None, follow: bool) -> Lines:
         subject = subjects.log(job, Rank(rank) if rank is not None else None)
-        bus = self._master.bus
+        bus = self._desk.bus
         since: datetime | None = None
         told: set[str] = set()
         if tail is not None:
@@ -84,7 +84,7 @@ class Feeds:
 
     async def _event_lines(self, held: HeldJob | None, follow: bool) -> Lines:
         subject = subjects.event(held.name if held is not None else None)
-        stored = self._master.bus.replay(subjects.EVENTS_STREAM, subject, follow=follow)
+        stored = self._desk.bus.replay(subjects.EVENTS_STREAM, subject, follow=follow)
         async with contextlib.aclosing(stored) as messages:
             async for _, received in messages:
                 event = received.message
@@ -101,7 +101,7 @@ class Feeds:
                     done.generation, done.first_step, done.last_step, done.samples, done.first_at, done.last_at
                 )
         if follow:
-            with self._master.progress_feed(held.name) as feed:
+            with self._desk.progress_feed(held.name) as feed:
                 while True:
                     at, report = await feed.get()
                     yield ProgressLine(at, report.worker, report.generation, report.ranks)
@@ -130,7 +130,7 @@ class Feeds:
         loop = asyncio.get_running_loop()
         silent_since_s = loop.time()
         while not self._closing.is_set():
-            ended = held is not None and held.ended and self._master.has_told_all
+            ended = held is not None and held.ended and self._desk.has_told_all
             try:
                 async with asyncio.timeout(QUIET_AFTER_END_S):
                     line = await waiting.get()

@@ -17,6 +17,7 @@ import msgspec
 from controlplane.capacity.capacity import Capacity
 from controlplane.lease.keeper import Leadership
 from controlplane.master.api import ApiServer
+from controlplane.master.desk import Desk
 from controlplane.master.master import Master
 from controlplane.master.memory import Memory
 from controlplane.master.settings import MasterSettings, store_place
@@ -71,7 +72,7 @@ async def _begin(bus: Bus, settings: MasterSettings, leadership: Leadership, mem
 
 
 async def _lead(master: Master, settings: MasterSettings, listener: socket.socket, memory: Memory, stop: Stop) -> None:
-    server = ApiServer(master, listener.dup(), settings.api_token)
+    server = ApiServer(Desk(master), listener.dup(), settings.api_token)
     started = asyncio.Event()
     memory.begin_term()
     try:

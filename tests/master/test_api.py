@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 
 from controlplane.master.api import ApiServer, open_listener
-from controlplane.master.master import Master
+from controlplane.master.desk import Desk
 from messages.api import Version
 from messages.jobs import JobSpec
 from runtime.children import free_port
@@ -204,7 +204,7 @@ async def test_a_handler_that_fails_is_logged_and_the_next_request_is_answered(
             return Version("1", 1, 1)
 
     listener = open_listener("127.0.0.1", 0)
-    server = ApiServer(cast(Master, Broken()), listener, "")
+    server = ApiServer(cast(Desk, Broken()), listener, "")
     await server.start()
     try:
         async with aiohttp.ClientSession() as session:

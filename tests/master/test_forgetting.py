@@ -10,6 +10,7 @@ from controlplane.capacity.capacity import Capacity
 from controlplane.clouds.interface import PoolRef
 from controlplane.clouds.outcomes import Outcome
 from controlplane.lease.keeper import Leadership
+from controlplane.master.desk import Desk
 from controlplane.master.master import Master
 from messages import subjects
 from messages.ids import ClusterName, Epoch, JobName
@@ -57,8 +58,9 @@ async def a_master(bus: Bus, cloud: FakeCloud, *, keep_jobs: int) -> AsyncIterat
 
 async def stop(master: Master, name: str) -> None:
     """Until none of its workers is left."""
-    await master.stop_job(name)
-    held = master.job(name)
+    desk = Desk(master)
+    await desk.stop_job(name)
+    held = desk.job(name)
     await eventually(lambda: held.ended and not held.unsettled, what=f"{name} to end")
 
 
@@ -72,16 +74,16 @@ async def test_an_ended_job_is_forgotten_only_when_its_pools_are_gone_too(connec
     fleet = FakeFleet(await connect("cluster"), US)
     async with asyncio.TaskGroup() as tasks, a_master(bus, cloud, keep_jobs=0) as master:
         speaking = tasks.create_task(fleet.run(), name="fleet")
-        await master.submit(a_spec("first"))
+        await Desk(master).submit(a_spec("first"))
         await eventually(cloud.pools, what="a pool")
         await stop(master, "first")
-        await master.submit(a_spec("second"))
+        await Desk(master).submit(a_spec("second"))
         assert "first" in master.jobs
         assert await is_stored(bucket, "first")
         cloud.lets_go.set()
         await eventually(lambda: not any("first" in pool.ref.pool for pool in cloud.pools()), what="its pools to go")
         await eventually(lambda: master.capacity is None or master.capacity.is_settled(JobName("first")))
-        await master.submit(a_spec("third"))
+        await Desk(master).submit(a_spec("third"))
         assert "first" not in master.jobs
         assert not await is_stored(bucket, "first")
         speaking.cancel()

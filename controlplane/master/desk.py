@@ -1,0 +1,147 @@
+"""What people ask of a master, and what they are told."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from controlplane.job import events
+from controlplane.job.state import Job, Record
+from controlplane.ledger.views import cost_view, planned_steps
+from controlplane.master.held import HeldJob, Reported
+from controlplane.master.master import Master
+from controlplane.master.refusals import JobExists, JobUnknown, NotLeading, ScaleRefused, SpecRefused
+from controlplane.master.views import job_view
+from messages.api import Health, JobView, Version
+from messages.costs import CostView
+from messages.envelope import VERSION as PROTOCOL
+from messages.events import FLEET, Event
+from messages.ids import JobName
+from messages.jobs import JobSpec, Workers, contradictions
+from runtime.bus import Bus
+
+DECISION_TIMEOUT_S = 2.0
+FEED_AT_MOST = 1000
+NO_FLEET = "This master has no fleet: its workers are on machines that nobody bills here."
+
+
+class Desk:
+    def __init__(self, master: Master) -> None:
+        self._master = master
+
+    @property
+    def bus(self) -> Bus:
+        return self._master.bus
+
+    @property
+    def has_told_all(self) -> bool:
+        """No event waits to be sent, and streams are being read."""
+        return self._master.announcer.idle and self.bus.connected
+
+    def views(self) -> tuple[JobView, ...]:
+        now_s = self._now_s()
+        held = sorted(self._master.jobs.values(), key=lambda job: (job.state.record.submitted_at, job.name))
+        return tuple(job_view(job.state, job.progress, now_s) for job in held)
+
+    def view(self, name: str) -> JobView:
+        held = self.job(name)
+        return job_view(held.state, held.progress, self._now_s())
+
+    def job(self, name: str) -> HeldJob:
+        held = self._master.jobs.get(JobName(name))
+        if held is None:
+            raise JobUnknown(name)
+        return held
+
+    async def submit(self, spec: JobSpec) -> JobView:
+        name = JobName(spec.name)
+        found = contradictions(spec)
+        if name == FLEET:
+            found.append(("name", f"{FLEET!r} is where events that belong to no job are kept"))
+        if found:
+            raise SpecRefused(tuple(f"{path}: {text}" for path, text in found))
+        if self._master.knows(name):
+            raise JobExists(name)
+        self._check_leads()
+        await self._master.make(spec)
+        self._master.announce(Event(name, "job_submitted", f"the job was submitted for {_size(spec.workers)}"))
+        await self._master.forget_oldest()
+        return self.view(name)
+
+    async def stop_job(self, name: str) -> JobView:
+        held = self.job(name)
+        if not held.ended:
+            self._check_leads()
+            held.post(events.StopAsked(self._now_s(), "stopped by a person"))
+            await held.until(_saved(lambda record: record.stop_why is not None), DECISION_TIMEOUT_S)
+        return self.view(name)
+
+    async def scale(self, name: str, workers: int) -> JobView:
+        held = self.job(name)
+        limits = held.state.spec.workers
+        if held.ended:
+            raise ScaleRefused(f"Job {name!r} has {held.state.record.phase}.", "tradewind status")
+        if not limits.min <= workers <= limits.max:
+            raise ScaleRefused(
+                f"Job {name!r} can have {limits.min} to {limits.max} workers, not {workers}.",
+                f"tradewind scale {name} {min(max(workers, limits.min), limits.max)}",
+            )
+        self._check_leads()
+        held.post(events.ScaleAsked(self._now_s(), workers))
+        await held.until(_saved(lambda record: record.wanted == workers), DECISION_TIMEOUT_S)
+        return self.view(name)
+
+    async def cost(self, name: str, total_steps: int | None = None) -> CostView:
+        """Raises `BusUnavailable`."""
+        spec = self.job(name).state.spec
+        ledger = await self._master.books.ledger(JobName(name))
+        if ledger is None:
+            raise JobUnknown(name)
+        note = "" if self._master.capacity is not None else NO_FLEET
+        return cost_view(ledger, total_steps or planned_steps(spec), note)
+
+    @contextmanager
+    def progress_feed(self, name: str) -> Iterator["asyncio.Queue[Reported]"]:
+        """Progress messages as they come; the oldest is dropped for a reader that does not keep up."""
+        held = self.job(name)
+        feed: asyncio.Queue[Reported] = asyncio.Queue(FEED_AT_MOST)
+
+        def listen(reported: Reported) -> None:
+            if feed.full():
+                feed.get_nowait()
+            feed.put_nowait(reported)
+
+        held.listeners.add(listen)
+        try:
+            yield feed
+        finally:
+            held.listeners.discard(listen)
+
+    def health(self) -> Health:
+        return Health(
+            ok=self.bus.connected,
+            why="" if self.bus.connected else "the bus is away",
+            jobs=sum(not held.ended for held in self._master.jobs.values()),
+            clusters=self._master.hearing.fresh_clusters(),
+            dropped=dict(self.bus.dropped + self._master.dropped),
+        )
+
+    def version(self) -> Version:
+        return Version(self._master.version, PROTOCOL, self._master.epoch)
+
+    def _check_leads(self) -> None:
+        if not self._master.may_act():
+            raise NotLeading
+
+    def _now_s(self) -> float:
+        return self._master.clock.monotonic_s()
+
+
+def _saved(holds: Callable[[Record], bool]) -> Callable[[Job], bool]:
+    """Decided, and so that the next master knows it too."""
+    return lambda job: job.saved is not None and (job.saved.phase.ended or holds(job.saved))
+
+
+def _size(workers: Workers) -> str:
+    count = f"{workers.max}" if workers.min == workers.max else f"{workers.min} to {workers.max}"
+    ranks = f", {workers.ranks} ranks each" if workers.ranks > 1 else ""
+    return f"{count} {'worker' if count == '1' else 'workers'}{ranks}"

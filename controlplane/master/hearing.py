@@ -1,0 +1,89 @@
+"""What a master hears on the bus: facts of workers, topologies of clusters, progress of trainers."""
+
+from typing import TYPE_CHECKING
+
+from controlplane.job import events
+from controlplane.master import inbox
+from controlplane.master.inbox import Refused
+from messages import subjects
+from messages.clusters import ClusterHeartbeat
+from messages.codec import Received
+from messages.ids import ClusterName
+from runtime.logs import Once, logger
+
+if TYPE_CHECKING:
+    from controlplane.master.master import Master
+
+CLUSTER_FRESH_S = 5.0
+
+
+class Hearing:
+    def __init__(self, master: "Master") -> None:
+        self._master = master
+        self._clusters: dict[ClusterName, tuple[str, float]] = {}
+        self._log = logger(epoch=master.epoch)
+        self._log_once = Once()
+
+    async def listen(self) -> None:
+        bus = self._master.bus
+        for fact in subjects.WORKER_FACTS:
+            await bus.subscribe(subjects.worker_fact(None, None, fact), self._on_worker_fact)
+        await bus.subscribe(subjects.cluster_heartbeat(), self._on_topology)
+        await bus.subscribe(subjects.progress(), self._on_progress)
+
+    def fresh_clusters(self) -> int:
+        """That were heard a moment ago."""
+        fresh_s = self._master.clock.monotonic_s() - CLUSTER_FRESH_S
+        return sum(heard_s >= fresh_s for _, heard_s in self._clusters.values())
+
+    def _on_worker_fact(self, subject: str, received: Received) -> None:
+        heard = inbox.worker_fact(subject, received.message, self._master.clock.monotonic_s())
+        if isinstance(heard, Refused):
+            self._refuse(heard, subject)
+            return
+        held = self._master.jobs.get(heard.job)
+        if held is None:
+            self._refuse(Refused.UNKNOWN_JOB, subject)
+            return
+        self._master.post(held, heard.event)
+
+    def _on_topology(self, subject: str, received: Received) -> None:
+        heard = inbox.topology(subject, received.message)
+        if isinstance(heard, Refused):
+            self._refuse(heard, subject)
+            return
+        master, now_s = self._master, self._master.clock.monotonic_s()
+        self._see_cluster(heard, now_s)
+        if master.capacity is not None:
+            master.capacity.see(heard)
+            master.books.see(heard)
+        named = inbox.jobs_of(heard)
+        for held in master.jobs.values():
+            if not held.ended or held.unsettled or held.name in named:
+                master.post(held, events.ClusterReported(now_s, heard))
+
+    def _see_cluster(self, heartbeat: ClusterHeartbeat, now_s: float) -> None:
+        known = self._clusters.get(heartbeat.cluster)
+        self._clusters[heartbeat.cluster] = (heartbeat.incarnation, now_s)
+        if known is None or known[0] != heartbeat.incarnation:
+            text = f"cluster {heartbeat.cluster} was heard: {len(heartbeat.workers)} workers"
+            why = "its controller was started" if known is not None else "first heard by this master"
+            fields = {"cluster": heartbeat.cluster, "region": heartbeat.region}
+            self._master.announce_fleet("cluster_seen", text, why, **fields)
+
+    def _on_progress(self, subject: str, received: Received) -> None:
+        heard = inbox.progress(subject, received.message)
+        if isinstance(heard, Refused):
+            self._refuse(heard, subject)
+            return
+        held = self._master.jobs.get(heard.job)
+        if held is None:
+            self._refuse(Refused.UNKNOWN_JOB, subject)
+            return
+        held.report(received.envelope.at.timestamp(), heard)
+        self._master.books.hear_progress(heard)
+
+    def _refuse(self, reason: Refused, subject: str) -> None:
+        self._master.dropped[reason] += 1
+        if self._log_once(reason):
+            self._log.warning("message_dropped", reason=reason, subject=subject)

@@ -104,4 +104,4 @@ async def test_somebody_dies_during_a_join_and_the_joiner_is_taken_up_again(
         await coordinator.finished()
         finishers = len(coordinator.members)
     check(tmp_path, recipe, finishers=finishers)
-    assert finishers >= (3 if who == "joiner" else 2)
+    assert finishers == (4 if who == "joiner" else 3)

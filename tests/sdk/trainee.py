@@ -81,13 +81,21 @@ def _wait_for_leave(folder: Path, step: int) -> None:
     """A test that wants something to happen before a step says so: FOLDER/limit holds the first that has to wait.
 
     Who joins needs steps to go on, so a test may also have them go on slowly: FOLDER/crawl."""
-    while (limit := folder / "limit").exists() and step >= int(limit.read_text()):
+    while _reaches(folder / "limit", step):
         waiting = folder / f"waiting-{os.getpid()}.new"
         waiting.write_text(str(step))
         waiting.rename(waiting.with_suffix(""))
         time.sleep(0.01)
-    if (crawl := folder / "crawl").exists() and step >= int(crawl.read_text()):
+    if _reaches(folder / "crawl", step):
         time.sleep(CRAWL_S)
+
+
+def _reaches(file: Path, step: int) -> bool:
+    """Read without a look at whether it is there: the test may take it away between the two."""
+    try:
+        return step >= int(file.read_text())
+    except FileNotFoundError:
+        return False
 
 
 class LyingOrder(Order):

@@ -83,6 +83,27 @@ def test_a_planned_world_does_not_push_out_the_repair_that_comes_before_it() -> 
     assert line.built == [1, 2, 3]
 
 
+def test_who_fell_out_of_a_broken_world_does_not_take_refuge_in_the_planned_one() -> None:
+    line = Line()
+    member = in_a_first_world(line)
+    member.obey(Assign(2, 0, 2, "planned", STORE, previous=(0, -1)))
+    member.gives_up("a peer is gone")
+    assert (line.last["broken"], line.last["parked"]) == (1, 2)
+    assert member.take_up(0.0) is None
+    member.obey(Halt(3))
+    member.obey(repair(3))
+    assert member.take_up(0.0) is not None and member.keeps_gradients
+
+
+def test_who_was_left_out_enters_a_planned_world_without_its_state() -> None:
+    line = Line()
+    member = in_a_first_world(line)
+    member.obey(Halt(2))
+    member.obey(Assign(3, 1, 2, "planned", STORE, previous=(0, -1)))
+    assert member.take_up(0.0) is not None
+    assert not member.is_active and member.held == ()
+
+
 def test_orders_that_are_repeated_change_nothing() -> None:
     line = Line()
     member = in_a_first_world(line)

@@ -313,8 +313,11 @@ class Member:
             return False
         if world is not None and (assign.generation <= world.generation):
             return False
+        if assign.entry != "planned":
+            return True
+        # Who counts on our state in a planned world has us go over in band, after a step that all of them have.
         outside = world is None or not world.is_active or self._parked > world.generation
-        return assign.entry != "planned" or outside
+        return outside and assign.previous[assign.rank] < 0
 
     def _enter(self, assign: Assign) -> None:
         self._retire_older(assign.generation)

@@ -17,7 +17,7 @@ from controlplane.reaper.findings import Fleet
 from controlplane.reaper.lease import YOUNG_S, lease_of
 from messages.ids import ClusterName, JobName
 
-NOW = 1_800_000_000.0
+NOW = 1_700_000_000.0
 OLD = NOW - 2 * YOUNG_S
 ZONE = "us-central1-a"
 US = ClusterName("us")

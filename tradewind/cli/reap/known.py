@@ -1,6 +1,5 @@
 """Which jobs live, from somebody who must know: the master that has the fleet, or its records on the bus."""
 
-import asyncio
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from controlplane.reaper.standings import Standing, Standings, read_standings
 from messages import subjects
 from messages.ids import ClusterName
 from runtime.bus import Bus
-from runtime.errors import BusUnavailable, NoAnswer, UserError
+from runtime.errors import BusUnavailable, UserError
 from runtime.settings import NATS_PREFIX, BusSettings, read_settings
 from tradewind.cli.api.client import ANSWER_S, ClientSettings, MasterAway, connected, session
 from tradewind.cli.api.watch import has_ended
@@ -85,25 +84,26 @@ async def _read_from_bus(fleet: Fleet, environ: Mapping[str, str]) -> Known:
     settings = read_settings(BusSettings, environ, {"name": f"reap/{os.getpid()}"}, NATS_PREFIX)
     try:
         bus = await Bus.connect(settings)
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                running = tasks.create_task(bus.run(), name="bus")
-                bucket = await bus.bucket(subjects.STATE_BUCKET, timeout_s=BUS_S)
-                names = [ClusterName(cluster.name) for cluster in fleet.clusters]
-                keys = [key for name in names for key in (subjects.wanted_key(name), subjects.known_key(name))]
-                heard = [key for key in keys if await bucket.get(key) is not None]
-                standings = await read_standings(bucket)
-                running.cancel()
-        finally:
-            await bus.close()
-    except (BusUnavailable, NoAnswer) as error:
-        raise UserError(
-            f"Nobody tells which jobs live: no master answers, and neither does its bus: {error}.",
-            f"start the master, {NOBODY}",
-        ) from error
+    except UserError as error:
+        raise _bus_away(error.sentence) from error
+    try:
+        bucket = await bus.bucket(subjects.STATE_BUCKET, timeout_s=BUS_S)
+        names = [ClusterName(cluster.name) for cluster in fleet.clusters]
+        keys = [key for name in names for key in (subjects.wanted_key(name), subjects.known_key(name))]
+        heard = [key for key in keys if await bucket.get(key) is not None]
+        standings = await read_standings(bucket)
+    except BusUnavailable as error:
+        raise _bus_away(str(error)) from error
+    finally:
+        await bus.close()
     if not heard:
         raise UserError(
             f"The bus at {settings.url} knows no cluster of fleet {fleet.name}, so it cannot know its jobs.",
             f"set {BUS_VARIABLE} to the bus of its master, {NOBODY}",
         )
     return Known(standings, f"the records at {settings.url}")
+
+
+def _bus_away(why: str) -> UserError:
+    sentence = f"Nobody tells which jobs live: no master answers, and neither does its bus: {why.rstrip('.')}."
+    return UserError(sentence, f"start the master, {NOBODY}")

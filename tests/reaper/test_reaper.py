@@ -1,0 +1,205 @@
+"""The reaper of a master that leads, against the simulator: what it removes, what it leaves, and when it stops."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from controlplane.capacity.leaders_cloud import LeadersCloud
+from controlplane.clouds.interface import Cloud, ClusterStatus
+from controlplane.clouds.outcomes import Unfinished
+from controlplane.job.state import Record, new_job
+from controlplane.master import records
+from controlplane.reaper import findings
+from controlplane.reaper.reaper import Reaper
+from controlplane.reaper.standings import Standing, Standings, read_standings
+from messages import subjects
+from messages.events import Event
+from messages.ids import ClusterName, Epoch, JobName
+from messages.jobs import JobSpec, Launch
+from runtime.bus import Bus
+from runtime.clock import SystemClock
+from runtime.errors import BusUnavailable
+from tests.capacity.fake_cloud import FakeCloud
+from tests.clouds.contract import is_reached, until
+from tests.reaper.builders import OLD, a_cluster, a_pool, machines
+from tests.reaper.ground import CLUSTER, FLEET, Ground, a_ground
+
+MINE = findings.Fleet(FLEET, [CLUSTER])
+
+
+class Watched:
+    """A reaper, and what it was told and has told."""
+
+    def __init__(
+        self, cloud: Cloud, standings: Mapping[str, Standing] | None = None, held: Callable[[], set[str]] = set
+    ) -> None:
+        self.leads = True
+        self.bus_is_away = False
+        self.told: list[Event] = []
+        self.standings = {JobName(job): standing for job, standing in (standings or {}).items()}
+        self.reaper = Reaper(
+            LeadersCloud(cloud, lambda: self.leads),
+            MINE,
+            self._read,
+            lambda job: job not in held(),
+            self.told.append,
+            lambda: self.leads,
+            SystemClock(),
+        )
+
+    async def _read(self) -> Standings:
+        if self.bus_is_away:
+            raise BusUnavailable("no answer")
+        return self.standings
+
+    async def look(self, times: int = 2) -> None:
+        for _ in range(times):
+            await self.reaper.look()
+
+    def kinds(self) -> list[str]:
+        return [event.kind for event in self.told]
+
+
+async def _planted(ground: Ground) -> None:
+    """Of a live job, of one that has ended, of one that nobody recorded, of a new one, and of another fleet."""
+    await ground.plant("live", "lives")
+    await ground.plant("over", "ended")
+    await ground.plant("unrecorded", "crashed")
+    await ground.plant("new", "just-asked", age_s=5)
+    await ground.plant("theirs", "crashed", fleet="another")
+
+
+async def test_pools_that_no_live_job_owns_are_removed_and_all_others_stay(tmp_path: Path) -> None:
+    async with a_ground(tmp_path) as ground:
+        await _planted(ground)
+        watched = Watched(ground.cloud, {"lives": Standing.LIVE, "ended": Standing.ENDED})
+        await watched.look(1)
+        assert len(await ground.pools()) == 5, "one look is not enough"
+        await watched.look(1)
+        assert await ground.pools() == {"live", "new", "theirs"}
+        assert {(event.kind, event.fields["job"], event.why) for event in watched.told} == {
+            ("reaped", "ended", "job ended has ended"),
+            ("reaped", "crashed", "no job crashed is known"),
+        }
+
+
+async def test_while_an_allocator_is_at_work_its_job_s_pools_are_left_to_it(tmp_path: Path) -> None:
+    async with a_ground(tmp_path) as ground:
+        await ground.plant("over", "ended")
+        held = {"ended"}
+        watched = Watched(ground.cloud, {"ended": Standing.ENDED}, lambda: held)
+        await watched.look()
+        assert await ground.pools() == {"over"}
+        held.clear()
+        await watched.look()
+        assert await ground.pools() == set()
+
+
+async def test_whoever_does_not_lead_removes_nothing(tmp_path: Path) -> None:
+    async with a_ground(tmp_path) as ground:
+        await ground.plant("over", "crashed")
+        watched = Watched(ground.cloud)
+        await watched.look(1)
+        watched.leads = False
+        await watched.look()
+        assert await ground.pools() == {"over"}
+        watched.leads = True
+        await watched.look(1)
+        assert await ground.pools() == {"over"}, "what was seen in an earlier lead does not count"
+
+
+async def test_without_the_records_or_the_list_nothing_is_removed(tmp_path: Path) -> None:
+    async with a_ground(tmp_path) as ground:
+        await ground.plant("over", "crashed")
+        watched = Watched(ground.cloud)
+        await watched.look(1)
+        watched.bus_is_away = True
+        await watched.look()
+        watched.bus_is_away = False
+        async with ground.stage.away():
+            await watched.look()
+        await until(lambda: is_reached(ground.cloud), True)
+        assert await ground.pools() == {"over"}
+        assert watched.told == []
+
+
+async def test_a_half_made_pool_goes_when_its_making_has_ended(tmp_path: Path) -> None:
+    async with a_ground(tmp_path, stockout_s=1.5) as ground:
+        await ground.stage.stock_out()
+        made = await ground.cloud.create_pool(CLUSTER, ground.a_plan("half", "crashed"))
+        assert isinstance(made, Unfinished)
+        watched = Watched(ground.cloud)
+
+        async def is_gone() -> bool:
+            await watched.look(1)
+            return not await ground.pools()
+
+        await until(is_gone, True)
+        assert watched.kinds()[-1] == "reaped"
+        assert watched.kinds().count("reap_failed") <= 1, "the same trouble is told once"
+
+
+async def test_of_clusters_only_those_go_whose_creation_failed_and_that_the_file_does_not_name() -> None:
+    cloud = FakeCloud()
+    for name, status in (
+        (CLUSTER, ClusterStatus.ERROR),
+        (ClusterName("failed"), ClusterStatus.ERROR),
+        (ClusterName("runs"), ClusterStatus.RUNNING),
+    ):
+        cloud.infos[name] = a_cluster(name=name, fleet=FLEET, status=status)
+    watched = Watched(cloud)
+    await watched.look()
+    assert set(cloud.infos) == {CLUSTER, "runs"}
+    assert watched.kinds() == ["reaped"]
+
+
+async def test_a_machine_in_no_pool_is_told_of_once_and_not_touched() -> None:
+    cloud = FakeCloud()
+    cloud.running += machines("lost", fleet=FLEET, started_at=OLD)
+    watched = Watched(cloud)
+    await watched.look(5)
+    assert watched.kinds() == ["reap_failed"]
+    assert "delete it by hand" in watched.told[0].why
+    assert cloud.removed == []
+
+
+async def test_another_pool_under_the_same_name_needs_two_looks_of_its_own() -> None:
+    cloud = FakeCloud("a-cluster")
+    watched = Watched(cloud)
+    for asked_at in (OLD, OLD + 1):
+        pool = a_pool(cluster=CLUSTER, fleet=FLEET, asked_at=asked_at)
+        cloud.infos[CLUSTER] = replace(cloud.infos[CLUSTER], pools=(pool,))
+        await watched.look(1)
+    assert len(cloud.pools()) == 1
+    await watched.look(1)
+    assert cloud.pools() == []
+
+
+# What the records say
+
+
+def a_record(phase: str) -> bytes:
+    spec = JobSpec(name="any", launch=Launch(script="train.py"))
+    record: Record = new_job(spec, epoch=Epoch(1), at_s=0.0, submitted_at=1.0).record
+    return records.encode_world(record).replace(b'"phase":"waiting"', f'"phase":"{phase}"'.encode())
+
+
+async def test_a_job_lives_unless_its_record_says_that_it_has_ended(bus: Bus) -> None:
+    bucket = await bus.bucket(subjects.STATE_BUCKET)
+    worlds = {
+        "waits": a_record("waiting"),
+        "runs": a_record("running"),
+        "done": a_record("succeeded"),
+        "stopped": a_record("stopped"),
+        "of-a-newer-master": b'{"phase": "dreaming"}',
+        "broken": b"\xff",
+        "just-submitted": None,
+    }
+    for job, world in worlds.items():
+        await bucket.put(subjects.spec_key(JobName(job)), b"a spec that cannot be read is a spec")
+        if world is not None:
+            await bucket.put(subjects.world_key(JobName(job)), world)
+    standings = await read_standings(bucket)
+    ended = {job for job, standing in standings.items() if standing is Standing.ENDED}
+    assert set(standings) == set(worlds)
+    assert ended == {"done", "stopped"}

@@ -11,8 +11,10 @@ import msgspec
 from aiohttp import web
 
 from controlplane.clouds.gke.cloud import GkeCloud
-from controlplane.clouds.interface import FLEET_LABEL, JOB_LABEL, LEASE_LABEL, PoolPlan, PoolRef
+from controlplane.clouds.interface import FLEET_LABEL, JOB_LABEL, PoolPlan, PoolRef
 from controlplane.clouds.outcomes import Done
+from controlplane.fleet.files import read_fleet
+from controlplane.fleet.plans import complete
 from controlplane.reaper.lease import YOUNG_S, lease_of
 from messages.api import JobList, JobView
 from messages.ids import ClusterName
@@ -32,8 +34,10 @@ class Ground:
         self.fleet_file = fleet_file
 
     def a_plan(self, name: str, job: str, *, fleet: str = FLEET, age_s: float = LONG_AGO_S) -> PoolPlan:
-        labels = {JOB_LABEL: job, FLEET_LABEL: fleet, LEASE_LABEL: lease_of(time.time() - age_s)}
-        return replace(a_pool(ZONE), name=name, labels=labels)
+        """As a master of that fleet would have made it so long ago."""
+        owner = msgspec.structs.replace(read_fleet(self.fleet_file), name=fleet)
+        plan = replace(a_pool(ZONE), name=name, labels={JOB_LABEL: job})
+        return complete(owner, plan, lease_of(time.time() - age_s))
 
     async def plant(self, name: str, job: str, *, fleet: str = FLEET, age_s: float = LONG_AGO_S) -> PoolRef:
         assert await self.cloud.create_pool(CLUSTER, self.a_plan(name, job, fleet=fleet, age_s=age_s)) == Done()

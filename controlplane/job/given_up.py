@@ -1,6 +1,6 @@
-"""Workers on nodes that the allocator wants back: let go as at a scale-down, once enough others can train.
+"""Workers on nodes that the allocator wants back: let go as at a scale-down, as far as enough are left to train.
 
-Unless nothing can come before they are gone: then they go at once, and the job waits for what comes.
+Unless nothing can come before all of them are gone: then they go at once, and the job waits for what comes.
 """
 
 from collections.abc import Iterable
@@ -14,12 +14,15 @@ def is_given_up(job: Job, worker: Worker) -> bool:
 
 
 def kept(job: Job, workers: Iterable[Worker]) -> list[Worker]:
-    """Those of them that a next world may be made of."""
+    """Those of them that a next world may be made of: of the others no more than are needed."""
     able = list(workers)
     if not job.leaving:
         return able
     staying = [worker for worker in able if not is_given_up(job, worker)]
-    return staying if job.leaves_at_once or can_go_on(job, staying) else able
+    going = sorted((worker for worker in able if is_given_up(job, worker)), key=lambda worker: worker.worker)
+    while going and not job.leaves_at_once and not can_go_on(job, staying):
+        staying.append(going.pop(0))
+    return staying
 
 
 def can_go_on(job: Job, workers: list[Worker]) -> bool:

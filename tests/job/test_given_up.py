@@ -56,18 +56,27 @@ def test_nobody_goes_before_enough_others_can_train() -> None:
     assert (stage.phase, stage.prepared) == (Phase.RUNNING, None)
     stage.join("c", "d")
     stage.attaches("c")
-    assert stage.prepared is not None and {member.worker for member in stage.prepared.members} == {"a", "b", "c"}
+    assert stage.prepared is not None and {member.worker for member in stage.prepared.members} == {"a", "c"}
 
 
-def test_a_move_is_one_hand_over_once_the_others_are_there() -> None:
+def test_of_many_that_are_given_up_as_many_stay_as_are_needed_until_others_come() -> None:
+    stage = a_placed_job("a", "b", "c", "d", at_least=2)
+    gives_up(stage, "a", "b", "c", "d", left=0)
+    assert stage.prepared is not None and {member.worker for member in stage.prepared.members} == {"a", "b"}
+    assert released(stage.enters("a", "b")) == {"c", "d"}
+
+
+def test_a_move_hands_over_to_the_others_as_they_come() -> None:
     stage = a_placed_job("a", "b", at_least=2, wanted=2)
     gives_up(stage, "a", "b", left=2)
     stage.join("c", "d")
     assert invited(stage.effects) == {"c", "d"}
     stage.attaches("c")
+    stage.enters("a", "c")
+    stage.catches_up("c")
     stage.attaches("d")
-    assert stage.prepared is not None
-    assert {member.worker for member in stage.prepared.members} == {"c", "d"}
+    stage.enters("c", "d")
+    assert (set(stage.world), stage.job.record.losses) == ({"c", "d"}, 0)
 
 
 def test_where_nothing_can_come_before_they_are_gone_all_of_them_go_and_the_job_waits() -> None:

@@ -16,7 +16,7 @@ from controlplane.allocator.prospects import Supplies
 from controlplane.allocator.shelves import is_shaken
 from controlplane.allocator.state import Allocator, Node
 from controlplane.allocator.stopgap import stopgap
-from controlplane.planning.market import Nodes
+from controlplane.planning.market import Choice, Nodes
 from messages.ids import ClusterName
 
 Leaving = dict[ClusterName, frozenset[str]]
@@ -44,12 +44,18 @@ def aims_of(allocator: Allocator, supplies: Supplies, now_s: float) -> Aims:
     there = sum(plans.facts.present.committed().values())
     aimed = aimed_at(plans)
     wanted = there if aimed is None else min(aimed, ceiling(allocator))
-    shaken = frozenset(
-        choice for choice, offers in by_choice(supplies).items() if is_shaken(allocator, offers[0].stock, now_s)
-    )
-    nodes = stopgap(plans.facts, demand.profile, wanted, shaken)
+    nodes = stopgap(plans.facts, demand.profile, wanted, _doubtful(allocator, supplies, now_s))
     targets = _targets(supplies, nodes, now_s)
     return Aims(targets, _still_leaving(allocator, there - wanted), f"what was lost, until plan {plans.number + 1}")
+
+
+def _doubtful(allocator: Allocator, supplies: Supplies, now_s: float) -> frozenset[Choice]:
+    """Where machines were taken lately, or none can be asked for just now."""
+    return frozenset(
+        choice
+        for choice, offers in by_choice(supplies).items()
+        if is_shaken(allocator, offers[0].stock, now_s) or not any(supplies[offer].settled for offer in offers)
+    )
 
 
 def _exactly(allocator: Allocator, supplies: Supplies, nodes: Nodes, now_s: float, by: str) -> Aims:

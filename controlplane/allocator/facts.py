@@ -4,11 +4,14 @@ from dataclasses import replace
 
 from msgspec import structs
 
-from controlplane.allocator.choices import present_of, within_reach
+from controlplane.allocator.choices import choice_of, present_of, within_reach
 from controlplane.allocator.counting import ceiling, is_paused
 from controlplane.allocator.demand import Basis
 from controlplane.allocator.prospects import Supplies
+from controlplane.allocator.shelves import is_shaken
 from controlplane.allocator.state import Allocator, Plans
+from controlplane.planning.criteria import Criteria
+from controlplane.planning.market import Market, Present
 from controlplane.planning.plan import Plan
 
 
@@ -18,7 +21,22 @@ def basis_of(allocator: Allocator, supplies: Supplies, now_s: float) -> Basis | 
     if demand is None or market is None or not market.options or is_paused(allocator):
         return None
     criteria = structs.replace(demand.criteria, max_workers=ceiling(allocator))
-    return Basis(criteria, within_reach(market, supplies), present_of(supplies, now_s))
+    market, present = within_reach(market, supplies), present_of(supplies, now_s)
+    return Basis(criteria, market, _without_deserted(allocator, criteria, market, present, now_s))
+
+
+def _without_deserted(
+    allocator: Allocator, criteria: Criteria, market: Market, present: Present, now_s: float
+) -> Present:
+    """Where the last machine was just taken, or nobody answered, comes last: only where others have too few."""
+    shaken = {choice_of(offer) for offer in allocator.offers if is_shaken(allocator, offer.stock, now_s)}
+    closed = present.stocked_out | (shaken - present.choices())
+    left: dict[str, int] = {}
+    for choice, option in market.options.items():
+        if choice not in closed:
+            left[choice.accelerator] = left.get(choice.accelerator, 0) + option.limit
+    enough = max(left.values(), default=0) >= criteria.min_workers
+    return structs.replace(present, stocked_out=closed) if enough else present
 
 
 def note(plans: Plans, basis: Basis | None, now_s: float) -> Plans:

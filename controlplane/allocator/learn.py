@@ -89,6 +89,8 @@ def _give_up(pool: Pool, hang_s: float, now_s: float) -> Pool:
     """Too long to keep a job waiting; what comes of it after all is too much, and goes as it comes."""
     hanging_s = pool.hanging_s if pool.target > len(pool.nodes) else None
     given_up = hanging_s is not None and now_s - hanging_s >= hang_s
+    if (hanging_s, given_up) == (pool.hanging_s, pool.given_up):
+        return pool
     return replace(pool, hanging_s=hanging_s, given_up=given_up)
 
 

@@ -13,7 +13,7 @@ from controlplane.allocator.counting import ceiling, doomed, held, is_settled, i
 from controlplane.allocator.facts import basis_of, current, note, plan_due_s
 from controlplane.allocator.idle import idle_nodes
 from controlplane.allocator.offers import Offer, pool_plan, pool_ref
-from controlplane.allocator.prospects import supplies_of
+from controlplane.allocator.prospects import Supplies, supplies_of
 from controlplane.allocator.sentences import explain_idleness, explain_lowering, explain_raising, summary
 from controlplane.allocator.state import Allocator, Kind, Operation, Pool
 from controlplane.allocator.timing import next_listing, quiet_from_s, wake_at_s
@@ -49,20 +49,28 @@ class Turn:
 
     def _aim(self) -> None:
         supplies = supplies_of(self.allocator)
-        plans = note(self.allocator.plans, basis_of(self.allocator, supplies, self.now_s), self.now_s)
-        plan = current(plans)
+        self._note(supplies)
+        plan = current(self.allocator.plans)
         if plan is not None:
-            plans = replace(plans, told=(plan.placement, plan.change))
-        self.allocator = replace(self.allocator, plans=plans)
+            told = replace(self.allocator.plans, told=(plan.placement, plan.change))
+            self.allocator = replace(self.allocator, plans=told)
         aims = aims_of(self.allocator, supplies, self.now_s)
-        self.allocator = replace(self.allocator, by=aims.by, leaving=aims.leaving)
+        if (aims.by, aims.leaving) != (self.allocator.by, self.allocator.leaving):
+            self.allocator = replace(self.allocator, by=aims.by, leaving=aims.leaving)
         for offer, target in aims.targets.items():
             self._lower(self._pool(offer), target)
         for offer, target in aims.targets.items():
             self._raise(self._pool(offer), target)
+        if self.effects:
+            self._note(supplies_of(self.allocator))
+
+    def _note(self, supplies: Supplies) -> None:
+        if self.allocator.demand is not None:
+            basis = basis_of(self.allocator, supplies, self.now_s)
+            self.allocator = replace(self.allocator, plans=note(self.allocator.plans, basis, self.now_s))
 
     def _ask_for_a_plan(self) -> None:
-        """From the facts before anything was asked for now: what that changes is the next plan's."""
+        """From the facts as they are after what was asked for just now."""
         plans, demand, due_s = self.allocator.plans, self.allocator.demand, plan_due_s(self.allocator)
         if demand is None or plans.facts is None or due_s is None or self.now_s < due_s:
             return

@@ -203,4 +203,3 @@ def held_by(stage: Stage) -> dict[str, int]:
         pool.offer.zone: sum(node.counts for node in pool.nodes.values()) for pool in stage.allocator.pools.values()
     }
     return {zone: count for zone, count in counted.items() if count}
-

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from controlplane.allocator import learn_listing, learn_outcome, prospects, reconcile, timing
+from controlplane.allocator import caps, learn_listing, learn_outcome, prospects, reconcile, timing
 from controlplane.allocator.counting import expected
 from controlplane.allocator.effects import ResizePool
 from controlplane.allocator.reconcile import Turn
@@ -76,7 +76,7 @@ def _leave_a_pool_at_its_old_target_after_a_loss(patch: pytest.MonkeyPatch) -> N
         return sum(expected(pool) for pool in pools if pool.ref != but)
 
     patch.setattr(Turn, "_lower", forgetful)
-    patch.setattr(reconcile, "total", optimistic)
+    patch.setattr(caps, "total", optimistic)
 
 
 def _forget_an_operation_whose_answer_was_lost(patch: pytest.MonkeyPatch) -> None:
@@ -97,7 +97,7 @@ def _check_the_cap_without_operations_under_way(patch: pytest.MonkeyPatch) -> No
     def confirmed(pools: Iterable[Pool], *, but: PoolRef | None = None) -> int:
         return sum(pool.target for pool in pools if pool.ref != but)
 
-    patch.setattr(reconcile, "total", confirmed)
+    patch.setattr(caps, "total", confirmed)
     patch.setattr(prospects, "expected", lambda pool: pool.target)
 
 
@@ -106,9 +106,9 @@ def _act_before_the_first_listing(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Allocator, "synced", property(lambda allocator: True))
     patch.setattr(
         reconcile,
-        "plan_for",
-        lambda allocator, now_s: prospects.plan_for(
-            replace(allocator, clusters=dict.fromkeys((offer.cluster for offer in allocator.offers), True)), now_s
+        "supplies_of",
+        lambda allocator: prospects.supplies_of(
+            replace(allocator, clusters=dict.fromkeys((offer.cluster for offer in allocator.offers), True))
         ),
     )
 
@@ -160,7 +160,7 @@ def _trust_a_listing_that_is_too_old(patch: pytest.MonkeyPatch) -> None:
 )
 def test_a_planted_bug_is_caught(plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
     """By the cloud's own account: the core's invariants, which may be wrong likewise, are not asked."""
-    monkeypatch.setattr("tests.allocator.simulation.check", lambda before, after, effects: [])
+    monkeypatch.setattr("tests.allocator.actor.check", lambda before, after, effects: [])
     plant(monkeypatch)
     found = next((seed for seed in range(SEEDS) if simulate(seed).broken is not None), None)
     assert found is not None

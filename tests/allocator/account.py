@@ -1,0 +1,80 @@
+"""What must hold by the cloud's own account, whatever the allocator believes."""
+
+from controlplane.allocator.counting import doomed, held, lost
+from controlplane.allocator.effects import RemoveNodes, ResizePool
+from controlplane.clouds.interface import PoolRef
+from tests.allocator.actor import Actor
+from tests.allocator.simulated_cloud import Machine, SimulatedCloud
+from tests.allocator.wire import Request, Wire
+from tests.simulation.clockwork import Broken, Clockwork
+
+IN_USE_S = 3.0
+"""After so long the allocator must have heard of it."""
+
+
+class Account:
+    def __init__(self, clockwork: Clockwork, cloud: SimulatedCloud, wire: Wire) -> None:
+        self.clockwork = clockwork
+        self.cloud = cloud
+        self.wire = wire
+        self.busy: dict[str, float] = {}
+        """Uids of machines that the job uses, and since when."""
+
+    def check(self, actor: Actor, request: Request) -> None:
+        """Before it is sent."""
+        change = request.change
+        waiting = [other for other in self.wire.requests if other.waited_for and other.change.ref == change.ref]
+        if waiting:
+            raise Broken(f"two operations at once on pool {change.ref.pool}")
+        pool = self.cloud.pools.get(change.ref)
+        if request.raises:
+            self.check_caps(actor, request)
+        elif isinstance(change, ResizePool) and pool is not None:
+            known = [uid for uid, (home, _) in self.cloud.running().items() if home is pool and uid in actor.seen]
+            if change.size < len(known):
+                raise Broken(f"pool {change.ref.pool} shrinks to {change.size}, it has {len(known)} known nodes")
+        elif isinstance(change, RemoveNodes) and pool is not None:
+            for name in change.nodes:
+                self._check_unused(actor, pool.machines.get(name))
+
+    def check_caps(self, actor: Actor, request: Request) -> None:
+        count = sum(self.may_come(actor, request).values())
+        if count > actor.allocator.wanted:
+            raise Broken(f"{self.may_come(actor, request)} nodes may come, {actor.allocator.wanted} are wanted")
+
+    def may_come(self, actor: Actor, request: Request) -> dict[PoolRef, int]:
+        """What the cloud may come to aim at, whatever arrives of what was sent."""
+        refs = {*self.cloud.pools, *(other.change.ref for other in self.wire.requests), request.change.ref}
+        return {ref: self._most(actor, ref, request) for ref in refs}
+
+    def _check_unused(self, actor: Actor, machine: Machine | None) -> None:
+        if machine is None or machine.uid not in actor.seen or machine.life != "running":
+            return
+        since_s = self.busy.get(machine.uid)
+        if since_s is not None and self.clockwork.now_s - since_s > IN_USE_S:
+            raise Broken(f"node {machine.name} is removed though the job uses it")
+
+    def _most(self, actor: Actor, ref: PoolRef, sent: Request) -> int:
+        pool = self.cloud.pools.get(ref)
+        aims = [pool.target if pool is not None else 0]
+        open_requests = [
+            other
+            for other in (*self.wire.requests, sent)
+            if other.change.ref == ref and (other.waited_for or other.travelling)
+        ]
+        known = actor.allocator.pools.get(ref)
+        if known is not None and known.given_up and not any(request.raises for request in open_requests):
+            return held(known)
+        going = len(known.written_off) if known is not None else 0
+        if known is not None and not any(request.raises for request in open_requests):
+            going += doomed(known)
+        for request in open_requests:
+            size = request.size
+            if request.raises and size is not None:
+                aims.append(size)
+            elif request.waited_for and isinstance(request.change, ResizePool):
+                aims = [request.change.size]
+            elif request.waited_for and isinstance(request.change, RemoveNodes) and known is not None:
+                removed = ({node.name for node in lost(known)} | known.vacant.keys()) - known.written_off
+                going += len(removed & set(request.change.nodes))
+        return max(0, max(aims) - going)

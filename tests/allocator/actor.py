@@ -1,0 +1,70 @@
+"""The allocator's process in a simulation: the core, woken when it asks to be, and a shell that somebody plays."""
+
+from typing import Protocol
+
+from controlplane.allocator import events
+from controlplane.allocator.decide import decide
+from controlplane.allocator.effects import AllocatorEffect
+from controlplane.allocator.invariants import check
+from controlplane.allocator.state import Allocator
+from messages.clusters import NodeSight
+from messages.ids import ClusterName
+from tests.simulation.clockwork import Broken, Clockwork
+
+SOME_TIME_S = 1e-5
+
+
+class World(Protocol):
+    sent_sights: dict[int, tuple[NodeSight, ...]]
+
+    def decided(self, allocator: Allocator) -> None: ...
+
+    def perform(self, actor: "Actor", effect: AllocatorEffect) -> None: ...
+
+
+class Actor:
+    """The allocator's process: core and simulated shell."""
+
+    def __init__(self, world: World, allocator: Allocator, clockwork: Clockwork) -> None:
+        self.world = world
+        self.clockwork = clockwork
+        self.alive = True
+        self.allocator = allocator
+        self.seen: set[str] = set()
+        """Uids of machines that this process was told of."""
+        self.sights: dict[ClusterName, int] = {}
+        self._wake = 0
+        self.clockwork.after(0.0, lambda: self.post(events.Ticked(self.clockwork.now_s)))
+
+    def post(self, event: events.AllocatorEvent) -> None:
+        if not self.alive:
+            return
+        before = self.allocator
+        decision = decide(before, event)
+        self.allocator = decision.state
+        broken = check(before, self.allocator, decision.effects)
+        if broken:
+            raise Broken(f"after {event}: {'; '.join(broken)}")
+        self.world.decided(self.allocator)
+        for effect in decision.effects:
+            self.world.perform(self, effect)
+        self._wake_at(decision.wake_at_s)
+
+    def see(self, cluster: ClusterName, number: int) -> None:
+        """The shell drops topologies that are older than one it had."""
+        if number > self.sights.get(cluster, 0) and self.alive:
+            self.sights[cluster] = number
+            sight = self.world.sent_sights[number]
+            self.seen |= {node.uid for node in sight}
+            self.post(events.NodesSeen(self.clockwork.now_s, cluster, sight))
+
+    def _wake_at(self, at_s: float | None) -> None:
+        self._wake += 1
+        mine = self._wake
+
+        def tick() -> None:
+            if mine == self._wake:
+                self.post(events.Ticked(self.clockwork.now_s))
+
+        if at_s is not None:
+            self.clockwork.after(max(SOME_TIME_S, at_s - self.clockwork.now_s), tick)

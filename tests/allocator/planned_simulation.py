@@ -1,0 +1,281 @@
+"""A planned job in a market that moves: prices, quotas, stockouts, criteria; plans come late, and of a world gone by.
+
+Plans are made by the real planning, from what was asked, and told some time after. What must hold is held by the
+cloud's own account; in the end what runs must be what a plan from that account would keep.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from msgspec import structs
+
+from controlplane.allocator import events
+from controlplane.allocator.choices import choice_of
+from controlplane.allocator.counting import ceiling
+from controlplane.allocator.demand import Demand
+from controlplane.allocator.effects import MakePlan
+from controlplane.allocator.events import OperationEnded
+from controlplane.allocator.offers import Offer, pool_ref
+from controlplane.allocator.state import Allocator, new_allocator
+from controlplane.catalog.money import MicroDollars
+from controlplane.clouds.outcomes import StockedOut
+from controlplane.planning.criteria import Criteria
+from controlplane.planning.market import Choice, Market, Option, Present, QuotaKey
+from controlplane.planning.plan import Change, plan
+from controlplane.planning.scoring import breach, gpus_by_quota, score
+from controlplane.planning.tuning import Tuning
+from messages.criteria import Objective
+from messages.ids import ClusterName
+from tests.allocator.account import Account
+from tests.allocator.actor import Actor
+from tests.allocator.simulation import CLUSTERS, JOB, SETTINGS, Result, System
+from tests.allocator.wire import Request
+from tests.planning.builders import HOLLAND, IOWA_A, IOWA_B, MACHINES, OREGON, USD, a_market, a_small_profile
+from tests.simulation.clockwork import Broken
+
+ZONES = (IOWA_A, IOWA_B, OREGON, HOLLAND)
+GKE = {"L4": "nvidia-l4", "A100-40": "nvidia-tesla-a100"}
+TUNING = Tuning(alternatives=0)
+PLANNED = replace(SETTINGS, plan_settle_s=0.5, plan_every_s=10.0, plan_timeout_s=6.0, idle_timeout_s=20.0)
+
+
+class PlannedAccount(Account):
+    """Counts money, quotas and workers, by the market that the allocator was last told of."""
+
+    def check_caps(self, actor: Actor, request: Request) -> None:
+        demand, market = actor.allocator.demand, actor.allocator.market
+        assert demand is not None
+        if market is None:
+            raise Broken("something was raised before a market was known")
+        coming: dict[Choice, int] = {}
+        for ref, count in self.may_come(actor, request).items():
+            if count:
+                choice = choice_of(actor.allocator.pools[ref].offer)
+                coming[choice] = coming.get(choice, 0) + count
+        most = min(demand.criteria.max_workers, actor.allocator.wanted)
+        if sum(coming.values()) > most:
+            raise Broken(f"{coming} may come, {most} are the most")
+        if len({choice.accelerator for choice in coming}) > 1:
+            raise Broken(f"{coming} may come, of two types")
+        for key, gpus in gpus_by_quota(market, coming).items():
+            raised = choice_of(actor.allocator.pools[request.change.ref].offer)
+            mine = QuotaKey(raised.region, raised.accelerator, raised.spot)
+            if key == mine and gpus > market.quotas.get(key, gpus):
+                raise Broken(f"{gpus} GPUs may come in {key.region}, above the quota")
+        self._check_money(demand, market, coming)
+
+    def _check_money(self, demand: Demand, market: Market, coming: dict[Choice, int]) -> None:
+        cap = demand.criteria.max_micro_usd_per_hour
+        found = score(demand.profile, market, coming, TUNING)
+        money = sum(market.options[choice].micro_usd_per_hour * count for choice, count in coming.items())
+        egress = found.estimate.egress_micro_usd_per_hour if found is not None else 0
+        if cap is not None and money + egress > cap:
+            raise Broken(f"{coming} may come for {money + egress} micro-dollars an hour, {cap} are allowed")
+
+
+class PlannedActor(Actor):
+    """Remembers where it was told that there are none."""
+
+    def __init__(self, system: "PlannedSystem") -> None:
+        super().__init__(system, system.new_allocator(), system.clockwork)
+        self.empty: dict[Choice, float] = {}
+
+    def post(self, event: events.AllocatorEvent) -> None:
+        pool = self.allocator.pools.get(event.pool) if isinstance(event, OperationEnded) else None
+        if isinstance(event, OperationEnded) and isinstance(event.outcome, StockedOut) and pool is not None:
+            self.empty[choice_of(pool.offer)] = event.at_s
+        super().post(event)
+
+
+class PlannedSystem(System):
+    account_kind = PlannedAccount
+
+    def _make_offers(self) -> tuple[Offer, ...]:
+        chance = self.clockwork.chance
+        kinds = [(zone, name) for zone in ZONES for name in GKE]
+        chosen = chance.sample(kinds, chance.randint(2, 4))
+        offers = [
+            Offer(CLUSTERS[zone == HOLLAND], zone, MACHINES[name], chance.randint(2, 5), GKE[name], 1)
+            for zone, name in chosen
+        ]
+        if chance.random() < 0.3:
+            offers.append(replace(offers[0], spot=False))
+        if chance.random() < 0.3:
+            offers.append(replace(offers[0], cluster=CLUSTERS[offers[0].cluster == CLUSTERS[0]]))
+        return tuple(offers)
+
+    def prepare(self) -> None:
+        chance = self.clockwork.chance
+        by_kind: dict[str, int] = {}
+        for offer in self.offers:
+            if offer.spot:
+                name = choice_of(offer).accelerator
+                by_kind[name] = by_kind.get(name, 0) + offer.max_nodes
+        least = chance.randint(1, min(3, *by_kind.values()))
+        self.profile = a_small_profile(gradient_bytes=chance.choice((0, 10**6, 10**8)))
+        self.wanted = 8
+        cap = chance.choice((None, 4.0, 8.0))
+        on_demand = 0.34 if any(not offer.spot for offer in self.offers) and least == 1 else 0.0
+        self.criteria = Criteria(
+            min_workers=least,
+            max_workers=least + chance.randint(1, 4),
+            objective=chance.choice((Objective.COST, Objective.THROUGHPUT, Objective.THROUGHPUT)),
+            max_micro_usd_per_hour=None if cap is None else MicroDollars(round(cap * USD)),
+            on_demand=on_demand,
+        )
+        self.usd = {offer.stock: chance.uniform(0.3, 1.0) for offer in self.offers}
+        self.quotas: dict[QuotaKey, int] = {}
+        self.idlers: set[str] = set()
+        """Uids of machines that the job will not use."""
+        self.criteria_now = self.criteria
+
+    def new_allocator(self) -> Allocator:
+        demand = Demand(self.criteria_now, self.profile)
+        now_s = self.clockwork.now_s
+        return new_allocator(
+            JOB, self.offers, wanted=self.wanted, at_s=now_s, ended=self.ended, settings=PLANNED, demand=demand
+        )
+
+    def _new_actor(self) -> Actor:
+        actor = PlannedActor(self)
+        self.clockwork.after(self.clockwork.chance.uniform(0.0, 1.0), lambda: self._tell_market(actor))
+        return actor
+
+    # The market
+
+    def market(self) -> Market:
+        limits: dict[Choice, int] = {}
+        for offer in self.offers:
+            limits[choice_of(offer)] = limits.get(choice_of(offer), 0) + offer.max_nodes
+        wanted = {offer for offer in self.offers if offer.spot or self.criteria_now.on_demand > 0}
+        options = [
+            Option(
+                choice=choice_of(offer),
+                gpus=1,
+                micro_usd_per_hour=MicroDollars(round(self.usd[offer.stock] * USD)),
+                network_bit_per_s=16e9,
+                limit=limits[choice_of(offer)],
+            )
+            for offer in sorted(wanted, key=lambda offer: choice_of(offer))
+        ]
+        return a_market(*options, quotas=dict(self.quotas))
+
+    def _tell_market(self, actor: Actor) -> None:
+        actor.post(events.MarketSeen(self.clockwork.now_s, self.market()))
+
+    def make_plan(self, actor: Actor, ask: MakePlan) -> None:
+        made = plan(ask.criteria, ask.profile, ask.market, ask.present, TUNING)
+        self.clockwork.tell(f"plan {ask.number} from {ask.present}: {made.change} {made.placement}, asks {made.ask}")
+        late = self.clockwork.happens(0.3, "plan late")
+        delay_s = self.clockwork.chance.uniform(0.5, 4.0) if late else self.clockwork.chance.uniform(0.005, 0.2)
+        self.clockwork.after(delay_s, lambda: actor.post(events.Planned(self.clockwork.now_s, ask.number, made)))
+
+    # The job
+
+    def work(self) -> None:
+        """Uses every node that it is not asked to leave, and leaves those that it is, in a while."""
+        running = self.cloud.running()
+        busy = {uid: since_s for uid, since_s in self.account.busy.items() if uid in running}
+        leaving = self.actor.allocator.leaving
+        for uid, (pool, machine) in running.items():
+            asked_to_go = machine.name in leaving.get(pool.ref.cluster, frozenset())
+            if asked_to_go or uid in self.idlers:
+                busy.pop(uid, None)
+            elif len(busy) < min(self.wanted, self.criteria_now.max_workers):
+                busy.setdefault(uid, self.clockwork.now_s)
+        self.account.busy = busy
+        self.clockwork.after(0.5, self.work)
+
+    # Faults
+
+    def faults(self) -> list[tuple[str, Callable[[], None]]]:
+        return [
+            *super().faults(),
+            ("prices changed", self._change_prices),
+            ("prices changed", self._change_prices),
+            ("quota changed", self._change_quota),
+            ("criteria changed", self._change_criteria),
+            ("node left idle", self._leave_idle),
+        ]
+
+    def want(self) -> None:
+        self.wanted = self.clockwork.chance.choice((0, 1, 2, 4, 8))
+        self.actor.post(events.WantedChanged(self.clockwork.now_s, self.wanted, "a person asked"))
+
+    def _change_prices(self) -> None:
+        for stock in self.usd:
+            self.usd[stock] *= self.clockwork.chance.choice((0.4, 0.95, 1.0, 1.05, 2.5))
+        self._tell_market(self.actor)
+
+    def _change_quota(self) -> None:
+        choice = choice_of(self.clockwork.chance.choice(self.offers))
+        key = QuotaKey(choice.region, choice.accelerator, choice.spot)
+        self.quotas[key] = self.clockwork.chance.randint(0, 6)
+        self._tell_market(self.actor)
+
+    def _change_criteria(self) -> None:
+        chance = self.clockwork.chance
+        fewer = chance.randint(self.criteria.min_workers, self.criteria.max_workers)
+        self.criteria_now = structs.replace(self.criteria, max_workers=fewer, on_demand=0.0)
+        self._tell_criteria()
+
+    def _tell_criteria(self) -> None:
+        self.actor.post(events.CriteriaChanged(self.clockwork.now_s, self.criteria_now))
+        self._tell_market(self.actor)
+
+    def _leave_idle(self) -> None:
+        running = sorted(self.cloud.running())
+        if running:
+            self.idlers.add(self.clockwork.chance.choice(running))
+
+    def be_kind(self) -> None:
+        self.wanted = 8
+        self.idlers.clear()
+        self.quotas.clear()
+        self.usd = {offer.stock: 0.2 + 0.1 * number for number, offer in enumerate(self.offers)}
+        self.criteria_now = self.criteria
+        super().be_kind()
+        if self.actor.alive:
+            self._tell_criteria()
+
+    # What must be in the end
+
+    def is_as_wanted(self) -> bool:
+        """What runs is enough, and is what a plan would keep that knows nothing of the allocator."""
+        if not self.is_at_rest() or self.actor.allocator.market != self.market():
+            return False
+        held = self._running()
+        return self.cloud.target == sum(held.values()) and self._would_be_kept(held)
+
+    def must_live_without(self, cluster: ClusterName) -> None:
+        room: dict[str, int] = {}
+        for offer in self.offers:
+            if offer.cluster != cluster and offer.spot:
+                room[choice_of(offer).accelerator] = room.get(choice_of(offer).accelerator, 0) + offer.max_nodes
+        least = self.criteria.min_workers
+        if self.criteria.on_demand == 0 and max(room.values(), default=0) >= least:
+            self.must(lambda: len(self.cloud.running()) >= least, f"{least} nodes without that region")
+
+    def _running(self) -> dict[Choice, int]:
+        offers = {pool_ref(JOB, offer): offer for offer in self.offers}
+        found: dict[Choice, int] = {}
+        for pool, _ in self.cloud.running().values():
+            choice = choice_of(offers[pool.ref])
+            found[choice] = found.get(choice, 0) + 1
+        return found
+
+    def _would_be_kept(self, held: dict[Choice, int]) -> bool:
+        allocator = self.actor.allocator
+        criteria = structs.replace(self.criteria_now, max_workers=ceiling(allocator))
+        present = Present(held=held)
+        if breach(criteria, self.market(), present, held):
+            return False
+        facts = allocator.plans.facts
+        stocked_out = facts.present.stocked_out if facts is not None else frozenset()
+        market = facts.market if facts is not None else self.market()
+        made = plan(criteria, self.profile, market, Present(held=held, stocked_out=stocked_out), TUNING)
+        return made.change is Change.KEEP
+
+
+def simulate_planned(seed: int) -> Result:
+    return PlannedSystem(seed).run()

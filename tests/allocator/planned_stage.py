@@ -1,0 +1,122 @@
+"""A stage for planned jobs: a market at prices of the test's choice, and plans that are made when the test says so."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from controlplane.allocator import events
+from controlplane.allocator.demand import Demand
+from controlplane.allocator.effects import AllocatorEffect, Announce, Change, CreatePool, MakePlan, ResizePool
+from controlplane.allocator.offers import Offer
+from controlplane.allocator.state import AllocatorSettings, new_allocator
+from controlplane.planning.market import Option
+from controlplane.planning.plan import Plan, plan
+from messages.ids import ClusterName
+from tests.allocator.stage import EU, JOB, US, Stage, asked, of
+from tests.planning.builders import (
+    HOLLAND,
+    IOWA_A,
+    IOWA_B,
+    MACHINES,
+    OREGON,
+    a_market,
+    a_small_profile,
+    an_option,
+    some_criteria,
+)
+
+GKE = {"L4": "nvidia-l4", "A100-40": "nvidia-tesla-a100", "T4": "nvidia-tesla-t4"}
+
+
+def offer_in(
+    zone: str,
+    accelerator: str = "L4",
+    *,
+    at_most: int = 8,
+    cluster: ClusterName = US,
+    spot: bool = True,
+) -> Offer:
+    return Offer(cluster, zone, MACHINES[accelerator], at_most, GKE[accelerator], 1, spot)
+
+
+IOWA, IOWA_TOO, WEST = offer_in(IOWA_A), offer_in(IOWA_B), offer_in(OREGON)
+FAR = offer_in(HOLLAND, cluster=EU)
+
+
+@dataclass
+class PlannedStage(Stage):
+    def sees_prices(self, *options: Option, **market: Any) -> list[AllocatorEffect]:
+        return self.happens(events.MarketSeen(self.now_s, a_market(*options, **market)))
+
+    def plans(self, corrected: Callable[[Plan], Plan] = lambda made: made) -> list[AllocatorEffect]:
+        """The plan that was last asked for is made."""
+        [*_, ask] = of(self.effects, MakePlan)
+        assert self.allocator.plans.asked is not None, "no plan is being made"
+        made = plan(ask.criteria, ask.profile, ask.market, ask.present)
+        return self.happens(events.Planned(self.now_s, ask.number, corrected(made)))
+
+    def settles(self) -> list[AllocatorEffect]:
+        """Time passes, a plan of the present is asked for and made; until there is nothing new to plan."""
+        found: list[AllocatorEffect] = []
+        for _ in range(20):
+            if self.allocator.plans.asked is None:
+                found += self.ticks(self.allocator.settings.plan_settle_s)
+            if self.allocator.plans.asked is None:
+                return found
+            found += self.plans()
+        raise AssertionError("plans are made for ever")
+
+    def gets(self, *effects: AllocatorEffect) -> None:
+        """Everything that was raised is done, and the nodes are there."""
+        for effect in effects:
+            if isinstance(effect, CreatePool | ResizePool):
+                self.ends(effect)
+                self.fills(self.allocator.pools[effect.ref].offer)
+        for cluster in sorted({offer.cluster for offer in self.allocator.offers}):
+            self.sees(cluster)
+
+    def words(self, effects: list[AllocatorEffect]) -> list[tuple[str, ...]]:
+        return [each for each in asked(effects, self.allocator.offers) if each != ("list",)]
+
+
+def a_planned_stage(
+    *offers: Offer, wanted: int = 8, settings: AllocatorSettings | None = None, profile: Any = None, **criteria: Any
+) -> PlannedStage:
+    """Nothing is listed and no price is known."""
+    given = {"min_workers": 4, "max_workers": 4, **criteria}
+    demand = Demand(some_criteria(**given), profile or a_small_profile())
+    offers = offers or (IOWA, IOWA_TOO, WEST)
+    return PlannedStage(new_allocator(JOB, offers, wanted=wanted, at_s=100.0, settings=settings, demand=demand))
+
+
+def prices_of(offers: tuple[Offer, ...], **usd_by_zone: float) -> list[Option]:
+    """Zones by their names with `_`; 0.5 where nothing is said."""
+    names = {gke: name for name, gke in GKE.items()}
+    return [
+        an_option(
+            offer.zone,
+            names[offer.accelerator or ""],
+            usd_by_zone.get(offer.zone.replace("-", "_"), 0.5),
+            spot=offer.spot,
+            limit=offer.max_nodes,
+        )
+        for offer in offers
+    ]
+
+
+def a_running_stage(*offers: Offer, options: list[Option] | None = None, **given: Any) -> PlannedStage:
+    """Everything that the plan wants is there."""
+    stage = a_planned_stage(*offers, **given)
+    stage.ticks()
+    stage.lists()
+    stage.sees_prices(*(options or prices_of(stage.allocator.offers)))
+    for _ in range(10):
+        made = stage.settles()
+        if not any(isinstance(effect, Change) for effect in made):
+            break
+        stage.gets(*made)
+    return stage
+
+
+def said(effects: list[AllocatorEffect], kind: str) -> list[Announce]:
+    return [each for each in of(effects, Announce) if each.kind == kind]

@@ -1,0 +1,374 @@
+"""Stories of a planned job: which plan is followed, what is done until there is one, and what people are told."""
+
+from dataclasses import replace
+
+from controlplane.allocator import events
+from controlplane.allocator.effects import CreatePool, MakePlan, RemoveNodes, ResizePool
+from controlplane.allocator.state import AllocatorSettings
+from controlplane.clouds.outcomes import QuotaExceeded, StockedOut
+from controlplane.planning.plan import plan
+from messages.criteria import Objective
+from tests.allocator.planned_stage import (
+    FAR,
+    IOWA,
+    IOWA_TOO,
+    WEST,
+    a_planned_stage,
+    a_running_stage,
+    offer_in,
+    prices_of,
+    said,
+)
+from tests.allocator.stage import EU, US, asked, held_by, of
+from tests.planning.builders import HOLLAND, IOWA_A, IOWA_B, OREGON, a_choice, a_small_profile, an_option, some_criteria
+
+EVERYWHERE = (IOWA, IOWA_TOO, WEST)
+LARGE_GRADIENTS = a_small_profile(gradient_bytes=10**9)
+NO_GRADIENTS = a_small_profile(gradient_bytes=0)
+"""Zones of one price share the workers."""
+
+# From the market to the first nodes
+
+
+def test_nothing_is_asked_for_before_prices_are_known() -> None:
+    stage = a_planned_stage()
+    stage.ticks()
+    assert stage.lists() == []
+    assert stage.allocator.why == "0 of 4 nodes held; no prices are known"
+
+
+def test_what_a_master_finds_is_kept_before_prices_are_known() -> None:
+    before = a_running_stage()
+    after = a_planned_stage()
+    after.cloud, after.machines = before.cloud, before.machines
+    after.ticks()
+    after.lists()
+    assert after.words(after.sees()) == []
+    assert held_by(after) == held_by(before)
+
+
+def test_the_first_prices_are_planned_with_at_once_and_the_plan_is_followed() -> None:
+    stage = a_planned_stage()
+    stage.ticks()
+    stage.lists()
+    [ask] = of(stage.sees_prices(*prices_of(EVERYWHERE, us_west1_a=0.2)), MakePlan)
+    assert (ask.number, ask.present.committed()) == (1, {})
+    made = stage.plans()
+    assert stage.words(made) == [("create", OREGON, "4")]
+    [create] = of(made, CreatePool)
+    assert create.why.startswith(f"0 of 4 nodes are held, 4 more in {OREGON}: plan 1 (begin): the fewest dollars")
+
+
+def test_a_plan_of_another_world_is_not_followed_and_another_is_asked_for() -> None:
+    stage = a_planned_stage()
+    stage.ticks()
+    stage.lists()
+    stage.sees_prices(*prices_of(EVERYWHERE, us_west1_a=0.2))
+    assert of(stage.sees_prices(*prices_of(EVERYWHERE, us_central1_a=0.2)), MakePlan) == []
+    assert stage.words(stage.plans()) == []
+    assert of(stage.ticks(0.4), MakePlan) == []
+    [again] = of(stage.ticks(0.1), MakePlan)
+    assert again.number == 2
+    assert stage.words(stage.plans()) == [("create", IOWA_A, "4")]
+
+
+def test_a_plan_of_other_criteria_is_not_followed() -> None:
+    stage = a_planned_stage()
+    stage.ticks()
+    stage.lists()
+    stage.sees_prices(*prices_of(EVERYWHERE))
+    other = some_criteria(min_workers=2, max_workers=2)
+    stage.happens(events.CriteriaChanged(stage.now_s, other))
+    assert stage.words(stage.plans()) == []
+    assert [size for _, _, size in stage.words(stage.settles())] == ["2"]
+
+
+def test_a_plan_that_is_never_made_is_asked_for_again() -> None:
+    stage = a_planned_stage()
+    stage.ticks()
+    stage.lists()
+    stage.sees_prices(*prices_of(EVERYWHERE))
+    assert of(stage.ticks(29.0), MakePlan) == []
+    [again] = of(stage.ticks(1.0), MakePlan)
+    late = plan(again.criteria, again.profile, again.market, again.present)
+    assert stage.words(stage.happens(events.Planned(stage.now_s, again.number - 1, late))) == []
+    assert stage.allocator.plans.plan is None
+
+
+def test_a_world_that_never_rests_is_planned_for_once_a_minute() -> None:
+    stage = a_running_stage()
+    stage.ticks(60.0)
+    asks = 0
+    for tick in range(400):
+        stage.now_s += 0.3
+        found = stage.sees_prices(*prices_of(EVERYWHERE, us_west1_a=0.5 + tick / 10_000))
+        asks += len(of(found, MakePlan))
+        if of(found, MakePlan):
+            stage.plans()
+    assert asks == 2
+
+
+def test_a_job_that_rests_is_not_planned_for_again_since_the_answer_would_be_the_same() -> None:
+    stage = a_running_stage()
+    for _ in range(10):
+        assert of(stage.ticks(20.0), MakePlan) == []
+        stage.lists()
+
+
+# Losses
+
+
+def test_a_loss_is_answered_in_the_same_decision_and_planned_for_after() -> None:
+    stage = a_running_stage(options=prices_of(EVERYWHERE, us_west1_a=0.9), profile=NO_GRADIENTS)
+    assert held_by(stage) == {IOWA_A: 2, IOWA_B: 2}
+    stage.takes(f"{IOWA_A}-2")
+    lost = stage.sees()
+    assert of(lost, MakePlan) == []
+    assert stage.words(lost) == [("remove", IOWA_A, f"{IOWA_A}-2"), ("resize", IOWA_B, "3")]
+    assert of(lost, ResizePool)[0].why == f"3 of 4 nodes are held, 1 more in {IOWA_B}: what was lost, until plan 4"
+    assert len(of(stage.ticks(0.5), MakePlan)) == 1
+
+
+def test_a_loss_is_left_to_the_cloud_where_another_zone_would_be_left_again() -> None:
+    """Gradients so large that what leaves the zone costs more than all machines."""
+    stage = a_running_stage(profile=LARGE_GRADIENTS)
+    assert held_by(stage) == {IOWA_A: 4}
+    stage.takes(f"{IOWA_A}-2")
+    assert stage.words(stage.sees()) == []
+    assert stage.words(stage.settles()) == []
+    stage.fills(IOWA)
+    stage.sees()
+    assert held_by(stage) == {IOWA_A: 4}
+
+
+def test_a_wave_of_losses_is_one_plan() -> None:
+    stage = a_running_stage(min_workers=8, max_workers=8, profile=NO_GRADIENTS)
+    assert sorted(held_by(stage).values()) == [4, 4]
+    asks = []
+    for zone, nodes in list(held_by(stage).items()):
+        for number in range(1, nodes):
+            stage.now_s += 0.1
+            asks += of(stage.loses(f"{zone}-{number}"), MakePlan)
+    assert asks == []
+    [ask] = of(stage.ticks(0.5), MakePlan)
+    assert sum(ask.present.held.values()) == 2
+    assert of(stage.ticks(0.5), MakePlan) == []
+
+
+def test_a_pool_does_not_stay_at_its_old_target_after_a_loss() -> None:
+    stage = a_running_stage(profile=NO_GRADIENTS)
+    zone = next(iter(held_by(stage)))
+    stage.takes(f"{zone}-1")
+    [given_up] = of(stage.sees(), RemoveNodes)
+    assert given_up.nodes == (f"{zone}-1",)
+
+
+# Shortages
+
+
+def test_a_stockout_closes_its_zone_only_and_the_next_is_tried_at_once() -> None:
+    """The zone that is nearer has an operation under way."""
+    stage = a_running_stage(options=prices_of(EVERYWHERE, us_west1_a=0.6), profile=NO_GRADIENTS)
+    stage.happens(events.CriteriaChanged(stage.now_s, some_criteria(min_workers=6, max_workers=6)))
+    grown = stage.settles()
+    raised = of(grown, ResizePool)
+    assert {each.size for each in raised} == {3}
+    stage.does(raised[0])
+    ended = stage.ends(raised[0], StockedOut("GCE_STOCKOUT"))
+    assert stage.words(ended) == [("resize", IOWA_A, "2"), ("create", OREGON, "1")]
+    stage.ends(raised[1])
+    stage.fills(IOWA_TOO)
+    stage.sees()
+    assert [each.present.stocked_out for each in of(stage.ticks(0.5), MakePlan)] == [frozenset({a_choice(IOWA_A)})]
+
+
+def test_where_nothing_is_held_yet_a_stockout_is_planned_around() -> None:
+    stage = a_planned_stage()
+    stage.ticks()
+    stage.lists()
+    stage.sees_prices(*prices_of(EVERYWHERE, us_west1_a=0.2))
+    [create] = of(stage.plans(), CreatePool)
+    stage.does(create)
+    [shed] = of(stage.ends(create, StockedOut("none")), ResizePool)
+    assert shed.size == 0
+    stage.ends(shed)
+    assert {zone for _, zone, _ in stage.words(stage.settles())} <= {IOWA_A, IOWA_B}
+
+
+def test_a_quota_that_said_no_is_left_alone_for_long_and_the_next_zone_is_tried() -> None:
+    stage = a_planned_stage()
+    stage.ticks()
+    stage.lists()
+    stage.sees_prices(*prices_of(EVERYWHERE, us_west1_a=0.2))
+    [create] = of(stage.plans(), CreatePool)
+    stage.ends(create, QuotaExceeded("GPUS"))
+    stage.lists()
+    assert OREGON not in {zone for _, zone, _ in stage.words(stage.settles())}
+    assert stage.allocator.shelves[WEST.stock].closed_until_s == 100.0 + stage.allocator.settings.quota_s
+
+
+def test_a_cluster_that_is_lost_is_planned_around() -> None:
+    stage = a_running_stage(FAR, IOWA, options=prices_of((FAR, IOWA), europe_west4_a=0.1))
+    assert held_by(stage) == {HOLLAND: 4}
+    stage.happens(events.ClusterLost(stage.now_s, EU, "nothing is heard of it"))
+    assert ("create", IOWA_A, "4") in stage.words(stage.settles())
+
+
+# Several clusters
+
+
+def test_a_choice_of_two_clusters_is_split_by_the_fleets_order_and_what_is_held_stays_where_it_is() -> None:
+    first, second = offer_in(IOWA_A, at_most=3), offer_in(IOWA_A, at_most=8, cluster=EU)
+    stage = a_running_stage(first, second, options=[an_option(IOWA_A, limit=11)])
+    assert {ref.cluster: pool.target for ref, pool in stage.allocator.pools.items()} == {US: 3, EU: 1}
+    more = some_criteria(min_workers=6, max_workers=6)
+    stage.happens(events.CriteriaChanged(stage.now_s, more))
+    assert [each.size for each in of(stage.settles(), ResizePool)] == [3]
+    assert {ref.cluster: pool.target for ref, pool in stage.allocator.pools.items() if not pool.operation} == {US: 3}
+
+
+# Giving up
+
+
+def test_a_pause_gives_every_node_up_as_the_job_releases_it() -> None:
+    stage = a_running_stage(IOWA)
+    assert asked(stage.wants(0)) == []
+    names = {f"{IOWA_A}-{number}" for number in range(1, 5)}
+    assert stage.allocator.leaving == {US: names}
+    released = stage.releases(*sorted(names))
+    assert stage.words(released) == [("remove", IOWA_A, *sorted(names))]
+    stage.ends(of(released, RemoveNodes)[0])
+    stage.lists()
+    assert stage.words(stage.settles()) == []
+    assert stage.allocator.leaving == {}
+    assert of(stage.wants(8), MakePlan) == []
+    assert stage.words(stage.settles()) == [("resize", IOWA_A, "4")]
+
+
+def test_fewer_than_the_job_needs_are_none() -> None:
+    stage = a_running_stage(IOWA)
+    stage.wants(3)
+    assert len(stage.allocator.leaving[US]) == 4
+
+
+def test_what_is_wanted_is_the_most_of_a_planned_job() -> None:
+    stage = a_running_stage(IOWA, min_workers=2, max_workers=8, objective=Objective.THROUGHPUT)
+    assert held_by(stage) == {IOWA_A: 8}
+    stage.wants(3)
+    stage.settles()
+    assert len(stage.allocator.leaving[US]) == 5
+
+
+def test_machines_that_are_no_longer_allowed_are_left_and_nothing_comes_beside_them() -> None:
+    dear = offer_in(IOWA_A, spot=False)
+    options = [an_option(), an_option(usd=1.5, spot=False)]
+    stage = a_running_stage(IOWA, dear, options=options, on_demand=0.5)
+    assert {pool.offer.spot: pool.target for pool in stage.allocator.pools.values()} == {True: 2, False: 2}
+    stage.happens(events.CriteriaChanged(stage.now_s, some_criteria(min_workers=4, max_workers=4)))
+    stage.sees_prices(an_option())
+    assert stage.words(stage.settles()) == []
+    [names] = stage.allocator.leaving.values()
+    pool = next(pool for pool in stage.allocator.pools.values() if not pool.offer.spot)
+    assert names == pool.nodes.keys()
+    [remove] = of(stage.releases(*names), RemoveNodes)
+    assert stage.words(stage.ends(remove)) == []
+    stage.lists()
+    assert stage.words(stage.settles()) == [("resize", IOWA_A, "4")]
+
+
+def test_another_accelerator_comes_when_the_old_machines_are_gone() -> None:
+    fast = offer_in(IOWA_A, "A100-40")
+    stage = a_running_stage(IOWA, fast, options=[an_option(), an_option(IOWA_A, "A100-40", 9.0)])
+    assert {pool.offer for pool in stage.allocator.pools.values()} == {IOWA}
+    stage.sees_prices(an_option(usd=9.0), an_option(IOWA_A, "A100-40", 0.5))
+    assert stage.words(stage.settles()) == []
+    [leaving] = stage.allocator.leaving.values()
+    assert len(leaving) == 4
+    first, *others = sorted(leaving)
+    [remove] = of(stage.releases(first), RemoveNodes)
+    stage.ends(remove)
+    stage.lists()
+    assert stage.allocator.leaving == {US: frozenset(others)}
+    assert stage.words(stage.settles()) == []
+    assert stage.allocator.leaving == {US: frozenset(others)}
+    [remove] = of(stage.releases(*others), RemoveNodes)
+    stage.ends(remove)
+    stage.lists()
+    [create] = of(stage.settles(), CreatePool)
+    assert create.plan.accelerator == "nvidia-tesla-a100"
+
+
+# Idle nodes
+
+BRIEF = AllocatorSettings(idle_timeout_s=60.0, relist_s=10_000.0)
+
+
+def test_the_very_node_that_is_idle_goes_and_is_not_asked_for_again() -> None:
+    stage = a_running_stage(IOWA, settings=BRIEF, min_workers=2, objective=Objective.THROUGHPUT)
+    stage.releases(f"{IOWA_A}-3")
+    assert stage.words(stage.ticks(59.0)) == []
+    idle = stage.ticks(1.0)
+    assert stage.words(idle) == [("remove", IOWA_A, f"{IOWA_A}-3")]
+    assert of(idle, RemoveNodes)[0].why == f"the job has had nothing on {IOWA_A}-3 for 60 s"
+    stage.ends(of(idle, RemoveNodes)[0])
+    stage.lists()
+    assert stage.words(stage.settles()) == []
+    assert stage.words(stage.ticks(120.0)) == []
+    assert held_by(stage) == {IOWA_A: 3}
+
+
+def test_what_was_idle_is_asked_for_again_when_prices_change_or_a_node_is_lost() -> None:
+    for cause in ("prices", "loss"):
+        stage = a_running_stage(IOWA, settings=BRIEF, min_workers=2, objective=Objective.THROUGHPUT)
+        stage.releases(f"{IOWA_A}-3")
+        stage.ends(of(stage.ticks(60.0), RemoveNodes)[0])
+        stage.lists()
+        stage.sees()
+        assert stage.words(stage.settles()) == []
+        if cause == "prices":
+            stage.sees_prices(*prices_of((IOWA,), us_central1_a=0.4))
+        else:
+            stage.takes(f"{IOWA_A}-1")
+            stage.sees()
+        assert stage.words(stage.settles()) == [("resize", IOWA_A, "4")]
+
+
+def test_a_node_that_is_used_again_is_not_idle() -> None:
+    stage = a_running_stage(IOWA, settings=BRIEF, min_workers=2, objective=Objective.THROUGHPUT)
+    stage.releases(f"{IOWA_A}-3")
+    stage.ticks(50.0)
+    stage.releases()
+    stage.releases(f"{IOWA_A}-3")
+    assert stage.words(stage.ticks(50.0)) == []
+
+
+def test_no_more_idle_nodes_go_than_the_job_can_run_without() -> None:
+    stage = a_running_stage(IOWA, settings=BRIEF, min_workers=3, objective=Objective.THROUGHPUT)
+    stage.releases(*(f"{IOWA_A}-{number}" for number in range(1, 5)))
+    assert stage.words(stage.ticks(60.0)) == [("remove", IOWA_A, f"{IOWA_A}-1")]
+
+
+# Words
+
+
+def test_a_plan_is_told_once_with_its_figures_and_what_lost_by_how_much() -> None:
+    stage = a_running_stage(options=prices_of(EVERYWHERE, us_west1_a=0.2))
+    first, second = said(stage.effects, "planned")
+    assert first.text == f"aiming at 4 × L4 in {OREGON} (begin)"
+    assert second.text == f"aiming at 4 × L4 in {OREGON} (keep)"
+    assert first.why.startswith("the fewest dollars for a step")
+    assert {key: first.fields[key] for key in ("change", "workers", "usd_per_hour")} == {
+        "change": "begin",
+        "workers": 4,
+        "usd_per_hour": "0.8000",
+    }
+    assert str(first.fields["lost_1"]).endswith("of risk")
+    stage.sees_prices(*prices_of(EVERYWHERE, us_west1_a=0.21))
+    assert said(stage.settles(), "planned") == []
+
+
+def test_a_job_that_cannot_have_what_it_needs_says_why() -> None:
+    small = replace(IOWA, max_nodes=3)
+    stage = a_running_stage(small, options=prices_of((small,)))
+    assert stage.words(stage.effects) == []
+    assert stage.allocator.why.endswith("plan 1 (wait): 4 workers are needed and 3 of one type may be had now")

@@ -1,0 +1,120 @@
+"""The wire between an allocator and the simulated cloud: requests and answers that are lost, late, or never sent."""
+
+from dataclasses import dataclass
+
+from controlplane.allocator import events
+from controlplane.allocator.effects import Change, CreatePool, DeletePool, RemoveNodes, ResizePool
+from controlplane.clouds.interface import ClusterInfo
+from controlplane.clouds.outcomes import Outcome, Unreachable
+from tests.allocator.actor import Actor
+from tests.allocator.simulated_cloud import SimulatedCloud
+from tests.simulation.clockwork import Clockwork
+
+STRAY_S = 1.5
+"""How late a request can still arrive whose sender has given up on it, or died."""
+
+
+@dataclass
+class Request:
+    """A change that was sent, and of which nobody has heard the end."""
+
+    change: Change
+    raises: bool
+    travelling: bool = True
+    waited_for: bool = True
+    """The allocator that sent it is alive and was not told how it ended."""
+
+    @property
+    def size(self) -> int | None:
+        if isinstance(self.change, CreatePool):
+            return self.change.plan.size
+        return self.change.size if isinstance(self.change, ResizePool) else None
+
+
+class Wire:
+    def __init__(self, clockwork: Clockwork, cloud: SimulatedCloud) -> None:
+        self.clockwork = clockwork
+        self.cloud = cloud
+        self.requests: list[Request] = []
+
+    @property
+    def is_quiet(self) -> bool:
+        return not any(map(_is_open, self.requests))
+
+    def crash(self) -> None:
+        for request in self.requests:
+            request.waited_for = False
+
+    def send(self, actor: Actor, request: Request) -> None:
+        clockwork, change = self.clockwork, request.change
+        clockwork.tell(f"asks: {in_words(change)}")
+        self.requests = [*filter(_is_open, self.requests), request]
+        told = False
+
+        def answer(outcome: Outcome) -> None:
+            nonlocal told
+            if not told:
+                told = True
+                request.waited_for = False
+                clockwork.tell(f"answer to {in_words(change)}: {outcome}")
+                actor.post(events.OperationEnded(clockwork.now_s, change.ref, change.operation, outcome))
+
+        def give_up() -> None:
+            answer(Unreachable("connection lost"))
+
+        def arrive() -> None:
+            request.travelling = False
+            self.cloud.receive(change, lambda outcome: clockwork.after(self.travel_s(), lambda: reply(outcome)))
+
+        def reply(outcome: Outcome) -> None:
+            if clockwork.happens(0.05, "answer lost"):
+                clockwork.after(1.0, give_up)
+            else:
+                answer(outcome)
+
+        if change.ref.cluster in self.cloud.dark or clockwork.happens(0.05, "request lost"):
+            request.travelling = False
+            clockwork.after(1.0, give_up)
+        elif clockwork.happens(0.05, "request late, and given up"):
+            clockwork.after(0.2, give_up)
+            clockwork.after(clockwork.chance.uniform(0.3, STRAY_S), arrive)
+        else:
+            clockwork.after(self.travel_s(), arrive)
+
+    def list_pools(self, actor: Actor, number: int) -> None:
+        clockwork = self.clockwork
+
+        def look() -> None:
+            clusters = self.cloud.listing()
+            late = clockwork.happens(0.3, "listing late")
+            clockwork.after(clockwork.chance.uniform(0.5, 3.0) if late else self.travel_s(), lambda: tell(clusters))
+
+        def tell(clusters: tuple[ClusterInfo, ...]) -> None:
+            actor.post(events.PoolsListed(clockwork.now_s, number, clusters))
+
+        if clockwork.happens(0.1, "listing failed"):
+            failed = Unreachable("connection lost")
+            clockwork.after(0.3, lambda: actor.post(events.ListingFailed(clockwork.now_s, number, failed)))
+        else:
+            clockwork.after(self.travel_s(), look)
+
+    def travel_s(self) -> float:
+        if self.clockwork.happens(0.1, "slow request"):
+            return self.clockwork.chance.uniform(0.1, STRAY_S)
+        return self.clockwork.chance.uniform(0.001, 0.05)
+
+
+def _is_open(request: Request) -> bool:
+    return request.waited_for or request.travelling
+
+
+def in_words(change: Change) -> str:
+    match change:
+        case CreatePool(number, _, plan, why):
+            return f"{number}: create {plan.zone} with {plan.size} ({why})"
+        case ResizePool(number, ref, size, why):
+            return f"{number}: resize {ref.pool} to {size} ({why})"
+        case RemoveNodes(number, ref, nodes, why):
+            return f"{number}: remove {', '.join(nodes)} of {ref.pool} ({why})"
+        case DeletePool(number, ref, why):
+            return f"{number}: delete {ref.pool} ({why})"

@@ -49,15 +49,16 @@ class BudgetKeeper:
                 self.look(held)
             await asyncio.sleep(PERIOD_S)
 
-    def look(self, held: Held) -> None:
-        """Without its ledger nothing is known of a job's money, and nothing is done."""
+    def look(self, held: Held) -> bool:
+        """Whether it was told something. Without its ledger nothing is known of a job's money, and nothing is done."""
         job = held.state
         if job.record.phase.ended or terms_of(job) is None:
-            return
+            return False
         ledger = self._known(job.name)
         if ledger is None:
-            return
+            return False
         now_s, now_ms = self._clock.monotonic_s(), round(self._clock.wall_s() * 1000)
         told = due(job, ledger, self._dearest(job), at_s=now_s, at_ms=now_ms)
         if told is not None:
             held.post(told)
+        return told is not None

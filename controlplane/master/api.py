@@ -17,9 +17,11 @@ from aiohttp import web
 from controlplane.master import refusals
 from controlplane.master.access import guard
 from controlplane.master.answers import json_answer
+from controlplane.master.budgets import BudgetRefused
 from controlplane.master.desk import Desk
 from controlplane.master.feeds import Feeds
 from messages.api import JobList, Problem, ScaleRequest
+from messages.budgets import BudgetRequest
 from messages.jobs import JobSpec
 from runtime.decoding import problems
 from runtime.errors import BusUnavailable, UserError
@@ -35,6 +37,7 @@ _STATUS_OF: dict[type[UserError], HTTPStatus] = {
     refusals.JobUnknown: HTTPStatus.NOT_FOUND,
     refusals.JobExists: HTTPStatus.CONFLICT,
     refusals.ScaleRefused: HTTPStatus.CONFLICT,
+    BudgetRefused: HTTPStatus.CONFLICT,
     refusals.NotLeading: HTTPStatus.SERVICE_UNAVAILABLE,
 }
 
@@ -65,6 +68,13 @@ class Api:
         if not STEPS.match(steps):
             raise UserError(f"`steps` is {steps!r}, but must be a whole number above 0.", "?steps=10000")
         return json_answer(await self.desk.cost(request.match_info["name"], int(steps) if steps else None))
+
+    async def budget(self, request: web.Request) -> web.Response:
+        return json_answer(await self.desk.budgets.view(request.match_info["name"]))
+
+    async def raise_budget(self, request: web.Request) -> web.Response:
+        wanted = await _body(request, BudgetRequest, "The request cannot be used:")
+        return json_answer(await self.desk.budgets.raise_to(request.match_info["name"], wanted.usd))
 
     async def health(self, _request: web.Request) -> web.Response:
         health = self.desk.health()
@@ -109,6 +119,8 @@ def routes(api: Api, feeds: Feeds) -> list[web.RouteDef]:
         web.post("/v1/jobs/{name}/stop", api.stop),
         web.post("/v1/jobs/{name}/scale", api.scale),
         web.get("/v1/jobs/{name}/cost", api.cost),
+        web.get("/v1/jobs/{name}/budget", api.budget),
+        web.post("/v1/jobs/{name}/budget", api.raise_budget),
         web.get("/v1/jobs/{name}/logs", feeds.logs),
         web.get("/v1/jobs/{name}/events", feeds.events),
         web.get("/v1/jobs/{name}/progress", feeds.progress),

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from controlplane.job import events
 from controlplane.job.state import Job, Record
 from controlplane.ledger.views import cost_view, planned_steps
+from controlplane.master.budgets import Budgets
 from controlplane.master.held import HeldJob, Reported
 from controlplane.master.master import Master
 from controlplane.master.refusals import JobExists, JobUnknown, NotLeading, ScaleRefused, SpecRefused
@@ -31,6 +32,10 @@ class Desk:
     @property
     def bus(self) -> Bus:
         return self._master.bus
+
+    @property
+    def budgets(self) -> Budgets:
+        return self._master.budgets
 
     @property
     def has_told_all(self) -> bool:
@@ -97,7 +102,7 @@ class Desk:
         if ledger is None:
             raise JobUnknown(name)
         note = "" if self._master.capacity is not None else NO_FLEET
-        return cost_view(ledger, total_steps or planned_steps(spec), note)
+        return self.budgets.shown_with(cost_view(ledger, total_steps or planned_steps(spec), note))
 
     @contextmanager
     def progress_feed(self, name: str) -> Iterator["asyncio.Queue[Reported]"]:

@@ -17,6 +17,7 @@ from controlplane.lease.keeper import Leadership
 from controlplane.ledger.books import Books
 from controlplane.master import records
 from controlplane.master.announcer import Announcer
+from controlplane.master.budgets import Budgets
 from controlplane.master.hearing import Hearing
 from controlplane.master.held import HeldJob
 from controlplane.master.memory import Jobs
@@ -61,6 +62,7 @@ class Master:
         self.dropped: Counter[str] = Counter()
         self.announcer = Announcer(bus, leadership.epoch, self.dropped)
         self.books = Books(bucket, clock, leadership)
+        self.budgets = Budgets(self)
         self.capacity: Capacity | None = None
         """Where machines come from; without it workers come from static clusters only."""
         self.hearing = Hearing(self)
@@ -84,6 +86,7 @@ class Master:
             await self._adopt_all()
             await self._patient.watch(subjects.JOB_SPECS, self._on_spec)
             await self.hearing.listen()
+            tasks.create_task(self.budgets.run(), name="budgets")
             live = sum(not held.ended for held in self.jobs.values())
             self.announce_fleet("master_started", f"master {self.bus.settings.name} leads", jobs=live)
             started.set()
@@ -249,4 +252,5 @@ class Master:
 
 def _demand(job: Job) -> tuple[int, str | None]:
     """How many nodes the job wants, and why it wants none any more."""
-    return job.record.wanted, job.record.why if job.record.phase.ended else None
+    wanted = job.record.wanted if job.record.paused is None else 0
+    return wanted, job.record.why if job.record.phase.ended else None

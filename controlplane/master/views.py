@@ -21,6 +21,7 @@ def job_view(job: Job, progress: ProgressTracker, now_s: float) -> JobView:
         wanted=record.wanted,
         failures=record.failures,
         losses=record.losses,
+        paused=record.paused is not None,
         submitted_at=record.submitted_at,
         step=progress.step,
         loss=progress.loss,

@@ -8,7 +8,7 @@ from controlplane.allocator.choices import choice_of, present_of, within_reach
 from controlplane.allocator.counting import ceiling, is_paused
 from controlplane.allocator.demand import Basis
 from controlplane.allocator.prospects import Supplies
-from controlplane.allocator.shelves import is_shaken
+from controlplane.allocator.shelves import is_shaken, is_unsure
 from controlplane.allocator.state import Allocator, Plans
 from controlplane.planning.criteria import Criteria
 from controlplane.planning.market import Market, Present
@@ -22,21 +22,33 @@ def basis_of(allocator: Allocator, supplies: Supplies, now_s: float) -> Basis | 
         return None
     criteria = structs.replace(demand.criteria, max_workers=ceiling(allocator))
     market, present = within_reach(market, supplies), present_of(supplies, now_s)
-    return Basis(criteria, market, _without_deserted(allocator, criteria, market, present, now_s))
+    return Basis(criteria, market, _without_hopes(allocator, criteria, market, present, now_s))
 
 
-def _without_deserted(
-    allocator: Allocator, criteria: Criteria, market: Market, present: Present, now_s: float
-) -> Present:
-    """Where the last machine was just taken, or nobody answered, comes last: only where others have too few."""
-    shaken = {choice_of(offer) for offer in allocator.offers if is_shaken(allocator, offer.stock, now_s)}
-    closed = present.stocked_out | (shaken - present.choices())
+def _without_hopes(allocator: Allocator, criteria: Criteria, market: Market, present: Present, now_s: float) -> Present:
+    """Places to which a plan must not turn, though nobody says just now that they have nothing.
+
+    Where the last machine was taken lately, or nobody answered: such come last, only where others have too few. And
+    where there was nothing lately, if what runs would have to go for it.
+    """
+    there = present.committed()
+    runs = criteria.min_workers <= sum(there.values())
+    is_full = criteria.max_workers <= sum(there.values())
+    types = {choice.accelerator for choice in there}
+    closed = set(present.stocked_out)
+    for offer in allocator.offers:
+        choice = choice_of(offer)
+        if choice in there:
+            continue
+        instead = runs and (is_full or choice.accelerator not in types)
+        if is_shaken(allocator, offer.stock, now_s) or (instead and is_unsure(allocator, offer.stock, now_s)):
+            closed.add(choice)
     left: dict[str, int] = {}
     for choice, option in market.options.items():
-        if choice not in closed:
-            left[choice.accelerator] = left.get(choice.accelerator, 0) + option.limit
+        most = there.get(choice, 0) if choice in closed else option.limit
+        left[choice.accelerator] = left.get(choice.accelerator, 0) + most
     enough = max(left.values(), default=0) >= criteria.min_workers
-    return structs.replace(present, stocked_out=closed) if enough else present
+    return structs.replace(present, stocked_out=frozenset(closed)) if enough else present
 
 
 def note(plans: Plans, basis: Basis | None, now_s: float) -> Plans:

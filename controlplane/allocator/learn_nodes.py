@@ -45,6 +45,9 @@ def learn_loss(allocator: Allocator, event: NodeLost) -> Allocator:
 def lose_cluster(allocator: Allocator, cluster: ClusterName, at_s: float) -> Allocator:
     """All its nodes at once, so that what takes their place is decided once; and nothing is asked for there now."""
     allocator = replace(allocator, clusters={**allocator.clusters, cluster: False})
+    if allocator.demand is not None:
+        for offer in allocator.offers:
+            allocator = shake(allocator, offer.stock, at_s) if offer.cluster == cluster else allocator
     for pool in allocator.pools.values():
         alive = [node for node in pool.nodes.values() if node.lost_s is None]
         if pool.ref.cluster != cluster or not alive:

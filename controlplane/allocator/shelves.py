@@ -20,6 +20,7 @@ def close(
         shelf,
         failures=shelf.failures + 1,
         closed_until_s=until_s,
+        short_s=now_s,
         shortage=shortage,
         detail=detail,
         hint=hint,
@@ -29,7 +30,7 @@ def close(
 
 def reopen(allocator: Allocator, stock: Stock) -> Allocator:
     shelf = shelf_of(allocator, stock)
-    return _put(allocator, stock, replace(shelf, failures=0, closed_until_s=None, detail="", hint=""))
+    return _put(allocator, stock, replace(shelf, failures=0, closed_until_s=None, short_s=None, detail="", hint=""))
 
 
 def reopen_after(allocator: Allocator, given_back: Stock) -> Allocator:
@@ -54,6 +55,12 @@ def is_closed(allocator: Allocator, stock: Stock, now_s: float) -> bool:
 def is_shaken(allocator: Allocator, stock: Stock, now_s: float) -> bool:
     until_s = shelf_of(allocator, stock).shaken_until_s
     return until_s is not None and now_s < until_s
+
+
+def is_unsure(allocator: Allocator, stock: Stock, now_s: float) -> bool:
+    """It had nothing lately, and nobody has tried since: too little to give up for it what runs."""
+    short_s = shelf_of(allocator, stock).short_s
+    return short_s is not None and now_s < short_s + allocator.settings.wary_s
 
 
 def shelf_of(allocator: Allocator, stock: Stock) -> Shelf:

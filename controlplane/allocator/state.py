@@ -20,6 +20,8 @@ class AllocatorSettings:
     quota_s: float = 900.0
     """The same where the quota said no, or a person has to act: trying again helps nobody soon."""
     quota_max_s: float = 14_400.0
+    wary_s: float = 900.0
+    """How long what runs is not given up for machines of a zone that had none."""
     loss_cooldown_s: float = 120.0
     """How long a zone that took a node, or did not answer, comes last."""
     retry_s: float = 1.0
@@ -162,6 +164,8 @@ class Shelf:
     shortage: Shortage = Shortage.STOCKOUT
     detail: str = ""
     hint: str = ""
+    short_s: float | None = None
+    """When it last had nothing."""
     shaken_until_s: float | None = None
     """A node was taken there lately, or nobody answered: until then it comes last."""
 

@@ -66,6 +66,8 @@ def _times(allocator: Allocator) -> Iterator[float]:
     yield from idle_due_s(allocator)
     for shelf in allocator.shelves.values():
         yield from (at_s for at_s in (shelf.closed_until_s, shelf.shaken_until_s) if at_s is not None)
+        if shelf.short_s is not None and allocator.demand is not None:
+            yield shelf.short_s + allocator.settings.wary_s
     for pool in allocator.pools.values():
         yield from _times_of(pool, allocator)
 

@@ -64,10 +64,11 @@ def plan(
         left = _within_the_caps(search)
         why = sentences.waits(criteria, market, present)
         return Plan(placement=left, ask=left, change=Change.WAIT, score=None, why=why)
+    egress = max(chosen.score.estimate.egress_micro_usd_per_hour, _egress_beside(search, chosen.nodes))
     others = (each for each in (anything.best, *anything.others) if each is not None and each.nodes != chosen.nodes)
     return Plan(
         placement=chosen.nodes,
-        ask=first_step(criteria, market, present, chosen.nodes, chosen.score.estimate.egress_micro_usd_per_hour),
+        ask=first_step(criteria, market, present, chosen.nodes, egress, may_stay=_as_it_is(search) is not None),
         change=change,
         score=chosen.score,
         why=why,
@@ -114,6 +115,16 @@ def _as_it_is(search: Search) -> Candidate | None:
     if breach(search.criteria, search.market, search.present, kept):
         return None
     return search.scored(kept)
+
+
+def _egress_beside(search: Search, nodes: Nodes) -> int:
+    """While what is there and what takes its place run together."""
+    there = search.present.committed()
+    both = {choice: max(nodes.get(choice, 0), there.get(choice, 0)) for choice in sorted({*nodes, *there})}
+    if any(choice not in search.market.options for choice in both) or len(_accelerators(both)) > 1:
+        return 0
+    found = score(search.profile, search.market, both, search.tuning)
+    return 0 if found is None else found.estimate.egress_micro_usd_per_hour
 
 
 def _pays(search: Search, kind: Change, new: Candidate, old: Candidate | None) -> tuple[bool, str]:

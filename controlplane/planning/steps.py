@@ -1,7 +1,8 @@
 """From where the job is to where it should be, without ever having more than it may.
 
-What is held or on its way counts until it is gone: a node that was asked for may still come. So room is made first,
-and only what fits beside everything that may be there is asked for.
+What is held or on its way counts until it is gone: a node that was asked for may still come. So only what fits beside
+everything that may be there is asked for. What runs is let go as its successors are there, if it may stay so long; room
+is made for them where there is none.
 """
 
 import math
@@ -12,9 +13,15 @@ from controlplane.planning.scoring import gpus_by_quota, quota_of
 
 
 def first_step(
-    criteria: Criteria, market: Market, present: Present, target: Nodes, egress_micro_usd_per_hour: int
+    criteria: Criteria,
+    market: Market,
+    present: Present,
+    target: Nodes,
+    egress_micro_usd_per_hour: int,
+    *,
+    may_stay: bool = False,
 ) -> dict[Choice, int]:
-    """What to aim at now: less at once where less is wanted, more only beside what may be there.
+    """What to aim at now: more only beside what may be there; less at once, unless what runs may stay.
 
     Machines of another accelerator go first: a world has one type.
     """
@@ -23,6 +30,8 @@ def first_step(
     changes_type = {choice.accelerator for choice in there} - {choice.accelerator for choice in target}
     if not changes_type and all(choice in market.options for choice in there):
         _raise(asked, there, criteria, market, present, target, egress_micro_usd_per_hour)
+        if may_stay:
+            _hold_on(asked, there, criteria, present, target)
     return {choice: count for choice, count in sorted(asked.items()) if count}
 
 
@@ -48,6 +57,25 @@ def _raise(
             gpus[key] = gpus.get(key, 0) + int(more) * option.gpus
             room -= int(more)
             money -= int(more) * option.micro_usd_per_hour
+
+
+def _hold_on(asked: dict[Choice, int], there: Nodes, criteria: Criteria, present: Present, target: Nodes) -> None:
+    """Of what is to go as many stay as have no successor yet, but for those whose room the successors need.
+
+    Where so few would be left that the job cannot run, all go: it has to wait for the others either way.
+    """
+    surplus = {choice: count - target.get(choice, 0) for choice, count in there.items()}
+    awaited = sum(max(0, count - present.held.get(choice, 0)) for choice, count in target.items())
+    missing = sum(max(0, count - there.get(choice, 0)) for choice, count in target.items())
+    raised = sum(max(0, count - there.get(choice, 0)) for choice, count in asked.items())
+    stay = min(awaited, sum(count for count in surplus.values() if count > 0))
+    if missing and not raised and awaited == missing:
+        held = sum(present.held.values())
+        stay = stay - min(missing, held - criteria.min_workers) if held > criteria.min_workers else 0
+    for choice, count in sorted(surplus.items()):
+        kept = max(0, min(stay, count))
+        asked[choice] += kept
+        stay -= kept
 
 
 def _money_left(criteria: Criteria, market: Market, there: Nodes, egress_micro_usd_per_hour: int) -> float:

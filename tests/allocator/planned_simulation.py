@@ -36,7 +36,7 @@ from tests.simulation.clockwork import Broken
 ZONES = (IOWA_A, IOWA_B, OREGON, HOLLAND)
 GKE = {"L4": "nvidia-l4", "A100-40": "nvidia-tesla-a100"}
 TUNING = Tuning(alternatives=0)
-PLANNED = replace(SETTINGS, plan_settle_s=0.5, plan_every_s=10.0, plan_timeout_s=6.0, idle_timeout_s=20.0)
+PLANNED = replace(SETTINGS, plan_settle_s=0.5, plan_every_s=10.0, plan_timeout_s=6.0, idle_timeout_s=20.0, wary_s=20.0)
 
 
 class PlannedAccount(Account):
@@ -235,6 +235,8 @@ class PlannedSystem(System):
         self.usd = {offer.stock: 0.2 + 0.1 * number for number, offer in enumerate(self.offers)}
         self.criteria_now = self.criteria
         super().be_kind()
+        for zone in self.cloud.capacities:
+            self.cloud.capacities[zone] = sum(offer.max_nodes for offer in self.offers if offer.zone == zone)
         if self.actor.alive:
             self._tell_criteria()
 
@@ -252,9 +254,15 @@ class PlannedSystem(System):
         for offer in self.offers:
             if offer.cluster != cluster and offer.spot:
                 room[choice_of(offer).accelerator] = room.get(choice_of(offer).accelerator, 0) + offer.max_nodes
+        self._tell_of_darkness(cluster)
         least = self.criteria.min_workers
         if self.criteria.on_demand == 0 and max(room.values(), default=0) >= least:
             self.must(lambda: len(self.cloud.running()) >= least, f"{least} nodes without that region")
+
+    def _tell_of_darkness(self, cluster: ClusterName) -> None:
+        if cluster in self.cloud.dark:
+            self.actor.post(events.ClusterLost(self.clockwork.now_s, cluster, "nothing is heard of it"))
+            self.clockwork.after(1.0, lambda: self._tell_of_darkness(cluster))
 
     def _running(self) -> dict[Choice, int]:
         offers = {pool_ref(JOB, offer): offer for offer in self.offers}

@@ -122,7 +122,7 @@ def settings_for(serving: Serving, key: Path) -> GkeSettings:
         insecure=True,
         compute_url=f"{serving.url}/compute/v1",
         credentials_file=str(key),
-        read_s=0.5,
+        read_s=2.0,
         lost_s=5.0,
         poll_first_s=0.01,
         poll_most_s=0.05,

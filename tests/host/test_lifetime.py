@@ -96,13 +96,14 @@ def test_a_host_runs_from_its_file_where_tradewind_is_not_installed() -> None:
         import importlib.util, sys, tradewind
         tradewind.report(1)
         ours = [name for name in ("messages", "runtime", "protocol", "loop") if importlib.util.find_spec(name)]
-        print(tradewind.__file__, ours, [entry for entry in sys.path if "tradewind" in entry])
+        print(tradewind.__file__, ours, [entry for entry in sys.path if entry in sys.argv])
     """
+    folders = [str(HOST.parents[number]) for number in range(3)]
     # Without `site` the editable install of the tests' own environment is not seen.
     with a_host(sys.executable, "-S", str(HOST), env=env) as agent:
         probe = subprocess.run([sys.executable, "-S", "-c", "import tradewind"], env=env, cwd="/", capture_output=True)
         assert b"ModuleNotFoundError" in probe.stderr
-        generation = agent.fork(agent.script(script))
+        generation = agent.fork(agent.script(script), argv=folders)
         assert agent.finish(generation)["code"] == 0, agent.lines(generation, stream="stderr")
         assert agent.lines(generation) == [f"{HOST.parents[1] / '__init__.py'} [] []"]
         assert agent.wait_for("progress", generation)["reports"][0]["step"] == 1

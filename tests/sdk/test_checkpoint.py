@@ -119,18 +119,11 @@ def test_no_single_wrong_bit_is_ever_loaded(make: Make) -> None:
     assert saved is not None
     whole = saved.path.read_bytes()
     chance = random.Random(4)
-    refused = 0
     for at in chance.sample(range(len(whole)), 300):
         damaged = bytearray(whole)
         damaged[at] ^= 1 << chance.randrange(8)
         saved.path.write_bytes(damaged)
-        if checkpoints.newest() is None:
-            refused += 1
-        else:
-            loaded = checkpoints.load(saved)
-            assert torch.equal(loaded.pop("weights"), payload(10)["weights"])
-            assert loaded == {"step": 10, "certificate": {"steps": 10, "resumed_at": [1]}}
-    assert refused > 100
+        assert checkpoints.newest() is None, f"byte {at}"
 
 
 def test_checksums_are_written_even_if_the_script_turned_them_off(make: Make) -> None:

@@ -13,18 +13,18 @@ import socket
 import struct
 import sys
 import threading
-import zipfile
 import zlib
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
 import torch
 
 _NAME: Final = re.compile(r"step-(\d+)\.pt")
 _LAST_WAIT_S: Final = 10.0
-_UNREADABLE: Final = (zipfile.BadZipFile, zlib.error, struct.error, OSError, EOFError, ValueError, RuntimeError)
+_NO_COMMENT: Final = b"\0\0"
+_SEAL_BYTES: Final = 8
+_CHUNK_BYTES: Final = 1024 * 1024
 _UNWRITABLE: Final = (OSError, RuntimeError, pickle.PicklingError, TypeError, AttributeError)
 """A full disk comes out of torch as a RuntimeError; what cannot be pickled as any of the last three."""
 
@@ -104,8 +104,9 @@ class Checkpoints:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             self._clear_half_written()
-            with aside.open("wb") as file, _checksums():
+            with aside.open("w+b") as file:
                 torch.save(payload, file)
+                _seal(file)
                 file.flush()
                 os.fsync(file.fileno())
             aside.replace(saved.path)
@@ -176,16 +177,36 @@ class Checkpoints:
         )
 
 
+def _seal(file: IO[bytes]) -> None:
+    """The archive's own checksums leave out its directory, and torch's reader trusts that: all of it gets one more.
+
+    It is the archive's comment, whose length is the last that an archive without one says.
+    """
+    file.seek(-len(_NO_COMMENT), os.SEEK_END)
+    if file.read() != _NO_COMMENT:
+        raise RuntimeError("torch wrote an archive with a comment of its own")
+    file.seek(-len(_NO_COMMENT), os.SEEK_END)
+    file.write(struct.pack("<H", _SEAL_BYTES))
+    file.write(b"%0*x" % (_SEAL_BYTES, _checksum(file, file.tell())))
+
+
 def _is_whole(path: Path) -> bool:
-    """Data is checked by the archive's checksums; what they do not cover by loading it as it will be loaded."""
     try:
-        with zipfile.ZipFile(path) as archive:
-            if archive.testzip() is not None:
-                return False
-        _load(path)
-    except _UNREADABLE:
+        with path.open("rb") as file:
+            sealed_bytes = file.seek(-_SEAL_BYTES, os.SEEK_END)
+            return file.read() == b"%0*x" % (_SEAL_BYTES, _checksum(file, sealed_bytes))
+    except OSError:
         return False
-    return True
+
+
+def _checksum(file: IO[bytes], size: int) -> int:
+    """Of so many bytes from the beginning; leaves the file behind them."""
+    file.seek(0)
+    found = 0
+    while size > 0 and (chunk := file.read(min(size, _CHUNK_BYTES))):
+        found = zlib.crc32(chunk, found)
+        size -= len(chunk)
+    return found
 
 
 def _load(path: Path) -> dict[str, Any]:
@@ -208,14 +229,3 @@ def _reason(error: BaseException) -> str:
         cause = cause.__cause__ or cause.__context__
     told = cause if isinstance(cause, OSError) else error
     return (isinstance(told, OSError) and told.strerror) or str(told).splitlines()[0]
-
-
-@contextlib.contextmanager
-def _checksums() -> Iterator[None]:
-    """A script may have turned them off; ours are needed."""
-    before = torch.serialization.get_crc32_options()
-    torch.serialization.set_crc32_options(True)
-    try:
-        yield
-    finally:
-        torch.serialization.set_crc32_options(before)

@@ -68,8 +68,9 @@ def _hold_on(asked: dict[Choice, int], there: Nodes, criteria: Criteria, present
     awaited = sum(max(0, count - present.held.get(choice, 0)) for choice, count in target.items())
     missing = sum(max(0, count - there.get(choice, 0)) for choice, count in target.items())
     raised = sum(max(0, count - there.get(choice, 0)) for choice, count in asked.items())
-    stay = min(awaited, sum(count for count in surplus.values() if count > 0))
-    if missing and not raised and awaited == missing:
+    too_many = sum(count for count in surplus.values() if count > 0)
+    stay = min(awaited, too_many)
+    if missing and not raised and awaited == missing and stay == too_many:
         held = sum(present.held.values())
         stay = stay - min(missing, held - criteria.min_workers) if held > criteria.min_workers else 0
     for choice, count in sorted(surplus.items()):

@@ -147,6 +147,36 @@ def test_what_runs_moves_where_another_place_is_much_cheaper() -> None:
     assert (made.change, set(made.placement)) == (Change.MOVE, {a_choice(OREGON)})
 
 
+MOVES = a_market(an_option(usd=0.5), an_option(OREGON, usd=0.2))
+
+
+def test_what_runs_is_let_go_only_as_its_successors_are_there() -> None:
+    criteria = some_criteria(min_workers=2, max_workers=4)
+    first = planned(criteria, MOVES, Present(held={a_choice(IOWA_A): 2}))
+    assert first.change is Change.MOVE
+    assert first.ask == {a_choice(IOWA_A): 2, a_choice(OREGON): 2}
+    coming = planned(criteria, MOVES, Present(held={a_choice(IOWA_A): 2}, in_flight={a_choice(OREGON): 2}))
+    assert coming.ask[a_choice(IOWA_A)] == 2
+    come = planned(criteria, MOVES, Present(held={a_choice(IOWA_A): 2, a_choice(OREGON): 2}))
+    assert a_choice(IOWA_A) not in come.ask
+
+
+def test_room_for_successors_is_made_without_ending_the_job() -> None:
+    made = planned(some_criteria(min_workers=3, max_workers=4), MOVES, Present(held={a_choice(IOWA_A): 4}))
+    assert made.ask == {a_choice(IOWA_A): 3}
+
+
+def test_where_a_job_cannot_run_with_fewer_all_go_at_once() -> None:
+    made = planned(some_criteria(min_workers=4, max_workers=4), MOVES, Present(held={a_choice(IOWA_A): 4}))
+    assert (made.change, made.ask) == (Change.MOVE, {})
+
+
+def test_what_is_above_a_limit_goes_at_once() -> None:
+    criteria = some_criteria(min_workers=2, max_workers=8, max_micro_usd_per_hour=MicroDollars(USD))
+    made = planned(criteria, a_market(an_option(usd=0.9), an_option(OREGON, usd=0.2)), Present(held={a_choice(): 4}))
+    assert a_choice() not in made.ask
+
+
 def test_a_lost_node_is_replaced_since_its_life_pays_for_the_pause() -> None:
     made = planned(FASTEST, a_market(an_option()), Present(held={a_choice(): 7}))
     assert (made.change, made.placement) == (Change.GROW, {a_choice(): 8})

@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any
+from typing import Any, NoReturn
 
 from runtime.errors import BusRefused, Temporary, TradewindError, UserError
 from runtime.logs import logger
@@ -69,6 +69,14 @@ def run(main: Callable[[Stop], Awaitable[int]], *, drain_s: float = 30.0, force_
         return tell(known)
     except _KNOWN as error:
         return tell(error)
+
+
+def leave(code: int) -> NoReturn:
+    """Instead of `sys.exit`, for who leaves while others on the machine train: taking an interpreter apart costs them
+    a tenth of a second of a core, and the system does it better."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def tell(error: TradewindError) -> int:

@@ -1,12 +1,11 @@
 """`python -m agents.worker`: a worker-agent whose settings all come from the environment, as in a container."""
 
 import os
-import sys
 
 from agents.worker.main import DRAIN_S, main
 from agents.worker.settings import WorkerSettings
 from runtime.logs import configure
-from runtime.process import Stop, run
+from runtime.process import Stop, leave, run
 from runtime.settings import read_settings
 
 
@@ -17,4 +16,4 @@ async def start(stop: Stop) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(run(start, drain_s=DRAIN_S))
+    leave(run(start, drain_s=DRAIN_S))

@@ -100,9 +100,9 @@ def worker(**flags: object) -> None:
     from agents.worker.main import DRAIN_S, main
     from agents.worker.settings import WorkerSettings
     from runtime.logs import configure
-    from runtime.process import run
+    from runtime.process import leave, run
     from runtime.settings import read_settings
 
     settings = read_settings(WorkerSettings, os.environ, flags)
     configure("worker", job=settings.job)
-    sys.exit(run(lambda stop: main(settings, stop), drain_s=DRAIN_S))
+    leave(run(lambda stop: main(settings, stop), drain_s=DRAIN_S))

@@ -1,0 +1,42 @@
+"""With a real master: what it decided outlives it, and when it is dead its records say which jobs live."""
+
+import signal
+from pathlib import Path
+
+from controlplane.fleet.files import read_fleet
+from controlplane.reaper.standings import Standing
+from messages import subjects
+from runtime.bus import Bus
+from runtime.nats_server import NatsServer
+from tests.cli.command import tradewind
+from tests.master.process import a_spec, running_master
+from tests.reaper.test_known import CLUSTER, EXAMPLE, nobody
+from tradewind.cli.reap.known import known_jobs
+
+
+async def test_decisions_are_explained_by_the_next_master_too(nats_server: NatsServer, tmp_path: Path) -> None:
+    async with running_master(nats_server.url, tmp_path) as (first, api):
+        await api.submit(a_spec("mnist", 4))
+        await api.ask("POST", "/v1/jobs/mnist/scale", {"workers": 3})
+        first.signal(signal.SIGTERM)
+        assert await first.wait() == 0
+    async with running_master(nats_server.url, tmp_path) as (second, _):
+        done = await tradewind("explain", "mnist", environ={"TRADEWIND_API_URL": second.url})
+    assert done.code == 0, done.err
+    assert "the job was submitted for 1 to 4 workers" in done.out
+    assert "3 workers are wanted" in done.out
+    assert "why: asked by a person" in done.out
+
+
+async def test_a_dead_master_s_records_say_which_jobs_live(bus: Bus, nats_server: NatsServer, tmp_path: Path) -> None:
+    async with running_master(nats_server.url, tmp_path) as (master, api):
+        for job in ("lives", "over"):
+            await api.submit(a_spec(job))
+        await api.ask("POST", "/v1/jobs/over/stop")
+        await api.until_phase("over", "stopped")
+        master.signal(signal.SIGTERM)
+        assert await master.wait() == 0
+    bucket = await bus.bucket(subjects.STATE_BUCKET)
+    await bucket.put(subjects.known_key(CLUSTER), b"{}")
+    known = await known_jobs(read_fleet(EXAMPLE), {**nobody(), "TRADEWIND_NATS_URL": nats_server.url})
+    assert known.standings == {"lives": Standing.LIVE, "over": Standing.ENDED}

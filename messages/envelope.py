@@ -19,6 +19,7 @@ Message = (
     | workers.WorkerHeartbeat
     | workers.WorkerJoined
     | workers.WorkerReady
+    | workers.WorkerParking
     | workers.WorkerParked
     | workers.WorkerSwitched
     | workers.WorkerExited
@@ -44,6 +45,7 @@ KINDS: dict[str, type[Message]] = {
     "worker.heartbeat": workers.WorkerHeartbeat,
     "worker.joined": workers.WorkerJoined,
     "worker.ready": workers.WorkerReady,
+    "worker.parking": workers.WorkerParking,
     "worker.parked": workers.WorkerParked,
     "worker.switched": workers.WorkerSwitched,
     "worker.exited": workers.WorkerExited,

@@ -6,7 +6,7 @@ from messages.ids import ClusterName, JobName, Rank, WorkerId, is_name
 
 PREFIX = "tradewind"
 
-WORKER_FACTS = ("joined", "ready", "parked", "switched", "exited", "peer_lost", "left", "notice")
+WORKER_FACTS = ("joined", "ready", "parking", "parked", "switched", "exited", "peer_lost", "left", "notice")
 
 EVENTS_STREAM = "tradewind-events"
 EVENTS_STREAM_SUBJECTS = (f"{PREFIX}.event.>",)

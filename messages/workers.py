@@ -76,6 +76,8 @@ class TrainerStatus(Struct, frozen=True, omit_defaults=True):
     """All steps are done, and every rank has them."""
     broken: Generation = NO_GENERATION
     """The newest world in which it saw a collective fail or stand still: somebody may be dead."""
+    parking: Generation = NO_GENERATION
+    """It was told to park for this generation and has not, but its agent has seen that it is alive."""
     waits: str = ""
     """What for, in words."""
 
@@ -127,6 +129,14 @@ class WorkerReady(Struct, frozen=True):
 
 class WorkerParked(Struct, frozen=True):
     """Has no trainer any more that takes part in an older generation."""
+
+    status: WorkerStatus
+
+
+class WorkerParking(Struct, frozen=True):
+    """Its trainers are alive and on their way out of an older generation, but take longer than they should.
+
+    Told again and again until they have parked."""
 
     status: WorkerStatus
 

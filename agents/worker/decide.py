@@ -9,6 +9,7 @@ from agents.worker.effects import (
     FlushProgress,
     ForkTrainers,
     Leave,
+    LookAtTrainers,
     SendHeartbeat,
     StartHost,
     StopTrainers,
@@ -18,7 +19,7 @@ from agents.worker.effects import (
     WorkerEffect,
 )
 from agents.worker.events import TrainerAttached, TrainerForked, WorkerEvent
-from agents.worker.hot import can_obey, entered, must_end, needs_trainers, word_for
+from agents.worker.hot import can_obey, entered, is_parking, must_end, needs_trainers, word_for
 from agents.worker.learn import learn
 from agents.worker.learn_trainers import back_off
 from agents.worker.news import facts_of
@@ -39,7 +40,7 @@ def decide(state: WorkerState, event: WorkerEvent) -> Decision[WorkerState, Work
     at_s = event.at_s
     after = learn(state, event)
     effects = [*_stray(after, event), *_greet(after, event)]
-    for reconcile in (_go_in_time, _tell_trainers, _stop_older, _obey, _keep_host, _fork, _fork_invited):
+    for reconcile in (_go_in_time, _tell_trainers, _stop_older, _obey, _look, _keep_host, _fork, _fork_invited):
         after, asked = reconcile(after, at_s)
         effects += asked
     for tell in (_tell_news, _heartbeat, _leave):
@@ -141,6 +142,13 @@ def _obey(state: WorkerState, at_s: float) -> Step:
     if obeying.member is None:
         return replace(obeying, standing=Standing.FREE), []
     return _count_entered(_count_missing(replace(obeying, standing=Standing.MEMBER, invite=None))), []
+
+
+def _look(state: WorkerState, at_s: float) -> Step:
+    """Who is slow to park is told apart from who is stopped: the master waits longer for the former."""
+    if not is_parking(state) or at_s < state.look_due_s:
+        return state, []
+    return replace(state, look_due_s=at_s + state.rules.look_s), [LookAtTrainers()]
 
 
 def _count_missing(state: WorkerState) -> WorkerState:
@@ -267,6 +275,8 @@ def _wake_at_s(state: WorkerState) -> float | None:
         times.append(_stop_repeat_at_s(state, state.stop))
     if state.leaving is None:
         times += _repeats_at_s(state)
+        if is_parking(state):
+            times.append(state.look_due_s)
         overdue_at_s = _overdue_at_s(state)
         if overdue_at_s is not None:
             times.append(overdue_at_s)

@@ -41,6 +41,11 @@ class TellTrainer:
 
 
 @dataclass(frozen=True, slots=True)
+class LookAtTrainers:
+    """Answered by TrainersSeen."""
+
+
+@dataclass(frozen=True, slots=True)
 class TellFact:
     fact: str
     status: WorkerStatus
@@ -78,6 +83,7 @@ WorkerEffect = (
     | ForkTrainers
     | StopTrainers
     | TellTrainer
+    | LookAtTrainers
     | TellFact
     | TellNotice
     | SendHeartbeat

@@ -5,6 +5,7 @@ Trainers are named by the generation and rank under which they were forked, exce
 
 from dataclasses import dataclass
 
+from agents.worker.trainer import Birth
 from messages.ids import Epoch, Generation, Rank
 from messages.workers import TrainerExit, TrainerStatus
 from messages.worlds import Assignment, Halt, Invite, Release
@@ -88,6 +89,14 @@ class TrainerDetached:
 
 
 @dataclass(frozen=True, slots=True)
+class TrainersSeen:
+    """Attached trainers whose processes the kernel would let run: neither ended nor stopped."""
+
+    at_s: float
+    running: frozenset[Birth]
+
+
+@dataclass(frozen=True, slots=True)
 class StepCompleted:
     """In this world, by this rank of it."""
 
@@ -160,6 +169,7 @@ WorkerEvent = (
     | TrainerAttached
     | TrainerSaid
     | TrainerDetached
+    | TrainersSeen
     | StepCompleted
     | AssignmentHeard
     | HaltHeard

@@ -6,12 +6,22 @@ from messages.workers import (
     WorkerJoined,
     WorkerLeft,
     WorkerParked,
+    WorkerParking,
     WorkerPeerLost,
     WorkerReady,
     WorkerSwitched,
 )
 
-FactMessage = WorkerJoined | WorkerReady | WorkerParked | WorkerSwitched | WorkerExited | WorkerPeerLost | WorkerLeft
+FactMessage = (
+    WorkerJoined
+    | WorkerReady
+    | WorkerParking
+    | WorkerParked
+    | WorkerSwitched
+    | WorkerExited
+    | WorkerPeerLost
+    | WorkerLeft
+)
 
 
 def fact_message(told: TellFact) -> FactMessage:
@@ -20,6 +30,8 @@ def fact_message(told: TellFact) -> FactMessage:
             return WorkerJoined(told.status)
         case TellFact(fact="ready"):
             return WorkerReady(told.status)
+        case TellFact(fact="parking"):
+            return WorkerParking(told.status)
         case TellFact(fact="parked"):
             return WorkerParked(told.status)
         case TellFact(fact="left"):

@@ -21,6 +21,17 @@ def can_obey(state: WorkerState) -> bool:
     return all(trainer.clear_of(state.fence) for trainer in state.trainers)
 
 
+def is_parking(state: WorkerState) -> bool:
+    """Whether trainers that live on were halted and have not all said that they parked."""
+    halted = state.fence > state.generation and state.pending is None
+    return halted and state.stop is None and state.leaving is None and bool(_behind(state))
+
+
+def all_seen_alive(state: WorkerState) -> bool:
+    """Whether each trainer that still has to park was alive when it was last looked at."""
+    return all(t.attached is not None and t.attached.parking == state.fence for t in _behind(state))
+
+
 def must_end(state: WorkerState, at_s: float) -> bool:
     """Whether the trainers have to be ended before the newest halt or assignment can be obeyed.
 
@@ -77,6 +88,10 @@ def word_for(state: WorkerState, trainer: Trainer) -> Word | None:
     if trainer.shows(world.generation):
         return None
     return Enter(world, Rank(place.first_rank + trainer.local_rank))
+
+
+def _behind(state: WorkerState) -> list[Trainer]:
+    return [trainer for trainer in state.trainers if not trainer.clear_of(state.fence)]
 
 
 def _start(state: WorkerState, trainer: Trainer, world: Assignment) -> Word | None:

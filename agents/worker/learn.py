@@ -23,6 +23,7 @@ from agents.worker.events import (
     TrainerForked,
     TrainerForkFailed,
     TrainerSaid,
+    TrainersSeen,
     TrainersStopped,
     WorkerEvent,
 )
@@ -57,6 +58,8 @@ def learn(state: WorkerState, event: WorkerEvent) -> WorkerState:
             return trainers.said(state, event)
         case TrainerDetached():
             return trainers.detached(state, event)
+        case TrainersSeen():
+            return trainers.seen(state, event)
         case StepCompleted():
             return trainers.step(state, event)
         case AssignmentHeard():
@@ -138,7 +141,10 @@ def _halted(state: WorkerState, event: HaltHeard) -> WorkerState:
     if halt.job != state.identity.job:
         return state
     if is_newer(state, event):
-        state = replace(state, fence=halt.generation, pending=None, stop_grace_s=halt.stop_grace_s)
+        look_due_s = event.at_s + state.rules.look_s
+        state = replace(
+            state, fence=halt.generation, pending=None, stop_grace_s=halt.stop_grace_s, look_due_s=look_due_s
+        )
     return _hear(state, event.epoch, event.at_s)
 
 

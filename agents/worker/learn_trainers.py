@@ -10,10 +10,13 @@ from agents.worker.events import (
     TrainerAttached,
     TrainerDetached,
     TrainerSaid,
+    TrainersSeen,
     TrainersStopped,
 )
+from agents.worker.hot import is_parking
 from agents.worker.state import WorkerState
 from agents.worker.trainer import Birth, Trainer
+from messages.ids import NO_GENERATION
 from messages.workers import TrainerExit, TrainerStatus
 
 
@@ -70,10 +73,23 @@ def said(state: WorkerState, event: TrainerSaid) -> WorkerState:
     trainer = state.trainer((event.generation, event.rank))
     if trainer is None or trainer.attached is None:
         return state
-    status = structs.replace(event.status, local_rank=trainer.local_rank)
+    seen_alive = trainer.attached.parking
+    parking = seen_alive if seen_alive > event.status.parked else NO_GENERATION
+    status = structs.replace(event.status, local_rank=trainer.local_rank, parking=parking)
     above = max(trainer.above, status.parked, status.generation)
     state = _replaced(state, replace(trainer, attached=status, above=above))
     return replace(state, invite_losses=0) if status.active else state
+
+
+def seen(state: WorkerState, event: TrainersSeen) -> WorkerState:
+    if not is_parking(state):
+        return state
+    for trainer in state.trainers:
+        if trainer.attached is not None:
+            vouched = trainer.birth in event.running and not trainer.clear_of(state.fence)
+            status = structs.replace(trainer.attached, parking=state.fence if vouched else NO_GENERATION)
+            state = _replaced(state, replace(trainer, attached=status))
+    return replace(state, seen_at_s=event.at_s)
 
 
 def step(state: WorkerState, event: StepCompleted) -> WorkerState:

@@ -5,7 +5,7 @@ Each fact carries the whole status, so what happens at once needs only one; an e
 
 from dataclasses import dataclass
 
-from agents.worker.hot import all_warm, has_switched
+from agents.worker.hot import all_seen_alive, all_warm, has_switched, is_parking
 from agents.worker.state import Standing, WorkerState
 from messages.workers import TrainerExit, TrainerStatus, WorkerPhase
 
@@ -33,6 +33,8 @@ def _change(before: WorkerState, after: WorkerState) -> Fact | None:
         return Fact("parked")
     if _newly_broken(before, after):
         return Fact("peer_lost")
+    if before.seen_at_s < after.seen_at_s and is_parking(after) and all_seen_alive(after):
+        return Fact("parking")
     step = _switched_at(after)
     if step is not None and after.switched < after.generation:
         return Fact("switched", step=step)

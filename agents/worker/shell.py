@@ -18,6 +18,7 @@ from agents.worker.effects import (
     FlushProgress,
     ForkTrainers,
     Leave,
+    LookAtTrainers,
     SendHeartbeat,
     StartHost,
     StopTrainers,
@@ -42,6 +43,7 @@ from agents.worker.events import (
     TrainerForked,
     TrainerForkFailed,
     TrainerSaid,
+    TrainersSeen,
     TrainersStopped,
     WorkerEvent,
 )
@@ -147,6 +149,8 @@ class WorkerShell:
                 return self._stop(effect)
             case TellTrainer(generation, rank, word):
                 self.trainers.tell((generation, rank), hot_wire.message_of(word, self._identity.address))
+            case LookAtTrainers():
+                self._inbox.post(TrainersSeen(self._clock.monotonic_s(), self.trainers.running()))
             case TellFact(fact):
                 self._publish_own(fact, fact_message(effect))
                 self._log_soon(partial(self._log_told, fact, effect.status))

@@ -45,6 +45,8 @@ class WorkerRules:
     """A host that stayed warm for so long has made good for earlier losses."""
     repeat_s: float = 1.0
     """A trainer that does not show what it was told so long ago is told again."""
+    look_s: float = 0.1
+    """Trainers that have not parked so long after a halt are looked at, and again and again: do they live?"""
     lease_s: float = 2.0
     """How long what trainers hear of the bus holds; said with every heartbeat."""
     attach_s: float = 180.0
@@ -111,6 +113,10 @@ class WorkerState:
     """Of `generation`; those that our own stop caused say nothing of the script and are left out."""
     astray: tuple[TrainerExit, ...] = ()
     """Of trainers that were in no living world; not told yet."""
+    look_due_s: float = 0.0
+    """When trainers that were told to park are looked at next."""
+    seen_at_s: float = 0.0
+    """When they were last looked at."""
     switched: Generation = NO_GENERATION
     """The newest for which it was told that training goes on in it."""
     invite: Assignment | None = None

@@ -15,6 +15,7 @@ from typing import cast
 
 import msgspec
 
+from agents.worker import processes
 from agents.worker import trainer_messages as wire
 from agents.worker.trainer import Birth
 from runtime.errors import UserError
@@ -80,6 +81,10 @@ class Trainers:
     def newest(self, birth: Birth) -> wire.Status | None:
         """What it last said, also when the connection is gone already."""
         return self._newest.get(birth)
+
+    def running(self) -> frozenset[Birth]:
+        """Attached trainers whose processes are neither ended nor stopped, as far as they can be seen from here."""
+        return frozenset(birth for birth, connection in self._attached.items() if connection.peer_runs())
 
     def forget(self, birth: Birth) -> None:
         """It has exited."""
@@ -167,6 +172,9 @@ class _Connection(asyncio.Protocol):
         if self._transport.get_write_buffer_size() > BACKLOG_MOST_BYTES:
             self._trainers.drop("trainer_cut_off", "it does not read what it is told")
             self.cut()
+
+    def peer_runs(self) -> bool:
+        return self._transport is not None and processes.runs(processes.peer_of(self._transport))
 
     def cut(self) -> None:
         if self._transport is not None:

@@ -10,6 +10,9 @@ from messages.ids import WorkerId
 STALLED_S = 0.1
 """A deadline that is noticed so late was missed by this process: those who were asked may have answered long since."""
 
+PARK_ALIVE_S = 2.0
+"""How long trainers may take to park that are seen to be alive: on a busy machine they wait for a core."""
+
 Overdue = list[tuple[Worker, str]]
 
 
@@ -54,24 +57,49 @@ def patience_s(job: Job) -> float:
 
 
 def park_by_s(job: Job) -> float | None:
-    """If nobody has parked it is rather the halt that did not arrive; and without them all would be lost anyway."""
-    if job.record.phase is not Phase.RESHAPING or job.halted_s is None:
-        return None
-    timeouts, late = job.spec.timeouts, unparked(job)
-    answered = any(worker.trainers and worker.worker not in late for worker in concerned(job))
-    return job.halted_s + (timeouts.park_s if answered else max(timeouts.park_s, timeouts.suspect_s))
+    """When the first of those that have not parked is waited for no longer."""
+    return min((by_s for _, by_s in _parking(job)), default=None)
 
 
 def slept_s(job: Job, now_s: float) -> float:
     """How much later than it should this process looks at the deadline for parking."""
     by_s = park_by_s(job)
-    return now_s - by_s if by_s is not None and now_s > by_s + STALLED_S else 0.0
+    if by_s is None or job.halted_s is None or now_s <= by_s + STALLED_S:
+        return 0.0
+    return now_s - job.halted_s - _park_limit_s(job)
 
 
 def unparked_in_time(job: Job, now_s: float) -> Overdue:
     """Trainers that live on answer a halt within milliseconds: one that does not is as good as dead."""
-    by_s = park_by_s(job)
-    if by_s is None or job.halted_s is None or now_s < by_s:
+    halted_s = job.halted_s or 0.0
+    return [(worker, f"did not park within {by_s - halted_s:.1f} s") for worker, by_s in _parking(job) if now_s >= by_s]
+
+
+def _parking(job: Job) -> list[tuple[Worker, float]]:
+    """Whose trainers have still to park, and until when they are waited for.
+
+    Silence ends the wait; whoever says that they are alive, again and again, has more time. It is not without end."""
+    if job.record.phase is not Phase.RESHAPING or job.halted_s is None:
         return []
-    why = f"did not park within {by_s - job.halted_s:.1f} s"
-    return [(job.workers[name], why) for name in unparked(job) if job.workers[name].trainers]
+    late = [job.workers[name] for name in unparked(job)]
+    return [(worker, _park_by_s(job, worker, job.halted_s)) for worker in late if worker.trainers]
+
+
+def _park_by_s(job: Job, worker: Worker, halted_s: float) -> float:
+    by_s = halted_s + _park_limit_s(job)
+    if not _is_seen_alive(job, worker):
+        return by_s
+    return max(by_s, min(worker.heard_s + job.spec.timeouts.park_s, halted_s + PARK_ALIVE_S))
+
+
+def _park_limit_s(job: Job) -> float:
+    """If nobody has parked it is rather the halt that did not arrive; and without them all would be lost anyway."""
+    timeouts, late = job.spec.timeouts, unparked(job)
+    answered = any(worker.trainers and worker.worker not in late for worker in concerned(job))
+    return timeouts.park_s if answered else max(timeouts.park_s, timeouts.suspect_s)
+
+
+def _is_seen_alive(job: Job, worker: Worker) -> bool:
+    """Its agent, when it last spoke, saw each of its trainers that has to park alive."""
+    generation = job.record.generation
+    return all(trainer.parking >= generation for trainer in worker.trainers if trainer.parked < generation)

@@ -14,6 +14,7 @@ from messages.worlds import Progress
 _STATUS_FACTS = (
     workers.WorkerJoined,
     workers.WorkerReady,
+    workers.WorkerParking,
     workers.WorkerParked,
     workers.WorkerSwitched,
     workers.WorkerExited,

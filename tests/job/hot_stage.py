@@ -72,6 +72,11 @@ class HotStage(Stage):
             effects += self.tell(worker, *parked, phase=WorkerPhase.PARKED)
         return effects
 
+    def is_seen_alive(self, worker: str) -> list[JobEffect]:
+        """It has not parked, but its agent says that its trainers run."""
+        slow = [structs.replace(trainer, parking=self.generation) for trainer in self.trainers[worker]]
+        return self.tell(worker, *slow, phase=WorkerPhase.STOPPING, generation=self.generation - 1)
+
     def enters(self, *workers: str) -> list[JobEffect]:
         """They go over to the prepared world, or come into the repaired one."""
         world = self.prepared or self.job.record.assignment

@@ -99,6 +99,59 @@ def test_a_member_that_does_not_park_in_time_is_put_out_exactly_then() -> None:
     assert [c.workers for c in commands if isinstance(c, RemoveWorkers)] == [("b",)]
 
 
+def test_a_member_that_is_seen_alive_has_more_time_to_park() -> None:
+    stage = a_hot_job("a", "b", "c")
+    stage.sign("a")
+    stage.parks("a", "c")
+    for _ in range(18):
+        stage.wait(0.1)
+        stage.is_seen_alive("b")
+    assert stage.phase is Phase.RESHAPING
+    stage.parks("b")
+    assert stage.world == {"a": (0,), "b": (1,), "c": (2,)}
+    assert stage.job.record.losses == 0
+
+
+def test_a_member_that_is_seen_alive_and_never_parks_is_put_out_in_the_end() -> None:
+    stage = a_hot_job("a", "b", "c")
+    stage.sign("a")
+    stage.parks("a", "c")
+    for _ in range(21):
+        stage.wait(0.1)
+        stage.is_seen_alive("b")
+    assert stage.world == {"a": (0,), "c": (1,)}
+    assert stage.job.gone[WorkerId("b")] == "did not park within 2.0 s"
+
+
+def test_a_member_that_was_seen_alive_and_falls_silent_is_put_out_soon() -> None:
+    stage = a_hot_job("a", "b", "c")
+    stage.sign("a")
+    stage.parks("a", "c")
+    stage.wait(0.2)
+    stage.is_seen_alive("b")
+    for _ in range(3):
+        stage.wait(0.1)
+    assert stage.phase is Phase.RESHAPING
+    decision = decide(stage.job, events.Ticked(stage.now_s))
+    assert decision.wake_at_s is not None
+    stage.now_s = decision.wake_at_s
+    stage.happens(events.Ticked(stage.now_s))
+    assert stage.job.gone[WorkerId("b")] == "did not park within 0.6 s"
+
+
+def test_only_trainers_that_were_seen_since_the_halt_have_more_time() -> None:
+    stage = a_hot_job("a", "b", "c")
+    stage.sign("a")
+    stage.is_seen_alive("b")
+    stage.parks("a", "b", "c")
+    stage.enters("a", "b", "c")
+    stage.sign("a")
+    stage.parks("a", "c")
+    for _ in range(5):
+        stage.wait(0.1)
+    assert WorkerId("b") in stage.job.gone
+
+
 def test_a_halt_is_said_again_before_its_deadline() -> None:
     stage = a_hot_job("a", "b")
     stage.sign("a")

@@ -237,7 +237,7 @@ class WorkerActor(Actor):
             case worker_effects.SendHeartbeat(status):
                 controller = self.system.controller
                 self.send(controller, lambda: controller.post(cluster_events.WorkerHeard(self.now_s, status)))
-            case worker_effects.FlushProgress() | worker_effects.TellTrainer():
+            case worker_effects.FlushProgress() | worker_effects.TellTrainer() | worker_effects.LookAtTrainers():
                 pass
             case worker_effects.Leave(code, why):
                 self.kill(f"left with {code}: {why}")

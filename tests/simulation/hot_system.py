@@ -39,6 +39,9 @@ class HotWorker(WorkerActor):
                 told = self.hot.get((generation, rank))
                 if told is not None:
                     self.later(0.0003, partial(self.training.hear, told, word))
+            case worker_effects.LookAtTrainers():
+                running = frozenset(t.birth for t in self.hot.values() if t.alive and not t.stopped)
+                self.later(0.0003, lambda: self.post(worker_events.TrainersSeen(self.now_s, running)))
             case _:
                 super().perform(effect)
 
@@ -157,6 +160,7 @@ class HotSystem(System):
             clockwork.after(at_s, partial(self._watch, name, when, make, LOOK_FOR_S))
         others: list[tuple[str, Callable[[], None]]] = [
             ("trainer silent", self._silence),
+            ("trainer slow", self._slow_down),
             ("notice with little time", self._notice_late),
             ("scaled", self._scale),
             ("scaled", self._scale),
@@ -238,6 +242,13 @@ class HotSystem(System):
         if trains:
             chance = self.clockwork.chance
             self.hot_training.silence(chance.choice(trains), chance.choice((0.2, 0.7, 2.0, 1000.0)))
+
+    def _slow_down(self) -> None:
+        """It gets no core for a while, which its agent can tell from a trainer that is stopped."""
+        trains = [trainer for trainer in self.hot_training.alive if trainer.trains]
+        if trains:
+            chance = self.clockwork.chance
+            self.hot_training.slow_down(chance.choice(trains), chance.choice((0.7, 1.2, 1.5)))
 
     def _notice_late(self) -> None:
         worker = self._some_worker()

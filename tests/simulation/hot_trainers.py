@@ -37,6 +37,8 @@ class HotTrainer:
     exited: Callable[[TrainerExit], None]
     alive: bool = True
     silent: bool = False
+    stopped: bool = False
+    """Silent because it was stopped, as its agent can see."""
     waiting: list[Word] = field(default_factory=list)
     """What it was told while it was silent."""
     world: "World | None" = None
@@ -178,11 +180,16 @@ class HotTraining:
             trainer.exited(TrainerExit(trainer.birth[1], code=1, tail=("ValueError",)))
 
     def silence(self, trainer: HotTrainer, for_s: float) -> None:
-        trainer.silent = True
+        trainer.silent = trainer.stopped = True
         self.clockwork.after(for_s, partial(self._wake, trainer))
 
+    def slow_down(self, trainer: HotTrainer, for_s: float) -> None:
+        trainer.silent = True
+        self.clockwork.after(for_s, partial(self._wake, trainer))
+        self.clockwork.after(for_s + 0.5, lambda: self.seen.update({"slow trainers kept": trainer.alive}))
+
     def _wake(self, trainer: HotTrainer) -> None:
-        trainer.silent = False
+        trainer.silent = trainer.stopped = False
         words, trainer.waiting = trainer.waiting, []
         for word in words:
             self.hear(trainer, word)

@@ -36,10 +36,19 @@ IN_EVERY_PHASE = {
     "script failed in a repair",
     "worker killed while it catches up",
     "trainer silent",
+    "trainer slow",
     "notice with little time",
     "scaled",
 }
-CAME_ABOUT = {"starts", "repairs", "switches", "joined", "laggards", "sums that only some received"}
+CAME_ABOUT = {
+    "starts",
+    "repairs",
+    "switches",
+    "joined",
+    "laggards",
+    "sums that only some received",
+    "slow trainers kept",
+}
 
 
 def test_no_step_or_sample_is_lost_or_repeated_and_the_world_heals(tell: Callable[[str], None]) -> None:

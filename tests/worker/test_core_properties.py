@@ -33,6 +33,7 @@ from agents.worker.events import (
     TrainerForked,
     TrainerForkFailed,
     TrainerSaid,
+    TrainersSeen,
     TrainersStopped,
     WorkerEvent,
 )
@@ -104,6 +105,7 @@ HOT_EVENTS: st.SearchStrategy[WorkerEvent] = st.one_of(
     st.builds(TrainerAttached, AT, GENERATIONS, BIRTHS),
     st.builds(TrainerSaid, AT, GENERATIONS, BIRTHS, STATUSES),
     st.builds(TrainerDetached, AT, GENERATIONS, BIRTHS),
+    st.builds(TrainersSeen, AT, st.frozensets(st.tuples(GENERATIONS, BIRTHS))),
     st.builds(lambda w, e: AssignmentHeard(0.0, w, e), HOT_WORLDS, EPOCHS),
     st.builds(lambda g, e: HaltHeard(0.0, a_halt(g), e), st.integers(1, 8), EPOCHS),
     st.builds(lambda g, e: InviteHeard(0.0, an_invite(g), e), st.integers(1, 4), EPOCHS),

@@ -32,7 +32,7 @@ from tests.worker.fakes import (
 )
 
 OBEYS = """
-import json, os, signal, socket, sys
+import json, os, signal, socket, sys, time
 env = os.environ
 agent = socket.socket(socket.AF_UNIX)
 agent.connect(env["TRADEWIND_TRAINER_SOCKET"])
@@ -51,6 +51,8 @@ signal.signal(signal.SIGUSR2, lambda *_: sys.exit(3))
 for line in agent.makefile():
     word = json.loads(line)
     if word["type"] == "halt":
+        while os.path.exists("busy"):
+            time.sleep(0.01)
         state["parked"] = word["generation"]
     elif word["type"] == "assign" and word["leaves"]:
         state["parked"] = word["generation"]
@@ -77,6 +79,10 @@ def _world(generation: int, worker: WorkerId, launch: Path, *, entry: Entry | No
 
 def _shown(master: FakeMaster, worker: WorkerId) -> list[tuple[int, int]]:
     return [(trainer.rank, trainer.generation) for trainer in master.statuses[worker].trainers]
+
+
+def _parking(master: FakeMaster, worker: WorkerId) -> list[int]:
+    return [trainer.parking for trainer in master.statuses[worker].trainers]
 
 
 @pytest.mark.usefixtures("without_torch")
@@ -116,6 +122,30 @@ async def test_trainers_live_through_a_halt_a_repair_and_a_planned_change(
         async with asyncio.timeout(SECONDS):
             assert await agent.wait() == 0
     assert pids_with(worker) == []
+
+
+@pytest.mark.usefixtures("without_torch")
+async def test_trainers_that_are_slow_to_park_are_told_from_one_that_is_stopped(
+    nats_server: NatsServer, master: FakeMaster, tmp_path: Path
+) -> None:
+    async with an_agent(nats_server.url, tmp_path / "run", slots=2):
+        [worker] = await master.workers()
+        job = tmp_path / "job"
+        master.changes(_world(1, worker, job, entry=None))
+        await eventually(lambda: _shown(master, worker) == [(0, 1), (1, 1)], SECONDS, "the first world")
+
+        (job / "busy").touch()
+        master.halts(2)
+        await eventually(lambda: master.told(worker).count("parking") > 1, SECONDS)
+        assert "parked" not in master.told(worker)
+
+        stopped = int((job / "1.pid").read_text())
+        os.kill(stopped, signal.SIGSTOP)
+        await eventually(lambda: _parking(master, worker) == [2, 0], SECONDS, "a heartbeat of the stopped trainer")
+        os.kill(stopped, signal.SIGCONT)
+        await eventually(lambda: _parking(master, worker) == [2, 2], SECONDS, "it runs again")
+        (job / "busy").unlink()
+        await master.until(worker, WorkerPhase.PARKED, 2)
 
 
 @pytest.mark.usefixtures("without_torch")

@@ -2,7 +2,16 @@
 
 import pytest
 
-from agents.worker.effects import FlushProgress, ForkTrainers, Leave, StopTrainers, TellFact, TellTrainer
+from agents.worker.effects import (
+    FlushProgress,
+    ForkTrainers,
+    Leave,
+    LookAtTrainers,
+    SendHeartbeat,
+    StopTrainers,
+    TellFact,
+    TellTrainer,
+)
 from agents.worker.events import (
     BusLost,
     HostLost,
@@ -13,6 +22,7 @@ from agents.worker.events import (
     TrainerDetached,
     TrainerForked,
     TrainerSaid,
+    TrainersSeen,
     TrainersStopped,
 )
 from agents.worker.state import WorkerRules
@@ -96,6 +106,59 @@ def test_a_worker_parks_when_its_last_trainer_has_in_one_message() -> None:
     assert [status.parked for status in story.told.status.trainers] == [2, 2]
     assert (story.state.phase, story.state.generation) == (WorkerPhase.PARKED, 2)
     assert [type(effect) for effect in story.last] == [TellFact, FlushProgress]
+
+
+def _looks(story: Story) -> int:
+    return sum(isinstance(effect, LookAtTrainers) for effect in story.last)
+
+
+def _sees(story: Story, *local_ranks: int) -> Story:
+    """That these trainers run, or all."""
+    running = frozenset(t.birth for t in story.state.trainers if not local_ranks or t.local_rank in local_ranks)
+    return story.happens(TrainersSeen(story.now_s, running))
+
+
+def test_trainers_that_park_at_once_are_not_looked_at() -> None:
+    story = a_hot_worker(1).hears(a_halt(2)).after(0.05).says(parked_at(2, 1))
+    assert story.facts == ["parked"]
+    assert _looks(story.after(0.5)) == 0
+
+
+def test_trainers_that_are_slow_to_park_are_looked_at_until_they_have() -> None:
+    story = a_hot_worker(1).hears(a_halt(2))
+    assert _looks(story.after(0.45)) == 4
+    story.says(parked_at(2, 1))
+    assert _looks(story.after(0.5)) == 0
+
+
+def test_trainers_that_run_are_told_to_be_parking() -> None:
+    story = a_hot_worker(1).hears(a_halt(2)).after(0.1).says(parked_at(2, 1), 0)
+    assert _sees(story).facts == ["parking"]
+    assert [(t.parked, t.parking) for t in story.told.status.trainers] == [(2, 0), (0, 2)]
+    assert _sees(story.after(0.1)).facts == ["parking"]
+    story.says(in_world(1, 1, broken=1), 1)
+    assert [t.parking for t in story.told.status.trainers] == [0, 2]
+
+
+def test_nothing_is_said_for_trainers_that_are_stopped() -> None:
+    story = a_hot_worker(1).hears(a_halt(2)).after(0.1)
+    assert _sees(story, 0).facts == []
+    _sees(story)
+    assert _sees(story.after(0.1), 0).facts == []
+    beats = [effect for effect in story.after(1.0).last if isinstance(effect, SendHeartbeat)]
+    assert [t.parking for t in beats[0].status.trainers] == [2, 0]
+
+
+def test_a_look_at_trainers_that_have_parked_meanwhile_says_nothing() -> None:
+    story = a_hot_worker(1).hears(a_halt(2)).after(0.1).says(parked_at(2, 1))
+    assert _sees(story).facts == []
+    assert [t.attached.parking for t in story.state.trainers if t.attached is not None] == [0, 0]
+
+
+def test_trainers_that_are_ended_are_not_looked_at() -> None:
+    story = a_training_worker(1).hears(a_halt(2))
+    assert any(isinstance(effect, StopTrainers) for effect in story.last)
+    assert _looks(story.after(0.5)) == 0
 
 
 def test_a_trainer_that_parked_before_the_halt_came_is_not_waited_for() -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from agents.worker.effects import ForkTrainers, StopTrainers, TellTrainer
+from agents.worker.effects import ForkTrainers, LookAtTrainers, StopTrainers, TellTrainer
 from agents.worker.events import (
     AssignmentHeard,
     BusBack,
@@ -20,6 +20,7 @@ from agents.worker.events import (
     TrainerExited,
     TrainerForked,
     TrainerSaid,
+    TrainersSeen,
     TrainersStopped,
     WorkerEvent,
 )
@@ -109,6 +110,9 @@ class Chaos:
                     case TellTrainer(generation, rank, word):
                         assert self.trainers[generation, rank].attached
                         self.trainers[generation, rank].hear(word)
+                    case LookAtTrainers():
+                        running = [birth for birth in self.trainers if self.chance.random() < 0.8]
+                        self.happens(TrainersSeen(self.story.now_s, frozenset(running)))
 
     def passes(self, seconds: float) -> None:
         until_s = self.story.now_s + seconds

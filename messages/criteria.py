@@ -52,6 +52,8 @@ class Capacity(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
     machine_types: Words = ()
     on_demand: Share = 0.0
     """So many of the workers, rounded up, are on demand; the others are spot."""
+    idle_timeout_s: Annotated[float, Meta(ge=10, le=1e7)] = 600.0
+    """A machine on which the job has nothing and wants nothing for so long is given back."""
 
 
 class StepTime(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

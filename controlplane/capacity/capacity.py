@@ -2,15 +2,19 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 
 from controlplane.allocator.decide import decide
+from controlplane.allocator.demand import Demand
 from controlplane.allocator.effects import AllocatorEffect
 from controlplane.allocator.events import (
     AllocatorEvent,
     ClusterBecameReady,
     ClusterLost,
+    CriteriaChanged,
     JobEnded,
     MachinesGivenBack,
+    MarketSeen,
     NodesReleased,
     NodesSeen,
     Ticked,
@@ -20,9 +24,13 @@ from controlplane.allocator.giving import given_back
 from controlplane.allocator.offers import Offer, Stock
 from controlplane.allocator.sentences import shortage
 from controlplane.allocator.state import Allocator, AllocatorSettings, new_allocator
-from controlplane.capacity.placement import Placement, free_nodes, placement_of
+from controlplane.capacity.placement import Placed, free_nodes, placed_of
+from controlplane.capacity.planner import Planner
+from controlplane.capacity.planning import Planning
 from controlplane.capacity.shell import AllocatorShell, Complete
 from controlplane.clouds.interface import Cloud
+from controlplane.planning.criteria import Criteria
+from controlplane.planning.market import Market
 from messages.clusters import ClusterHeartbeat
 from messages.events import Event
 from messages.ids import ClusterName, JobName
@@ -31,8 +39,7 @@ from runtime.logs import WhyLog, logger
 from runtime.role import Decision, RoleLoop
 
 AllocatorLoop = RoleLoop[Allocator, AllocatorEvent, AllocatorEffect]
-OnPlacement = Callable[[JobName, Placement, str], None]
-"""Where a job's workers are to be, and why that may be too few of them; empty where nothing is in the way."""
+OnPlacement = Callable[[JobName, Placed], None]
 
 
 class Capacity:
@@ -45,32 +52,55 @@ class Capacity:
         announce: Callable[[Event], None],
         on_placement: OnPlacement,
         settings: AllocatorSettings | None = None,
+        planning: Planning | None = None,
     ) -> None:
+        """Without `planning` all jobs take their nodes in the fleet's order."""
         self._cloud = cloud
         self._offers = offers
         self._complete = complete
         self._clock = clock
         self._announce = announce
         self._on_placement = on_placement
-        self._settings = settings
+        self._settings = settings or AllocatorSettings()
+        self.planning = planning
+        self._planner = planning.planner if planning is not None else Planner()
+        if planning is not None:
+            planning.listen_to(self.allocators)
         self._loops: dict[JobName, AllocatorLoop] = {}
         self._tasks: dict[JobName, asyncio.Task[None]] = {}
-        self._placed: dict[JobName, tuple[Placement, str]] = {}
+        self._placed: dict[JobName, Placed] = {}
         self._wanted: dict[JobName, int | None] = {}
+        self._criteria: dict[JobName, Criteria] = {}
+        """Of planned jobs."""
         self._heard_s: dict[ClusterName, float] = {}
         self._free: dict[tuple[JobName, ClusterName], tuple[str, ...]] = {}
         self._unready: dict[ClusterName, str] = {}
 
-    def hold(self, tasks: asyncio.TaskGroup, job: JobName, wanted: int, ended: str | None) -> None:
+    def hold(
+        self,
+        tasks: asyncio.TaskGroup,
+        job: JobName,
+        wanted: int,
+        ended: str | None,
+        demand: Demand | None = None,
+        idle_timeout_s: float | None = None,
+    ) -> None:
         """From now on there are machines for this job, or, if it has ended, soon none."""
         if job in self._loops and self._wanted[job] is None and ended is None:
             # Another job of the name of one whose pools are still going: it takes over what there is.
             self._let_go(job)
         if job in self._loops:
-            self.wants(job, wanted, ended)
+            self.wants(job, wanted, ended, demand.criteria if demand is not None else None)
             return
+        if self.planning is None or not self.planning.is_possible:
+            demand = None
+        settings = self._settings
+        if idle_timeout_s is not None:
+            settings = replace(settings, idle_timeout_s=idle_timeout_s)
         now_s = self._clock.monotonic_s()
-        state = new_allocator(job, self._offers, wanted=wanted, at_s=now_s, ended=ended, settings=self._settings)
+        state = new_allocator(
+            job, self._offers, wanted=wanted, at_s=now_s, ended=ended, settings=settings, demand=demand
+        )
         why_log = WhyLog(logger(job=job), "capacity_decided")
 
         before = state
@@ -82,26 +112,37 @@ class Capacity:
             stock, before = given_back(before, event), decision.state
             why_log(decision.why)
             self._place(job, decision.state)
+            if self.planning is not None:
+                self.planning.see(job, decision.state)
             if stock is not None:
                 self._tell_others(job, stock)
             if decision.state.finished:
                 self._let_go(job)
 
-        shell = AllocatorShell(job, self._cloud, self._complete, self._clock, self._announce)
+        shell = AllocatorShell(job, self._cloud, self._complete, self._clock, self._announce, self._planner)
         loop = AllocatorLoop(f"capacity/{job}", state, decide, shell, Ticked, self._clock, decided)
         self._loops[job] = loop
         self._wanted[job] = None if ended is not None else wanted
         self._tasks[job] = tasks.create_task(loop.run(), name=f"capacity/{job}")
+        if demand is not None and ended is None:
+            self._plan_for(job, demand.criteria)
 
-    def wants(self, job: JobName, wanted: int, ended: str | None) -> None:
+    def wants(self, job: JobName, wanted: int, ended: str | None, criteria: Criteria | None = None) -> None:
         """Told whenever the job decides; only what is new goes on."""
         new = None if ended is not None else wanted
         loop = self._loops.get(job)
-        if loop is None or self._wanted[job] == new:
+        if loop is None:
             return
-        self._wanted[job] = new
         now_s = self._clock.monotonic_s()
-        loop.post(WantedChanged(now_s, new) if new is not None else JobEnded(now_s, ended or ""))
+        if criteria is not None and job in self._criteria and self._criteria[job] != criteria:
+            loop.post(CriteriaChanged(now_s, criteria))
+            self._plan_for(job, criteria)
+        if self._wanted[job] != new:
+            self._wanted[job] = new
+            loop.post(WantedChanged(now_s, new) if new is not None else JobEnded(now_s, ended or ""))
+
+    def allocators(self) -> dict[JobName, Allocator]:
+        return {job: loop.state for job, loop in self._loops.items()}
 
     def see(self, topology: ClusterHeartbeat) -> None:
         now_s = self._clock.monotonic_s()
@@ -148,10 +189,23 @@ class Capacity:
         self._tasks.pop(job).cancel()
         self._placed.pop(job, None)
         self._wanted.pop(job, None)
+        self._criteria.pop(job, None)
+        if self.planning is not None:
+            self.planning.forget(job)
         self._free = {key: nodes for key, nodes in self._free.items() if key[0] != job}
 
+    def _plan_for(self, job: JobName, criteria: Criteria) -> None:
+        loop = self._loops[job]
+
+        def tell(market: Market) -> None:
+            loop.post(MarketSeen(self._clock.monotonic_s(), market))
+
+        self._criteria[job] = criteria
+        if self.planning is not None:
+            self.planning.follow(job, criteria, tell)
+
     def _place(self, job: JobName, allocator: Allocator) -> None:
-        placed = placement_of(allocator), shortage(allocator, self._clock.monotonic_s(), self._unready)
+        placed = placed_of(allocator, shortage(allocator, self._clock.monotonic_s(), self._unready))
         if placed != self._placed.get(job):
             self._placed[job] = placed
-            self._on_placement(job, *placed)
+            self._on_placement(job, placed)

@@ -5,6 +5,7 @@ least: none at all would be an order to end all of them, and who goes is for the
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from controlplane.allocator.counting import at_most, held, spare
 from controlplane.allocator.prospects import known_offers
@@ -16,16 +17,35 @@ from messages.workers import WorkerPhase
 Placement = dict[ClusterName, int]
 
 
+@dataclass(frozen=True, slots=True)
+class Placed:
+    workers: Placement
+    shortage: str = ""
+    """Why they may be too few; empty where nothing is in the way."""
+    leaving: frozenset[str] = frozenset()
+    """Nodes that the job should leave."""
+    at_once: bool = False
+    """Also if too few are left to train: nothing can come before they are gone."""
+
+
+def placed_of(allocator: Allocator, shortage: str) -> Placed:
+    leaving = frozenset(name for names in allocator.leaving.values() for name in names)
+    return Placed(placement_of(allocator), shortage, leaving, _goes_at_once(allocator))
+
+
 def placement_of(allocator: Allocator) -> Placement:
     if allocator.ended is not None:
         return {}
     placement: Placement = {}
     for pool in allocator.pools.values():
         _add(placement, pool.ref.cluster, at_most(pool))
+    for cluster, names in allocator.leaving.items():
+        count = placement.get(cluster, 0)
+        _add(placement, cluster, -min(count - 1, len(names)) if count else 0)
     surplus = sum(placement.values()) - allocator.wanted
     for room in (_coming, _unused(allocator)):
         for pool in _least_liked_first(allocator):
-            less = max(0, min(surplus, room(pool)))
+            less = max(0, min(surplus, room(pool), placement[pool.ref.cluster]))
             _add(placement, pool.ref.cluster, -less)
             surplus -= less
     for pool in _least_liked_first(allocator):
@@ -48,6 +68,15 @@ def free_nodes(topology: ClusterHeartbeat, job: JobName) -> tuple[str, ...]:
     warming = any(status.phase is WorkerPhase.WARMING for status in statuses)
     busy = {status.node for status in statuses if warming or status.phase is not WorkerPhase.IDLE}
     return tuple(node.node for node in topology.nodes if node.job == job and node.node not in busy)
+
+
+def _goes_at_once(allocator: Allocator) -> bool:
+    """All that are left are needed to train and are to go, and nothing else is on its way: nothing has room."""
+    if allocator.demand is None or not allocator.leaving:
+        return False
+    there = sum(held(pool) for pool in allocator.pools.values())
+    coming = sum(_coming(pool) for pool in allocator.pools.values())
+    return there <= allocator.demand.criteria.min_workers and coming == 0
 
 
 def _coming(pool: Pool) -> int:

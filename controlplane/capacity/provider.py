@@ -12,13 +12,15 @@ from controlplane.bootstrap.settings import Place, Secrets
 from controlplane.capacity.capacity import Capacity, OnPlacement
 from controlplane.capacity.fleet_keeper import FleetKeeper
 from controlplane.capacity.leaders_cloud import LeadersCloud
+from controlplane.capacity.planning import Planning, known_prices
 from controlplane.clouds.outcomes import reason_of
 from controlplane.fleet.cloud import load_clients, open_cloud
 from controlplane.fleet.files import read_fleet
-from controlplane.fleet.plans import bootstrap_settings, cluster_plans, complete, offers, places
+from controlplane.fleet.plans import bootstrap_settings, cluster_plans, complete, is_in_google, offers, places
 from controlplane.ledger.books import Books
 from messages.events import FLEET, Event
 from messages.ids import ClusterName
+from runtime.bus import Bucket
 from runtime.clock import Clock
 
 
@@ -37,10 +39,13 @@ async def provided(
     on_placement: OnPlacement,
     may_act: Callable[[], bool],
     books: Books,
+    bucket: Bucket,
 ) -> AsyncIterator[Capacity]:
     """While it is open the fleet's clusters are made ready, each job gets its nodes, and what they cost is noted."""
     fleet = read_fleet(fleet_file)
     cloud = LeadersCloud(await open_cloud(fleet, environ), may_act)
+    # Elsewhere a token of ours is of no use to Google, and none of its business.
+    token = cloud.access_token if is_in_google(fleet, environ) else None
 
     def report(place: Place, standing: Standing) -> None:
         event = event_of(place, standing)
@@ -54,14 +59,19 @@ async def provided(
         await bootstrap.install_until_done(by_cluster[cluster])
 
     try:
+        prices = await asyncio.to_thread(known_prices, environ, token)
         async with asyncio.TaskGroup() as tasks:
-            capacity = Capacity(cloud, offers(fleet), partial(complete, fleet), clock, announce, on_placement)
+            planning = Planning(cloud, offers(fleet), prices, bucket, clock, may_act)
+            capacity = Capacity(
+                cloud, offers(fleet), partial(complete, fleet), clock, announce, on_placement, planning=planning
+            )
             keeper = FleetKeeper(
                 cloud, cluster_plans(fleet), install, announce, capacity.heard_s, capacity.hear_of_cluster, clock
             )
             running = (
                 tasks.create_task(keeper.run(), name="fleet"),
                 tasks.create_task(books.run(cloud, fleet.name), name="ledger"),
+                tasks.create_task(planning.run(), name="planning"),
             )
             yield capacity
             for each in running:

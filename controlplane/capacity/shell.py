@@ -7,6 +7,7 @@ from typing import assert_never
 from controlplane.allocator import effects, events
 from controlplane.allocator.effects import AllocatorEffect
 from controlplane.allocator.events import AllocatorEvent
+from controlplane.capacity.planner import Planner
 from controlplane.clouds.interface import JOB_LABEL, Cloud, PoolPlan, PoolRef, Taint
 from controlplane.clouds.outcomes import Outcome, Refused, Unreachable
 from messages.events import Event
@@ -19,13 +20,20 @@ Complete = Callable[[PoolPlan], PoolPlan]
 
 class AllocatorShell:
     def __init__(
-        self, job: JobName, cloud: Cloud, complete: Complete, clock: Clock, announce: Callable[[Event], None]
+        self,
+        job: JobName,
+        cloud: Cloud,
+        complete: Complete,
+        clock: Clock,
+        announce: Callable[[Event], None],
+        planner: Planner,
     ) -> None:
         self._job = job
         self._cloud = cloud
         self._complete = complete
         self._clock = clock
         self._announce = announce
+        self._planner = planner
 
     def perform(self, effect: AllocatorEffect) -> Awaitable[AllocatorEvent | None] | None:
         match effect:
@@ -40,6 +48,8 @@ class AllocatorShell:
                 return self._operate(ref, operation, self._cloud.delete_pool(ref))
             case effects.ListPools(listing, _):
                 return self._list(listing)
+            case effects.MakePlan():
+                return self._plan(effect)
             case effects.Announce(kind, text, why, fields):
                 self._announce(Event(self._job, kind, text, why, fields))
                 return None
@@ -49,6 +59,10 @@ class AllocatorShell:
     async def _operate(self, ref: PoolRef, operation: int, work: Awaitable[Outcome]) -> AllocatorEvent:
         outcome = await work
         return events.OperationEnded(self._clock.monotonic_s(), ref, operation, outcome)
+
+    async def _plan(self, asked: effects.MakePlan) -> AllocatorEvent | None:
+        made = await self._planner.make(asked)
+        return events.Planned(self._clock.monotonic_s(), asked.number, made) if made is not None else None
 
     async def _list(self, listing: int) -> AllocatorEvent:
         answer = await self._cloud.clusters()

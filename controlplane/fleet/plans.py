@@ -10,7 +10,7 @@ from controlplane.bootstrap.settings import BootstrapSettings, Place
 from controlplane.clouds.gke.settings import ENVIRONMENT_PREFIX, GkeSettings
 from controlplane.clouds.interface import FLEET_LABEL, LEASE_LABEL, ClusterPlan, PoolPlan, Taint
 from controlplane.fleet.checks import region_of
-from controlplane.fleet.spec import ClusterSpec, Fleet
+from controlplane.fleet.spec import GOOGLE, ClusterSpec, Fleet
 from messages.ids import ClusterName
 from runtime.settings import read_settings
 
@@ -29,6 +29,11 @@ def gke_settings(fleet: Fleet, environ: Mapping[str, str]) -> GkeSettings:
     }
     flags = {name: value for name, value in told.items() if not environ.get(f"{ENVIRONMENT_PREFIX}{name.upper()}")}
     return read_settings(GkeSettings, environ, flags, ENVIRONMENT_PREFIX)
+
+
+def is_in_google(fleet: Fleet, environ: Mapping[str, str]) -> bool:
+    """Rather than with a stand-in."""
+    return gke_settings(fleet, environ).endpoint == GOOGLE.endpoint
 
 
 def cluster_plans(fleet: Fleet) -> tuple[ClusterPlan, ...]:

@@ -76,6 +76,9 @@ class Api:
         wanted = await _body(request, BudgetRequest, "The request cannot be used:")
         return json_answer(await self.desk.budgets.raise_to(request.match_info["name"], wanted.usd))
 
+    async def offers(self, _request: web.Request) -> web.Response:
+        return json_answer(self.desk.offers())
+
     async def health(self, _request: web.Request) -> web.Response:
         health = self.desk.health()
         return json_answer(health, HTTPStatus.OK if health.ok else HTTPStatus.SERVICE_UNAVAILABLE)
@@ -125,6 +128,7 @@ def routes(api: Api, feeds: Feeds) -> list[web.RouteDef]:
         web.get("/v1/jobs/{name}/events", feeds.events),
         web.get("/v1/jobs/{name}/progress", feeds.progress),
         web.get("/v1/events", feeds.events),
+        web.get("/v1/offers", api.offers),
         web.get("/healthz", api.health),
         web.get("/version", api.version),
     ]

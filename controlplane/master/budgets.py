@@ -13,6 +13,7 @@ from controlplane.job import events
 from controlplane.job.state import Job, Record
 from controlplane.master.held import HeldJob
 from controlplane.master.refusals import JobUnknown, NotLeading
+from controlplane.planning.criteria import criteria_of
 from messages.budgets import BudgetView
 from messages.costs import CostView
 from messages.ids import JobName
@@ -74,7 +75,8 @@ class Budgets:
         return held
 
     def _dearest(self, job: Job) -> MicroDollars | None:
-        return None
+        planning = self._master.capacity.planning if self._master.capacity is not None else None
+        return planning.dearest(criteria_of(job.spec)) if planning is not None else None
 
 
 def _check(held: HeldJob, usd: float) -> None:

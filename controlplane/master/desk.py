@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from controlplane.catalog.views import offer_list
 from controlplane.job import events
 from controlplane.job.state import Job, Record
 from controlplane.ledger.views import cost_view, planned_steps
@@ -18,6 +19,7 @@ from messages.envelope import VERSION as PROTOCOL
 from messages.events import FLEET, Event
 from messages.ids import JobName
 from messages.jobs import JobSpec, Workers, contradictions
+from messages.offers import OfferList
 from runtime.bus import Bus
 
 DECISION_TIMEOUT_S = 2.0
@@ -66,11 +68,25 @@ class Desk:
             raise SpecRefused(tuple(f"{path}: {text}" for path, text in found))
         if self._master.knows(name):
             raise JobExists(name)
+        await self._check_can_be_had(spec)
         self._check_leads()
         await self._master.make(spec)
         self._master.announce(Event(name, "job_submitted", f"the job was submitted for {_size(spec.workers)}"))
         await self._master.forget_oldest()
         return self.view(name)
+
+    async def _check_can_be_had(self, spec: JobSpec) -> None:
+        """Before anything is made: what the job allows may be none of what there is, or cost more than it may."""
+        planning = self._master.capacity.planning if self._master.capacity is not None else None
+        problems = await planning.refusals(spec) if planning is not None else []
+        if problems:
+            raise SpecRefused(tuple(f"{path}: {text}" for path, text in problems))
+
+    def offers(self) -> OfferList:
+        planning = self._master.capacity.planning if self._master.capacity is not None else None
+        if planning is not None:
+            return planning.offers()
+        return offer_list(self._master.list_prices(), None, self._master.clock.wall_s())
 
     async def stop_job(self, name: str) -> JobView:
         held = self.job(name)

@@ -7,9 +7,10 @@ the next one reads the records and adopts. What people ask for is `desk`'s, what
 import asyncio
 from collections import Counter
 from collections.abc import Coroutine
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from controlplane.capacity.capacity import Capacity
+from controlplane.catalog.offers import Catalog
+from controlplane.catalog.shipped import shipped_catalog
 from controlplane.job import events
 from controlplane.job.present import deserted
 from controlplane.job.state import Job, adopted_job, new_job
@@ -27,14 +28,20 @@ from controlplane.master.shell import JobShell, Tools
 from controlplane.master.store_protocol import Waiting
 from controlplane.master.stores import StorePlace, StoreServers
 from controlplane.master.wanted import WantedBook
+from controlplane.master.wishes import Wishes
 from messages import subjects
 from messages.events import FLEET, Event
-from messages.ids import ClusterName, Generation, JobName, Rank
+from messages.ids import Generation, JobName, Rank
 from messages.jobs import JobSpec
 from runtime.bus import Bucket, Bus, Entry
 from runtime.clock import Clock
 from runtime.errors import BusUnavailable, Conflict
 from runtime.logs import logger
+
+if TYPE_CHECKING:
+    # With the solver that plans, and what it is made of.
+    from controlplane.capacity.capacity import Capacity
+    from controlplane.capacity.placement import Placed
 
 ADOPT_RETRY_S = 1.0
 
@@ -61,12 +68,14 @@ class Master:
         """How many that have ended."""
         self.dropped: Counter[str] = Counter()
         self.announcer = Announcer(bus, leadership.epoch, self.dropped)
-        self.books = Books(bucket, clock, leadership)
+        self.books = Books(bucket, clock, leadership, catalog=self.list_prices)
+        self.bucket = bucket
         self.budgets = Budgets(self)
         self.capacity: Capacity | None = None
         """Where machines come from; without it workers come from static clusters only."""
         self.hearing = Hearing(self)
-        self._bucket = bucket
+        self._wishes = Wishes()
+        self._shipped: Catalog | None = None
         self._patient = patient
         """The same bucket with longer timeouts, for the start."""
         self._wanted = WantedBook(bucket, self.may_act)
@@ -109,7 +118,7 @@ class Master:
         name = JobName(spec.name)
         self._being_made.add(name)
         try:
-            await self._bucket.create(subjects.spec_key(name), records.encode_spec(spec))
+            await self.bucket.create(subjects.spec_key(name), records.encode_spec(spec))
             self._hold(self._new_job(spec), revision=0)
         except Conflict:
             raise JobExists(name) from None
@@ -127,14 +136,15 @@ class Master:
             if not self.may_act():
                 return
             try:
-                await self._bucket.delete(subjects.ledger_key(held.name))
-                await self._bucket.delete(subjects.world_key(held.name))
-                await self._bucket.delete(subjects.spec_key(held.name))
+                await self.bucket.delete(subjects.ledger_key(held.name))
+                await self.bucket.delete(subjects.world_key(held.name))
+                await self.bucket.delete(subjects.spec_key(held.name))
             except BusUnavailable as error:
                 self._log.warning("job_not_forgotten", job=held.name, error=str(error))
                 return
             self.jobs.pop(held.name, None)
             self.books.close(held.name)
+            self._wishes.forget(held.name)
             await held.stop()
 
     def _holds_none(self, held: HeldJob) -> bool:
@@ -171,7 +181,9 @@ class Master:
         if not held.ended:
             held.start(self._group())
         if self.capacity is not None:
-            self.capacity.hold(self._group(), job.name, *_demand(job))
+            demand = self._wishes.demand(job, held.progress.step, self.clock.wall_s())
+            idle_timeout_s = job.spec.capacity.idle_timeout_s if job.spec.capacity is not None else None
+            self.capacity.hold(self._group(), job.name, *_demand(job), demand, idle_timeout_s)
 
     async def _readopt(self, name: JobName) -> None:
         """The master before this one wrote the record after it was read here: begin again from what it wrote."""
@@ -212,14 +224,18 @@ class Master:
         held.start(self._group())
         held.post(event)
 
-    def place(self, name: JobName, workers: dict[ClusterName, int], shortage: str) -> None:
+    def place(self, name: JobName, placed: "Placed") -> None:
         """The allocator has decided where the job's workers are to be, and says why they may be too few."""
-        self.jobs[name].post(events.PlacementChanged(self.clock.monotonic_s(), workers, shortage))
+        now_s = self.clock.monotonic_s()
+        self.jobs[name].post(
+            events.PlacementChanged(now_s, placed.workers, placed.shortage, placed.leaving, placed.at_once)
+        )
 
     def _on_decided(self, job: Job) -> None:
         if self.capacity is None:
             return
-        self.capacity.wants(job.name, *_demand(job))
+        criteria = self._wishes.criteria(job, self.jobs[job.name].progress.step, self.clock.wall_s())
+        self.capacity.wants(job.name, *_demand(job), criteria)
         self.books.hear(job)
         for cluster in deserted(job, self.clock.monotonic_s()):
             self.capacity.lose(job.name, cluster, f"nothing is heard of cluster {cluster}")
@@ -232,6 +248,13 @@ class Master:
         missing = tuple(Rank(rank) for rank in told.missing)
         now_s = self.clock.monotonic_s()
         self.jobs[name].post(events.RanksWaited(now_s, Generation(told.generation), waiting, missing))
+
+    def list_prices(self) -> Catalog:
+        planning = self.capacity.planning if self.capacity is not None else None
+        if planning is not None:
+            return planning.list_prices()
+        self._shipped = self._shipped or shipped_catalog()
+        return self._shipped
 
     # Small things
 

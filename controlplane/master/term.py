@@ -11,10 +11,10 @@ import socket
 from contextlib import AbstractAsyncContextManager
 from importlib.metadata import version
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from controlplane.capacity.capacity import Capacity
 from controlplane.lease.keeper import Leadership
 from controlplane.master.api import ApiServer
 from controlplane.master.desk import Desk
@@ -27,6 +27,9 @@ from runtime.clock import SystemClock
 from runtime.logs import logger
 from runtime.process import Stop
 from runtime.waiting import first_of
+
+if TYPE_CHECKING:
+    from controlplane.capacity.capacity import Capacity
 
 PATIENCE_S = 60.0
 """With the bus: a term without it ends long before, with its lease."""
@@ -92,7 +95,7 @@ async def _lead(master: Master, settings: MasterSettings, listener: socket.socke
         await server.close()
 
 
-def _capacity(master: Master, settings: MasterSettings) -> AbstractAsyncContextManager[Capacity | None]:
+def _capacity(master: Master, settings: MasterSettings) -> "AbstractAsyncContextManager[Capacity | None]":
     if not settings.fleet:
         return contextlib.nullcontext()
     # The clients of clouds and of Kubernetes take a second to import, which a master without a fleet need not spend.
@@ -109,4 +112,5 @@ def _capacity(master: Master, settings: MasterSettings) -> AbstractAsyncContextM
         master.place,
         master.may_act,
         master.books,
+        master.bucket,
     )

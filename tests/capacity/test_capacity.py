@@ -11,7 +11,7 @@ from controlplane.allocator.offers import Offer
 from controlplane.allocator.state import AllocatorSettings
 from controlplane.capacity.capacity import Capacity
 from controlplane.capacity.fleet_keeper import FleetKeeper
-from controlplane.capacity.placement import Placement
+from controlplane.capacity.placement import Placed, Placement
 from controlplane.clouds.interface import (
     FLEET_LABEL,
     JOB_LABEL,
@@ -54,9 +54,9 @@ class Stage:
             AllocatorSettings(retry_s=0.01, quiet_s=0.05, relist_s=relist_s),
         )
 
-    def _place(self, job: JobName, placement: Placement, shortage: str) -> None:
-        self.placed.append((job, placement))
-        self.shortage = shortage
+    def _place(self, job: JobName, placed: Placed) -> None:
+        self.placed.append((job, placed.workers))
+        self.shortage = placed.shortage
 
 
 def _with_bigger_disks(plan: PoolPlan) -> PoolPlan:

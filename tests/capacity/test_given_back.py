@@ -69,7 +69,7 @@ def a_capacity(cloud: FakeCloud, *offers: Offer) -> tuple[Capacity, dict[JobName
         lambda plan: plan,
         SystemClock(),
         lambda event: None,
-        lambda job, placement, shortage: shortages.__setitem__(job, shortage),
+        lambda job, placed: shortages.__setitem__(job, placed.shortage),
         settings,
     )
     return capacity, shortages

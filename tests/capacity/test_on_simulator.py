@@ -14,7 +14,7 @@ from controlplane.allocator.offers import Offer, pool_ref
 from controlplane.allocator.state import AllocatorSettings
 from controlplane.capacity.capacity import Capacity
 from controlplane.capacity.fleet_keeper import FleetKeeper
-from controlplane.capacity.placement import Placement
+from controlplane.capacity.placement import Placed
 from controlplane.clouds.gke.cloud import GkeCloud
 from messages.clusters import ClusterHeartbeat, NodeSight
 from messages.events import Event
@@ -84,8 +84,8 @@ class Bench:
         cluster = self.stage.cluster.name
         self.capacity.see(ClusterHeartbeat(cluster=cluster, incarnation="a", seq=1, nodes=tuple(sights)))
 
-    def _place(self, job: JobName, placement: Placement, shortage: str) -> None:
-        self.shortages.append(shortage)
+    def _place(self, job: JobName, placed: Placed) -> None:
+        self.shortages.append(placed.shortage)
 
 
 async def _nothing_to_install(cluster: ClusterName) -> None:

@@ -1,0 +1,227 @@
+"""What may be had just now, told to every planned job when it changes: prices, what was seen of zones, quotas.
+
+Prices of the moment are looked at every few seconds, quotas at the start, every few minutes and after a refusal. Before
+the first look nobody is told anything, so that nothing is begun at prices of a list where others hold.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from controlplane.allocator.offers import Offer
+from controlplane.allocator.state import Allocator
+from controlplane.capacity.offered import (
+    Allowance,
+    allowances_of,
+    coarse,
+    gpus_of,
+    left_for,
+    limits_of,
+    priced,
+    repriced,
+    total,
+)
+from controlplane.catalog.links import Links
+from controlplane.catalog.memory import Estimate, Memory, estimate
+from controlplane.catalog.offers import Catalog
+from controlplane.catalog.offers import Offer as CatalogOffer
+from controlplane.catalog.places import region_of
+from controlplane.clouds.interface import Cloud, MarketPrice
+from controlplane.clouds.outcomes import Refused, Unreachable
+from controlplane.planning.criteria import Criteria
+from controlplane.planning.market import Market, QuotaKey, market_of
+from messages.ids import JobName
+from runtime.clock import Clock
+from runtime.logs import WhyLog, logger
+from runtime.waiting import first_of
+
+LOOK_S = 5.0
+QUOTAS_S = 300.0
+QUOTAS_AGAIN_S = 10.0
+"""After a refusal for quota, at the earliest."""
+CALL_S = 20.0
+
+Tell = Callable[[Market], None]
+Seen = dict[tuple[str, str], Estimate]
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """What the markets of all jobs are made from, but for quotas."""
+
+    offers: tuple[CatalogOffer, ...]
+    seen: Seen
+
+
+@dataclass(slots=True)
+class _Planned:
+    criteria: Criteria
+    tell: Tell
+    told: Market | None = None
+    moment: Moment | None = None
+    quotas: dict[QuotaKey, int] | None = None
+
+
+class Markets:
+    def __init__(
+        self,
+        cloud: Cloud,
+        offers: tuple[Offer, ...],
+        catalog: Callable[[], Catalog],
+        links: Links,
+        memory: Callable[[], Memory],
+        allocators: Callable[[], dict[JobName, Allocator]],
+        clock: Clock,
+        *,
+        look_s: float = LOOK_S,
+    ) -> None:
+        """`allocators`: of all jobs, planned or not, since quotas are for all of them."""
+        self.links = links
+        self._cloud = cloud
+        self._offers = offers
+        self._limits = limits_of(offers)
+        self._catalog = catalog
+        self._memory = memory
+        self._allocators = allocators
+        self._clock = clock
+        self._look_s = look_s
+        self._prices: tuple[MarketPrice, ...] | None = None
+        self._allowances: dict[QuotaKey, Allowance] = {}
+        self._quotas_tried = False
+        self._quotas_due = asyncio.Event()
+        self._planned: dict[JobName, _Planned] = {}
+        self._looked: Moment | None = None
+        """The newest."""
+        self._unpriced = WhyLog(logger(), "market_not_seen")
+        self._unquoted = WhyLog(logger(), "quotas_not_seen")
+
+    @property
+    def has_prices(self) -> bool:
+        """Of some machine of the fleet; if of none, nothing can be planned."""
+        return bool(priced(self._catalog(), self._offers))
+
+    # Who is told
+
+    def follow(self, job: JobName, criteria: Criteria, tell: Tell) -> None:
+        """From now on, and at once if anything is known."""
+        self._planned[job] = _Planned(criteria, tell)
+        if self._is_known:
+            self._tell(job, self._moment())
+
+    def unfollow(self, job: JobName) -> None:
+        self._planned.pop(job, None)
+
+    def refused_for_quota(self, _zone: str) -> None:
+        self._quotas_due.set()
+
+    # What is known
+
+    def market(self, criteria: Criteria) -> Market:
+        """Of a job that is not there yet; what others have now may be given back."""
+        quotas = {key: allowance.gpus for key, allowance in self._allowances.items()}
+        return self._market(criteria, self._moment(), quotas)
+
+    def offers(self) -> tuple[CatalogOffer, ...]:
+        """Of the fleet, at the prices of the last look."""
+        return (self._looked or self._moment()).offers
+
+    def catalog(self) -> Catalog:
+        """All that is known, at the prices of the moment."""
+        known = self._catalog()
+        return Catalog(repriced(known.offers, self._prices or ()), known.date, known.source)
+
+    # What is looked at
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._watch_quotas(), name="quotas")
+            tasks.create_task(self._watch_prices(), name="prices-of-the-moment")
+
+    async def _watch_prices(self) -> None:
+        while True:
+            found = await self._cloud.market()
+            if isinstance(found, Unreachable | Refused):
+                self._unpriced(found.detail)
+            else:
+                self._prices = tuple(found)
+            await self._tell_all()
+            await asyncio.sleep(self._look_s)
+
+    async def _watch_quotas(self) -> None:
+        regions = sorted({region_of(offer.zone) for offer in self._offers})
+        while True:
+            self._quotas_due.clear()
+            async with asyncio.TaskGroup() as tasks:
+                for region in regions:
+                    tasks.create_task(self._read_quotas(region), name=f"quotas/{region}")
+            self._quotas_tried = True
+            await self._tell_all()
+            await asyncio.sleep(QUOTAS_AGAIN_S)
+            await first_of(self._quotas_due, timeout_s=QUOTAS_S - QUOTAS_AGAIN_S)
+
+    async def _read_quotas(self, region: str) -> None:
+        """What cannot be read limits nothing: whoever asks for too much is refused, and tries elsewhere."""
+        try:
+            async with asyncio.timeout(CALL_S):
+                found = await self._cloud.quotas(region)
+        except TimeoutError:
+            found = Unreachable(f"quotas of {region} were not told within {CALL_S:g} s")
+        elsewhere = {key: each for key, each in self._allowances.items() if key.region != region}
+        if isinstance(found, Unreachable | Refused):
+            self._unquoted(found.detail)
+            self._allowances = elsewhere
+            return
+        ours = total(gpus_of(allocator) for allocator in self._allocators().values())
+        self._allowances = elsewhere | allowances_of(region, found, ours)
+
+    @property
+    def _is_known(self) -> bool:
+        return self._prices is not None and self._quotas_tried
+
+    async def _tell_all(self) -> None:
+        if not self._is_known:
+            return
+        moment = self._looked = self._moment()
+        for job in tuple(self._planned):
+            self._tell(job, moment)
+            await asyncio.sleep(0)
+
+    def _tell(self, job: JobName, moment: Moment) -> None:
+        """If it is another one than was told."""
+        planned = self._planned.get(job)
+        if planned is None:
+            return
+        quotas = self._quotas_for(job)
+        if planned.moment == moment and planned.quotas == quotas:
+            return
+        planned.moment, planned.quotas = moment, quotas
+        market = self._market(planned.criteria, moment, quotas)
+        if market != planned.told:
+            planned.told = market
+            planned.tell(market)
+
+    def _moment(self) -> Moment:
+        offers = repriced(priced(self._catalog(), self._offers), self._prices or ())
+        return Moment(offers, self._seen(offers))
+
+    def _seen(self, offers: Sequence[CatalogOffer]) -> Seen:
+        memory, at = self._memory(), self._clock.wall_s()
+        shelves = {(offer.zone, offer.accelerator) for offer in offers}
+        return {shelf: coarse(estimate(memory, *shelf, at)) for shelf in shelves}
+
+    def _quotas_for(self, job: JobName) -> dict[QuotaKey, int]:
+        if not self._allowances:
+            return {}
+        used = total(gpus_of(allocator) for name, allocator in self._allocators().items() if name != job)
+        return left_for(self._allowances, used)
+
+    def _market(self, criteria: Criteria, moment: Moment, quotas: dict[QuotaKey, int]) -> Market:
+        return market_of(
+            criteria,
+            moment.offers,
+            self.links,
+            seen=lambda zone, accelerator: moment.seen[zone, accelerator],
+            limits=self._limits,
+            quotas=quotas,
+        )

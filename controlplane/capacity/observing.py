@@ -1,0 +1,124 @@
+"""What an allocator's state teaches about zones: machines that came, that were refused, that lived and that were taken.
+
+A watch remembers of a job's pools as much as is needed to tell what is new, so states may be looked at now and then.
+Only spot machines count: what is on demand is neither refused nor taken in the same way. A machine in a cluster of
+which nothing is heard was not taken for all we know.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from controlplane.allocator.offers import Stock
+from controlplane.allocator.state import Allocator, Kind, Pool, Shortage
+from controlplane.catalog.accelerators import from_gke
+from controlplane.catalog.memory import Granted, Lived, Observation, QuotaRefused, Shelf, StockedOut, Taken
+from controlplane.clouds.interface import PoolRef
+
+LIVED_EVERY_S = 600.0
+"""A machine that runs is told of so often: what it has lived counts before it ends."""
+
+NodeKey = tuple[PoolRef, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Alive:
+    uid: str
+    shelf: Shelf
+    told_s: float
+    """Up to then its life has been told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    alive: Mapping[NodeKey, Alive] = field(default_factory=dict)
+    asked_s: Mapping[PoolRef, float] = field(default_factory=dict)
+    """When more were last asked for, of pools that were raised since the watch began."""
+    sighted: frozenset[PoolRef] = frozenset()
+    refused: Mapping[Stock, int] = field(default_factory=dict)
+    """How often in a row."""
+
+
+def observe(watch: Watch, allocator: Allocator, now_s: float, at: float) -> tuple[Watch, tuple[Observation, ...]]:
+    """`now_s` on the allocator's clock, which is `at` in seconds since 1970."""
+    asked_s = _asked_s(watch, allocator)
+    alive = _alive(allocator)
+    seen: list[Observation] = [*_refusals(watch, allocator, at)]
+    kept: dict[NodeKey, Alive] = {}
+    for key, (uid, shelf) in alive.items():
+        known = watch.alive.get(key)
+        if known is None or _is_other(known.uid, uid):
+            kept[key] = Alive(uid, shelf, now_s)
+            if _is_news(watch, allocator.pools[key[0]]):
+                seen.append(Granted(*shelf, at, _boot_s(asked_s.get(key[0]), now_s)))
+        else:
+            told_s = now_s if now_s - known.told_s >= LIVED_EVERY_S else known.told_s
+            kept[key] = Alive(uid or known.uid, shelf, told_s)
+            if told_s > known.told_s:
+                seen.append(Lived(*shelf, at, told_s - known.told_s))
+    for key, known in watch.alive.items():
+        now = kept.get(key)
+        if now is None or _is_other(known.uid, now.uid):
+            ended = Taken if _was_taken(allocator, key, known.uid) else Lived
+            seen.append(ended(*known.shelf, at, max(0.0, now_s - known.told_s)))
+    sighted = {ref for ref, pool in allocator.pools.items() if pool.sighted_s is not None}
+    refused = {stock: shelf.failures for stock, shelf in allocator.shelves.items()}
+    return Watch(kept, asked_s, watch.sighted | sighted, refused), tuple(seen)
+
+
+def _alive(allocator: Allocator) -> dict[NodeKey, tuple[str, Shelf]]:
+    return {
+        (ref, node.name): (node.uid, shelf)
+        for ref, pool in allocator.pools.items()
+        if (shelf := _shelf(pool.offer.stock)) is not None
+        for node in pool.nodes.values()
+        if node.counts and node.was_ready
+    }
+
+
+def _shelf(stock: Stock) -> Shelf | None:
+    known = from_gke(stock.accelerator) if stock.accelerator is not None and stock.spot else None
+    return Shelf(stock.zone, known.name) if known is not None else None
+
+
+def _asked_s(watch: Watch, allocator: Allocator) -> dict[PoolRef, float]:
+    raised = {
+        ref: pool.operation.asked_s
+        for ref, pool in allocator.pools.items()
+        if pool.operation is not None and pool.operation.raises
+    }
+    return {ref: asked_s for ref, asked_s in {**watch.asked_s, **raised}.items() if ref in allocator.pools}
+
+
+def _is_news(watch: Watch, pool: Pool) -> bool:
+    """What a pool had when it was first seen may have been there for days."""
+    return not pool.adopted or pool.ref in watch.sighted
+
+
+def _boot_s(asked_s: float | None, now_s: float) -> float | None:
+    return now_s - asked_s if asked_s is not None else None
+
+
+def _was_taken(allocator: Allocator, key: NodeKey, uid: str) -> bool:
+    """Rather than removed by us, or only out of sight."""
+    ref, name = key
+    pool = allocator.pools.get(ref)
+    if pool is None or allocator.ended is not None or not allocator.clusters.get(ref.cluster, False):
+        return False
+    operation = pool.operation
+    is_going = operation is not None and (operation.kind is Kind.DELETE or name in operation.nodes)
+    return not is_going and not any(name == gone and of in ("", uid) for gone, of in pool.removed)
+
+
+def _refusals(watch: Watch, allocator: Allocator, at: float) -> Iterator[Observation]:
+    for stock, closed in allocator.shelves.items():
+        shelf = _shelf(stock)
+        if shelf is None or closed.failures <= watch.refused.get(stock, 0):
+            continue
+        if closed.shortage is Shortage.STOCKOUT:
+            yield StockedOut(*shelf, at)
+        elif closed.shortage is Shortage.QUOTA:
+            yield QuotaRefused(*shelf, at)
+
+
+def _is_other(one: str, other: str) -> bool:
+    return bool(one and other and one != other)

@@ -1,0 +1,116 @@
+"""What planned jobs need beside their allocators: the market, the memory of zones, and a thread that plans."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+
+from controlplane.allocator.offers import Offer
+from controlplane.allocator.state import Allocator
+from controlplane.capacity.markets import Markets, Tell
+from controlplane.capacity.planner import Planner
+from controlplane.capacity.remembering import Remembering
+from controlplane.catalog.fetching import PriceSettings, Token
+from controlplane.catalog.money import MicroDollars
+from controlplane.catalog.offers import Catalog
+from controlplane.catalog.refresh import Prices, open_prices
+from controlplane.catalog.shipped import shipped_catalog, shipped_links
+from controlplane.catalog.views import offer_list
+from controlplane.clouds.interface import Cloud
+from controlplane.planning.criteria import Criteria, criteria_of
+from controlplane.planning.market import is_allowed
+from controlplane.planning.profiles import profile_of
+from controlplane.planning.refusals import Problem, refusals
+from messages.ids import JobName
+from messages.jobs import JobSpec
+from messages.offers import OfferList
+from runtime.bus import Bucket
+from runtime.clock import Clock
+from runtime.settings import read_settings
+
+PRICES_PREFIX = "TRADEWIND_PRICES_"
+
+
+class Planning:
+    def __init__(
+        self,
+        cloud: Cloud,
+        offers: tuple[Offer, ...],
+        prices: Prices,
+        bucket: Bucket,
+        clock: Clock,
+        may_act: Callable[[], bool],
+    ) -> None:
+        self.planner = Planner()
+        self._clock = clock
+        self._prices = prices
+        self._allocators: Callable[[], dict[JobName, Allocator]] = dict
+        self._remembering = Remembering(bucket, clock, may_act, self._refused_for_quota)
+        self._markets = Markets(
+            cloud,
+            offers,
+            lambda: prices.catalog,
+            shipped_links(),
+            lambda: self._remembering.memory,
+            lambda: self._allocators(),
+            clock,
+        )
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._prices.run(), name="prices")
+                tasks.create_task(self._markets.run(), name="markets")
+                tasks.create_task(self._remembering.run(), name="memory-of-zones")
+        finally:
+            self.planner.close()
+
+    def listen_to(self, allocators: Callable[[], dict[JobName, Allocator]]) -> None:
+        """Quotas are for all jobs, planned or not."""
+        self._allocators = allocators
+
+    # For allocators
+
+    @property
+    def is_possible(self) -> bool:
+        """A price is known of some machine of the fleet."""
+        return self._markets.has_prices
+
+    def follow(self, job: JobName, criteria: Criteria, tell: Tell) -> None:
+        self._markets.follow(job, criteria, tell)
+
+    def see(self, job: JobName, allocator: Allocator) -> None:
+        self._remembering.see(job, allocator)
+
+    def forget(self, job: JobName) -> None:
+        self._markets.unfollow(job)
+        self._remembering.forget(job)
+
+    # For people and budgets
+
+    async def refusals(self, spec: JobSpec) -> list[Problem]:
+        """Why nothing that the fleet has can serve the job; none for one that is not planned."""
+        if spec.capacity is None or not self.is_possible:
+            return []
+        criteria, profile = criteria_of(spec), profile_of(spec).profile
+        offers, market = self._markets.offers(), self._markets.market(criteria)
+        return await self.planner.work(lambda: refusals(spec, criteria, offers, market, profile)) or []
+
+    def dearest(self, criteria: Criteria) -> MicroDollars | None:
+        """An hour of the dearest machine that the job may be given, on demand."""
+        prices = (offer.on_demand_micro_usd_per_hour for offer in self._markets.offers() if is_allowed(criteria, offer))
+        return max((price for price in prices if price is not None), default=None)
+
+    def offers(self) -> OfferList:
+        return offer_list(self._markets.catalog(), self._remembering.memory, self._clock.wall_s())
+
+    def list_prices(self) -> Catalog:
+        return self._prices.catalog
+
+    def _refused_for_quota(self, zone: str) -> None:
+        self._markets.refused_for_quota(zone)
+
+
+def known_prices(environ: Mapping[str, str], token: Token | None) -> Prices:
+    """Reads files: not for the loop. Raises `UserError` for settings that cannot be used."""
+    settings = read_settings(PriceSettings, environ, prefix=PRICES_PREFIX)
+    return open_prices(shipped_catalog(), settings, token=token)

@@ -1,0 +1,113 @@
+"""The memory of zones: read at the start, fed by what allocators come to know, kept by whoever leads.
+
+Nothing waits for it. Allocators hand over their newest state, which is looked at a moment later; what is learned is
+written a while after, each zone by itself. What could not be read or written leaves priors, and is tried again.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+from controlplane.allocator.state import Allocator
+from controlplane.capacity.observing import Watch, observe
+from controlplane.catalog import memory_records
+from controlplane.catalog.memory import Memory, Observation, QuotaRefused, learn
+from messages.ids import JobName
+from runtime.backoff import pauses
+from runtime.bus import Bucket
+from runtime.clock import Clock
+from runtime.errors import BusUnavailable
+from runtime.logs import WhyLog, logger
+
+OBSERVE_S = 0.5
+SAVE_S = 10.0
+READ_FIRST_S = 0.5
+READ_MOST_S = 30.0
+
+
+class Remembering:
+    def __init__(
+        self,
+        bucket: Bucket,
+        clock: Clock,
+        may_act: Callable[[], bool],
+        on_quota_refusal: Callable[[str], None] = lambda zone: None,
+        *,
+        observe_s: float = OBSERVE_S,
+        save_s: float = SAVE_S,
+    ) -> None:
+        self.memory = Memory()
+        self._bucket = bucket
+        self._clock = clock
+        self._may_act = may_act
+        self._on_quota_refusal = on_quota_refusal
+        self._observe_s = observe_s
+        self._save_s = save_s
+        self._watches: dict[JobName, Watch] = {}
+        self._newest: dict[JobName, Allocator] = {}
+        """States that were not looked at yet."""
+        self._is_read = False
+        self._dirty: set[str] = set()
+        """Zones that were learned about and not written."""
+        self._unread = WhyLog(logger(), "memory_not_read")
+        self._unsaved = WhyLog(logger(), "memory_not_saved")
+
+    def see(self, job: JobName, allocator: Allocator) -> None:
+        self._newest[job] = allocator
+
+    def forget(self, job: JobName) -> None:
+        """Its allocator is gone, after a last look."""
+        if self._is_read:
+            self._look()
+        self._newest.pop(job, None)
+        self._watches.pop(job, None)
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        await self._read()
+        saved_s = self._clock.monotonic_s()
+        while True:
+            self._look()
+            if self._dirty and self._clock.monotonic_s() - saved_s >= self._save_s:
+                saved_s = self._clock.monotonic_s()
+                await self.save()
+            await asyncio.sleep(self._observe_s)
+
+    async def save(self) -> None:
+        for zone in sorted(self._dirty):
+            if not self._may_act():
+                return
+            try:
+                await self._bucket.put(memory_records.key_of(zone), memory_records.encode_zone(self.memory, zone))
+            except BusUnavailable as error:
+                self._unsaved(str(error))
+                return
+            self._dirty.discard(zone)
+
+    async def _read(self) -> None:
+        """What was learned meanwhile waits in the allocators' states."""
+        for pause_s in pauses(READ_FIRST_S, READ_MOST_S):
+            try:
+                entries = await self._bucket.entries(f"{memory_records.PREFIX}*")
+            except BusUnavailable as error:
+                self._unread(str(error))
+                await asyncio.sleep(pause_s)
+                continue
+            self.memory, problems = memory_records.decode({key: entry.value for key, entry in entries.items()})
+            for problem in problems:
+                logger().warning("memory_unreadable", why=problem)
+            self._is_read = True
+            return
+
+    def _look(self) -> None:
+        newest, self._newest = self._newest, {}
+        now_s, at = self._clock.monotonic_s(), self._clock.wall_s()
+        for job, allocator in newest.items():
+            self._watches[job], seen = observe(self._watches.get(job, Watch()), allocator, now_s, at)
+            for observation in seen:
+                self._learn(observation)
+
+    def _learn(self, observation: Observation) -> None:
+        self.memory = learn(self.memory, observation)
+        self._dirty.add(observation.zone)
+        if isinstance(observation, QuotaRefused):
+            self._on_quota_refusal(observation.zone)

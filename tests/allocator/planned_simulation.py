@@ -14,10 +14,13 @@ from controlplane.allocator.choices import choice_of
 from controlplane.allocator.counting import ceiling
 from controlplane.allocator.demand import Demand
 from controlplane.allocator.effects import MakePlan
-from controlplane.allocator.events import OperationEnded
+from controlplane.allocator.facts import aimed_at, basis_of
+from controlplane.allocator.learn import learn
 from controlplane.allocator.offers import Offer, pool_ref
-from controlplane.allocator.state import Allocator, new_allocator
+from controlplane.allocator.prospects import supplies_of
+from controlplane.allocator.state import Allocator, Kind, new_allocator
 from controlplane.catalog.money import MicroDollars
+from controlplane.clouds.interface import PoolRef
 from controlplane.clouds.outcomes import StockedOut
 from controlplane.planning.criteria import Criteria
 from controlplane.planning.market import Choice, Market, Option, Present, QuotaKey
@@ -27,11 +30,11 @@ from controlplane.planning.tuning import Tuning
 from messages.criteria import Objective
 from messages.ids import ClusterName
 from tests.allocator.account import Account
-from tests.allocator.actor import Actor
+from tests.allocator.actor import Actor, World
 from tests.allocator.simulation import CLUSTERS, JOB, SETTINGS, Result, System
 from tests.allocator.wire import Request
 from tests.planning.builders import HOLLAND, IOWA_A, IOWA_B, MACHINES, OREGON, USD, a_market, a_small_profile
-from tests.simulation.clockwork import Broken
+from tests.simulation.clockwork import Broken, Clockwork
 
 ZONES = (IOWA_A, IOWA_B, OREGON, HOLLAND)
 GKE = {"L4": "nvidia-l4", "A100-40": "nvidia-tesla-a100"}
@@ -45,6 +48,10 @@ class PlannedAccount(Account):
     def check_caps(self, actor: Actor, request: Request) -> None:
         demand, market = actor.allocator.demand, actor.allocator.market
         assert demand is not None
+        assert isinstance(actor, PlannedActor)
+        empty_s = actor.empty_s.get(request.change.ref)
+        if empty_s is not None and self.clockwork.now_s < empty_s + PLANNED.stockout_s:
+            raise Broken(f"pool {request.change.ref.pool} was raised, where there were no machines a moment ago")
         if market is None:
             raise Broken("something was raised before a market was known")
         coming: dict[Choice, int] = {}
@@ -76,15 +83,34 @@ class PlannedAccount(Account):
 class PlannedActor(Actor):
     """Remembers where it was told that there are none."""
 
-    def __init__(self, system: "PlannedSystem") -> None:
-        super().__init__(system, system.new_allocator(), system.clockwork)
-        self.empty: dict[Choice, float] = {}
+    def __init__(self, world: World, allocator: Allocator, clockwork: Clockwork) -> None:
+        super().__init__(world, allocator, clockwork)
+        self.empty_s: dict[PoolRef, float] = {}
 
     def post(self, event: events.AllocatorEvent) -> None:
-        pool = self.allocator.pools.get(event.pool) if isinstance(event, OperationEnded) else None
-        if isinstance(event, OperationEnded) and isinstance(event.outcome, StockedOut) and pool is not None:
-            self.empty[choice_of(pool.offer)] = event.at_s
+        if self.alive and isinstance(event, events.OperationEnded) and isinstance(event.outcome, StockedOut):
+            self.empty_s[event.pool] = event.at_s
+        before = self.allocator
         super().post(event)
+        if self.alive and self.allocator.ended is None:
+            _check_word(learn(before, event), self.allocator, event.at_s)
+
+
+def _check_word(learned: Allocator, after: Allocator, now_s: float) -> None:
+    """Whatever is raised is what a plan of the very present asks for, or no more than was lost."""
+    begun = [pool for pool in after.pools.values() if pool.operation and pool.operation.number > learned.operations]
+    raised = {choice_of(pool.offer) for pool in begun if pool.operation and pool.operation.raises}
+    basis = basis_of(learned, supplies_of(learned), now_s) if raised else None
+    if basis is None or any(pool.operation and pool.operation.kind is Kind.REMOVE for pool in begun):
+        return
+    plans, there = learned.plans, basis.present.committed()
+    if plans.plan is not None and plans.basis == basis:
+        unasked = {choice for choice in raised if plans.plan.ask.get(choice, 0) <= there.get(choice, 0)}
+    else:
+        unasked = raised if sum(there.values()) >= (aimed_at(plans) or 0) else set()
+        unasked |= {choice for choice in raised if choice.accelerator not in {each.accelerator for each in there}}
+    if unasked:
+        raise Broken(f"{unasked} raised by nobody's word: {basis}, {plans.plan} of {plans.basis}")
 
 
 class PlannedSystem(System):
@@ -137,9 +163,16 @@ class PlannedSystem(System):
         )
 
     def _new_actor(self) -> Actor:
-        actor = PlannedActor(self)
+        actor = PlannedActor(self, self.new_allocator(), self.clockwork)
         self.clockwork.after(self.clockwork.chance.uniform(0.0, 1.0), lambda: self._tell_market(actor))
         return actor
+
+    def decided(self, allocator: Allocator) -> None:
+        """A slot that was lost while its pool was raised may be filled after it was written off: that is excused."""
+        if not any(pool.written_off for pool in allocator.pools.values()):
+            super().decided(allocator)
+        else:
+            self.calm = False
 
     # The market
 

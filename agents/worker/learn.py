@@ -145,6 +145,8 @@ def _halted(state: WorkerState, event: HaltHeard) -> WorkerState:
         state = replace(
             state, fence=halt.generation, pending=None, stop_grace_s=halt.stop_grace_s, look_due_s=look_due_s
         )
+    elif halt.generation == state.fence:
+        state = replace(state, look_due_s=event.at_s)  # said again: it was first said longer ago than it was heard
     return _hear(state, event.epoch, event.at_s)
 
 

@@ -131,6 +131,13 @@ def test_trainers_that_are_slow_to_park_are_looked_at_until_they_have() -> None:
     assert _looks(story.after(0.5)) == 0
 
 
+def test_a_halt_that_is_said_again_has_the_trainers_looked_at_at_once() -> None:
+    story = a_hot_worker(1).hears(a_halt(2))
+    assert _looks(story) == 0
+    assert _looks(story.hears(a_halt(2))) == 1
+    assert _looks(story.says(parked_at(2, 1)).hears(a_halt(2))) == 0
+
+
 def test_trainers_that_run_are_told_to_be_parking() -> None:
     story = a_hot_worker(1).hears(a_halt(2)).after(0.1).says(parked_at(2, 1), 0)
     assert _sees(story).facts == ["parking"]

@@ -11,6 +11,7 @@ from controlplane.allocator.offers import Offer
 from controlplane.allocator.state import AllocatorSettings, new_allocator
 from controlplane.planning.market import Option
 from controlplane.planning.plan import Plan, plan
+from controlplane.planning.tuning import Tuning
 from messages.ids import ClusterName
 from tests.allocator.stage import EU, JOB, US, Stage, asked, of
 from tests.planning.builders import (
@@ -25,6 +26,7 @@ from tests.planning.builders import (
     some_criteria,
 )
 
+TUNING = Tuning(alternatives=1)
 GKE = {"L4": "nvidia-l4", "A100-40": "nvidia-tesla-a100", "T4": "nvidia-tesla-t4"}
 
 
@@ -52,7 +54,7 @@ class PlannedStage(Stage):
         """The plan that was last asked for is made."""
         [*_, ask] = of(self.effects, MakePlan)
         assert self.allocator.plans.asked is not None, "no plan is being made"
-        made = plan(ask.criteria, ask.profile, ask.market, ask.present)
+        made = plan(ask.criteria, ask.profile, ask.market, ask.present, TUNING)
         return self.happens(events.Planned(self.now_s, ask.number, corrected(made)))
 
     def settles(self) -> list[AllocatorEffect]:

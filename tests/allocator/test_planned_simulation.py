@@ -1,7 +1,7 @@
 """Seeds of a planned job under faults and a moving market, and bugs planted on purpose that named seeds must find."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import pytest
 
@@ -17,7 +17,7 @@ SEEDS = 40
 OF_THE_MARKET = {"prices changed", "quota changed", "criteria changed", "node left idle", "plan late", "region lost"}
 
 
-def test_caps_hold_and_in_the_end_there_is_what_a_plan_would_keep(capsys: pytest.CaptureFixture[str]) -> None:
+def test_caps_hold_and_in_the_end_there_is_what_a_plan_would_keep() -> None:
     faults: Counter[str] = Counter()
     broken = []
     for seed in range(SEEDS):

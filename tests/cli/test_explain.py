@@ -119,6 +119,7 @@ async def test_the_last_decisions_are_shown_with_what_lost(master: FakeMaster) -
     assert any(line.split("  ")[0] == "4 × L4 in europe-west4-a" and "12.0% dearer" in line for line in shown)
     assert "left: w2 (its node was taken)" in shown
     assert shown[-1] == "Next: tradewind events mnist"
+    assert all(line == line.rstrip() for line in done.out.splitlines() if "why:" in line)
     assert shown[-2] == "why: 9.98 of 10 USD are spent"
 
 

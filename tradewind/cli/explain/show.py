@@ -29,9 +29,9 @@ def _parts(decision: Decision) -> Iterator[RenderableType]:
     clock = time.strftime("%H:%M:%S", time.localtime(decision.at))
     yield Text.assemble((clock, "dim"), "  ", (decision.text, "bold"))
     for line in lines(decision):
-        yield Padding(Text(line), (0, 0, 0, INDENT))
+        yield Padding(Text(line), (0, 0, 0, INDENT), expand=False)
     if decision.lost:
-        yield Padding(_losers(decision.lost), (0, 0, 0, INDENT))
+        yield Padding(_losers(decision.lost), (0, 0, 0, INDENT), expand=False)
 
 
 def lines(decision: Decision) -> Iterator[str]:

@@ -74,6 +74,7 @@ class Markets:
         clock: Clock,
         *,
         look_s: float = LOOK_S,
+        quotas_again_s: float = QUOTAS_AGAIN_S,
     ) -> None:
         """`allocators`: of all jobs, planned or not, since quotas are for all of them."""
         self.links = links
@@ -85,6 +86,7 @@ class Markets:
         self._allocators = allocators
         self._clock = clock
         self._look_s = look_s
+        self._quotas_again_s = quotas_again_s
         self._prices: tuple[MarketPrice, ...] | None = None
         self._allowances: dict[QuotaKey, Allowance] = {}
         self._quotas_tried = False
@@ -157,8 +159,8 @@ class Markets:
                     tasks.create_task(self._read_quotas(region), name=f"quotas/{region}")
             self._quotas_tried = True
             await self._tell_all()
-            await asyncio.sleep(QUOTAS_AGAIN_S)
-            await first_of(self._quotas_due, timeout_s=QUOTAS_S - QUOTAS_AGAIN_S)
+            await asyncio.sleep(self._quotas_again_s)
+            await first_of(self._quotas_due, timeout_s=QUOTAS_S)
 
     async def _read_quotas(self, region: str) -> None:
         """What cannot be read limits nothing: whoever asks for too much is refused, and tries elsewhere."""

@@ -1,6 +1,6 @@
 """What an allocator's state teaches about zones: machines that came, that were refused, that lived and that were taken.
 
-A watch remembers of a job's pools as much as is needed to tell what is new, so states may be looked at now and then.
+A watch remembers of a job's last state as much as is needed to tell what is new in the next.
 Only spot machines count: what is on demand is neither refused nor taken in the same way. A machine in a cluster of
 which nothing is heard was not taken for all we know.
 """
@@ -36,6 +36,8 @@ class Watch:
     sighted: frozenset[PoolRef] = frozenset()
     refused: Mapping[Stock, int] = field(default_factory=dict)
     """How often in a row."""
+    given_back: frozenset[NodeKey] = frozenset()
+    """What we were removing ourselves."""
 
 
 def observe(watch: Watch, allocator: Allocator, now_s: float, at: float) -> tuple[Watch, tuple[Observation, ...]]:
@@ -58,11 +60,12 @@ def observe(watch: Watch, allocator: Allocator, now_s: float, at: float) -> tupl
     for key, known in watch.alive.items():
         now = kept.get(key)
         if now is None or _is_other(known.uid, now.uid):
-            ended = Taken if _was_taken(allocator, key, known.uid) else Lived
+            ended = Taken if _was_taken(watch, allocator, key) else Lived
             seen.append(ended(*known.shelf, at, max(0.0, now_s - known.told_s)))
     sighted = {ref for ref, pool in allocator.pools.items() if pool.sighted_s is not None}
     refused = {stock: shelf.failures for stock, shelf in allocator.shelves.items()}
-    return Watch(kept, asked_s, watch.sighted | sighted, refused), tuple(seen)
+    given_back = frozenset(key for key in kept if _is_removed(allocator.pools[key[0]], key[1]))
+    return Watch(kept, asked_s, watch.sighted | sighted, refused, given_back), tuple(seen)
 
 
 def _alive(allocator: Allocator) -> dict[NodeKey, tuple[str, Shelf]]:
@@ -98,15 +101,15 @@ def _boot_s(asked_s: float | None, now_s: float) -> float | None:
     return now_s - asked_s if asked_s is not None else None
 
 
-def _was_taken(allocator: Allocator, key: NodeKey, uid: str) -> bool:
+def _was_taken(watch: Watch, allocator: Allocator, key: NodeKey) -> bool:
     """Rather than removed by us, or only out of sight."""
-    ref, name = key
-    pool = allocator.pools.get(ref)
-    if pool is None or allocator.ended is not None or not allocator.clusters.get(ref.cluster, False):
-        return False
+    is_seen = allocator.clusters.get(key[0].cluster, False)
+    return is_seen and allocator.ended is None and key not in watch.given_back
+
+
+def _is_removed(pool: Pool, name: str) -> bool:
     operation = pool.operation
-    is_going = operation is not None and (operation.kind is Kind.DELETE or name in operation.nodes)
-    return not is_going and not any(name == gone and of in ("", uid) for gone, of in pool.removed)
+    return operation is not None and (operation.kind is Kind.DELETE or name in operation.nodes)
 
 
 def _refusals(watch: Watch, allocator: Allocator, at: float) -> Iterator[Observation]:

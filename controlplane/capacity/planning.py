@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 
 from controlplane.allocator.offers import Offer
 from controlplane.allocator.state import Allocator
-from controlplane.capacity.markets import Markets, Tell
+from controlplane.capacity.markets import LOOK_S, Markets, Tell
 from controlplane.capacity.planner import Planner
 from controlplane.capacity.remembering import Remembering
 from controlplane.catalog.fetching import PriceSettings, Token
@@ -38,6 +38,8 @@ class Planning:
         bucket: Bucket,
         clock: Clock,
         may_act: Callable[[], bool],
+        *,
+        look_s: float = LOOK_S,
     ) -> None:
         self.planner = Planner()
         self._clock = clock
@@ -52,6 +54,7 @@ class Planning:
             lambda: self._remembering.memory,
             lambda: self._allocators(),
             clock,
+            look_s=look_s,
         )
 
     async def run(self) -> None:

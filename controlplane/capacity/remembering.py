@@ -1,10 +1,11 @@
 """The memory of zones: read at the start, fed by what allocators come to know, kept by whoever leads.
 
-Nothing waits for it. Allocators hand over their newest state, which is looked at a moment later; what is learned is
-written a while after, each zone by itself. What could not be read or written leaves priors, and is tried again.
+Nothing waits for it. Allocators hand over their states, which are looked at a moment later; what is learned is written
+a while after, each zone by itself. What could not be read or written leaves priors, and is tried again.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 
 from controlplane.allocator.state import Allocator
@@ -20,6 +21,7 @@ from runtime.logs import WhyLog, logger
 
 OBSERVE_S = 0.5
 SAVE_S = 10.0
+STATES_AT_MOST = 10_000
 READ_FIRST_S = 0.5
 READ_MOST_S = 30.0
 
@@ -43,8 +45,8 @@ class Remembering:
         self._observe_s = observe_s
         self._save_s = save_s
         self._watches: dict[JobName, Watch] = {}
-        self._newest: dict[JobName, Allocator] = {}
-        """States that were not looked at yet."""
+        self._states: deque[tuple[JobName, float, Allocator]] = deque(maxlen=STATES_AT_MOST)
+        """Since when, and not looked at yet."""
         self._is_read = False
         self._dirty: set[str] = set()
         """Zones that were learned about and not written."""
@@ -52,13 +54,13 @@ class Remembering:
         self._unsaved = WhyLog(logger(), "memory_not_saved")
 
     def see(self, job: JobName, allocator: Allocator) -> None:
-        self._newest[job] = allocator
+        self._states.append((job, self._clock.monotonic_s(), allocator))
 
     def forget(self, job: JobName) -> None:
         """Its allocator is gone, after a last look."""
         if self._is_read:
             self._look()
-        self._newest.pop(job, None)
+        self._states = deque((each for each in self._states if each[0] != job), maxlen=STATES_AT_MOST)
         self._watches.pop(job, None)
 
     async def run(self) -> None:
@@ -99,10 +101,10 @@ class Remembering:
             return
 
     def _look(self) -> None:
-        newest, self._newest = self._newest, {}
-        now_s, at = self._clock.monotonic_s(), self._clock.wall_s()
-        for job, allocator in newest.items():
-            self._watches[job], seen = observe(self._watches.get(job, Watch()), allocator, now_s, at)
+        wall_s = self._clock.wall_s() - self._clock.monotonic_s()
+        while self._states:
+            job, at_s, allocator = self._states.popleft()
+            self._watches[job], seen = observe(self._watches.get(job, Watch()), allocator, at_s, wall_s + at_s)
             for observation in seen:
                 self._learn(observation)
 

@@ -33,6 +33,9 @@ class FakeCloud:
         """How everything ends that is to be made."""
         self.removed: list[str] = []
         self.running: list[MachineInfo] = []
+        self.prices: Sequence[MarketPrice] | Unreachable = ()
+        self.quota_by_region: dict[str, Sequence[Quota] | Unreachable] = {}
+        self.quotas_asked: list[str] = []
 
     async def clusters(self) -> Sequence[ClusterInfo] | Unreachable | Refused:
         if self.refusals:
@@ -84,13 +87,14 @@ class FakeCloud:
         return Done()
 
     async def quotas(self, region: str) -> Sequence[Quota] | Unreachable | Refused:
-        return ()
+        self.quotas_asked.append(region)
+        return self.quota_by_region.get(region, ())
 
     async def machines(self) -> Sequence[MachineInfo] | Unreachable | Refused:
         return tuple(self.running)
 
     async def market(self) -> Sequence[MarketPrice] | Unreachable | Refused:
-        return ()
+        return self.prices
 
     async def kubernetes_access(self, cluster: ClusterName) -> KubernetesAccess | Unreachable | Refused:
         return KubernetesAccess("http://127.0.0.1:1", "")

@@ -4,10 +4,11 @@ from dataclasses import replace
 
 from controlplane.allocator.effects import CreatePool, RemoveNodes
 from controlplane.allocator.events import JobEnded
-from controlplane.capacity.placement import free_nodes, placement_of
+from controlplane.capacity.placement import free_nodes, placed_of, placement_of
 from messages.clusters import ClusterHeartbeat, NodeSight, Presence, WorkerSight
 from messages.ids import JobName
 from messages.workers import WorkerPhase
+from tests.allocator.planned_stage import FAR, IOWA, PlannedStage, a_running_stage, prices_of
 from tests.allocator.stage import EU, US, A, C, Stage, a_full_stage, a_stage, of
 from tests.capacity.builders import JOB, a_starting_worker, a_worker
 
@@ -98,3 +99,52 @@ def test_no_node_is_free_while_it_is_not_known_where_a_worker_is() -> None:
 
 def test_nodes_of_others_are_none_of_ours() -> None:
     assert free_nodes(a_topology(job=JobName("other")), JOB) == ()
+
+
+# Planned jobs
+
+
+def a_dear_stage() -> PlannedStage:
+    """All nodes are in us; there they have become dear."""
+    offers = (IOWA, FAR)
+    cheap = prices_of(offers, us_central1_a=0.1, europe_west4_a=0.5)
+    stage = a_running_stage(*offers, options=cheap, min_workers=2, max_workers=4)
+    stage.sees_prices(*prices_of(offers, us_central1_a=0.9, europe_west4_a=0.1))
+    return stage
+
+
+def test_a_planned_job_has_a_worker_for_each_node_of_its_plan() -> None:
+    stage = a_running_stage(IOWA, FAR, min_workers=3, max_workers=3)
+    assert sum(placement_of(stage.allocator).values()) == 3
+    assert placed_of(stage.allocator, "").leaving == frozenset()
+
+
+def test_while_a_job_moves_there_are_workers_where_it_was_until_there_are_some_where_it_goes() -> None:
+    stage = a_dear_stage()
+    before = placement_of(stage.allocator)
+    made = stage.settles()
+    assert placed_of(stage.allocator, "").leaving == frozenset()
+    assert placement_of(stage.allocator) == {**before, EU: 4 - before[US]}
+    stage.gets(*made)
+    stage.settles()
+    placed = placed_of(stage.allocator, "")
+    assert placed.leaving
+    assert all(name.startswith(IOWA.zone) for name in placed.leaving)
+    assert not placed.at_once
+    assert placed.workers[US] == max(1, before[US] - len(placed.leaving))
+
+
+def test_under_a_cap_without_room_for_both_all_have_to_go_at_once() -> None:
+    stage = a_running_stage(
+        IOWA,
+        FAR,
+        options=prices_of((IOWA, FAR), us_central1_a=0.4, europe_west4_a=1.0),
+        min_workers=2,
+        max_workers=2,
+        max_micro_usd_per_hour=1_000_000,
+    )
+    stage.sees_prices(*prices_of((IOWA, FAR), us_central1_a=0.6, europe_west4_a=0.1))
+    stage.settles()
+    placed = placed_of(stage.allocator, "")
+    assert (len(placed.leaving), placed.at_once) == (2, True)
+    assert placed.workers == {US: 1}

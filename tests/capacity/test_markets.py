@@ -1,0 +1,161 @@
+"""What planned jobs are told of the market, and when."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from controlplane.allocator.state import Allocator
+from controlplane.capacity.markets import Markets
+from controlplane.catalog.memory import Memory, StockedOut, learn
+from controlplane.catalog.shipped import shipped_catalog, shipped_links
+from controlplane.clouds.interface import MarketPrice, Quota
+from controlplane.clouds.outcomes import Unreachable
+from controlplane.planning.market import Market, QuotaKey
+from messages.ids import JobName
+from runtime.clock import SystemClock
+from tests.allocator.planned_stage import offer_in
+from tests.allocator.stage import JOB, a_full_stage
+from tests.capacity.fake_cloud import FakeCloud
+from tests.conftest import eventually
+from tests.planning.builders import IOWA_A, IOWA_B, a_choice, some_criteria
+
+OFFERS = (offer_in(IOWA_A), offer_in(IOWA_B), offer_in(IOWA_B, spot=False))
+SPOT_L4 = QuotaKey("us-central1", "L4", True)
+
+
+class Stage:
+    def __init__(self, cloud: FakeCloud) -> None:
+        self.memory = Memory()
+        self.allocators: dict[JobName, Allocator] = {}
+        self.told: list[Market] = []
+        self.markets = Markets(
+            cloud,
+            OFFERS,
+            shipped_catalog,
+            shipped_links(),
+            lambda: self.memory,
+            lambda: self.allocators,
+            SystemClock(),
+            look_s=0.01,
+            quotas_again_s=0.01,
+        )
+
+    def usd_in(self, zone: str) -> int:
+        return self.told[-1].options[a_choice(zone)].micro_usd_per_hour
+
+
+@asynccontextmanager
+async def a_stage(cloud: FakeCloud) -> AsyncIterator[Stage]:
+    stage = Stage(cloud)
+    async with asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(stage.markets.run())
+        yield stage
+        running.cancel()
+
+
+async def test_a_job_is_told_what_the_fleet_has_of_what_it_allows() -> None:
+    async with a_stage(FakeCloud()) as stage:
+        stage.markets.follow(JOB, some_criteria(zones=(IOWA_B,)), stage.told.append)
+        await eventually(lambda: stage.told)
+    assert [(*choice, option.limit) for choice, option in stage.told[0].options.items()] == [
+        (IOWA_B, "g2-standard-8", "L4", True, 8)
+    ]
+
+
+async def test_nothing_is_told_before_the_prices_of_the_moment_are_known() -> None:
+    cloud = FakeCloud()
+    cloud.prices = Unreachable("nobody answers")
+    async with a_stage(cloud) as stage:
+        stage.markets.follow(JOB, some_criteria(), stage.told.append)
+        await asyncio.sleep(0.1)
+        assert stage.told == []
+        cloud.prices = (MarketPrice(IOWA_A, "nvidia-l4", 123_456, 900_000),)
+        await eventually(lambda: stage.told)
+    assert stage.usd_in(IOWA_A) == 123_456
+
+
+async def test_other_prices_are_told_and_the_same_ones_are_not() -> None:
+    cloud = FakeCloud()
+    async with a_stage(cloud) as stage:
+        stage.markets.follow(JOB, some_criteria(), stage.told.append)
+        await eventually(lambda: stage.told)
+        await asyncio.sleep(0.1)
+        assert len(stage.told) == 1
+        cloud.prices = (MarketPrice(IOWA_A, "nvidia-l4", 123_456, 900_000),)
+        await eventually(lambda: len(stage.told) == 2)
+    assert stage.usd_in(IOWA_A) == 123_456
+    assert stage.usd_in(IOWA_B) > 200_000
+
+
+async def test_prices_that_cannot_be_seen_any_more_stay_as_they_were() -> None:
+    cloud = FakeCloud()
+    cloud.prices = (MarketPrice(IOWA_A, "nvidia-l4", 123_456, 900_000),)
+    async with a_stage(cloud) as stage:
+        stage.markets.follow(JOB, some_criteria(), stage.told.append)
+        await eventually(lambda: stage.told)
+        cloud.prices = Unreachable("nobody answers")
+        await asyncio.sleep(0.1)
+    assert (len(stage.told), stage.usd_in(IOWA_A)) == (1, 123_456)
+
+
+async def test_what_was_seen_of_a_zone_is_told() -> None:
+    async with a_stage(FakeCloud()) as stage:
+        stage.markets.follow(JOB, some_criteria(), stage.told.append)
+        await eventually(lambda: stage.told)
+        for _ in range(5):
+            stage.memory = learn(stage.memory, StockedOut(IOWA_A, "L4", SystemClock().wall_s()))
+        await eventually(lambda: len(stage.told) > 1)
+        options = stage.told[-1].options
+    assert options[a_choice(IOWA_A)].availability < options[a_choice(IOWA_B)].availability
+
+
+async def test_quotas_leave_out_what_other_jobs_have() -> None:
+    cloud = FakeCloud()
+    cloud.quota_by_region["us-central1"] = (Quota("PREEMPTIBLE_NVIDIA_L4_GPUS", 8.0, 0.0),)
+    async with a_stage(cloud) as stage:
+        stage.markets.follow(JOB, some_criteria(), stage.told.append)
+        await eventually(lambda: stage.told)
+        assert stage.told[-1].quotas[SPOT_L4] == 8
+        held = a_full_stage(offer_in(IOWA_A), wanted=3).allocator
+        stage.allocators = {JobName("other"): held, JOB: held}
+        await eventually(lambda: stage.told[-1].quotas[SPOT_L4] == 5)
+        assert stage.markets.market(some_criteria()).quotas[SPOT_L4] == 8
+
+
+async def test_quotas_that_cannot_be_read_limit_nothing_and_are_read_again_after_a_refusal() -> None:
+    cloud = FakeCloud()
+    cloud.quota_by_region["us-central1"] = Unreachable("nobody answers")
+    async with a_stage(cloud) as stage:
+        stage.markets.follow(JOB, some_criteria(), stage.told.append)
+        await eventually(lambda: stage.told)
+        await asyncio.sleep(0.1)
+        assert (stage.told[-1].quotas, cloud.quotas_asked) == ({}, ["us-central1"])
+        cloud.quota_by_region["us-central1"] = (Quota("PREEMPTIBLE_NVIDIA_L4_GPUS", 2.0, 0.0),)
+        stage.markets.refused_for_quota(IOWA_A)
+        await eventually(lambda: stage.told[-1].quotas == {SPOT_L4: 2})
+
+
+async def test_a_job_that_comes_later_is_told_at_once_and_one_that_went_no_more() -> None:
+    cloud = FakeCloud()
+    async with a_stage(cloud) as stage:
+        stage.markets.follow(JOB, some_criteria(), stage.told.append)
+        await eventually(lambda: stage.told)
+        later: list[Market] = []
+        stage.markets.follow(JobName("later"), some_criteria(on_demand=1.0), later.append)
+        assert [choice.spot for choice in later[0].options] == [False]
+        stage.markets.unfollow(JobName("later"))
+        cloud.prices = (MarketPrice(IOWA_B, "nvidia-l4", 123_456, 900_000),)
+        await eventually(lambda: len(stage.told) == 2)
+    assert len(later) == 1
+
+
+async def test_people_are_told_all_offers_at_the_prices_of_the_moment() -> None:
+    cloud = FakeCloud()
+    cloud.prices = (MarketPrice(IOWA_A, "nvidia-l4", 123_456, 900_000),)
+    async with a_stage(cloud) as stage:
+        stage.markets.follow(JOB, some_criteria(), stage.told.append)
+        await eventually(lambda: stage.told)
+        catalog = stage.markets.catalog()
+    found = catalog.find(IOWA_A, "g2-standard-8", "L4")
+    assert found is not None and found.spot_micro_usd_per_hour == 123_456
+    assert len(catalog.offers) == len(shipped_catalog().offers)

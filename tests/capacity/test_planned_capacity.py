@@ -1,0 +1,187 @@
+"""A planned job from its file to its pools: the market is told, plans are made in the thread, pools follow."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from controlplane.allocator.demand import Demand
+from controlplane.allocator.offers import Offer
+from controlplane.allocator.state import AllocatorSettings
+from controlplane.capacity.capacity import Capacity
+from controlplane.capacity.placement import Placed
+from controlplane.capacity.planning import Planning, known_prices
+from controlplane.clouds.interface import MarketPrice, Quota
+from controlplane.planning.criteria import criteria_of
+from controlplane.planning.profiles import profile_of
+from messages import subjects
+from messages.clusters import ClusterHeartbeat, NodeSight
+from messages.criteria import Capacity as Criteria
+from messages.events import Event
+from messages.ids import JobName
+from messages.jobs import JobSpec, Launch, Workers
+from runtime.clock import SystemClock
+from tests.allocator.planned_stage import FAR, IOWA
+from tests.allocator.stage import EU, US
+from tests.capacity.builders import a_worker
+from tests.capacity.fake_cloud import FakeCloud
+from tests.conftest import Connect, eventually
+from tests.planning.builders import HOLLAND, IOWA_A
+
+JOB = JobName("demo")
+OFFERS = (FAR, IOWA)
+SETTINGS = AllocatorSettings(retry_s=0.01, quiet_s=0.05, relist_s=0.2, plan_settle_s=0.05)
+
+
+def a_spec(workers: int = 2, **criteria: Any) -> JobSpec:
+    capacity = Criteria(**criteria)
+    return JobSpec(JOB, Launch(script="train.py"), Workers(max=workers, min=workers), capacity=capacity)
+
+
+def prices(iowa: int, holland: int) -> tuple[MarketPrice, ...]:
+    return (
+        MarketPrice(IOWA_A, "nvidia-l4", iowa, 2_000_000),
+        MarketPrice(HOLLAND, "nvidia-l4", holland, 2_000_000),
+    )
+
+
+class Stage:
+    def __init__(self, cloud: FakeCloud, planning: Planning, offers: tuple[Offer, ...]) -> None:
+        self.cloud = cloud
+        self.planning = planning
+        self.told: list[Event] = []
+        self.placed = Placed({})
+        self.capacity = Capacity(
+            cloud, offers, lambda plan: plan, SystemClock(), self.told.append, self._place, SETTINGS, planning
+        )
+
+    def _place(self, _job: JobName, placed: Placed) -> None:
+        self.placed = placed
+
+    def zones(self) -> dict[str, int]:
+        return {pool.zone: pool.size for pool in self.cloud.pools() if pool.size}
+
+    def sees(self) -> None:
+        """Every node that is aimed at is there, and has a worker that trains."""
+        for cluster in (US, EU):
+            nodes = tuple(
+                NodeSight(f"{pool.zone}-{number}", f"{pool.zone}-{number}", pool=pool.ref.pool, job=JOB, ready=True)
+                for pool in self.cloud.pools()
+                if pool.ref.cluster == cluster
+                for number in range(pool.size)
+            )
+            workers = tuple(a_worker(f"on-{node.node}", node.node) for node in nodes)
+            self.capacity.see(ClusterHeartbeat(cluster=cluster, incarnation="a", seq=1, nodes=nodes, workers=workers))
+
+
+@asynccontextmanager
+async def a_stage(
+    connect: Connect, cloud: FakeCloud, spec: JobSpec, offers: tuple[Offer, ...] = OFFERS
+) -> AsyncIterator[Stage]:
+    bucket = await (await connect("master")).bucket(subjects.STATE_BUCKET)
+    known = known_prices({"TRADEWIND_PRICES_CACHE": "/nowhere/prices.json"}, None)
+    planning = Planning(cloud, offers, known, bucket, SystemClock(), lambda: True, look_s=0.02)
+    stage = Stage(cloud, planning, offers)
+    demand = Demand(criteria_of(spec), profile_of(spec).profile)
+    async with asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(_run(stage, demand))
+        yield stage
+        running.cancel()
+
+
+async def _run(stage: Stage, demand: Demand) -> None:
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(stage.planning.run())
+        stage.capacity.hold(tasks, JOB, demand.criteria.max_workers, None, demand)
+
+
+async def test_a_planned_job_goes_where_it_is_cheap_whatever_the_order_of_the_fleet(connect: Connect) -> None:
+    cloud = FakeCloud(US, EU)
+    cloud.prices = prices(iowa=100_000, holland=900_000)
+    async with a_stage(connect, cloud, a_spec()) as stage:
+        await eventually(lambda: stage.zones() == {IOWA_A: 2})
+        await eventually(lambda: stage.placed.workers == {US: 2})
+    [planned] = [event for event in stage.told if event.kind == "planned"]
+    assert planned.why
+
+
+async def test_when_prices_turn_the_job_is_asked_to_leave_the_very_nodes_that_became_dear(connect: Connect) -> None:
+    cloud = FakeCloud(US, EU)
+    cloud.prices = prices(iowa=100_000, holland=900_000)
+    async with a_stage(connect, cloud, a_spec()) as stage:
+        await eventually(lambda: stage.zones() == {IOWA_A: 2})
+        stage.sees()
+        cloud.prices = prices(iowa=1_900_000, holland=100_000)
+        await eventually(lambda: HOLLAND in stage.zones() or bool(stage.placed.leaving))
+        stage.sees()
+        await eventually(lambda: bool(stage.placed.leaving))
+    assert all(name.startswith(IOWA_A) for name in stage.placed.leaving)
+
+
+async def test_a_job_that_is_not_planned_keeps_the_order_of_the_fleet(connect: Connect) -> None:
+    cloud = FakeCloud(US, EU)
+    cloud.prices = prices(iowa=100_000, holland=900_000)
+    async with a_stage(connect, cloud, a_spec()) as stage, asyncio.TaskGroup() as tasks:
+        stage.capacity.hold(tasks, JobName("other"), 1, None)
+        await eventually(lambda: stage.zones() == {IOWA_A: 2, HOLLAND: 1})
+        stage.capacity.wants(JobName("other"), 1, "done")
+        await eventually(lambda: stage.capacity.is_settled(JobName("other")))
+
+
+async def test_where_no_machine_of_the_fleet_has_a_price_its_order_is_kept(connect: Connect) -> None:
+    unpriced = tuple(replace(offer, machine_type="g9-standard-8") for offer in OFFERS)
+    cloud = FakeCloud(US, EU)
+    async with a_stage(connect, cloud, a_spec(), unpriced) as stage:
+        await eventually(lambda: stage.zones() == {HOLLAND: 2})
+        assert await stage.planning.refusals(a_spec(max_usd_per_hour=0.01)) == []
+
+
+async def test_other_criteria_are_planned_for_at_once(connect: Connect) -> None:
+    cloud = FakeCloud(US, EU)
+    cloud.prices = prices(iowa=100_000, holland=900_000)
+    async with a_stage(connect, cloud, a_spec()) as stage:
+        await eventually(lambda: stage.zones() == {IOWA_A: 2})
+        stage.sees()
+        stage.capacity.wants(JOB, 2, None, criteria_of(a_spec(zones=(HOLLAND,))))
+        await eventually(lambda: bool(stage.placed.leaving))
+
+
+async def test_no_more_is_asked_for_than_the_quota_leaves(connect: Connect) -> None:
+    cloud = FakeCloud(US, EU)
+    cloud.prices = prices(iowa=100_000, holland=110_000)
+    cloud.quota_by_region["us-central1"] = (Quota("PREEMPTIBLE_NVIDIA_L4_GPUS", 1.0, 0.0),)
+    async with a_stage(connect, cloud, a_spec(workers=2)) as stage:
+        await eventually(lambda: sum(stage.zones().values()) == 2)
+        assert stage.zones().get(IOWA_A, 0) <= 1
+
+
+@pytest.mark.parametrize(
+    ("criteria", "says"),
+    [
+        ({"max_usd_per_hour": 0.01}, "capacity.max_usd_per_hour"),
+        ({"zones": ("asia-east1-a",)}, "capacity.zones"),
+        ({"accelerators": ("H100",)}, "capacity.accelerators"),
+    ],
+)
+async def test_what_the_fleet_cannot_give_is_refused(connect: Connect, criteria: dict[str, Any], says: str) -> None:
+    async with a_stage(connect, FakeCloud(US, EU), a_spec()) as stage:
+        [(path, _)] = await stage.planning.refusals(a_spec(**criteria))
+    assert path == says
+
+
+async def test_more_workers_than_the_fleet_has_are_refused_with_how_many_there_are(connect: Connect) -> None:
+    async with a_stage(connect, FakeCloud(US, EU), a_spec()) as stage:
+        [(path, text)] = await stage.planning.refusals(a_spec(workers=40))
+    assert path == "workers.min" and "at most 16" in text
+
+
+async def test_the_dearest_machine_is_one_that_the_job_may_be_given(connect: Connect) -> None:
+    async with a_stage(connect, FakeCloud(US, EU), a_spec()) as stage:
+        anywhere = stage.planning.dearest(criteria_of(a_spec()))
+        in_iowa = stage.planning.dearest(criteria_of(a_spec(zones=(IOWA_A,))))
+        nowhere = stage.planning.dearest(criteria_of(a_spec(zones=("asia-east1-a",))))
+    assert anywhere is not None and in_iowa is not None and anywhere >= in_iowa
+    assert nowhere is None

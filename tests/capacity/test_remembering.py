@@ -1,0 +1,93 @@
+"""The memory of zones on a real bus: fed by allocators, kept, and found again by the next master."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from controlplane.allocator.effects import CreatePool
+from controlplane.capacity.remembering import Remembering
+from controlplane.catalog.memory import estimate
+from controlplane.catalog.memory_records import key_of
+from controlplane.clouds.outcomes import QuotaExceeded, StockedOut
+from messages import subjects
+from runtime.bus import Bucket
+from runtime.clock import SystemClock
+from tests.allocator.planned_stage import offer_in
+from tests.allocator.stage import JOB, Stage, a_full_stage, a_stage, of
+from tests.conftest import Connect, eventually
+from tests.master.waits import until_asked
+from tests.planning.builders import IOWA_A
+
+HERE = offer_in(IOWA_A)
+
+
+@asynccontextmanager
+async def remembering(
+    bucket: Bucket, *, leads: bool = True, refused: list[str] | None = None
+) -> AsyncIterator[Remembering]:
+    told = [] if refused is None else refused
+    made = Remembering(bucket, SystemClock(), lambda: leads, told.append, observe_s=0.01, save_s=0.02)
+    async with asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(made.run())
+        yield made
+        running.cancel()
+
+
+def a_refused_stage(outcome: StockedOut | QuotaExceeded) -> Stage:
+    stage = a_stage(HERE, wanted=1)
+    stage.ticks()
+    [create] = of(stage.lists(), CreatePool)
+    stage.ends(create, outcome)
+    return stage
+
+
+def seen(found: Remembering) -> float:
+    return estimate(found.memory, IOWA_A, "L4", SystemClock().wall_s()).observations
+
+
+async def test_what_an_allocator_saw_is_there_for_the_next_master(connect: Connect) -> None:
+    bucket = await (await connect("master")).bucket(subjects.STATE_BUCKET)
+    async with remembering(bucket) as first:
+        first.see(JOB, a_refused_stage(StockedOut("none")).allocator)
+        await eventually(lambda: seen(first) > 0)
+        await until_asked(lambda: bucket.get(key_of(IOWA_A)), bool, "the zone to be written")
+    async with remembering(bucket) as second:
+        await eventually(lambda: seen(second) > 0)
+    told = estimate(second.memory, IOWA_A, "L4", SystemClock().wall_s())
+    assert told.availability < 0.6 and told.last_stockout_at is not None
+
+
+async def test_what_cannot_be_read_is_forgotten(connect: Connect) -> None:
+    bucket = await (await connect("master")).bucket(subjects.STATE_BUCKET)
+    await bucket.put(key_of("us-west1-a"), b"no memory at all")
+    async with remembering(bucket) as found:
+        found.see(JOB, a_refused_stage(StockedOut("none")).allocator)
+        await eventually(lambda: seen(found) > 0)
+
+
+async def test_whoever_does_not_lead_writes_nothing(connect: Connect) -> None:
+    bucket = await (await connect("master")).bucket(subjects.STATE_BUCKET)
+    async with remembering(bucket, leads=False) as found:
+        found.see(JOB, a_refused_stage(StockedOut("none")).allocator)
+        await eventually(lambda: seen(found) > 0)
+        await asyncio.sleep(0.1)
+        assert await bucket.get(key_of(IOWA_A)) is None
+
+
+async def test_a_refusal_for_quota_is_told_on(connect: Connect) -> None:
+    bucket = await (await connect("master")).bucket(subjects.STATE_BUCKET)
+    refused: list[str] = []
+    async with remembering(bucket, refused=refused) as found:
+        found.see(JOB, a_refused_stage(QuotaExceeded("no more")).allocator)
+        await eventually(lambda: refused == [IOWA_A])
+
+
+async def test_of_a_job_that_is_let_go_nothing_is_kept_but_what_it_saw(connect: Connect) -> None:
+    bucket = await (await connect("master")).bucket(subjects.STATE_BUCKET)
+    async with remembering(bucket) as found:
+        found.see(JOB, a_refused_stage(StockedOut("none")).allocator)
+        await eventually(lambda: seen(found) > 0)
+        found.see(JOB, a_full_stage(HERE, wanted=1).allocator)
+        before = seen(found)
+        found.forget(JOB)
+        assert seen(found) > before

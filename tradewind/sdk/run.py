@@ -10,7 +10,6 @@ this trainer goes over to the new one. The loop sees nothing of it, but for one 
 more samples of the same step, those that nobody holds any more.
 """
 
-import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -20,26 +19,17 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.utils.data import Dataset
 
-from tradewind.sdk import faults, tail, trace
+from tradewind.sdk import tail
 from tradewind.sdk.alone import given_world
-from tradewind.sdk.builder import Builder
+from tradewind.sdk.assembly import Given, assemble
 from tradewind.sdk.certificate import Certificate
-from tradewind.sdk.control import Control, open_control
+from tradewind.sdk.control import open_control
 from tradewind.sdk.data_parallel import quiet
 from tradewind.sdk.gradients import Gradients
-from tradewind.sdk.groups import group_maker
-from tradewind.sdk.janitor import Janitor
-from tradewind.sdk.joining import Joining
 from tradewind.sdk.loader import Loader
-from tradewind.sdk.member import Member
-from tradewind.sdk.reports import Reports
 from tradewind.sdk.samples import Order
 from tradewind.sdk.saving import Saving
-from tradewind.sdk.serving import Serving
-from tradewind.sdk.starting import Starting
 from tradewind.sdk.state import Stateful, TrainingState
-from tradewind.sdk.stream import Receiver
-from tradewind.sdk.training import Parts, Training
 
 
 class Run:
@@ -91,48 +81,19 @@ class Run:
         training_state = TrainingState(model, optimizer, others)
         gradients = Gradients(model.parameters(), tail.MOST)
         order = Order(_length(dataset), batch, seed, shuffle)
-        loader = Loader(dataset, order, collate, prefetch=prefetch)
-        control = open_control()
-        injected = faults.Faults(os.environ.get(faults.VARIABLE, ""))
-        traced = trace.Trace(os.environ.get(trace.VARIABLE))
-        receiver = Receiver()
-        serving = Serving(training_state)
-        saving = Saving(checkpoints, checkpoint_every) if checkpoints is not None else None
-        builder = Builder(
-            group_maker(gradients.device),
-            lambda generation, built: member.built(generation, built),
-            lambda: (receiver.port, receiver.token),
-            serving.prepare,
-            lambda assign: injected("building", assign.rank, member.done),
+        given = Given(
+            gradients=gradients,
+            order=order,
+            loader=Loader(dataset, order, collate, prefetch=prefetch),
+            state=training_state,
+            update=update or _Update(gradients, optimizer, scheduler, clip_norm),
+            certificate=self.certificate,
+            saving=Saving(checkpoints, checkpoint_every) if checkpoints is not None else None,
+            steps=steps,
+            seed=seed,
         )
-        member = Member(batch, steps, control.tell if control is not None else _nobody, builder.start)
-        member.retired = Janitor()
-        step = update or _Update(gradients, optimizer, scheduler, clip_norm)
-        self._member = member
-        self._control: Control | None = control
-        self._training = Training(
-            Parts(
-                member=member,
-                gradients=gradients,
-                loader=loader,
-                order=order,
-                state=training_state,
-                update=step,
-                certificate=self.certificate,
-                saving=saving,
-                starting=Starting(training_state, self.certificate, saving),
-                reports=Reports(control.tell if control is not None else None),
-                serving=serving,
-                joining=Joining(
-                    member, gradients, order, training_state, step, self.certificate, receiver, steps, injected, traced
-                ),
-                faults=injected,
-                trace=traced,
-                steps=steps,
-                seed=seed,
-                watched=control is not None,
-            )
-        )
+        self._control = open_control()
+        self._member, self._training = assemble(given, self._control)
 
     def __iter__(self) -> Iterator[Any]:
         if self._control is not None:
@@ -208,7 +169,3 @@ def _length(dataset: Any) -> int:
         raise TypeError(
             f"{type(dataset).__name__} has no len(): a run needs a map-style dataset, whose samples are read by index"
         ) from None
-
-
-def _nobody(_line: bytes) -> None:
-    pass

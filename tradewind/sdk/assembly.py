@@ -1,0 +1,100 @@
+"""How the parts of a run are put together: those that a script decides, and those that every run has."""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tradewind.sdk import faults, trace
+from tradewind.sdk.builder import Builder
+from tradewind.sdk.certificate import Certificate
+from tradewind.sdk.control import Control
+from tradewind.sdk.faults import Faults
+from tradewind.sdk.gradients import Gradients
+from tradewind.sdk.groups import group_maker
+from tradewind.sdk.janitor import Janitor
+from tradewind.sdk.joining import Joining
+from tradewind.sdk.loader import Loader
+from tradewind.sdk.member import Member
+from tradewind.sdk.reports import Reports
+from tradewind.sdk.samples import Order
+from tradewind.sdk.saving import Saving
+from tradewind.sdk.serving import Serving
+from tradewind.sdk.starting import Starting
+from tradewind.sdk.state import TrainingState
+from tradewind.sdk.stream import Receiver
+from tradewind.sdk.training import Parts, Training
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """By the script."""
+
+    gradients: Gradients
+    order: Order
+    loader: Loader
+    state: TrainingState
+    update: Callable[[], None]
+    certificate: Certificate
+    saving: Saving | None
+    steps: int
+    seed: int
+
+
+def assemble(given: Given, control: Control | None) -> tuple[Member, Training]:
+    """Without a line to a worker-agent the world never changes."""
+    injected = Faults(os.environ.get(faults.VARIABLE, ""))
+    traced = trace.Trace(os.environ.get(trace.VARIABLE))
+    receiver = Receiver()
+    serving = Serving(given.state)
+    member = _member(given, control, receiver, serving, injected)
+    joining = Joining(
+        member,
+        given.gradients,
+        given.order,
+        given.state,
+        given.update,
+        given.certificate,
+        receiver,
+        given.steps,
+        injected,
+        traced,
+    )
+    parts = Parts(
+        member=member,
+        gradients=given.gradients,
+        loader=given.loader,
+        order=given.order,
+        state=given.state,
+        update=given.update,
+        certificate=given.certificate,
+        saving=given.saving,
+        starting=Starting(given.state, given.certificate, given.saving),
+        reports=Reports(control.tell if control is not None else None),
+        serving=serving,
+        joining=joining,
+        faults=injected,
+        trace=traced,
+        steps=given.steps,
+        seed=given.seed,
+        watched=control is not None,
+    )
+    return member, Training(parts)
+
+
+def _member(given: Given, control: Control | None, receiver: Receiver, serving: Serving, injected: Faults) -> Member:
+    """It asks for groups, and hears of them when they are built."""
+    builder = Builder(
+        group_maker(given.gradients.device),
+        lambda generation, built: member.built(generation, built),
+        lambda: (receiver.port, receiver.token),
+        serving.prepare,
+        lambda assign: injected("building", assign.rank, member.done),
+    )
+    tell = control.tell if control is not None else _nobody
+    member = Member(given.order.batch, given.steps, tell, builder.start)
+    member.retired = Janitor()
+    return member
+
+
+def _nobody(_line: bytes) -> None:
+    pass

@@ -1,0 +1,240 @@
+"""Losses: what is given up, and what is asked for instead, in one decision."""
+
+from dataclasses import replace
+
+from controlplane.allocator import events
+from controlplane.allocator.effects import CreatePool, RemoveNodes, ResizePool
+from controlplane.allocator.offers import pool_ref
+from controlplane.clouds.outcomes import (
+    Busy,
+    Unreachable,
+)
+from messages.clusters import NodeSight
+from tests.allocator.stage import EU, JOB, US, A, B, C, a_full_stage, asked, held_by, of
+
+
+def test_a_loss_gives_up_the_slot_and_raises_another_pool_in_one_decision() -> None:
+    stage = a_full_stage()
+    stage.takes("us-a-2")
+    lost = stage.sees()
+    assert asked(lost) == [("remove", "us-a", "us-a-2"), ("create", "us-b", "1")]
+    assert "us-a-2 of it was lost" in of(lost, RemoveNodes)[0].why
+    assert "2 of 3 nodes are held" in of(lost, CreatePool)[0].why
+
+
+def test_a_wave_of_losses_is_one_decision() -> None:
+    stage = a_full_stage(wanted=6)
+    stage.takes("us-a-1", "us-a-2", "us-a-3", "us-a-5")
+    taken = ("us-a-1", "us-a-2", "us-a-3", "us-a-5")
+    assert asked(stage.sees()) == [("remove", "us-a", *taken), ("create", "us-b", "4")]
+
+
+def test_a_node_lost_by_proof_is_removed_by_name_while_it_is_still_in_sight() -> None:
+    stage = a_full_stage()
+    lost = stage.loses("us-a-2")
+    assert asked(lost) == [("remove", "us-a", "us-a-2"), ("create", "us-b", "1")]
+    assert asked(stage.ends(of(lost, RemoveNodes)[0])) == [("list",)]
+    assert asked(stage.lists()) == []
+    assert asked(stage.sees()) == []
+    assert held_by(stage) == {"us-a": 2}
+
+
+def test_a_node_that_the_cloud_had_dropped_before_it_was_to_be_removed_takes_no_slot_with_it() -> None:
+    stage = a_full_stage()
+    [remove] = of(stage.loses("us-a-2"), RemoveNodes)
+    size = stage.cloud[remove.ref].size
+    stage.ends(remove)
+    stage.cloud[remove.ref] = replace(stage.cloud[remove.ref], size=size)
+    assert asked(stage.lists()) == [("resize", "us-a", "2")]
+
+
+def test_the_loss_of_a_region_is_answered_though_nobody_there_can_be_asked() -> None:
+    stage = a_full_stage(C, A, wanted=3)
+    stage.now_s += 5.0
+    first = stage.loses("eu-c-1")
+    assert asked(first) == [("remove", "eu-c", "eu-c-1"), ("create", "us-a", "1")]
+    assert asked(stage.loses("eu-c-2") + stage.loses("eu-c-3")) == []
+    stage.ends(of(first, CreatePool)[0])
+    assert asked(stage.ticks(4.9)) == []
+    assert asked(stage.ticks(0.1)) == [("resize", "us-a", "3")]
+    stage.ends(of(first, RemoveNodes)[0], Unreachable("the region does not answer"))
+    stage.ticks(2.0)
+    assert asked(stage.lists()) == [("remove", "eu-c", "eu-c-1", "eu-c-2", "eu-c-3")]
+
+
+def test_what_comes_back_with_a_lost_region_is_too_much_and_goes() -> None:
+    stage = a_full_stage(C, A, wanted=1)
+    lost = stage.loses("eu-c-1")
+    stage.ends(of(lost, CreatePool)[0])
+    stage.fills(A)
+    stage.sees(US)
+    stage.takes("eu-c-1")
+    stage.fills(C)
+    stage.ends(of(lost, RemoveNodes)[0], Unreachable("the region does not answer"))
+    stage.sees(EU)
+    stage.releases("eu-c-1", cluster=EU)
+    stage.ticks(2.0)
+    assert asked(stage.lists()) == [("remove", "eu-c", "eu-c-1")]
+    assert held_by(stage) == {"eu-c": 1, "us-a": 1}
+
+
+def test_a_noticed_node_is_replaced_at_once_but_left_alone_until_it_is_gone() -> None:
+    stage = a_full_stage()
+    assert asked(stage.notices("us-a-2")) == [("create", "us-b", "1")]
+    stage.now_s += 5.0
+    assert asked(stage.sees()) == []
+    stage.takes("us-a-2")
+    assert asked(stage.sees()) == [("remove", "us-a", "us-a-2")]
+
+
+def test_a_notice_that_only_the_topology_tells_is_as_good() -> None:
+    stage = a_full_stage()
+    pool = stage.pool(A)
+    sights = tuple(
+        NodeSight(node=name, uid=node.uid, pool=pool.ref.pool, notice_s=20.0 if name == "us-a-1" else None)
+        for name, node in pool.nodes.items()
+    )
+    assert asked(stage.happens(events.NodesSeen(stage.now_s, US, sights))) == [("create", "us-b", "1")]
+
+
+def test_a_noticed_node_that_outlives_its_notice_is_removed() -> None:
+    stage = a_full_stage()
+    stage.notices("us-a-2", remaining_s=15.0)
+    stage.now_s += 14.0
+    assert asked(stage.sees()) == []
+    stage.now_s += 1.0
+    assert asked(stage.sees()) == [("remove", "us-a", "us-a-2")]
+
+
+def test_a_machine_that_comes_back_under_the_same_name_is_another_machine() -> None:
+    stage = a_full_stage()
+    old = stage.machines[pool_ref(JOB, A)]["us-a-2"]
+    stage.takes("us-a-2")
+    stage.fills(A)
+    assert asked(stage.sees()) == []
+    late = events.NodeLost(stage.now_s, US, "us-a-2", old, pool_ref(JOB, A).pool, "late news")
+    assert asked(stage.happens(late)) == []
+    assert held_by(stage) == {"us-a": 3}
+
+
+def test_a_late_sight_does_not_revive_a_lost_node() -> None:
+    stage = a_full_stage(A, wanted=3)
+    stage.loses("us-a-2")
+    stage.sees()
+    assert held_by(stage) == {"us-a": 2}
+
+
+def test_where_nothing_else_can_be_had_the_cloud_may_fill_the_slot_again() -> None:
+    stage = a_full_stage(A)
+    stage.takes("us-a-2")
+    assert asked(stage.sees()) == []
+    stage.fills(A)
+    stage.sees()
+    assert held_by(stage) == {"us-a": 3}
+
+
+def test_a_lost_node_that_lingers_is_removed_though_its_pool_is_the_only_one() -> None:
+    stage = a_full_stage(A)
+    assert asked(stage.loses("us-a-2")) == []
+    stage.now_s += 61.0
+    removed = stage.sees()
+    assert ("remove", "us-a", "us-a-2") in asked(removed)
+    stage.lists()
+    assert asked(stage.ends(of(removed, RemoveNodes)[0])) == [("list",)]
+    assert asked(stage.lists()) == [("resize", "us-a", "3")]
+
+
+def test_a_node_that_is_unready_for_a_moment_is_not_lost() -> None:
+    stage = a_full_stage()
+    stage.unready.add("us-a-1")
+    stage.sees()
+    stage.now_s += 9.0
+    assert asked(stage.sees()) == []
+    stage.unready.clear()
+    stage.sees()
+    stage.now_s += 9.0
+    assert asked(stage.sees()) == []
+    assert held_by(stage) == {"us-a": 3}
+
+
+def test_a_node_that_stays_unready_is_lost() -> None:
+    stage = a_full_stage()
+    stage.unready.add("us-a-1")
+    stage.sees()
+    assert asked(stage.ticks(10.0)) == [("remove", "us-a", "us-a-1"), ("create", "us-b", "1")]
+
+
+def test_a_loss_while_its_pool_grows_counts_as_on_its_way() -> None:
+    stage = a_full_stage()
+    [grow] = of(stage.wants(5), ResizePool)
+    stage.takes("us-a-1")
+    assert asked(stage.sees()) == []
+    ended = stage.ends(grow)
+    assert asked(ended) == [("remove", "us-a", "us-a-1"), ("create", "us-b", "1")]
+
+
+def test_a_second_loss_while_the_replacement_is_on_its_way_goes_to_the_next_offer() -> None:
+    stage = a_full_stage()
+    stage.takes("us-a-1")
+    [given_up] = of(stage.sees(), RemoveNodes)
+    stage.ends(given_up)
+    stage.lists()
+    stage.takes("us-a-2")
+    assert asked(stage.sees()) == [("remove", "us-a", "us-a-2"), ("create", "eu-c", "1")]
+
+
+def test_a_lost_slot_that_cannot_be_given_up_yet_keeps_the_next_pool_from_being_raised() -> None:
+    stage = a_full_stage()
+    stage.takes("us-a-1")
+    given_up, create = stage.sees()[:2]
+    assert isinstance(given_up, RemoveNodes)
+    assert isinstance(create, CreatePool)
+    stage.ends(create, Busy("too many operations"))
+    stage.ends(given_up, Busy("too many operations"))
+    assert asked(stage.ticks(0.5)) == []
+    assert asked(stage.ticks(0.5)) == [("remove", "us-a", "us-a-1"), ("create", "us-b", "1")]
+
+
+def test_a_slot_that_the_cloud_fills_again_while_it_is_given_up_costs_no_node_that_is_in_use() -> None:
+    """By name, so that the cloud has no choice; and whoever came to fill it does not count for a moment."""
+    stage = a_full_stage()
+    stage.takes("us-a-2")
+    given_up, create = stage.sees()[:2]
+    assert isinstance(given_up, RemoveNodes)
+    assert isinstance(create, CreatePool)
+    stage.fills(A)
+    stage.sees()
+    assert held_by(stage) == {"us-a": 2}
+    stage.ends(create)
+    stage.fills(B)
+    stage.sees()
+    assert held_by(stage) == {"us-a": 2, "us-b": 1}
+    late = dict(stage.machines[pool_ref(JOB, A)])
+    stage.ends(given_up)
+    gone, stage.machines[pool_ref(JOB, A)] = stage.machines[pool_ref(JOB, A)], late
+    assert asked(stage.sees()) == []
+    assert held_by(stage) == {"us-a": 2, "us-b": 1}
+    stage.machines[pool_ref(JOB, A)] = gone
+    stage.sees()
+    assert asked(stage.lists()) == []
+    assert held_by(stage) == {"us-a": 2, "us-b": 1}
+
+
+def test_a_slot_given_up_that_is_filled_again_after_the_answer_does_not_count_either() -> None:
+    stage = a_full_stage()
+    stage.takes("us-a-2")
+    [given_up] = of(stage.sees(), RemoveNodes)
+    stage.ends(given_up)
+    stage.machines[given_up.ref]["us-a-2"] = "filled again, and on its way out"
+    stage.sees()
+    assert held_by(stage) == {"us-a": 2}
+
+
+def test_a_slot_that_cannot_be_given_up_by_name_is_given_up_by_number() -> None:
+    stage = a_full_stage()
+    stage.takes("us-a-2")
+    [given_up] = of(stage.sees(), RemoveNodes)
+    size = stage.cloud[given_up.ref].size
+    stage.ends(given_up)
+    stage.cloud[given_up.ref] = replace(stage.cloud[given_up.ref], size=size)
+    assert asked(stage.lists()) == [("resize", "us-a", "2")]

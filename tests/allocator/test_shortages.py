@@ -1,0 +1,167 @@
+"""Zones that have nothing, quotas, refusals: one is left alone for a while, and the next is tried."""
+
+from dataclasses import replace
+
+from controlplane.allocator import events
+from controlplane.allocator.effects import Announce, CreatePool, RemoveNodes, ResizePool
+from controlplane.allocator.offers import pool_ref
+from controlplane.clouds.interface import PoolStatus
+from controlplane.clouds.outcomes import (
+    Busy,
+    QuotaExceeded,
+    Refused,
+    StockedOut,
+    Unfinished,
+)
+from tests.allocator.stage import EU, JOB, A, B, C, a_full_stage, a_stage, asked, held_by, of
+
+
+def test_a_stockout_gives_up_what_was_not_got_and_goes_on_with_the_next_offer_at_once() -> None:
+    stage = a_stage()
+    stage.ticks()
+    [create] = of(stage.lists(), CreatePool)
+    stage.does(create)
+    stage.machines[create.ref] = {"us-a-1": "uid-1"}
+    stage.sees()
+    ended = stage.ends(create, StockedOut("GCE_STOCKOUT"))
+    assert asked(ended) == [("resize", "us-a", "1"), ("create", "us-b", "2")]
+    assert "GCE_STOCKOUT" in of(ended, ResizePool)[0].why
+    assert [each.kind for each in of(ended, Announce)][:1] == ["zone_stocked_out"]
+
+
+def test_nodes_that_do_not_come_in_time_are_given_up_before_any_are_asked_for_elsewhere() -> None:
+    """The cloud still tries, and lets nobody lower the pool before it has stopped."""
+    stage = a_stage()
+    stage.ticks()
+    [create] = of(stage.lists(), CreatePool)
+    stage.does(create)
+    stage.machines[create.ref] = {"us-a-1": "uid-1"}
+    stage.sees()
+    ended = stage.ends(create, Unfinished("no end after 600 s"))
+    assert asked(ended) == [("resize", "us-a", "1")]
+    [lower] = of(ended, ResizePool)
+    assert "no end after 600 s" in lower.why
+    assert asked(stage.ends(lower, Busy("an operation is under way"))) == []
+    [again] = of(stage.ticks(1.0), ResizePool)
+    assert asked(stage.ends(again)) == [("create", "us-b", "2")]
+
+
+def test_a_pool_that_cannot_even_be_lowered_does_not_keep_the_job_waiting_for_ever() -> None:
+    stage = a_stage(A, B, wanted=1)
+    stage.ticks()
+    [create] = of(stage.lists(), CreatePool)
+    stage.does(create)
+    [lower] = of(stage.ends(create, Unfinished("no end after 600 s")), ResizePool)
+    stage.ends(lower, Busy("an operation is under way"))
+    stage.now_s += 119.0
+    assert asked(stage.ticks()) == [("resize", "us-a", "0"), ("list",)]
+    assert ("create", "us-b", "1") in asked(stage.ticks(1.0))
+
+
+def test_what_comes_after_all_of_a_pool_that_was_given_up_goes_as_it_comes() -> None:
+    stage = a_stage(A, B, wanted=1)
+    stage.ticks()
+    [create] = of(stage.lists(), CreatePool)
+    stage.does(create)
+    [lower] = of(stage.ends(create, Unfinished("no end after 600 s")), ResizePool)
+    stage.now_s += 120.0
+    [elsewhere] = of(stage.ends(lower, Busy("under way")), CreatePool)
+    stage.ends(elsewhere)
+    stage.fills(B)
+    stage.fills(A)
+    stage.unready.add("us-a-1")
+    stage.now_s += 1.0
+    assert ("remove", "us-a", "us-a-1") in asked(stage.sees())
+
+
+def test_a_removal_without_an_end_is_looked_at_before_anything_else() -> None:
+    stage = a_full_stage()
+    stage.takes("us-a-2")
+    [given_up] = of(stage.sees(), RemoveNodes)
+    assert asked(stage.ends(given_up, Unfinished("no end"))) == [("list",)]
+    assert stage.allocator.shelves[A.stock].closed_until_s is None
+
+
+def test_a_stocked_out_zone_is_left_alone_for_a_while_that_doubles() -> None:
+    stage = a_stage(A, wanted=1)
+    stage.ticks()
+    [ask] = of(stage.lists(), CreatePool)
+    stage.does(ask)
+    stage.sees()
+    [shed] = of(stage.ends(ask, StockedOut("none")), ResizePool)
+    for pause_s in (30.0, 60.0, 120.0):
+        assert (shed.size, asked(stage.ends(shed))) == (0, [])
+        stage.now_s += pause_s - 1.0
+        stage.sees()
+        assert not of(stage.ticks(), ResizePool)
+        [again] = of(stage.ticks(1.0), ResizePool)
+        assert again.size == 1
+        stage.sees()
+        [shed] = of(stage.ends(again, StockedOut("none")), ResizePool)
+
+
+def test_a_stockout_closes_one_zone_only() -> None:
+    stage = a_stage(A, replace(A, machine_type="a2-highgpu-1g"), B, wanted=1)
+    stage.ticks()
+    [create] = of(stage.lists(), CreatePool)
+    stage.does(create)
+    [next_one] = of(stage.ends(create, StockedOut("none")), CreatePool)
+    assert next_one.plan.machine_type == "a2-highgpu-1g"
+
+
+def test_a_stockout_never_releases_a_node_that_is_held() -> None:
+    stage = a_full_stage(A, wanted=3)
+    [grow] = of(stage.wants(5), ResizePool)
+    stage.does(grow)
+    ended = stage.ends(grow, StockedOut("none"))
+    assert asked(ended) == [("resize", "us-a", "3")]
+    assert held_by(stage) == {"us-a": 3}
+
+
+def test_an_exceeded_quota_is_looked_into_and_left_alone_for_long() -> None:
+    stage = a_stage(A, B, wanted=2)
+    stage.ticks()
+    [create] = of(stage.lists(), CreatePool)
+    assert asked(stage.ends(create, QuotaExceeded("PREEMPTIBLE_NVIDIA_T4_GPUS"))) == [("list",)]
+    assert asked(stage.lists()) == [("create", "us-b", "2")]
+    stage.ticks(800.0)
+    assert stage.allocator.shelves[A.stock].closed_until_s == 1000.0
+
+
+def test_a_refusal_is_told_with_its_hint_and_the_next_offer_is_tried() -> None:
+    stage = a_stage(A, B, wanted=2)
+    stage.ticks()
+    [create] = of(stage.lists(), CreatePool)
+    refused = stage.ends(create, Refused("no permission", "grant container.admin"))
+    [said] = [each for each in of(refused, Announce) if each.kind == "cloud_refused"]
+    assert "grant container.admin" in said.text
+    assert asked(stage.lists()) == [("create", "us-b", "2")]
+
+
+def test_a_pool_whose_slots_stay_empty_without_an_operation_counts_as_stocked_out() -> None:
+    stage = a_full_stage(A, B)
+    stage.ends(of(stage.wants(4), ResizePool)[0])
+    while stage.now_s < 690.0:
+        stage.now_s += 10.0
+        stage.sees()
+        if stage.allocator.listing.asked_s is not None:
+            stage.lists()
+    stage.now_s += 10.0
+    assert asked(stage.sees())[:2] == [("resize", "us-a", "3"), ("create", "us-b", "1")]
+
+
+def test_a_listing_that_calls_a_pool_starved_closes_its_zone() -> None:
+    stage = a_full_stage(A, B)
+    stage.ends(of(stage.wants(4), ResizePool)[0])
+    ref = pool_ref(JOB, A)
+    stage.cloud[ref] = replace(stage.cloud[ref], status=PoolStatus.RUNNING_WITH_ERROR, detail="GCE_STOCKOUT")
+    stage.ticks(30.0)
+    stage.sees()
+    assert asked(stage.lists()) == [("resize", "us-a", "3"), ("create", "us-b", "1")]
+
+
+def test_a_cluster_that_is_not_there_is_passed_over() -> None:
+    stage = a_stage(C, A, wanted=1)
+    stage.ticks()
+    clusters = tuple(replace(cluster, ready=cluster.name != EU) for cluster in stage.clusters())
+    assert asked(stage.happens(events.PoolsListed(stage.now_s, 1, clusters))) == [("create", "us-a", "1")]

@@ -1,13 +1,11 @@
 """A job's budget as it stands: what its file says, and what its owner has said since."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from msgspec import structs
 
 from controlplane.budget.account import Limits
 from controlplane.catalog.money import MicroDollars, micro_dollars
-from controlplane.catalog.offers import Offer
 from controlplane.job.state import Job
 from controlplane.planning.criteria import Criteria, criteria_of
 from messages.criteria import Capacity, WhenSpent
@@ -39,19 +37,6 @@ def criteria_within_budget(job: Job, criteria: Criteria | None = None) -> Criter
         criteria or criteria_of(job.spec), max_micro_usd_total=terms.total if terms is not None else None
     )
     return structs.replace(allowed, on_demand=0.0) if job.record.spot_only is not None else allowed
-
-
-def dearest_of(criteria: Criteria, offers: Iterable[Offer]) -> MicroDollars | None:
-    """An hour, on demand, of those among them that the job may be given; None if that is not known of any."""
-    prices = (
-        max(offer.on_demand_micro_usd_per_hour or 0, offer.spot_micro_usd_per_hour or 0)
-        for offer in offers
-        if offer.gpus == criteria.gpus_per_worker
-        and criteria.allows_zone(offer.zone, offer.region)
-        and criteria.allows_accelerator(offer.accelerator)
-        and criteria.allows_machine_type(offer.machine_type)
-    )
-    return MicroDollars(max(prices, default=0)) or None
 
 
 def micro(usd: float) -> MicroDollars:

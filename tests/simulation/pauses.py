@@ -1,0 +1,127 @@
+"""The same systems for a job whose budget runs out and is raised again, at any moment of a change.
+
+Like the master's own keeper, something looks every second at what is allowed and tells the job until it knows.
+When the faults have stopped, a last pause must leave nobody behind; and with more budget the job must go on to its end.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+from controlplane.job import events as job_events
+from controlplane.job.state import Phase
+from messages.criteria import WhenSpent
+from tests.simulation.clockwork import Broken
+from tests.simulation.hot_system import HotSystem
+from tests.simulation.system import HEAL_S, Outcome, System
+from tests.simulation.training import STEP_S
+
+PERIOD_S = 1.0
+WATCH_S = 0.004
+WATCH_FOR_S = 15.0
+
+
+class Purse:
+    """Whether there is money left, and who tells the job."""
+
+    def __init__(self, system: System) -> None:
+        self._system = system
+        self.empty = False
+        self.drained = False
+        """For good, until the end."""
+        system.clockwork.after(PERIOD_S, self._look)
+        system.clockwork.after(system.clockwork.faults.until_s - system.clockwork.now_s, self._drain)
+
+    def run_out(self, name: str) -> None:
+        if self._system.clockwork.unkind and not self.empty:
+            self._system.clockwork.made[name] += 1
+            self._system.clockwork.tell(f"FAULT: {name}")
+            self.empty = True
+            self._tell()
+            self._system.clockwork.after(self._system.clockwork.chance.choice((0.05, 0.5, 2.0, 10.0)), self._refill)
+
+    def fill(self) -> None:
+        self.empty = False
+        self._tell()
+
+    def _refill(self) -> None:
+        if not self.drained:
+            self.fill()
+
+    def _drain(self) -> None:
+        self.empty = self.drained = True
+        self._tell()
+
+    def _look(self) -> None:
+        self._tell()
+        self._system.clockwork.after(PERIOD_S, self._look)
+
+    def _tell(self) -> None:
+        now_s = self._system.clockwork.now_s
+        for term in self._system.terms:
+            paused = term.job is not None and term.job.record.paused is not None
+            if term.alive and paused != self.empty:
+                kind = job_events.BudgetReached if self.empty else job_events.BudgetFreed
+                term.hear(partial(kind, now_s, WhenSpent.PAUSE, "so it is"))
+
+
+class Pausing(System):
+    """For either system, in front of it."""
+
+    def _plan_faults(self) -> None:
+        super()._plan_faults()
+        self.purse = Purse(self)
+        clockwork = self.clockwork
+        for _ in range(clockwork.chance.randint(1, 4)):
+            at_s = clockwork.chance.uniform(1, clockwork.faults.until_s - clockwork.now_s)
+            name, when = clockwork.chance.choice(self._moments())
+            clockwork.after(at_s, partial(self._run_out_when, name, when, WATCH_FOR_S))
+
+    def _moments(self) -> list[tuple[str, Callable[[], bool]]]:
+        return [
+            ("paused", lambda: True),
+            ("paused while a world is formed", lambda: self._is_in(Phase.FORMING)),
+            ("paused while a world is parked", lambda: self._is_in(Phase.RESHAPING)),
+        ]
+
+    def _is_in(self, phase: Phase) -> bool:
+        term = self._leader().term
+        return term is not None and term.alive and term.job is not None and term.job.record.phase is phase
+
+    def _run_out_when(self, name: str, when: Callable[[], bool], left_s: float) -> None:
+        if when():
+            self.purse.run_out(name)
+        elif left_s > 0:
+            self.clockwork.after(WATCH_S, partial(self._run_out_when, name, when, left_s - WATCH_S))
+
+    def _run_to_the_end(self) -> None:
+        clockwork = self.clockwork
+        if not clockwork.run_until(lambda: self._ended or self.purse.drained, clockwork.faults.until_s + HEAL_S):
+            raise Broken("the faults did not stop")
+        if not self._ended:
+            if not clockwork.run_until(lambda: self._ended or self._rests(), clockwork.now_s + HEAL_S):
+                left = [worker.id for worker in self.workers.values() if worker.alive]
+                raise Broken(f"paused {HEAL_S:g} s ago, and not all have gone: {left}")
+            self.purse.fill()
+        limit_s = clockwork.now_s + HEAL_S + self.training.steps * STEP_S
+        if not clockwork.run_until(lambda: self._ended and self._nothing_left(), limit_s):
+            raise Broken(f"has not ended {HEAL_S:g} s after it could go on: {self.stored and self.stored.why}")
+
+    def _rests(self) -> bool:
+        return self.stored is not None and self.stored.rests and self._nothing_left()
+
+
+class PausingHot(Pausing, HotSystem):
+    def _moments(self) -> list[tuple[str, Callable[[], bool]]]:
+        return [
+            *super()._moments(),
+            ("paused while a world is prepared", self._is_preparing),
+            ("paused when a repair was decided", self._is_repairing),
+        ]
+
+
+def simulate_pauses(seed: int) -> Outcome:
+    return Pausing(seed).run()
+
+
+def simulate_hot_pauses(seed: int) -> Outcome:
+    return PausingHot(seed).run()

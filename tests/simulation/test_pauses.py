@@ -1,0 +1,53 @@
+"""A budget that runs out in the middle of changes, of both kinds of jobs, and planted bugs that these seeds find."""
+
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+
+from controlplane.job import reconcile as job_reconcile
+from controlplane.job import waiting as job_waiting
+from controlplane.job.state import Job, Record
+from tests.simulation.pauses import simulate_hot_pauses, simulate_pauses
+from tests.simulation.system import Outcome
+
+SEEDS = 60
+
+MOMENTS = {"paused", "paused while a world is formed", "paused while a world is parked"}
+HOT_MOMENTS = {*MOMENTS, "paused while a world is prepared", "paused when a repair was decided"}
+
+
+@pytest.mark.parametrize(("simulate", "moments"), [(simulate_pauses, MOMENTS), (simulate_hot_pauses, HOT_MOMENTS)])
+def test_a_pause_at_any_moment_leaves_nobody_behind_and_the_job_goes_on(
+    simulate: Callable[[int], Outcome], moments: set[str], tell: Callable[[str], None]
+) -> None:
+    made: Counter[str] = Counter()
+    broken = []
+    for seed in range(SEEDS):
+        outcome = simulate(seed)
+        made += outcome.faults
+        if outcome.broken is not None:
+            broken.append(f"seed {seed}: {outcome.broken}")
+    tell(f"{SEEDS} seeds: " + ", ".join(f"{made[moment]} × {moment}" for moment in sorted(moments)))
+    assert not broken, "\n".join(broken)
+    assert all(made[moment] for moment in moments)
+
+
+def _keep_the_workers(patch: pytest.MonkeyPatch) -> None:
+    """Nobody is let go: the machines would be paid for as before."""
+    patch.setattr(Record, "rests", False)
+
+
+def _make_a_world_all_the_same(patch: pytest.MonkeyPatch) -> None:
+    honest = job_waiting.what_to_wait_for
+
+    def careless(job: Job, now_s: float) -> str | None:
+        return None if job.record.paused is not None else honest(job, now_s)
+
+    patch.setattr(job_reconcile, "what_to_wait_for", careless)
+
+
+@pytest.mark.parametrize("plant", [_keep_the_workers, _make_a_world_all_the_same])
+def test_a_planted_bug_is_caught(plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch)
+    assert any(simulate_hot_pauses(seed).broken is not None for seed in range(SEEDS))

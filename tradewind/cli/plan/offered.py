@@ -4,12 +4,13 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct, structs
 
+from controlplane.capacity.offered import limits_of, priced
 from controlplane.catalog import memory
-from controlplane.catalog.accelerators import from_gke
 from controlplane.catalog.links import Links
 from controlplane.catalog.money import MicroDollars
-from controlplane.catalog.offers import Offer
+from controlplane.catalog.offers import Catalog, Offer
 from controlplane.catalog.shipped import shipped_catalog, shipped_links
+from controlplane.fleet.plans import offers
 from controlplane.fleet.spec import Fleet
 from controlplane.planning.market import Choice, Seen
 from messages.offers import OfferList, OfferView
@@ -48,23 +49,14 @@ def offered(known: OfferList) -> Offered:
 
 
 def of_fleet(found: Offered, fleet: Fleet) -> Offered:
-    limits: dict[Choice, int] = {}
-    for each in fleet.offers:
-        accelerator = from_gke(each.accelerator) if each.accelerator is not None else None
-        if accelerator is not None:
-            choice = Choice(each.zone, each.machine_type, accelerator.name, each.spot)
-            limits[choice] = limits.get(choice, 0) + each.max_nodes
-    offers = [
-        offer
-        for offer in found.offers
-        if any(Choice(offer.zone, offer.machine_type, offer.accelerator, spot) in limits for spot in (True, False))
-    ]
-    if not offers:
+    known = offers(fleet)
+    left = priced(Catalog(tuple(found.offers), "", ""), known)
+    if not left:
         raise UserError(
             f"Fleet {fleet.name} offers no machine whose price is known.",
             "compare its `offers` with `tradewind offers`",
         )
-    return structs.replace(found, offers=offers, limits=limits)
+    return structs.replace(found, offers=left, limits=limits_of(known))
 
 
 def _priced(offer: Offer, view: OfferView) -> Offer:

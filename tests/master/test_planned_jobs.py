@@ -1,0 +1,105 @@
+"""A master with a fleet and a job with criteria: what cannot be had is refused, what is offered is told."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from controlplane.allocator.state import AllocatorSettings
+from controlplane.capacity.capacity import Capacity
+from controlplane.capacity.planning import Planning, known_prices
+from controlplane.clouds.interface import MarketPrice
+from controlplane.lease.keeper import Leadership
+from controlplane.master.desk import Desk
+from controlplane.master.master import Master
+from controlplane.master.refusals import SpecRefused
+from messages import subjects
+from messages.criteria import Capacity as Criteria
+from messages.ids import Epoch, JobName
+from messages.jobs import JobSpec, Launch, Workers
+from runtime.clock import SystemClock
+from tests.allocator.planned_stage import FAR, IOWA
+from tests.allocator.stage import EU, US
+from tests.capacity.fake_cloud import FakeCloud
+from tests.conftest import Connect, eventually
+from tests.master.conftest import a_place
+from tests.planning.builders import HOLLAND, IOWA_A
+
+EPOCH = Epoch(1)
+OFFERS = (FAR, IOWA)
+
+
+def a_spec(name: str = "planned", **criteria: Any) -> JobSpec:
+    capacity = Criteria(**criteria)
+    return JobSpec(name, Launch(script="train.py"), Workers(max=2, min=2), capacity=capacity)
+
+
+@asynccontextmanager
+async def a_master(connect: Connect, cloud: FakeCloud) -> AsyncIterator[Master]:
+    bus = await connect("master")
+    bucket = await bus.bucket(subjects.STATE_BUCKET)
+    master = Master(bus, bucket, bucket, a_place(), SystemClock(), Leadership(EPOCH, lambda: EPOCH), "1", 10)
+    known = known_prices({"TRADEWIND_PRICES_CACHE": "/nowhere/prices.json"}, None)
+    planning = Planning(cloud, OFFERS, known, bucket, SystemClock(), master.may_act, look_s=0.02)
+    settings = AllocatorSettings(retry_s=0.01, quiet_s=0.05, relist_s=0.2, plan_settle_s=0.05)
+    master.capacity = Capacity(
+        cloud, OFFERS, lambda plan: plan, SystemClock(), master.announce, master.place, settings, planning
+    )
+    started = asyncio.Event()
+    async with asyncio.TaskGroup() as tasks:
+        running = [tasks.create_task(master.run(started)), tasks.create_task(planning.run())]
+        await started.wait()
+        yield master
+        for each in running:
+            each.cancel()
+
+
+def a_cloud() -> FakeCloud:
+    cloud = FakeCloud(US, EU)
+    cloud.prices = (
+        MarketPrice(IOWA_A, "nvidia-l4", 100_000, 2_000_000),
+        MarketPrice(HOLLAND, "nvidia-l4", 900_000, 2_000_000),
+    )
+    return cloud
+
+
+async def test_a_job_with_criteria_gets_its_machines_by_plan(connect: Connect) -> None:
+    cloud = a_cloud()
+    async with a_master(connect, cloud) as master:
+        await Desk(master).submit(a_spec())
+        await eventually(lambda: {pool.zone: pool.size for pool in cloud.pools()} == {IOWA_A: 2})
+        await eventually(lambda: master.jobs[JobName("planned")].state.placement == {US: 2})
+
+
+async def test_a_budget_that_buys_nothing_is_refused_before_anything_is_made(connect: Connect) -> None:
+    cloud = a_cloud()
+    async with a_master(connect, cloud) as master:
+        await eventually(lambda: master.capacity is not None and master.capacity.planning is not None)
+        with pytest.raises(SpecRefused) as refused:
+            await Desk(master).submit(a_spec(max_usd_per_hour=0.01))
+        [problem] = refused.value.problems
+        assert problem.startswith("capacity.max_usd_per_hour: is $0.01, but 2 workers cost at least $")
+        assert (master.jobs, cloud.pools()) == ({}, [])
+        assert await master.bucket.get(subjects.spec_key(JobName("planned"))) is None
+
+
+async def test_offers_are_told_at_the_prices_of_the_moment_with_what_was_seen(connect: Connect) -> None:
+    async with a_master(connect, a_cloud()) as master:
+        desk = Desk(master)
+
+        def iowa() -> int | None:
+            views = [each for each in desk.offers().offers if (each.zone, each.accelerator) == (IOWA_A, "L4")]
+            return next(each.spot_micro_usd_per_hour for each in views if each.machine_type == "g2-standard-8")
+
+        await eventually(lambda: iowa() == 100_000)
+        assert desk.offers().remembers
+
+
+async def test_a_master_without_a_fleet_tells_the_prices_that_came_with_it(connect: Connect) -> None:
+    bus = await connect("master")
+    bucket = await bus.bucket(subjects.STATE_BUCKET)
+    master = Master(bus, bucket, bucket, a_place(), SystemClock(), Leadership(EPOCH, lambda: EPOCH), "1", 10)
+    told = Desk(master).offers()
+    assert (len(told.offers) > 500, told.remembers) == (True, False)

@@ -59,7 +59,7 @@ INFOS = st.builds(
 )
 
 
-def _clusters(infos: list[PoolInfo], ready: bool) -> tuple[ClusterInfo, ...]:
+def clusters_with(infos: list[PoolInfo], ready: bool) -> tuple[ClusterInfo, ...]:
     return tuple(
         ClusterInfo(
             name, "", ready or name == US, {}, tuple({i.ref: i for i in infos if i.ref.cluster == name}.values())
@@ -68,7 +68,7 @@ def _clusters(infos: list[PoolInfo], ready: bool) -> tuple[ClusterInfo, ...]:
     )
 
 
-CLUSTER_INFOS = st.builds(_clusters, st.lists(INFOS, max_size=3), st.booleans())
+CLUSTER_INFOS = st.builds(clusters_with, st.lists(INFOS, max_size=3), st.booleans())
 LISTING = st.integers(0, 6)
 
 EVENTS: st.SearchStrategy[AllocatorEvent | Outcome] = st.one_of(
@@ -159,7 +159,7 @@ def test_an_ended_job_keeps_no_pool_once_the_cloud_answers(
             run.happens(Done())
         infos = [PoolInfo(ref, "us-x", "n1", None, True, 1, PoolStatus.RUNNING, {JOB_LABEL: JOB}) for ref in left]
         run.happens(events.Ticked(run.now_s))
-        run.happens(events.PoolsListed(run.now_s, -1, _clusters(infos, True)))
+        run.happens(events.PoolsListed(run.now_s, -1, clusters_with(infos, True)))
     assert run.allocator.finished
     assert left == set()
     assert decide(run.allocator, events.Ticked(run.now_s + 1)).effects == ()

@@ -1,9 +1,15 @@
+from pathlib import Path
+
 from controlplane.budget.account import RELEASE_S, Account, Limits, account
+from controlplane.budget.keeper import PERIOD_S
 from controlplane.budget.terms import Terms, criteria_within_budget, limits_of, terms_of
 from controlplane.budget.verdict import Standing, judge
+from controlplane.catalog.money import usd_text
 from messages.criteria import WhenSpent
 from tests.budget.builders import a_job, recorded, spending, usd
-from tests.ledger.builders import at
+from tests.budget.model import AWAY_S, DELETE_S
+from tests.budget.test_never_overspent import SEEDS
+from tests.ledger.builders import a_ledger, at
 
 ONE = Limits(1)
 
@@ -75,3 +81,14 @@ def test_without_machines_on_demand_the_plan_is_told_so_and_of_the_raised_total(
     job = recorded(a_job(), max_usd_total=20.0)
     assert (criteria_within_budget(job).on_demand, criteria_within_budget(job).max_micro_usd_total) == (0.5, usd(20))
     assert criteria_within_budget(recorded(job, spot_only="it is scarce")).on_demand == 0.0
+
+
+def test_the_page_about_cost_has_the_numbers_of_the_code() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "cost.md").read_text()
+    assert f"give everything back: {RELEASE_S:g} s" in page
+    assert f"one control period ({PERIOD_S:g} s)" in page
+    assert f"{SEEDS} random markets" in page and f"deletions of up to\n{DELETE_S:g} s" in page
+    assert f"away for up to {AWAY_S:g} s" in page
+    l4 = Limits(4, micro_usd_per_machine=usd(0.85))
+    assert usd_text(account(a_ledger(), l4, at(0)).reserve, 2) == "0.11"
+    assert "with an L4 at 0.85 USD: 0.11 USD" in page

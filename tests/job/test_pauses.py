@@ -36,7 +36,9 @@ def test_a_pause_ends_the_world_first_and_lets_the_workers_go_after() -> None:
     effects = stage.parked("a", "b")
     assert stage.phase is Phase.WAITING
     assert released(effects) == {"a", "b"} and kept(effects) == [0]
-    assert stage.job.why.startswith(f"its budget is reached: {WHY}; training goes on from its newest checkpoint, or begins again")
+    assert stage.job.why.startswith(
+        f"its budget is reached: {WHY}; training goes on from its newest checkpoint, or begins again"
+    )
 
 
 def test_workers_that_leave_a_paused_job_are_no_losses() -> None:

@@ -7,7 +7,9 @@ from typing import Any
 from simulator.cloud.model import bill, spot, view
 from simulator.cloud.model.state import BillLine, Cloud, Node, Pool
 from simulator.market.accelerators import ACCELERATORS
+from simulator.market.changes import Market
 
+ZONE_LETTERS = "abcdef"
 Labels = Mapping[str, str]
 Wanted = Callable[[Labels], bool]
 
@@ -65,8 +67,13 @@ def bill_of(cloud: Cloud, now_s: float, speed: float, label: str = "") -> dict[s
 
 
 def market(cloud: Cloud) -> list[dict[str, Any]]:
-    held = spot.held(cloud, doomed_too=True)
+    """What was told of, or is used."""
     used = {cloud.pools[node.pool].market(node.zone) for node in cloud.nodes.values()}
+    return _told(cloud, {*cloud.offers, *used})
+
+
+def _told(cloud: Cloud, markets: Iterable[Market]) -> list[dict[str, Any]]:
+    held = spot.held(cloud, doomed_too=True)
     return [
         {
             "zone": each.zone,
@@ -77,12 +84,14 @@ def market(cloud: Cloud) -> list[dict[str, Any]]:
             "spot_micro_usd_per_hour": spot.price_of(cloud, each),
             "on_demand_micro_usd_per_hour": ACCELERATORS[each.accelerator].on_demand,
         }
-        for each in sorted({*cloud.offers, *used})
+        for each in sorted(markets)
     ]
 
 
 def prices(cloud: Cloud, speed: float) -> list[dict[str, Any]]:
-    """For whoever lives in real time, of which an hour is `speed` hours of the cloud."""
+    """For whoever lives in real time, of which an hour is `speed` hours of the cloud; of every zone there may be."""
+    zones = (f"{region}-{letter}" for region in cloud.rules.regions for letter in ZONE_LETTERS)
+    everywhere = {Market(zone, name) for zone in zones for name in ACCELERATORS}
     return [
         {
             "zone": each["zone"],
@@ -90,7 +99,7 @@ def prices(cloud: Cloud, speed: float) -> list[dict[str, Any]]:
             "spot_micro_usd_per_hour": round(each["spot_micro_usd_per_hour"] * speed),
             "on_demand_micro_usd_per_hour": round(each["on_demand_micro_usd_per_hour"] * speed),
         }
-        for each in market(cloud)
+        for each in _told(cloud, everywhere | cloud.offers.keys())
     ]
 
 

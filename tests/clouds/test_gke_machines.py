@@ -94,7 +94,10 @@ async def test_prices_of_the_moment_are_those_of_the_market(tmp_path: Path) -> N
         cloud = await GkeCloud.open(msgspec.structs.replace(stage.settings, market_url=url))
         await stage.order("price", {"zone": ZONE, "accelerator": "L4", "price": 0.75})
         prices = await cloud.market()
-        assert prices == [MarketPrice(ZONE, "nvidia-l4", 1_500_000, 1_708_000)], "an hour of ours is two of the cloud's"
+        assert not isinstance(prices, Unreachable | Refused)
+        assert MarketPrice(ZONE, "nvidia-l4", 1_500_000, 1_708_000) in prices, "an hour of ours is two of the cloud's"
+        elsewhere = MarketPrice("us-central1-f", "nvidia-l4", 1_024_000, 1_708_000)
+        assert elsewhere in prices, "also of zones in which nobody has anything yet"
         await cloud.close()
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from agents.worker.words import Enter, Park, Word
-from messages.ids import NO_GENERATION, Generation, Rank, WorkerId
+from messages.ids import NO_GENERATION, Generation, Range, Rank, WorkerId
 from messages.workers import TrainerExit, TrainerStatus
 from messages.worlds import Assignment, Entry, HotWorld
 from tests.simulation.clockwork import Broken, Clockwork
@@ -117,9 +117,18 @@ def dealt(samples: Samples, ranks: list[Rank]) -> dict[Rank, Samples]:
     return {rank: frozenset(in_order[place :: len(ranks)]) for place, rank in enumerate(ranks)}
 
 
+def samples_of(ranges: tuple[Range, ...]) -> Samples:
+    return frozenset(sample for first, last in ranges for sample in range(first, last))
+
+
+def counted_of(hot: HotWorld, rank: Rank, held: Samples) -> Samples:
+    """What the assignment does not count is computed anew: somebody else may have it, too."""
+    return held if hot.held and held == samples_of(hot.held[rank]) else frozenset()
+
+
 def missing_of(hot: HotWorld) -> dict[Rank, Samples]:
     """What each rank computes in addition, by what the assignment says is held."""
-    held = {sample for ranges in hot.held for first, last in ranges for sample in range(first, last)}
+    held = frozenset().union(*(samples_of(ranges) for ranges in hot.held))
     able = [Rank(rank) for rank, previous in enumerate(hot.previous) if previous >= 0]
     return dealt(frozenset(range(BATCH)) - held, able)
 
@@ -227,8 +236,10 @@ class HotTraining:
         hot = world.hot
         trainer.active = hot is not None and hot.previous[enter.rank] >= 0
         trainer.heard = 0
-        resumes = trainer.active and hot is not None and len(trainer.sums) == hot.resume
-        trainer.held = trainer.held | missing_of(hot)[enter.rank] if resumes and hot is not None else frozenset()
+        kept: Samples = frozenset()
+        if trainer.active and hot is not None and len(trainer.sums) == hot.resume:
+            kept = counted_of(hot, enter.rank, trainer.held) | missing_of(hot)[enter.rank]
+        trainer.held = kept
         if len(trainer.sums) >= self.steps:
             trainer.held = frozenset()
         trainer.report()

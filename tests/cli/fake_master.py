@@ -10,6 +10,7 @@ import msgspec
 from aiohttp import web
 
 from messages.api import EventLine, Health, JobList, JobView, LogLine, Problem, ProgressLine, Version
+from messages.costs import CostView
 from messages.events import JOB_ENDS
 from messages.ids import Generation, JobName
 from messages.jobs import JobSpec
@@ -46,6 +47,7 @@ class FakeMaster:
     progress: list[ProgressLine] = field(default_factory=list)
     submitted: list[JobSpec] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
+    cost_micro_usd: int = 0
     streams: int = 0
     """Opened so far."""
     on_submit: Callable[["FakeMaster"], None] = lambda master: None
@@ -69,6 +71,7 @@ class FakeMaster:
                 web.get("/v1/jobs/{name}", self._job),
                 web.post("/v1/jobs/{name}/stop", self._stop),
                 web.post("/v1/jobs/{name}/scale", self._scale),
+                web.get("/v1/jobs/{name}/cost", self._cost),
                 web.get("/v1/jobs/{name}/logs", self._logs),
                 web.get("/v1/jobs/{name}/events", self._job_events),
                 web.get("/v1/jobs/{name}/progress", self._progress),
@@ -111,6 +114,20 @@ class FakeMaster:
             return self._json(Problem(f"There is no job {name!r}."), 404)
         self.asked.append(f"{request.method} {request.path}")
         return await handler(request)
+
+    async def _cost(self, request: web.Request) -> web.Response:
+        return self._json(
+            CostView(
+                job=JobName(request.match_info["name"]),
+                micro_usd=self.cost_micro_usd,
+                nodes_micro_usd=self.cost_micro_usd,
+                egress_micro_usd=0,
+                micro_usd_per_hour=0,
+                machines=0,
+                node_s=0.0,
+                by_doing={},
+            )
+        )
 
     async def _submit(self, request: web.Request) -> web.Response:
         spec = msgspec.json.decode(await request.read(), type=JobSpec)

@@ -5,18 +5,21 @@ from dataclasses import replace
 import pytest
 
 from messages.api import EventLine
-from messages.ids import WorkerId
+from messages.costs import CostView
+from messages.ids import JobName, WorkerId
 from tests.cli.demo_facts import A_KILL, FIRST, SMALLER, a_run
 from tradewind.cli.demo.checks import CLAIMS
 from tradewind.cli.demo.cloud.checks import CLOUD_CLAIMS
 from tradewind.cli.demo.cloud.facts import (
     Asked,
     CloudFacts,
+    Decision,
     Parting,
     Stockout,
     Taken,
     asked_in,
     clusters_in,
+    decisions_in,
     identified,
     partings_in,
     stockouts_in,
@@ -33,6 +36,9 @@ GONE = {
 }
 
 
+PLANNED = Decision("aiming at 4 × L4 in us-central1-a (begin)", "the most steps", ("4 in europe-west4-a: 9 % dearer",))
+
+
 def a_cloud() -> CloudFacts:
     """w0 had to go before the facts of `a_run` begin; w2 is lost as they tell; w5 comes from another region."""
     return CloudFacts(
@@ -45,6 +51,22 @@ def a_cloud() -> CloudFacts:
         losses=1,
         calls={"CreateCluster": 2, "CreateNodePool": 3},
         bill_micro_usd=7_680_000,
+        decisions=(PLANNED,),
+        cost=a_cost(7_640_000),
+    )
+
+
+def a_cost(micro_usd: int) -> CostView:
+    """Of machines; egress is no part of the cloud's bill."""
+    return CostView(
+        job=JobName("demo"),
+        micro_usd=micro_usd + 50_000,
+        nodes_micro_usd=micro_usd,
+        egress_micro_usd=50_000,
+        micro_usd_per_hour=0,
+        machines=0,
+        node_s=360.0,
+        by_doing={},
     )
 
 
@@ -84,8 +106,12 @@ def test_the_report_tells_what_was_taken_and_where_machines_came_from() -> None:
     assert (report.pools_left, report.nodes_left, report.bill_usd) == (0, 0, 7.68)
 
 
-def test_the_report_for_people_names_the_bill_and_what_is_left() -> None:
-    assert cloud_lines(told(a_cloud()))[-1] == "left in the cloud: 0 pools, 0 nodes; its bill: 7.68 $"
+def test_the_report_for_people_names_the_bill_the_decision_and_the_cost() -> None:
+    lines = cloud_lines(told(a_cloud()))
+    assert "left in the cloud: 0 pools, 0 nodes; its bill: 7.6800 USD" in lines
+    assert "the first of 1 plans: aiming at 4 × L4 in us-central1-a (begin)" in lines
+    assert "  lost: 4 in europe-west4-a: 9 % dearer" in lines
+    assert any(line.startswith("Job demo has cost 7.6900 USD") for line in lines)
 
 
 @pytest.mark.parametrize(
@@ -160,6 +186,17 @@ def test_a_cloud_that_billed_nothing_is_told() -> None:
     assert "the cloud has no bill for the job" in failed(replace(a_cloud(), bill_micro_usd=0))
 
 
+def test_a_ledger_that_disagrees_with_the_bill_is_told() -> None:
+    sentence = "the ledger says 7.6000 USD for machines, the cloud's bill 7.6800 USD"
+    assert sentence in failed(replace(a_cloud(), cost=a_cost(7_600_000)))
+    assert "the master did not tell what the job cost" in failed(replace(a_cloud(), cost=None))
+
+
+def test_a_job_that_nobody_planned_is_told() -> None:
+    assert "nothing was planned" in failed(replace(a_cloud(), decisions=()))
+    assert "for no reason" in failed(replace(a_cloud(), decisions=(replace(PLANNED, why=""),)))
+
+
 def event(at: float, kind: str, why: str = "", **fields: str | int) -> EventLine:
     return EventLine(at, "demo", kind, kind, why, {**fields})
 
@@ -190,3 +227,5 @@ def test_the_facts_of_the_cloud_are_read_from_the_masters_events() -> None:
     assert clusters_in(EVENTS) == {"w0": "sim-us"}
     assert asked_in(EVENTS) == [(f"{US}-a", 90.0), (f"{EUROPE}-a", 102.0)]
     assert stockouts_in(EVENTS) == [(f"{US}-b", 102.0)]
+    planned = event(89.0, "planned", "the most steps", workers=4, lost_1="4 in europe-west4-a: 9 % dearer")
+    assert decisions_in([*EVENTS, planned]) == (Decision("planned", "the most steps", PLANNED.lost),)

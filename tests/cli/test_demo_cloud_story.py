@@ -87,6 +87,7 @@ async def test_zones_run_dry_one_machine_is_noticed_and_later_one_is_lost(
         master.events.append(heard("worker_gone", "w1", "its pod has ended"))
         master.end("demo", "succeeded", "all 2 ranks exited with 0")
         cloud.nodes, cloud.pools = [], []
+        master.cost_micro_usd = 1_490_000
         await playing
     assert cloud.orders_of("preempt") == [{"node": "n0", "notice_s": 15.0}, {"node": "n1", "notice_s": 0.0}]
     facts = story.facts(left_behind=())
@@ -96,6 +97,8 @@ async def test_zones_run_dry_one_machine_is_noticed_and_later_one_is_lost(
     assert facts.cloud.regions == {"w2": "europe-west4"}
     assert (facts.cloud.calls, facts.cloud.bill_micro_usd) == ({"CreateCluster": 2}, 1_500_000)
     assert (facts.cloud.pools_left, facts.cloud.nodes_left) == ((), ())
+    assert facts.cloud.cost is not None
+    assert facts.cloud.cost.nodes_micro_usd == 1_490_000
 
 
 async def test_a_machine_is_not_lost_before_a_world_has_workers_in_two_regions(

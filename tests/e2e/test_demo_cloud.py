@@ -30,6 +30,8 @@ async def test_machines_come_from_two_regions_are_taken_and_replaced_and_nothing
     assert any(len(world["workers"]) == 2 for world in cloud["regions"])
     assert (cloud["pools_left"], cloud["nodes_left"]) == (0, 0)
     assert cloud["bill_usd"] > 0
+    assert cloud["decisions"][0]["why"]
+    assert cloud["cost"]["micro_usd_per_1000_steps"] > 0
     await nothing_is_left(mark)
 
 

@@ -13,6 +13,7 @@ import click
 import msgspec
 
 from messages.api import EventLine
+from messages.criteria import Capacity, Objective, StepProfile, StepTime
 from messages.jobs import JobSpec, Launch, Workers
 from runtime.process import EXIT_FAILED, Stop
 from tradewind.cli import present
@@ -23,8 +24,9 @@ from tradewind.cli.demo.report import Report, report_on
 from tradewind.cli.demo.story import Story
 from tradewind.cli.demo.summary import report_text
 from tradewind.cli.interrupt import unless_stopped
-from tradewind.cli.local.cloud import cloud_stack
+from tradewind.cli.local.cloud import CloudStack, cloud_stack
 from tradewind.cli.local.stack import NATS_VARIABLE, LocalStack, local_stack
+from tradewind.cli.offers.table import offer_table
 from tradewind.sdk import trace
 
 BESIDE_TRAINING_S = 255.0
@@ -32,6 +34,9 @@ BESIDE_TRAINING_S = 255.0
 Tell = Callable[[EventLine], None]
 BATCH_PER_WORKER = 8
 CHECKPOINTS = 15
+USD_PER_HOUR_AND_WORKER = 3.0
+GRADIENT_BYTES = 1_686_528
+"""Of the script's model."""
 TRACE = "trace"
 """The folder in which each trainer writes when it had which step."""
 
@@ -74,8 +79,18 @@ class Demonstration:
             async with cloud_stack(
                 environ, present.say, self.fleet, self.workers, nats_url=bus, keep_folder=self.keep
             ) as clouded:
-                spec = self._spec(promise, clouded.folder)
+                spec = msgspec.structs.replace(
+                    self._spec(promise, clouded.folder), capacity=self._capacity(), profile=self._profile(clouded)
+                )
+                await self._show_offers(clouded)
                 yield clouded, CloudStory(clouded.api, spec, promise, tell, clouded.cloud, clouded.fleet)
+
+    async def _show_offers(self, stack: CloudStack) -> None:
+        """Of the fleet's machines, at the prices of this moment."""
+        fleet = {(offer.zone, offer.machine_type) for offer in stack.fleet.offers}
+        offered = (await stack.api.offers()).offers
+        prices = offer_table([each for each in offered if (each.zone, each.machine_type) in fleet])
+        present.console(stderr=self.as_json).print(prices)
 
     async def _watched(self, story: Story, drawn: bool) -> None:
         showing = view.draw(story) if drawn else view.tell(story, err=self.as_json)
@@ -121,6 +136,15 @@ class Demonstration:
             workers=Workers(max=self.workers, min=max(1, self.workers - 2)),
             hyperparameters={"global_batch": promise.global_batch},
         )
+
+    def _capacity(self) -> Capacity:
+        return Capacity(objective=Objective.THROUGHPUT, max_usd_per_hour=USD_PER_HOUR_AND_WORKER * self.workers)
+
+    def _profile(self, stack: CloudStack) -> StepProfile:
+        """A rank takes its share of a step, as long as the script is paced to."""
+        names = {offer.accelerator for offer in stack.fleet.offers}
+        time = StepTime(seconds_per_sample=self.seconds / self.steps / BATCH_PER_WORKER)
+        return StepProfile(gradient_bytes=GRADIENT_BYTES, compute=dict.fromkeys(sorted(names), time))
 
     def _print(self, report: Report, story: Story) -> None:
         if self.as_json:

@@ -18,8 +18,19 @@ from tradewind.cli.local.simulator import Simulator
 from tradewind.cli.local.stack import POLL_S, START_S, LocalStack, Say, standing
 from tradewind.cli.local.supervise import tail_of
 
-SPEED = 120
-"""A cluster takes two seconds to make, a machine half a second to boot."""
+DELAYS = {
+    "CLUSTER_S": "2",
+    "OPERATION_S": "0.2",
+    "BOOT_S": "0.5",
+    "RECREATE_S": "0.1",
+    "RETRY_S": "0.25",
+    "STOCKOUT_S": "0.75",
+    "GIVE_UP_S": "15",
+    "FORGET_S": "0.1",
+}
+"""A hundredth of what a cloud takes, so that it can be watched. Prices are those of a real hour."""
+AWAY_USD_PER_HOUR = 0.56
+"""Of a spot machine outside of the fleet's first cluster: a little more than in it, so that the job begins there."""
 PODS_GRACE_S = 8.0
 TELL_EVERY_S = 0.5
 SIMULATOR_VARIABLES = "TRADEWIND_SIMULATOR_"
@@ -47,12 +58,16 @@ class CloudStack(LocalStack):
         self._fleet_file.write_bytes(fleet)
 
     async def _start_roles(self, environ: Mapping[str, str], tasks: asyncio.TaskGroup) -> None:
-        flags = ("--write-credentials", str(self.folder / KEY_FILE), "--speed", str(SPEED))
+        flags = ("--write-credentials", str(self.folder / KEY_FILE))
+        hurried = {**environ, **{SIMULATOR_VARIABLES + name: delay_s for name, delay_s in DELAYS.items()}}
         pods = ("--region-run-dir", str(self.folder / "pods"))
         ports = ("--grpc-port", self._grpc_port(), "--http-port", self.cloud.url.rpartition(":")[2])
         regions = [word for cluster in self.fleet.clusters for word in ("--region", cluster.region)]
-        await self._keep(simulator((*flags, *pods, *ports, *regions), environ, self.folder), tasks)
+        await self._keep(simulator((*flags, *pods, *ports, *regions), hurried, self.folder), tasks)
         await self._until_cloud_is_there()
+        for offer in self.fleet.offers:
+            if offer.zone not in self.fleet.home.zones:
+                await self.cloud.set_price(offer.zone, offer.accelerator, AWAY_USD_PER_HOUR)
         arguments = (*self._api_port(), "--fleet", str(self._fleet_file))
         await self._keep(master(arguments, environ, self.folder), tasks)
 

@@ -20,6 +20,7 @@ class Cluster(Struct, frozen=True):
 
 class Offer(Struct, frozen=True):
     zone: str
+    machine_type: str
     accelerator: str
 
 

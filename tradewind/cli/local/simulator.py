@@ -76,6 +76,9 @@ class Simulator:
     async def stock_out(self, zone: str, accelerator: str) -> None:
         await self._order("stockout", {"zone": zone, "accelerator": accelerator, "on": True})
 
+    async def set_price(self, zone: str, accelerator: str, usd_per_hour: float) -> None:
+        await self._order("price", {"zone": zone, "accelerator": accelerator, "price": usd_per_hour})
+
     async def _order(self, order: str, body: dict[str, object]) -> None:
         await self._ask("POST", f"/control/{order}", dict[str, object], body)
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from tradewind.cli.demo.cloud.facts import CloudFacts
 from tradewind.cli.demo.facts import Trained
 
+LEDGER_TOLERANCE = 0.01
 CloudCheck = Callable[[CloudFacts, list[Trained]], Iterator[str]]
 
 
@@ -66,9 +67,20 @@ def nothing_left_in_the_cloud(cloud: CloudFacts, trained: list[Trained]) -> Iter
         yield f"{len(cloud.nodes_left)} nodes of the job were left: {', '.join(cloud.nodes_left)}"
 
 
-def bill_is_the_jobs(cloud: CloudFacts, trained: list[Trained]) -> Iterator[str]:
+def was_decided_for_a_reason(cloud: CloudFacts, trained: list[Trained]) -> Iterator[str]:
+    if not cloud.decisions:
+        yield "nothing was planned"
+    yield from (f"{decision.text}: for no reason" for decision in cloud.decisions if not decision.why)
+
+
+def ledger_agrees_with_the_bill(cloud: CloudFacts, trained: list[Trained]) -> Iterator[str]:
     if not cloud.bill_micro_usd:
         yield "the cloud has no bill for the job"
+    elif cloud.cost is None:
+        yield "the master did not tell what the job cost"
+    elif abs(cloud.cost.nodes_micro_usd - cloud.bill_micro_usd) > LEDGER_TOLERANCE * cloud.bill_micro_usd:
+        ours, theirs = cloud.cost.nodes_micro_usd / 1e6, cloud.bill_micro_usd / 1e6
+        yield f"the ledger says {ours:.4f} USD for machines, the cloud's bill {theirs:.4f} USD"
 
 
 CLOUD_CLAIMS: dict[str, CloudCheck] = {
@@ -78,7 +90,8 @@ CLOUD_CLAIMS: dict[str, CloudCheck] = {
     "where a zone had no machines, they came from another region": came_from_elsewhere,
     "one world had workers in two regions": spanned_two_regions,
     "nothing of the job was left in the cloud": nothing_left_in_the_cloud,
-    "the cloud has a bill for the job": bill_is_the_jobs,
+    "where the job trains was planned, with a reason": was_decided_for_a_reason,
+    "the ledger agrees with the cloud's bill within 1 %": ledger_agrees_with_the_bill,
 }
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from messages.api import EventLine
+from messages.costs import CostView
 from messages.ids import Generation, WorkerId
 
 RELEASED = "released"
@@ -53,6 +54,16 @@ class Stockout:
 
 
 @dataclass(frozen=True, slots=True)
+class Decision:
+    """Where the job was to be, and why there."""
+
+    text: str
+    why: str
+    lost: tuple[str, ...]
+    """What else was thought of, and by how much it lost."""
+
+
+@dataclass(frozen=True, slots=True)
 class CloudFacts:
     clusters: int
     """That there were to be."""
@@ -71,6 +82,10 @@ class CloudFacts:
     """Of the job, after its end."""
     nodes_left: tuple[str, ...] = ()
     bill_micro_usd: int = 0
+    """As the cloud counts it."""
+    decisions: tuple[Decision, ...] = ()
+    cost: CostView | None = None
+    """As the master's ledger counts it."""
 
 
 def partings_in(events: Iterable[EventLine]) -> dict[WorkerId, Parting]:
@@ -102,6 +117,14 @@ def asked_in(events: Iterable[EventLine]) -> list[tuple[str, float]]:
 
 def stockouts_in(events: Iterable[EventLine]) -> list[tuple[str, float]]:
     return [(str(each.fields["zone"]), each.at) for each in _of("zone_stocked_out", events)]
+
+
+def decisions_in(events: Iterable[EventLine]) -> tuple[Decision, ...]:
+    return tuple(Decision(each.text, each.why, _lost(each)) for each in _of("planned", events))
+
+
+def _lost(event: EventLine) -> tuple[str, ...]:
+    return tuple(str(value) for name, value in event.fields.items() if name.startswith("lost_"))
 
 
 def _of(kind: str, events: Iterable[EventLine]) -> list[EventLine]:

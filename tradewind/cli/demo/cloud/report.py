@@ -2,9 +2,11 @@
 
 from msgspec import Struct
 
+from messages.costs import CostView
 from messages.ids import Generation, WorkerId
+from tradewind.cli.cost.sentences import sentences
 from tradewind.cli.demo.cloud.checks import regions_of
-from tradewind.cli.demo.cloud.facts import CloudFacts
+from tradewind.cli.demo.cloud.facts import CloudFacts, Decision
 from tradewind.cli.demo.facts import Trained
 
 
@@ -36,6 +38,10 @@ class CloudReport(Struct, frozen=True):
     pools_left: int
     nodes_left: int
     bill_usd: float
+    """The cloud's own."""
+    decisions: tuple[Decision, ...]
+    cost: CostView | None
+    """The ledger's."""
 
 
 def cloud_report(cloud: CloudFacts, trained: list[Trained]) -> CloudReport:
@@ -50,6 +56,8 @@ def cloud_report(cloud: CloudFacts, trained: list[Trained]) -> CloudReport:
         pools_left=len(cloud.pools_left),
         nodes_left=len(cloud.nodes_left),
         bill_usd=round(cloud.bill_micro_usd / 1e6, 4),
+        decisions=cloud.decisions,
+        cost=cloud.cost,
     )
 
 
@@ -62,7 +70,21 @@ def cloud_lines(report: CloudReport) -> list[str]:
         *(f"node {taken.node} was lost without a word; {_left(taken)}" for taken in report.taken_without),
         f"no machines in {', '.join(report.stockouts) or 'no zone'}; asked for in {' → '.join(report.asked_in)}",
         "worlds: " + ", then ".join(_where(world) for world in report.regions),
-        f"left in the cloud: {report.pools_left} pools, {report.nodes_left} nodes; its bill: {report.bill_usd:.2f} $",
+        f"left in the cloud: {report.pools_left} pools, {report.nodes_left} nodes; its bill: {report.bill_usd:.4f} USD",
+        *_first_decision(report.decisions),
+        *(sentences(report.cost) if report.cost is not None else ()),
+    ]
+
+
+def _first_decision(decisions: tuple[Decision, ...]) -> list[str]:
+    """All of them are told by `tradewind explain`."""
+    if not decisions:
+        return []
+    first = decisions[0]
+    return [
+        f"the first of {len(decisions)} plans: {first.text}",
+        f"  why: {first.why}",
+        *(f"  lost: {each}" for each in first.lost),
     ]
 
 

@@ -7,9 +7,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from messages.api import EventLine, JobView
+from messages.costs import CostView
 from messages.ids import Rank, WorkerId
 from messages.jobs import JobSpec
-from tradewind.cli.api.client import Api
+from tradewind.cli.api.client import Api, MasterAway
 from tradewind.cli.demo.cloud.facts import (
     Asked,
     CloudFacts,
@@ -17,6 +18,7 @@ from tradewind.cli.demo.cloud.facts import (
     Taken,
     asked_in,
     clusters_in,
+    decisions_in,
     identified,
     partings_in,
     stockouts_in,
@@ -30,6 +32,7 @@ from tradewind.cli.local.simulator import Bill, Inventory, Node, Simulator, Simu
 NOTICE_S = 15.0
 CLEAN_UP_S = 60.0
 LOOK_AFTER_S = 0.5
+LEDGER_S = 10.0
 
 
 class CloudStory(Story):
@@ -50,9 +53,11 @@ class CloudStory(Story):
         """By the node that was taken: who was in the world then."""
         self._processes: dict[WorkerId, list[int]] = {}
         """Of the members of the world, when a node was lost without a word."""
+        self._dry = False
         self._left: Inventory | None = None
         self._bill = Bill(0)
         self._calls: Mapping[str, int] = {}
+        self._cost: CostView | None = None
 
     def facts(self, left_behind: tuple[str, ...]) -> Facts:
         taken = tuple(self._identified(each) for each in self._taken)
@@ -79,6 +84,16 @@ class CloudStory(Story):
         with contextlib.suppress(SimulatorAway):
             self._bill = await self._cloud.bill_of(self._spec.name)
             self._calls = await self._cloud.calls()
+        await self._look_at_the_ledger()
+
+    async def _look_at_the_ledger(self) -> None:
+        """Until it has seen that the last machine is gone, which it looks for every few seconds."""
+        for _ in range(round(LEDGER_S / LOOK_AFTER_S)):
+            with contextlib.suppress(MasterAway):
+                self._cost = await self._api.cost(self._spec.name)
+                if not self._cost.machines:
+                    return
+            await asyncio.sleep(LOOK_AFTER_S)
 
     def _is_spread(self, view: JobView) -> bool:
         """The world is full again, and has workers in two regions."""
@@ -86,9 +101,12 @@ class CloudStory(Story):
         return len(regions) > 1 and self._is_settled(view)
 
     async def _run_dry(self) -> None:
+        if self._dry:
+            return
         home = [offer for offer in self._fleet.offers if offer.zone in self._fleet.home.zones]
         for offer in home:
             await self._cloud.stock_out(offer.zone, offer.accelerator)
+        self._dry = True
         zones = " and ".join(offer.zone for offer in home)
         self._tell("demo_stocked_out", f"{zones} have no more machines", "as the demonstration wants it")
 
@@ -139,6 +157,8 @@ class CloudStory(Story):
             pools_left=tuple(pool.name for pool in left.pools) if left is not None else ("nobody could look",),
             nodes_left=tuple(node.name for node in left.nodes) if left is not None else (),
             bill_micro_usd=self._bill.micro_usd,
+            decisions=decisions_in(self.events),
+            cost=self._cost,
         )
 
     def _tell(self, kind: str, text: str, why: str) -> None:

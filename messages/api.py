@@ -66,6 +66,8 @@ class Version(Struct, frozen=True):
     version: str
     protocol: int
     epoch: int
+    fleet: str = ""
+    """Whose machines this master has; empty: none."""
 
 
 class LogLine(Struct, frozen=True):

@@ -13,11 +13,16 @@ from controlplane.capacity.capacity import Capacity, OnPlacement
 from controlplane.capacity.fleet_keeper import FleetKeeper
 from controlplane.capacity.leaders_cloud import LeadersCloud
 from controlplane.capacity.planning import Planning, known_prices
+from controlplane.clouds.interface import PoolPlan
 from controlplane.clouds.outcomes import reason_of
 from controlplane.fleet.cloud import load_clients, open_cloud
 from controlplane.fleet.files import read_fleet
 from controlplane.fleet.plans import bootstrap_settings, cluster_plans, complete, is_in_google, offers, places
 from controlplane.ledger.books import Books
+from controlplane.reaper import findings
+from controlplane.reaper.lease import lease_of
+from controlplane.reaper.reaper import Reaper
+from controlplane.reaper.standings import read_standings
 from messages.events import FLEET, Event
 from messages.ids import ClusterName
 from runtime.bus import Bucket
@@ -55,6 +60,9 @@ async def provided(
     bootstrap = Bootstrap(cloud, bootstrap_settings(fleet), secrets, report)
     by_cluster = {place.cluster: place for place in places(fleet)}
 
+    def completed(plan: PoolPlan) -> PoolPlan:
+        return complete(fleet, plan, lease_of(clock.wall_s()))
+
     async def install(cluster: ClusterName) -> None:
         await bootstrap.install_until_done(by_cluster[cluster])
 
@@ -62,16 +70,25 @@ async def provided(
         prices = await asyncio.to_thread(known_prices, environ, token)
         async with asyncio.TaskGroup() as tasks:
             planning = Planning(cloud, offers(fleet), prices, bucket, clock, may_act)
-            capacity = Capacity(
-                cloud, offers(fleet), partial(complete, fleet), clock, announce, on_placement, planning=planning
-            )
+            capacity = Capacity(cloud, offers(fleet), completed, clock, announce, on_placement, planning=planning)
             keeper = FleetKeeper(
                 cloud, cluster_plans(fleet), install, announce, capacity.heard_s, capacity.hear_of_cluster, clock
+            )
+            clusters = [plan.name for plan in cluster_plans(fleet)]
+            reaper = Reaper(
+                cloud,
+                findings.Fleet(fleet.name, clusters),
+                partial(read_standings, bucket),
+                capacity.is_settled,
+                announce,
+                may_act,
+                clock,
             )
             running = (
                 tasks.create_task(keeper.run(), name="fleet"),
                 tasks.create_task(books.run(cloud, fleet.name), name="ledger"),
                 tasks.create_task(planning.run(), name="planning"),
+                tasks.create_task(reaper.run(), name="reaper"),
             )
             yield capacity
             for each in running:

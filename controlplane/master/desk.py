@@ -147,7 +147,7 @@ class Desk:
         )
 
     def version(self) -> Version:
-        return Version(self._master.version, PROTOCOL, self._master.epoch)
+        return Version(self._master.version, PROTOCOL, self._master.epoch, self._master.fleet)
 
     def _check_leads(self) -> None:
         if not self._master.may_act():

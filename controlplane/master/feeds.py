@@ -91,7 +91,7 @@ class Feeds:
                 if isinstance(event, Event):
                     at = received.envelope.at.timestamp()
                     yield EventLine(at, event.scope, event.kind, event.text, event.why, event.fields)
-                    if held is not None and event.kind in JOB_ENDS:
+                    if follow and held is not None and event.kind in JOB_ENDS:
                         return
 
     async def _progress_lines(self, held: HeldJob, summary: bool, follow: bool) -> Lines:

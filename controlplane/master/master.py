@@ -71,6 +71,8 @@ class Master:
         self.books = Books(bucket, clock, leadership, catalog=self.list_prices)
         self.bucket = bucket
         self.budgets = Budgets(self)
+        self.fleet = ""
+        """Its name, where machines come from a cloud."""
         self.capacity: Capacity | None = None
         """Where machines come from; without it workers come from static clusters only."""
         self.hearing = Hearing(self)

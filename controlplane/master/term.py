@@ -101,8 +101,10 @@ def _capacity(master: Master, settings: MasterSettings) -> "AbstractAsyncContext
     # The clients of clouds and of Kubernetes take a second to import, which a master without a fleet need not spend.
     from controlplane.bootstrap.settings import Secrets
     from controlplane.capacity.provider import provided
+    from controlplane.fleet.files import read_fleet
 
     secrets = Secrets(nats_url=settings.pods_nats_url or settings.bus.url)
+    master.fleet = read_fleet(Path(settings.fleet)).name
     return provided(
         Path(settings.fleet),
         os.environ,

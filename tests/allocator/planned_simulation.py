@@ -4,6 +4,7 @@ Plans are made by the real planning, from what was asked, and told some time aft
 cloud's own account; in the end what runs must be what a plan from that account would keep.
 """
 
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -35,6 +36,7 @@ from tests.allocator.simulation import CLUSTERS, JOB, SETTINGS, Result, System
 from tests.allocator.wire import Request
 from tests.planning.builders import HOLLAND, IOWA_A, IOWA_B, MACHINES, OREGON, USD, a_market, a_small_profile
 from tests.simulation.clockwork import Broken, Clockwork
+from tests.simulation.seeds import replay
 
 ZONES = (IOWA_A, IOWA_B, OREGON, HOLLAND)
 GKE = {"L4": "nvidia-l4", "A100-40": "nvidia-tesla-a100"}
@@ -320,3 +322,7 @@ class PlannedSystem(System):
 
 def simulate_planned(seed: int) -> Result:
     return PlannedSystem(seed).run()
+
+
+if __name__ == "__main__":
+    sys.exit(replay("tests.allocator.planned_simulation", __doc__, simulate_planned))

@@ -247,6 +247,7 @@ def new_cluster(
     state = ClusterState(cluster, incarnation, region, rules or Rules(), connected_since_s=at_s, synced=synced)
     if known is None:
         return state
+    gone = {each.worker for each in known.gone}
     places = {
         place.uid: Place(
             place.uid,
@@ -257,6 +258,7 @@ def new_cluster(
             birth=place.birth,
             worker=place.worker,
             joined=place.worker is not None,
+            left_at_s=at_s if place.worker in gone else None,
         )
         for place in known.places
     }

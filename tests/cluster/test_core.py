@@ -543,6 +543,14 @@ class TestRestart:
         assert story.after(0.1).presence(f"{dead.uid}-aaaa") is Presence.GONE
         assert len(story.started) == 1
 
+    def test_a_worker_that_had_left_stays_gone_while_its_place_is_still_there(self) -> None:
+        before = a_controller_with(1)
+        worker = WorkerId(f"{before.uids[0]}-aaaa")
+        known = before.happens(WorkerSaidLeft(before.now_s, worker, "released")).after(0.1).saved
+        story = a_controller(known=known, incarnation="def456")
+        story.happens(PlaceStarted(100.0, known.places[0].uid, known.places[0].pid, known.places[0].birth))
+        assert hears(story, worker, 9).after(0.1).presence(worker) is Presence.GONE
+
     def test_claims_nothing_of_a_worker_that_has_not_spoken_to_it(self) -> None:
         known = a_controller_with(1).saved
         story = a_controller(known=known, incarnation="def456").after(1.0)

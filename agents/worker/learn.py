@@ -27,7 +27,7 @@ from agents.worker.events import (
     TrainersStopped,
     WorkerEvent,
 )
-from agents.worker.hot import needs_trainers
+from agents.worker.hot import is_parking, needs_trainers
 from agents.worker.state import Host, Leaving, Standing, WorkerState, own_place
 from messages.ids import Epoch
 from messages.workers import TrainerExit
@@ -145,7 +145,7 @@ def _halted(state: WorkerState, event: HaltHeard) -> WorkerState:
         state = replace(
             state, fence=halt.generation, pending=None, stop_grace_s=halt.stop_grace_s, look_due_s=look_due_s
         )
-    elif halt.generation == state.fence:
+    elif halt.generation == state.fence and is_parking(state):
         state = replace(state, look_due_s=event.at_s)  # said again: it was first said longer ago than it was heard
     return _hear(state, event.epoch, event.at_s)
 

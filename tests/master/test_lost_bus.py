@@ -27,7 +27,7 @@ async def test_a_master_leads_anew_with_the_jobs_that_it_held(tmp_path: Path) ->
         assert view.generation == 1
         fleet.exit(JobName("held"))
         await api.until_phase("held", "succeeded")
-        assert (await api.kinds("held"))[-1] == "job_succeeded", "events are kept again"
+        assert "job_succeeded" in await api.kinds("held"), "events are kept again"
         await api.submit(a_spec("next", 1))
         await api.until_phase("next", "running")
         await master.kill()

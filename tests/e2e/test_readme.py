@@ -27,6 +27,11 @@ def own_scripts() -> list[str]:
     return [line for block in BLOCKS for line in block.splitlines() if "tradewind run" in line]
 
 
+def questions() -> list[str]:
+    """What is asked before anything is spent."""
+    return next(block for block in BLOCKS if "tradewind plan" in block).splitlines()
+
+
 def copy_examples(folder: Path) -> None:
     shutil.copytree(ROOT / "examples", folder / "examples", ignore=shutil.ignore_patterns("checkpoints"))
 
@@ -35,7 +40,7 @@ def test_every_command_of_the_readme_is_run_by_a_test() -> None:
     commands = [line for block in BLOCKS for line in block.splitlines()]
     assert commands
     assert tuple(tour()[: len(PARTS)]) == PARTS
-    assert [line for line in commands if line not in (*tour(), *own_scripts(), *RUN_ELSEWHERE)] == []
+    assert [line for line in commands if line not in (*tour(), *own_scripts(), *questions(), *RUN_ELSEWHERE)] == []
     for where in RUN_ELSEWHERE.values():
         assert where == "this very run" or (ROOT / where).exists()
 
@@ -45,10 +50,20 @@ async def test_scripts_of_ones_own_run_as_the_readme_says(tmp_path: Path) -> Non
     copy_examples(tmp_path)
     async with Terminal(tmp_path, mark) as terminal:
         with_sdk, without = [await terminal.run(line) for line in own_scripts()]
-    assert "[0] certificate: 200 steps, 9,600 samples: 0 lost, 0 repeated" in with_sdk
+    assert "[0] certificate: 100 steps, 4,800 samples: 0 lost, 0 repeated" in with_sdk
     for said in (with_sdk, without):
-        assert re.search(r"\[0\] step 199 loss \S+ world 4", said)
+        assert re.search(r"\[0\] step 99 loss \S+ world 4", said)
     assert (tmp_path / "snapshot.pt").is_file()
+    await nothing_is_left(mark)
+
+
+async def test_offers_and_plans_are_told_as_the_readme_says(tmp_path: Path) -> None:
+    mark = a_mark()
+    copy_examples(tmp_path)
+    async with Terminal(tmp_path, mark) as terminal:
+        offers, plan = [await terminal.run(line) for line in questions()]
+    assert re.search(r"us-\S+ +L4 ", offers)
+    assert "the fewest dollars for a step" in plan
     await nothing_is_left(mark)
 
 

@@ -31,7 +31,7 @@ class Limits:
 
     machines: int
     micro_usd_per_hour: MicroDollars | None = None
-    """Of all of them."""
+    """Of all of them, when they are taken."""
     micro_usd_per_machine: MicroDollars | None = None
     """An hour of the dearest that it may be given, on demand, where that is known before it has had one."""
 
@@ -50,9 +50,15 @@ def _unseen_ms(span: Span, at_ms: int) -> int:
 
 def _hourly_at_most(ledger: Ledger, limits: Limits) -> int:
     """At the dearest price that any of the job's machines has had, or may have."""
-    seen = (_ceiling(rate) for points in ledger.prices.values() for _, rate in points)
-    hourly = limits.machines * max(limits.micro_usd_per_machine or 0, *seen, 0)
-    return hourly if limits.micro_usd_per_hour is None else min(hourly, limits.micro_usd_per_hour)
+    seen = [rate for points in ledger.prices.values() for _, rate in points]
+    hourly = limits.machines * max((limits.micro_usd_per_machine or 0, *map(_ceiling, seen)))
+    cap = limits.micro_usd_per_hour
+    return hourly if cap is None else min(hourly, max((cap, *(_risen(cap, rate) for rate in seen))))
+
+
+def _risen(cap: MicroDollars, rate: Rate) -> int:
+    """What machines that were taken for so much an hour may come to cost: the cap holds at the price of that moment."""
+    return -(-cap * _ceiling(rate) // rate.paid) if rate.paid else cap
 
 
 def _ceiling(rate: Rate) -> int:

@@ -1,5 +1,7 @@
 from pathlib import Path
 
+import pytest
+
 from controlplane.budget.account import RELEASE_S, Account, Limits, account
 from controlplane.budget.keeper import PERIOD_S
 from controlplane.budget.terms import Terms, criteria_within_budget, limits_of, terms_of
@@ -29,12 +31,20 @@ def test_kept_is_what_all_machines_that_it_may_have_cost_on_demand_while_they_go
     ledger = spending(2.0, hours=1, on_demand=6.0)
     assert account(ledger, Limits(1), at(3600)).reserve == usd(6.0 * RELEASE_S / 3600)
     assert account(ledger, Limits(10), at(3600)).reserve == usd(60.0 * RELEASE_S / 3600)
-    assert account(ledger, Limits(10, usd(30)), at(3600)).reserve == usd(30.0 * RELEASE_S / 3600)
 
 
-def test_as_much_is_kept_while_there_are_no_machines_so_that_a_pause_does_not_end_by_itself() -> None:
+def test_with_a_cap_kept_is_what_the_machines_that_it_buys_may_come_to_cost() -> None:
+    assert account(a_ledger(), Limits(10, usd(5), usd(6)), at(0)).reserve == usd(5.0 * RELEASE_S / 3600)
+    five_at_most = Limits(10, usd(10))
+    ledger = spending(2.0, hours=1, on_demand=6.0)
+    assert account(ledger, five_at_most, at(3600)).reserve == usd(5 * 6.0 * RELEASE_S / 3600)
+    assert account(ledger, Limits(3, usd(10)), at(3600)).reserve == usd(3 * 6.0 * RELEASE_S / 3600)
+
+
+@pytest.mark.parametrize("limits", [Limits(3), Limits(1, usd(2.5)), Limits(1, usd(2))])
+def test_as_much_is_kept_while_there_are_no_machines_so_that_a_pause_does_not_end_by_itself(limits: Limits) -> None:
     there, gone = (spending(2.0, hours=1, on_demand=6.0, gone=gone) for gone in (False, True))
-    assert account(gone, Limits(3), at(3600)).reserve == account(there, Limits(3), at(3600)).reserve > 0
+    assert account(gone, limits, at(3600)).reserve == account(there, limits, at(3600)).reserve > 0
 
 
 def test_a_machine_that_the_job_never_had_counts_at_what_it_would_cost() -> None:

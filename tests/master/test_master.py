@@ -72,7 +72,7 @@ async def test_a_job_runs_from_submission_to_success(setup: Setup) -> None:
     await until(lambda: not setup.fleet.of(JobName("whole")), "all workers to be released")
     kinds = await setup.api.kinds("whole")
     assert kinds[0] == "job_submitted"
-    assert kinds[-1] == "job_succeeded"
+    assert "job_succeeded" in kinds
     assert {"worker_joined", "world_decided", "world_running"} < set(kinds)
 
 

@@ -117,12 +117,14 @@ class Halt(Struct, frozen=True):
     stop_grace_s: Duration
 
 
-class Release(Struct, frozen=True):
+class Release(Struct, frozen=True, omit_defaults=True):
     """These workers are needed no longer and may go."""
 
     job: JobName
     workers: tuple[WorkerId, ...]
     why: str
+    is_last: bool = False
+    """Nobody stays who has the state: trainers may take their grace to save it."""
 
 
 class RankProgress(Struct, frozen=True, omit_defaults=True):

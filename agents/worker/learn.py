@@ -166,7 +166,8 @@ def _released(state: WorkerState, event: ReleaseHeard) -> WorkerState:
         return state
     current = (event.epoch or 0) >= state.epoch
     if current and state.leaving is None and state.identity.worker in release.workers:
-        state = replace(state, leaving=Leaving(f"released: {release.why}", 0, _release_grace_s(state)))
+        grace_s = state.stop_grace_s if release.is_last else _release_grace_s(state)
+        state = replace(state, leaving=Leaving(f"released: {release.why}", 0, grace_s))
     return _hear(state, event.epoch, event.at_s)
 
 

@@ -95,12 +95,13 @@ def _release(job: Job, now_s: float) -> Asked:
     due = [worker for worker in leavers(job) if is_due(job.released_s.get(worker), now_s)]
     if not _is_saved(job) or not (due or job.zombies):
         return job, []
-    why = job.record.why if job.record.phase.ended or job.record.rests else "no longer needed"
+    is_last = job.record.phase.ended or job.record.rests
+    why = job.record.why if is_last else "no longer needed"
     removals: list[JobEffect] = [
         TellCluster(cluster, RemoveWorkers(job.name, (worker,), job.gone.get(worker, "put out")))
         for worker, cluster in job.zombies.items()
     ]
-    released = Publish(Release(job.name, (*due, *job.zombies), why))
+    released = Publish(Release(job.name, (*due, *job.zombies), why, is_last))
     told = job.released_s | dict.fromkeys(due, now_s)
     return replace(job, released_s=told, zombies={}), [released, *removals]
 

@@ -5,7 +5,7 @@ from controlplane.job.effects import JobEffect
 from controlplane.job.state import Phase, adopted_job
 from messages.criteria import WhenSpent
 from messages.ids import Epoch, WorkerId
-from messages.worlds import Invite
+from messages.worlds import Invite, Release
 from tests.job.hot_stage import HotStage, a_hot_stage
 from tests.job.stage import Stage, a_spec, a_stage, assignments, clean, failed, halts, kept, published, released, told
 
@@ -36,6 +36,7 @@ def test_a_pause_ends_the_world_first_and_lets_the_workers_go_after() -> None:
     effects = stage.parked("a", "b")
     assert stage.phase is Phase.WAITING
     assert released(effects) == {"a", "b"} and kept(effects) == [0]
+    assert all(release.is_last for release in published(effects, Release))
     assert stage.job.why.startswith(
         f"its budget is reached: {WHY}; training goes on from its newest checkpoint, or begins again"
     )

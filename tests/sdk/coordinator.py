@@ -58,6 +58,7 @@ class Trainer:
 class Coordinator:
     def __init__(self, folder: Path, recipe: Recipe, env: dict[str, str] | None = None, park_s: float = 10.0) -> None:
         self._park_s = park_s
+        self._paused = False
         self._folder = folder
         self._recipe = recipe
         self._env = env or {}
@@ -221,6 +222,17 @@ class Coordinator:
         waiting = self._folder / f"waiting-{trainer.pid}"
         return not trainer.alive or (waiting.exists() and waiting.read_text() == step)
 
+    async def pause(self) -> None:
+        """All park, and then all are told to end."""
+        self._paused = True
+        self.top += 1
+        for trainer in self.members:
+            self._send(trainer, {"type": "halt", "generation": self.top})
+        assert await self._all_park(self.top, self.members)
+        for trainer in self.members:
+            os.kill(trainer.pid, signal.SIGTERM)
+        await self.finished()
+
     async def finished(self) -> None:
         await self.until(lambda: not any(t.alive for t in self.members), "the end")
 
@@ -276,7 +288,7 @@ class Coordinator:
         involved = {*self.members, *(self.prepared or ())}
         lost = [t for t in involved if not t.alive and not t.status.get("finished") and t.process.exitcode != 0]
         broken = [t for t in involved if t.alive and t.status.get("broken", 0) >= self.generation > 0]
-        if (lost or broken) and not self._is_repairing():
+        if (lost or broken) and not self._paused and not self._is_repairing():
             self._repairing = asyncio.create_task(self._repair())
 
     async def _repair(self) -> None:

@@ -1,6 +1,7 @@
 """Runs of real trainers through real changes: what comes out must be what an undisturbed run gives."""
 
 import asyncio
+import signal
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -177,6 +178,23 @@ async def test_when_everything_is_lost_the_newest_checkpoint_goes_on(tmp_path: P
     certificate = told[0]["certificate"]
     assert certificate["resumed_at"][0] >= 10
     assert certificate["taken_again"] >= 1, told[0]["sentence"]
+
+
+async def test_a_run_that_is_paused_goes_on_later_where_it_was(tmp_path: Path) -> None:
+    recipe = Recipe(str(tmp_path), steps=30, compute_s=0.02, checkpoints=True, checkpoint_every=1000)
+    async with Coordinator(tmp_path, recipe) as coordinator:
+        await coordinator.start(3)
+        await coordinator.step(12)
+        await coordinator.pause()
+        assert {trainer.process.exitcode for trainer in coordinator.members} == {-signal.SIGTERM}
+    saved = list((tmp_path / "checkpoints").glob("step-*.pt"))
+    assert len(saved) == 1
+    async with Coordinator(tmp_path, recipe) as coordinator:
+        await coordinator.start(2)
+        await coordinator.finished()
+    certificate = check(tmp_path, recipe, finishers=2)[0]["certificate"]
+    assert certificate["resumed_at"][0] >= 12
+    assert certificate["taken_again"] == 0
 
 
 @pytest.mark.parametrize("mischief", ["drop", "repeat", "swap"])

@@ -105,8 +105,8 @@ def a_halt(generation: int, *, stop_grace_s: float = 5.0, job: JobName = JOB) ->
     return Halt(job=job, generation=Generation(generation), why="a test", stop_grace_s=stop_grace_s)
 
 
-def a_release(*workers: WorkerId, job: JobName = JOB) -> Release:
-    return Release(job=job, workers=workers or (OWN,), why="a test")
+def a_release(*workers: WorkerId, job: JobName = JOB, is_last: bool = False) -> Release:
+    return Release(job=job, workers=workers or (OWN,), why="a test", is_last=is_last)
 
 
 @dataclass

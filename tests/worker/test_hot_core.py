@@ -240,6 +240,11 @@ def test_a_parked_leaver_that_is_released_goes_quickly() -> None:
     assert story.last[-1] == Leave(0, "released: a test")
 
 
+def test_where_nobody_stays_a_parked_worker_that_is_released_has_its_grace_to_save() -> None:
+    story = a_hot_worker(1).hears(a_halt(2)).says(parked_at(2, 1))
+    assert story.hears(a_release(OWN, is_last=True)).last == [StopTrainers(Generation(1), 5.0)]
+
+
 def test_a_released_worker_that_trains_has_its_grace() -> None:
     assert a_hot_worker(1).hears(a_release(OWN)).last == [StopTrainers(Generation(1), 5.0)]
 

@@ -15,6 +15,7 @@ from tradewind.sdk.janitor import Janitor
 from tradewind.sdk.joining import Joining
 from tradewind.sdk.loader import Loader
 from tradewind.sdk.member import Member
+from tradewind.sdk.parting import Parting
 from tradewind.sdk.reports import Reports
 from tradewind.sdk.samples import Order
 from tradewind.sdk.saving import Saving
@@ -72,6 +73,7 @@ def assemble(given: Given, control: Control | None) -> tuple[Member, Training]:
         reports=Reports(control.tell if control is not None else None),
         serving=serving,
         joining=joining,
+        parting=Parting(member.is_halted),
         faults=injected,
         trace=traced,
         steps=given.steps,

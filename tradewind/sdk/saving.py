@@ -41,11 +41,15 @@ class Saving:
         if self._checkpoints.is_due(step + 1):
             self._held = (step + 1, payload())
 
+    def save_now(self, step: int, payload: Callable[[], dict[str, Any]]) -> None:
+        """With `step` to be computed next, by somebody else and later. Waits until it is written."""
+        self._note(step - 1)
+        self._checkpoints.offer(step, payload())
+        self._checkpoints.close()
+
     def close(self, steps: int, payload: Callable[[], dict[str, Any]]) -> None:
         """Everybody has the last step: who starts the run again finds it finished."""
-        self._note(steps - 1)
-        self._checkpoints.offer(steps, payload())
-        self._checkpoints.close()
+        self.save_now(steps, payload)
 
     def _note(self, step: int) -> None:
         with contextlib.suppress(OSError):  # a full disk must not stop the training

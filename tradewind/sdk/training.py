@@ -17,6 +17,7 @@ from tradewind.sdk.gradients import Gradients
 from tradewind.sdk.joining import Joining
 from tradewind.sdk.loader import Loader
 from tradewind.sdk.member import Built, Member, World
+from tradewind.sdk.parting import Parting
 from tradewind.sdk.patience import Patience
 from tradewind.sdk.protocol import Assign
 from tradewind.sdk.reports import Reports
@@ -50,6 +51,7 @@ class Parts:
     reports: Reports
     serving: Serving
     joining: Joining
+    parting: Parting
     faults: Faults
     trace: Trace
     steps: int
@@ -218,7 +220,8 @@ class Training:
         if not parts.watched and member.world is not None:
             raise PeerLost("Connection closed by peer: a rank of this world is gone")
         before = member.world
-        assign = member.take_up()
+        with parts.parting.saves(self._save_last):
+            assign = member.take_up()
         assert assign is not None
         world = self._present_world()
         parts.trace("entered", world.rank, world.generation, member.done, entry=assign.entry)
@@ -303,6 +306,11 @@ class Training:
         saving, world = self._parts.saving, self._present_world()
         if saving is not None and _is_first(world):
             saving.committed(step, self._parts.state.payload)
+
+    def _save_last(self) -> None:
+        saving, world = self._parts.saving, self._member.world
+        if saving is not None and world is not None and any(world.active) and _is_first(world) and self.step > 0:
+            saving.save_now(self.step, self._parts.state.payload)
 
     def _expected(self, step: int) -> Digest:
         return Digest.of(self._parts.order.indices(step))

@@ -74,7 +74,8 @@ def learn(job: Job, event: events.JobEvent) -> Job:
         case events.BudgetFreed(at_s, action, _):
             return _free(job, action, at_s)
         case events.BudgetRaised(_, usd):
-            return replace(job, record=structs.replace(job.record, max_usd_total=usd))
+            most = max(usd, job.record.max_usd_total or 0.0)
+            return replace(job, record=structs.replace(job.record, max_usd_total=most))
         case _:
             assert_never(event)
 

@@ -100,6 +100,13 @@ def test_a_job_pauses_when_it_has_to_and_goes_on_when_it_may() -> None:
     assert held.state.record.paused is None
 
 
+def test_of_two_who_raise_a_budget_at_once_the_higher_word_counts() -> None:
+    held = Holder(a_job(10.0))
+    held.post(BudgetRaised(100.0, 20.0))
+    held.post(BudgetRaised(100.0, 15.0))
+    assert held.state.record.max_usd_total == 20.0
+
+
 def test_without_a_ledger_or_a_budget_nothing_is_done() -> None:
     unknown, unlimited = Holder(a_job(10.0)), Holder(a_job(None))
     a_keeper(None, 7200).look(unknown)

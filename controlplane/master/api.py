@@ -17,7 +17,6 @@ from aiohttp import web
 from controlplane.master import refusals
 from controlplane.master.access import guard
 from controlplane.master.answers import json_answer
-from controlplane.master.budgets import BudgetRefused
 from controlplane.master.desk import Desk
 from controlplane.master.feeds import Feeds
 from messages.api import JobList, Problem, ScaleRequest
@@ -37,7 +36,7 @@ _STATUS_OF: dict[type[UserError], HTTPStatus] = {
     refusals.JobUnknown: HTTPStatus.NOT_FOUND,
     refusals.JobExists: HTTPStatus.CONFLICT,
     refusals.ScaleRefused: HTTPStatus.CONFLICT,
-    BudgetRefused: HTTPStatus.CONFLICT,
+    refusals.BudgetRefused: HTTPStatus.CONFLICT,
     refusals.NotLeading: HTTPStatus.SERVICE_UNAVAILABLE,
 }
 

@@ -1,6 +1,5 @@
 """The budgets of a master's jobs: kept, shown, and raised by people."""
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from msgspec import structs
@@ -10,24 +9,17 @@ from controlplane.budget.terms import micro, terms_of
 from controlplane.budget.views import budget_view
 from controlplane.catalog.money import MicroDollars, usd_text
 from controlplane.job import events
-from controlplane.job.state import Job, Record
+from controlplane.job.state import Job
 from controlplane.master.held import HeldJob
-from controlplane.master.refusals import JobUnknown, NotLeading
+from controlplane.master.refusals import BudgetRefused, JobUnknown, NotLeading
 from controlplane.planning.criteria import criteria_of
 from messages.budgets import BudgetView
 from messages.costs import CostView
-from messages.ids import JobName
-from runtime.errors import UserError
 
 if TYPE_CHECKING:
     from controlplane.master.master import Master
 
-DECISION_TIMEOUT_S = 2.0
 NO_FLEET = "This master has no fleet: nobody knows what its workers' machines cost."
-
-
-class BudgetRefused(UserError):
-    pass
 
 
 class Budgets:
@@ -42,7 +34,7 @@ class Budgets:
 
     async def view(self, name: str) -> BudgetView:
         """Raises `BusUnavailable`."""
-        held = self._job(name)
+        held = self._master.job(name)
         ledger = await self._master.books.ledger(held.name)
         if ledger is None:
             raise JobUnknown(name)
@@ -52,30 +44,24 @@ class Budgets:
 
     async def raise_to(self, name: str, usd: float) -> BudgetView:
         """Raises `BusUnavailable`. A paused job that may go on is told so at once."""
-        held = self._job(name)
+        held = self._master.job(name)
         _check(held, usd)
         if not self._master.may_act():
             raise NotLeading
         held.post(events.BudgetRaised(self._master.clock.monotonic_s(), usd))
-        await held.until(_saved(lambda record: record.max_usd_total == usd), DECISION_TIMEOUT_S)
+        await held.until_saved(lambda record: (record.max_usd_total or 0.0) >= usd)
         if self._keeper.look(held):
-            await held.until(_saved(lambda record: record == held.state.record), DECISION_TIMEOUT_S)
+            await held.until_saved(lambda record: record == held.state.record)
         return await self.view(name)
 
     def shown_with(self, cost: CostView) -> CostView:
-        job = self._job(cost.job).state
+        job = self._master.job(cost.job).state
         terms = terms_of(job)
         total = terms.total if terms is not None else None
         return structs.replace(cost, budget_micro_usd=total, paused=job.record.paused or "")
 
-    def _job(self, name: str) -> HeldJob:
-        held = self._master.jobs.get(JobName(name))
-        if held is None:
-            raise JobUnknown(name)
-        return held
-
     def _dearest(self, job: Job) -> MicroDollars | None:
-        planning = self._master.capacity.planning if self._master.capacity is not None else None
+        planning = self._master.planning
         return planning.dearest(criteria_of(job.spec)) if planning is not None else None
 
 
@@ -86,8 +72,3 @@ def _check(held: HeldJob, usd: float) -> None:
     if terms is not None and micro(usd) < terms.total:
         sentence = f"Job {held.name!r} may spend {usd_text(terms.total)} USD already; a budget can only be raised."
         raise BudgetRefused(sentence, f"tradewind stop {held.name}, to end what it spends")
-
-
-def _saved(holds: Callable[[Record], bool]) -> Callable[[Job], bool]:
-    """Decided, and so that the next master knows it too."""
-    return lambda job: job.saved is not None and (job.saved.phase.ended or holds(job.saved))

@@ -1,12 +1,11 @@
 """What people ask of a master, and what they are told."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from controlplane.catalog.views import offer_list
 from controlplane.job import events
-from controlplane.job.state import Job, Record
 from controlplane.ledger.views import cost_view, planned_steps
 from controlplane.master.budgets import Budgets
 from controlplane.master.held import HeldJob, Reported
@@ -22,7 +21,6 @@ from messages.jobs import JobSpec, Workers, contradictions
 from messages.offers import OfferList
 from runtime.bus import Bus
 
-DECISION_TIMEOUT_S = 2.0
 FEED_AT_MOST = 1000
 NO_FLEET = "This master has no fleet: its workers are on machines that nobody bills here."
 
@@ -54,10 +52,7 @@ class Desk:
         return job_view(held.state, held.progress, self._now_s())
 
     def job(self, name: str) -> HeldJob:
-        held = self._master.jobs.get(JobName(name))
-        if held is None:
-            raise JobUnknown(name)
-        return held
+        return self._master.job(name)
 
     async def submit(self, spec: JobSpec) -> JobView:
         name = JobName(spec.name)
@@ -77,13 +72,13 @@ class Desk:
 
     async def _check_can_be_had(self, spec: JobSpec) -> None:
         """Before anything is made: what the job allows may be none of what there is, or cost more than it may."""
-        planning = self._master.capacity.planning if self._master.capacity is not None else None
+        planning = self._master.planning
         problems = await planning.refusals(spec) if planning is not None else []
         if problems:
             raise SpecRefused(tuple(f"{path}: {text}" for path, text in problems))
 
     def offers(self) -> OfferList:
-        planning = self._master.capacity.planning if self._master.capacity is not None else None
+        planning = self._master.planning
         if planning is not None:
             return planning.offers()
         return offer_list(self._master.list_prices(), None, self._master.clock.wall_s())
@@ -93,7 +88,7 @@ class Desk:
         if not held.ended:
             self._check_leads()
             held.post(events.StopAsked(self._now_s(), "stopped by a person"))
-            await held.until(_saved(lambda record: record.stop_why is not None), DECISION_TIMEOUT_S)
+            await held.until_saved(lambda record: record.stop_why is not None)
         return self.view(name)
 
     async def scale(self, name: str, workers: int) -> JobView:
@@ -108,7 +103,7 @@ class Desk:
             )
         self._check_leads()
         held.post(events.ScaleAsked(self._now_s(), workers))
-        await held.until(_saved(lambda record: record.wanted == workers), DECISION_TIMEOUT_S)
+        await held.until_saved(lambda record: record.wanted == workers)
         return self.view(name)
 
     async def cost(self, name: str, total_steps: int | None = None) -> CostView:
@@ -155,11 +150,6 @@ class Desk:
 
     def _now_s(self) -> float:
         return self._master.clock.monotonic_s()
-
-
-def _saved(holds: Callable[[Record], bool]) -> Callable[[Job], bool]:
-    """Decided, and so that the next master knows it too."""
-    return lambda job: job.saved is not None and (job.saved.phase.ended or holds(job.saved))
 
 
 def _size(workers: Workers) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from controlplane.job.decide import decide
 from controlplane.job.effects import JobEffect
 from controlplane.job.events import JobEvent, Ticked
-from controlplane.job.state import Job
+from controlplane.job.state import Job, Record
 from controlplane.master.progress import ProgressTracker
 from controlplane.master.shell import JobShell
 from messages.ids import JobName
@@ -14,6 +14,9 @@ from messages.worlds import Progress
 from runtime.clock import Clock
 from runtime.logs import WhyLog, logger
 from runtime.role import Decision, RoleLoop
+
+DECISION_TIMEOUT_S = 2.0
+"""How long somebody who asked for something is kept waiting until it is decided."""
 
 Reported = tuple[float, Progress]
 """The sender's wall time in Unix seconds, and what it said."""
@@ -79,6 +82,12 @@ class HeldJob:
         except TimeoutError:
             return False
         return True
+
+    async def until_saved(self, holds: Callable[[Record], bool]) -> None:
+        """Decided, and so that the next master knows it too; or it has ended, or takes too long."""
+        await self.until(
+            lambda job: job.saved is not None and (job.saved.phase.ended or holds(job.saved)), DECISION_TIMEOUT_S
+        )
 
     def _on_decision(self, _event: JobEvent, decision: Decision[Job, JobEffect]) -> None:
         record = decision.state.record

@@ -23,7 +23,7 @@ from controlplane.master.hearing import Hearing
 from controlplane.master.held import HeldJob
 from controlplane.master.memory import Jobs
 from controlplane.master.progress import ProgressTracker
-from controlplane.master.refusals import JobExists
+from controlplane.master.refusals import JobExists, JobUnknown
 from controlplane.master.shell import JobShell, Tools
 from controlplane.master.store_protocol import Waiting
 from controlplane.master.stores import StorePlace, StoreServers
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     # With the solver that plans, and what it is made of.
     from controlplane.capacity.capacity import Capacity
     from controlplane.capacity.placement import Placed
+    from controlplane.capacity.planning import Planning
 
 ADOPT_RETRY_S = 1.0
 
@@ -84,6 +85,8 @@ class Master:
         self._stores = StoreServers(place, self._on_store_lost, self._on_ranks_waiting)
         self._tools = Tools(bus, bucket, self._stores, self.announcer, self._wanted, clock, leadership)
         self._being_made: set[JobName] = set()
+        self._forgetting = asyncio.Lock()
+        """By two at once, one might forget a new job of the name that the other has just made free."""
         self._log = logger(epoch=leadership.epoch)
         self._tasks: asyncio.TaskGroup | None = None
 
@@ -109,6 +112,17 @@ class Master:
     def kept(self) -> Jobs:
         return tuple((held.state.spec, held.state.record) for held in self.jobs.values())
 
+    @property
+    def planning(self) -> "Planning | None":
+        return self.capacity.planning if self.capacity is not None else None
+
+    def job(self, name: str) -> HeldJob:
+        """Raises `JobUnknown`."""
+        held = self.jobs.get(JobName(name))
+        if held is None:
+            raise JobUnknown(name)
+        return held
+
     def knows(self, name: JobName) -> bool:
         """It is held, or is being made just now."""
         return name in self.jobs or name in self._being_made
@@ -118,6 +132,8 @@ class Master:
     async def make(self, spec: JobSpec) -> None:
         """Raises `JobExists` and `BusUnavailable`."""
         name = JobName(spec.name)
+        if self.knows(name):
+            raise JobExists(name)
         self._being_made.add(name)
         try:
             await self.bucket.create(subjects.spec_key(name), records.encode_spec(spec))
@@ -132,8 +148,14 @@ class Master:
 
         Not of those of which anything is left: the next master would not know that it has to be removed.
         """
+        async with self._forgetting:
+            await self._forget(self._oldest())
+
+    def _oldest(self) -> list[HeldJob]:
         ended = [held for held in self.jobs.values() if held.ended and not held.unsettled and self._holds_none(held)]
-        oldest = sorted(ended, key=lambda held: held.state.record.submitted_at)[: max(0, len(ended) - self.keep_jobs)]
+        return sorted(ended, key=lambda held: held.state.record.submitted_at)[: max(0, len(ended) - self.keep_jobs)]
+
+    async def _forget(self, oldest: list[HeldJob]) -> None:
         for held in oldest:
             if not self.may_act():
                 return
@@ -252,9 +274,8 @@ class Master:
         self.jobs[name].post(events.RanksWaited(now_s, Generation(told.generation), waiting, missing))
 
     def list_prices(self) -> Catalog:
-        planning = self.capacity.planning if self.capacity is not None else None
-        if planning is not None:
-            return planning.list_prices()
+        if self.planning is not None:
+            return self.planning.list_prices()
         self._shipped = self._shipped or shipped_catalog()
         return self._shipped
 

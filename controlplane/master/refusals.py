@@ -24,6 +24,10 @@ class ScaleRefused(UserError):
     pass
 
 
+class BudgetRefused(UserError):
+    pass
+
+
 class NotLeading(UserError):
     """Nothing was done: it can be asked again, of whoever leads."""
 

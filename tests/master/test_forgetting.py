@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import pytest
+
 from controlplane.allocator.offers import Offer
 from controlplane.allocator.state import AllocatorSettings
 from controlplane.capacity.capacity import Capacity
@@ -86,4 +88,29 @@ async def test_an_ended_job_is_forgotten_only_when_its_pools_are_gone_too(connec
         await Desk(master).submit(a_spec("third"))
         assert "first" not in master.jobs
         assert not await is_stored(bucket, "first")
+        speaking.cancel()
+
+
+async def test_a_job_is_forgotten_once_however_many_are_submitted_at_once(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cloud, bus = FakeCloud(US), await connect("master")
+    fleet = FakeFleet(await connect("cluster"), US)
+    deleted: list[str] = []
+    async with asyncio.TaskGroup() as tasks, a_master(bus, cloud, keep_jobs=0) as master:
+        speaking = tasks.create_task(fleet.run(), name="fleet")
+        await Desk(master).submit(a_spec("first"))
+        await eventually(cloud.pools, what="a pool")
+        await stop(master, "first")
+        await eventually(lambda: master.capacity is not None and master.capacity.is_settled(JobName("first")))
+        delete = master.bucket.delete
+
+        async def counted(key: str) -> None:
+            deleted.append(key)
+            await delete(key)
+
+        monkeypatch.setattr(master.bucket, "delete", counted)
+        await asyncio.gather(master.forget_oldest(), master.forget_oldest())
+        assert sorted(deleted) == sorted(set(deleted)) != []
+        assert master.jobs == {}
         speaking.cancel()

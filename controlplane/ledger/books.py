@@ -24,7 +24,7 @@ from runtime.clock import Clock
 from runtime.errors import BusUnavailable
 from runtime.logs import WhyLog, logger
 
-LOOK_S = 2.0
+LOOK_S = 1.0
 SAVE_S = 10.0
 
 

@@ -96,7 +96,7 @@ class Reaper:
 
     async def _reap(self, found: Found, turns: asyncio.Semaphore) -> None:
         async with turns:
-            if not self._may_act():
+            if not self._may_act() or self._was_taken_up(found):
                 return
             machine = isinstance(found.resource, MachineInfo)
             trouble = MACHINE_HINT if machine else await remove(self._cloud, found.resource)
@@ -106,6 +106,10 @@ class Reaper:
         elif self._told.get(key) != trouble:
             self._told[key] = trouble
             self._tell("reap_failed", f"{name} is nobody's and could not be removed ({found.why})", trouble, found)
+
+    def _was_taken_up(self, found: Found) -> bool:
+        """Others are removed first, which may take minutes: meanwhile another job of the name may have adopted it."""
+        return found.job is not None and not self._is_settled(found.job)
 
     def _tell(self, kind: str, text: str, why: str, found: Found) -> None:
         self._announce(Event(FLEET, kind, text, why, {**_fields(found.resource), "job": found.job}))

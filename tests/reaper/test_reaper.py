@@ -4,12 +4,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from controlplane.capacity.leaders_cloud import LeadersCloud
-from controlplane.clouds.interface import Cloud, ClusterStatus
-from controlplane.clouds.outcomes import Unfinished
+from controlplane.clouds.interface import Cloud, ClusterStatus, PoolRef
+from controlplane.clouds.outcomes import Outcome, Unfinished
 from controlplane.job.state import Record, new_job
 from controlplane.master import records
-from controlplane.reaper import findings
+from controlplane.reaper import findings, reaper
 from controlplane.reaper.reaper import Reaper
 from controlplane.reaper.standings import Standing, Standings, read_standings
 from messages import subjects
@@ -173,6 +175,26 @@ async def test_another_pool_under_the_same_name_needs_two_looks_of_its_own() -> 
     assert len(cloud.pools()) == 1
     await watched.look(1)
     assert cloud.pools() == []
+
+
+async def test_what_a_new_job_takes_up_while_others_are_removed_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reaper, "AT_ONCE", 1)
+    held: set[str] = set()
+
+    class Cloud(FakeCloud):
+        async def delete_pool(self, pool: PoolRef) -> Outcome:
+            held.add("again")
+            return await super().delete_pool(pool)
+
+    cloud = Cloud("a-cluster")
+    pools = tuple(
+        a_pool(name, job=job, cluster=CLUSTER, fleet=FLEET) for name, job in (("p1", "gone"), ("p2", "again"))
+    )
+    cloud.infos[CLUSTER] = replace(cloud.infos[CLUSTER], pools=pools)
+    watched = Watched(cloud, {"gone": Standing.ENDED, "again": Standing.ENDED}, lambda: held)
+    await watched.look()
+    assert [pool.ref.pool for pool in cloud.pools()] == ["p2"]
+    assert [event.fields["job"] for event in watched.told] == ["gone"]
 
 
 # What the records say

@@ -78,12 +78,14 @@ class Remembering:
         for zone in sorted(self._dirty):
             if not self._may_act():
                 return
+            # What is learned of it while it is written has to be written again.
+            self._dirty.discard(zone)
             try:
                 await self._bucket.put(memory_records.key_of(zone), memory_records.encode_zone(self.memory, zone))
             except BusUnavailable as error:
+                self._dirty.add(zone)
                 self._unsaved(str(error))
                 return
-            self._dirty.discard(zone)
 
     async def _read(self) -> None:
         """What was learned meanwhile waits in the allocators' states."""

@@ -4,12 +4,15 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import pytest
+
 from controlplane.allocator.effects import CreatePool
 from controlplane.capacity.remembering import Remembering
 from controlplane.catalog.memory import estimate
 from controlplane.catalog.memory_records import key_of
 from controlplane.clouds.outcomes import QuotaExceeded, StockedOut
 from messages import subjects
+from messages.ids import JobName
 from runtime.bus import Bucket
 from runtime.clock import SystemClock
 from tests.allocator.planned_stage import offer_in
@@ -55,6 +58,27 @@ async def test_what_an_allocator_saw_is_there_for_the_next_master(connect: Conne
         await eventually(lambda: seen(second) > 0)
     told = estimate(second.memory, IOWA_A, "L4", SystemClock().wall_s())
     assert told.availability < 0.6 and told.last_stockout_at is not None
+
+
+async def test_what_is_learned_while_a_zone_is_written_is_written_too(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bucket = await (await connect("master")).bucket(subjects.STATE_BUCKET)
+    put = bucket.put
+    written: list[bytes] = []
+    async with remembering(bucket) as found:
+
+        async def slow_put(key: str, value: bytes) -> int:
+            written.append(value)
+            if len(written) == 1:
+                found.see(JobName("another"), a_refused_stage(StockedOut("none")).allocator)
+                found.forget(JobName("another"))
+            return await put(key, value)
+
+        monkeypatch.setattr(bucket, "put", slow_put)
+        found.see(JOB, a_refused_stage(StockedOut("none")).allocator)
+        await eventually(lambda: len(written) > 1)
+    assert written[0] != written[1]
 
 
 async def test_what_cannot_be_read_is_forgotten(connect: Connect) -> None:

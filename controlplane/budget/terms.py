@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from msgspec import structs
 
 from controlplane.budget.account import Limits
-from controlplane.catalog.money import MicroDollars, micro_dollars
+from controlplane.catalog.money import MicroDollars, micro_of
 from controlplane.job.state import Job
 from controlplane.planning.criteria import Criteria, criteria_of
 from messages.criteria import Capacity, WhenSpent
@@ -21,13 +21,13 @@ def terms_of(job: Job) -> Terms | None:
     """None for a job that may spend what it likes."""
     capacity = job.spec.capacity or Capacity()
     usd = capacity.max_usd_total if job.record.max_usd_total is None else job.record.max_usd_total
-    return None if usd is None else Terms(micro(usd), capacity.when_spent or WhenSpent.PAUSE)
+    return None if usd is None else Terms(micro_of(usd), capacity.when_spent or WhenSpent.PAUSE)
 
 
 def limits_of(job: Job, dearest: MicroDollars | None = None) -> Limits:
     """`dearest`: of the machines that it may be given, where that is known."""
     hourly = job.spec.capacity.max_usd_per_hour if job.spec.capacity is not None else None
-    return Limits(job.record.wanted, None if hourly is None else micro(hourly), dearest)
+    return Limits(job.record.wanted, None if hourly is None else micro_of(hourly), dearest)
 
 
 def criteria_within_budget(job: Job, criteria: Criteria | None = None) -> Criteria:
@@ -37,7 +37,3 @@ def criteria_within_budget(job: Job, criteria: Criteria | None = None) -> Criter
         criteria or criteria_of(job.spec), max_micro_usd_total=terms.total if terms is not None else None
     )
     return structs.replace(allowed, on_demand=0.0) if job.record.spot_only is not None else allowed
-
-
-def micro(usd: float) -> MicroDollars:
-    return micro_dollars(repr(usd))

@@ -19,6 +19,11 @@ def micro_dollars(usd: str) -> MicroDollars:
     return MicroDollars(int(Decimal(usd) * MICRO_PER_USD))
 
 
+def micro_of(usd: float) -> MicroDollars:
+    """Of a number that a person wrote."""
+    return micro_dollars(repr(usd))
+
+
 def from_nano_dollars(nano_usd: int) -> MicroDollars:
     return MicroDollars((nano_usd + NANO_PER_MICRO // 2) // NANO_PER_MICRO)
 

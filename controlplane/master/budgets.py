@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from controlplane.budget.keeper import BudgetKeeper
-from controlplane.budget.terms import micro, terms_of
+from controlplane.budget.terms import terms_of
 from controlplane.budget.views import budget_view
-from controlplane.catalog.money import MicroDollars, usd_text
+from controlplane.catalog.money import MicroDollars, micro_of, usd_text
 from controlplane.job import events
 from controlplane.job.state import Job
 from controlplane.master.held import HeldJob
@@ -69,6 +69,6 @@ def _check(held: HeldJob, usd: float) -> None:
     if held.ended:
         raise BudgetRefused(f"Job {held.name!r} has {held.state.record.phase}.", "tradewind status")
     terms = terms_of(held.state)
-    if terms is not None and micro(usd) < terms.total:
+    if terms is not None and micro_of(usd) < terms.total:
         sentence = f"Job {held.name!r} may spend {usd_text(terms.total)} USD already; a budget can only be raised."
         raise BudgetRefused(sentence, f"tradewind stop {held.name}, to end what it spends")

@@ -1,11 +1,9 @@
 """What the owner of a job allows and wants, in the units of the plan."""
 
-from decimal import Decimal
-
 from msgspec import Struct
 
 from controlplane.catalog.accelerators import matching
-from controlplane.catalog.money import MICRO_PER_USD, MicroDollars
+from controlplane.catalog.money import MicroDollars, micro_of
 from messages.criteria import Capacity, Objective
 from messages.jobs import JobSpec
 
@@ -69,7 +67,7 @@ def _steps_per_s(capacity: Capacity, steps_left: int | None, hours_left: float |
 
 
 def _micro(usd: float | None) -> MicroDollars | None:
-    return None if usd is None else MicroDollars(int(Decimal(repr(usd)) * MICRO_PER_USD))
+    return None if usd is None else micro_of(usd)
 
 
 def _is_in(zone: str, region: str, wanted: str) -> bool:

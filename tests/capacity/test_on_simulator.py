@@ -151,14 +151,15 @@ async def test_a_zone_that_has_no_machines_for_long_is_lowered_first_and_brings_
     assert told == ["pool_created", "zone_stocked_out", "pool_lowered", "pool_created"]
 
 
-async def test_what_a_pool_that_could_not_be_lowered_brings_after_all_goes_as_it_comes(tmp_path: Path) -> None:
+async def test_what_a_pool_that_could_not_be_lowered_brings_after_all_goes(tmp_path: Path) -> None:
+    """By name if its nodes are in sight before it can be lowered, as empty slots if they are not."""
     rules = {"stockout_s": 100_000.0, "give_up_s": 100_000.0}
     async with a_bench(tmp_path, hang_s=0.5, gke={"nodes_s": 0.3}, **rules) as bench:
         await bench.stage.stock_out()
         async with running(bench):
             await until(bench.nodes, [0, 2])
+            await until(bench.all_sizes, 4)
             await bench.stage.stock_out(on=False)
-            await eventually(lambda: any(event.kind == "nodes_removed" for event in bench.told))
             await until(bench.all_sizes, 2)
             await until(bench.all_nodes, 2)
 

@@ -12,7 +12,7 @@ from controlplane.allocator.demand import Demand
 from controlplane.allocator.state import Allocator, Pool
 from controlplane.clouds.interface import PoolRef
 from controlplane.planning.market import Choice, Market, Nodes, QuotaKey
-from controlplane.planning.scoring import gpus_by_quota, score
+from controlplane.planning.scoring import gpus_by_quota, how_many, score
 from controlplane.planning.tuning import Tuning
 
 _TUNING = Tuning()
@@ -28,8 +28,8 @@ def most_for(allocator: Allocator, pool: Pool, wanted: int) -> int:
     if market is None or choice not in market.options or _is_in_the_way(others, choice, market):
         return pool.target
     option, key = market.options[choice], QuotaKey(choice.region, choice.accelerator, choice.spot)
-    by_quota = (market.quotas.get(key, math.inf) - gpus_by_quota(market, others).get(key, 0)) // option.gpus
-    most = int(min(most, option.limit - others.get(choice, 0), by_quota))
+    left = market.quotas.get(key, math.inf) - gpus_by_quota(market, others).get(key, 0)
+    most = int(min(most, option.limit - others.get(choice, 0), how_many(left, option.gpus)))
     return _affordable(allocator.demand, market, others, choice, pool.target, most)
 
 

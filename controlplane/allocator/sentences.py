@@ -103,6 +103,8 @@ def shortage(allocator: Allocator, now_s: float, unready: Mapping[ClusterName, s
     waits = plan.why if plan is not None and plan.change is Change.WAIT else ""
     if not waits and sum(at_most(pool) for pool in allocator.pools.values()) >= wanted:
         return ""
+    if allocator.demand is not None and allocator.market is None:
+        return "nobody has told yet what machines cost"
     room = sum(offer.max_nodes for offer in allocator.offers)
     told = [f"the fleet's offers have room for {count_nodes(room)}"] if room < wanted else []
     told += [waits] if waits else []

@@ -18,7 +18,7 @@ from controlplane.clouds.interface import Cloud
 from controlplane.planning.criteria import Criteria, criteria_of
 from controlplane.planning.market import is_allowed
 from controlplane.planning.profiles import profile_of
-from controlplane.planning.refusals import Problem, refusals
+from controlplane.planning.refusals import Problem, refusals, unplannable
 from messages.ids import JobName
 from messages.jobs import JobSpec
 from messages.offers import OfferList
@@ -92,8 +92,10 @@ class Planning:
 
     async def refusals(self, spec: JobSpec) -> list[Problem]:
         """Why nothing that the fleet has can serve the job; none for one that is not planned."""
-        if spec.capacity is None or not self.is_possible:
+        if spec.capacity is None:
             return []
+        if not self.is_possible:
+            return unplannable(spec.capacity)
         criteria, profile = criteria_of(spec), profile_of(spec).profile
         offers, market = self._markets.offers(), self._markets.market(criteria)
         return await self.planner.work(lambda: refusals(spec, criteria, offers, market, profile)) or []

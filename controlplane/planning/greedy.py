@@ -10,6 +10,7 @@ from controlplane.planning.criteria import Criteria
 from controlplane.planning.market import Choice, Market, Nodes, Option, Present, QuotaKey
 from controlplane.planning.scoring import (
     gpus_by_quota,
+    how_many,
     is_affordable,
     limit_of,
     quota_of,
@@ -49,7 +50,7 @@ def greedy(
         more = min(
             room_by_kind[choice.spot],
             limit_of(market, present, choice) - nodes.get(choice, 0),
-            (quotas.get(key, math.inf) - used.get(key, 0)) // option.gpus,
+            how_many(quotas.get(key, math.inf) - used.get(key, 0), option.gpus),
         )
         added = _affordable(criteria, profile, market, nodes, choice, max(0, int(more)), tuning)
         if added:

@@ -42,6 +42,21 @@ def refusals(
     )
 
 
+def unplannable(capacity: Capacity) -> list[Problem]:
+    """Where nothing can be planned: what only a plan keeps."""
+    given: dict[str, object] = {
+        "deadline": capacity.deadline,
+        "max_usd_per_hour": capacity.max_usd_per_hour,
+        "accelerators": capacity.accelerators,
+        "regions": capacity.regions,
+        "zones": capacity.zones,
+        "machine_types": capacity.machine_types,
+        "on_demand": capacity.on_demand,
+    }
+    text = "cannot be kept: no price is known of any machine of the fleet, so that nothing is planned; leave it out"
+    return [(f"capacity.{name}", text) for name, value in given.items() if value]
+
+
 def _unknown(spec: JobSpec, capacity: Capacity) -> Iterator[Problem]:
     known = ", ".join(each.name for each in ACCELERATORS)
     for place, name in enumerate(capacity.accelerators):

@@ -179,6 +179,11 @@ def quota_of(market: Market, present: Present, key: QuotaKey) -> float:
     return max(market.quotas[key], gpus_by_quota(market, present.held).get(key, 0))
 
 
+def how_many(room: float, each: int) -> float:
+    """Fit into it. Into an infinite one no number does for Python."""
+    return room if math.isinf(room) else room // each
+
+
 def gpus_by_quota(market: Market, nodes: Nodes) -> Mapping[QuotaKey, int]:
     used: dict[QuotaKey, int] = {}
     for choice, count in nodes.items():

@@ -9,7 +9,7 @@ import math
 
 from controlplane.planning.criteria import Criteria
 from controlplane.planning.market import Choice, Market, Nodes, Present, QuotaKey
-from controlplane.planning.scoring import gpus_by_quota, quota_of
+from controlplane.planning.scoring import gpus_by_quota, how_many, quota_of
 
 
 def first_step(
@@ -50,8 +50,9 @@ def _raise(
     for choice, count in sorted(target.items()):
         option = market.options[choice]
         key = QuotaKey(choice.region, choice.accelerator, choice.spot)
-        by_quota = (quota_of(market, present, key) - gpus.get(key, 0)) // option.gpus
-        more = min(count - there.get(choice, 0), room, by_quota, money // option.micro_usd_per_hour)
+        by_quota = how_many(quota_of(market, present, key) - gpus.get(key, 0), option.gpus)
+        by_money = how_many(money, option.micro_usd_per_hour)
+        more = min(count - there.get(choice, 0), room, by_quota, by_money)
         if more > 0:
             asked[choice] = there.get(choice, 0) + int(more)
             gpus[key] = gpus.get(key, 0) + int(more) * option.gpus

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from controlplane.allocator import events
 from controlplane.allocator.effects import CreatePool, MakePlan, RemoveNodes, ResizePool
+from controlplane.allocator.sentences import shortage
 from controlplane.allocator.state import AllocatorSettings
 from controlplane.clouds.outcomes import QuotaExceeded, StockedOut
 from controlplane.planning.plan import plan
@@ -35,6 +36,7 @@ def test_nothing_is_asked_for_before_prices_are_known() -> None:
     stage.ticks()
     assert stage.lists() == []
     assert stage.allocator.why == "0 of 4 nodes held; no prices are known"
+    assert shortage(stage.allocator, stage.now_s, {}) == "nobody has told yet what machines cost"
 
 
 def test_what_a_master_finds_is_kept_before_prices_are_known() -> None:

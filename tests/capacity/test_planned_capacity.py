@@ -136,7 +136,14 @@ async def test_where_no_machine_of_the_fleet_has_a_price_its_order_is_kept(conne
     cloud = FakeCloud(US, EU)
     async with a_stage(connect, cloud, a_spec(), unpriced) as stage:
         await eventually(lambda: stage.zones() == {HOLLAND: 2})
-        assert await stage.planning.refusals(a_spec(max_usd_per_hour=0.01)) == []
+        assert await stage.planning.refusals(a_spec(max_usd_total=100.0)) == []
+
+
+async def test_what_only_a_plan_keeps_is_refused_where_nothing_can_be_planned(connect: Connect) -> None:
+    unpriced = tuple(replace(offer, machine_type="g9-standard-8") for offer in OFFERS)
+    async with a_stage(connect, FakeCloud(US, EU), a_spec(), unpriced) as stage:
+        problems = await stage.planning.refusals(a_spec(max_usd_per_hour=40.0, regions=("us-",)))
+        assert [path for path, _ in problems] == ["capacity.max_usd_per_hour", "capacity.regions"]
 
 
 async def test_other_criteria_are_planned_for_at_once(connect: Connect) -> None:

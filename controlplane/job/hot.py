@@ -113,7 +113,7 @@ def hot_candidates(job: Job) -> list[Worker]:
     able = given_up.kept(job, with_state(job))
     kept = {worker.worker for worker in able}
     alone = whole(choose(able, job.record.wanted, kept), job.spec.replica)
-    if not alone or is_enough(job, alone):
+    if not alone or given_up.can_go_on(job, alone):
         return alone
     others = [worker for worker in joiners(job) if worker.worker not in kept]
     together = whole(choose([*able, *others], job.record.wanted, kept), job.spec.replica)
@@ -132,10 +132,6 @@ def whole(workers: list[Worker], replica: int) -> list[Worker]:
         if sum(worker.slots for worker in workers[:count]) % replica == 0:
             return workers[:count]
     return workers
-
-
-def is_enough(job: Job, workers: list[Worker]) -> bool:
-    return given_up.can_go_on(job, workers)
 
 
 def finishing(job: Job) -> list[WorkerId]:

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from controlplane.job.given_up import is_given_up, kept
-from controlplane.job.hot import is_enough, is_over, joiners, rank_before, whole
+from controlplane.job.given_up import can_go_on, is_given_up, kept
+from controlplane.job.hot import is_over, joiners, rank_before, whole
 from controlplane.job.present import can_train, has_finished, members, world_size
 from controlplane.job.ranks import Arrangement, arrange, choose
 from controlplane.job.sentences import name_workers
@@ -45,7 +45,7 @@ def plan(job: Job) -> Arrangement | str:
     if behind:
         return f"waiting for {name_workers(behind)} to catch up"
     candidates = _candidates(job)
-    if not is_enough(job, candidates):
+    if not can_go_on(job, candidates):
         return f"{len(candidates)} of at least {job.spec.workers.min} workers would be left"
     return arrange(candidates, job.spec.replica)
 

@@ -60,7 +60,7 @@ class CostView(Struct, frozen=True, kw_only=True):
     by_region: dict[str, Counted] = field(default_factory=dict)
     by_accelerator: dict[str, Counted] = field(default_factory=dict)
     on_demand_micro_usd: Counted = 0
-    """What the same time of the same machines costs on demand, with the same egress."""
+    """What the same time of the same machines costs on demand."""
     steps: Counted = 0
     samples: Counted = 0
     micro_usd_per_1000_steps: Counted | None = None

@@ -37,7 +37,8 @@ def learn(job: Job, event: events.JobEvent) -> Job:
         case events.WorkerSaidLeft(_, worker, _, why):
             return bury(job, worker, why or "left")
         case events.WorkerNoticeCame(at_s, worker, remaining_s, source):
-            why = f"its node will be taken in {remaining_s:.0f} s ({source})"
+            what = "it was told to end within" if source == "signal" else "its node will be taken in"
+            why = f"{what} {remaining_s:.0f} s ({source})"
             return _notice(job, worker, why, at_s + remaining_s)
         case events.ClusterReported(at_s, topology):
             return _see(job, topology, at_s)

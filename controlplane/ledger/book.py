@@ -133,7 +133,8 @@ class Book:
 
     def _hear_gathered(self) -> None:
         if self._steps is not None and self.ledger is not None:
-            samples = self.ledger.samples + self._steps.samples
+            told = (event.samples for event in self.pending if isinstance(event, StepsCommitted))
+            samples = max((self.ledger.samples, *told)) + self._steps.samples
             self.hear(replace(self._steps, samples=samples, hops=self.hops))
             self._steps = None
 

@@ -34,7 +34,7 @@ def cost_view(ledger: Ledger, total_steps: int | None = None, note: str = "") ->
         by_doing=_money_by(found.lines, lambda line: line.doing.value, (doing.value for doing in Doing)),
         by_region=_money_by(found.lines, lambda line: region_of(line.kind.zone)),
         by_accelerator=_money_by(found.lines, lambda line: accelerator_name(line.kind)),
-        on_demand_micro_usd=node_money(whole.on_demand_cost) + egress,
+        on_demand_micro_usd=node_money(whole.on_demand_cost),
         steps=ledger.steps,
         samples=ledger.samples,
         micro_usd_per_1000_steps=per_steps(ledger),

@@ -7,9 +7,9 @@ from controlplane.planning.scoring import Score, gain, limit_of
 from messages.criteria import Objective
 
 _WANTS = {
-    Objective.COST: "the fewest dollars for a step",
+    Objective.COST: "the fewest dollars for a step, risk included",
     Objective.THROUGHPUT: "the most steps in a second",
-    Objective.DEADLINE: "the fewest dollars for a step that is done in time",
+    Objective.DEADLINE: "the fewest dollars for a step that is done in time, risk included",
 }
 
 
@@ -83,7 +83,7 @@ def loses(other: Score, chosen: Score, criteria: Criteria) -> str:
     if behind < 0:
         return f"{compared}; not by enough to move what runs"
     risk = (other.risk_micro_usd_per_hour - chosen.risk_micro_usd_per_hour) / MICRO_PER_USD
-    return f"{compared}, ${risk:+.2f} an hour of risk"
+    return f"{compared}, {risk:+.2f} USD an hour of risk"
 
 
 def _late(score: Score, criteria: Criteria) -> str:

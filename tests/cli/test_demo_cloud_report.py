@@ -187,8 +187,8 @@ def test_a_cloud_that_billed_nothing_is_told() -> None:
 
 
 def test_a_ledger_that_disagrees_with_the_bill_is_told() -> None:
-    sentence = "the ledger says 7.6000 USD for machines, the cloud's bill 7.6800 USD"
-    assert sentence in failed(replace(a_cloud(), cost=a_cost(7_600_000)))
+    sentence = "the ledger says 7.5000 USD for machines, the cloud's bill 7.6800 USD: more than 2 % apart"
+    assert sentence in failed(replace(a_cloud(), cost=a_cost(7_500_000)))
     assert "the master did not tell what the job cost" in failed(replace(a_cloud(), cost=None))
 
 

@@ -12,13 +12,15 @@ from controlplane.clouds.interface import FLEET_LABEL, JOB_LABEL, MachineInfo, M
 from controlplane.clouds.outcomes import Refused, Unreachable
 from controlplane.job.state import Job, Phase, Record, Worker, new_job
 from controlplane.lease.keeper import Leadership
+from controlplane.ledger.book import Book
 from controlplane.ledger.books import Books
 from controlplane.ledger.doings import doings_of
 from controlplane.ledger.egress import hops_of
+from controlplane.ledger.events import Hop
 from controlplane.ledger.pricing import market_of, rate_of
 from controlplane.ledger.settle import sums
 from controlplane.ledger.spending import hourly, spent
-from controlplane.ledger.state import Doing, Kind, Rate
+from controlplane.ledger.state import Doing, Kind, Rate, new_ledger
 from controlplane.ledger.views import cost_view
 from messages import subjects
 from messages.clusters import ClusterHeartbeat, Presence, WorkerSight
@@ -251,6 +253,17 @@ async def test_steps_of_all_workers_are_counted_once_and_samples_go_on_after_a_r
     assert view.forecast is not None
     assert view.micro_usd_per_1000_steps == view.micro_usd
     assert view.forecast.micro_usd == 2 * view.micro_usd
+
+
+def test_samples_of_several_worlds_between_two_looks_all_count() -> None:
+    book = Book(JOB, 0)
+    book.ledger = new_ledger(JOB, 0)
+    for number in range(3):
+        book.hear_steps(number, 10 * number, 10 * number + 9, samples=80)
+        book.hear_world((Hop("a", "b", number + 1, MicroDollars(0)),))
+    ledger = book.current()
+    assert ledger is not None
+    assert (ledger.steps, ledger.samples) == (30, 240)
 
 
 async def test_the_view_adds_up(desk: Desk) -> None:

@@ -33,7 +33,7 @@ def a_cost(**changes: Any) -> CostView:
         by_doing={"starting": USD, "working": 6 * USD, "recovering": 400_000, "idle": 600_000},
         by_region={"us-central1": 8 * USD},
         by_accelerator={"L4": 8 * USD},
-        on_demand_micro_usd=16 * USD + 500_000,
+        on_demand_micro_usd=16 * USD,
         steps=20_000,
         samples=640_000,
         micro_usd_per_1000_steps=412_500,
@@ -86,7 +86,7 @@ async def test_everything_that_a_person_asks_is_told_in_a_line_each(master: Answ
         "  now          2 machines cost 1.6000 USD an hour",
         "  1,000 steps  0.4125 USD, over 20,000 steps and 640,000 samples",
         "  wasted       2.0000 USD, 25.0% of the machines' cost: 1.0000 starting, 0.4000 recovering, 0.6000 idle",
-        "  on demand    16.5000 USD for the same machines: 50% saved",
+        "  on demand    16.0000 USD for the same machines: 50% saved",
         "  forecast     41.2500 USD when 100,000 steps are done: 33.0000 USD more in about 20 h",
     ]
     (row,) = [line.split() for line in done.out.splitlines() if line.startswith("us-central1-a")]

@@ -155,7 +155,7 @@ class Demonstration:
             for line in story.last_lines:
                 click.echo(line, err=True)
         if not report.ok:
-            present.say(present.next_command("tradewind demo --keep, and look at the logs in its folder"))
+            present.say(present.next_command("make demo ARGS=--keep, and look at the logs in the folder that it names"))
 
 
 async def _say_that_it_ends() -> None:

@@ -13,7 +13,7 @@ from controlplane.job.present import (
     world_size,
 )
 from controlplane.job.ranks import arrange
-from controlplane.job.sentences import describe_exit, name_workers
+from controlplane.job.sentences import count, describe_exit, name_workers
 from controlplane.job.state import Job, Phase, Worker
 from messages.ids import Generation
 from messages.worlds import Member
@@ -132,7 +132,7 @@ def could_be_better(job: Job) -> str | None:
     if job.clean or lives_on(job) or unheard(job):
         return None
     if len(members(job)) > job.record.wanted:
-        return f"scaled to {job.record.wanted} workers"
+        return f"scaled to {count(job.record.wanted, 'worker')}"
     candidates = chosen(job)
     if (why := why_given_up(job, candidates)) is not None:
         return why

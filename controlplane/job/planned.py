@@ -6,7 +6,7 @@ from controlplane.job.given_up import can_go_on, is_given_up, kept
 from controlplane.job.hot import is_over, joiners, rank_before, whole
 from controlplane.job.present import can_train, has_finished, members, world_size
 from controlplane.job.ranks import Arrangement, arrange, choose
-from controlplane.job.sentences import name_workers
+from controlplane.job.sentences import count, name_workers
 from controlplane.job.state import Job, Worker
 from messages.ids import WorkerId
 from messages.worlds import Entry, HotWorld, Member
@@ -24,7 +24,7 @@ def why_plan(job: Job) -> str | None:
         if worker is not None and worker.noticed is not None:
             return f"worker {member.worker} has to go: {worker.noticed}"
     if len(members(job)) > job.record.wanted:
-        return f"scaled to {job.record.wanted} workers"
+        return f"scaled to {count(job.record.wanted, 'worker')}"
     candidates = _candidates(job)
     if (why := why_given_up(job, candidates)) is not None:
         return why
@@ -46,7 +46,7 @@ def plan(job: Job) -> Arrangement | str:
         return f"waiting for {name_workers(behind)} to catch up"
     candidates = _candidates(job)
     if not can_go_on(job, candidates):
-        return f"{len(candidates)} of at least {job.spec.workers.min} workers would be left"
+        return f"{len(candidates)} of at least {count(job.spec.workers.min, 'worker')} would be left"
     return arrange(candidates, job.spec.replica)
 
 

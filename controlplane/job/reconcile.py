@@ -42,7 +42,7 @@ from controlplane.job.present import (
 from controlplane.job.ranks import Arrangement, arrange, ranks_of
 from controlplane.job.repair import repair
 from controlplane.job.rounds import has_switched, some_switched, unparked, unready
-from controlplane.job.sentences import describe_exit, name_workers
+from controlplane.job.sentences import all_exited, describe_exit, name_workers, workers_are
 from controlplane.job.state import Job, Phase, Record, Store, Worker
 from controlplane.job.waiting import what_to_wait_for
 from messages.clusters import RemoveWorkers
@@ -134,7 +134,7 @@ class Turn:
         world = arrange(candidates or chosen(self.job), self.job.spec.replica)
         hot = self._repaired(world, candidates) if candidates else None
         self._begin_world()
-        why = f"{len(world.members)} workers are here: a world of {world.world_size}"
+        why = f"{workers_are(len(world.members))} here: a world of {world.world_size}"
         if hot is not None:
             why = f"{why} goes on from step {hot.resume}"
         return self._set(assignment=assignment_of(self.job, generation, world, address, why, hot), why=why)
@@ -179,7 +179,7 @@ class Turn:
 
     def _from_running(self) -> bool:
         if all_clean(self.job):
-            return self._succeed(f"all {world_size(self.job)} ranks exited with 0")
+            return self._succeed(all_exited(world_size(self.job)))
         prepared = self._record.prepared
         if prepared is not None and has_switched(self.job, prepared):
             return self._switch(prepared)
@@ -251,7 +251,7 @@ class Turn:
     def _close_round(self) -> bool:
         """Everybody has parked or is gone: only now is it known whether the script failed or a peer was lost."""
         if all_clean(self.job):
-            return self._succeed(f"all {world_size(self.job)} ranks exited with 0")
+            return self._succeed(all_exited(world_size(self.job)))
         if self._record.stop_why is not None:
             return self._end(Phase.STOPPED, self._record.stop_why)
         if finishing(self.job) and not survivors(self.job) and self.job.failure is None:

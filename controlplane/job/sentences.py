@@ -15,6 +15,22 @@ def how_it_ended(exit_: TrainerExit) -> str:
     return f"was ended by {exit_.signal}" if exit_.signal is not None else f"exited with {exit_.code}"
 
 
+def count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def workers_are(number: int) -> str:
+    return f"{count(number, 'worker')} {'is' if number == 1 else 'are'}"
+
+
+def workers_have(number: int) -> str:
+    return f"{count(number, 'worker')} {'has' if number == 1 else 'have'}"
+
+
+def all_exited(ranks: int) -> str:
+    return f"{'the only rank' if ranks == 1 else f'all {ranks} ranks'} exited with 0"
+
+
 def name_workers(workers: list[WorkerId]) -> str:
     return _name("worker", workers)
 

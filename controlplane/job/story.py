@@ -1,7 +1,7 @@
 """What people are told: the difference between a job before and after a decision, in sentences."""
 
 from controlplane.job.effects import Announce
-from controlplane.job.sentences import how_it_ended
+from controlplane.job.sentences import count, how_it_ended, workers_are
 from controlplane.job.state import Job, Phase, Record, Worker
 from messages.ids import WorkerId
 from messages.jobs import Scalar
@@ -69,7 +69,7 @@ def _phase(before: Job, after: Job) -> list[Announce]:
     match new.phase:
         case Phase.RUNNING:
             size = new.assignment.world_size if new.assignment is not None else 0
-            text = f"generation {new.generation} is running with {size} ranks"
+            text = f"generation {new.generation} is running with {count(size, 'rank')}"
             said.append(Announce("world_running", text, new.why, {**generation, "world_size": size}))
         case Phase.RESHAPING:
             text = f"generation {old.generation} is over"
@@ -98,7 +98,7 @@ def _decided(world: Assignment) -> Announce:
         "world_size": world.world_size,
         "workers": len(world.members),
     }
-    text = f"generation {world.generation}: a world of {world.world_size} ranks"
+    text = f"generation {world.generation}: a world of {count(world.world_size, 'rank')}"
     hot = world.hot
     if hot is None:
         return Announce("world_decided", text, world.why, fields)
@@ -125,7 +125,7 @@ def _remarks(before: Job, after: Job) -> list[Announce]:
         if cluster.refusal and (known is None or known.refusal != cluster.refusal):
             said.append(Announce("cluster_refused", f"cluster {name} would not keep the workers", cluster.refusal))
     if after.record.wanted != before.record.wanted:
-        said.append(Announce("job_scaled", f"{after.record.wanted} workers are wanted", "asked by a person"))
+        said.append(Announce("job_scaled", f"{workers_are(after.record.wanted)} wanted", "asked by a person"))
     return [*said, *_budget(before.record, after.record)]
 
 

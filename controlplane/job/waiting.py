@@ -3,7 +3,7 @@
 from controlplane.job.hot import hot_candidates, survivors
 from controlplane.job.present import chosen, clusters_agree, coming, unheard
 from controlplane.job.ranks import arrange
-from controlplane.job.sentences import name_workers
+from controlplane.job.sentences import name_workers, workers_are, workers_have
 from controlplane.job.state import Job, Record, Worker
 
 
@@ -23,11 +23,11 @@ def what_to_wait_for(job: Job, now_s: float) -> str | None:
     candidates, late = chosen(job), coming(job, now_s)
     known = (f", {len(late)} starting" if late else "") + _what_stands_in_the_way(job)
     if len(candidates) < spec.workers.min:
-        return f"{len(candidates)} of at least {spec.workers.min} workers have joined{known}"
+        return f"{len(candidates)} of at least {workers_have(spec.workers.min)} joined{known}"
     if arrange(candidates, spec.replica).world_size == 0:
-        return f"{len(candidates)} workers have joined, too few ranks for one replica of {spec.replica}"
+        return f"{workers_have(len(candidates))} joined, too few ranks for one replica of {spec.replica}"
     if len(candidates) < record.wanted and _first_world_waits(job, late, now_s):
-        return f"{len(candidates)} of {record.wanted} workers have joined{known}"
+        return f"{len(candidates)} of {workers_have(record.wanted)} joined{known}"
     return None
 
 
@@ -42,9 +42,9 @@ def _what_survivors_wait_for(job: Job) -> str | None:
     candidates = hot_candidates(job)
     if len(candidates) < spec.workers.min:
         known = _what_stands_in_the_way(job)
-        return f"{len(candidates)} of at least {spec.workers.min} workers are warm; the state is kept{known}"
+        return f"{len(candidates)} of at least {workers_are(spec.workers.min)} warm; the state is kept{known}"
     if arrange(candidates, spec.replica).world_size == 0:
-        return f"{len(candidates)} workers are warm, too few ranks for one replica of {spec.replica}"
+        return f"{workers_are(len(candidates))} warm, too few ranks for one replica of {spec.replica}"
     return None
 
 

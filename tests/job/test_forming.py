@@ -6,7 +6,7 @@ from controlplane.job.state import Phase
 from messages.clusters import Presence, WorkerSight
 from messages.ids import ClusterName, Generation, WorkerId
 from messages.workers import WorkerPhase
-from tests.job.stage import JOB, LOCAL, a_sight, a_spec, a_stage, assignments, halts, kept, told
+from tests.job.stage import JOB, LOCAL, a_sight, a_spec, a_stage, assignments, clean, halts, kept, told
 
 
 def test_a_job_says_what_it_waits_for() -> None:
@@ -14,6 +14,17 @@ def test_a_job_says_what_it_waits_for() -> None:
     stage.join("a", "b")
     assert stage.phase is Phase.WAITING
     assert stage.job.why == "2 of at least 3 workers have joined"
+
+
+def test_one_worker_and_one_rank_are_told_as_one() -> None:
+    stage = a_stage(a_spec(workers=1))
+    stage.reports(keeps=0)
+    assert stage.job.why == "0 of at least 1 worker has joined"
+    (decided,) = told(stage.join("a"), "world_decided")
+    assert (decided.text, decided.why) == ("generation 1: a world of 1 rank", "1 worker is here: a world of 1")
+    stage.ready("a")
+    stage.exits("a", clean(0))
+    assert stage.job.why == "the only rank exited with 0"
 
 
 def test_the_cluster_is_told_how_many_workers_to_keep_until_its_topology_says_so() -> None:

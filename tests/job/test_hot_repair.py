@@ -352,7 +352,7 @@ def test_people_are_told_why_and_from_which_step_the_world_goes_on() -> None:
     effects += stage.parks("a")
     assert told(effects, "world_halted")[0].why == "worker b was lost: SIGKILL"
     decided = told(effects, "world_decided")[0]
-    assert decided.text == "generation 2: a world of 1 ranks goes on from step 5"
+    assert decided.text == "generation 2: a world of 1 rank goes on from step 5"
     assert (decided.fields["entry"], decided.fields["resume"]) == ("repair", 5)
 
 

@@ -59,8 +59,15 @@ async def test_without_a_profile_no_steps_are_promised(tmp_path: Path) -> None:
 async def test_a_contradiction_is_told_in_sentences_before_anything_is_made(tmp_path: Path) -> None:
     done = await planned(tmp_path, A_JOB.replace("max_usd_per_hour: 40", "max_usd_per_hour: 0.5") + A_PROFILE)
     assert done.code == 2
+    assert done.err.startswith(f"Error: {tmp_path / 'job.yaml'} cannot be planned:\n")
     assert "capacity.max_usd_per_hour: is $0.50, but 4 workers cost at least $" in done.err
     assert "Traceback" not in done.err
+
+
+async def test_a_mistake_in_the_file_is_told_with_the_command_to_give_again(tmp_path: Path) -> None:
+    done = await planned(tmp_path, A_JOB.replace("workers:", "wrokers:"))
+    assert done.code == 2
+    assert done.err.endswith(f"Try: correct it, then `tradewind plan {tmp_path / 'job.yaml'}`\n")
 
 
 async def test_a_file_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:

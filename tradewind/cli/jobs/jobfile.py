@@ -13,11 +13,11 @@ from runtime.errors import UserError
 from runtime.yaml_files import yaml_file
 
 
-def read_job(path: Path) -> JobSpec:
+def read_job(path: Path, command: str = "submit") -> JobSpec:
     try:
         spec = yaml_file(path, JobSpec, checks=contradictions)
     except UserError as error:
-        raise UserError(error.sentence, f"correct it, then `tradewind submit {path}`", error.problems) from None
+        raise UserError(error.sentence, f"correct it, then `tradewind {command} {path}`", error.problems) from None
     return placed(spec, path.resolve().parent)
 
 

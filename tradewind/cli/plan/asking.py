@@ -27,7 +27,7 @@ from tradewind.cli.plan.view import plan_view
 
 
 def show_plan(jobfile: Path, fleetfile: Path | None, *, as_json: bool) -> None:
-    spec = read_job(jobfile)
+    spec = read_job(jobfile, "plan")
     fleet = None if fleetfile is None else read_fleet(fleetfile)
 
     async def main(stop: Stop) -> int:
@@ -51,12 +51,11 @@ def planned(spec: JobSpec, found: Offered, name: str) -> Plan:
     market = market_of(criteria, found.offers, found.links, seen=found.seen, limits=found.limits)
     problems = refusals(spec, criteria, found.offers, market, profile)
     if problems:
-        count = "a contradiction" if len(problems) == 1 else f"{len(problems)} contradictions"
         lines = tuple(f"{path}: {text}" for path, text in problems)
-        raise UserError(f"{name} cannot be planned for, with {count}:", "tradewind offers", lines)
+        raise UserError(f"{name} cannot be planned:", "tradewind offers", lines)
     made = plan(criteria, profile, market)
     if made.score is None:
-        raise UserError(f"{name} cannot be planned for: {made.why}", "raise a limit, or allow more regions")
+        raise UserError(f"{name} cannot be planned: {made.why}", "raise a limit, or allow more regions")
     return made
 
 

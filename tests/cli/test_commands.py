@@ -110,6 +110,29 @@ async def test_a_master_that_is_not_there_is_one_sentence_and_what_to_start() ->
     assert "Traceback" not in done.err
 
 
+async def test_a_job_is_taken_by_a_master_that_was_started_a_moment_ago(tmp_path: Path) -> None:
+    late = FakeMaster()
+    process = await started("submit", a_job_file(tmp_path), environ=late.environ)
+    assert process.stderr is not None
+    async with asyncio.timeout(30):
+        said = await process.stderr.readline()
+    await late.start()
+    try:
+        done = await finished(process)
+    finally:
+        await late.stop()
+    assert said.decode() == f"tradewind: no master at {late.url} yet; waiting for one, up to 5 s\n"
+    assert (done.code, [spec.name for spec in late.submitted]) == (0, ["mnist"])
+
+
+async def test_a_job_that_nobody_takes_ends_with_one_sentence(tmp_path: Path) -> None:
+    done = await tradewind("submit", a_job_file(tmp_path), environ={"TRADEWIND_API_URL": "http://127.0.0.1:1"})
+    assert done.code == 2
+    _, sentence, hint = done.err.splitlines()
+    assert sentence.startswith("Error: The master at http://127.0.0.1:1 cannot be reached: ")
+    assert "tradewind master" in hint
+
+
 async def test_a_wrong_token_is_one_sentence(master: FakeMaster) -> None:
     master.token = "secret"
     done = await tradewind("status", environ={"TRADEWIND_API_URL": master.url, "TRADEWIND_API_TOKEN": "wrong"})

@@ -104,8 +104,8 @@ def job_detail(job: JobView, now: float) -> RenderableType:
         " is ",
         phase_text(shown_phase(job)),
         f": {job.why.strip()}\n" if job.why else "\n",
-        f"generation {job.generation}, world of {job.world_size}, {job.wanted} workers wanted, "
-        f"{job.losses} lost, {job.failures} failures, submitted {duration(now - job.submitted_at)} ago",
+        f"generation {job.generation}, world of {job.world_size}, {count(job.wanted, 'worker')} wanted, "
+        f"{job.losses} lost, {count(job.failures, 'failure')}, submitted {duration(now - job.submitted_at)} ago",
     )
     if job.step is not None:
         head.append(f"\nstep {job.step}, loss {number(job.loss)}, {number(job.samples_per_s)} samples/s")
@@ -147,6 +147,10 @@ def ranks_text(ranks: Sequence[int]) -> str:
     if not ranks:
         return "–"
     return str(ranks[0]) if len(ranks) == 1 else f"{min(ranks)}…{max(ranks)}"
+
+
+def count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def number(value: float | None) -> str:

@@ -60,6 +60,7 @@ class NotLeading(NotAsked):
     def __init__(self, url: str, leader: str) -> None:
         known = f"; the one at {leader} leads." if leader else ", and who leads is not known just now."
         Temporary.__init__(self, f"The master at {url} is a standby{known}")
+        self.leader = leader
         self.hint = f"export TRADEWIND_API_URL={leader}, or both with a comma" if leader else "again in a moment"
 
 

@@ -13,23 +13,43 @@ from messages.api import EventLine, JobView, LogLine
 from messages.jobs import JobSpec
 from tradewind.cli import present
 from tradewind.cli.api import following
-from tradewind.cli.api.client import Api, MasterAway
+from tradewind.cli.api.client import Api, MasterAway, NotAsked, NotLeading
 from tradewind.cli.api.following import Seen
 from tradewind.cli.api.watch import Watch, has_ended
 
 WATCH_EVERY_S = 1.0
+START_S = 5.0
+"""How long a job waits for somebody to take it."""
+AGAIN_S = 0.2
 
 
 async def submit(api: Api, spec: JobSpec, *, wait: bool, as_json: bool) -> int:
-    view = await api.submit(spec)
+    view = await _submitted(api, spec)
     if wait:
         return await _wait(api, view, as_json=as_json)
     if as_json:
         echo_json(view)
     else:
-        click.echo(f"Job {view.name} was submitted: {view.phase}, {view.wanted} workers wanted.")
+        click.echo(f"Job {view.name} was submitted: {view.phase}, {present.count(view.wanted, 'worker')} wanted.")
         click.echo(present.next_command(f"tradewind logs {view.name} --follow"))
     return 0
+
+
+async def _submitted(api: Api, spec: JobSpec) -> JobView:
+    """By a master that was started a moment ago, too: it may not listen yet, or not lead."""
+    loop = asyncio.get_running_loop()
+    until_s, is_told = loop.time() + START_S, False
+    while True:
+        try:
+            return await api.submit(spec)
+        except NotAsked as away:
+            leads_elsewhere = isinstance(away, NotLeading) and bool(away.leader)
+            if leads_elsewhere or loop.time() > until_s:
+                raise
+        if not is_told:
+            present.say(f"no master at {api.url} yet; waiting for one, up to {START_S:g} s")
+            is_told = True
+        await asyncio.sleep(AGAIN_S)
 
 
 async def _wait(api: Api, view: JobView, *, as_json: bool) -> int:
@@ -159,7 +179,7 @@ async def events(api: Api, job: str | None, *, follow: bool, as_json: bool) -> i
 
 async def scale(api: Api, job: str, workers: int) -> int:
     view = await api.scale(job, workers)
-    click.echo(f"Job {job} may have {view.wanted} workers from now on.")
+    click.echo(f"Job {job} may have {present.count(view.wanted, 'worker')} from now on.")
     click.echo(present.next_command(f"tradewind status {job} --watch"))
     return 0
 

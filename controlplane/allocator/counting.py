@@ -101,6 +101,10 @@ def is_paused(allocator: Allocator) -> bool:
     return allocator.demand is not None and allocator.wanted < allocator.demand.criteria.min_workers
 
 
+def wants_none(allocator: Allocator) -> bool:
+    return allocator.wanted == 0 or is_paused(allocator)
+
+
 def total(pools: Iterable[Pool], *, but: PoolRef | None = None) -> int:
     return sum(at_most(pool) for pool in pools if pool.ref != but)
 

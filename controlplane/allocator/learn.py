@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from controlplane.allocator import events
-from controlplane.allocator.counting import is_settled
+from controlplane.allocator.counting import is_settled, wants_none
 from controlplane.allocator.idle import forget_enough, note_released
 from controlplane.allocator.learn_listing import fail_listing, hear_of_cluster, learn_listing
 from controlplane.allocator.learn_nodes import learn_loss, learn_notice, learn_sight, lose_cluster, lose_overdue
@@ -63,6 +63,8 @@ def _take_in(allocator: Allocator, event: events.AllocatorEvent) -> Allocator:
 def _age(allocator: Allocator, now_s: float) -> Allocator:
     """What silence tells: nodes that stay unready, notices that are over, slots that stay empty."""
     settings = allocator.settings
+    if wants_none(allocator) != (allocator.needless_since_s is not None):
+        allocator = replace(allocator, needless_since_s=now_s if wants_none(allocator) else None)
     for pool in allocator.pools.values():
         aged, lost = lose_overdue(pool, settings, now_s)
         aged = _write_off(_note_emptiness(aged, now_s), settings.owed_s, now_s)

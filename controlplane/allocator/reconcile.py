@@ -36,6 +36,7 @@ class Turn:
         elif allocator.synced:
             self._remove_idle()
             self._aim()
+            self._delete_needless()
             self._clear_away()
             self._ask_for_a_plan()
         self._list()
@@ -154,6 +155,14 @@ class Turn:
                 self._delete(pool, f"the job has ended: {why}")
         if not any(is_there(pool) for pool in self.allocator.pools.values()) and self._has_been_quiet():
             self.allocator = replace(self.allocator, finished=True)
+
+    def _delete_needless(self) -> None:
+        since_s, release_s = self.allocator.needless_since_s, self.allocator.settings.release_s
+        if since_s is None or self.now_s < since_s + release_s:
+            return
+        for pool in self.allocator.pools.values():
+            if pool.exists and (pool.target or pool.nodes) and self._may_touch(pool):
+                self._delete(pool, f"nothing is wanted, and its nodes were not released within {release_s:g} s")
 
     def _clear_away(self) -> None:
         """Pools that nobody will raise again."""

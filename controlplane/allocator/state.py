@@ -51,6 +51,8 @@ class AllocatorSettings:
     """It is asked for at the latest so long after the last one, though everything still changes."""
     plan_timeout_s: float = 30.0
     """A plan that has not come after so long is asked for again."""
+    release_s: float = 90.0
+    """Nodes of a job that wants none go as it releases them, but no later than this: nobody may be left to do so."""
     idle_timeout_s: float = 600.0
     """A node of a planned job on which it has nothing and wants nothing for so long is removed."""
 
@@ -225,6 +227,8 @@ class Allocator:
     """The newest listing when a pool was deleted: neither it nor one before it brings the pool back."""
     listing: Listing = Listing()
     operations: int = 0
+    needless_since_s: float | None = None
+    """Since when nothing is wanted."""
     quiet_since_s: float = 0.0
     """When the last operation ended, or the allocator began."""
     demand: Demand | None = None

@@ -20,6 +20,23 @@ def test_fewer_nodes_are_wanted_but_none_is_taken_from_the_job_before_it_is_rele
     assert asked(stage.releases("us-a-2")) == [("remove", "us-a", "us-a-2")]
 
 
+def test_where_none_are_wanted_pools_go_though_nobody_releases_their_nodes() -> None:
+    stage = a_full_stage()
+    assert asked(stage.wants(0)) == []
+    assert of(stage.ticks(89.0), DeletePool) == []
+    [delete] = of(stage.ticks(2.0), DeletePool)
+    assert delete.why == "nothing is wanted, and its nodes were not released within 90 s"
+    assert of(stage.ticks(10.0), DeletePool) == []
+
+
+def test_what_is_wanted_again_in_time_is_not_deleted() -> None:
+    stage = a_full_stage()
+    stage.wants(0)
+    stage.ticks(80.0)
+    stage.wants(3)
+    assert of(stage.ticks(20.0), DeletePool) == []
+
+
 def test_released_nodes_are_kept_as_long_as_they_are_wanted() -> None:
     stage = a_full_stage()
     assert asked(stage.releases("us-a-2")) == []

@@ -42,7 +42,7 @@ from controlplane.job.present import (
 from controlplane.job.ranks import Arrangement, arrange, ranks_of
 from controlplane.job.repair import repair
 from controlplane.job.rounds import has_switched, some_switched, unparked, unready
-from controlplane.job.sentences import all_exited, describe_exit, name_workers, workers_are
+from controlplane.job.sentences import all_exited, describe_exit, failures_allowed, name_workers, workers_are
 from controlplane.job.state import Job, Phase, Record, Store, Worker
 from controlplane.job.waiting import what_to_wait_for
 from messages.clusters import RemoveWorkers
@@ -268,8 +268,7 @@ class Turn:
         why = describe_exit(failure.exit)
         if failures > limits.max:
             self._set(failures=failures, failed_tail=failure.exit.tail)
-            allowed = "no failure is allowed" if limits.max == 0 else f"{limits.max} failures are allowed"
-            return self._end(Phase.FAILED, f"{why}; {allowed}")
+            return self._end(Phase.FAILED, f"{why}; {failures_allowed(limits.max)}")
         if goes_on:
             return self._set(phase=Phase.WAITING, failures=failures, why=f"{why}: the others go on")
         pause_s = backoff_s(limits, failures)

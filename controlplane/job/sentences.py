@@ -31,6 +31,10 @@ def all_exited(ranks: int) -> str:
     return f"{'the only rank' if ranks == 1 else f'all {ranks} ranks'} exited with 0"
 
 
+def failures_allowed(most: int) -> str:
+    return f"{count(most, 'failure') if most else 'no failure'} {'is' if most <= 1 else 'are'} allowed"
+
+
 def name_workers(workers: list[WorkerId]) -> str:
     return _name("worker", workers)
 

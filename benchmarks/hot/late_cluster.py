@@ -15,7 +15,7 @@ from runtime.logs import configure
 from runtime.process import run
 from runtime.settings import read_settings
 
-_WAIT: Final = 'while [ -e "$0" ]; do sleep 0.05; done; exec "$@"'
+_WAIT: Final = 'while [ -e "$0" ]; do sleep 0.5; done; exec "$@"'
 
 
 def settings_of(gate: str, environ: Mapping[str, str]) -> ClusterSettings:

@@ -362,7 +362,6 @@ class Member:
         else:
             active = tuple(previous >= 0 and agreed.active[previous] for previous in assign.previous)
             self._world = World(assign, active)
-        self._tell()
         return True
 
     def _fall_out(self, world: World, *, ok: bool) -> None:

@@ -292,6 +292,7 @@ class Training:
     def _after_switch(self) -> None:
         parts, world = self._parts, self._present_world()
         parts.trace("switched", world.rank, world.generation, self._member.done)
+        self._member.tell()
         parts.faults("switched", world.rank, self._member.done)
         self._serve_joiners()
 

@@ -90,7 +90,8 @@ class Link:
         self._closing = True
         self._connected.clear()
         if not self.client.is_closed:
-            with contextlib.suppress(TimeoutError):
+            # Closing says goodbye to the server; where that has just gone, uvloop's transport raises RuntimeError.
+            with contextlib.suppress(TimeoutError, OSError, RuntimeError):
                 async with asyncio.timeout(_CLOSE_S):
                     await self.client.close()
 

@@ -67,6 +67,9 @@ class Desk:
         self._check_leads()
         await self._master.make(spec)
         self._master.announce(Event(name, "job_submitted", f"the job was submitted for {_size(spec.workers)}"))
+        if spec.capacity is not None and self._master.capacity is None:
+            why = "this master has no fleet: workers are started where its clusters are, whatever they cost"
+            self._master.announce(Event(name, "capacity_ignored", "the job's capacity section is not used", why))
         await self._master.forget_oldest()
         return self.view(name)
 

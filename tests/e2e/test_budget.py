@@ -3,6 +3,7 @@
 import asyncio
 import os
 import sys
+import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -98,7 +99,8 @@ async def a_ground(folder: Path, mark: dict[str, str]) -> AsyncIterator[Ground]:
         )
         flags = ("--write-credentials", str(folder / KEY_FILE), "--speed", str(SPEED))
         ports = ("--grpc-port", str(grpc_port), "--http-port", str(http_port))
-        places = ("--region-run-dir", str(folder / "pods"), "--region", "us-central1", "--region", "europe-west4")
+        pods = stack.enter_context(tempfile.TemporaryDirectory(prefix="tw-", ignore_cleanup_errors=True))
+        places = ("--region-run-dir", pods, "--region", "us-central1", "--region", "europe-west4")
         await _keep(stack, simulator((*flags, *ports, *places), environ, folder))
         await _until(ground.cloud.is_there, bool, "the simulator to be there")
         on_bus = {**environ, "TRADEWIND_NATS_URL": bus.url}

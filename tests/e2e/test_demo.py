@@ -13,7 +13,7 @@ DEMO_S = 240.0
 async def test_the_demonstration_passes_its_own_checks_and_leaves_nothing() -> None:
     mark = a_mark()
     done = await finished(
-        await started("demo", "--local", "--json", "--steps", "120", "--seconds", "60", environ=mark), DEMO_S
+        await started("demo", "--local", "--json", "--steps", "120", "--seconds", "45", environ=mark), DEMO_S
     )
     assert done.code == 0, done.err
     report = json.loads(done.out)

@@ -16,6 +16,7 @@ from controlplane.master.records import encode_world, read_world
 from messages import subjects
 from messages.clusters import KeepWorkers
 from messages.codec import MAX_BYTES
+from messages.criteria import Capacity
 from messages.ids import ClusterName, Epoch, Generation, JobName, WorkerId
 from messages.workers import WorkerJoined, WorkerPhase, WorkerStatus
 from messages.worlds import Assignment, Halt
@@ -74,6 +75,14 @@ async def test_a_job_runs_from_submission_to_success(setup: Setup) -> None:
     assert kinds[0] == "job_submitted"
     assert "job_succeeded" in kinds
     assert {"worker_joined", "world_decided", "world_running"} < set(kinds)
+
+
+async def test_what_a_master_without_a_fleet_cannot_heed_is_told(setup: Setup) -> None:
+    await setup.api.submit(structs.replace(a_spec("planned", 1), capacity=Capacity(max_usd_per_hour=1.0)))
+    kinds = await until_asked(
+        lambda: setup.api.kinds("planned"), lambda kinds: "capacity_ignored" in kinds, "the event to be told"
+    )
+    assert kinds[:2] == ["job_submitted", "capacity_ignored"]
 
 
 async def test_every_word_of_the_master_carries_its_epoch(setup: Setup) -> None:

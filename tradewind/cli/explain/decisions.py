@@ -28,7 +28,7 @@ class About(StrEnum):
 
 
 ABOUT: dict[str, About] = {
-    "planned": About.PLACEMENT,
+    **dict.fromkeys(("planned", "capacity_ignored"), About.PLACEMENT),
     **dict.fromkeys(
         ("pool_found", "pool_created", "pool_raised", "pool_lowered", "pool_deleted", "nodes_removed"), About.POOLS
     ),

@@ -28,7 +28,7 @@ _NAME: Final = "reaction"
 _TARGETS_MS: Final = {50.0: 50.0, 99.0: 250.0}
 _NODES: Final = 3
 _WITH_ONE_FLEET: Final = 6
-"""A zone that took a machine comes last for two minutes: with more than there are zones, the cloud is left to refill."""
+"""A zone that took a machine comes last for two minutes; with more than there are zones, none would be left."""
 _RAISED_WITHIN_S: Final = 60.0
 _UNDISTURBED_S: Final = 0.3
 """Nobody is asked how far it is meanwhile."""

@@ -74,16 +74,9 @@ async def provided(
             keeper = FleetKeeper(
                 cloud, cluster_plans(fleet), install, announce, capacity.heard_s, capacity.hear_of_cluster, clock
             )
-            clusters = [plan.name for plan in cluster_plans(fleet)]
-            reaper = Reaper(
-                cloud,
-                findings.Fleet(fleet.name, clusters),
-                partial(read_standings, bucket),
-                capacity.is_settled,
-                announce,
-                may_act,
-                clock,
-            )
+            ours = findings.Fleet(fleet.name, [plan.name for plan in cluster_plans(fleet)])
+            records = partial(read_standings, bucket)
+            reaper = Reaper(cloud, ours, records, capacity.is_settled, announce, may_act, clock)
             running = (
                 tasks.create_task(keeper.run(), name="fleet"),
                 tasks.create_task(books.run(cloud, fleet.name), name="ledger"),

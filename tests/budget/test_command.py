@@ -14,7 +14,7 @@ from messages.budgets import BudgetRequest, BudgetView
 from messages.costs import CostView
 from messages.criteria import WhenSpent
 from messages.ids import JobName
-from runtime.children import free_port
+from tests.cli.answering import answering, as_json
 from tests.cli.command import tradewind
 from tests.cli.fake_master import a_view
 
@@ -43,15 +43,15 @@ class Answers:
         if request.path == "/v1/jobs/mnist/budget":
             if request.method == "POST":
                 self.raised.append(msgspec.json.decode(await request.read(), type=BudgetRequest))
-            return _json(self.budget)
+            return as_json(self.budget)
         if request.path == "/v1/jobs/mnist/cost":
-            return _json(_a_cost(self.budget))
+            return as_json(_a_cost(self.budget))
         view = a_view("mnist", "waiting", paused=True, why=f"its budget is reached: {WHY}")
         if request.path == "/v1/jobs/mnist":
-            return _json(view)
+            return as_json(view)
         if request.path == "/v1/jobs":
-            return _json(JobList((view,)))
-        return _json(Problem("There is no such job."), HTTPStatus.NOT_FOUND)
+            return as_json(JobList((view,)))
+        return as_json(Problem("There is no such job."), HTTPStatus.NOT_FOUND)
 
 
 def _a_cost(budget: BudgetView) -> CostView:
@@ -70,22 +70,11 @@ def _a_cost(budget: BudgetView) -> CostView:
     )
 
 
-def _json(value: object, status: HTTPStatus = HTTPStatus.OK) -> web.Response:
-    return web.Response(body=msgspec.json.encode(value), status=status, content_type="application/json")
-
-
 @pytest.fixture
 async def master() -> AsyncIterator[Answers]:
     answers = Answers()
-    app = web.Application()
-    app.add_routes([web.route("*", "/{path:.*}", answers.answer)])
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
-    await runner.setup()
-    port = free_port()
-    await web.TCPSite(runner, "127.0.0.1", port).start()
-    answers.environ = {"TRADEWIND_API_URL": f"http://127.0.0.1:{port}"}
-    yield answers
-    await runner.cleanup()
+    async with answering(answers.answer) as answers.environ:
+        yield answers
 
 
 async def test_a_budget_tells_what_is_left_and_what_happens_then(master: Answers) -> None:

@@ -12,7 +12,7 @@ from aiohttp import web
 from messages.api import JobList, Problem
 from messages.costs import CostLine, CostView, EgressLine, ForecastView
 from messages.ids import JobName
-from runtime.children import free_port
+from tests.cli.answering import answering, as_json
 from tests.cli.command import tradewind
 from tests.cli.fake_master import a_view
 
@@ -53,28 +53,17 @@ class Answers:
     async def answer(self, request: web.Request) -> web.Response:
         self.asked.append(request.path_qs)
         if request.path == "/v1/jobs":
-            return _json(JobList((a_view("mnist"),)))
+            return as_json(JobList((a_view("mnist"),)))
         if request.path != f"/v1/jobs/{JOB}/cost":
-            return _json(Problem("There is no such job."), HTTPStatus.NOT_FOUND)
-        return _json(self.cost)
-
-
-def _json(value: object, status: HTTPStatus = HTTPStatus.OK) -> web.Response:
-    return web.Response(body=msgspec.json.encode(value), status=status, content_type="application/json")
+            return as_json(Problem("There is no such job."), HTTPStatus.NOT_FOUND)
+        return as_json(self.cost)
 
 
 @pytest.fixture
 async def master() -> AsyncIterator[Answers]:
     answers = Answers()
-    app = web.Application()
-    app.add_routes([web.get("/{path:.*}", answers.answer)])
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
-    await runner.setup()
-    port = free_port()
-    await web.TCPSite(runner, "127.0.0.1", port).start()
-    answers.environ = {"TRADEWIND_API_URL": f"http://127.0.0.1:{port}"}
-    yield answers
-    await runner.cleanup()
+    async with answering(answers.answer) as answers.environ:
+        yield answers
 
 
 async def test_everything_that_a_person_asks_is_told_in_a_line_each(master: Answers) -> None:

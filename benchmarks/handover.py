@@ -1,7 +1,8 @@
 """What a planned hand-over costs: a worker is given notice at a random moment of a step, and leaves.
 
-The pause is what the first step of the new world took the slowest survivor beyond the median step of that world; beside
-it stands the same of ordinary steps. A replacement comes when the round is over.
+The pause is what the world lost: from the last survivor's end of the last old step to the last survivor's end of the
+first new one, beyond what such a step takes. Beside it stands what one survivor saw at worst: whoever ended the step
+before early waits the longer in this one, in ordinary steps too. A replacement comes when the round is over.
 """
 
 import random
@@ -9,7 +10,7 @@ import signal
 import statistics
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from benchmarks.hot import trace
@@ -78,18 +79,39 @@ def figures(events: Sequence[Traced], before: Moment, survivors: Sequence[int], 
     steps = [trace.steps_of(events, pid) for pid in survivors]
     old = [trace.durations(own, first - 1 - SETTLE_STEPS, first - 1) for own in steps]
     new = [trace.durations(own, first + 1, first + SETTLE_STEPS) for own in steps]
-    at_switch = trace.slowest(trace.durations(own, first, first) for own in steps)[first]
-    after_ms = trace.median_of(new) or 0.0
-    ordinary = [took_ms - after_ms for took_ms in trace.slowest(new).values()]
+    before_ms, after_ms = trace.median_of(old) or 0.0, trace.median_of(new) or 0.0
+    whole = trace.as_one(steps)
+    usual = trace.durations(whole, first + 1, first + SETTLE_STEPS)
+    pause_ms = trace.durations(whole, first, first)[first] - statistics.median(usual.values())
+    at_switch_ms = trace.slowest(trace.durations(own, first, first) for own in steps)[first]
     return {
-        "pause_ms": at_switch - after_ms,
-        "ordinary_pause_ms": statistics.median(ordinary),
+        "pause_ms": pause_ms,
+        "lost_since_notice_ms": pause_ms + _lost_before_ms(whole, first, noticed_s),
+        "ordinary_p90_ms": statistics.quantiles(_beyond(usual), n=10)[-1],
+        "slowest_rank_ms": at_switch_ms - after_ms,
+        "ordinary_slowest_rank_ms": statistics.median(
+            [*_beyond(trace.slowest(old), before_ms), *_beyond(trace.slowest(new), after_ms)]
+        ),
         "notice_to_switch_ms": (switched_s - noticed_s) * 1000,
         "steps_to_switch": sum(noticed_s < step.at <= switched_s for step in steps[0]),
-        "step_before_ms": trace.median_of(old) or 0.0,
+        "step_before_ms": before_ms,
         "step_after_ms": after_ms,
         "built_ms": _built_ms(events, survivors, before.generation, noticed_s),
     }
+
+
+def _beyond(took_ms: Mapping[int, float], usual_ms: float | None = None) -> list[float]:
+    """Of each step: how much more than the usual; without it, than their own median."""
+    usual_ms = statistics.median(took_ms.values()) if usual_ms is None else usual_ms
+    return [each_ms - usual_ms for each_ms in took_ms.values()]
+
+
+def _lost_before_ms(whole: Sequence[Traced], first: int, noticed_s: float) -> float:
+    """By the steps that ended between the notice and the switch: the new group is built beside them."""
+    took_ms = trace.durations(whole, first - 1 - SETTLE_STEPS, first - 1)
+    since = {step.step for step in whole if step.at > noticed_s}
+    usual_ms = statistics.median(took for step, took in took_ms.items() if step not in since)
+    return sum(took - usual_ms for step, took in took_ms.items() if step in since)
 
 
 def _built_ms(events: Sequence[Traced], survivors: Sequence[int], generation: int, noticed_s: float) -> float:
@@ -132,7 +154,8 @@ def _told(row: Row) -> str:
     case = f"world {row['world']}, {row['round_trip_ms']:g} ms away, round {row['number']}"
     if "problem" in row:
         return f"{case}: {row['problem']}"
-    return f"{case}: pause {row['pause_ms']:.1f} ms, notice to switch {row['notice_to_switch_ms']:.0f} ms"
+    pauses = f"pause {row['pause_ms']:.1f} ms (slowest rank {row['slowest_rank_ms']:.1f} ms)"
+    return f"{case}: {pauses}, notice to switch {row['notice_to_switch_ms']:.0f} ms"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -90,6 +90,14 @@ def durations(steps: Sequence[Traced], first: int, last: int) -> dict[int, float
     }
 
 
+def as_one(by_process: Iterable[Sequence[Traced]]) -> list[Traced]:
+    """The steps of the world: each is done when the last of its processes has done it."""
+    last: dict[int, Traced] = {}
+    for step in sorted((step for own in by_process for step in own), key=lambda step: step.at):
+        last[step.step] = step
+    return [last[number] for number in sorted(last)]
+
+
 def slowest(by_process: Iterable[Mapping[int, float]]) -> dict[int, float]:
     """Of each step: how long it took the slowest."""
     longest: dict[int, float] = {}

@@ -43,7 +43,14 @@ def test_a_hand_over_far_from_the_bus_loses_nothing_and_tells_its_pause() -> Non
     result = printed("handover", "--worlds", "2", "--delay-ms", "20", "--sleep-ms", "10")
     (row,) = result["rounds"]
     assert (row["world"], row["round_trip_ms"]) == (2, 20.0)
-    assert {"pause_ms", "ordinary_pause_ms", "notice_to_switch_ms", "step_before_ms", "step_after_ms"} <= row.keys()
+    assert {
+        "pause_ms",
+        "ordinary_p90_ms",
+        "slowest_rank_ms",
+        "notice_to_switch_ms",
+        "step_before_ms",
+        "step_after_ms",
+    } <= row.keys()
     assert is_exact(row)
     assert row["released_after_switch_ms"] >= 0
     assert result["cases"][0]["figures"]["notice_to_switch_ms"]["median"] == pytest.approx(

@@ -29,12 +29,19 @@ def in_order(*groups: list[Traced]) -> list[Traced]:
     return sorted((event for group in groups for event in group), key=lambda event: event.at)
 
 
-def test_the_pause_is_that_of_the_slowest_beyond_the_median_step() -> None:
+def test_the_pause_is_what_the_world_lost_and_what_its_slowest_rank_saw() -> None:
     switched = [Traced(2.0, "switched", 0, 2, 19, pid=10), Traced(2.001, "switched", 1, 2, 19, pid=11)]
-    events = in_order(steps_of(10, 0, 0.004), steps_of(11, 1, 0.007), switched)
+    early = [
+        msgspec.structs.replace(step, at=step.at - 0.005) if step.step < SWITCH_AT else step
+        for step in steps_of(10, 0, 0.004)
+    ]
+    events = in_order(early, steps_of(11, 1, 0.007), switched)
     row = handover.figures(events, Moment(1, 18, {0: 10, 1: 11}), [10, 11], noticed_s=1.85)
     assert row["pause_ms"] == pytest.approx(7.0)
-    assert row["ordinary_pause_ms"] == pytest.approx(0.0, abs=1e-6)
+    assert row["lost_since_notice_ms"] == pytest.approx(7.0)
+    assert row["ordinary_p90_ms"] == pytest.approx(0.0, abs=1e-6)
+    assert row["slowest_rank_ms"] == pytest.approx(9.0)
+    assert row["ordinary_slowest_rank_ms"] == pytest.approx(0.0, abs=1e-6)
     assert row["notice_to_switch_ms"] == pytest.approx(151.0)
     assert row["steps_to_switch"] == 2
 

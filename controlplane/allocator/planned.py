@@ -5,6 +5,7 @@ from controlplane.allocator.state import Plans
 from controlplane.catalog.money import usd_text
 from controlplane.planning.plan import Plan
 from controlplane.planning.sentences import places
+from messages.events import LOSER_FIELD
 from messages.jobs import Scalar
 
 
@@ -31,6 +32,6 @@ def _figures(plan: Plan) -> dict[str, Scalar | None]:
 
 def _lost(plan: Plan) -> dict[str, Scalar | None]:
     return {
-        f"lost_{number}": f"{places(other.nodes)}: {other.why_not}"
+        f"{LOSER_FIELD}{number}": f"{places(other.nodes)}: {other.why_not}"
         for number, other in enumerate(plan.alternatives, start=1)
     }

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from controlplane.clouds.outcomes import Busy, Done, Refused, Throttled, Unreachable
 
-Standing = Done | Busy | Throttled | Unreachable | Refused
+PassOutcome = Done | Busy | Throttled | Unreachable | Refused
 """How a try to install or to remove can end."""
 
 TERMINATING = "NamespaceTerminating"
@@ -20,7 +20,7 @@ class Complaint:
     """Constants of Kubernetes, such as `NamespaceTerminating`."""
 
 
-def outcome_of(complaint: Complaint, doing: str, cluster: str) -> Standing:
+def outcome_of(complaint: Complaint, doing: str, cluster: str) -> PassOutcome:
     """`doing` reads on after "cannot"."""
     said = complaint.message.strip().rstrip(".")
     cannot = f"Tradewind cannot {doing} in the cluster {cluster}"

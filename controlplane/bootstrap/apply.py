@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 
-from controlplane.bootstrap.answers import Standing, outcome_of
+from controlplane.bootstrap.answers import PassOutcome, outcome_of
 from controlplane.bootstrap.client import CallFailed, KubernetesClient
 from controlplane.bootstrap.names import Manifest, title
 from controlplane.bootstrap.ownership import Step, is_to_be_removed, to_install
 from controlplane.clouds.outcomes import Done
 
 
-async def install(client: KubernetesClient, wanted: Sequence[Manifest], fleet: str, cluster: str) -> Standing:
+async def install(client: KubernetesClient, wanted: Sequence[Manifest], fleet: str, cluster: str) -> PassOutcome:
     """In the order of `wanted`; stops at the first that cannot be had."""
     for manifest in wanted:
         try:
@@ -23,7 +23,7 @@ async def install(client: KubernetesClient, wanted: Sequence[Manifest], fleet: s
     return Done()
 
 
-async def remove(client: KubernetesClient, wanted: Sequence[Manifest], fleet: str, cluster: str) -> Standing:
+async def remove(client: KubernetesClient, wanted: Sequence[Manifest], fleet: str, cluster: str) -> PassOutcome:
     """What we made, the last first. Deletions are asked for, not waited for."""
     for manifest in reversed(wanted):
         try:

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol, assert_never
 
 from controlplane.bootstrap import apply
-from controlplane.bootstrap.answers import Standing, outcome_of
+from controlplane.bootstrap.answers import PassOutcome, outcome_of
 from controlplane.bootstrap.client import CallFailed, KubernetesClient, connected
 from controlplane.bootstrap.manifests import manifests
 from controlplane.bootstrap.names import Manifest
@@ -17,8 +17,8 @@ from runtime.backoff import pauses
 from runtime.errors import Temporary, UserError
 from runtime.logs import logger
 
-Report = Callable[[Place, Standing], None]
-Pass = Callable[[KubernetesClient, Sequence[Manifest], str, str], Awaitable[Standing]]
+Report = Callable[[Place, PassOutcome], None]
+Pass = Callable[[KubernetesClient, Sequence[Manifest], str, str], Awaitable[PassOutcome]]
 
 
 class Access(Protocol):
@@ -35,7 +35,7 @@ class Bootstrap:
         cloud: Access,
         settings: BootstrapSettings,
         secrets: Secrets,
-        report: Report = lambda place, standing: None,
+        report: Report = lambda place, outcome: None,
     ) -> None:
         """`report` is told each time that a cluster stands otherwise than before."""
         self._cloud = cloud
@@ -44,11 +44,11 @@ class Bootstrap:
         self._report = report
         self._log = logger()
 
-    async def install(self, place: Place) -> Standing:
+    async def install(self, place: Place) -> PassOutcome:
         """One pass. Installing what is there already changes nothing."""
         return await self._pass(place, apply.install)
 
-    async def remove(self, place: Place) -> Standing:
+    async def remove(self, place: Place) -> PassOutcome:
         """One pass. Namespaces that others made, and what belongs to others, stay."""
         return await self._pass(place, apply.remove)
 
@@ -59,18 +59,18 @@ class Bootstrap:
     async def remove_until_done(self, place: Place) -> None:
         await self._until_done(place, "removed", self.remove)
 
-    async def _until_done(self, place: Place, done: str, one_pass: Callable[[Place], Awaitable[Standing]]) -> None:
-        before: Standing | None = None
+    async def _until_done(self, place: Place, done: str, one_pass: Callable[[Place], Awaitable[PassOutcome]]) -> None:
+        before: PassOutcome | None = None
         for pause_s in pauses(self._settings.pause_first_s, self._settings.pause_most_s):
-            standing = await one_pass(place)
-            if standing != before:
-                self._tell(place, done, standing)
-            if isinstance(standing, Done):
+            outcome = await one_pass(place)
+            if outcome != before:
+                self._tell(place, done, outcome)
+            if isinstance(outcome, Done):
                 return
-            before = standing
-            await asyncio.sleep(self._settings.pause_most_s if isinstance(standing, Refused) else pause_s)
+            before = outcome
+            await asyncio.sleep(self._settings.pause_most_s if isinstance(outcome, Refused) else pause_s)
 
-    async def _pass(self, place: Place, one_pass: Pass) -> Standing:
+    async def _pass(self, place: Place, one_pass: Pass) -> PassOutcome:
         cluster = place.cluster
         wanted = manifests(self._settings, self._secrets, place)
         try:
@@ -86,8 +86,8 @@ class Bootstrap:
         except UserError as error:
             return Refused(str(error), error.hint)
 
-    def _tell(self, place: Place, done: str, standing: Standing) -> None:
-        match standing:
+    def _tell(self, place: Place, done: str, outcome: PassOutcome) -> None:
+        match outcome:
             case Done():
                 self._log.info("bootstrap_done", cluster=place.cluster, done=done)
             case Busy(detail) | Throttled(detail) | Unreachable(detail):
@@ -95,5 +95,5 @@ class Bootstrap:
             case Refused(detail, hint):
                 self._log.error("bootstrap_refused", cluster=place.cluster, why=detail, hint=hint)
             case _:
-                assert_never(standing)
-        self._report(place, standing)
+                assert_never(outcome)
+        self._report(place, outcome)

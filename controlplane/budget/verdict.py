@@ -7,7 +7,7 @@ from controlplane.budget.account import RELEASE_S, Account
 from controlplane.catalog.money import MicroDollars, usd_text
 
 
-class Standing(StrEnum):
+class Purse(StrEnum):
     WITHIN = "within"
     SCARCE = "scarce"
     """There is time to let the dearest machines go, and to let the others go after them if that was not enough."""
@@ -17,19 +17,19 @@ class Standing(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    standing: Standing
+    purse: Purse
     why: str
 
 
 def judge(total: MicroDollars, account: Account) -> Verdict:
     left = total - account.spent
     if left <= account.reserve:
-        standing = Standing.SPENT
+        purse = Purse.SPENT
     elif left <= 2 * account.reserve:
-        standing = Standing.SCARCE
+        purse = Purse.SCARCE
     else:
-        standing = Standing.WITHIN
-    return Verdict(standing, _numbers(total, account))
+        purse = Purse.WITHIN
+    return Verdict(purse, _numbers(total, account))
 
 
 def _numbers(total: MicroDollars, account: Account) -> str:

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 
-from controlplane.bootstrap.answers import Standing
+from controlplane.bootstrap.answers import PassOutcome
 from controlplane.bootstrap.bootstrap import Bootstrap
 from controlplane.bootstrap.settings import Place, Secrets
 from controlplane.capacity.capacity import Capacity, OnPlacement
@@ -20,9 +20,9 @@ from controlplane.fleet.files import read_fleet
 from controlplane.fleet.plans import bootstrap_settings, cluster_plans, complete, is_in_google, offers, places
 from controlplane.ledger.books import Books
 from controlplane.reaper import findings
+from controlplane.reaper.claims import read_claims
 from controlplane.reaper.lease import lease_of
 from controlplane.reaper.reaper import Reaper
-from controlplane.reaper.standings import read_standings
 from messages.events import FLEET, Event
 from messages.ids import ClusterName
 from runtime.bus import Bucket
@@ -52,8 +52,8 @@ async def provided(
     # Elsewhere a token of ours is of no use to Google, and none of its business.
     token = cloud.access_token if is_in_google(fleet, environ) else None
 
-    def report(place: Place, standing: Standing) -> None:
-        event = event_of(place, standing)
+    def report(place: Place, outcome: PassOutcome) -> None:
+        event = event_of(place, outcome)
         if event is not None:
             announce(event)
 
@@ -75,7 +75,7 @@ async def provided(
                 cloud, cluster_plans(fleet), install, announce, capacity.heard_s, capacity.hear_of_cluster, clock
             )
             ours = findings.Fleet(fleet.name, [plan.name for plan in cluster_plans(fleet)])
-            records = partial(read_standings, bucket)
+            records = partial(read_claims, bucket)
             reaper = Reaper(cloud, ours, records, capacity.is_settled, announce, may_act, clock)
             running = (
                 tasks.create_task(keeper.run(), name="fleet"),
@@ -90,9 +90,9 @@ async def provided(
         await cloud.close()
 
 
-def event_of(place: Place, standing: Standing) -> Event | None:
+def event_of(place: Place, outcome: PassOutcome) -> Event | None:
     """What stands in the way of a cluster's being set up; its being ready is told by whoever keeps it."""
-    why = reason_of(standing)
+    why = reason_of(outcome)
     if not why:
         return None
     return Event(FLEET, "cluster_waits", f"cluster {place.cluster} is not set up yet", why, {"cluster": place.cluster})

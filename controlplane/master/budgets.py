@@ -27,6 +27,11 @@ class Budgets:
         self._master = master
         self._keeper = BudgetKeeper(master.books.known, master.clock, self._dearest)
 
+    @property
+    def note(self) -> str:
+        """What belongs to every figure of money that this master tells."""
+        return "" if self._master.capacity is not None else NO_FLEET
+
     async def run(self) -> None:
         """Until cancelled; where there is no fleet, there is nothing to keep."""
         if self._master.capacity is not None:
@@ -38,9 +43,8 @@ class Budgets:
         ledger = await self._master.books.ledger(held.name)
         if ledger is None:
             raise JobUnknown(name)
-        note = "" if self._master.capacity is not None else NO_FLEET
         at_ms = round(self._master.clock.wall_s() * 1000)
-        return budget_view(held.state, ledger, self._dearest(held.state), at_ms, note)
+        return budget_view(held.state, ledger, self._dearest(held.state), at_ms, self.note)
 
     async def raise_to(self, name: str, usd: float) -> BudgetView:
         """Raises `BusUnavailable`. A paused job that may go on is told so at once."""

@@ -22,7 +22,6 @@ from messages.offers import OfferList
 from runtime.bus import Bus
 
 FEED_AT_MOST = 1000
-NO_FLEET = "This master has no fleet: its workers are on machines that nobody bills here."
 
 
 class Desk:
@@ -115,8 +114,7 @@ class Desk:
         ledger = await self._master.books.ledger(JobName(name))
         if ledger is None:
             raise JobUnknown(name)
-        note = "" if self._master.capacity is not None else NO_FLEET
-        return self.budgets.shown_with(cost_view(ledger, total_steps or planned_steps(spec), note))
+        return self.budgets.shown_with(cost_view(ledger, total_steps or planned_steps(spec), self.budgets.note))
 
     @contextmanager
     def progress_feed(self, name: str) -> Iterator["asyncio.Queue[Reported]"]:

@@ -1,6 +1,6 @@
 """What is to be removed, and why; and what looks like it and is left alone, and why. Pure.
 
-The inventory must be older than the standings: a master writes a job's record before it asks for anything for it, so of
+The inventory must be older than the claims: a master writes a job's record before it asks for anything for it, so of
 whatever is in the list the record is there when it is looked for afterwards.
 """
 
@@ -11,9 +11,9 @@ from enum import StrEnum
 from typing import assert_never
 
 from controlplane.clouds.interface import ClusterInfo, ClusterStatus, MachineInfo, PoolInfo, PoolStatus
+from controlplane.reaper.claims import Claim, Claims
 from controlplane.reaper.inventory import Inventory, Resource, is_of, job_of, pool_of
 from controlplane.reaper.lease import YOUNG_S, asked_at
-from controlplane.reaper.standings import Standing, Standings
 from messages.ids import ClusterName, JobName
 
 
@@ -52,18 +52,16 @@ class Findings:
 
 
 def sort_out(
-    inventory: Inventory, standings: Standings, fleet: Fleet, now: float, clusters: Clusters = Clusters.UNNAMED
+    inventory: Inventory, claims: Claims, fleet: Fleet, now: float, clusters: Clusters = Clusters.UNNAMED
 ) -> Findings:
     """`now` is in Unix seconds. What goes with its cluster is not named again."""
-    return _Sorting(inventory, standings, fleet, now, clusters).findings()
+    return _Sorting(inventory, claims, fleet, now, clusters).findings()
 
 
 class _Sorting:
-    def __init__(
-        self, inventory: Inventory, standings: Standings, fleet: Fleet, now: float, clusters: Clusters
-    ) -> None:
+    def __init__(self, inventory: Inventory, claims: Claims, fleet: Fleet, now: float, clusters: Clusters) -> None:
         self._inventory = inventory
-        self._standings = standings
+        self._claims = claims
         self._fleet = fleet
         self._now = now
         self._clusters = clusters
@@ -108,17 +106,17 @@ class _Sorting:
     # Pools and machines
 
     def _is_owned(self, job: JobName | None) -> bool:
-        return job is not None and self._standings.get(job) is Standing.LIVE
+        return job is not None and self._claims.get(job) is Claim.LIVE
 
     def _end_of(self, resource: PoolInfo | MachineInfo) -> str:
         """Why nobody answers for it any more."""
         job = job_of(resource.labels)
-        match self._standings.get(job) if job is not None else None:
+        match self._claims.get(job) if job is not None else None:
             case None:
                 return f"no job {job} is known"
-            case Standing.ENDED | Standing.ENDING:
+            case Claim.ENDED | Claim.ENDING:
                 return f"job {job} has ended"
-            case Standing.LIVE:
+            case Claim.LIVE:
                 return ""
             case never:
                 assert_never(never)
@@ -133,18 +131,18 @@ class _Sorting:
 
     def _answered_for(self, resource: PoolInfo | MachineInfo, since: float | None) -> str:
         job = job_of(resource.labels)
-        standing = self._standings.get(job) if job is not None else None
-        match standing:
-            case Standing.LIVE:
+        claim = self._claims.get(job) if job is not None else None
+        match claim:
+            case Claim.LIVE:
                 return f"job {job} lives"
-            case Standing.ENDING:
+            case Claim.ENDING:
                 return f"job {job} has ended, and its master is removing what it had"
-            case Standing.ENDED:
+            case Claim.ENDED:
                 return ""
             case None:
                 return self._may_be_new(resource, since)
             case _:
-                assert_never(standing)
+                assert_never(claim)
 
     def _may_be_new(self, resource: PoolInfo | MachineInfo, since: float | None) -> str:
         if since is None:

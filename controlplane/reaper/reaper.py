@@ -10,10 +10,10 @@ from typing import assert_never
 
 from controlplane.clouds.interface import LEASE_LABEL, Cloud, ClusterInfo, MachineInfo, PoolInfo
 from controlplane.clouds.outcomes import Refused, Unreachable
+from controlplane.reaper.claims import Claim, Claims
 from controlplane.reaper.findings import Clusters, Fleet, Found, sort_out
 from controlplane.reaper.inventory import Inventory, Resource, look
 from controlplane.reaper.removing import name_of, remove
-from controlplane.reaper.standings import Standing, Standings
 from messages.events import FLEET, Event
 from messages.ids import JobName
 from messages.jobs import Scalar
@@ -33,17 +33,17 @@ class Reaper:
         self,
         cloud: Cloud,
         fleet: Fleet,
-        standings: Callable[[], Awaitable[Standings]],
+        claims: Callable[[], Awaitable[Claims]],
         is_settled: Callable[[JobName], bool],
         announce: Callable[[Event], None],
         may_act: Callable[[], bool],
         clock: Clock,
         look_s: float = LOOK_S,
     ) -> None:
-        """`standings`: what the records say now, raises `BusUnavailable`; `is_settled`: no allocator is at work."""
+        """`claims`: what the records say now, raises `BusUnavailable`; `is_settled`: no allocator is at work."""
         self._cloud = cloud
         self._fleet = fleet
-        self._standings = standings
+        self._claims = claims
         self._is_settled = is_settled
         self._announce = announce
         self._may_act = may_act
@@ -79,17 +79,17 @@ class Reaper:
             self._unseen(inventory.detail)
             return ()
         try:
-            recorded = await self._standings()
+            recorded = await self._claims()
         except BusUnavailable as error:
             self._unseen(str(error))
             return ()
-        standings = {**recorded, **self._unsettled(inventory, recorded)}
-        return sort_out(inventory, standings, self._fleet, self._clock.wall_s(), Clusters.FAILED).orphans
+        claims = {**recorded, **self._unsettled(inventory, recorded)}
+        return sort_out(inventory, claims, self._fleet, self._clock.wall_s(), Clusters.FAILED).orphans
 
-    def _unsettled(self, inventory: Inventory, recorded: Standings) -> dict[JobName, Standing]:
+    def _unsettled(self, inventory: Inventory, recorded: Claims) -> dict[JobName, Claim]:
         """Whatever the records say: while an allocator is at work for a job, what is the job's is its to remove."""
         return {
-            job: Standing.LIVE if recorded.get(job) is Standing.LIVE else Standing.ENDING
+            job: Claim.LIVE if recorded.get(job) is Claim.LIVE else Claim.ENDING
             for job in inventory.jobs
             if not self._is_settled(job)
         }

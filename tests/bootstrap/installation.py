@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from controlplane.bootstrap.answers import Standing
+from controlplane.bootstrap.answers import PassOutcome
 from controlplane.bootstrap.apply import install, remove
 from controlplane.bootstrap.names import Manifest, title
 from controlplane.bootstrap.settings import Secrets
@@ -24,11 +24,11 @@ class Installation:
     def wanted(self, kind: str, name: str = "") -> Manifest:
         return one(self.manifests(), kind, name)
 
-    async def install(self, secrets: Secrets | None = None, **changes: Any) -> Standing:
+    async def install(self, secrets: Secrets | None = None, **changes: Any) -> PassOutcome:
         fleet = changes.get("fleet", FLEET)
         return await install(self.server.client, self.manifests(secrets, **changes), fleet, CLUSTER)
 
-    async def remove(self, fleet: str = FLEET) -> Standing:
+    async def remove(self, fleet: str = FLEET) -> PassOutcome:
         return await remove(self.server.client, self.manifests(fleet=fleet), fleet, CLUSTER)
 
     async def versions(self) -> dict[str, tuple[str, str]]:

@@ -1,10 +1,10 @@
 import pytest
 
-from controlplane.bootstrap.answers import TERMINATING, Complaint, Standing, outcome_of
+from controlplane.bootstrap.answers import TERMINATING, Complaint, PassOutcome, outcome_of
 from controlplane.clouds.outcomes import Busy, Refused, Throttled, Unreachable
 
 
-def told(status: int, message: str = "it said so", *causes: str) -> Standing:
+def told(status: int, message: str = "it said so", *causes: str) -> PassOutcome:
     return outcome_of(Complaint(status, message, frozenset(causes)), "install the Secret tradewind/bus", "tw-eu")
 
 

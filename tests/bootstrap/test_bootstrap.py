@@ -5,7 +5,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from controlplane.bootstrap.answers import Standing
+from controlplane.bootstrap.answers import PassOutcome
 from controlplane.bootstrap.bootstrap import Bootstrap
 from controlplane.bootstrap.settings import Secrets
 from controlplane.clouds.outcomes import Busy, Done, Refused, Unreachable
@@ -21,9 +21,9 @@ from tests.bootstrap.servers import SECRET, SimulatedCloud, simulated_cloud
 from tests.conftest import eventually
 
 
-def a_bootstrap(cloud: SimulatedCloud, told: list[Standing] | None = None, **changes: Any) -> Bootstrap:
-    reports: list[Standing] = [] if told is None else told
-    return Bootstrap(cloud, some_settings(**changes), some_secrets(), lambda place, standing: reports.append(standing))
+def a_bootstrap(cloud: SimulatedCloud, told: list[PassOutcome] | None = None, **changes: Any) -> Bootstrap:
+    reports: list[PassOutcome] = [] if told is None else told
+    return Bootstrap(cloud, some_settings(**changes), some_secrets(), lambda place, outcome: reports.append(outcome))
 
 
 async def get(cloud: SimulatedCloud, path: str, token: str = "", **query: str) -> tuple[int, Any]:
@@ -78,7 +78,7 @@ async def test_two_masters_at_once_install_one_of_each(cloud: SimulatedCloud) ->
 
 async def test_an_api_that_is_away_is_installed_into_when_it_is_back(cloud: SimulatedCloud) -> None:
     await cloud.command("POST", "cut", {"cut": True})
-    told: list[Standing] = []
+    told: list[PassOutcome] = []
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(a_bootstrap(cloud, told).install_until_done(a_place()), name="install")
         await eventually(lambda: cloud.tokens_asked > 3)
@@ -131,7 +131,7 @@ async def test_an_account_without_rights_is_a_sentence_that_names_the_role(cloud
 
 async def test_what_a_person_has_to_correct_is_told_once_and_tried_again(cloud: SimulatedCloud) -> None:
     cloud.refusal = Refused("The API is disabled.", "enable it")
-    told: list[Standing] = []
+    told: list[PassOutcome] = []
     asked = cloud.tokens_asked
     async with asyncio.TaskGroup() as tasks:
         task = tasks.create_task(a_bootstrap(cloud, told).install_until_done(a_place()), name="install")
@@ -151,7 +151,7 @@ async def test_what_a_person_has_to_correct_is_told_once_and_tried_again(cloud: 
     ],
 )
 async def test_a_cloud_that_gives_no_token_says_why(
-    cloud: SimulatedCloud, error: Exception, expected: Standing
+    cloud: SimulatedCloud, error: Exception, expected: PassOutcome
 ) -> None:
     class NoTokens(SimulatedCloud):
         async def access_token(self) -> str:
@@ -161,7 +161,7 @@ async def test_a_cloud_that_gives_no_token_says_why(
 
 
 async def test_what_was_removed_can_be_installed_again_when_it_is_gone(cloud: SimulatedCloud) -> None:
-    told: list[Standing] = []
+    told: list[PassOutcome] = []
     bootstrap = a_bootstrap(cloud, told)
     await bootstrap.install_until_done(a_place())
 

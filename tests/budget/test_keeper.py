@@ -8,7 +8,7 @@ import pytest
 from controlplane.budget.answers import answer
 from controlplane.budget.keeper import BudgetKeeper
 from controlplane.budget.terms import terms_of
-from controlplane.budget.verdict import Standing, Verdict
+from controlplane.budget.verdict import Purse, Verdict
 from controlplane.budget.views import budget_view
 from controlplane.job.events import BudgetFreed, BudgetRaised, BudgetReached
 from controlplane.job.state import Job, Phase
@@ -21,7 +21,7 @@ from tests.conftest import eventually
 from tests.ledger.builders import JOB, at
 
 PAUSE, ON_DEMAND_OFF, STOP = WhenSpent.PAUSE, WhenSpent.ON_DEMAND_OFF, WhenSpent.STOP
-SPENT, SCARCE, WITHIN = Standing.SPENT, Standing.SCARCE, Standing.WITHIN
+SPENT, SCARCE, WITHIN = Purse.SPENT, Purse.SCARCE, Purse.WITHIN
 
 
 class StandingClock(Clock):
@@ -35,14 +35,14 @@ class StandingClock(Clock):
         return self._wall_s
 
 
-def told(job: Job, standing: Standing) -> BudgetReached | BudgetFreed | None:
+def told(job: Job, purse: Purse) -> BudgetReached | BudgetFreed | None:
     terms = terms_of(job)
     assert terms is not None
-    return answer(job, terms, Verdict(standing, "so it is"), 100.0)
+    return answer(job, terms, Verdict(purse, "so it is"), 100.0)
 
 
 @pytest.mark.parametrize(
-    ("when_spent", "standing", "action"),
+    ("when_spent", "purse", "action"),
     [
         (PAUSE, WITHIN, None),
         (PAUSE, SCARCE, None),
@@ -55,10 +55,10 @@ def told(job: Job, standing: Standing) -> BudgetReached | BudgetFreed | None:
     ],
 )
 def test_what_is_done_depends_on_what_the_job_asked_for(
-    when_spent: WhenSpent, standing: Standing, action: WhenSpent | None
+    when_spent: WhenSpent, purse: Purse, action: WhenSpent | None
 ) -> None:
     expected = BudgetReached(100.0, action, "so it is") if action is not None else None
-    assert told(a_job(when_spent=when_spent), standing) == expected
+    assert told(a_job(when_spent=when_spent), purse) == expected
 
 
 def test_nothing_is_said_twice() -> None:

@@ -5,7 +5,7 @@ import pytest
 from controlplane.budget.account import RELEASE_S, Account, Limits, account
 from controlplane.budget.keeper import PERIOD_S
 from controlplane.budget.terms import Terms, criteria_within_budget, limits_of, terms_of
-from controlplane.budget.verdict import Standing, judge
+from controlplane.budget.verdict import Purse, judge
 from controlplane.catalog.money import usd_text
 from messages.criteria import WhenSpent
 from tests.budget.builders import a_job, recorded, spending, usd
@@ -57,15 +57,15 @@ def test_machines_that_are_there_count_even_if_they_are_more_than_wanted() -> No
 
 
 def test_a_budget_is_spent_when_the_rest_is_needed_to_give_machines_back() -> None:
-    def standing(spent: float) -> Standing:
-        return judge(usd(10), Account(usd(spent), usd(1))).standing
+    def purse(spent: float) -> Purse:
+        return judge(usd(10), Account(usd(spent), usd(1))).purse
 
-    assert [standing(spent) for spent in (7.9, 8.0, 8.9, 9.0, 11.0)] == [
-        Standing.WITHIN,
-        Standing.SCARCE,
-        Standing.SCARCE,
-        Standing.SPENT,
-        Standing.SPENT,
+    assert [purse(spent) for spent in (7.9, 8.0, 8.9, 9.0, 11.0)] == [
+        Purse.WITHIN,
+        Purse.SCARCE,
+        Purse.SCARCE,
+        Purse.SPENT,
+        Purse.SPENT,
     ]
 
 

@@ -13,8 +13,8 @@ from tradewind.cli.demo.cloud.checks import CLOUD_CLAIMS
 from tradewind.cli.demo.cloud.facts import (
     Asked,
     CloudFacts,
-    Decision,
     Parting,
+    PlanTold,
     Stockout,
     Taken,
     asked_in,
@@ -36,7 +36,7 @@ GONE = {
 }
 
 
-PLANNED = Decision("aiming at 4 × L4 in us-central1-a (begin)", "the most steps", ("4 in europe-west4-a: 9 % dearer",))
+PLANNED = PlanTold("aiming at 4 × L4 in us-central1-a (begin)", "the most steps", ("4 in europe-west4-a: 9 % dearer",))
 
 
 def a_cloud() -> CloudFacts:
@@ -228,4 +228,4 @@ def test_the_facts_of_the_cloud_are_read_from_the_masters_events() -> None:
     assert asked_in(EVENTS) == [(f"{US}-a", 90.0), (f"{EUROPE}-a", 102.0)]
     assert stockouts_in(EVENTS) == [(f"{US}-b", 102.0)]
     planned = event(89.0, "planned", "the most steps", workers=4, lost_1="4 in europe-west4-a: 9 % dearer")
-    assert decisions_in([*EVENTS, planned]) == (Decision("planned", "the most steps", PLANNED.lost),)
+    assert decisions_in([*EVENTS, planned]) == (PlanTold("planned", "the most steps", PLANNED.lost),)

@@ -8,7 +8,7 @@ from messages.api import EventLine
 from messages.jobs import Scalar
 from tests.cli.command import tradewind
 from tests.cli.fake_master import FakeMaster, a_view
-from tradewind.cli.explain.decisions import ABOUT, About, Decision, Loser, decisions
+from tradewind.cli.explain.decisions import ABOUT, About, Explained, Loser, decisions
 from tradewind.cli.explain.show import lines
 
 PLANNED: dict[str, Scalar | None] = {
@@ -34,7 +34,7 @@ class Story:
         return self
 
     @property
-    def decided(self) -> list[Decision]:
+    def decided(self) -> list[Explained]:
         return list(decisions(self.events))
 
 
@@ -135,7 +135,7 @@ async def test_json_is_a_line_for_each(master: FakeMaster) -> None:
     master.views["mnist"] = a_view("mnist")
     master.events = a_run().events
     done = await tradewind("explain", "mnist", "--last", "6", "--json", environ=master.environ)
-    told = [msgspec.json.decode(line, type=Decision) for line in done.out.splitlines()]
+    told = [msgspec.json.decode(line, type=Explained) for line in done.out.splitlines()]
     assert told == a_run().decided[-6:]
     assert json.loads(done.out.splitlines()[0])["lost"][0]["why_not"] == "12.0% dearer, as fast"
 

@@ -3,16 +3,16 @@
 import pytest
 
 from controlplane.clouds.interface import ClusterInfo, ClusterStatus, PoolStatus
+from controlplane.reaper.claims import Claim, Claims
 from controlplane.reaper.findings import Clusters, Findings, Found, sort_out
 from controlplane.reaper.inventory import Inventory
 from controlplane.reaper.lease import YOUNG_S, asked_at, lease_of
 from controlplane.reaper.removing import name_of
-from controlplane.reaper.standings import Standing, Standings
 from messages.ids import ClusterName
 from tests.reaper.builders import EU, FLEET, JOB, NOW, OLD, US, a_cluster, a_pool, machines
 
-LIVE = {JOB: Standing.LIVE}
-ENDED = {JOB: Standing.ENDED}
+LIVE = {JOB: Claim.LIVE}
+ENDED = {JOB: Claim.ENDED}
 
 
 def names(found: tuple[Found, ...]) -> list[str]:
@@ -33,16 +33,16 @@ def test_what_a_live_job_has_is_no_finding_at_all() -> None:
 
 
 @pytest.mark.parametrize(
-    ("standings", "why"), [(ENDED, "job mnist has ended"), ({}, "no job mnist is known")], ids=["ended", "unknown"]
+    ("claims", "why"), [(ENDED, "job mnist has ended"), ({}, "no job mnist is known")], ids=["ended", "unknown"]
 )
-def test_a_pool_that_no_live_job_answers_for_is_found_with_its_machines(standings: Standings, why: str) -> None:
+def test_a_pool_that_no_live_job_answers_for_is_found_with_its_machines(claims: Claims, why: str) -> None:
     inventory = Inventory((a_cluster(a_pool()),), tuple(machines("a-pool-1", "a-pool-2")))
-    (found,) = sort_out(inventory, standings, FLEET, NOW).orphans
+    (found,) = sort_out(inventory, claims, FLEET, NOW).orphans
     assert (found.why, found.job, found.since, len(found.machines)) == (why, JOB, OLD, 2)
 
 
 def test_a_pool_whose_job_ended_while_its_master_removes_it_is_left_to_the_master() -> None:
-    findings = sort_out(of(a_cluster(a_pool())), {JOB: Standing.ENDING}, FLEET, NOW)
+    findings = sort_out(of(a_cluster(a_pool())), {JOB: Claim.ENDING}, FLEET, NOW)
     assert names(findings.orphans) == []
     assert "its master is removing what it had" in findings.left[0].why
 

@@ -7,7 +7,7 @@ import pytest
 
 from controlplane.fleet.files import read_fleet
 from controlplane.fleet.spec import Fleet
-from controlplane.reaper.standings import Standing
+from controlplane.reaper.claims import Claim
 from messages import subjects
 from messages.ids import ClusterName, JobName
 from runtime.bus import Bus
@@ -43,7 +43,7 @@ async def test_a_master_that_has_the_fleet_is_believed(fleet: Fleet) -> None:
     jobs = (a_view("lives"), a_view("waits", "waiting"), a_view("over", "stopped"))
     async with a_master(*jobs, fleet=fleet.name) as master:
         known = await known_jobs(fleet, master.environ)
-    assert known.standings == {"lives": Standing.LIVE, "waits": Standing.LIVE, "over": Standing.ENDED}
+    assert known.claims == {"lives": Claim.LIVE, "waits": Claim.LIVE, "over": Claim.ENDED}
     assert known.master == master.environ["TRADEWIND_API_URL"]
 
 
@@ -66,7 +66,7 @@ async def test_without_a_master_the_records_on_its_bus_are_read(
         await bucket.put(subjects.spec_key(JobName(job)), b"{}")
         await bucket.put(subjects.world_key(JobName(job)), a_record(phase))
     known = await known_jobs(fleet, environ)
-    assert known.standings == {"lives": Standing.LIVE, "over": Standing.ENDED}
+    assert known.claims == {"lives": Claim.LIVE, "over": Claim.ENDED}
     assert (known.master, known.source) == ("", f"the records at {nats_server.url}")
 
 

@@ -4,11 +4,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from controlplane.clouds.interface import ClusterInfo, ClusterStatus, MachineInfo, PoolInfo, PoolStatus
+from controlplane.reaper.claims import Claim, Claims
 from controlplane.reaper.findings import Clusters, Findings, Found, sort_out
 from controlplane.reaper.inventory import Inventory, is_of, job_of
 from controlplane.reaper.lease import YOUNG_S, asked_at
 from controlplane.reaper.removing import name_of
-from controlplane.reaper.standings import Standing, Standings
 from messages.ids import ClusterName, JobName
 from tests.reaper.builders import FLEET, NOW, ZONE, a_cluster, a_pool, machines
 
@@ -49,7 +49,7 @@ def inventories(draw: st.DrawFn) -> Inventory:
     return Inventory(tuple(found), tuple(running))
 
 
-STANDINGS = st.fixed_dictionaries({}, optional={JobName(job): st.sampled_from(Standing) for job in JOBS})
+CLAIMS = st.fixed_dictionaries({}, optional={JobName(job): st.sampled_from(Claim) for job in JOBS})
 
 
 def contents(found: Found) -> list[PoolInfo]:
@@ -81,59 +81,57 @@ def without(inventory: Inventory, findings: Findings) -> Inventory:
     return Inventory(tuple(kept), tuple(machine for machine in inventory.machines if machine not in taken))
 
 
-def is_answered_for(labels: dict[str, str], standings: Standings) -> bool:
+def is_answered_for(labels: dict[str, str], claims: Claims) -> bool:
     job = job_of(labels)
-    return job is not None and standings.get(job) in (Standing.LIVE, Standing.ENDING)
+    return job is not None and claims.get(job) in (Claim.LIVE, Claim.ENDING)
 
 
 @FAST
-@given(inventories(), STANDINGS, st.sampled_from(Clusters))
-def test_nothing_goes_that_is_somebody_s_or_may_be(inventory: Inventory, standings: Standings, which: Clusters) -> None:
-    for found in sort_out(inventory, standings, FLEET, NOW, which).orphans:
+@given(inventories(), CLAIMS, st.sampled_from(Clusters))
+def test_nothing_goes_that_is_somebody_s_or_may_be(inventory: Inventory, claims: Claims, which: Clusters) -> None:
+    for found in sort_out(inventory, claims, FLEET, NOW, which).orphans:
         assert is_of(found.resource.labels, FLEET.name)
-        assert not is_answered_for(dict(found.resource.labels), standings)
+        assert not is_answered_for(dict(found.resource.labels), claims)
         for pool in contents(found):
             job, asked = job_of(pool.labels), asked_at(pool.labels)
             assert is_of(pool.labels, FLEET.name)
             if pool.status is not PoolStatus.STOPPING:
-                assert not is_answered_for(dict(pool.labels), standings)
+                assert not is_answered_for(dict(pool.labels), claims)
                 is_young = asked is not None and NOW - asked < YOUNG_S
-                assert job is None or job in standings or not is_young
+                assert job is None or job in claims or not is_young
             elif job is not None:
-                assert standings.get(job) is not Standing.LIVE
+                assert claims.get(job) is not Claim.LIVE
         if isinstance(found.resource, ClusterInfo):
             assert which is Clusters.ALL or found.resource.name not in FLEET.clusters
             assert which is not Clusters.FAILED or found.resource.status is ClusterStatus.ERROR
 
 
 @FAST
-@given(inventories(), STANDINGS, st.sampled_from(Clusters))
-def test_what_is_surely_nobody_s_goes(inventory: Inventory, standings: Standings, which: Clusters) -> None:
-    covered = [pool for found in sort_out(inventory, standings, FLEET, NOW, which).orphans for pool in contents(found)]
+@given(inventories(), CLAIMS, st.sampled_from(Clusters))
+def test_what_is_surely_nobody_s_goes(inventory: Inventory, claims: Claims, which: Clusters) -> None:
+    covered = [pool for found in sort_out(inventory, claims, FLEET, NOW, which).orphans for pool in contents(found)]
     names = [cluster.name for cluster in inventory.clusters]
     for pool in inventory.pools:
         job, asked = job_of(pool.labels), asked_at(pool.labels)
         if not is_of(pool.labels, FLEET.name) or job is None or names.count(pool.ref.cluster) > 1:
             continue
         is_old = asked is not None and NOW - asked >= YOUNG_S
-        is_over = standings.get(job) is Standing.ENDED or (job not in standings and is_old)
+        is_over = claims.get(job) is Claim.ENDED or (job not in claims and is_old)
         if is_over and pool.status is not PoolStatus.STOPPING:
             assert pool in covered
 
 
 @FAST
-@given(inventories(), STANDINGS, st.sampled_from(Clusters))
-def test_when_it_is_gone_nothing_more_is_found(inventory: Inventory, standings: Standings, which: Clusters) -> None:
-    findings = sort_out(inventory, standings, FLEET, NOW, which)
-    assert sort_out(without(inventory, findings), standings, FLEET, NOW, which).orphans == ()
+@given(inventories(), CLAIMS, st.sampled_from(Clusters))
+def test_when_it_is_gone_nothing_more_is_found(inventory: Inventory, claims: Claims, which: Clusters) -> None:
+    findings = sort_out(inventory, claims, FLEET, NOW, which)
+    assert sort_out(without(inventory, findings), claims, FLEET, NOW, which).orphans == ()
 
 
 @FAST
-@given(inventories(), STANDINGS, st.sampled_from(Clusters))
-def test_of_each_thing_there_is_one_finding_at_most(
-    inventory: Inventory, standings: Standings, which: Clusters
-) -> None:
-    findings = sort_out(inventory, standings, FLEET, NOW, which)
+@given(inventories(), CLAIMS, st.sampled_from(Clusters))
+def test_of_each_thing_there_is_one_finding_at_most(inventory: Inventory, claims: Claims, which: Clusters) -> None:
+    findings = sort_out(inventory, claims, FLEET, NOW, which)
     unique = len({cluster.name for cluster in inventory.clusters}) == len(inventory.clusters)
     named = [name_of(each.resource) for each in (*findings.orphans, *findings.left)]
     assert not unique or len(named) == len(set(named))

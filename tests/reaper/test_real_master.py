@@ -4,7 +4,7 @@ import signal
 from pathlib import Path
 
 from controlplane.fleet.files import read_fleet
-from controlplane.reaper.standings import Standing
+from controlplane.reaper.claims import Claim
 from messages import subjects
 from runtime.bus import Bus
 from runtime.nats_server import NatsServer
@@ -39,4 +39,4 @@ async def test_a_dead_master_s_records_say_which_jobs_live(bus: Bus, nats_server
     bucket = await bus.bucket(subjects.STATE_BUCKET)
     await bucket.put(subjects.known_key(CLUSTER), b"{}")
     known = await known_jobs(read_fleet(EXAMPLE), {**nobody(), "TRADEWIND_NATS_URL": nats_server.url})
-    assert known.standings == {"lives": Standing.LIVE, "over": Standing.ENDED}
+    assert known.claims == {"lives": Claim.LIVE, "over": Claim.ENDED}

@@ -12,8 +12,8 @@ from controlplane.clouds.outcomes import Outcome, Unfinished
 from controlplane.job.state import Record, new_job
 from controlplane.master import records
 from controlplane.reaper import findings, reaper
+from controlplane.reaper.claims import Claim, Claims, read_claims
 from controlplane.reaper.reaper import Reaper
-from controlplane.reaper.standings import Standing, Standings, read_standings
 from messages import subjects
 from messages.events import Event
 from messages.ids import ClusterName, Epoch, JobName
@@ -33,12 +33,12 @@ class Watched:
     """A reaper, and what it was told and has told."""
 
     def __init__(
-        self, cloud: Cloud, standings: Mapping[str, Standing] | None = None, held: Callable[[], set[str]] = set
+        self, cloud: Cloud, claims: Mapping[str, Claim] | None = None, held: Callable[[], set[str]] = set
     ) -> None:
         self.leads = True
         self.bus_is_away = False
         self.told: list[Event] = []
-        self.standings = {JobName(job): standing for job, standing in (standings or {}).items()}
+        self.claims = {JobName(job): claim for job, claim in (claims or {}).items()}
         self.reaper = Reaper(
             LeadersCloud(cloud, lambda: self.leads),
             MINE,
@@ -49,10 +49,10 @@ class Watched:
             SystemClock(),
         )
 
-    async def _read(self) -> Standings:
+    async def _read(self) -> Claims:
         if self.bus_is_away:
             raise BusUnavailable("no answer")
-        return self.standings
+        return self.claims
 
     async def look(self, times: int = 2) -> None:
         for _ in range(times):
@@ -74,7 +74,7 @@ async def _planted(ground: Ground) -> None:
 async def test_pools_that_no_live_job_owns_are_removed_and_all_others_stay(tmp_path: Path) -> None:
     async with a_ground(tmp_path) as ground:
         await _planted(ground)
-        watched = Watched(ground.cloud, {"lives": Standing.LIVE, "ended": Standing.ENDED})
+        watched = Watched(ground.cloud, {"lives": Claim.LIVE, "ended": Claim.ENDED})
         await watched.look(1)
         assert len(await ground.pools()) == 5, "one look is not enough"
         await watched.look(1)
@@ -89,7 +89,7 @@ async def test_while_an_allocator_is_at_work_its_job_s_pools_are_left_to_it(tmp_
     async with a_ground(tmp_path) as ground:
         await ground.plant("over", "ended")
         held = {"ended"}
-        watched = Watched(ground.cloud, {"ended": Standing.ENDED}, lambda: held)
+        watched = Watched(ground.cloud, {"ended": Claim.ENDED}, lambda: held)
         await watched.look()
         assert await ground.pools() == {"over"}
         held.clear()
@@ -191,7 +191,7 @@ async def test_what_a_new_job_takes_up_while_others_are_removed_stays(monkeypatc
         a_pool(name, job=job, cluster=CLUSTER, fleet=FLEET) for name, job in (("p1", "gone"), ("p2", "again"))
     )
     cloud.infos[CLUSTER] = replace(cloud.infos[CLUSTER], pools=pools)
-    watched = Watched(cloud, {"gone": Standing.ENDED, "again": Standing.ENDED}, lambda: held)
+    watched = Watched(cloud, {"gone": Claim.ENDED, "again": Claim.ENDED}, lambda: held)
     await watched.look()
     assert [pool.ref.pool for pool in cloud.pools()] == ["p2"]
     assert [event.fields["job"] for event in watched.told] == ["gone"]
@@ -221,7 +221,7 @@ async def test_a_job_lives_unless_its_record_says_that_it_has_ended(bus: Bus) ->
         await bucket.put(subjects.spec_key(JobName(job)), b"a spec that cannot be read is a spec")
         if world is not None:
             await bucket.put(subjects.world_key(JobName(job)), world)
-    standings = await read_standings(bucket)
-    ended = {job for job, standing in standings.items() if standing is Standing.ENDED}
-    assert set(standings) == set(worlds)
+    claims = await read_claims(bucket)
+    ended = {job for job, claim in claims.items() if claim is Claim.ENDED}
+    assert set(claims) == set(worlds)
     assert ended == {"done", "stopped"}

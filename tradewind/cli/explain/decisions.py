@@ -9,13 +9,13 @@ from enum import StrEnum
 from msgspec import Struct
 
 from messages.api import EventLine
+from messages.events import LOSER_FIELD
 from messages.jobs import Scalar
 
 SUBMITTED = "job_submitted"
 WORLD = "world_decided"
 CAME = "worker_joined"
 LEFT = "worker_gone"
-LOST_PREFIX = "lost_"
 
 
 class About(StrEnum):
@@ -47,7 +47,7 @@ class Loser(Struct, frozen=True):
     why_not: str
 
 
-class Decision(Struct, frozen=True):
+class Explained(Struct, frozen=True):
     at: float
     """Unix seconds."""
     about: About
@@ -63,9 +63,9 @@ class Decision(Struct, frozen=True):
     """Placements that lost, the best of them first."""
 
 
-def decisions(events: Iterable[EventLine]) -> Iterator[Decision]:
+def decisions(events: Iterable[EventLine]) -> Iterator[Explained]:
     """In the order of the events, of the newest job of this name."""
-    made: list[Decision] = []
+    made: list[Explained] = []
     came: dict[str, None] = {}
     left: dict[str, str] = {}
     for event in events:
@@ -82,24 +82,24 @@ def decisions(events: Iterable[EventLine]) -> Iterator[Decision]:
         if about is None:
             continue
         if event.kind == WORLD:
-            made.append(_decision(event, about, tuple(came), tuple(left.items())))
+            made.append(_explained(event, about, tuple(came), tuple(left.items())))
             came, left = {}, {}
         else:
-            made.append(_decision(event, about))
+            made.append(_explained(event, about))
     return iter(made)
 
 
-def _decision(
+def _explained(
     event: EventLine, about: About, came: tuple[str, ...] = (), left: tuple[tuple[str, str], ...] = ()
-) -> Decision:
-    numbered = sorted((int(key[len(LOST_PREFIX) :]), key) for key in event.fields if _is_loser(key))
+) -> Explained:
+    numbered = sorted((int(key[len(LOSER_FIELD) :]), key) for key in event.fields if _is_loser(key))
     lost = tuple(_loser(str(event.fields[key])) for _, key in numbered)
     fields = {key: value for key, value in event.fields.items() if not _is_loser(key)}
-    return Decision(event.at, about, event.kind, event.text, event.why, fields, came, left, lost)
+    return Explained(event.at, about, event.kind, event.text, event.why, fields, came, left, lost)
 
 
 def _is_loser(key: str) -> bool:
-    return key.startswith(LOST_PREFIX) and key[len(LOST_PREFIX) :].isdecimal()
+    return key.startswith(LOSER_FIELD) and key[len(LOSER_FIELD) :].isdecimal()
 
 
 def _loser(text: str) -> Loser:

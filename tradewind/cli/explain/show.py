@@ -10,7 +10,7 @@ from rich.text import Text
 
 from messages.jobs import Scalar
 from tradewind.cli import present
-from tradewind.cli.explain.decisions import Decision, Loser
+from tradewind.cli.explain.decisions import Explained, Loser
 
 INDENT = 10
 FIGURES = {
@@ -21,11 +21,11 @@ FIGURES = {
 }
 
 
-def shown(made: Sequence[Decision]) -> RenderableType:
+def shown(made: Sequence[Explained]) -> RenderableType:
     return Group(*(part for decision in made for part in _parts(decision)))
 
 
-def _parts(decision: Decision) -> Iterator[RenderableType]:
+def _parts(decision: Explained) -> Iterator[RenderableType]:
     clock = time.strftime("%H:%M:%S", time.localtime(decision.at))
     yield Text.assemble((clock, "dim"), "  ", (decision.text, "bold"))
     for line in lines(decision):
@@ -34,7 +34,7 @@ def _parts(decision: Decision) -> Iterator[RenderableType]:
         yield Padding(_losers(decision.lost), (0, 0, 0, INDENT), expand=False)
 
 
-def lines(decision: Decision) -> Iterator[str]:
+def lines(decision: Explained) -> Iterator[str]:
     for number, line in enumerate(decision.why.splitlines()):
         yield f"why: {line}" if number == 0 else f"     {line}"
     figures = _figures(decision.fields)

@@ -93,7 +93,7 @@ async def _sorted_out(cloud: Cloud, fleet: Fleet, wish: Wish) -> tuple[findings.
         )
     mine = findings.Fleet(fleet.name, [ClusterName(cluster.name) for cluster in fleet.clusters])
     which = Clusters.ALL if wish.clusters else Clusters.UNNAMED
-    return findings.sort_out(inventory, known.standings, mine, time.time(), which), known
+    return findings.sort_out(inventory, known.claims, mine, time.time(), which), known
 
 
 async def _market(cloud: Cloud) -> Market:

@@ -8,7 +8,7 @@ import aiohttp
 import msgspec
 
 from controlplane.fleet.spec import Fleet
-from controlplane.reaper.standings import Standing, Standings, read_standings
+from controlplane.reaper.claims import Claim, Claims, read_claims
 from messages import subjects
 from messages.ids import ClusterName
 from runtime.bus import Bus
@@ -24,7 +24,7 @@ NOBODY = "or say --assume-no-jobs if you know that none lives"
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    standings: Standings
+    claims: Claims
     source: str
     """For people: who said so."""
     master: str = ""
@@ -59,8 +59,8 @@ async def _told_by_master(fleet: Fleet, environ: Mapping[str, str]) -> Known:
                 f"The master at {api.url} {has}, so it cannot know which jobs of fleet {fleet.name} live.",
                 f"export TRADEWIND_API_URL=http://HOST:PORT of the master of {fleet.name}, {NOBODY}",
             )
-        standings = {job.name: Standing.ENDED if has_ended(job) else Standing.LIVE for job in jobs}
-        return Known(standings, f"the master at {api.url}", api.url)
+        claims = {job.name: Claim.ENDED if has_ended(job) else Claim.LIVE for job in jobs}
+        return Known(claims, f"the master at {api.url}", api.url)
 
 
 async def _told(url: str, environ: Mapping[str, str]) -> _Told:
@@ -91,7 +91,7 @@ async def _read_from_bus(fleet: Fleet, environ: Mapping[str, str]) -> Known:
         names = [ClusterName(cluster.name) for cluster in fleet.clusters]
         keys = [key for name in names for key in (subjects.wanted_key(name), subjects.known_key(name))]
         heard = [key for key in keys if await bucket.get(key) is not None]
-        standings = await read_standings(bucket)
+        claims = await read_claims(bucket)
     except BusUnavailable as error:
         raise _bus_away(str(error)) from error
     finally:
@@ -101,7 +101,7 @@ async def _read_from_bus(fleet: Fleet, environ: Mapping[str, str]) -> Known:
             f"The bus at {settings.url} knows no cluster of fleet {fleet.name}, so it cannot know its jobs.",
             f"set {BUS_VARIABLE} to the bus of its master, {NOBODY}",
         )
-    return Known(standings, f"the records at {settings.url}")
+    return Known(claims, f"the records at {settings.url}")
 
 
 def _bus_away(why: str) -> UserError:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from messages.api import EventLine
 from messages.costs import CostView
+from messages.events import LOSER_FIELD
 from messages.ids import Generation, WorkerId
 
 RELEASED = "released"
@@ -54,7 +55,7 @@ class Stockout:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class PlanTold:
     """Where the job was to be, and why there."""
 
     text: str
@@ -83,7 +84,7 @@ class CloudFacts:
     nodes_left: tuple[str, ...] = ()
     bill_micro_usd: int = 0
     """As the cloud counts it."""
-    decisions: tuple[Decision, ...] = ()
+    decisions: tuple[PlanTold, ...] = ()
     cost: CostView | None = None
     """As the master's ledger counts it."""
 
@@ -119,12 +120,12 @@ def stockouts_in(events: Iterable[EventLine]) -> list[tuple[str, float]]:
     return [(str(each.fields["zone"]), each.at) for each in _of("zone_stocked_out", events)]
 
 
-def decisions_in(events: Iterable[EventLine]) -> tuple[Decision, ...]:
-    return tuple(Decision(each.text, each.why, _lost(each)) for each in _of("planned", events))
+def decisions_in(events: Iterable[EventLine]) -> tuple[PlanTold, ...]:
+    return tuple(PlanTold(each.text, each.why, _lost(each)) for each in _of("planned", events))
 
 
 def _lost(event: EventLine) -> tuple[str, ...]:
-    return tuple(str(value) for name, value in event.fields.items() if name.startswith("lost_"))
+    return tuple(str(value) for name, value in event.fields.items() if name.startswith(LOSER_FIELD))
 
 
 def _of(kind: str, events: Iterable[EventLine]) -> list[EventLine]:

@@ -6,7 +6,7 @@ from messages.costs import CostView
 from messages.ids import Generation, WorkerId
 from tradewind.cli.cost.sentences import sentences
 from tradewind.cli.demo.cloud.checks import regions_of
-from tradewind.cli.demo.cloud.facts import CloudFacts, Decision
+from tradewind.cli.demo.cloud.facts import CloudFacts, PlanTold
 from tradewind.cli.demo.facts import Trained
 
 
@@ -39,7 +39,7 @@ class CloudReport(Struct, frozen=True):
     nodes_left: int
     bill_usd: float
     """The cloud's own."""
-    decisions: tuple[Decision, ...]
+    decisions: tuple[PlanTold, ...]
     cost: CostView | None
     """The ledger's."""
 
@@ -76,7 +76,7 @@ def cloud_lines(report: CloudReport) -> list[str]:
     ]
 
 
-def _first_decision(decisions: tuple[Decision, ...]) -> list[str]:
+def _first_decision(decisions: tuple[PlanTold, ...]) -> list[str]:
     """All of them are told by `tradewind explain`."""
     if not decisions:
         return []

@@ -11,7 +11,7 @@ from messages.ids import JobName
 from runtime.bus import Bucket
 
 
-class Standing(StrEnum):
+class Claim(StrEnum):
     LIVE = "live"
     """Or it cannot be read how it stands: it answers for what carries its name."""
     ENDING = "ending"
@@ -19,7 +19,7 @@ class Standing(StrEnum):
     ENDED = "ended"
 
 
-Standings = Mapping[JobName, Standing]
+Claims = Mapping[JobName, Claim]
 """Of all jobs that there are records of; of others nobody knows."""
 
 
@@ -27,20 +27,20 @@ class _World(msgspec.Struct, frozen=True):
     phase: Phase
 
 
-async def read_standings(bucket: Bucket) -> dict[JobName, Standing]:
+async def read_claims(bucket: Bucket) -> dict[JobName, Claim]:
     """Raises `BusUnavailable`. A job that was just submitted has no world yet, and lives."""
-    standings: dict[JobName, Standing] = {}
+    claims: dict[JobName, Claim] = {}
     for key in await bucket.entries(subjects.JOB_SPECS):
         name = subjects.parse_spec_key(key)
         if name is not None:
             world = await bucket.get(subjects.world_key(name))
-            standings[name] = standing_of(world.value) if world is not None else Standing.LIVE
-    return standings
+            claims[name] = claim_of(world.value) if world is not None else Claim.LIVE
+    return claims
 
 
-def standing_of(world: bytes) -> Standing:
+def claim_of(world: bytes) -> Claim:
     try:
         phase = msgspec.json.decode(world, type=_World).phase
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return Standing.LIVE
-    return Standing.ENDED if phase.ended else Standing.LIVE
+        return Claim.LIVE
+    return Claim.ENDED if phase.ended else Claim.LIVE

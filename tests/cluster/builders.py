@@ -172,3 +172,8 @@ def a_controller(*, known: Known | None = None, incarnation: str = "abc123", rul
 def a_controller_with(workers: int, *, rules: Rules | None = None) -> Story:
     """All of them joined."""
     return a_controller(rules=rules).keeps(workers).after(0.1).all_speak().after(0.1).forgets_effects()
+
+
+def hears(story: Story, worker: str, seq: int = 1, phase: WorkerPhase = WorkerPhase.IDLE) -> Story:
+    """A word of any worker, also of one that the controller did not start."""
+    return story.happens(WorkerHeard(story.now_s, a_status(worker, seq, phase)))

@@ -37,6 +37,48 @@ def two_groups(model: nn.Module) -> Optimizer:
     return AdamW(groups, lr=0.01, amsgrad=True, foreach=True)
 
 
+OPTIMIZERS = [momentum, adam, fused_adam, two_groups]
+
+
+class Odd(nn.Module):
+    """One element, no element, tied weights, a matrix that does not lie in order, and a buffer that is no state."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        torch.manual_seed(seed)
+        self.scale = nn.Parameter(torch.randn(()))
+        self.nothing = nn.Parameter(torch.randn(0, 4))
+        self.embedding = nn.Embedding(6, 4)
+        self.head = nn.Linear(4, 6, bias=False)
+        self.head.weight = self.embedding.weight
+        self.turned = nn.Parameter(torch.randn(3, 5).t())
+        self.picture = nn.utils.convert_conv2d_weight_memory_format(nn.Conv2d(3, 2, 3), torch.channels_last)
+        self.register_buffer("mask", torch.rand(3, 3) > 0.5)
+        self.register_buffer("scratch", torch.rand(seed), persistent=False)
+        self.seen = seed
+
+    def get_extra_state(self) -> dict[str, int]:
+        return {"seen": self.seen}
+
+    def set_extra_state(self, state: Any) -> None:
+        self.seen = state["seen"]
+
+
+class Scaler:
+    """Like a gradient scaler: its numbers are partly tensors."""
+
+    def __init__(self) -> None:
+        self.scale = torch.tensor(65536.0)
+        self.growth = 0
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"scale": self.scale, "growth": self.growth}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        self.scale = state_dict["scale"]
+        self.growth = state_dict["growth"]
+
+
 class Rank:
     """What one trainer holds, and how it takes a step."""
 

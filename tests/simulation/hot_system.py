@@ -14,7 +14,8 @@ from messages.workers import TrainerStatus
 from messages.worlds import Assignment, Halt, Invite, Release
 from tests.simulation.actors import CLUSTER, WorkerActor
 from tests.simulation.clockwork import Broken
-from tests.simulation.hot_trainers import HotTrainer, HotTraining
+from tests.simulation.hot_trainers import HotTraining
+from tests.simulation.hot_worlds import HotTrainer
 from tests.simulation.system import Outcome, System
 
 LOOK_S = 0.004

@@ -24,17 +24,7 @@ from agents.worker.words import Lease, Word
 from messages.ids import ClusterName, Epoch, Generation, JobName, Rank, WorkerId
 from messages.jobs import Launch
 from messages.workers import TrainerExit, TrainerStatus
-from messages.worlds import (
-    Assignment,
-    Entry,
-    Halt,
-    HotWorld,
-    Hyperparameters,
-    Invite,
-    Member,
-    Release,
-    StoreAddress,
-)
+from messages.worlds import Assignment, Entry, Halt, HotWorld, Hyperparameters, Invite, Member, Release, StoreAddress
 
 JOB = JobName("story")
 OWN = WorkerId("w1-0001")
@@ -224,3 +214,16 @@ def a_hot_worker(generation: int = 1, *, slots: int = 2, rules: WorkerRules | No
     for local_rank in range(slots):
         story.says(in_world(generation, local_rank), local_rank)
     return story
+
+
+ELSEWHERE = a_member(OTHER, 0, 3)
+WITH_US = (a_member(OTHER, 0, 1), a_member(OWN, 1, 2, group_rank=1))
+
+
+def a_parked_worker(generation: int = 2) -> Story:
+    return a_hot_worker(1).hears(a_halt(generation)).says(parked_at(generation, 1))
+
+
+def an_invited_worker() -> Story:
+    """Two trainers that wait, warm, to be taken into the world of another worker."""
+    return a_warm_worker().hears(an_assignment(1, ELSEWHERE)).hears(an_invite(1)).forks().attaches()

@@ -81,6 +81,14 @@ def _shown(master: FakeMaster, worker: WorkerId) -> list[tuple[int, int]]:
     return [(trainer.rank, trainer.generation) for trainer in master.statuses[worker].trainers]
 
 
+async def _begin(master: FakeMaster, job: Path) -> WorkerId:
+    """The first world, whose two trainers have attached."""
+    [worker] = await master.workers()
+    master.changes(_world(1, worker, job, entry=None))
+    await eventually(lambda: _shown(master, worker) == [(0, 1), (1, 1)], SECONDS, "the first world")
+    return worker
+
+
 def _parking(master: FakeMaster, worker: WorkerId) -> list[int]:
     return [trainer.parking for trainer in master.statuses[worker].trainers]
 
@@ -91,10 +99,8 @@ async def test_trainers_live_through_a_halt_a_repair_and_a_planned_change(
 ) -> None:
     settings = settings_for(nats_server.url, tmp_path / "run", slots=2)
     async with an_agent_process(settings) as agent:
-        [worker] = await master.workers()
         job = tmp_path / "job"
-        master.changes(_world(1, worker, job, entry=None))
-        await eventually(lambda: _shown(master, worker) == [(0, 1), (1, 1)], SECONDS, "the first world")
+        worker = await _begin(master, job)
         alive = pids_with(worker)
         assert len(alive) == 3
 
@@ -129,10 +135,8 @@ async def test_trainers_that_are_slow_to_park_are_told_from_one_that_is_stopped(
     nats_server: NatsServer, master: FakeMaster, tmp_path: Path
 ) -> None:
     async with an_agent(nats_server.url, tmp_path / "run", slots=2):
-        [worker] = await master.workers()
         job = tmp_path / "job"
-        master.changes(_world(1, worker, job, entry=None))
-        await eventually(lambda: _shown(master, worker) == [(0, 1), (1, 1)], SECONDS, "the first world")
+        worker = await _begin(master, job)
 
         (job / "busy").touch()
         master.halts(2)
@@ -153,10 +157,8 @@ async def test_a_broken_collective_and_an_exit_are_told_with_the_present_rank(
     nats_server: NatsServer, master: FakeMaster, tmp_path: Path
 ) -> None:
     async with an_agent(nats_server.url, tmp_path / "run", slots=2):
-        [worker] = await master.workers()
         job = tmp_path / "job"
-        master.changes(_world(1, worker, job, entry=None))
-        await eventually(lambda: _shown(master, worker) == [(0, 1), (1, 1)], SECONDS, "the first world")
+        worker = await _begin(master, job)
         master.changes(_world(2, worker, job, entry=Entry.PLANNED, first_rank=1))
         await master.until(worker, WorkerPhase.READY, 2)
 
@@ -214,9 +216,7 @@ async def test_trainers_of_another_container_attach_too(
         dies_with_us=True,
     )
     try:
-        [worker] = await master.workers()
-        master.changes(_world(1, worker, job, entry=None))
-        await eventually(lambda: _shown(master, worker) == [(0, 1), (1, 1)], SECONDS, "the first world")
+        await _begin(master, job)
         socket = run_dir / "w1" / "trainers.sock"
         assert stat.S_IMODE(socket.stat().st_mode) == 0o666
     finally:
@@ -229,9 +229,7 @@ async def test_a_world_of_new_processes_ends_the_trainers_that_are_attached(
     nats_server: NatsServer, master: FakeMaster, tmp_path: Path
 ) -> None:
     async with an_agent(nats_server.url, tmp_path / "run", slots=2):
-        [worker] = await master.workers()
-        master.changes(_world(1, worker, tmp_path / "job", entry=None))
-        await eventually(lambda: _shown(master, worker) == [(0, 1), (1, 1)], SECONDS, "the first world")
+        worker = await _begin(master, tmp_path / "job")
         before = set(pids_with(worker))
         master.changes(_world(2, worker, tmp_path / "job", entry=None))
         await eventually(lambda: _shown(master, worker) == [(0, 2), (1, 2)], SECONDS, "the second world")

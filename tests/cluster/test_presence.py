@@ -1,0 +1,122 @@
+"""Which workers are there: the silent, the dead, and those that somebody started by hand."""
+
+from agents.cluster.effects import EndPlace
+from agents.cluster.events import BusBack, BusLost, PlaceStarted, WorkerHeard, WorkerSaidLeft
+from agents.cluster.state import Rules
+from messages.clusters import Presence
+from messages.ids import ClusterName, WorkerId
+from tests.cluster.builders import a_controller, a_controller_with, a_status, hears
+
+
+class TestSilence:
+    def test_a_worker_is_silent_after_two_seconds_and_alive_when_it_speaks_again(self) -> None:
+        story = a_controller_with(1).all_speak()
+        worker = f"{story.uids[0]}-aaaa"
+        assert story.after(1.9).presence(worker) is Presence.ALIVE
+        sight = story.after(0.2).sight(worker)
+        assert sight is not None and sight.presence is Presence.SILENT and 2.0 <= sight.silent_s < 2.3
+        assert story.speaks(story.uids[0]).after(0.1).presence(worker) is Presence.ALIVE
+
+    def test_is_no_reason_to_replace_or_end_a_worker(self) -> None:
+        story = a_controller_with(2).after(300.0)
+        assert story.started == [] and story.ended == []
+
+    def test_does_not_count_while_the_bus_is_away(self) -> None:
+        story = a_controller_with(1)
+        worker = f"{story.uids[0]}-aaaa"
+        story.happens(BusLost(story.now_s)).after(60.0).happens(BusBack(story.now_s))
+        assert story.presence(worker) is Presence.ALIVE
+        assert story.after(1.9).presence(worker) is Presence.ALIVE
+        assert story.after(0.2).presence(worker) is Presence.SILENT
+
+    def test_of_before_the_bus_went_away_lasts_until_the_worker_speaks(self) -> None:
+        story = a_controller_with(1).after(10.0)
+        worker = f"{story.uids[0]}-aaaa"
+        story.happens(BusLost(story.now_s)).after(5.0).happens(BusBack(story.now_s)).after(0.5)
+        sight = story.sight(worker)
+        assert sight is not None and sight.presence is Presence.SILENT and sight.silent_s < 1.0
+
+    def test_a_word_that_was_heard_before_teaches_nothing(self) -> None:
+        story = a_controller_with(1)
+        worker = f"{story.uids[0]}-aaaa"
+        hears(story, worker, 9).after(2.5)
+        assert hears(story, worker, 9).after(0.1).presence(worker) is Presence.SILENT
+        assert hears(story, worker, 8).after(0.1).presence(worker) is Presence.SILENT
+        assert hears(story, worker, 10).after(0.1).presence(worker) is Presence.ALIVE
+
+
+class TestTheDead:
+    def test_a_late_heartbeat_does_not_revive_a_worker_whose_process_ended(self) -> None:
+        story = a_controller_with(1)
+        lost = story.uids[0]
+        story.ends(lost).speaks(lost).after(0.1)
+        assert story.presence(f"{lost}-aaaa") is Presence.GONE and lost not in story.uids
+
+    def test_nor_one_that_was_never_heard_while_it_lived(self) -> None:
+        story = a_controller().keeps(1)
+        lost = story.uids[0]
+        story.ends(lost).speaks(lost)
+        assert lost not in story.uids
+
+    def test_nor_one_that_said_that_it_left(self) -> None:
+        story = hears(a_controller(), "byhand-1234")
+        story.happens(WorkerSaidLeft(story.now_s, WorkerId("byhand-1234"), "bye"))
+        assert hears(story, "byhand-1234", 2).uids == []
+
+    def test_nor_one_that_left_before_it_was_heard_of(self) -> None:
+        story = a_controller().happens(WorkerSaidLeft(100.0, WorkerId("byhand-1234"), "bye"))
+        assert hears(story, "byhand-1234").uids == []
+
+    def test_a_worker_that_left_is_gone_once_not_twice(self) -> None:
+        story = a_controller_with(1)
+        worker = f"{story.uids[0]}-aaaa"
+        story.happens(WorkerSaidLeft(story.now_s, WorkerId(worker), "released")).ends(story.uids[0]).after(0.1)
+        sights = [sight for sight in story.topologies[-1].workers if sight.worker == worker]
+        assert [sight.why for sight in sights] == ["released"]
+
+    def test_an_agent_that_started_anew_in_its_place_is_another_worker(self) -> None:
+        story = a_controller_with(1)
+        uid = story.uids[0]
+        hears(story, f"{uid}-bbbb").after(0.1)
+        assert story.presence(f"{uid}-aaaa") is Presence.GONE
+        assert story.presence(f"{uid}-bbbb") is Presence.ALIVE
+        assert hears(story, f"{uid}-aaaa", 999).after(0.1).presence(f"{uid}-bbbb") is Presence.ALIVE
+
+    def test_the_end_of_an_unknown_place_teaches_nothing(self) -> None:
+        story = a_controller_with(1)
+        before = story.state
+        story.ends("w000000x1")
+        assert (story.state.places, story.state.gone) == (before.places, before.gone)
+
+
+class TestWorkersStartedByHand:
+    def test_are_listed_and_counted(self) -> None:
+        story = hears(a_controller(), "byhand-1234").keeps(3).after(0.1)
+        assert len(story.started) == 2
+        assert story.presence("byhand-1234") is Presence.ALIVE
+
+    def test_are_asked_to_go_through_the_bus(self) -> None:
+        story = hears(a_controller(), "byhand-1234").keeps(0)
+        ends = [effect for effect in story.effects if isinstance(effect, EndPlace)]
+        assert [effect.worker for effect in ends] == ["byhand-1234"]
+
+    def test_are_forgotten_when_silent_for_long_without_calling_them_gone(self) -> None:
+        story = hears(a_controller(), "byhand-1234").after(50.0)
+        assert story.presence("byhand-1234") is Presence.SILENT
+        assert story.after(12.0).presence("byhand-1234") is None
+        assert hears(story, "byhand-1234", 2).after(0.1).presence("byhand-1234") is Presence.ALIVE
+
+    def test_of_another_cluster_are_not_ours(self) -> None:
+        status = a_status("byhand-1234", cluster=ClusterName("elsewhere"))
+        assert a_controller().happens(WorkerHeard(100.0, status)).uids == []
+
+    def test_are_listed_up_to_a_bound(self) -> None:
+        story = a_controller(rules=Rules(max_places=5))
+        for number in range(20):
+            hears(story, f"byhand{number}-1234")
+        assert len(story.uids) == 5
+
+    def test_become_places_of_ours_when_the_shell_recognises_them(self) -> None:
+        story = hears(a_controller(), "wabc000x3-1234").happens(PlaceStarted(100.0, "wabc000x3", 7, "b"))
+        assert [place.uid for place in story.saved.places] == ["wabc000x3"]
+        assert story.ends("wabc000x3").after(0.1).presence("wabc000x3-1234") is Presence.GONE

@@ -1,0 +1,116 @@
+"""What the cluster-controller tells of its workers, and when."""
+
+import pytest
+from msgspec import structs
+
+from agents.cluster.events import BusBack, BusLost, WorkerHeard
+from agents.cluster.state import Rules
+from agents.cluster.topology import topology
+from messages.clusters import Presence
+from messages.codec import MAX_BYTES, encode, wrap
+from messages.ids import JobName, Rank
+from messages.workers import TrainerExit, WorkerPhase
+from tests.cluster.builders import JOB, OTHER_JOB, a_controller, a_controller_with, a_status
+
+
+class TestTopology:
+    def test_a_worker_is_starting_until_it_speaks_and_then_has_its_real_id(self) -> None:
+        story = a_controller().keeps(1).after(0.1)
+        uid = story.uids[0]
+        assert story.presence(f"{uid}-0000") is Presence.STARTING
+        story.speaks(uid)
+        assert story.presence(f"{uid}-0000") is None
+        assert story.presence(f"{uid}-aaaa") is Presence.ALIVE
+
+    def test_is_sent_every_second_with_a_seq_that_grows_by_one(self) -> None:
+        story = a_controller_with(1).after(10.0, all_beat=True)
+        seqs = [heartbeat.seq for heartbeat in story.topologies]
+        assert seqs == list(range(seqs[0], seqs[0] + len(seqs)))
+        assert 9 <= len(seqs) <= 12
+
+    def test_is_sent_at_once_when_a_worker_is_gone_and_says_so(self) -> None:
+        story = a_controller_with(2).after(0.5)
+        lost = story.uids[0]
+        story.forgets_effects().ends(lost, "its process was ended by SIGKILL")
+        sight = story.sight(f"{lost}-aaaa")
+        assert sight is not None and sight.presence is Presence.GONE and sight.why == "its process was ended by SIGKILL"
+
+    @pytest.mark.parametrize(
+        "changed",
+        [
+            {"phase": WorkerPhase.READY},
+            {"generation": 4},
+            {"notice_s": 15.0},
+        ],
+    )
+    def test_is_sent_at_once_when_a_status_changes_in_what_matters(self, changed: dict[str, object]) -> None:
+        story = a_controller_with(1).after(0.5, all_beat=True).forgets_effects()
+        story.now_s += 0.1
+        status = structs.replace(a_status(f"{story.uids[0]}-aaaa", 99), **changed)
+        assert len(story.happens(WorkerHeard(story.now_s, status)).topologies) == 1
+
+    def test_a_step_or_a_running_notice_is_no_change(self) -> None:
+        story = a_controller_with(1)
+        worker = f"{story.uids[0]}-aaaa"
+        story.happens(WorkerHeard(story.now_s, a_status(worker, 50, step=1, notice_s=15.0))).after(0.1)
+        digest = story.topologies[-1].digest
+        story.forgets_effects()
+        story.happens(WorkerHeard(story.now_s, a_status(worker, 51, step=2, notice_s=14.0)))
+        assert story.topologies == []
+        story.after(1.1)
+        assert story.topologies[-1].digest == digest
+        sight = story.sight(worker)
+        assert sight is not None and sight.status is not None and sight.status.step == 2
+
+    def test_another_digest_shows_another_topology(self) -> None:
+        story = a_controller_with(2).after(1.0)
+        before = story.topologies[-1].digest
+        assert story.ends(story.uids[0]).topologies[-1].digest != before
+
+    def test_changes_that_come_together_travel_together(self) -> None:
+        story = a_controller().keeps(50).after(0.5).forgets_effects()
+        story.all_speak().after(0.1)
+        assert len(story.topologies) <= 3
+        assert all(sight.presence is Presence.ALIVE for sight in story.topologies[-1].workers)
+
+    def test_tells_how_many_it_was_told_to_keep(self) -> None:
+        assert a_controller().keeps(3).keeps(0, OTHER_JOB).after(0.1).topologies[-1].keeps == {JOB: 3, OTHER_JOB: 0}
+
+    def test_the_gone_are_told_for_a_while_and_then_no_more(self) -> None:
+        story = a_controller_with(1).keeps(0)
+        lost = story.uids[0]
+        story.ends(lost).after(50.0)
+        assert story.presence(f"{lost}-aaaa") is Presence.GONE
+        assert story.after(15.0).presence(f"{lost}-aaaa") is None
+
+    def test_the_gone_that_are_told_and_remembered_are_bounded(self) -> None:
+        story = a_controller(rules=Rules(gone_at_most=10, tombstones_at_most=30)).keeps(1)
+        for _ in range(60):
+            story.speaks(story.uids[0]).ends(story.uids[0])
+        story.after(0.1)
+        gone = [sight for sight in story.topologies[-1].workers if sight.presence is Presence.GONE]
+        assert len(gone) == 10 and len(story.state.tombstones) == 30
+
+    def test_jobs_that_ended_long_ago_are_forgotten_first(self) -> None:
+        story = a_controller(rules=Rules(ended_jobs_at_most=3))
+        for number in range(10):
+            story.keeps(0, JobName(f"job{number}"))
+        story.keeps(1).after(0.1)
+        assert list(story.topologies[-1].keeps) == ["job7", "job8", "job9", JOB]
+
+    def test_what_does_not_fit_into_a_message_is_left_out(self) -> None:
+        story = a_controller_with(200)
+        tail = tuple("x" * 100 for _ in range(100))
+        for uid in story.uids:
+            exits = (TrainerExit(Rank(0), code=1, tail=tail),)
+            failed = structs.replace(a_status(f"{uid}-aaaa", 50, WorkerPhase.ENDED), exits=exits)
+            story.happens(WorkerHeard(story.now_s, failed))
+        heartbeat = topology(story.state, story.now_s)
+        assert len(encode(wrap(heartbeat, sender="cluster/local"))) < MAX_BYTES
+        codes = {sight.status.exits[0].code for sight in heartbeat.workers if sight.status is not None}
+        assert len(heartbeat.workers) == 200 and codes == {1}
+
+    def test_is_not_sent_while_the_bus_is_away_and_at_once_when_it_is_back(self) -> None:
+        story = a_controller_with(1).happens(BusLost(100.2)).forgets_effects().after(10.0)
+        assert story.topologies == []
+        assert len(story.happens(BusBack(story.now_s)).topologies) == 1

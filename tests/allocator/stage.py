@@ -72,6 +72,12 @@ class Stage:
         """The cloud answers the listing that was last asked for."""
         return self.happens(events.PoolsListed(self.now_s, self.allocator.listing.number, self.clusters()))
 
+    def begins(self) -> CreatePool:
+        """The first listing comes, and one pool is asked for."""
+        self.ticks()
+        [create] = of(self.lists(), CreatePool)
+        return create
+
     def clusters(self) -> tuple[ClusterInfo, ...]:
         names = {offer.cluster for offer in self.allocator.offers}
         return tuple(
@@ -164,9 +170,7 @@ def a_stage(*offers: Offer, wanted: int = 3, settings: AllocatorSettings | None 
 def a_full_stage(*offers: Offer, wanted: int = 3, settings: AllocatorSettings | None = None) -> Stage:
     """All wanted nodes are there, in the pool of the first offer."""
     stage = a_stage(*offers, wanted=wanted, settings=settings)
-    stage.ticks()
-    [create] = of(stage.lists(), CreatePool)
-    stage.ends(create)
+    stage.ends(stage.begins())
     stage.fills(stage.allocator.offers[0])
     stage.sees(stage.allocator.offers[0].cluster)
     assert held_by(stage) == {stage.allocator.offers[0].zone: wanted}

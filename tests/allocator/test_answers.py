@@ -23,8 +23,7 @@ from tests.allocator.stage import JOB, A, B, a_full_stage, a_stage, asked, held_
 @pytest.mark.parametrize("outcome", [Busy("another one"), Throttled("slowly")])
 def test_what_cannot_be_done_just_now_is_asked_for_again_after_a_pause(outcome: Outcome) -> None:
     stage = a_stage(A, wanted=2)
-    stage.ticks()
-    [create] = of(stage.lists(), CreatePool)
+    create = stage.begins()
     assert asked(stage.ends(create, outcome)) == []
     assert asked(stage.ticks(0.9)) == []
     [again] = of(stage.ticks(0.1), CreatePool)
@@ -36,8 +35,7 @@ def test_what_cannot_be_done_just_now_is_asked_for_again_after_a_pause(outcome: 
 
 def test_after_a_lost_answer_the_pool_is_counted_as_asked_and_left_alone_until_it_was_listed() -> None:
     stage = a_stage(A, B, wanted=2)
-    stage.ticks()
-    [create] = of(stage.lists(), CreatePool)
+    create = stage.begins()
     assert asked(stage.ends(create, Unreachable("connection lost"))) == []
     assert asked(stage.ticks(1.9)) == []
     assert asked(stage.ticks(0.1)) == [("list",)]
@@ -50,8 +48,7 @@ def test_after_a_lost_answer_the_pool_is_counted_as_asked_and_left_alone_until_i
 
 def test_a_request_that_never_arrived_is_asked_for_again_once_the_listing_shows_it() -> None:
     stage = a_stage(A, wanted=2)
-    stage.ticks()
-    [create] = of(stage.lists(), CreatePool)
+    create = stage.begins()
     stage.ends(create, Unreachable("connection lost"))
     stage.ticks(2.0)
     assert asked(stage.lists()) == [("create", "us-a", "2")]
@@ -59,8 +56,7 @@ def test_a_request_that_never_arrived_is_asked_for_again_once_the_listing_shows_
 
 def test_where_nobody_answered_comes_last() -> None:
     stage = a_stage(A, B, wanted=2)
-    stage.ticks()
-    [create] = of(stage.lists(), CreatePool)
+    create = stage.begins()
     stage.ends(create, Unreachable("connection lost"))
     stage.ticks(2.0)
     assert asked(stage.lists()) == [("create", "us-b", "2")]
@@ -92,8 +88,7 @@ def test_a_pool_in_doubt_that_is_still_being_made_stays_in_doubt() -> None:
 
 def test_a_pool_that_exists_already_is_looked_at_and_adopted() -> None:
     stage = a_stage(A, B, wanted=2)
-    stage.ticks()
-    [create] = of(stage.lists(), CreatePool)
+    create = stage.begins()
     stage.does(create)
     assert asked(stage.ends(create, AlreadyExists("it is there"))) == [("list",)]
     assert asked(stage.lists()) == []

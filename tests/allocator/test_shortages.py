@@ -13,16 +13,21 @@ from controlplane.clouds.outcomes import (
     StockedOut,
     Unfinished,
 )
-from tests.allocator.stage import EU, JOB, A, B, C, a_full_stage, a_stage, asked, held_by, of
+from tests.allocator.stage import EU, JOB, A, B, C, Stage, a_full_stage, a_stage, asked, held_by, of
 
 
-def test_a_stockout_gives_up_what_was_not_got_and_goes_on_with_the_next_offer_at_once() -> None:
+def _one_of_three_came() -> tuple[Stage, CreatePool]:
+    """Of the first pool, which is still being made."""
     stage = a_stage()
-    stage.ticks()
-    [create] = of(stage.lists(), CreatePool)
+    create = stage.begins()
     stage.does(create)
     stage.machines[create.ref] = {"us-a-1": "uid-1"}
     stage.sees()
+    return stage, create
+
+
+def test_a_stockout_gives_up_what_was_not_got_and_goes_on_with_the_next_offer_at_once() -> None:
+    stage, create = _one_of_three_came()
     ended = stage.ends(create, StockedOut("GCE_STOCKOUT"))
     assert asked(ended) == [("resize", "us-a", "1"), ("create", "us-b", "2")]
     assert "GCE_STOCKOUT" in of(ended, ResizePool)[0].why
@@ -31,12 +36,7 @@ def test_a_stockout_gives_up_what_was_not_got_and_goes_on_with_the_next_offer_at
 
 def test_nodes_that_do_not_come_in_time_are_given_up_before_any_are_asked_for_elsewhere() -> None:
     """The cloud still tries, and lets nobody lower the pool before it has stopped."""
-    stage = a_stage()
-    stage.ticks()
-    [create] = of(stage.lists(), CreatePool)
-    stage.does(create)
-    stage.machines[create.ref] = {"us-a-1": "uid-1"}
-    stage.sees()
+    stage, create = _one_of_three_came()
     ended = stage.ends(create, Unfinished("no end after 600 s"))
     assert asked(ended) == [("resize", "us-a", "1")]
     [lower] = of(ended, ResizePool)
@@ -48,8 +48,7 @@ def test_nodes_that_do_not_come_in_time_are_given_up_before_any_are_asked_for_el
 
 def test_a_pool_that_cannot_even_be_lowered_does_not_keep_the_job_waiting_for_ever() -> None:
     stage = a_stage(A, B, wanted=1)
-    stage.ticks()
-    [create] = of(stage.lists(), CreatePool)
+    create = stage.begins()
     stage.does(create)
     [lower] = of(stage.ends(create, Unfinished("no end after 600 s")), ResizePool)
     stage.ends(lower, Busy("an operation is under way"))
@@ -60,8 +59,7 @@ def test_a_pool_that_cannot_even_be_lowered_does_not_keep_the_job_waiting_for_ev
 
 def test_what_comes_after_all_of_a_pool_that_was_given_up_goes_as_it_comes() -> None:
     stage = a_stage(A, B, wanted=1)
-    stage.ticks()
-    [create] = of(stage.lists(), CreatePool)
+    create = stage.begins()
     stage.does(create)
     [lower] = of(stage.ends(create, Unfinished("no end after 600 s")), ResizePool)
     stage.now_s += 120.0
@@ -84,8 +82,7 @@ def test_a_removal_without_an_end_is_looked_at_before_anything_else() -> None:
 
 def test_a_stocked_out_zone_is_left_alone_for_a_while_that_doubles() -> None:
     stage = a_stage(A, wanted=1)
-    stage.ticks()
-    [ask] = of(stage.lists(), CreatePool)
+    ask = stage.begins()
     stage.does(ask)
     stage.sees()
     [shed] = of(stage.ends(ask, StockedOut("none")), ResizePool)
@@ -102,8 +99,7 @@ def test_a_stocked_out_zone_is_left_alone_for_a_while_that_doubles() -> None:
 
 def test_a_stockout_closes_one_zone_only() -> None:
     stage = a_stage(A, replace(A, machine_type="a2-highgpu-1g"), B, wanted=1)
-    stage.ticks()
-    [create] = of(stage.lists(), CreatePool)
+    create = stage.begins()
     stage.does(create)
     [next_one] = of(stage.ends(create, StockedOut("none")), CreatePool)
     assert next_one.plan.machine_type == "a2-highgpu-1g"
@@ -120,8 +116,7 @@ def test_a_stockout_never_releases_a_node_that_is_held() -> None:
 
 def test_an_exceeded_quota_is_looked_into_and_left_alone_for_long() -> None:
     stage = a_stage(A, B, wanted=2)
-    stage.ticks()
-    [create] = of(stage.lists(), CreatePool)
+    create = stage.begins()
     assert asked(stage.ends(create, QuotaExceeded("PREEMPTIBLE_NVIDIA_T4_GPUS"))) == [("list",)]
     assert asked(stage.lists()) == [("create", "us-b", "2")]
     stage.ticks(800.0)
@@ -130,8 +125,7 @@ def test_an_exceeded_quota_is_looked_into_and_left_alone_for_long() -> None:
 
 def test_a_refusal_is_told_with_its_hint_and_the_next_offer_is_tried() -> None:
     stage = a_stage(A, B, wanted=2)
-    stage.ticks()
-    [create] = of(stage.lists(), CreatePool)
+    create = stage.begins()
     refused = stage.ends(create, Refused("no permission", "grant container.admin"))
     [said] = [each for each in of(refused, Announce) if each.kind == "cloud_refused"]
     assert "grant container.admin" in said.text

@@ -16,7 +16,6 @@ from typing import Any, Final
 from benchmarks.hot import trace
 from benchmarks.hot.fleet import (
     SETTLE_STEPS,
-    FleetFailed,
     HotFleet,
     Place,
     Recipe,
@@ -28,6 +27,7 @@ from benchmarks.hot.options import check, distances, parser_of
 from benchmarks.hot.report import Row, Target, publish, result_of
 from benchmarks.hot.trace import Moment, Traced
 from benchmarks.processes import command_line
+from benchmarks.stacks import StackFailed
 
 DESCRIPTION: Final = "milliseconds that a planned hand-over costs those who stay, and from the notice to the switch"
 _NAME: Final = "handover"
@@ -74,7 +74,7 @@ def figures(events: Sequence[Traced], before: Moment, survivors: Sequence[int], 
     switched_s = trace.last_of_all(events, "switched", survivors, before.generation, noticed_s)
     firsts = [trace.first_of(events, "step", pid, before.generation, noticed_s) for pid in survivors]
     if switched_s is None or None in firsts:
-        raise FleetFailed("a survivor did not go over")
+        raise StackFailed("a survivor did not go over")
     first = max(step.step for step in firsts if step is not None)
     steps = [trace.steps_of(events, pid) for pid in survivors]
     old = [trace.durations(own, first - 1 - SETTLE_STEPS, first - 1) for own in steps]
@@ -136,7 +136,7 @@ def measure(rounds: int, worlds: Sequence[int], delays_ms: Sequence[float], reci
                 of = {"side": "ours", "world": world, "round_trip_ms": round_trip_ms, "number": number + 1}
                 try:
                     row = {**of, **hand_over(fleet, number, world, chance)}
-                except FleetFailed as failure:
+                except StackFailed as failure:
                     row = {**of, "problem": str(failure)}
                 found.append(row)
                 print(_told(row), file=sys.stderr, flush=True)

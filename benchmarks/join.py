@@ -12,10 +12,11 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from benchmarks.hot import trace
-from benchmarks.hot.fleet import SETTLE_STEPS, FleetFailed, HotFleet, Recipe, at_a_random_moment, hot_fleet
+from benchmarks.hot.fleet import SETTLE_STEPS, HotFleet, Recipe, at_a_random_moment, hot_fleet
 from benchmarks.hot.options import check, delayed_world, distances, parser_of
 from benchmarks.hot.report import Row, Target, publish, result_of
 from benchmarks.hot.trace import Moment, Traced
+from benchmarks.stacks import StackFailed
 
 DESCRIPTION: Final = "milliseconds that a worker's joining costs the others, with 25 MB and 250 MB of state"
 _NAME: Final = "join"
@@ -56,12 +57,12 @@ def figures(events: Sequence[Traced], before: Moment, sleep_ms: float) -> dict[s
     world, others = len(before.ranks), list(before.ranks.values())
     active = next((each for each in events if each.what == "active" and each.generation > before.generation), None)
     if active is None:
-        raise FleetFailed("the newcomer has not become active")
+        raise StackFailed("the newcomer has not become active")
     asked = next(each for each in events if each.what == "asked" and each.pid == active.pid)
     switched_s = trace.last_of_all(events, "switched", others, before.generation, asked.at)
     firsts = [trace.first_of(events, "step", pid, before.generation, asked.at) for pid in others]
     if switched_s is None or None in firsts:
-        raise FleetFailed("a rank did not go over")
+        raise StackFailed("a rank did not go over")
     first = max(step.step for step in firsts if step is not None)
     steps = [trace.steps_of(events, pid) for pid in others]
     old = [trace.durations(own, before.step - SETTLE_STEPS, before.step) for own in steps]
@@ -106,7 +107,7 @@ def _measure_world(of: dict[str, Any], rounds: int, sleep_ms: float) -> list[Row
         for number in range(1, rounds + 1):
             try:
                 figures_of = join(fleet, world, recipe.sleep_ms * (world + 1), chance)
-            except FleetFailed as failure:
+            except StackFailed as failure:
                 found.append({**of, "number": number, "problem": str(failure)})
                 break
             found.append({**of, "number": number, **figures_of})

@@ -16,10 +16,11 @@ from typing import Any, Final
 
 from benchmarks import torchrun_peer
 from benchmarks.hot import torchft_peer, trace
-from benchmarks.hot.fleet import FleetFailed, HotFleet, Recipe, at_a_random_moment, hot_fleet, strike
+from benchmarks.hot.fleet import HotFleet, Recipe, at_a_random_moment, hot_fleet, strike
 from benchmarks.hot.options import check, delayed_world, distances, parser_of
 from benchmarks.hot.report import Row, Target, publish, result_of
 from benchmarks.hot.trace import Traced
+from benchmarks.stacks import StackFailed
 
 DESCRIPTION: Final = "milliseconds from the SIGKILL of workers to a step on all survivors, against torchrun and torchft"
 _NAME: Final = "loss"
@@ -173,7 +174,7 @@ def _measure_world(world: int, round_trip_ms: float, cases: Sequence[str], round
             of = {"side": "ours", "world": world, "case": case, "round_trip_ms": round_trip_ms, "number": number + 1}
             try:
                 row = {**of, **lose(fleet, case, world, chance)}
-            except FleetFailed as failure:
+            except StackFailed as failure:
                 found.append({**of, "problem": str(failure)})
                 _say(found[-1])
                 break

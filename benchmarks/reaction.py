@@ -5,19 +5,16 @@ operation in flight. The clock runs from the arrival of that call to the arrival
 pool, both as the simulator saw them. Between lie the Kubernetes API, the cluster-controller, the bus, the master.
 """
 
-import argparse
 import os
 import random
 import sys
 import time
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
-import msgspec
-from msgspec import Struct
-
-from benchmarks import report
-from benchmarks.simulated_fleet import PACE_S, Call, FleetFailed, Node, SimulatedFleet, simulated_fleet
+from benchmarks.preemptions import Preemption, parser_of, publish
+from benchmarks.simulated_fleet import PACE_S, Call, Node, SimulatedFleet, simulated_fleet
+from benchmarks.stacks import StackFailed
 
 DESCRIPTION: Final = "milliseconds from a preemption to the request that raises another pool, at the cloud's API"
 CONDITIONS: Final = (
@@ -34,20 +31,12 @@ _UNDISTURBED_S: Final = 0.3
 """Nobody is asked how far it is meanwhile."""
 
 
-class Reaction(Struct, frozen=True, omit_defaults=True):
-    """`reaction_ms` is None if no other pool was raised in time: then `problem` says why."""
-
-    number: int
-    node: str
+class Reaction(Preemption, frozen=True, omit_defaults=True):
     reaction_ms: float | None
     request: str = ""
     load: float = 0.0
     """Of the machine, as it counts it, over the last minute."""
     problem: str | None = None
-
-    def raw(self) -> dict[str, Any]:
-        fields: dict[str, Any] = msgspec.to_builtins(self)
-        return fields
 
 
 def raising(calls: Sequence[Call], victim: Node) -> Call | None:
@@ -66,7 +55,7 @@ def measure(fleet: SimulatedFleet, number: int, victim: Node, notice_s: float) -
         raised = fleet.wait(
             lambda: raising(fleet.calls(taken.number, "gke"), victim), "another pool to be raised", _RAISED_WITHIN_S
         )
-    except FleetFailed as failure:
+    except StackFailed as failure:
         return Reaction(number, victim.name, None, load=load, problem=str(failure))
     reaction_ms = (raised.monotonic_s - taken.monotonic_s) * 1000
     return Reaction(number, victim.name, round(reaction_ms, 3), raised.method, load)
@@ -87,28 +76,17 @@ def measure_all(preemptions: int, notice_s: float) -> list[Reaction]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{_NAME}", description=__doc__)
-    parser.add_argument("--preemptions", type=int, default=100, help="how many nodes are taken")
+    parser = parser_of(_NAME, __doc__, preemptions=100, what="how many nodes are taken")
     parser.add_argument(
         "--notice-s", type=float, default=0.0, help="what they are given before; 0: lost without a word"
     )
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args(arguments)
-    if options.preemptions < 1:
-        parser.error("--preemptions must be at least 1")
     if options.notice_s < 0:
         parser.error("--notice-s must be at least 0")
 
     print(CONDITIONS, file=sys.stderr, flush=True)
     rounds = measure_all(options.preemptions, options.notice_s)
-    result = report.hold(
-        _NAME,
-        "ms",
-        ours=[done.reaction_ms for done in rounds],
-        targets=_TARGETS_MS,
-        rounds=[done.raw() for done in rounds],
-    )
-    return report.publish(result, as_json=options.json)
+    return publish(_NAME, rounds, [done.reaction_ms for done in rounds], _TARGETS_MS, as_json=options.json)
 
 
 if __name__ == "__main__":

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks import report, torchrun_peer
-from benchmarks.lost_worker import SCRIPT, SCRIPT_ARGS, Round, RoundFailed, lose_one, start_logged
+from benchmarks.lost_worker import SCRIPT, SCRIPT_ARGS, Round, lose_one
 from benchmarks.processes import command_line
+from benchmarks.stacks import StackFailed, start_logged
 from runtime.children import descendants
 
 DESCRIPTION: Final = "seconds from the SIGKILL of one of 4 workers to the next step, against tuned torchrun"
@@ -36,7 +37,7 @@ class Tradewind:
     def one_worker(self, started: Sequence["subprocess.Popen[bytes]"]) -> list[int]:
         agents = [pid for pid in descendants(started[0].pid) if "tradewind worker" in command_line(pid)]
         if not agents:
-            raise RoundFailed("found no worker-agent below `tradewind run`")
+            raise StackFailed("found no worker-agent below `tradewind run`")
         return [agents[-1], *descendants(agents[-1])]
 
 

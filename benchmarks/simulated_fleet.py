@@ -5,14 +5,10 @@ The simulator's own delays, such as the time until Kubernetes forgets a node, ar
 how fast we react, not how slow the cloud tells.
 """
 
-import http.client
 import json
 import subprocess
 import sys
-import tempfile
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,8 +18,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 from msgspec import Struct
 
-from benchmarks.lost_worker import start_logged
-from benchmarks.processes import leaving_none
+from benchmarks.stacks import StackFailed, answers, fetch, own_folder, read, start_logged, wait
 from runtime.children import free_port
 
 JOB: Final = "held"
@@ -39,7 +34,6 @@ _QUIET_S: Final = 0.6
 """The master asks after an operation every quarter of a second: silence for longer means that none is under way."""
 _POLL_S: Final = 0.25
 """Seldom: whoever is asked has the work to do that is measured."""
-_TAIL_CHARACTERS: Final = 2000
 _SIMULATOR: Final = {
     "SPEED": "100",
     "FORGET_S": "0",
@@ -50,10 +44,6 @@ _SIMULATOR: Final = {
     "DEFAULT_QUOTA": "10000",
 }
 _Seen = TypeVar("_Seen")
-
-
-class FleetFailed(Exception):
-    """The fleet did not come to where it should."""
 
 
 class Call(Struct, frozen=True):
@@ -84,15 +74,15 @@ class SimulatedFleet:
 
     def preempt(self, node: str, notice_s: float) -> Call:
         """The call as the simulator saw it arrive."""
-        answer = _fetch(f"{self._control_url}/control/preempt", {"node": node, "notice_s": notice_s})
+        answer = fetch(f"{self._control_url}/control/preempt", {"node": node, "notice_s": notice_s})
         number: int = answer["call"]
         return next(call for call in self.calls(number - 1, "control") if call.number == number)
 
     def calls(self, since: int, api: str) -> list[Call]:
-        return msgspec.convert(_fetch(f"{self._control_url}/calls?since={since}&api={api}"), list[Call])
+        return msgspec.convert(fetch(f"{self._control_url}/calls?since={since}&api={api}"), list[Call])
 
     def events(self) -> list[dict[str, Any]]:
-        lines = _read(f"{self._master_url}/v1/jobs/{JOB}/events").splitlines()
+        lines = read(f"{self._master_url}/v1/jobs/{JOB}/events").splitlines()
         return [json.loads(line) for line in lines if line]
 
     def calm(self, nodes: int, *, workers: int = 0) -> list[Node]:
@@ -101,7 +91,7 @@ class SimulatedFleet:
         return self.wait(lambda: self._when_calm(nodes, workers), awaited)
 
     def _when_calm(self, nodes: int, workers: int) -> list[Node] | None:
-        there = _fetch(f"{self._control_url}/inventory?label=tradewind-job={JOB}")
+        there = fetch(f"{self._control_url}/inventory?label=tradewind-job={JOB}")
         found = msgspec.convert(there["nodes"], list[Node])
         for call in self.calls(self._last_call.number if self._last_call else 0, "gke"):
             self._last_call = call
@@ -110,34 +100,22 @@ class SimulatedFleet:
             return None
         if len(found) != nodes or any(node.phase != "running" for node in found):
             return None
-        known = _fetch(f"{self._master_url}/v1/jobs/{JOB}").get("workers", [])
+        known = fetch(f"{self._master_url}/v1/jobs/{JOB}").get("workers", [])
         return found if sum(worker["presence"] == "alive" for worker in known) >= workers else None
 
     def are_clusters_ready(self) -> bool:
-        events = map(json.loads, _read(f"{self._master_url}/v1/events").splitlines())
+        events = map(json.loads, read(f"{self._master_url}/v1/events").splitlines())
         return {event["fields"]["cluster"] for event in events if event["kind"] == "cluster_ready"} == {*_REGIONS}
 
     def wait(self, look: Callable[[], _Seen | None], awaited: str, timeout_s: float = READY_S) -> _Seen:
-        deadline_s = time.monotonic() + timeout_s
-        while not (seen := look()):
-            for process in self._processes:
-                if (code := process.poll()) is not None:
-                    raise FleetFailed(f"waited for {awaited}, but a process ended with exit code {code}")
-            if time.monotonic() > deadline_s:
-                raise FleetFailed(f"waited for {awaited} for {timeout_s:.0f} s in vain")
-            time.sleep(_POLL_S)
-        return seen
+        return wait(look, awaited, self._processes, timeout_s=timeout_s, poll_s=_POLL_S)
 
 
 @contextmanager
 def simulated_fleet(nodes: int) -> Iterator[SimulatedFleet]:
     """Of one job with so many nodes. Afterwards nothing of it is left, however the inside ends."""
-    with tempfile.TemporaryDirectory(prefix="tw-bench-", ignore_cleanup_errors=True) as name, leaving_none():
-        folder = Path(name)
-        try:
-            yield _start(folder, nodes)
-        except FleetFailed as failure:
-            raise FleetFailed(f"{failure}{_tails(folder)}") from None
+    with own_folder("tw-bench-") as folder:
+        yield _start(folder, nodes)
 
 
 def _start(folder: Path, nodes: int) -> SimulatedFleet:
@@ -162,7 +140,7 @@ def _start(folder: Path, nodes: int) -> SimulatedFleet:
         ),
     ]
     fleet = SimulatedFleet(f"http://127.0.0.1:{control}", f"http://127.0.0.1:{api}", started)
-    fleet.wait(lambda: _answers(f"http://127.0.0.1:{control}/healthz"), "the simulator to answer")
+    fleet.wait(lambda: answers(f"http://127.0.0.1:{control}/healthz"), "the simulator to answer")
     environment = {
         "TRADEWIND_NATS_URL": f"nats://127.0.0.1:{bus}",
         "TRADEWIND_API_PORT": str(api),
@@ -171,7 +149,7 @@ def _start(folder: Path, nodes: int) -> SimulatedFleet:
     started.append(
         start_logged([tradewind, "master", "--fleet", str(folder / "fleet.yaml")], folder, "master", environment)
     )
-    fleet.wait(lambda: _answers(f"http://127.0.0.1:{api}/healthz"), "the master to answer")
+    fleet.wait(lambda: answers(f"http://127.0.0.1:{api}/healthz"), "the master to answer")
     fleet.wait(fleet.are_clusters_ready, "the clusters to be ready")
     submit = start_logged(
         [tradewind, "submit", str(folder / "job.yaml")],
@@ -180,7 +158,7 @@ def _start(folder: Path, nodes: int) -> SimulatedFleet:
         {"TRADEWIND_API_URL": f"http://127.0.0.1:{api}"},
     )
     if submit.wait(READY_S) != 0:
-        raise FleetFailed("the job was not taken")
+        raise StackFailed("the job was not taken")
     return fleet
 
 
@@ -227,32 +205,3 @@ def _idle_interpreter(folder: Path) -> str:
     program.write_text("#!/bin/sh\nexec sleep 86400\n")
     program.chmod(0o755)
     return str(program)
-
-
-def _fetch(url: str, body: object = None) -> Any:
-    return json.loads(_read(url, body))
-
-
-def _read(url: str, body: object = None) -> bytes:
-    data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(url, data, {"Content-Type": "application/json"})
-    try:
-        with urllib.request.urlopen(request, timeout=10) as response:
-            content: bytes = response.read()
-            return content
-    except (urllib.error.URLError, http.client.HTTPException, OSError) as error:
-        raise FleetFailed(f"{url}: {error}") from error
-
-
-def _answers(url: str) -> bool:
-    try:
-        _read(url)
-    except FleetFailed:
-        return False
-    return True
-
-
-def _tails(folder: Path) -> str:
-    """The ends of the logs, for people."""
-    logs = sorted(folder.glob("*.log"))
-    return "".join(f"\n--- {log.name}\n{log.read_text(errors='replace')[-_TAIL_CHARACTERS:]}" for log in logs)

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from benchmarks.lost_worker import SCRIPT, SCRIPT_ARGS, Round, lose_one, start_logged
+from benchmarks.lost_worker import SCRIPT, SCRIPT_ARGS, Round, lose_one
+from benchmarks.stacks import start_logged
 from runtime.children import descendants, free_port
 
 _RENDEZVOUS: Final = (

@@ -4,7 +4,6 @@ With a delay the workers and their controller are far from the bus and from the 
 master is beside the bus, and trainers are beside each other.
 """
 
-import http.client
 import json
 import os
 import random
@@ -12,10 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -27,8 +23,8 @@ from msgspec import Struct
 from benchmarks.delay_proxy import Route
 from benchmarks.hot import trace
 from benchmarks.hot.trace import Moment, Traced
-from benchmarks.lost_worker import start_logged
-from benchmarks.processes import command_line, leaving_none
+from benchmarks.processes import command_line
+from benchmarks.stacks import StackFailed, fetch, own_folder, read, start_logged, wait
 from runtime.children import descendants, free_port
 
 JOB: Final = "hot"
@@ -39,13 +35,8 @@ _NEAR: Final = "127.0.0.1"
 _FAR: Final = "127.0.0.2"
 _STORE_PORTS: Final = 8
 _POLL_S: Final = 0.02
-_TAIL_CHARACTERS: Final = 2000
 _SCRIPTS: Final = Path(__file__).parent
 _Seen = TypeVar("_Seen")
-
-
-class FleetFailed(Exception):
-    """The fleet did not come to where it should."""
 
 
 class Recipe(Struct, frozen=True):
@@ -105,12 +96,12 @@ class HotFleet:
     def events(self) -> list[dict[str, Any]]:
         """The master's, with `at` on the monotonic clock."""
         offset_s = time.time() - time.monotonic()
-        lines = _read(f"{self._api_url}/v1/jobs/{JOB}/events").splitlines()
+        lines = read(f"{self._api_url}/v1/jobs/{JOB}/events").splitlines()
         told = [json.loads(line) for line in lines if line]
         return [event | {"at": event["at"] - offset_s} for event in told]
 
     def scale(self, workers: int) -> None:
-        _fetch(f"{self._api_url}/v1/jobs/{JOB}/scale", {"workers": workers})
+        fetch(f"{self._api_url}/v1/jobs/{JOB}/scale", {"workers": workers})
 
     def trace(self) -> Sequence[Traced]:
         return self._reader.read()
@@ -143,7 +134,7 @@ class HotFleet:
         for rank, trainer in moment.ranks.items():
             agent = next((pid for pid, own in below.items() if trainer in own), None)
             if agent is None:
-                raise FleetFailed(f"rank {rank} has no worker-agent")
+                raise StackFailed(f"rank {rank} has no worker-agent")
             found[rank] = Place(rank, trainer, agent)
         return found
 
@@ -165,15 +156,7 @@ class HotFleet:
         return Verdict(**worst, taken_again=again, identical=len({each.digest for each in told}) == 1)
 
     def wait(self, look: Callable[[], _Seen | None], awaited: str, timeout_s: float = READY_S) -> _Seen:
-        deadline_s = time.monotonic() + timeout_s
-        while not (seen := look()):
-            for process in self._processes:
-                if (code := process.poll()) is not None:
-                    raise FleetFailed(f"waited for {awaited}, but a process ended with exit code {code}")
-            if time.monotonic() > deadline_s:
-                raise FleetFailed(f"waited for {awaited} for {timeout_s:.0f} s in vain")
-            time.sleep(_POLL_S)
-        return seen
+        return wait(look, awaited, self._processes, timeout_s=timeout_s, poll_s=_POLL_S)
 
 
 def at_a_random_moment(chance: random.Random, step_s: float = 0.1) -> None:
@@ -200,12 +183,8 @@ def hot_fleet(workers: int, recipe: Recipe, *, round_trip_ms: float = 0.0) -> It
 @contextmanager
 def running(workers: int, command: Sequence[str], *, round_trip_ms: float = 0.0) -> Iterator[HotFleet]:
     """A stack with one job of so many workers, whose script is told `--folder` besides."""
-    with tempfile.TemporaryDirectory(prefix="tw-hot-", ignore_cleanup_errors=True) as name, leaving_none():
-        folder = Path(name)
-        try:
-            yield _start(folder, workers, command, round_trip_ms)
-        except FleetFailed as failure:
-            raise FleetFailed(f"{failure}{_tails(folder)}") from None
+    with own_folder("tw-hot-") as folder:
+        yield _start(folder, workers, command, round_trip_ms)
 
 
 def _start(folder: Path, workers: int, command: Sequence[str], round_trip_ms: float) -> HotFleet:
@@ -246,14 +225,14 @@ def _start(folder: Path, workers: int, command: Sequence[str], round_trip_ms: fl
     )
     fleet = HotFleet(folder, f"http://{_NEAR}:{api}", started)
     fleet.wait(lambda: _has_clusters(fleet), "the master and the cluster-controller to be ready")
-    _fetch(f"http://{_NEAR}:{api}/v1/jobs", _job(folder, workers, command))
+    fetch(f"http://{_NEAR}:{api}/v1/jobs", _job(folder, workers, command))
     return fleet
 
 
 def _has_clusters(fleet: HotFleet) -> bool:
     try:
-        health = _fetch(f"{fleet._api_url}/healthz")
-    except FleetFailed:
+        health = fetch(f"{fleet._api_url}/healthz")
+    except StackFailed:
         return False
     return bool(health["ok"] and health["clusters"])
 
@@ -291,26 +270,3 @@ def _free_ports(count: int) -> int:
 
 def _audited(answer: Path) -> Audited:
     return msgspec.json.decode(answer.read_bytes(), type=Audited)
-
-
-def _fetch(url: str, body: object = None) -> Any:
-    return json.loads(_read(url, body))
-
-
-def _read(url: str, body: object = None) -> bytes:
-    data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(url, data, {"Content-Type": "application/json"})
-    try:
-        with urllib.request.urlopen(request, timeout=10) as response:
-            content: bytes = response.read()
-            return content
-    except urllib.error.HTTPError as error:
-        raise FleetFailed(f"{url}: {error}: {error.read()!r}") from error
-    except (urllib.error.URLError, http.client.HTTPException, OSError) as error:
-        raise FleetFailed(f"{url}: {error}") from error
-
-
-def _tails(folder: Path) -> str:
-    """The ends of the logs, for people."""
-    logs = sorted([*folder.glob("*.log"), *folder.glob("run/**/*.log")])
-    return "".join(f"\n--- {log.name}\n{log.read_text(errors='replace')[-_TAIL_CHARACTERS:]}" for log in logs)

@@ -18,8 +18,8 @@ from msgspec import Struct
 from benchmarks import trace
 from benchmarks.hot.fleet import at_a_random_moment, strike
 from benchmarks.hot.report import Row
-from benchmarks.lost_worker import start_logged
 from benchmarks.processes import leaving_none
+from benchmarks.stacks import start_logged
 from benchmarks.trace import TracedStep
 from runtime.children import free_port
 

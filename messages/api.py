@@ -45,6 +45,8 @@ class JobView(Struct, frozen=True, omit_defaults=True):
 
 class JobList(Struct, frozen=True):
     jobs: tuple[JobView, ...]
+    unread: tuple[JobName, ...] = ()
+    """There are records of these, but this master could not read them, or not yet: they may live."""
 
 
 class ScaleRequest(Struct, frozen=True, forbid_unknown_fields=True):

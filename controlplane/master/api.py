@@ -35,6 +35,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _STATUS_OF: dict[type[UserError], HTTPStatus] = {
     refusals.JobUnknown: HTTPStatus.NOT_FOUND,
     refusals.JobExists: HTTPStatus.CONFLICT,
+    refusals.JobUnreadable: HTTPStatus.CONFLICT,
     refusals.ScaleRefused: HTTPStatus.CONFLICT,
     refusals.BudgetRefused: HTTPStatus.CONFLICT,
     refusals.NotLeading: HTTPStatus.SERVICE_UNAVAILABLE,
@@ -50,7 +51,7 @@ class Api:
         return json_answer(await self.desk.submit(spec), HTTPStatus.CREATED)
 
     async def jobs(self, _request: web.Request) -> web.Response:
-        return json_answer(JobList(self.desk.views()))
+        return json_answer(JobList(self.desk.views(), self.desk.unread))
 
     async def job(self, request: web.Request) -> web.Response:
         return json_answer(self.desk.view(request.match_info["name"]))

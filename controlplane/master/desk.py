@@ -46,6 +46,10 @@ class Desk:
         held = sorted(self._master.jobs.values(), key=lambda job: (job.state.record.submitted_at, job.name))
         return tuple(job_view(job.state, job.progress, now_s) for job in held)
 
+    @property
+    def unread(self) -> tuple[JobName, ...]:
+        return self._master.unread
+
     def view(self, name: str) -> JobView:
         held = self.job(name)
         return job_view(held.state, held.progress, self._now_s())

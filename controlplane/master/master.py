@@ -23,7 +23,7 @@ from controlplane.master.hearing import Hearing
 from controlplane.master.held import HeldJob
 from controlplane.master.memory import Jobs
 from controlplane.master.progress import ProgressTracker
-from controlplane.master.refusals import JobExists, JobUnknown
+from controlplane.master.refusals import JobExists, JobUnknown, JobUnreadable
 from controlplane.master.shell import JobShell, Tools
 from controlplane.master.store_protocol import Waiting
 from controlplane.master.stores import StorePlace, StoreServers
@@ -85,6 +85,8 @@ class Master:
         self._stores = StoreServers(place, self._on_store_lost, self._on_ranks_waiting)
         self._tools = Tools(bus, bucket, self._stores, self.announcer, self._wanted, clock, leadership)
         self._being_made: set[JobName] = set()
+        self._unreadable: dict[JobName, str] = {}
+        """Jobs whose records cannot be read, and why."""
         self._forgetting = asyncio.Lock()
         """By two at once, one might forget a new job of the name that the other has just made free."""
         self._log = logger(epoch=leadership.epoch)
@@ -117,11 +119,17 @@ class Master:
         return self.capacity.planning if self.capacity is not None else None
 
     def job(self, name: str) -> HeldJob:
-        """Raises `JobUnknown`."""
+        """Raises `JobUnknown` and `JobUnreadable`."""
         held = self.jobs.get(JobName(name))
         if held is None:
-            raise JobUnknown(name)
+            why = self._unreadable.get(JobName(name))
+            raise JobUnreadable(name, why) if why is not None else JobUnknown(name)
         return held
+
+    @property
+    def unread(self) -> tuple[JobName, ...]:
+        """Of which there are records on the bus that were not read, or cannot be."""
+        return tuple(sorted(self._being_made | self._unreadable.keys()))
 
     def knows(self, name: JobName) -> bool:
         """It is held, or is being made just now."""
@@ -186,7 +194,9 @@ class Master:
             stored = await records.read_world(self._patient, name)
         except records.RecordUnreadable as error:
             self._log.error("stored_job_unreadable", job=name, error=str(error))
+            self._unreadable[name] = str(error)
             return
+        self._unreadable.pop(name, None)
         if stored is None:
             self._hold(self._new_job(spec), revision=0, progress=progress)
             return
@@ -230,6 +240,8 @@ class Master:
     def _on_spec(self, key: str, entry: Entry | None) -> None:
         """A job that was made by a master which has just ended, after this one had looked."""
         name = subjects.parse_spec_key(key)
+        if name is not None and entry is None:
+            self._unreadable.pop(name, None)
         if name is None or entry is None or self.knows(name):
             return
         self._being_made.add(name)

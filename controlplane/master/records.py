@@ -34,7 +34,7 @@ def encode_spec(spec: JobSpec) -> bytes:
 def decode_spec(job: JobName, value: bytes) -> JobSpec:
     try:
         spec = msgspec.json.decode(value, type=JobSpec)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise RecordUnreadable(f"the specification of job {job}: {error}") from error
     if spec.name != job:
         raise RecordUnreadable(f"the specification of job {job} is of a job {spec.name}")
@@ -64,5 +64,5 @@ async def read_world(bucket: Bucket, job: JobName) -> StoredWorld | None:
         return None
     try:
         return StoredWorld(msgspec.json.decode(entry.value, type=Record), entry.revision)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise RecordUnreadable(f"the world of job {job}: {error}", entry.revision) from error

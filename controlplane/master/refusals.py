@@ -15,6 +15,14 @@ class JobExists(UserError):
         )
 
 
+class JobUnreadable(UserError):
+    def __init__(self, name: str, why: str) -> None:
+        super().__init__(
+            f"There is a job {name!r}, but its record cannot be read: {why}.",
+            "a master of the version that wrote it; what the job has in the cloud is kept",
+        )
+
+
 class SpecRefused(UserError):
     def __init__(self, problems: tuple[str, ...]) -> None:
         super().__init__("The job cannot be used:", "correct these fields and submit it again", problems)

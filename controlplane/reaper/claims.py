@@ -1,4 +1,4 @@
-"""How jobs stand: what the master's records on the bus say of each."""
+"""What each job still claims in the cloud, as the master's records on the bus say."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -13,7 +13,9 @@ from runtime.bus import Bucket
 
 class Claim(StrEnum):
     LIVE = "live"
-    """Or it cannot be read how it stands: it answers for what carries its name."""
+    """It answers for what carries its name."""
+    UNREADABLE = "unreadable"
+    """There is a record of it that cannot be read: it may live."""
     ENDING = "ending"
     """It has ended, and its master is removing what it had."""
     ENDED = "ended"
@@ -42,5 +44,5 @@ def claim_of(world: bytes) -> Claim:
     try:
         phase = msgspec.json.decode(world, type=_World).phase
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return Claim.LIVE
+        return Claim.UNREADABLE
     return Claim.ENDED if phase.ended else Claim.LIVE

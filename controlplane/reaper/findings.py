@@ -12,7 +12,7 @@ from typing import assert_never
 
 from controlplane.clouds.interface import ClusterInfo, ClusterStatus, MachineInfo, PoolInfo, PoolStatus
 from controlplane.reaper.claims import Claim, Claims
-from controlplane.reaper.inventory import Inventory, Resource, is_of, job_of, pool_of
+from controlplane.reaper.inventory import Inventory, Resource, is_of, job_of, key_of, name_of, pool_of
 from controlplane.reaper.lease import YOUNG_S, asked_at
 from messages.ids import ClusterName, JobName
 
@@ -56,6 +56,19 @@ def sort_out(
 ) -> Findings:
     """`now` is in Unix seconds. What goes with its cluster is not named again."""
     return _Sorting(inventory, claims, fleet, now, clusters).findings()
+
+
+def why_kept(found: Found, inventory: Inventory, now: Findings) -> str:
+    """Of what was found earlier, by a later look: why it is left alone after all; empty if it is nobody's, or gone."""
+    if any(key_of(each.resource) == key_of(found.resource) for each in now.orphans):
+        return ""
+    name = name_of(found.resource)
+    if name not in {name_of(resource) for resource in inventory.resources}:
+        return ""
+    left = next((each for each in now.left if name_of(each.resource) == name), None)
+    if left is None:
+        return "somebody answers for it by now"
+    return "" if _is_going(left.resource) else left.why
 
 
 class _Sorting:
@@ -116,7 +129,7 @@ class _Sorting:
                 return f"no job {job} is known"
             case Claim.ENDED | Claim.ENDING:
                 return f"job {job} has ended"
-            case Claim.LIVE:
+            case Claim.LIVE | Claim.UNREADABLE:
                 return ""
             case never:
                 assert_never(never)
@@ -125,7 +138,7 @@ class _Sorting:
         """Why it is left alone; empty where it is not."""
         if self._names[cluster.name] > 1:
             return f"there are two clusters {cluster.name}, and only by name could one be told from the other"
-        if pool.status is PoolStatus.STOPPING:
+        if _is_going(pool):
             return "it is being deleted already"
         return self._answered_for(pool, self._since(pool))
 
@@ -135,6 +148,8 @@ class _Sorting:
         match claim:
             case Claim.LIVE:
                 return f"job {job} lives"
+            case Claim.UNREADABLE:
+                return "its job's record cannot be read"
             case Claim.ENDING:
                 return f"job {job} has ended, and its master is removing what it had"
             case Claim.ENDED:
@@ -206,9 +221,22 @@ class _Sorting:
         return ""
 
     def _blocks(self, pool: PoolInfo) -> bool:
-        """A pool that is going anyway need not be waited for."""
+        """A pool that is going anyway need not be waited for, unless its job may want another one there."""
         job = job_of(pool.labels)
-        return self._is_owned(job) or pool.status is not PoolStatus.STOPPING
+        may_live = job is not None and self._claims.get(job) in (Claim.LIVE, Claim.UNREADABLE)
+        return may_live or not _is_going(pool)
+
+
+def _is_going(resource: Resource) -> bool:
+    match resource:
+        case PoolInfo():
+            return resource.status is PoolStatus.STOPPING
+        case ClusterInfo():
+            return resource.status is ClusterStatus.STOPPING
+        case MachineInfo():
+            return False
+        case _:
+            assert_never(resource)
 
 
 def _because(found: Found, stays: str) -> Found:

@@ -2,12 +2,14 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import assert_never
 
-from controlplane.clouds.interface import FLEET_LABEL, JOB_LABEL, Cloud, ClusterInfo, MachineInfo, PoolInfo
+from controlplane.clouds.interface import FLEET_LABEL, JOB_LABEL, LEASE_LABEL, Cloud, ClusterInfo, MachineInfo, PoolInfo
 from controlplane.clouds.outcomes import Refused, Unreachable
 from messages.ids import JobName
 
 Resource = PoolInfo | ClusterInfo | MachineInfo
+Key = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +20,12 @@ class Inventory:
     @property
     def pools(self) -> Iterator[PoolInfo]:
         return (pool for cluster in self.clusters for pool in cluster.pools)
+
+    @property
+    def resources(self) -> Iterator[Resource]:
+        yield from self.clusters
+        yield from self.pools
+        yield from self.machines
 
     @property
     def jobs(self) -> set[JobName]:
@@ -38,6 +46,31 @@ async def look(cloud: Cloud) -> Inventory | Unreachable | Refused:
     if isinstance(machines, Unreachable | Refused):
         return machines
     return Inventory(tuple(clusters), tuple(machines))
+
+
+def name_of(resource: Resource) -> str:
+    match resource:
+        case PoolInfo():
+            return f"pool {resource.ref.pool} of {resource.ref.cluster}"
+        case ClusterInfo():
+            return f"cluster {resource.name}"
+        case MachineInfo():
+            return f"machine {resource.name}"
+        case _:
+            assert_never(resource)
+
+
+def key_of(resource: Resource) -> Key:
+    """Another of the same name is another."""
+    match resource:
+        case PoolInfo():
+            return "pool", resource.ref.cluster, resource.ref.pool, resource.labels.get(LEASE_LABEL, "")
+        case ClusterInfo():
+            return "cluster", resource.name, resource.location
+        case MachineInfo():
+            return "machine", resource.id
+        case _:
+            assert_never(resource)
 
 
 def is_of(labels: Mapping[str, str], fleet: str) -> bool:

@@ -8,12 +8,12 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import assert_never
 
-from controlplane.clouds.interface import LEASE_LABEL, Cloud, ClusterInfo, MachineInfo, PoolInfo
+from controlplane.clouds.interface import Cloud, ClusterInfo, MachineInfo, PoolInfo
 from controlplane.clouds.outcomes import Refused, Unreachable
 from controlplane.reaper.claims import Claim, Claims
 from controlplane.reaper.findings import Clusters, Fleet, Found, sort_out
-from controlplane.reaper.inventory import Inventory, Resource, look
-from controlplane.reaper.removing import name_of, remove
+from controlplane.reaper.inventory import Inventory, Key, Resource, key_of, look, name_of
+from controlplane.reaper.removing import remove
 from messages.events import FLEET, Event
 from messages.ids import JobName
 from messages.jobs import Scalar
@@ -24,8 +24,6 @@ from runtime.logs import WhyLog, logger
 LOOK_S = 120.0
 AT_ONCE = 4
 MACHINE_HINT = "no pool has it: delete it by hand, as `tradewind reap` says"
-
-Key = tuple[str, ...]
 
 
 class Reaper:
@@ -63,9 +61,9 @@ class Reaper:
     async def look(self) -> None:
         """Once."""
         found = await self._orphans()
-        before, self._suspects = self._suspects, frozenset(_key(each.resource) for each in found)
+        before, self._suspects = self._suspects, frozenset(key_of(each.resource) for each in found)
         self._told = {key: why for key, why in self._told.items() if key in self._suspects}
-        confirmed = [each for each in found if _key(each.resource) in before]
+        confirmed = [each for each in found if key_of(each.resource) in before]
         turns = asyncio.Semaphore(AT_ONCE)
         async with asyncio.TaskGroup() as tasks:
             for each in confirmed:
@@ -89,9 +87,9 @@ class Reaper:
     def _unsettled(self, inventory: Inventory, recorded: Claims) -> dict[JobName, Claim]:
         """Whatever the records say: while an allocator is at work for a job, what is the job's is its to remove."""
         return {
-            job: Claim.LIVE if recorded.get(job) is Claim.LIVE else Claim.ENDING
+            job: Claim.ENDING
             for job in inventory.jobs
-            if not self._is_settled(job)
+            if not self._is_settled(job) and recorded.get(job) in (None, Claim.ENDED)
         }
 
     async def _reap(self, found: Found, turns: asyncio.Semaphore) -> None:
@@ -100,7 +98,7 @@ class Reaper:
                 return
             machine = isinstance(found.resource, MachineInfo)
             trouble = MACHINE_HINT if machine else await remove(self._cloud, found.resource)
-        key, name = _key(found.resource), name_of(found.resource)
+        key, name = key_of(found.resource), name_of(found.resource)
         if not trouble:
             self._tell("reaped", f"{name} was removed", found.why, found)
         elif self._told.get(key) != trouble:
@@ -113,19 +111,6 @@ class Reaper:
 
     def _tell(self, kind: str, text: str, why: str, found: Found) -> None:
         self._announce(Event(FLEET, kind, text, why, {**_fields(found.resource), "job": found.job}))
-
-
-def _key(resource: Resource) -> Key:
-    """Another of the same name is another."""
-    match resource:
-        case PoolInfo():
-            return "pool", resource.ref.cluster, resource.ref.pool, resource.labels.get(LEASE_LABEL, "")
-        case ClusterInfo():
-            return "cluster", resource.name, resource.location
-        case MachineInfo():
-            return "machine", resource.id
-        case _:
-            assert_never(resource)
 
 
 def _fields(resource: Resource) -> dict[str, Scalar | None]:

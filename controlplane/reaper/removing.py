@@ -1,7 +1,9 @@
 """Removes what was found. Whoever else is at it already is not in the way: gone is gone."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from enum import StrEnum
 from typing import assert_never
 
 from controlplane.clouds.interface import Cloud, ClusterInfo, MachineInfo, PoolInfo
@@ -26,39 +28,50 @@ FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 15.0
 
 
-def name_of(resource: Resource) -> str:
-    match resource:
-        case PoolInfo():
-            return f"pool {resource.ref.pool} of {resource.ref.cluster}"
-        case ClusterInfo():
-            return f"cluster {resource.name}"
-        case MachineInfo():
-            return f"machine {resource.name}"
-        case _:
-            assert_never(resource)
-
-
 async def remove(cloud: Cloud, resource: Resource) -> str:
     """Tries once. Empty when it is gone, otherwise what is in the way."""
     outcome = await _ask(cloud, resource)
     return "" if isinstance(outcome, Done | NotFound) else reason_of(outcome)
 
 
-async def remove_patiently(cloud: Cloud, resource: Resource, patience_s: float, on_wait: Callable[[str], None]) -> str:
-    """The same, again and again while something is in the way that may pass; `on_wait` is told each time it is new.
+class Fate(StrEnum):
+    GONE = "gone"
+    KEPT = "kept"
+    STUCK = "stuck"
 
-    What was half made is busy being made until that has ended, one way or the other.
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    fate: Fate
+    why: str = ""
+    """It was kept, or could not be removed."""
+
+
+async def remove_patiently(
+    cloud: Cloud,
+    resource: Resource,
+    patience_s: float,
+    on_wait: Callable[[str], None],
+    why_kept: Callable[[], Awaitable[str]],
+) -> Removal:
+    """Again and again while something is in the way that may pass; `on_wait` is told each time it is new.
+
+    What was half made is busy being made until that has ended, one way or the other. Before every try `why_kept` is
+    asked: somebody may have taken it up meanwhile.
     """
     told = ""
     waits = pauses(FIRST_PAUSE_S, LONGEST_PAUSE_S)
     deadline_s = asyncio.get_running_loop().time() + patience_s
     while True:
+        kept = await why_kept()
+        if kept:
+            return Removal(Fate.KEPT, kept)
         outcome, pause_s = await _ask(cloud, resource), next(waits)
         if isinstance(outcome, Done | NotFound):
-            return ""
+            return Removal(Fate.GONE)
         why = reason_of(outcome)
         if not _may_pass(outcome) or asyncio.get_running_loop().time() + pause_s > deadline_s:
-            return why
+            return Removal(Fate.STUCK, why)
         if why != told:
             on_wait(why)
             told = why

@@ -17,7 +17,7 @@ from controlplane.fleet.files import read_fleet
 from controlplane.fleet.plans import complete
 from controlplane.reaper.lease import YOUNG_S, lease_of
 from messages.api import JobList, JobView
-from messages.ids import ClusterName
+from messages.ids import ClusterName, JobName
 from runtime.children import free_port
 from tests.clouds.contract import a_pool, found
 from tests.clouds.simulated import PROJECT, ZONE, SimulatedStage
@@ -85,9 +85,13 @@ def _fleet_file(stage: SimulatedStage, folder: Path) -> Path:
 class TellingMaster:
     """Knows jobs, and which fleet it has."""
 
-    def __init__(self, fleet: str | None, jobs: Sequence[JobView]) -> None:
+    def __init__(
+        self, fleet: str | None, jobs: Sequence[JobView], unread: Sequence[str], later: Sequence[JobView]
+    ) -> None:
         self.fleet = fleet
         self.jobs = jobs
+        self.unread = tuple(JobName(name) for name in unread)
+        self.later = later
         self.port = free_port()
 
     @property
@@ -95,7 +99,9 @@ class TellingMaster:
         return {"TRADEWIND_API_URL": f"http://127.0.0.1:{self.port}"}
 
     async def answer_jobs(self, _request: web.Request) -> web.Response:
-        return web.Response(body=msgspec.json.encode(JobList(tuple(self.jobs))), content_type="application/json")
+        told = JobList(tuple(self.jobs), self.unread)
+        self.jobs = (*self.jobs, *self.later)
+        return web.Response(body=msgspec.json.encode(told), content_type="application/json")
 
     async def answer_version(self, _request: web.Request) -> web.Response:
         told: dict[str, object] = {"version": "1", "protocol": 1, "epoch": 1}
@@ -103,8 +109,11 @@ class TellingMaster:
 
 
 @asynccontextmanager
-async def a_master(*jobs: JobView, fleet: str | None = FLEET) -> AsyncIterator[TellingMaster]:
-    master = TellingMaster(fleet, jobs)
+async def a_master(
+    *jobs: JobView, fleet: str | None = FLEET, unread: Sequence[str] = (), later: Sequence[JobView] = ()
+) -> AsyncIterator[TellingMaster]:
+    """`unread`: whose records it cannot read; `later`: what it knows only after it was first asked."""
+    master = TellingMaster(fleet, jobs, unread, later)
     app = web.Application()
     app.add_routes([web.get("/v1/jobs", master.answer_jobs), web.get("/version", master.answer_version)])
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)

@@ -2,12 +2,11 @@
 
 import pytest
 
-from controlplane.clouds.interface import ClusterInfo, ClusterStatus, PoolStatus
+from controlplane.clouds.interface import ClusterInfo, ClusterStatus, PoolInfo, PoolStatus
 from controlplane.reaper.claims import Claim, Claims
-from controlplane.reaper.findings import Clusters, Findings, Found, sort_out
-from controlplane.reaper.inventory import Inventory
+from controlplane.reaper.findings import Clusters, Findings, Found, sort_out, why_kept
+from controlplane.reaper.inventory import Inventory, name_of
 from controlplane.reaper.lease import YOUNG_S, asked_at, lease_of
-from controlplane.reaper.removing import name_of
 from messages.ids import ClusterName
 from tests.reaper.builders import EU, FLEET, JOB, NOW, OLD, US, a_cluster, a_pool, machines
 
@@ -45,6 +44,32 @@ def test_a_pool_whose_job_ended_while_its_master_removes_it_is_left_to_the_maste
     findings = sort_out(of(a_cluster(a_pool())), {JOB: Claim.ENDING}, FLEET, NOW)
     assert names(findings.orphans) == []
     assert "its master is removing what it had" in findings.left[0].why
+
+
+@pytest.mark.parametrize("which", list(Clusters))
+def test_what_may_be_a_job_s_whose_record_cannot_be_read_is_kept_with_its_cluster(which: Clusters) -> None:
+    unread = {JOB: Claim.UNREADABLE}
+    inventory = Inventory((a_cluster(a_pool(cluster=EU), name=EU),), tuple(machines("lost", zone="us-east1-b")))
+    findings = sort_out(inventory, unread, FLEET, NOW, which)
+    assert findings.orphans == ()
+    assert {each.why for each in findings.left if each.job == JOB} == {"its job's record cannot be read"}
+    going = a_cluster(a_pool(cluster=EU, status=PoolStatus.STOPPING), name=EU)
+    assert sort_out(of(going), unread, FLEET, NOW, which).orphans == ()
+
+
+def test_by_a_later_look_what_was_taken_up_is_kept_and_what_is_gone_or_going_is_not() -> None:
+    pool = a_pool()
+    (found,) = sort_out(of(a_cluster(pool)), ENDED, FLEET, NOW).orphans
+
+    def why(claims: Claims, *pools: PoolInfo) -> str:
+        inventory = of(a_cluster(*pools))
+        return why_kept(found, inventory, sort_out(inventory, claims, FLEET, NOW))
+
+    assert why(ENDED, pool) == ""
+    assert why(LIVE, pool) == "somebody answers for it by now"
+    assert why({JOB: Claim.UNREADABLE}, pool) == "its job's record cannot be read"
+    assert why(ENDED, a_pool(asked_at=NOW - 1)) == "somebody answers for it by now", "another of the same name"
+    assert why(ENDED) == why(ENDED, a_pool(status=PoolStatus.STOPPING)) == ""
 
 
 @pytest.mark.parametrize("status", [PoolStatus.PROVISIONING, PoolStatus.RUNNING, PoolStatus.ERROR])

@@ -70,6 +70,14 @@ async def test_without_a_master_the_records_on_its_bus_are_read(
     assert (known.master, known.source) == ("", f"the records at {nats_server.url}")
 
 
+async def test_a_master_tells_of_jobs_whose_records_it_cannot_read_and_they_are_not_taken_for_unknown(
+    fleet: Fleet,
+) -> None:
+    async with a_master(a_view("lives"), fleet=fleet.name, unread=["broken"]) as master:
+        known = await known_jobs(fleet, master.environ)
+    assert known.claims == {"lives": Claim.LIVE, "broken": Claim.UNREADABLE}
+
+
 async def test_a_bus_that_nobody_named_is_not_looked_for(fleet: Fleet) -> None:
     refused = await refusal(fleet, nobody())
     assert refused.sentence.startswith("Nobody tells which jobs live: The master at")

@@ -82,6 +82,26 @@ async def test_json_has_every_finding_its_price_and_its_outcome(ground: Ground) 
     assert {each["name"]: each["outcome"] for each in told["left_alone"]} == {"p-new": "left"}
 
 
+async def test_what_may_be_a_job_s_whose_record_the_master_cannot_read_is_kept(ground: Ground) -> None:
+    await ground.plant("p-broken", "broken")
+    async with a_master(unread=["broken"]) as master:
+        done = await reap(ground, "--yes", environ=master.environ)
+    assert done.code == 0, done.err
+    assert "Left alone: pool p-broken of job broken: its job's record cannot be read." in done.out
+    assert await ground.pools() == {"p-broken"}
+
+
+async def test_what_a_job_that_was_submitted_meanwhile_answers_for_is_kept(ground: Ground) -> None:
+    await ground.plant("p-lost", "lost")
+    await ground.plant("p-over", "over")
+    async with a_master(STOPPED, later=[a_view("lost")]) as master:
+        done = await reap(ground, "--yes", "--json", environ=master.environ)
+    outcomes = {each["name"]: each["outcome"] for each in json.loads(done.out)["orphans"]}
+    assert (done.code, outcomes) == (0, {"p-lost": "left", "p-over": "removed"})
+    assert "tradewind: pool p-lost of a-cluster is kept: somebody answers for it by now" in done.err
+    assert await ground.pools() == {"p-lost"}
+
+
 async def test_a_half_made_pool_is_waited_for_and_removed(tmp_path: Path) -> None:
     async with a_ground(tmp_path, stockout_s=4.0) as ground:
         await ground.stage.stock_out()

@@ -2,9 +2,13 @@
 
 from controlplane.clouds.interface import PoolRef
 from controlplane.clouds.outcomes import Busy, Done, NotFound, Outcome, Refused
-from controlplane.reaper.removing import remove, remove_patiently
+from controlplane.reaper.removing import Fate, Removal, remove, remove_patiently
 from tests.capacity.fake_cloud import FakeCloud
 from tests.reaper.builders import a_pool, machines
+
+
+async def nobody_s() -> str:
+    return ""
 
 
 class BusyCloud(FakeCloud):
@@ -22,20 +26,32 @@ class BusyCloud(FakeCloud):
 
 async def test_an_operation_in_the_way_is_waited_for_and_told_once() -> None:
     cloud, told = BusyCloud(Busy("being made"), Done()), list[str]()
-    assert await remove_patiently(cloud, a_pool(), 30.0, told.append) == ""
+    assert await remove_patiently(cloud, a_pool(), 30.0, told.append, nobody_s) == Removal(Fate.GONE)
     assert told == ["being made"]
 
 
 async def test_patience_ends() -> None:
     cloud = BusyCloud(Busy("being made"))
-    assert await remove_patiently(cloud, a_pool(), 0.0, lambda why: None) == "being made"
+    removal = await remove_patiently(cloud, a_pool(), 0.0, lambda why: None, nobody_s)
+    assert removal == Removal(Fate.STUCK, "being made")
     assert cloud.asked == 1
 
 
 async def test_what_only_a_person_can_change_is_not_tried_again() -> None:
     cloud = BusyCloud(Refused("not allowed", "grant it"))
-    assert await remove_patiently(cloud, a_pool(), 30.0, lambda why: None) == "not allowed; try: grant it"
+    removal = await remove_patiently(cloud, a_pool(), 30.0, lambda why: None, nobody_s)
+    assert removal == Removal(Fate.STUCK, "not allowed; try: grant it")
     assert cloud.asked == 1
+
+
+async def test_what_somebody_takes_up_while_something_is_in_the_way_is_kept() -> None:
+    cloud, answers = BusyCloud(Busy("being made")), ["", "job mnist lives"]
+
+    async def why_kept() -> str:
+        return answers.pop(0)
+
+    removal = await remove_patiently(cloud, a_pool(), 30.0, lambda why: None, why_kept)
+    assert (removal, cloud.asked) == (Removal(Fate.KEPT, "job mnist lives"), 1)
 
 
 async def test_what_somebody_else_has_removed_is_gone() -> None:

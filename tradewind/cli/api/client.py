@@ -85,7 +85,10 @@ class Api:
         return await self._ask("POST", "/v1/jobs", JobView, body=msgspec.json.encode(spec))
 
     async def jobs(self) -> tuple[JobView, ...]:
-        return (await self._ask("GET", "/v1/jobs", JobList)).jobs
+        return (await self.job_list()).jobs
+
+    async def job_list(self) -> JobList:
+        return await self._ask("GET", "/v1/jobs", JobList)
 
     async def job(self, name: str) -> JobView:
         return await self._ask("GET", f"/v1/jobs/{name}", JobView, job=name)

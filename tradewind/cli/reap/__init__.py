@@ -40,6 +40,7 @@ def reap(fleet: Path, clusters: bool, yes: bool, assume_no_jobs: bool, as_json: 
     Pools of jobs that have ended or that nobody knows, machines without a pool, clusters that the fleet file does not
     name. What is another fleet's, or nobody's that we know, is never touched.
     """
-    from tradewind.cli.reap.asking import Wish, show_orphans
+    from tradewind.cli.reap.asking import show_orphans
+    from tradewind.cli.reap.looking import Wish
 
     show_orphans(fleet, Wish(clusters, yes, assume_no_jobs, as_json))

@@ -51,7 +51,7 @@ async def known_jobs(fleet: Fleet, environ: Mapping[str, str]) -> Known:
 async def _told_by_master(fleet: Fleet, environ: Mapping[str, str]) -> Known:
     async with connected(environ) as api:
         # The leader is asked first: what it answers with is where its `/version` is.
-        jobs = await api.jobs()
+        told = await api.job_list()
         its = (await _told(api.url, environ)).fleet
         if its != fleet.name:
             has = f"tells that it has fleet {its}" if its else "does not tell that it has any fleet"
@@ -59,8 +59,8 @@ async def _told_by_master(fleet: Fleet, environ: Mapping[str, str]) -> Known:
                 f"The master at {api.url} {has}, so it cannot know which jobs of fleet {fleet.name} live.",
                 f"export TRADEWIND_API_URL=http://HOST:PORT of the master of {fleet.name}, {NOBODY}",
             )
-        claims = {job.name: Claim.ENDED if has_ended(job) else Claim.LIVE for job in jobs}
-        return Known(claims, f"the master at {api.url}", api.url)
+        claims = {job.name: Claim.ENDED if has_ended(job) else Claim.LIVE for job in told.jobs}
+        return Known(claims | dict.fromkeys(told.unread, Claim.UNREADABLE), f"the master at {api.url}", api.url)
 
 
 async def _told(url: str, environ: Mapping[str, str]) -> _Told:

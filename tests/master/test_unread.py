@@ -1,0 +1,33 @@
+"""A job whose record cannot be read is not run, but neither is it taken for one that there is not."""
+
+import pytest
+
+from controlplane.master.desk import Desk
+from controlplane.master.records import encode_spec
+from controlplane.master.refusals import JobExists, JobUnreadable
+from messages import subjects
+from messages.ids import JobName
+from tests.capacity.fake_cloud import FakeCloud
+from tests.conftest import Connect, eventually
+from tests.master.process import a_spec
+from tests.master.test_forgetting import US, a_master
+
+BROKEN, GARBLED, NEWER = JobName("broken"), JobName("garbled"), JobName("newer")
+
+
+async def test_jobs_whose_records_cannot_be_read_are_told_as_such_until_they_are_gone(connect: Connect) -> None:
+    bus = await connect("master")
+    bucket = await bus.bucket(subjects.STATE_BUCKET)
+    await bucket.put(subjects.spec_key(BROKEN), b"{")
+    await bucket.put(subjects.spec_key(GARBLED), b'{"name": "\xff"}')
+    await bucket.put(subjects.spec_key(NEWER), encode_spec(a_spec(NEWER)))
+    await bucket.put(subjects.world_key(NEWER), b'{"phase": "dreaming"}')
+    async with a_master(bus, FakeCloud(US), keep_jobs=1) as master:
+        desk = Desk(master)
+        assert (desk.views(), desk.unread) == ((), (BROKEN, GARBLED, NEWER))
+        with pytest.raises(JobUnreadable, match="There is a job 'broken', but its record cannot be read"):
+            desk.view(BROKEN)
+        with pytest.raises(JobExists):
+            await desk.submit(a_spec(NEWER))
+        await bucket.delete(subjects.spec_key(BROKEN))
+        await eventually(lambda: desk.unread == (GARBLED, NEWER), what="the deletion to be heard")

@@ -129,6 +129,8 @@ class BudgetReached:
     at_s: float
     action: WhenSpent
     why: str
+    judged: Record
+    """If a person has changed since what it may have, this teaches nothing: it is judged again in a moment."""
 
 
 @dataclass(frozen=True, slots=True)

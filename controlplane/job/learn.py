@@ -69,26 +69,27 @@ def learn(job: Job, event: events.JobEvent) -> Job:
                 return job
             return replace(job, record=structs.replace(job.record, stop_why=job.record.stop_why or why))
         case events.ScaleAsked(_, workers):
-            return replace(job, record=structs.replace(job.record, wanted=workers))
-        case events.BudgetReached(_, action, why):
-            return replace(job, record=_reach_budget(job.record, action, why))
+            return replace(job, record=structs.replace(job.record, wanted=workers, budget_reached=False))
+        case events.BudgetReached(_, action, why, judged):
+            return replace(job, record=_reach_budget(job.record, action, why, judged))
         case events.BudgetFreed(at_s, action, _):
             return _free(job, action, at_s)
         case events.BudgetRaised(_, usd):
             most = max(usd, job.record.max_usd_total or 0.0)
-            return replace(job, record=structs.replace(job.record, max_usd_total=most))
+            return replace(job, record=structs.replace(job.record, max_usd_total=most, budget_reached=False))
         case _:
             assert_never(event)
 
 
-def _reach_budget(record: Record, action: WhenSpent, why: str) -> Record:
-    if record.phase.ended:
+def _reach_budget(record: Record, action: WhenSpent, why: str, judged: Record) -> Record:
+    changed = (judged.wanted, judged.max_usd_total) != (record.wanted, record.max_usd_total)
+    if record.phase.ended or changed:
         return record
     match action:
         case WhenSpent.PAUSE:
-            return structs.replace(record, paused=record.paused or why)
+            return structs.replace(record, paused=record.paused or why, budget_reached=True)
         case WhenSpent.ON_DEMAND_OFF:
-            return structs.replace(record, spot_only=record.spot_only or why)
+            return structs.replace(record, spot_only=record.spot_only or why, budget_reached=True)
         case WhenSpent.STOP:
             return structs.replace(record, stop_why=record.stop_why or f"its budget is spent: {why}")
         case _:

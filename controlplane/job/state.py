@@ -57,6 +57,8 @@ class Record(Struct, frozen=True, omit_defaults=True):
     """Why it may have no machines on demand until its budget is raised."""
     max_usd_total: float | None = None
     """In place of what its file says, since somebody raised it."""
+    budget_reached: bool = False
+    """And no person has changed anything since: what is forbidden stays so, though fewer machines need less of it."""
 
     @property
     def rests(self) -> bool:

@@ -11,7 +11,7 @@ from random import Random
 from controlplane.budget.account import RELEASE_S
 from controlplane.budget.keeper import PERIOD_S, due
 from controlplane.catalog.money import MicroDollars
-from controlplane.job.events import BudgetRaised
+from controlplane.job.events import BudgetFreed, BudgetRaised, BudgetReached
 from controlplane.job.learn import learn
 from controlplane.job.state import Job, adopted_job, new_job
 from controlplane.ledger.book import Book
@@ -64,6 +64,8 @@ class Model:
     machines: list[Machine] = field(default_factory=list)
     pauses: int = 0
     continued: int = 0
+    taken_back: int = 0
+    """What was forbidden and is allowed again, though nobody has raised the budget meanwhile."""
     restarts: int = 0
     bill_units: int = 0
     """Micro-dollars an hour × milliseconds."""
@@ -89,6 +91,8 @@ class Model:
         self._looked_ms = BEGIN_MS
         self._due_ms = dict.fromkeys(("look", "save", "judge", "raise"), BEGIN_MS)
         self._away_until_ms = BEGIN_MS
+        self._reached = 0.0
+        """The budget, when it was last told to be reached."""
 
     @property
     def total(self) -> float:
@@ -181,6 +185,10 @@ class Model:
         told = due(self.job, ledger, MicroDollars(self.dearest), at_s=self._passed_s, at_ms=self.now_ms)
         if told is not None:
             self.job = learn(self.job, told)
+        if isinstance(told, BudgetReached):
+            self._reached = self.total
+        if isinstance(told, BudgetFreed):
+            self.taken_back += self.total == self._reached
         self.pauses += before.paused is None and self.job.record.paused is not None
         self.continued += before.paused is not None and self.job.record.paused is None
 

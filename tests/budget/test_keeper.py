@@ -10,15 +10,16 @@ from controlplane.budget.keeper import BudgetKeeper
 from controlplane.budget.terms import terms_of
 from controlplane.budget.verdict import Purse, Verdict
 from controlplane.budget.views import budget_view
-from controlplane.job.events import BudgetFreed, BudgetRaised, BudgetReached
+from controlplane.job.events import BudgetFreed, BudgetRaised, BudgetReached, ScaleAsked
 from controlplane.job.state import Job, Phase
+from controlplane.ledger.events import LedgerEvent, PricesChanged
 from controlplane.ledger.state import Ledger
 from messages.criteria import WhenSpent
 from messages.ids import JobName
 from runtime.clock import Clock
 from tests.budget.builders import Holder, a_job, recorded, spending, usd
 from tests.conftest import eventually
-from tests.ledger.builders import JOB, at
+from tests.ledger.builders import JOB, L4, a_ledger, a_life, a_rate, at, looks
 
 PAUSE, ON_DEMAND_OFF, STOP = WhenSpent.PAUSE, WhenSpent.ON_DEMAND_OFF, WhenSpent.STOP
 SPENT, SCARCE, WITHIN = Purse.SPENT, Purse.SCARCE, Purse.WITHIN
@@ -57,8 +58,9 @@ def told(job: Job, purse: Purse) -> BudgetReached | BudgetFreed | None:
 def test_what_is_done_depends_on_what_the_job_asked_for(
     when_spent: WhenSpent, purse: Purse, action: WhenSpent | None
 ) -> None:
-    expected = BudgetReached(100.0, action, "so it is") if action is not None else None
-    assert told(a_job(when_spent=when_spent), purse) == expected
+    job = a_job(when_spent=when_spent)
+    expected = BudgetReached(100.0, action, "so it is", job.record) if action is not None else None
+    assert told(job, purse) == expected
 
 
 def test_nothing_is_said_twice() -> None:
@@ -70,6 +72,7 @@ def test_nothing_is_said_twice() -> None:
 
 def test_what_was_forbidden_is_allowed_again_one_after_the_other() -> None:
     job = recorded(a_job(when_spent=ON_DEMAND_OFF), paused="since then", spot_only="before")
+    assert told(recorded(job, budget_reached=True), WITHIN) is None, "nobody has raised it"
     assert told(job, SCARCE) == told(job, WITHIN) == BudgetFreed(100.0, PAUSE, "so it is")
     assert told(recorded(job, paused=None), SCARCE) is None
     assert told(recorded(job, paused=None), WITHIN) == BudgetFreed(100.0, ON_DEMAND_OFF, "so it is")
@@ -98,6 +101,55 @@ def test_a_job_pauses_when_it_has_to_and_goes_on_when_it_may() -> None:
     held.post(BudgetRaised(100.0, 12.3))
     keeper.look(held)
     assert held.state.record.paused is None
+
+
+def overlapping(hours: float) -> tuple[Ledger, Ledger]:
+    """A machine and the one that takes its place: while both are there, and a minute later."""
+    price: LedgerEvent = PricesChanged(at(0), {L4: a_rate(6.0)})
+    until_s = hours * 3600
+    lives = [a_life("old", lived_s=until_s + 30), a_life("new", started_s=until_s - 60, lived_s=until_s)]
+    both = a_ledger(price, *looks(lives, 60, until_s))
+    return both, a_ledger(price, *looks(lives, 60, until_s + 60))
+
+
+def test_a_pause_that_came_while_a_machine_was_replaced_is_not_taken_back_when_it_is() -> None:
+    held = Holder(a_job(12.48))
+    both, one = overlapping(hours=2)
+    a_keeper(both, 7200).look(held)
+    assert [type(event) for event in held.told] == [BudgetReached], "0.4 are needed to give both back"
+    keeper = a_keeper(one, 7260)
+    assert budget_view(held.state, one, None, at(7260)).reserve_micro_usd == usd(0.2)
+    keeper.look(held)
+    assert len(held.told) == 1, "to be paused again with the next replacement"
+    held.post(BudgetRaised(100.0, 12.7))
+    keeper.look(held)
+    assert held.state.record.paused is None
+
+
+def test_machines_on_demand_are_not_allowed_again_because_fewer_are_there() -> None:
+    held = Holder(a_job(12.85, when_spent=ON_DEMAND_OFF))
+    both, one = overlapping(hours=2)
+    a_keeper(both, 7200).look(held)
+    a_keeper(one, 7260).look(held)
+    assert [type(event) for event in held.told] == [BudgetReached]
+
+
+def test_a_budget_that_is_raised_while_it_is_judged_is_judged_again() -> None:
+    held = Holder(a_job(10.0))
+    late = told(held.state, SPENT)
+    assert late is not None
+    held.post(BudgetRaised(100.0, 50.0))
+    held.post(late)
+    assert held.state.record.paused is None
+
+
+def test_who_wants_fewer_workers_may_go_on_with_what_is_left() -> None:
+    held = Holder(a_job(12.3, workers=2))
+    keeper = a_keeper(spending(6.0, hours=2), 7200)
+    keeper.look(held)
+    held.post(ScaleAsked(100.0, 1))
+    keeper.look(held)
+    assert [type(event) for event in held.told] == [BudgetReached, ScaleAsked, BudgetFreed]
 
 
 def test_of_two_who_raise_a_budget_at_once_the_higher_word_counts() -> None:

@@ -13,7 +13,7 @@ WHY = "9.9000 of 10.0000 USD are spent"
 
 
 def pauses(stage: Stage) -> list[JobEffect]:
-    return stage.happens(events.BudgetReached(stage.now_s, WhenSpent.PAUSE, WHY))
+    return stage.happens(events.BudgetReached(stage.now_s, WhenSpent.PAUSE, WHY, stage.job.record))
 
 
 def continues(stage: Stage) -> list[JobEffect]:
@@ -124,7 +124,7 @@ def test_a_job_that_has_no_world_yet_pauses_at_once() -> None:
 
 def test_a_budget_that_stops_the_job_says_so() -> None:
     stage = a_stage().runs("a")
-    stage.happens(events.BudgetReached(stage.now_s, WhenSpent.STOP, WHY))
+    stage.happens(events.BudgetReached(stage.now_s, WhenSpent.STOP, WHY, stage.job.record))
     effects = stage.parked("a")
     assert stage.phase is Phase.STOPPED
     assert told(effects, "job_stopped")[0].why == f"its budget is spent: {WHY}"
@@ -132,7 +132,7 @@ def test_a_budget_that_stops_the_job_says_so() -> None:
 
 def test_without_machines_on_demand_the_world_goes_on() -> None:
     stage = a_stage().runs("a", "b")
-    effects = stage.happens(events.BudgetReached(stage.now_s, WhenSpent.ON_DEMAND_OFF, WHY))
+    effects = stage.happens(events.BudgetReached(stage.now_s, WhenSpent.ON_DEMAND_OFF, WHY, stage.job.record))
     assert halts(effects) == [] and told(effects, "on_demand_off")
     assert (stage.phase, stage.job.record.spot_only) == (Phase.RUNNING, WHY)
     stage.happens(events.BudgetFreed(stage.now_s, WhenSpent.ON_DEMAND_OFF, "there is more"))

@@ -58,10 +58,13 @@ class Purse:
     def _tell(self) -> None:
         now_s = self._system.clockwork.now_s
         for term in self._system.terms:
-            paused = term.job is not None and term.job.record.paused is not None
-            if term.alive and paused != self.empty:
-                kind = job_events.BudgetReached if self.empty else job_events.BudgetFreed
-                term.hear(partial(kind, now_s, WhenSpent.PAUSE, "so it is"))
+            record = term.job.record if term.job is not None else None
+            if not term.alive or record is None or (record.paused is not None) == self.empty:
+                continue
+            if self.empty:
+                term.hear(partial(job_events.BudgetReached, now_s, WhenSpent.PAUSE, "so it is", record))
+            else:
+                term.hear(partial(job_events.BudgetFreed, now_s, WhenSpent.PAUSE, "so it is"))
 
 
 class Pausing(System):

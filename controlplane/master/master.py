@@ -144,6 +144,8 @@ class Master:
             raise JobExists(name)
         self._being_made.add(name)
         try:
+            if await self.bucket.get(subjects.spec_key(name)) is None:
+                await self._remove_leavings(name)
             await self.bucket.create(subjects.spec_key(name), records.encode_spec(spec))
             self._hold(self._new_job(spec), revision=0)
         except Conflict:
@@ -168,16 +170,22 @@ class Master:
             if not self.may_act():
                 return
             try:
-                await self.bucket.delete(subjects.ledger_key(held.name))
-                await self.bucket.delete(subjects.world_key(held.name))
+                # First what makes it a job: one of which only a part is left would run again, or have cost nothing.
                 await self.bucket.delete(subjects.spec_key(held.name))
+                self.books.close(held.name)
+                await self._remove_leavings(held.name)
             except BusUnavailable as error:
                 self._log.warning("job_not_forgotten", job=held.name, error=str(error))
                 return
             self.jobs.pop(held.name, None)
-            self.books.close(held.name)
             self._wishes.forget(held.name)
             await held.stop()
+
+    async def _remove_leavings(self, name: JobName) -> None:
+        """Of a job that is no more. If this master does not come to it, whoever makes the next one of its name does."""
+        for key in (subjects.world_key(name), subjects.ledger_key(name)):
+            if await self.bucket.get(key) is not None:
+                await self.bucket.delete(key)
 
     def _holds_none(self, held: HeldJob) -> bool:
         return self.capacity is None or self.capacity.is_settled(held.name)

@@ -18,11 +18,14 @@ from messages import subjects
 from messages.ids import ClusterName, Epoch, JobName
 from runtime.bus import Bucket, Bus
 from runtime.clock import SystemClock
+from runtime.errors import BusUnavailable
 from tests.capacity.fake_cloud import FakeCloud
 from tests.conftest import Connect, eventually
 from tests.master.conftest import a_place
 from tests.master.fleet import FakeFleet
 from tests.master.process import a_spec
+
+pytestmark = pytest.mark.usefixtures("without_torch")
 
 US = ClusterName("us")
 OFFER = Offer(US, "us-central1-a", "g2-standard-8", 4)
@@ -42,9 +45,9 @@ class ReluctantCloud(FakeCloud):
 
 
 @asynccontextmanager
-async def a_master(bus: Bus, cloud: FakeCloud, *, keep_jobs: int) -> AsyncIterator[Master]:
+async def a_master(bus: Bus, cloud: FakeCloud, *, keep_jobs: int, epoch: Epoch = EPOCH) -> AsyncIterator[Master]:
     bucket = await bus.bucket(subjects.STATE_BUCKET)
-    leadership = Leadership(EPOCH, lambda: EPOCH)
+    leadership = Leadership(epoch, lambda: epoch)
     master = Master(bus, bucket, bucket, a_place(), SystemClock(), leadership, "1", keep_jobs)
     settings = AllocatorSettings(retry_s=0.01, quiet_s=0.05, relist_s=0.2)
     master.capacity = Capacity(
@@ -113,4 +116,41 @@ async def test_a_job_is_forgotten_once_however_many_are_submitted_at_once(
         await asyncio.gather(master.forget_oldest(), master.forget_oldest())
         assert sorted(deleted) == sorted(set(deleted)) != []
         assert master.jobs == {}
+        speaking.cancel()
+
+
+@pytest.mark.parametrize("deletions", [0, 1, 2])
+async def test_a_master_that_dies_while_it_forgets_leaves_the_whole_job_or_none(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch, deletions: int
+) -> None:
+    cloud, bus, first = FakeCloud(US), await connect("master"), JobName("first")
+    bucket = await bus.bucket(subjects.STATE_BUCKET)
+    fleet = FakeFleet(await connect("cluster"), US)
+    async with asyncio.TaskGroup() as tasks:
+        speaking = tasks.create_task(fleet.run(), name="fleet")
+        async with a_master(bus, cloud, keep_jobs=0) as master:
+            await Desk(master).submit(a_spec(first))
+            await eventually(cloud.pools, what="a pool")
+            await stop(master, first)
+            await eventually(lambda: master.capacity is not None and master.capacity.is_settled(first))
+            await bucket.put(subjects.ledger_key(first), b"what it has cost")
+            delete, left = master.bucket.delete, iter(range(deletions))
+
+            async def until_it_dies(key: str) -> None:
+                if next(left, None) is None:
+                    raise BusUnavailable("it was killed")
+                await delete(key)
+
+            monkeypatch.setattr(master.bucket, "delete", until_it_dies)
+            await master.forget_oldest()
+        async with a_master(bus, cloud, keep_jobs=1, epoch=Epoch(2)) as heir:
+            assert (first in heir.jobs) is (deletions == 0)
+            if first in heir.jobs:
+                assert heir.jobs[first].ended
+                assert await bucket.get(subjects.ledger_key(first)) is not None
+            else:
+                await Desk(heir).submit(a_spec(first))
+                assert await bucket.get(subjects.ledger_key(first)) is None, "it is another one's"
+                await eventually(lambda: heir.jobs[first].state.saved is not None, what="its own record")
+                assert not heir.jobs[first].ended
         speaking.cancel()

@@ -5,7 +5,7 @@ least: none at all would be an order to end all of them, and who goes is for the
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from controlplane.allocator.counting import at_most, held, spare
 from controlplane.allocator.prospects import known_offers
@@ -22,15 +22,14 @@ class Placed:
     workers: Placement
     shortage: str = ""
     """Why they may be too few; empty where nothing is in the way."""
-    leaving: frozenset[str] = frozenset()
-    """Nodes that the job should leave."""
+    leaving: dict[ClusterName, frozenset[str]] = field(default_factory=dict)
+    """Nodes that the job should leave, by cluster: another may have a node of the same name."""
     at_once: bool = False
     """Also if too few are left to train: nothing can come before they are gone."""
 
 
 def placed_of(allocator: Allocator, shortage: str) -> Placed:
-    leaving = frozenset(name for names in allocator.leaving.values() for name in names)
-    return Placed(placement_of(allocator), shortage, leaving, _goes_at_once(allocator))
+    return Placed(placement_of(allocator), shortage, allocator.leaving, _goes_at_once(allocator))
 
 
 def placement_of(allocator: Allocator) -> Placement:

@@ -1,6 +1,6 @@
 """Everything that can happen to a job. Each event has the receiver's monotonic time."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from controlplane.job.state import Record
 from messages.clusters import ClusterHeartbeat
@@ -61,8 +61,8 @@ class PlacementChanged:
     at_s: float
     workers: dict[ClusterName, int]
     shortage: str = ""
-    leaving: frozenset[str] = frozenset()
-    """Nodes that it wants to be free."""
+    leaving: dict[ClusterName, frozenset[str]] = field(default_factory=dict)
+    """Nodes that it wants to be free, by cluster."""
     at_once: bool = False
     """Also if too few are left to train: nothing can come before they are gone."""
 

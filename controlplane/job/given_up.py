@@ -10,7 +10,7 @@ from controlplane.job.state import Job, Worker
 
 
 def is_given_up(job: Job, worker: Worker) -> bool:
-    return bool(worker.node) and worker.node in job.leaving
+    return bool(worker.node) and worker.node in job.leaving.get(worker.cluster, ())
 
 
 def kept(job: Job, workers: Iterable[Worker]) -> list[Worker]:

@@ -148,8 +148,8 @@ class Job:
     """Workers by cluster where an allocator decides; without one they are spread evenly."""
     shortage: str = ""
     """Why it cannot have all of them, and what a person can do about it."""
-    leaving: frozenset[str] = frozenset()
-    """Nodes that the allocator wants to be free."""
+    leaving: dict[ClusterName, frozenset[str]] = field(default_factory=dict)
+    """Nodes that the allocator wants to be free, by cluster."""
     leaves_at_once: bool = False
     """Also if too few are left to train."""
     saved: Record | None = None

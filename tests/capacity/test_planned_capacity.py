@@ -118,7 +118,8 @@ async def test_when_prices_turn_the_job_is_asked_to_leave_the_very_nodes_that_be
         await eventually(lambda: HOLLAND in stage.zones() or bool(stage.placed.leaving))
         stage.sees()
         await eventually(lambda: bool(stage.placed.leaving))
-    assert all(name.startswith(IOWA_A) for name in stage.placed.leaving)
+    assert set(stage.placed.leaving) == {US}
+    assert all(name.startswith(IOWA_A) for name in stage.placed.leaving[US])
 
 
 async def test_a_job_that_is_not_planned_keeps_the_order_of_the_fleet(connect: Connect) -> None:

@@ -49,7 +49,7 @@ class Bench:
 
     def _place(self, _job: JobName, placed: Placed) -> None:
         self.placed = placed
-        self.free |= placed.leaving
+        self.free |= {name for names in placed.leaving.values() for name in names}
 
     async def nodes(self) -> dict[str, int]:
         counts = {offer.zone: len(await self.stage.nodes(pool_ref(JOB, offer))) for offer in self.offers}

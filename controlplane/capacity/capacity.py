@@ -159,6 +159,14 @@ class Capacity:
         """When its controller was last heard."""
         return self._heard_s.get(cluster)
 
+    def has_pools_in(self, cluster: ClusterName) -> bool:
+        return any(ref.cluster == cluster for loop in self._loops.values() for ref in loop.state.pools)
+
+    def forget_cluster(self, cluster: ClusterName) -> None:
+        """It was silent for long, and nobody has anything there."""
+        self._heard_s.pop(cluster, None)
+        self._free = {key: nodes for key, nodes in self._free.items() if key[1] != cluster}
+
     def hear_of_cluster(self, cluster: ClusterName, waits_for: str) -> None:
         """What stands in the way of its being ready; nothing any more when it is."""
         self._unready[cluster] = waits_for

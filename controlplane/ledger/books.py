@@ -74,6 +74,9 @@ class Books:
             if sight.status is not None and sight.status.node and sight.presence is not Presence.GONE
         }
 
+    def forget_cluster(self, cluster: ClusterName) -> None:
+        self._nodes.pop(cluster, None)
+
     def hear(self, job: Job) -> None:
         """Told whenever the job decides; only what is new counts."""
         book = self._books.get(job.name)

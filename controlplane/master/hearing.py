@@ -15,12 +15,15 @@ if TYPE_CHECKING:
     from controlplane.master.master import Master
 
 CLUSTER_FRESH_S = 5.0
+CLUSTER_FORGOTTEN_S = 3600.0
+"""A cluster that was silent for so long, and in which no job has anything, is as one that was never heard."""
 
 
 class Hearing:
     def __init__(self, master: "Master") -> None:
         self._master = master
-        self._clusters: dict[ClusterName, tuple[str, float]] = {}
+        self.clusters: dict[ClusterName, tuple[str, float]] = {}
+        """The incarnation that was last heard, and when."""
         self._log = logger(epoch=master.epoch)
         self._log_once = Once()
 
@@ -34,7 +37,7 @@ class Hearing:
     def fresh_clusters(self) -> int:
         """That were heard a moment ago."""
         fresh_s = self._master.clock.monotonic_s() - CLUSTER_FRESH_S
-        return sum(heard_s >= fresh_s for _, heard_s in self._clusters.values())
+        return sum(heard_s >= fresh_s for _, heard_s in self.clusters.values())
 
     def _on_worker_fact(self, subject: str, received: Received) -> None:
         heard = inbox.worker_fact(subject, received.message, self._master.clock.monotonic_s())
@@ -54,6 +57,7 @@ class Hearing:
             return
         master, now_s = self._master, self._master.clock.monotonic_s()
         self._see_cluster(heard, now_s)
+        self._forget_silent(now_s)
         if master.capacity is not None:
             master.capacity.see(heard)
             master.books.see(heard)
@@ -63,13 +67,31 @@ class Hearing:
                 master.post(held, events.ClusterReported(now_s, heard))
 
     def _see_cluster(self, heartbeat: ClusterHeartbeat, now_s: float) -> None:
-        known = self._clusters.get(heartbeat.cluster)
-        self._clusters[heartbeat.cluster] = (heartbeat.incarnation, now_s)
+        known = self.clusters.get(heartbeat.cluster)
+        self.clusters[heartbeat.cluster] = (heartbeat.incarnation, now_s)
         if known is None or known[0] != heartbeat.incarnation:
             text = f"cluster {heartbeat.cluster} was heard: {len(heartbeat.workers)} workers"
             why = "its controller was started" if known is not None else "first heard by this master"
             fields = {"cluster": heartbeat.cluster, "region": heartbeat.region}
             self._master.announce_fleet("cluster_seen", text, why, **fields)
+
+    def _forget_silent(self, now_s: float) -> None:
+        silent = [name for name, (_, heard_s) in self.clusters.items() if now_s - heard_s > CLUSTER_FORGOTTEN_S]
+        for name in silent:
+            if not self._is_used(name):
+                del self.clusters[name]
+                self._master.books.forget_cluster(name)
+                if self._master.capacity is not None:
+                    self._master.capacity.forget_cluster(name)
+
+    def _is_used(self, cluster: ClusterName) -> bool:
+        for held in self._master.jobs.values():
+            known = held.state.clusters.get(cluster)
+            if known is not None and known.keeps:
+                return True
+            if any(worker.cluster == cluster for worker in held.state.workers.values()):
+                return True
+        return self._master.capacity is not None and self._master.capacity.has_pools_in(cluster)
 
     def _on_progress(self, subject: str, received: Received) -> None:
         heard = inbox.progress(subject, received.message)

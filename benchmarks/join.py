@@ -1,8 +1,8 @@
 """What it costs the others when a worker joins: it starts, is warm, and enters with nothing but its model.
 
 The clock runs from the moment when the newcomer has built its model and asks to be taken in. The pause is what the
-first step of the larger world took the slowest of the others beyond the median step before. With 250 MB a larger ring
-alone makes every step longer; what is beyond that stands beside it.
+others lost, as in a hand-over: from the end of the last old step on all of them to the end of the first new one, beyond
+the median step before. With 250 MB a larger ring alone makes every step longer; what is beyond that stands beside it.
 """
 
 import random
@@ -67,13 +67,16 @@ def figures(events: Sequence[Traced], before: Moment, sleep_ms: float) -> dict[s
     steps = [trace.steps_of(events, pid) for pid in others]
     old = [trace.durations(own, before.step - SETTLE_STEPS, before.step) for own in steps]
     new = [trace.durations(own, active.step + 2, active.step + 1 + SETTLE_STEPS) for own in steps]
-    between = trace.slowest(trace.durations(own, first, active.step) for own in steps)
+    whole = trace.as_one(steps)
+    between = trace.durations(whole, first, active.step)
+    at_switch_ms = trace.slowest(trace.durations(own, first, first) for own in steps)[first]
     before_ms, after_ms = trace.median_of(old) or 0.0, trace.median_of(new) or 0.0
     ring_ms = after_ms + sleep_ms * (1 / world - 1 / (world + 1))
     return {
         "pause_ms": between[first] - before_ms,
-        "ordinary_pause_ms": statistics.median(trace.slowest(old).values()) - before_ms,
         "beyond_ring_ms": between[first] - max(before_ms, ring_ms),
+        "slowest_rank_ms": at_switch_ms - before_ms,
+        "ordinary_slowest_rank_ms": statistics.median(trace.slowest(old).values()) - before_ms,
         "excess_until_active_ms": sum(took_ms - before_ms for took_ms in between.values()),
         "ask_to_switch_ms": (switched_s - asked.at) * 1000,
         "ask_to_active_ms": (active.at - asked.at) * 1000,

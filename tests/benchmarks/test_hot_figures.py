@@ -56,6 +56,7 @@ def test_a_joiner_is_told_apart_from_those_who_were_there() -> None:
     events = in_order(steps_of(10, 0, 0.02), steps_of(11, 1, 0.01), told)
     row = join.figures(events, Moment(1, 14, {0: 10, 1: 11}), sleep_ms=0.0)
     assert row["pause_ms"] == pytest.approx(20.0)
+    assert row["slowest_rank_ms"] == pytest.approx(20.0)
     assert row["excess_until_active_ms"] == pytest.approx(20.0)
     assert (row["ask_to_switch_ms"], row["ask_to_active_ms"]) == (pytest.approx(500.0), pytest.approx(750.0))
     assert row["steps_to_active"] == 2

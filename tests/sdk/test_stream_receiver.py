@@ -60,7 +60,7 @@ def test_a_silent_sender_fails_the_attempt(stage: Stage) -> None:
 
 def test_bytes_that_were_damaged_fail_the_attempt(stage: Stage) -> None:
     receiver = stage.receiver()
-    stage.foreign(receiver, introduction(receiver), a_shard(of=1), bytes(1000), {"crc32": 1})
+    stage.foreign(receiver, introduction(receiver), a_shard(of=1), bytes(1000), {"checksum": 1})
 
     assert receiver.wait(LONG_S) is None
     assert receiver.failed == "shard 0 of 1: it arrived damaged"
@@ -121,7 +121,7 @@ def test_what_does_not_belong_to_the_attempt_is_closed_while_it_goes_on(stage: S
 
     assert was_closed(stage.foreign(receiver, introduction(receiver), late))
 
-    checksum = {"crc32": zlib.crc32(bytes(500))}
+    checksum = {"checksum": zlib.crc32(bytes(500))}
     first.sendall(bytes(490) + json.dumps(checksum).encode() + b"\n")
     stage.foreign(receiver, introduction(receiver), a_shard(shard=1), bytes(500), checksum)
     assert received(receiver).data == bytes(1000)

@@ -3,12 +3,16 @@
 Bytes are in the order of the elements, whatever the strides: two sides may keep a tensor in different ways.
 """
 
-from typing import TypeAlias
+import struct
+import zlib
+from typing import Final, TypeAlias
 
 import torch
 from torch import Tensor
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
+_ROW_WORDS: Final = 8192
+_WORD_BYTES: Final = 8
 
 
 class Staging:
@@ -48,6 +52,16 @@ def read_into(tensor: Tensor, source: Tensor) -> None:
         plain = torch.empty(here.shape, dtype=here.dtype)
         byte_view(plain).copy_(source)
         here.copy_(plain)
+
+
+def checksum(data: bytearray | memoryview, start: int = 0) -> int:
+    """Finds damage, not malice. Adding words up costs a fraction of a CRC of all bytes; the CRC is that of the sums."""
+    view = memoryview(data)
+    rows = view.nbytes // (_ROW_WORDS * _WORD_BYTES)
+    if rows:
+        words = torch.frombuffer(view, dtype=torch.int64, count=rows * _ROW_WORDS)
+        start = zlib.crc32(struct.pack(f"<{rows}q", *words.view(rows, _ROW_WORDS).sum(dim=1).tolist()), start)
+    return zlib.crc32(view[rows * _ROW_WORDS * _WORD_BYTES :], start)
 
 
 def bytes_of(tensors: list[Tensor]) -> bytes:

@@ -11,10 +11,12 @@ import secrets
 import socket
 import threading
 import time
+import zlib
 from contextlib import suppress
 from dataclasses import dataclass, field
 
 from tradewind.sdk.layout import shard_bounds
+from tradewind.sdk.raw import checksum
 from tradewind.sdk.stream_wire import Broken, Connection, Shard
 
 INTRODUCTION_S = 5.0
@@ -234,11 +236,12 @@ class Receiver:
 
     def _receive(self, connection: Connection, attempt: _Attempt, shard: Shard) -> bool:
         first, last = shard_bounds(shard.shard, shard.of, shard.nbytes)
-        header = bytearray(shard.header_bytes)
+        header, data = bytearray(shard.header_bytes), memoryview(attempt.data)[first:last]
         try:
-            crc = connection.receive_into(memoryview(header), self._silence_s)
-            crc = connection.receive_into(memoryview(attempt.data)[first:last], self._silence_s, crc)
-            if connection.receive_line(self._silence_s).get("crc32") != crc:
+            connection.receive_into(memoryview(header), self._silence_s)
+            connection.receive_into(data, self._silence_s)
+            told = connection.receive_line(self._silence_s).get("checksum")
+            if told != checksum(data, zlib.crc32(header)):
                 raise Broken("it arrived damaged")
         except OSError as error:
             with self._changed:

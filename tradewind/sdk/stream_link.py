@@ -3,12 +3,13 @@
 import queue
 import socket
 import threading
+import zlib
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import Protocol
 
-from tradewind.sdk.raw import Staging
+from tradewind.sdk.raw import Staging, checksum
 from tradewind.sdk.stream_wire import Connection, Shard
 
 Address = tuple[str, int]
@@ -138,9 +139,9 @@ class Link:
         try:
             connection = self._connected()
             connection.send_line(asdict(shard), SILENCE_S)
-            crc = connection.send(header, SILENCE_S)
-            crc = connection.send(send.data, SILENCE_S, crc)
-            connection.send_line({"crc32": crc}, SILENCE_S)
+            connection.send(header, SILENCE_S)
+            connection.send(send.data, SILENCE_S)
+            connection.send_line({"checksum": checksum(send.data, zlib.crc32(header))}, SILENCE_S)
         except OSError as error:
             job.failed(f"shard {job.shard} of {job.of} did not get to {self._address[0]}:{self._address[1]}: {error}")
             return None

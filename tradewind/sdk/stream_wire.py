@@ -2,7 +2,7 @@
 
     survivor   {"token"}                                      as soon as it is connected, perhaps long before the switch
     survivor   {"generation", "step", "shard", "of", "nbytes", "header_bytes"}, the header (with shard 0), the bytes,
-               {"crc32"} of both
+               {"checksum"} of both
     joiner     {"step", "fingerprint"}                        to the sender of shard 0: may I take a share?
     survivor   {"step", "admitted": true | false | null}      null: it does not know that step yet, or no more
 
@@ -13,7 +13,6 @@ comes last, so that it is computed while the bytes are on their way.
 import json
 import socket
 import time
-import zlib
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -55,15 +54,13 @@ class Connection:
     def send_line(self, line: dict[str, object], timeout_s: float) -> None:
         self.send(json.dumps(line).encode() + b"\n", timeout_s)
 
-    def send(self, data: bytes | memoryview, timeout_s: float, crc: int = 0) -> int:
+    def send(self, data: bytes | memoryview, timeout_s: float) -> None:
         """In pieces with a bound each, so that a long transfer may take its time and a silent peer may not."""
         view = memoryview(data)
         for first in range(0, view.nbytes, CHUNK_BYTES):
             piece = view[first : first + CHUNK_BYTES]
             self._socket.settimeout(timeout_s)
             self._socket.sendall(piece)
-            crc = zlib.crc32(piece, crc)
-        return crc
 
     def receive_line(self, timeout_s: float) -> dict[str, Any]:
         deadline_s = time.monotonic() + timeout_s
@@ -85,19 +82,16 @@ class Connection:
             raise Broken("a line that is no object")
         return values
 
-    def receive_into(self, target: memoryview, timeout_s: float, crc: int = 0) -> int:
+    def receive_into(self, target: memoryview, timeout_s: float) -> None:
         early = len(self._read[: target.nbytes])
         target[:early] = self._read[:early]
         del self._read[:early]
-        crc = zlib.crc32(target[:early], crc)
         while early < target.nbytes:
             self._socket.settimeout(timeout_s)
             count = self._socket.recv_into(target[early : early + CHUNK_BYTES])
             if count == 0:
                 raise Broken("the connection ended")
-            crc = zlib.crc32(target[early : early + count], crc)
             early += count
-        return crc
 
     def cut(self) -> None:
         """From another thread: the owner wakes and closes. Closed here, it could wait on whoever got its number."""

@@ -1,5 +1,7 @@
 """Why a plan is as it is, for people."""
 
+import math
+
 from controlplane.catalog.money import MICRO_PER_USD, usd_text
 from controlplane.planning.criteria import Criteria
 from controlplane.planning.market import Market, Nodes, Present
@@ -91,6 +93,8 @@ def _late(score: Score, criteria: Criteria) -> str:
         1 - 1e-9
     ):
         return ""
+    if math.isinf(criteria.min_steps_per_s):
+        return " (the deadline is over: what is left is done as fast as may be)"
     return f" (too slow: {criteria.min_steps_per_s:.3g} steps/s are needed; nothing that may be had is faster)"
 
 

@@ -80,6 +80,14 @@ def test_a_deadline_that_nothing_meets_is_chased_and_said() -> None:
     assert "too slow: 99 steps/s are needed" in made.why
 
 
+def test_a_deadline_that_is_over_is_told_as_over_and_not_as_a_speed() -> None:
+    over = some_criteria(objective=Objective.DEADLINE, min_steps_per_s=float("inf"))
+    made = planned(over, a_market(an_option()))
+    assert sum(made.placement.values()) == 8
+    assert "the deadline is over: what is left is done as fast as may be" in made.why
+    assert "inf" not in made.why
+
+
 def test_a_zone_that_takes_machines_often_has_to_be_cheaper() -> None:
     def zone_of(short_lived_usd: float) -> set[str]:
         market = a_market(an_option(usd=0.5), an_option(OREGON, usd=short_lived_usd, lifetime_s=1800.0))

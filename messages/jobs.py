@@ -82,10 +82,13 @@ class JobSpec(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tru
 
 
 def contradictions(spec: JobSpec) -> list[tuple[str, str]]:
-    """What no single field can show: (path in the file, what is wrong and what would be right)."""
+    """What no single field can show: (path in the file, what is wrong and what would be right).
+
+    Every other field that it is about is named by its path.
+    """
     found = []
     if (spec.launch.script is None) == (spec.launch.module is None):
-        found.append(("launch", "give either 'script' or 'module', exactly one of them"))
+        found.append(("launch", "give either launch.script or launch.module, exactly one of them"))
     if spec.workers.min > spec.workers.max:
         text = f"is {spec.workers.min}, more than workers.max = {spec.workers.max}; at most that"
         found.append(("workers.min", text))

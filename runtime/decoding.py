@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Meta, inspect
 
 from runtime.errors import UserError
+from runtime.salvage import salvage
 
 T = TypeVar("T")
 Checks = Callable[[T], Sequence[tuple[str, str]]]
@@ -39,24 +40,35 @@ _LIMITS = (*_NUMBER_LIMITS, *_LENGTH_LIMITS, "multiple_of", "pattern")
 class Problem:
     path: str
     text: str
+    meant: str = ""
+    """The path that it should probably be."""
 
     def __str__(self) -> str:
         return f"{self.path}: {self.text}" if self.path else self.text
 
 
 def decode_checked(
-    wanted: type[T], data: object, *, what: str = "This", strict: bool = True, checks: Checks[T] | None = None
+    wanted: type[T],
+    data: object,
+    *,
+    what: str = "This",
+    strict: bool = True,
+    checks: Checks[T] | None = None,
+    thorough: bool = False,
 ) -> T:
     """The typed value, or a `UserError` with every problem.
 
     Strict: text is never taken for a number. Not strict is for what can only be text, such as the environment.
+    Thorough: what `checks` find among the sound fields is told also where others are wrong; see `all_problems`.
     """
-    found = problems(wanted, data, strict=strict)
+    if checks is not None and thorough:
+        found = all_problems(wanted, data, checks)
+    else:
+        found = problems(wanted, data, strict=strict)
+        if checks is not None and not found:
+            found = [Problem(*each) for each in checks(msgspec.convert(data, wanted, strict=strict))]
     if not found:
-        value = msgspec.convert(data, wanted, strict=strict)
-        found = [Problem(*each) for each in checks(value)] if checks else []
-        if not found:
-            return value
+        return msgspec.convert(data, wanted, strict=strict)
     count = "a problem" if len(found) == 1 else f"{len(found)} problems"
     raise UserError(f"{what} has {count}:", problems=tuple(map(str, found)))
 
@@ -65,6 +77,26 @@ def problems(wanted: Any, data: object, path: str = "", *, strict: bool = True) 
     """All that keeps the data from being a `wanted`."""
     found = list(_Walk(strict).value(inspect.type_info(wanted), data, path, ""))
     return found or _by_msgspec(wanted, data, path, strict)
+
+
+def all_problems(wanted: type[T], data: object, checks: Checks[T]) -> list[Problem]:
+    """With what no single field can show, as far as the fields that it is about are sound.
+
+    For checks that name in their text, by its path, every field that a problem is about besides its own place.
+    """
+    found = problems(wanted, data)
+    if not found:
+        return [Problem(*each) for each in checks(msgspec.convert(data, wanted))]
+    walk = _Walk(strict=True)
+    value = salvage(inspect.type_info(wanted), data, lambda info, part: not any(walk.value(info, part, "", "")))
+    wrong = [path for each in found for path in (each.path, each.meant or each.path)]
+    more = [Problem(path, text) for path, text in checks(value)]
+    return [*found, *(each for each in more if not any(_is_about(each, path) for path in wrong))]
+
+
+def _is_about(problem: Problem, path: str) -> bool:
+    within = problem.path == path or problem.path.startswith((f"{path}.", f"{path}["))
+    return not path or within or re.search(rf"(?<![\w.]){re.escape(path)}(?!\w)", problem.text) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +133,8 @@ class _Walk:
         if info.forbid_unknown_fields:
             for key in data:
                 if key not in names:
-                    yield Problem(_at(path, key), _unknown(key, names))
+                    meant = _near(key, names)
+                    yield Problem(_at(path, key), _unknown(key, names, meant), _at(path, meant) if meant else "")
 
     def _dict(self, info: inspect.DictType, data: object, path: str) -> Iterator[Problem]:
         if not isinstance(data, Mapping):
@@ -249,11 +282,14 @@ def _quotes(info: inspect.Type, data: object) -> str:
     return "; put it in quotes" if isinstance(info, inspect.StrType) and plain else ""
 
 
-def _unknown(key: object, names: list[str]) -> str:
+def _near(key: object, names: list[str]) -> str:
+    return next(iter(difflib.get_close_matches(key, names, n=1)), "") if isinstance(key, str) else ""
+
+
+def _unknown(key: object, names: list[str], meant: str) -> str:
     if not isinstance(key, str):
         return f"the key {key!r} is not text; put it in quotes (YAML takes yes, no, on and off for truth values)"
-    close = difflib.get_close_matches(key, names, n=1)
-    return f"unknown key; did you mean '{close[0]}'?" if close else f"unknown key; known are {', '.join(names)}"
+    return f"unknown key; did you mean '{meant}'?" if meant else f"unknown key; known are {', '.join(names)}"
 
 
 def _allowed(limits: Mapping[str, Any], description: str) -> str:

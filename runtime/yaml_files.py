@@ -19,9 +19,12 @@ MAX_BYTES = 1024 * 1024
 MAX_DEPTH = 50
 
 
-def yaml_file(path: Path, wanted: type[T], *, what: str = "", checks: Checks[T] | None = None) -> T:
+def yaml_file(
+    path: Path, wanted: type[T], *, what: str = "", checks: Checks[T] | None = None, thorough: bool = False
+) -> T:
     """The typed value, or a `UserError` that lists all problems with their places in the file."""
-    return decode_checked(wanted, load_yaml(_text(path), str(path)), what=what or str(path), checks=checks)
+    data = load_yaml(_text(path), str(path))
+    return decode_checked(wanted, data, what=what or str(path), checks=checks, thorough=thorough)
 
 
 def load_yaml(text: str, name: str) -> object:

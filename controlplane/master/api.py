@@ -17,12 +17,12 @@ from aiohttp import web
 from controlplane.master import refusals
 from controlplane.master.access import guard
 from controlplane.master.answers import json_answer
-from controlplane.master.desk import Desk
+from controlplane.master.desk import Desk, problems_of
 from controlplane.master.feeds import Feeds
 from messages.api import JobList, Problem, ScaleRequest
 from messages.budgets import BudgetRequest
 from messages.jobs import JobSpec
-from runtime.decoding import problems
+from runtime.decoding import Checks, all_problems
 from runtime.errors import BusUnavailable, UserError
 
 MAX_BODY_BYTES = 512 * 1024
@@ -47,7 +47,7 @@ class Api:
     desk: Desk
 
     async def submit(self, request: web.Request) -> web.Response:
-        spec = await _body(request, JobSpec, "The job cannot be used:")
+        spec = await _body(request, JobSpec, "The job cannot be used:", problems_of)
         return json_answer(await self.desk.submit(spec), HTTPStatus.CREATED)
 
     async def jobs(self, _request: web.Request) -> web.Response:
@@ -164,7 +164,7 @@ async def _tell_problems(request: web.Request, handler: Handler) -> web.StreamRe
         return json_answer(Problem(f"{request.method} {request.path}: {error.reason}.", hint), HTTPStatus(error.status))
 
 
-async def _body(request: web.Request, wanted: type[T], refusal: str) -> T:
+async def _body(request: web.Request, wanted: type[T], refusal: str, checks: Checks[T] = lambda value: ()) -> T:
     """Decoded, or a `UserError` with every problem and its path."""
     try:
         payload = await request.read()
@@ -174,7 +174,7 @@ async def _body(request: web.Request, wanted: type[T], refusal: str) -> T:
         data: Any = msgspec.json.decode(payload)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UserError(f"The body of the request is not JSON: {error}.") from error
-    found = problems(wanted, data)
+    found = all_problems(wanted, data, checks)
     if found:
         raise UserError(refusal, "correct these fields", tuple(str(problem) for problem in found))
     return msgspec.convert(data, wanted)

@@ -59,9 +59,7 @@ class Desk:
 
     async def submit(self, spec: JobSpec) -> JobView:
         name = JobName(spec.name)
-        found = contradictions(spec)
-        if name == FLEET:
-            found.append(("name", f"{FLEET!r} is where events that belong to no job are kept"))
+        found = problems_of(spec)
         if found:
             raise SpecRefused(tuple(f"{path}: {text}" for path, text in found))
         if self._master.knows(name):
@@ -155,6 +153,12 @@ class Desk:
 
     def _now_s(self) -> float:
         return self._master.clock.monotonic_s()
+
+
+def problems_of(spec: JobSpec) -> list[tuple[str, str]]:
+    """(Path in the file, what is wrong), as far as the job alone shows it."""
+    reserved = [("name", f"{FLEET!r} is where events that belong to no job are kept")] if spec.name == FLEET else []
+    return reserved + contradictions(spec)
 
 
 def _size(workers: Workers) -> str:

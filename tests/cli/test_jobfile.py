@@ -47,6 +47,14 @@ def test_contradictions_between_fields_are_told(tmp_path: Path) -> None:
     assert [problem.split(":")[0] for problem in refused.value.problems] == ["launch", "workers.min"]
 
 
+def test_mistakes_of_several_kinds_are_told_together(tmp_path: Path) -> None:
+    launch = "launch: {script: a.py, module: a}"
+    with pytest.raises(UserError) as refused:
+        read_job(a_file(tmp_path, f"{{name: My Job, {launch}, workers: {{max: 2, min: 4}}, fast: 1}}"))
+    paths = [problem.split(":")[0] for problem in refused.value.problems]
+    assert paths == ["name", "fast", "launch", "workers.min"]
+
+
 def test_a_missing_file_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(UserError) as refused:
         read_job(tmp_path / "nope.yaml")

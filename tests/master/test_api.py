@@ -105,6 +105,14 @@ async def test_contradictions_are_reported_together(api: Api) -> None:
     assert status == 404
 
 
+async def test_mistakes_of_several_kinds_are_reported_together(api: Api) -> None:
+    body: dict[str, Any] = {"name": "fleet", "launch": {}, "workers": {"min": 3, "max": 2}, "replica": "two"}
+    status, problem = await api.ask("POST", "/v1/jobs", body)
+    assert status == 400
+    paths = [line.partition(":")[0] for line in problem["problems"]]
+    assert sorted(paths) == ["launch", "name", "replica", "workers.min"]
+
+
 async def test_no_job_can_be_called_fleet(api: Api) -> None:
     status, problem = await api.ask("POST", "/v1/jobs", a_spec("fleet"))
     assert status == 400

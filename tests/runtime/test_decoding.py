@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec import Meta, Struct, field
 
 from messages.jobs import JobSpec, contradictions
-from runtime.decoding import decode_checked, problems
+from runtime.decoding import all_problems, decode_checked, problems
 from runtime.errors import UserError
 from tests.messages.strategies import values_of
 
@@ -149,6 +149,46 @@ def test_contradictions_are_told_once_the_fields_are_sound() -> None:
     assert str(raised.value).splitlines()[1].startswith("  launch: give either")
 
 
+def test_contradictions_among_sound_fields_are_told_with_the_fields_that_are_not() -> None:
+    data = {
+        "name": "My Job",
+        "launch": {"scirpt": "train.py"},
+        "workers": {"max": 2, "min": 4},
+        "capacity": {"max_usd_total": "much", "when_spent": "pause", "deadline": {"hours": 2}},
+        "hyperparameters": {"global_batch": 0},
+    }
+    found = all_problems(JobSpec, data, contradictions)
+    assert sorted(problem.path for problem in found) == [
+        "capacity.deadline",
+        "capacity.deadline.steps",
+        "capacity.max_usd_total",
+        "hyperparameters.global_batch",
+        "launch.scirpt",
+        "name",
+        "workers.min",
+    ]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"workers": {"max": "four", "min": 3}},
+        {"workers": {"maxx": 4, "min": 3}},
+        {"workers": 4, "replica": 4},
+        {"launch": {"script": 7}},
+        {"launch": {"modul": "a.b"}},
+        {"launch": None},
+        {"capacity": {"max_usd_total": -1, "when_spent": "stop"}},
+        {"capacity": {"objective": "dead-line", "deadline": {"hours": 1, "steps": 5}}},
+        {"profile": {"gradient_bytes": 1, "compute": {"L4": {}}}, "hyperparameters": {"global_batch": 8}},
+    ],
+)
+def test_what_follows_only_from_a_wrong_field_is_not_told_besides(data: dict[str, object]) -> None:
+    job = {"name": "a", "launch": {"script": "train.py"}, **data}
+    found = all_problems(JobSpec, job, contradictions)
+    assert found == problems(JobSpec, job) != []
+
+
 ANYTHING = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.dates(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5) | st.integers(), inner, max_size=3),
@@ -159,7 +199,9 @@ ANYTHING = st.recursive(
 @settings(max_examples=200, deadline=None)
 @given(st.fixed_dictionaries({}, optional={field.name: ANYTHING for field in msgspec.structs.fields(JobSpec)}))
 def test_no_data_makes_it_raise_and_what_it_lets_pass_can_be_decoded(data: dict[str, object]) -> None:
-    if not problems(JobSpec, data):
+    found = problems(JobSpec, data)
+    assert all_problems(JobSpec, data, contradictions)[: len(found)] == found
+    if not found:
         assert isinstance(msgspec.convert(data, JobSpec), JobSpec)
 
 

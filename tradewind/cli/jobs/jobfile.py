@@ -15,7 +15,7 @@ from runtime.yaml_files import yaml_file
 
 def read_job(path: Path, command: str = "submit") -> JobSpec:
     try:
-        spec = yaml_file(path, JobSpec, checks=contradictions)
+        spec = yaml_file(path, JobSpec, checks=contradictions, thorough=True)
     except UserError as error:
         raise UserError(error.sentence, f"correct it, then `tradewind {command} {path}`", error.problems) from None
     return placed(spec, path.resolve().parent)

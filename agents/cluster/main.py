@@ -64,6 +64,7 @@ async def _control(settings: ClusterSettings, cluster: ClusterName, bus: Bus, in
         if not settings.keep_workers:
             loop.post(StopAsked(clock.monotonic_s(), f"the cluster-controller is stopping ({stop.why})"))
             await _ended(shell, places, stop, settings.end_grace_s + SAVE_S)
+        logger(cluster=cluster).info("cluster_controller_stopped", **_outputs(settings, places))
         places.forget_all()
         running.cancel()
         listening.cancel()
@@ -75,6 +76,12 @@ async def _ended(shell: ClusterShell, places: LocalPlaces, stop: Stop, within_s:
         logger().warning("places_not_ended", within_s=within_s)
     if not shell.at_rest.is_set():
         await places.kill_all()
+
+
+def _outputs(settings: ClusterSettings, places: LocalPlaces) -> dict[str, str | int]:
+    """Where to look, if there is anything: what workers wrote that ended well is gone with them."""
+    left = len(places.logs_left())
+    return {"outputs": left, "run_dir": settings.run_dir} if left else {}
 
 
 def _bus_settings(settings: ClusterSettings) -> BusSettings:

@@ -109,6 +109,10 @@ class LocalPlaces:
         for watcher in self._watchers.values():
             watcher.cancel()
 
+    def logs_left(self) -> list[Path]:
+        """What workers wrote that did not end well; nobody can ask them any more."""
+        return [path for path in Path(self._settings.run_dir).glob("w*x*.log") if path.stem not in self._held]
+
     def _spawn(self, uid: str, job: JobName, template: WorkerTemplate) -> "subprocess.Popen[bytes]":
         settings = self._settings
         run_dir = Path(settings.run_dir)
@@ -121,7 +125,7 @@ class LocalPlaces:
         environment = {**os.environ, **_for_agent(template.env), **self._environment(uid)}
         if settings.echo:
             return subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, start_new_session=True)
-        self._drop_old_logs(run_dir)
+        self._drop_old_logs()
         with self._log_file(uid).open("ab") as output:
             return subprocess.Popen(
                 command,
@@ -149,6 +153,8 @@ class LocalPlaces:
         await self._kill(held)
         code = held.child.wait() if held.child is not None else None
         how = self._how(held, code)
+        if code == 0:
+            self._log_file(held.uid).unlink(missing_ok=True)
         self._held.pop(held.uid)
         self._watchers.pop(held.uid)
         self._told_to_end.discard(held.uid)
@@ -175,7 +181,8 @@ class LocalPlaces:
         self._log.warning("place_not_empty", uid=held.uid, processes=left)
 
     def _ended(self, uid: str, why: str, code: int | None) -> None:
-        self._log.info("place_ended", uid=uid, why=why)
+        output = self._log_file(uid)
+        self._log.info("place_ended", uid=uid, why=why, **({"output": str(output)} if output.exists() else {}))
         self._post(PlaceEnded(self._clock.monotonic_s(), uid, why, code))
 
     def _how(self, held: _Held, code: int | None) -> str:
@@ -198,12 +205,10 @@ class LocalPlaces:
     def _log_file(self, uid: str) -> Path:
         return Path(self._settings.run_dir) / f"{uid}.log"
 
-    def _drop_old_logs(self, run_dir: Path) -> None:
-        """Of places that have ended, all but the newest."""
+    def _drop_old_logs(self) -> None:
+        """Of places that did not end well, all but the newest."""
         with contextlib.suppress(FileNotFoundError):
-            ended = [path for path in run_dir.glob("w*x*.log") if path.stem not in self._held]
-            ended.sort(key=lambda path: path.stat().st_mtime)
-            for path in ended[:-LOGS_AT_MOST]:
+            for path in sorted(self.logs_left(), key=lambda path: path.stat().st_mtime)[:-LOGS_AT_MOST]:
                 path.unlink()
 
 

@@ -8,6 +8,7 @@ import pytest
 from runtime.errors import UserError
 from tests.conftest import eventually
 from tradewind.cli.local import supervise
+from tradewind.cli.local.folder import StackFailed
 from tradewind.cli.local.parts import BusServer
 from tradewind.cli.local.supervise import keep
 
@@ -52,9 +53,10 @@ async def test_a_part_that_dies_is_started_again_and_that_is_said(tmp_path: Path
 async def test_a_part_that_cannot_live_is_given_up_with_its_last_lines(tmp_path: Path) -> None:
     (tmp_path / "master.log").write_text("one\nImportError: no module\n")
     part = FakePart(tmp_path / "master.log", 1, 1, 1, 1, 1)
-    with pytest.raises(UserError) as refused:
+    with pytest.raises(StackFailed) as refused:
         await keep(part, lambda sentence: None)
     assert part.starts == 1 + supervise.EARLY_AT_MOST
+    assert refused.value.hint.endswith(f"all of them in {part.log_file}")
     assert refused.value.problems[-1] == "ImportError: no module"
 
 

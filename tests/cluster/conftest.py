@@ -66,6 +66,10 @@ class Bench:
     def said(self, controller: int) -> str:
         return (self._folder / f"controller{controller}.log").read_text()
 
+    def outputs(self) -> list[str]:
+        """Paths of what workers wrote."""
+        return [str(path) for path in Path(self.settings.run_dir).glob("*.log")]
+
     def output_of(self, uid: str) -> str:
         return Path(self.settings.run_dir, f"{uid}.log").read_text()
 

@@ -74,6 +74,25 @@ async def test_a_worker_that_dies_at_once_is_reported_with_its_last_words_and_no
     await eventually(lambda: "because they die young" in bench.said(0), what="the log tells why it waits")
 
 
+async def test_what_a_worker_wrote_is_kept_if_it_did_not_end_well_and_said_where(bench: Bench) -> None:
+    controller = await bench.start_and_hear()
+    await bench.keep(2)
+    workers = await bench.until_alive(2)
+    killed, _ = workers
+    os.kill(workers[killed], signal.SIGKILL)
+    await eventually(lambda: killed in bench.gone, what="the killed one is reported")
+    others = await bench.until_alive(2)
+    await bench.keep(0)
+    await eventually(lambda: set(others) <= set(bench.gone), what="the others have left")
+    controller.send_signal(signal.SIGTERM)
+    assert await controller.wait() == 0
+    [kept] = bench.outputs()
+    assert kept.endswith(f"/{uid_of(killed)}.log")
+    told = {line for line in bench.said(0).splitlines() if "place_ended" in line and kept in line}
+    assert len(told) == 1
+    assert bench.settings.run_dir in bench.said(0).partition("cluster_controller_stopped")[2]
+
+
 async def test_an_interpreter_that_is_not_there_is_reported_not_fatal(bench: Bench) -> None:
     controller = await bench.start_and_hear(worker_command=("/nonexistent/python",))
     await bench.keep(1)

@@ -54,7 +54,7 @@ def master(**flags: object) -> None:
 @nats_option
 @click.option("--cluster", help="Its name.  [local]")
 @click.option("--region", help="Where it is: ranks of one region become neighbours.")
-@click.option("--run-dir", help="Where workers keep their files and write their output.  [a folder in /tmp]")
+@click.option("--run-dir", help="For workers' files and output; it stays if they do not end well.  [a folder in /tmp]")
 @click.option("--max-workers", type=int, help="Of all jobs together.  [256]")
 @click.option("--keep-workers/--end-workers", default=None, help="When it stops: leave the workers running.  [end]")
 @click.option("--echo/--no-echo", default=None, help="Workers write to this terminal instead of to a file each.")

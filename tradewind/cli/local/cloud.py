@@ -10,9 +10,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from runtime.children import free_port
-from runtime.errors import UserError
 from tradewind.cli.api.client import Api, MasterAway, session
 from tradewind.cli.local.fleet import KEY_FILE, Fleet, fleet_at, read_fleet
+from tradewind.cli.local.folder import StackFailed
 from tradewind.cli.local.parts import master, simulator
 from tradewind.cli.local.simulator import Simulator
 from tradewind.cli.local.stack import POLL_S, START_S, LocalStack, Say, standing
@@ -101,7 +101,7 @@ class CloudStack(LocalStack):
                 return
             await asyncio.sleep(POLL_S)
         log = self.folder / "simulator.log"
-        raise UserError("The simulator did not become ready.", f"look at {self.folder}", tail_of(log))
+        raise StackFailed("The simulator did not become ready:", f"look at {self.folder}", tail_of(log))
 
     def _grpc_port(self) -> str:
         return self.fleet.cloud.endpoints.gke.rpartition(":")[2]

@@ -7,18 +7,16 @@ then the rest.
 
 import asyncio
 import os
-import shutil
 import signal
-import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TypeVar
 
 from runtime import children
-from runtime.errors import UserError
 from tradewind.cli.api.client import Api, MasterAway, session
 from tradewind.cli.local import processes
+from tradewind.cli.local.folder import StackFailed, own_folder
 from tradewind.cli.local.guard import MARK
 from tradewind.cli.local.parts import BusServer, Part, controller, guard, master
 from tradewind.cli.local.supervise import keep, tail_of
@@ -115,7 +113,7 @@ class LocalStack:
                 return
             await asyncio.sleep(POLL_S)
         log = self.folder / "master.log"
-        raise UserError("The master did not become ready.", f"look at {self.folder}", tail_of(log))
+        raise StackFailed("The master did not become ready:", f"look at {self.folder}", tail_of(log))
 
     async def _is_ready(self) -> bool:
         try:
@@ -173,19 +171,15 @@ async def local_stack(
 @asynccontextmanager
 async def standing(build: Callable[[Path, Api], Stack], say: Say, *, keep_folder: bool) -> AsyncIterator[Stack]:
     children.become_subreaper()
-    folder = Path(tempfile.mkdtemp(prefix="tradewind-"))
-    async with session() as opened:
-        stack = build(folder, Api(opened, f"http://127.0.0.1:{children.free_port()}"))
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                try:
-                    await stack.start(tasks)
-                    yield stack
-                finally:
-                    await stack.stop()
-        finally:
-            stack.kill()
-            if keep_folder:
-                say(f"logs and state are in {folder}")
-            else:
-                shutil.rmtree(folder, ignore_errors=True)
+    with own_folder(say, keep=keep_folder) as folder:
+        async with session() as opened:
+            stack = build(folder, Api(opened, f"http://127.0.0.1:{children.free_port()}"))
+            try:
+                async with asyncio.TaskGroup() as tasks:
+                    try:
+                        await stack.start(tasks)
+                        yield stack
+                    finally:
+                        await stack.stop()
+            finally:
+                stack.kill()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from runtime.errors import UserError
 from runtime.process import EXIT_USER_ERROR
+from tradewind.cli.local.folder import StackFailed
 from tradewind.cli.local.parts import Part
 
 FIRST_BACKOFF_S = 0.2
@@ -28,9 +29,11 @@ async def keep(part: Part, say: Callable[[str], None]) -> None:
         if loop.time() - started_s > EARLY_S:
             early, backoff_s = 0, FIRST_BACKOFF_S
         early += 1
-        if code in FINAL_CODES or early > EARLY_AT_MOST:
-            hint = "look at the lines above; `tradewind demo --keep` keeps all logs"
-            raise UserError(f"The {part.name} ended with {code} and cannot go on:", hint, tail_of(part.log_file))
+        sentence, tail = f"The {part.name} ended with {code} and cannot go on:", tail_of(part.log_file)
+        if code in FINAL_CODES:
+            raise UserError(sentence, "correct what the lines above say", tail)
+        if early > EARLY_AT_MOST:
+            raise StackFailed(sentence, f"look at the lines above, or at all of them in {part.log_file}", tail)
         say(f"the {part.name} ended with {code} and is started again")
         await asyncio.sleep(backoff_s)
         backoff_s = min(backoff_s * 2, MAX_BACKOFF_S)

@@ -10,6 +10,10 @@ from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from runtime.clock import Clock
+from runtime.errors import Temporary
+
+EVENTS_AT_MOST = 100_000
+"""That wait. A core that is so far behind acts on a world that is long gone."""
 
 State = TypeVar("State")
 Event = TypeVar("Event")
@@ -32,6 +36,11 @@ class Shell(Protocol[Event_co, Effect_contra]):
         """Do it now and return None, or return a coroutine to be run beside the loop."""
 
 
+class Overrun(Temporary):
+    """Events come faster than they are decided. None may be missed, so its process ends, and the next one begins from
+    what is recorded."""
+
+
 class RoleLoop(Generic[State, Event, Effect]):
     def __init__(
         self,
@@ -50,19 +59,25 @@ class RoleLoop(Generic[State, Event, Effect]):
         self._tick = tick
         self._clock = clock
         self._on_decision = on_decision
-        self._events: asyncio.Queue[Event] = asyncio.Queue()
+        self._events: asyncio.Queue[Event] = asyncio.Queue(EVENTS_AT_MOST)
+        self._overrun = False
         self._started = 0
 
     def post(self, event: Event) -> None:
         """From callbacks of this event loop."""
-        self._events.put_nowait(event)
+        try:
+            self._events.put_nowait(event)
+        except asyncio.QueueFull:
+            self._overrun = True
 
     async def run(self) -> None:
-        """Until cancelled; slow effects that are still running are cancelled with it."""
+        """Until cancelled; slow effects that are still running are cancelled with it. Raises `Overrun`."""
         wake_at_s: float | None = self._clock.monotonic_s()
         async with asyncio.TaskGroup() as slow:
             while True:
                 event = await self._next(wake_at_s)
+                if self._overrun:
+                    raise Overrun(f"{self._name} cannot keep up: {EVENTS_AT_MOST} events wait to be decided")
                 decision = self._decide(self.state, event)
                 self.state = decision.state
                 wake_at_s = decision.wake_at_s

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
+from runtime import role
 from runtime.clock import SystemClock
 from runtime.role import Decision, RoleLoop
 from tests.conftest import eventually
@@ -82,6 +83,20 @@ async def test_a_slow_effect_that_fails_ends_the_loop() -> None:
         with pytest.raises(ExceptionGroup) as raised:
             await loop.run()
     assert raised.group_contains(LookupError, match="an effect failed")
+
+
+async def test_more_events_than_a_core_can_ever_catch_up_with_end_the_loop_and_none_is_missed_in_silence(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(role, "EVENTS_AT_MOST", 3)
+    loop = a_loop(Hands())
+    for number in range(4):
+        loop.post(f"event {number}")
+    async with asyncio.timeout(20):
+        with pytest.raises(ExceptionGroup) as raised:
+            await loop.run()
+    assert raised.group_contains(role.Overrun, match="test cannot keep up: 3 events wait")
+    assert loop.state.seen == ()
 
 
 async def test_a_decision_that_raises_ends_the_loop() -> None:

@@ -85,6 +85,11 @@ class PodPlaces:
     def __contains__(self, uid: str) -> bool:
         return uid in self._held or uid in self._creating
 
+    @property
+    def to_end(self) -> frozenset[str]:
+        """Those that were asked or found to have to end, and have not."""
+        return frozenset(self._to_end)
+
     def start(self, uid: str, job: JobName, template: WorkerTemplate) -> None:
         self._creating[uid] = self._spawn(self._create(uid, job, template), f"pod-create/{uid}")
 
@@ -123,6 +128,8 @@ class PodPlaces:
                 self._hold(PodSight(uid, pod_uid, job, Stage.WAITING, why=NEW))
         finally:
             del self._creating[uid]
+            if uid in self._buried:
+                self._to_end.discard(uid)
 
     def _on_synced(self) -> None:
         for place in self._known:
@@ -189,7 +196,6 @@ class PodPlaces:
         asked = "its pod was ended" if sight.uid in self._to_end else "its pod was deleted"
         told = sight.stage in (Stage.ENDED, Stage.ABANDONED, Stage.HOSTLESS)
         self._ended(sight.uid, sight.why if told else asked, sight.code)
-        self._to_end.discard(sight.uid)
 
     def _hold(self, sight: PodSight) -> None:
         before, now_s = self._held.get(sight.uid), self._clock.monotonic_s()
@@ -207,6 +213,8 @@ class PodPlaces:
     def _ended(self, uid: str, why: str, code: int | None) -> None:
         """Told once."""
         self._held.pop(uid, None)
+        if uid not in self._creating:
+            self._to_end.discard(uid)
         if uid in self._buried:
             return
         self._buried[uid] = None

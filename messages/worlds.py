@@ -19,6 +19,7 @@ from messages.ids import (
     WorkerId,
 )
 from messages.jobs import Launch, Scalar
+from messages.measured import StepsMeasured
 
 
 class Member(Struct, frozen=True):
@@ -138,6 +139,8 @@ class RankProgress(Struct, frozen=True, omit_defaults=True):
     first_at: UnixSeconds = 0.0
     last_at: UnixSeconds = 0.0
     """Unix seconds at the completion of the first and the last of these steps."""
+    measured: StepsMeasured | None = None
+    """Of scripts that use the SDK."""
 
 
 class Progress(Struct, frozen=True):

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from msgspec import Struct, structs
 
 from messages.ids import Generation, JobName, Rank, WorkerId
+from messages.measured import StepsMeasured, together
 from messages.worlds import Progress, RankProgress
 
 REPORT_EVERY_S = 1.0
@@ -25,10 +26,18 @@ class ProgressBook:
         self._worker = worker
         self._ranks: dict[tuple[Generation, Rank], RankProgress] = {}
 
-    def add(self, generation: Generation, rank: Rank, reports: Iterable[StepReport]) -> None:
+    def add(
+        self,
+        generation: Generation,
+        rank: Rank,
+        reports: Iterable[StepReport],
+        measured: StepsMeasured | None = None,
+    ) -> None:
+        known = self._ranks.get((generation, rank))
         for report in reports:
-            known = self._ranks.get((generation, rank))
-            self._ranks[generation, rank] = _begun(rank, report) if known is None else _gone_on(known, report)
+            known = _begun(rank, report) if known is None else _gone_on(known, report)
+        if known is not None:
+            self._ranks[generation, rank] = structs.replace(known, measured=together(known.measured, measured))
 
     def take(self) -> list[Progress]:
         """What was reported since the last time, one message for each generation."""

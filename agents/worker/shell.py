@@ -64,6 +64,7 @@ from messages.clusters import Answer
 from messages.codec import Received
 from messages.envelope import Message
 from messages.ids import Generation, Rank
+from messages.measured import StepsMeasured
 from messages.workers import (
     DumpWorker,
     StopWorker,
@@ -308,7 +309,7 @@ class WorkerShell:
             case hot_wire.Status():
                 self._inbox.post(TrainerSaid(at_s, *birth, hot_wire.status_of(message)))
             case hot_wire.Reported(generation, rank, reports):
-                self._on_reported(generation, rank, reports)
+                self._on_reported(generation, rank, reports, self.trainers.measured(message))
             case _:
                 assert_never(message)
 
@@ -324,8 +325,10 @@ class WorkerShell:
         if self._echo is not None:
             self._echo.add(rank, output.lines, stderr=stderr)
 
-    def _on_reported(self, generation: Generation, rank: Rank, reports: Sequence[StepReport]) -> None:
-        self._progress.add(generation, rank, reports)
+    def _on_reported(
+        self, generation: Generation, rank: Rank, reports: Sequence[StepReport], measured: StepsMeasured | None = None
+    ) -> None:
+        self._progress.add(generation, rank, reports, measured)
         at_s = self._clock.monotonic_s()
         steps = [report.step for report in reports]
         for step in dict.fromkeys((*steps[:1], *steps[-1:])):

@@ -12,6 +12,7 @@ from msgspec import Meta, Struct
 from agents.worker.progress import StepReport
 from agents.worker.words import Enter, Lease, Park, Word
 from messages.ids import NO_GENERATION, Counted, Generation, Range, Rank
+from messages.measured import StepsMeasured
 from messages.workers import TrainerStatus
 from messages.worlds import Entry
 
@@ -48,6 +49,8 @@ class Reported(Struct, frozen=True, tag_field="type", tag="progress"):
     generation: Generation
     rank: Rank
     reports: tuple[StepReport, ...]
+    measured: msgspec.Raw = msgspec.Raw()
+    """Read apart: its steps count, whatever it makes of their time."""
 
 
 class StartOrEntry(StrEnum):
@@ -91,6 +94,7 @@ TrainerMessage = Attach | Status | Reported
 AgentMessage = Assign | Halt | Leased
 
 _decoder: msgspec.json.Decoder[TrainerMessage] = msgspec.json.Decoder(TrainerMessage)
+_measured_decoder: msgspec.json.Decoder[StepsMeasured | None] = msgspec.json.Decoder(StepsMeasured | None)
 _encoder = msgspec.json.Encoder()
 
 
@@ -101,6 +105,11 @@ def encode(message: AgentMessage) -> bytes:
 def decode(line: bytes) -> TrainerMessage:
     """Raises msgspec.DecodeError, and UnicodeDecodeError for what is no text."""
     return _decoder.decode(line)
+
+
+def measured_of(said: Reported) -> StepsMeasured | None:
+    """None if it said nothing of it. Raises msgspec.DecodeError for what cannot have been measured."""
+    return _measured_decoder.decode(said.measured) if said.measured else None
 
 
 def message_of(word: Word, address: str) -> AgentMessage:

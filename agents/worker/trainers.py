@@ -18,6 +18,7 @@ import msgspec
 from agents.worker import processes
 from agents.worker import trainer_messages as wire
 from agents.worker.trainer import Birth
+from messages.measured import StepsMeasured
 from runtime.errors import UserError
 from runtime.logs import Once, logger
 
@@ -29,6 +30,8 @@ BACKLOG_MOST_BYTES = 4 * 1024 * 1024
 """Of what a trainer was told and has not read."""
 ATTACH_S = 10.0
 """For the first message of a connection."""
+
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 Hear = Callable[[Birth, wire.TrainerMessage | None], None]
 """None: the connection broke."""
@@ -110,6 +113,14 @@ class Trainers:
             self._newest[birth] = message
         self._hear(birth, message)
 
+    def measured(self, said: wire.Reported) -> StepsMeasured | None:
+        """Of the time of its steps; what makes no sense is counted, and the steps still are what they are."""
+        try:
+            return wire.measured_of(said)
+        except _UNREADABLE as error:
+            self.drop("measurement_dropped", str(error))
+            return None
+
     def closed(self, connection: "_Connection", birth: Birth | None) -> None:
         self._connections.discard(connection)
         if birth is not None and self._attached.get(birth) is connection:
@@ -187,7 +198,7 @@ class _Connection(asyncio.Protocol):
     def _take(self, line: bytes | bytearray) -> None:
         try:
             message = wire.decode(bytes(line))
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        except _UNREADABLE as error:
             self._trainers.drop("trainer_message_dropped", str(error))
             return
         match message:

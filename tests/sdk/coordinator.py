@@ -36,6 +36,7 @@ class Trainer:
     status: dict[str, Any] = field(default_factory=dict)
     alive: bool = True
     reports: list[dict[str, Any]] = field(default_factory=list)
+    measured: list[dict[str, Any]] = field(default_factory=list)
 
     @property
     def pid(self) -> int:
@@ -265,6 +266,7 @@ class Coordinator:
                 case "progress":
                     assert trainer is not None
                     trainer.reports += message["reports"]
+                    trainer.measured.append(message["measured"])
             await self._notify()
         if trainer is not None:
             trainer.writer = None

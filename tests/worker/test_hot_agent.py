@@ -12,11 +12,13 @@ from msgspec import structs
 
 from agents.worker.host import find_host_file
 from messages.ids import WorkerId
+from messages.measured import StepsMeasured
 from messages.workers import WorkerPeerLost, WorkerPhase
 from messages.worlds import Assignment, Entry, HotWorld
 from runtime import children
 from runtime.nats_server import NatsServer
 from tests.conftest import eventually
+from tests.light import light_torch
 from tests.worker.builders import OTHER, a_member, an_assignment
 from tests.worker.fakes import (
     NO_STORE,
@@ -26,7 +28,6 @@ from tests.worker.fakes import (
     a_script,
     an_agent,
     an_agent_process,
-    light_torch,
     pids_with,
     settings_for,
 )
@@ -61,7 +62,9 @@ for line in agent.makefile():
         say(type="status", **state)
         print(f"rank {word['rank']} of {word['world_size']} by {word['entry']}", flush=True)
         say(type="progress", generation=word["generation"], rank=word["rank"],
-            reports=[{"step": 5, "loss": 0.5, "samples": 4, "at": 1.0}])
+            reports=[{"step": 5, "loss": 0.5, "samples": 4, "at": 1.0}],
+            measured={"steps": 1, "samples": 4, "seconds": 0.5, "computed_s": 0.25, "waited_s": 0.125,
+                      "gradient_bytes": 4096, "global_batch": 8})
         continue
     else:
         continue
@@ -116,6 +119,8 @@ async def test_trainers_live_through_a_halt_a_repair_and_a_planned_change(
         assert _shown(master, worker) == [(0, 3), (1, 3)]
 
         await eventually(lambda: {progress.generation for progress in master.progress} == {1, 2, 3}, SECONDS)
+        told = {rank.measured for progress in master.progress for rank in progress.ranks}
+        assert told == {StepsMeasured(1, 4, 0.5, 0.25, 0.125, 4096, 8)}
         await master.until_lines(2, ["rank 2 of 3 by repair"])
         assert sorted(pids_with(worker)) == sorted(alive)
         assert [fact for fact in master.told(worker) if fact in ("parked", "switched")] == [

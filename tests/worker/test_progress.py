@@ -2,6 +2,7 @@
 
 from agents.worker.progress import ProgressBook, StepReport
 from messages.ids import Generation, Rank
+from messages.measured import StepsMeasured
 from messages.worlds import Progress, RankProgress
 from tests.worker.builders import JOB, OWN
 
@@ -29,3 +30,14 @@ def test_generations_do_not_mix_and_ranks_stand_in_order() -> None:
     book.add(Generation(2), Rank(0), [StepReport(5)])
     taken = [(progress.generation, [rank.rank for rank in progress.ranks]) for progress in book.take()]
     assert taken == [(1, [0]), (2, [0, 1])]
+
+
+def test_what_ranks_measured_is_added_up_until_it_is_told() -> None:
+    book = ProgressBook(JOB, OWN)
+    book.add(Generation(1), Rank(0), [StepReport(7)], StepsMeasured(1, 8, 0.5, 0.3, 0.1, 400, 16))
+    book.add(Generation(1), Rank(0), [StepReport(8)])
+    book.add(Generation(1), Rank(0), [StepReport(9), StepReport(10)], StepsMeasured(2, 16, 1.5, 0.7, 0.4, 400, 16))
+    [told] = [rank for progress in book.take() for rank in progress.ranks]
+    assert told.measured == StepsMeasured(3, 24, 2.0, 1.0, 0.5, 400, 16)
+    book.add(Generation(1), Rank(0), [StepReport(11)])
+    assert [rank.measured for progress in book.take() for rank in progress.ranks] == [None]

@@ -16,6 +16,7 @@ from tradewind.sdk.joining import Joining
 from tradewind.sdk.loader import Loader
 from tradewind.sdk.member import Member
 from tradewind.sdk.parting import Parting
+from tradewind.sdk.protocol import StepSize
 from tradewind.sdk.reports import Reports
 from tradewind.sdk.samples import Order
 from tradewind.sdk.saving import Saving
@@ -70,7 +71,10 @@ def assemble(given: Given, control: Control | None) -> tuple[Member, Training]:
         certificate=given.certificate,
         saving=given.saving,
         starting=Starting(given.state, given.certificate, given.saving),
-        reports=Reports(control.tell if control is not None else None),
+        reports=Reports(
+            control.tell if control is not None else None,
+            StepSize(given.gradients.summed_bytes, given.order.batch),
+        ),
         serving=serving,
         joining=joining,
         parting=Parting(member.is_halted),

@@ -26,6 +26,11 @@ class Gradients:
         self._buffers = [self._new_buffer(), self._new_buffer()]
         self._views = [self._split(buffer) for buffer in self._buffers]
 
+    @property
+    def summed_bytes(self) -> int:
+        """In every step, by each rank; without the tail."""
+        return self.floats * self._buffers[0].element_size()
+
     def buffer(self, step: int) -> Tensor:
         """The gradient and, after it, room for the tail."""
         return self._buffers[step % 2]

@@ -10,8 +10,10 @@ Trainer → agent
     status    {rank, generation, parked, done, held, active, finished, broken, waits}
               All that it is, whenever something of it changes but `done` and `held` alone. See TrainerStatus in
               messages/workers.py.
-    progress  {generation, rank, reports: [{step, loss | null, samples | null, at}, …]}
-              Steps that every rank has.
+    progress  {generation, rank, reports: [{step, loss | null, samples | null, at}, …],
+               measured: {steps, samples, seconds, computed_s, waited_s, gradient_bytes, global_batch}}
+              Steps that every rank has. `measured` is optional: the sums of those of them that nothing disturbed, on
+              this rank, and what every step sums and takes. See StepsMeasured in messages/measured.py.
 
 Agent → trainer
 
@@ -27,10 +29,12 @@ Agent → trainer
 """
 
 import json
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
+from tradewind.sdk.meter import Lap
 from tradewind.sdk.samples import Ranges
 
 SOCKET: Final = "TRADEWIND_TRAINER_SOCKET"
@@ -94,6 +98,15 @@ class StepReport:
     loss: float | None
     samples: int
     at: float
+    lap: Lap | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StepSize:
+    """What is the same in every step."""
+
+    gradient_bytes: int
+    global_batch: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,9 +140,11 @@ def status(now: Status) -> bytes:
     )
 
 
-def progress(generation: int, rank: int, reports: list[StepReport]) -> bytes:
-    told = [{"step": each.step, "loss": each.loss, "samples": each.samples, "at": each.at} for each in reports]
-    return _line(type="progress", generation=generation, rank=rank, reports=told)
+def progress(generation: int, rank: int, reports: Sequence[StepReport], size: StepSize | None = None) -> bytes:
+    told = [{"step": each.step, "loss": _finite(each.loss), "samples": each.samples, "at": each.at} for each in reports]
+    if size is None:
+        return _line(type="progress", generation=generation, rank=rank, reports=told)
+    return _line(type="progress", generation=generation, rank=rank, reports=told, measured=_measured(reports, size))
 
 
 def parse(line: bytes) -> Order | None:
@@ -165,6 +180,24 @@ def _assign(message: Mapping[str, Any]) -> Assign:
         laggards=tuple(map(int, message.get("laggards", ()))),
         held=tuple(tuple((int(first), int(last)) for first, last in own) for own in message.get("held", ())),
     )
+
+
+def _measured(reports: Sequence[StepReport], size: StepSize) -> dict[str, int | float]:
+    whole = [(each.samples, each.lap) for each in reports if each.lap is not None and each.lap.is_whole]
+    return {
+        "steps": len(whole),
+        "samples": sum(samples for samples, _ in whole),
+        "seconds": round(sum(lap.seconds for _, lap in whole), 6),
+        "computed_s": round(sum(lap.computed_s for _, lap in whole), 6),
+        "waited_s": round(sum(lap.waited_s for _, lap in whole), 6),
+        "gradient_bytes": size.gradient_bytes,
+        "global_batch": size.global_batch,
+    }
+
+
+def _finite(loss: float | None) -> float | None:
+    """JSON has no other numbers, and one of them would make the whole line unreadable."""
+    return loss if loss is not None and math.isfinite(loss) else None
 
 
 def _line(**message: object) -> bytes:

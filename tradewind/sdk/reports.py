@@ -8,22 +8,26 @@ from collections.abc import Callable
 from typing import Final
 
 from tradewind.sdk import protocol
-from tradewind.sdk.protocol import StepReport
+from tradewind.sdk.meter import Lap
+from tradewind.sdk.protocol import StepReport, StepSize
 
 _EVERY_S: Final = 0.25
 _HELD_AT_MOST: Final = 512
 
 
 class Reports:
-    def __init__(self, tell: Callable[[bytes], None] | None) -> None:
+    def __init__(self, tell: Callable[[bytes], None] | None, size: StepSize | None = None) -> None:
         self._tell = tell
+        self._size = size
         self._place = (0, 0)
         """The generation and rank of the steps that are held here."""
         self._newest: StepReport | None = None
         self._proven: list[StepReport] = []
         self._told_s = 0.0
 
-    def add(self, step: int, loss: float | None, samples: int, generation: int, rank: int) -> None:
+    def add(
+        self, step: int, loss: float | None, samples: int, generation: int, rank: int, lap: Lap | None = None
+    ) -> None:
         """The step is here; the one before it is everywhere."""
         self._prove()
         if (generation, rank) != self._place:
@@ -31,7 +35,7 @@ class Reports:
             self._place = (generation, rank)
         elif time.monotonic() - self._told_s >= _EVERY_S:
             self._tell_proven()
-        self._newest = StepReport(step, loss, samples, time.time())
+        self._newest = StepReport(step, loss, samples, time.time(), lap)
 
     def close(self) -> None:
         """Everybody has the last step."""
@@ -46,6 +50,6 @@ class Reports:
 
     def _tell_proven(self) -> None:
         if self._tell is not None and self._proven:
-            self._tell(protocol.progress(*self._place, self._proven))
+            self._tell(protocol.progress(*self._place, self._proven, self._size))
             self._told_s = time.monotonic()
         self._proven = []

@@ -17,6 +17,7 @@ from tradewind.sdk.gradients import Gradients
 from tradewind.sdk.joining import Joining
 from tradewind.sdk.loader import Loader
 from tradewind.sdk.member import Built, Member, World
+from tradewind.sdk.meter import Meter
 from tradewind.sdk.parting import Parting
 from tradewind.sdk.patience import Patience
 from tradewind.sdk.protocol import Assign
@@ -73,7 +74,7 @@ class Training:
         self._weight = 0.0
         self._owed = False
         """A batch was handed out and its gradients have not come."""
-        self._step_began_s = time.monotonic()
+        self._meter = Meter()
         self._closing_since_s: float | None = None
         self._served = 0
         """The last generation whose joiners were sent the state."""
@@ -113,6 +114,7 @@ class Training:
         self._owed = True
         self._seed_step(step, todo)
         parts.faults("compute", rank, step)
+        self._meter.hand_out()
         yield reading.batch
         if self._owed:
             raise RuntimeError(
@@ -135,6 +137,7 @@ class Training:
         flat = gradients.buffer(step)[: gradients.floats + tail.size(world.size)]
         tail.write(flat[gradients.floats :], self._own_tail(world, step), world.rank)
         parts.faults("before_sum", world.rank, step)
+        self._meter.begin_sum()
         work = built.group.sum(flat)
         parts.faults("in_sum", world.rank, step)
         done = built.group.finish(work, member.is_halted, self._stalled)
@@ -166,17 +169,15 @@ class Training:
         )
 
     def _commit(self, step: int, agreed: tail.Agreed, world: World) -> None:
-        parts = self._parts
+        parts, lap = self._parts, self._meter.end_sum()
         if not agreed.is_step(step):
             raise RuntimeError(f"ranks disagree about the step: {agreed.step} is not {step}")
         self.loss = agreed.loss
         parts.certificate.check(step, agreed.digest, self._expected(step))
         self._apply(step)
-        parts.reports.add(step, agreed.loss, self._digest.count, world.generation, world.rank)
+        parts.reports.add(step, agreed.loss, self._digest.count, world.generation, world.rank, lap)
         self._forget_step()
-        now_s = time.monotonic()
-        self._patience.took(now_s - self._step_began_s)
-        self._step_began_s = now_s
+        self._patience.took(lap.seconds)
         parts.trace("step", world.rank, world.generation, step)
         parts.faults("applied", world.rank, step)
         self._expect_next()
@@ -219,6 +220,7 @@ class Training:
         parts, member = self._parts, self._member
         if not parts.watched and member.world is not None:
             raise PeerLost("Connection closed by peer: a rank of this world is gone")
+        self._meter.disturb()
         before = member.world
         with parts.parting.saves(self._save_last):
             assign = member.take_up()
@@ -275,7 +277,7 @@ class Training:
         first = parts.starting.agree(built.group, self._present_world(), member.is_halted)
         if member.ended_collective(built, ok=first is not None) and first is not None:
             member.started(first)
-            self._step_began_s = time.monotonic()
+            self._meter.begin()
 
     def _join(self, assign: Assign) -> None:
         """Enters without the state and with nothing to compute; becomes one of the others when it is level."""
@@ -287,7 +289,7 @@ class Training:
             self._after_switch()
         else:
             self._served = self._present_world().generation  # who joins beside it gets the state from the others
-        self._step_began_s = time.monotonic()
+        self._meter.begin()
 
     def _after_switch(self) -> None:
         parts, world = self._parts, self._present_world()

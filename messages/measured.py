@@ -1,0 +1,68 @@
+"""What trainers measure of their own steps, and what the master makes of it.
+
+Only scripts that use the SDK measure anything: it owns the step, and knows when one begins to wait.
+"""
+
+from typing import Annotated
+
+from msgspec import Meta, Struct, field
+
+from messages.ids import Counted, Duration
+
+Share = Annotated[float, Meta(ge=0, le=1)]
+GradientBytes = Annotated[int, Meta(ge=0, le=10**15)]
+_LARGEST_COUNT = 2**53
+_LONGEST_S = 1e9
+
+
+class StepsMeasured(Struct, frozen=True, omit_defaults=True):
+    """Steps of ranks that nothing disturbed, added up; and what is the same in each of them."""
+
+    steps: Counted = 0
+    samples: Counted = 0
+    """Those that these ranks computed."""
+    seconds: Duration = 0.0
+    """From sum to sum. What was neither computed nor waited for is the optimizer's update and the reading of data."""
+    computed_s: Duration = 0.0
+    waited_s: Duration = 0.0
+    """In the sum of the gradients: for other ranks, and for the network."""
+    gradient_bytes: GradientBytes = 0
+    """That one rank sums in a step; 0 where it was not told."""
+    global_batch: Counted = 0
+    """Samples of all ranks in a step; 0 where it was not told."""
+
+
+class MeasuredCompute(Struct, frozen=True):
+    """Of one rank on one accelerator."""
+
+    seconds_per_sample: Duration
+    seconds_per_step: Duration
+    """What does not depend on the samples."""
+
+
+class MeasuredProfile(Struct, frozen=True, omit_defaults=True):
+    """What a job's steps need, as its trainers measured it of late."""
+
+    gradient_bytes: GradientBytes
+    global_batch: Counted
+    step_s: Duration = 0.0
+    """0 before enough steps were seen."""
+    waiting: Share = 0.0
+    """The part of the ranks' time that they wait in the sum."""
+    compute: dict[str, MeasuredCompute] = field(default_factory=dict)
+    """By accelerator as `tradewind offers` calls it, the newest last; empty where it is not known which one it is."""
+
+
+def together(one: StepsMeasured | None, other: StepsMeasured | None) -> StepsMeasured | None:
+    """What is the same in each step is that of the second, the newer. No sum passes what may be sent."""
+    if one is None or other is None:
+        return one or other
+    return StepsMeasured(
+        steps=min(one.steps + other.steps, _LARGEST_COUNT),
+        samples=min(one.samples + other.samples, _LARGEST_COUNT),
+        seconds=min(one.seconds + other.seconds, _LONGEST_S),
+        computed_s=min(one.computed_s + other.computed_s, _LONGEST_S),
+        waited_s=min(one.waited_s + other.waited_s, _LONGEST_S),
+        gradient_bytes=other.gradient_bytes or one.gradient_bytes,
+        global_batch=other.global_batch or one.global_batch,
+    )

@@ -1,0 +1,132 @@
+"""Where a rank's time goes: what is told of it, by hand and by real runs."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tests.sdk.coordinator import Coordinator
+from tests.sdk.trainee import Recipe, model_of
+from tradewind.sdk import protocol
+from tradewind.sdk.meter import Lap, Meter
+from tradewind.sdk.protocol import StepReport, StepSize
+from tradewind.sdk.reports import Reports
+
+
+class HandClock:
+    def __init__(self) -> None:
+        self.now_s = 100.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+class Rank:
+    """Reads for 1 s, computes, waits and updates for 2 s."""
+
+    def __init__(self) -> None:
+        self._clock = HandClock()
+        self.meter = Meter(self._clock)
+
+    def step(self, computes_s: float = 4.0, waits_s: float = 8.0, batches: int = 1) -> Lap:
+        self._clock.now_s += 1.0
+        for _ in range(batches):
+            self.meter.hand_out()
+            self._clock.now_s += computes_s
+        self.meter.begin_sum()
+        self._clock.now_s += waits_s
+        lap = self.meter.end_sum()
+        self._clock.now_s += 2.0
+        return lap
+
+    def pause(self, seconds: float) -> None:
+        self.meter.disturb()
+        self._clock.now_s += seconds
+
+
+def test_a_step_lasts_from_sum_to_sum_and_its_parts_are_told_apart() -> None:
+    rank = Rank()
+    rank.step()
+    assert rank.step() == Lap(seconds=15.0, computed_s=4.0, waited_s=8.0, is_whole=True)
+    assert rank.step(computes_s=1.0, waits_s=0.5).seconds == 4.5
+
+
+def test_the_first_step_and_one_through_a_change_of_the_world_are_not_whole() -> None:
+    rank = Rank()
+    assert not rank.step().is_whole
+    assert rank.step().is_whole
+    rank.pause(60.0)
+    disturbed = rank.step()
+    assert (disturbed.is_whole, disturbed.seconds) == (False, 75.0)
+    assert rank.step().is_whole
+    rank.meter.begin()
+    assert not rank.step().is_whole
+
+
+def test_a_step_that_was_computed_in_two_pieces_is_not_whole() -> None:
+    rank = Rank()
+    rank.step()
+    assert not rank.step(batches=2).is_whole
+
+
+def test_who_has_no_share_has_only_waited() -> None:
+    rank = Rank()
+    rank.step()
+    assert rank.step(batches=0) == Lap(seconds=11.0, computed_s=0.0, waited_s=8.0, is_whole=True)
+
+
+def test_only_whole_steps_are_added_up_and_what_each_has_is_told_from_the_first() -> None:
+    lines: list[dict[str, Any]] = []
+    reports = Reports(lambda line: lines.append(json.loads(line)), StepSize(4096, 48))
+    reports.add(0, 1.0, 24, 1, 0, Lap(9.0, 1.0, 1.0, is_whole=False))
+    reports.add(1, 1.0, 24, 1, 0, Lap(2.0, 1.5, 0.25, is_whole=True))
+    reports.add(2, 1.0, 24, 1, 0, Lap(3.0, 1.5, 0.75, is_whole=True))
+    reports.close()
+    same = {"gradient_bytes": 4096, "global_batch": 48}
+    nothing = {"steps": 0, "samples": 0, "seconds": 0, "computed_s": 0, "waited_s": 0}
+    assert [line["measured"] for line in lines] == [
+        {**nothing, **same},
+        {"steps": 2, "samples": 48, "seconds": 5.0, "computed_s": 3.0, "waited_s": 1.0, **same},
+    ]
+
+
+def test_a_loss_that_is_no_number_leaves_the_line_readable() -> None:
+    told = json.loads(protocol.progress(1, 0, [StepReport(3, float("nan"), 8, 1.0)]), parse_constant=_refuse)
+    assert told["reports"] == [{"step": 3, "loss": None, "samples": 8, "at": 1.0}]
+
+
+def _refuse(constant: str) -> None:
+    raise AssertionError(f"{constant} is not JSON")
+
+
+async def test_a_real_run_tells_its_true_gradient_bytes_and_where_its_time_went(tmp_path: Path) -> None:
+    recipe = Recipe(str(tmp_path), steps=20, compute_s=0.04)
+    async with Coordinator(tmp_path, recipe) as coordinator:
+        await coordinator.start(2)
+        await coordinator.finished()
+        told = [trainer.measured for trainer in coordinator.trainers]
+    true_bytes = sum(parameter.numel() * 4 for parameter in model_of(recipe.width).parameters())
+    for measured in told:
+        assert {(each["gradient_bytes"], each["global_batch"]) for each in measured} == {(true_bytes, recipe.batch)}
+        steps, samples, seconds, computed_s, waited_s = (
+            sum(each[name] for each in measured) for name in ("steps", "samples", "seconds", "computed_s", "waited_s")
+        )
+        assert (steps, samples) == (recipe.steps - 1, (recipe.steps - 1) * recipe.batch // 2)
+        assert computed_s >= steps * recipe.compute_s / 2
+        assert waited_s > 0
+        assert seconds >= computed_s + waited_s - 0.001
+
+
+async def test_steps_through_a_loss_are_not_measured_and_those_after_it_are(tmp_path: Path) -> None:
+    recipe = Recipe(str(tmp_path), steps=30, compute_s=0.05)
+    async with Coordinator(tmp_path, recipe) as coordinator:
+        await coordinator.start(2)
+        survivor, victim = coordinator.members
+        coordinator.hold_before(10)
+        await coordinator.held()
+        victim.kill()
+        coordinator.hold_before(None)
+        await coordinator.finished()
+    steps = sum(each["steps"] for each in survivor.measured)
+    samples = sum(each["samples"] for each in survivor.measured)
+    assert steps <= recipe.steps - 2, "neither the first, nor the one in which the other was lost"
+    assert samples > steps * recipe.batch // 2, "and some with the whole batch"

@@ -1,0 +1,57 @@
+"""Where the time of this rank's steps goes: two readings of the clock, beside the one that every step has anyway.
+
+A step lasts from the end of the sum before it to the end of its own. Only steps that nothing disturbed are told: the
+first of a process compiles and allocates, and one that lived through a change of the world waited for other reasons.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Lap:
+    """One step of one rank."""
+
+    seconds: float
+    """All of it: what was neither computed nor waited for is the optimizer's update, and the reading of samples."""
+    computed_s: float
+    """From the batch handed out to its gradients being there."""
+    waited_s: float
+    """In the sum: for other ranks, and for the network."""
+    is_whole: bool
+    """Nothing disturbed it."""
+
+
+class Meter:
+    def __init__(self, clock_s: Callable[[], float] = time.monotonic) -> None:
+        self._clock_s = clock_s
+        self._began_s = clock_s()
+        self._batch_s: float | None = None
+        self._sum_s = 0.0
+        self._is_whole = False
+
+    def begin(self) -> None:
+        """The next step is the first of its kind."""
+        self._began_s = self._clock_s()
+        self.disturb()
+
+    def disturb(self) -> None:
+        """The present step is not like others."""
+        self._batch_s = None
+        self._is_whole = False
+
+    def hand_out(self) -> None:
+        if self._batch_s is not None:
+            self._is_whole = False
+        self._batch_s = self._clock_s()
+
+    def begin_sum(self) -> None:
+        self._sum_s = self._clock_s()
+
+    def end_sum(self) -> Lap:
+        now_s = self._clock_s()
+        computed_s = self._sum_s - self._batch_s if self._batch_s is not None else 0.0
+        lap = Lap(now_s - self._began_s, computed_s, now_s - self._sum_s, self._is_whole)
+        self._began_s, self._batch_s, self._is_whole = now_s, None, True
+        return lap

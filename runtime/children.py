@@ -103,6 +103,17 @@ async def wait_exit(pid: int, timeout_s: float | None = None) -> bool:
     return True
 
 
+def exit_code(pid: int) -> int | None:
+    """Of a child that has exited, without reaping it; a signal counts as its negative number, as everywhere."""
+    try:
+        ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
+    except ChildProcessError:
+        return None
+    if ended is None:
+        return None
+    return ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
+
+
 def become_subreaper() -> None:
     """Orphans among our descendants become our children instead of init's."""
     if _libc().prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:

@@ -86,6 +86,15 @@ class PlaceFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class AgentEnded:
+    """Proof that its worker is gone; what the agent had started may still be on its way out."""
+
+    at_s: float
+    uid: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class PlaceEnded:
     """Proof: nothing of it is left."""
 
@@ -155,6 +164,7 @@ ClusterEvent = (
     | PlaceStarted
     | PlaceSeen
     | PlaceFailed
+    | AgentEnded
     | PlaceEnded
     | NodeSeen
     | NodeGone

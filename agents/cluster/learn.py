@@ -5,6 +5,7 @@ from typing import assert_never
 
 from agents.cluster.commands import answer_to
 from agents.cluster.events import (
+    AgentEnded,
     BusBack,
     BusLost,
     ClusterEvent,
@@ -73,6 +74,9 @@ def learn(state: ClusterState, event: ClusterEvent) -> ClusterState:
             return _see_place(state, event)
         case PlaceFailed(at_s, uid, why):
             return _end(state, uid, f"could not be started: {why}", at_s)
+        case AgentEnded(at_s, uid, why):
+            place = state.places.get(uid)
+            return state if place is None or place.worker is None else _leave(state, place.worker, why, at_s)
         case PlaceEnded(at_s, uid, why, _):
             return _end(state, uid, why, at_s)
         case NodeSeen():

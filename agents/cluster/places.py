@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agents.cluster import processes
-from agents.cluster.events import ClusterEvent, PlaceEnded, PlaceFailed, PlaceStarted
+from agents.cluster.events import AgentEnded, ClusterEvent, PlaceEnded, PlaceFailed, PlaceStarted
 from agents.cluster.settings import ClusterSettings
 from agents.cluster.state import KnownPlace
 from messages.clusters import WorkerTemplate
@@ -39,7 +39,7 @@ class _Held:
 
 
 class LocalPlaces:
-    """Posts PlaceStarted, PlaceFailed and PlaceEnded. Its watchers belong to the task group it is given."""
+    """Posts PlaceStarted, PlaceFailed, AgentEnded and PlaceEnded. Its watchers belong to the task group it is given."""
 
     def __init__(
         self, settings: ClusterSettings, post: Callable[[ClusterEvent], None], tasks: asyncio.TaskGroup, clock: Clock
@@ -149,10 +149,13 @@ class LocalPlaces:
 
     async def _watch(self, held: _Held) -> None:
         await children.wait_exit(held.pid)
+        code = children.exit_code(held.pid) if held.child is not None else None
+        how = self._how(held, code)
+        self._post(AgentEnded(self._clock.monotonic_s(), held.uid, how))
         # Before it is reaped: until then nobody else can have its number.
         await self._kill(held)
-        code = held.child.wait() if held.child is not None else None
-        how = self._how(held, code)
+        if held.child is not None:
+            held.child.wait()
         if code == 0:
             self._log_file(held.uid).unlink(missing_ok=True)
         self._held.pop(held.uid)

@@ -159,8 +159,8 @@ class Rules:
     max_places: int = 2000
     """Listed at all, those started by hand included."""
     topology_every_s: float = 1.0
-    topology_gap_s: float = 0.02
-    """Changes closer than this travel together."""
+    topology_gap_s: float = 0.005
+    """Changes closer than this travel together. A loss is waited for by all who train: it does not wait long."""
     silent_after_s: float = 2.0
     speak_within_s: float = 60.0
     """A place whose worker has not spoken after so long is ended and replaced."""

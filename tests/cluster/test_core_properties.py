@@ -8,6 +8,7 @@ from agents.cluster import invariants
 from agents.cluster.decide import decide
 from agents.cluster.effects import EndPlace, SaveKnown, SendTopology, StartPlace
 from agents.cluster.events import (
+    AgentEnded,
     BusBack,
     BusLost,
     ClusterEvent,
@@ -61,6 +62,7 @@ ANY_EVENT: st.SearchStrategy[ClusterEvent] = st.one_of(
     st.builds(LeaderSeen, AT, st.integers(1, 4)),
     st.builds(PlaceStarted, AT, UIDS, st.just(7)),
     st.builds(PlaceFailed, AT, UIDS, st.just("no memory")),
+    st.builds(AgentEnded, AT, UIDS, st.just("killed")),
     st.builds(PlaceEnded, AT, UIDS, st.just("killed")),
     st.builds(KnownSaved, AT),
     st.builds(SaveFailed, AT, st.just("no answer")),

@@ -2,7 +2,7 @@
 
 from itertools import pairwise
 
-from agents.cluster.events import PlaceFailed, WorkerHeard, WorkerSaidLeft
+from agents.cluster.events import AgentEnded, PlaceFailed, WorkerHeard, WorkerSaidLeft
 from messages.clusters import Presence
 from messages.ids import WorkerId
 from messages.workers import WorkerPhase
@@ -57,6 +57,21 @@ class TestReplacing:
         story.happens(WorkerSaidLeft(story.now_s, WorkerId(f"{leaver}-aaaa"), "noticed"))
         assert len(story.started) == 1
         assert story.ends(leaver).after(5.0, all_beat=True).started == story.started[:1]
+
+    def test_a_worker_whose_agent_ended_is_gone_and_replaced_before_its_place_is_empty(self) -> None:
+        story = a_controller_with(2)
+        lost = story.uids[0]
+        story.happens(AgentEnded(story.now_s, lost, "killed")).after(0.01, all_beat=True)
+        assert story.presence(f"{lost}-aaaa") is Presence.GONE
+        assert len(story.started) == 1
+        assert story.ends(lost).after(5.0, all_beat=True).started == story.started[:1]
+
+    def test_an_agent_that_ended_before_it_spoke_is_told_with_its_place(self) -> None:
+        story = a_controller().keeps(1)
+        mute = story.uids[0]
+        assert story.happens(AgentEnded(story.now_s, mute, "killed")).uids == [mute]
+        story.ends(mute)
+        assert mute not in story.uids
 
     def test_a_worker_under_notice_is_replaced_while_it_still_works(self) -> None:
         story = a_controller_with(2)

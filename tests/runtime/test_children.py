@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import socket
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 
@@ -193,3 +194,12 @@ async def test_being_cancelled_while_ending_still_kills(start: Start) -> None:
     with pytest.raises(asyncio.CancelledError):
         await ending
     await eventually(lambda: process.returncode == -signal.SIGKILL)
+
+
+def test_the_exit_code_of_a_child_is_known_before_it_is_reaped() -> None:
+    for script, code in (("import sys; sys.exit(3)", 3), ("import os; os.kill(os.getpid(), 9)", -9)):
+        child = subprocess.Popen([sys.executable, "-c", script])
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        assert children.exit_code(child.pid) == code
+        assert child.wait() == code
+        assert children.exit_code(child.pid) is None

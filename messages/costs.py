@@ -8,6 +8,7 @@ from typing import Annotated
 from msgspec import Meta, Struct, field
 
 from messages.ids import Counted, Duration, JobName, UnixSeconds
+from messages.measured import MeasuredProfile
 
 Foretold = Annotated[int, Meta(ge=0)]
 """Whatever comes out, however far away the end is."""
@@ -78,5 +79,7 @@ class CostView(Struct, frozen=True, kw_only=True):
     """What it may cost in all; None if nothing limits it."""
     paused: str = ""
     """Why, if it has reached its budget and waits for more."""
+    measured: MeasuredProfile | None = None
+    """What its steps need, where its script tells it: egress is counted from it."""
     note: str = ""
     """What a reader should know first."""

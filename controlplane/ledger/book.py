@@ -21,6 +21,7 @@ from controlplane.ledger.records import LedgerUnreadable, decode_ledger, encode_
 from controlplane.ledger.state import Doing, Kind, Ledger, Rate, new_ledger
 from messages import subjects
 from messages.ids import Epoch, JobName
+from messages.worlds import Member
 from runtime.bus import Bucket
 from runtime.errors import Conflict
 from runtime.logs import logger
@@ -35,6 +36,11 @@ class Book:
     ledger: Ledger | None = None
     """None until it was read."""
     pending: list[LedgerEvent] = field(default_factory=list)
+    members: tuple[Member, ...] = ()
+    """Of the present world."""
+    given_bytes: int = 0
+    measured_bytes: int = 0
+    """Of the gradients of a step, by the job's file and by its trainers; 0 where that is not known."""
     hops: tuple[Hop, ...] = ()
     """What a step of the present world sends."""
     doings: Mapping[str, Doing] = field(default_factory=dict)
@@ -44,6 +50,10 @@ class Book:
     saved: bytes = b""
     _steps: StepsCommitted | None = None
     """Heard, and not learned yet."""
+
+    @property
+    def gradient_bytes(self) -> int:
+        return self.measured_bytes or self.given_bytes
 
     def hear(self, event: LedgerEvent) -> None:
         self.pending.append(event)

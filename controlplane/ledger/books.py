@@ -84,17 +84,27 @@ class Books:
             return
         book.hear_doings(self._now_ms(), doings_of(job, self._node_of))
         world, profile = job.record.assignment, job.spec.profile
-        if world is not None and profile is not None:
-            self._links = self._links or shipped_links()
-            book.hear_world(hops_of(world.members, profile.gradient_bytes, self._links))
+        if world is not None and book.members is not world.members:
+            book.members = world.members
+            book.given_bytes = profile.gradient_bytes if profile is not None else 0
+            self._hear_world(book)
 
     def hear_progress(self, report: Progress) -> None:
         book = self._books.get(report.job)
         if book is None or not report.ranks:
             return
+        measured = max((rank.measured.gradient_bytes for rank in report.ranks if rank.measured is not None), default=0)
+        if measured and measured != book.measured_bytes:
+            book.measured_bytes = measured
+            self._hear_world(book)
         first = min(rank.first_step for rank in report.ranks)
         last = max(rank.last_step for rank in report.ranks)
         book.hear_steps(self._now_ms(), first, last, sum(rank.samples for rank in report.ranks))
+
+    def _hear_world(self, book: Book) -> None:
+        if book.gradient_bytes:
+            self._links = self._links or shipped_links()
+            book.hear_world(hops_of(book.members, book.gradient_bytes, self._links))
 
     # For people and budgets
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from controlplane.catalog.links import Links
 from controlplane.catalog.money import MicroDollars
@@ -24,8 +25,10 @@ from controlplane.ledger.state import Doing, Kind, Rate, new_ledger
 from controlplane.ledger.views import cost_view
 from messages import subjects
 from messages.clusters import ClusterHeartbeat, Presence, WorkerSight
+from messages.criteria import StepProfile, StepTime
 from messages.ids import ClusterName, Epoch, Generation, JobName, Rank, WorkerId
 from messages.jobs import JobSpec, Launch
+from messages.measured import StepsMeasured
 from messages.workers import WorkerPhase, WorkerStatus
 from messages.worlds import Assignment, Member, Progress, RankProgress, StoreAddress
 from runtime.bus import Bucket, Bus
@@ -264,6 +267,50 @@ def test_samples_of_several_worlds_between_two_looks_all_count() -> None:
     ledger = book.current()
     assert ledger is not None
     assert (ledger.steps, ledger.samples) == (30, 240)
+
+
+def two_regions(job: Job) -> Job:
+    """The same job, with one member on each side of the ocean."""
+    assert job.record.assignment is not None
+    members = (a_member("wa", 0), a_member("wb", 1, "europe-west4-a"))
+    world = structs.replace(job.record.assignment, members=members)
+    return replace(job, record=structs.replace(job.record, assignment=world))
+
+
+def a_measured_report(first: int, last: int, gradient_bytes: int) -> Progress:
+    ranks = (RankProgress(Rank(0), first, last, measured=StepsMeasured(gradient_bytes=gradient_bytes)),)
+    return Progress(JOB, WorkerId("wa"), Generation(1), ranks)
+
+
+async def test_egress_is_counted_from_what_trainers_measure_without_any_profile_in_the_file(desk: Desk) -> None:
+    books = desk.master()
+    desk.cloud.start("one", SUBMITTED)
+    books.hear(two_regions(a_job("wa", "wb")))
+    books.hear_progress(a_measured_report(0, 9, 1 << 30))
+    await desk.look(books)
+    ledger = await books.ledger(JOB)
+    assert ledger is not None
+    there, back = ("us-central1-a", "europe-west4-a"), ("europe-west4-a", "us-central1-a")
+    assert {way: sent.sent_bytes for way, sent in ledger.egress.items()} == {there: 10 << 30, back: 10 << 30}
+    per_gib = shipped_links().between(*there).egress_micro_usd_per_gib
+    assert cost_view(ledger).egress_micro_usd == 2 * 10 * per_gib > 0
+
+
+async def test_measured_bytes_win_over_those_of_the_file_and_each_step_counts_once(desk: Desk) -> None:
+    books = desk.master()
+    desk.cloud.start("one", SUBMITTED)
+    job = two_regions(a_job("wa", "wb"))
+    profile = StepProfile(gradient_bytes=1000, compute={"L4": StepTime(0.1)})
+    books.hear(replace(job, spec=structs.replace(job.spec, profile=profile)))
+    silent = Progress(JOB, WorkerId("wa"), Generation(1), (RankProgress(Rank(0), 0, 9),))
+    books.hear_progress(silent)
+    await desk.look(books)
+    for _ in range(2):
+        books.hear_progress(a_measured_report(10, 19, 600))
+    await desk.look(books)
+    ledger = await books.ledger(JOB)
+    assert ledger is not None
+    assert {sent.sent_bytes for sent in ledger.egress.values()} == {10 * 1000 + 10 * 600}
 
 
 async def test_the_view_adds_up(desk: Desk) -> None:

@@ -5,6 +5,7 @@ from msgspec import Struct, field
 from messages.events import JOB_ENDS
 from messages.ids import NO_GENERATION, Generation, JobName, Rank, WorkerId
 from messages.jobs import JobSpec, Scalar
+from messages.measured import MeasuredProfile
 from messages.worlds import RankProgress
 
 
@@ -39,6 +40,8 @@ class JobView(Struct, frozen=True, omit_defaults=True):
     step: int | None = None
     loss: float | None = None
     samples_per_s: float | None = None
+    measured: MeasuredProfile | None = None
+    """What its steps need, where its script tells it."""
     workers: tuple[WorkerView, ...] = ()
     spec: JobSpec | None = None
 

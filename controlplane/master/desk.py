@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from msgspec import structs
+
 from controlplane.catalog.views import offer_list
 from controlplane.job import events
 from controlplane.ledger.views import cost_view, planned_steps
@@ -44,15 +46,15 @@ class Desk:
     def views(self) -> tuple[JobView, ...]:
         now_s = self._now_s()
         held = sorted(self._master.jobs.values(), key=lambda job: (job.state.record.submitted_at, job.name))
-        return tuple(job_view(job.state, job.progress, now_s) for job in held)
+        return tuple(job_view(job.state, job.progress, now_s, job.measures.profile(now_s)) for job in held)
 
     @property
     def unread(self) -> tuple[JobName, ...]:
         return self._master.unread
 
     def view(self, name: str) -> JobView:
-        held = self.job(name)
-        return job_view(held.state, held.progress, self._now_s())
+        held, now_s = self.job(name), self._now_s()
+        return job_view(held.state, held.progress, now_s, held.measures.profile(now_s))
 
     def job(self, name: str) -> HeldJob:
         return self._master.job(name)
@@ -112,11 +114,12 @@ class Desk:
 
     async def cost(self, name: str, total_steps: int | None = None) -> CostView:
         """Raises `BusUnavailable`."""
-        spec = self.job(name).state.spec
+        held = self.job(name)
         ledger = await self._master.books.ledger(JobName(name))
         if ledger is None:
             raise JobUnknown(name)
-        return self.budgets.shown_with(cost_view(ledger, total_steps or planned_steps(spec), self.budgets.note))
+        view = cost_view(ledger, total_steps or planned_steps(held.state.spec), self.budgets.note)
+        return self.budgets.shown_with(structs.replace(view, measured=held.measures.profile(self._now_s())))
 
     @contextmanager
     def progress_feed(self, name: str) -> Iterator["asyncio.Queue[Reported]"]:

@@ -7,6 +7,7 @@ from controlplane.job.decide import decide
 from controlplane.job.effects import JobEffect
 from controlplane.job.events import JobEvent, Ticked
 from controlplane.job.state import Job, Record
+from controlplane.master.measures import Measures
 from controlplane.master.progress import ProgressTracker
 from controlplane.master.shell import JobShell
 from messages.ids import JobName
@@ -33,6 +34,7 @@ class HeldJob:
     ) -> None:
         self.name: JobName = job.name
         self.progress = progress or ProgressTracker()
+        self.measures = Measures()
         self.listeners: set[Callable[[Reported], None]] = set()
         """Called with every progress message."""
         self._loop: RoleLoop[Job, JobEvent, JobEffect] = RoleLoop(

@@ -5,10 +5,11 @@ from controlplane.job.state import Job, Worker
 from controlplane.master.progress import ProgressTracker
 from messages.api import JobView, WorkerView
 from messages.ids import WorkerId
+from messages.measured import MeasuredProfile
 from messages.worlds import Member
 
 
-def job_view(job: Job, progress: ProgressTracker, now_s: float) -> JobView:
+def job_view(job: Job, progress: ProgressTracker, now_s: float, measured: MeasuredProfile | None = None) -> JobView:
     record = job.record
     world = record.assignment if record.assignment and record.assignment.generation == record.generation else None
     members = {member.worker: member for member in world.members} if world is not None else {}
@@ -26,6 +27,7 @@ def job_view(job: Job, progress: ProgressTracker, now_s: float) -> JobView:
         step=progress.step,
         loss=progress.loss,
         samples_per_s=progress.samples_per_s,
+        measured=measured,
         workers=tuple(
             _worker_view(worker, members.get(worker.worker), progress, now_s)
             for worker in sorted(job.workers.values(), key=lambda worker: _place(worker, members))

@@ -1,8 +1,8 @@
 """What a job needs for a step, measured live or given."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 from msgspec import Meta, Struct
 
@@ -18,18 +18,11 @@ class Collective(StrEnum):
 
 
 class Compute(Struct, frozen=True):
-    """Of one replica on one accelerator: a straight line through what was measured."""
+    """Of one replica on one accelerator: a straight line."""
 
     seconds_per_sample: Annotated[float, Meta(gt=0, le=1e7)]
     seconds_per_step: Seconds = 0.0
     """What does not depend on the samples, such as the optimizer's update."""
-
-
-class Measured(NamedTuple):
-    samples: int
-    """Of one replica in one step."""
-    seconds: float
-    """Without communication."""
 
 
 class Profile(Struct, frozen=True, kw_only=True):
@@ -43,23 +36,3 @@ class Profile(Struct, frozen=True, kw_only=True):
     overlap: Share = 0.0
     """The part of the communication that can hide behind the computation; 0 is a step that computes, then sends."""
     collective: Collective = Collective.RING
-
-
-def fitted(measured: Iterable[Measured]) -> Compute | None:
-    """The line with the least squares that a computer could have: neither of its numbers is negative.
-
-    None without a measurement that says anything. Measurements of one size give a line through zero.
-    """
-    points = [each for each in measured if each.samples > 0 and each.seconds > 0]
-    if not points:
-        return None
-    mean_samples = sum(each.samples for each in points) / len(points)
-    mean_seconds = sum(each.seconds for each in points) / len(points)
-    spread = sum((each.samples - mean_samples) ** 2 for each in points)
-    together = sum((each.samples - mean_samples) * (each.seconds - mean_seconds) for each in points)
-    slope = together / spread if spread else 0.0
-    fixed_s = mean_seconds - slope * mean_samples
-    if slope <= 0 or fixed_s < 0:
-        squares = sum(each.samples**2 for each in points)
-        return Compute(sum(each.samples * each.seconds for each in points) / squares)
-    return Compute(slope, fixed_s)

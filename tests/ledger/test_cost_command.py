@@ -12,6 +12,7 @@ from aiohttp import web
 from messages.api import JobList, Problem
 from messages.costs import CostLine, CostView, EgressLine, ForecastView
 from messages.ids import JobName
+from messages.measured import MeasuredCompute, MeasuredProfile
 from tests.cli.answering import answering, as_json
 from tests.cli.command import tradewind
 from tests.cli.fake_master import a_view
@@ -135,3 +136,11 @@ async def test_steps_that_are_none_are_refused(master: Answers, bad: str) -> Non
     assert done.code == 2
     assert "--steps" in done.err
     assert master.asked == []
+
+
+async def test_where_the_time_of_a_step_goes_is_told_if_it_was_measured(master: Answers) -> None:
+    measured = MeasuredProfile(1_400_000_000, 256, 2.5, 0.25, {"L4": MeasuredCompute(0.012, 0.05)})
+    master.cost = a_cost(measured=measured)
+    done = await tradewind("cost", "mnist", environ=master.environ)
+    line = "  a step       2.5 s, 25% of it waiting for others; 12 ms a sample on L4; 1.4 GB of gradients"
+    assert line in done.out.splitlines(), done.err

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from messages.api import EventLine, JobView, LogLine, WorkerView
 from runtime.errors import UserError
+from tradewind.cli.measured import step_text
 
 WIDE = 200
 QUIET_KINDS = ("job_submitted", "worker_joined", "world_decided", "job_succeeded")
@@ -109,6 +110,8 @@ def job_detail(job: JobView, now: float) -> RenderableType:
     )
     if job.step is not None:
         head.append(f"\nstep {job.step}, loss {number(job.loss)}, {number(job.samples_per_s)} samples/s")
+    if job.measured is not None:
+        head.append(f"\na step: {step_text(job.measured)}")
     return Group(head, worker_table(job.workers)) if job.workers else head
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from controlplane.catalog.money import usd_text
 from messages.costs import CostView
 from tradewind.cli import present
+from tradewind.cli.measured import step_text
 
 BYTES_PER_GIB = 1 << 30
 WASTES = ("starting", "recovering", "idle")
@@ -18,6 +19,8 @@ def sentences(view: CostView) -> Iterator[str]:
         machines = "1 machine costs" if view.machines == 1 else f"{view.machines} machines cost"
         yield _row("now", f"{machines} {usd(view.micro_usd_per_hour)} an hour")
     yield _row("1,000 steps", _steps(view))
+    if view.measured is not None:
+        yield _row("a step", step_text(view.measured))
     if view.nodes_micro_usd:
         yield _row("wasted", _wasted(view))
         yield _row("on demand", _on_demand(view))

@@ -88,7 +88,7 @@ async def _watch_status(api: Api, job: str | None, *, as_json: bool) -> int:
     last: list[object] = []
     with Live(console=console, auto_refresh=False) as live:
         async for views in _views(api, job):
-            changes = [msgspec.structs.replace(view, workers=(), samples_per_s=None) for view in views]
+            changes = [msgspec.structs.replace(view, workers=(), samples_per_s=None, measured=None) for view in views]
             if console.is_terminal and not as_json:
                 live.update(_shown(views, job), refresh=True)
             elif changes != last and as_json:

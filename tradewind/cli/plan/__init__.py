@@ -12,8 +12,9 @@ Examples:
   tradewind plan job.yaml --json
 
 \b
-`capacity:` in the job file says what is allowed and wanted, `profile:` what a step needs. Nothing is created. Prices
-are those of the master at TRADEWIND_API_URL if one answers, else those that came with the program.
+`capacity:` in the job file says what is allowed and wanted, `profile:` what a step needs; if the master has measured a
+job of that name, that counts. Nothing is created. Prices are those of the master at TRADEWIND_API_URL if one answers,
+else those that came with the program.
 """
 
 

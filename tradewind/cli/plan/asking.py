@@ -1,26 +1,33 @@
 """From a job file to a plan: what is offered, what the fleet allows, what contradicts itself, and the answer."""
 
+import asyncio
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
 
+from controlplane.capacity.profiling import combined, knows_any
 from controlplane.fleet.files import read_fleet
 from controlplane.planning.criteria import criteria_of
 from controlplane.planning.market import market_of
 from controlplane.planning.plan import Plan, plan
-from controlplane.planning.profiles import profile_of
+from controlplane.planning.profiles import JobProfile
 from controlplane.planning.refusals import refusals
+from controlplane.throughput.profile import Profile
 from messages.jobs import JobSpec
-from runtime.errors import UserError
+from messages.measured import MeasuredProfile
+from runtime.errors import TradewindError, UserError
 from runtime.process import Stop, run
 from tradewind.cli import present
+from tradewind.cli.api.client import connected
 from tradewind.cli.interrupt import unless_stopped
 from tradewind.cli.jobs.asking import echo_json
 from tradewind.cli.jobs.jobfile import read_job
 from tradewind.cli.jobs.oneshot import quiet_logs
-from tradewind.cli.offers.asking import known_offers
+from tradewind.cli.measured import step_text
+from tradewind.cli.offers.asking import PATIENCE_S, known_offers
 from tradewind.cli.plan.offered import Offered, of_fleet, offered
 from tradewind.cli.plan.table import plan_table
 from tradewind.cli.plan.view import plan_view
@@ -36,8 +43,10 @@ def show_plan(jobfile: Path, fleetfile: Path | None, *, as_json: bool) -> None:
     async def _show() -> int:
         known, why = await known_offers(os.environ)
         found = offered(known)
-        made = planned(spec, found if fleet is None else of_fleet(found, fleet), str(jobfile))
-        _print(made, spec, f"prices of {known.date}", as_json=as_json)
+        measured = await known_measurement(os.environ, spec.name) if not why else None
+        profile = combined(spec, measured)
+        made = planned(spec, found if fleet is None else of_fleet(found, fleet), str(jobfile), profile.profile)
+        _print(made, spec, profile, measured, f"prices of {known.date}", as_json=as_json)
         if why and not as_json:
             click.echo(f"What was seen of these zones is not known here: {why}", err=True)
         return 0
@@ -46,8 +55,18 @@ def show_plan(jobfile: Path, fleetfile: Path | None, *, as_json: bool) -> None:
     sys.exit(run(main))
 
 
-def planned(spec: JobSpec, found: Offered, name: str) -> Plan:
-    criteria, (profile, _) = criteria_of(spec), profile_of(spec)
+async def known_measurement(environ: Mapping[str, str], name: str) -> MeasuredProfile | None:
+    """Of the job of that name, if the master has it and its trainers have told enough."""
+    try:
+        async with asyncio.timeout(PATIENCE_S), connected(environ) as api:
+            measured = next((view.measured for view in await api.jobs() if view.name == name), None)
+    except (TradewindError, TimeoutError):
+        return None
+    return measured if measured is not None and knows_any(measured) else None
+
+
+def planned(spec: JobSpec, found: Offered, name: str, profile: Profile) -> Plan:
+    criteria = criteria_of(spec)
     market = market_of(criteria, found.offers, found.links, seen=found.seen, limits=found.limits)
     problems = refusals(spec, criteria, found.offers, market, profile)
     if problems:
@@ -59,17 +78,21 @@ def planned(spec: JobSpec, found: Offered, name: str) -> Plan:
     return made
 
 
-def _print(made: Plan, spec: JobSpec, prices: str, *, as_json: bool) -> None:
-    is_assumed = profile_of(spec).is_assumed
+def _print(
+    made: Plan, spec: JobSpec, profile: JobProfile, measured: MeasuredProfile | None, prices: str, *, as_json: bool
+) -> None:
+    is_assumed = profile.is_assumed
     if as_json:
-        echo_json(plan_view(spec.name, made, is_assumed=is_assumed))
+        echo_json(plan_view(spec.name, made, is_assumed=is_assumed, measured=measured))
         return
     present.console().print(plan_table(made, is_assumed=is_assumed))
     click.echo(f"\n{made.why}; {prices}." if not is_assumed else f"\n{prices}.")
+    if measured is not None:
+        click.echo(f"Job {spec.name} was measured while it trained: a step is {step_text(measured)}.")
     if is_assumed:
         click.echo(
-            "The job file has no `profile`: places are compared for a model of 350 million parameters, and steps are "
-            "not told. docs/planning.md says how to give one."
+            "The job file has no `profile`, and no job of this name was measured: places are compared for a model of "
+            "350 million parameters, and steps are not told. docs/planning.md says how to give one."
         )
     if not made.proven:
         click.echo("There are too many ways to try all: a better one may exist.")

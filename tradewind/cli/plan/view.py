@@ -5,6 +5,7 @@ from msgspec import Struct
 from controlplane.planning.market import Nodes
 from controlplane.planning.plan import Plan
 from controlplane.planning.scoring import Score
+from messages.measured import MeasuredProfile
 
 
 class NodesView(Struct, frozen=True):
@@ -33,13 +34,16 @@ class PlanView(Struct, frozen=True):
     is_assumed: bool
     """There is no profile: steps are those of an assumed model."""
     proven: bool
+    measured: MeasuredProfile | None = None
+    """By the job of this name, while it trained."""
 
 
-def plan_view(job: str, made: Plan, *, is_assumed: bool) -> PlanView | None:
+def plan_view(job: str, made: Plan, *, is_assumed: bool, measured: MeasuredProfile | None = None) -> PlanView | None:
     if made.score is None:
         return None
     others = tuple(_placement(other.nodes, other.score, other.why_not) for other in made.alternatives)
-    return PlanView(job, _placement(made.placement, made.score, made.why), others, is_assumed, made.proven)
+    best = _placement(made.placement, made.score, made.why)
+    return PlanView(job, best, others, is_assumed, made.proven, measured)
 
 
 def _placement(nodes: Nodes, score: Score, why: str) -> PlacementView:

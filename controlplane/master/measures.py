@@ -1,0 +1,60 @@
+"""What the trainers of one job measure of their steps: gathered, shown, and told to whoever plans, where it is news."""
+
+from dataclasses import dataclass, field
+
+from controlplane.capacity.profiling import coarse, combined, is_news, knows_any
+from controlplane.throughput.measuring import Measuring, Place
+from controlplane.throughput.profile import Profile
+from messages.jobs import JobSpec
+from messages.measured import MeasuredProfile
+from messages.worlds import Progress
+
+LOOK_S = 1.0
+USE_S = 5.0
+"""How often the utilisation of its nodes is told, where the job asks for some."""
+SHARE_DIGITS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    profile: Profile | None = None
+    use: dict[str, float] = field(default_factory=dict)
+
+
+class Measures:
+    """It reads no clock: times are those of the receiver."""
+
+    def __init__(self) -> None:
+        self._measuring = Measuring()
+        self._told: Profile | None = None
+        self._looked_s = self._used_s = float("-inf")
+
+    def hear(self, report: Progress, place: Place, at_s: float) -> None:
+        self._measuring.hear(report.worker, place, (rank.measured for rank in report.ranks), at_s)
+
+    def profile(self, now_s: float) -> MeasuredProfile | None:
+        return self._measuring.profile(now_s)
+
+    def news(self, spec: JobSpec, now_s: float) -> News:
+        """For a planned job; of others nobody asks."""
+        if spec.capacity is None or now_s - self._looked_s < LOOK_S:
+            return News()
+        self._looked_s = now_s
+        return News(self._profile_news(spec, now_s), self._use_news(spec, now_s))
+
+    def _profile_news(self, spec: JobSpec, now_s: float) -> Profile | None:
+        measured = self._measuring.profile(now_s)
+        if measured is None or not knows_any(measured):
+            return None
+        found = coarse(combined(spec, measured).profile)
+        if not is_news(self._told, found, spec.workers.max * spec.workers.ranks):
+            return None
+        self._told = found
+        return found
+
+    def _use_news(self, spec: JobSpec, now_s: float) -> dict[str, float]:
+        asked = spec.capacity is not None and spec.capacity.min_utilisation is not None
+        if not asked or now_s - self._used_s < USE_S:
+            return {}
+        self._used_s = now_s
+        return {node: round(share, SHARE_DIGITS) for node, share in self._measuring.use(now_s).items()}

@@ -1,0 +1,72 @@
+"""What a job's steps were measured to need, where people look: status, cost and plan."""
+
+import json
+from collections.abc import AsyncIterator
+from http import HTTPStatus
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from controlplane.catalog.shipped import shipped_catalog
+from controlplane.catalog.views import offer_list
+from messages.api import JobList, Problem
+from messages.measured import MeasuredCompute, MeasuredProfile
+from tests.cli.answering import answering, as_json
+from tests.cli.command import tradewind
+from tests.cli.fake_master import a_view
+from tradewind.cli.measured import step_text
+
+MEASURED = MeasuredProfile(1_400_000_000, 256, 2.5, 0.334, {"L4": MeasuredCompute(0.012, 0.05)})
+SENTENCE = "2.5 s, 33% of it waiting for others; 12 ms a sample on L4; 1.4 GB of gradients"
+A_JOB = """
+name: opt
+launch: {script: train.py}
+workers: {min: 4, max: 8}
+capacity: {accelerators: [L4, A100], regions: [us-, europe-], max_usd_per_hour: 40}
+"""
+
+
+def test_a_step_in_words() -> None:
+    assert step_text(MEASURED) == SENTENCE
+    assert step_text(MeasuredProfile(72, 8)) == "72 bytes of gradients"
+    unknown = MeasuredProfile(4096, 8, 0.0004, 0.0, {"": MeasuredCompute(0.00002, 0.0)})
+    assert step_text(unknown) == "400 µs, 0% of it waiting for others; 20 µs a sample; 4.1 kB of gradients"
+
+
+async def answer(request: web.Request) -> web.Response:
+    if request.path == "/v1/offers":
+        return as_json(offer_list(shipped_catalog(), None, 0.0))
+    if request.path == "/v1/jobs":
+        return as_json(JobList((a_view("opt", measured=MEASURED),)))
+    if request.path == "/v1/jobs/opt":
+        return as_json(a_view("opt", measured=MEASURED))
+    return as_json(Problem("There is no such job."), HTTPStatus.NOT_FOUND)
+
+
+@pytest.fixture
+async def environ() -> AsyncIterator[dict[str, str]]:
+    async with answering(answer) as known:
+        yield known
+
+
+async def test_the_status_of_a_job_says_where_its_time_goes(environ: dict[str, str]) -> None:
+    done = await tradewind("status", "opt", environ=environ)
+    assert f"a step: {SENTENCE}" in done.out, done.err
+    told = json.loads((await tradewind("status", "opt", "--json", environ=environ)).out)
+    assert told["measured"]["compute"]["L4"] == {"seconds_per_sample": 0.012, "seconds_per_step": 0.05}
+
+
+async def test_a_plan_without_a_profile_uses_what_the_job_of_that_name_has_measured(
+    tmp_path: Path, environ: dict[str, str]
+) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text(A_JOB)
+    done = await tradewind("plan", str(file), environ=environ)
+    assert f"Job opt was measured while it trained: a step is {SENTENCE}." in done.out, done.err
+    assert "steps/s" in done.out
+    told = json.loads((await tradewind("plan", str(file), "--json", environ=environ)).out)
+    assert (told["is_assumed"], told["measured"]["gradient_bytes"]) == (False, 1_400_000_000)
+    file.write_text(A_JOB.replace("name: opt", "name: another"))
+    other = await tradewind("plan", str(file), environ=environ)
+    assert "no job of this name was measured" in other.out, other.err

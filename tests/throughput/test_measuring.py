@@ -1,0 +1,181 @@
+"""From what trainers measure to what a step needs."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controlplane.throughput.measuring import ENOUGH_STEPS, FRESH_S, WORKERS_AT_MOST, Measuring, Place
+from messages.ids import WorkerId
+from messages.measured import MeasuredProfile, StepsMeasured
+
+L4 = "L4"
+
+
+def told(steps: int = 10, *, sample_s: float = 0.01, waits: float = 0.2, rest: float = 0.1) -> StepsMeasured:
+    """Steps of one second with as many samples as fill what is left of it."""
+    computed_s = steps * (1.0 - waits - rest)
+    return StepsMeasured(
+        steps=steps,
+        samples=round(computed_s / sample_s),
+        seconds=float(steps),
+        computed_s=computed_s,
+        waited_s=steps * waits,
+        gradient_bytes=4096,
+        global_batch=256,
+    )
+
+
+def hear(measuring: Measuring, worker: str, *ranks: StepsMeasured | None, on: str = L4, at_s: float = 0.0) -> None:
+    measuring.hear(WorkerId(worker), Place(f"node-of-{worker}", on), ranks, at_s)
+
+
+def the_profile(measuring: Measuring, now_s: float = 0.0) -> MeasuredProfile:
+    found = measuring.profile(now_s)
+    assert found is not None
+    return found
+
+
+def test_nothing_is_said_before_anybody_has_told_anything() -> None:
+    measuring = Measuring()
+    assert (measuring.profile(0.0), measuring.use(0.0)) == (None, {})
+    hear(measuring, "a", None)
+    assert measuring.profile(0.0) is None
+
+
+def test_a_step_s_parts_become_a_profile() -> None:
+    measuring = Measuring()
+    hear(measuring, "a", told(20, sample_s=0.01, waits=0.2, rest=0.1))
+    profile = the_profile(measuring)
+    assert (profile.gradient_bytes, profile.global_batch) == (4096, 256)
+    assert (profile.step_s, profile.waiting) == pytest.approx((1.0, 0.2))
+    assert profile.compute[L4].seconds_per_sample == pytest.approx(0.01)
+    assert profile.compute[L4].seconds_per_step == pytest.approx(0.1)
+
+
+def test_too_few_steps_tell_bytes_and_nothing_of_time() -> None:
+    measuring = Measuring()
+    hear(measuring, "a", told(ENOUGH_STEPS - 1))
+    assert the_profile(measuring) == MeasuredProfile(4096, 256)
+    assert measuring.use(0.0) == {}
+    hear(measuring, "a", told(1))
+    assert the_profile(measuring).compute.keys() == {L4}
+
+
+def test_one_slow_machine_among_others_changes_nothing() -> None:
+    measuring = Measuring()
+    for worker in ("a", "b", "c"):
+        hear(measuring, worker, told(sample_s=0.01))
+    hear(measuring, "slow", told(sample_s=0.5))
+    assert the_profile(measuring).compute[L4].seconds_per_sample == pytest.approx(0.01, rel=0.01)
+    two = Measuring()
+    hear(two, "a", told(sample_s=0.01))
+    hear(two, "slow", told(sample_s=0.5))
+    assert the_profile(two).compute[L4].seconds_per_sample == pytest.approx(0.01, rel=0.01)
+
+
+def test_what_is_measured_now_outweighs_what_was() -> None:
+    measuring = Measuring()
+    for second in range(60):
+        hear(measuring, "a", told(10, sample_s=0.01), at_s=second)
+    for second in range(60, 90):
+        hear(measuring, "a", told(10, sample_s=0.02), at_s=second)
+    assert the_profile(measuring, 90.0).compute[L4].seconds_per_sample == pytest.approx(0.02, rel=0.02)
+
+
+def test_long_steps_are_remembered_by_their_number() -> None:
+    """A minute each: by time alone one of them would be all that counts."""
+    measuring = Measuring()
+    for step in range(20):
+        slow = step == 19
+        once = StepsMeasured(1, 100, 60.0, 100.0 if slow else 50.0, 5.0, 4096, 256)
+        hear(measuring, "a", once, at_s=60.0 * step)
+    assert the_profile(measuring, 1200.0).compute[L4].seconds_per_sample < 0.6
+
+
+def test_accelerators_are_told_apart_and_the_one_that_was_left_is_remembered() -> None:
+    measuring = Measuring()
+    hear(measuring, "a", told(sample_s=0.04))
+    the_profile(measuring, 1.0)
+    later_s = 10 * FRESH_S
+    hear(measuring, "b", told(sample_s=0.01), on="A100-40", at_s=later_s)
+    compute = the_profile(measuring, later_s).compute
+    assert list(compute) == [L4, "A100-40"]
+    assert compute[L4].seconds_per_sample == pytest.approx(0.04, rel=0.01)
+    hear(measuring, "a", told(sample_s=0.04), at_s=later_s + 10 * FRESH_S)
+    assert list(the_profile(measuring, later_s + 10 * FRESH_S).compute) == ["A100-40", L4], "the newest last"
+
+
+def test_who_is_not_heard_any_more_says_nothing_until_nobody_is() -> None:
+    measuring = Measuring()
+    hear(measuring, "gone", told(sample_s=0.5), at_s=0.0)
+    hear(measuring, "a", told(sample_s=0.01), at_s=2 * FRESH_S)
+    assert measuring.use(2 * FRESH_S).keys() == {"node-of-a"}
+    assert the_profile(measuring, 2 * FRESH_S).step_s == pytest.approx(1.0)
+    ended = the_profile(measuring, 100 * FRESH_S)
+    assert ended.step_s == pytest.approx(1.0)
+    assert ended.compute.keys() == {L4}
+    assert measuring.use(100 * FRESH_S) == {}
+
+
+def test_use_is_what_the_ranks_of_a_node_computed_of_what_they_computed_and_waited() -> None:
+    measuring = Measuring()
+    hear(measuring, "a", told(waits=0.0, rest=0.2), told(waits=0.8, rest=0.2), at_s=1.0)
+    hear(measuring, "b", told(waits=0.1, rest=0.0), at_s=1.0)
+    use = measuring.use(1.0)
+    assert use == pytest.approx({"node-of-a": 0.5, "node-of-b": 0.9})
+
+
+def test_several_ranks_of_a_worker_are_one_measurement() -> None:
+    measuring = Measuring()
+    hear(measuring, "a", told(ENOUGH_STEPS // 2), told(ENOUGH_STEPS // 2))
+    assert the_profile(measuring).step_s == 0.0, "each of them has done few steps"
+    hear(measuring, "a", told(sample_s=0.01), told(sample_s=0.01), None)
+    profile = the_profile(measuring)
+    assert profile.compute[L4].seconds_per_sample == pytest.approx(0.01)
+    assert profile.step_s == pytest.approx(1.0)
+
+
+def test_a_worker_that_is_elsewhere_begins_anew() -> None:
+    measuring = Measuring()
+    hear(measuring, "a", told(), on="")
+    assert list(the_profile(measuring).compute) == [""]
+    hear(measuring, "a", told(1))
+    assert L4 not in the_profile(measuring).compute
+
+
+def test_what_is_kept_is_bounded() -> None:
+    measuring = Measuring()
+    for number in range(WORKERS_AT_MOST + 3):
+        hear(measuring, f"w{number}", told())
+    assert len(measuring.use(0.0)) == WORKERS_AT_MOST
+
+
+COUNTS = st.integers(0, 2**53)
+SECONDS = st.floats(0, 1e9)
+ODD = st.builds(
+    StepsMeasured,
+    steps=COUNTS,
+    samples=COUNTS,
+    seconds=SECONDS,
+    computed_s=SECONDS,
+    waited_s=SECONDS,
+    gradient_bytes=st.integers(0, 10**15),
+    global_batch=COUNTS,
+)
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.lists(ODD, max_size=3), SECONDS), max_size=12))
+def test_whatever_is_told_figures_are_figures(heard: list[tuple[str, list[StepsMeasured], float]]) -> None:
+    measuring = Measuring()
+    for worker, ranks, at_s in heard:
+        hear(measuring, worker, *ranks, at_s=at_s)
+        profile = measuring.profile(at_s)
+        if profile is not None:
+            assert 0 <= profile.waiting <= 1
+            figures = [profile.step_s]
+            for each in profile.compute.values():
+                figures += [each.seconds_per_sample, each.seconds_per_step]
+            assert all(math.isfinite(figure) and figure >= 0 for figure in figures)
+        assert all(0 <= share <= 1 for share in measuring.use(at_s).values())

@@ -102,6 +102,15 @@ async def test_an_unknown_job_is_answered_with_the_nearest_names(master: FakeMas
     assert done.err == "Error: There is no job 'mnist-bug'. Did you mean 'mnist-big'?\nTry: tradewind status\n"
 
 
+@pytest.mark.parametrize("name", ["mnist/cost", "..", "", "mnist?x=1", "mnist#"])
+async def test_what_is_no_name_is_no_job_and_never_another_question(master: FakeMaster, name: str) -> None:
+    master.views["mnist"] = a_view()
+    done = await asked(master, "cost", name)
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith(f"Error: There is no job {name!r}.")
+    assert done.err.endswith("Try: tradewind status\n")
+
+
 async def test_a_master_that_is_not_there_is_one_sentence_and_what_to_start() -> None:
     done = await tradewind("status", environ={"TRADEWIND_API_URL": "http://127.0.0.1:1"})
     assert done.code == 2

@@ -208,8 +208,8 @@ async def test_a_job_that_appears_in_kv_is_adopted(setup: Setup) -> None:
         await bucket.create(subjects.spec_key(JobName("garbage")), b"{}")
     await until_asked(lambda: setup.api.ask("GET", "/v1/jobs/found"), lambda answer: answer[0] == 200, "the job")
     await setup.api.until_phase("found", "running")
-    status, _ = await setup.api.ask("GET", "/v1/jobs/garbage")
-    assert status == 404
+    status, problem = await setup.api.ask("GET", "/v1/jobs/garbage")
+    assert (status, "its record cannot be read" in problem["error"]) == (409, True)
 
 
 async def test_a_last_word_of_the_master_before_is_adopted(setup: Setup) -> None:

@@ -11,6 +11,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from http import HTTPStatus
 from typing import Annotated, TypeVar
+from urllib.parse import quote
 
 import aiohttp
 import msgspec
@@ -91,25 +92,25 @@ class Api:
         return await self._ask("GET", "/v1/jobs", JobList)
 
     async def job(self, name: str) -> JobView:
-        return await self._ask("GET", f"/v1/jobs/{name}", JobView, job=name)
+        return await self._ask("GET", _of(name), JobView, job=name)
 
     async def stop(self, name: str) -> JobView:
-        return await self._ask("POST", f"/v1/jobs/{name}/stop", JobView, job=name)
+        return await self._ask("POST", f"{_of(name)}/stop", JobView, job=name)
 
     async def scale(self, name: str, workers: int) -> JobView:
         body = msgspec.json.encode(ScaleRequest(workers))
-        return await self._ask("POST", f"/v1/jobs/{name}/scale", JobView, job=name, body=body)
+        return await self._ask("POST", f"{_of(name)}/scale", JobView, job=name, body=body)
 
     async def cost(self, name: str, steps: int | None = None) -> CostView:
         query = f"?steps={steps}" if steps is not None else ""
-        return await self._ask("GET", f"/v1/jobs/{name}/cost{query}", CostView, job=name)
+        return await self._ask("GET", f"{_of(name)}/cost{query}", CostView, job=name)
 
     async def budget(self, name: str) -> BudgetView:
-        return await self._ask("GET", f"/v1/jobs/{name}/budget", BudgetView, job=name)
+        return await self._ask("GET", f"{_of(name)}/budget", BudgetView, job=name)
 
     async def raise_budget(self, name: str, usd: float) -> BudgetView:
         body = msgspec.json.encode(BudgetRequest(usd))
-        return await self._ask("POST", f"/v1/jobs/{name}/budget", BudgetView, job=name, body=body)
+        return await self._ask("POST", f"{_of(name)}/budget", BudgetView, job=name, body=body)
 
     async def offers(self) -> OfferList:
         return await self._ask("GET", "/v1/offers", OfferList)
@@ -124,15 +125,15 @@ class Api:
         self, name: str, *, rank: int | None = None, tail: int | None = None, follow: bool = False
     ) -> AsyncIterator[LogLine]:
         query = {"rank": rank, "tail": tail, "follow": 1 if follow else None}
-        return self._stream(f"/v1/jobs/{name}/logs", LogLine, job=name, query=query)
+        return self._stream(f"{_of(name)}/logs", LogLine, job=name, query=query)
 
     def events(self, name: str | None = None, *, follow: bool = False) -> AsyncIterator[EventLine]:
-        path = "/v1/events" if name is None else f"/v1/jobs/{name}/events"
+        path = "/v1/events" if name is None else f"{_of(name)}/events"
         return self._stream(path, EventLine, job=name, query={"follow": 1 if follow else None})
 
     def progress(self, name: str, *, follow: bool = True) -> AsyncIterator[ProgressLine]:
         query = {"follow": 1 if follow else None}
-        return self._stream(f"/v1/jobs/{name}/progress", ProgressLine, job=name, query=query)
+        return self._stream(f"{_of(name)}/progress", ProgressLine, job=name, query=query)
 
     async def _ask(self, method: str, path: str, answer: type[T], *, job: str = "", body: bytes | None = None) -> T:
         """Of several masters the one that leads; if none does just now, one of them soon will."""
@@ -242,6 +243,13 @@ async def session(token: str | None = None) -> AsyncIterator[aiohttp.ClientSessi
         headers["Authorization"] = f"Bearer {token}"
     async with aiohttp.ClientSession(headers=headers) as opened:
         yield opened
+
+
+def _of(job: str) -> str:
+    """Its path, whatever somebody takes for its name."""
+    if job in ("", ".", ".."):
+        raise JobUnknown(job, [])
+    return f"/v1/jobs/{quote(job, safe='')}"
 
 
 def _problem(payload: bytes) -> Problem | None:

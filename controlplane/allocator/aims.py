@@ -4,16 +4,17 @@ A job without a demand has the fleet's order. A planned job follows the newest p
 world, market and criteria. Otherwise a stopgap keeps what there is and replaces what was lost, until a plan is made.
 """
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 
 from controlplane.allocator import plan as in_order
+from controlplane.allocator.calm import taken_lately
 from controlplane.allocator.choices import by_choice
-from controlplane.allocator.counting import ceiling, is_paused, spare
+from controlplane.allocator.counting import ceiling, is_dismissed, is_paused, spare
 from controlplane.allocator.facts import aimed_at, current
 from controlplane.allocator.offers import Offer, pool_ref
 from controlplane.allocator.plan import kept
 from controlplane.allocator.prospects import Supplies
-from controlplane.allocator.shelves import is_shaken
 from controlplane.allocator.state import Allocator, Node
 from controlplane.allocator.stopgap import stopgap
 from controlplane.planning.market import Choice, Nodes
@@ -31,6 +32,11 @@ class Aims:
 
 
 def aims_of(allocator: Allocator, supplies: Supplies, now_s: float) -> Aims:
+    aims = _aims(allocator, supplies, now_s)
+    return replace(aims, leaving=_with_dismissed(allocator, aims.leaving))
+
+
+def _aims(allocator: Allocator, supplies: Supplies, now_s: float) -> Aims:
     demand, plans = allocator.demand, allocator.plans
     if demand is None:
         return Aims(in_order.plan(allocator.wanted, list(supplies), supplies, now_s), {})
@@ -44,18 +50,19 @@ def aims_of(allocator: Allocator, supplies: Supplies, now_s: float) -> Aims:
     there = sum(plans.facts.present.committed().values())
     aimed = aimed_at(plans)
     wanted = there if aimed is None else min(aimed, ceiling(allocator))
-    nodes = stopgap(plans.facts, demand.profile, wanted, _doubtful(allocator, supplies, now_s))
+    nodes = stopgap(plans.facts, wanted, _doubts(allocator, supplies, now_s))
     targets = _targets(supplies, nodes, now_s)
     return Aims(targets, _still_leaving(allocator, there - wanted), f"what was lost, until plan {plans.number + 1}")
 
 
-def _doubtful(allocator: Allocator, supplies: Supplies, now_s: float) -> frozenset[Choice]:
-    """Where machines were taken lately, or none can be asked for just now."""
-    return frozenset(
-        choice
+def _doubts(allocator: Allocator, supplies: Supplies, now_s: float) -> dict[Choice, float]:
+    """Where machines were taken lately, the later the more; most of all where none can be asked for just now."""
+    busy = {
+        choice: math.inf
         for choice, offers in by_choice(supplies).items()
-        if is_shaken(allocator, offers[0].stock, now_s) or not any(supplies[offer].settled for offer in offers)
-    )
+        if not any(supplies[offer].settled for offer in offers)
+    }
+    return taken_lately(allocator, now_s) | busy
 
 
 def _exactly(allocator: Allocator, supplies: Supplies, nodes: Nodes, now_s: float, by: str) -> Aims:
@@ -106,3 +113,13 @@ def _still_leaving(allocator: Allocator, surplus: int) -> Leaving:
                 found.setdefault(pool.ref.cluster, set()).add(node.name)
                 surplus -= 1
     return {cluster: frozenset(names) for cluster, names in found.items()}
+
+
+def _with_dismissed(allocator: Allocator, leaving: Leaving) -> Leaving:
+    """Whatever the plan says: these very nodes were of too little use."""
+    found = dict(leaving)
+    for pool in allocator.pools.values():
+        names = frozenset(node.name for node in pool.nodes.values() if is_dismissed(node))
+        if names:
+            found[pool.ref.cluster] = found.get(pool.ref.cluster, frozenset()) | names
+    return found

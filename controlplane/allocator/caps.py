@@ -20,7 +20,8 @@ _TUNING = Tuning()
 
 def most_for(allocator: Allocator, pool: Pool, wanted: int) -> int:
     """As many as wanted, or fewer; what the pool aims at already is not in question."""
-    most = min(wanted, ceiling(allocator) - total(allocator.pools.values(), but=pool.ref))
+    room = ceiling(allocator) - total(allocator.pools.values(), but=pool.ref)
+    most = min(wanted, pool.offer.max_nodes, room)
     if allocator.demand is None or most <= pool.target:
         return most
     choice, others = choice_of(pool.offer), may_come(allocator, but=pool.ref)

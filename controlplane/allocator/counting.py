@@ -12,13 +12,22 @@ def held(pool: Pool) -> int:
 
 
 def going(pool: Pool) -> int:
-    """Nodes that are still in sight but lost, or about to be."""
+    """Nodes that are still in sight but lost, about to be, or given up."""
     return len(pool.nodes) - held(pool)
 
 
 def doomed(pool: Pool) -> int:
     """Nodes that were noticed and have not gone yet."""
     return sum(map(_is_doomed, pool.nodes.values()))
+
+
+def dismissed(pool: Pool) -> int:
+    """Nodes that go when the job has left them."""
+    return sum(map(is_dismissed, pool.nodes.values()))
+
+
+def is_dismissed(node: Node) -> bool:
+    return bool(node.dismissed) and node.doomed_until_s is None and node.lost_s is None
 
 
 def lost(pool: Pool) -> list[Node]:
@@ -68,14 +77,15 @@ def expected(pool: Pool) -> int:
     """What it will hold if nothing is done: as `at_most`, but for slots whose nodes were taken.
 
     The cloud tries to fill those, but where a machine was just taken another is not to be counted on. Nor where they
-    did not come in time.
+    did not come in time. What was dismissed still is there for a while, but is on its way out.
     """
     if pool.stopping:
         return 0
     if pool.hanging_s is not None and is_settled(pool):
         return held(pool)
-    if not is_settled(pool):
-        return at_most(pool)
+    is_done = pool.operation is None and pool.doubt is not None and pool.doubt.done
+    if not is_settled(pool) and not is_done:
+        return max(held(pool), at_most(pool) - dismissed(pool))
     return _less(pool.target, pool, going(pool) + len(pool.vacant))
 
 
@@ -121,4 +131,6 @@ def _is_doomed(node: Node) -> bool:
 
 def _is_gone(pool: Pool, name: str) -> bool:
     node = pool.nodes.get(name)
-    return not node.counts if node is not None else name in pool.vacant
+    if node is None:
+        return name in pool.vacant
+    return node.doomed_until_s is not None or node.lost_s is not None

@@ -15,10 +15,11 @@ class Demand:
 
 @dataclass(frozen=True, slots=True)
 class Basis:
-    """All that a plan is made from, but for the profile, which does not change."""
+    """All that a plan is made from."""
 
     criteria: Criteria
     """With no more workers than may be had now."""
+    profile: Profile
     market: Market
-    """With no more nodes of each choice than the clusters that are there can give."""
+    """With no more nodes of each choice than are to be asked of it now."""
     present: Present

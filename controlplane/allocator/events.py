@@ -1,5 +1,6 @@
 """Everything that can happen to a job's capacity. Each event has the receiver's monotonic time."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from controlplane.allocator.offers import Stock
@@ -8,6 +9,7 @@ from controlplane.clouds.outcomes import Outcome, Refused, Unreachable
 from controlplane.planning.criteria import Criteria
 from controlplane.planning.market import Market
 from controlplane.planning.plan import Plan
+from controlplane.throughput.profile import Profile
 from messages.clusters import NodeSight
 from messages.ids import ClusterName
 
@@ -127,6 +129,22 @@ class NodesReleased:
 
 
 @dataclass(frozen=True, slots=True)
+class UseSeen:
+    """Of each node, by name, the share of its time in which the job's ranks on it computed, as reported lately."""
+
+    at_s: float
+    use: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileMeasured:
+    """What the job's steps need, as it turned out; told when it is another by more than noise."""
+
+    at_s: float
+    profile: Profile
+
+
+@dataclass(frozen=True, slots=True)
 class MachinesGivenBack:
     """By another job: what was refused may be had now."""
 
@@ -164,6 +182,8 @@ AllocatorEvent = (
     | NodeLost
     | ClusterLost
     | NodesReleased
+    | UseSeen
+    | ProfileMeasured
     | MachinesGivenBack
     | OperationEnded
     | JobEnded

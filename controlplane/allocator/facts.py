@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from msgspec import structs
 
+from controlplane.allocator.calm import calm_first, taken_lately
 from controlplane.allocator.choices import choice_of, present_of, within_reach
 from controlplane.allocator.counting import ceiling, is_paused
 from controlplane.allocator.demand import Basis
@@ -21,34 +22,31 @@ def basis_of(allocator: Allocator, supplies: Supplies, now_s: float) -> Basis | 
     if demand is None or market is None or not market.options or is_paused(allocator):
         return None
     criteria = structs.replace(demand.criteria, max_workers=ceiling(allocator))
-    market, present = within_reach(market, supplies), present_of(supplies, now_s)
-    return Basis(criteria, market, _without_hopes(allocator, criteria, market, present, now_s))
+    market = within_reach(market, supplies)
+    present = _without_risky_moves(allocator, criteria, market, present_of(supplies, now_s), now_s)
+    return Basis(
+        criteria, demand.profile, calm_first(criteria, market, present, taken_lately(allocator, now_s)), present
+    )
 
 
-def _without_hopes(allocator: Allocator, criteria: Criteria, market: Market, present: Present, now_s: float) -> Present:
-    """Places to which a plan must not turn, though nobody says just now that they have nothing.
-
-    Where the last machine was taken lately, or nobody answered: such come last, only where others have too few. And
-    where there was nothing lately, if what runs would have to go for it.
-    """
+def _without_risky_moves(
+    allocator: Allocator, criteria: Criteria, market: Market, present: Present, now_s: float
+) -> Present:
+    """What runs is not given up for places that had nothing, or took a machine, lately."""
     there = present.committed()
-    runs = criteria.min_workers <= sum(there.values())
-    is_full = criteria.max_workers <= sum(there.values())
+    running = sum(count for choice, count in there.items() if choice in market.options)
+    if running < criteria.min_workers:
+        return present
+    is_full = criteria.max_workers <= running
     types = {choice.accelerator for choice in there}
-    closed = set(present.stocked_out)
-    for offer in allocator.offers:
-        choice = choice_of(offer)
-        if choice in there:
-            continue
-        instead = runs and (is_full or choice.accelerator not in types)
-        if is_shaken(allocator, offer.stock, now_s) or (instead and is_unsure(allocator, offer.stock, now_s)):
-            closed.add(choice)
-    left: dict[str, int] = {}
-    for choice, option in market.options.items():
-        most = there.get(choice, 0) if choice in closed else option.limit
-        left[choice.accelerator] = left.get(choice.accelerator, 0) + most
-    enough = max(left.values(), default=0) >= criteria.min_workers
-    return structs.replace(present, stocked_out=frozenset(closed)) if enough else present
+    closed = {
+        choice
+        for offer in allocator.offers
+        if (choice := choice_of(offer)) not in there
+        and (is_full or choice.accelerator not in types)
+        and (is_shaken(allocator, offer.stock, now_s) or is_unsure(allocator, offer.stock, now_s))
+    }
+    return structs.replace(present, stocked_out=present.stocked_out | closed)
 
 
 def note(plans: Plans, basis: Basis | None, now_s: float) -> Plans:

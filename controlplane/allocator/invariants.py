@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from controlplane.allocator.caps import may_come, money_per_hour
 from controlplane.allocator.choices import choice_of
-from controlplane.allocator.counting import ceiling, total
+from controlplane.allocator.counting import ceiling, held, is_dismissed, total
 from controlplane.allocator.effects import (
     AllocatorEffect,
     Change,
@@ -31,6 +31,7 @@ def check(before: Allocator, after: Allocator, effects: Sequence[AllocatorEffect
         *_of_the_market(after, changes),
         *_of_plans(before, effects),
         *_of_nodes(after, changes),
+        *_of_dismissals(after),
         *_of_the_end(after, changes),
     ]
 
@@ -119,6 +120,20 @@ def _of_nodes(after: Allocator, changes: Sequence[Change]) -> list[str]:
         if isinstance(change, RemoveNodes):
             broken += [f"{name} is in use" for name in change.nodes if _is_in_use(after, pool, name)]
     return broken
+
+
+def _of_dismissals(after: Allocator) -> list[str]:
+    """One at a time, and none that the job cannot run without, but for one that goes already."""
+    if after.demand is None:
+        return []
+    kept = [
+        node.name
+        for pool in after.pools.values()
+        for node in pool.nodes.values()
+        if is_dismissed(node) and not (pool.operation is not None and node.name in pool.operation.nodes)
+    ]
+    too_few = sum(map(held, after.pools.values())) < after.demand.criteria.min_workers
+    return [f"{', '.join(kept)} given up though needed, or together"] if len(kept) > 1 or (kept and too_few) else []
 
 
 def _of_the_end(after: Allocator, changes: Sequence[Change]) -> list[str]:

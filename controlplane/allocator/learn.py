@@ -13,13 +13,14 @@ from controlplane.allocator.idle import forget_enough, note_released
 from controlplane.allocator.learn_listing import fail_listing, hear_of_cluster, learn_listing
 from controlplane.allocator.learn_nodes import learn_loss, learn_notice, learn_sight, lose_cluster, lose_overdue
 from controlplane.allocator.learn_outcome import learn_outcome
-from controlplane.allocator.learn_plan import learn_criteria, learn_plan
+from controlplane.allocator.learn_plan import learn_criteria, learn_plan, learn_profile
 from controlplane.allocator.shelves import close, reopen_after, shake
 from controlplane.allocator.state import Allocator, Pool, Shortage
+from controlplane.allocator.use import call_back, note_use
 
 
 def learn(allocator: Allocator, event: events.AllocatorEvent) -> Allocator:
-    return forget_enough(allocator, _age(_take_in(allocator, event), event.at_s))
+    return forget_enough(allocator, call_back(_age(_take_in(allocator, event), event.at_s)))
 
 
 def _take_in(allocator: Allocator, event: events.AllocatorEvent) -> Allocator:
@@ -50,6 +51,10 @@ def _take_in(allocator: Allocator, event: events.AllocatorEvent) -> Allocator:
             return lose_cluster(allocator, cluster, at_s)
         case events.NodesReleased():
             return note_released(allocator, event)
+        case events.UseSeen():
+            return note_use(allocator, event)
+        case events.ProfileMeasured(_, profile):
+            return learn_profile(allocator, profile)
         case events.MachinesGivenBack(_, stock):
             return reopen_after(allocator, stock)
         case events.OperationEnded():

@@ -56,12 +56,12 @@ def _done(allocator: Allocator, pool: Pool, operation: Operation, now_s: float) 
     if operation.kind is Kind.DELETE:
         pools = {ref: other for ref, other in allocator.pools.items() if ref != pool.ref}
         return replace(allocator, pools=pools, deleted={**allocator.deleted, pool.ref: allocator.listing.number})
-    if operation.raises:
-        allocator = reopen(allocator, pool.offer.stock)
     done = _as_asked(pool, operation)
+    if operation.raises:
+        allocator, done = reopen(allocator, pool.offer.stock), replace(done, filled_s=now_s)
     if operation.kind is Kind.REMOVE:
         why = "nodes that it no longer had were passed over, and its target with them"
-        done = _doubted(allocator, done, operation, why, now_s)
+        done = _doubted(allocator, done, operation, why, now_s, done=True)
     return _put(allocator, done)
 
 
@@ -101,9 +101,11 @@ def _later(allocator: Allocator, pool: Pool, detail: str, now_s: float) -> Pool:
     return replace(pool, failures=pool.failures + 1, retry_s=retry_s, last_error=detail)
 
 
-def _doubted(allocator: Allocator, pool: Pool, operation: Operation, detail: str, settles_s: float) -> Pool:
+def _doubted(
+    allocator: Allocator, pool: Pool, operation: Operation, detail: str, settles_s: float, *, done: bool = False
+) -> Pool:
     most = max(operation.before, operation.target)
-    return replace(pool, doubt=Doubt(most, detail, allocator.listing.number, settles_s))
+    return replace(pool, doubt=Doubt(most, detail, allocator.listing.number, settles_s, done))
 
 
 def _put(allocator: Allocator, pool: Pool) -> Allocator:

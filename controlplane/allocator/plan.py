@@ -3,6 +3,7 @@
 Planned from what is there now, never from an earlier plan, so that a lost answer or a restart cannot mislead it.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -26,7 +27,7 @@ class Supply:
     closed_until_s: float | None = None
     """Until then it has nothing more to give."""
     shaken_until_s: float | None = None
-    """A node was taken there lately, or nobody answered: until then it comes last."""
+    """A node was taken there lately, or nobody answered: until then it comes last, and the longer ago the earlier."""
 
 
 def plan(wanted: int, offers: Sequence[Offer], pools: Mapping[Offer, Supply], now_s: float) -> dict[Offer, int]:
@@ -36,7 +37,7 @@ def plan(wanted: int, offers: Sequence[Offer], pools: Mapping[Offer, Supply], no
     """
     targets = {offer: kept(pools[offer], now_s) for offer in offers}
     missing = wanted - sum(targets.values())
-    calm_first = sorted(offers, key=lambda offer: _is_before(now_s, pools[offer].shaken_until_s))
+    calm_first = sorted(offers, key=lambda offer: _shaken_until_s(pools[offer], now_s))
     if missing > 0:
         _add(targets, calm_first, pools, missing, now_s)
     else:
@@ -71,6 +72,11 @@ def _give_up(targets: dict[Offer, int], offers: Sequence[Offer], pools: Mapping[
         less = min(surplus, pools[offer].spare)
         targets[offer] -= less
         surplus -= less
+
+
+def _shaken_until_s(supply: Supply, now_s: float) -> float:
+    until_s = supply.shaken_until_s
+    return until_s if until_s is not None and now_s < until_s else -math.inf
 
 
 def _is_before(now_s: float, until_s: float | None) -> bool:

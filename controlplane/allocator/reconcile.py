@@ -9,7 +9,7 @@ from dataclasses import replace
 from controlplane.allocator import effects
 from controlplane.allocator.aims import aims_of
 from controlplane.allocator.caps import most_for
-from controlplane.allocator.counting import ceiling, doomed, held, is_settled, is_there, lost, spare, total
+from controlplane.allocator.counting import ceiling, dismissed, doomed, held, is_settled, is_there, lost, spare, total
 from controlplane.allocator.facts import basis_of, current, note, plan_due_s
 from controlplane.allocator.idle import idle_nodes
 from controlplane.allocator.offers import Offer, pool_plan, pool_ref
@@ -17,6 +17,7 @@ from controlplane.allocator.prospects import Supplies, supplies_of
 from controlplane.allocator.sentences import explain_idleness, explain_lowering, explain_raising, summary
 from controlplane.allocator.state import Allocator, Kind, Operation, Pool
 from controlplane.allocator.timing import next_listing, quiet_from_s, wake_at_s
+from controlplane.allocator.use import dismiss_one, left_nodes
 
 
 class Turn:
@@ -34,6 +35,7 @@ class Turn:
         if allocator.synced and allocator.ended is not None:
             self._delete_all(allocator.ended)
         elif allocator.synced:
+            self.allocator = dismiss_one(self.allocator)
             self._remove_idle()
             self._aim()
             self._delete_needless()
@@ -72,12 +74,12 @@ class Turn:
 
     def _ask_for_a_plan(self) -> None:
         """From the facts as they are after what was asked for just now."""
-        plans, demand, due_s = self.allocator.plans, self.allocator.demand, plan_due_s(self.allocator)
-        if demand is None or plans.facts is None or due_s is None or self.now_s < due_s:
+        plans, due_s = self.allocator.plans, plan_due_s(self.allocator)
+        if plans.facts is None or due_s is None or self.now_s < due_s:
             return
         asked, number = plans.facts, plans.number + 1
         self.allocator = replace(self.allocator, plans=replace(plans, number=number, asked_s=self.now_s, asked=asked))
-        self.effects.append(effects.MakePlan(number, asked.criteria, demand.profile, asked.market, asked.present))
+        self.effects.append(effects.MakePlan(number, asked.criteria, asked.profile, asked.market, asked.present))
 
     # Shrinking
 
@@ -88,11 +90,15 @@ class Turn:
                 most = min(ceiling(self.allocator), total(self.allocator.pools.values()))
                 self._remove(pool, names, explain_idleness(self.allocator, names))
                 self.allocator = replace(self.allocator, enough=max(0, most - len(names)))
+        for ref, nodes in left_nodes(self.allocator).items():
+            pool = self.allocator.pools[ref]
+            if self._may_touch(pool):
+                self._remove(pool, [node.name for node in nodes], "; ".join(node.dismissed for node in nodes))
 
     def _lower(self, pool: Pool, target: int) -> None:
         if not pool.exists or not self._may_touch(pool):
             return
-        excess = max(0, pool.target - target - doomed(pool))
+        excess = max(0, pool.target - target - doomed(pool) - dismissed(pool))
         knows = self._knows_what_is_empty(pool)
         taken = [*(sorted(pool.vacant) if knows else ()), *(node.name for node in lost(pool))]
         empty = pool.target - len(pool.nodes)
@@ -121,9 +127,10 @@ class Turn:
         self.effects.append(effects.ResizePool(operation, pool.ref, size, why))
 
     def _knows_what_is_empty(self, pool: Pool) -> bool:
-        if pool.sighted_s is None:
-            return not pool.adopted
-        return self.now_s - pool.sighted_s <= self.allocator.settings.fresh_s
+        seen_s, filled_s, fresh_s = pool.sighted_s, pool.filled_s, self.allocator.settings.fresh_s
+        if filled_s is not None and self.now_s - filled_s <= fresh_s and (seen_s is None or seen_s < filled_s):
+            return False
+        return self.now_s - seen_s <= fresh_s if seen_s is not None else not pool.adopted
 
     def _lingering(self, pool: Pool) -> list[str]:
         long_ago_s = self.now_s - self.allocator.settings.linger_s

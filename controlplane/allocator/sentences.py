@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from controlplane.allocator.counting import at_most, ceiling, held, is_paused, is_there, lost
+from controlplane.allocator.counting import at_most, ceiling, dismissed, held, is_paused, is_there, lost
 from controlplane.allocator.facts import current
 from controlplane.allocator.offers import Offer
 from controlplane.allocator.shelves import is_closed, shelf_of
@@ -77,7 +77,7 @@ def summary(allocator: Allocator, now_s: float) -> str:
         left = sum(is_there(pool) for pool in allocator.pools.values())
         return f"the job has ended: {left} of its pools are left" if left else "the job has ended: looking once more"
     here = sum(held(pool) for pool in allocator.pools.values())
-    coming = sum(at_most(pool) for pool in allocator.pools.values()) - here
+    coming = sum(at_most(pool) - dismissed(pool) for pool in allocator.pools.values()) - here
     text = f"{here} of {goal(allocator)} nodes held"
     if coming > 0:
         text += f", {coming} coming"

@@ -54,7 +54,7 @@ class AllocatorSettings:
     release_s: float = 90.0
     """Nodes of a job that wants none go as it releases them, but no later than this: nobody may be left to do so."""
     idle_timeout_s: float = 600.0
-    """A node of a planned job on which it has nothing and wants nothing for so long is removed."""
+    """A node of a planned job on which it has nothing and wants nothing for so long, or computes too little, goes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +71,12 @@ class Node:
     doomed_until_s: float | None = None
     """It was noticed: until then it is left alone, since its worker hands over."""
     lost_s: float | None = None
+    dismissed: str = ""
+    """Why it is given up though the job uses it; it goes when the job has left it."""
 
     @property
     def counts(self) -> bool:
-        return self.doomed_until_s is None and self.lost_s is None
+        return self.doomed_until_s is None and self.lost_s is None and not self.dismissed
 
 
 class Kind(StrEnum):
@@ -112,6 +114,8 @@ class Doubt:
     listing: int
     settles_s: float
     """Only a later listing than this, asked for no earlier than then, tells what became of it."""
+    done: bool = False
+    """So the cloud said; but less may have been given up than was asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +148,8 @@ class Pool:
     given_up: bool = False
     """It has hung for `hang_s`: what it does not hold counts no longer."""
     sighted_s: float | None = None
+    filled_s: float | None = None
+    """When the cloud last said that all the nodes are there which were asked for: older sights do not show them."""
     empty_since_s: float | None = None
     failures: int = 0
     retry_s: float | None = None
@@ -170,6 +176,16 @@ class Shelf:
     """When it last had nothing."""
     shaken_until_s: float | None = None
     """A node was taken there lately, or nobody answered: until then it comes last."""
+
+
+@dataclass(frozen=True, slots=True)
+class LowUse:
+    """Of a node on which the job computes too little of the time."""
+
+    since_s: float
+    at_s: float
+    """When that was reported first without a break, and last."""
+    share: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,6 +255,8 @@ class Allocator:
     """Whose word a planned job's pools follow now."""
     idle_since_s: dict[ClusterName, dict[str, float]] = field(default_factory=dict)
     """Since when the job has nothing on a node, by name."""
+    low_use: dict[str, LowUse] = field(default_factory=dict)
+    """By node."""
     enough: int | None = None
     """So many nodes, since others were idle: no more are asked for before something changes."""
     leaving: dict[ClusterName, frozenset[str]] = field(default_factory=dict)

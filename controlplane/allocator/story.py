@@ -55,23 +55,25 @@ def _nodes(before: Allocator, after: Allocator) -> list[Announce]:
         for name, node in known.nodes.items() if known is not None else ():
             fate = _fate(node, pool.nodes.get(name), pool)
             if fate is not None:
-                kind, text = fate
-                said.append(_about(pool, kind, f"node {name} in {pool.offer.zone} {text}", "", node=name))
+                kind, text, why = fate
+                said.append(_about(pool, kind, f"node {name} in {pool.offer.zone} {text}", why, node=name))
     return said
 
 
-def _fate(node: Node, now: Node | None, pool: Pool) -> tuple[str, str] | None:
-    if not node.counts and (node.doomed_until_s is None or node.lost_s is not None):
+def _fate(node: Node, now: Node | None, pool: Pool) -> tuple[str, str, str] | None:
+    """The kind of event, what it tells, and why."""
+    if node.lost_s is not None:
         return None
     if now is not None and now.uid == node.uid:
         if now.lost_s is not None:
-            return "node_lost", "was lost"
-        noticed = now.doomed_until_s is not None and node.doomed_until_s is None
-        return ("node_noticed", "will be taken") if noticed else None
+            return "node_lost", "was lost", ""
+        if now.doomed_until_s is not None and node.doomed_until_s is None:
+            return "node_noticed", "will be taken", ""
+        return ("node_underused", "is given up", now.dismissed) if now.dismissed and not node.dismissed else None
     operation = pool.operation
     removing = operation.nodes - operation.vacant if operation is not None else frozenset()
     removed = node.name in removing or (node.name, node.uid) in pool.removed
-    return None if removed else ("node_lost", "is gone")
+    return None if removed else ("node_lost", "is gone", "")
 
 
 def _shortages(before: Allocator, after: Allocator) -> list[Announce]:

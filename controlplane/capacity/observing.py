@@ -8,6 +8,7 @@ which nothing is heard was not taken for all we know.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from controlplane.allocator.counting import is_dismissed
 from controlplane.allocator.offers import Stock
 from controlplane.allocator.state import Allocator, Kind, Pool, Shortage
 from controlplane.catalog.accelerators import from_gke
@@ -74,7 +75,7 @@ def _alive(allocator: Allocator) -> dict[NodeKey, tuple[str, Shelf]]:
         for ref, pool in allocator.pools.items()
         if (shelf := _shelf(pool.offer.stock)) is not None
         for node in pool.nodes.values()
-        if node.counts and node.was_ready
+        if (node.counts or is_dismissed(node)) and node.was_ready
     }
 
 

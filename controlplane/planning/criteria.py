@@ -26,6 +26,8 @@ class Criteria(Struct, frozen=True, kw_only=True):
     zones: tuple[str, ...] = ()
     machine_types: tuple[str, ...] = ()
     """Empty allows everything."""
+    min_utilisation: float | None = None
+    """Nodes on which the job computes less of the time are given up; for the plan it means nothing."""
 
     def allows_zone(self, zone: str, region: str) -> bool:
         return (not self.zones or zone in self.zones) and (
@@ -55,6 +57,7 @@ def criteria_of(spec: JobSpec, *, steps_left: int | None = None, hours_left: flo
         regions=capacity.regions,
         zones=capacity.zones,
         machine_types=capacity.machine_types,
+        min_utilisation=capacity.min_utilisation,
     )
 
 

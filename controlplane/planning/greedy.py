@@ -4,10 +4,11 @@ No search and no solver: the plan corrects it after. What it asks for keeps ever
 """
 
 import math
+from collections.abc import Mapping
 
 from controlplane.catalog.places import Distance, distance
 from controlplane.planning.criteria import Criteria
-from controlplane.planning.market import Choice, Market, Nodes, Option, Present, QuotaKey
+from controlplane.planning.market import NONE, Choice, Market, Nodes, Option, Present, QuotaKey
 from controlplane.planning.scoring import (
     gpus_by_quota,
     how_many,
@@ -30,8 +31,12 @@ def greedy(
     present: Present,
     wanted: int,
     tuning: Tuning | None = None,
+    last: Mapping[Choice, float] = NONE,
 ) -> Nodes:
-    """What to aim at: all that is held and on its way, and more of the same accelerator up to `wanted`."""
+    """What to aim at: all that is held and on its way, and more of the same accelerator up to `wanted`.
+
+    `last`: what is taken only where all else has no room, and of it the lowest number first.
+    """
     tuning = tuning or Tuning()
     nodes = present.committed()
     room = min(wanted, criteria.max_workers) - sum(nodes.values())
@@ -44,7 +49,7 @@ def greedy(
     room_by_kind[True] = room - room_by_kind[False]
     quotas = {key: quota_of(market, present, key) for key in market.quotas}
     used = dict(gpus_by_quota(market, nodes))
-    for option in _by_liking(market, nodes, accelerators.pop(), tuning):
+    for option in _by_liking(market, nodes, accelerators.pop(), last, tuning):
         choice = option.choice
         key = QuotaKey(choice.region, choice.accelerator, choice.spot)
         more = min(
@@ -60,14 +65,17 @@ def greedy(
     return nodes
 
 
-def _by_liking(market: Market, nodes: Nodes, accelerator: str, tuning: Tuning) -> list[Option]:
+def _by_liking(
+    market: Market, nodes: Nodes, accelerator: str, last: Mapping[Choice, float], tuning: Tuning
+) -> list[Option]:
     """Near what is there first, since a new zone costs egress; then cheap, risk included."""
     zones = {choice.zone for choice in nodes}
     workers = sum(nodes.values())
 
-    def liking(option: Option) -> tuple[int, float, Choice]:
+    def liking(option: Option) -> tuple[float, int, float, Choice]:
+        doubt = last.get(option.choice, -math.inf)
         near = min(_NEARNESS[distance(option.choice.zone, zone)] for zone in zones)
-        return near, option.micro_usd_per_hour + risk_of(option, workers, tuning), option.choice
+        return doubt, near, option.micro_usd_per_hour + risk_of(option, workers, tuning), option.choice
 
     return sorted((each for each in market.options.values() if each.choice.accelerator == accelerator), key=liking)
 

@@ -180,8 +180,8 @@ def quota_of(market: Market, present: Present, key: QuotaKey) -> float:
 
 
 def how_many(room: float, each: int) -> float:
-    """Fit into it. Into an infinite one no number does for Python."""
-    return room if math.isinf(room) else room // each
+    """Fit into it. What takes no room fits without end; into an infinite one no number does for Python."""
+    return room // each if each and math.isfinite(room) else math.inf
 
 
 def gpus_by_quota(market: Market, nodes: Nodes) -> Mapping[QuotaKey, int]:

@@ -150,12 +150,16 @@ class PlannedSystem(System):
             objective=chance.choice((Objective.COST, Objective.THROUGHPUT, Objective.THROUGHPUT)),
             max_micro_usd_per_hour=None if cap is None else MicroDollars(round(cap * USD)),
             on_demand=on_demand,
+            min_utilisation=chance.choice((None, 0.5)),
         )
         self.usd = {offer.stock: chance.uniform(0.3, 1.0) for offer in self.offers}
         self.quotas: dict[QuotaKey, int] = {}
         self.idlers: set[str] = set()
         """Uids of machines that the job will not use."""
+        self.slackers: set[str] = set()
+        """Uids of machines on which it will compute little."""
         self.criteria_now = self.criteria
+        self._beat_use()
 
     def new_allocator(self) -> Allocator:
         demand = Demand(self.criteria_now, self.profile)
@@ -168,13 +172,6 @@ class PlannedSystem(System):
         actor = PlannedActor(self, self.new_allocator(), self.clockwork)
         self.clockwork.after(self.clockwork.chance.uniform(0.0, 1.0), lambda: self._tell_market(actor))
         return actor
-
-    def decided(self, allocator: Allocator) -> None:
-        """A slot that was lost while its pool was raised may be filled after it was written off: that is excused."""
-        if not any(pool.written_off for pool in allocator.pools.values()):
-            super().decided(allocator)
-        else:
-            self.calm = False
 
     # The market
 
@@ -221,6 +218,15 @@ class PlannedSystem(System):
         self.account.busy = busy
         self.clockwork.after(0.5, self.work)
 
+    def _beat_use(self) -> None:
+        self.clockwork.after(1.0, self._beat_use)
+        use = {
+            machine.name: 0.1 if uid in self.slackers else 0.9
+            for uid, (_, machine) in self.cloud.running().items()
+            if uid in self.account.busy
+        }
+        self.clockwork.after(0.001, lambda: self.actor.post(events.UseSeen(self.clockwork.now_s, use)))
+
     # Faults
 
     def faults(self) -> list[tuple[str, Callable[[], None]]]:
@@ -230,7 +236,9 @@ class PlannedSystem(System):
             ("prices changed", self._change_prices),
             ("quota changed", self._change_quota),
             ("criteria changed", self._change_criteria),
-            ("node left idle", self._leave_idle),
+            ("profile measured", self._measure),
+            ("node left idle", lambda: self._slacken(self.idlers)),
+            ("node used too little", lambda: self._slacken(self.slackers)),
         ]
 
     def want(self) -> None:
@@ -258,14 +266,19 @@ class PlannedSystem(System):
         self.actor.post(events.CriteriaChanged(self.clockwork.now_s, self.criteria_now))
         self._tell_market(self.actor)
 
-    def _leave_idle(self) -> None:
+    def _measure(self) -> None:
+        self.profile = structs.replace(self.profile, gradient_bytes=self.clockwork.chance.choice((0, 10**6, 10**8)))
+        self.actor.post(events.ProfileMeasured(self.clockwork.now_s, self.profile))
+
+    def _slacken(self, those: set[str]) -> None:
         running = sorted(self.cloud.running())
         if running:
-            self.idlers.add(self.clockwork.chance.choice(running))
+            those.add(self.clockwork.chance.choice(running))
 
     def be_kind(self) -> None:
         self.wanted = 8
         self.idlers.clear()
+        self.slackers.clear()
         self.quotas.clear()
         self.usd = {offer.stock: 0.2 + 0.1 * number for number, offer in enumerate(self.offers)}
         self.criteria_now = self.criteria

@@ -71,6 +71,9 @@ class SimulatedCloud:
         self.dark: set[ClusterName] = set()
         """Clusters whose region is lost: nothing is made there, and nobody answers."""
         self.on_change: Callable[[ClusterName], None] = lambda cluster: None
+        self.on_shrink: Callable[[Machine], None] = lambda machine: None
+        """Told of machines that ran, and that the cloud chose to let go."""
+        self.boot_s = (0.5, 5.0)
         self._numbers = itertools.count(1)
 
     # Reads
@@ -150,6 +153,10 @@ class SimulatedCloud:
             self._take(pool, machine)
         self.on_change(pool.ref.cluster)
 
+    def take_at_once(self, pool: CloudPool, machine: Machine) -> None:
+        """Out of sight too."""
+        self._take(pool, machine, lingers=False)
+
     def lose_region(self, cluster: ClusterName) -> list[tuple[CloudPool, Machine]]:
         """Without a word; what died there."""
         died = [(pool, machine) for pool in self._pools_of(cluster) for machine in pool.machines.values()]
@@ -228,7 +235,7 @@ class SimulatedCloud:
                 self.clockwork.made["node came back under its name"] += 1
             machine = Machine(again or f"{pool.plan.zone}-{number}", f"uid-{number}")
             pool.machines[machine.name] = machine
-            self.clockwork.after(self.clockwork.chance.uniform(0.5, 5.0), partial(self._boot, pool, machine))
+            self.clockwork.after(self.clockwork.chance.uniform(*self.boot_s), partial(self._boot, pool, machine))
         self.clockwork.after(GROUP_S, lambda: self._tend(pool))
 
     def _boot(self, pool: CloudPool, machine: Machine) -> None:
@@ -237,12 +244,14 @@ class SimulatedCloud:
             pool.ghosts.pop(machine.name, None)
             self.on_change(pool.ref.cluster)
 
-    def _take(self, pool: CloudPool, machine: Machine) -> None:
+    def _take(self, pool: CloudPool, machine: Machine, *, lingers: bool | None = None) -> None:
+        """Some linger in sight; where nothing is said, the dice say which."""
         if pool.machines.get(machine.name) is not machine:
             return
         del pool.machines[machine.name]
         pool.names.append(machine.name)
-        lingers = self.clockwork.chance.random() < 0.5
+        if lingers is None:
+            lingers = self.clockwork.chance.random() < 0.5
         if lingers:
             pool.ghosts[machine.name] = (machine.uid, self.clockwork.now_s + FORGET_S)
             self.clockwork.after(FORGET_S, lambda: self.on_change(pool.ref.cluster))
@@ -257,6 +266,7 @@ class SimulatedCloud:
             if chosen.life is Life.RUNNING:
                 self.clockwork.made["shrink hit a running node"] += 1
                 self.clockwork.tell(f"the cloud shrinks {pool.ref.pool} by {chosen.name}, which was running")
+                self.on_shrink(chosen)
             self._drop(pool, chosen.name)
         del pool.names[max(0, pool.target - len(pool.machines)) :]
 

@@ -2,13 +2,13 @@
 
 import heapq
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import assert_never
 
 from controlplane.allocator import events
-from controlplane.allocator.counting import ceiling, held
+from controlplane.allocator.counting import ceiling
 from controlplane.allocator.effects import (
     AllocatorEffect,
     Announce,
@@ -21,6 +21,7 @@ from controlplane.allocator.effects import (
 )
 from controlplane.allocator.offers import Offer, pool_ref
 from controlplane.allocator.state import Allocator, AllocatorSettings, new_allocator
+from controlplane.clouds.interface import PoolRef
 from messages.clusters import NodeSight
 from messages.ids import ClusterName, JobName
 from tests.allocator.account import Account
@@ -94,7 +95,12 @@ class System:
         self.ended: str | None = None
         self.early_end = chance.random() < 0.2
         self.calm = False
-        """Nothing but single preemptions happens: there is no excuse for a node too many."""
+        """Nothing but single preemptions happens: a node too many has one excuse only, and none is let go in use."""
+        self.uncounted: set[tuple[PoolRef, str]] = set()
+        """Nodes of slots that no longer counted: written off, or of a pool that hung for too long."""
+        self.given_up: dict[PoolRef, frozenset[str]] = {}
+        """Such pools, and the nodes that they had when they were given up."""
+        self.cloud.on_shrink = self._shrunk
         self.prepare()
         self.actor = self._new_actor()
 
@@ -139,6 +145,8 @@ class System:
                 self.calm = True
                 self._preempt_calmly()
                 self.must(self.is_as_wanted, "as wanted after one more loss")
+            self._refill_unseen()
+            self.must(self.is_as_wanted, "as wanted after a slot was filled again unseen")
             self.calm = False
             self._lose_a_region()
             self.must(self.is_as_wanted, "as wanted after a region came back")
@@ -188,10 +196,27 @@ class System:
         raise Broken(f"plan {ask.number} was asked for, though nothing is planned")
 
     def decided(self, allocator: Allocator) -> None:
-        count = sum(held(pool) for pool in allocator.pools.values())
-        hanging = any(pool.hanging_s is not None for pool in allocator.pools.values())
-        if self.calm and count > ceiling(allocator) and not hanging:
-            raise Broken(f"{count} of {ceiling(allocator)} nodes are held, after no more than a preemption")
+        """What the cloud fills after it was given up for lost is too much, for a while; nothing else is."""
+        if not self.calm:
+            return
+        for ref, pool in allocator.pools.items():
+            self.uncounted |= {(ref, name) for name in pool.written_off}
+            if pool.given_up:
+                self.given_up.setdefault(ref, frozenset(pool.nodes))
+            self.uncounted |= {(ref, name) for name in pool.nodes.keys() - self.given_up.get(ref, pool.nodes.keys())}
+        most = ceiling(replace(allocator, enough=None))
+        found = [
+            node.name
+            for ref, pool in allocator.pools.items()
+            for node in pool.nodes.values()
+            if node.counts and (ref, node.name) not in self.uncounted
+        ]
+        if len(found) > most:
+            raise Broken(f"{found} are held, {most} are the most, after no more than a preemption")
+
+    def _shrunk(self, machine: Machine) -> None:
+        if self.calm and machine.uid in self.account.busy:
+            raise Broken(f"{machine.name}, which the job uses, was let go by the cloud for one that was lost")
 
     # The job and its clusters
 
@@ -293,6 +318,22 @@ class System:
         self._preempt(chance.choice((0.0, 5.0)))
         self.clockwork.run_until(lambda: False, self.clockwork.now_s + 6.0)
 
+    def _refill_unseen(self) -> None:
+        """A slot is filled again before the cloud hears that it is given up, and before anybody is told that it is."""
+        crowded = [found for found in self.cloud.running().values() if len(found[0].machines) > 1]
+        if not crowded:
+            return
+        pool, machine = self.clockwork.chance.choice(crowded)
+        self.clockwork.made["slot filled again unseen"] += 1
+        self.clockwork.tell(f"{machine.name} is taken, and its slot filled again unseen")
+        boot_s = self.cloud.boot_s
+        self.cloud.boot_s, self.wire.slow_s = (0.05, 0.1), STRAY_S
+        self.cloud.take_at_once(pool, machine)
+        self.cut_off.add(pool.ref.cluster)
+        self.clockwork.run_until(lambda: False, self.clockwork.now_s + 2 * STRAY_S)
+        self.cut_off.discard(pool.ref.cluster)
+        self.cloud.boot_s, self.wire.slow_s = boot_s, None
+
     def _tell_of_loss(self, lost: events.NodeLost) -> None:
         self.actor.post(replace(lost, at_s=self.clockwork.now_s))
 
@@ -364,3 +405,14 @@ class System:
 
 def simulate(seed: int) -> Result:
     return System(seed).run()
+
+
+def run_seeds(simulated: Callable[[int], Result], seeds: Iterable[int]) -> tuple[Counter[str], list[str]]:
+    """The faults that were made, and what broke."""
+    faults: Counter[str] = Counter()
+    broken = []
+    for result in map(simulated, seeds):
+        faults += result.faults
+        if result.broken is not None:
+            broken.append(f"seed {result.seed}: {result.broken}")
+    return faults, broken

@@ -106,6 +106,11 @@ def test_a_quota_that_shrinks_takes_nothing_and_gives_nothing() -> None:
     assert stage.words(stage.settles()) == []
 
 
+def test_a_pool_that_has_more_than_is_offered_is_not_raised_to_what_it_has() -> None:
+    stage = a_running_stage(IOWA, **FASTEST)
+    assert most_for(stage.allocator, stage.pool(IOWA), IOWA.max_nodes + 1) == IOWA.max_nodes
+
+
 def test_nothing_of_another_accelerator_is_raised_beside_what_may_come() -> None:
     fast = offer_in(IOWA_A, "A100-40")
     stage = a_running_stage(IOWA, fast, options=[an_option(), an_option(IOWA_A, "A100-40", 9.0)])

@@ -57,6 +57,17 @@ def test_what_has_not_come_yet_is_given_up_before_anything_else() -> None:
     assert asked(stage.wants(3)) == [("resize", "us-a", "3")]
 
 
+def test_what_the_cloud_says_is_there_is_not_given_up_by_number_before_it_was_looked_for() -> None:
+    """It would choose for itself, and the job may use the others."""
+    stage = a_full_stage()
+    [grow] = of(stage.wants(5), ResizePool)
+    stage.now_s += 1.0
+    stage.ends(grow)
+    assert asked(stage.wants(3)) == []
+    stage.now_s += 1.0
+    assert asked(stage.sees()) == [("resize", "us-a", "3")]
+
+
 def test_of_two_nodes_too_many_the_one_that_never_was_ready_goes_first() -> None:
     stage = a_full_stage(A, wanted=3)
     [grow] = of(stage.wants(4), ResizePool)

@@ -18,11 +18,11 @@ from controlplane.planning.plan import plan
 from controlplane.planning.tuning import Tuning
 from messages.criteria import Objective
 from tests.allocator.stage import JOB
-from tests.allocator.test_properties import AFTER_S, EVENTS, OFFERS, Run, clusters_with
+from tests.allocator.test_properties import AFTER_S, EVENTS, NAMES, OFFERS, Run, clusters_with
 from tests.planning.builders import USD, a_market, a_small_profile, an_option
 
 FEW = settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-PROFILE = a_small_profile(gradient_bytes=10**6)
+PROFILES = tuple(a_small_profile(gradient_bytes=size) for size in (10**6, 10**8))
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,15 +31,17 @@ class PlanMade:
 
 
 CRITERIA = st.builds(
-    lambda least, more, cap: Criteria(
+    lambda least, more, cap, use: Criteria(
         min_workers=least,
         max_workers=least + more,
         objective=Objective.THROUGHPUT,
         max_micro_usd_per_hour=None if cap is None else MicroDollars(round(cap * USD)),
+        min_utilisation=use,
     ),
     st.integers(1, 2),
     st.integers(0, 4),
     st.sampled_from([None, 0.6, 1.5, 3.0]),
+    st.sampled_from([None, 0.5]),
 )
 OPTIONS = st.builds(
     lambda zone, usd, limit: an_option(zone, "T4", usd, limit=limit),
@@ -57,6 +59,8 @@ PLANNED_EVENTS: st.SearchStrategy[AllocatorEvent | Outcome | PlanMade] = st.one_
     EVENTS,
     st.builds(events.MarketSeen, st.just(0.0), MARKETS),
     st.builds(events.CriteriaChanged, st.just(0.0), CRITERIA),
+    st.builds(events.UseSeen, st.just(0.0), st.dictionaries(NAMES, st.sampled_from([0.1, 0.3, 0.9]))),
+    st.builds(events.ProfileMeasured, st.just(0.0), st.sampled_from(PROFILES)),
     st.just(PlanMade()),
     st.just(PlanMade()),
 )
@@ -67,7 +71,7 @@ class PlannedRun(Run):
     def __init__(self, wanted: int, criteria: Criteria) -> None:
         super().__init__(wanted)
         self.open.clear()
-        self.allocator = new_allocator(JOB, OFFERS, wanted=wanted, at_s=0.0, demand=Demand(criteria, PROFILE))
+        self.allocator = new_allocator(JOB, OFFERS, wanted=wanted, at_s=0.0, demand=Demand(criteria, PROFILES[0]))
         super().happens(events.Ticked(0.0))
         super().happens(events.PoolsListed(0.0, -1, clusters_with([], True)))
         everywhere = (an_option(offer.zone, "T4", 0.5, limit=offer.max_nodes) for offer in OFFERS)
@@ -78,7 +82,7 @@ class PlannedRun(Run):
             self.happens(event)
         elif self.allocator.plans.asked is not None:
             asked, number = self.allocator.plans.asked, self.allocator.plans.number
-            made = plan(asked.criteria, PROFILE, asked.market, asked.present, Tuning(alternatives=0))
+            made = plan(asked.criteria, asked.profile, asked.market, asked.present, Tuning(alternatives=0))
             self.happens(events.Planned(self.now_s, number, made))
 
 

@@ -36,6 +36,8 @@ class Wire:
         self.clockwork = clockwork
         self.cloud = cloud
         self.requests: list[Request] = []
+        self.slow_s: float | None = None
+        """So long everything takes on its way, while it is set."""
 
     @property
     def is_quiet(self) -> bool:
@@ -99,6 +101,8 @@ class Wire:
             clockwork.after(self.travel_s(), look)
 
     def travel_s(self) -> float:
+        if self.slow_s is not None:
+            return self.slow_s
         if self.clockwork.happens(0.1, "slow request"):
             return self.clockwork.chance.uniform(0.1, STRAY_S)
         return self.clockwork.chance.uniform(0.001, 0.05)

@@ -2,12 +2,13 @@
 
 from controlplane.allocator import events
 from controlplane.allocator.effects import CreatePool, RemoveNodes
-from controlplane.allocator.state import new_allocator
+from controlplane.allocator.state import AllocatorSettings, new_allocator
 from controlplane.capacity.observing import LIVED_EVERY_S, Watch, observe
 from controlplane.catalog.memory import Granted, Lived, Observation, QuotaRefused, StockedOut, Taken
 from controlplane.clouds.outcomes import QuotaExceeded
 from controlplane.clouds.outcomes import StockedOut as NoStock
-from tests.allocator.planned_stage import offer_in
+from messages.criteria import Objective
+from tests.allocator.planned_stage import a_running_stage, offer_in
 from tests.allocator.stage import JOB, US, Stage, a_full_stage, a_stage, of
 from tests.planning.builders import IOWA_A, IOWA_B
 
@@ -151,3 +152,19 @@ def test_a_zone_without_machines_and_one_beyond_the_quota_are_told_apart() -> No
 def test_machines_on_demand_say_nothing_of_spot_ones() -> None:
     stage = a_full_stage(offer_in(IOWA_A, spot=False), wanted=2)
     assert Looks(stage).look() == []
+
+
+def test_a_machine_that_was_of_too_little_use_has_lived_until_it_was_given_back() -> None:
+    brief = AllocatorSettings(idle_timeout_s=60.0)
+    stage = a_running_stage(HERE, settings=brief, min_workers=2, objective=Objective.THROUGHPUT, min_utilisation=0.5)
+    looks = Looks(stage)
+    looks.look()
+    for _ in range(2):
+        stage.happens(events.UseSeen(stage.now_s, {f"{IOWA_A}-1": 0.1}))
+        stage.now_s += 60.0
+    assert stage.allocator.leaving == {US: {f"{IOWA_A}-1"}}
+    assert looks.look() == []
+    [remove] = of(stage.releases(f"{IOWA_A}-1"), RemoveNodes)
+    assert looks.look() == []
+    stage.ends(remove)
+    assert looks.look() == [Lived(IOWA_A, "L4", AT, 120.0)]

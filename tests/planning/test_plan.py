@@ -295,6 +295,20 @@ def test_a_loss_is_answered_near_what_is_left_before_far_and_cheap() -> None:
     assert greedy(FASTEST, a_small_profile(), market, present, wanted=6) == {a_choice(IOWA_A): 4, a_choice(IOWA_B): 2}
 
 
+def test_what_comes_last_is_taken_where_all_else_has_no_room_the_lowest_number_first() -> None:
+    market = a_market(an_option(limit=4), an_option(IOWA_B, limit=4), an_option(OREGON, limit=3))
+    present = Present(held={a_choice(IOWA_A): 2})
+    last = {a_choice(IOWA_A): 9.0, a_choice(IOWA_B): 5.0}
+    aimed = greedy(FASTEST, a_small_profile(), market, present, 8, last=last)
+    assert aimed == {a_choice(IOWA_A): 2, a_choice(IOWA_B): 3, a_choice(OREGON): 3}
+
+
+def test_machines_for_nothing_may_be_had_without_end() -> None:
+    criteria = some_criteria(max_workers=8, objective=Objective.THROUGHPUT, max_micro_usd_per_hour=MicroDollars(USD))
+    market = a_market(an_option(usd=0.0, limit=8))
+    assert plan(criteria, a_small_profile(gradient_bytes=0), market).ask == {a_choice(): 8}
+
+
 def test_a_zone_without_stock_is_passed_over() -> None:
     market = a_market(an_option(), an_option(IOWA_B), an_option(OREGON))
     present = Present(held={a_choice(IOWA_A): 3}, stocked_out=frozenset({a_choice(IOWA_A), a_choice(IOWA_B)}))

@@ -1,0 +1,92 @@
+"""Zones that took a machine lately are asked last, and of them the one first where it is longest ago.
+
+Where the job has lost all its machines of a zone, the plan counts on that zone only for workers that have no room in
+calm ones. Where it still has some the plan is free: a calm zone may be far from them, and cost more than it is worth.
+"""
+
+import math
+from collections.abc import Mapping
+
+from msgspec import structs
+
+from controlplane.allocator.choices import choice_of
+from controlplane.allocator.shelves import shelf_of
+from controlplane.allocator.state import Allocator
+from controlplane.planning.criteria import Criteria
+from controlplane.planning.market import Choice, Market, Option, Present, QuotaKey
+from controlplane.planning.scoring import gpus_by_quota, how_many, limit_of, quota_of
+
+
+def taken_lately(allocator: Allocator, now_s: float) -> dict[Choice, float]:
+    """Until when each is not calm: the sooner, the better the chance."""
+    found: dict[Choice, float] = {}
+    for offer in allocator.offers:
+        until_s = shelf_of(allocator, offer.stock).shaken_until_s
+        if until_s is not None and now_s < until_s:
+            choice = choice_of(offer)
+            found[choice] = max(until_s, found.get(choice, until_s))
+    return found
+
+
+def calm_first(criteria: Criteria, market: Market, present: Present, taken: Mapping[Choice, float]) -> Market:
+    """With no more of the zones that took all their machines than have no room in others."""
+    there = present.committed()
+    emptied = sorted(
+        (until_s, choice) for choice, until_s in taken.items() if choice in market.options and choice not in there
+    )
+    if not emptied:
+        return market
+    room = _Room(criteria, market, present)
+    for option in sorted(market.options.values(), key=lambda option: option.micro_usd_per_hour):
+        if option.choice not in taken:
+            room.fill(option)
+    if room.is_enough:
+        limits = {choice: 0 for _, choice in emptied}
+    else:
+        limits = {choice: room.fill(market.options[choice]) for _, choice in emptied}
+    less = {choice: structs.replace(market.options[choice], limit=limit) for choice, limit in limits.items()}
+    return structs.replace(market, options={**market.options, **less})
+
+
+class _Room:
+    """What is missing to as many workers as there may be, of each accelerator, spot and on demand.
+
+    What is sent between zones is not counted as money here: the plan does that.
+    """
+
+    def __init__(self, criteria: Criteria, market: Market, present: Present) -> None:
+        self._market, self._present = market, present
+        self._there = present.committed()
+        self._gpus = dict(gpus_by_quota(market, self._there))
+        types = {choice.accelerator for choice in market.options}
+        self._types = {choice.accelerator for choice in self._there} & types or types
+        """A world has one; while it has some, others are no room for it."""
+        on_demand = math.ceil(criteria.on_demand * criteria.max_workers - 1e-9)
+        self._missing = {(each, False): on_demand for each in types}
+        self._missing |= {(each, True): criteria.max_workers - on_demand for each in types}
+        cap = criteria.max_micro_usd_per_hour
+        self._money: dict[str, float] = dict.fromkeys(types, math.inf if cap is None else cap)
+        for choice, count in self._there.items():
+            if choice in market.options:
+                self._missing[choice.accelerator, choice.spot] -= count
+                self._money[choice.accelerator] -= count * market.options[choice].micro_usd_per_hour
+
+    @property
+    def is_enough(self) -> bool:
+        return any(max(self._missing[each, True], self._missing[each, False]) <= 0 for each in self._types)
+
+    def fill(self, option: Option) -> int:
+        """How many of these come to what is there."""
+        choice, price = option.choice, option.micro_usd_per_hour
+        key = QuotaKey(choice.region, choice.accelerator, choice.spot)
+        fits = min(
+            self._missing[choice.accelerator, choice.spot],
+            limit_of(self._market, self._present, choice) - self._there.get(choice, 0),
+            how_many(quota_of(self._market, self._present, key) - self._gpus.get(key, 0), option.gpus),
+            how_many(self._money[choice.accelerator], price),
+        )
+        more = max(0, int(fits))
+        self._missing[choice.accelerator, choice.spot] -= more
+        self._gpus[key] = self._gpus.get(key, 0) + more * option.gpus
+        self._money[choice.accelerator] -= more * price
+        return more

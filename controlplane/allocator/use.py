@@ -1,0 +1,93 @@
+"""Nodes on which a planned job computes too little of the time, where its owner asked for more: one goes at a time.
+
+The job leaves the node by a hand-over, and then it goes like any other on which the job has nothing. Those that stay
+may have more to do without it, so they are looked at afresh.
+"""
+
+from dataclasses import replace
+
+from controlplane.allocator.counting import ceiling, held, is_dismissed, is_paused, total
+from controlplane.allocator.events import UseSeen
+from controlplane.allocator.state import Allocator, LowUse, Node, Pool
+from controlplane.clouds.interface import PoolRef
+
+
+def note_use(allocator: Allocator, event: UseSeen) -> Allocator:
+    """Of a node that is not named nothing is known, which is no reason to give it up."""
+    least = _asked_for(allocator)
+    known = allocator.low_use
+    low = {
+        name: LowUse(known[name].since_s if name in known else event.at_s, event.at_s, share)
+        for name, share in event.use.items()
+        if least is not None and share < least
+    }
+    return replace(allocator, low_use=low)
+
+
+def dismiss_one(allocator: Allocator) -> Allocator:
+    """The least used of those that were used too little for long, if the job can run without it."""
+    demand = allocator.demand
+    if not allocator.low_use or demand is None or is_paused(allocator):
+        return allocator
+    pools = allocator.pools.values()
+    spared = sum(map(held, pools)) - demand.criteria.min_workers
+    overdue = [found for pool in pools for found in _overdue(allocator, pool)]
+    if spared <= 0 or not overdue or any(is_dismissed(node) for pool in pools for node in pool.nodes.values()):
+        return allocator
+    low, node, pool = min(overdue, key=lambda each: (each[0].share, each[1].name))
+    enough = min(ceiling(allocator), total(pools)) - 1
+    dismissed = _put(pool, replace(node, dismissed=_why(allocator, low, node)))
+    return replace(allocator, pools={**allocator.pools, pool.ref: dismissed}, enough=enough, low_use={})
+
+
+def call_back(allocator: Allocator) -> Allocator:
+    """Those that the job cannot run without, now that others were lost; but for those that go already."""
+    demand, pools = allocator.demand, allocator.pools
+    if demand is None or sum(map(held, pools.values())) >= demand.criteria.min_workers:
+        return allocator
+    for pool in pools.values():
+        going = pool.operation.nodes if pool.operation is not None else frozenset()
+        for node in pool.nodes.values():
+            if is_dismissed(node) and node.name not in going:
+                pool = _put(pool, replace(node, dismissed=""))
+        pools = {**pools, pool.ref: pool}
+    return replace(allocator, pools=pools)
+
+
+def left_nodes(allocator: Allocator) -> dict[PoolRef, list[Node]]:
+    """Those that were dismissed, and that the job has left."""
+    found: dict[PoolRef, list[Node]] = {}
+    for pool in allocator.pools.values():
+        released = allocator.released.get(pool.ref.cluster, frozenset())
+        left = [node for node in pool.nodes.values() if is_dismissed(node) and node.name in released]
+        if left:
+            found[pool.ref] = left
+    return found
+
+
+def _overdue(allocator: Allocator, pool: Pool) -> list[tuple[LowUse, Node, Pool]]:
+    """By what was reported: silence since then is no use, but no proof of idleness either."""
+    released = allocator.released.get(pool.ref.cluster, frozenset())
+    return [
+        (low, node, pool)
+        for name, node in pool.nodes.items()
+        if node.counts and name not in released and (low := allocator.low_use.get(name)) is not None
+        if _lasted_s(low, node) >= allocator.settings.idle_timeout_s
+    ]
+
+
+def _lasted_s(low: LowUse, node: Node) -> float:
+    return low.at_s - max(low.since_s, node.first_seen_s)
+
+
+def _why(allocator: Allocator, low: LowUse, node: Node) -> str:
+    asked, lasted_s = _asked_for(allocator) or 0.0, _lasted_s(low, node)
+    return f"the job computed on {node.name} in {low.share:.0%} of the time, below {asked:.0%} for {lasted_s:.0f} s"
+
+
+def _asked_for(allocator: Allocator) -> float | None:
+    return allocator.demand.criteria.min_utilisation if allocator.demand is not None else None
+
+
+def _put(pool: Pool, node: Node) -> Pool:
+    return replace(pool, nodes={**pool.nodes, node.name: node})

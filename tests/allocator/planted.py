@@ -1,0 +1,128 @@
+"""Bugs that are planted on purpose: a simulation that misses them checks too little."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+import pytest
+
+from controlplane.allocator import aims, caps, learn_listing, learn_outcome, prospects, reconcile, timing
+from controlplane.allocator.counting import expected, held
+from controlplane.allocator.effects import ResizePool
+from controlplane.allocator.reconcile import Turn
+from controlplane.allocator.state import Allocator, Kind, Operation, Plans, Pool
+from controlplane.clouds.interface import PoolRef
+from controlplane.planning.plan import Plan
+from tests.allocator.simulation import Result
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+def first_to_find(
+    plant: Plant, simulate: Callable[[int], Result], seeds: Iterable[int], patch: pytest.MonkeyPatch
+) -> int | None:
+    """By the cloud's own account: the core's invariants, which may be wrong likewise, are not asked."""
+    patch.setattr("tests.allocator.actor.check", lambda before, after, effects: [])
+    plant(patch)
+    return next((seed for seed in seeds if simulate(seed).broken is not None), None)
+
+
+def leave_a_pool_at_its_old_target_after_a_loss(patch: pytest.MonkeyPatch) -> None:
+    """Another pool is raised, but the cloud is never told to give up the slot that it will fill again."""
+    honest = Turn._lower
+
+    def forgetful(turn: Turn, pool: Pool, target: int) -> None:
+        if not pool.vacant and not any(node.lost_s is not None for node in pool.nodes.values()):
+            honest(turn, pool, target)
+
+    def optimistic(pools: Iterable[Pool], *, but: PoolRef | None = None) -> int:
+        return sum(expected(pool) for pool in pools if pool.ref != but)
+
+    patch.setattr(Turn, "_lower", forgetful)
+    patch.setattr(caps, "total", optimistic)
+    patch.setattr(caps, "at_most", expected)
+
+
+def forget_an_operation_whose_answer_was_lost(patch: pytest.MonkeyPatch) -> None:
+    """No answer is taken for a no."""
+
+    def careless(
+        allocator: Allocator, pool: Pool, operation: Operation, detail: str, now_s: float, *, settles_s: float
+    ) -> Allocator:
+        later = learn_outcome._later(allocator, pool, detail, now_s)
+        return replace(allocator, pools={**allocator.pools, pool.ref: later})
+
+    patch.setattr(learn_outcome, "_unsure", careless)
+
+
+def check_the_cap_without_operations_under_way(patch: pytest.MonkeyPatch) -> None:
+    """Only what the cloud confirmed is counted: nodes, quotas and money."""
+
+    def confirmed(pools: Iterable[Pool], *, but: PoolRef | None = None) -> int:
+        return sum(pool.target for pool in pools if pool.ref != but)
+
+    patch.setattr(caps, "total", confirmed)
+    patch.setattr(caps, "at_most", lambda pool: pool.target)
+    patch.setattr(prospects, "expected", lambda pool: pool.target)
+
+
+def act_before_the_first_listing(patch: pytest.MonkeyPatch) -> None:
+    """A restarted allocator takes it that there is nothing."""
+    patch.setattr(Allocator, "synced", property(lambda allocator: True))
+    patch.setattr(
+        reconcile,
+        "supplies_of",
+        lambda allocator: prospects.supplies_of(
+            replace(allocator, clusters=dict.fromkeys((offer.cluster for offer in allocator.offers), True))
+        ),
+    )
+
+
+def shrink_by_nodes_of_the_clouds_choice(patch: pytest.MonkeyPatch) -> None:
+    """A smaller size is asked for where particular nodes should go."""
+
+    def blunt(turn: Turn, pool: Pool, target: int) -> None:
+        if pool.exists and turn._may_touch(pool) and target < pool.target:
+            operation = turn._begin(pool, Kind.RESIZE, target)
+            turn.effects.append(ResizePool(operation, pool.ref, target, "too many"))
+
+    patch.setattr(Turn, "_lower", blunt)
+
+
+def give_up_slots_by_number(patch: pytest.MonkeyPatch) -> None:
+    """The slot of a node that was taken may be filled again by then, and the cloud lets another one go."""
+    by_name = Turn._remove
+
+    def by_number(turn: Turn, pool: Pool, names: list[str], why: str = "") -> None:
+        if names and all(name in pool.vacant for name in names):
+            size = pool.target - len(names)
+            operation = turn._begin(pool, Kind.RESIZE, size, vacant=frozenset(names))
+            turn.effects.append(ResizePool(operation, pool.ref, size, "they were taken"))
+        else:
+            by_name(turn, pool, names, why)
+
+    patch.setattr(Turn, "_remove", by_number)
+
+
+def trust_a_listing_that_is_too_old(patch: pytest.MonkeyPatch) -> None:
+    """What was listed before a request could arrive, or before it was answered, is taken for how it ended."""
+    patch.setattr(learn_listing, "_is_newer", lambda pool, listing: pool.operation is not None)
+    patch.setattr(learn_listing, "settles", lambda listing, doubt: True)
+    patch.setattr(timing, "settles", lambda listing, doubt: True)
+
+
+# Of planned jobs
+
+
+def follow_a_remembered_plan(patch: pytest.MonkeyPatch) -> None:
+    """Whatever it was made from: after a shrink it asks for what was just given up."""
+
+    def remembered(plans: Plans) -> Plan | None:
+        return plans.plan
+
+    patch.setattr(aims, "current", remembered)
+
+
+def count_no_money_that_is_under_way(patch: pytest.MonkeyPatch) -> None:
+    """The number of workers is counted rightly, their money only once they are there."""
+    patch.setattr(caps, "at_most", held)
+    patch.setattr(prospects, "expected", held)

@@ -1,0 +1,128 @@
+"""Zones that took machines lately come last, the longest ago first; but no slot is left empty where there is room."""
+
+import random
+
+import pytest
+
+from controlplane.allocator.calm import calm_first
+from controlplane.allocator.effects import AllocatorEffect, CreatePool, RemoveNodes, ResizePool
+from controlplane.catalog.money import MicroDollars
+from controlplane.planning.market import Choice, Market, Present, QuotaKey
+from messages.criteria import Objective
+from tests.allocator.planned_stage import IOWA, IOWA_TOO, WEST, PlannedStage, a_running_stage, offer_in, prices_of
+from tests.allocator.stage import held_by
+from tests.planning.builders import (
+    IOWA_A,
+    IOWA_B,
+    OREGON,
+    USD,
+    a_choice,
+    a_market,
+    a_small_profile,
+    an_option,
+    some_criteria,
+)
+
+SMALL_GRADIENTS = a_small_profile(gradient_bytes=10_000)
+A, B, C = a_choice(IOWA_A), a_choice(IOWA_B), a_choice(OREGON)
+
+
+def carry_out(stage: PlannedStage, effects: list[AllocatorEffect]) -> None:
+    for effect in effects:
+        if isinstance(effect, RemoveNodes):
+            stage.ends(effect)
+    stage.gets(*effects)
+    stage.lists()
+
+
+def raised(stage: PlannedStage, effects: list[AllocatorEffect]) -> list[str]:
+    """In which zones more is asked for."""
+    changes = [effect for effect in effects if isinstance(effect, CreatePool | ResizePool)]
+    return [stage.allocator.pools[change.ref].offer.zone for change in changes]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_with_two_zones_every_loss_is_answered_in_the_other_one_in_the_same_decision(seed: int) -> None:
+    """Though each of them took a machine a few seconds ago, and though one may have none left."""
+    chance = random.Random(seed)
+    zones = {IOWA_A, OREGON}
+    stage = a_running_stage(
+        IOWA, WEST, min_workers=1, max_workers=3, objective=Objective.THROUGHPUT, profile=SMALL_GRADIENTS
+    )
+    for _ in range(12):
+        stage.now_s += 3.0
+        stage.sees()
+        victim = chance.choice(sorted(name for nodes in stage.machines.values() for name in nodes))
+        stage.takes(victim)
+        lost = stage.sees()
+        assert raised(stage, lost) == [*(zones - {victim.rpartition("-")[0]})]
+        carry_out(stage, lost)
+        assert stage.words(stage.settles()) == []
+        assert sum(held_by(stage).values()) == 3
+
+
+def test_where_the_others_are_full_a_zone_is_asked_again_though_it_took_all_its_machines() -> None:
+    small = [offer_in(zone, at_most=2) for zone in (IOWA_A, OREGON)]
+    stage = a_running_stage(
+        *small, min_workers=1, max_workers=4, objective=Objective.THROUGHPUT, profile=SMALL_GRADIENTS
+    )
+    assert held_by(stage) == {IOWA_A: 2, OREGON: 2}
+    stage.takes(f"{IOWA_A}-1", f"{IOWA_A}-2")
+    assert stage.words(stage.sees()) == []
+    assert stage.words(stage.settles()) == []
+    assert stage.pool(small[0]).target == 2, "the cloud goes on filling what nobody else can give"
+
+
+def test_a_calm_zone_comes_before_one_that_took_a_machine_though_it_is_dearer() -> None:
+    prices = prices_of((IOWA, IOWA_TOO, WEST), us_west1_a=0.6)
+    stage = a_running_stage(options=prices, profile=a_small_profile(gradient_bytes=0))
+    assert held_by(stage) == {IOWA_A: 2, IOWA_B: 2}
+    for zone in (IOWA_A, IOWA_B):
+        stage.takes(f"{zone}-1")
+        lost = stage.sees()
+        carry_out(stage, lost)
+        stage.now_s += 3.0
+    assert raised(stage, lost) == [OREGON]
+
+
+# The market as the plan sees it
+
+
+def limits(market: Market) -> dict[Choice, int]:
+    return {choice: option.limit for choice, option in market.options.items()}
+
+
+def a_market_of_three(quotas: dict[QuotaKey, int] | None = None) -> Market:
+    near = [an_option(zone, limit=4) for zone in (IOWA_A, IOWA_B)]
+    return a_market(*near, an_option(OREGON, usd=2.0, limit=2), quotas=quotas)
+
+
+def test_while_calm_zones_have_room_for_all_the_others_give_nothing() -> None:
+    seen = calm_first(some_criteria(max_workers=2), a_market_of_three(), Present(), {A: 20.0, B: 10.0})
+    assert limits(seen) == {A: 0, B: 0, C: 2}
+
+
+def test_what_has_no_room_in_calm_zones_may_come_first_from_where_it_is_longest_ago() -> None:
+    for workers, expected in ((5, (0, 3)), (8, (2, 4))):
+        seen = calm_first(some_criteria(max_workers=workers), a_market_of_three(), Present(), {A: 20.0, B: 10.0})
+        assert limits(seen) == {A: expected[0], B: expected[1], C: 2}
+
+
+def test_money_and_quotas_that_keep_calm_zones_from_giving_more_leave_room_to_the_others() -> None:
+    cap = some_criteria(max_workers=5, max_micro_usd_per_hour=MicroDollars(3 * USD))
+    assert limits(calm_first(cap, a_market_of_three(), Present(), {A: 20.0, B: 10.0})) == {A: 0, B: 2, C: 2}
+    market = a_market_of_three({QuotaKey("us-west1", "L4", True): 1, QuotaKey("us-central1", "L4", True): 3})
+    seen = calm_first(some_criteria(max_workers=8), market, Present(), {A: 20.0, B: 10.0})
+    assert limits(seen) == {A: 0, B: 3, C: 2}
+
+
+def test_a_zone_in_which_the_job_still_has_machines_is_left_to_the_plan() -> None:
+    seen = calm_first(some_criteria(max_workers=3), a_market_of_three(), Present(held={A: 1}), {A: 20.0, B: 10.0})
+    assert limits(seen) == {A: 4, B: 0, C: 2}
+
+
+def test_another_accelerator_is_no_room_for_what_runs_but_it_is_where_nothing_does() -> None:
+    market = a_market(an_option(limit=4), an_option(IOWA_B, limit=4), an_option(OREGON, "A100-40", limit=4))
+    lone = some_criteria(max_workers=4)
+    assert limits(calm_first(lone, market, Present(held={A: 1}), {A: 20.0, B: 10.0}))[B] == 3
+    assert limits(calm_first(lone, market, Present(), {A: 20.0, B: 10.0}))[B] == 0

@@ -1,12 +1,14 @@
 """What may be had just now, told to every planned job when it changes: prices, what was seen of zones, quotas.
 
 Prices of the moment are looked at every few seconds, quotas at the start, every few minutes and after a refusal. Before
-the first look nobody is told anything, so that nothing is begun at prices of a list where others hold.
+the first look nobody is told anything, so that nothing is begun at prices of a list where others hold. Where nobody
+answers for a minute, those of the list have to do until somebody does.
 """
 
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from controlplane.allocator.offers import Offer
 from controlplane.allocator.state import Allocator
@@ -30,12 +32,18 @@ from controlplane.clouds.interface import Cloud, MarketPrice
 from controlplane.clouds.outcomes import Refused, Unreachable
 from controlplane.planning.criteria import Criteria
 from controlplane.planning.market import Market, QuotaKey, market_of
+from messages.events import FLEET, Event
 from messages.ids import JobName
+from runtime.backoff import pauses
 from runtime.clock import Clock
 from runtime.logs import WhyLog, logger
 from runtime.waiting import first_of
 
 LOOK_S = 5.0
+LOOK_MOST_S = 60.0
+"""While nobody answers; the pauses grow up to this."""
+UNSEEN_S = 60.0
+"""How long the first prices of the moment are waited for."""
 QUOTAS_S = 300.0
 QUOTAS_AGAIN_S = 10.0
 """After a refusal for quota, at the earliest."""
@@ -72,8 +80,10 @@ class Markets:
         memory: Callable[[], Memory],
         allocators: Callable[[], dict[JobName, Allocator]],
         clock: Clock,
+        announce: Callable[[Event], None],
         *,
         look_s: float = LOOK_S,
+        unseen_s: float = UNSEEN_S,
         quotas_again_s: float = QUOTAS_AGAIN_S,
     ) -> None:
         """`allocators`: of all jobs, planned or not, since quotas are for all of them."""
@@ -85,9 +95,14 @@ class Markets:
         self._memory = memory
         self._allocators = allocators
         self._clock = clock
+        self._announce = announce
         self._look_s = look_s
+        self._unseen_s = unseen_s
         self._quotas_again_s = quotas_again_s
         self._prices: tuple[MarketPrice, ...] | None = None
+        """None while they are waited for, and empty where those of the list hold."""
+        self._listed_since: float | None = None
+        """Unix seconds, while those of the list stand in for what nobody tells."""
         self._allowances: dict[QuotaKey, Allowance] = {}
         self._quotas_tried = False
         self._quotas_due = asyncio.Event()
@@ -141,14 +156,48 @@ class Markets:
             tasks.create_task(self._watch_prices(), name="prices-of-the-moment")
 
     async def _watch_prices(self) -> None:
+        began_s, waits_s = self._clock.monotonic_s(), pauses(self._look_s, LOOK_MOST_S)
         while True:
-            found = await self._cloud.market()
+            found = await self._look()
             if isinstance(found, Unreachable | Refused):
                 self._unpriced(found.detail)
+                pause_s, left_s = next(waits_s), began_s + self._unseen_s - self._clock.monotonic_s()
+                if self._prices is None and left_s <= 0:
+                    self._go_by_the_list(found.detail)
+                elif self._prices is None:
+                    pause_s = min(pause_s, left_s)
             else:
-                self._prices = tuple(found)
+                pause_s, waits_s = self._look_s, pauses(self._look_s, LOOK_MOST_S)
+                self._go_by_the_market(found)
             await self._tell_all()
-            await asyncio.sleep(self._look_s)
+            await asyncio.sleep(pause_s)
+
+    async def _look(self) -> Sequence[MarketPrice] | Unreachable | Refused:
+        try:
+            async with asyncio.timeout(CALL_S):
+                return await self._cloud.market()
+        except TimeoutError:
+            return Unreachable(f"prices of the moment were not told within {CALL_S:g} s")
+
+    def _go_by_the_list(self, why: str) -> None:
+        since = self._clock.wall_s() - self._unseen_s
+        self._prices, self._listed_since = (), since
+        text = (
+            f"planning at list prices of {self._catalog().date}; those of the moment are missing since {_time(since)}"
+        )
+        self._say("prices_of_the_list", text, why, since)
+
+    def _go_by_the_market(self, prices: Sequence[MarketPrice]) -> None:
+        self._prices = tuple(prices)
+        if self._listed_since is not None:
+            since, self._listed_since = self._listed_since, None
+            why = f"they can be read again; list prices had to do since {_time(since)}"
+            self._say("prices_of_the_moment", "planning at the prices of the moment", why, since)
+
+    def _say(self, kind: str, text: str, why: str, since: float) -> None:
+        """To whoever looks at the fleet, and at a job that waited for it."""
+        for scope in (FLEET, *self._planned):
+            self._announce(Event(scope, kind, text, why, {"since": round(since, 3)}))
 
     async def _watch_quotas(self) -> None:
         regions = sorted({region_of(offer.zone) for offer in self._offers})
@@ -227,3 +276,7 @@ class Markets:
             limits=self._limits,
             quotas=quotas,
         )
+
+
+def _time(wall_s: float) -> str:
+    return f"{datetime.fromtimestamp(wall_s, UTC):%H:%M:%S} UTC"

@@ -19,6 +19,7 @@ from controlplane.planning.criteria import Criteria, criteria_of
 from controlplane.planning.market import is_allowed
 from controlplane.planning.profiles import profile_of
 from controlplane.planning.refusals import Problem, refusals, unplannable
+from messages.events import Event
 from messages.ids import JobName
 from messages.jobs import JobSpec
 from messages.offers import OfferList
@@ -38,6 +39,7 @@ class Planning:
         bucket: Bucket,
         clock: Clock,
         may_act: Callable[[], bool],
+        announce: Callable[[Event], None],
         *,
         look_s: float = LOOK_S,
     ) -> None:
@@ -54,6 +56,7 @@ class Planning:
             lambda: self._remembering.memory,
             lambda: self._allocators(),
             clock,
+            announce,
             look_s=look_s,
         )
 

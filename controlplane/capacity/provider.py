@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -13,11 +14,12 @@ from controlplane.capacity.capacity import Capacity, OnPlacement
 from controlplane.capacity.fleet_keeper import FleetKeeper
 from controlplane.capacity.leaders_cloud import LeadersCloud
 from controlplane.capacity.planning import Planning, known_prices
-from controlplane.clouds.interface import PoolPlan
+from controlplane.clouds.interface import Cloud, PoolPlan
 from controlplane.clouds.outcomes import reason_of
 from controlplane.fleet.cloud import load_clients, open_cloud
 from controlplane.fleet.files import read_fleet
 from controlplane.fleet.plans import bootstrap_settings, cluster_plans, complete, is_in_google, offers, places
+from controlplane.fleet.spec import Fleet
 from controlplane.ledger.books import Books
 from controlplane.reaper import findings
 from controlplane.reaper.claims import read_claims
@@ -34,52 +36,43 @@ def prepare() -> None:
     load_clients()
 
 
+@dataclass(frozen=True, slots=True)
+class Leader:
+    """For whom machines are provided, and what it keeps."""
+
+    clock: Clock
+    bucket: Bucket
+    books: Books
+    secrets: Secrets
+    may_act: Callable[[], bool]
+    announce: Callable[[Event], None]
+    on_placement: OnPlacement
+
+
 @asynccontextmanager
-async def provided(
-    fleet_file: Path,
-    environ: Mapping[str, str],
-    secrets: Secrets,
-    clock: Clock,
-    announce: Callable[[Event], None],
-    on_placement: OnPlacement,
-    may_act: Callable[[], bool],
-    books: Books,
-    bucket: Bucket,
-) -> AsyncIterator[Capacity]:
+async def provided(fleet_file: Path, environ: Mapping[str, str], leader: Leader) -> AsyncIterator[Capacity]:
     """While it is open the fleet's clusters are made ready, each job gets its nodes, and what they cost is noted."""
-    fleet = read_fleet(fleet_file)
+    fleet, clock, announce, may_act = read_fleet(fleet_file), leader.clock, leader.announce, leader.may_act
     cloud = LeadersCloud(await open_cloud(fleet, environ), may_act)
     # Elsewhere a token of ours is of no use to Google, and none of its business.
     token = cloud.access_token if is_in_google(fleet, environ) else None
 
-    def report(place: Place, outcome: PassOutcome) -> None:
-        event = event_of(place, outcome)
-        if event is not None:
-            announce(event)
-
-    bootstrap = Bootstrap(cloud, bootstrap_settings(fleet), secrets, report)
-    by_cluster = {place.cluster: place for place in places(fleet)}
-
     def completed(plan: PoolPlan) -> PoolPlan:
         return complete(fleet, plan, lease_of(clock.wall_s()))
-
-    async def install(cluster: ClusterName) -> None:
-        await bootstrap.install_until_done(by_cluster[cluster])
 
     try:
         prices = await asyncio.to_thread(known_prices, environ, token)
         async with asyncio.TaskGroup() as tasks:
-            planning = Planning(cloud, offers(fleet), prices, bucket, clock, may_act)
-            capacity = Capacity(cloud, offers(fleet), completed, clock, announce, on_placement, planning=planning)
-            keeper = FleetKeeper(
-                cloud, cluster_plans(fleet), install, announce, capacity.heard_s, capacity.hear_of_cluster, clock
+            planning = Planning(cloud, offers(fleet), prices, leader.bucket, clock, may_act, announce)
+            capacity = Capacity(
+                cloud, offers(fleet), completed, clock, announce, leader.on_placement, planning=planning
             )
             ours = findings.Fleet(fleet.name, [plan.name for plan in cluster_plans(fleet)])
-            records = partial(read_claims, bucket)
+            records = partial(read_claims, leader.bucket)
             reaper = Reaper(cloud, ours, records, capacity.is_settled, announce, may_act, clock)
             running = (
-                tasks.create_task(keeper.run(), name="fleet"),
-                tasks.create_task(books.run(cloud, fleet.name), name="ledger"),
+                tasks.create_task(_keeper(fleet, cloud, capacity, leader).run(), name="fleet"),
+                tasks.create_task(leader.books.run(cloud, fleet.name), name="ledger"),
                 tasks.create_task(planning.run(), name="planning"),
                 tasks.create_task(reaper.run(), name="reaper"),
             )
@@ -88,6 +81,22 @@ async def provided(
                 each.cancel()
     finally:
         await cloud.close()
+
+
+def _keeper(fleet: Fleet, cloud: Cloud, capacity: Capacity, leader: Leader) -> FleetKeeper:
+    def report(place: Place, outcome: PassOutcome) -> None:
+        event = event_of(place, outcome)
+        if event is not None:
+            leader.announce(event)
+
+    bootstrap = Bootstrap(cloud, bootstrap_settings(fleet), leader.secrets, report)
+    by_cluster = {place.cluster: place for place in places(fleet)}
+
+    async def install(cluster: ClusterName) -> None:
+        await bootstrap.install_until_done(by_cluster[cluster])
+
+    plans, heard_s, hear_of = cluster_plans(fleet), capacity.heard_s, capacity.hear_of_cluster
+    return FleetKeeper(cloud, plans, install, leader.announce, heard_s, hear_of, leader.clock)
 
 
 def event_of(place: Place, outcome: PassOutcome) -> Event | None:

@@ -100,19 +100,10 @@ def _capacity(master: Master, settings: MasterSettings) -> "AbstractAsyncContext
         return contextlib.nullcontext()
     # The clients of clouds and of Kubernetes take a second to import, which a master without a fleet need not spend.
     from controlplane.bootstrap.settings import Secrets
-    from controlplane.capacity.provider import provided
+    from controlplane.capacity.provider import Leader, provided
     from controlplane.fleet.files import read_fleet
 
     secrets = Secrets(nats_url=settings.pods_nats_url or settings.bus.url)
     master.fleet = read_fleet(Path(settings.fleet)).name
-    return provided(
-        Path(settings.fleet),
-        os.environ,
-        secrets,
-        SystemClock(),
-        master.announce,
-        master.place,
-        master.may_act,
-        master.books,
-        master.bucket,
-    )
+    leader = Leader(SystemClock(), master.bucket, master.books, secrets, master.may_act, master.announce, master.place)
+    return provided(Path(settings.fleet), os.environ, leader)

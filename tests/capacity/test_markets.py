@@ -1,16 +1,20 @@
 """What planned jobs are told of the market, and when."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
+import pytest
+
 from controlplane.allocator.state import Allocator
+from controlplane.capacity import markets
 from controlplane.capacity.markets import Markets
 from controlplane.catalog.memory import Memory, StockedOut, learn
 from controlplane.catalog.shipped import shipped_catalog, shipped_links
 from controlplane.clouds.interface import MarketPrice, Quota
-from controlplane.clouds.outcomes import Unreachable
+from controlplane.clouds.outcomes import Refused, Unreachable
 from controlplane.planning.market import Market, QuotaKey
+from messages.events import FLEET, Event
 from messages.ids import JobName
 from runtime.clock import SystemClock
 from tests.allocator.planned_stage import offer_in
@@ -24,10 +28,11 @@ SPOT_L4 = QuotaKey("us-central1", "L4", True)
 
 
 class Stage:
-    def __init__(self, cloud: FakeCloud) -> None:
+    def __init__(self, cloud: FakeCloud, unseen_s: float = 60.0) -> None:
         self.memory = Memory()
         self.allocators: dict[JobName, Allocator] = {}
         self.told: list[Market] = []
+        self.said: list[Event] = []
         self.markets = Markets(
             cloud,
             OFFERS,
@@ -36,7 +41,9 @@ class Stage:
             lambda: self.memory,
             lambda: self.allocators,
             SystemClock(),
+            self.said.append,
             look_s=0.01,
+            unseen_s=unseen_s,
             quotas_again_s=0.01,
         )
 
@@ -44,9 +51,20 @@ class Stage:
         return self.told[-1].options[a_choice(zone)].micro_usd_per_hour
 
 
+class SilentCloud(FakeCloud):
+    async def market(self) -> Sequence[MarketPrice] | Unreachable | Refused:
+        await asyncio.sleep(3600.0)
+        return ()
+
+
+def listed_in(zone: str) -> int | None:
+    found = shipped_catalog().find(zone, "g2-standard-8", "L4")
+    return found.spot_micro_usd_per_hour if found is not None else None
+
+
 @asynccontextmanager
-async def a_stage(cloud: FakeCloud) -> AsyncIterator[Stage]:
-    stage = Stage(cloud)
+async def a_stage(cloud: FakeCloud, unseen_s: float = 60.0) -> AsyncIterator[Stage]:
+    stage = Stage(cloud, unseen_s)
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(stage.markets.run())
         yield stage
@@ -72,6 +90,36 @@ async def test_nothing_is_told_before_the_prices_of_the_moment_are_known() -> No
         cloud.prices = (MarketPrice(IOWA_A, "nvidia-l4", 123_456, 900_000),)
         await eventually(lambda: stage.told)
     assert stage.usd_in(IOWA_A) == 123_456
+
+
+async def test_list_prices_have_to_do_where_nobody_answers_until_somebody_does() -> None:
+    cloud = FakeCloud()
+    cloud.prices = Unreachable("nobody answers")
+    began = SystemClock().wall_s()
+    async with a_stage(cloud, unseen_s=0.1) as stage:
+        stage.markets.follow(JOB, some_criteria(), stage.told.append)
+        await eventually(lambda: stage.told)
+        assert stage.usd_in(IOWA_A) == listed_in(IOWA_A)
+        cloud.prices = (MarketPrice(IOWA_A, "nvidia-l4", 123_456, 900_000),)
+        await eventually(lambda: stage.usd_in(IOWA_A) == 123_456)
+    [listed, _, seen, _] = stage.said
+    assert [event.scope for event in stage.said] == [FLEET, JOB, FLEET, JOB]
+    assert (listed.kind, listed.why) == ("prices_of_the_list", "nobody answers")
+    assert listed.text.startswith(
+        f"planning at list prices of {shipped_catalog().date}; those of the moment are missing"
+    )
+    since = listed.fields["since"]
+    assert isinstance(since, float)
+    assert began - 0.01 <= since <= SystemClock().wall_s()
+    assert (seen.kind, seen.fields) == ("prices_of_the_moment", listed.fields)
+
+
+async def test_an_answer_that_never_comes_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(markets, "CALL_S", 0.01)
+    async with a_stage(SilentCloud(), unseen_s=0.1) as stage:
+        stage.markets.follow(JOB, some_criteria(), stage.told.append)
+        await eventually(lambda: stage.told)
+    assert stage.said[0].why == "prices of the moment were not told within 0.01 s"
 
 
 async def test_other_prices_are_told_and_the_same_ones_are_not() -> None:

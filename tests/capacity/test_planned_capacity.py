@@ -83,7 +83,7 @@ async def a_stage(
 ) -> AsyncIterator[Stage]:
     bucket = await (await connect("master")).bucket(subjects.STATE_BUCKET)
     known = known_prices({"TRADEWIND_PRICES_CACHE": "/nowhere/prices.json"}, None)
-    planning = Planning(cloud, offers, known, bucket, SystemClock(), lambda: True, look_s=0.02)
+    planning = Planning(cloud, offers, known, bucket, SystemClock(), lambda: True, lambda _: None, look_s=0.02)
     stage = Stage(cloud, planning, offers)
     demand = Demand(criteria_of(spec), profile_of(spec).profile)
     async with asyncio.TaskGroup() as tasks:

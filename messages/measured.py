@@ -11,16 +11,19 @@ from messages.ids import Counted, Duration
 
 Share = Annotated[float, Meta(ge=0, le=1)]
 GradientBytes = Annotated[int, Meta(ge=0, le=10**15)]
-_LARGEST_COUNT = 2**53
-_LONGEST_S = 1e9
+Samples = Annotated[float, Meta(ge=0, le=2**53)]
 
 
 class StepsMeasured(Struct, frozen=True, omit_defaults=True):
-    """Steps of ranks that nothing disturbed, added up; and what is the same in each of them."""
+    """What the steps of one rank were like of late, but for those that something disturbed.
+
+    Means of one step, not sums since the last report: a report that is lost takes nothing with it.
+    """
 
     steps: Counted = 0
-    samples: Counted = 0
-    """Those that these ranks computed."""
+    """How many its trainer has measured, all in all."""
+    samples: Samples = 0.0
+    """Those that it computed."""
     seconds: Duration = 0.0
     """From sum to sum. What was neither computed nor waited for is the optimizer's update and the reading of data."""
     computed_s: Duration = 0.0
@@ -51,18 +54,3 @@ class MeasuredProfile(Struct, frozen=True, omit_defaults=True):
     """The part of the ranks' time that they wait in the sum."""
     compute: dict[str, MeasuredCompute] = field(default_factory=dict)
     """By accelerator as `tradewind offers` calls it, the newest last; empty where it is not known which one it is."""
-
-
-def together(one: StepsMeasured | None, other: StepsMeasured | None) -> StepsMeasured | None:
-    """What is the same in each step is that of the second, the newer. No sum passes what may be sent."""
-    if one is None or other is None:
-        return one or other
-    return StepsMeasured(
-        steps=min(one.steps + other.steps, _LARGEST_COUNT),
-        samples=min(one.samples + other.samples, _LARGEST_COUNT),
-        seconds=min(one.seconds + other.seconds, _LONGEST_S),
-        computed_s=min(one.computed_s + other.computed_s, _LONGEST_S),
-        waited_s=min(one.waited_s + other.waited_s, _LONGEST_S),
-        gradient_bytes=other.gradient_bytes or one.gradient_bytes,
-        global_batch=other.global_batch or one.global_batch,
-    )

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from msgspec import Struct, structs
 
 from messages.ids import Generation, JobName, Rank, WorkerId
-from messages.measured import StepsMeasured, together
+from messages.measured import StepsMeasured
 from messages.worlds import Progress, RankProgress
 
 REPORT_EVERY_S = 1.0
@@ -37,7 +37,7 @@ class ProgressBook:
         for report in reports:
             known = _begun(rank, report) if known is None else _gone_on(known, report)
         if known is not None:
-            self._ranks[generation, rank] = structs.replace(known, measured=together(known.measured, measured))
+            self._ranks[generation, rank] = structs.replace(known, measured=measured or known.measured)
 
     def take(self) -> list[Progress]:
         """What was reported since the last time, one message for each generation."""

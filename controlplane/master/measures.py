@@ -9,7 +9,7 @@ from messages.jobs import JobSpec
 from messages.measured import MeasuredProfile
 from messages.worlds import Progress
 
-LOOK_S = 1.0
+LOOK_S = 0.5
 USE_S = 5.0
 """How often the utilisation of its nodes is told, where the job asks for some."""
 SHARE_DIGITS = 3

@@ -1,22 +1,22 @@
 """What a job's steps need, from what its trainers measured of late.
 
-Of each worker a fading sum is kept; of workers with the same accelerator the one in the middle counts, so that a slow
-machine among others changes nothing. Times are those of whoever tells: no clock is read here. What is kept is bounded.
+Each of them tells means of its own, so that the newest report of a worker is all there is to know of it, and a master
+that was started a moment ago knows as much as the one before. Of workers with the same accelerator the one in the
+middle counts: a slow machine among others changes nothing. No clock is read here, and what is kept is bounded.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from statistics import median, median_low
 from typing import Final
 
 from messages.ids import WorkerId
 from messages.measured import MeasuredCompute, MeasuredProfile, StepsMeasured
 
-HALF_LIFE_S: Final = 30.0
-HALF_LIFE_STEPS: Final = 20.0
-"""What was measured fades by half in so much time, but never faster than in so many steps."""
 ENOUGH_STEPS: Final = 8
-"""Of one rank: fewer say nothing."""
+"""Fewer say nothing."""
+FEWEST_SAMPLES: Final = 1e-3
+"""In a step: a rank that computes less has no share."""
 FRESH_S: Final = 60.0
 FRESH_STEPS: Final = 10.0
 """A worker that was not heard for longer than both says nothing any more."""
@@ -34,28 +34,19 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class _Worker:
+    """Means over its ranks."""
+
     place: Place
     heard_s: float
-    seen: float = 0.0
-    """Steps of a rank, all of them; the others fade."""
-    steps: float = 0.0
-    samples: float = 0.0
-    seconds: float = 0.0
-    computed_s: float = 0.0
-    waited_s: float = 0.0
-
-    @property
-    def says_something(self) -> bool:
-        return self.seen >= ENOUGH_STEPS
-
-    @property
-    def step_s(self) -> float:
-        return self.seconds / self.steps
+    samples: float
+    step_s: float
+    computed_s: float
+    waited_s: float
 
     @property
     def compute(self) -> MeasuredCompute:
-        rest_s = max(0.0, self.seconds - self.computed_s - self.waited_s)
-        return MeasuredCompute(self.computed_s / self.samples, rest_s / self.steps)
+        rest_s = max(0.0, self.step_s - self.computed_s - self.waited_s)
+        return MeasuredCompute(self.computed_s / self.samples, rest_s)
 
     def is_fresh(self, now_s: float) -> bool:
         return now_s - self.heard_s <= max(FRESH_S, FRESH_STEPS * self.step_s)
@@ -74,22 +65,19 @@ class Measuring:
         for each in told:
             self._gradient_bytes = each.gradient_bytes or self._gradient_bytes
             self._global_batch = each.global_batch or self._global_batch
-        measured = [each for each in told if each.steps and each.seconds > 0]
-        if not measured:
-            return
-        known = self._workers.pop(worker, None)
-        if known is None or known.place != place:
-            known = _Worker(place, at_s)
-        self._workers[worker] = _gone_on(known, measured, at_s)
-        while len(self._workers) > WORKERS_AT_MOST:
-            del self._workers[next(iter(self._workers))]
+        enough = [each for each in told if each.steps >= ENOUGH_STEPS and each.seconds > 0]
+        if enough:
+            self._workers.pop(worker, None)
+            self._workers[worker] = _worker(place, enough, at_s)
+            while len(self._workers) > WORKERS_AT_MOST:
+                del self._workers[next(iter(self._workers))]
 
     def profile(self, now_s: float) -> MeasuredProfile | None:
         """Of late; when nobody trains any more, as it last was. None before anybody has told anything."""
         if not self._gradient_bytes and not self._global_batch:
             return None
-        everybody = self._telling(now_s) or [each for each in self._workers.values() if each.says_something]
-        at_work = [each for each in everybody if each.samples > 0 and each.computed_s > 0]
+        everybody = self._fresh(now_s) or list(self._workers.values())
+        at_work = [each for each in everybody if each.samples >= FEWEST_SAMPLES and each.computed_s > 0]
         for accelerator in sorted({each.place.accelerator for each in at_work}):
             self._compute.pop(accelerator, None)
             self._compute[accelerator] = _middle([each for each in at_work if each.place.accelerator == accelerator])
@@ -97,35 +85,30 @@ class Measuring:
             gradient_bytes=self._gradient_bytes,
             global_batch=self._global_batch,
             step_s=median(each.step_s for each in everybody) if everybody else 0.0,
-            waiting=_share(sum(each.waited_s for each in everybody), sum(each.seconds for each in everybody)),
+            waiting=_share(sum(each.waited_s for each in everybody), sum(each.step_s for each in everybody)),
             compute=dict(self._compute),
         )
 
     def use(self, now_s: float) -> dict[str, float]:
         """By node: of the time that the ranks on it computed or waited for others, the part that they computed."""
-        by_node: dict[str, tuple[float, float]] = {}
-        for each in self._telling(now_s):
-            if each.place.node and each.computed_s + each.waited_s > 0:
-                computed_s, waited_s = by_node.get(each.place.node, (0.0, 0.0))
-                by_node[each.place.node] = computed_s + each.computed_s, waited_s + each.waited_s
-        return {node: _share(computed_s, computed_s + waited_s) for node, (computed_s, waited_s) in by_node.items()}
+        return {
+            each.place.node: _share(each.computed_s, each.computed_s + each.waited_s)
+            for each in self._fresh(now_s)
+            if each.place.node and each.computed_s + each.waited_s > 0
+        }
 
-    def _telling(self, now_s: float) -> list[_Worker]:
-        return [each for each in self._workers.values() if each.says_something and each.is_fresh(now_s)]
+    def _fresh(self, now_s: float) -> list[_Worker]:
+        return [each for each in self._workers.values() if each.is_fresh(now_s)]
 
 
-def _gone_on(known: _Worker, ranks: list[StepsMeasured], at_s: float) -> _Worker:
-    steps, seconds = sum(each.steps for each in ranks), sum(each.seconds for each in ranks)
-    kept = 0.5 ** min(seconds / len(ranks) / HALF_LIFE_S, steps / len(ranks) / HALF_LIFE_STEPS)
-    return replace(
-        known,
-        heard_s=at_s,
-        seen=known.seen + steps / len(ranks),
-        steps=kept * known.steps + steps,
-        samples=kept * known.samples + sum(each.samples for each in ranks),
-        seconds=kept * known.seconds + seconds,
-        computed_s=kept * known.computed_s + sum(each.computed_s for each in ranks),
-        waited_s=kept * known.waited_s + sum(each.waited_s for each in ranks),
+def _worker(place: Place, ranks: list[StepsMeasured], at_s: float) -> _Worker:
+    return _Worker(
+        place,
+        at_s,
+        samples=sum(each.samples for each in ranks) / len(ranks),
+        step_s=sum(each.seconds for each in ranks) / len(ranks),
+        computed_s=sum(each.computed_s for each in ranks) / len(ranks),
+        waited_s=sum(each.waited_s for each in ranks) / len(ranks),
     )
 
 

@@ -4,10 +4,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+from pytest import approx
+
 from tests.sdk.coordinator import Coordinator
 from tests.sdk.trainee import Recipe, model_of
 from tradewind.sdk import protocol
-from tradewind.sdk.meter import Lap, Meter
+from tradewind.sdk.meter import Lap, Meter, Recent
 from tradewind.sdk.protocol import StepReport, StepSize
 from tradewind.sdk.reports import Reports
 
@@ -74,19 +76,47 @@ def test_who_has_no_share_has_only_waited() -> None:
     assert rank.step(batches=0) == Lap(seconds=11.0, computed_s=0.0, waited_s=8.0, is_whole=True)
 
 
-def test_only_whole_steps_are_added_up_and_what_each_has_is_told_from_the_first() -> None:
+def test_only_whole_steps_are_told_and_what_each_has_from_the_first_on() -> None:
     lines: list[dict[str, Any]] = []
     reports = Reports(lambda line: lines.append(json.loads(line)), StepSize(4096, 48))
     reports.add(0, 1.0, 24, 1, 0, Lap(9.0, 1.0, 1.0, is_whole=False))
     reports.add(1, 1.0, 24, 1, 0, Lap(2.0, 1.5, 0.25, is_whole=True))
-    reports.add(2, 1.0, 24, 1, 0, Lap(3.0, 1.5, 0.75, is_whole=True))
+    reports.add(2, 1.0, 24, 1, 0, Lap(2.0, 1.5, 0.25, is_whole=True))
     reports.close()
     same = {"gradient_bytes": 4096, "global_batch": 48}
     nothing = {"steps": 0, "samples": 0, "seconds": 0, "computed_s": 0, "waited_s": 0}
     assert [line["measured"] for line in lines] == [
         {**nothing, **same},
-        {"steps": 2, "samples": 48, "seconds": 5.0, "computed_s": 3.0, "waited_s": 1.0, **same},
+        {"steps": 2, "samples": 24, "seconds": 2.0, "computed_s": 1.5, "waited_s": 0.25, **same},
     ]
+
+
+def a_lap(seconds: float) -> Lap:
+    return Lap(seconds, seconds / 2, seconds / 4, is_whole=True)
+
+
+def test_what_is_measured_now_outweighs_what_was() -> None:
+    recent = Recent()
+    for _ in range(600):
+        recent.add(8, a_lap(1.0))
+    for _ in range(200):
+        recent.add(8, a_lap(2.0))
+    means = recent.means()
+    assert means.steps == 800
+    assert means.seconds == approx(2.0, rel=0.01)
+    assert (means.samples, means.computed_s, means.waited_s) == approx((8.0, means.seconds / 2, means.seconds / 4))
+
+
+def test_long_steps_are_remembered_by_their_number_and_short_ones_by_their_time() -> None:
+    long, short = Recent(), Recent()
+    for _ in range(20):
+        long.add(8, a_lap(60.0))
+        short.add(8, a_lap(0.001))
+    long.add(8, a_lap(120.0))
+    assert long.means().seconds < 66.0, "one of many"
+    for _ in range(100):
+        short.add(8, a_lap(0.002))
+    assert short.means().seconds < 0.0019, "a tenth of a second is no time"
 
 
 def test_a_loss_that_is_no_number_leaves_the_line_readable() -> None:
@@ -107,13 +137,11 @@ async def test_a_real_run_tells_its_true_gradient_bytes_and_where_its_time_went(
     true_bytes = sum(parameter.numel() * 4 for parameter in model_of(recipe.width).parameters())
     for measured in told:
         assert {(each["gradient_bytes"], each["global_batch"]) for each in measured} == {(true_bytes, recipe.batch)}
-        steps, samples, seconds, computed_s, waited_s = (
-            sum(each[name] for each in measured) for name in ("steps", "samples", "seconds", "computed_s", "waited_s")
-        )
-        assert (steps, samples) == (recipe.steps - 1, (recipe.steps - 1) * recipe.batch // 2)
-        assert computed_s >= steps * recipe.compute_s / 2
-        assert waited_s > 0
-        assert seconds >= computed_s + waited_s - 0.001
+        last = measured[-1]
+        assert (last["steps"], last["samples"]) == (recipe.steps - 1, recipe.batch / 2)
+        assert last["computed_s"] >= recipe.compute_s / 2
+        assert last["waited_s"] > 0
+        assert last["seconds"] >= last["computed_s"] + last["waited_s"] - 0.001
 
 
 async def test_steps_through_a_loss_are_not_measured_and_those_after_it_are(tmp_path: Path) -> None:
@@ -126,7 +154,6 @@ async def test_steps_through_a_loss_are_not_measured_and_those_after_it_are(tmp_
         victim.kill()
         coordinator.hold_before(None)
         await coordinator.finished()
-    steps = sum(each["steps"] for each in survivor.measured)
-    samples = sum(each["samples"] for each in survivor.measured)
-    assert steps <= recipe.steps - 2, "neither the first, nor the one in which the other was lost"
-    assert samples > steps * recipe.batch // 2, "and some with the whole batch"
+    last = survivor.measured[-1]
+    assert 0 < last["steps"] <= recipe.steps - 2, "neither the first, nor the one in which the other was lost"
+    assert last["samples"] > recipe.batch / 2, "some of them with the whole batch"

@@ -32,12 +32,12 @@ def test_generations_do_not_mix_and_ranks_stand_in_order() -> None:
     assert taken == [(1, [0]), (2, [0, 1])]
 
 
-def test_what_ranks_measured_is_added_up_until_it_is_told() -> None:
+def test_the_newest_of_what_a_rank_measured_is_told() -> None:
     book = ProgressBook(JOB, OWN)
-    book.add(Generation(1), Rank(0), [StepReport(7)], StepsMeasured(1, 8, 0.5, 0.3, 0.1, 400, 16))
-    book.add(Generation(1), Rank(0), [StepReport(8)])
-    book.add(Generation(1), Rank(0), [StepReport(9), StepReport(10)], StepsMeasured(2, 16, 1.5, 0.7, 0.4, 400, 16))
-    [told] = [rank for progress in book.take() for rank in progress.ranks]
-    assert told.measured == StepsMeasured(3, 24, 2.0, 1.0, 0.5, 400, 16)
+    older, newer = StepsMeasured(1, 8, 0.5, 0.3, 0.1, 400, 16), StepsMeasured(3, 8, 0.6, 0.4, 0.1, 400, 16)
+    book.add(Generation(1), Rank(0), [StepReport(7)], older)
+    book.add(Generation(1), Rank(0), [StepReport(8), StepReport(9)], newer)
+    book.add(Generation(1), Rank(0), [StepReport(10)])
+    assert [rank.measured for progress in book.take() for rank in progress.ranks] == [newer]
     book.add(Generation(1), Rank(0), [StepReport(11)])
     assert [rank.measured for progress in book.take() for rank in progress.ranks] == [None]

@@ -1,12 +1,18 @@
 """Where the time of this rank's steps goes: two readings of the clock, beside the one that every step has anyway.
 
-A step lasts from the end of the sum before it to the end of its own. Only steps that nothing disturbed are told: the
+A step lasts from the end of the sum before it to the end of its own. Only steps that nothing disturbed count: the
 first of a process compiles and allocates, and one that lived through a change of the world waited for other reasons.
+What is told are means, not increments: whoever hears one report knows as much as who heard all of them.
 """
 
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
+
+_HALF_LIFE_S: Final = 30.0
+_HALF_LIFE_STEPS: Final = 20.0
+"""A step counts half as much after so much time, but not after fewer steps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,3 +61,40 @@ class Meter:
         lap = Lap(now_s - self._began_s, computed_s, now_s - self._sum_s, self._is_whole)
         self._began_s, self._batch_s, self._is_whole = now_s, None, True
         return lap
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """Of one step of late."""
+
+    steps: int = 0
+    """How many there were, all in all."""
+    samples: float = 0.0
+    seconds: float = 0.0
+    computed_s: float = 0.0
+    waited_s: float = 0.0
+
+
+class Recent:
+    """What undisturbed steps were like of late."""
+
+    def __init__(self) -> None:
+        self._steps = 0
+        self._weight = self._samples = self._seconds = self._computed_s = self._waited_s = 0.0
+
+    def add(self, samples: int, lap: Lap) -> None:
+        if not lap.is_whole:
+            return
+        kept = 0.5 ** min(lap.seconds / _HALF_LIFE_S, 1 / _HALF_LIFE_STEPS)
+        self._steps += 1
+        self._weight = kept * self._weight + 1
+        self._samples = kept * self._samples + samples
+        self._seconds = kept * self._seconds + lap.seconds
+        self._computed_s = kept * self._computed_s + lap.computed_s
+        self._waited_s = kept * self._waited_s + lap.waited_s
+
+    def means(self) -> Means:
+        if not self._steps:
+            return Means()
+        sums = (self._samples, self._seconds, self._computed_s, self._waited_s)
+        return Means(self._steps, *(each / self._weight for each in sums))

@@ -12,8 +12,8 @@ Trainer → agent
               messages/workers.py.
     progress  {generation, rank, reports: [{step, loss | null, samples | null, at}, …],
                measured: {steps, samples, seconds, computed_s, waited_s, gradient_bytes, global_batch}}
-              Steps that every rank has. `measured` is optional: the sums of those of them that nothing disturbed, on
-              this rank, and what every step sums and takes. See StepsMeasured in messages/measured.py.
+              Steps that every rank has. `measured` is optional: what this trainer's steps were like of late, and what
+              is the same in each. See StepsMeasured in messages/measured.py.
 
 Agent → trainer
 
@@ -34,7 +34,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from tradewind.sdk.meter import Lap
+from tradewind.sdk.meter import Lap, Means
 from tradewind.sdk.samples import Ranges
 
 SOCKET: Final = "TRADEWIND_TRAINER_SOCKET"
@@ -140,11 +140,14 @@ def status(now: Status) -> bytes:
     )
 
 
-def progress(generation: int, rank: int, reports: Sequence[StepReport], size: StepSize | None = None) -> bytes:
+def progress(
+    generation: int, rank: int, reports: Sequence[StepReport], size: StepSize | None = None, means: Means | None = None
+) -> bytes:
     told = [{"step": each.step, "loss": _finite(each.loss), "samples": each.samples, "at": each.at} for each in reports]
     if size is None:
         return _line(type="progress", generation=generation, rank=rank, reports=told)
-    return _line(type="progress", generation=generation, rank=rank, reports=told, measured=_measured(reports, size))
+    measured = _measured(size, means or Means())
+    return _line(type="progress", generation=generation, rank=rank, reports=told, measured=measured)
 
 
 def parse(line: bytes) -> Order | None:
@@ -182,14 +185,13 @@ def _assign(message: Mapping[str, Any]) -> Assign:
     )
 
 
-def _measured(reports: Sequence[StepReport], size: StepSize) -> dict[str, int | float]:
-    whole = [(each.samples, each.lap) for each in reports if each.lap is not None and each.lap.is_whole]
+def _measured(size: StepSize, means: Means) -> dict[str, int | float]:
     return {
-        "steps": len(whole),
-        "samples": sum(samples for samples, _ in whole),
-        "seconds": round(sum(lap.seconds for _, lap in whole), 6),
-        "computed_s": round(sum(lap.computed_s for _, lap in whole), 6),
-        "waited_s": round(sum(lap.waited_s for _, lap in whole), 6),
+        "steps": means.steps,
+        "samples": round(means.samples, 3),
+        "seconds": round(means.seconds, 6),
+        "computed_s": round(means.computed_s, 6),
+        "waited_s": round(means.waited_s, 6),
         "gradient_bytes": size.gradient_bytes,
         "global_batch": size.global_batch,
     }

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 from tradewind.sdk import protocol
-from tradewind.sdk.meter import Lap
+from tradewind.sdk.meter import Lap, Recent
 from tradewind.sdk.protocol import StepReport, StepSize
 
 _EVERY_S: Final = 0.25
@@ -19,6 +19,7 @@ class Reports:
     def __init__(self, tell: Callable[[bytes], None] | None, size: StepSize | None = None) -> None:
         self._tell = tell
         self._size = size
+        self._recent = Recent()
         self._place = (0, 0)
         """The generation and rank of the steps that are held here."""
         self._newest: StepReport | None = None
@@ -50,6 +51,9 @@ class Reports:
 
     def _tell_proven(self) -> None:
         if self._tell is not None and self._proven:
-            self._tell(protocol.progress(*self._place, self._proven, self._size))
+            for each in self._proven:
+                if each.lap is not None:
+                    self._recent.add(each.samples, each.lap)
+            self._tell(protocol.progress(*self._place, self._proven, self._size, self._recent.means()))
             self._told_s = time.monotonic()
         self._proven = []

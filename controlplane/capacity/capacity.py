@@ -1,7 +1,7 @@
 """An allocator for each job of the master, fed with topologies and told what the job wants."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from controlplane.allocator.decide import decide
@@ -17,7 +17,9 @@ from controlplane.allocator.events import (
     MarketSeen,
     NodesReleased,
     NodesSeen,
+    ProfileMeasured,
     Ticked,
+    UseSeen,
     WantedChanged,
 )
 from controlplane.allocator.giving import given_back
@@ -28,9 +30,11 @@ from controlplane.capacity.placement import Placed, free_nodes, placed_of
 from controlplane.capacity.planner import Planner
 from controlplane.capacity.planning import Planning
 from controlplane.capacity.shell import AllocatorShell, Complete
+from controlplane.catalog.accelerators import from_gke
 from controlplane.clouds.interface import Cloud
 from controlplane.planning.criteria import Criteria
 from controlplane.planning.market import Market
+from controlplane.throughput.profile import Profile
 from messages.clusters import ClusterHeartbeat
 from messages.events import Event
 from messages.ids import ClusterName, JobName
@@ -180,6 +184,24 @@ class Capacity:
         loop = self._loops.get(job)
         if loop is not None:
             loop.post(ClusterLost(self._clock.monotonic_s(), cluster, why))
+
+    def measure(self, job: JobName, profile: Profile) -> None:
+        """What a planned job's steps need, as its trainers say."""
+        if job in self._criteria:
+            self._loops[job].post(ProfileMeasured(self._clock.monotonic_s(), profile))
+
+    def use(self, job: JobName, use: Mapping[str, float]) -> None:
+        """By node: the part of its time in which a planned job's ranks on it computed."""
+        if job in self._criteria:
+            self._loops[job].post(UseSeen(self._clock.monotonic_s(), use))
+
+    def accelerator_of(self, job: JobName, cluster: ClusterName, node: str) -> str:
+        """As the catalog calls it; empty where nobody knows."""
+        pools = self._loops[job].state.pools.values() if job in self._loops else ()
+        there = (pool.offer.accelerator for pool in pools if pool.ref.cluster == cluster and node in pool.nodes)
+        found = next(there, None)
+        known = from_gke(found) if found is not None else None
+        return known.name if known is not None else ""
 
     def is_settled(self, job: JobName) -> bool:
         """The cloud holds nothing of it: it has ended, and all of its pools are gone."""

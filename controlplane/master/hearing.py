@@ -4,11 +4,14 @@ from typing import TYPE_CHECKING
 
 from controlplane.job import events
 from controlplane.master import inbox
+from controlplane.master.held import HeldJob
 from controlplane.master.inbox import Refused
+from controlplane.throughput.measuring import Place
 from messages import subjects
 from messages.clusters import ClusterHeartbeat
 from messages.codec import Received
 from messages.ids import ClusterName
+from messages.worlds import Progress
 from runtime.logs import Once, logger
 
 if TYPE_CHECKING:
@@ -104,6 +107,22 @@ class Hearing:
             return
         held.report(received.envelope.at.timestamp(), heard)
         self._master.books.hear_progress(heard)
+        self._measure(held, heard)
+
+    def _measure(self, held: HeldJob, report: Progress) -> None:
+        capacity, now_s = self._master.capacity, self._master.clock.monotonic_s()
+        worker = held.state.workers.get(report.worker)
+        if worker is None:
+            return
+        accelerator = capacity.accelerator_of(held.name, worker.cluster, worker.node) if capacity is not None else ""
+        held.measures.hear(report, Place(worker.node, accelerator), now_s)
+        if capacity is None:
+            return
+        news = held.measures.news(held.state.spec, now_s)
+        if news.profile is not None:
+            capacity.measure(held.name, news.profile)
+        if news.use:
+            capacity.use(held.name, news.use)
 
     def _refuse(self, reason: Refused, subject: str) -> None:
         self._master.dropped[reason] += 1

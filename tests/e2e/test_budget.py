@@ -1,4 +1,7 @@
-"""A job with little money on a simulated cloud: it pauses in time, leaves no machine, and with more it goes on."""
+"""A job with little money on a simulated cloud, in two regions: what it sends between them counts too.
+
+It pauses in time, leaves no machine, and with more it goes on.
+"""
 
 import asyncio
 import os
@@ -36,6 +39,10 @@ SPENDS_S = 3.0
 STEPS = 300
 EVERY = 5
 """Steps between two checkpoints of the script."""
+ZONES = ("us-central1-a", "europe-west4-a")
+"""With one machine each: its workers are in two regions."""
+GRADIENT_BYTES = 4 * (8 * 2 + 2)
+"""Of the script's model, which its job file does not tell."""
 ENDS = ("succeeded", "failed", "stopped")
 PATIENCE_S = 120.0
 GRACE_S = 10.0
@@ -69,7 +76,7 @@ class Ground:
             ),
             workers=Workers(max=WORKERS, min=WORKERS),
             timeouts=Timeouts(park_s=3.0),
-            capacity=Capacity(zones=("us-central1-a",)),
+            capacity=Capacity(zones=ZONES),
         )
 
     async def machines(self) -> int:
@@ -90,7 +97,7 @@ async def a_ground(folder: Path, mark: dict[str, str]) -> AsyncIterator[Ground]:
     environ = {**without_ours(os.environ), **mark}
     grpc_port, http_port, api_port = free_port(), free_port(), free_port()
     fleet = folder / "fleet.yaml"
-    fleet.write_bytes(fleet_at(FLEET.read_text(), grpc_port, http_port, WORKERS))
+    fleet.write_bytes(fleet_at(FLEET.read_text(), grpc_port, http_port, workers=1))
     async with AsyncExitStack() as stack:
         bus = await stack.enter_async_context(NatsServer(folder / "bus"))
         opened = await stack.enter_async_context(session())
@@ -115,6 +122,10 @@ async def test_a_job_pauses_within_its_budget_leaves_no_machine_and_goes_on_with
         ground.hold.touch()
         await ground.api.submit(ground.spec)
         await _until(ground.view, lambda view: (view.step or 0) > 2 * EVERY, "some steps")
+        await _until(ground.view, _is_measured, "enough steps to know what one needs")
+        egress = (await ground.api.cost(JOB)).egress
+        assert {(line.sender, line.receiver) for line in egress} == {ZONES, ZONES[::-1]}
+        assert all(line.sent_bytes > 0 and line.sent_bytes % GRADIENT_BYTES == 0 for line in egress), egress
         usd = round(await ground.bill() + _enough_for(SPENDS_S), 2)
         given = await tradewind("budget", JOB, f"{usd}", environ=ground.environ)
         assert f"Job {JOB} may spend {usd:.4f} USD" in given.out, given.err
@@ -139,6 +150,11 @@ async def test_a_job_pauses_within_its_budget_leaves_no_machine_and_goes_on_with
         assert lines.count("step 0 world 2") == 1, "it went on from a checkpoint"
         assert lines[-1].startswith(f"{STEPS} steps, "), lines[-1]
     await nothing_is_left(mark)
+
+
+def _is_measured(view: JobView) -> bool:
+    found = view.measured
+    return found is not None and found.gradient_bytes == GRADIENT_BYTES and found.compute.keys() == {"L4"}
 
 
 def _enough_for(seconds: float) -> float:

@@ -1,6 +1,7 @@
 """A master with a fleet and a job with criteria: what cannot be had is refused, what is offered is told."""
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -15,10 +16,15 @@ from controlplane.lease.keeper import Leadership
 from controlplane.master.desk import Desk
 from controlplane.master.master import Master
 from controlplane.master.refusals import SpecRefused
+from controlplane.throughput.profile import Compute
 from messages import subjects
+from messages.clusters import ClusterHeartbeat, NodeSight, Presence, WorkerSight
 from messages.criteria import Capacity as Criteria
-from messages.ids import Epoch, JobName
+from messages.ids import Epoch, Generation, JobName, Rank, WorkerId
 from messages.jobs import JobSpec, Launch, Workers
+from messages.measured import StepsMeasured
+from messages.workers import WorkerPhase, WorkerStatus
+from messages.worlds import Progress, RankProgress
 from runtime.clock import SystemClock
 from tests.allocator.planned_stage import FAR, IOWA
 from tests.allocator.stage import EU, US
@@ -26,6 +32,8 @@ from tests.capacity.fake_cloud import FakeCloud
 from tests.conftest import Connect, eventually
 from tests.master.conftest import a_place
 from tests.planning.builders import HOLLAND, IOWA_A
+
+pytestmark = pytest.mark.usefixtures("without_torch")
 
 EPOCH = Epoch(1)
 OFFERS = (FAR, IOWA)
@@ -42,7 +50,7 @@ async def a_master(connect: Connect, cloud: FakeCloud) -> AsyncIterator[Master]:
     bucket = await bus.bucket(subjects.STATE_BUCKET)
     master = Master(bus, bucket, bucket, a_place(), SystemClock(), Leadership(EPOCH, lambda: EPOCH), "1", 10)
     known = known_prices({"TRADEWIND_PRICES_CACHE": "/nowhere/prices.json"}, None)
-    planning = Planning(cloud, OFFERS, known, bucket, SystemClock(), master.may_act, look_s=0.02)
+    planning = Planning(cloud, OFFERS, known, bucket, SystemClock(), master.may_act, master.announce, look_s=0.02)
     settings = AllocatorSettings(retry_s=0.01, quiet_s=0.05, relist_s=0.2, plan_settle_s=0.05)
     master.capacity = Capacity(
         cloud, OFFERS, lambda plan: plan, SystemClock(), master.announce, master.place, settings, planning
@@ -71,6 +79,49 @@ async def test_a_job_with_criteria_gets_its_machines_by_plan(connect: Connect) -
         await Desk(master).submit(a_spec())
         await eventually(lambda: {pool.zone: pool.size for pool in cloud.pools()} == {IOWA_A: 2})
         await eventually(lambda: master.jobs[JobName("planned")].state.placement == {US: 2})
+
+
+async def test_what_its_trainers_measure_is_what_it_is_planned_by(connect: Connect) -> None:
+    cloud, job = a_cloud(), JobName("planned")
+    async with a_master(connect, cloud) as master:
+        await Desk(master).submit(a_spec(min_utilisation=0.5))
+        await eventually(lambda: {pool.zone: pool.size for pool in cloud.pools()} == {IOWA_A: 2})
+        [pool] = cloud.pools()
+        nodes = tuple(NodeSight(name, name, pool=pool.ref.pool, job=job) for name in ("node-0", "node-1"))
+        workers = tuple(
+            WorkerSight(WorkerId(name), job, Presence.ALIVE, status=_on_node(job, name, node.node))
+            for name, node in zip(("w-0", "w-1"), nodes, strict=True)
+        )
+        trainers = await connect("trainers")
+
+        def report() -> bool:
+            trainers.publish(
+                subjects.cluster_heartbeat(US), ClusterHeartbeat(US, "a", next(numbers), workers=workers, nodes=nodes)
+            )
+            for rank, sight in enumerate(workers):
+                measured = StepsMeasured(100, 8.0, 0.2, 0.08, 0.1, 4096, 16)
+                ranks = (RankProgress(Rank(rank), 0, 99, samples=800, measured=measured),)
+                trainers.publish(subjects.progress(job), Progress(job, sight.worker, Generation(1), ranks))
+            demand = master.capacity.allocators()[job].demand if master.capacity is not None else None
+            return demand is not None and demand.profile.gradient_bytes == 4096
+
+        numbers = itertools.count(1)
+        await eventually(report)
+        assert master.capacity is not None
+        demand = master.capacity.allocators()[job].demand
+        assert demand is not None
+        assert demand.profile.compute["L4"] == Compute(0.01, 0.02)
+        assert demand.profile.compute["H100"].seconds_per_sample < 0.01
+        assert demand.profile.global_batch == 16
+        shown = Desk(master).view(job).measured
+        assert shown is not None
+        assert (shown.gradient_bytes, round(shown.step_s, 3), round(shown.waiting, 3)) == (4096, 0.2, 0.5)
+        beside_cost = (await Desk(master).cost(job)).measured
+        assert beside_cost is not None and beside_cost.compute.keys() == {"L4"}
+
+
+def _on_node(job: JobName, worker: str, node: str) -> WorkerStatus:
+    return WorkerStatus(WorkerId(worker), US, job, 1, WorkerPhase.IDLE, zone=IOWA_A, node=node)
 
 
 async def test_a_budget_that_buys_nothing_is_refused_before_anything_is_made(connect: Connect) -> None:

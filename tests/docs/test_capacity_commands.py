@@ -12,7 +12,8 @@ from tests.cli.command import tradewind
 from tests.cli.fake_master import FakeMaster, a_view
 from tests.reaper.ground import a_ground, a_master
 from tradewind.cli.explain.decisions import ABOUT
-from tradewind.cli.reap.asking import EXIT_FOUND, PATIENCE_S
+from tradewind.cli.reap.asking import EXIT_FOUND
+from tradewind.cli.reap.removing import PATIENCE_S
 
 DOCS = Path(__file__).parents[2] / "docs"
 REAPING = (DOCS / "reaping.md").read_text()

@@ -8,6 +8,7 @@ import pytest
 
 from runtime.bus import Bus, BusSettings
 from runtime.nats_server import NatsServer
+from tests.light import light_torch
 
 Connect = Callable[..., Awaitable[Bus]]
 TOLD = "told"
@@ -49,6 +50,12 @@ async def eventually(condition: Callable[[], object], timeout_s: float = 20.0, w
         if asyncio.get_running_loop().time() > deadline:
             pytest.fail(f"not within {timeout_s} s: {what or condition}")
         await asyncio.sleep(0.01)
+
+
+@pytest.fixture
+def without_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hosts and stores that are started in this test are warm at once; for stories in which nothing is computed."""
+    monkeypatch.setenv("PYTHONPATH", light_torch(tmp_path / "light"))
 
 
 @pytest.fixture

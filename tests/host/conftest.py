@@ -1,9 +1,12 @@
+import os
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.host.agent import Agent
+from tests.light import light_torch
 
 
 @pytest.fixture(scope="package")
@@ -25,9 +28,9 @@ def host(warm_host: Agent) -> Iterator[Agent]:
 
 
 @pytest.fixture
-def own_host() -> Iterator[Agent]:
-    """A host for a test that ends it."""
-    agent = Agent()
+def own_host(tmp_path: Path) -> Iterator[Agent]:
+    """A host for a test that ends it, warm at once."""
+    agent = Agent(env={**os.environ, "PYTHONPATH": light_torch(tmp_path / "light")})
     yield agent
     agent.close()
 

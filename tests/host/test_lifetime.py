@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.host.agent import HOST, WAIT_S, Agent, wait_gone
+from tests.light import light_torch
 
 IGNORES_SIGTERM = """
     import os, signal, time
@@ -67,9 +68,10 @@ def test_a_host_whose_agent_is_gone_ends_all_and_exits(own_host: Agent) -> None:
     wait_gone(pids)
 
 
-def test_a_host_whose_agent_goes_while_it_warms_up_exits(own_host: Agent) -> None:
-    own_host.hang_up()
-    assert own_host.process.wait(WAIT_S) == 0
+def test_a_host_whose_agent_goes_while_it_warms_up_exits() -> None:
+    with a_host(sys.executable, str(HOST)) as agent:
+        agent.hang_up()
+        assert agent.process.wait(WAIT_S) == 0
 
 
 def test_exit_ends_all_tells_it_and_exits_while_signals_meant_for_the_agent_do_nothing(own_host: Agent) -> None:
@@ -109,8 +111,9 @@ def test_a_host_runs_from_its_file_where_tradewind_is_not_installed() -> None:
         assert agent.wait_for("progress", generation)["reports"][0]["step"] == 1
 
 
-def test_a_host_runs_as_a_module() -> None:
-    with a_host(sys.executable, "-m", "tradewind.host") as agent:
+def test_a_host_runs_as_a_module(tmp_path: Path) -> None:
+    env = {**os.environ, "PYTHONPATH": light_torch(tmp_path / "light")}
+    with a_host(sys.executable, "-m", "tradewind.host", env=env) as agent:
         generation = agent.fork(agent.script("import sys; print(__name__, sys.argv[1:])"), argv=["a"])
         assert agent.finish(generation)["code"] == 0
         assert agent.lines(generation) == ["__main__ ['a']"]

@@ -18,6 +18,7 @@ from runtime import children
 from runtime.errors import UserError
 from runtime.nats_server import NatsServer
 from tests.conftest import eventually
+from tests.light import light_torch
 from tests.worker.conftest import master
 from tests.worker.fakes import (
     NO_STORE,
@@ -25,7 +26,6 @@ from tests.worker.fakes import (
     Agent,
     FakeMaster,
     a_script,
-    light_torch,
     settings_for,
 )
 

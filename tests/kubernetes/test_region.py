@@ -24,8 +24,9 @@ from simulator.cloud import tokens
 from simulator.region.region import Region
 from simulator.region.settings import ClusterRequest, NodeRequest, PreemptRequest, RegionSettings, Taint
 from tests.conftest import Connect, eventually
+from tests.light import light_torch
 from tests.worker.builders import JOB, LOCAL
-from tests.worker.fakes import NO_STORE, SECONDS, FakeMaster, a_script, light_torch
+from tests.worker.fakes import NO_STORE, SECONDS, FakeMaster, a_script
 
 WAITS = "import os, time; print(os.environ['KEY'], os.environ['RANK'], flush=True); time.sleep(600)"
 NAMESPACE = "tradewind"

@@ -17,6 +17,7 @@ from messages.api import Health, JobView, Version
 from messages.ids import JobName
 from messages.jobs import Failures, JobSpec, Launch, Timeouts, Workers
 from runtime.children import free_port
+from tests.light import light_torch
 from tests.master.waits import PATIENCE_S, until_asked
 
 
@@ -72,12 +73,15 @@ class Api:
 
 
 class MasterProcess:
+    """Its stores are light: the workers that it is tested with exist on the bus only, and no rank comes to a store."""
+
     def __init__(self, nats_url: str, folder: Path, **environ: str) -> None:
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.log = folder / f"master-{self.port}.log"
         first = free_port()
         self._environ = os.environ | {
+            "PYTHONPATH": light_torch(folder / "light"),
             "TRADEWIND_NATS_URL": nats_url,
             "TRADEWIND_API_PORT": str(self.port),
             "TRADEWIND_STORE_PORTS": f"{first}-{min(first + 50, 65_535)}",

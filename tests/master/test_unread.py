@@ -12,6 +12,8 @@ from tests.conftest import Connect, eventually
 from tests.master.process import a_spec
 from tests.master.test_forgetting import US, a_master
 
+pytestmark = pytest.mark.usefixtures("without_torch")
+
 BROKEN, GARBLED, NEWER = JobName("broken"), JobName("garbled"), JobName("newer")
 
 

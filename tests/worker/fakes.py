@@ -185,23 +185,6 @@ async def an_agent_process(settings: WorkerSettings) -> AsyncIterator[asyncio.su
         await children.end(process, 5.0)
 
 
-def light_torch(folder: Path) -> str:
-    """A folder for PYTHONPATH with a torch that does nothing: the host is warm at once, all else about it is real."""
-    anything = (
-        "class Anything:\n"
-        "    def __call__(self, *args, **kwargs): return self\n"
-        "    def __getattr__(self, name): return self\n"
-        "def __getattr__(name):\n"
-        "    if name.startswith('__'): raise AttributeError(name)\n"
-        "    return Anything()\n"
-    )
-    for module in ("", "distributed", "nn", "nn/parallel", "utils", "utils/data", "optim"):
-        package = folder / "torch" / module
-        package.mkdir(parents=True, exist_ok=True)
-        (package / "__init__.py").write_text(anything + "__version__ = '0.0-light'\n")
-    return str(folder)
-
-
 STORE = """
 import socket, sys, time
 from torch.distributed import TCPStore

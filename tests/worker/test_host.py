@@ -16,7 +16,8 @@ from agents.worker.leftovers import WORKER_VARIABLE, WorkerFolder, claim
 from messages.ids import Generation, Rank, WorkerId
 from runtime.errors import UserError
 from tests.conftest import eventually
-from tests.worker.fakes import SECONDS, light_torch, pids_with
+from tests.light import light_torch
+from tests.worker.fakes import SECONDS, pids_with
 
 WORKER = WorkerId("w1-aaaa")
 WAITS = "import time; print('waits', flush=True); time.sleep(600)"

@@ -25,7 +25,7 @@ class Waves(torch.utils.data.Dataset[tuple[Tensor, Tensor]]):
 
 torch.manual_seed(0)
 model = nn.Sequential(nn.Linear(8, 32), nn.Tanh(), nn.Linear(32, 2))
-steps, hold = int(sys.argv[1]), Path(sys.argv[2])
+hold, steps = Path(sys.argv[1]), int(sys.argv[2])
 run = tradewind.Run(model, torch.optim.Adam(model.parameters()), Waves(), batch=BATCH, steps=steps)
 for inputs, targets in run:
     step_s = 0.2 if run.step >= SLOW_FROM and hold.exists() else 0.02

@@ -5,15 +5,14 @@ import os
 import shlex
 import sys
 from asyncio.subprocess import PIPE, STDOUT, Process
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-import msgspec
 import pytest
 
-from messages.api import JobView
 from runtime.children import free_port
+from tradewind.cli.api.client import Api, MasterAway, session
 
 BOUND_S = 120.0
 PARTS = (".venv/bin/nats-server -js -a 127.0.0.1 &", ".venv/bin/tradewind master &", ".venv/bin/tradewind cluster &")
@@ -28,6 +27,7 @@ class Terminal:
         self.environ = {
             **os.environ,
             **environ,
+            "OMP_NUM_THREADS": "1",
             "TRADEWIND_NATS_URL": f"nats://127.0.0.1:{self.nats_port}",
             "TRADEWIND_API_PORT": f"{api_port}",
             "TRADEWIND_API_URL": f"http://127.0.0.1:{api_port}",
@@ -64,23 +64,36 @@ class Terminal:
         await self.until_healthy()
 
     async def until_healthy(self) -> None:
-        for _ in range(600):
-            process = await self.start(".venv/bin/tradewind status")
-            await process.communicate()
-            if process.returncode == 0:
-                return
-            await asyncio.sleep(0.2)
-        pytest.fail("the master did not answer")
+        async def asked(api: Api) -> bool:
+            await api.jobs()
+            return True
 
-    async def until_phase(self, job: str, phase: str) -> JobView:
-        view = None
-        for _ in range(600):
-            said = await self.run(f".venv/bin/tradewind status {job} --json")
-            view = msgspec.json.decode(said, type=JobView)
-            if view.phase == phase:
-                return view
-            await asyncio.sleep(0.2)
-        pytest.fail(f"the job did not become {phase}: {view}")
+        await self._until(asked, "the master answers")
+
+    async def until_phase(self, job: str, phase: str) -> None:
+        async def asked(api: Api) -> bool:
+            return (await api.job(job)).phase == phase
+
+        await self._until(asked, f"job {job} is {phase}")
+
+    async def until_told(self, job: str, words: str) -> None:
+        async def asked(api: Api) -> bool:
+            return any([words in f"{event.text} {event.why}" async for event in api.events(job)])
+
+        await self._until(asked, f"somebody says {words!r}")
+
+    async def _until(self, asked: Callable[[Api], Awaitable[bool]], what: str) -> None:
+        """Without a command for every look: each would take half a second of a core."""
+        async with session() as opened:
+            api = Api(opened, self.environ["TRADEWIND_API_URL"])
+            try:
+                async with asyncio.timeout(BOUND_S):
+                    while True:
+                        if await _unless_away(asked(api)):
+                            return
+                        await asyncio.sleep(0.1)
+            except TimeoutError:
+                pytest.fail(f"not within {BOUND_S} s: {what}")
 
     @property
     def nats_url(self) -> str:
@@ -93,3 +106,10 @@ class Terminal:
         return await asyncio.create_subprocess_exec(
             *words, cwd=self.folder, env=self.environ, stdout=PIPE, stderr=STDOUT
         )
+
+
+async def _unless_away(asked: Awaitable[bool]) -> bool:
+    try:
+        return await asked
+    except MasterAway:
+        return False

@@ -9,26 +9,17 @@ from pathlib import Path
 
 from tests.conftest import eventually
 from tests.e2e.terminal import PARTS, Terminal
-from tests.e2e.test_faults import BOUND_S, Run, lose_machine
 from tests.e2e.traces import a_mark, nothing_is_left
+from tests.e2e.watched import BOUND_S, Run, a_run, lose_machine
 
 SCRIPT = Path(__file__).with_name("sdk_script.py")
+STEPS = 400
+PROVEN = "400 steps, 9,600 samples: 0 lost, 0 repeated;"
 
 
-async def a_hot_run(terminal: Terminal, mark: dict[str, str], *, workers: str, steps: int) -> Run:
-    hold = terminal.folder / "hold"
-    hold.touch()
-    arguments = [str(steps), str(hold)]
-    env = {"OMP_NUM_THREADS": "1", "TRADEWIND_TRACE": str(terminal.folder / "trace")}
-    job = [
-        "name: hot",
-        f"launch: {{script: {SCRIPT}, args: {json.dumps(arguments)}, env: {json.dumps(env)}}}",
-        f"workers: {workers}",
-        "failures: {max: 0}",
-    ]
-    (terminal.folder / "job.yaml").write_text("\n".join(job))
-    await terminal.start_parts()
-    return Run(await terminal.start(".venv/bin/tradewind submit job.yaml --wait"), mark)
+async def a_hot_run(terminal: Terminal, mark: dict[str, str], *, workers: str) -> Run:
+    traced = {"TRADEWIND_TRACE": str(terminal.folder / "trace")}
+    return await a_run(terminal, mark, SCRIPT, str(STEPS), name="hot", workers=workers, env=traced)
 
 
 def proofs(run: Run) -> list[str]:
@@ -45,41 +36,41 @@ def newest_step(folder: Path) -> int:
 async def test_machines_come_and_go_and_no_step_is_lost_or_taken_twice(tmp_path: Path) -> None:
     mark = a_mark()
     async with Terminal(tmp_path, mark) as terminal, asyncio.TaskGroup() as tasks:
-        run = await a_hot_run(terminal, mark, workers="{min: 1, max: 3}", steps=400)
+        run = await a_hot_run(terminal, mark, workers="{min: 1, max: 3}")
         tasks.create_task(run.read())
         await run.until("three ranks train", world=3)
-        doomed, noticed, *_ = run.pids("tradewind", "worker")
+        doomed, noticed, *_ = run.workers()
         lose_machine(doomed)
         await run.until("two ranks go on", world=2)
         await run.until("a new worker has joined", world=3, after=len(run.steps))
         os.kill(noticed, signal.SIGTERM)
         await run.until("it is handed over", world=2, after=len(run.steps))
         await run.until("another worker has joined", world=3, after=len(run.steps))
-        (tmp_path / "hold").unlink()
+        run.let_go()
         code = await run.end()
     assert code == 0, "\n".join(run.lines)
     told = proofs(run)
     assert len(told) == 3 and len(set(told)) == 1, told
-    assert told[0].startswith("400 steps, 9,600 samples: 0 lost, 0 repeated;")
+    assert told[0].startswith(PROVEN)
     await nothing_is_left(mark)
 
 
 async def test_training_goes_on_without_a_master_and_heals_when_it_is_back(tmp_path: Path) -> None:
     mark = a_mark()
     async with Terminal(tmp_path, mark) as terminal, asyncio.TaskGroup() as tasks:
-        run = await a_hot_run(terminal, mark, workers="{min: 1, max: 2}", steps=400)
+        run = await a_hot_run(terminal, mark, workers="{min: 1, max: 2}")
         tasks.create_task(run.read())
         await run.until("two ranks train", world=2)
         _, master, _ = terminal.background
         master.kill()
         before = newest_step(tmp_path)
         await eventually(lambda: newest_step(tmp_path) > before + 5, BOUND_S, "training goes on without a master")
-        lose_machine(run.pids("tradewind", "worker")[0])
+        lose_machine(run.workers()[0])
         await terminal.run(PARTS[1])
         await run.until("the other goes on alone", world=1)
         await run.until("a new worker has joined", world=2, after=len(run.steps))
-        (tmp_path / "hold").unlink()
+        run.let_go()
         code = await run.end()
     assert code == 0, "\n".join(run.lines)
-    assert proofs(run)[0].startswith("400 steps, 9,600 samples: 0 lost, 0 repeated;")
+    assert proofs(run)[0].startswith(PROVEN)
     await nothing_is_left(mark)

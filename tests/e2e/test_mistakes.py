@@ -1,9 +1,6 @@
 """What a user gets to see when a script is wrong, hangs, or its name is taken."""
 
-import asyncio
 from pathlib import Path
-
-import pytest
 
 from tests.e2e.terminal import Terminal
 from tests.e2e.traces import a_mark, nothing_is_left
@@ -38,7 +35,8 @@ async def test_mistakes_are_told_in_words(tmp_path: Path) -> None:
         taken = await terminal.run(f".venv/bin/tradewind submit {waits}", code=2)
         assert "waits" in taken
         assert "Traceback" not in taken
-        await _until_told(terminal, "waits", "rank 0 waits for rank 1")
+        await terminal.until_told("waits", "rank 0 waits for rank 1")
+        assert "rank 0 waits for rank 1" in await terminal.run(".venv/bin/tradewind events waits")
         await terminal.run(".venv/bin/tradewind stop waits")
         await terminal.until_phase("waits", "stopped")
 
@@ -52,13 +50,3 @@ async def test_mistakes_are_told_in_words(tmp_path: Path) -> None:
         assert "nowhere.py" in said
         assert "Traceback" not in said
     await nothing_is_left(mark)
-
-
-async def _until_told(terminal: Terminal, job: str, words: str) -> None:
-    events = ""
-    for _ in range(300):
-        events = await terminal.run(f".venv/bin/tradewind events {job}")
-        if words in events:
-            return
-        await asyncio.sleep(0.3)
-    pytest.fail(f"nobody said {words!r}: {events}")

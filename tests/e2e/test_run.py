@@ -5,6 +5,8 @@ import os
 import signal
 from pathlib import Path
 
+import pytest
+
 from tests.cli.command import Outcome, finished, started
 from tests.e2e.traces import a_mark, carriers, is_role, nothing_is_left
 
@@ -28,10 +30,13 @@ print("about to fail", file=sys.stderr)
 sys.exit(7)
 """
 COUNTS = """
-import time
-for number in range(60):
+import itertools, os, time
+for number in itertools.count():
     print("line", number, flush=True)
-    time.sleep(0.2)
+    if not os.path.exists("hold"):
+        break
+    time.sleep(0.05)
+print("counted", flush=True)
 """
 TRAINS_FOR_EVER = """
 import os, time
@@ -61,6 +66,7 @@ async def test_an_unmodified_script_runs_on_two_workers_and_nothing_is_left(tmp_
     await nothing_is_left(mark)
 
 
+@pytest.mark.usefixtures("without_torch")
 async def test_a_script_that_fails_ends_the_command_with_its_code_its_reason_and_its_last_lines(tmp_path: Path) -> None:
     mark = a_mark()
     done = await run(tmp_path, a_script(tmp_path, FAILS), mark=mark)
@@ -70,6 +76,7 @@ async def test_a_script_that_fails_ends_the_command_with_its_code_its_reason_and
     await nothing_is_left(mark)
 
 
+@pytest.mark.usefixtures("without_torch")
 async def test_ctrl_c_ends_everything_and_leaves_nothing(tmp_path: Path) -> None:
     mark = a_mark()
     process = await started("run", "--workers", "2", a_script(tmp_path, TRAINS_FOR_EVER), environ=mark, cwd=tmp_path)
@@ -84,6 +91,7 @@ async def test_ctrl_c_ends_everything_and_leaves_nothing(tmp_path: Path) -> None
     await nothing_is_left(mark)
 
 
+@pytest.mark.usefixtures("without_torch")
 async def test_ctrl_c_while_everything_starts_leaves_nothing(tmp_path: Path) -> None:
     mark = a_mark()
     process = await started("run", a_script(tmp_path, TRAINS_FOR_EVER), environ=mark, cwd=tmp_path)
@@ -98,6 +106,7 @@ async def test_ctrl_c_while_everything_starts_leaves_nothing(tmp_path: Path) -> 
     await nothing_is_left(mark)
 
 
+@pytest.mark.usefixtures("without_torch")
 async def test_a_command_that_is_killed_leaves_nothing_either(tmp_path: Path) -> None:
     mark = a_mark()
     process = await started("run", a_script(tmp_path, TRAINS_FOR_EVER), environ=mark, cwd=tmp_path)
@@ -110,16 +119,24 @@ async def test_a_command_that_is_killed_leaves_nothing_either(tmp_path: Path) ->
     await nothing_is_left(mark)
 
 
+@pytest.mark.usefixtures("without_torch")
 async def test_the_master_is_killed_and_started_again_and_each_line_is_shown_once(tmp_path: Path) -> None:
     mark = a_mark()
+    hold = tmp_path / "hold"
+    hold.touch()
     process = await started("run", a_script(tmp_path, COUNTS), environ=mark, cwd=tmp_path)
     assert process.stdout is not None
     async with asyncio.timeout(RUN_S):
-        first = await process.stdout.readline()
-    (master,) = [pid for pid in carriers(mark) if is_role(pid, "master")]
-    os.kill(master, signal.SIGKILL)
+        shown = [await process.stdout.readline()]
+        (master,) = [pid for pid in carriers(mark) if is_role(pid, "master")]
+        os.kill(master, signal.SIGKILL)
+        while len(shown) < 60:
+            shown.append(await process.stdout.readline())
+    hold.unlink()
     done = await finished(process, RUN_S)
     assert done.code == 0, done.err
     assert "the master ended with -9 and is started again" in done.err
-    assert [first.decode().strip(), *done.out.splitlines()] == [f"[0] line {number}" for number in range(60)]
+    *lines, last = [*b"".join(shown).decode().splitlines(), *done.out.splitlines()]
+    assert lines == [f"[0] line {number}" for number in range(len(lines))]
+    assert last == "[0] counted"
     await nothing_is_left(mark)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.examples.running import EXAMPLES, losses, run_alone, run_under_torchrun
+from tests.examples.running import EXAMPLES, losses, run_alone, run_under_torchrun, run_warm
 
 SCRIPT = EXAMPLES / "char_transformer" / "train.py"
 STEPS = 6
@@ -32,7 +32,7 @@ def together(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
 def stopped_half_way(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The checkpoints of two ranks that did half of the steps."""
     folder = tmp_path_factory.mktemp("stopped_half_way")
-    run_under_torchrun(SCRIPT, "--steps", STEPS // 2, "--checkpoint", folder)
+    run_warm(SCRIPT, "--steps", STEPS // 2, "--checkpoint", folder, ranks=2)
     return folder
 
 
@@ -63,7 +63,7 @@ def test_a_resumed_run_ends_with_the_weights_of_an_uninterrupted_one(
     together: tuple[Path, str], stopped_half_way: Path, tmp_path: Path
 ) -> None:
     folder = shutil.copytree(stopped_half_way, tmp_path / "resumed")
-    printed = run_under_torchrun(SCRIPT, "--steps", STEPS, "--checkpoint", folder)
+    printed = run_warm(SCRIPT, "--steps", STEPS, "--checkpoint", folder, ranks=2)
     assert losses(printed)[STEPS - 1] == losses(together[1])[STEPS - 1]
     assert certificate(printed) == (
         f"{STEPS} steps, {STEPS * BATCH} samples: 0 lost, 0 repeated; "
@@ -74,13 +74,13 @@ def test_a_resumed_run_ends_with_the_weights_of_an_uninterrupted_one(
 
 def test_one_rank_goes_on_where_two_stopped(alone: str, stopped_half_way: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(stopped_half_way, tmp_path / "resumed")
-    resumed = losses(run_alone(SCRIPT, "--steps", STEPS, "--checkpoint", folder))
+    resumed = losses(run_warm(SCRIPT, "--steps", STEPS, "--checkpoint", folder))
     assert resumed[STEPS - 1] == pytest.approx(losses(alone)[STEPS - 1], abs=2e-4)
 
 
 def test_what_the_job_gives_is_used(alone: str) -> None:
     given = {"TRADEWIND_HYPERPARAMETERS": '{"learning_rate": 1e-9, "global_batch": 4}'}
-    printed = run_alone(SCRIPT, "--steps", 3, env=given)
+    printed = run_warm(SCRIPT, "--steps", 3, env=given)
     assert "3 steps, 12 samples" in certificate(printed)
     assert losses(printed)[2] == pytest.approx(losses(alone)[0], abs=0.3)
 

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from controlplane.allocator.counting import is_settled
 from controlplane.allocator.events import NodeLost, NodeNoticed, NodesSeen
 from controlplane.allocator.shelves import shake
 from controlplane.allocator.state import Allocator, AllocatorSettings, Kind, Node, Pool
@@ -36,7 +37,7 @@ def learn_notice(allocator: Allocator, event: NodeNoticed) -> Allocator:
 def learn_loss(allocator: Allocator, event: NodeLost) -> Allocator:
     pool = _pool_of(allocator, event.cluster, event.node, event.pool)
     node = _named(pool, event.node, event.uid, event.at_s) if pool is not None else None
-    if pool is None or node is None or node.lost_s is not None:
+    if pool is None or node is None or (node.lost_s is not None and not node.given_up):
         return allocator
     allocator = shake(allocator, pool.offer.stock, event.at_s)
     return replace(allocator, pools={**allocator.pools, pool.ref: lose(pool, node, event.at_s)})
@@ -69,7 +70,16 @@ def lose_overdue(pool: Pool, settings: AllocatorSettings, now_s: float) -> tuple
 def lose(pool: Pool, node: Node, now_s: float) -> Pool:
     """From now on it does not count, whatever is said of it."""
     dead = (*pool.dead, node.uid)[-TOMBSTONES_AT_MOST:] if node.uid else pool.dead
-    return replace(_put(pool, replace(node, lost_s=now_s)), dead=dead)
+    return replace(_put(pool, replace(node, lost_s=now_s, given_up=False)), dead=dead)
+
+
+def revive(pool: Pool) -> Pool:
+    """Whoever came to a slot that was given up, where it is known by now that this failed."""
+    if is_settled(pool):
+        for node in pool.nodes.values():
+            if node.given_up:
+                pool = _put(pool, replace(node, lost_s=None, given_up=False))
+    return pool
 
 
 def _is_overdue(node: Node, settings: AllocatorSettings, now_s: float) -> bool:
@@ -94,8 +104,10 @@ def _see(pool: Pool, sights: dict[str, NodeSight], at_s: float) -> Pool:
 def _look_at(pool: Pool, sight: NodeSight, at_s: float) -> Node:
     node = pool.nodes.get(sight.node)
     if node is None or _is_other(node, sight.uid):
-        is_lost = sight.uid in pool.dead or sight.node in _given_up(pool)
-        node = Node(sight.node, sight.uid, first_seen_s=at_s, lost_s=at_s if is_lost else None)
+        is_dead = sight.uid in pool.dead
+        given_up = not is_dead and sight.node in _given_up(pool)
+        lost_s = at_s if is_dead or given_up else None
+        node = Node(sight.node, sight.uid, first_seen_s=at_s, lost_s=lost_s, given_up=given_up)
     node = replace(
         node,
         uid=sight.uid or node.uid,

@@ -71,6 +71,8 @@ class Node:
     doomed_until_s: float | None = None
     """It was noticed: until then it is left alone, since its worker hands over."""
     lost_s: float | None = None
+    given_up: bool = False
+    """It came to a slot that is being given up: it is lost with it, unless that fails."""
     dismissed: str = ""
     """Why it is given up though the job uses it; it goes when the job has left it."""
 

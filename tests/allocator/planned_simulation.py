@@ -175,11 +175,12 @@ class PlannedSystem(System):
 
     # The market
 
-    def market(self) -> Market:
+    def market(self, *, without: ClusterName | None = None) -> Market:
+        offers = [offer for offer in self.offers if offer.cluster != without]
         limits: dict[Choice, int] = {}
-        for offer in self.offers:
+        for offer in offers:
             limits[choice_of(offer)] = limits.get(choice_of(offer), 0) + offer.max_nodes
-        wanted = {offer for offer in self.offers if offer.spot or self.criteria_now.on_demand > 0}
+        wanted = {offer for offer in offers if offer.spot or self.criteria_now.on_demand > 0}
         options = [
             Option(
                 choice=choice_of(offer),
@@ -298,13 +299,13 @@ class PlannedSystem(System):
         return self.cloud.target == sum(held.values()) and self._would_be_kept(held)
 
     def must_live_without(self, cluster: ClusterName) -> None:
-        room: dict[str, int] = {}
-        for offer in self.offers:
-            if offer.cluster != cluster and offer.spot:
-                room[choice_of(offer).accelerator] = room.get(choice_of(offer).accelerator, 0) + offer.max_nodes
+        """If the others have enough for the money, with what is sent between them."""
         self._tell_of_darkness(cluster)
         least = self.criteria.min_workers
-        if self.criteria.on_demand == 0 and max(room.values(), default=0) >= least:
+        if all(offer.cluster == cluster for offer in self.offers if offer.spot):
+            return
+        possible = plan(self.criteria, self.profile, self.market(without=cluster), Present(), TUNING)
+        if possible.change is not Change.WAIT:
             self.must(lambda: len(self.cloud.running()) >= least, f"{least} nodes without that region")
 
     def _tell_of_darkness(self, cluster: ClusterName) -> None:

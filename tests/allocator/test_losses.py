@@ -230,6 +230,32 @@ def test_a_slot_given_up_that_is_filled_again_after_the_answer_does_not_count_ei
     assert held_by(stage) == {"us-a": 2}
 
 
+def test_whoever_came_to_a_slot_that_could_not_be_given_up_counts() -> None:
+    """It may be in use by then: it is not removed as if it were the one that was lost."""
+    stage = a_full_stage()
+    stage.takes("us-a-2")
+    [given_up, create] = stage.sees()[:2]
+    assert isinstance(given_up, RemoveNodes)
+    assert isinstance(create, CreatePool)
+    stage.fills(A)
+    stage.sees()
+    assert held_by(stage) == {"us-a": 2}
+    stage.ends(given_up, Busy("another operation is under way"))
+    assert held_by(stage) == {"us-a": 3}
+    assert of(stage.ticks(60.0), RemoveNodes) == []
+
+
+def test_whoever_is_lost_in_a_slot_that_could_not_be_given_up_stays_lost() -> None:
+    stage = a_full_stage()
+    stage.takes("us-a-2")
+    [given_up] = of(stage.sees(), RemoveNodes)
+    stage.fills(A)
+    stage.sees()
+    stage.loses("us-a-2")
+    stage.ends(given_up, Busy("another operation is under way"))
+    assert held_by(stage) == {"us-a": 2}
+
+
 def test_a_slot_that_cannot_be_given_up_by_name_is_given_up_by_number() -> None:
     stage = a_full_stage()
     stage.takes("us-a-2")

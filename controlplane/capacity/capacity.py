@@ -41,6 +41,7 @@ from messages.ids import ClusterName, JobName
 from runtime.clock import Clock
 from runtime.logs import WhyLog, logger
 from runtime.role import Decision, RoleLoop
+from runtime.waiting import first_of
 
 AllocatorLoop = RoleLoop[Allocator, AllocatorEvent, AllocatorEffect]
 OnPlacement = Callable[[JobName, Placed], None]
@@ -76,6 +77,8 @@ class Capacity:
         self._wanted: dict[JobName, int | None] = {}
         self._criteria: dict[JobName, Criteria] = {}
         """Of planned jobs."""
+        self._measured: dict[JobName, asyncio.Event] = {}
+        """Of jobs whose first plan waits for it."""
         self._heard_s: dict[ClusterName, float] = {}
         self._free: dict[tuple[JobName, ClusterName], tuple[str, ...]] = {}
         self._unready: dict[ClusterName, str] = {}
@@ -88,8 +91,13 @@ class Capacity:
         ended: str | None,
         demand: Demand | None = None,
         idle_timeout_s: float | None = None,
+        measured_within_s: float = 0.0,
     ) -> None:
-        """From now on there are machines for this job, or, if it has ended, soon none."""
+        """From now on there are machines for this job, or, if it has ended, soon none.
+
+        One that trains already is planned for when its steps were measured, or so much later: an assumption would be no
+        reason to move it.
+        """
         if job in self._loops and self._wanted[job] is None and ended is None:
             # Another job of the name of one whose pools are still going: it takes over what there is.
             self._let_go(job)
@@ -129,7 +137,13 @@ class Capacity:
         self._wanted[job] = None if ended is not None else wanted
         self._tasks[job] = tasks.create_task(loop.run(), name=f"capacity/{job}")
         if demand is not None and ended is None:
-            self._plan_for(job, demand.criteria)
+            self._criteria[job] = demand.criteria
+            if measured_within_s > 0:
+                self._measured[job] = asyncio.Event()
+                name = f"capacity/{job}/measured"
+                tasks.create_task(self._plan_when_measured(job, self._measured[job], measured_within_s), name=name)
+            else:
+                self._plan_for(job, demand.criteria)
 
     def wants(self, job: JobName, wanted: int, ended: str | None, criteria: Criteria | None = None) -> None:
         """Told whenever the job decides; only what is new goes on."""
@@ -189,6 +203,8 @@ class Capacity:
         """What a planned job's steps need, as its trainers say."""
         if job in self._criteria:
             self._loops[job].post(ProfileMeasured(self._clock.monotonic_s(), profile))
+        if job in self._measured:
+            self._measured[job].set()
 
     def use(self, job: JobName, use: Mapping[str, float]) -> None:
         """By node: the part of its time in which a planned job's ranks on it computed."""
@@ -220,9 +236,16 @@ class Capacity:
         self._placed.pop(job, None)
         self._wanted.pop(job, None)
         self._criteria.pop(job, None)
+        self._measured.pop(job, None)
         if self.planning is not None:
             self.planning.forget(job)
         self._free = {key: nodes for key, nodes in self._free.items() if key[0] != job}
+
+    async def _plan_when_measured(self, job: JobName, measured: asyncio.Event, within_s: float) -> None:
+        await first_of(measured, timeout_s=within_s)
+        if self._measured.get(job) is measured:
+            del self._measured[job]
+            self._plan_for(job, self._criteria[job])
 
     def _plan_for(self, job: JobName, criteria: Criteria) -> None:
         loop = self._loops[job]

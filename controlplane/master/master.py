@@ -13,7 +13,7 @@ from controlplane.catalog.offers import Catalog
 from controlplane.catalog.shipped import shipped_catalog
 from controlplane.job import events
 from controlplane.job.present import deserted
-from controlplane.job.state import Job, adopted_job, new_job
+from controlplane.job.state import Job, Phase, adopted_job, new_job
 from controlplane.lease.keeper import Leadership
 from controlplane.ledger.books import Books
 from controlplane.master import records
@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from controlplane.capacity.planning import Planning
 
 ADOPT_RETRY_S = 1.0
+MEASURED_S = 10.0
+"""So long a job that trains already may take to tell what its steps need, before it is planned for without."""
 
 
 class Master:
@@ -225,7 +227,9 @@ class Master:
         if self.capacity is not None:
             demand = self._wishes.demand(job, held.progress.step, self.clock.wall_s())
             idle_timeout_s = job.spec.capacity.idle_timeout_s if job.spec.capacity is not None else None
-            self.capacity.hold(self._group(), job.name, *_demand(job), demand, idle_timeout_s)
+            self.capacity.hold(
+                self._group(), job.name, *_demand(job), demand, idle_timeout_s, MEASURED_S if _is_unknown(job) else 0.0
+            )
 
     async def _readopt(self, name: JobName) -> None:
         """The master before this one wrote the record after it was read here: begin again from what it wrote."""
@@ -314,6 +318,11 @@ class Master:
         if self._tasks is None:
             raise RuntimeError("the master does not run yet")
         return self._tasks
+
+
+def _is_unknown(job: Job) -> bool:
+    """It trains, and only its trainers know what its steps need."""
+    return job.record.phase is Phase.RUNNING and job.spec.profile is None
 
 
 def _demand(job: Job) -> tuple[int, str | None]:

@@ -1,0 +1,52 @@
+"""A job that trains when its master is started: what its steps need is known soon, and no plan is made before."""
+
+import asyncio
+
+import pytest
+
+from controlplane.allocator.demand import Demand
+from controlplane.capacity.planning import Planning, known_prices
+from controlplane.planning.criteria import criteria_of
+from controlplane.planning.profiles import profile_of
+from controlplane.throughput.profile import Compute, Profile
+from messages import subjects
+from runtime.clock import SystemClock
+from tests.allocator.stage import EU, US
+from tests.capacity.fake_cloud import FakeCloud
+from tests.capacity.test_planned_capacity import JOB, OFFERS, Stage, a_spec, prices
+from tests.conftest import Connect, eventually
+from tests.planning.builders import IOWA_A
+
+MEASURED = Profile(compute={"L4": Compute(0.25)}, gradient_bytes=4096, global_batch=16)
+SOON_S, NEVER_S = 0.3, 600.0
+
+
+@pytest.mark.parametrize(("tells", "within_s"), [(True, NEVER_S), (False, SOON_S)], ids=["it tells", "it never does"])
+async def test_the_first_plan_waits_for_what_trainers_measure_but_not_for_ever(
+    connect: Connect, tells: bool, within_s: float
+) -> None:
+    cloud = FakeCloud(US, EU)
+    cloud.prices = prices(iowa=100_000, holland=900_000)
+    bucket = await (await connect("master")).bucket(subjects.STATE_BUCKET)
+    known = known_prices({"TRADEWIND_PRICES_CACHE": "/nowhere/prices.json"}, None)
+    planning = Planning(cloud, OFFERS, known, bucket, SystemClock(), lambda: True, lambda event: None, look_s=0.02)
+    stage, spec = Stage(cloud, planning, OFFERS), a_spec()
+    demand = Demand(criteria_of(spec), profile_of(spec).profile)
+
+    async def run() -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(planning.run())
+            stage.capacity.hold(tasks, JOB, 2, None, demand, measured_within_s=within_s)
+
+    async with asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(run())
+        await eventually(lambda: bool(stage.capacity.allocators()) and stage.capacity.allocators()[JOB].synced)
+        if tells:
+            await asyncio.sleep(SOON_S)
+            assert (stage.capacity.allocators()[JOB].market, stage.zones()) == (None, {})
+            stage.capacity.measure(JOB, MEASURED)
+        await eventually(lambda: stage.zones() == {IOWA_A: 2})
+        planned_by = stage.capacity.allocators()[JOB].demand
+        assert planned_by is not None
+        assert (planned_by.profile == MEASURED) is tells
+        running.cancel()

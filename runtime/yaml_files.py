@@ -4,6 +4,7 @@ Beyond what safe loading refuses, this refuses keys that come twice (the first v
 (a few lines of them unfold to gigabytes) and files that are too large or too deeply nested.
 """
 
+import difflib
 from collections.abc import Hashable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -51,7 +52,9 @@ def _text(path: Path) -> str:
             raise UserError(f"{path} is larger than {MAX_BYTES // 1024} KiB")
         return content.decode()
     except FileNotFoundError:
-        raise UserError(f"There is no file {path}") from None
+        near = difflib.get_close_matches(path.name, [each.name for each in path.parent.glob("*.y*ml")], n=1)
+        meant = f". Did you mean {path.with_name(near[0])}?" if near else ""
+        raise UserError(f"There is no file {path}{meant}", "give the path of a file that is there") from None
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:

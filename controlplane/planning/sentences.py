@@ -94,8 +94,8 @@ def _late(score: Score, criteria: Criteria) -> str:
     ):
         return ""
     if math.isinf(criteria.min_steps_per_s):
-        return " (the deadline is over: what is left is done as fast as may be)"
-    return f" (too slow: {criteria.min_steps_per_s:.3g} steps/s are needed; nothing that may be had is faster)"
+        return " (the deadline is over, so what is left is done as fast as may be)"
+    return f" (too slow, for {criteria.min_steps_per_s:.3g} steps/s are needed and nothing that may be had is faster)"
 
 
 def _more(part: float, above: str, below: str, equal: str) -> str:

@@ -138,3 +138,10 @@ async def test_status_and_cost_show_that_a_job_is_paused(master: Answers) -> Non
     assert status.out.splitlines()[-1] == "Next: tradewind budget mnist"
     cost = await tradewind("cost", "mnist", environ=master.environ)
     assert f"  budget       10.0000 USD in all; it is paused: {WHY}" in cost.out.splitlines()
+
+
+@pytest.mark.parametrize("amount", ["nan", "inf", "0", "much", "1e12"])
+async def test_what_is_no_amount_of_money_is_told_before_anybody_is_asked(amount: str) -> None:
+    done = await tradewind("budget", "mnist", amount, environ={"TRADEWIND_API_URL": "http://127.0.0.1:1"})
+    assert done.code == 2
+    assert f"{amount!r} is not a number of dollars above 0 and up to 1,000,000,000." in done.err

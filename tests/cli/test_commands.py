@@ -102,6 +102,43 @@ async def test_an_unknown_job_is_answered_with_the_nearest_names(master: FakeMas
     assert done.err == "Error: There is no job 'mnist-bug'. Did you mean 'mnist-big'?\nTry: tradewind status\n"
 
 
+@pytest.mark.parametrize(
+    ("variable", "value", "told"),
+    [
+        (
+            "TRADEWIND_API_URL",
+            "http://127.0.0.1:1",
+            "The master at http://127.0.0.1:1 cannot be reached: nobody listens",
+        ),
+        ("TRADEWIND_API_URL", "http://127.0.0.1:99999", "http://127.0.0.1:99999 cannot be reached: that is no address"),
+        ("TRADEWIND_API_URL", "localhost", "'localhost', but must be http://HOST:PORT, or several with commas"),
+        ("TRADEWIND_API_TOKEN", "secret\n", "TRADEWIND_API_TOKEN has a line break or the like in it"),
+    ],
+)
+async def test_a_master_that_cannot_be_asked_is_one_sentence_and_what_to_do(
+    master: FakeMaster, variable: str, value: str, told: str
+) -> None:
+    for command in (("cost", "mnist"), ("budget", "mnist", "9"), ("explain", "mnist")):
+        done = await tradewind(*command, environ={**master.environ, variable: value})
+        assert (done.code, done.out) == (2, "")
+        assert told in done.err and "\nTry: " in done.err
+        assert "Traceback" not in done.err and "secret" not in done.err
+
+
+async def test_what_answers_and_is_no_master_is_told_without_what_it_said() -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b'INFO {"server_name": "a bus"}\r\n')
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        done = await tradewind("cost", "mnist", environ={"TRADEWIND_API_URL": url})
+    assert done.code == 2
+    assert f"{url} cannot be reached: what answers there does not speak HTTP.\nTry: " in done.err
+
+
 @pytest.mark.parametrize("name", ["mnist/cost", "..", "", "mnist?x=1", "mnist#"])
 async def test_what_is_no_name_is_no_job_and_never_another_question(master: FakeMaster, name: str) -> None:
     master.views["mnist"] = a_view()

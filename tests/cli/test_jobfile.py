@@ -59,4 +59,10 @@ def test_a_missing_file_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(UserError) as refused:
         read_job(tmp_path / "nope.yaml")
     assert "nope.yaml" in refused.value.sentence
-    assert refused.value.problems == ()
+    assert (refused.value.hint, refused.value.problems) == ("give the path of a file that is there", ())
+
+
+def test_the_file_that_was_probably_meant_is_named(tmp_path: Path) -> None:
+    a_file(tmp_path, "{}")
+    with pytest.raises(UserError, match=r"There is no file .*/jbo.yaml. Did you mean .*/job.yaml\?"):
+        read_job(tmp_path / "jbo.yaml")

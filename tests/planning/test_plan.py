@@ -77,14 +77,14 @@ def test_a_deadline_is_met_with_as_little_money_as_it_takes() -> None:
 def test_a_deadline_that_nothing_meets_is_chased_and_said() -> None:
     made = planned(some_criteria(objective=Objective.DEADLINE, min_steps_per_s=99.0), a_market(an_option()))
     assert sum(made.placement.values()) == 8
-    assert "too slow: 99 steps/s are needed" in made.why
+    assert "too slow, for 99 steps/s are needed" in made.why
 
 
 def test_a_deadline_that_is_over_is_told_as_over_and_not_as_a_speed() -> None:
     over = some_criteria(objective=Objective.DEADLINE, min_steps_per_s=float("inf"))
     made = planned(over, a_market(an_option()))
     assert sum(made.placement.values()) == 8
-    assert "the deadline is over: what is left is done as fast as may be" in made.why
+    assert "the deadline is over, so what is left is done as fast as may be" in made.why
     assert "inf" not in made.why
 
 

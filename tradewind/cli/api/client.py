@@ -6,6 +6,7 @@ out, everybody else tells it. Where several masters are known each is asked unti
 
 import asyncio
 import difflib
+import errno
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
@@ -39,7 +40,10 @@ MAX_LINE_BYTES = 2 * 1024 * 1024
 class ClientSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`TRADEWIND_API_URL` and `TRADEWIND_API_TOKEN`."""
 
-    api_url: Annotated[str, Meta(pattern=r"^https?://[^,]+(,\s*https?://[^,]+)*$")] = "http://127.0.0.1:8800"
+    api_url: Annotated[
+        str,
+        Meta(pattern=r"^https?://[^,]+(,\s*https?://[^,]+)*$", description="http://HOST:PORT, or several with commas"),
+    ] = "http://127.0.0.1:8800"
     """One master, or several with commas between: whichever leads is asked."""
     api_token: str | None = None
 
@@ -232,6 +236,9 @@ class Api:
 @asynccontextmanager
 async def connected(environ: Mapping[str, str]) -> AsyncIterator[Api]:
     settings = read_settings(ClientSettings, environ)
+    if settings.api_token and not settings.api_token.isprintable():
+        # Not shown: it is a secret.
+        raise UserError("TRADEWIND_API_TOKEN has a line break or the like in it.", "export it without")
     async with session(settings.api_token) as opened:
         yield Api(opened, settings.api_url)
 
@@ -267,6 +274,11 @@ def _away(url: str, error: BaseException) -> MasterAway:
 def _reason(error: BaseException) -> str:
     if isinstance(error, TimeoutError):
         return "no answer in time"
+    if isinstance(error, aiohttp.InvalidURL):
+        return "that is no address"
+    if isinstance(error, aiohttp.ClientResponseError):
+        return "what answers there does not speak HTTP"
     if isinstance(error, aiohttp.ClientConnectorError):
-        return error.strerror or str(error)
+        refused = error.os_error.errno == errno.ECONNREFUSED
+        return "nobody listens there" if refused else error.strerror or str(error)
     return str(error) or type(error).__name__

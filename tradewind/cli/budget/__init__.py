@@ -1,8 +1,24 @@
 """The command that shows what a job may spend, and raises it."""
 
+import math
+
 import click
 
 from tradewind.cli.jobs import examples, job_argument, json_option
+
+AT_MOST = 1_000_000_000
+
+
+def _dollars(context: click.Context, parameter: click.Parameter, value: str | None) -> float | None:
+    if value is None:
+        return None
+    try:
+        usd = float(value)
+    except ValueError:
+        usd = math.nan
+    if not 0 < usd <= AT_MOST:
+        raise click.BadParameter(f"{value!r} is not a number of dollars above 0 and up to {AT_MOST:,}.")
+    return usd
 
 
 @click.command(
@@ -13,7 +29,7 @@ from tradewind.cli.jobs import examples, job_argument, json_option
     )
 )
 @job_argument
-@click.argument("usd", required=False, type=click.FloatRange(0, 1_000_000_000, min_open=True))
+@click.argument("usd", required=False, callback=_dollars)
 @json_option
 def budget(job: str, usd: float | None, as_json: bool) -> None:
     """Show what JOB may spend in all, or let it spend USD in all, with what is spent already.

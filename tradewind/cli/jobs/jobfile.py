@@ -17,7 +17,8 @@ def read_job(path: Path, command: str = "submit") -> JobSpec:
     try:
         spec = yaml_file(path, JobSpec, checks=contradictions, thorough=True)
     except UserError as error:
-        raise UserError(error.sentence, f"correct it, then `tradewind {command} {path}`", error.problems) from None
+        hint = error.hint or f"correct it, then `tradewind {command} {path}`"
+        raise UserError(error.sentence, hint, error.problems) from None
     return placed(spec, path.resolve().parent)
 
 

@@ -24,6 +24,6 @@ def ask_master(work: Callable[[Api], Coroutine[Any, Any, int]]) -> NoReturn:
     sys.exit(run(main))
 
 
-def quiet_logs() -> None:
+def quiet_logs(level: str = "warning") -> None:
     """People who use a command read its own lines; the logs of a role are for roles."""
-    configure("command", environ={LEVEL_VARIABLE: "warning"} | os.environ)
+    configure("command", environ={LEVEL_VARIABLE: level} | os.environ)

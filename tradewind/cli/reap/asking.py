@@ -43,7 +43,7 @@ def show_orphans(path: Path, wish: Wish) -> None:
     async def main(stop: Stop) -> int:
         return await unless_stopped(_reap(fleet, path, wish), stop)
 
-    quiet_logs()
+    quiet_logs("error")
     sys.exit(run(main))
 
 

@@ -106,15 +106,19 @@ class Capacity:
             return
         if self.planning is None or not self.planning.is_possible:
             demand = None
-        settings = self._settings
-        if idle_timeout_s is not None:
-            settings = replace(settings, idle_timeout_s=idle_timeout_s)
+        settings = self._settings if idle_timeout_s is None else replace(self._settings, idle_timeout_s=idle_timeout_s)
         now_s = self._clock.monotonic_s()
         state = new_allocator(
             job, self._offers, wanted=wanted, at_s=now_s, ended=ended, settings=settings, demand=demand
         )
-        why_log = WhyLog(logger(job=job), "capacity_decided")
+        self._loops[job] = loop = self._loop_of(job, state)
+        self._wanted[job] = None if ended is not None else wanted
+        self._tasks[job] = tasks.create_task(loop.run(), name=f"capacity/{job}")
+        if demand is not None and ended is None:
+            self._begin_to_plan(tasks, job, demand.criteria, measured_within_s)
 
+    def _loop_of(self, job: JobName, state: Allocator) -> AllocatorLoop:
+        why_log = WhyLog(logger(job=job), "capacity_decided")
         before = state
 
         def decided(event: AllocatorEvent, decision: Decision[Allocator, AllocatorEffect]) -> None:
@@ -133,17 +137,18 @@ class Capacity:
 
         shell = AllocatorShell(job, self._cloud, self._complete, self._clock, self._announce, self._planner)
         loop = AllocatorLoop(f"capacity/{job}", state, decide, shell, Ticked, self._clock, decided)
-        self._loops[job] = loop
-        self._wanted[job] = None if ended is not None else wanted
-        self._tasks[job] = tasks.create_task(loop.run(), name=f"capacity/{job}")
-        if demand is not None and ended is None:
-            self._criteria[job] = demand.criteria
-            if measured_within_s > 0:
-                self._measured[job] = asyncio.Event()
-                name = f"capacity/{job}/measured"
-                tasks.create_task(self._plan_when_measured(job, self._measured[job], measured_within_s), name=name)
-            else:
-                self._plan_for(job, demand.criteria)
+        return loop
+
+    def _begin_to_plan(
+        self, tasks: asyncio.TaskGroup, job: JobName, criteria: Criteria, measured_within_s: float
+    ) -> None:
+        self._criteria[job] = criteria
+        if measured_within_s > 0:
+            self._measured[job] = asyncio.Event()
+            name = f"capacity/{job}/measured"
+            tasks.create_task(self._plan_when_measured(job, self._measured[job], measured_within_s), name=name)
+        else:
+            self._plan_for(job, criteria)
 
     def wants(self, job: JobName, wanted: int, ended: str | None, criteria: Criteria | None = None) -> None:
         """Told whenever the job decides; only what is new goes on."""

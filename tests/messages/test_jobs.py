@@ -78,6 +78,12 @@ def test_contradictory_criteria_name_their_place_and_what_would_be_right(
     assert text in said
 
 
+@pytest.mark.parametrize("share", [0.0, -0.1, 1.1])
+def test_a_share_of_use_that_no_machine_can_have_or_miss_is_refused(share: float) -> None:
+    with pytest.raises(msgspec.ValidationError, match=r"capacity\.min_utilisation"):
+        msgspec.convert({**msgspec.to_builtins(a_job()), "capacity": {"min_utilisation": share}}, JobSpec)
+
+
 def test_a_job_without_criteria_is_written_as_before() -> None:
     assert not {"capacity", "profile"} & msgspec.to_builtins(a_job()).keys()
 

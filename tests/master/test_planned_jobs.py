@@ -116,6 +116,8 @@ async def test_what_its_trainers_measure_is_what_it_is_planned_by(connect: Conne
         shown = Desk(master).view(job).measured
         assert shown is not None
         assert (shown.gradient_bytes, round(shown.step_s, 3), round(shown.waiting, 3)) == (4096, 0.2, 0.5)
+        low_use = master.capacity.allocators()[job].low_use
+        assert low_use and {each.share for each in low_use.values()} == {round(0.08 / 0.18, 3)}
         beside_cost = (await Desk(master).cost(job)).measured
         assert beside_cost is not None and beside_cost.compute.keys() == {"L4"}
 

@@ -66,7 +66,7 @@ def left_nodes(allocator: Allocator) -> dict[PoolRef, list[Node]]:
 
 
 def _overdue(allocator: Allocator, pool: Pool) -> list[tuple[LowUse, Node, Pool]]:
-    """By what was reported: silence since then is no use, but no proof of idleness either."""
+    """By what was reported, up to the last time: what nobody reports is not known to be little."""
     released = allocator.released.get(pool.ref.cluster, frozenset())
     return [
         (low, node, pool)

@@ -4,7 +4,7 @@ import pytest
 
 from tests.allocator import planted
 from tests.allocator.planned_simulation import simulate_planned
-from tests.allocator.planted import Plant, first_to_find
+from tests.allocator.planted import Plant, is_caught
 from tests.allocator.simulation import run_seeds
 
 SEEDS = 40
@@ -32,14 +32,14 @@ def test_the_same_seed_tells_the_same_story() -> None:
 
 
 @pytest.mark.parametrize(
-    "plant",
+    ("plant", "likely"),
     [
-        planted.follow_a_remembered_plan,
-        planted.leave_a_pool_at_its_old_target_after_a_loss,
-        planted.check_the_cap_without_operations_under_way,
-        planted.count_no_money_that_is_under_way,
-        planted.give_up_slots_by_number,
+        (planted.follow_a_remembered_plan, 0),
+        (planted.leave_a_pool_at_its_old_target_after_a_loss, 3),
+        (planted.check_the_cap_without_operations_under_way, 0),
+        (planted.count_no_money_that_is_under_way, 3),
+        (planted.give_up_slots_by_number, 19),
     ],
 )
-def test_a_planted_bug_is_caught(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert first_to_find(plant, simulate_planned, range(SEEDS), monkeypatch) is not None
+def test_a_planted_bug_is_caught(plant: Plant, likely: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert is_caught(plant, simulate_planned, (likely, *range(SEEDS)), monkeypatch)

@@ -1,9 +1,9 @@
-"""Seeds of the allocator under faults, and bugs planted on purpose that named seeds must find."""
+"""Seeds of the allocator under faults, and bugs planted on purpose that some seed must find."""
 
 import pytest
 
 from tests.allocator import planted
-from tests.allocator.planted import Plant, first_to_find
+from tests.allocator.planted import Plant, is_caught
 from tests.allocator.simulation import run_seeds, simulate
 
 SEEDS = 150
@@ -52,7 +52,7 @@ def test_the_same_seed_tells_the_same_story() -> None:
 
 
 @pytest.mark.parametrize(
-    ("plant", "seed"),
+    ("plant", "likely"),
     [
         (planted.leave_a_pool_at_its_old_target_after_a_loss, 0),
         (planted.forget_an_operation_whose_answer_was_lost, 11),
@@ -63,8 +63,6 @@ def test_the_same_seed_tells_the_same_story() -> None:
         (planted.trust_a_listing_that_is_too_old, 23),
     ],
 )
-def test_a_planted_bug_is_caught(plant: Plant, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By a seed that holds without it, of those above."""
-    assert seed < SEEDS
-    found = first_to_find(plant, simulate, [seed], monkeypatch)
-    assert found is not None, "another seed may find it now: look through all of them"
+def test_a_planted_bug_is_caught(plant: Plant, likely: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By one of the seeds that hold without it; the one that did when this was written is tried first."""
+    assert is_caught(plant, simulate, (likely, *range(SEEDS)), monkeypatch)

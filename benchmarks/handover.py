@@ -108,10 +108,9 @@ def _beyond(took_ms: Mapping[int, float], usual_ms: float | None = None) -> list
 
 def _lost_before_ms(whole: Sequence[Traced], first: int, noticed_s: float) -> float:
     """By the steps that ended between the notice and the switch: the new group is built beside them."""
-    took_ms = trace.durations(whole, first - 1 - SETTLE_STEPS, first - 1)
-    since = {step.step for step in whole if step.at > noticed_s}
-    usual_ms = statistics.median(took for step, took in took_ms.items() if step not in since)
-    return sum(took - usual_ms for step, took in took_ms.items() if step in since)
+    noticed = min(step.step for step in whole if step.at > noticed_s)
+    usual_ms = statistics.median(trace.durations(whole, noticed - SETTLE_STEPS, noticed - 1).values())
+    return sum(took_ms - usual_ms for took_ms in trace.durations(whole, noticed, first - 1).values())
 
 
 def _built_ms(events: Sequence[Traced], survivors: Sequence[int], generation: int, noticed_s: float) -> float:

@@ -263,7 +263,7 @@ def _back_off(state: ClusterState, place: Place, at_s: float) -> ClusterState:
 def _bury(state: ClusterState, place: Place, why: str, at_s: float) -> ClusterState:
     gone = Gone(place.id, place.job, why[:WHY_AT_MOST], at_s, place.status)
     listed = (*state.gone, gone)[-state.rules.gone_at_most :]
-    return _with_tombstones(replace(state, gone=listed, unsent=True), place.id)
+    return _with_tombstones(replace(state, gone=listed, unsent=True, loss_unsent=True), place.id)
 
 
 def _with_tombstones(state: ClusterState, name: str) -> ClusterState:

@@ -25,6 +25,7 @@ from runtime.logs import logger
 HURRY_S = 1.0
 """A first SIGTERM is a notice, which the worker may use to hand over; a second one asks it to leave at once."""
 KILL_PAUSES_S = (0.005, 0.01, 0.02, 0.05, *(0.1 for _ in range(20)))
+_NOBODY = -1
 LOGS_AT_MOST = 200
 LAST_WORDS_BYTES = 4096
 
@@ -77,7 +78,8 @@ class LocalPlaces:
                 self._log.info("place_adopted", uid=place.uid, job=place.job, pid=pid)
                 self._hold(_Held(place.uid, pid, birth, None))
             else:
-                self._ended(place.uid, "it ended while no cluster-controller was there", None)
+                name = f"place/{place.uid}"
+                self._watchers[place.uid] = self._tasks.create_task(self._sweep(place.uid), name=name)
 
     def recognise(self, uid: str, pid: int) -> bool:
         """A worker that is heard of but not in the record: whether it is one that a controller started here."""
@@ -162,6 +164,12 @@ class LocalPlaces:
         self._watchers.pop(held.uid)
         self._told_to_end.discard(held.uid)
         self._ended(held.uid, how, code)
+
+    async def _sweep(self, uid: str) -> None:
+        """Its agent is gone, and perhaps not all that it started."""
+        await self._kill(_Held(uid, _NOBODY, "", None))
+        self._watchers.pop(uid)
+        self._ended(uid, "it ended while no cluster-controller was there", None)
 
     async def _end(self, held: _Held, grace_s: float) -> None:
         hurry_s = min(HURRY_S, grace_s / 2)

@@ -80,7 +80,7 @@ def _why_to_end(state: ClusterState, place: Place, now_s: float) -> str | None:
     if wanted is not None and wanted.count == 0:
         return "its job needs no workers any more"
     if place.left_at_s is not None and now_s - place.left_at_s >= rules.leave_grace_s:
-        return f"it said that it left and was still there after {rules.leave_grace_s:g} s"
+        return f"it left, and its place was still not empty after {rules.leave_grace_s:g} s"
     by_s = _must_speak_by_s(state, place)
     if by_s is not None and now_s >= by_s:
         return f"its worker has not spoken within {rules.speak_within_s:g} s"
@@ -207,13 +207,15 @@ def _send(state: ClusterState, now_s: float) -> Step:
     gone = tuple(gone for gone in state.gone if now_s - gone.at_s < state.rules.gone_for_s)
     saved_too = state.gone[-state.rules.gone_saved_at_most :]
     kept = gone if len(gone) > len(saved_too) else saved_too
-    state = replace(state, seq=state.seq + 1, gone=kept, unsent=False, sent_at_s=now_s)
+    state = replace(state, seq=state.seq + 1, gone=kept, unsent=False, loss_unsent=False, sent_at_s=now_s)
     return state, (SendTopology(topology(state, now_s)),)
 
 
 def _sends_at_s(state: ClusterState) -> float:
     if state.sent_at_s is None:
         return state.connected_since_s
+    if state.loss_unsent:
+        return state.sent_at_s + state.rules.loss_gap_s
     return state.sent_at_s + (state.rules.topology_gap_s if state.unsent else state.rules.topology_every_s)
 
 

@@ -88,7 +88,7 @@ class Place:
     joined: bool = False
     """Was seen with its warm-up done."""
     left_at_s: float | None = None
-    """When it said that it left; its end has yet to be seen."""
+    """When it was known that its worker left; the end of the place has yet to be seen."""
     ending: Ending | None = None
     node: str = ""
     """Where it is, once that is known and of any interest."""
@@ -159,8 +159,10 @@ class Rules:
     max_places: int = 2000
     """Listed at all, those started by hand included."""
     topology_every_s: float = 1.0
-    topology_gap_s: float = 0.005
-    """Changes closer than this travel together. A loss is waited for by all who train: it does not wait long."""
+    topology_gap_s: float = 0.02
+    """Changes closer than this travel together."""
+    loss_gap_s: float = 0.005
+    """The same of losses, which everybody who trains waits to hear of."""
     silent_after_s: float = 2.0
     speak_within_s: float = 60.0
     """A place whose worker has not spoken after so long is ended and replaced."""
@@ -222,6 +224,8 @@ class ClusterState:
     """Not before this, after a save that failed."""
     unsent: bool = True
     """Something that matters changed since the last topology."""
+    loss_unsent: bool = False
+    """A worker is gone since then."""
     sent_at_s: float | None = None
     due_at_s: float = 0.0
     """When time alone could change the decision."""

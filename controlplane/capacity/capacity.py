@@ -41,7 +41,6 @@ from messages.ids import ClusterName, JobName
 from runtime.clock import Clock
 from runtime.logs import WhyLog, logger
 from runtime.role import Decision, RoleLoop
-from runtime.waiting import first_of
 
 AllocatorLoop = RoleLoop[Allocator, AllocatorEvent, AllocatorEffect]
 OnPlacement = Callable[[JobName, Placed], None]
@@ -77,8 +76,8 @@ class Capacity:
         self._wanted: dict[JobName, int | None] = {}
         self._criteria: dict[JobName, Criteria] = {}
         """Of planned jobs."""
-        self._measured: dict[JobName, asyncio.Event] = {}
-        """Of jobs whose first plan waits for it."""
+        self._may_plan: dict[JobName, asyncio.Event] = {}
+        """A job's plans wait for it; its losses do not."""
         self._heard_s: dict[ClusterName, float] = {}
         self._free: dict[tuple[JobName, ClusterName], tuple[str, ...]] = {}
         self._unready: dict[ClusterName, str] = {}
@@ -95,8 +94,8 @@ class Capacity:
     ) -> None:
         """From now on there are machines for this job, or, if it has ended, soon none.
 
-        One that trains already is planned for when its steps were measured, or so much later: an assumption would be no
-        reason to move it.
+        The first plan of one that trains already waits until its steps were measured, at most so long: an assumption
+        would be no reason to move it. What it loses meanwhile is replaced.
         """
         if job in self._loops and self._wanted[job] is None and ended is None:
             # Another job of the name of one whose pools are still going: it takes over what there is.
@@ -111,11 +110,13 @@ class Capacity:
         state = new_allocator(
             job, self._offers, wanted=wanted, at_s=now_s, ended=ended, settings=settings, demand=demand
         )
+        self._may_plan[job] = asyncio.Event()
+        asyncio.get_running_loop().call_later(measured_within_s, self._may_plan[job].set)
         self._loops[job] = loop = self._loop_of(job, state)
         self._wanted[job] = None if ended is not None else wanted
         self._tasks[job] = tasks.create_task(loop.run(), name=f"capacity/{job}")
         if demand is not None and ended is None:
-            self._begin_to_plan(tasks, job, demand.criteria, measured_within_s)
+            self._plan_for(job, demand.criteria)
 
     def _loop_of(self, job: JobName, state: Allocator) -> AllocatorLoop:
         why_log = WhyLog(logger(job=job), "capacity_decided")
@@ -135,20 +136,11 @@ class Capacity:
             if decision.state.finished:
                 self._let_go(job)
 
-        shell = AllocatorShell(job, self._cloud, self._complete, self._clock, self._announce, self._planner)
+        shell = AllocatorShell(
+            job, self._cloud, self._complete, self._clock, self._announce, self._planner, self._may_plan[job]
+        )
         loop = AllocatorLoop(f"capacity/{job}", state, decide, shell, Ticked, self._clock, decided)
         return loop
-
-    def _begin_to_plan(
-        self, tasks: asyncio.TaskGroup, job: JobName, criteria: Criteria, measured_within_s: float
-    ) -> None:
-        self._criteria[job] = criteria
-        if measured_within_s > 0:
-            self._measured[job] = asyncio.Event()
-            name = f"capacity/{job}/measured"
-            tasks.create_task(self._plan_when_measured(job, self._measured[job], measured_within_s), name=name)
-        else:
-            self._plan_for(job, criteria)
 
     def wants(self, job: JobName, wanted: int, ended: str | None, criteria: Criteria | None = None) -> None:
         """Told whenever the job decides; only what is new goes on."""
@@ -208,8 +200,7 @@ class Capacity:
         """What a planned job's steps need, as its trainers say."""
         if job in self._criteria:
             self._loops[job].post(ProfileMeasured(self._clock.monotonic_s(), profile))
-        if job in self._measured:
-            self._measured[job].set()
+            self._may_plan[job].set()
 
     def use(self, job: JobName, use: Mapping[str, float]) -> None:
         """By node: the part of its time in which a planned job's ranks on it computed."""
@@ -241,16 +232,10 @@ class Capacity:
         self._placed.pop(job, None)
         self._wanted.pop(job, None)
         self._criteria.pop(job, None)
-        self._measured.pop(job, None)
+        self._may_plan.pop(job, None)
         if self.planning is not None:
             self.planning.forget(job)
         self._free = {key: nodes for key, nodes in self._free.items() if key[0] != job}
-
-    async def _plan_when_measured(self, job: JobName, measured: asyncio.Event, within_s: float) -> None:
-        await first_of(measured, timeout_s=within_s)
-        if self._measured.get(job) is measured:
-            del self._measured[job]
-            self._plan_for(job, self._criteria[job])
 
     def _plan_for(self, job: JobName, criteria: Criteria) -> None:
         loop = self._loops[job]

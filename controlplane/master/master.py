@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 ADOPT_RETRY_S = 1.0
 MEASURED_S = 10.0
-"""So long a job that trains already may take to tell what its steps need, before it is planned for without."""
+"""So long a job that trains already may take to tell what its steps need, before a plan is made without."""
 
 
 class Master:
@@ -228,7 +228,7 @@ class Master:
             demand = self._wishes.demand(job, held.progress.step, self.clock.wall_s())
             idle_timeout_s = job.spec.capacity.idle_timeout_s if job.spec.capacity is not None else None
             self.capacity.hold(
-                self._group(), job.name, *_demand(job), demand, idle_timeout_s, MEASURED_S if _is_unknown(job) else 0.0
+                self._group(), job.name, *_demand(job), demand, idle_timeout_s, MEASURED_S if _trains(job) else 0.0
             )
 
     async def _readopt(self, name: JobName) -> None:
@@ -320,9 +320,9 @@ class Master:
         return self._tasks
 
 
-def _is_unknown(job: Job) -> bool:
-    """It trains, and only its trainers know what its steps need."""
-    return job.record.phase is Phase.RUNNING and job.spec.profile is None
+def _trains(job: Job) -> bool:
+    """What its steps need its trainers know better than its file."""
+    return job.record.phase is Phase.RUNNING
 
 
 def _demand(job: Job) -> tuple[int, str | None]:

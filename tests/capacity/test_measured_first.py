@@ -43,7 +43,7 @@ async def test_the_first_plan_waits_for_what_trainers_measure_but_not_for_ever(
         await eventually(lambda: bool(stage.capacity.allocators()) and stage.capacity.allocators()[JOB].synced)
         if tells:
             await asyncio.sleep(SOON_S)
-            assert (stage.capacity.allocators()[JOB].market, stage.zones()) == (None, {})
+            assert stage.capacity.allocators()[JOB].plans.plan is None
             stage.capacity.measure(JOB, MEASURED)
         await eventually(lambda: stage.zones() == {IOWA_A: 2})
         planned_by = stage.capacity.allocators()[JOB].demand

@@ -61,6 +61,20 @@ async def test_what_a_killed_worker_leaves_behind_is_ended_too(bench: Bench) -> 
     assert left
     os.kill(pid, signal.SIGKILL)
     await eventually(lambda: worker in bench.gone, what="it is gone")
+    await eventually(lambda: not any(map(is_running, left)), what="and so is what it had started")
+
+
+async def test_what_a_worker_left_behind_while_no_controller_was_there_is_ended_by_the_next(bench: Bench) -> None:
+    first = await bench.start_and_hear()
+    await bench.keep(1, env={"STAND_IN_HAS_CHILD": "1"})
+    worker, pid = next(iter((await bench.until_alive(1)).items()))
+    left = [other for other in processes.of_place(uid_of(worker), pid) if other != pid]
+    first.kill()
+    await first.wait()
+    os.kill(pid, signal.SIGKILL)
+    assert left and all(map(is_running, left))
+    await bench.start_and_hear()
+    await eventually(lambda: worker in bench.gone, what="it is gone")
     assert not any(map(is_running, left))
 
 

@@ -55,7 +55,9 @@ def read_into(tensor: Tensor, source: Tensor) -> None:
 
 
 def checksum(data: bytearray | memoryview, start: int = 0) -> int:
-    """Finds damage, not malice. Adding words up costs a fraction of a CRC of all bytes; the CRC is that of the sums."""
+    """Finds damage, not malice. Adding words up costs a fraction of a CRC of all bytes; the CRC is that of the sums.
+
+    Words of one row that changed places go unseen, which no connection does."""
     view = memoryview(data)
     rows = view.nbytes // (_ROW_WORDS * _WORD_BYTES)
     if rows:

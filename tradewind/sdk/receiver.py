@@ -241,6 +241,8 @@ class Receiver:
             connection.receive_into(memoryview(header), self._silence_s)
             connection.receive_into(data, self._silence_s)
             told = connection.receive_line(self._silence_s).get("checksum")
+            if told is None:
+                raise Broken("its sender speaks another version of the protocol")
             if told != checksum(data, zlib.crc32(header)):
                 raise Broken("it arrived damaged")
         except OSError as error:

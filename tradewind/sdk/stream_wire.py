@@ -7,7 +7,7 @@
     survivor   {"step", "admitted": true | false | null}      null: it does not know that step yet, or no more
 
 Lines are JSON. `nbytes` is that of the whole state; which of its bytes are the shard's follows from it. The checksum
-comes last, so that it is computed while the bytes are on their way.
+comes last: it is computed while the last bytes are on their way.
 """
 
 import json

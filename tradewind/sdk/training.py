@@ -293,6 +293,7 @@ class Training:
 
     def _after_switch(self) -> None:
         parts, world = self._parts, self._present_world()
+        self._meter.disturb()
         parts.trace("switched", world.rank, world.generation, self._member.done)
         self._member.tell()
         parts.faults("switched", world.rank, self._member.done)

@@ -20,6 +20,7 @@ from controlplane.planning.profiles import profile_of
 from messages import subjects
 from messages.clusters import ClusterHeartbeat, NodeSight
 from messages.criteria import Capacity as Criteria
+from messages.criteria import Objective
 from messages.events import Event
 from messages.ids import JobName
 from messages.jobs import JobSpec, Launch, Workers
@@ -36,9 +37,9 @@ OFFERS = (FAR, IOWA)
 SETTINGS = AllocatorSettings(retry_s=0.01, quiet_s=0.05, relist_s=0.2, plan_settle_s=0.05)
 
 
-def a_spec(workers: int = 2, **criteria: Any) -> JobSpec:
-    capacity = Criteria(**criteria)
-    return JobSpec(JOB, Launch(script="train.py"), Workers(max=workers, min=workers), capacity=capacity)
+def a_spec(workers: int = 2, least: int | None = None, **criteria: Any) -> JobSpec:
+    capacity, count = Criteria(**criteria), Workers(max=workers, min=workers if least is None else least)
+    return JobSpec(JOB, Launch(script="train.py"), count, capacity=capacity)
 
 
 def prices(iowa: int, holland: int) -> tuple[MarketPrice, ...]:
@@ -64,8 +65,8 @@ class Stage:
     def zones(self) -> dict[str, int]:
         return {pool.zone: pool.size for pool in self.cloud.pools() if pool.size}
 
-    def sees(self) -> None:
-        """Every node that is aimed at is there, and has a worker that trains."""
+    def sees(self, *left: str) -> None:
+        """Every node that is aimed at is there, and has a worker that trains, but for those that it has left."""
         for cluster in (US, EU):
             nodes = tuple(
                 NodeSight(f"{pool.zone}-{number}", f"{pool.zone}-{number}", pool=pool.ref.pool, job=JOB, ready=True)
@@ -73,13 +74,17 @@ class Stage:
                 if pool.ref.cluster == cluster
                 for number in range(pool.size)
             )
-            workers = tuple(a_worker(f"on-{node.node}", node.node) for node in nodes)
+            workers = tuple(a_worker(f"on-{node.node}", node.node) for node in nodes if node.node not in left)
             self.capacity.see(ClusterHeartbeat(cluster=cluster, incarnation="a", seq=1, nodes=nodes, workers=workers))
 
 
 @asynccontextmanager
 async def a_stage(
-    connect: Connect, cloud: FakeCloud, spec: JobSpec, offers: tuple[Offer, ...] = OFFERS
+    connect: Connect,
+    cloud: FakeCloud,
+    spec: JobSpec,
+    offers: tuple[Offer, ...] = OFFERS,
+    idle_timeout_s: float | None = None,
 ) -> AsyncIterator[Stage]:
     bucket = await (await connect("master")).bucket(subjects.STATE_BUCKET)
     known = known_prices({"TRADEWIND_PRICES_CACHE": "/nowhere/prices.json"}, None)
@@ -87,15 +92,15 @@ async def a_stage(
     stage = Stage(cloud, planning, offers)
     demand = Demand(criteria_of(spec), profile_of(spec).profile)
     async with asyncio.TaskGroup() as tasks:
-        running = tasks.create_task(_run(stage, demand))
+        running = tasks.create_task(_run(stage, demand, idle_timeout_s))
         yield stage
         running.cancel()
 
 
-async def _run(stage: Stage, demand: Demand) -> None:
+async def _run(stage: Stage, demand: Demand, idle_timeout_s: float | None) -> None:
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(stage.planning.run())
-        stage.capacity.hold(tasks, JOB, demand.criteria.max_workers, None, demand)
+        stage.capacity.hold(tasks, JOB, demand.criteria.max_workers, None, demand, idle_timeout_s)
 
 
 async def test_a_planned_job_goes_where_it_is_cheap_whatever_the_order_of_the_fleet(connect: Connect) -> None:
@@ -193,3 +198,24 @@ async def test_the_dearest_machine_is_one_that_the_job_may_be_given(connect: Con
         nowhere = stage.planning.dearest(criteria_of(a_spec(zones=("asia-east1-a",))))
     assert anywhere is not None and in_iowa is not None and anywhere >= in_iowa
     assert nowhere is None
+
+
+async def test_a_node_that_is_used_too_little_is_left_by_the_job_and_given_back(connect: Connect) -> None:
+    cloud = FakeCloud(US, EU)
+    cloud.prices = prices(iowa=100_000, holland=900_000)
+    spec = a_spec(least=1, objective=Objective.THROUGHPUT, min_utilisation=0.5)
+    async with a_stage(connect, cloud, spec, idle_timeout_s=0.2) as stage:
+        await eventually(lambda: stage.zones() == {IOWA_A: 2})
+        stage.sees()
+
+        def is_left_when_told_again() -> bool:
+            stage.capacity.use(JOB, {f"{IOWA_A}-0": 0.9, f"{IOWA_A}-1": 0.1})
+            return stage.placed.leaving == {US: {f"{IOWA_A}-1"}}
+
+        await eventually(is_left_when_told_again)
+        assert (stage.placed.workers, cloud.removed) == ({US: 1}, [])
+        stage.sees(f"{IOWA_A}-1")
+        await eventually(lambda: stage.zones() == {IOWA_A: 1})
+        assert cloud.removed == [f"{IOWA_A}-1"]
+    [given_up] = [event for event in stage.told if event.kind == "node_underused"]
+    assert given_up.why.startswith(f"the job computed on {IOWA_A}-1 in 10% of the time, below 50% for ")

@@ -103,7 +103,8 @@ def ceiling(allocator: Allocator) -> int:
     if is_paused(allocator):
         return 0
     most = min(allocator.wanted, allocator.demand.criteria.max_workers)
-    return most if allocator.enough is None else min(most, allocator.enough)
+    spared = allocator.spared.nodes if allocator.spared is not None else None
+    return min(each for each in (most, allocator.enough, spared) if each is not None)
 
 
 def is_paused(allocator: Allocator) -> bool:

@@ -16,11 +16,12 @@ from controlplane.allocator.learn_outcome import learn_outcome
 from controlplane.allocator.learn_plan import learn_criteria, learn_plan, learn_profile
 from controlplane.allocator.shelves import close, reopen_after, shake
 from controlplane.allocator.state import Allocator, Pool, Shortage
-from controlplane.allocator.use import call_back, note_use
+from controlplane.allocator.use import call_back, forget_spared, note_use
 
 
 def learn(allocator: Allocator, event: events.AllocatorEvent) -> Allocator:
-    return forget_enough(allocator, call_back(_age(_take_in(allocator, event), event.at_s)))
+    learned = call_back(_age(_take_in(allocator, event), event.at_s))
+    return forget_spared(allocator, forget_enough(allocator, learned), event.at_s)
 
 
 def _take_in(allocator: Allocator, event: events.AllocatorEvent) -> Allocator:

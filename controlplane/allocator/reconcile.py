@@ -35,7 +35,7 @@ class Turn:
         if allocator.synced and allocator.ended is not None:
             self._delete_all(allocator.ended)
         elif allocator.synced:
-            self.allocator = dismiss_one(self.allocator)
+            self.allocator = dismiss_one(self.allocator, self.now_s)
             self._remove_idle()
             self._aim()
             self._delete_needless()

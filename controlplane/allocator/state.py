@@ -55,6 +55,9 @@ class AllocatorSettings:
     """Nodes of a job that wants none go as it releases them, but no later than this: nobody may be left to do so."""
     idle_timeout_s: float = 600.0
     """A node of a planned job on which it has nothing and wants nothing for so long, or computes too little, goes."""
+    unused_s: float = 1800.0
+    """How long no more nodes are asked for after one went that was used too little; doubles with each time after."""
+    unused_max_s: float = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +194,17 @@ class LowUse:
 
 
 @dataclass(frozen=True, slots=True)
+class Spared:
+    """Nodes that were used too little went. Prices, profiles and losses do not make them useful."""
+
+    nodes: int | None
+    """So many were left: no more are asked for before `until_s`. None when that is over."""
+    until_s: float
+    times: int
+    """How often this was over, and others went again."""
+
+
+@dataclass(frozen=True, slots=True)
 class Listing:
     number: int = 0
     asked_s: float | None = None
@@ -261,6 +275,7 @@ class Allocator:
     """By node."""
     enough: int | None = None
     """So many nodes, since others were idle: no more are asked for before something changes."""
+    spared: Spared | None = None
     leaving: dict[ClusterName, frozenset[str]] = field(default_factory=dict)
     """Nodes in use that the job should leave, so that they can be given up: these very ones."""
     why: str = ""

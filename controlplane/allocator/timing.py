@@ -66,6 +66,8 @@ def _times(allocator: Allocator) -> Iterator[float]:
     yield from idle_due_s(allocator)
     if allocator.needless_since_s is not None:
         yield allocator.needless_since_s + allocator.settings.release_s
+    if allocator.spared is not None:
+        yield allocator.spared.until_s
     for shelf in allocator.shelves.values():
         yield from (at_s for at_s in (shelf.closed_until_s, shelf.shaken_until_s) if at_s is not None)
         if shelf.short_s is not None and allocator.demand is not None:

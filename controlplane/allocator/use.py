@@ -1,14 +1,16 @@
 """Nodes on which a planned job computes too little of the time, where its owner asked for more: one goes at a time.
 
 The job leaves the node by a hand-over, and then it goes like any other on which the job has nothing. Those that stay
-may have more to do without it, so they are looked at afresh.
+may have more to do without it, so they are looked at afresh. What is left is enough for a while, whatever the plan
+would gain by more: else it would ask for the node again that was just given up.
 """
 
 from dataclasses import replace
 
 from controlplane.allocator.counting import ceiling, held, is_dismissed, is_paused, total
 from controlplane.allocator.events import UseSeen
-from controlplane.allocator.state import Allocator, LowUse, Node, Pool
+from controlplane.allocator.pauses import pause_s
+from controlplane.allocator.state import Allocator, LowUse, Node, Pool, Spared
 from controlplane.clouds.interface import PoolRef
 
 
@@ -24,20 +26,33 @@ def note_use(allocator: Allocator, event: UseSeen) -> Allocator:
     return replace(allocator, low_use=low)
 
 
-def dismiss_one(allocator: Allocator) -> Allocator:
+def dismiss_one(allocator: Allocator, now_s: float) -> Allocator:
     """The least used of those that were used too little for long, if the job can run without it."""
     demand = allocator.demand
     if not allocator.low_use or demand is None or is_paused(allocator):
         return allocator
     pools = allocator.pools.values()
-    spared = sum(map(held, pools)) - demand.criteria.min_workers
+    dispensable = sum(map(held, pools)) - demand.criteria.min_workers
     overdue = [found for pool in pools for found in _overdue(allocator, pool)]
-    if spared <= 0 or not overdue or any(is_dismissed(node) for pool in pools for node in pool.nodes.values()):
+    if dispensable <= 0 or not overdue or any(is_dismissed(node) for pool in pools for node in pool.nodes.values()):
         return allocator
     low, node, pool = min(overdue, key=lambda each: (each[0].share, each[1].name))
-    enough = min(ceiling(allocator), total(pools)) - 1
+    left = max(demand.criteria.min_workers, min(ceiling(allocator), total(pools)) - 1)
     dismissed = _put(pool, replace(node, dismissed=_why(allocator, low, node)))
-    return replace(allocator, pools={**allocator.pools, pool.ref: dismissed}, enough=enough, low_use={})
+    spared = _spared(allocator, left, now_s)
+    return replace(allocator, pools={**allocator.pools, pool.ref: dismissed}, spared=spared, low_use={})
+
+
+def forget_spared(before: Allocator, after: Allocator, now_s: float) -> Allocator:
+    """What was of no use may be useful when another number is wanted, or after a while."""
+    spared = after.spared
+    if spared is None:
+        return after
+    if _asked_of(after) != _asked_of(before):
+        return replace(after, spared=None)
+    if spared.nodes is not None and now_s >= spared.until_s:
+        return replace(after, spared=replace(spared, nodes=None))
+    return after
 
 
 def call_back(allocator: Allocator) -> Allocator:
@@ -78,6 +93,19 @@ def _overdue(allocator: Allocator, pool: Pool) -> list[tuple[LowUse, Node, Pool]
 
 def _lasted_s(low: LowUse, node: Node) -> float:
     return low.at_s - max(low.since_s, node.first_seen_s)
+
+
+def _spared(allocator: Allocator, left: int, now_s: float) -> Spared:
+    known, settings = allocator.spared, allocator.settings
+    times = 0 if known is None else known.times + (known.nodes is None)
+    return Spared(left, now_s + pause_s(settings.unused_s, settings.unused_max_s, times), times)
+
+
+def _asked_of(allocator: Allocator) -> tuple[object, ...]:
+    if allocator.demand is None:
+        return ()
+    criteria = allocator.demand.criteria
+    return allocator.wanted, criteria.min_workers, criteria.max_workers, criteria.min_utilisation
 
 
 def _why(allocator: Allocator, low: LowUse, node: Node) -> str:

@@ -1,9 +1,13 @@
 """Nodes that a planned job uses too little, and steps that need other than was thought."""
 
+import random
 from typing import Any
 
+import pytest
+from msgspec import structs
+
 from controlplane.allocator import events
-from controlplane.allocator.effects import AllocatorEffect, MakePlan, RemoveNodes
+from controlplane.allocator.effects import AllocatorEffect, CreatePool, MakePlan, RemoveNodes, ResizePool
 from controlplane.allocator.state import AllocatorSettings
 from messages.criteria import Objective
 from tests.allocator.planned_stage import IOWA, WEST, PlannedStage, a_running_stage, prices_of, said
@@ -157,6 +161,84 @@ def test_the_very_node_goes_though_the_plan_would_rather_give_up_another() -> No
     stage.lists()
     assert stage.words(stage.settles()) == []
     assert held_by(stage) == {IOWA_A: 7, OREGON: 2}
+
+
+# What is left is enough
+
+
+def a_stage_that_gave_one_up(**given: Any) -> PlannedStage:
+    stage = a_stage(**given)
+    gives_up(stage, THIRD)
+    assert held_by(stage) == {IOWA_A: 3}
+    return stage
+
+
+def gives_up(stage: PlannedStage, node: str) -> None:
+    stage.sees()
+    sees_use(stage, {node: 0.1})
+    for _ in range(6):
+        sees_use(stage, {node: 0.1}, after_s=10.0)
+    assert stage.allocator.leaving == {US: {node}}
+    [remove] = of(stage.releases(node), RemoveNodes)
+    stage.ends(remove)
+    stage.releases()
+    stage.lists()
+
+
+def grows(stage: PlannedStage) -> bool:
+    """Whether more is asked for, which then is there."""
+    made = stage.settles()
+    stage.gets(*made)
+    stage.lists()
+    return any(isinstance(effect, CreatePool | ResizePool) for effect in made)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_was_given_up_is_not_asked_for_again_by_prices_profiles_deadlines_or_losses(seed: int) -> None:
+    chance, stage = random.Random(seed), a_stage_that_gave_one_up()
+    until_s = stage.now_s + BRIEF.unused_s - 120.0
+    assert stage.allocator.demand is not None
+    criteria = stage.allocator.demand.criteria
+    while stage.now_s < until_s:
+        stage.ticks(chance.uniform(1.0, 60.0))
+        match chance.randrange(4):
+            case 0:
+                stage.sees_prices(*prices_of((IOWA,), us_central1_a=chance.uniform(0.1, 2.0)))
+            case 1:
+                measured = a_small_profile(gradient_bytes=chance.randrange(10**8))
+                stage.happens(events.ProfileMeasured(stage.now_s, measured))
+            case 2:
+                left = structs.replace(criteria, min_steps_per_s=chance.uniform(0.1, 2.0))
+                stage.happens(events.CriteriaChanged(stage.now_s, left))
+            case 3:
+                stage.sees()
+                stage.takes(chance.choice(sorted(stage.machines[stage.pool(IOWA).ref])))
+                stage.sees()
+                stage.fills(IOWA)
+        stage.sees()
+        stage.gets(*stage.settles())
+        stage.lists()
+        assert stage.pool(IOWA).target <= 3
+    assert held_by(stage) == {IOWA_A: 3}
+
+
+def test_another_number_that_is_wanted_is_a_reason_to_ask_again() -> None:
+    stage = a_stage_that_gave_one_up()
+    assert not grows(stage)
+    stage.wants(7)
+    assert grows(stage)
+    assert held_by(stage) == {IOWA_A: 4}
+
+
+def test_after_a_while_it_is_tried_again_and_each_time_later() -> None:
+    stage = a_stage_that_gave_one_up()
+    for pause_s in (BRIEF.unused_s, 2 * BRIEF.unused_s, 4 * BRIEF.unused_s):
+        stage.ticks(pause_s - 10.0)
+        assert not grows(stage)
+        stage.ticks(10.0)
+        assert grows(stage)
+        assert held_by(stage) == {IOWA_A: 4}
+        gives_up(stage, THIRD)
 
 
 # What steps need

@@ -221,11 +221,11 @@ class PlannedSystem(System):
 
     def _beat_use(self) -> None:
         self.clockwork.after(1.0, self._beat_use)
-        use = {
-            machine.name: 0.1 if uid in self.slackers else 0.9
-            for uid, (_, machine) in self.cloud.running().items()
+        use = tuple(
+            NodeUse(pool.ref.cluster, machine.name, 0.1 if uid in self.slackers else 0.9)
+            for uid, (pool, machine) in self.cloud.running().items()
             if uid in self.account.busy
-        }
+        )
         self.clockwork.after(0.001, lambda: self.actor.post(events.UseSeen(self.clockwork.now_s, use)))
 
     # Faults

@@ -1,5 +1,6 @@
 """Everything that can happen to a job's capacity. Each event has the receiver's monotonic time."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from controlplane.allocator.offers import Stock
@@ -9,7 +10,6 @@ from controlplane.planning.criteria import Criteria
 from controlplane.planning.market import Market
 from controlplane.planning.plan import Plan
 from controlplane.throughput.profile import Profile
-from controlplane.throughput.use import NodeUse
 from messages.clusters import NodeSight
 from messages.ids import ClusterName
 
@@ -87,30 +87,6 @@ class NodesSeen:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeNoticed:
-    """It will be taken; until then it must be left alone, but no longer counts."""
-
-    at_s: float
-    cluster: ClusterName
-    node: str
-    remaining_s: float
-    uid: str = ""
-    pool: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class NodeLost:
-    """Proof, from whoever was first, that a machine is gone or of no more use, though it may still be in sight."""
-
-    at_s: float
-    cluster: ClusterName
-    node: str
-    uid: str = ""
-    pool: str = ""
-    why: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class ClusterLost:
     """Nothing is heard of it, nor of anybody there: its nodes are of no more use. Told again while it is so."""
 
@@ -130,10 +106,10 @@ class NodesReleased:
 
 @dataclass(frozen=True, slots=True)
 class UseSeen:
-    """As reported lately, of all nodes of which anything is known."""
+    """Of each node, by name, the share of its time in which the job's ranks on it computed, as reported lately."""
 
     at_s: float
-    use: tuple[NodeUse, ...]
+    use: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,8 +154,6 @@ AllocatorEvent = (
     | ListingFailed
     | ClusterBecameReady
     | NodesSeen
-    | NodeNoticed
-    | NodeLost
     | ClusterLost
     | NodesReleased
     | UseSeen

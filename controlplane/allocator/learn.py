@@ -11,7 +11,7 @@ from controlplane.allocator import events
 from controlplane.allocator.counting import is_settled, wants_none
 from controlplane.allocator.idle import forget_enough, note_released
 from controlplane.allocator.learn_listing import fail_listing, hear_of_cluster, learn_listing
-from controlplane.allocator.learn_nodes import learn_loss, learn_notice, learn_sight, lose_cluster, lose_overdue, revive
+from controlplane.allocator.learn_nodes import learn_sight, lose_cluster, lose_overdue, revive
 from controlplane.allocator.learn_outcome import learn_outcome
 from controlplane.allocator.learn_plan import learn_criteria, learn_plan, learn_profile
 from controlplane.allocator.shelves import close, reopen_after, shake
@@ -44,10 +44,6 @@ def _take_in(allocator: Allocator, event: events.AllocatorEvent) -> Allocator:
             return hear_of_cluster(allocator, cluster, at_s)
         case events.NodesSeen():
             return learn_sight(allocator, event)
-        case events.NodeNoticed():
-            return learn_notice(allocator, event)
-        case events.NodeLost():
-            return learn_loss(allocator, event)
         case events.ClusterLost(at_s, cluster):
             return lose_cluster(allocator, cluster, at_s)
         case events.NodesReleased():

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from controlplane.allocator.counting import is_settled
-from controlplane.allocator.events import NodeLost, NodeNoticed, NodesSeen
+from controlplane.allocator.events import NodesSeen
 from controlplane.allocator.shelves import shake
 from controlplane.allocator.state import Allocator, AllocatorSettings, Kind, Node, Pool
 from messages.clusters import NodeSight
@@ -24,25 +24,6 @@ def learn_sight(allocator: Allocator, event: NodesSeen) -> Allocator:
     return allocator
 
 
-def learn_notice(allocator: Allocator, event: NodeNoticed) -> Allocator:
-    pool = _pool_of(allocator, event.cluster, event.node, event.pool)
-    node = _named(pool, event.node, event.uid, event.at_s) if pool is not None else None
-    if pool is None or node is None or not node.counts:
-        return allocator
-    noticed = replace(node, doomed_until_s=event.at_s + max(0.0, event.remaining_s))
-    allocator = shake(allocator, pool.offer.stock, event.at_s)
-    return replace(allocator, pools={**allocator.pools, pool.ref: _put(pool, noticed)})
-
-
-def learn_loss(allocator: Allocator, event: NodeLost) -> Allocator:
-    pool = _pool_of(allocator, event.cluster, event.node, event.pool)
-    node = _named(pool, event.node, event.uid, event.at_s) if pool is not None else None
-    if pool is None or node is None or (node.lost_s is not None and not node.given_up):
-        return allocator
-    allocator = shake(allocator, pool.offer.stock, event.at_s)
-    return replace(allocator, pools={**allocator.pools, pool.ref: lose(pool, node, event.at_s)})
-
-
 def lose_cluster(allocator: Allocator, cluster: ClusterName, at_s: float) -> Allocator:
     """All its nodes at once, so that what takes their place is decided once; and nothing is asked for there now."""
     allocator = replace(allocator, clusters={**allocator.clusters, cluster: False})
@@ -50,12 +31,16 @@ def lose_cluster(allocator: Allocator, cluster: ClusterName, at_s: float) -> All
         for offer in allocator.offers:
             allocator = shake(allocator, offer.stock, at_s) if offer.cluster == cluster else allocator
     for pool in allocator.pools.values():
-        alive = [node for node in pool.nodes.values() if node.lost_s is None]
-        if pool.ref.cluster != cluster or not alive:
+        if pool.ref.cluster != cluster:
             continue
+        alive = [node for node in pool.nodes.values() if node.lost_s is None]
+        if pool.hanging_s is None and pool.target > len(pool.nodes):
+            # Whoever was on the way there is not to be waited for either.
+            pool = replace(pool, hanging_s=at_s)
         for node in alive:
             pool = lose(pool, node, at_s)
-        allocator = shake(allocator, pool.offer.stock, at_s)
+        if alive:
+            allocator = shake(allocator, pool.offer.stock, at_s)
         allocator = replace(allocator, pools={**allocator.pools, pool.ref: pool})
     return allocator
 
@@ -115,7 +100,7 @@ def _look_at(pool: Pool, sight: NodeSight, at_s: float) -> Node:
         was_ready=node.was_ready or sight.ready,
         unready_s=None if sight.ready or not node.was_ready else (at_s if node.unready_s is None else node.unready_s),
     )
-    if sight.notice_s is not None and node.counts:
+    if sight.notice_s is not None and (node.counts or (node.given_up and node.doomed_until_s is None)):
         return replace(node, doomed_until_s=at_s + max(0.0, sight.notice_s))
     return node
 
@@ -152,21 +137,6 @@ def _aim(pool: Pool) -> int:
 
 def _is_other(node: Node, uid: str) -> bool:
     return bool(node.uid and uid and node.uid != uid)
-
-
-def _pool_of(allocator: Allocator, cluster: ClusterName, node: str, pool_name: str) -> Pool | None:
-    own = [pool for pool in allocator.pools.values() if pool.ref.cluster == cluster]
-    holding = (pool for pool in own if node in pool.nodes)
-    return next(holding, next((pool for pool in own if pool.ref.pool == pool_name), None))
-
-
-def _named(pool: Pool, name: str, uid: str, at_s: float) -> Node | None:
-    """None if the word is of an earlier machine of that name, or of one that we removed."""
-    node = pool.nodes.get(name)
-    if node is None:
-        known = name in pool.vacant or uid in pool.dead or any(name == gone for gone, _ in pool.removed)
-        return None if known else Node(name, uid, first_seen_s=at_s)
-    return None if _is_other(node, uid) else node
 
 
 def _put(pool: Pool, node: Node) -> Pool:

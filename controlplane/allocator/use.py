@@ -12,16 +12,16 @@ from controlplane.allocator.events import UseSeen
 from controlplane.allocator.pauses import pause_s
 from controlplane.allocator.state import Allocator, LowUse, Node, Pool, Spared
 from controlplane.clouds.interface import PoolRef
-from controlplane.throughput.use import NodeUse
 
 
 def note_use(allocator: Allocator, event: UseSeen) -> Allocator:
     """Of a node that is not named nothing is known, which is no reason to give it up."""
-    least, known = _asked_for(allocator), allocator.low_use
+    least = _asked_for(allocator)
+    known = allocator.low_use
     low = {
-        (each.cluster, each.node): _gone_on(known.get((each.cluster, each.node)), each, event.at_s - each.silent_s)
-        for each in event.use
-        if least is not None and each.share < least
+        name: LowUse(known[name].since_s if name in known else event.at_s, event.at_s, share)
+        for name, share in event.use.items()
+        if least is not None and share < least
     }
     return replace(allocator, low_use=low)
 
@@ -86,16 +86,9 @@ def _overdue(allocator: Allocator, pool: Pool) -> list[tuple[LowUse, Node, Pool]
     return [
         (low, node, pool)
         for name, node in pool.nodes.items()
-        if node.counts and name not in released and (low := allocator.low_use.get((pool.ref.cluster, name))) is not None
+        if node.counts and name not in released and (low := allocator.low_use.get(name)) is not None
         if _lasted_s(low, node) >= allocator.settings.idle_timeout_s
     ]
-
-
-def _gone_on(known: LowUse | None, use: NodeUse, heard_s: float) -> LowUse:
-    """What is said after a long silence tells nothing of the time before."""
-    if known is None or heard_s - known.at_s > use.fresh_s:
-        return LowUse(heard_s, heard_s, use.share)
-    return LowUse(known.since_s, heard_s, use.share)
 
 
 def _lasted_s(low: LowUse, node: Node) -> float:

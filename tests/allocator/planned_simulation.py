@@ -221,11 +221,11 @@ class PlannedSystem(System):
 
     def _beat_use(self) -> None:
         self.clockwork.after(1.0, self._beat_use)
-        use = tuple(
-            NodeUse(pool.ref.cluster, machine.name, 0.1 if uid in self.slackers else 0.9)
-            for uid, (pool, machine) in self.cloud.running().items()
+        use = {
+            machine.name: 0.1 if uid in self.slackers else 0.9
+            for uid, (_, machine) in self.cloud.running().items()
             if uid in self.account.busy
-        )
+        }
         self.clockwork.after(0.001, lambda: self.actor.post(events.UseSeen(self.clockwork.now_s, use)))
 
     # Faults
@@ -300,18 +300,12 @@ class PlannedSystem(System):
 
     def must_live_without(self, cluster: ClusterName) -> None:
         """If the others have enough for the money, with what is sent between them."""
-        self._tell_of_darkness(cluster)
         least = self.criteria.min_workers
         if all(offer.cluster == cluster for offer in self.offers if offer.spot):
             return
         possible = plan(self.criteria, self.profile, self.market(without=cluster), Present(), TUNING)
         if possible.change is not Change.WAIT:
             self.must(lambda: len(self.cloud.running()) >= least, f"{least} nodes without that region")
-
-    def _tell_of_darkness(self, cluster: ClusterName) -> None:
-        if cluster in self.cloud.dark:
-            self.actor.post(events.ClusterLost(self.clockwork.now_s, cluster, "nothing is heard of it"))
-            self.clockwork.after(1.0, lambda: self._tell_of_darkness(cluster))
 
     def _running(self) -> dict[Choice, int]:
         offers = {pool_ref(JOB, offer): offer for offer in self.offers}

@@ -157,13 +157,12 @@ class SimulatedCloud:
         """Out of sight too."""
         self._take(pool, machine, lingers=False)
 
-    def lose_region(self, cluster: ClusterName) -> list[tuple[CloudPool, Machine]]:
-        """Without a word; what died there."""
+    def lose_region(self, cluster: ClusterName) -> None:
+        """Without a word."""
         died = [(pool, machine) for pool in self._pools_of(cluster) for machine in pool.machines.values()]
         self.dark.add(cluster)
         for pool, machine in died:
             self._take(pool, machine)
-        return died
 
     # Inside
 

@@ -26,7 +26,7 @@ from messages.clusters import NodeSight
 from messages.ids import ClusterName, JobName
 from tests.allocator.account import Account
 from tests.allocator.actor import Actor
-from tests.allocator.simulated_cloud import CloudPool, Machine, SimulatedCloud
+from tests.allocator.simulated_cloud import Machine, SimulatedCloud
 from tests.allocator.wire import STRAY_S, Request, Wire
 from tests.simulation.clockwork import Broken, Clockwork
 
@@ -290,23 +290,7 @@ class System:
             return
         pool, machine = self.clockwork.chance.choice(running)
         self.clockwork.tell(f"{machine.name} is taken")
-        self._preempt_this(pool, machine, notice_s)
-
-    def _preempt_this(self, pool: CloudPool, machine: Machine, notice_s: float) -> None:
-        cluster, name, uid = pool.ref.cluster, machine.name, machine.uid
         self.cloud.preempt(pool, machine, notice_s)
-        chance = self.clockwork.chance
-        if chance.random() < 0.3:
-            return
-
-        def tell() -> None:
-            now_s = self.clockwork.now_s
-            if notice_s:
-                self.actor.post(events.NodeNoticed(now_s, cluster, name, notice_s, uid, pool.ref.pool))
-            else:
-                self.actor.post(events.NodeLost(now_s, cluster, name, uid, pool.ref.pool, "its worker is gone"))
-
-        self.clockwork.send(tell)
 
     def _preempt_several(self) -> None:
         for _ in range(self.clockwork.chance.randint(2, 4)):
@@ -334,8 +318,11 @@ class System:
         self.cut_off.discard(pool.ref.cluster)
         self.cloud.boot_s, self.wire.slow_s = boot_s, None
 
-    def _tell_of_loss(self, lost: events.NodeLost) -> None:
-        self.actor.post(replace(lost, at_s=self.clockwork.now_s))
+    def _tell_of_darkness(self, cluster: ClusterName) -> None:
+        """Again and again while it is so, as a master does."""
+        if cluster in self.cloud.dark:
+            self.actor.post(events.ClusterLost(self.clockwork.now_s, cluster, "nothing is heard of it"))
+            self.clockwork.after(1.0, partial(self._tell_of_darkness, cluster))
 
     def _lose_a_region(self) -> None:
         """The others must give what they can while it is away."""
@@ -343,10 +330,8 @@ class System:
         self.clockwork.made["region lost"] += 1
         self.clockwork.tell(f"region of {cluster} is lost")
         self.cut_off.add(cluster)
-        for pool, machine in self.cloud.lose_region(cluster):
-            event = events.NodeLost(0.0, cluster, machine.name, machine.uid, pool.ref.pool, "silent for too long")
-            delay_s = self.clockwork.chance.uniform(0.1, 3.0)
-            self.clockwork.after(delay_s, partial(self._tell_of_loss, event))
+        self.cloud.lose_region(cluster)
+        self.clockwork.after(self.clockwork.chance.uniform(0.1, 3.0), partial(self._tell_of_darkness, cluster))
         self.must_live_without(cluster)
         self.cloud.dark.clear()
         self.cut_off.clear()

@@ -1,6 +1,6 @@
 """A stage for allocator stories: a cloud that does what it is told, nodes that appear when told, a clock likewise."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -85,9 +85,17 @@ class Stage:
             for name in sorted(names)
         )
 
-    def sees(self, cluster: ClusterName = US) -> list[AllocatorEffect]:
+    def sees(self, cluster: ClusterName = US, noticed: Mapping[str, float] | None = None) -> list[AllocatorEffect]:
+        """`noticed`: nodes with a notice, and the seconds that it leaves them."""
         sights = tuple(
-            NodeSight(node=name, uid=uid, pool=ref.pool, job=JOB, ready=name not in self.unready)
+            NodeSight(
+                node=name,
+                uid=uid,
+                pool=ref.pool,
+                job=JOB,
+                ready=name not in self.unready,
+                notice_s=(noticed or {}).get(name),
+            )
             for ref, nodes in self.machines.items()
             if ref.cluster == cluster
             for name, uid in sorted(nodes.items())
@@ -104,15 +112,11 @@ class Stage:
         return self.happens(events.WantedChanged(self.now_s, count, "a person asked"))
 
     def notices(self, node: str, remaining_s: float = 15.0) -> list[AllocatorEffect]:
-        ref = self._holder(node)
-        event = events.NodeNoticed(self.now_s, ref.cluster, node, remaining_s, self.machines[ref][node], ref.pool)
-        return self.happens(event)
+        return self.sees(self._holder(node).cluster, {node: remaining_s})
 
     def loses(self, node: str) -> list[AllocatorEffect]:
-        """By proof; it is still in sight."""
-        ref = self._holder(node)
-        uid = self.machines[ref][node]
-        return self.happens(events.NodeLost(self.now_s, ref.cluster, node, uid, ref.pool, "its worker is gone"))
+        """Its notice is over; it is still in sight."""
+        return self.notices(node, 0.0)
 
     def releases(self, *nodes: str, cluster: ClusterName = US) -> list[AllocatorEffect]:
         return self.happens(events.NodesReleased(self.now_s, cluster, nodes))

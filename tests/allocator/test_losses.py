@@ -2,14 +2,12 @@
 
 from dataclasses import replace
 
-from controlplane.allocator import events
 from controlplane.allocator.effects import CreatePool, RemoveNodes, ResizePool
 from controlplane.allocator.offers import pool_ref
 from controlplane.clouds.outcomes import (
     Busy,
     Unreachable,
 )
-from messages.clusters import NodeSight
 from tests.allocator.stage import EU, JOB, US, A, B, C, a_full_stage, asked, held_by, of
 
 
@@ -87,16 +85,6 @@ def test_a_noticed_node_is_replaced_at_once_but_left_alone_until_it_is_gone() ->
     assert asked(stage.sees()) == [("remove", "us-a", "us-a-2")]
 
 
-def test_a_notice_that_only_the_topology_tells_is_as_good() -> None:
-    stage = a_full_stage()
-    pool = stage.pool(A)
-    sights = tuple(
-        NodeSight(node=name, uid=node.uid, pool=pool.ref.pool, notice_s=20.0 if name == "us-a-1" else None)
-        for name, node in pool.nodes.items()
-    )
-    assert asked(stage.happens(events.NodesSeen(stage.now_s, US, sights))) == [("create", "us-b", "1")]
-
-
 def test_a_noticed_node_that_outlives_its_notice_is_removed() -> None:
     stage = a_full_stage()
     stage.notices("us-a-2", remaining_s=15.0)
@@ -108,12 +96,9 @@ def test_a_noticed_node_that_outlives_its_notice_is_removed() -> None:
 
 def test_a_machine_that_comes_back_under_the_same_name_is_another_machine() -> None:
     stage = a_full_stage()
-    old = stage.machines[pool_ref(JOB, A)]["us-a-2"]
     stage.takes("us-a-2")
     stage.fills(A)
     assert asked(stage.sees()) == []
-    late = events.NodeLost(stage.now_s, US, "us-a-2", old, pool_ref(JOB, A).pool, "late news")
-    assert asked(stage.happens(late)) == []
     assert held_by(stage) == {"us-a": 3}
 
 

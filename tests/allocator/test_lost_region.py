@@ -1,7 +1,7 @@
 """A region of which nothing is heard: all its nodes are given up together, for as long as it is away."""
 
 from controlplane.allocator import events
-from controlplane.allocator.effects import CreatePool, RemoveNodes
+from controlplane.allocator.effects import CreatePool, RemoveNodes, ResizePool
 from controlplane.clouds.outcomes import Unreachable
 from tests.allocator.stage import EU, US, A, B, C, a_full_stage, asked, held_by, of
 
@@ -30,6 +30,25 @@ def test_being_told_again_that_a_region_is_lost_changes_nothing() -> None:
     stage = a_full_stage(C, A, wanted=3)
     stage.happens(events.ClusterLost(stage.now_s, EU))
     assert asked(stage.happens(events.ClusterLost(stage.now_s + 1.0, EU))) == []
+
+
+def test_whoever_was_on_the_way_to_a_lost_region_is_not_waited_for_for_ever() -> None:
+    """Nor can it be called off, for the region does not answer."""
+    stage = a_full_stage(C, A, wanted=1)
+    stage.ends(of(stage.wants(2), ResizePool)[0])
+    lost = stage.happens(events.ClusterLost(stage.now_s, EU))
+    assert asked(lost) == [("remove", "eu-c", "eu-c-1"), ("create", "us-a", "1")]
+    stage.ends(of(lost, CreatePool)[0])
+    stage.ends(of(lost, RemoveNodes)[0], Unreachable("the region does not answer"))
+    stage.fills(A)
+    raised: list[tuple[str, ...]] = []
+    while stage.now_s < 100.0 + 2 * stage.allocator.settings.hang_s and not raised:
+        stage.now_s += 5.0
+        told = [*stage.sees(US), *stage.happens(events.ClusterLost(stage.now_s, EU))]
+        for effect in of(told, RemoveNodes):
+            stage.ends(effect, Unreachable("the region does not answer"))
+        raised = [each for each in asked(told) if each[:2] == ("resize", "us-a")]
+    assert raised == [("resize", "us-a", "2")]
 
 
 def test_a_lost_region_that_cannot_be_told_is_told_when_it_is_back() -> None:

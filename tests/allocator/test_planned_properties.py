@@ -54,15 +54,12 @@ MARKETS = st.builds(
     st.lists(OPTIONS, min_size=1, max_size=4),
     st.sampled_from([None, None, 0, 1, 3]),
 )
-USES = st.builds(
-    NodeUse, st.sampled_from([US, EU]), NAMES, st.sampled_from([0.1, 0.3, 0.9]), st.sampled_from([0.0, 50.0])
-)
 PLANNED_EVENTS: st.SearchStrategy[AllocatorEvent | Outcome | PlanMade] = st.one_of(
     EVENTS,
     EVENTS,
     st.builds(events.MarketSeen, st.just(0.0), MARKETS),
     st.builds(events.CriteriaChanged, st.just(0.0), CRITERIA),
-    st.builds(events.UseSeen, st.just(0.0), st.lists(USES, max_size=4).map(tuple)),
+    st.builds(events.UseSeen, st.just(0.0), st.dictionaries(NAMES, st.sampled_from([0.1, 0.3, 0.9]))),
     st.builds(events.ProfileMeasured, st.just(0.0), st.sampled_from(PROFILES)),
     st.just(PlanMade()),
     st.just(PlanMade()),

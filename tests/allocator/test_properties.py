@@ -78,8 +78,6 @@ EVENTS: st.SearchStrategy[AllocatorEvent | Outcome] = st.one_of(
     st.builds(events.PoolsListed, st.just(0.0), LISTING, CLUSTER_INFOS),
     st.builds(events.ListingFailed, st.just(0.0), LISTING, st.just(Unreachable("away"))),
     st.builds(events.NodesSeen, st.just(0.0), CLUSTERS, st.lists(SIGHTS, max_size=4).map(tuple)),
-    st.builds(events.NodeNoticed, st.just(0.0), CLUSTERS, NAMES, st.just(15.0), UIDS, POOLS),
-    st.builds(events.NodeLost, st.just(0.0), CLUSTERS, NAMES, UIDS, POOLS),
     st.builds(events.ClusterLost, st.just(0.0), CLUSTERS),
     st.builds(events.NodesReleased, st.just(0.0), CLUSTERS, st.lists(NAMES, max_size=3).map(tuple)),
     OUTCOMES,

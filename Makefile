@@ -22,6 +22,9 @@ ifneq ($(TORCH_BACKEND),)
 export UV_TORCH_BACKEND := $(TORCH_BACKEND)
 endif
 
+# The tests start hundreds of processes: without its bytecode each would compile us anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help setup demo test lint unit simulate bench clean
 .DEFAULT_GOAL := help
 

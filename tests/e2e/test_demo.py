@@ -12,15 +12,14 @@ DEMO_S = 240.0
 
 async def test_the_demonstration_passes_its_own_checks_and_leaves_nothing() -> None:
     mark = a_mark()
-    done = await finished(
-        await started("demo", "--local", "--json", "--steps", "120", "--seconds", "45", environ=mark), DEMO_S
-    )
+    command = ("demo", "--local", "--json", "--workers", "3", "--steps", "90", "--seconds", "36")
+    done = await finished(await started(*command, environ=mark), DEMO_S)
     assert done.code == 0, done.err
     report = json.loads(done.out)
     assert report["ok"]
     assert report["failed_checks"] == []
-    assert report["steps"] == 120
-    assert report["certificate"] == "120 steps, 3,840 samples: 0 lost, 0 repeated"
+    assert report["steps"] == 90
+    assert report["certificate"] == "90 steps, 2,160 samples: 0 lost, 0 repeated"
     assert {"hand-over", "join", "repair"} == {change["kind"] for change in report["changes"]}
     assert report["repeated_steps"] == 0
     assert len(report["kills"]) == 1

@@ -10,6 +10,8 @@ from tests.sdk.trainee import Recipe
 from tradewind.sdk.faults import VARIABLE
 
 STEPS = 16
+LONG = 120
+"""From the 20th on they crawl until everybody has joined: 20 s at least."""
 
 
 def recipe_of(folder: Path) -> Recipe:
@@ -87,9 +89,9 @@ async def test_somebody_dies_while_a_world_is_handed_over(tmp_path: Path, who: s
 async def test_somebody_dies_during_a_join_and_the_joiner_is_taken_up_again(
     tmp_path: Path, who: str, phase: str
 ) -> None:
-    recipe = Recipe(str(tmp_path), steps=200, compute_s=0.01)
-    fault = {VARIABLE: ",".join(f"*:{step}:{phase}:SIGKILL" for step in range(201))}
-    after_start = {VARIABLE: ",".join(f"1:{step}:{phase}:SIGKILL" for step in range(5, 201))}
+    recipe = Recipe(str(tmp_path), steps=LONG, compute_s=0.01)
+    fault = {VARIABLE: ",".join(f"*:{step}:{phase}:SIGKILL" for step in range(LONG + 1))}
+    after_start = {VARIABLE: ",".join(f"1:{step}:{phase}:SIGKILL" for step in range(5, LONG + 1))}
     async with Coordinator(tmp_path, recipe) as coordinator:
         coordinator.hold_before(5)
         await coordinator.start(3, [{}, after_start if who == "survivor" else {}, {}])

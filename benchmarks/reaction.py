@@ -24,8 +24,6 @@ CONDITIONS: Final = (
 _NAME: Final = "reaction"
 _TARGETS_MS: Final = {50.0: 50.0, 99.0: 250.0}
 _NODES: Final = 3
-_WITH_ONE_FLEET: Final = 6
-"""A zone that took a machine comes last for two minutes; with more than there are zones, none would be left."""
 _RAISED_WITHIN_S: Final = 60.0
 _UNDISTURBED_S: Final = 0.3
 """Nobody is asked how far it is meanwhile."""
@@ -64,14 +62,13 @@ def measure(fleet: SimulatedFleet, number: int, victim: Node, notice_s: float) -
 def measure_all(preemptions: int, notice_s: float) -> list[Reaction]:
     rounds: list[Reaction] = []
     chance = random.Random(0)
-    for first in range(1, preemptions + 1, _WITH_ONE_FLEET):
-        with simulated_fleet(_NODES) as fleet:
-            for number in range(first, min(first + _WITH_ONE_FLEET, preemptions + 1)):
-                nodes = fleet.calm(_NODES)
-                began_s = time.monotonic()
-                rounds.append(measure(fleet, number, chance.choice(nodes), notice_s))
-                print(f"preemption {number} of {preemptions}: {rounds[-1].reaction_ms} ms", file=sys.stderr, flush=True)
-                time.sleep(max(0.0, began_s + PACE_S - time.monotonic()))
+    with simulated_fleet(_NODES) as fleet:
+        for number in range(1, preemptions + 1):
+            nodes = fleet.calm(_NODES)
+            began_s = time.monotonic()
+            rounds.append(measure(fleet, number, chance.choice(nodes), notice_s))
+            print(f"preemption {number} of {preemptions}: {rounds[-1].reaction_ms} ms", file=sys.stderr, flush=True)
+            time.sleep(max(0.0, began_s + PACE_S - time.monotonic()))
     return rounds
 
 

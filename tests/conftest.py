@@ -9,18 +9,10 @@ import pytest
 from runtime.bus import Bus, BusSettings
 from runtime.nats_server import NatsServer
 from tests.light import light_torch
+from tests.order import place_of
 
 Connect = Callable[..., Awaitable[Bus]]
 TOLD = "told"
-LONGEST_FIRST = """
-e2e/test_demo_cloud simulation/test_simulation e2e/test_readme e2e/test_budget e2e/test_demo
-allocator/test_planned_simulation e2e/test_faults e2e/test_hot simulation/test_hot benchmarks/test_hot_commands
-simulation/test_pauses sdk/test_faults e2e/test_run cluster/test_controller examples/test_char_transformer sdk/test_run
-e2e/test_mistakes allocator/test_simulation kubernetes/test_faults reaper/test_reap_command kubernetes/test_region
-budget/test_never_overspent kubernetes/test_controller ledger/test_on_simulator cli/test_commands clouds/test_contract
-capacity/test_crash lease/test_keeper clouds/test_gke_faults host/test_endings kubernetes/test_chaos
-""".split()
-"""So that a run does not end with one process at work; between those that wait, some that compute."""
 
 
 @pytest.fixture
@@ -72,8 +64,7 @@ def tell(record_property: Callable[[str, object], None]) -> Callable[[str], None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    places = {name: place for place, name in enumerate(LONGEST_FIRST)}
-    items.sort(key=lambda item: places.get(f"{item.path.parent.name}/{item.path.stem}", len(places)))
+    items.sort(key=lambda item: place_of(item.path))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -55,7 +55,9 @@ class Capacity(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
     idle_timeout_s: Annotated[float, Meta(ge=10, le=1e7)] = 600.0
     """A machine on which the job has nothing and wants nothing for so long is given back."""
     min_utilisation: Annotated[float, Meta(gt=0, le=1)] | None = None
-    """A machine on which the job computes less of the time than this share, for `idle_timeout_s`, is given back."""
+    """A machine on which the job computes in less than this share of the time that it computes or waits for others, for
+    `idle_timeout_s`, is given back. Reading data and updating the model count as neither.
+    """
 
 
 class StepTime(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

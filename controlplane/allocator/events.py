@@ -1,6 +1,5 @@
 """Everything that can happen to a job's capacity. Each event has the receiver's monotonic time."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from controlplane.allocator.offers import Stock
@@ -10,6 +9,7 @@ from controlplane.planning.criteria import Criteria
 from controlplane.planning.market import Market
 from controlplane.planning.plan import Plan
 from controlplane.throughput.profile import Profile
+from controlplane.throughput.use import NodeUse
 from messages.clusters import NodeSight
 from messages.ids import ClusterName
 
@@ -106,10 +106,10 @@ class NodesReleased:
 
 @dataclass(frozen=True, slots=True)
 class UseSeen:
-    """Of each node, by name, the share of its time in which the job's ranks on it computed, as reported lately."""
+    """As reported lately, of all nodes of which anything is known."""
 
     at_s: float
-    use: Mapping[str, float]
+    use: tuple[NodeUse, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -185,11 +185,11 @@ class Shelf:
 
 @dataclass(frozen=True, slots=True)
 class LowUse:
-    """Of a node on which the job computes too little of the time."""
+    """Of a node on which the job computes too little of the time in which it computes or waits for others."""
 
     since_s: float
     at_s: float
-    """When that was reported first without a break, and last."""
+    """When that was reported first, without a break or a long silence since, and last."""
     share: float
 
 
@@ -271,8 +271,8 @@ class Allocator:
     """Whose word a planned job's pools follow now."""
     idle_since_s: dict[ClusterName, dict[str, float]] = field(default_factory=dict)
     """Since when the job has nothing on a node, by name."""
-    low_use: dict[str, LowUse] = field(default_factory=dict)
-    """By node."""
+    low_use: dict[tuple[ClusterName, str], LowUse] = field(default_factory=dict)
+    """By cluster and name of the node."""
     enough: int | None = None
     """So many nodes, since others were idle: no more are asked for before something changes."""
     spared: Spared | None = None

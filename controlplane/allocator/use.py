@@ -1,4 +1,4 @@
-"""Nodes on which a planned job computes too little of the time, where its owner asked for more: one goes at a time.
+"""Nodes on which a planned job waits for others too much, where its owner set a limit: one goes at a time.
 
 The job leaves the node by a hand-over, and then it goes like any other on which the job has nothing. Those that stay
 may have more to do without it, so they are looked at afresh. What is left is enough for a while, whatever the plan
@@ -12,16 +12,16 @@ from controlplane.allocator.events import UseSeen
 from controlplane.allocator.pauses import pause_s
 from controlplane.allocator.state import Allocator, LowUse, Node, Pool, Spared
 from controlplane.clouds.interface import PoolRef
+from controlplane.throughput.use import NodeUse
 
 
 def note_use(allocator: Allocator, event: UseSeen) -> Allocator:
     """Of a node that is not named nothing is known, which is no reason to give it up."""
-    least = _asked_for(allocator)
-    known = allocator.low_use
+    least, known = _asked_for(allocator), allocator.low_use
     low = {
-        name: LowUse(known[name].since_s if name in known else event.at_s, event.at_s, share)
-        for name, share in event.use.items()
-        if least is not None and share < least
+        (each.cluster, each.node): _gone_on(known.get((each.cluster, each.node)), each, event.at_s - each.silent_s)
+        for each in event.use
+        if least is not None and each.share < least
     }
     return replace(allocator, low_use=low)
 
@@ -86,9 +86,16 @@ def _overdue(allocator: Allocator, pool: Pool) -> list[tuple[LowUse, Node, Pool]
     return [
         (low, node, pool)
         for name, node in pool.nodes.items()
-        if node.counts and name not in released and (low := allocator.low_use.get(name)) is not None
+        if node.counts and name not in released and (low := allocator.low_use.get((pool.ref.cluster, name))) is not None
         if _lasted_s(low, node) >= allocator.settings.idle_timeout_s
     ]
+
+
+def _gone_on(known: LowUse | None, use: NodeUse, heard_s: float) -> LowUse:
+    """What is said after a long silence tells nothing of the time before."""
+    if known is None or heard_s - known.at_s > use.fresh_s:
+        return LowUse(heard_s, heard_s, use.share)
+    return LowUse(known.since_s, heard_s, use.share)
 
 
 def _lasted_s(low: LowUse, node: Node) -> float:
@@ -110,7 +117,8 @@ def _asked_of(allocator: Allocator) -> tuple[object, ...]:
 
 def _why(allocator: Allocator, low: LowUse, node: Node) -> str:
     asked, lasted_s = _asked_for(allocator) or 0.0, _lasted_s(low, node)
-    return f"the job computed on {node.name} in {low.share:.0%} of the time, below {asked:.0%} for {lasted_s:.0f} s"
+    of = "of the time in which it computed or waited for others"
+    return f"the job computed on {node.name} in {low.share:.0%} {of}, below {asked:.0%} for {lasted_s:.0f} s"
 
 
 def _asked_for(allocator: Allocator) -> float | None:

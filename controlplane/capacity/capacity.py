@@ -1,7 +1,7 @@
 """An allocator for each job of the master, fed with topologies and told what the job wants."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 
 from controlplane.allocator.decide import decide
@@ -35,6 +35,7 @@ from controlplane.clouds.interface import Cloud
 from controlplane.planning.criteria import Criteria
 from controlplane.planning.market import Market
 from controlplane.throughput.profile import Profile
+from controlplane.throughput.use import NodeUse
 from messages.clusters import ClusterHeartbeat
 from messages.events import Event
 from messages.ids import ClusterName, JobName
@@ -202,8 +203,8 @@ class Capacity:
             self._loops[job].post(ProfileMeasured(self._clock.monotonic_s(), profile))
             self._may_plan[job].set()
 
-    def use(self, job: JobName, use: Mapping[str, float]) -> None:
-        """By node: the part of its time in which a planned job's ranks on it computed."""
+    def use(self, job: JobName, use: tuple[NodeUse, ...]) -> None:
+        """Of the nodes of a planned job, as its trainers say."""
         if job in self._criteria:
             self._loops[job].post(UseSeen(self._clock.monotonic_s(), use))
 

@@ -115,10 +115,10 @@ class Hearing:
         if worker is None:
             return
         accelerator = capacity.accelerator_of(held.name, worker.cluster, worker.node) if capacity is not None else ""
-        held.measures.hear(report, Place(worker.node, accelerator), now_s)
+        held.measures.hear(report, Place(worker.cluster, worker.node, accelerator), now_s)
         if capacity is None:
             return
-        news = held.measures.news(held.state.spec, now_s)
+        news = held.measures.news(held.state.spec, held.state.workers.keys(), now_s)
         if news.profile is not None:
             capacity.measure(held.name, news.profile)
         if news.use:

@@ -1,10 +1,13 @@
 """What the trainers of one job measure of their steps: gathered, shown, and told to whoever plans, where it is news."""
 
-from dataclasses import dataclass, field
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 
 from controlplane.capacity.profiling import coarse, combined, is_news, knows_any
 from controlplane.throughput.measuring import Measuring, Place
 from controlplane.throughput.profile import Profile
+from controlplane.throughput.use import NodeUse
+from messages.ids import WorkerId
 from messages.jobs import JobSpec
 from messages.measured import MeasuredProfile
 from messages.worlds import Progress
@@ -18,7 +21,7 @@ SHARE_DIGITS = 3
 @dataclass(frozen=True, slots=True)
 class News:
     profile: Profile | None = None
-    use: dict[str, float] = field(default_factory=dict)
+    use: tuple[NodeUse, ...] = ()
 
 
 class Measures:
@@ -35,11 +38,12 @@ class Measures:
     def profile(self, now_s: float) -> MeasuredProfile | None:
         return self._measuring.profile(now_s)
 
-    def news(self, spec: JobSpec, now_s: float) -> News:
-        """For a planned job; of others nobody asks."""
+    def news(self, spec: JobSpec, workers: Collection[WorkerId], now_s: float) -> News:
+        """For a planned job, from the workers that it has; of others nobody asks."""
         if spec.capacity is None or now_s - self._looked_s < LOOK_S:
             return News()
         self._looked_s = now_s
+        self._measuring.forget_all_but(workers)
         return News(self._profile_news(spec, now_s), self._use_news(spec, now_s))
 
     def _profile_news(self, spec: JobSpec, now_s: float) -> Profile | None:
@@ -52,9 +56,9 @@ class Measures:
         self._told = found
         return found
 
-    def _use_news(self, spec: JobSpec, now_s: float) -> dict[str, float]:
+    def _use_news(self, spec: JobSpec, now_s: float) -> tuple[NodeUse, ...]:
         asked = spec.capacity is not None and spec.capacity.min_utilisation is not None
         if not asked or now_s - self._used_s < USE_S:
-            return {}
+            return ()
         self._used_s = now_s
-        return {node: round(share, SHARE_DIGITS) for node, share in self._measuring.use(now_s).items()}
+        return tuple(replace(each, share=round(each.share, SHARE_DIGITS)) for each in self._measuring.use(now_s))

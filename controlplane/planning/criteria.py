@@ -27,7 +27,7 @@ class Criteria(Struct, frozen=True, kw_only=True):
     machine_types: tuple[str, ...] = ()
     """Empty allows everything."""
     min_utilisation: float | None = None
-    """Nodes on which the job computes less of the time are given up; for the plan it means nothing."""
+    """Nodes on which it computes less of what it computes and waits are given up; for the plan it means nothing."""
 
     def allows_zone(self, zone: str, region: str) -> bool:
         return (not self.zones or zone in self.zones) and (

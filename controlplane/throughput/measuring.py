@@ -5,30 +5,33 @@ that was started a moment ago knows as much as the one before. Of workers with t
 middle counts: a slow machine among others changes nothing. No clock is read here, and what is kept is bounded.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from statistics import median, median_low
 from typing import Final
 
-from messages.ids import WorkerId
+from controlplane.throughput.use import FRESH_S, NodeUse
+from messages.ids import ClusterName, WorkerId
 from messages.measured import MeasuredCompute, MeasuredProfile, StepsMeasured
 
 ENOUGH_STEPS: Final = 8
 """Fewer say nothing."""
 FEWEST_SAMPLES: Final = 1e-3
 """In a step: a rank that computes less has no share."""
-FRESH_S: Final = 60.0
 FRESH_STEPS: Final = 10.0
-"""A worker that was not heard for longer than both says nothing any more."""
+"""A worker that was not heard for longer than these and `FRESH_S` says nothing any more."""
 WORKERS_AT_MOST: Final = 10_000
+UNKNOWN: Final = ""
+"""The accelerator of workers of which it is not known yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
     """Where a worker is, as far as it is known."""
 
+    cluster: ClusterName
     node: str = ""
-    accelerator: str = ""
+    accelerator: str = UNKNOWN
     """As the catalog calls it."""
 
 
@@ -48,8 +51,16 @@ class _Worker:
         rest_s = max(0.0, self.step_s - self.computed_s - self.waited_s)
         return MeasuredCompute(self.computed_s / self.samples, rest_s)
 
+    @property
+    def fresh_s(self) -> float:
+        return max(FRESH_S, FRESH_STEPS * self.step_s)
+
     def is_fresh(self, now_s: float) -> bool:
-        return now_s - self.heard_s <= max(FRESH_S, FRESH_STEPS * self.step_s)
+        return now_s - self.heard_s <= self.fresh_s
+
+    def use(self, now_s: float) -> NodeUse:
+        share = _share(self.computed_s, self.computed_s + self.waited_s)
+        return NodeUse(self.place.cluster, self.place.node, share, max(0.0, now_s - self.heard_s), self.fresh_s)
 
 
 class Measuring:
@@ -72,12 +83,17 @@ class Measuring:
             while len(self._workers) > WORKERS_AT_MOST:
                 del self._workers[next(iter(self._workers))]
 
+    def forget_all_but(self, workers: Collection[WorkerId]) -> None:
+        """Who is gone says nothing of the machine that has its node's name now."""
+        self._workers = {worker: each for worker, each in self._workers.items() if worker in workers}
+
     def profile(self, now_s: float) -> MeasuredProfile | None:
         """Of late; when nobody trains any more, as it last was. None before anybody has told anything."""
         if not self._gradient_bytes and not self._global_batch:
             return None
         everybody = self._fresh(now_s) or list(self._workers.values())
         at_work = [each for each in everybody if each.samples >= FEWEST_SAMPLES and each.computed_s > 0]
+        self._compute.pop(UNKNOWN, None)
         for accelerator in sorted({each.place.accelerator for each in at_work}):
             self._compute.pop(accelerator, None)
             self._compute[accelerator] = _middle([each for each in at_work if each.place.accelerator == accelerator])
@@ -89,13 +105,10 @@ class Measuring:
             compute=dict(self._compute),
         )
 
-    def use(self, now_s: float) -> dict[str, float]:
-        """By node: of the time that the ranks on it computed or waited for others, the part that they computed."""
-        return {
-            each.place.node: _share(each.computed_s, each.computed_s + each.waited_s)
-            for each in self._fresh(now_s)
-            if each.place.node and each.computed_s + each.waited_s > 0
-        }
+    def use(self, now_s: float) -> tuple[NodeUse, ...]:
+        """Of each node whose ranks computed or waited lately."""
+        known = [each for each in self._fresh(now_s) if each.place.node and each.computed_s + each.waited_s > 0]
+        return tuple({(each.place.cluster, each.place.node): each.use(now_s) for each in known}.values())
 
     def _fresh(self, now_s: float) -> list[_Worker]:
         return [each for each in self._workers.values() if each.is_fresh(now_s)]

@@ -28,6 +28,7 @@ from controlplane.planning.market import Choice, Market, Option, Present, QuotaK
 from controlplane.planning.plan import Change, plan
 from controlplane.planning.scoring import breach, gpus_by_quota, score
 from controlplane.planning.tuning import Tuning
+from controlplane.throughput.use import NodeUse
 from messages.criteria import Objective
 from messages.ids import ClusterName
 from tests.allocator.account import Account
@@ -221,11 +222,11 @@ class PlannedSystem(System):
 
     def _beat_use(self) -> None:
         self.clockwork.after(1.0, self._beat_use)
-        use = {
-            machine.name: 0.1 if uid in self.slackers else 0.9
-            for uid, (_, machine) in self.cloud.running().items()
+        use = tuple(
+            NodeUse(pool.ref.cluster, machine.name, 0.1 if uid in self.slackers else 0.9)
+            for uid, (pool, machine) in self.cloud.running().items()
             if uid in self.account.busy
-        }
+        )
         self.clockwork.after(0.001, lambda: self.actor.post(events.UseSeen(self.clockwork.now_s, use)))
 
     # Faults

@@ -16,8 +16,9 @@ from controlplane.planning.criteria import Criteria
 from controlplane.planning.market import QuotaKey
 from controlplane.planning.plan import plan
 from controlplane.planning.tuning import Tuning
+from controlplane.throughput.use import NodeUse
 from messages.criteria import Objective
-from tests.allocator.stage import JOB
+from tests.allocator.stage import EU, JOB, US
 from tests.allocator.test_properties import AFTER_S, EVENTS, NAMES, OFFERS, Run, clusters_with
 from tests.planning.builders import USD, a_market, a_small_profile, an_option
 
@@ -54,12 +55,15 @@ MARKETS = st.builds(
     st.lists(OPTIONS, min_size=1, max_size=4),
     st.sampled_from([None, None, 0, 1, 3]),
 )
+USES = st.builds(
+    NodeUse, st.sampled_from([US, EU]), NAMES, st.sampled_from([0.1, 0.3, 0.9]), st.sampled_from([0.0, 50.0])
+)
 PLANNED_EVENTS: st.SearchStrategy[AllocatorEvent | Outcome | PlanMade] = st.one_of(
     EVENTS,
     EVENTS,
     st.builds(events.MarketSeen, st.just(0.0), MARKETS),
     st.builds(events.CriteriaChanged, st.just(0.0), CRITERIA),
-    st.builds(events.UseSeen, st.just(0.0), st.dictionaries(NAMES, st.sampled_from([0.1, 0.3, 0.9]))),
+    st.builds(events.UseSeen, st.just(0.0), st.lists(USES, max_size=4).map(tuple)),
     st.builds(events.ProfileMeasured, st.just(0.0), st.sampled_from(PROFILES)),
     st.just(PlanMade()),
     st.just(PlanMade()),

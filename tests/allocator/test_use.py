@@ -9,9 +9,10 @@ from msgspec import structs
 from controlplane.allocator import events
 from controlplane.allocator.effects import AllocatorEffect, CreatePool, MakePlan, RemoveNodes, ResizePool
 from controlplane.allocator.state import AllocatorSettings
+from controlplane.throughput.use import FRESH_S, NodeUse
 from messages.criteria import Objective
 from tests.allocator.planned_stage import IOWA, WEST, PlannedStage, a_running_stage, prices_of, said
-from tests.allocator.stage import US, a_full_stage, held_by, of
+from tests.allocator.stage import EU, US, a_full_stage, held_by, of
 from tests.planning.builders import IOWA_A, OREGON, a_small_profile
 
 BRIEF = AllocatorSettings(idle_timeout_s=60.0, relist_s=10_000.0)
@@ -35,7 +36,11 @@ def a_stage(min_workers: int = 2, min_utilisation: float | None = 0.5, **given: 
 def sees_use(stage: PlannedStage, use: dict[str, float], after_s: float = 0.0) -> list[AllocatorEffect]:
     stage.now_s += after_s
     everywhere = {name: 0.9 for nodes in stage.machines.values() for name in nodes}
-    return stage.happens(events.UseSeen(stage.now_s, everywhere | use))
+    return stage.happens(events.UseSeen(stage.now_s, of_us(everywhere | use)))
+
+
+def of_us(use: dict[str, float]) -> tuple[NodeUse, ...]:
+    return tuple(NodeUse(US, node, share) for node, share in use.items())
 
 
 def test_a_node_that_is_used_too_little_is_left_and_then_goes_with_the_numbers_as_its_why() -> None:
@@ -43,7 +48,8 @@ def test_a_node_that_is_used_too_little_is_left_and_then_goes_with_the_numbers_a
     sees_use(stage, {THIRD: 0.12})
     assert sees_use(stage, {THIRD: 0.08}, after_s=59.0) == []
     found = sees_use(stage, {THIRD: 0.11}, after_s=1.0)
-    why = f"the job computed on {THIRD} in 11% of the time, below 50% for 60 s"
+    share = "11% of the time in which it computed or waited for others, below 50% for 60 s"
+    why = f"the job computed on {THIRD} in {share}"
     assert [(each.text, each.why) for each in said(found, "node_underused")] == [
         (f"node {THIRD} in {IOWA_A} is given up", why)
     ]
@@ -62,17 +68,43 @@ def test_a_node_that_is_used_too_little_is_left_and_then_goes_with_the_numbers_a
     assert stage.allocator.leaving == {}
 
 
-def test_a_break_and_a_silence_begin_the_time_anew() -> None:
-    for use in ({THIRD: 0.5}, {}):
+def test_a_break_begins_the_time_anew_and_so_does_nothing_being_known_of_it() -> None:
+    for use in ({THIRD: 0.5}, {FIRST: 0.9}):
         stage = a_stage()
         sees_use(stage, {THIRD: 0.1})
         stage.now_s += 50.0
-        stage.happens(events.UseSeen(stage.now_s, use))
+        stage.happens(events.UseSeen(stage.now_s, of_us(use)))
         sees_use(stage, {THIRD: 0.1}, after_s=10.0)
         sees_use(stage, {THIRD: 0.1}, after_s=50.0)
         assert stage.allocator.leaving == {}
         sees_use(stage, {THIRD: 0.1}, after_s=10.0)
         assert stage.allocator.leaving == {US: {THIRD}}
+
+
+def test_a_long_silence_of_all_begins_the_time_anew() -> None:
+    stage = a_stage()
+    sees_use(stage, {THIRD: 0.1})
+    sees_use(stage, {THIRD: 0.1}, after_s=FRESH_S + 1.0)
+    assert stage.allocator.leaving == {}
+    sees_use(stage, {THIRD: 0.1}, after_s=FRESH_S)
+    assert stage.allocator.leaving == {US: {THIRD}}
+
+
+def test_what_is_told_again_counts_from_when_it_was_heard() -> None:
+    stage = a_stage()
+    sees_use(stage, {THIRD: 0.1})
+    for silent_s in (30.0, 50.0):
+        stage.now_s += silent_s
+        stage.happens(events.UseSeen(stage.now_s, (NodeUse(US, THIRD, 0.1, silent_s=silent_s),)))
+    assert stage.allocator.leaving == {}
+
+
+def test_a_node_of_the_same_name_in_another_cluster_is_another_one() -> None:
+    stage = a_stage()
+    for _ in range(3):
+        stage.happens(events.UseSeen(stage.now_s, (NodeUse(EU, THIRD, 0.1), *of_us({THIRD: 0.9}))))
+        stage.now_s += 50.0
+    assert stage.allocator.leaving == {}
 
 
 def test_time_alone_gives_up_nothing_that_was_not_reported_again() -> None:
@@ -88,8 +120,8 @@ def test_the_least_used_goes_first_and_the_others_are_looked_at_afresh() -> None
     sees_use(stage, low)
     sees_use(stage, low, after_s=60.0)
     assert stage.allocator.leaving == {US: {THIRD}}
-    sees_use(stage, low, after_s=1.0)
-    sees_use(stage, low, after_s=100.0)
+    for after_s in (1.0, 50.0, 50.0):
+        sees_use(stage, low, after_s=after_s)
     assert stage.allocator.leaving == {US: {THIRD}}, "it has not gone yet"
     stage.ends(of(stage.releases(THIRD), RemoveNodes)[0])
     stage.lists()
@@ -100,8 +132,8 @@ def test_the_least_used_goes_first_and_the_others_are_looked_at_afresh() -> None
 
 def test_no_more_go_than_the_job_can_run_without() -> None:
     stage = a_stage(min_workers=4)
-    sees_use(stage, {THIRD: 0.1})
-    sees_use(stage, {THIRD: 0.1}, after_s=100.0)
+    for _ in range(3):
+        sees_use(stage, {THIRD: 0.1}, after_s=50.0)
     assert stage.allocator.leaving == {}
 
 
@@ -119,8 +151,8 @@ def test_a_node_that_is_needed_after_a_loss_is_called_back() -> None:
 
 def test_what_is_not_asked_for_is_not_looked_at() -> None:
     stage = a_stage(min_utilisation=None)
-    sees_use(stage, {THIRD: 0.0})
-    sees_use(stage, {THIRD: 0.0}, after_s=1000.0)
+    for _ in range(3):
+        sees_use(stage, {THIRD: 0.0}, after_s=50.0)
     assert stage.allocator.leaving == {}
 
 
@@ -257,4 +289,4 @@ def test_a_measured_profile_is_planned_with_and_a_plan_of_the_old_one_is_not_fol
 def test_a_job_that_is_not_planned_has_no_use_for_a_profile() -> None:
     stage = a_full_stage()
     assert stage.happens(events.ProfileMeasured(stage.now_s, a_small_profile())) == []
-    assert stage.happens(events.UseSeen(stage.now_s, {"us-a-1": 0.0})) == []
+    assert stage.happens(events.UseSeen(stage.now_s, of_us({"us-a-1": 0.0}))) == []

@@ -7,6 +7,7 @@ from controlplane.capacity.observing import LIVED_EVERY_S, Watch, observe
 from controlplane.catalog.memory import Granted, Lived, Observation, QuotaRefused, StockedOut, Taken
 from controlplane.clouds.outcomes import QuotaExceeded
 from controlplane.clouds.outcomes import StockedOut as NoStock
+from controlplane.throughput.use import NodeUse
 from messages.criteria import Objective
 from tests.allocator.planned_stage import a_running_stage, offer_in
 from tests.allocator.stage import JOB, US, Stage, a_full_stage, a_stage, of
@@ -160,7 +161,7 @@ def test_a_machine_that_was_of_too_little_use_has_lived_until_it_was_given_back(
     looks = Looks(stage)
     looks.look()
     for _ in range(2):
-        stage.happens(events.UseSeen(stage.now_s, {f"{IOWA_A}-1": 0.1}))
+        stage.happens(events.UseSeen(stage.now_s, (NodeUse(US, f"{IOWA_A}-1", 0.1),)))
         stage.now_s += 60.0
     assert stage.allocator.leaving == {US: {f"{IOWA_A}-1"}}
     assert looks.look() == []

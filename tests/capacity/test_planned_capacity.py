@@ -17,6 +17,7 @@ from controlplane.capacity.planning import Planning, known_prices
 from controlplane.clouds.interface import MarketPrice, Quota
 from controlplane.planning.criteria import criteria_of
 from controlplane.planning.profiles import profile_of
+from controlplane.throughput.use import NodeUse
 from messages import subjects
 from messages.clusters import ClusterHeartbeat, NodeSight
 from messages.criteria import Capacity as Criteria
@@ -209,7 +210,7 @@ async def test_a_node_that_is_used_too_little_is_left_by_the_job_and_given_back(
         stage.sees()
 
         def is_left_when_told_again() -> bool:
-            stage.capacity.use(JOB, {f"{IOWA_A}-0": 0.9, f"{IOWA_A}-1": 0.1})
+            stage.capacity.use(JOB, (NodeUse(US, f"{IOWA_A}-0", 0.9), NodeUse(US, f"{IOWA_A}-1", 0.1)))
             return stage.placed.leaving == {US: {f"{IOWA_A}-1"}}
 
         await eventually(is_left_when_told_again)
@@ -218,4 +219,4 @@ async def test_a_node_that_is_used_too_little_is_left_by_the_job_and_given_back(
         await eventually(lambda: stage.zones() == {IOWA_A: 1})
         assert cloud.removed == [f"{IOWA_A}-1"]
     [given_up] = [event for event in stage.told if event.kind == "node_underused"]
-    assert given_up.why.startswith(f"the job computed on {IOWA_A}-1 in 10% of the time, below 50% for ")
+    assert given_up.why.startswith(f"the job computed on {IOWA_A}-1 in 10% of the time in which it ")

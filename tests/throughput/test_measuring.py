@@ -6,11 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controlplane.throughput.measuring import ENOUGH_STEPS, FRESH_S, WORKERS_AT_MOST, Measuring, Place
-from messages.ids import WorkerId
+from controlplane.throughput.measuring import ENOUGH_STEPS, WORKERS_AT_MOST, Measuring, Place
+from controlplane.throughput.use import FRESH_S, NodeUse
+from messages.ids import ClusterName, WorkerId
 from messages.measured import MeasuredProfile, StepsMeasured
 
 L4 = "L4"
+US = ClusterName("us")
 
 
 def told(steps: int = 10, *, sample_s: float = 0.01, waits: float = 0.2, rest: float = 0.1) -> StepsMeasured:
@@ -28,7 +30,7 @@ def told(steps: int = 10, *, sample_s: float = 0.01, waits: float = 0.2, rest: f
 
 
 def hear(measuring: Measuring, worker: str, *ranks: StepsMeasured | None, on: str = L4, at_s: float = 0.0) -> None:
-    measuring.hear(WorkerId(worker), Place(f"node-of-{worker}", on), ranks, at_s)
+    measuring.hear(WorkerId(worker), Place(US, f"node-of-{worker}", on), ranks, at_s)
 
 
 def the_profile(measuring: Measuring, now_s: float = 0.0) -> MeasuredProfile:
@@ -39,7 +41,7 @@ def the_profile(measuring: Measuring, now_s: float = 0.0) -> MeasuredProfile:
 
 def test_nothing_is_said_before_anybody_has_told_anything() -> None:
     measuring = Measuring()
-    assert (measuring.profile(0.0), measuring.use(0.0)) == (None, {})
+    assert (measuring.profile(0.0), measuring.use(0.0)) == (None, ())
     hear(measuring, "a", None)
     assert measuring.profile(0.0) is None
 
@@ -58,7 +60,7 @@ def test_too_few_steps_tell_bytes_and_nothing_of_time() -> None:
     measuring = Measuring()
     hear(measuring, "a", told(ENOUGH_STEPS - 1))
     assert the_profile(measuring) == MeasuredProfile(4096, 256)
-    assert measuring.use(0.0) == {}
+    assert measuring.use(0.0) == ()
     hear(measuring, "a", told(ENOUGH_STEPS))
     assert the_profile(measuring).compute.keys() == {L4}
 
@@ -101,20 +103,45 @@ def test_who_is_not_heard_any_more_says_nothing_until_nobody_is() -> None:
     measuring = Measuring()
     hear(measuring, "gone", told(sample_s=0.5), at_s=0.0)
     hear(measuring, "a", told(sample_s=0.01), at_s=2 * FRESH_S)
-    assert measuring.use(2 * FRESH_S).keys() == {"node-of-a"}
+    assert [each.node for each in measuring.use(2 * FRESH_S)] == ["node-of-a"]
     assert the_profile(measuring, 2 * FRESH_S).step_s == pytest.approx(1.0)
     ended = the_profile(measuring, 100 * FRESH_S)
     assert ended.step_s == pytest.approx(1.0)
     assert ended.compute.keys() == {L4}
-    assert measuring.use(100 * FRESH_S) == {}
+    assert measuring.use(100 * FRESH_S) == ()
 
 
 def test_use_is_what_the_ranks_of_a_node_computed_of_what_they_computed_and_waited() -> None:
     measuring = Measuring()
     hear(measuring, "a", told(waits=0.0, rest=0.2), told(waits=0.8, rest=0.2), at_s=1.0)
     hear(measuring, "b", told(waits=0.1, rest=0.0), at_s=1.0)
-    use = measuring.use(1.0)
-    assert use == pytest.approx({"node-of-a": 0.5, "node-of-b": 0.9})
+    shares = {each.node: each.share for each in measuring.use(1.0)}
+    assert shares == pytest.approx({"node-of-a": 0.5, "node-of-b": 0.9})
+
+
+def test_use_is_told_with_how_long_ago_it_was_heard_and_how_long_that_holds() -> None:
+    measuring = Measuring()
+    hear(measuring, "a", told(waits=0.5, rest=0.0), at_s=1.0)
+    assert measuring.use(31.0) == (NodeUse(US, "node-of-a", 0.5, silent_s=30.0, fresh_s=FRESH_S),)
+    slow = StepsMeasured(steps=10, samples=1.0, seconds=100.0, computed_s=50.0, waited_s=50.0)
+    hear(measuring, "a", slow, at_s=40.0)
+    assert measuring.use(40.0) == (NodeUse(US, "node-of-a", 0.5, fresh_s=1000.0),)
+
+
+def test_nodes_of_one_name_in_two_clusters_are_two_and_the_newest_worker_of_each_counts() -> None:
+    measuring = Measuring()
+    for worker, cluster, waits in (("old", "us", 0.1), ("far", "eu", 0.3), ("new", "us", 0.5)):
+        measuring.hear(WorkerId(worker), Place(ClusterName(cluster), "node"), [told(waits=waits, rest=0.0)], 0.0)
+    shares = {each.cluster: each.share for each in measuring.use(0.0)}
+    assert shares == pytest.approx({"us": 0.5, "eu": 0.7})
+
+
+def test_of_workers_that_are_gone_nothing_is_kept() -> None:
+    measuring = Measuring()
+    for worker in ("a", "gone"):
+        hear(measuring, worker, told())
+    measuring.forget_all_but({WorkerId("a")})
+    assert [each.node for each in measuring.use(0.0)] == ["node-of-a"]
 
 
 def test_several_ranks_of_a_worker_are_one_measurement() -> None:
@@ -132,7 +159,7 @@ def test_where_a_worker_is_may_be_known_later() -> None:
     hear(measuring, "a", told(), on="")
     assert list(the_profile(measuring).compute) == [""]
     hear(measuring, "a", told())
-    assert list(the_profile(measuring).compute) == ["", L4]
+    assert list(the_profile(measuring).compute) == [L4]
 
 
 def test_what_is_kept_is_bounded() -> None:
@@ -168,4 +195,4 @@ def test_whatever_is_told_figures_are_figures(heard: list[tuple[str, list[StepsM
             for each in profile.compute.values():
                 figures += [each.seconds_per_sample, each.seconds_per_step]
             assert all(math.isfinite(figure) and figure >= 0 for figure in figures)
-        assert all(0 <= share <= 1 for share in measuring.use(at_s).values())
+        assert all(0 <= each.share <= 1 for each in measuring.use(at_s))

@@ -2,6 +2,7 @@
 
 Where the job has lost all its machines of a zone, the plan counts on that zone only for workers that have no room in
 calm ones. Where it still has some the plan is free: a calm zone may be far from them, and cost more than it is worth.
+So it is where the job could not run otherwise: calm zones may be too dear for as many as it needs.
 """
 
 import math
@@ -44,6 +45,8 @@ def calm_first(criteria: Criteria, market: Market, present: Present, taken: Mapp
         limits = {choice: 0 for _, choice in emptied}
     else:
         limits = {choice: room.fill(market.options[choice]) for _, choice in emptied}
+        if room.workers < criteria.min_workers:
+            return market
     less = {choice: structs.replace(market.options[choice], limit=limit) for choice, limit in limits.items()}
     return structs.replace(market, options={**market.options, **less})
 
@@ -55,7 +58,7 @@ class _Room:
     """
 
     def __init__(self, criteria: Criteria, market: Market, present: Present) -> None:
-        self._market, self._present = market, present
+        self._market, self._present, self._most = market, present, criteria.max_workers
         self._there = present.committed()
         self._gpus = dict(gpus_by_quota(market, self._there))
         types = {choice.accelerator for choice in market.options}
@@ -74,6 +77,12 @@ class _Room:
     @property
     def is_enough(self) -> bool:
         return any(max(self._missing[each, True], self._missing[each, False]) <= 0 for each in self._types)
+
+    @property
+    def workers(self) -> int:
+        """Of the accelerator that has room for most."""
+        missing = (max(0, self._missing[each, True]) + max(0, self._missing[each, False]) for each in self._types)
+        return self._most - min(missing)
 
     def fill(self, option: Option) -> int:
         """How many of these come to what is there."""

@@ -8,8 +8,18 @@ from controlplane.allocator.calm import calm_first
 from controlplane.allocator.effects import AllocatorEffect, CreatePool, RemoveNodes, ResizePool
 from controlplane.catalog.money import MicroDollars
 from controlplane.planning.market import Choice, Market, Present, QuotaKey
+from controlplane.planning.plan import Change, plan
 from messages.criteria import Objective
-from tests.allocator.planned_stage import IOWA, IOWA_TOO, WEST, PlannedStage, a_running_stage, offer_in, prices_of
+from tests.allocator.planned_stage import (
+    IOWA,
+    IOWA_TOO,
+    TUNING,
+    WEST,
+    PlannedStage,
+    a_running_stage,
+    offer_in,
+    prices_of,
+)
 from tests.allocator.stage import held_by
 from tests.planning.builders import (
     IOWA_A,
@@ -114,6 +124,17 @@ def test_money_and_quotas_that_keep_calm_zones_from_giving_more_leave_room_to_th
     market = a_market_of_three({QuotaKey("us-west1", "L4", True): 1, QuotaKey("us-central1", "L4", True): 3})
     seen = calm_first(some_criteria(max_workers=8), market, Present(), {A: 20.0, B: 10.0})
     assert limits(seen) == {A: 0, B: 3, C: 2}
+
+
+def test_zones_that_took_all_give_what_the_job_cannot_run_without_where_calm_ones_are_too_dear() -> None:
+    cap = MicroDollars(3 * USD)
+    market, taken = a_market_of_three(), {A: 20.0, B: 10.0}
+    modest = some_criteria(min_workers=3, max_workers=5, max_micro_usd_per_hour=cap)
+    assert limits(calm_first(modest, market, Present(), taken)) == {A: 0, B: 2, C: 2}
+    needy = some_criteria(min_workers=4, max_workers=5, max_micro_usd_per_hour=cap)
+    seen = calm_first(needy, market, Present(), taken)
+    assert limits(seen) == {A: 4, B: 4, C: 2}
+    assert plan(needy, SMALL_GRADIENTS, seen, Present(), TUNING).change is Change.BEGIN
 
 
 def test_a_zone_in_which_the_job_still_has_machines_is_left_to_the_plan() -> None:

@@ -27,7 +27,7 @@ def dismissed(pool: Pool) -> int:
 
 
 def is_dismissed(node: Node) -> bool:
-    return bool(node.dismissed) and node.doomed_until_s is None and node.lost_s is None
+    return bool(node.dismissed) and node.is_sound
 
 
 def lost(pool: Pool) -> list[Node]:

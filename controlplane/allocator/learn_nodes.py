@@ -100,19 +100,19 @@ def _look_at(pool: Pool, sight: NodeSight, at_s: float) -> Node:
         was_ready=node.was_ready or sight.ready,
         unready_s=None if sight.ready or not node.was_ready else (at_s if node.unready_s is None else node.unready_s),
     )
-    if sight.notice_s is not None and (node.counts or (node.given_up and node.doomed_until_s is None)):
+    if sight.notice_s is not None and (node.is_sound or (node.given_up and node.doomed_until_s is None)):
         return replace(node, doomed_until_s=at_s + max(0.0, sight.notice_s))
     return node
 
 
 def _losses(before: Pool, after: Pool) -> int:
-    """Machines that counted and are no more, or no longer do, without our doing."""
+    """Machines that were sound and are no more, without our doing."""
     leaving = _leaving(before)
     lost = 0
     for name, node in before.nodes.items():
         now = after.nodes.get(name)
         same = now is not None and not _is_other(node, now.uid)
-        if node.counts and name not in leaving and not (same and now is not None and now.counts):
+        if node.is_sound and name not in leaving and not (same and now is not None and now.is_sound):
             lost += 1
     return lost
 

@@ -80,8 +80,13 @@ class Node:
     """Why it is given up though the job uses it; it goes when the job has left it."""
 
     @property
+    def is_sound(self) -> bool:
+        """Neither lost nor about to be."""
+        return self.doomed_until_s is None and self.lost_s is None
+
+    @property
     def counts(self) -> bool:
-        return self.doomed_until_s is None and self.lost_s is None and not self.dismissed
+        return self.is_sound and not self.dismissed
 
 
 class Kind(StrEnum):

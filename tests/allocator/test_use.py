@@ -8,6 +8,7 @@ from msgspec import structs
 
 from controlplane.allocator import events
 from controlplane.allocator.effects import AllocatorEffect, CreatePool, MakePlan, RemoveNodes, ResizePool
+from controlplane.allocator.shelves import is_shaken
 from controlplane.allocator.state import AllocatorSettings
 from controlplane.throughput.use import FRESH_S, NodeUse
 from messages.criteria import Objective
@@ -147,6 +148,26 @@ def test_a_node_that_is_needed_after_a_loss_is_called_back() -> None:
     stage.sees()
     assert stage.allocator.leaving == {}
     assert held_by(stage) == {IOWA_A: 3}
+
+
+def test_a_notice_for_a_node_that_is_given_up_is_a_notice() -> None:
+    stage = a_stage()
+    sees_use(stage, {THIRD: 0.1})
+    sees_use(stage, {THIRD: 0.1}, after_s=60.0)
+    assert stage.allocator.leaving == {US: {THIRD}}
+    stage.notices(THIRD, 15.0)
+    assert stage.pool(IOWA).nodes[THIRD].doomed_until_s == stage.now_s + 15.0
+    assert is_shaken(stage.allocator, IOWA.stock, stage.now_s)
+    assert of(stage.releases(THIRD), RemoveNodes) == [], "it is left alone until it is gone"
+
+
+def test_a_zone_that_takes_a_node_that_is_given_up_has_taken_one() -> None:
+    stage = a_stage()
+    sees_use(stage, {THIRD: 0.1})
+    sees_use(stage, {THIRD: 0.1}, after_s=60.0)
+    stage.takes(THIRD)
+    stage.sees()
+    assert is_shaken(stage.allocator, IOWA.stock, stage.now_s)
 
 
 def test_what_is_not_asked_for_is_not_looked_at() -> None:

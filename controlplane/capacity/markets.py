@@ -2,7 +2,8 @@
 
 Prices of the moment are looked at every few seconds, quotas at the start, every few minutes and after a refusal. Before
 the first look nobody is told anything, so that nothing is begun at prices of a list where others hold. Where nobody
-answers for a minute, those of the list have to do until somebody does.
+has answered in the first minute, those of the list have to do until somebody does. Once prices of the moment were
+read, the last ones hold while nobody answers.
 """
 
 import asyncio
@@ -70,6 +71,15 @@ class _Planned:
     quotas: dict[QuotaKey, int] | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    """Planning goes by the list."""
+
+    since: float
+    """Unix seconds."""
+    why: str
+
+
 class Markets:
     def __init__(
         self,
@@ -101,8 +111,8 @@ class Markets:
         self._quotas_again_s = quotas_again_s
         self._prices: tuple[MarketPrice, ...] | None = None
         """None while they are waited for, and empty where those of the list hold."""
-        self._listed_since: float | None = None
-        """Unix seconds, while those of the list stand in for what nobody tells."""
+        self._listed: _Listed | None = None
+        """While those of the list stand in for what nobody has told yet."""
         self._allowances: dict[QuotaKey, Allowance] = {}
         self._quotas_tried = False
         self._quotas_due = asyncio.Event()
@@ -121,6 +131,8 @@ class Markets:
 
     def follow(self, job: JobName, criteria: Criteria, tell: Tell) -> None:
         """From now on, and at once if anything is known."""
+        if self._listed is not None and job not in self._planned:
+            self._say_listed((job,), self._listed)
         self._planned[job] = _Planned(criteria, tell)
         if self._is_known:
             self._tell(job, self._moment())
@@ -180,23 +192,28 @@ class Markets:
             return Unreachable(f"prices of the moment were not told within {CALL_S:g} s")
 
     def _go_by_the_list(self, why: str) -> None:
-        since = self._clock.wall_s() - self._unseen_s
-        self._prices, self._listed_since = (), since
-        text = (
-            f"planning at list prices of {self._catalog().date}; those of the moment are missing since {_time(since)}"
-        )
-        self._say("prices_of_the_list", text, why, since)
+        self._prices, self._listed = (), _Listed(self._clock.wall_s() - self._unseen_s, why)
+        self._say_listed(self._concerned, self._listed)
 
     def _go_by_the_market(self, prices: Sequence[MarketPrice]) -> None:
         self._prices = tuple(prices)
-        if self._listed_since is not None:
-            since, self._listed_since = self._listed_since, None
-            why = f"they can be read again; list prices had to do since {_time(since)}"
-            self._say("prices_of_the_moment", "planning at the prices of the moment", why, since)
+        if self._listed is not None:
+            since, self._listed = self._listed.since, None
+            why = f"they can be read; list prices had to do since {_time(since)}"
+            self._say(self._concerned, "prices_of_the_moment", "planning at the prices of the moment", why, since)
 
-    def _say(self, kind: str, text: str, why: str, since: float) -> None:
-        """To whoever looks at the fleet, and at a job that waited for it."""
-        for scope in (FLEET, *self._planned):
+    @property
+    def _concerned(self) -> tuple[str, ...]:
+        """Whoever looks at the fleet, and at a job that waited for it."""
+        return (FLEET, *self._planned)
+
+    def _say_listed(self, scopes: Sequence[str], listed: _Listed) -> None:
+        missing = f"those of the moment are missing since {_time(listed.since)}"
+        text = f"planning at list prices of {self._catalog().date}; {missing}"
+        self._say(scopes, "prices_of_the_list", text, listed.why, listed.since)
+
+    def _say(self, scopes: Sequence[str], kind: str, text: str, why: str, since: float) -> None:
+        for scope in scopes:
             self._announce(Event(scope, kind, text, why, {"since": round(since, 3)}))
 
     async def _watch_quotas(self) -> None:

@@ -114,6 +114,30 @@ async def test_list_prices_have_to_do_where_nobody_answers_until_somebody_does()
     assert (seen.kind, seen.fields) == ("prices_of_the_moment", listed.fields)
 
 
+async def test_a_job_that_comes_while_list_prices_hold_is_told_so_once() -> None:
+    cloud, later = FakeCloud(), JobName("later")
+    cloud.prices = Unreachable("nobody answers")
+    async with a_stage(cloud, unseen_s=0.1) as stage:
+        await eventually(lambda: stage.said)
+        for most in (4, 3):
+            stage.markets.follow(later, some_criteria(max_workers=most), stage.told.append)
+        [of_fleet, of_job] = stage.said
+    assert (of_fleet.scope, of_job.scope) == (FLEET, later)
+    assert (of_job.kind, of_job.text, of_job.why) == (of_fleet.kind, of_fleet.text, of_fleet.why)
+
+
+async def test_once_prices_of_the_moment_were_read_the_last_ones_hold_while_nobody_answers() -> None:
+    cloud = FakeCloud()
+    cloud.prices = (MarketPrice(IOWA_A, "nvidia-l4", 123_456, 900_000),)
+    async with a_stage(cloud, unseen_s=0.05) as stage:
+        stage.markets.follow(JOB, some_criteria(), stage.told.append)
+        await eventually(lambda: stage.told)
+        cloud.prices = Unreachable("nobody answers")
+        await asyncio.sleep(0.2)
+        assert stage.usd_in(IOWA_A) == 123_456
+        assert stage.said == []
+
+
 async def test_an_answer_that_never_comes_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(markets, "CALL_S", 0.01)
     async with a_stage(SilentCloud(), unseen_s=0.1) as stage:

@@ -98,6 +98,11 @@ def test_a_why_of_several_lines_stays_readable_and_a_missing_figure_is_left_out(
     assert list(lines(decision)) == ["why: one", "     two", "expected: 1.5 USD an hour"]
 
 
+def test_nodes_of_little_use_and_prices_that_are_missing_are_decided_upon() -> None:
+    story = Story().tell("node_underused").tell("prices_of_the_list").tell("prices_of_the_moment")
+    assert [decision.about for decision in story.decided] == [About.POOLS, About.PLACEMENT, About.PLACEMENT]
+
+
 def test_every_kind_is_about_something() -> None:
     assert set(ABOUT.values()) == set(About)
 

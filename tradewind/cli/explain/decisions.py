@@ -28,11 +28,11 @@ class About(StrEnum):
 
 
 ABOUT: dict[str, About] = {
-    **dict.fromkeys(("planned", "capacity_ignored"), About.PLACEMENT),
+    **dict.fromkeys(("planned", "capacity_ignored", "prices_of_the_list", "prices_of_the_moment"), About.PLACEMENT),
     **dict.fromkeys(
         ("pool_found", "pool_created", "pool_raised", "pool_lowered", "pool_deleted", "nodes_removed"), About.POOLS
     ),
-    **dict.fromkeys(("capacity_reached", "capacity_gone"), About.POOLS),
+    **dict.fromkeys(("capacity_reached", "capacity_gone", "node_underused"), About.POOLS),
     **dict.fromkeys(("zone_stocked_out", "quota_exceeded", "cloud_refused", "listing_failed"), About.SHORTAGE),
     **dict.fromkeys(("pool_trouble", "cluster_refused"), About.SHORTAGE),
     **dict.fromkeys((WORLD, "world_halted", "job_waiting"), About.WORLD),

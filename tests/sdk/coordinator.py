@@ -7,7 +7,6 @@ by a halt, and a round closes when everybody it knows has parked or is gone.
 import asyncio
 import contextlib
 import json
-import multiprocessing
 import os
 import signal
 import time
@@ -19,13 +18,12 @@ from typing import Any
 
 from torch._C._distributed_c10d import TCPStore
 
+from tests.forks import FORKS
 from tests.sdk.trainee import Recipe, train
 from tradewind.sdk import protocol
 
 BOUND_S = 60.0
 LOOK_S = 0.02
-_forks = multiprocessing.get_context("forkserver")
-_forks.set_forkserver_preload(["tests.sdk.warm"])
 
 
 @dataclass(eq=False)
@@ -132,7 +130,7 @@ class Coordinator:
             **self._env,
             **(env or {}),
         }
-        process = _forks.Process(target=train, args=(self._recipe, variables), daemon=True)
+        process = FORKS.Process(target=train, args=(self._recipe, variables), daemon=True)
         process.start()
         trainer = Trainer(process, rank)
         self.trainers.append(trainer)

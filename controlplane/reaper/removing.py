@@ -52,21 +52,21 @@ async def remove_patiently(
     resource: Resource,
     patience_s: float,
     on_wait: Callable[[str], None],
-    why_kept: Callable[[], Awaitable[str]],
+    why_kept: Callable[[], Awaitable[str | Unreachable]],
 ) -> Removal:
     """Again and again while something is in the way that may pass; `on_wait` is told each time it is new.
 
     What was half made is busy being made until that has ended, one way or the other. Before every try `why_kept` is
-    asked: somebody may have taken it up meanwhile.
+    asked: somebody may have taken it up meanwhile. While nobody knows, that is in the way.
     """
     told = ""
     waits = pauses(FIRST_PAUSE_S, LONGEST_PAUSE_S)
     deadline_s = asyncio.get_running_loop().time() + patience_s
     while True:
         kept = await why_kept()
-        if kept:
+        if kept and not isinstance(kept, Unreachable):
             return Removal(Fate.KEPT, kept)
-        outcome, pause_s = await _ask(cloud, resource), next(waits)
+        outcome, pause_s = kept or await _ask(cloud, resource), next(waits)
         if isinstance(outcome, Done | NotFound):
             return Removal(Fate.GONE)
         why = reason_of(outcome)

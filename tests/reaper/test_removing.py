@@ -1,7 +1,7 @@
 """Removing one thing: what is in the way for a while is waited out, what will not pass is told."""
 
 from controlplane.clouds.interface import PoolRef
-from controlplane.clouds.outcomes import Busy, Done, NotFound, Outcome, Refused
+from controlplane.clouds.outcomes import Busy, Done, NotFound, Outcome, Refused, Unreachable
 from controlplane.reaper.removing import Fate, Removal, remove, remove_patiently
 from tests.capacity.fake_cloud import FakeCloud
 from tests.reaper.builders import a_pool, machines
@@ -52,6 +52,28 @@ async def test_what_somebody_takes_up_while_something_is_in_the_way_is_kept() ->
 
     removal = await remove_patiently(cloud, a_pool(), 30.0, lambda why: None, why_kept)
     assert (removal, cloud.asked) == (Removal(Fate.KEPT, "job mnist lives"), 1)
+
+
+async def test_while_nobody_knows_whether_it_is_still_to_go_nothing_is_removed_and_patience_holds() -> None:
+    cloud, told = BusyCloud(Done()), list[str]()
+    answers: list[str | Unreachable] = [Unreachable("the master does not answer"), ""]
+
+    async def why_kept() -> str | Unreachable:
+        assert cloud.asked == 0
+        return answers.pop(0)
+
+    assert await remove_patiently(cloud, a_pool(), 30.0, told.append, why_kept) == Removal(Fate.GONE)
+    assert (told, cloud.asked) == (["the master does not answer"], 1)
+
+
+async def test_what_nobody_knows_until_patience_ends_stays() -> None:
+    cloud = BusyCloud(Done())
+
+    async def why_kept() -> Unreachable:
+        return Unreachable("the master does not answer")
+
+    removal = await remove_patiently(cloud, a_pool(), 0.0, lambda why: None, why_kept)
+    assert (removal, cloud.asked) == (Removal(Fate.STUCK, "the master does not answer"), 0)
 
 
 async def test_what_somebody_else_has_removed_is_gone() -> None:

@@ -22,6 +22,10 @@ BUS_S = 5.0
 NOBODY = "or say --assume-no-jobs if you know that none lives"
 
 
+class NobodyKnows(UserError):
+    """Just now: whoever does not answer may do so later."""
+
+
 @dataclass(frozen=True, slots=True)
 class Known:
     claims: Claims
@@ -38,13 +42,13 @@ class _Told(msgspec.Struct, frozen=True):
 
 
 async def known_jobs(fleet: Fleet, environ: Mapping[str, str]) -> Known:
-    """Raises `UserError` where nobody knows."""
+    """Raises `NobodyKnows` where nobody answers, and `UserError` where whoever does cannot know."""
     try:
         return await _told_by_master(fleet, environ)
     except MasterAway as away:
         if not environ.get(BUS_VARIABLE):
             hint = f"{away.hint}; or set {BUS_VARIABLE} to its bus, {NOBODY}"
-            raise UserError(f"Nobody tells which jobs live: {away}", hint) from away
+            raise NobodyKnows(f"Nobody tells which jobs live: {away}", hint) from away
     return await _read_from_bus(fleet, environ)
 
 
@@ -104,6 +108,6 @@ async def _read_from_bus(fleet: Fleet, environ: Mapping[str, str]) -> Known:
     return Known(claims, f"the records at {settings.url}")
 
 
-def _bus_away(why: str) -> UserError:
+def _bus_away(why: str) -> NobodyKnows:
     sentence = f"Nobody tells which jobs live: no master answers, and neither does its bus: {why.rstrip('.')}."
-    return UserError(sentence, f"start the master, {NOBODY}")
+    return NobodyKnows(sentence, f"start the master, {NOBODY}")

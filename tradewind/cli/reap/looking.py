@@ -12,7 +12,9 @@ from controlplane.reaper.findings import Clusters, Findings, Found
 from controlplane.reaper.inventory import Inventory, look
 from messages.ids import ClusterName
 from runtime.errors import UserError
-from tradewind.cli.reap.known import Known, known_jobs
+from tradewind.cli.reap.known import Known, NobodyKnows, known_jobs
+
+SILENCE = "The cloud does not tell what there is"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +35,10 @@ class Looked:
 async def look_around(cloud: Cloud, fleet: Fleet, wish: Wish) -> Looked:
     """The cloud is looked at first: of all that is seen the job was known before. Raises `UserError`."""
     inventory = await look(cloud)
-    if isinstance(inventory, Unreachable | Refused):
-        hint = inventory.hint if isinstance(inventory, Refused) else "again in a moment"
-        raise UserError(f"The cloud does not tell what there is: {inventory.detail}", hint)
+    if isinstance(inventory, Unreachable):
+        raise NobodyKnows(f"{SILENCE}: {inventory.detail}", "again in a moment")
+    if isinstance(inventory, Refused):
+        raise UserError(f"{SILENCE}: {inventory.detail}", inventory.hint)
     known = Known({}, "you: no job lives") if wish.assume_no_jobs else await known_jobs(fleet, os.environ)
     if wish.clusters and wish.yes and known.master:
         raise UserError(

@@ -7,12 +7,13 @@ from typing import assert_never
 from msgspec import structs
 
 from controlplane.clouds.interface import Cloud, MachineInfo
-from controlplane.clouds.outcomes import with_hint
+from controlplane.clouds.outcomes import Unreachable, with_hint
 from controlplane.reaper.findings import Found
 from controlplane.reaper.inventory import name_of
 from controlplane.reaper.removing import Fate, Removal, remove_patiently
 from runtime.errors import UserError
 from tradewind.cli import present
+from tradewind.cli.reap.known import NobodyKnows
 from tradewind.cli.reap.view import OrphanView
 
 PATIENCE_S = 900.0
@@ -20,7 +21,7 @@ PATIENCE_S = 900.0
 AT_ONCE = 4
 
 WhyKept = Callable[[Found], Awaitable[str]]
-"""By what is so at this moment; raises `UserError` where nobody knows."""
+"""By what is so at this moment; raises `NobodyKnows`, or `UserError` where it cannot be known."""
 
 
 async def remove_all(
@@ -43,10 +44,18 @@ async def remove_all(
 async def _removed(cloud: Cloud, found: Found, why_kept: WhyKept) -> Removal:
     name = name_of(found.resource)
     present.say(f"removing {name}")
+
+    async def looked_at_again() -> str | Unreachable:
+        try:
+            return await why_kept(found)
+        except NobodyKnows as error:
+            return Unreachable(error.sentence.rstrip("."))
+
+    def waits(why: str) -> None:
+        present.say(f"{name} waits: {why}")
+
     try:
-        return await remove_patiently(
-            cloud, found.resource, PATIENCE_S, lambda why: present.say(f"{name} waits: {why}"), lambda: why_kept(found)
-        )
+        return await remove_patiently(cloud, found.resource, PATIENCE_S, waits, looked_at_again)
     except UserError as error:
         return Removal(Fate.STUCK, error.sentence.rstrip("."))
 

@@ -1,0 +1,34 @@
+"""A removal by hand that is looked at again before every try."""
+
+from controlplane.clouds.outcomes import Done
+from controlplane.reaper.findings import Found
+from runtime.errors import UserError
+from tests.reaper.builders import a_pool
+from tests.reaper.test_removing import BusyCloud
+from tradewind.cli.reap.known import NobodyKnows
+from tradewind.cli.reap.removing import remove_all
+from tradewind.cli.reap.view import orphan_view
+
+
+async def removed_with(*answers: UserError | str) -> tuple[str, str, int]:
+    """The outcome, what was in the way, and how often the cloud was asked."""
+    cloud, left = BusyCloud(Done()), list(answers)
+    found = Found(a_pool(), "nobody knows it")
+
+    async def why_kept(_: Found) -> str:
+        answer = left.pop(0)
+        if isinstance(answer, UserError):
+            raise answer
+        return answer
+
+    [view] = await remove_all(cloud, [found], [orphan_view(found, None, "")], why_kept)
+    return view.outcome, view.trouble, cloud.asked
+
+
+async def test_a_master_that_does_not_answer_once_ends_no_removal() -> None:
+    assert await removed_with(NobodyKnows("Nobody tells which jobs live."), "") == ("removed", "", 1)
+
+
+async def test_whoever_answers_and_cannot_know_ends_it() -> None:
+    trouble = "The master has another fleet"
+    assert await removed_with(UserError(f"{trouble}.")) == ("failed", trouble, 0)

@@ -59,11 +59,16 @@ def lose(pool: Pool, node: Node, now_s: float) -> Pool:
 
 
 def revive(pool: Pool) -> Pool:
-    """Whoever came to a slot that was given up, where it is known by now that this failed."""
-    if is_settled(pool):
-        for node in pool.nodes.values():
-            if node.given_up:
-                pool = _put(pool, replace(node, lost_s=None, given_up=False))
+    """Whoever came to a slot that was given up, where it is known by now that this failed: it is still aimed at.
+
+    Where it is not, its machine is on its way out, and a late sight of it is no reason to count it.
+    """
+    if not is_settled(pool):
+        return pool
+    given_up = [node for node in pool.nodes.values() if node.given_up]
+    slots = max(0, pool.target - (len(pool.nodes) - len(given_up)))
+    for node in given_up[:slots]:
+        pool = _put(pool, replace(node, lost_s=None, given_up=False))
     return pool
 
 

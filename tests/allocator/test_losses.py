@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from controlplane.allocator.effects import CreatePool, RemoveNodes, ResizePool
+from controlplane.allocator.effects import Announce, CreatePool, RemoveNodes, ResizePool
 from controlplane.allocator.offers import pool_ref
 from controlplane.clouds.outcomes import (
     Busy,
@@ -228,6 +228,25 @@ def test_whoever_came_to_a_slot_that_could_not_be_given_up_counts() -> None:
     stage.ends(given_up, Busy("another operation is under way"))
     assert held_by(stage) == {"us-a": 3}
     assert of(stage.ticks(60.0), RemoveNodes) == []
+
+
+def test_whoever_came_to_a_slot_that_a_listing_shows_as_given_up_is_no_loss_when_it_goes() -> None:
+    stage = a_full_stage()
+    stage.takes("us-a-2")
+    [given_up] = of(stage.sees(), RemoveNodes)
+    stage.fills(A)
+    stage.sees()
+    stage.ends(given_up, Unreachable("the answer was lost"))
+    late = dict(stage.machines[given_up.ref])
+    stage.does(given_up)
+    gone, stage.machines[given_up.ref] = stage.machines[given_up.ref], late
+    stage.ticks(stage.allocator.settings.doubt_s)
+    stage.lists()
+    assert stage.pool(A).doubt is None
+    stage.sees()
+    assert held_by(stage)["us-a"] == 2
+    stage.machines[given_up.ref] = gone
+    assert [each.kind for each in of(stage.sees(), Announce)] == []
 
 
 def test_whoever_is_lost_in_a_slot_that_could_not_be_given_up_stays_lost() -> None:

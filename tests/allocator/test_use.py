@@ -249,7 +249,7 @@ def grows(stage: PlannedStage) -> bool:
 @pytest.mark.parametrize("seed", range(4))
 def test_what_was_given_up_is_not_asked_for_again_by_prices_profiles_deadlines_or_losses(seed: int) -> None:
     chance, stage = random.Random(seed), a_stage_that_gave_one_up()
-    until_s = stage.now_s + BRIEF.unused_s - 120.0
+    began, until_s = len(stage.effects), stage.now_s + BRIEF.unused_s - 120.0
     assert stage.allocator.demand is not None
     criteria = stage.allocator.demand.criteria
     while stage.now_s < until_s:
@@ -258,7 +258,7 @@ def test_what_was_given_up_is_not_asked_for_again_by_prices_profiles_deadlines_o
             case 0:
                 stage.sees_prices(*prices_of((IOWA,), us_central1_a=chance.uniform(0.1, 2.0)))
             case 1:
-                measured = a_small_profile(gradient_bytes=chance.randrange(10**8))
+                measured = a_small_profile(gradient_bytes=chance.randrange(10**6))
                 stage.happens(events.ProfileMeasured(stage.now_s, measured))
             case 2:
                 left = structs.replace(criteria, min_steps_per_s=chance.uniform(0.1, 2.0))
@@ -266,12 +266,14 @@ def test_what_was_given_up_is_not_asked_for_again_by_prices_profiles_deadlines_o
             case 3:
                 stage.sees()
                 stage.takes(chance.choice(sorted(stage.machines[stage.pool(IOWA).ref])))
-                stage.sees()
+                for given_up in of(stage.sees(), RemoveNodes):
+                    stage.ends(given_up)
                 stage.fills(IOWA)
         stage.sees()
-        stage.gets(*stage.settles())
-        stage.lists()
-        assert stage.pool(IOWA).target <= 3
+        for _ in range(3):
+            stage.lists()
+            stage.gets(*stage.settles())
+        assert not [more for more in of(stage.effects[began:], ResizePool) if more.size > 3]
     assert held_by(stage) == {IOWA_A: 3}
 
 

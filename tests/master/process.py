@@ -52,7 +52,19 @@ class Api:
         return msgspec.convert(view, JobView)
 
     async def until_phase(self, name: str, phase: str) -> JobView:
-        return await until_asked(lambda: self.job(name), lambda view: view.phase == phase, f"{name} is {phase}")
+        """Also through a time in which the master does not lead."""
+
+        async def look() -> JobView | None:
+            status, view = await self.ask("GET", f"/v1/jobs/{name}")
+            assert status in (200, 503), view
+            return msgspec.convert(view, JobView) if status == 200 else None
+
+        def holds(view: JobView | None) -> bool:
+            return view is not None and view.phase == phase
+
+        view = await until_asked(look, holds, f"{name} is {phase}")
+        assert view is not None
+        return view
 
     async def health(self) -> Health:
         _, health = await self.ask("GET", "/healthz")

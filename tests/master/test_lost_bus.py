@@ -65,7 +65,7 @@ async def fleet_events(api: Api) -> list[str]:
 
 async def job_names(api: Api) -> list[str]:
     try:
-        _, listed = await api.ask("GET", "/v1/jobs")
+        status, listed = await api.ask("GET", "/v1/jobs")
     except OSError:
         return []
-    return [job["name"] for job in listed["jobs"]]
+    return [job["name"] for job in listed["jobs"]] if status == 200 else []

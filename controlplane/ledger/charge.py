@@ -35,7 +35,8 @@ class Charge(NamedTuple):
 def spans(ledger: Ledger) -> Iterator[tuple[str, Span]]:
     """Of each machine, by its id: up to the last look that found it, and, if it is gone, half the way to the next.
 
-    It may have gone at any time between the two looks, but not after the next one of its name came.
+    It may have gone at any time between the two looks, but not after the next one of its name came. One that came while
+    this one was still seen is no heir, whatever their names.
     """
     starts_ms: dict[str, list[int]] = {}
     for machine in ledger.machines.values():
@@ -44,8 +45,8 @@ def spans(ledger: Ledger) -> Iterator[tuple[str, Span]]:
         from_ms = max(ledger.since_ms, machine.started_ms, machine.settled_ms)
         until_ms, missed_ms = machine.seen_ms, _first_after(ledger.looks_ms, machine.seen_ms)
         if missed_ms is not None:
-            heirs = (at_ms for at_ms in starts_ms[machine.name] if at_ms > machine.started_ms)
-            until_ms = max(machine.seen_ms, min(((machine.seen_ms + missed_ms) // 2, *heirs)))
+            heirs = (at_ms for at_ms in starts_ms[machine.name] if at_ms > machine.seen_ms)
+            until_ms = min(((machine.seen_ms + missed_ms) // 2, *heirs))
         yield id_, Span(machine, from_ms, until_ms, missed_ms)
 
 

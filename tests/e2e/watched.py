@@ -1,6 +1,7 @@
 """A job that is watched while it runs, on parts that were started by hand, and the machines that are taken from it."""
 
 import asyncio
+import contextlib
 import json
 import os
 import re
@@ -82,7 +83,8 @@ async def a_run(
 
 def lose_machine(pid: int) -> None:
     for victim in (pid, *descendants(pid)):
-        os.kill(victim, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):  # some go with others
+            os.kill(victim, signal.SIGKILL)
 
 
 def _command(pid: int) -> Sequence[str]:

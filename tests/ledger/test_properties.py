@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from functools import reduce
 from random import Random
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from controlplane.ledger.amounts import node_money, node_money_by
@@ -133,8 +133,17 @@ def test_looking_more_often_changes_nothing_for_machines_that_stay(
     assert shown(the_ledger([*often, last])) == shown(the_ledger([*others, last]))
 
 
+LONGER = a_life("1", name="node", kind=A100, started_s=0, lived_s=3)
+TWO_OF_ONE_NAME: list[LedgerEvent] = [
+    a_look(at(1), [a_life("0", name="node", kind=A100, started_s=1, lived_s=1), LONGER]),
+    a_look(at(2), [LONGER]),
+    a_look(at(62), []),
+]
+
+
 @settings(max_examples=60)
 @given(histories())
+@example(TWO_OF_ONE_NAME)
 def test_it_is_what_a_clerk_would_add_up_moment_by_moment(events: list[LedgerEvent]) -> None:
     assert total(the_ledger(events)) == _clerk(events)
 
@@ -147,11 +156,9 @@ def _clerk(events: Sequence[LedgerEvent]) -> Tally:
         seen = [look.at_ms for look in looks if machine in look.found]
         missed = [look.at_ms for look in looks if look.at_ms > max(seen)]
         heirs = [
-            each.started_ms
-            for each in found.values()
-            if each.name == machine.name and each.started_ms > machine.started_ms
+            each.started_ms for each in found.values() if each.name == machine.name and each.started_ms > max(seen)
         ]
-        end_ms = max(max(seen), min([*heirs, (max(seen) + missed[0]) // 2])) if missed else max(seen)
+        end_ms = min([*heirs, (max(seen) + missed[0]) // 2]) if missed else max(seen)
         for now_ms in range(machine.started_ms, end_ms, MOMENT_MS):
             whole += _moment(events, machine.kind, now_ms)
     return whole

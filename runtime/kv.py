@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import nats.js.errors
@@ -53,6 +54,16 @@ class Bucket:
         self._prefix = f"$KV.{name}."
         self._own = own
         self._timeout_s = timeout_s
+
+    async def made_at(self) -> datetime:
+        """Another one than before: the server has lost what was stored."""
+        found = await self._link.call(
+            f"looking at bucket {self._name}",
+            lambda: streams.look(self._link, self._stream),
+            timeout_s=self._timeout_s,
+            harmless_twice=True,
+        )
+        return found.created
 
     async def get(self, key: str) -> Entry | None:
         entry, _revision = await self._last(key)

@@ -1,6 +1,7 @@
 """Streams that remember: made idempotently, capped by bytes and age, the oldest forgotten first."""
 
 import functools
+import time
 from collections.abc import Sequence
 
 import nats.js.errors
@@ -10,6 +11,7 @@ from runtime.link import Link
 from runtime.logs import logger
 
 _NAME_IN_USE = 10058
+_NANOSECONDS_PER_MS = 1_000_000
 _DUPLICATE_WINDOW_S = 120.0
 
 
@@ -21,8 +23,13 @@ async def ensure(link: Link, config: api.StreamConfig, timeout_s: float) -> None
 
 
 async def make(link: Link, config: api.StreamConfig) -> None:
+    """Its numbers begin at the time of day, above all those of a stream of this name that the server has lost.
+
+    So no write that compares with a number of the lost one comes through by chance, and whatever is fenced by the
+    highest number that was seen goes on.
+    """
     try:
-        await link.jetstream.add_stream(config)
+        await link.jetstream.add_stream(config.evolve(first_seq=time.time_ns() // _NANOSECONDS_PER_MS))
     except nats.js.errors.BadRequestError as error:
         if error.err_code != _NAME_IN_USE:
             raise

@@ -114,7 +114,9 @@ class Master:
         await self.announcer.drain(timeout_s)
 
     def kept(self) -> Jobs:
-        return tuple((held.state.spec, held.state.record) for held in self.jobs.values())
+        return tuple(
+            records.Kept(held.state.spec, held.state.record, self.books.known(held.name)) for held in self.jobs.values()
+        )
 
     @property
     def planning(self) -> "Planning | None":

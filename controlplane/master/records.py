@@ -6,6 +6,8 @@ from dataclasses import dataclass
 import msgspec
 
 from controlplane.job.state import Record
+from controlplane.ledger.records import encode_ledger
+from controlplane.ledger.state import Ledger
 from messages import subjects
 from messages.ids import Epoch, JobName
 from messages.jobs import JobSpec
@@ -27,6 +29,15 @@ class StoredWorld:
     revision: int
 
 
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """All that is stored of a job, as its master has it in mind."""
+
+    spec: JobSpec
+    record: Record
+    ledger: Ledger | None = None
+
+
 def encode_spec(spec: JobSpec) -> bytes:
     return msgspec.json.encode(spec)
 
@@ -46,14 +57,17 @@ def encode_world(record: Record) -> bytes:
     return msgspec.json.encode(msgspec.to_builtins(record) | {"halted": record.generation})
 
 
-async def write_again(bucket: Bucket, spec: JobSpec, record: Record) -> None:
+async def write_again(bucket: Bucket, kept: Kept) -> None:
     """For a bus that has lost it. What is there already was written since, and stays.
 
-    In no epoch, for it is no master's decision there yet; and the specification last: who finds it reads the record.
+    In no epoch, for it is no master's decision there yet; and the specification last: who finds it reads the rest.
     """
-    job = JobName(spec.name)
-    unled = msgspec.structs.replace(record, epoch=Epoch(0))
-    for key, value in ((subjects.world_key(job), encode_world(unled)), (subjects.spec_key(job), encode_spec(spec))):
+    job, nobody = JobName(kept.spec.name), Epoch(0)
+    values = {subjects.world_key(job): encode_world(msgspec.structs.replace(kept.record, epoch=nobody))}
+    if kept.ledger is not None:
+        values[subjects.ledger_key(job)] = encode_ledger(kept.ledger, nobody)
+    values[subjects.spec_key(job)] = encode_spec(kept.spec)
+    for key, value in values.items():
         with contextlib.suppress(Conflict):
             await bucket.create(key, value)
 

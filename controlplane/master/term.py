@@ -69,7 +69,7 @@ async def _begin(bus: Bus, settings: MasterSettings, leadership: Leadership, mem
         await bus.ensure_stream(name, taken, max_bytes, keep_s, timeout_s=PATIENCE_S)
     patient = await bus.bucket(subjects.STATE_BUCKET, timeout_s=PATIENCE_S)
     bucket = await bus.bucket(subjects.STATE_BUCKET, timeout_s=CALL_TIMEOUT_S)
-    await memory.write_again(patient)
+    await memory.begin_term(patient)
     place = store_place(settings)
     return Master(bus, bucket, patient, place, SystemClock(), leadership, version("tradewind"), settings.keep_jobs)
 
@@ -77,7 +77,6 @@ async def _begin(bus: Bus, settings: MasterSettings, leadership: Leadership, mem
 async def _lead(master: Master, settings: MasterSettings, listener: socket.socket, memory: Memory, stop: Stop) -> None:
     server = ApiServer(Desk(master), listener.dup(), settings.api_token)
     started = asyncio.Event()
-    memory.begin_term()
     try:
         async with _capacity(master, settings) as master.capacity, asyncio.TaskGroup() as tasks:
             running = tasks.create_task(master.run(started), name="master")

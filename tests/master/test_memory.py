@@ -1,20 +1,27 @@
 """What a master remembers for a bus that loses its data, over a real NATS server."""
 
+import shutil
+
 import pytest
 
 from controlplane.job.state import Phase, Record
+from controlplane.ledger.records import decode_ledger
+from controlplane.ledger.state import new_ledger
 from controlplane.master import records
 from controlplane.master.memory import Jobs, Memory
+from controlplane.master.records import Kept
 from messages import subjects
 from messages.ids import Epoch, Generation, JobName
 from runtime.bus import Bucket, Bus
+from runtime.nats_server import NatsServer
 from tests.master.process import a_spec
 
 JOB = JobName("job")
 
 
 def held(generation: int = 3) -> Jobs:
-    return ((a_spec(JOB), Record(Phase.RUNNING, "", Generation(generation), 1, 0.0, Epoch(9))),)
+    record = Record(Phase.RUNNING, "", Generation(generation), 1, 0.0, Epoch(9))
+    return (Kept(a_spec(JOB), record, new_ledger(JOB, since_ms=5)),)
 
 
 @pytest.fixture
@@ -22,63 +29,95 @@ async def bucket(bus: Bus) -> Bucket:
     return await bus.bucket(subjects.STATE_BUCKET)
 
 
+async def lose_data(nats_server: NatsServer) -> None:
+    await nats_server.kill()
+    shutil.rmtree(nats_server.folder)
+    await nats_server.start()
+
+
 async def generation(memory: Memory, bucket: Bucket) -> int | None:
     """As it is stored, once the memory has written what it had to."""
-    await memory.write_again(bucket)
+    await memory.settle(bucket)
     stored = await records.read_world(bucket, JOB)
     return stored.record.generation if stored is not None else None
 
 
 async def test_a_bus_that_kept_its_data_is_written_nothing(bucket: Bucket) -> None:
     memory = Memory()
-    memory.begin_term()
+    await memory.begin_term(bucket)
     memory.end_term(held())
     assert await generation(memory, bucket) is None
 
 
-@pytest.mark.parametrize("while_it_led", [True, False])
-async def test_what_the_last_term_held_is_written_for_a_bus_that_lost_it(bucket: Bucket, while_it_led: bool) -> None:
+@pytest.mark.parametrize("told", ["while it led", "afterwards", "never"])
+async def test_what_the_last_term_held_is_written_for_a_bus_that_lost_it(
+    nats_server: NatsServer, bucket: Bucket, told: str
+) -> None:
     memory = Memory()
-    memory.begin_term()
-    if while_it_led:
+    await memory.begin_term(bucket)
+    await lose_data(nats_server)
+    if told == "while it led":
         memory.bus_forgot()
     memory.end_term(held())
-    if not while_it_led:
+    if told == "afterwards":
         memory.bus_forgot()
-    memory.see_leader(other=True)
+    if told != "never":
+        memory.see_leader(other=True)
     assert await generation(memory, bucket) == 3
     stored = await records.read_world(bucket, JOB)
     assert stored is not None
     assert stored.record.epoch == 0
+    ledger = await bucket.get(subjects.ledger_key(JOB))
+    assert ledger is not None
+    assert decode_ledger(JOB, ledger.value)[0] == new_ledger(JOB, since_ms=5), "nor is it forgotten what was spent"
 
 
-async def test_what_is_there_already_stays(bucket: Bucket) -> None:
-    await records.write_again(bucket, *held(7)[0])
+async def test_a_term_begins_when_the_jobs_of_the_last_one_are_there(nats_server: NatsServer, bucket: Bucket) -> None:
     memory = Memory()
-    memory.begin_term()
+    await memory.begin_term(bucket)
+    memory.end_term(held())
+    await lose_data(nats_server)
+    await memory.begin_term(bucket)
+    assert await records.read_world(bucket, JOB) is not None
     memory.bus_forgot()
+    memory.see_leader(other=True)
+    memory.end_term(held(4))
+    assert await generation(memory, bucket) == 3, "the loss was before the term, and is told late: the other one leads"
+
+
+async def test_what_is_there_already_stays(nats_server: NatsServer, bucket: Bucket) -> None:
+    memory = Memory()
+    await memory.begin_term(bucket)
+    await lose_data(nats_server)
+    await records.write_again(bucket, held(7)[0])
     memory.end_term(held())
     assert await generation(memory, bucket) == 7
 
 
 @pytest.mark.parametrize("seen_late", [True, False])
-async def test_once_another_master_led_what_was_held_before_is_worth_nothing(bucket: Bucket, seen_late: bool) -> None:
+async def test_once_another_master_led_what_was_held_before_is_worth_nothing(
+    nats_server: NatsServer, bucket: Bucket, seen_late: bool
+) -> None:
     memory = Memory()
-    memory.begin_term()
+    await memory.begin_term(bucket)
     if not seen_late:
         memory.see_leader(other=True)
     memory.end_term(held())
     if seen_late:
         memory.see_leader(other=True)
+    await lose_data(nats_server)
     memory.bus_forgot()
     assert await generation(memory, bucket) is None
 
 
-async def test_a_term_that_ended_before_its_jobs_were_known_forgets_nothing(bucket: Bucket) -> None:
+async def test_a_term_that_ended_too_early_to_know_its_jobs_forgets_none(
+    nats_server: NatsServer, bucket: Bucket
+) -> None:
     memory = Memory()
-    memory.begin_term()
+    await memory.begin_term(bucket)
     memory.end_term(held())
-    memory.begin_term()
+    await memory.begin_term(bucket)
+    await lose_data(nats_server)
     memory.bus_forgot()
     memory.end_term(None)
     assert await generation(memory, bucket) == 3

@@ -12,7 +12,7 @@ import uvloop
 from messages.ids import Generation, JobName, Rank, WorkerId
 from messages.worlds import LogLines
 from runtime.bus import Bus, BusSettings, Entry
-from runtime.errors import BusUnavailable
+from runtime.errors import BusUnavailable, Conflict
 from runtime.nats_server import NatsServer
 from tests.conftest import Connect, eventually
 from tests.runtime.test_bus import Heard, an_event, raw_client, text_of
@@ -184,6 +184,24 @@ async def test_a_stream_that_the_server_has_lost_is_made_again_by_its_maker_for_
     await sender.publish_durable("ev.a", an_event("after"), timeout_s=20.0)
     kept = [text_of(received) async for _, received in sender.replay(STREAM, "ev.>")]
     assert kept == ["after"]
+
+
+async def test_a_write_that_compares_with_what_the_server_has_lost_never_comes_through(
+    nats_server: NatsServer, connect: Connect
+) -> None:
+    bucket = await (await connect()).bucket("state")
+    known = await bucket.create("key", b"1")
+    await nats_server.kill()
+    shutil.rmtree(nats_server.folder / "jetstream")
+    await nats_server.start()
+    other = await (await connect()).bucket("state")
+    written = await other.create("key", b"by another one, just as early in the life of its bus")
+    assert written > known
+    with pytest.raises(Conflict):
+        await bucket.update("key", b"2", known)
+    await nats_server.kill()
+    await nats_server.start()
+    assert await other.update("key", b"3", written) == written + 1, "one that kept its data goes on"
 
 
 async def test_a_durable_publish_waits_for_the_server_and_is_stored_once(

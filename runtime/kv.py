@@ -11,7 +11,7 @@ import nats.js.errors
 from nats.js import api
 
 from runtime import streams
-from runtime.errors import BusUnavailable, Conflict
+from runtime.errors import BusRefused, BusUnavailable, Conflict
 from runtime.follow import CaughtUp, StartedOver, Stored, Wanted, follow
 from runtime.link import Link
 
@@ -63,6 +63,8 @@ class Bucket:
             timeout_s=self._timeout_s,
             harmless_twice=True,
         )
+        if found.created is None:
+            raise BusRefused(f"bucket {self._name}: the server does not tell when it was made")
         return found.created
 
     async def get(self, key: str) -> Entry | None:

@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import re
+import shutil
 import signal
 from pathlib import Path
 
@@ -69,6 +70,26 @@ async def test_training_goes_on_without_a_master_and_heals_when_it_is_back(tmp_p
         await terminal.run(PARTS[1])
         await run.until("the other goes on alone", world=1)
         await run.until("a new worker has joined", world=2, after=len(run.steps))
+        run.let_go()
+        code = await run.end()
+    assert code == 0, "\n".join(run.lines)
+    assert proofs(run)[0].startswith(PROVEN)
+    await nothing_is_left(mark)
+
+
+async def test_a_bus_that_lost_its_data_gets_the_job_back_and_its_workers_obey_the_next_leader(tmp_path: Path) -> None:
+    mark = a_mark()
+    async with Terminal(tmp_path, mark) as terminal, asyncio.TaskGroup() as tasks:
+        run = await a_hot_run(terminal, mark, workers="{min: 1, max: 2}")
+        tasks.create_task(run.read())
+        await run.until("two ranks train", world=2)
+        bus, _, _ = terminal.background
+        bus.kill()
+        await bus.wait()
+        shutil.rmtree(terminal.folder / "nats")
+        await terminal.run(PARTS[0])
+        lose_machine(run.workers()[0])
+        await run.until("the other goes on alone", world=1)
         run.let_go()
         code = await run.end()
     assert code == 0, "\n".join(run.lines)

@@ -42,6 +42,8 @@ class FakeMaster:
     refused: int = 0
     """Requests, because of that."""
     views: dict[str, JobView] = field(default_factory=dict)
+    unread: tuple[str, ...] = ()
+    """Jobs whose records this one cannot read."""
     lines: list[LogLine] = field(default_factory=list)
     events: list[EventLine] = field(default_factory=list)
     progress: list[ProgressLine] = field(default_factory=list)
@@ -110,6 +112,9 @@ class FakeMaster:
             self.refused += 1
             return self._json(Problem("This master is a standby.", leader=self.leader), 503)
         name = request.match_info.get("name")
+        if name in self.unread:
+            problem = Problem(f"There is a job {name!r}, but its record cannot be read.", "a master of its version")
+            return self._json(problem, 409)
         if name is not None and name not in self.views:
             return self._json(Problem(f"There is no job {name!r}."), 404)
         self.asked.append(f"{request.method} {request.path}")
@@ -139,7 +144,7 @@ class FakeMaster:
         return self._json(self.views[spec.name], 201)
 
     async def _jobs(self, request: web.Request) -> web.Response:
-        return self._json(JobList(tuple(self.views.values())))
+        return self._json(JobList(tuple(self.views.values()), tuple(map(JobName, self.unread))))
 
     async def _job(self, request: web.Request) -> web.Response:
         return self._json(self.views[request.match_info["name"]])

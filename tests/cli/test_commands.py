@@ -8,9 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from aiohttp import web
 
 from messages.api import EventLine, LogLine, WorkerView
 from messages.ids import Generation, Rank, WorkerId
+from tests.cli.answering import answering
 from tests.cli.command import Outcome, finished, started, tradewind
 from tests.cli.fake_master import FakeMaster, a_view
 from tests.conftest import eventually
@@ -139,6 +141,32 @@ async def test_what_answers_and_is_no_master_is_told_without_what_it_said() -> N
     assert f"{url} cannot be reached: what answers there does not speak HTTP.\nTry: " in done.err
 
 
+@pytest.mark.parametrize(
+    ("sent_to", "hint"),
+    [
+        ("https://master.example{path}", "export TRADEWIND_API_URL=https://master.example"),
+        ("/login", "export TRADEWIND_API_URL=http://HOST:PORT of the master"),
+    ],
+)
+@pytest.mark.parametrize("command", [("stop", "mnist"), ("events",)])
+async def test_who_is_sent_on_is_told_where_and_follows_nowhere(
+    command: tuple[str, ...], sent_to: str, hint: str
+) -> None:
+    asked: list[str] = []
+
+    async def send_on(request: web.Request) -> web.Response:
+        asked.append(request.path)
+        return web.Response(status=302, headers={"Location": sent_to.format(path=request.path)})
+
+    async with answering(send_on) as environ:
+        done = await tradewind(*command, environ=environ)
+    (path,) = asked
+    place = sent_to.format(path=path)
+    assert done.err == (
+        f"Error: What answers at {environ['TRADEWIND_API_URL']} sends whoever asks on to {place}.\nTry: {hint}\n"
+    )
+
+
 @pytest.mark.parametrize("name", ["mnist/cost", "..", "", "mnist?x=1", "mnist#"])
 async def test_what_is_no_name_is_no_job_and_never_another_question(master: FakeMaster, name: str) -> None:
     master.views["mnist"] = a_view()
@@ -207,6 +235,27 @@ async def test_status_lists_the_jobs_and_the_next_command(master: FakeMaster) ->
     rows = [line.split()[:2] for line in done.out.splitlines() if line.startswith(("mnist", "old"))]
     assert rows == [["mnist", "running"], ["old", "failed"]]
     assert done.out.endswith("Next: tradewind status mnist\n")
+
+
+async def test_status_lists_a_job_whose_record_cannot_be_read_and_where_that_is_explained(master: FakeMaster) -> None:
+    master.views, master.unread = {"mnist": a_view()}, ("newer",)
+    done = await asked(master, "status")
+    (row,) = (line for line in done.out.splitlines() if line.startswith("newer"))
+    assert row.split()[1] == "unread"
+    assert row.endswith("this master has not read its record; try: tradewind status newer")
+    assert json.loads((await asked(master, "status", "--json")).out)["unread"] == ["newer"]
+    explained = await asked(master, "status", "newer")
+    assert (explained.code, explained.out) == (2, "")
+    assert explained.err == (
+        "Error: There is a job 'newer', but its record cannot be read.\nTry: a master of its version\n"
+    )
+
+
+async def test_where_only_jobs_are_that_cannot_be_read_there_are_jobs(master: FakeMaster) -> None:
+    master.unread = ("newer",)
+    done = await asked(master, "status")
+    assert "There are no jobs yet" not in done.out
+    assert done.out.endswith("Next: tradewind status newer\n")
 
 
 async def test_status_of_a_job_shows_its_workers(master: FakeMaster) -> None:

@@ -11,12 +11,14 @@ from rich.console import Console, Group, JustifyMethod, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from messages.api import EventLine, JobView, LogLine, WorkerView
+from messages.api import EventLine, JobList, JobView, LogLine, WorkerView
 from runtime.errors import UserError
 from tradewind.cli.measured import step_text
 
 WIDE = 200
 QUIET_KINDS = ("job_submitted", "worker_joined", "world_decided", "job_succeeded")
+UNREAD = "unread"
+"""Instead of a phase, where there is a record that the master could not make sense of."""
 PHASE_STYLES = {
     "running": "green",
     "succeeded": "bold green",
@@ -26,6 +28,7 @@ PHASE_STYLES = {
     "paused": "bold yellow",
     "forming": "cyan",
     "reshaping": "magenta",
+    UNREAD: "bold red",
 }
 
 
@@ -76,27 +79,37 @@ def next_command(command: str) -> str:
     return f"Next: {command}"
 
 
-def job_table(jobs: Sequence[JobView], now: float) -> Table:
+def job_table(listed: JobList, now: float) -> Table:
     numbers = (">WORLD", ">STEP", ">LOSS", ">SAMPLES/S", ">GENERATION", ">LOST", ">FAILED", ">AGE")
+    newest_first = sorted(listed.jobs, key=lambda job: -job.submitted_at)
     return table(
         ("NAME", "PHASE", *numbers, "WHY"),
-        (
-            (
-                job.name,
-                phase_text(shown_phase(job)),
-                f"{job.world_size}",
-                number(job.step),
-                number(job.loss),
-                number(job.samples_per_s),
-                f"{job.generation}",
-                f"{job.losses}",
-                f"{job.failures}",
-                duration(now - job.submitted_at),
-                first_line(job.why),
-            )
-            for job in sorted(jobs, key=lambda job: -job.submitted_at)
-        ),
+        [
+            *(_job_row(job, now) for job in newest_first),
+            *(_unread_row(name, len(numbers)) for name in listed.unread),
+        ],
     )
+
+
+def _job_row(job: JobView, now: float) -> list[str | Text]:
+    return [
+        job.name,
+        phase_text(shown_phase(job)),
+        f"{job.world_size}",
+        number(job.step),
+        number(job.loss),
+        number(job.samples_per_s),
+        f"{job.generation}",
+        f"{job.losses}",
+        f"{job.failures}",
+        duration(now - job.submitted_at),
+        first_line(job.why),
+    ]
+
+
+def _unread_row(name: str, unknown: int) -> list[str | Text]:
+    why = f"this master has not read its record; try: tradewind status {name}"
+    return [name, phase_text(UNREAD), *("–",) * unknown, why]
 
 
 def job_detail(job: JobView, now: float) -> RenderableType:

@@ -161,13 +161,17 @@ class Api:
     async def _ask_one(self, method: str, path: str, answer: type[T], job: str, body: bytes | None) -> T:
         try:
             async with self._session.request(
-                method, self.url + path, data=body, timeout=aiohttp.ClientTimeout(ANSWER_S, sock_connect=CONNECT_S)
+                method,
+                self.url + path,
+                data=body,
+                timeout=aiohttp.ClientTimeout(ANSWER_S, sock_connect=CONNECT_S),
+                allow_redirects=False,
             ) as response:
                 payload = await response.read()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise _away(self.url, error) from error
-        if response.status >= HTTPStatus.BAD_REQUEST:
-            raise await self._refusal(response.status, payload, job)
+        if response.status >= HTTPStatus.MULTIPLE_CHOICES:
+            raise await self._refusal(response, payload, job)
         try:
             return msgspec.json.decode(payload, type=answer)
         except msgspec.DecodeError as error:
@@ -197,10 +201,10 @@ class Api:
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S, sock_read=SILENCE_S)
         try:
             async with self._session.get(
-                self.url + path, params=given, timeout=timeout, read_bufsize=MAX_LINE_BYTES
+                self.url + path, params=given, timeout=timeout, read_bufsize=MAX_LINE_BYTES, allow_redirects=False
             ) as response:
-                if response.status >= HTTPStatus.BAD_REQUEST:
-                    raise await self._refusal(response.status, await response.read(), job or "")
+                if response.status >= HTTPStatus.MULTIPLE_CHOICES:
+                    raise await self._refusal(response, await response.read(), job or "")
                 async for text in response.content:
                     if text.strip():
                         yield decoder.decode(text)
@@ -211,8 +215,10 @@ class Api:
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise _away(self.url, error) from error
 
-    async def _refusal(self, status: int, payload: bytes, job: str) -> UserError | MasterAway:
-        problem = _problem(payload)
+    async def _refusal(self, response: aiohttp.ClientResponse, payload: bytes, job: str) -> UserError | MasterAway:
+        status, problem = response.status, _problem(payload)
+        if status < HTTPStatus.BAD_REQUEST and "Location" in response.headers:
+            return self._sent_on(response.headers["Location"], str(response.url).removeprefix(self.url))
         if status == HTTPStatus.NOT_FOUND and job:
             return JobUnknown(job, [view.name for view in await self.jobs()])
         if status == HTTPStatus.UNAUTHORIZED:
@@ -225,6 +231,15 @@ class Api:
         if problem is None:
             return self._not_a_master(f"status {status}")
         return UserError(problem.error, problem.hint, problem.problems)
+
+    def _sent_on(self, place: str, asked: str) -> UserError:
+        """Not followed: on the way a request to do something may become one to show something, without the token."""
+        there = place.removesuffix(asked)
+        known = there != place and there.startswith(("http://", "https://"))
+        return UserError(
+            f"What answers at {self.url} sends whoever asks on to {place}.",
+            f"export TRADEWIND_API_URL={there if known else 'http://HOST:PORT of the master'}",
+        )
 
     def _not_a_master(self, why: str) -> UserError:
         return UserError(

@@ -9,7 +9,7 @@ import msgspec
 from rich.console import RenderableType
 from rich.live import Live
 
-from messages.api import EventLine, JobView, LogLine
+from messages.api import EventLine, JobList, JobView, LogLine
 from messages.jobs import JobSpec
 from tradewind.cli import present
 from tradewind.cli.api import following
@@ -73,41 +73,45 @@ async def _wait(api: Api, view: JobView, *, as_json: bool) -> int:
 async def status(api: Api, job: str | None, *, watch: bool, as_json: bool) -> int:
     if watch:
         return await _watch_status(api, job, as_json=as_json)
-    views = await api.jobs() if job is None else (await api.job(job),)
+    listed = await _listed(api, job)
     if as_json:
-        echo_json({"jobs": views} if job is None else views[0])
+        echo_json(listed if job is None else listed.jobs[0])
         return 0
-    present.console().print(_shown(views, job))
-    click.echo(present.next_command(_after_status(views, job)))
+    present.console().print(_shown(listed, job))
+    click.echo(present.next_command(_after_status(listed, job)))
     return 0
 
 
 async def _watch_status(api: Api, job: str | None, *, as_json: bool) -> int:
     """Drawn again and again on a terminal; elsewhere printed when it has changed."""
     console = present.console()
-    last: list[object] = []
+    last = JobList(())
     with Live(console=console, auto_refresh=False) as live:
-        async for views in _views(api, job):
-            changes = [msgspec.structs.replace(view, workers=(), samples_per_s=None, measured=None) for view in views]
+        async for listed in _lists(api, job):
+            changes = JobList(tuple(_without_what_flows(view) for view in listed.jobs), listed.unread)
             if console.is_terminal and not as_json:
-                live.update(_shown(views, job), refresh=True)
+                live.update(_shown(listed, job), refresh=True)
             elif changes != last and as_json:
-                echo_json({"jobs": views} if job is None else views[0])
+                echo_json(listed if job is None else listed.jobs[0])
             elif changes != last:
-                console.print(_shown(views, job))
-            last = [*changes]
-            if job is not None and has_ended(views[0]):
+                console.print(_shown(listed, job))
+            last = changes
+            if job is not None and has_ended(listed.jobs[0]):
                 return 0
     return 0
 
 
-async def _views(api: Api, job: str | None) -> AsyncIterator[tuple[JobView, ...]]:
+def _without_what_flows(view: JobView) -> JobView:
+    return msgspec.structs.replace(view, workers=(), samples_per_s=None, measured=None)
+
+
+async def _lists(api: Api, job: str | None) -> AsyncIterator[JobList]:
     """Once a second, over restarts of the master."""
     loop = asyncio.get_running_loop()
     heard_s: float | None = None
     while True:
         try:
-            yield await api.jobs() if job is None else (await api.job(job),)
+            yield await _listed(api, job)
             heard_s = loop.time()
         except MasterAway:
             if heard_s is None or loop.time() - heard_s > following.PATIENCE_S:
@@ -115,16 +119,22 @@ async def _views(api: Api, job: str | None) -> AsyncIterator[tuple[JobView, ...]
         await asyncio.sleep(WATCH_EVERY_S)
 
 
-def _shown(views: tuple[JobView, ...], job: str | None) -> RenderableType:
-    if not views:
+async def _listed(api: Api, job: str | None) -> JobList:
+    return await api.job_list() if job is None else JobList((await api.job(job),))
+
+
+def _shown(listed: JobList, job: str | None) -> RenderableType:
+    if job is not None:
+        return present.job_detail(listed.jobs[0], time.time())
+    if not listed.jobs and not listed.unread:
         return "There are no jobs yet."
-    return present.job_table(views, time.time()) if job is None else present.job_detail(views[0], time.time())
+    return present.job_table(listed, time.time())
 
 
-def _after_status(views: tuple[JobView, ...], job: str | None) -> str:
-    if not views:
-        return "tradewind submit JOB.yaml"
-    newest = max(views, key=lambda view: view.submitted_at)
+def _after_status(listed: JobList, job: str | None) -> str:
+    if not listed.jobs:
+        return f"tradewind status {listed.unread[0]}" if listed.unread else "tradewind submit JOB.yaml"
+    newest = max(listed.jobs, key=lambda view: view.submitted_at)
     if job is None:
         return f"tradewind status {newest.name}"
     if newest.paused:

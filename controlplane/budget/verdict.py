@@ -19,6 +19,8 @@ class Purse(StrEnum):
 class Verdict:
     purse: Purse
     why: str
+    enough: str = ""
+    """Of a raise, to allow what was forbidden."""
 
 
 def judge(total: MicroDollars, account: Account) -> Verdict:
@@ -29,7 +31,8 @@ def judge(total: MicroDollars, account: Account) -> Verdict:
         purse = Purse.SCARCE
     else:
         purse = Purse.WITHIN
-    return Verdict(purse, _numbers(total, account))
+    enough = f"a raise has to leave more than {usd_text(2 * account.reserve)}"
+    return Verdict(purse, _numbers(total, account), enough)
 
 
 def _numbers(total: MicroDollars, account: Account) -> str:

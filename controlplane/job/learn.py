@@ -69,7 +69,8 @@ def learn(job: Job, event: events.JobEvent) -> Job:
                 return job
             return replace(job, record=structs.replace(job.record, stop_why=job.record.stop_why or why))
         case events.ScaleAsked(_, workers):
-            return replace(job, record=structs.replace(job.record, wanted=workers, budget_reached=False))
+            reached = job.record.budget_reached and workers >= job.record.wanted
+            return replace(job, record=structs.replace(job.record, wanted=workers, budget_reached=reached))
         case events.BudgetReached(_, action, why, judged):
             return replace(job, record=_reach_budget(job.record, action, why, judged))
         case events.BudgetFreed(at_s, action, _):
@@ -82,14 +83,15 @@ def learn(job: Job, event: events.JobEvent) -> Job:
 
 
 def _reach_budget(record: Record, action: WhenSpent, why: str, judged: Record) -> Record:
-    changed = (judged.wanted, judged.max_usd_total) != (record.wanted, record.max_usd_total)
-    if record.phase.ended or changed:
+    """Not by a verdict over less money or more workers: what a person has changed since is judged anew."""
+    eased = record.wanted < judged.wanted or (record.max_usd_total or 0.0) > (judged.max_usd_total or 0.0)
+    if record.phase.ended or eased:
         return record
     match action:
         case WhenSpent.PAUSE:
-            return structs.replace(record, paused=record.paused or why, budget_reached=True)
+            return structs.replace(record, paused=why, budget_reached=True)
         case WhenSpent.ON_DEMAND_OFF:
-            return structs.replace(record, spot_only=record.spot_only or why, budget_reached=True)
+            return structs.replace(record, spot_only=why, budget_reached=True)
         case WhenSpent.STOP:
             return structs.replace(record, stop_why=record.stop_why or f"its budget is spent: {why}")
         case _:

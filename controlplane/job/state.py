@@ -58,7 +58,7 @@ class Record(Struct, frozen=True, omit_defaults=True):
     max_usd_total: float | None = None
     """In place of what its file says, since somebody raised it."""
     budget_reached: bool = False
-    """And no person has changed anything since: what is forbidden stays so, though fewer machines need less of it."""
+    """And no person has raised it or wanted fewer since, or it was not enough: what is forbidden stays so."""
 
     @property
     def rests(self) -> bool:

@@ -23,6 +23,7 @@ from tests.ledger.builders import JOB, L4, a_ledger, a_life, a_rate, at, looks
 
 PAUSE, ON_DEMAND_OFF, STOP = WhenSpent.PAUSE, WhenSpent.ON_DEMAND_OFF, WhenSpent.STOP
 SPENT, SCARCE, WITHIN = Purse.SPENT, Purse.SCARCE, Purse.WITHIN
+WHY_NOT = "so it is; more is needed"
 
 
 class StandingClock(Clock):
@@ -39,7 +40,7 @@ class StandingClock(Clock):
 def told(job: Job, purse: Purse) -> BudgetReached | BudgetFreed | None:
     terms = terms_of(job)
     assert terms is not None
-    return answer(job, terms, Verdict(purse, "so it is"), 100.0)
+    return answer(job, terms, Verdict(purse, "so it is", "more is needed"), 100.0)
 
 
 @pytest.mark.parametrize(
@@ -59,13 +60,15 @@ def test_what_is_done_depends_on_what_the_job_asked_for(
     when_spent: WhenSpent, purse: Purse, action: WhenSpent | None
 ) -> None:
     job = a_job(when_spent=when_spent)
-    expected = BudgetReached(100.0, action, "so it is", job.record) if action is not None else None
+    why = "so it is" if action is STOP else WHY_NOT
+    expected = BudgetReached(100.0, action, why, job.record) if action is not None else None
     assert told(job, purse) == expected
 
 
 def test_nothing_is_said_twice() -> None:
-    assert told(recorded(a_job(), paused="since then"), SPENT) is None
-    assert told(recorded(a_job(when_spent=ON_DEMAND_OFF), spot_only="since then"), SCARCE) is None
+    assert told(recorded(a_job(), paused="since then", budget_reached=True), SPENT) is None
+    spot_only = recorded(a_job(when_spent=ON_DEMAND_OFF), spot_only="since then", budget_reached=True)
+    assert told(spot_only, SCARCE) is None
     assert told(recorded(a_job(when_spent=STOP), stop_why="since then"), SPENT) is None
     assert told(recorded(a_job(), phase=Phase.SUCCEEDED), SPENT) is None
 
@@ -73,9 +76,19 @@ def test_nothing_is_said_twice() -> None:
 def test_what_was_forbidden_is_allowed_again_one_after_the_other() -> None:
     job = recorded(a_job(when_spent=ON_DEMAND_OFF), paused="since then", spot_only="before")
     assert told(recorded(job, budget_reached=True), WITHIN) is None, "nobody has raised it"
-    assert told(job, SCARCE) == told(job, WITHIN) == BudgetFreed(100.0, PAUSE, "so it is")
-    assert told(recorded(job, paused=None), SCARCE) is None
+    assert told(job, WITHIN) == BudgetFreed(100.0, PAUSE, "so it is")
     assert told(recorded(job, paused=None), WITHIN) == BudgetFreed(100.0, ON_DEMAND_OFF, "so it is")
+
+
+@pytest.mark.parametrize(("field", "action"), [("paused", PAUSE), ("spot_only", ON_DEMAND_OFF)])
+def test_what_a_person_changed_is_judged_once_and_then_it_stays_as_it_was(field: str, action: WhenSpent) -> None:
+    held = Holder(recorded(a_job(when_spent=ON_DEMAND_OFF), **{field: "since then"}, budget_reached=True))
+    assert told(held.state, SCARCE) is None
+    held.post(BudgetRaised(100.0, 10.01))
+    again = told(held.state, SCARCE)
+    assert again == BudgetReached(100.0, action, WHY_NOT, held.state.record)
+    held.post(again)
+    assert told(held.state, WITHIN) is None, "a cent was not enough, and nobody has given more since"
 
 
 def a_keeper(ledger: Ledger | None, at_s: float) -> BudgetKeeper:
@@ -95,10 +108,13 @@ def test_a_job_pauses_when_it_has_to_and_goes_on_when_it_may() -> None:
     keeper.look(held)
     keeper.look(held)
     assert [type(event) for event in held.told] == [BudgetReached]
-    held.post(BudgetRaised(100.0, 12.1))
-    keeper.look(held)
-    assert held.state.record.paused is not None, "12.2 are needed"
-    held.post(BudgetRaised(100.0, 12.3))
+    for usd_in_all in (10.01, 12.1, 12.4):
+        held.post(BudgetRaised(100.0, usd_in_all))
+        keeper.look(held)
+        assert held.state.record.paused is not None, "12.2 are needed to stay within it, and 12.4 to go on for a while"
+    assert "12.0000 of 12.4000 USD are spent" in held.state.record.paused
+    assert held.state.record.paused.endswith("a raise has to leave more than 0.4000")
+    held.post(BudgetRaised(100.0, 12.41))
     keeper.look(held)
     assert held.state.record.paused is None
 
@@ -121,7 +137,7 @@ def test_a_pause_that_came_while_a_machine_was_replaced_is_not_taken_back_when_i
     assert budget_view(held.state, one, None, at(7260)).reserve_micro_usd == usd(0.2)
     keeper.look(held)
     assert len(held.told) == 1, "to be paused again with the next replacement"
-    held.post(BudgetRaised(100.0, 12.7))
+    held.post(BudgetRaised(100.0, 12.8))
     keeper.look(held)
     assert held.state.record.paused is None
 
@@ -144,12 +160,37 @@ def test_a_budget_that_is_raised_while_it_is_judged_is_judged_again() -> None:
 
 
 def test_who_wants_fewer_workers_may_go_on_with_what_is_left() -> None:
-    held = Holder(a_job(12.3, workers=2))
+    held = Holder(a_job(12.5, workers=4))
     keeper = a_keeper(spending(6.0, hours=2), 7200)
     keeper.look(held)
+    for workers in (2, 1):
+        held.post(ScaleAsked(100.0, workers))
+        keeper.look(held)
+    kinds = [BudgetReached, ScaleAsked, BudgetReached, ScaleAsked, BudgetFreed]
+    assert [type(event) for event in held.told] == kinds, "0.4 are kept for two, and twice as much is not left"
+
+
+def test_who_wants_as_many_workers_or_more_is_not_allowed_what_was_forbidden() -> None:
+    held = Holder(a_job(12.48, workers=3))
     held.post(ScaleAsked(100.0, 1))
-    keeper.look(held)
-    assert [type(event) for event in held.told] == [BudgetReached, ScaleAsked, BudgetFreed]
+    both, _ = overlapping(hours=2)
+    a_keeper(both, 7200).look(held)
+    assert held.state.record.paused is not None
+    cheaper = a_keeper(spending(1.0, hours=2), 7260)
+    for workers in (1, 2, 3):
+        held.post(ScaleAsked(100.0, workers))
+        cheaper.look(held)
+    assert held.state.record.paused is not None, "though by then there would be enough"
+    assert [type(event) for event in held.told].count(BudgetFreed) == 0
+
+
+def test_a_verdict_holds_for_who_wants_more_workers_while_it_is_made() -> None:
+    held = Holder(recorded(a_job(10.0, workers=3), wanted=1))
+    late = told(held.state, SPENT)
+    assert late is not None
+    held.post(ScaleAsked(100.0, 3))
+    held.post(late)
+    assert held.state.record.paused == WHY_NOT
 
 
 def test_of_two_who_raise_a_budget_at_once_the_higher_word_counts() -> None:

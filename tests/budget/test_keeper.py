@@ -112,8 +112,9 @@ def test_a_job_pauses_when_it_has_to_and_goes_on_when_it_may() -> None:
         held.post(BudgetRaised(100.0, usd_in_all))
         keeper.look(held)
         assert held.state.record.paused is not None, "12.2 are needed to stay within it, and 12.4 to go on for a while"
-    assert "12.0000 of 12.4000 USD are spent" in held.state.record.paused
-    assert held.state.record.paused.endswith("a raise has to leave more than 0.4000")
+    paused = held.state.record.paused or ""
+    assert "12.0000 of 12.4000 USD are spent" in paused
+    assert paused.endswith("a raise has to leave more than 0.4000")
     held.post(BudgetRaised(100.0, 12.41))
     keeper.look(held)
     assert held.state.record.paused is None

@@ -70,8 +70,9 @@ class Link:
     async def open(self) -> None:
         _check_credentials(self.settings.credentials)
         try:
-            async with asyncio.timeout(self.settings.connect_timeout_s):
-                await self.client.connect(**self._options())
+            with cancellation_kept():
+                async with asyncio.timeout(self.settings.connect_timeout_s):
+                    await self.client.connect(**self._options())
         except TimeoutError:
             last = self.client.last_error
             await self.close()

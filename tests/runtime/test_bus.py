@@ -1,6 +1,7 @@
 """Messages over a real NATS server: in order, answered or not, and never stopped by what cannot be read."""
 
 import asyncio
+import contextlib
 
 import nats
 import pytest
@@ -284,6 +285,26 @@ async def test_a_server_that_starts_a_little_later_is_waited_for(nats_server: Na
     bus = await connecting
     assert bus.connected
     await bus.close()
+
+
+async def test_whoever_is_cancelled_while_it_connects_is_though_the_client_forgets_it(
+    nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connect = Client.connect
+    connected = asyncio.Event()
+
+    async def forgetful(client: Client, **options: object) -> None:
+        await connect(client, **options)
+        connected.set()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+
+    monkeypatch.setattr(Client, "connect", forgetful)
+    connecting = asyncio.create_task(Bus.connect(BusSettings(url=nats_server.url, connect_timeout_s=20.0)))
+    await connected.wait()
+    connecting.cancel()
+    await asyncio.wait({connecting})
+    assert connecting.cancelled()
 
 
 @pytest.mark.parametrize("url", ["nats://", "nats://host:port", "http//x y"])

@@ -23,8 +23,9 @@ class Diary(Onlooker):
     def lost(self, why: str) -> None:
         self.note("lost", 0)
 
-    def note(self, what: str, epoch: int) -> None:
-        self._out.write(f"{time.monotonic():.4f} {self._name} {what} {epoch}\n")
+    def note(self, what: str, epoch: int, at_s: float | None = None) -> None:
+        at_s = time.monotonic() if at_s is None else at_s
+        self._out.write(f"{at_s:.4f} {self._name} {what} {epoch}\n")
 
 
 async def main(stop: Stop) -> int:
@@ -34,8 +35,10 @@ async def main(stop: Stop) -> int:
     async def lead(leadership: Leadership) -> None:
         diary.note("leads", leadership.epoch)
         while True:
+            # Before it asks: it may be paused between the answer and the act, which nobody can rule out.
+            at_s = time.monotonic()
             if leadership.may_act():
-                diary.note("acts", leadership.epoch)
+                diary.note("acts", leadership.epoch, at_s)
             await asyncio.sleep(ACT_EVERY_S)
 
     bus = await Bus.connect(BusSettings(url=url, name=name, connect_timeout_s=20.0))

@@ -178,10 +178,11 @@ async def a_key(bus: Bus) -> ExpiringKey:
 
 async def test_a_key_expires_unless_it_is_written_again(bus: Bus) -> None:
     key = await a_key(bus)
-    revision = await key.write(b"me", revision=0, ttl_s=1, timeout_s=5.0)
-    for _ in range(4):
-        await asyncio.sleep(0.5)
-        revision = await key.write(b"me", revision=revision, ttl_s=1, timeout_s=5.0)
+    revision = await key.write(b"me", revision=0, ttl_s=2, timeout_s=5.0)
+    written_s = time.monotonic()
+    while time.monotonic() < written_s + 2.5:
+        await asyncio.sleep(0.1)
+        revision = await key.write(b"me", revision=revision, ttl_s=2, timeout_s=5.0)
     assert await key.read(5.0) == Version(revision, b"me")
     await until_asked(lambda: key.read(5.0), lambda version: version.value is None, "the key expires")
     assert await key.write(b"you", revision=0, ttl_s=1, timeout_s=5.0) > revision

@@ -74,11 +74,15 @@ class Api:
         _, version = await self.ask("GET", "/version")
         return msgspec.convert(version, Version)
 
-    async def lines(self, path: str) -> list[dict[str, Any]]:
-        """Until the stream ends by itself."""
+    async def lines(self, path: str, seen: list[dict[str, Any]] | None = None) -> list[dict[str, Any]]:
+        """Until the stream ends by itself; `seen` gets each as it comes."""
+        seen = [] if seen is None else seen
         async with self.session.get(self.url + path, timeout=aiohttp.ClientTimeout(PATIENCE_S)) as response:
             assert response.status == 200, await response.text()
-            return [msgspec.json.decode(line) async for line in response.content if line.strip()]
+            async for line in response.content:
+                if line.strip():
+                    seen.append(msgspec.json.decode(line))
+        return seen
 
     async def kinds(self, name: JobName | str) -> list[str]:
         return [event["kind"] for event in await self.lines(f"/v1/jobs/{name}/events")]

@@ -5,6 +5,7 @@ import contextlib
 import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -245,19 +246,25 @@ async def test_logs_are_read_by_rank_and_by_tail(setup: Setup) -> None:
 
 async def test_followers_see_events_until_the_last_and_progress_as_it_comes(setup: Setup) -> None:
     job = await setup.run("watched", 1)
+    progress: list[dict[str, Any]] = []
+    last = 0
+
+    async def report() -> bool:
+        nonlocal last
+        last += 1
+        setup.fleet.report(job, last, 1.0 / last)
+        return len(progress) > 5
+
     async with asyncio.TaskGroup() as tasks:
         events = tasks.create_task(setup.api.lines("/v1/jobs/watched/events?follow=1"), name="events")
-        progress = tasks.create_task(setup.api.lines("/v1/jobs/watched/progress?follow=1"), name="progress")
-        for step in range(1, 11):
-            setup.fleet.report(job, step, 1.0 / step)
-            await asyncio.sleep(0.05)
+        tasks.create_task(setup.api.lines("/v1/jobs/watched/progress?follow=1", progress), name="progress")
+        await until_asked(report, bool, "the progress to be followed")
         setup.fleet.exit(job)
     assert events.result()[-1]["kind"] == "job_succeeded"
-    steps = [line["ranks"][0]["last_step"] for line in progress.result()]
-    assert steps
-    assert steps == list(range(steps[0], 11))
+    steps = [line["ranks"][0]["last_step"] for line in progress]
+    assert steps == list(range(steps[0], last + 1))
     [summary] = await setup.api.lines("/v1/jobs/watched/progress?summary=1")
-    assert (summary["generation"], summary["first_step"], summary["last_step"]) == (1, 1, 10)
+    assert (summary["generation"], summary["first_step"], summary["last_step"]) == (1, 1, last)
 
 
 async def test_the_fleets_events_tell_of_masters_and_clusters(setup: Setup) -> None:
@@ -318,8 +325,9 @@ async def test_a_master_that_is_asked_to_end_leaves_the_jobs_running(setup: Setu
     job = await setup.run("calm", 1)
     epoch = (await setup.api.version()).epoch
     said_before = len(setup.fleet.heard)
-    follower = asyncio.create_task(setup.api.lines("/v1/jobs/calm/events?follow=1"), name="follower")
-    await asyncio.sleep(0.3)
+    told: list[dict[str, Any]] = []
+    follower = asyncio.create_task(setup.api.lines("/v1/jobs/calm/events?follow=1", told), name="follower")
+    await until(lambda: told and told[-1]["kind"] == "world_running", "all that happened to be told")
     setup.master.signal(signal.SIGTERM)
     assert await setup.master.wait() == 0
     assert (await follower)[-1]["kind"] == "world_running"

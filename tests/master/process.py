@@ -41,37 +41,29 @@ class Api:
         async with self.session.request(method, self.url + path, data=data, **more) as response:
             return response.status, msgspec.json.decode(await response.read())
 
+    async def ask_leader(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+        """Also through a time in which the master does not lead: on a busy machine it may miss its own lease."""
+        return await until_asked(lambda: self.ask(method, path, body), lambda got: got[0] != 503, "the master to lead")
+
     async def submit(self, spec: JobSpec) -> JobView:
-        status, view = await self.ask("POST", "/v1/jobs", spec)
+        status, view = await self.ask_leader("POST", "/v1/jobs", spec)
         assert status == 201, view
         return msgspec.convert(view, JobView)
 
     async def job(self, name: str) -> JobView:
-        status, view = await self.ask("GET", f"/v1/jobs/{name}")
+        status, view = await self.ask_leader("GET", f"/v1/jobs/{name}")
         assert status == 200, view
         return msgspec.convert(view, JobView)
 
     async def until_phase(self, name: str, phase: str) -> JobView:
-        """Also through a time in which the master does not lead."""
-
-        async def look() -> JobView | None:
-            status, view = await self.ask("GET", f"/v1/jobs/{name}")
-            assert status in (200, 503), view
-            return msgspec.convert(view, JobView) if status == 200 else None
-
-        def holds(view: JobView | None) -> bool:
-            return view is not None and view.phase == phase
-
-        view = await until_asked(look, holds, f"{name} is {phase}")
-        assert view is not None
-        return view
+        return await until_asked(lambda: self.job(name), lambda view: view.phase == phase, f"{name} is {phase}")
 
     async def health(self) -> Health:
         _, health = await self.ask("GET", "/healthz")
         return msgspec.convert(health, Health)
 
     async def version(self) -> Version:
-        _, version = await self.ask("GET", "/version")
+        _, version = await self.ask_leader("GET", "/version")
         return msgspec.convert(version, Version)
 
     async def lines(self, path: str, seen: list[dict[str, Any]] | None = None) -> list[dict[str, Any]]:

@@ -53,6 +53,7 @@ class LocalPlaces:
         self._ending: set[str] = set()
         """Just now."""
         self._told_to_end: set[str] = set()
+        """And not killed since."""
         self._watchers: dict[str, asyncio.Task[None]] = {}
         self._log = logger(cluster=settings.cluster)
 
@@ -153,16 +154,16 @@ class LocalPlaces:
         await children.wait_exit(held.pid)
         code = children.exit_code(held.pid) if held.child is not None else None
         how = self._how(held, code)
+        ended_well = code == 0 or (held.uid in self._told_to_end and code in (None, -signal.SIGTERM))
         self._post(AgentEnded(self._clock.monotonic_s(), held.uid, how))
         # Before it is reaped: until then nobody else can have its number.
         await self._kill(held)
         if held.child is not None:
             held.child.wait()
-        if code == 0:
+        if ended_well:
             self._log_file(held.uid).unlink(missing_ok=True)
         self._held.pop(held.uid)
         self._watchers.pop(held.uid)
-        self._told_to_end.discard(held.uid)
         self._ended(held.uid, how, code)
 
     async def _sweep(self, uid: str) -> None:
@@ -181,6 +182,7 @@ class LocalPlaces:
 
     async def _kill(self, held: _Held) -> None:
         """The agent and everything that it left behind, until nothing is."""
+        self._told_to_end.discard(held.uid)
         for pause_s in KILL_PAUSES_S:
             left = await asyncio.to_thread(processes.of_place, held.uid, held.pid)
             for pid in left:

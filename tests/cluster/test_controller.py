@@ -107,6 +107,26 @@ async def test_what_a_worker_wrote_is_kept_if_it_did_not_end_well_and_said_where
     assert bench.settings.run_dir in bench.said(0).partition("cluster_controller_stopped")[2]
 
 
+async def test_of_adopted_workers_only_those_that_went_when_told_leave_nothing_they_wrote(bench: Bench) -> None:
+    first = await bench.start_and_hear()
+    await bench.keep(2)
+    workers = await bench.until_alive(2)
+    first.kill()
+    await first.wait()
+    controller = await bench.start_and_hear()
+    assert await bench.until_alive(2) == workers
+    killed, _ = workers
+    os.kill(workers[killed], signal.SIGKILL)
+    await eventually(lambda: killed in bench.gone, what="the killed one is reported")
+    others = await bench.until_alive(2)
+    await bench.keep(0)
+    await eventually(lambda: set(others) <= set(bench.gone), what="the others have left")
+    controller.send_signal(signal.SIGTERM)
+    assert await controller.wait() == 0
+    [kept] = bench.outputs()
+    assert kept.endswith(f"/{uid_of(killed)}.log")
+
+
 async def test_an_interpreter_that_is_not_there_is_reported_not_fatal(bench: Bench) -> None:
     controller = await bench.start_and_hear(worker_command=("/nonexistent/python",))
     await bench.keep(1)

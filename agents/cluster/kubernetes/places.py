@@ -85,11 +85,6 @@ class PodPlaces:
     def __contains__(self, uid: str) -> bool:
         return uid in self._held or uid in self._creating
 
-    @property
-    def to_end(self) -> frozenset[str]:
-        """Those that were asked or found to have to end, and have not."""
-        return frozenset(self._to_end)
-
     def start(self, uid: str, job: JobName, template: WorkerTemplate) -> None:
         self._creating[uid] = self._spawn(self._create(uid, job, template), f"pod-create/{uid}")
 

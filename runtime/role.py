@@ -71,7 +71,7 @@ class RoleLoop(Generic[State, Event, Effect]):
             self._overrun = True
 
     async def run(self) -> None:
-        """Until cancelled; slow effects that are still running are cancelled with it. Raises `Overrun`."""
+        """Until cancelled; slow effects that are still running are cancelled with it. `Overrun` comes in a group."""
         wake_at_s: float | None = self._clock.monotonic_s()
         async with asyncio.TaskGroup() as slow:
             while True:

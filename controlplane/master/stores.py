@@ -27,6 +27,7 @@ END_TIMEOUT_S = 2.0
 RESPAWN_FIRST_S = 0.2
 RESPAWN_MOST_S = 10.0
 MAX_LINE_BYTES = 4 * 1024 * 1024
+ENDED = "the store process has ended"
 RESOLVER_OPTIONS = "timeout:1 attempts:1"
 """The store looks up every client's name on its only thread: a lost reply may hold it for one second, not for five."""
 
@@ -230,6 +231,8 @@ class _Child:
     def ask_to_start(self, command: Start) -> "asyncio.Future[Started | Failed]":
         future = asyncio.get_running_loop().create_future()
         self._starts[command.generation] = future
+        if self.gone.is_set():
+            self.answer(Failed(command.generation, ENDED))
         self.tell(command)
         return future
 
@@ -254,7 +257,7 @@ class _Child:
         self.gone.set()
         self.close()
         for generation in tuple(self._starts):
-            self.answer(Failed(generation, "the store process has ended"))
+            self.answer(Failed(generation, ENDED))
         try:
             async with asyncio.timeout(END_TIMEOUT_S):
                 await self._process.wait()

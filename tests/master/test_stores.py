@@ -146,6 +146,28 @@ async def test_a_command_that_cannot_run_is_tried_again_and_the_failure_is_bound
     await asyncio.wait({task})
 
 
+DIES_SLOWLY = """
+import os, sys, time
+print('{"type": "warm"}', flush=True)
+sys.stdin.readline()
+os.close(1)
+time.sleep(600)
+"""
+"""When it is told to start: it speaks no more, and is not gone yet."""
+
+
+async def test_whoever_asks_a_process_that_is_just_ending_is_told_so_at_once() -> None:
+    servers = StoreServers(
+        a_single_port(free_port()), lambda job: None, lambda job, told: None, (sys.executable, "-c", DIES_SLOWLY)
+    )
+    task = asyncio.create_task(servers.run(), name="stores")
+    for generation in (1, 2):
+        with pytest.raises(StoreUnavailable, match="has ended"):
+            await servers.start(JOB, Generation(generation))
+    task.cancel()
+    await asyncio.wait({task})
+
+
 class StoreProcess:
     """The child itself, spoken to line by line."""
 

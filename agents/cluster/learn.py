@@ -58,14 +58,8 @@ def learn(state: ClusterState, event: ClusterEvent) -> ClusterState:
             return _hear(state, status, at_s)
         case WorkerSaidLeft(at_s, worker, why):
             return _leave(state, worker, why, at_s)
-        case KeepAsked(_, keep, epoch):
-            answer = answer_to(state, keep, epoch)
-            state = replace(state, answer=answer)
-            return _keep(replace(state, epoch=epoch or NO_EPOCH), keep) if answer.ok else state
-        case RemoveAsked(_, remove, epoch):
-            answer = answer_to(state, remove, epoch)
-            state = replace(state, answer=answer)
-            return _remove(replace(state, epoch=epoch or NO_EPOCH), remove) if answer.ok else state
+        case KeepAsked(_, command, epoch) | RemoveAsked(_, command, epoch):
+            return _obey(state, command, epoch)
         case LeaderSeen(_, claim):
             return _see_leader(state, claim)
         case PlaceStarted():
@@ -75,35 +69,37 @@ def learn(state: ClusterState, event: ClusterEvent) -> ClusterState:
         case PlaceFailed(at_s, uid, why):
             return _end(state, uid, f"could not be started: {why}", at_s)
         case AgentEnded(at_s, uid, why):
-            place = state.places.get(uid)
-            return state if place is None or place.worker is None else _leave(state, place.worker, why, at_s)
+            return _lose_agent(state, uid, why, at_s)
         case PlaceEnded(at_s, uid, why, _):
             return _end(state, uid, why, at_s)
         case NodeSeen():
             return _see_node(state, event)
         case NodeGone(_, name):
-            nodes = {other: node for other, node in state.nodes.items() if other != name}
-            return replace(state, nodes=nodes, unsent=state.unsent or name in state.nodes)
+            return _lose_node(state, name)
         case ViewSynced():
             return replace(state, synced=True)
         case KnownSaved():
             return replace(state, saved=state.saving or state.saved, saving=None, save_delay_s=0.0)
         case SaveFailed(at_s, _):
-            rules = state.rules
-            delay_s = min(max(rules.save_retry_s, state.save_delay_s * 2), rules.save_retry_max_s)
-            return replace(state, saving=None, save_delay_s=delay_s, save_at_s=at_s + delay_s)
+            return _save_later(state, at_s)
         case BusLost():
             return replace(state, connected=False)
         case BusBack(at_s):
             return replace(state, connected=True, connected_since_s=at_s, unsent=True)
         case StopAsked(_, why):
-            state = replace(state, stopping=True)
-            for place in state.places.values():
-                if place.ours:
-                    state = _to_be_ended(state, place, why)
-            return state
+            return _stop(state, why)
         case _:
             assert_never(event)
+
+
+def _obey(state: ClusterState, command: KeepWorkers | RemoveWorkers, epoch: Epoch | None) -> ClusterState:
+    """Or refuse, and say why."""
+    answer = answer_to(state, command, epoch)
+    state = replace(state, answer=answer)
+    if not answer.ok:
+        return state
+    state = replace(state, epoch=epoch or NO_EPOCH)
+    return _keep(state, command) if isinstance(command, KeepWorkers) else _remove(state, command)
 
 
 def _hear(state: ClusterState, status: WorkerStatus, at_s: float) -> ClusterState:
@@ -188,6 +184,11 @@ def _see_node(state: ClusterState, event: NodeSeen) -> ClusterState:
     return replace(state, nodes={**state.nodes, sight.node: node}, unsent=state.unsent or node != known)
 
 
+def _lose_node(state: ClusterState, name: str) -> ClusterState:
+    nodes = {other: node for other, node in state.nodes.items() if other != name}
+    return replace(state, nodes=nodes, unsent=state.unsent or name in state.nodes)
+
+
 def _earliest(first_s: float | None, second_s: float | None) -> float | None:
     return min((at_s for at_s in (first_s, second_s) if at_s is not None), default=None)
 
@@ -201,6 +202,11 @@ def _leave(state: ClusterState, worker: WorkerId, why: str, at_s: float) -> Clus
     place = replace(place, worker=worker)
     state = _back_off(_bury(state, place, why, at_s), place, at_s)
     return _put(state, replace(place, left_at_s=at_s)) if place.ours else _drop(state, place)
+
+
+def _lose_agent(state: ClusterState, uid: str, why: str, at_s: float) -> ClusterState:
+    place = state.places.get(uid)
+    return state if place is None or place.worker is None else _leave(state, place.worker, why, at_s)
 
 
 def _end(state: ClusterState, uid: str, why: str, at_s: float) -> ClusterState:
@@ -239,6 +245,20 @@ def _remove(state: ClusterState, remove: RemoveWorkers) -> ClusterState:
         return state
     count = min(wanted.count, max(live_before, wanted.count) - removed)
     return replace(state, wanted={**state.wanted, job: Wanted(count, wanted.template)})
+
+
+def _stop(state: ClusterState, why: str) -> ClusterState:
+    state = replace(state, stopping=True)
+    for place in state.places.values():
+        if place.ours:
+            state = _to_be_ended(state, place, why)
+    return state
+
+
+def _save_later(state: ClusterState, at_s: float) -> ClusterState:
+    rules = state.rules
+    delay_s = min(max(rules.save_retry_s, state.save_delay_s * 2), rules.save_retry_max_s)
+    return replace(state, saving=None, save_delay_s=delay_s, save_at_s=at_s + delay_s)
 
 
 def _to_be_ended(state: ClusterState, place: Place, why: str) -> ClusterState:

@@ -6,8 +6,9 @@ at a version that is yet to come sees nothing at all until then.
 """
 
 import asyncio
+import contextlib
 import random
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterable, Iterator
 from dataclasses import dataclass
 
 import msgspec
@@ -48,11 +49,8 @@ async def watch(
     bookmark_s = loop.time() + options.bookmark_s if options.bookmarks else end_s
     position = options.version or store.version
     if not options.version:
-        for obj in store.all(resource, options.namespace):
-            if options.matches is None or options.matches(obj):
-                yield lines.event("ADDED", obj)
-        if options.marks_initial_end:
-            yield lines.bookmark(position, _INITIAL_END)
+        for line in lines.initial(store.all(resource, options.namespace), position):
+            yield line
     elif position < history.floor:
         yield lines.error(store.expired(resource, position))
         return
@@ -66,10 +64,8 @@ async def watch(
                 yield lines.error(gone(f"too old resource version: {position} ({history.floor})"))
                 return
             position = store.version
-            for change in changes:
-                line = lines.change(change)
-                if line is not None:
-                    yield line
+            for line in lines.changes(changes):
+                yield line
             if news.is_set():
                 continue
             now_s = loop.time()
@@ -79,13 +75,15 @@ async def watch(
                     yield lines.bookmark(position)
             if now_s >= end_s:
                 return
-            try:
-                async with asyncio.timeout(max(0.0, min(end_s, bookmark_s) - now_s)):
-                    await news.wait()
-            except TimeoutError:
-                continue
+            await _wait_for(news, min(end_s, bookmark_s) - now_s)
     finally:
         history.forget(news)
+
+
+async def _wait_for(news: asyncio.Event, most_s: float) -> None:
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(max(0.0, most_s)):
+            await news.wait()
 
 
 def check_start(store: Store, resource: Resource, options: WatchOptions) -> None:
@@ -100,7 +98,19 @@ class _Lines:
     api_version: str
     options: WatchOptions
 
-    def change(self, change: Change) -> bytes | None:
+    def initial(self, objects: Iterable[Obj], version: int) -> Iterator[bytes]:
+        """Everything that is there."""
+        for obj in objects:
+            if self.options.matches is None or self.options.matches(obj):
+                yield self.event("ADDED", obj)
+        if self.options.marks_initial_end:
+            yield self.bookmark(version, _INITIAL_END)
+
+    def changes(self, changes: Iterable[Change]) -> Iterator[bytes]:
+        lines = (self._change(change) for change in changes)
+        return (line for line in lines if line is not None)
+
+    def _change(self, change: Change) -> bytes | None:
         """None when it does not concern this watch."""
         before = change.before is not None and self._selects(change.before)
         now = change.type is not ChangeType.DELETED and self._selects(change.object)

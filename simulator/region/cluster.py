@@ -57,41 +57,15 @@ class Cluster:
         self.request = request
         self.gate = Gate()
         self.uid = str(uuid.uuid4())
-        settings = shared.settings
-        options = ServerOptions(
-            makes_accounts=request.controllers,
-            toleration_s=settings.toleration_s,
-            history_limit=settings.history_limit,
-        )
+        options = _server_options(shared.settings, request)
         # Versions go on rising when a region is started anew: what clients remember of its last life is too old.
         self.server = ApiServer(shared.clock, options, first_version=int(time.time() * 1000))
         self.logs = LogFolder(shared.folder / "logs" / name, self.server.store)
-        self.http = ClusterHttp(
-            name,
-            self.server,
-            self.gate,
-            self.logs,
-            shared.clock,
-            HttpOptions(
-                settings.secret,
-                bookmark_s=settings.bookmark_s,
-                gone_as_status=settings.gone_as_status,
-                enforces_rbac=settings.enforce_rbac,
-            ),
-        )
+        self.http = ClusterHttp(name, self.server, self.gate, self.logs, shared.clock, _http_options(shared.settings))
         self.nodes: dict[str, RegionNode] = {}
         self._shared = shared
-        self._token_s = request.token_seconds or settings.token_s
-        self._run_options = RunOptions(
-            cluster=name,
-            endpoint=endpoint,
-            run_mark=shared.incarnation,
-            pods_folder=shared.folder / "p",
-            images=settings.images,
-            crash_backoff_s=settings.crash_backoff_s,
-            crash_backoff_most_s=settings.crash_backoff_most_s,
-            token_s=self._token_s,
-        )
+        self._token_s = request.token_seconds or shared.settings.token_s
+        self._run_options = _run_options(name, endpoint, shared, self._token_s)
         self._controllers = Controllers(name, self.server, shared.clock) if request.controllers else None
         self._tasks: asyncio.TaskGroup | None = None
         self._placing = asyncio.Lock()
@@ -264,3 +238,34 @@ class Cluster:
     def _task(self, work: Coroutine[object, object, None], name: str) -> "asyncio.Task[None]":
         assert self._tasks is not None  # nodes come and go only while the cluster runs
         return self._tasks.create_task(work, name=name)
+
+
+def _server_options(settings: RegionSettings, request: ClusterRequest) -> ServerOptions:
+    return ServerOptions(
+        makes_accounts=request.controllers,
+        toleration_s=settings.toleration_s,
+        history_limit=settings.history_limit,
+    )
+
+
+def _http_options(settings: RegionSettings) -> HttpOptions:
+    return HttpOptions(
+        settings.secret,
+        bookmark_s=settings.bookmark_s,
+        gone_as_status=settings.gone_as_status,
+        enforces_rbac=settings.enforce_rbac,
+    )
+
+
+def _run_options(cluster: str, endpoint: str, shared: Shared, token_s: float) -> RunOptions:
+    settings = shared.settings
+    return RunOptions(
+        cluster=cluster,
+        endpoint=endpoint,
+        run_mark=shared.incarnation,
+        pods_folder=shared.folder / "p",
+        images=settings.images,
+        crash_backoff_s=settings.crash_backoff_s,
+        crash_backoff_most_s=settings.crash_backoff_most_s,
+        token_s=token_s,
+    )

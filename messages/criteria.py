@@ -83,7 +83,7 @@ def contradictory_criteria(capacity: Capacity | None, profile: StepProfile | Non
     found: list[Problem] = []
     if capacity is not None:
         found += _criteria(capacity)
-        found += _deadline(capacity, profile)
+        found += _deadline(capacity)
     if profile is not None and not profile.compute:
         found.append(("profile.compute", "is empty; give the seconds of at least one accelerator"))
     if profile is not None and not has_batch:
@@ -107,7 +107,7 @@ def _criteria(capacity: Capacity) -> list[Problem]:
     return found
 
 
-def _deadline(capacity: Capacity, profile: StepProfile | None) -> list[Problem]:
+def _deadline(capacity: Capacity) -> list[Problem]:
     found: list[Problem] = []
     wants = capacity.objective is Objective.DEADLINE
     if wants and capacity.deadline is None:
@@ -115,7 +115,4 @@ def _deadline(capacity: Capacity, profile: StepProfile | None) -> list[Problem]:
     if not wants and capacity.deadline is not None:
         text = f"is given, but capacity.objective is {capacity.objective.value}; make it deadline, or leave this out"
         found.append(("capacity.deadline", text))
-    if wants and profile is None:
-        text = "is missing; without it nobody knows how long a step takes, and no deadline can be planned for"
-        found.append(("profile", text))
     return found

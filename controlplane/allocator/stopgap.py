@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from controlplane.allocator.demand import Basis
 from controlplane.planning.greedy import greedy
 from controlplane.planning.market import NONE, Choice, Nodes
+from controlplane.planning.profiles import until_measured
 from controlplane.planning.scoring import gain, score
 from controlplane.planning.tuning import Tuning
 
@@ -36,4 +37,5 @@ def _greedy(basis: Basis, wanted: int, last: Mapping[Choice, float]) -> Nodes:
 def _would_be_moved(basis: Basis, nodes: Nodes, better: Nodes) -> bool:
     here = score(basis.profile, basis.market, nodes, _TUNING)
     there = score(basis.profile, basis.market, better, _TUNING)
-    return here is not None and there is not None and gain(there, here, basis.criteria) >= _TUNING.threshold
+    criteria = until_measured(basis.criteria, basis.profile)
+    return here is not None and there is not None and gain(there, here, criteria) >= _TUNING.threshold

@@ -99,7 +99,7 @@ class Planning:
             return []
         if not self.is_possible:
             return unplannable(spec.capacity)
-        criteria, profile = criteria_of(spec), profile_of(spec).profile
+        criteria, profile = criteria_of(spec), profile_of(spec)
         offers, market = self._markets.offers(), self._markets.market(criteria)
         return await self.planner.work(lambda: refusals(spec, criteria, offers, market, profile)) or []
 

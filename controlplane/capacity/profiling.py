@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from msgspec import structs
 
-from controlplane.planning.profiles import PEAK_TFLOPS, JobProfile, profile_of
+from controlplane.planning.profiles import PEAK_TFLOPS, profile_of
 from controlplane.throughput.profile import Compute, Profile
 from messages.jobs import JobSpec
 from messages.measured import MeasuredProfile
@@ -16,7 +16,7 @@ NEWS = 0.1
 """Measured figures go up and down, and every other one means another plan: less than this is no news."""
 
 
-def combined(spec: JobSpec, measured: MeasuredProfile | None) -> JobProfile:
+def combined(spec: JobSpec, measured: MeasuredProfile | None) -> Profile:
     """What was measured wins. Accelerators that neither were seen nor are in the file are used only without a file.
 
     Then they are compared with the one that was seen last by their makers' peak figures.
@@ -25,14 +25,14 @@ def combined(spec: JobSpec, measured: MeasuredProfile | None) -> JobProfile:
     if measured is None:
         return known
     seen = _seen(measured)
-    others = _scaled(seen) if known.is_assumed and seen else known.profile.compute
-    profile = structs.replace(
-        known.profile,
+    others = _scaled(seen) if known.is_assumed and seen else known.compute
+    return structs.replace(
+        known,
         compute={**others, **seen},
-        gradient_bytes=measured.gradient_bytes or known.profile.gradient_bytes,
-        global_batch=min(measured.global_batch, LARGEST_BATCH) or known.profile.global_batch,
+        gradient_bytes=measured.gradient_bytes or known.gradient_bytes,
+        global_batch=min(measured.global_batch, LARGEST_BATCH) or known.global_batch,
+        is_assumed=known.is_assumed and not seen,
     )
-    return JobProfile(profile, is_assumed=known.is_assumed and not seen)
 
 
 def knows_any(measured: MeasuredProfile) -> bool:

@@ -50,7 +50,7 @@ class Measures:
         measured = self._measuring.profile(now_s)
         if measured is None or not knows_any(measured):
             return None
-        found = coarse(combined(spec, measured).profile)
+        found = coarse(combined(spec, measured))
         if not is_news(self._told, found, spec.workers.max * spec.workers.ranks):
             return None
         self._told = found

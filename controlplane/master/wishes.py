@@ -34,7 +34,7 @@ class Wishes:
 
     def demand(self, job: Job, step: int | None, at: float) -> Demand | None:
         criteria = self.criteria(job, step, at)
-        return Demand(criteria, profile_of(job.spec).profile) if criteria is not None else None
+        return Demand(criteria, profile_of(job.spec)) if criteria is not None else None
 
     def forget(self, job: JobName) -> None:
         self._answered.pop(job, None)

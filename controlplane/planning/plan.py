@@ -11,12 +11,13 @@ from collections.abc import Mapping
 from enum import StrEnum
 from types import MappingProxyType
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from controlplane.planning import sentences
 from controlplane.planning.criteria import Criteria
 from controlplane.planning.field import Range
 from controlplane.planning.market import Choice, Market, Nodes, Present
+from controlplane.planning.profiles import until_measured
 from controlplane.planning.scoring import Score, breach, gain, is_affordable, limit_of, score
 from controlplane.planning.search import Candidate, Search
 from controlplane.planning.steps import first_step
@@ -56,7 +57,12 @@ class Plan(Struct, frozen=True, kw_only=True):
 def plan(
     criteria: Criteria, profile: Profile, market: Market, present: Present | None = None, tuning: Tuning | None = None
 ) -> Plan:
-    present, tuning = present or Present(), tuning or Tuning()
+    wanted, criteria = criteria, until_measured(criteria, profile)
+    made = _planned(criteria, profile, market, present or Present(), tuning or Tuning())
+    return made if criteria == wanted else structs.replace(made, why=f"{made.why}; {sentences.UNMEASURED}")
+
+
+def _planned(criteria: Criteria, profile: Profile, market: Market, present: Present, tuning: Tuning) -> Plan:
     search = Search(criteria, profile, market, present, tuning)
     anything = search.best(Range(_NONE, _limits(market, present)), alternatives=tuning.alternatives)
     chosen, change, why = _chosen(search, anything.best)

@@ -1,10 +1,11 @@
 """What a job's steps need: what its file says, or, where it says nothing, an assumption that is called one."""
 
-from typing import NamedTuple
+from msgspec import structs
 
 from controlplane.catalog.accelerators import matching
+from controlplane.planning.criteria import Criteria
 from controlplane.throughput.profile import Compute, Profile
-from messages.criteria import StepProfile
+from messages.criteria import Objective, StepProfile
 from messages.jobs import JobSpec
 
 PEAK_TFLOPS = {"T4": 65.0, "L4": 121.0, "V100": 125.0, "A100-40": 312.0, "A100-80": 312.0, "H100": 989.0}
@@ -16,19 +17,13 @@ ASSUMED_SECONDS_PER_SAMPLE = 0.5
 """On an L4."""
 
 
-class JobProfile(NamedTuple):
-    profile: Profile
-    is_assumed: bool
-    """Then it tells places apart, and what it says of steps and of money for them means nothing."""
-
-
-def profile_of(spec: JobSpec) -> JobProfile:
+def profile_of(spec: JobSpec) -> Profile:
     batch = spec.hyperparameters.get("global_batch")
     given = batch if isinstance(batch, int) else 0
     if spec.profile is not None:
-        return JobProfile(_given(spec.profile, given, spec.replica), is_assumed=False)
+        return _given(spec.profile, given, spec.replica)
     most = spec.workers.max * spec.workers.ranks // spec.replica
-    return JobProfile(_assumed(given or most * ASSUMED_SAMPLES_PER_RANK, spec.replica), is_assumed=True)
+    return _assumed(given or most * ASSUMED_SAMPLES_PER_RANK, spec.replica)
 
 
 def _given(told: StepProfile, global_batch: int, replica: int) -> Profile:
@@ -53,4 +48,12 @@ def _assumed(global_batch: int, replica: int) -> Profile:
         gradient_bytes=ASSUMED_GRADIENT_BYTES,
         global_batch=global_batch,
         replica_gpus=replica,
+        is_assumed=True,
     )
+
+
+def until_measured(criteria: Criteria, profile: Profile) -> Criteria:
+    """What steps of an assumed length would do in time is no deadline kept: until theirs is known, the fastest."""
+    if not profile.is_assumed or criteria.objective is not Objective.DEADLINE:
+        return criteria
+    return structs.replace(criteria, objective=Objective.THROUGHPUT, min_steps_per_s=0.0)

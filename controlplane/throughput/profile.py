@@ -36,3 +36,5 @@ class Profile(Struct, frozen=True, kw_only=True):
     overlap: Share = 0.0
     """The part of the communication that can hide behind the computation; 0 is a step that computes, then sends."""
     collective: Collective = Collective.RING
+    is_assumed: bool = False
+    """Then it tells places apart, and what it says of steps and of money for them means nothing."""

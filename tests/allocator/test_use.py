@@ -10,6 +10,7 @@ from controlplane.allocator import events
 from controlplane.allocator.effects import AllocatorEffect, CreatePool, MakePlan, RemoveNodes, ResizePool
 from controlplane.allocator.shelves import is_shaken
 from controlplane.allocator.state import AllocatorSettings
+from controlplane.planning.plan import Change
 from controlplane.throughput.use import FRESH_S, NodeUse
 from messages.criteria import Objective
 from tests.allocator.planned_stage import IOWA, WEST, PlannedStage, a_running_stage, prices_of, said
@@ -307,6 +308,24 @@ def test_a_measured_profile_is_planned_with_and_a_plan_of_the_old_one_is_not_fol
     assert stage.allocator.plans.basis != stage.allocator.plans.facts
     [ask] = of(stage.ticks(0.5), MakePlan)
     assert ask.profile == measured
+
+
+def test_a_deadline_is_planned_for_once_steps_were_measured() -> None:
+    steps = a_small_profile(gradient_bytes=3 * 10**9)
+    stage = a_running_stage(
+        IOWA,
+        min_workers=1,
+        max_workers=4,
+        objective=Objective.DEADLINE,
+        min_steps_per_s=0.1,
+        profile=structs.replace(steps, is_assumed=True),
+    )
+    assert held_by(stage) == {IOWA_A: 4}, "as fast as may be"
+    stage.happens(events.ProfileMeasured(stage.now_s, steps))
+    stage.settles()
+    plan = stage.allocator.plans.plan
+    assert plan is not None and (plan.change, sum(plan.placement.values())) == (Change.SHRINK, 2)
+    assert plan.score is not None and plan.score.estimate.steps_per_s >= 0.1
 
 
 def test_a_job_that_is_not_planned_has_no_use_for_a_profile() -> None:

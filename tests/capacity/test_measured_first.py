@@ -31,7 +31,7 @@ async def test_the_first_plan_waits_for_what_trainers_measure_but_not_for_ever(
     known = known_prices({"TRADEWIND_PRICES_CACHE": "/nowhere/prices.json"}, None)
     planning = Planning(cloud, OFFERS, known, bucket, SystemClock(), lambda: True, lambda event: None, look_s=0.02)
     stage, spec = Stage(cloud, planning, OFFERS), a_spec()
-    demand = Demand(criteria_of(spec), profile_of(spec).profile)
+    demand = Demand(criteria_of(spec), profile_of(spec))
 
     async def run() -> None:
         async with asyncio.TaskGroup() as tasks:

@@ -91,7 +91,7 @@ async def a_stage(
     known = known_prices({"TRADEWIND_PRICES_CACHE": "/nowhere/prices.json"}, None)
     planning = Planning(cloud, offers, known, bucket, SystemClock(), lambda: True, lambda _: None, look_s=0.02)
     stage = Stage(cloud, planning, offers)
-    demand = Demand(criteria_of(spec), profile_of(spec).profile)
+    demand = Demand(criteria_of(spec), profile_of(spec))
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(_run(stage, demand, idle_timeout_s))
         yield stage

@@ -32,20 +32,20 @@ def test_without_a_measurement_all_is_as_the_file_or_the_assumption_has_it() -> 
 
 
 def test_what_was_measured_wins_over_the_file_and_the_file_stands_for_others() -> None:
-    profile, is_assumed = combined(a_spec(FILE), measured(L4=0.75))
-    assert not is_assumed
+    profile = combined(a_spec(FILE), measured(L4=0.75))
+    assert not profile.is_assumed
     assert profile.compute == {"L4": Compute(0.75, 0.0625), "A100-40": Compute(0.25, 0.125)}
     assert (profile.gradient_bytes, profile.global_batch, profile.overlap) == (4096, 32, 0.5)
 
 
 def test_an_accelerator_that_the_file_does_not_name_is_used_once_it_was_seen() -> None:
-    profile, _ = combined(a_spec(FILE), measured(T4=2.0))
+    profile = combined(a_spec(FILE), measured(T4=2.0))
     assert profile.compute.keys() == {"L4", "A100-40", "T4"}
 
 
 def test_without_a_file_others_are_scaled_from_what_was_seen_last() -> None:
-    profile, is_assumed = combined(a_spec(), measured(T4=9.0, L4=0.75))
-    assert not is_assumed
+    profile = combined(a_spec(), measured(T4=9.0, L4=0.75))
+    assert not profile.is_assumed
     assert profile.compute["L4"] == Compute(0.75, 0.0625)
     assert profile.compute["T4"] == Compute(9.0, 0.0625)
     assert profile.compute["H100"].seconds_per_sample == pytest.approx(0.75 * PEAK_TFLOPS["L4"] / PEAK_TFLOPS["H100"])
@@ -54,17 +54,17 @@ def test_without_a_file_others_are_scaled_from_what_was_seen_last() -> None:
 
 def test_an_accelerator_that_nobody_knows_teaches_bytes_only() -> None:
     unknown = MeasuredProfile(4096, 32, 1.0, 0.25, {"": MeasuredCompute(0.5, 0.0)})
-    profile, is_assumed = combined(a_spec(), unknown)
-    assert (is_assumed, knows_any(unknown), knows_any(measured(L4=0.5))) == (True, False, True)
+    profile = combined(a_spec(), unknown)
+    assert (profile.is_assumed, knows_any(unknown), knows_any(measured(L4=0.5))) == (True, False, True)
     assert profile.gradient_bytes == 4096
-    assert profile.compute == profile_of(a_spec()).profile.compute
+    assert profile.compute == profile_of(a_spec()).compute
 
 
 @pytest.mark.parametrize("seconds", [1e-320, 1e9])
 @pytest.mark.parametrize("batch", [1, 2**53])
 def test_whatever_a_script_tells_of_itself_there_is_an_estimate(seconds: float, batch: int) -> None:
     told = MeasuredProfile(10**15, batch, 1.0, 0.5, {"L4": MeasuredCompute(seconds, seconds)})
-    profile = coarse(combined(a_spec(), told).profile)
+    profile = coarse(combined(a_spec(), told))
     groups = (a_group("us-central1-a"), a_group("europe-west4-a")) if batch > 1 else (a_group(),)
     assert estimated(profile, *groups).micro_usd_per_1000_steps > 0
 

@@ -61,11 +61,6 @@ WITH_BATCH = {"hyperparameters": {"global_batch": 64}}
             "is missing",
         ),
         ({"capacity": Capacity(deadline=Deadline(12.0, 1000))}, "capacity.deadline", "capacity.objective is cost"),
-        (
-            {"capacity": Capacity(objective=Objective.DEADLINE, deadline=Deadline(12.0, 1000))},
-            "profile",
-            "how long a step takes",
-        ),
         ({"profile": StepProfile(gradient_bytes=1), **WITH_BATCH}, "profile.compute", "is empty"),
         ({"profile": A_PROFILE}, "hyperparameters.global_batch", "is missing"),
     ],
@@ -76,6 +71,11 @@ def test_contradictory_criteria_name_their_place_and_what_would_be_right(
     ((place, said),) = contradictions(a_job(**changes))
     assert place == path
     assert text in said
+
+
+def test_a_deadline_needs_no_profile_since_steps_are_measured() -> None:
+    capacity = Capacity(objective=Objective.DEADLINE, deadline=Deadline(12.0, 1000))
+    assert contradictions(a_job(capacity=capacity)) == []
 
 
 @pytest.mark.parametrize("share", [0.0, -0.1, 1.1])

@@ -10,6 +10,7 @@ from controlplane.planning.greedy import greedy
 from controlplane.planning.market import Choice, Market, Nodes, Present, QuotaKey
 from controlplane.planning.plan import Change, Plan, plan
 from controlplane.planning.scoring import is_affordable, score
+from controlplane.planning.sentences import UNMEASURED
 from controlplane.planning.tuning import Tuning
 from messages.criteria import Objective
 from tests.planning.builders import (
@@ -86,6 +87,16 @@ def test_a_deadline_that_is_over_is_told_as_over_and_not_as_a_speed() -> None:
     assert sum(made.placement.values()) == 8
     assert "the deadline is over, so what is left is done as fast as may be" in made.why
     assert "inf" not in made.why
+
+
+def test_while_nobody_knows_what_a_step_takes_a_deadline_is_as_fast_as_may_be_and_says_so() -> None:
+    market = a_market(an_option(usd=0.2, limit=8), an_option(HOLLAND, "A100-40", 4.0))
+    easy = some_criteria(objective=Objective.DEADLINE, min_steps_per_s=0.2)
+    assumed, measured = planned(easy, market, is_assumed=True), planned(easy, market)
+    assert assumed.placement == {a_choice(HOLLAND, "A100-40"): 8}
+    assert assumed.why.startswith("the most steps in a second: ") and assumed.why.endswith(UNMEASURED)
+    assert {choice.accelerator for choice in measured.placement} == {"L4"}
+    assert UNMEASURED not in planned(FASTEST, market, is_assumed=True).why + measured.why
 
 
 def test_a_zone_that_takes_machines_often_has_to_be_cheaper() -> None:

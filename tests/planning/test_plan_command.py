@@ -56,6 +56,14 @@ async def test_without_a_profile_no_steps_are_promised(tmp_path: Path) -> None:
     assert "steps/s," not in done.out
 
 
+async def test_a_deadline_without_a_profile_is_planned_and_not_promised(tmp_path: Path) -> None:
+    in_time = A_JOB.replace("capacity: {", "capacity: {objective: deadline, deadline: {hours: 9, steps: 1000}, ")
+    promised = "Nobody knows yet whether it is done in time: its deadline is planned for when its steps were measured"
+    done = await planned(tmp_path, in_time)
+    assert (done.code, promised in done.out) == (0, True), done.err
+    assert promised not in (await planned(tmp_path, in_time + A_PROFILE)).out
+
+
 async def test_a_contradiction_is_told_in_sentences_before_anything_is_made(tmp_path: Path) -> None:
     done = await planned(tmp_path, A_JOB.replace("max_usd_per_hour: 40", "max_usd_per_hour: 0.5") + A_PROFILE)
     assert done.code == 2

@@ -33,7 +33,7 @@ def refused(spec: JobSpec, limits: dict[Choice, int] | None = None) -> list[tupl
     criteria = criteria_of(spec)
     seen = Memory()
     market = market_of(criteria, OFFERS, LINKS, seen=lambda zone, name: estimate(seen, zone, name, 0.0), limits=limits)
-    return refusals(spec, criteria, OFFERS, market, profile_of(spec).profile)
+    return refusals(spec, criteria, OFFERS, market, profile_of(spec))
 
 
 def test_what_can_be_had_is_not_refused() -> None:
@@ -97,11 +97,11 @@ def test_a_deadline_becomes_steps_in_a_second() -> None:
 
 
 def test_without_a_profile_one_is_assumed_and_called_so() -> None:
-    profile, is_assumed = profile_of(a_spec())
-    assert is_assumed
+    profile = profile_of(a_spec())
+    assert profile.is_assumed
     assert profile.compute["H100"].seconds_per_sample < profile.compute["L4"].seconds_per_sample
     given = structs.replace(a_spec(), profile=StepProfile(10**9, {"A100": StepTime(0.1)}))
-    assert profile_of(given).profile.compute.keys() == {"A100-40", "A100-80"}
+    assert profile_of(given).compute.keys() == {"A100-40", "A100-80"}
     assert not profile_of(given).is_assumed
 
 

@@ -13,8 +13,8 @@ from controlplane.fleet.files import read_fleet
 from controlplane.planning.criteria import criteria_of
 from controlplane.planning.market import market_of
 from controlplane.planning.plan import Plan, plan
-from controlplane.planning.profiles import JobProfile
 from controlplane.planning.refusals import refusals
+from controlplane.planning.sentences import UNMEASURED
 from controlplane.throughput.profile import Profile
 from messages.jobs import JobSpec
 from messages.measured import MeasuredProfile
@@ -45,7 +45,7 @@ def show_plan(jobfile: Path, fleetfile: Path | None, *, as_json: bool) -> None:
         found = offered(known)
         measured = await known_measurement(os.environ, spec.name) if not why else None
         profile = combined(spec, measured)
-        made = planned(spec, found if fleet is None else of_fleet(found, fleet), str(jobfile), profile.profile)
+        made = planned(spec, found if fleet is None else of_fleet(found, fleet), str(jobfile), profile)
         _print(made, spec, profile, measured, f"prices of {known.date}", as_json=as_json)
         if why and not as_json:
             click.echo(f"What was seen of these zones is not known here: {why}", err=True)
@@ -79,7 +79,7 @@ def planned(spec: JobSpec, found: Offered, name: str, profile: Profile) -> Plan:
 
 
 def _print(
-    made: Plan, spec: JobSpec, profile: JobProfile, measured: MeasuredProfile | None, prices: str, *, as_json: bool
+    made: Plan, spec: JobSpec, profile: Profile, measured: MeasuredProfile | None, prices: str, *, as_json: bool
 ) -> None:
     is_assumed = profile.is_assumed
     if as_json:
@@ -94,5 +94,7 @@ def _print(
             "The job file has no `profile`, and no job of this name was measured: places are compared for a model of "
             "350 million parameters, and steps are not told. docs/planning.md says how to give one."
         )
+    if is_assumed and spec.capacity is not None and spec.capacity.deadline is not None:
+        click.echo(f"Nobody knows yet whether it is done in time: {UNMEASURED}.")
     if not made.proven:
         click.echo("There are too many ways to try all: a better one may exist.")

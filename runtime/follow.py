@@ -13,6 +13,7 @@ from datetime import datetime
 
 import msgspec
 import nats.errors
+import nats.js.errors
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.js import api
@@ -146,13 +147,18 @@ class _Reader:
             config.opt_start_time = self._wanted.since
         self._subscription = await self._link.client.subscribe(self._inbox, cb=self._on_message)
         made = await self._link.call(
-            f"reading stream {self._wanted.stream}",
-            lambda: self._link.jetstream.add_consumer(self._wanted.stream, config),
-            timeout_s=_API_TIMEOUT_S,
-            harmless_twice=True,
+            f"reading stream {self._wanted.stream}", lambda: self._consume(config), timeout_s=_API_TIMEOUT_S
         )
         await self._pull()
         return made.num_pending or 0
+
+    async def _consume(self, config: api.ConsumerConfig) -> api.ConsumerInfo:
+        """Not from a stream that the server has lost since the look: that has to be looked at again."""
+        name = self._wanted.stream
+        try:
+            return await self._link.jetstream.add_consumer(name, config)
+        except nats.js.errors.NotFoundError:
+            raise BusUnavailable(f"stream {name} was lost a moment ago") from None
 
     async def next(self) -> Stored | None:
         """None when this consumer is of no more use."""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import uvloop
+from nats.js.api import ConsumerConfig, ConsumerInfo
 
 from messages.ids import Generation, JobName, Rank, WorkerId
 from messages.worlds import LogLines
@@ -170,6 +171,27 @@ async def test_a_watch_goes_on_when_the_server_has_lost_everything(nats_server: 
     await eventually(lambda: ("lost", None) in watched.told and ("kept", None) in watched.told)
     await bucket.put("kept", b"2")
     await eventually(lambda: watched.told[-1] == ("kept", b"2"))
+
+
+async def test_a_watch_goes_on_though_the_server_loses_everything_just_when_it_begins(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bucket = await bus.bucket("b")
+    server = bus._link.jetstream
+    add_consumer = server.add_consumer
+    losses = iter((True, True, False))
+
+    async def after_a_loss(stream: str, config: ConsumerConfig) -> ConsumerInfo:
+        if next(losses, False):
+            await server.delete_stream(stream)
+        return await add_consumer(stream, config)
+
+    monkeypatch.setattr(server, "add_consumer", after_a_loss)
+    watched = Watched()
+    await bucket.watch(">", watched)
+    await bucket.put("k", b"1")
+    await eventually(lambda: watched.told == [("k", b"1")])
+    assert bus.connected
 
 
 async def test_a_stream_that_the_server_has_lost_is_made_again_by_its_maker_for_whoever_sends(

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from typing import Any
 
 import nats
 import pytest
@@ -293,7 +294,7 @@ async def test_whoever_is_cancelled_while_it_connects_is_though_the_client_forge
     connect = Client.connect
     connected = asyncio.Event()
 
-    async def forgetful(client: Client, **options: object) -> None:
+    async def forgetful(client: Client, **options: Any) -> None:
         await connect(client, **options)
         connected.set()
         with contextlib.suppress(asyncio.CancelledError):

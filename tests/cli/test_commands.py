@@ -337,6 +337,12 @@ async def test_scale_tells_how_many_workers_the_job_may_have(master: FakeMaster)
     assert "Next: tradewind status mnist --watch" in done.out
 
 
+async def test_what_is_no_number_is_not_called_a_range(master: FakeMaster) -> None:
+    done = await asked(master, "scale", "mnist", "many")
+    assert (done.code, master.asked) == (2, [])
+    assert "'many' is not a valid integer.\n" in done.err
+
+
 async def test_stop_tells_that_the_job_has_stopped(master: FakeMaster) -> None:
     master.views["mnist"] = a_view()
     done = await asked(master, "stop", "mnist")

@@ -34,7 +34,7 @@ def a_spec(script: str = "train.py", *args: str, module: bool = False, most: int
 def test_arguments_of_the_script_are_passed_on_untouched() -> None:
     given = parsed("--workers", "2", "train.py", "--epochs", "3", "--workers", "9", "-m", "--", "a_b", "--x_y=1")
     assert given["args"] == ("--epochs", "3", "--workers", "9", "-m", "--", "a_b", "--x_y=1")
-    assert (given["script"], given["workers"], given["module"]) == ("train.py", (2, 2), False)
+    assert (given["script"], given["workers"], given["module"]) == ("train.py", (1, 2), False)
 
 
 @pytest.mark.parametrize(
@@ -51,10 +51,27 @@ def test_the_options_of_torchrun_mean_the_same_here(torchrun: list[str], ours: l
     assert {**theirs, "standalone": False} == parsed(*ours, "train.py")
 
 
-@pytest.mark.parametrize("value", ["0", "-1", "many", "4:"])
+@pytest.mark.parametrize("value", ["0", "-1", "many", "4:", "0:2", "2:0"])
 def test_a_number_of_workers_that_is_none_is_refused(value: str) -> None:
     with pytest.raises(click.BadParameter):
         parsed("--workers", value, "train.py")
+
+
+@pytest.mark.parametrize(("value", "least", "most"), [("4", 1, 4), ("2:4", 2, 4), ("4:4", 4, 4)])
+def test_a_run_goes_on_with_as_few_workers_as_was_said_or_with_one(value: str, least: int, most: int) -> None:
+    assert parsed("--workers", value, "train.py")["workers"] == (least, most)
+
+
+async def test_more_workers_at_least_than_there_are_to_be_are_refused_at_once(here: Path) -> None:
+    done = await tradewind("run", "--workers", "3:2", "train.py", environ={}, cwd=here)
+    assert done.code == 2
+    assert done.err == "Error: At least 3 workers of at most 2 cannot be.\nTry: tradewind run --workers 3 …\n"
+
+
+def test_a_folder_is_no_script(here: Path) -> None:
+    with pytest.raises(UserError) as refused:
+        a_spec(".")
+    assert (refused.value.sentence, refused.value.hint) == (". is a folder, not a script.", "tradewind run train.py")
 
 
 def test_the_job_runs_the_script_here_with_this_interpreter(here: Path) -> None:

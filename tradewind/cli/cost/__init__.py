@@ -3,6 +3,7 @@
 import click
 
 from tradewind.cli.jobs import examples, job_argument, json_option
+from tradewind.cli.numbers import Whole
 
 
 @click.command(
@@ -15,7 +16,7 @@ from tradewind.cli.jobs import examples, job_argument, json_option
 @job_argument
 @click.option(
     "--steps",
-    type=click.IntRange(1, 10**12 - 1),
+    type=Whole(1, 10**12 - 1),
     help="Of the whole run, for the forecast; else `capacity.deadline.steps` or `hyperparameters.steps` of the job.",
 )
 @json_option

@@ -3,6 +3,7 @@
 import click
 
 from tradewind.cli.jobs import examples, job_argument, json_option
+from tradewind.cli.numbers import Whole
 
 LAST = 10
 
@@ -15,7 +16,7 @@ LAST = 10
     )
 )
 @job_argument
-@click.option("--last", type=click.IntRange(1, 10_000), default=LAST, show_default=True, help="So many of them.")
+@click.option("--last", type=Whole(1, 10_000), default=LAST, show_default=True, help="So many of them.")
 @json_option
 def explain(job: str, last: int, as_json: bool) -> None:
     """Show the last decisions about JOB: placements, pools, shortages, worlds and money, each with its why.

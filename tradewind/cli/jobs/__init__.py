@@ -8,6 +8,8 @@ from typing import Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
+from tradewind.cli.numbers import Whole
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 WHERE = """
@@ -79,8 +81,8 @@ def status(job: str | None, watch: bool, as_json: bool) -> None:
     )
 )
 @job_argument
-@click.option("--rank", type=click.IntRange(min=0), help="Of this rank only.")
-@click.option("--tail", type=click.IntRange(min=0), help="The last so many lines only.")
+@click.option("--rank", type=Whole(min=0), help="Of this rank only.")
+@click.option("--tail", type=Whole(min=0), help="The last so many lines only.")
 @click.option("--follow", "-f", is_flag=True, help="Go on until the job's end.")
 def logs(job: str, rank: int | None, tail: int | None, follow: bool) -> None:
     """Show what the ranks of JOB print: standard output and standard error, each line prefixed with its rank."""
@@ -109,7 +111,7 @@ def events(job: str | None, follow: bool, as_json: bool) -> None:
 
 @click.command(epilog=examples("tradewind scale mnist 8"))
 @job_argument
-@click.argument("workers", type=click.IntRange(min=1))
+@click.argument("workers", type=Whole(min=1))
 def scale(job: str, workers: int) -> None:
     """Let JOB have WORKERS workers from now on. It goes on training while they come or go."""
     from tradewind.cli.jobs import asking

@@ -10,9 +10,10 @@ from typing import NamedTuple
 import click
 
 from messages.jobs import JobSpec
+from tradewind.cli.numbers import Whole
 from tradewind.cli.run.spec import spec_of
 
-NNODES = re.compile(r"^(?:(?P<min>\d+):)?(?P<max>\d+)$")
+NNODES = re.compile(r"^(?:(?P<min>[1-9]\d*):)?(?P<max>[1-9]\d*)$")
 
 
 class Nodes(NamedTuple):
@@ -24,10 +25,9 @@ class Nodes(NamedTuple):
 
 def _nodes(context: click.Context, parameter: click.Parameter, value: str) -> Nodes:
     match = NNODES.match(value)
-    if match is None or int(match["max"]) < 1:
+    if match is None:
         raise click.BadParameter(f"{value!r} is neither a number of at least 1 nor MIN:MAX.", context, parameter)
-    most = int(match["max"])
-    return Nodes(int(match["min"] or most), most)
+    return Nodes(int(match["min"] or 1), int(match["max"]))
 
 
 def _ranks(context: click.Context, parameter: click.Parameter, value: str) -> int:
@@ -59,12 +59,12 @@ Examples:
 @click.option(
     "--workers", "--nnodes", callback=_nodes, default="1", metavar="[MIN:]N", help="Workers on this machine.  [1]"
 )
-@click.option("--min-workers", type=click.IntRange(min=1), help="Go on with so few of them.  [MIN, else 1]")
+@click.option("--min-workers", type=Whole(min=1), help="Go on with so few of them.  [MIN, else 1]")
 @click.option("--nproc-per-node", callback=_ranks, default="1", metavar="K", help="Ranks on each worker.  [1]")
 @click.option(
     "--max-failures",
     "--max-restarts",
-    type=click.IntRange(min=0),
+    type=Whole(min=0),
     default=0,
     help="How often the script may fail and is started again; lost workers do not count.  [0]",
 )
@@ -95,7 +95,7 @@ def run(
         module=module,
         python=python,
         most=workers.most,
-        least=min_workers or (workers.least if workers.least < workers.most else 1),
+        least=min_workers or workers.least,
         ranks=nproc_per_node,
         failures=max_failures,
         environ=os.environ,

@@ -45,6 +45,8 @@ def spec_of(
 
 def check_script(name: str) -> None:
     script = Path(name)
+    if script.is_dir():
+        raise UserError(f"{name} is a folder, not a script.", f"tradewind run {script / 'train.py'}")
     if not script.is_file():
         near = difflib.get_close_matches(script.name, [one.name for one in script.parent.glob("*.py")], n=1)
         hint = f"tradewind run {script.with_name(near[0])}" if near else "tradewind run --help"

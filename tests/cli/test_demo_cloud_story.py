@@ -69,7 +69,7 @@ def heard(kind: str, worker: str, why: str = "", cluster: str = "") -> EventLine
     return EventLine(time.time(), "demo", kind, kind, why, {"worker": worker, "cluster": cluster})
 
 
-async def test_zones_run_dry_one_machine_is_noticed_and_later_one_is_lost(
+async def test_zones_run_dry_one_machine_is_lost_and_later_one_is_noticed(
     master: FakeMaster, cloud: FakeSimulator, story: CloudStory
 ) -> None:
     async with asyncio.timeout(WAIT_S):
@@ -79,19 +79,19 @@ async def test_zones_run_dry_one_machine_is_noticed_and_later_one_is_lost(
         master.progress.append(steps(1, 0, 6))
         await eventually(lambda: len(cloud.orders_of("preempt")) == 1)
         assert [order["zone"] for order in cloud.orders_of("stockout")] == ["us-central1-a", "us-central1-b"]
-        master.events += [heard("worker_noticed", "w0"), heard("worker_gone", "w0", "released: no longer needed")]
+        master.events.append(heard("worker_gone", "w0", "its pod has ended"))
         master.events.append(heard("worker_joined", "w2", cluster="sim-eu"))
         master.views["demo"] = a_world(2, w1="sim_us", w2="sim_eu")
         master.progress.append(steps(2, 4, 12))
         await eventually(lambda: len(cloud.orders_of("preempt")) == 2)
-        master.events.append(heard("worker_gone", "w1", "its pod has ended"))
+        master.events += [heard("worker_noticed", "w1"), heard("worker_gone", "w1", "released: no longer needed")]
         master.end("demo", "succeeded", "all 2 ranks exited with 0")
         cloud.nodes, cloud.pools = [], []
         master.cost_micro_usd = 1_490_000
         await playing
-    assert cloud.orders_of("preempt") == [{"node": "n0", "notice_s": 15.0}, {"node": "n1", "notice_s": 0.0}]
+    assert cloud.orders_of("preempt") == [{"node": "n0", "notice_s": 0.0}, {"node": "n1", "notice_s": 15.0}]
     facts = story.facts(left_behind=())
-    assert [(kill.worker, kill.rank, kill.generation) for kill in facts.kills] == [("w1", 0, 2)]
+    assert [(kill.worker, kill.rank, kill.generation) for kill in facts.kills] == [("w0", 0, 1)]
     assert facts.cloud is not None
     assert [(taken.node, taken.worker) for taken in facts.cloud.taken] == [("n0", "w0"), ("n1", "w1")]
     assert facts.cloud.regions == {"w2": "europe-west4"}
@@ -101,7 +101,7 @@ async def test_zones_run_dry_one_machine_is_noticed_and_later_one_is_lost(
     assert facts.cloud.cost.nodes_micro_usd == 1_490_000
 
 
-async def test_a_machine_is_not_lost_before_a_world_has_workers_in_two_regions(
+async def test_a_machine_is_not_noticed_before_a_world_has_workers_in_two_regions(
     master: FakeMaster, cloud: FakeSimulator, story: CloudStory
 ) -> None:
     async with asyncio.timeout(WAIT_S):

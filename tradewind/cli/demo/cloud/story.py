@@ -1,4 +1,8 @@
-"""The demonstration with a cloud: zones run dry, a machine is taken with notice, another one without."""
+"""The demonstration with a cloud: zones run dry, a machine is lost without a word, another one is taken with notice.
+
+In this order the story waits for one replacement only, and for one that is asked for at once: the cloud fills the
+place of a noticed machine by itself, and that it cannot is known long after the notice has passed.
+"""
 
 import asyncio
 import contextlib
@@ -30,6 +34,7 @@ from tradewind.cli.local.fleet import Fleet, region_of
 from tradewind.cli.local.simulator import Bill, Inventory, Node, Simulator, SimulatorAway
 
 NOTICE_S = 15.0
+WITHOUT_A_WORD_S = 0.0
 CLEAN_UP_S = 60.0
 LOOK_AFTER_S = 0.5
 LEDGER_S = 10.0
@@ -68,9 +73,9 @@ class CloudStory(Story):
         with contextlib.suppress(SimulatorAway):
             if not self._taken and self._is_settled(view) and self.step >= self.promise.steps * NOTICED_AT_SHARE:
                 await self._run_dry()
-                await self._take(view, NOTICE_S)
+                await self._take(view, WITHOUT_A_WORD_S)
             elif len(self._taken) == 1 and self._is_spread(view):
-                await self._take(view, 0.0)
+                await self._take(view, NOTICE_S)
 
     async def _look_afterwards(self) -> None:
         """Until nothing of the job is there, or for as long as that may take."""

@@ -23,12 +23,12 @@ class Memory:
     def __init__(self) -> None:
         self._kept: Jobs = ()
         self._kept_where: datetime | None = None
-        """When the bucket of the bus on which they were led was made."""
+        """When the bucket was made of the bus that has them: where they were led, or were written again since."""
         self._term_where: datetime | None = None
         """The same for the present term; None while there is none."""
         self._other_leads = False
         self._bus_is_another = False
-        """By what the watch told since the last term began."""
+        """By what the watch told since the last term began, or since they were written again."""
         self._due = asyncio.Event()
         self._settling = asyncio.Lock()
 
@@ -76,7 +76,8 @@ class Memory:
                 logger().warning("bus_lost_its_data", jobs=len(self._kept))
                 for kept in self._kept:
                     await records.write_again(bucket, kept)
-                self._kept = ()
+                # Not forgotten yet: this bus, too, may lose them before anybody has read them.
+                self._kept_where, self._bus_is_another = where, False
             elif self._other_leads:
                 self._kept = ()
             return where

@@ -110,14 +110,35 @@ async def test_once_another_master_led_what_was_held_before_is_worth_nothing(
     assert await generation(memory, bucket) is None
 
 
+@pytest.mark.parametrize("lost_before", [True, False])
 async def test_a_term_that_ended_too_early_to_know_its_jobs_forgets_none(
-    nats_server: NatsServer, bucket: Bucket
+    nats_server: NatsServer, bucket: Bucket, lost_before: bool
 ) -> None:
     memory = Memory()
     await memory.begin_term(bucket)
     memory.end_term(held())
+    if lost_before:
+        await lose_data(nats_server)
     await memory.begin_term(bucket)
     await lose_data(nats_server)
     memory.bus_forgot()
     memory.end_term(None)
     assert await generation(memory, bucket) == 3
+
+
+@pytest.mark.parametrize("told_late", [True, False])
+async def test_what_was_written_again_is_kept_until_another_master_leads_there(
+    nats_server: NatsServer, bucket: Bucket, told_late: bool
+) -> None:
+    memory = Memory()
+    await memory.begin_term(bucket)
+    memory.end_term(held())
+    for _ in range(2):
+        await lose_data(nats_server)
+        assert await generation(memory, bucket) == 3
+    if told_late:
+        memory.bus_forgot()
+    memory.see_leader(other=True)
+    await memory.settle(bucket)
+    await lose_data(nats_server)
+    assert await generation(memory, bucket) is None

@@ -42,8 +42,8 @@ async def bus(connect: Connect) -> Bus:
     return await connect()
 
 
-async def eventually(condition: Callable[[], object], timeout_s: float = 20.0, what: str = "") -> None:
-    """Returns as soon as the condition holds; fails the test when it does not in time."""
+async def eventually(condition: Callable[[], object], timeout_s: float = 60.0, what: str = "") -> None:
+    """Returns as soon as the condition holds; fails the test when it does not, on however busy a machine."""
     deadline = asyncio.get_running_loop().time() + timeout_s
     while not condition():
         if asyncio.get_running_loop().time() > deadline:

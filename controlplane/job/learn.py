@@ -24,6 +24,8 @@ from messages.workers import TrainerExit, WorkerPhase, WorkerStatus
 TOMBSTONES_AT_MOST = 1000
 PAST_INCARNATIONS_AT_MOST = 10
 INCARNATION_QUIET_S = 5.0
+CLUSTER_FORGOTTEN_S = 3600.0
+"""So long is a cluster remembered that is not heard of, and in which there was nobody of the job."""
 STORE_RETRY_S = 1.0
 SAVE_RETRY_S = 0.5
 
@@ -275,13 +277,22 @@ def _see(job: Job, topology: ClusterHeartbeat, at_s: float) -> Job:
         told_s=before.told_s if before is not None else None,
         refusal=before.refusal if before is not None else "",
     )
-    job = replace(job, clusters={**job.clusters, topology.cluster: cluster})
+    job = replace(job, clusters={**_remembered(job, at_s), topology.cluster: cluster})
     if restarted:
         job = _restart_silence(job, topology.cluster, at_s)
     sights = [sight for sight in topology.workers if sight.job == job.name]
     for sight in sights:
         job = _see_worker(job, topology.cluster, sight, at_s)
     return _miss(job, topology.cluster, {sight.worker for sight in sights})
+
+
+def _remembered(job: Job, at_s: float) -> dict[ClusterName, Cluster]:
+    inhabited = {worker.cluster for worker in job.workers.values()}
+    return {
+        name: cluster
+        for name, cluster in job.clusters.items()
+        if cluster.keeps or name in inhabited or at_s - cluster.heard_s <= CLUSTER_FORGOTTEN_S
+    }
 
 
 def _is_old_topology(before: Cluster, topology: ClusterHeartbeat, at_s: float) -> bool:

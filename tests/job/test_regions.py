@@ -3,6 +3,7 @@
 from msgspec import structs
 
 from controlplane.job import events
+from controlplane.job.learn import CLUSTER_FORGOTTEN_S
 from controlplane.job.present import DESERTED_S, deserted
 from controlplane.job.state import Phase
 from messages.clusters import ClusterHeartbeat, Presence, WorkerSight
@@ -122,3 +123,20 @@ def test_a_cluster_is_deserted_once_it_is_silent_for_long_and_nobody_of_the_job_
     passes(stage, 1.0)
     far_reports(stage)
     assert deserted(stage.job, stage.now_s) == []
+
+
+def empty_reports(stage: Stage, cluster: str) -> None:
+    topology = ClusterHeartbeat(cluster=ClusterName(cluster), incarnation="c1", seq=1, workers=(), keeps={})
+    stage.happens(events.ClusterReported(stage.now_s, topology))
+
+
+def test_clusters_that_come_and_go_while_a_job_lives_are_forgotten_unless_somebody_of_it_was_there() -> None:
+    stage = two_regions()
+    for number in range(20):
+        stage.now_s += CLUSTER_FORGOTTEN_S / 4
+        empty_reports(stage, f"passing-{number}")
+        near_reports(stage)
+    lately = {f"passing-{number}" for number in range(15, 20)}
+    assert set(stage.job.clusters) == {LOCAL, FAR} | lately
+    empty_reports(stage, "passing-0")
+    assert "passing-0" in stage.job.clusters, "it is heard again"

@@ -53,6 +53,12 @@ class Trainer:
     def freeze(self) -> None:
         os.kill(self.pid, signal.SIGSTOP)
 
+    def has_stopped(self) -> bool:
+        return _state_of(self.pid) == "T"
+
+    def wake(self) -> None:
+        os.kill(self.pid, signal.SIGCONT)
+
 
 class Coordinator:
     def __init__(self, folder: Path, recipe: Recipe, env: dict[str, str] | None = None, park_s: float = 10.0) -> None:
@@ -74,6 +80,7 @@ class Coordinator:
         self.generation = 0
         self.top = 0
         self.worlds: list[tuple[str, int]] = []
+        self._misplaced: Trainer | None = None
         self._repairing: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -221,6 +228,20 @@ class Coordinator:
         waiting = self._folder / f"waiting-{trainer.pid}"
         return not trainer.alive or (waiting.exists() and waiting.read_text() == step)
 
+    def misplace(self, trainer: Trainer) -> None:
+        """In the next world, and only there, it is told to be where it cannot be: its builder fails."""
+        self._misplaced = trainer
+
+    async def wake_all(self, after_s: float) -> None:
+        """For ever: whoever has stopped goes on after so long."""
+        while True:
+            await asyncio.sleep(LOOK_S)
+            stopped = [trainer for trainer in self.trainers if trainer.alive and trainer.has_stopped()]
+            if stopped:
+                await asyncio.sleep(after_s)
+            for trainer in stopped:
+                trainer.wake()
+
     async def pause(self) -> None:
         """All park, and then all are told to end."""
         self._paused = True
@@ -345,6 +366,9 @@ class Coordinator:
         **more: Any,
     ) -> None:
         previous = [(before or []).index(t) if t in (before or []) else -1 for t in members]
+        address = "127.0.0.1"
+        if trainer is self._misplaced:
+            address, self._misplaced = "192.0.2.1", None  # of a network that is for documents only
         self._send(
             trainer,
             {
@@ -353,7 +377,7 @@ class Coordinator:
                 "rank": rank,
                 "world_size": len(members),
                 "entry": entry,
-                "address": "127.0.0.1",
+                "address": address,
                 "store": {"host": "127.0.0.1", "port": self._store.port, "prefix": ""},
                 "previous": previous if entry != "start" else [],
                 **more,
@@ -378,6 +402,12 @@ async def _lines(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
     with contextlib.suppress(ConnectionError):
         while line := await reader.readline():
             yield line
+
+
+def _state_of(pid: int) -> str:
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    return ""
 
 
 def _set_once(ended: "asyncio.Future[None]") -> None:

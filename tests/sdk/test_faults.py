@@ -1,5 +1,7 @@
 """A change during a change: every phase, with a death in it. Whatever happens, no sample is lost or taken twice."""
 
+import asyncio
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -107,3 +109,47 @@ async def test_somebody_dies_during_a_join_and_the_joiner_is_taken_up_again(
         finishers = len(coordinator.members)
     check(tmp_path, recipe, finishers=finishers)
     assert finishers == (4 if who == "joiner" else 3)
+
+
+async def joined_by_one(
+    coordinator: Coordinator, joiner_env: dict[str, str] | None = None, spoil: Callable[[], None] = lambda: None
+) -> None:
+    """Three train, a fourth joins them, and all finish."""
+    coordinator.hold_before(5)
+    await coordinator.start(3)
+    joiner = await coordinator.warm(joiner_env)
+    await coordinator.held()
+    coordinator.crawl_from(20)
+    coordinator.hold_before(None)
+    spoil()
+    await coordinator.join_all([joiner])
+    coordinator.crawl_from(None)
+    await coordinator.finished()
+
+
+async def test_a_shard_that_is_lost_without_a_word_only_delays_a_join(tmp_path: Path) -> None:
+    recipe = Recipe(str(tmp_path), steps=LONG, compute_s=0.01, loses_a_shard=True)
+    async with Coordinator(tmp_path, recipe) as coordinator:
+        await joined_by_one(coordinator)
+        assert ("repair", 3) in coordinator.worlds
+    check(tmp_path, recipe, finishers=4)
+
+
+async def test_a_survivor_that_cannot_build_the_next_world_says_so_and_the_joiner_is_taken_up_again(
+    tmp_path: Path,
+) -> None:
+    recipe = Recipe(str(tmp_path), steps=LONG, compute_s=0.01)
+    async with Coordinator(tmp_path, recipe) as coordinator:
+        await joined_by_one(coordinator, spoil=lambda: coordinator.misplace(coordinator.members[1]))
+        assert ("repair", 3) in coordinator.worlds
+    check(tmp_path, recipe, finishers=4)
+
+
+async def test_a_joiner_that_makes_the_others_wait_each_time_is_given_more_time(tmp_path: Path) -> None:
+    recipe = Recipe(str(tmp_path), steps=LONG, compute_s=0.01)
+    slow = {VARIABLE: ",".join(f"*:{step}:join_loaded:SIGSTOP" for step in range(LONG + 1))}
+    async with Coordinator(tmp_path, recipe) as coordinator, asyncio.TaskGroup() as tasks:
+        waking = tasks.create_task(coordinator.wake_all(after_s=1.0), name="waking")
+        await joined_by_one(coordinator, slow)
+        waking.cancel()
+    check(tmp_path, recipe, finishers=4)

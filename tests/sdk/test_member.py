@@ -3,7 +3,8 @@
 import json
 from typing import Any
 
-from tradewind.sdk.member import Member
+from tradewind.sdk.builder import LoneGroup
+from tradewind.sdk.member import Built, Member, World
 from tradewind.sdk.protocol import Assign, Halt, Store
 
 STORE = Store("127.0.0.1", 1)
@@ -114,3 +115,32 @@ def test_orders_that_are_repeated_change_nothing() -> None:
     assert member.take_up(0.0) is not None
     member.obey(repair(2))
     assert member.take_up(0.0) is None
+
+
+def test_a_planned_world_that_cannot_be_built_is_told_and_the_present_one_goes_on() -> None:
+    line = Line()
+    member = in_a_first_world(line)
+    member.built(1, Built(LoneGroup()))
+    member.obey(Assign(2, 0, 2, "planned", STORE, previous=(0, -1)))
+    member.built(2, None)
+    assert (line.last["generation"], line.last["parked"], line.last["broken"]) == (1, 0, 2)
+    assert member.ready_for() == 0
+    assert member.start_collective() is not None
+
+
+def test_a_world_that_was_halted_before_it_could_not_be_built_is_not_told() -> None:
+    line = Line()
+    member = in_a_first_world(line)
+    member.obey(Assign(2, 0, 2, "planned", STORE, previous=(0, -1)))
+    member.obey(Halt(3))
+    member.built(2, None)
+    member.tell()
+    assert (line.last["parked"], line.last["broken"]) == (3, 0)
+
+
+def test_a_world_is_whole_after_a_repair_if_only_a_joiner_is_not_in_it() -> None:
+    before = World(Assign(2, 0, 3, "planned", STORE, previous=(0, 1, -1)), (True, True, False))
+    assert before.is_whole_in(Assign(3, 0, 2, "repair", STORE, previous=(0, 1)))
+    assert before.is_whole_in(Assign(3, 0, 3, "repair", STORE, previous=(0, 1, -1)))
+    assert not before.is_whole_in(Assign(3, 0, 1, "repair", STORE, previous=(0,)))
+    assert not before.is_whole_in(Assign(3, 0, 2, "repair", STORE, previous=(0, -1)))

@@ -9,6 +9,7 @@ import pytest
 
 from tests.sdk.states import differences
 from tests.sdk.streams import LONG_S, Stage, a_shard, introduction, loaded, received, until, was_closed
+from tradewind.sdk.stream import Admission
 
 
 def test_a_sender_lost_in_the_middle_fails_the_attempt_and_a_newer_one_succeeds(stage: Stage) -> None:
@@ -172,3 +173,52 @@ def test_a_state_that_was_not_fetched_is_dropped_by_a_restart(stage: Stage) -> N
     assert receiver.poll() is None
     survivor.stream(receiver, generation=6)
     assert received(receiver).generation == 6
+
+
+def test_a_shard_that_never_begins_fails_the_attempt_once_all_should_be_sending(stage: Stage) -> None:
+    receiver = stage.receiver(silence_s=0.05)
+    assert receiver.failed == ""
+
+    receiver.expect()
+
+    until(lambda: receiver.failed, "it is given up")
+    assert receiver.failed == "no survivors began to send within 0.05 s"
+
+    receiver.restart(6)
+    assert receiver.failed == ""
+
+
+def test_one_of_two_shards_that_begins_is_not_enough(stage: Stage) -> None:
+    receiver, bytes_of_one = stage.receiver(), bytes(500)
+    checksum = {"checksum": zlib.crc32(bytes_of_one)}
+    stage.foreign(receiver, introduction(receiver), a_shard(shard=1), bytes_of_one, checksum)
+    until(lambda: receiver._attempt is not None and receiver._attempt.complete, "one came")
+
+    receiver._silence_s = 0.0
+    receiver.expect()
+
+    assert receiver.failed == "1 of 2 survivors began to send within 0 s"
+
+
+def test_shards_that_have_begun_may_take_their_time(stage: Stage) -> None:
+    receiver = stage.receiver()
+    for shard in (0, 1):
+        stage.foreign(receiver, introduction(receiver), a_shard(shard=shard), bytes(10))
+    until(lambda: receiver._attempt is not None and receiver._attempt.all_begun, "both began")
+
+    receiver._silence_s = 0.0
+    receiver.expect()
+
+    assert receiver.failed == ""
+
+
+def test_an_answer_that_does_not_come_is_lost(stage: Stage) -> None:
+    receiver = stage.receiver()
+    stage.foreign(receiver, introduction(receiver), a_shard(of=1), bytes(1000), {"checksum": zlib.crc32(bytes(1000))})
+    assert received(receiver).step == 2
+    receiver.ask_admission(2, 7)
+    assert receiver.wait_admission(0.0) is Admission.AWAITED
+
+    receiver._silence_s = 0.0
+
+    assert receiver.admission is Admission.LOST

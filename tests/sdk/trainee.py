@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 import tradewind
 from tradewind.sdk.samples import Order, Ranges
+from tradewind.sdk.stream import Streamer, StreamJob
 
 CRAWL_S = 0.2
 
@@ -28,6 +29,8 @@ class Recipe:
     checkpoint_every: int = 5
     mischief: str = ""
     """`drop`, `repeat` or `swap`: what a broken reader does with the first sample of rank 1 in step 3."""
+    loses_a_shard: bool = False
+    """The one born second never sends the first shard of the state that it should."""
 
 
 class Numbers(torch.utils.data.Dataset[tuple[Tensor, Tensor]]):
@@ -67,6 +70,10 @@ def train(recipe: Recipe, env: dict[str, str]) -> None:
     )
     if recipe.mischief and env["RANK"] == "1":
         _break_reader(run, recipe.mischief)
+    if recipe.loses_a_shard:
+        run._training._parts.joining._receiver._silence_s = 0.5
+        if env["RANK"] == "1":
+            _lose_first_shard(run._training._parts.serving._streamer)
     seen: list[tuple[int, int, int, int]] = []
     for inputs, targets in run:
         _wait_for_leave(folder, run.step)
@@ -115,6 +122,16 @@ def _break_reader(run: tradewind.Run, mischief: str) -> None:
     """Has the order of samples lie to this rank's reader, as a defect in it would."""
     loader = run._training._parts.loader
     loader._order = LyingOrder(loader._order, mischief)
+
+
+def _lose_first_shard(streamer: Streamer) -> None:
+    offer = streamer.offer
+
+    def lose(job: StreamJob) -> None:
+        job.failed("lost")
+        vars(streamer).update(offer=offer)
+
+    vars(streamer).update(offer=lose)
 
 
 def _write(path: Path, model: nn.Module, optimizer: Any, run: tradewind.Run, seen: list[Any]) -> None:

@@ -36,6 +36,21 @@ class Kept:
     flat: Tensor
 
 
+class Question:
+    """With which step and fingerprint a joiner asks to be admitted.
+
+    It asks the same again after one more sum: whoever took part in that knows the answer, however slow it is. If it
+    asked for its newest state each time, others that are slower than it would never know."""
+
+    def __init__(self) -> None:
+        self._asked: tuple[int, int] | None = None
+
+    def at(self, done: int, fingerprint: Callable[[], int]) -> tuple[int, int]:
+        if self._asked is None or self._asked[0] < done - 1:
+            self._asked = done, fingerprint()
+        return self._asked
+
+
 class Joining:
     def __init__(
         self,
@@ -64,6 +79,7 @@ class Joining:
         self._done: int | None = None
         """The step that the state here is at; None before it has come."""
         self._next_step = 0
+        self._question = Question()
 
     def run(self) -> bool:
         """Returns when this rank is active, or when the world is dead. True if the world changed with the last sum."""
@@ -72,12 +88,14 @@ class Joining:
         self._sums.clear()
         self._done = None
         self._next_step = 0
+        self._question = Question()
         summed_s = time.monotonic()
         while True:
             switched = self._sum(self._is_level())
             world = self._member.world
             if switched is None or world is None or world.is_active:
                 return switched is True
+            self._receiver.expect()
             before_s, summed_s = summed_s, time.monotonic()
             self._catch_up(min(max((summed_s - before_s) / 2, _WAIT_AT_LEAST_S), _WAIT_AT_MOST_S))
 
@@ -123,8 +141,9 @@ class Joining:
             return
         self._replay()
         admission = self._receiver.admission
-        while admission in (Admission.NOT_ASKED, Admission.UNKNOWN) and self._done is not None:
-            self._receiver.ask_admission(self._done, self._state.fingerprint())
+        while admission in (Admission.NOT_ASKED, Admission.UNKNOWN):
+            assert self._done is not None
+            self._receiver.ask_admission(*self._question.at(self._done, self._state.fingerprint))
             left_s = deadline_s - time.monotonic()
             admission = self._receiver.wait_admission(max(0.0, left_s))
             if left_s <= 0:

@@ -73,6 +73,10 @@ class World:
     def is_active(self) -> bool:
         return self.active[self.rank]
 
+    def is_whole_in(self, repair: Assign) -> bool:
+        """Nobody who had the state is missing: those who were waited for were slow. A joiner has none to miss."""
+        return sum(self.active) <= sum(previous >= 0 for previous in repair.previous)
+
 
 class Member:
     def __init__(self, batch: int, steps: int, tell: Callable[[bytes], None], start_build: Callable[[Assign], None]):
@@ -269,6 +273,8 @@ class Member:
         with self._changed:
             if built is None:
                 self._failed_builds.add(generation)
+                if generation >= self._halted:
+                    self._tell()  # nobody else knows, and all would wait for this rank to be ready
             else:
                 self._shelf[generation] = built
             dead = built is not None and generation < self._halted
@@ -380,6 +386,11 @@ class Member:
         for known in [known for known in self._shelf if known < generation]:
             self.retired(self._shelf.pop(known).group)
 
+    @property
+    def _unbuilt(self) -> int:
+        """A world that this rank can never go over to, unless a halt has ended it already."""
+        return max((generation for generation in self._failed_builds if generation >= self._halted), default=0)
+
     def _lease_is_fresh(self, world: World) -> bool:
         """A world of one is fenced by nothing but its lease."""
         if world.size > 1 or self._lease_until_s is None:
@@ -396,7 +407,7 @@ class Member:
             held=self._held,
             active=world is not None and world.is_active,
             finished=self._finished,
-            broken=self._broken,
+            broken=max(self._broken, self._unbuilt),
             waits=self._waits,
         )
         self._send(protocol.status(now))

@@ -62,6 +62,11 @@ class _Attempt:
     """The one that brought shard 0 and answers for the survivors."""
     admission: Admission = Admission.NOT_ASKED
     asked_step: int = -1
+    asked_s: float = 0.0
+
+    @property
+    def all_begun(self) -> bool:
+        return len(self.begun) == self.of
 
 
 class Receiver:
@@ -82,6 +87,8 @@ class Receiver:
         self._generation = 0
         self._attempt: _Attempt | None = None
         self._given = False
+        self._begun_by_s: float | None = None
+        """When every shard of this generation has to have begun; None while survivors may not have switched yet."""
         self._connections: dict[Connection, int | None] = {}
         """Each with the generation that it brings something for, once it said so."""
         self._closed = False
@@ -96,16 +103,30 @@ class Receiver:
             self._generation = generation
             self._attempt = None
             self._given = False
+            self._begun_by_s = None
             late = [each for each, brings in self._connections.items() if brings not in (None, generation)]
             self._changed.notify_all()
         for connection in late:
             connection.cut()
 
+    def expect(self) -> None:
+        """All survivors are sending by now: a shard that has not begun after a while was lost, and nobody says so."""
+        with self._changed:
+            if self._begun_by_s is None:
+                self._begun_by_s = time.monotonic() + self._silence_s
+
     @property
     def failed(self) -> str:
         """Why the present attempt will never complete, or nothing."""
         with self._changed:
-            return self._attempt.failed if self._attempt is not None else ""
+            attempt = self._attempt
+            if attempt is not None and attempt.failed:
+                return attempt.failed
+            overdue = self._begun_by_s is not None and time.monotonic() >= self._begun_by_s
+            if not overdue or (attempt is not None and attempt.all_begun):
+                return ""
+            begun = f"{len(attempt.begun)} of {attempt.of}" if attempt is not None else "no"
+            return f"{begun} survivors began to send within {self._silence_s:g} s"
 
     def poll(self) -> Snapshot | None:
         """The complete state, given out once."""
@@ -129,6 +150,7 @@ class Receiver:
             if attempt is None or attempt.first is None:
                 return
             attempt.asked_step = step
+            attempt.asked_s = time.monotonic()
             attempt.admission = Admission.AWAITED
             first = attempt.first
         try:
@@ -139,7 +161,7 @@ class Receiver:
     @property
     def admission(self) -> Admission:
         with self._changed:
-            return self._attempt.admission if self._attempt is not None else Admission.NOT_ASKED
+            return self._admission()
 
     def admitted(self) -> bool | None:
         return {Admission.ADMITTED: True, Admission.REFUSED: False}.get(self.admission)
@@ -150,7 +172,7 @@ class Receiver:
             while self._attempt is not None and self._attempt.admission is Admission.AWAITED:
                 if not self._changed.wait(deadline_s - time.monotonic()):
                     break
-            return self._attempt.admission if self._attempt is not None else Admission.NOT_ASKED
+            return self._admission()
 
     def close(self) -> None:
         with self._changed:
@@ -163,6 +185,15 @@ class Receiver:
         for connection in open_ones:
             connection.cut()
         self._thread.join(timeout=5.0)
+
+    def _admission(self) -> Admission:
+        """An answer needs nothing but a message there and back: one that takes so long was lost."""
+        attempt = self._attempt
+        if attempt is None:
+            return Admission.NOT_ASKED
+        if attempt.admission is Admission.AWAITED and time.monotonic() - attempt.asked_s >= self._silence_s:
+            attempt.admission = Admission.LOST
+        return attempt.admission
 
     def _taken(self) -> Snapshot | None:
         attempt = self._attempt

@@ -236,7 +236,7 @@ class Training:
             self._repair(assign, before)
 
     def _repair(self, assign: Assign, before: World | None) -> None:
-        if before is not None and before.size == assign.world_size:
+        if before is not None and before.is_whole_in(assign):
             self._patience.was_wrong()
         if not self._member.keeps_gradients:
             self._forget_step()

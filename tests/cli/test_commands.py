@@ -249,6 +249,7 @@ async def test_status_lists_a_job_whose_record_cannot_be_read_and_where_that_is_
     assert explained.err == (
         "Error: There is a job 'newer', but its record cannot be read.\nTry: a master of its version\n"
     )
+    assert "Did you mean 'newer'?" in (await asked(master, "status", "never")).err
 
 
 async def test_where_only_jobs_are_that_cannot_be_read_there_are_jobs(master: FakeMaster) -> None:

@@ -220,7 +220,8 @@ class Api:
         if status < HTTPStatus.BAD_REQUEST and "Location" in response.headers:
             return self._sent_on(response.headers["Location"], str(response.url).removeprefix(self.url))
         if status == HTTPStatus.NOT_FOUND and job:
-            return JobUnknown(job, [view.name for view in await self.jobs()])
+            listed = await self.job_list()
+            return JobUnknown(job, [*(view.name for view in listed.jobs), *listed.unread])
         if status == HTTPStatus.UNAUTHORIZED:
             hint = "export TRADEWIND_API_TOKEN=… with the token that the master was started with"
             return UserError(f"The master at {self.url} does not accept the token.", hint)

@@ -1,4 +1,7 @@
-"""Criteria that nothing on offer can meet: what is wrong, its number, and the nearest that would work."""
+"""Criteria that nothing on offer can meet: all that is wrong, its number, and the nearest that would work.
+
+What depends on a number that is wrong is looked at with the nearest that would work in its place.
+"""
 
 import difflib
 from collections.abc import Callable, Iterator, Sequence
@@ -31,15 +34,15 @@ _QUIET = Tuning(alternatives=0)
 def refusals(
     spec: JobSpec, criteria: Criteria, offers: Sequence[Offer], market: Market, profile: Profile
 ) -> list[Problem]:
-    """The first kind of problem only: what is not offered has no price."""
+    """But for numbers and prices of machines that nobody offers, or of which nothing is known."""
     capacity = spec.capacity or Capacity()
-    return (
-        list(_unknown(spec, capacity))
-        or list(_not_offered(criteria, offers, market))
-        or list(_unprofiled(market, profile))
-        or list(_too_few(criteria, market))
-        or list(_too_dear(criteria, market, profile))
-    )
+    unknown = list(_unknown(spec, capacity))
+    if not market.options:
+        return [*unknown, *_not_offered(criteria, offers)]
+    names_none = capacity.accelerators and not criteria.accelerators
+    if names_none or not profile.compute:
+        return unknown
+    return [*unknown, *(list(_unprofiled(market, profile)) or _too_much(criteria, market, profile))]
 
 
 def unplannable(capacity: Capacity) -> list[Problem]:
@@ -67,27 +70,29 @@ def _unknown(spec: JobSpec, capacity: Capacity) -> Iterator[Problem]:
             yield f"profile.compute.{name}", f"is no accelerator that the catalog knows; it knows {known}"
 
 
-def _not_offered(criteria: Criteria, offers: Sequence[Offer], market: Market) -> Iterator[Problem]:
-    """Criterion by criterion, until none is left."""
-    if market.options:
-        return
+def _not_offered(criteria: Criteria, offers: Sequence[Offer]) -> Iterator[Problem]:
+    """Criteria that leave nothing by themselves; and of the others, in order, the one after which nothing is left."""
+    alone = {path for path, _, _, allows in _filters(criteria) if not any(map(allows, offers))}
     left = list(offers)
     for path, given, attribute, allows in _filters(criteria):
         remaining = [each for each in left if allows(each)]
         if not remaining:
             yield path, f"is {given}, which leaves no offer; {_nearest(given, left, attribute)} would"
-            return
-        left = remaining
-    kind = "spot" if criteria.on_demand < 1 else "on-demand"
-    yield "capacity.on_demand", f"is {criteria.on_demand:g}, but what is allowed is not offered as {kind} machines"
+            if path not in alone:
+                return
+        left = remaining or left
+    if not alone:
+        kind = "spot" if criteria.on_demand < 1 else "on-demand"
+        yield "capacity.on_demand", f"is {criteria.on_demand:g}, but what is allowed is not offered as {kind} machines"
 
 
 def _filters(criteria: Criteria) -> Iterator[tuple[str, str, str, Callable[[Offer], bool]]]:
     """Where each is in the file, what it says, which attribute of an offer it is about, and what passes."""
     names, ranks = ", ".join(sorted(criteria.accelerators)), str(criteria.gpus_per_worker)
     zones, regions, types = (", ".join(each) for each in (criteria.zones, criteria.regions, criteria.machine_types))
+    anywhere = structs.replace(criteria, zones=())
     yield "capacity.zones", zones, "zone", lambda offer: not criteria.zones or offer.zone in criteria.zones
-    yield "capacity.regions", regions, "region", lambda offer: criteria.allows_zone(offer.zone, offer.region)
+    yield "capacity.regions", regions, "region", lambda offer: anywhere.allows_zone(offer.zone, offer.region)
     yield "capacity.accelerators", names, "accelerator", lambda offer: criteria.allows_accelerator(offer.accelerator)
     yield (
         "capacity.machine_types",
@@ -112,23 +117,32 @@ def _unprofiled(market: Market, profile: Profile) -> Iterator[Problem]:
         yield "profile.compute", f"has {known}, but what is allowed and offered has {', '.join(offered)}"
 
 
-def _too_few(criteria: Criteria, market: Market) -> Iterator[Problem]:
+def _too_much(criteria: Criteria, market: Market, profile: Profile) -> Iterator[Problem]:
+    """Of workers; and of money for them, or for as many as may be had."""
+    name, most = _most_of_one_type(market)
+    wrong = "which quotas, the share on demand or the global batch do not allow"
+    possible = criteria
+    if most < criteria.min_workers:
+        wrong = f"but at most {most} machines of one type ({name}) may be had"
+        possible = structs.replace(criteria, min_workers=most)
+    cheapest = _cheapest(possible, market, profile)
+    if cheapest is None:
+        possible = structs.replace(criteria, min_workers=_most(criteria, market, profile))
+        cheapest = _cheapest(possible, market, profile)
+    if possible.min_workers < criteria.min_workers:
+        yield "workers.min", f"is {criteria.min_workers}, {wrong}; {possible.min_workers or 'none'} would do"
+    if cheapest is not None and cheapest.score is not None:
+        yield from _too_dear(possible, cheapest, cheapest.score.estimate.micro_usd_per_hour)
+
+
+def _most_of_one_type(market: Market) -> tuple[str, int]:
     by_type: dict[str, int] = {}
     for choice in market.options:
         by_type[choice.accelerator] = by_type.get(choice.accelerator, 0) + limit_of(market, Present(), choice)
-    name, most = max(by_type.items(), key=lambda each: each[1])
-    if most < criteria.min_workers:
-        text = f"is {criteria.min_workers}, but at most {most} machines of one type ({name}) may be had; at most {most}"
-        yield "workers.min", text
+    return max(by_type.items(), key=lambda each: each[1])
 
 
-def _too_dear(criteria: Criteria, market: Market, profile: Profile) -> Iterator[Problem]:
-    cheapest = _cheapest(criteria, market, profile)
-    if cheapest is None or cheapest.score is None:
-        text = f"is {criteria.min_workers}, which quotas, the share on demand or the global batch do not allow"
-        yield "workers.min", f"{text}; {_most(criteria, market, profile)} would do"
-        return
-    hourly = cheapest.score.estimate.micro_usd_per_hour
+def _too_dear(criteria: Criteria, cheapest: Plan, hourly: int) -> Iterator[Problem]:
     least = f"{criteria.min_workers} workers cost at least ${_up(hourly)} an hour ({places(cheapest.placement)})"
     limit, total = criteria.max_micro_usd_per_hour, criteria.max_micro_usd_total
     if limit is not None and hourly > limit:
@@ -140,12 +154,18 @@ def _too_dear(criteria: Criteria, market: Market, profile: Profile) -> Iterator[
 
 
 def _cheapest(criteria: Criteria, market: Market, profile: Profile) -> Plan | None:
-    """By the hour, of the fewest workers."""
-    fewest = structs.replace(criteria, max_workers=criteria.min_workers, max_micro_usd_per_hour=None)
+    """By the hour, of the fewest workers: within the money, or for more where that does not buy them."""
+    fewest = structs.replace(criteria, max_workers=criteria.min_workers, objective=Objective.COST)
+    return _cheapest_type(fewest, market, profile) or _cheapest_type(
+        structs.replace(fewest, max_micro_usd_per_hour=None), market, profile
+    )
+
+
+def _cheapest_type(criteria: Criteria, market: Market, profile: Profile) -> Plan | None:
     found = []
     for accelerator in sorted({choice.accelerator for choice in market.options}):
         options = {choice: each for choice, each in market.options.items() if choice.accelerator == accelerator}
-        made = plan(fewest, profile, structs.replace(market, options=options), tuning=_QUIET)
+        made = plan(criteria, profile, structs.replace(market, options=options), tuning=_QUIET)
         if made.score is not None:
             found.append((made.score.estimate.micro_usd_per_hour, accelerator, made))
     return min(found, key=lambda each: each[:2])[2] if found else None

@@ -6,6 +6,7 @@ import pytest
 from msgspec import structs
 
 from controlplane.catalog.memory import Memory, estimate
+from controlplane.catalog.money import MicroDollars
 from controlplane.catalog.shipped import shipped_catalog, shipped_links
 from controlplane.planning.criteria import criteria_of
 from controlplane.planning.market import Choice, market_of
@@ -13,6 +14,7 @@ from controlplane.planning.profiles import profile_of
 from controlplane.planning.refusals import refusals
 from messages.criteria import Capacity, Deadline, Objective, StepProfile, StepTime
 from messages.jobs import JobSpec, Launch, Workers
+from tests.planning.builders import IOWA_B, OREGON, USD, a_market, a_small_profile, an_option, some_criteria
 
 OFFERS = shipped_catalog().offers
 LINKS = shipped_links()
@@ -81,8 +83,52 @@ def test_a_fleet_that_is_too_small_is_told() -> None:
     limits = {Choice("us-central1-a", "g2-standard-8", "L4", True): 3}
     spec = a_spec(workers=Workers(min=4, max=4))
     assert refused(spec, limits) == [
-        ("workers.min", "is 4, but at most 3 machines of one type (L4) may be had; at most 3")
+        ("workers.min", "is 4, but at most 3 machines of one type (L4) may be had; 3 would do")
     ]
+
+
+def test_all_that_is_wrong_is_told_at_once_and_a_number_with_the_nearest_of_the_others() -> None:
+    limits = {Choice("us-central1-a", "g2-standard-8", "L4", True): 3}
+    spec = a_spec(workers=Workers(min=4, max=4), accelerators=("L4", "K80"), max_usd_per_hour=0.5, max_usd_total=0.1)
+    said = dict(refused(spec, limits))
+    assert list(said) == [
+        "capacity.accelerators[1]",
+        "workers.min",
+        "capacity.max_usd_per_hour",
+        "capacity.max_usd_total",
+    ]
+    assert said["workers.min"].endswith("; 3 would do")
+    assert "3 workers cost at least $1.54 an hour" in said["capacity.max_usd_per_hour"]
+    assert said["capacity.max_usd_total"].endswith("ten minutes are $0.26; at least 0.26")
+    right = a_spec(workers=Workers(min=3, max=4), accelerators=("L4",), max_usd_per_hour=1.54, max_usd_total=0.26)
+    assert refused(right, limits) == []
+
+
+def test_each_criterion_that_leaves_nothing_by_itself_is_told() -> None:
+    said = dict(refused(a_spec(zones=("us-central1-z",), accelerators=("L4",), machine_types=("g2-standard-7",))))
+    assert list(said) == ["capacity.zones", "capacity.machine_types"]
+    assert "us-central1-a" in said["capacity.zones"] and "g2-standard-8" in said["capacity.machine_types"]
+
+
+def test_machines_that_nobody_named_are_not_counted_for_one_that_nobody_knows() -> None:
+    spec = a_spec(accelerators=("K80",), max_usd_per_hour=0.01)
+    assert [place for place, _ in refused(spec)] == ["capacity.accelerators[0]"]
+
+
+def test_who_wants_speed_is_not_refused_for_the_price_of_the_fastest_place() -> None:
+    """Two machines near each other for $1.20, or for $0.80 and some cents of egress far from each other."""
+    near, far = (
+        [an_option(usd=0.6, limit=2)],
+        [an_option(OREGON, usd=0.4, limit=1), an_option(IOWA_B, usd=0.4, limit=1)],
+    )
+    criteria = some_criteria(
+        min_workers=2,
+        objective=Objective.THROUGHPUT,
+        max_micro_usd_per_hour=MicroDollars(USD),
+        max_micro_usd_total=MicroDollars(USD // 6),
+    )
+    market, profile = a_market(*near, *far), a_small_profile(gradient_bytes=10**6)
+    assert refusals(a_spec(), criteria, OFFERS, market, profile) == []
 
 
 def test_what_is_told_as_enough_is_enough() -> None:

@@ -2,11 +2,12 @@
 
 Where the job has lost all its machines of a zone, the plan counts on that zone only for workers that have no room in
 calm ones. Where it still has some the plan is free: a calm zone may be far from them, and cost more than it is worth.
-So it is where the job could not run otherwise: calm zones may be too dear for as many as it needs.
+So it is where the job could not run otherwise: calm zones may be too dear for as many as it needs, or too far from each
+other for what they send.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import structs
 
@@ -15,7 +16,11 @@ from controlplane.allocator.shelves import shelf_of
 from controlplane.allocator.state import Allocator
 from controlplane.planning.criteria import Criteria
 from controlplane.planning.market import Choice, Market, Option, Present, QuotaKey
-from controlplane.planning.scoring import gpus_by_quota, how_many, limit_of, quota_of
+from controlplane.planning.scoring import gpus_by_quota, how_many, is_affordable, limit_of, quota_of, score
+from controlplane.planning.tuning import Tuning
+from controlplane.throughput.profile import Profile
+
+_TUNING = Tuning()
 
 
 def taken_lately(allocator: Allocator, now_s: float) -> dict[Choice, float]:
@@ -29,7 +34,9 @@ def taken_lately(allocator: Allocator, now_s: float) -> dict[Choice, float]:
     return found
 
 
-def calm_first(criteria: Criteria, market: Market, present: Present, taken: Mapping[Choice, float]) -> Market:
+def calm_first(
+    criteria: Criteria, profile: Profile, market: Market, present: Present, taken: Mapping[Choice, float]
+) -> Market:
     """With no more of the zones that took all their machines than have no room in others."""
     there = present.committed()
     emptied = sorted(
@@ -38,28 +45,55 @@ def calm_first(criteria: Criteria, market: Market, present: Present, taken: Mapp
     if not emptied:
         return market
     room = _Room(criteria, market, present)
-    for option in sorted(market.options.values(), key=lambda option: option.micro_usd_per_hour):
+    for option in _cheapest_first(market.options.values()):
         if option.choice not in taken:
             room.fill(option)
     if room.is_enough:
         limits = {choice: 0 for _, choice in emptied}
     else:
         limits = {choice: room.fill(market.options[choice]) for _, choice in emptied}
-        if room.workers < criteria.min_workers:
-            return market
     less = {choice: structs.replace(market.options[choice], limit=limit) for choice, limit in limits.items()}
-    return structs.replace(market, options={**market.options, **less})
+    calm = structs.replace(market, options={**market.options, **less})
+    return calm if _lets_it_run(criteria, profile, calm, present) else market
+
+
+def _lets_it_run(criteria: Criteria, profile: Profile, market: Market, present: Present) -> bool:
+    """As many as it needs can be paid with what they send: where they are cheapest, or in a region or a zone alone."""
+    if criteria.max_micro_usd_per_hour is None:
+        return True
+    fewest = structs.replace(criteria, max_workers=criteria.min_workers)
+    return any(_is_paid(fewest, profile, market, present, options) for options in _groups(market))
+
+
+def _groups(market: Market) -> Iterator[list[Option]]:
+    options = _cheapest_first(market.options.values())
+    yield options
+    for place in dict.fromkeys(place for each in options for place in (each.choice.region, each.choice.zone)):
+        yield [each for each in options if place in (each.choice.region, each.choice.zone)]
+
+
+def _is_paid(criteria: Criteria, profile: Profile, market: Market, present: Present, options: Iterable[Option]) -> bool:
+    room = _Room(criteria, market, present)
+    for option in options:
+        room.fill(option)
+    found = (score(profile, market, nodes, _TUNING) for nodes in room.worlds())
+    return any(each is not None and is_affordable(criteria, each) for each in found)
+
+
+def _cheapest_first(options: Iterable[Option]) -> list[Option]:
+    return sorted(options, key=lambda option: option.micro_usd_per_hour)
 
 
 class _Room:
     """What is missing to as many workers as there may be, of each accelerator, spot and on demand.
 
-    What is sent between zones is not counted as money here: the plan does that.
+    What is sent between zones is not counted as money here.
     """
 
     def __init__(self, criteria: Criteria, market: Market, present: Present) -> None:
-        self._market, self._present, self._most = market, present, criteria.max_workers
+        self._market, self._present = market, present
         self._there = present.committed()
+        self._nodes = {choice: count for choice, count in self._there.items() if choice in market.options}
         self._gpus = dict(gpus_by_quota(market, self._there))
         types = {choice.accelerator for choice in market.options}
         self._types = {choice.accelerator for choice in self._there} & types or types
@@ -76,13 +110,13 @@ class _Room:
 
     @property
     def is_enough(self) -> bool:
-        return any(max(self._missing[each, True], self._missing[each, False]) <= 0 for each in self._types)
+        return any(True for _ in self.worlds())
 
-    @property
-    def workers(self) -> int:
-        """Of the accelerator that has room for most."""
-        missing = (max(0, self._missing[each, True]) + max(0, self._missing[each, False]) for each in self._types)
-        return self._most - min(missing)
+    def worlds(self) -> Iterator[dict[Choice, int]]:
+        """Of those accelerators of which enough are there."""
+        for name in self._types:
+            if max(self._missing[name, True], self._missing[name, False]) <= 0:
+                yield {choice: count for choice, count in self._nodes.items() if choice.accelerator == name}
 
     def fill(self, option: Option) -> int:
         """How many of these come to what is there."""
@@ -98,4 +132,6 @@ class _Room:
         self._missing[choice.accelerator, choice.spot] -= more
         self._gpus[key] = self._gpus.get(key, 0) + more * option.gpus
         self._money[choice.accelerator] -= more * price
+        if more:
+            self._nodes[choice] = self._nodes.get(choice, 0) + more
         return more

@@ -24,9 +24,8 @@ def basis_of(allocator: Allocator, supplies: Supplies, now_s: float) -> Basis | 
     criteria = structs.replace(demand.criteria, max_workers=ceiling(allocator))
     market = within_reach(market, supplies)
     present = _without_risky_moves(allocator, criteria, market, present_of(supplies, now_s), now_s)
-    return Basis(
-        criteria, demand.profile, calm_first(criteria, market, present, taken_lately(allocator, now_s)), present
-    )
+    calm = calm_first(criteria, demand.profile, market, present, taken_lately(allocator, now_s))
+    return Basis(criteria, demand.profile, calm, present)
 
 
 def _without_risky_moves(

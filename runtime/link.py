@@ -24,6 +24,7 @@ from nats.js import JetStreamContext, api
 from runtime.errors import BusClosed, BusRefused, BusUnavailable, Conflict, NoAnswer, UserError
 from runtime.logs import Once, logger
 from runtime.settings import BusSettings
+from runtime.transport import Transport
 from runtime.waiting import cancellation_kept
 
 T = TypeVar("T")
@@ -48,6 +49,7 @@ class Link:
     def __init__(self, settings: BusSettings, on_fatal: Callable[[BaseException], None]) -> None:
         self.settings = settings
         self.client = Client()
+        self.client._transport = Transport()
         self.jetstream: JetStreamContext = self.client.jetstream(timeout=_API_TIMEOUT_S)
         self.changes: asyncio.Queue[bool] = asyncio.Queue()
         """Of being connected, in order."""
@@ -91,8 +93,8 @@ class Link:
         self._closing = True
         self._connected.clear()
         if not self.client.is_closed:
-            # Closing says goodbye to the server; where that has just gone, uvloop's transport raises RuntimeError.
-            with contextlib.suppress(TimeoutError, OSError, RuntimeError):
+            # Closing says goodbye to the server, which may just have gone.
+            with contextlib.suppress(TimeoutError, OSError):
                 async with asyncio.timeout(_CLOSE_S):
                     await self.client.close()
 

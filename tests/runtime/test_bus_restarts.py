@@ -5,9 +5,11 @@ import os
 import shutil
 import signal
 from pathlib import Path
+from urllib.parse import urlparse
 
 import pytest
 import uvloop
+from nats.aio.transport import TcpTransport
 from nats.js.api import ConsumerConfig, ConsumerInfo
 
 from messages.ids import Generation, JobName, Rank, WorkerId
@@ -15,6 +17,7 @@ from messages.worlds import LogLines
 from runtime.bus import Bus, BusSettings, Entry
 from runtime.errors import BusUnavailable, Conflict
 from runtime.nats_server import NatsServer
+from runtime.transport import Transport
 from tests.conftest import Connect, eventually
 from tests.runtime.test_bus import Heard, an_event, raw_client, text_of
 
@@ -304,6 +307,47 @@ async def test_a_server_that_hangs_is_seen_though_bytes_are_still_unsent(nats_se
         os.kill(nats_server.pid, signal.SIGCONT)
     await eventually(lambda: changes == [False, True], timeout_s=30.0)
     await bus.close()
+
+
+async def test_a_connection_that_cannot_be_written_to_any_more_is_replaced_and_nothing_is_lost(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it is on uvloop between the moment in which the connection goes and the one in which it is told so."""
+    changes: list[bool] = []
+    sender, receiver = await connect("sender", changes.append), await connect("receiver")
+    heard = Heard()
+    await receiver.subscribe("t", heard)
+
+    def closed(*_payload: object) -> None:
+        raise RuntimeError("unable to perform operation on <TCPTransport closed=True>; the handler is closed")
+
+    transport = sender._link.client._transport
+    assert isinstance(transport, TcpTransport)
+    for write in ("write", "writelines"):
+        monkeypatch.setattr(transport._io_writer, write, closed)
+    for number in range(3):
+        sender.publish("t", an_event(str(number)))
+        await asyncio.sleep(0.01)
+    await eventually(lambda: heard.texts == ["0", "1", "2"])
+    assert changes == [False, True]
+
+
+def test_on_uvloop_writing_to_a_connection_that_has_gone_breaks_it_as_elsewhere() -> None:
+    async def story() -> None:
+        server = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        transport = Transport()
+        await transport.connect(urlparse(f"nats://127.0.0.1:{port}"), buffer_size=1000, connect_timeout=20)
+        assert transport._io_writer is not None
+        transport._io_writer.transport.abort()
+        await asyncio.sleep(0.05)
+        transport.write(b"PING")
+        with pytest.raises(ConnectionResetError):
+            transport.writelines([b"PUB"])
+        server.close()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(story())
 
 
 def test_on_the_loop_that_processes_run_on_it_is_the_same(tmp_path: Path) -> None:

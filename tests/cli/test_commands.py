@@ -167,6 +167,19 @@ async def test_who_is_sent_on_is_told_where_and_follows_nowhere(
     )
 
 
+async def test_a_master_that_answers_but_cannot_is_not_said_to_be_out_of_reach() -> None:
+    async def fail(request: web.Request) -> web.Response:
+        return web.Response(status=500, text="500 Internal Server Error")
+
+    async with answering(fail) as environ:
+        done = await tradewind("status", environ=environ)
+    assert done.code == 2
+    assert done.err == (
+        f"Error: The master at {environ['TRADEWIND_API_URL']} could not answer: status 500.\n"
+        "Try: look at the master's log, and ask again\n"
+    )
+
+
 @pytest.mark.parametrize("name", ["mnist/cost", "..", "", "mnist?x=1", "mnist#"])
 async def test_what_is_no_name_is_no_job_and_never_another_question(master: FakeMaster, name: str) -> None:
     master.views["mnist"] = a_view()

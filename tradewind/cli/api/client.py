@@ -57,6 +57,15 @@ class MasterAway(Temporary):
         super().__init__(f"The master at {url} cannot be reached: {why}.")
 
 
+class MasterFailed(MasterAway):
+    """It, or a proxy before it, says no more than that it could not answer."""
+
+    hint = "look at the master's log, and ask again"
+
+    def __init__(self, url: str, status: int) -> None:
+        Temporary.__init__(self, f"The master at {url} could not answer: status {status}.")
+
+
 class NotAsked(MasterAway):
     """Nobody was there, or one that does not lead: surely nothing was done."""
 
@@ -228,7 +237,7 @@ class Api:
         if problem is not None and problem.leader is not None:
             return NotLeading(self.url, problem.leader)
         if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-            return MasterAway(self.url, problem.error if problem else f"it answered with status {status}")
+            return MasterAway(self.url, problem.error) if problem else MasterFailed(self.url, status)
         if problem is None:
             return self._not_a_master(f"status {status}")
         return UserError(problem.error, problem.hint, problem.problems)

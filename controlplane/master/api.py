@@ -39,6 +39,7 @@ _STATUS_OF: dict[type[UserError], HTTPStatus] = {
     refusals.ScaleRefused: HTTPStatus.CONFLICT,
     refusals.BudgetRefused: HTTPStatus.CONFLICT,
     refusals.NotLeading: HTTPStatus.SERVICE_UNAVAILABLE,
+    refusals.HandedOver: HTTPStatus.SERVICE_UNAVAILABLE,
 }
 
 

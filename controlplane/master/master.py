@@ -23,7 +23,7 @@ from controlplane.master.hearing import Hearing
 from controlplane.master.held import HeldJob
 from controlplane.master.memory import Jobs
 from controlplane.master.progress import ProgressTracker
-from controlplane.master.refusals import JobExists, JobUnknown, JobUnreadable
+from controlplane.master.refusals import HandedOver, JobExists, JobUnknown, JobUnreadable
 from controlplane.master.shell import JobShell, Tools
 from controlplane.master.store_protocol import Waiting
 from controlplane.master.stores import StorePlace, StoreServers
@@ -93,21 +93,30 @@ class Master:
         """By two at once, one might forget a new job of the name that the other has just made free."""
         self._log = logger(epoch=leadership.epoch)
         self._tasks: asyncio.TaskGroup | None = None
+        self._over = False
+        """What still comes in is for whoever leads next."""
 
     async def run(self, started: asyncio.Event) -> None:
         """Until cancelled. Jobs go on: nothing here tells them to end."""
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
-            tasks.create_task(self._stores.run(), name="stores")
-            tasks.create_task(self.announcer.run(), name="announcer")
-            tasks.create_task(self._wanted.run(), name="wanted")
-            await self._adopt_all()
-            await self._patient.watch(subjects.JOB_SPECS, self._on_spec)
-            await self.hearing.listen()
-            tasks.create_task(self.budgets.run(), name="budgets")
-            live = sum(not held.ended for held in self.jobs.values())
-            self.announce_fleet("master_started", f"master {self.bus.settings.name} leads", jobs=live)
-            started.set()
+            try:
+                await self._begin(tasks)
+                started.set()
+                await asyncio.Event().wait()
+            finally:
+                self._over = True
+
+    async def _begin(self, tasks: asyncio.TaskGroup) -> None:
+        tasks.create_task(self._stores.run(), name="stores")
+        tasks.create_task(self.announcer.run(), name="announcer")
+        tasks.create_task(self._wanted.run(), name="wanted")
+        await self._adopt_all()
+        await self._patient.watch(subjects.JOB_SPECS, self._on_spec)
+        await self.hearing.listen()
+        tasks.create_task(self.budgets.run(), name="budgets")
+        live = sum(not held.ended for held in self.jobs.values())
+        self.announce_fleet("master_started", f"master {self.bus.settings.name} leads", jobs=live)
 
     async def drain(self, timeout_s: float) -> None:
         self.announce_fleet("master_stopped", f"master {self.bus.settings.name} ends; jobs go on without it")
@@ -142,7 +151,7 @@ class Master:
     # Jobs begin
 
     async def make(self, spec: JobSpec) -> None:
-        """Raises `JobExists` and `BusUnavailable`."""
+        """Raises `JobExists`, `HandedOver` and `BusUnavailable`."""
         name = JobName(spec.name)
         if self.knows(name):
             raise JobExists(name)
@@ -151,6 +160,8 @@ class Master:
             if await self.bucket.get(subjects.spec_key(name)) is None:
                 await self._remove_leavings(name)
             await self.bucket.create(subjects.spec_key(name), records.encode_spec(spec))
+            if self._over:
+                raise HandedOver(name)
             self._hold(self._new_job(spec), revision=0)
         except Conflict:
             raise JobExists(name) from None
@@ -271,8 +282,9 @@ class Master:
 
     def post(self, held: HeldJob, event: events.JobEvent) -> None:
         """A job that had ended before this master started gets a loop when somebody of it is still heard."""
-        held.start(self._group())
-        held.post(event)
+        if not self._over:
+            held.start(self._group())
+            held.post(event)
 
     def place(self, name: JobName, placed: "Placed") -> None:
         """The allocator has decided where the job's workers are to be, and says why they may be too few."""
@@ -314,7 +326,10 @@ class Master:
         self.announcer.announce(Event(FLEET, kind, text, why, {**fields, "epoch": self.epoch}))
 
     def _soon(self, work: Coroutine[Any, Any, None], name: JobName) -> None:
-        self._group().create_task(work, name=f"adopt/{name}")
+        if self._over:
+            work.close()
+        else:
+            self._group().create_task(work, name=f"adopt/{name}")
 
     def _group(self) -> asyncio.TaskGroup:
         if self._tasks is None:

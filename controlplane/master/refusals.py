@@ -41,3 +41,13 @@ class NotLeading(UserError):
 
     def __init__(self) -> None:
         super().__init__("This master does not lead any more.", "try again in a moment")
+
+
+class HandedOver(UserError):
+    """Done, and not begun here."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"Job {name!r} was taken, but this master does not lead any more: whoever leads next begins it.",
+            f"tradewind status {name}",
+        )

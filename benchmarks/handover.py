@@ -10,7 +10,7 @@ import signal
 import statistics
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from benchmarks.hot import trace
@@ -129,19 +129,22 @@ def _when_left(fleet: HotFleet, leaver: Place) -> float:
 def measure(rounds: int, worlds: Sequence[int], delays_ms: Sequence[float], recipe: Recipe) -> list[Row]:
     found: list[Row] = []
     for world, round_trip_ms in distances(worlds, delays_ms):
-        chance = random.Random(world)
+        for row in _measure_world(world, round_trip_ms, rounds, recipe):
+            found.append(row)
+            print(_told(row), file=sys.stderr, flush=True)
+    return found
+
+
+def _measure_world(world: int, round_trip_ms: float, rounds: int, recipe: Recipe) -> Iterator[Row]:
+    """A failure ends it, and is told from outside of the fleet, with the ends of its logs."""
+    chance, number = random.Random(world), 0
+    of = {"side": "ours", "world": world, "round_trip_ms": round_trip_ms}
+    try:
         with hot_fleet(world, recipe, round_trip_ms=round_trip_ms) as fleet:
             for number in range(rounds):
-                of = {"side": "ours", "world": world, "round_trip_ms": round_trip_ms, "number": number + 1}
-                try:
-                    row = {**of, **hand_over(fleet, number, world, chance)}
-                except StackFailed as failure:
-                    row = {**of, "problem": str(failure)}
-                found.append(row)
-                print(_told(row), file=sys.stderr, flush=True)
-                if "problem" in row:
-                    break
-    return found
+                yield {**of, "number": number + 1, **hand_over(fleet, number, world, chance)}
+    except StackFailed as failure:
+        yield {**of, "number": number + 1, "problem": str(failure)}
 
 
 def _holds(row: Row) -> bool:

@@ -8,7 +8,7 @@ the median step before. With 250 MB a larger ring alone makes every step longer;
 import random
 import statistics
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from benchmarks.hot import trace
@@ -101,20 +101,17 @@ def measure(
     return found
 
 
-def _measure_world(of: dict[str, Any], rounds: int, sleep_ms: float) -> list[Row]:
-    found: list[Row] = []
+def _measure_world(of: dict[str, Any], rounds: int, sleep_ms: float) -> Iterator[Row]:
+    """A failure ends it, and is told from outside of the fleet, with the ends of its logs."""
     world, recipe = of["world"], Recipe(width=_WIDTHS[of["state_mb"]], sleep_ms=sleep_ms)
-    chance = random.Random(world)
-    with hot_fleet(world + 1, recipe, round_trip_ms=of["round_trip_ms"]) as fleet:
-        fleet.scale(world)
-        for number in range(1, rounds + 1):
-            try:
-                figures_of = join(fleet, world, recipe.sleep_ms * (world + 1), chance)
-            except StackFailed as failure:
-                found.append({**of, "number": number, "problem": str(failure)})
-                break
-            found.append({**of, "number": number, **figures_of})
-    return found
+    chance, number = random.Random(world), 1
+    try:
+        with hot_fleet(world + 1, recipe, round_trip_ms=of["round_trip_ms"]) as fleet:
+            fleet.scale(world)
+            for number in range(1, rounds + 1):
+                yield {**of, "number": number, **join(fleet, world, recipe.sleep_ms * (world + 1), chance)}
+    except StackFailed as failure:
+        yield {**of, "number": number, "problem": str(failure)}
 
 
 def _told(row: Row) -> str:

@@ -11,7 +11,7 @@ import random
 import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from benchmarks import torchrun_peer
@@ -162,25 +162,25 @@ def measure(
     for world, round_trip_ms in distances(worlds, delays_ms):
         possible = [case for case in cases if victims_of(case, world)]
         chosen = [case for case in possible if case == possible[0] or not round_trip_ms]
-        found += _measure_world(world, round_trip_ms, chosen, rounds, recipe)
-    return found
-
-
-def _measure_world(world: int, round_trip_ms: float, cases: Sequence[str], rounds: int, recipe: Recipe) -> list[Row]:
-    found: list[Row] = []
-    chance = random.Random(world)
-    with hot_fleet(world, recipe, round_trip_ms=round_trip_ms) as fleet:
-        for number, case in ((number, case) for number in range(rounds) for case in cases):
-            of = {"side": "ours", "world": world, "case": case, "round_trip_ms": round_trip_ms, "number": number + 1}
-            try:
-                row = {**of, **lose(fleet, case, world, chance)}
-            except StackFailed as failure:
-                found.append({**of, "problem": str(failure)})
-                _say(found[-1])
-                break
+        for row in _measure_world(world, round_trip_ms, chosen, rounds, recipe):
             found.append(row)
             _say(row)
     return found
+
+
+def _measure_world(
+    world: int, round_trip_ms: float, cases: Sequence[str], rounds: int, recipe: Recipe
+) -> Iterator[Row]:
+    """A failure ends it, and is told from outside of the fleet, with the ends of its logs."""
+    chance = random.Random(world)
+    of = {"side": "ours", "world": world, "case": cases[0], "round_trip_ms": round_trip_ms, "number": 1}
+    try:
+        with hot_fleet(world, recipe, round_trip_ms=round_trip_ms) as fleet:
+            for number, case in ((number, case) for number in range(rounds) for case in cases):
+                of |= {"case": case, "number": number + 1}
+                yield {**of, **lose(fleet, case, world, chance)}
+    except StackFailed as failure:
+        yield {**of, "problem": str(failure)}
 
 
 def measure_torchrun(rounds: int, world: int) -> list[Row]:

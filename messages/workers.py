@@ -75,7 +75,8 @@ class TrainerStatus(Struct, frozen=True, omit_defaults=True):
     finished: bool = False
     """All steps are done, and every rank has them."""
     broken: Generation = NO_GENERATION
-    """The newest world in which it saw a collective fail or stand still: somebody may be dead."""
+    """The newest world in which it saw a collective fail or stand still, or which it could not build: somebody may be
+    dead."""
     parking: Generation = NO_GENERATION
     """It was told to park for this generation and has not, but its agent has seen that it is alive."""
     waits: str = ""

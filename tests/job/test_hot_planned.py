@@ -1,3 +1,5 @@
+from msgspec import structs
+
 from controlplane.job import events
 from controlplane.job.decide import decide
 from controlplane.job.effects import StartStore
@@ -222,6 +224,19 @@ def test_a_prepared_world_that_nobody_enters_is_given_up() -> None:
     stage.attaches("c")
     stage.now_s += 20.0
     assert halts(stage.happens(events.Ticked(stage.now_s)))[0].why == "the next world was not ready within 20 s"
+
+
+def test_a_prepared_world_that_one_of_them_cannot_build_is_given_up_at_once() -> None:
+    stage = a_hot_job("a", "b", wanted=3)
+    stage.join("c")
+    stage.attaches("c")
+    assert stage.prepared is not None
+    hopeless = [structs.replace(trainer, broken=stage.prepared.generation) for trainer in stage.trainers["b"]]
+    assert halts(stage.tell("b", *hopeless))[0].generation == 3
+    stage.parks("a", "b", "c")
+    stage.enters("a", "b")
+    assert stage.world == {"a": (0,), "b": (1,)}
+    assert stage.prepared is not None and stage.prepared.world_size == 3
 
 
 def test_a_trainer_that_fails_right_after_it_went_over_is_a_failure_of_the_script() -> None:

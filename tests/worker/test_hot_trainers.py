@@ -57,6 +57,12 @@ def test_a_trainer_that_attaches_over_its_own_connection_is_told_at_once() -> No
     assert [local_rank for local_rank, _ in story.attaches(0).words] == [0]
 
 
+def test_a_next_world_that_a_trainer_cannot_build_is_told_at_once() -> None:
+    story = a_hot_worker(1).says(in_world(1, broken=2), 0)
+    assert story.facts == ["peer_lost"]
+    assert story.told.status.trainers[0].broken == 2
+
+
 def test_a_broken_collective_is_told_at_once_and_once() -> None:
     story = a_hot_worker(1).says(in_world(1, broken=1), 0)
     assert story.facts == ["peer_lost"]

@@ -8,8 +8,8 @@ from tests.cli.command import tradewind
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("--workers", "1"), "'--workers': 1 is not in the range 2<=x<=16."),
-        (("--workers", "17"), "'--workers': 17 is not in the range 2<=x<=16."),
+        (("--workers", "1"), "'--workers': 1 is not in the range 2<=x<=12."),
+        (("--workers", "13"), "'--workers': 13 is not in the range 2<=x<=12."),
         (("--steps", "59"), "'--steps': 59 is not in the range x>=60."),
         (("--seconds", "59"), "it takes 60 to 600 s.\nTry: tradewind demo --seconds 60\n"),
         (("--seconds", "nan"), "it takes 60 to 600 s.\nTry: tradewind demo --seconds 60\n"),

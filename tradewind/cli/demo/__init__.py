@@ -36,7 +36,7 @@ It starts its own nats-server, or uses the one at TRADEWIND_NATS_URL. The exit c
     help="Machines of a simulated cloud with two regions, or plain processes.",
 )
 @click.option("--steps", type=Whole(min=60), default=300, show_default=True, help="Steps to train.")
-@click.option("--workers", type=Whole(min=2, max=16), default=4, show_default=True, help="Workers to begin with.")
+@click.option("--workers", type=Whole(min=2, max=12), default=4, show_default=True, help="Workers to begin with.")
 @click.option(
     "--seconds",
     type=Number(max=600),

@@ -17,7 +17,7 @@ async def patiently(read: Callable[[], Awaitable[T]], for_s: float) -> T:
     """Raises the last `CallFailed` when the time is over, any other at once."""
     last = CallFailed(Code.DEADLINE_EXCEEDED, f"no answer within {for_s:g} s")
     try:
-        async with asyncio.timeout(for_s):
+        async with asyncio.timeout(for_s) as limit:
             for pause_s in pauses(_FIRST_PAUSE_S, _LONGEST_PAUSE_S):
                 try:
                     return await read()
@@ -25,6 +25,9 @@ async def patiently(read: Callable[[], Awaitable[T]], for_s: float) -> T:
                     if failed.code not in UNANSWERED and failed.code is not Code.RESOURCE_EXHAUSTED:
                         raise
                     last = failed
+                # aiohttp takes our end for its own where both times are over at once, as after a pause of the process.
+                if limit.expired():
+                    break
                 await asyncio.sleep(pause_s)
     except TimeoutError:
         pass

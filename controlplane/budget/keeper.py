@@ -2,12 +2,15 @@
 
 import asyncio
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Protocol
+
+from msgspec import structs
 
 from controlplane.budget.account import account
 from controlplane.budget.answers import Told, answer
 from controlplane.budget.terms import limits_of, terms_of
-from controlplane.budget.verdict import judge
+from controlplane.budget.verdict import Purse, judge
 from controlplane.catalog.money import MicroDollars
 from controlplane.job.events import JobEvent
 from controlplane.job.state import Job
@@ -34,6 +37,18 @@ def due(job: Job, ledger: Ledger, dearest: MicroDollars | None = None, *, at_s: 
     if terms is None:
         return None
     return answer(job, terms, judge(terms.total, account(ledger, limits_of(job, dearest), at_ms)), at_s)
+
+
+def why_too_many(
+    job: Job, workers: int, ledger: Ledger, dearest: MicroDollars | None = None, *, at_ms: int
+) -> str | None:
+    """With so many the budget would be reached at once, and machines would be asked for before that is seen."""
+    terms = terms_of(job)
+    if terms is None or workers <= job.record.wanted:
+        return None
+    larger = replace(job, record=structs.replace(job.record, wanted=workers))
+    verdict = judge(terms.total, account(ledger, limits_of(larger, dearest), at_ms))
+    return verdict.why if verdict.purse is Purse.SPENT else None
 
 
 class BudgetKeeper:

@@ -4,14 +4,14 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from controlplane.budget.keeper import BudgetKeeper
+from controlplane.budget.keeper import BudgetKeeper, why_too_many
 from controlplane.budget.terms import terms_of
 from controlplane.budget.views import budget_view
 from controlplane.catalog.money import MicroDollars, micro_of, usd_text
 from controlplane.job import events
 from controlplane.job.state import Job
 from controlplane.master.held import HeldJob
-from controlplane.master.refusals import BudgetRefused, JobUnknown, NotLeading
+from controlplane.master.refusals import BudgetRefused, JobUnknown, NotLeading, ScaleRefused
 from controlplane.planning.criteria import criteria_of
 from messages.budgets import BudgetView
 from messages.costs import CostView
@@ -57,6 +57,17 @@ class Budgets:
         if self._keeper.look(held):
             await held.until_saved(lambda record: record == held.state.record)
         return await self.view(name)
+
+    async def check_scale(self, held: HeldJob, workers: int) -> None:
+        """Raises `ScaleRefused` where the rest of the money does not keep so many, and `BusUnavailable`."""
+        ledger = await self._master.books.ledger(held.name)
+        if self._master.capacity is None or ledger is None:
+            return
+        at_ms = round(self._master.clock.wall_s() * 1000)
+        why = why_too_many(held.state, workers, ledger, self._dearest(held.state), at_ms=at_ms)
+        if why is not None:
+            sentence = f"Job {held.name!r} has too little money left for {workers} workers: {why}."
+            raise ScaleRefused(sentence, f"tradewind budget {held.name} USD, to raise it first")
 
     def shown_with(self, cost: CostView) -> CostView:
         job = self._master.job(cost.job).state

@@ -107,6 +107,7 @@ class Desk:
                 f"Job {name!r} can have {limits.min} to {limits.max} workers, not {workers}.",
                 f"tradewind scale {name} {min(max(workers, limits.min), limits.max)}",
             )
+        await self.budgets.check_scale(held, workers)
         self._check_leads()
         held.post(events.ScaleAsked(self._now_s(), workers))
         await held.until_saved(lambda record: record.wanted == workers)

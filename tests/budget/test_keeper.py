@@ -6,7 +6,7 @@ import contextlib
 import pytest
 
 from controlplane.budget.answers import answer
-from controlplane.budget.keeper import BudgetKeeper
+from controlplane.budget.keeper import BudgetKeeper, why_too_many
 from controlplane.budget.terms import terms_of
 from controlplane.budget.verdict import Purse, Verdict
 from controlplane.budget.views import budget_view
@@ -183,6 +183,21 @@ def test_who_wants_as_many_workers_or_more_is_not_allowed_what_was_forbidden() -
         cheaper.look(held)
     assert held.state.record.paused is not None, "though by then there would be enough"
     assert [type(event) for event in held.told].count(BudgetFreed) == 0
+
+
+def test_more_workers_than_the_rest_keeps_a_reserve_for_are_too_many() -> None:
+    job = recorded(a_job(12.5, workers=4), wanted=2)
+    ledger = spending(6.0, hours=2)
+
+    def why(workers: int, job: Job = job) -> str | None:
+        return why_too_many(job, workers, ledger, at_ms=at(7200))
+
+    assert [why(workers) for workers in (1, 2)] == [None, None], "0.4 are kept for two"
+    assert why(3) == "12.0000 of 12.5000 USD are spent, and up to 0.6000 are needed to give machines back, " + (
+        "which may take 120 s"
+    )
+    assert why(3, recorded(job, max_usd_total=12.7)) is None
+    assert why(4, a_job(None, workers=4)) is None
 
 
 def test_a_verdict_holds_for_who_wants_more_workers_while_it_is_made() -> None:

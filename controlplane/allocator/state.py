@@ -41,6 +41,8 @@ class AllocatorSettings:
     """Older sights of a cluster's nodes do not tell which slots of a pool are empty."""
     doubt_s: float = 2.0
     """A request whose answer was lost may still arrive so much later: only a listing after that tells what it did."""
+    refill_s: float = 3.0
+    """So long after a loss, and again at twice the time, it is looked whether the cloud can fill the slot."""
     relist_s: float = 30.0
     list_timeout_s: float = 60.0
     quiet_s: float = 10.0

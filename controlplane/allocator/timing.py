@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from controlplane.allocator.counting import is_there
+from controlplane.allocator.counting import is_settled, is_there
 from controlplane.allocator.facts import plan_due_s
 from controlplane.allocator.idle import idle_due_s
 from controlplane.allocator.pauses import pause_s
@@ -49,11 +49,21 @@ def _next_by_need(allocator: Allocator) -> tuple[float, str]:
             again_s = learned_s + pause_s(settings.doubt_s, settings.relist_s, pool.failures)
             at_s = again_s if settles(allocator.listing, pool.doubt) else pool.doubt.settles_s
             needs.append((at_s, f"what pool {pool.ref.pool} aims at is not known: {pool.doubt.why}"))
+        emptied_s = _emptied_s(pool)
+        if emptied_s is not None and is_settled(pool):
+            at_s = max(emptied_s, learned_s) + max(settings.refill_s, learned_s - emptied_s)
+            needs.append((at_s, f"to see whether pool {pool.ref.pool} gets its machines back"))
     if allocator.ended is not None:
         left = any(is_there(pool) for pool in allocator.pools.values())
         at_s = learned_s + settings.quiet_s if left else quiet_from_s(allocator)
         needs.append((at_s, "to see that nothing is left of the job"))
     return min(needs)
+
+
+def _emptied_s(pool: Pool) -> float | None:
+    """When the last of the slots was emptied that the cloud tries to fill."""
+    lost = (node.lost_s for node in pool.nodes.values() if node.lost_s is not None)
+    return max((*pool.vacant.values(), *lost), default=None)
 
 
 def _times(allocator: Allocator) -> Iterator[float]:

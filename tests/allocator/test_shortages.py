@@ -154,6 +154,19 @@ def test_a_listing_that_calls_a_pool_starved_closes_its_zone() -> None:
     assert asked(stage.lists()) == [("resize", "us-a", "3"), ("create", "us-b", "1")]
 
 
+def test_a_slot_that_is_left_to_the_cloud_is_looked_at_soon_and_then_less_and_less_often() -> None:
+    stage = a_full_stage(A)
+    stage.takes("us-a-2")
+    assert asked(stage.sees()) == []
+    lost_s = stage.now_s
+    looks = []
+    while stage.now_s < lost_s + 60.0:
+        if ("list",) in asked(stage.ticks(0.5)):
+            looks.append(stage.now_s - lost_s)
+            stage.lists()
+    assert looks == [3.0, 6.0, 12.0, 24.0, 48.0]
+
+
 def test_a_cluster_that_is_not_there_is_passed_over() -> None:
     stage = a_stage(C, A, wanted=1)
     stage.ticks()

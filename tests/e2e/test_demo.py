@@ -12,7 +12,7 @@ DEMO_S = 240.0
 
 async def test_the_demonstration_passes_its_own_checks_and_leaves_nothing() -> None:
     mark = a_mark()
-    command = ("demo", "--local", "--json", "--workers", "3", "--steps", "90", "--seconds", "36")
+    command = ("demo", "--local", "--json", "--workers", "3", "--steps", "90", "--seconds", "60")
     done = await finished(await started(*command, environ=mark), DEMO_S)
     assert done.code == 0, done.err
     report = json.loads(done.out)

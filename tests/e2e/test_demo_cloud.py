@@ -14,7 +14,7 @@ DEMO_S = 360.0
 
 async def test_machines_come_from_two_regions_are_taken_and_replaced_and_nothing_is_left() -> None:
     mark = a_mark()
-    command = ("demo", "--json", "--workers", "3", "--steps", "200")
+    command = ("demo", "--json", "--workers", "3", "--steps", "200", "--seconds", "60")
     done = await finished(await started(*command, environ=mark), DEMO_S)
     report = json.loads(done.out) if done.out else {}
     assert report.get("failed_checks") == [], done.err

@@ -49,7 +49,7 @@ async def test_a_master_that_leads_there_by_now_gets_the_jobs_of_the_one_before(
         await server.kill()
         shutil.rmtree(server.folder)
         await server.start()
-        async with running_master(server.url, tmp_path) as (_, newer):
+        async with running_master(server.url, tmp_path, TRADEWIND_LEASE_S="10") as (_, newer):
             await until_asked(newer.health, lambda seen: seen.ok and seen.role == "leader", "the newer one to lead")
             master.signal(signal.SIGCONT)
             await until_asked(lambda: job_names(newer), lambda names: len(names) == 2, "both jobs to be adopted")

@@ -12,8 +12,8 @@ from tradewind.cli.numbers import Number, Whole
 EXAMPLES = Path(__file__).parents[3] / "examples"
 SCRIPT = EXAMPLES / "char_transformer" / "train.py"
 FLEET = EXAMPLES / "fleet-simulator.yaml"
-CLOUD_S = 60.0
-"""In less a run may be over before it was told all: a master may take half a minute to see that a zone is empty."""
+CLOUD_S = 40.0
+"""In less a run may be over before it was told all: a master may take ten seconds to see that a zone is empty."""
 LOCAL_S = 30.0
 
 

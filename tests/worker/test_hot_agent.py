@@ -113,6 +113,7 @@ async def test_trainers_live_through_a_halt_a_repair_and_a_planned_change(
         master.changes(_world(2, worker, job, entry=Entry.REPAIR, first_rank=1))
         await master.until(worker, WorkerPhase.READY, 2)
         assert _shown(master, worker) == [(1, 2), (2, 2)]
+        await master.until_lines(2, ["rank 2 of 3 by repair"])
 
         master.changes(_world(3, worker, job, entry=Entry.PLANNED))
         await master.until(worker, WorkerPhase.READY, 3)
@@ -121,7 +122,6 @@ async def test_trainers_live_through_a_halt_a_repair_and_a_planned_change(
         await eventually(lambda: {progress.generation for progress in master.progress} == {1, 2, 3}, SECONDS)
         told = {rank.measured for progress in master.progress for rank in progress.ranks}
         assert told == {StepsMeasured(1, 4, 0.5, 0.25, 0.125, 4096, 8)}
-        await master.until_lines(2, ["rank 2 of 3 by repair"])
         assert sorted(pids_with(worker)) == sorted(alive)
         assert [fact for fact in master.told(worker) if fact in ("parked", "switched")] == [
             "switched",

@@ -1,6 +1,7 @@
 """What tests share: a real NATS server of their own, buses that are closed again, and waiting for a condition."""
 
 import asyncio
+import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
@@ -13,6 +14,11 @@ from tests.order import place_of
 
 Connect = Callable[..., Awaitable[Bus]]
 TOLD = "told"
+
+
+def pytest_configure() -> None:
+    """A shell that starts tests in the background lets them, and all that they start, ignore ctrl-C."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture

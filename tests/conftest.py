@@ -1,11 +1,13 @@
 """What tests share: a real NATS server of their own, buses that are closed again, and waiting for a condition."""
 
 import asyncio
+import os
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from runtime.bus import Bus, BusSettings
 from runtime.nats_server import NatsServer
@@ -14,6 +16,11 @@ from tests.order import place_of
 
 Connect = Callable[..., Awaitable[Bus]]
 TOLD = "told"
+
+# A change is judged by the same cases on every machine; those who look for new ones set HYPOTHESIS_PROFILE=explore.
+settings.register_profile("same", derandomize=True, deadline=None)
+settings.register_profile("explore", derandomize=False, deadline=None, print_blob=True)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
 
 def pytest_configure() -> None:

@@ -36,8 +36,8 @@ def _judge_silence(state: ClusterState, now_s: float) -> ClusterState:
         return state
     places = dict(state.places)
     for place in state.places.values():
-        silent_s = now_s - place.silent_since_s(state.connected_since_s)
-        if place.ours or silent_s < state.rules.forget_after_s:
+        forgotten_at_s = place.silent_since_s(state.connected_since_s) + state.rules.forget_after_s
+        if place.ours or now_s < forgotten_at_s:
             places[place.uid] = replace(place, silent=True) if _falls_silent(state, place, now_s) else place
         else:
             del places[place.uid]
@@ -47,7 +47,7 @@ def _judge_silence(state: ClusterState, now_s: float) -> ClusterState:
 
 def _falls_silent(state: ClusterState, place: Place, now_s: float) -> bool:
     spoke = place.status is not None and place.left_at_s is None and not place.silent
-    return spoke and now_s - place.silent_since_s(state.connected_since_s) >= state.rules.silent_after_s
+    return spoke and now_s >= place.silent_since_s(state.connected_since_s) + state.rules.silent_after_s
 
 
 def _notice_places(state: ClusterState) -> ClusterState:
@@ -79,7 +79,7 @@ def _why_to_end(state: ClusterState, place: Place, now_s: float) -> str | None:
     rules, wanted = state.rules, state.wanted.get(place.job)
     if wanted is not None and wanted.count == 0:
         return "its job needs no workers any more"
-    if place.left_at_s is not None and now_s - place.left_at_s >= rules.leave_grace_s:
+    if place.left_at_s is not None and now_s >= place.left_at_s + rules.leave_grace_s:
         return f"it left, and its place was still not empty after {rules.leave_grace_s:g} s"
     by_s = _must_speak_by_s(state, place)
     if by_s is not None and now_s >= by_s:

@@ -118,7 +118,7 @@ class HonestWorld(RuleBasedStateMachine):
         decision = decide(self.state, event)
         assert invariants.check(self.state, decision.state) == []
         assert decision.wake_at_s is None or decision.wake_at_s > event.at_s
-        assert not self.fell_silent(decision.state) or self.listened_s(event.at_s) >= self.state.rules.silent_after_s
+        assert not self.fell_silent(decision.state) or self.has_listened(event.at_s, self.state.rules.silent_after_s)
         self.state, self.wake_at_s = decision.state, decision.wake_at_s
         for effect in decision.effects:
             match effect:
@@ -145,8 +145,8 @@ class HonestWorld(RuleBasedStateMachine):
         before = {uid for uid, place in self.state.places.items() if place.silent}
         return {uid for uid, place in after.places.items() if place.silent} - before
 
-    def listened_s(self, now_s: float) -> float:
-        return now_s - self.connected_since_s if self.connected_since_s is not None else 0.0
+    def has_listened(self, now_s: float, for_s: float) -> bool:
+        return self.connected_since_s is not None and now_s >= self.connected_since_s + for_s
 
     @rule(seconds=st.sampled_from([0.01, 0.5, 1.0, 3.0, 20.0, 70.0]))
     def time_passes(self, seconds: float) -> None:

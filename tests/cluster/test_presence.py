@@ -1,7 +1,8 @@
 """Which workers are there: the silent, the dead, and those that somebody started by hand."""
 
+from agents.cluster.decide import decide
 from agents.cluster.effects import EndPlace
-from agents.cluster.events import BusBack, BusLost, PlaceStarted, WorkerHeard, WorkerSaidLeft
+from agents.cluster.events import BusBack, BusLost, PlaceStarted, Ticked, WorkerHeard, WorkerSaidLeft
 from agents.cluster.state import Rules
 from messages.clusters import Presence
 from messages.ids import ClusterName, WorkerId
@@ -43,6 +44,14 @@ class TestSilence:
         assert hears(story, worker, 9).after(0.1).presence(worker) is Presence.SILENT
         assert hears(story, worker, 8).after(0.1).presence(worker) is Presence.SILENT
         assert hears(story, worker, 10).after(0.1).presence(worker) is Presence.ALIVE
+
+    def test_begins_at_the_very_moment_that_the_controller_wakes_for_it(self) -> None:
+        # 126.01 + 2.0 − 126.01 is a little less than 2.0.
+        story = a_controller_with(1).all_speak()
+        story.after(126.01 - story.now_s).speaks(story.uids[0]).after(0.0)
+        decision = decide(story.state, Ticked(126.01 + story.state.rules.silent_after_s))
+        assert decision.wake_at_s is not None and decision.wake_at_s > 128.01
+        assert decision.state.places[story.uids[0]].silent
 
 
 class TestTheDead:

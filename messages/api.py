@@ -6,6 +6,7 @@ from messages.events import JOB_ENDS
 from messages.ids import NO_GENERATION, Generation, JobName, Rank, WorkerId
 from messages.jobs import JobSpec, Scalar
 from messages.measured import MeasuredProfile
+from messages.workers import SampleCertificate
 from messages.worlds import RankProgress
 
 
@@ -42,6 +43,8 @@ class JobView(Struct, frozen=True, omit_defaults=True):
     samples_per_s: float | None = None
     measured: MeasuredProfile | None = None
     """What its steps need, where its script tells it."""
+    certificate: SampleCertificate | None = None
+    """What it can prove of its samples, once it has finished."""
     workers: tuple[WorkerView, ...] = ()
     spec: JobSpec | None = None
 

@@ -57,6 +57,25 @@ class TrainerExit(Struct, frozen=True, omit_defaults=True):
         return self.code == 0
 
 
+class SampleCertificate(Struct, frozen=True, omit_defaults=True):
+    """What a run of the SDK can prove of its samples when it is over."""
+
+    steps: Counted
+    samples: Counted
+    lost: Counted = 0
+    repeated: Counted = 0
+    wrong: Counted = 0
+    """Steps that took as many samples as they should, but others."""
+    taken_again: Counted = 0
+    """Steps that were lost with everybody's memory and taken again from a checkpoint."""
+    says: str = ""
+    """The same in words."""
+
+    @property
+    def holds(self) -> bool:
+        return self.lost == self.repeated == self.wrong == 0
+
+
 class TrainerStatus(Struct, frozen=True, omit_defaults=True):
     """A trainer whose script uses the SDK: it lives through changes of the world and tells what it has."""
 
@@ -81,6 +100,8 @@ class TrainerStatus(Struct, frozen=True, omit_defaults=True):
     """It was told to park for this generation and has not, but its agent has seen that it is alive."""
     waits: str = ""
     """What for, in words."""
+    certificate: SampleCertificate | None = None
+    """Of the whole run, once it is finished."""
 
 
 class WorkerStatus(Struct, frozen=True, omit_defaults=True):

@@ -13,11 +13,12 @@ from agents.worker.progress import StepReport
 from agents.worker.words import Enter, Lease, Park, Word
 from messages.ids import NO_GENERATION, Counted, Generation, Range, Rank
 from messages.measured import StepsMeasured
-from messages.workers import TrainerStatus
+from messages.workers import SampleCertificate, TrainerStatus
 from messages.worlds import Entry
 
 LINE_LIMIT_BYTES = 1024 * 1024
 WAITS_LIMIT = 200
+CERTIFICATE_LIMIT = 500
 
 
 class Attach(Struct, frozen=True, tag_field="type", tag="attach"):
@@ -41,6 +42,7 @@ class Status(Struct, frozen=True, tag_field="type", tag="status"):
     finished: bool = False
     broken: Generation = NO_GENERATION
     waits: str = ""
+    certificate: SampleCertificate | None = None
 
 
 class Reported(Struct, frozen=True, tag_field="type", tag="progress"):
@@ -135,7 +137,14 @@ def status_of(said: Status) -> TrainerStatus:
         finished=said.finished,
         broken=said.broken,
         waits=said.waits[:WAITS_LIMIT],
+        certificate=_shortened(said.certificate),
     )
+
+
+def _shortened(certificate: SampleCertificate | None) -> SampleCertificate | None:
+    if certificate is None:
+        return None
+    return msgspec.structs.replace(certificate, says=certificate.says[:CERTIFICATE_LIMIT])
 
 
 def _assign(word: Enter, address: str) -> Assign:

@@ -170,7 +170,7 @@ def _hear(job: Job, status: WorkerStatus, at_s: float, *, heard_s: float, presen
         trainers=status.trainers,
     )
     job = _learn_ends(learn_exits(_put(job, heard), heard), known, heard)
-    job = _bar(job, known, heard, at_s)
+    job = _keep_certificate(_bar(job, known, heard, at_s), heard)
     if status.notice_s is not None:
         job = _notice(
             job, status.worker, f"its node will be taken in {status.notice_s:.0f} s", heard_s + status.notice_s
@@ -228,6 +228,14 @@ def _learn_ends(job: Job, known: Worker, heard: Worker) -> Job:
         if trainer.finished and trainer.local_rank < member.ranks and trainer.local_rank not in attached
     }
     return replace(job, clean=job.clean | ended) if ended else job
+
+
+def _keep_certificate(job: Job, heard: Worker) -> Job:
+    """All ranks have the same: it is computed from what was summed over all of them."""
+    told = next((trainer.certificate for trainer in heard.trainers if trainer.certificate is not None), None)
+    if told is None or job.record.certificate is not None or job.record.phase.ended:
+        return job
+    return replace(job, record=structs.replace(job.record, certificate=told))
 
 
 def _first_cause(known: Failure | None, worker: WorkerId, failed: list[TrainerExit]) -> Failure | None:

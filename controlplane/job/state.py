@@ -8,7 +8,7 @@ from msgspec import Struct, structs
 from messages.clusters import Presence
 from messages.ids import NO_GENERATION, ClusterName, Epoch, Generation, JobName, Rank, WorkerId
 from messages.jobs import JobSpec
-from messages.workers import TrainerExit, TrainerStatus, WorkerPhase
+from messages.workers import SampleCertificate, TrainerExit, TrainerStatus, WorkerPhase
 from messages.worlds import Assignment, StoreAddress
 
 
@@ -57,6 +57,8 @@ class Record(Struct, frozen=True, omit_defaults=True):
     """Why it may have no machines on demand until its budget is raised."""
     max_usd_total: float | None = None
     """In place of what its file says, since somebody raised it."""
+    certificate: SampleCertificate | None = None
+    """What its trainers can prove, since they have finished (SDK)."""
     budget_reached: bool = False
     """And no person has raised it or wanted fewer since, or it was not enough: what is forbidden stays so."""
 

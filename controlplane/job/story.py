@@ -79,11 +79,12 @@ def _phase(before: Job, after: Job) -> list[Announce]:
         case Phase.WAITING if old.phase is not Phase.FORMING:
             said.append(Announce("job_waiting", "the job waits", new.why, {**generation}))
         case Phase.SUCCEEDED | Phase.FAILED | Phase.STOPPED:
+            proof = f"; certificate: {new.certificate.says}" if new.certificate is not None else ""
             said.append(
                 Announce(
                     kind=f"job_{new.phase}",
                     text=f"the job has {new.phase}" if new.phase is not Phase.STOPPED else "the job was stopped",
-                    why="\n".join((new.why, *new.failed_tail)),
+                    why="\n".join((new.why + proof, *new.failed_tail)),
                     fields={"generation": new.generation, "failures": new.failures, "losses": new.losses},
                 )
             )

@@ -12,6 +12,7 @@ from controlplane.catalog.shipped import shipped_catalog
 from controlplane.catalog.views import offer_list
 from messages.api import JobList, Problem
 from messages.measured import MeasuredCompute, MeasuredProfile
+from messages.workers import SampleCertificate
 from tests.cli.answering import answering, as_json
 from tests.cli.command import tradewind
 from tests.cli.fake_master import a_view
@@ -55,6 +56,19 @@ async def test_the_status_of_a_job_says_where_its_time_goes(environ: dict[str, s
     assert f"a step: {SENTENCE}" in done.out, done.err
     told = json.loads((await tradewind("status", "opt", "--json", environ=environ)).out)
     assert told["measured"]["compute"]["L4"] == {"seconds_per_sample": 0.012, "seconds_per_step": 0.05}
+
+
+async def test_the_status_of_a_job_that_is_over_shows_its_certificate() -> None:
+    proof = SampleCertificate(steps=3, samples=9, lost=1, says="3 steps, 9 samples: 1 lost, 0 repeated")
+
+    async def ended(_request: web.Request) -> web.Response:
+        return as_json(a_view("opt", "succeeded", certificate=proof))
+
+    async with answering(ended) as environ:
+        done = await tradewind("status", "opt", environ=environ)
+        told = json.loads((await tradewind("status", "opt", "--json", environ=environ)).out)
+    assert "certificate: 3 steps, 9 samples: 1 lost, 0 repeated" in done.out, done.err
+    assert told["certificate"]["lost"] == 1
 
 
 async def test_a_plan_without_a_profile_uses_what_the_job_of_that_name_has_measured(

@@ -6,7 +6,7 @@ from controlplane.job.effects import SaveRecord, StartStore, TellCluster
 from controlplane.job.state import Phase
 from messages.clusters import RemoveWorkers
 from messages.ids import ClusterName, WorkerId
-from messages.workers import WorkerPhase
+from messages.workers import SampleCertificate, WorkerPhase
 from messages.worlds import Entry
 from tests.job.hot_stage import a_hot_job, a_hot_stage, invited, published_kinds
 from tests.job.stage import a_spec, assignments, clean, failed, halts, released, told
@@ -321,6 +321,18 @@ def test_a_member_that_goes_after_its_last_step_is_no_loss() -> None:
     assert (stage.phase, stage.job.record.losses) == (Phase.RUNNING, 0)
     stage.tell("a", phase=WorkerPhase.ENDED, exits=(clean(0),))
     assert stage.phase is Phase.SUCCEEDED
+
+
+def test_what_the_trainers_can_prove_is_kept_and_told_with_the_end() -> None:
+    stage = a_hot_job("a", "b")
+    proof = SampleCertificate(steps=300, samples=9_600, says="300 steps, 9,600 samples: 0 lost, 0 repeated")
+    for worker in ("a", "b"):
+        proven = (structs.replace(each, finished=True, certificate=proof) for each in stage.trainers[worker])
+        stage.tell(worker, *proven)
+    assert stage.job.saved is not None and stage.job.saved.certificate == proof
+    stage.tell("a", phase=WorkerPhase.ENDED, exits=(clean(0),))
+    [end] = told(stage.tell("b", phase=WorkerPhase.ENDED, exits=(clean(1),)), "job_succeeded")
+    assert end.why == "all 2 ranks exited with 0; certificate: 300 steps, 9,600 samples: 0 lost, 0 repeated"
 
 
 def test_whoever_was_halted_after_the_last_step_may_end_in_peace() -> None:

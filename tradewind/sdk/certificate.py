@@ -112,6 +112,18 @@ class Certificate:
         """For JSON and checkpoints."""
         return {**asdict(self), "resumed_at": list(self.resumed_at), "holds": self.holds}
 
+    def told(self) -> dict[str, int | str]:
+        """For whoever watches the run."""
+        return {
+            "steps": self.steps,
+            "samples": self.samples,
+            "lost": self.lost,
+            "repeated": self.repeated,
+            "wrong": self.wrong,
+            "taken_again": self.taken_again,
+            "says": self.sentence(),
+        }
+
     @classmethod
     def from_dict(cls, saved: Mapping[str, Any]) -> "Certificate":
         known = {field.name: saved[field.name] for field in fields(cls) if field.name in saved}

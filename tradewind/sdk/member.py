@@ -7,7 +7,7 @@ training thread goes on to do change together, under one lock: else a halt betwe
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -97,6 +97,7 @@ class Member:
         self._held: Ranges = ()
         self._in_collective = False
         self._finished = False
+        self._certificate: Mapping[str, int | str] | None = None
         self._lease_until_s: float | None = None
         self._waits = "to be taken into a world"
         self.keeps_gradients = False
@@ -250,9 +251,10 @@ class Member:
         built = self._shelf.get(world.generation)
         return built.joiners if built is not None else ()
 
-    def finish(self) -> None:
+    def finish(self, certificate: Mapping[str, int | str]) -> None:
         with self._changed:
             self._finished = True
+            self._certificate = certificate
             self._held = ()
             self._tell()
 
@@ -409,5 +411,6 @@ class Member:
             finished=self._finished,
             broken=max(self._broken, self._unbuilt),
             waits=self._waits,
+            certificate=self._certificate,
         )
         self._send(protocol.status(now))

@@ -7,9 +7,9 @@ Trainer → agent
 
     attach    {generation, rank, local_rank, pid}
               First: the generation and rank under which it was forked.
-    status    {rank, generation, parked, done, held, active, finished, broken, waits}
+    status    {rank, generation, parked, done, held, active, finished, broken, waits, certificate}
               All that it is, whenever something of it changes but `done` and `held` alone. See TrainerStatus in
-              messages/workers.py.
+              messages/workers.py. `certificate` is there once it has finished.
     progress  {generation, rank, reports: [{step, loss | null, samples | null, at}, …],
                measured: {steps, samples, seconds, computed_s, waited_s, gradient_bytes, global_batch}}
               Steps that every rank has. `measured` is optional: what this trainer's steps were like of late, and what
@@ -31,7 +31,7 @@ Agent → trainer
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Final, Literal
 
 from tradewind.sdk.meter import Lap, Means
@@ -90,6 +90,7 @@ class Status:
     finished: bool = False
     broken: int = 0
     waits: str = ""
+    certificate: Mapping[str, int | str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,18 +127,10 @@ def attach(birth: Birth) -> bytes:
 
 
 def status(now: Status) -> bytes:
-    return _line(
-        type="status",
-        rank=now.rank,
-        generation=now.generation,
-        parked=now.parked,
-        done=now.done,
-        held=now.held,
-        active=now.active,
-        finished=now.finished,
-        broken=now.broken,
-        waits=now.waits,
-    )
+    told = {each.name: getattr(now, each.name) for each in fields(now)}
+    if now.certificate is None:
+        del told["certificate"]
+    return _line(type="status", **told)
 
 
 def progress(

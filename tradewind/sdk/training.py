@@ -97,7 +97,7 @@ class Training:
                 yield from self._compute(todo)
             elif self._sum():
                 break
-        self._member.finish()
+        self._member.finish(self._parts.certificate.told())
 
     def backward(self, loss: Tensor) -> None:
         if self._weight == 0:

@@ -1,0 +1,43 @@
+"""What a finished trainer can prove: as the SDK says it, the agent reads it and the bus carries it."""
+
+from agents.worker import trainer_messages as wire
+from messages import codec
+from messages.workers import SampleCertificate, WorkerLeft, WorkerPhase, WorkerStatus
+from tests.worker.builders import JOB, LOCAL, OWN
+from tradewind.sdk import protocol
+from tradewind.sdk.certificate import Certificate, Digest
+
+
+def a_certificate() -> Certificate:
+    certificate = Certificate()
+    for step in range(3):
+        read = Digest.of(range(step * 4, step * 4 + 4))
+        certificate.check(step, read, read)
+    return certificate
+
+
+def as_the_agent_reads_it(status: protocol.Status) -> wire.Status:
+    said = wire.decode(protocol.status(status).rstrip(b"\n"))
+    assert isinstance(said, wire.Status)
+    return said
+
+
+def test_it_comes_with_the_end_and_reaches_the_bus_whole() -> None:
+    said = as_the_agent_reads_it(protocol.Status(finished=True, certificate=a_certificate().told()))
+    trainer = wire.status_of(said)
+    expected = SampleCertificate(3, 12, says="3 steps, 12 samples: 0 lost, 0 repeated")
+    assert trainer.certificate == expected and expected.holds
+    status = WorkerStatus(OWN, LOCAL, JOB, 1, WorkerPhase.ENDED, trainers=(trainer,))
+    read = codec.decode(codec.encode(codec.wrap(WorkerLeft(status, "done"), sender="worker")))
+    assert isinstance(read, codec.Received) and isinstance(read.message, WorkerLeft)
+    assert read.message.status.trainers[0].certificate == expected
+
+
+def test_who_has_not_finished_says_nothing_of_it() -> None:
+    assert wire.status_of(as_the_agent_reads_it(protocol.Status(done=2))).certificate is None
+
+
+def test_its_words_are_bounded() -> None:
+    told = {**a_certificate().told(), "says": "x" * 10_000}
+    trainer = wire.status_of(as_the_agent_reads_it(protocol.Status(finished=True, certificate=told)))
+    assert trainer.certificate is not None and len(trainer.certificate.says) == wire.CERTIFICATE_LIMIT

@@ -47,15 +47,16 @@ class Budgets:
         return budget_view(held.state, ledger, self._dearest(held.state), at_ms, self.note)
 
     async def raise_to(self, name: str, usd: float) -> BudgetView:
-        """Raises `BusUnavailable`. A paused job that may go on is told so at once."""
+        """Raises `BusUnavailable` and `NotRecorded`. A paused job that may go on is told so at once."""
         held = self._master.job(name)
         _check(held, usd)
         if not self._master.may_act():
             raise NotLeading
         held.post(events.BudgetRaised(self._master.clock.monotonic_s(), usd))
         await held.until_saved(lambda record: (record.max_usd_total or 0.0) >= usd)
+        judged = held.state.record
         if self._keeper.look(held):
-            await held.until_saved(lambda record: record == held.state.record)
+            await held.until_saved(lambda record: record != judged)
         return await self.view(name)
 
     async def check_scale(self, held: HeldJob, workers: int) -> None:

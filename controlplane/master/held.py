@@ -9,6 +9,7 @@ from controlplane.job.events import JobEvent, Ticked
 from controlplane.job.state import Job, Record
 from controlplane.master.measures import Measures
 from controlplane.master.progress import ProgressTracker
+from controlplane.master.refusals import NotRecorded
 from controlplane.master.shell import JobShell
 from messages.ids import JobName
 from messages.worlds import Progress
@@ -75,21 +76,18 @@ class HeldJob:
         for listener in tuple(self.listeners):
             listener((at, progress))
 
-    async def until(self, holds: Callable[[Job], bool], timeout_s: float | None) -> bool:
-        """Whether it came to hold in time."""
+    async def until_saved(self, holds: Callable[[Record], bool]) -> None:
+        """Decided, and so that the next master knows it too; or it has ended. Raises `NotRecorded`."""
         try:
-            async with asyncio.timeout(timeout_s):
-                while not holds(self.state):
+            async with asyncio.timeout(DECISION_TIMEOUT_S):
+                while not self._is_saved(holds):
                     await self._decided.wait()
         except TimeoutError:
-            return False
-        return True
+            raise NotRecorded(self.name) from None
 
-    async def until_saved(self, holds: Callable[[Record], bool]) -> None:
-        """Decided, and so that the next master knows it too; or it has ended, or takes too long."""
-        await self.until(
-            lambda job: job.saved is not None and (job.saved.phase.ended or holds(job.saved)), DECISION_TIMEOUT_S
-        )
+    def _is_saved(self, holds: Callable[[Record], bool]) -> bool:
+        saved = self.state.saved
+        return saved is not None and (saved.phase.ended or holds(saved))
 
     def _on_decision(self, _event: JobEvent, decision: Decision[Job, JobEffect]) -> None:
         record = decision.state.record

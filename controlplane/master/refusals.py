@@ -36,6 +36,13 @@ class BudgetRefused(UserError):
     pass
 
 
+class NotRecorded(UserError):
+    """Asked for, and perhaps done: whoever asked has waited long enough."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__("The change is not recorded yet.", f"tradewind status {name}")
+
+
 class NotLeading(UserError):
     """Nothing was done: it can be asked again, of whoever leads."""
 

@@ -14,6 +14,8 @@ from messages.criteria import WhenSpent
 
 Told = BudgetReached | BudgetFreed
 
+UNKNOWN = "all of it counts as spent, because the job's ledger cannot be read"
+
 
 def answer(job: Job, terms: Terms, verdict: Verdict, at_s: float) -> Told | None:
     record, purse = job.record, verdict.purse
@@ -30,6 +32,15 @@ def answer(job: Job, terms: Terms, verdict: Verdict, at_s: float) -> Told | None
     if purse is Purse.SCARCE and terms.when_spent is WhenSpent.ON_DEMAND_OFF:
         return _forbidden(record, WhenSpent.ON_DEMAND_OFF, verdict, at_s)
     return None
+
+
+def answer_unknown(job: Job, why: str, at_s: float) -> Told | None:
+    """What was spent is not known: the job waits, whatever it asked for, until a person has seen to it."""
+    record = job.record
+    waits = record.paused is not None and record.budget_reached
+    if waits or record.phase.ended or record.stop_why is not None:
+        return None
+    return BudgetReached(at_s, WhenSpent.PAUSE, f"{UNKNOWN} ({why}); `tradewind budget {job.name}` says more", record)
 
 
 def _judged_again(record: Record, action: WhenSpent, verdict: Verdict, at_s: float) -> Told | None:

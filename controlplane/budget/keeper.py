@@ -8,7 +8,7 @@ from typing import Protocol
 from msgspec import structs
 
 from controlplane.budget.account import account
-from controlplane.budget.answers import Told, answer
+from controlplane.budget.answers import Told, answer, answer_unknown
 from controlplane.budget.terms import limits_of, terms_of
 from controlplane.budget.verdict import Purse, judge
 from controlplane.catalog.money import MicroDollars
@@ -20,9 +20,14 @@ from runtime.clock import Clock
 
 PERIOD_S = 1.0
 
-KnownLedger = Callable[[JobName], Ledger | None]
 Dearest = Callable[[Job], MicroDollars | None]
 """An hour of the dearest machine that a job may be given, on demand, where that is known."""
+
+
+class Ledgers(Protocol):
+    def known(self, job: JobName) -> Ledger | None: ...
+
+    def why_unreadable(self, job: JobName) -> str: ...
 
 
 class Held(Protocol):
@@ -52,8 +57,8 @@ def why_too_many(
 
 
 class BudgetKeeper:
-    def __init__(self, known: KnownLedger, clock: Clock, dearest: Dearest) -> None:
-        self._known = known
+    def __init__(self, ledgers: Ledgers, clock: Clock, dearest: Dearest) -> None:
+        self._ledgers = ledgers
         self._clock = clock
         self._dearest = dearest
 
@@ -65,15 +70,18 @@ class BudgetKeeper:
             await asyncio.sleep(PERIOD_S)
 
     def look(self, held: Held) -> bool:
-        """Whether it was told something. Without its ledger nothing is known of a job's money, and nothing is done."""
-        job = held.state
-        if job.record.phase.ended or terms_of(job) is None:
-            return False
-        ledger = self._known(job.name)
-        if ledger is None:
-            return False
-        now_s, now_ms = self._clock.monotonic_s(), round(self._clock.wall_s() * 1000)
-        told = due(job, ledger, self._dearest(job), at_s=now_s, at_ms=now_ms)
+        """Whether it was told something. Before its ledger was read nothing is known of its money."""
+        told = self._due(held.state)
         if told is not None:
             held.post(told)
         return told is not None
+
+    def _due(self, job: Job) -> Told | None:
+        if job.record.phase.ended or terms_of(job) is None:
+            return None
+        now_s, now_ms = self._clock.monotonic_s(), round(self._clock.wall_s() * 1000)
+        unreadable = self._ledgers.why_unreadable(job.name)
+        if unreadable:
+            return answer_unknown(job, unreadable, now_s)
+        ledger = self._ledgers.known(job.name)
+        return due(job, ledger, self._dearest(job), at_s=now_s, at_ms=now_ms) if ledger is not None else None

@@ -48,6 +48,8 @@ class Book:
     """As they were last told."""
     revision: int = 0
     saved: bytes = b""
+    unreadable: str = ""
+    """Why what is stored cannot be read. Then there is no ledger, and nothing is written over it."""
     _steps: StepsCommitted | None = None
     """Heard, and not learned yet."""
 
@@ -103,19 +105,18 @@ class Book:
         return self.ledger
 
     async def read(self, bucket: Bucket) -> None:
-        """Raises `BusUnavailable`."""
+        """Raises `BusUnavailable`. What cannot be read may be tried again: a person may see to it."""
         entry = await bucket.get(subjects.ledger_key(self.job))
+        stored = new_ledger(self.job, self.since_ms)
+        if entry is not None:
+            try:
+                stored, _ = decode_ledger(self.job, entry.value)
+            except LedgerUnreadable as error:
+                self._refuse(str(error))
+                return
         self.revision = entry.revision if entry is not None else 0
-        self.ledger = new_ledger(self.job, self.since_ms)
-        if entry is None:
-            return
-        try:
-            stored, _ = decode_ledger(self.job, entry.value)
-        except LedgerUnreadable as error:
-            logger(job=self.job).error("stored_ledger_unreadable", error=str(error))
-            return
-        if stored.since_ms == self.since_ms:
-            self.ledger = stored
+        self.ledger = stored if stored.since_ms == self.since_ms else new_ledger(self.job, self.since_ms)
+        self.unreadable = ""
 
     async def save(self, bucket: Bucket, epoch: Epoch) -> None:
         """Raises `BusUnavailable`."""
@@ -140,6 +141,11 @@ class Book:
         logger(job=self.job).warning("ledger_read_again")
         await self.read(bucket)
         self.doings, self.rates = {}, {}
+
+    def _refuse(self, why: str) -> None:
+        if why != self.unreadable:
+            logger(job=self.job).error("stored_ledger_unreadable", error=why)
+        self.ledger, self.unreadable = None, why
 
     def _hear_gathered(self) -> None:
         if self._steps is not None and self.ledger is not None:

@@ -15,6 +15,7 @@ from controlplane.ledger.doings import doings_of
 from controlplane.ledger.egress import hops_of
 from controlplane.ledger.events import Found
 from controlplane.ledger.pricing import Market, market_of, rate_of
+from controlplane.ledger.records import LedgerUnreadable
 from controlplane.ledger.state import Kind, Ledger, Rate
 from messages.clusters import ClusterHeartbeat, Presence
 from messages.ids import ClusterName, JobName, WorkerId
@@ -109,18 +110,25 @@ class Books:
     # For people and budgets
 
     async def ledger(self, job: JobName) -> Ledger | None:
-        """Up to the last look. None for a job that is not known. Raises `BusUnavailable`."""
+        """Up to the last look. None for a job that is not known. Raises `BusUnavailable` and `LedgerUnreadable`."""
         book = self._books.get(job)
         if book is None:
             return None
         if book.ledger is None:
             await book.read(self._bucket)
+        if book.unreadable:
+            raise LedgerUnreadable(book.unreadable)
         return book.current()
 
     def known(self, job: JobName) -> Ledger | None:
-        """The same at once, or None if it was not read yet."""
+        """The same at once, or None if it was not read yet, or cannot be."""
         book = self._books.get(job)
         return book.current() if book is not None else None
+
+    def why_unreadable(self, job: JobName) -> str:
+        """Empty unless what is stored of it cannot be read."""
+        book = self._books.get(job)
+        return book.unreadable if book is not None else ""
 
     # What the cloud shows
 

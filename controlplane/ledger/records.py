@@ -98,12 +98,12 @@ def decode_ledger(job: JobName, value: bytes) -> tuple[Ledger, Epoch]:
     """Whose it is, and who wrote it."""
     try:
         record = msgspec.json.decode(value, type=LedgerRecord)
-    except msgspec.DecodeError as error:
-        raise LedgerUnreadable(f"the ledger of job {job}: {error}") from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise LedgerUnreadable(str(error)) from error
     try:
         return _ledger(job, record), record.epoch
     except IndexError:
-        raise LedgerUnreadable(f"the ledger of job {job} names a kind of machine that it does not have") from None
+        raise LedgerUnreadable("it names a kind of machine that it does not have") from None
 
 
 def _ledger(job: JobName, record: LedgerRecord) -> Ledger:

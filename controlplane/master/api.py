@@ -38,6 +38,7 @@ _STATUS_OF: dict[type[UserError], HTTPStatus] = {
     refusals.JobUnreadable: HTTPStatus.CONFLICT,
     refusals.ScaleRefused: HTTPStatus.CONFLICT,
     refusals.BudgetRefused: HTTPStatus.CONFLICT,
+    refusals.CostUnknown: HTTPStatus.CONFLICT,
     refusals.NotRecorded: HTTPStatus.CONFLICT,
     refusals.NotLeading: HTTPStatus.SERVICE_UNAVAILABLE,
     refusals.HandedOver: HTTPStatus.SERVICE_UNAVAILABLE,

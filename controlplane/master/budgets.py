@@ -10,8 +10,10 @@ from controlplane.budget.views import budget_view
 from controlplane.catalog.money import MicroDollars, micro_of, usd_text
 from controlplane.job import events
 from controlplane.job.state import Job
+from controlplane.ledger.records import LedgerUnreadable
+from controlplane.ledger.state import Ledger
 from controlplane.master.held import HeldJob
-from controlplane.master.refusals import BudgetRefused, JobUnknown, NotLeading, ScaleRefused
+from controlplane.master.refusals import BudgetRefused, CostUnknown, JobUnknown, NotLeading, ScaleRefused
 from controlplane.planning.criteria import criteria_of
 from messages.budgets import BudgetView
 from messages.costs import CostView
@@ -25,7 +27,7 @@ NO_FLEET = "This master has no fleet: nobody knows what its workers' machines co
 class Budgets:
     def __init__(self, master: "Master") -> None:
         self._master = master
-        self._keeper = BudgetKeeper(master.books.known, master.clock, self._dearest)
+        self._keeper = BudgetKeeper(master.books, master.clock, self._dearest)
 
     @property
     def note(self) -> str:
@@ -38,18 +40,27 @@ class Budgets:
             await self._keeper.run(self._master.jobs.values)
 
     async def view(self, name: str) -> BudgetView:
-        """Raises `BusUnavailable`."""
+        """Raises `BusUnavailable` and `CostUnknown`."""
         held = self._master.job(name)
-        ledger = await self._master.books.ledger(held.name)
-        if ledger is None:
-            raise JobUnknown(name)
+        ledger = await self.ledger(held)
         at_ms = round(self._master.clock.wall_s() * 1000)
         return budget_view(held.state, ledger, self._dearest(held.state), at_ms, self.note)
 
+    async def ledger(self, held: HeldJob) -> Ledger:
+        """Raises `BusUnavailable` and `CostUnknown`."""
+        try:
+            ledger = await self._master.books.ledger(held.name)
+        except LedgerUnreadable as error:
+            raise CostUnknown(held.name, str(error)) from error
+        if ledger is None:
+            raise JobUnknown(held.name)
+        return ledger
+
     async def raise_to(self, name: str, usd: float) -> BudgetView:
-        """Raises `BusUnavailable` and `NotRecorded`. A paused job that may go on is told so at once."""
+        """Raises `BusUnavailable`, `CostUnknown` and `NotRecorded`. A paused job that may go on is told so at once."""
         held = self._master.job(name)
         _check(held, usd)
+        await self.ledger(held)
         if not self._master.may_act():
             raise NotLeading
         held.post(events.BudgetRaised(self._master.clock.monotonic_s(), usd))
@@ -60,10 +71,11 @@ class Budgets:
         return await self.view(name)
 
     async def check_scale(self, held: HeldJob, workers: int) -> None:
-        """Raises `ScaleRefused` where the rest of the money does not keep so many, and `BusUnavailable`."""
-        ledger = await self._master.books.ledger(held.name)
-        if self._master.capacity is None or ledger is None:
+        """Raises `ScaleRefused` where what is left does not keep so many, `CostUnknown` and `BusUnavailable`."""
+        fewer = workers <= held.state.record.wanted
+        if self._master.capacity is None or fewer or terms_of(held.state) is None:
             return
+        ledger = await self.ledger(held)
         at_ms = round(self._master.clock.wall_s() * 1000)
         why = why_too_many(held.state, workers, ledger, self._dearest(held.state), at_ms=at_ms)
         if why is not None:

@@ -12,7 +12,7 @@ from controlplane.ledger.views import cost_view, planned_steps
 from controlplane.master.budgets import Budgets
 from controlplane.master.held import HeldJob, Reported
 from controlplane.master.master import Master
-from controlplane.master.refusals import JobExists, JobUnknown, NotLeading, ScaleRefused, SpecRefused
+from controlplane.master.refusals import JobExists, NotLeading, ScaleRefused, SpecRefused
 from controlplane.master.views import job_view
 from messages.api import Health, JobView, Version
 from messages.costs import CostView
@@ -114,11 +114,9 @@ class Desk:
         return self.view(name)
 
     async def cost(self, name: str, total_steps: int | None = None) -> CostView:
-        """Raises `BusUnavailable`."""
+        """Raises `BusUnavailable` and `CostUnknown`."""
         held = self.job(name)
-        ledger = await self._master.books.ledger(JobName(name))
-        if ledger is None:
-            raise JobUnknown(name)
+        ledger = await self.budgets.ledger(held)
         view = cost_view(ledger, total_steps or planned_steps(held.state.spec), self.budgets.note)
         return self.budgets.shown_with(structs.replace(view, measured=held.measures.profile(self._now_s())))
 

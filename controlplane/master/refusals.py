@@ -36,6 +36,14 @@ class BudgetRefused(UserError):
     pass
 
 
+class CostUnknown(UserError):
+    def __init__(self, name: str, why: str) -> None:
+        super().__init__(
+            f"What job {name!r} has cost is not known, because its ledger cannot be read: {why}.",
+            "a master of the version that wrote it; what else can be done is in docs/cost.md",
+        )
+
+
 class NotRecorded(UserError):
     """Asked for, and perhaps done: whoever asked has waited long enough."""
 

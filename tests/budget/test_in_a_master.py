@@ -1,27 +1,62 @@
-"""Budgets in a master's hands."""
+"""Budgets in a master's hands: a ledger that cannot be read, and changes that are not recorded."""
 
 import pytest
 from msgspec import structs
 
 from controlplane.master import held
 from controlplane.master.desk import Desk
-from controlplane.master.refusals import NotRecorded
+from controlplane.master.master import Master
+from controlplane.master.refusals import CostUnknown, NotRecorded
+from messages import subjects
 from messages.criteria import Capacity
 from messages.ids import JobName
 from messages.jobs import JobSpec
 from runtime.errors import BusUnavailable
 from tests.capacity.fake_cloud import FakeCloud
-from tests.conftest import Connect
+from tests.conftest import Connect, eventually
 from tests.master.process import a_spec
 from tests.master.test_forgetting import US, a_master
 
 pytestmark = pytest.mark.usefixtures("without_torch")
 
-JOB = JobName("bounded")
+JOB, FREE = JobName("bounded"), JobName("unbounded")
 
 
 def bounded(usd: float = 10.0) -> JobSpec:
     return structs.replace(a_spec(JOB, 3, least=1), capacity=Capacity(max_usd_total=usd))
+
+
+def paused(master: Master, job: JobName) -> str | None:
+    return master.jobs[job].state.record.paused
+
+
+async def test_a_ledger_that_cannot_be_read_pauses_a_job_with_a_budget_and_no_other(connect: Connect) -> None:
+    bus, cloud = await connect("master"), FakeCloud(US)
+    bucket = await bus.bucket(subjects.STATE_BUCKET)
+    async with a_master(bus, cloud, keep_jobs=1) as master:
+        desk = Desk(master)
+        await desk.submit(bounded())
+        await desk.submit(a_spec(FREE, 3, least=1))
+        await desk.scale(JOB, 1)
+        await desk.scale(FREE, 1)
+        for job in (JOB, FREE):
+            await bucket.put(subjects.ledger_key(job), b"torn")
+        await master.books.look(cloud, "a-fleet")
+        await eventually(lambda: paused(master, JOB) is not None, what="a pause")
+        for job in (JOB, FREE):
+            with pytest.raises(CostUnknown, match=f"What job '{job}' has cost is not known, because its ledger cannot"):
+                await desk.cost(job)
+            with pytest.raises(CostUnknown):
+                await desk.budgets.view(job)
+        with pytest.raises(CostUnknown):
+            await desk.budgets.raise_to(JOB, 50.0)
+        with pytest.raises(CostUnknown):
+            await desk.scale(JOB, 2)
+        assert (await desk.scale(FREE, 2)).wanted == 2
+        assert paused(master, FREE) is None
+
+        await bucket.delete(subjects.ledger_key(JOB))
+        assert (await desk.budgets.raise_to(JOB, 10.0)).paused == "", "it is judged before the answer"
 
 
 async def test_what_is_not_recorded_is_not_told_as_done(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:

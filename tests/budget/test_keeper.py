@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from dataclasses import dataclass
 
 import pytest
 
@@ -91,13 +92,24 @@ def test_what_a_person_changed_is_judged_once_and_then_it_stays_as_it_was(field:
     assert told(held.state, WITHIN) is None, "a cent was not enough, and nobody has given more since"
 
 
+@dataclass
+class OneLedger:
+    ledger: Ledger | None = None
+    unreadable: str = ""
+
+    def known(self, job: JobName) -> Ledger | None:
+        return self.ledger if job == JOB else None
+
+    def why_unreadable(self, job: JobName) -> str:
+        return self.unreadable
+
+
 def a_keeper(ledger: Ledger | None, at_s: float) -> BudgetKeeper:
-    known = {JOB: ledger}
+    return keeper_of(OneLedger(ledger), at_s)
 
-    def find(job: JobName) -> Ledger | None:
-        return known.get(job)
 
-    return BudgetKeeper(find, StandingClock(at(at_s) / 1000), lambda job: None)
+def keeper_of(ledgers: OneLedger, at_s: float) -> BudgetKeeper:
+    return BudgetKeeper(ledgers, StandingClock(at(at_s) / 1000), lambda job: None)
 
 
 def test_a_job_pauses_when_it_has_to_and_goes_on_when_it_may() -> None:
@@ -221,6 +233,37 @@ def test_without_a_ledger_or_a_budget_nothing_is_done() -> None:
     a_keeper(None, 7200).look(unknown)
     a_keeper(spending(6.0, hours=20), 72_000).look(unlimited)
     assert unknown.told == unlimited.told == []
+
+
+@pytest.mark.parametrize("when_spent", [PAUSE, STOP, ON_DEMAND_OFF])
+def test_a_job_whose_ledger_cannot_be_read_waits_whatever_it_asked_for(when_spent: WhenSpent) -> None:
+    held, ledgers = Holder(a_job(10.0, when_spent=when_spent)), OneLedger(unreadable="it is torn")
+    keeper = keeper_of(ledgers, 3600)
+    for _ in range(2):
+        keeper.look(held)
+    assert [type(event) for event in held.told] == [BudgetReached], "nothing is said twice"
+    assert held.state.record.stop_why is None
+    assert "ledger cannot be read (it is torn)" in (held.state.record.paused or "")
+    held.post(BudgetRaised(100.0, 1000.0))
+    keeper.look(held)
+    assert held.state.record.paused is not None, "more money tells nobody what is spent"
+
+
+def test_a_job_goes_on_when_a_person_has_seen_to_its_ledger_and_says_what_it_may_spend() -> None:
+    held, ledgers = Holder(a_job(10.0)), OneLedger(unreadable="it is torn")
+    keeper_of(ledgers, 3600).look(held)
+    read = a_keeper(spending(6.0, hours=1), 3600)
+    read.look(held)
+    assert held.state.record.paused is not None, "nobody has said anything"
+    held.post(BudgetRaised(100.0, 10.0))
+    read.look(held)
+    assert held.state.record.paused is None
+
+
+def test_a_job_without_a_budget_trains_on_with_a_ledger_that_cannot_be_read() -> None:
+    held = Holder(a_job(None))
+    keeper_of(OneLedger(unreadable="it is torn"), 3600).look(held)
+    assert held.told == []
 
 
 async def test_all_jobs_are_looked_at_again_and_again() -> None:

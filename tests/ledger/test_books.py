@@ -19,6 +19,7 @@ from controlplane.ledger.doings import doings_of
 from controlplane.ledger.egress import hops_of
 from controlplane.ledger.events import Hop
 from controlplane.ledger.pricing import market_of, rate_of
+from controlplane.ledger.records import LedgerUnreadable
 from controlplane.ledger.settle import sums
 from controlplane.ledger.spending import hourly, spent
 from controlplane.ledger.state import Doing, Kind, Rate, new_ledger
@@ -199,11 +200,60 @@ async def test_another_job_of_the_same_name_begins_at_nothing(desk: Desk) -> Non
     assert (await desk.bucket.get(subjects.ledger_key(JOB))) is not None
 
 
-async def test_a_ledger_that_cannot_be_read_is_begun_anew_from_what_is_there(desk: Desk) -> None:
+@pytest.mark.parametrize("garbled", [b"no ledger", b'{"job": "\xff"}', b'{"version": 99}'])
+async def test_a_ledger_that_cannot_be_read_is_refused_and_never_written_over(desk: Desk, garbled: bytes) -> None:
+    await desk.bucket.put(subjects.ledger_key(JOB), garbled)
+    books = desk.master()
+    desk.cloud.start("one", SUBMITTED)
+    for _ in range(2):
+        await desk.look(books, 1800.0)
+        await books.save()
+    entry = await desk.bucket.get(subjects.ledger_key(JOB))
+    assert entry is not None and entry.value == garbled
+    with pytest.raises(LedgerUnreadable):
+        await books.ledger(JOB)
+    assert books.known(JOB) is None, "nothing is known, which is not the same as nothing spent"
+    assert books.why_unreadable(JOB)
+
+
+async def test_a_ledger_that_another_master_made_unreadable_is_left_as_it_is(desk: Desk) -> None:
+    books = desk.master()
+    desk.cloud.start("one", SUBMITTED)
+    await desk.look(books)
+    await books.save()
+    await desk.bucket.put(subjects.ledger_key(JOB), b'{"version": 2}')
+    for _ in range(2):
+        await desk.look(books)
+        await books.save()
+    entry = await desk.bucket.get(subjects.ledger_key(JOB))
+    assert entry is not None and entry.value == b'{"version": 2}'
+    assert books.why_unreadable(JOB)
+
+
+async def test_a_ledger_that_can_be_read_again_goes_on_and_has_missed_nothing_that_is_still_there(desk: Desk) -> None:
+    desk.cloud.start("one", SUBMITTED)
+    before = desk.master()
+    await desk.look(before, 1800.0)
+    await before.save()
+    entry = await desk.bucket.get(subjects.ledger_key(JOB))
+    assert entry is not None
+    await desk.bucket.put(subjects.ledger_key(JOB), b"no ledger")
+    books = desk.master(epoch=2)
+    await desk.look(books, 900.0)
+    await desk.bucket.put(subjects.ledger_key(JOB), entry.value)
+    await desk.look(books, 900.0)
+    assert await the_cost(books) == USD
+    await books.save()
+    assert await the_cost(desk.master(epoch=3)) == USD
+
+
+async def test_who_deletes_a_ledger_that_cannot_be_read_begins_with_the_machines_that_are_there(desk: Desk) -> None:
     await desk.bucket.put(subjects.ledger_key(JOB), b"no ledger")
     books = desk.master()
     desk.cloud.start("one", SUBMITTED)
-    await desk.look(books, 3600.0)
+    await desk.look(books, 1800.0)
+    await desk.bucket.delete(subjects.ledger_key(JOB))
+    await desk.look(books, 1800.0)
     await books.save()
     assert await the_cost(desk.master(epoch=2)) == USD
 

@@ -141,7 +141,7 @@ TWO_OF_ONE_NAME: list[LedgerEvent] = [
 ]
 
 
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 @given(histories())
 @example(TWO_OF_ONE_NAME)
 def test_it_is_what_a_clerk_would_add_up_moment_by_moment(events: list[LedgerEvent]) -> None:

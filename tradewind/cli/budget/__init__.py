@@ -24,7 +24,7 @@ def _dollars(context: click.Context, parameter: click.Parameter, value: str | No
 @click.command(
     epilog=examples(
         "tradewind budget mnist               what it may spend, what is left, and whether it is paused",
-        "tradewind budget mnist 50            50 USD in all from now on; a paused job goes on",
+        "tradewind budget mnist 50            50 USD in all from now on; a paused job goes on if that is enough",
         "tradewind budget mnist --json        whole numbers of micro-dollars",
     )
 )
@@ -41,4 +41,5 @@ def budget(job: str, usd: float | None, as_json: bool) -> None:
 
     if usd is None:
         ask_master(lambda api: show_budget(api, job, as_json=as_json))
-    ask_master(lambda api: raise_budget(api, job, usd, as_json=as_json))
+    else:
+        ask_master(lambda api: raise_budget(api, job, usd, as_json=as_json))

@@ -18,6 +18,8 @@ class BudgetView(Struct, frozen=True, kw_only=True):
     when_spent: WhenSpent
     micro_usd: Counted
     """Spent by now."""
+    assumed_micro_usd: Counted = 0
+    """What may have been spent on top since the cloud last listed its machines, while it does not."""
     reserve_micro_usd: Counted
     """Kept to give the machines back."""
     paused: str = ""

@@ -3,6 +3,9 @@
 Whoever decides to give machines back goes on paying until they are gone. So much of a budget is kept from the start:
 for all machines that the job may have, since some may be on their way, and at what they cost on demand, since a spot
 price may rise while they go, but not above that.
+
+While nobody can tell which machines there are, the job may have had all of those since they were last seen. That is
+assumed, not booked: once they are seen again the cloud tells when each of them came.
 """
 
 from dataclasses import dataclass
@@ -16,6 +19,7 @@ from controlplane.ledger.state import Ledger, Rate
 RELEASE_S = 120.0
 """From the decision until the last machine is gone: trainers end, workers leave, the cloud deletes."""
 MS_PER_S = 1000
+NOTHING = MicroDollars(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +27,8 @@ class Account:
     spent: MicroDollars
     """By now; what nobody has looked at yet counts at the newest prices."""
     reserve: MicroDollars
+    assumed: MicroDollars = NOTHING
+    """What may have been spent on top, unseen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +42,15 @@ class Limits:
     """An hour of the dearest that it may be given, on demand, where that is known before it has had one."""
 
 
-def account(ledger: Ledger, limits: Limits, at_ms: int) -> Account:
+def account(ledger: Ledger, limits: Limits, at_ms: int, *, blind: bool = False) -> Account:
+    """`blind`: nobody can tell which machines there are just now."""
     there = [span for _, span in spans(ledger) if not span.gone]
     unseen = sum((rate_now(ledger, span.machine).paid or 0) * _unseen_ms(span, at_ms) for span in there)
     going = sum(_ceiling(rate_now(ledger, span.machine)) for span in there)
     hourly = max(going, _hourly_at_most(ledger, limits))
-    return Account(MicroDollars(spent(ledger) + node_money(unseen)), _while_released(hourly))
+    at_most = hourly * max(0, at_ms - ledger.looked_ms) if blind else 0
+    assumed = node_money(max(0, at_most - unseen))
+    return Account(MicroDollars(spent(ledger) + node_money(unseen)), _while_released(hourly), assumed)
 
 
 def _unseen_ms(span: Span, at_ms: int) -> int:

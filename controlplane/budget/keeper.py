@@ -29,6 +29,8 @@ class Ledgers(Protocol):
 
     def why_unreadable(self, job: JobName) -> str: ...
 
+    def why_blind(self) -> str: ...
+
 
 class Held(Protocol):
     @property
@@ -37,22 +39,25 @@ class Held(Protocol):
     def post(self, event: JobEvent) -> None: ...
 
 
-def due(job: Job, ledger: Ledger, dearest: MicroDollars | None = None, *, at_s: float, at_ms: int) -> Told | None:
+def due(
+    job: Job, ledger: Ledger, dearest: MicroDollars | None = None, *, at_s: float, at_ms: int, blind: bool = False
+) -> Told | None:
     terms = terms_of(job)
     if terms is None:
         return None
-    return answer(job, terms, judge(terms.total, account(ledger, limits_of(job, dearest), at_ms)), at_s)
+    found = account(ledger, limits_of(job, dearest), at_ms, blind=blind)
+    return answer(job, terms, judge(terms.total, found), at_s)
 
 
 def why_too_many(
-    job: Job, workers: int, ledger: Ledger, dearest: MicroDollars | None = None, *, at_ms: int
+    job: Job, workers: int, ledger: Ledger, dearest: MicroDollars | None = None, *, at_ms: int, blind: bool = False
 ) -> str | None:
     """With so many the budget would be reached at once, and machines would be asked for before that is seen."""
     terms = terms_of(job)
     if terms is None or workers <= job.record.wanted:
         return None
     larger = replace(job, record=structs.replace(job.record, wanted=workers))
-    verdict = judge(terms.total, account(ledger, limits_of(larger, dearest), at_ms))
+    verdict = judge(terms.total, account(ledger, limits_of(larger, dearest), at_ms, blind=blind))
     return verdict.why if verdict.purse is Purse.SPENT else None
 
 
@@ -84,4 +89,7 @@ class BudgetKeeper:
         if unreadable:
             return answer_unknown(job, unreadable, now_s)
         ledger = self._ledgers.known(job.name)
-        return due(job, ledger, self._dearest(job), at_s=now_s, at_ms=now_ms) if ledger is not None else None
+        if ledger is None:
+            return None
+        blind = bool(self._ledgers.why_blind())
+        return due(job, ledger, self._dearest(job), at_s=now_s, at_ms=now_ms, blind=blind)

@@ -24,7 +24,7 @@ class Verdict:
 
 
 def judge(total: MicroDollars, account: Account) -> Verdict:
-    left = total - account.spent
+    left = total - account.spent - account.assumed
     if left <= account.reserve:
         purse = Purse.SPENT
     elif left <= 2 * account.reserve:
@@ -38,4 +38,7 @@ def judge(total: MicroDollars, account: Account) -> Verdict:
 def _numbers(total: MicroDollars, account: Account) -> str:
     spent, reserve = usd_text(account.spent), usd_text(account.reserve)
     kept = f"up to {reserve} are needed to give machines back, which may take {RELEASE_S:g} s"
-    return f"{spent} of {usd_text(total)} USD are spent, and {kept}"
+    unseen = (
+        f", up to {usd_text(account.assumed)} more since the cloud last listed its machines" if account.assumed else ""
+    )
+    return f"{spent} of {usd_text(total)} USD are spent{unseen}, and {kept}"

@@ -35,6 +35,8 @@ class Book:
     since_ms: int
     ledger: Ledger | None = None
     """None until it was read."""
+    over: bool = False
+    """The job has ended: once its machines are gone there is nothing more to keep."""
     pending: list[LedgerEvent] = field(default_factory=list)
     members: tuple[Member, ...] = ()
     """Of the present world."""
@@ -84,12 +86,12 @@ class Book:
             self.hops = hops
 
     def see(self, at_ms: int, found: tuple[Found, ...], rates: Mapping[Kind, Rate], priced_ms: int) -> None:
-        """What the cloud shows; where nothing is there and nothing was, there is nothing to keep."""
+        """What the cloud shows; that a job has no machines is worth keeping too, while it may get some."""
         changed = {kind: rate for kind, rate in rates.items() if self.rates.get(kind) != rate}
         if changed:
             self.hear(PricesChanged(priced_ms, changed))
             self.rates = {**self.rates, **changed}
-        if found or (self.ledger is not None and self.ledger.machines):
+        if found or not self.over or (self.ledger is not None and self.ledger.machines):
             self.hear(MachinesListed(at_ms, found))
         live = {each.name for each in found}
         self.doings = {node: doing for node, doing in self.doings.items() if node in live or doing is not Doing.IDLE}

@@ -27,6 +27,8 @@ from runtime.logs import WhyLog, logger
 
 LOOK_S = 1.0
 SAVE_S = 10.0
+BLIND_S = 10.0
+"""Looks may fail for so long before that matters: what is known to be there costs on at its newest price meanwhile."""
 
 
 class Books:
@@ -52,9 +54,13 @@ class Books:
         self._nodes: dict[ClusterName, dict[WorkerId, str]] = {}
         self._saved_s = clock.monotonic_s()
         self._looked_ms: int | None = None
-        self._unseen = WhyLog(logger(), "machines_not_seen")
-        self._unpriced = WhyLog(logger(), "prices_not_seen")
-        self._unsaved = WhyLog(logger(), "ledger_not_saved")
+        self._seen_s: float | None = None
+        """When a look last succeeded, or the first was tried; None where nobody looks."""
+        self._why_unseen = ""
+        """Of the last look."""
+        self._log_unseen = WhyLog(logger(), "machines_not_seen")
+        self._log_unpriced = WhyLog(logger(), "prices_not_seen")
+        self._log_unsaved = WhyLog(logger(), "ledger_not_saved")
 
     # What the master hears
 
@@ -63,7 +69,7 @@ class Books:
         since_ms = _ms(job.record.submitted_at)
         known = self._books.get(job.name)
         if known is None or known.since_ms != since_ms:
-            self._books[job.name] = Book(job.name, since_ms)
+            self._books[job.name] = Book(job.name, since_ms, over=job.record.phase.ended)
 
     def close(self, job: JobName) -> None:
         self._books.pop(job, None)
@@ -83,6 +89,7 @@ class Books:
         book = self._books.get(job.name)
         if book is None:
             return
+        book.over = job.record.phase.ended
         book.hear_doings(self._now_ms(), doings_of(job, self._node_of))
         world, profile = job.record.assignment, job.spec.profile
         if world is not None and book.members is not world.members:
@@ -130,6 +137,12 @@ class Books:
         book = self._books.get(job)
         return book.unreadable if book is not None else ""
 
+    def why_blind(self) -> str:
+        """Why nobody can tell which machines there are, for longer than a moment; else empty."""
+        if self._seen_s is None or self._clock.monotonic_s() - self._seen_s <= BLIND_S:
+            return ""
+        return self._why_unseen or "it has not answered yet"
+
     # What the cloud shows
 
     async def run(self, cloud: Cloud, fleet: str) -> None:
@@ -142,13 +155,19 @@ class Books:
 
     async def look(self, cloud: Cloud, fleet: str) -> None:
         """Once. What could not be seen now is made up for by the next look."""
-        if not await self._read_all():
-            return
+        if self._seen_s is None:
+            self._seen_s = self._clock.monotonic_s()
+        self._why_unseen = await self._read_all() or await self._look(cloud, fleet)
+        if not self._why_unseen:
+            self._seen_s = self._clock.monotonic_s()
+
+    async def _look(self, cloud: Cloud, fleet: str) -> str:
+        """Why nothing was seen; empty if it was."""
         at_ms = self._now_ms()
         machines = await cloud.machines()
         if isinstance(machines, Unreachable | Refused):
-            self._unseen(machines.detail)
-            return
+            self._log_unseen(machines.detail)
+            return machines.detail
         found = _found_by_job(machines, fleet)
         kinds = {each.kind for those in found.values() for each in those}
         market = await self._market(cloud) if kinds else {}
@@ -159,6 +178,7 @@ class Books:
             mine = found.get(name, ())
             rates = {} if market is None else {each.kind: self._rate(each.kind, market) for each in mine}
             book.see(at_ms, mine, rates, priced_ms)
+        return ""
 
     async def save(self) -> None:
         self._saved_s = self._clock.monotonic_s()
@@ -168,24 +188,25 @@ class Books:
             try:
                 await book.save(self._bucket, self._leadership.epoch)
             except BusUnavailable as error:
-                self._unsaved(str(error))
+                self._log_unsaved(str(error))
                 return
 
-    async def _read_all(self) -> bool:
+    async def _read_all(self) -> str:
+        """Why they could not be; empty if they were."""
         try:
             for book in tuple(self._books.values()):
                 if book.ledger is None:
                     await book.read(self._bucket)
         except BusUnavailable as error:
-            self._unsaved(str(error))
-            return False
-        return True
+            self._log_unsaved(str(error))
+            return str(error)
+        return ""
 
     async def _market(self, cloud: Cloud) -> Market | None:
         """None where it should be known and is not: what machines cost meanwhile is learned later."""
         prices = await cloud.market()
         if isinstance(prices, Unreachable | Refused):
-            self._unpriced(prices.detail)
+            self._log_unpriced(prices.detail)
             return None
         return market_of(prices)
 

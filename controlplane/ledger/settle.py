@@ -87,10 +87,10 @@ def _prices(points: Points[Rate], settles_ms: int) -> tuple[tuple[int, Rate], ..
 
 
 def _looks_ms(ledger: Ledger, machines: Iterable[Machine]) -> tuple[int, ...]:
-    """Those of late, and the first after each machine was last seen: until then it costs."""
+    """Those of late, the last one, and the first after each machine was last seen: until then it costs."""
     needed = (bisect_right(ledger.looks_ms, machine.seen_ms) for machine in machines)
-    ends_ms = {ledger.looks_ms[place] for place in needed if place < len(ledger.looks_ms)}
-    return tuple(at_ms for at_ms in ledger.looks_ms if at_ms >= ledger.settles_ms or at_ms in ends_ms)
+    kept_ms = {ledger.looks_ms[place] for place in needed if place < len(ledger.looks_ms)}.union(ledger.looks_ms[-1:])
+    return tuple(at_ms for at_ms in ledger.looks_ms if at_ms >= ledger.settles_ms or at_ms in kept_ms)
 
 
 def _doings(ledger: Ledger) -> Mapping[str, tuple[tuple[int, Doing], ...]]:

@@ -134,6 +134,11 @@ class Ledger:
         return self.last_step - self.first_step + 1
 
     @property
+    def looked_ms(self) -> int:
+        """When the cloud last told what there is; if it never did, when the job was submitted."""
+        return self.looks_ms[-1] if self.looks_ms else self.since_ms
+
+    @property
     def settles_ms(self) -> int:
         """What happened before this is added up."""
         return self.newest_ms - SETTLES_MS

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from controlplane.master.master import Master
 
 NO_FLEET = "This master has no fleet: nobody knows what its workers' machines cost."
+BLIND = (
+    "The cloud does not list its machines ({why}): this is what was spent when it last did. "
+    "A budget also counts what may have been spent since."
+)
 
 
 class Budgets:
@@ -32,7 +36,10 @@ class Budgets:
     @property
     def note(self) -> str:
         """What belongs to every figure of money that this master tells."""
-        return "" if self._master.capacity is not None else NO_FLEET
+        if self._master.capacity is None:
+            return NO_FLEET
+        why = self._master.books.why_blind()
+        return BLIND.format(why=why) if why else ""
 
     async def run(self) -> None:
         """Until cancelled; where there is no fleet, there is nothing to keep."""
@@ -44,7 +51,7 @@ class Budgets:
         held = self._master.job(name)
         ledger = await self.ledger(held)
         at_ms = round(self._master.clock.wall_s() * 1000)
-        return budget_view(held.state, ledger, self._dearest(held.state), at_ms, self.note)
+        return budget_view(held.state, ledger, self._dearest(held.state), at_ms, self.note, blind=self._is_blind)
 
     async def ledger(self, held: HeldJob) -> Ledger:
         """Raises `BusUnavailable` and `CostUnknown`."""
@@ -77,7 +84,7 @@ class Budgets:
             return
         ledger = await self.ledger(held)
         at_ms = round(self._master.clock.wall_s() * 1000)
-        why = why_too_many(held.state, workers, ledger, self._dearest(held.state), at_ms=at_ms)
+        why = why_too_many(held.state, workers, ledger, self._dearest(held.state), at_ms=at_ms, blind=self._is_blind)
         if why is not None:
             sentence = f"Job {held.name!r} has too little money left for {workers} workers: {why}."
             raise ScaleRefused(sentence, f"tradewind budget {held.name} USD, to raise it first")
@@ -87,6 +94,10 @@ class Budgets:
         terms = terms_of(job)
         total = terms.total if terms is not None else None
         return structs.replace(cost, budget_micro_usd=total, paused=job.record.paused or "")
+
+    @property
+    def _is_blind(self) -> bool:
+        return bool(self._master.books.why_blind())
 
     def _dearest(self, job: Job) -> MicroDollars | None:
         planning = self._master.planning

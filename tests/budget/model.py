@@ -15,10 +15,11 @@ from controlplane.job.events import BudgetFreed, BudgetRaised, BudgetReached
 from controlplane.job.learn import learn
 from controlplane.job.state import Job, adopted_job, new_job
 from controlplane.ledger.book import Book
-from controlplane.ledger.books import LOOK_S, SAVE_S
+from controlplane.ledger.books import BLIND_S, LOOK_S, SAVE_S
 from controlplane.ledger.events import Found
 from controlplane.ledger.records import decode_ledger, encode_ledger
-from controlplane.ledger.state import Kind, Rate, new_ledger
+from controlplane.ledger.spending import spent
+from controlplane.ledger.state import Kind, Ledger, Rate, new_ledger
 from messages.criteria import Capacity, WhenSpent
 from messages.ids import Epoch, JobName
 from messages.jobs import JobSpec, Launch, Workers
@@ -30,6 +31,8 @@ BEGIN_MS = 1_800_000_000_000
 LASTS_S = 900
 END_S, AWAY_S, DELETE_S = 10.0, 20.0, 80.0
 """At most: of a world, without a master, and to delete a machine. Together they are within what is kept for."""
+UNSEEN_S = 600.0
+"""So long, at most, all looks fail, in every other market; in the others one here and there."""
 
 
 class Overspent(AssertionError):
@@ -67,6 +70,9 @@ class Model:
     taken_back: int = 0
     """What was forbidden and is allowed again, though nobody has raised the budget meanwhile."""
     restarts: int = 0
+    blind_spells: int = 0
+    missed: float = 0.0
+    """By the ledger, after a blind spell: what ended in it."""
     bill_units: int = 0
     """Micro-dollars an hour × milliseconds."""
 
@@ -91,6 +97,9 @@ class Model:
         self._looked_ms = BEGIN_MS
         self._due_ms = dict.fromkeys(("look", "save", "judge", "raise"), BEGIN_MS)
         self._away_until_ms = BEGIN_MS
+        self._unseen_until_ms = BEGIN_MS
+        self._seen_ms = BEGIN_MS
+        """When a look of this master succeeded, or it began."""
         self._reached = 0.0
         """The budget, when it was last told to be reached."""
 
@@ -142,9 +151,9 @@ class Model:
         self.now_ms += TICK_MS
 
     def _check(self) -> None:
-        """Never more than the budget and one control period."""
+        """Never more than the budget, one control period, and what came and went while nobody could look."""
         period = sum(machine.goods.paid for machine in self._there()) * PERIOD_S / 3600
-        if self.bill > self.total + period:
+        if self.bill > self.total + period + self.missed:
             raise Overspent(f"seed {self.seed}: {self.bill:.0f} of {self.total:.0f} after {self._passed_s:.0f} s")
 
     # The master
@@ -153,12 +162,12 @@ class Model:
         if self._happens(every_s=100):
             self._crash()
             return
-        if self._is_due("look", LOOK_S) and not self._happens(every_s=5 * LOOK_S):
+        if self.seed % 2 and (self.now_ms == BEGIN_MS or self._happens(every_s=300)):
+            self._unseen_until_ms = self.now_ms + self._ms(1.0, UNSEEN_S)
+        if self._is_due("look", LOOK_S) and self.now_ms >= self._unseen_until_ms and not self._happens(every_s=5):
             self._look()
         if self._is_due("save", SAVE_S):
-            ledger = self.book.current()
-            assert ledger is not None
-            self._saved = encode_ledger(ledger, Epoch(1))
+            self._saved = encode_ledger(self._ledger, Epoch(1))
         if self._is_due("judge", PERIOD_S):
             self._judge()
         self._allocate()
@@ -166,12 +175,30 @@ class Model:
 
     def _crash(self) -> None:
         self.restarts += 1
-        self._away_until_ms = self.now_ms + self._ms(0.5, AWAY_S)
+        self._away_until_ms = self._seen_ms = self.now_ms + self._ms(0.5, AWAY_S)
         ledger, _ = decode_ledger(JOB, self._saved)
         self.book = Book(JOB, BEGIN_MS, ledger)
         self.job = adopted_job(self.job.spec, self.job.record, epoch=Epoch(1), at_s=self._passed_s)
 
     def _look(self) -> None:
+        unseen_ms = self.now_ms - self._looked_ms
+        self._see()
+        if unseen_ms > (AWAY_S + BLIND_S) * 1000:
+            self.blind_spells += 1
+            self.missed = max(self.missed, self.bill - spent(self._ledger))
+        self._seen_ms = self.now_ms
+
+    @property
+    def _is_blind(self) -> bool:
+        return self.now_ms - self._seen_ms > BLIND_S * 1000
+
+    @property
+    def _ledger(self) -> Ledger:
+        ledger = self.book.current()
+        assert ledger is not None
+        return ledger
+
+    def _see(self) -> None:
         found = tuple(Found(each.name, each.name, each.goods.kind, each.starts_ms) for each in self._there())
         rates = {goods.kind: Rate(MicroDollars(goods.paid), MicroDollars(goods.on_demand)) for goods in self.goods}
         told = {each.kind: rates[each.kind] for each in found}
@@ -179,10 +206,8 @@ class Model:
         self._looked_ms = self.now_ms
 
     def _judge(self) -> None:
-        ledger = self.book.current()
-        assert ledger is not None
-        before = self.job.record
-        told = due(self.job, ledger, MicroDollars(self.dearest), at_s=self._passed_s, at_ms=self.now_ms)
+        before, dearest = self.job.record, MicroDollars(self.dearest)
+        told = due(self.job, self._ledger, dearest, at_s=self._passed_s, at_ms=self.now_ms, blind=self._is_blind)
         if told is not None:
             self.job = learn(self.job, told)
         if isinstance(told, BudgetReached):

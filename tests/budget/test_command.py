@@ -83,7 +83,7 @@ async def test_a_budget_tells_what_is_left_and_what_happens_then(master: Answers
     assert done.out.splitlines() == [
         "Job mnist may spend 10.0000 USD: 4.0000 USD are spent.",
         "  left         6.0000 USD; 0.1000 of it are kept to give its machines back",
-        "  when spent   it gives its machines back and waits until the budget is raised",
+        "  when spent   it gives its machines back and waits for a larger budget or fewer workers",
         "Next: tradewind cost mnist",
     ]
     assert master.raised == []
@@ -109,7 +109,7 @@ async def test_a_job_without_a_budget_says_so(master: Answers) -> None:
     master.budget = a_budget(micro_usd_total=None, note="This master has no fleet.")
     done = await tradewind("budget", "mnist", environ=master.environ)
     assert done.out.splitlines()[:2] == [
-        "Job mnist has no budget: 4.0000 USD are spent, and nothing ends that.",
+        "Job mnist has no budget: 4.0000 USD spent so far, with no limit.",
         "This master has no fleet.",
     ]
 
@@ -118,6 +118,20 @@ async def test_a_budget_that_was_passed_is_not_a_negative_rest(master: Answers) 
     master.budget = a_budget(micro_usd=11 * USD)
     done = await tradewind("budget", "mnist", environ=master.environ)
     assert "  left         nothing: 1.0000 USD more than that are spent" in done.out.splitlines()
+
+
+async def test_what_may_have_been_spent_unseen_is_not_left(master: Answers) -> None:
+    master.budget = a_budget(assumed_micro_usd=5 * USD, note="The cloud does not list its machines (it is away).")
+    done = await tradewind("budget", "mnist", environ=master.environ)
+    assert done.out.splitlines()[:4] == [
+        "Job mnist may spend 10.0000 USD: 4.0000 USD are spent.",
+        "The cloud does not list its machines (it is away).",
+        "  unseen       up to 5.0000 USD more, since the cloud last listed its machines",
+        "  left         1.0000 USD; 0.1000 of it are kept to give its machines back",
+    ]
+    master.budget = a_budget(assumed_micro_usd=7 * USD)
+    done = await tradewind("budget", "mnist", environ=master.environ)
+    assert "  left         nothing: 1.0000 USD more than that may be spent" in done.out.splitlines()
 
 
 @pytest.mark.parametrize("bad", ["0", "-1", "much", "nan", "1e12"])

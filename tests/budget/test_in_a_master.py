@@ -1,8 +1,10 @@
-"""Budgets in a master's hands: a ledger that cannot be read, and changes that are not recorded."""
+"""Budgets in a master: ledgers that cannot be read, machines that cannot be seen, changes that are not recorded."""
 
 import pytest
 from msgspec import structs
 
+from controlplane.clouds.outcomes import Unreachable
+from controlplane.ledger import books
 from controlplane.master import held
 from controlplane.master.desk import Desk
 from controlplane.master.master import Master
@@ -57,6 +59,25 @@ async def test_a_ledger_that_cannot_be_read_pauses_a_job_with_a_budget_and_no_ot
 
         await bucket.delete(subjects.ledger_key(JOB))
         assert (await desk.budgets.raise_to(JOB, 10.0)).paused == "", "it is judged before the answer"
+
+
+class SilentCloud(FakeCloud):
+    async def machines(self) -> Unreachable:
+        return Unreachable("nobody answers")
+
+
+async def test_that_nobody_can_see_the_machines_is_said_with_every_figure(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(books, "BLIND_S", 0.0)
+    cloud = SilentCloud(US)
+    async with a_master(await connect("master"), cloud, keep_jobs=1) as master:
+        desk = Desk(master)
+        await desk.submit(bounded())
+        assert (await desk.cost(JOB)).note == "", "nobody has looked yet"
+        await master.books.look(cloud, "a-fleet")
+        for note in ((await desk.cost(JOB)).note, (await desk.budgets.view(JOB)).note):
+            assert note.startswith("The cloud does not list its machines (nobody answers)")
 
 
 async def test_what_is_not_recorded_is_not_told_as_done(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:

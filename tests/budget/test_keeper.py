@@ -96,12 +96,16 @@ def test_what_a_person_changed_is_judged_once_and_then_it_stays_as_it_was(field:
 class OneLedger:
     ledger: Ledger | None = None
     unreadable: str = ""
+    blind: str = ""
 
     def known(self, job: JobName) -> Ledger | None:
         return self.ledger if job == JOB else None
 
     def why_unreadable(self, job: JobName) -> str:
         return self.unreadable
+
+    def why_blind(self) -> str:
+        return self.blind
 
 
 def a_keeper(ledger: Ledger | None, at_s: float) -> BudgetKeeper:
@@ -258,6 +262,26 @@ def test_a_job_goes_on_when_a_person_has_seen_to_its_ledger_and_says_what_it_may
     held.post(BudgetRaised(100.0, 10.0))
     read.look(held)
     assert held.state.record.paused is None
+
+
+def test_a_job_whose_machines_nobody_can_see_pauses_before_its_money_could_be_gone() -> None:
+    held, ledgers = Holder(a_job(10.0)), OneLedger(spending(6.0, hours=1, gone=True))
+    keeper_of(ledgers, 3600 + 2400).look(held)
+    assert held.told == [], "its machine is gone, as far as anybody can see"
+    ledgers.blind = "the API is disabled"
+    keeper_of(ledgers, 3600 + 2100).look(held)
+    assert held.told == [], "another may have come since: 3.5 USD at most"
+    keeper_of(ledgers, 3600 + 2400).look(held)
+    assert "5.9500 of 10.0000 USD are spent, up to 4.0000 more since the cloud last listed its machines, and" in (
+        held.state.record.paused or ""
+    )
+    ledgers.blind = ""
+    again = keeper_of(ledgers, 3600 + 2400)
+    again.look(held)
+    assert held.state.record.paused is not None, "it is for a person to let it go on"
+    held.post(BudgetRaised(100.0, 10.0))
+    again.look(held)
+    assert held.state.record.paused is None, "what was assumed was not spent"
 
 
 def test_a_job_without_a_budget_trains_on_with_a_ledger_that_cannot_be_read() -> None:

@@ -1,5 +1,6 @@
 """Invariant 4 over random markets, slow deletions and masters that crash, and planted bugs that the same seeds find."""
 
+import math
 from collections import Counter
 from collections.abc import Callable
 
@@ -7,6 +8,7 @@ import pytest
 
 from controlplane.budget import account
 from controlplane.catalog.money import MicroDollars
+from tests.budget import model
 from tests.budget.model import Model, Overspent
 
 SEEDS = 40
@@ -19,10 +21,11 @@ def test_what_is_spent_never_passes_the_budget_by_more_than_one_period(tell: Cal
         model.run()
         assert model.taken_back == 0, f"seed {seed}: what was forbidden was allowed again, and nobody had raised it"
         seen += Counter(pauses=model.pauses, continued=model.continued, restarts=model.restarts)
+        seen["blind spells"] += model.blind_spells
         seen["stopped"] += model.job.record.stop_why is not None
         seen["spot only"] += model.job.record.spot_only is not None
     tell(f"{SEEDS} seeds: " + ", ".join(f"{number} × {what}" for what, number in sorted(seen.items())))
-    assert min(seen[what] for what in ("pauses", "continued", "restarts", "stopped", "spot only")) > 0
+    assert min(seen[what] for what in ("pauses", "continued", "restarts", "blind spells", "stopped", "spot only")) > 0
 
 
 def _keep_no_reserve(patch: pytest.MonkeyPatch) -> None:
@@ -33,7 +36,11 @@ def _forget_machines_on_their_way(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(account, "_hourly_at_most", lambda ledger, limits: 0)
 
 
-@pytest.mark.parametrize("plant", [_keep_no_reserve, _forget_machines_on_their_way])
+def _assume_nothing_while_blind(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(model, "BLIND_S", math.inf)
+
+
+@pytest.mark.parametrize("plant", [_keep_no_reserve, _forget_machines_on_their_way, _assume_nothing_while_blind])
 def test_a_planted_bug_is_caught(plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch)
     with pytest.raises(Overspent):

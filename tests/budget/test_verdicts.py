@@ -22,6 +22,27 @@ def test_what_nobody_has_looked_at_yet_counts_too() -> None:
     assert account(ledger, ONE, at(3600 + 60)).spent == usd(6.1)
 
 
+def test_what_a_job_may_have_had_since_anybody_saw_its_machines_is_assumed_and_not_spent() -> None:
+    ledger, three = spending(2.0, hours=1, on_demand=6.0), Limits(3)
+    seen = account(ledger, three, at(7200))
+    blind = account(ledger, three, at(7200), blind=True)
+    assert (seen.spent, seen.assumed) == (usd(4), 0)
+    assert (blind.spent, blind.assumed, blind.reserve) == (usd(4), usd(3 * 6 - 2), seen.reserve)
+    assert account(ledger, three, at(3600), blind=True).assumed == 0
+
+
+def test_a_job_whose_machines_were_never_seen_may_have_had_them_from_the_start() -> None:
+    assert account(a_ledger(), Limits(2, None, usd(3)), at(1800), blind=True).assumed == usd(3)
+    within_a_cap = Limits(2, usd(4), usd(3))
+    assert account(a_ledger(), within_a_cap, at(1800), blind=True).assumed == usd(2)
+
+
+def test_what_is_assumed_is_no_longer_left() -> None:
+    verdict = judge(usd(10), Account(usd(4), usd(1), usd(5)))
+    assert verdict.purse is Purse.SPENT
+    assert verdict.why.startswith("4.0000 of 10.0000 USD are spent, up to 5.0000 more since the cloud last listed its")
+
+
 def test_a_machine_that_is_gone_costs_no_more() -> None:
     ledger = spending(6.0, hours=1, gone=True)
     assert account(ledger, ONE, at(7200)).spent == account(ledger, ONE, at(3600)).spent == usd(6 - 0.05)

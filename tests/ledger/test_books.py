@@ -1,7 +1,7 @@
 """Ledgers in a master's hands: what it hears, what is kept in KV, and what another master makes of it."""
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from msgspec import structs
@@ -14,7 +14,7 @@ from controlplane.clouds.outcomes import Refused, Unreachable
 from controlplane.job.state import Job, Phase, Record, Worker, new_job
 from controlplane.lease.keeper import Leadership
 from controlplane.ledger.book import Book
-from controlplane.ledger.books import Books
+from controlplane.ledger.books import BLIND_S, Books
 from controlplane.ledger.doings import doings_of
 from controlplane.ledger.egress import hops_of
 from controlplane.ledger.events import Hop
@@ -420,12 +420,58 @@ def test_a_worker_that_warms_up_is_not_idle() -> None:
     assert doings_of(replace(job, workers=warming), lambda *_: "one") == {"one": Doing.STARTING}
 
 
-async def test_a_refusal_of_the_cloud_is_no_crash(desk: Desk) -> None:
+async def test_that_a_job_has_no_machines_is_known_to_the_next_master_too(desk: Desk) -> None:
+    books = desk.master()
+    for _ in range(3):
+        await desk.look(books, 60.0)
+    await books.save()
+    ledger = await desk.master(epoch=2).ledger(JOB)
+    assert ledger is not None
+    assert ledger.looked_ms == round(desk.clock.wall_s() * 1000)
+
+
+async def test_of_a_job_that_has_ended_and_has_no_machines_nothing_more_is_kept(desk: Desk) -> None:
+    books = desk.master()
+    books.hear(a_job(phase=Phase.SUCCEEDED))
+    await desk.look(books)
+    await books.save()
+    assert await desk.bucket.get(subjects.ledger_key(JOB)) is None
+
+
+async def test_the_last_look_is_remembered_however_long_ago_it_was(desk: Desk) -> None:
+    books = desk.master()
+    desk.cloud.start("one", SUBMITTED)
+    await desk.look(books)
+    desk.cloud.take("one")
+    await desk.look(books)
+    looked_ms = round(desk.clock.wall_s() * 1000)
+    desk.cloud.away = True
+    for step in range(5):
+        await desk.look(books, 1000.0)
+        books.hear_progress(a_measured_report(step, step, 1 << 20))
+    ledger = await books.ledger(JOB)
+    assert ledger is not None
+    assert ledger.newest_ms > ledger.looked_ms == looked_ms
+
+
+def test_where_nobody_looks_nobody_is_blind() -> None:
+    clock = HandClock()
+    books = Books(cast("Bucket", None), clock, Leadership(Epoch(1), lambda: Epoch(1)))
+    clock.now_s += 1000.0
+    assert books.why_blind() == ""
+
+
+async def test_a_refusal_of_the_cloud_is_no_crash_but_after_a_while_nobody_knows_what_there_is(desk: Desk) -> None:
     books = desk.master()
 
     class Closed(PricedCloud):
         async def machines(self) -> Any:
             return Refused("the API is disabled", "enable it")
 
-    await books.look(Closed(), FLEET)
-    assert await the_cost(books) == 0
+    for seconds, why in ((0.0, ""), (BLIND_S, ""), (1.0, "the API is disabled")):
+        desk.clock.now_s += seconds
+        await books.look(Closed(), FLEET)
+        assert books.why_blind() == why, "a moment is no matter"
+    assert await the_cost(books) == 0, "what a budget assumes is not booked"
+    await desk.look(books)
+    assert books.why_blind() == ""

@@ -147,5 +147,5 @@ def test_sums_larger_than_what_json_keeps_exact_survive_a_restart() -> None:
 
 @pytest.mark.parametrize("value", [b"", b"{}", b'{"version": 9}', encode_ledger(a_ledger(), Epoch(0))[:-4]])
 def test_what_is_no_ledger_is_refused(value: bytes) -> None:
-    with pytest.raises(LedgerUnreadable, match="the ledger of job a-job"):
+    with pytest.raises(LedgerUnreadable):
         decode_ledger(JOB, value)

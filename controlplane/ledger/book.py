@@ -87,6 +87,9 @@ class Book:
 
     def see(self, at_ms: int, found: tuple[Found, ...], rates: Mapping[Kind, Rate], priced_ms: int) -> None:
         """What the cloud shows; that a job has no machines is worth keeping too, while it may get some."""
+        if self.unreadable:
+            # Hours of looks, learned at once, would hold up the whole master, and the next one makes up for them.
+            return
         changed = {kind: rate for kind, rate in rates.items() if self.rates.get(kind) != rate}
         if changed:
             self.hear(PricesChanged(priced_ms, changed))

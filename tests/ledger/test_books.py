@@ -247,6 +247,13 @@ async def test_a_ledger_that_can_be_read_again_goes_on_and_has_missed_nothing_th
     assert await the_cost(desk.master(epoch=3)) == USD
 
 
+def test_looks_do_not_pile_up_while_a_ledger_cannot_be_read() -> None:
+    book = Book(JOB, 0, unreadable="it is torn")
+    for at_ms in range(100):
+        book.see(at_ms, (), {L4: Rate(MicroDollars(1))}, at_ms)
+    assert book.pending == []
+
+
 async def test_who_deletes_a_ledger_that_cannot_be_read_begins_with_the_machines_that_are_there(desk: Desk) -> None:
     await desk.bucket.put(subjects.ledger_key(JOB), b"no ledger")
     books = desk.master()

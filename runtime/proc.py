@@ -37,6 +37,11 @@ def environ(pid: int) -> list[bytes]:
     return _parts(pid, "environ")
 
 
+def carrying(mark: bytes) -> list[int]:
+    """Processes that have this `NAME=value` in their environment: what a child inherits, whatever becomes of us."""
+    return [pid for pid in pids() if mark in environ(pid)]
+
+
 def arguments(pid: int) -> list[bytes]:
     return _parts(pid, "cmdline")
 

@@ -25,7 +25,6 @@ from runtime.logs import logger
 HURRY_S = 1.0
 """A first SIGTERM is a notice, which the worker may use to hand over; a second one asks it to leave at once."""
 KILL_PAUSES_S = (0.005, 0.01, 0.02, 0.05, *(0.1 for _ in range(20)))
-_NOBODY = -1
 LOGS_AT_MOST = 200
 LAST_WORDS_BYTES = 4096
 
@@ -105,7 +104,7 @@ class LocalPlaces:
     async def kill_all(self) -> None:
         async with asyncio.TaskGroup() as tasks:
             for held in self._held.values():
-                tasks.create_task(self._kill(held), name=f"kill/{held.uid}")
+                tasks.create_task(self._kill_place(held.uid, held.pid), name=f"kill/{held.uid}")
 
     def forget_all(self) -> None:
         """Stops watching; the places live on."""
@@ -157,7 +156,7 @@ class LocalPlaces:
         ended_well = code == 0 or (held.uid in self._told_to_end and code in (None, -signal.SIGTERM))
         self._post(AgentEnded(self._clock.monotonic_s(), held.uid, how))
         # Before it is reaped: until then nobody else can have its number.
-        await self._kill(held)
+        await self._kill_place(held.uid, held.pid)
         if held.child is not None:
             held.child.wait()
         if ended_well:
@@ -168,7 +167,7 @@ class LocalPlaces:
 
     async def _sweep(self, uid: str) -> None:
         """Its agent is gone, and perhaps not all that it started."""
-        await self._kill(_Held(uid, _NOBODY, "", None))
+        await self._kill_place(uid, leader=None)
         self._watchers.pop(uid)
         self._ended(uid, "it ended while no cluster-controller was there", None)
 
@@ -178,20 +177,20 @@ class LocalPlaces:
             processes.send(held.pid, held.birth, signal.SIGTERM)
             if await children.wait_exit(held.pid, wait_s):
                 return
-        await self._kill(held)
+        await self._kill_place(held.uid, held.pid)
 
-    async def _kill(self, held: _Held) -> None:
-        """The agent and everything that it left behind, until nothing is."""
-        self._told_to_end.discard(held.uid)
+    async def _kill_place(self, uid: str, leader: int | None) -> None:
+        """The agent and everything that it left behind, until nothing is. Without a leader only by the mark."""
+        self._told_to_end.discard(uid)
         for pause_s in KILL_PAUSES_S:
-            left = await asyncio.to_thread(processes.of_place, held.uid, held.pid)
+            left = await asyncio.to_thread(processes.of_place, uid, leader)
             for pid in left:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, signal.SIGKILL)
             if not left:
                 return
             await asyncio.sleep(pause_s)
-        self._log.warning("place_not_empty", uid=held.uid, processes=left)
+        self._log.warning("place_not_empty", uid=uid, processes=left)
 
     def _ended(self, uid: str, why: str, code: int | None) -> None:
         output = self._log_file(uid)

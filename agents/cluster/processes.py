@@ -19,16 +19,17 @@ def birth_of(pid: int) -> str | None:
 
 def carries(pid: int, uid: str) -> bool:
     """Whether it is the worker-agent of this place, not something that the agent started."""
-    return _has_mark(pid, uid) and _is_told(pid, uid)
+    return _mark(uid) in proc.environ(pid) and _is_told(pid, uid)
 
 
 def find_agent(uid: str) -> int | None:
     return next((pid for pid in proc.pids() if birth_of(pid) is not None and carries(pid, uid)), None)
 
 
-def of_place(uid: str, leader: int) -> list[int]:
-    """All that still runs there, whatever sessions it made for itself."""
-    return [pid for pid in proc.pids() if _is_in_session(pid, leader) or _has_mark(pid, uid)]
+def of_place(uid: str, leader: int | None) -> list[int]:
+    """All that still runs there, whatever sessions it made for itself; and its agent's session, if that is known."""
+    in_session = set() if leader is None else {pid for pid in proc.pids() if _is_in_session(pid, leader)}
+    return sorted(in_session.union(proc.carrying(_mark(uid))))
 
 
 def send(pid: int, birth: str, number: signal.Signals) -> bool:
@@ -46,8 +47,8 @@ def _is_in_session(pid: int, leader: int) -> bool:
     return stat is not None and stat.session == leader and not stat.is_dead
 
 
-def _has_mark(pid: int, uid: str) -> bool:
-    return f"{MARK}={uid}".encode() in proc.environ(pid)
+def _mark(uid: str) -> bytes:
+    return f"{MARK}={uid}".encode()
 
 
 def _is_told(pid: int, uid: str) -> bool:

@@ -18,6 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from messages.ids import WorkerId
+from runtime import proc
 from runtime.children import signal_group, start_time_of, wait_exit
 from runtime.errors import UserError
 from runtime.logs import Once, logger
@@ -51,7 +52,7 @@ class WorkerFolder:
         self.path = path
         self._lock = lock
         self._log_once = Once()
-        self._left = Left(worker=worker, boot=_boot())
+        self._left = Left(worker=worker, boot=proc.boot_id())
         self._write()
 
     @property
@@ -183,26 +184,9 @@ def _read(folder: Path) -> Left | None:
 
 def _found(left: Left) -> list[int]:
     recorded = [process.pid for process in left.processes if start_time_of(process.pid) == process.started]
-    known = recorded if left.boot == _boot() else []
+    known = recorded if left.boot == proc.boot_id() else []
     return sorted({*known, *_carrying(left.worker)} - {os.getpid()})
 
 
 def _carrying(worker: WorkerId) -> list[int]:
-    if not worker:
-        return []
-    mark = f"{WORKER_VARIABLE}={worker}".encode()
-    return [
-        int(entry.name)
-        for entry in Path("/proc").iterdir()
-        if entry.name.isdigit() and mark in _environ(entry).split(b"\0")
-    ]
-
-
-def _environ(entry: Path) -> bytes:
-    with contextlib.suppress(OSError):
-        return (entry / "environ").read_bytes()
-    return b""
-
-
-def _boot() -> str:
-    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return proc.carrying(f"{WORKER_VARIABLE}={worker}".encode()) if worker else []

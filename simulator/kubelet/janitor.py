@@ -2,7 +2,7 @@
 
 The kernel ends the first process of every container with the region. What those had started in sessions of their own is
 found by its mark. Run as a script, with the mark and perhaps a temporary folder as arguments: when its input ends, so
-do they. Standard library only, for it is started with every region.
+do they. Standard library only, and so without `runtime.proc`: started with every region, it has to start fast.
 """
 
 import contextlib

@@ -129,7 +129,7 @@ class Bench:
             await process.wait()
         uids = {uid_of(sight.worker) for heartbeat in self.topologies for sight in heartbeat.workers}
         for uid in uids:
-            for pid in processes.of_place(uid, leader=-1):
+            for pid in processes.of_place(uid, leader=None):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
 

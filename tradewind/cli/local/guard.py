@@ -10,7 +10,8 @@ import shutil
 import signal
 import sys
 import time
-from pathlib import Path
+
+from runtime import proc
 
 MARK = "TRADEWIND_STACK"
 ROUNDS = 100
@@ -19,14 +20,7 @@ ROUND_S = 0.05
 
 def marked(folder: str) -> list[int]:
     """Whoever was started below the stack of this folder, whatever became of its parents."""
-    mark = f"{MARK}={folder}".encode()
-    found = []
-    for entry in os.scandir("/proc"):
-        if entry.name.isdigit():
-            with contextlib.suppress(OSError):
-                if mark in Path(entry.path, "environ").read_bytes().split(b"\0"):
-                    found.append(int(entry.name))
-    return found
+    return proc.carrying(f"{MARK}={folder}".encode())
 
 
 def execute(folder: str) -> None:

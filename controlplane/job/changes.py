@@ -2,7 +2,7 @@
 
 from controlplane.job.given_up import can_go_on, is_given_up
 from controlplane.job.hot import concerned, detached, is_above, is_hot, is_over, lives_on
-from controlplane.job.planned import give_up_at_s, hurry_at_s, why_given_up
+from controlplane.job.planned import give_up_at_s, hurry_at_s, why_other_members
 from controlplane.job.present import (
     chosen,
     has_finished,
@@ -10,10 +10,8 @@ from controlplane.job.present import (
     member_of_prepared,
     members,
     unheard,
-    world_size,
 )
-from controlplane.job.ranks import arrange
-from controlplane.job.sentences import count, describe_exit, name_workers
+from controlplane.job.sentences import describe_exit, name_workers
 from controlplane.job.state import Job, Phase, Worker
 from messages.ids import Generation
 from messages.worlds import Member
@@ -131,13 +129,4 @@ def could_be_better(job: Job) -> str | None:
     Trainers that live through changes are not ended for it: their world changes in place once all of them are in it."""
     if job.clean or lives_on(job) or unheard(job):
         return None
-    if len(members(job)) > job.record.wanted:
-        return f"scaled to {count(job.record.wanted, 'worker')}"
-    candidates = chosen(job)
-    if (why := why_given_up(job, candidates)) is not None:
-        return why
-    if arrange(candidates, job.spec.replica).world_size <= world_size(job):
-        return None
-    present = {member.worker for member in members(job)}
-    joined = [worker.worker for worker in candidates if worker.worker not in present]
-    return f"{name_workers(joined)} joined" if joined else "there is room for more ranks"
+    return why_other_members(job, chosen(job))

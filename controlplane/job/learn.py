@@ -11,12 +11,12 @@ from msgspec import structs
 
 from controlplane.job import events
 from controlplane.job.hot import is_over
+from controlplane.job.learn_budget import learn_budget
 from controlplane.job.present import has_finished, is_halted, member_of, member_of_prepared
 from controlplane.job.ranks import ranks_of
 from controlplane.job.sentences import describe_waiting
-from controlplane.job.state import Barred, Cluster, Failure, Job, Record, Store, Worker
+from controlplane.job.state import Barred, Cluster, Failure, Job, Store, Worker
 from messages.clusters import ClusterHeartbeat, Presence, WorkerSight
-from messages.criteria import WhenSpent
 from messages.ids import ClusterName, Rank, WorkerId
 from messages.jobs import Failures
 from messages.workers import TrainerExit, WorkerPhase, WorkerStatus
@@ -70,44 +70,10 @@ def learn(job: Job, event: events.JobEvent) -> Job:
             if job.record.phase.ended:
                 return job
             return replace(job, record=structs.replace(job.record, stop_why=job.record.stop_why or why))
-        case events.ScaleAsked(_, workers):
-            reached = job.record.budget_reached and workers >= job.record.wanted
-            return replace(job, record=structs.replace(job.record, wanted=workers, budget_reached=reached))
-        case events.BudgetReached(_, action, why, judged):
-            return replace(job, record=_reach_budget(job.record, action, why, judged))
-        case events.BudgetFreed(at_s, action, _):
-            return _free(job, action, at_s)
-        case events.BudgetRaised(_, usd):
-            most = max(usd, job.record.max_usd_total or 0.0)
-            return replace(job, record=structs.replace(job.record, max_usd_total=most, budget_reached=False))
+        case events.ScaleAsked() | events.BudgetReached() | events.BudgetFreed() | events.BudgetRaised():
+            return learn_budget(job, event)
         case _:
             assert_never(event)
-
-
-def _reach_budget(record: Record, action: WhenSpent, why: str, judged: Record) -> Record:
-    """Not by a verdict over less money or more workers: what a person has changed since is judged anew."""
-    eased = record.wanted < judged.wanted or (record.max_usd_total or 0.0) > (judged.max_usd_total or 0.0)
-    if record.phase.ended or eased:
-        return record
-    match action:
-        case WhenSpent.PAUSE:
-            return structs.replace(record, paused=why, budget_reached=True)
-        case WhenSpent.ON_DEMAND_OFF:
-            return structs.replace(record, spot_only=why, budget_reached=True)
-        case WhenSpent.STOP:
-            return structs.replace(record, stop_why=record.stop_why or f"its budget is spent: {why}")
-        case _:
-            assert_never(action)
-
-
-def _free(job: Job, action: WhenSpent, at_s: float) -> Job:
-    if action is WhenSpent.ON_DEMAND_OFF:
-        return replace(job, record=structs.replace(job.record, spot_only=None))
-    if job.record.paused is None:
-        return job
-    begins_anew = job.begins_anew or job.record.rests
-    continued = structs.replace(job.record, paused=None)
-    return replace(job, record=continued, begins_anew=begins_anew, waiting_since_s=at_s)
 
 
 def backoff_s(limits: Failures, failures: int) -> float:

@@ -23,10 +23,14 @@ def why_plan(job: Job) -> str | None:
         worker = job.workers.get(member.worker)
         if worker is not None and worker.noticed is not None:
             return f"worker {member.worker} has to go: {worker.noticed}"
+    return why_other_members(job, _candidates(job))
+
+
+def why_other_members(job: Job, candidates: list[Worker]) -> str | None:
+    """Fewer are wanted, nodes are wanted back, or the candidates make a larger world than the present one."""
     if len(members(job)) > job.record.wanted:
         return f"scaled to {count(job.record.wanted, 'worker')}"
-    candidates = _candidates(job)
-    if (why := why_given_up(job, candidates)) is not None:
+    if (why := _why_given_up(job, candidates)) is not None:
         return why
     if arrange(candidates, job.spec.replica).world_size <= world_size(job):
         return None
@@ -48,17 +52,6 @@ def plan(job: Job) -> Arrangement | str:
     if not can_go_on(job, candidates):
         return f"{len(candidates)} of at least {count(job.spec.workers.min, 'worker')} would be left"
     return arrange(candidates, job.spec.replica)
-
-
-def why_given_up(job: Job, candidates: list[Worker]) -> str | None:
-    """Members whose nodes are wanted back, if the candidates can do without them."""
-    able = {worker.worker for worker in candidates}
-    going = [
-        member.worker
-        for member in members(job)
-        if member.worker in job.workers and is_given_up(job, job.workers[member.worker]) and member.worker not in able
-    ]
-    return f"{name_workers(going)} must go: machines are given up" if going and candidates else None
 
 
 def planned_world(job: Job, next_members: tuple[Member, ...]) -> HotWorld:
@@ -91,6 +84,17 @@ def give_up_at_s(job: Job) -> float | None:
     if job.record.prepared is None or job.prepared_s is None:
         return None
     return job.prepared_s + job.spec.timeouts.ready_s
+
+
+def _why_given_up(job: Job, candidates: list[Worker]) -> str | None:
+    """Members whose nodes are wanted back, if the candidates can do without them."""
+    able = {worker.worker for worker in candidates}
+    going = [
+        member.worker
+        for member in members(job)
+        if member.worker in job.workers and is_given_up(job, job.workers[member.worker]) and member.worker not in able
+    ]
+    return f"{name_workers(going)} must go: machines are given up" if going and candidates else None
 
 
 def _candidates(job: Job) -> list[Worker]:

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from controlplane.job import events
+from controlplane.job.learn import CLUSTER_FORGOTTEN_S
 from controlplane.master import inbox
 from controlplane.master.held import HeldJob
 from controlplane.master.inbox import Refused
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     from controlplane.master.master import Master
 
 CLUSTER_FRESH_S = 5.0
-CLUSTER_FORGOTTEN_S = 3600.0
-"""A cluster that was silent for so long, and in which no job has anything, is as one that was never heard."""
 
 
 class Hearing:
@@ -79,6 +78,7 @@ class Hearing:
             self._master.announce_fleet("cluster_seen", text, why, **fields)
 
     def _forget_silent(self, now_s: float) -> None:
+        """A cluster in which no job has anything is then as one that was never heard."""
         silent = [name for name, (_, heard_s) in self.clusters.items() if now_s - heard_s > CLUSTER_FORGOTTEN_S]
         for name in silent:
             if not self._is_used(name):

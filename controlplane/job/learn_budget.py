@@ -1,0 +1,54 @@
+"""What a job learns of its size and its money: what a person asked for, and what the budget says to it."""
+
+from dataclasses import replace
+from typing import assert_never
+
+from msgspec import structs
+
+from controlplane.job import events
+from controlplane.job.state import Job, Record
+from messages.criteria import WhenSpent
+
+
+def learn_budget(
+    job: Job, event: events.ScaleAsked | events.BudgetReached | events.BudgetFreed | events.BudgetRaised
+) -> Job:
+    match event:
+        case events.ScaleAsked(_, workers):
+            reached = job.record.budget_reached and workers >= job.record.wanted
+            return replace(job, record=structs.replace(job.record, wanted=workers, budget_reached=reached))
+        case events.BudgetReached(_, action, why, judged):
+            return replace(job, record=_reach_budget(job.record, action, why, judged))
+        case events.BudgetFreed(at_s, action, _):
+            return _free(job, action, at_s)
+        case events.BudgetRaised(_, usd):
+            most = max(usd, job.record.max_usd_total or 0.0)
+            return replace(job, record=structs.replace(job.record, max_usd_total=most, budget_reached=False))
+        case _:
+            assert_never(event)
+
+
+def _reach_budget(record: Record, action: WhenSpent, why: str, judged: Record) -> Record:
+    """Not by a verdict over less money or more workers: what a person has changed since is judged anew."""
+    eased = record.wanted < judged.wanted or (record.max_usd_total or 0.0) > (judged.max_usd_total or 0.0)
+    if record.phase.ended or eased:
+        return record
+    match action:
+        case WhenSpent.PAUSE:
+            return structs.replace(record, paused=why, budget_reached=True)
+        case WhenSpent.ON_DEMAND_OFF:
+            return structs.replace(record, spot_only=why, budget_reached=True)
+        case WhenSpent.STOP:
+            return structs.replace(record, stop_why=record.stop_why or f"its budget is spent: {why}")
+        case _:
+            assert_never(action)
+
+
+def _free(job: Job, action: WhenSpent, at_s: float) -> Job:
+    if action is WhenSpent.ON_DEMAND_OFF:
+        return replace(job, record=structs.replace(job.record, spot_only=None))
+    if job.record.paused is None:
+        return job
+    begins_anew = job.begins_anew or job.record.rests
+    continued = structs.replace(job.record, paused=None)
+    return replace(job, record=continued, begins_anew=begins_anew, waiting_since_s=at_s)

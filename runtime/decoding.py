@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import msgspec
 from msgspec import Meta, inspect
 
+from runtime import decoding_words as words
 from runtime.errors import UserError
 from runtime.salvage import salvage
 
@@ -31,9 +32,6 @@ _BASES: dict[type, Any] = {
     inspect.BytesType: bytes,
     inspect.NoneType: None,
 }
-_NUMBER_LIMITS = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}
-_LENGTH_LIMITS = {"min_length": "at least", "max_length": "at most"}
-_LIMITS = (*_NUMBER_LIMITS, *_LENGTH_LIMITS, "multiple_of", "pattern")
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,23 +120,25 @@ class _Walk:
     def _struct(self, info: inspect.StructType, data: object, path: str) -> Iterator[Problem]:
         names = [field.encode_name for field in info.fields]
         if not isinstance(data, Mapping):
-            yield Problem(path, _expected(f"keys and values ({', '.join(names)})", data))
+            yield Problem(path, words.expected(f"keys and values ({', '.join(names)})", data))
             return
         for field in info.fields:
             inner = _at(path, field.encode_name)
             if field.encode_name in data:
                 yield from self.value(field.type, data[field.encode_name], inner, "")
             elif field.required:
-                yield Problem(inner, _with("is missing", _description(field.type)))
+                yield Problem(inner, words.with_note("is missing", _description(field.type)))
         if info.forbid_unknown_fields:
             for key in data:
                 if key not in names:
                     meant = _near(key, names)
-                    yield Problem(_at(path, key), _unknown(key, names, meant), _at(path, meant) if meant else "")
+                    yield Problem(
+                        _at(path, key), words.unknown_key(key, names, meant), _at(path, meant) if meant else ""
+                    )
 
     def _dict(self, info: inspect.DictType, data: object, path: str) -> Iterator[Problem]:
         if not isinstance(data, Mapping):
-            yield Problem(path, _expected("keys and values", data))
+            yield Problem(path, words.expected("keys and values", data))
             return
         for key, value in data.items():
             inner = _at(path, key)
@@ -148,7 +148,7 @@ class _Walk:
 
     def _sequence(self, info: Any, data: object, path: str) -> Iterator[Problem]:
         if not isinstance(data, list | tuple | set | frozenset):
-            yield Problem(path, _expected("a list", data))
+            yield Problem(path, words.expected("a list", data))
             return
         for index, item in enumerate(data):
             yield from self.value(info.item_type, item, f"{path}[{index}]", "")
@@ -170,31 +170,35 @@ class _Walk:
         if len(fitting) == 1:
             yield from fitting[0]
         else:
-            yield Problem(path, _expected(_one_of([_name(each) for each in info.types]), data))
+            yield Problem(path, words.expected(words.one_of([words.name_of(each) for each in info.types]), data))
 
     def _leaf(self, info: inspect.Type, data: object, path: str, description: str) -> Iterator[Problem]:
         if isinstance(info, inspect.EnumType):
             if not _fits(info.cls, data, self.strict):
-                yield Problem(path, _expected(_one_of([str(each.value) for each in info.cls]), data, shown=True))
+                yield Problem(
+                    path, words.expected(words.one_of([str(each.value) for each in info.cls]), data, shown=True)
+                )
             return
         if isinstance(info, inspect.LiteralType):
             if not _fits(Literal[info.values], data, self.strict):
-                yield Problem(path, _expected(_one_of([str(each) for each in info.values]), data, shown=True))
+                yield Problem(path, words.expected(words.one_of([str(each) for each in info.values]), data, shown=True))
             return
         if type(info) not in _BASES:
             return
         base = _BASES[type(info)]
         if not _fits(base, data, self.strict):
-            yield Problem(path, _expected(_name(info), data, shown=True) + _quotes(info, data))
+            yield Problem(
+                path, words.expected(words.name_of(info), data, shown=True) + words.quotes_advised(info, data)
+            )
             return
         value = msgspec.convert(data, base, strict=self.strict)
         unspeakable = _unspeakable(value)
         if unspeakable:
             yield Problem(path, unspeakable)
             return
-        limits = {name: getattr(info, name) for name in _LIMITS if getattr(info, name, None) is not None}
+        limits = {name: getattr(info, name) for name in words.LIMITS if getattr(info, name, None) is not None}
         if limits and not _fits(Annotated[base, Meta(**limits)], value, True):
-            yield Problem(path, f"is {_shown(data)}, but must {_allowed(limits, description)}")
+            yield Problem(path, f"is {words.shown_value(data)}, but must {words.allowed(limits, description)}")
 
 
 def _by_msgspec(wanted: Any, data: object, path: str, strict: bool) -> list[Problem]:
@@ -231,22 +235,6 @@ def _at(path: str, key: object) -> str:
     return f"{path}[{key!r}]"
 
 
-def _name(info: inspect.Type) -> str:
-    match info:
-        case inspect.Metadata():
-            return _name(info.type)
-        case inspect.NoneType():
-            return "nothing"
-        case inspect.StructType() | inspect.DictType():
-            return "keys and values"
-        case inspect.ListType() | inspect.VarTupleType() | inspect.SetType() | inspect.FrozenSetType():
-            return "a list"
-        case _ if type(info) in _BASES:
-            return str(_BASES[type(info)].__name__)
-        case _:
-            return type(info).__name__.removesuffix("Type").lower()
-
-
 def _same_shape(info: inspect.Type, data: object) -> bool:
     if isinstance(info, inspect.Metadata):
         return _same_shape(info.type, data)
@@ -265,40 +253,8 @@ def _description(info: inspect.Type) -> str:
     return ""
 
 
-def _with(text: str, description: str) -> str:
-    return f"{text} ({description})" if description else text
-
-
-def _expected(wanted: str, data: object, shown: bool = False) -> str:
-    if data is None:
-        return f"is empty, expected {wanted}"
-    value = f" {_shown(data)}" if shown and isinstance(data, str | int | float | bool) else ""
-    kind = "keys and values" if isinstance(data, Mapping) else type(data).__name__
-    return f"expected {wanted}, got {kind}{value}"
-
-
-def _quotes(info: inspect.Type, data: object) -> str:
-    plain = not isinstance(data, list | tuple | Mapping) and data is not None
-    return "; put it in quotes" if isinstance(info, inspect.StrType) and plain else ""
-
-
 def _near(key: object, names: list[str]) -> str:
     return next(iter(difflib.get_close_matches(key, names, n=1)), "") if isinstance(key, str) else ""
-
-
-def _unknown(key: object, names: list[str], meant: str) -> str:
-    if not isinstance(key, str):
-        return f"the key {key!r} is not text; put it in quotes (YAML takes yes, no, on and off for truth values)"
-    return f"unknown key; did you mean '{meant}'?" if meant else f"unknown key; known are {', '.join(names)}"
-
-
-def _allowed(limits: Mapping[str, Any], description: str) -> str:
-    if "pattern" in limits:
-        return f"be {description}" if description else f"match {limits['pattern']}"
-    numbers = [f"{word} {limits[name]}" for name, word in _NUMBER_LIMITS.items() if name in limits]
-    lengths = [f"{word} {limits[name]} long" for name, word in _LENGTH_LIMITS.items() if name in limits]
-    multiples = [f"a multiple of {limits['multiple_of']}"] if "multiple_of" in limits else []
-    return _with(f"be {' and '.join([*numbers, *lengths, *multiples])}", description)
 
 
 def _lengths(info: Any, data: Any, path: str) -> Iterator[Problem]:
@@ -307,12 +263,3 @@ def _lengths(info: Any, data: Any, path: str) -> Iterator[Problem]:
         yield Problem(path, f"has {len(data)} items, but must have at least {least}")
     if most is not None and len(data) > most:
         yield Problem(path, f"has {len(data)} items, but must have at most {most}")
-
-
-def _one_of(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"
-
-
-def _shown(data: object) -> str:
-    text = repr(data)
-    return text if len(text) <= 60 else f"{text[:57]}..."

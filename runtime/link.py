@@ -38,6 +38,7 @@ _WATCH_S = 0.25
 _CLOSE_S = 2.0
 _API_TIMEOUT_S = 2.0
 _PENDING_BYTES = 8 * 1024 * 1024
+_CHANGES_AT_MOST = 100
 _WRONG_LAST_SEQUENCE = (10071, 10164)
 
 
@@ -51,8 +52,8 @@ class Link:
         self.client = Client()
         self.client._transport = Transport()
         self.jetstream: JetStreamContext = self.client.jetstream(timeout=_API_TIMEOUT_S)
-        self.changes: asyncio.Queue[bool] = asyncio.Queue()
-        """Of being connected, in order."""
+        self.changes: asyncio.Queue[bool] = asyncio.Queue(_CHANGES_AT_MOST)
+        """Of being connected, in order. They are taken at once: a full queue is a bug."""
         self.streams: dict[str, api.StreamConfig] = {}
         """Those that were made here, to be made again if the server has lost them."""
         self.on_slow_consumer: Callable[[], None] = lambda: None

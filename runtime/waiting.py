@@ -14,6 +14,8 @@ async def first_of(*events: asyncio.Event, timeout_s: float | None = None) -> bo
     finally:
         for wait in waits:
             wait.cancel()
+        # They only wait, so they end at once.
+        await asyncio.wait(waits)
 
 
 @contextmanager

@@ -24,6 +24,18 @@ class HostEnded(Exception):
     """Why this life of the host is over."""
 
 
+def take_first(came: "asyncio.Future[Streams]") -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], None]:
+    """The first that connects is the host; whoever else does is turned away."""
+
+    def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if came.done():
+            writer.close()
+        else:
+            came.set_result((reader, writer))
+
+    return connected
+
+
 class Conversation(ABC):
     """One life of a host: `run` lasts as long as it does."""
 

@@ -9,9 +9,10 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from agents.worker import host_messages as wire
-from agents.worker.conversation import Conversation, Hear, HostEnded, Streams
+from agents.worker.conversation import Conversation, Hear, HostEnded, Streams, take_first
 from agents.worker.leftovers import WorkerFolder
 from runtime.errors import UserError
 
@@ -48,20 +49,14 @@ class ExternalHost(Conversation):
     async def run(self) -> str:
         try:
             async with asyncio.TaskGroup() as tasks:
-                came: asyncio.Queue[Streams] = asyncio.Queue()
+                came: asyncio.Future[Streams] = asyncio.get_running_loop().create_future()
                 self._path.unlink(missing_ok=True)
-                server = await asyncio.start_unix_server(
-                    lambda reader, writer: came.put_nowait((reader, writer)),
-                    str(self._path),
-                    limit=wire.LINE_LIMIT_BYTES,
-                )
+                server = await asyncio.start_unix_server(take_first(came), str(self._path), limit=wire.LINE_LIMIT_BYTES)
                 self._let_others_in()
                 async with server:
                     streams = await self._first(came)
                     tasks.create_task(self._limit_warming(), name="host/warming")
                     await self._converse(*streams)
-                while not came.empty():
-                    came.get_nowait()[1].close()
                 raise HostEnded(self._refused or "closed the connection")
         except* HostEnded as ended:
             why = str(ended.exceptions[0])
@@ -70,16 +65,16 @@ class ExternalHost(Conversation):
         self._gone.set()
         return why
 
-    async def _first(self, came: "asyncio.Queue[Streams]") -> Streams:
+    async def _first(self, came: "asyncio.Future[Streams]") -> Streams:
         async with asyncio.TaskGroup() as tasks:
-            coming = tasks.create_task(came.get(), name="host/coming")
             leaving = tasks.create_task(self._given_up.wait(), name="host/given-up")
-            await asyncio.wait({coming, leaving}, timeout=self._within_s, return_when=asyncio.FIRST_COMPLETED)
-            coming.cancel()
+            either: set[asyncio.Future[Any]] = {came, leaving}
+            await asyncio.wait(either, timeout=self._within_s, return_when=asyncio.FIRST_COMPLETED)
             leaving.cancel()
-        if coming.cancelled():
+        if not came.done():
+            came.cancel()
             raise HostEnded(self._refused or f"did not come within {self._within_s:g} s")
-        return coming.result()
+        return came.result()
 
     def _let_others_in(self) -> None:
         """The host's image may have another user than ours; the pod is what keeps others out."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agents.worker import host_messages as wire
-from agents.worker.conversation import Conversation, Hear, HostEnded, Streams
+from agents.worker.conversation import Conversation, Hear, HostEnded, Streams, take_first
 from agents.worker.leftovers import WorkerFolder, end_left, kill_left
 from runtime import children
 from runtime.errors import UserError
@@ -47,16 +47,14 @@ class Host(Conversation):
         """Until the host is gone; says why."""
         try:
             async with _socket_path(self._folder.path) as path, asyncio.TaskGroup() as tasks:
-                streams: asyncio.Queue[Streams] = asyncio.Queue()
-                server = await asyncio.start_unix_server(
-                    lambda reader, writer: streams.put_nowait((reader, writer)), path, limit=wire.LINE_LIMIT_BYTES
-                )
+                came: asyncio.Future[Streams] = asyncio.get_running_loop().create_future()
+                server = await asyncio.start_unix_server(take_first(came), path, limit=wire.LINE_LIMIT_BYTES)
                 async with server:
                     self._process = await self._start(path)
                     tasks.create_task(self._keep_last_words(self._process), name="host/words")
                     tasks.create_task(self._watch(self._process), name="host/watch")
                     tasks.create_task(self._limit_warming(), name="host/warming")
-                    await self._converse(*await streams.get())
+                    await self._converse(*await came)
                 raise HostEnded(await self._how_it_ended(self._process))
         except* HostEnded as ended:
             why = str(ended.exceptions[0])

@@ -68,7 +68,7 @@ class StoreServers:
         self._on_lost = on_lost
         self._on_waiting = on_waiting
         self._command = command
-        self._spares: asyncio.Queue[_Child] = asyncio.Queue()
+        self._spares: asyncio.Queue[_Child] = asyncio.Queue(maxsize=1)
         self._of_job: dict[JobName, _Child] = {}
         self._alive: set[_Child] = set()
         self._taking = asyncio.Lock()
@@ -135,7 +135,7 @@ class StoreServers:
             if await self._spare_was_taken(readers):
                 pause_s = RESPAWN_FIRST_S
                 continue
-            self._forget_dead_spares()
+            self._forget_dead_spare()
             self._log.warning("spare_store_process_lost", again_in_s=pause_s)
             await asyncio.sleep(pause_s)
             pause_s = min(pause_s * 2, RESPAWN_MOST_S)
@@ -175,14 +175,9 @@ class StoreServers:
             self._log.warning("store_process_lost", pid=child.pid, job=child.job)
             self._on_lost(child.job)
 
-    def _forget_dead_spares(self) -> None:
-        alive = []
-        while not self._spares.empty():
-            child = self._spares.get_nowait()
-            if not child.gone.is_set():
-                alive.append(child)
-        for child in alive:
-            self._spares.put_nowait(child)
+    def _forget_dead_spare(self) -> None:
+        if not self._spares.empty():
+            self._spares.get_nowait()
 
     async def _end_all(self) -> None:
         async with asyncio.TaskGroup() as ends:

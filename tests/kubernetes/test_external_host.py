@@ -101,6 +101,20 @@ async def test_a_host_that_is_lost_is_waited_for_again(
             await master.until(worker, WorkerPhase.READY, 2)
 
 
+async def test_whoever_connects_besides_the_host_is_turned_away_and_disturbs_nothing(
+    nats_server: NatsServer, master: FakeMaster, tmp_path: Path
+) -> None:
+    async with a_host(tmp_path), an_agent(external(nats_server, tmp_path / "run")):
+        [worker] = await master.workers()
+        for _ in range(3):
+            reader, writer = await asyncio.open_unix_connection(tmp_path / "run" / UID / "host.sock")
+            async with asyncio.timeout(SECONDS):
+                assert await reader.read() == b""
+            writer.close()
+        master.assigns(1, worker, launch=a_script(tmp_path / "job", WAITS), store=NO_STORE)
+        await master.until_lines(0, ["waits"])
+
+
 async def test_a_host_ends_when_its_agent_does_and_leaves_no_trainer(
     nats_server: NatsServer, master: FakeMaster, tmp_path: Path
 ) -> None:

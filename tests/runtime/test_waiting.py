@@ -13,6 +13,20 @@ async def test_whichever_comes_first_ends_the_wait() -> None:
     assert await first_of(first, second)
 
 
+async def test_after_the_wait_nothing_of_it_is_left() -> None:
+    others = asyncio.all_tasks()
+    first, second = asyncio.Event(), asyncio.Event()
+    first.set()
+    assert await first_of(first, second)
+    assert asyncio.all_tasks() == others
+    cancelled = asyncio.create_task(first_of(second))
+    await asyncio.sleep(0)
+    cancelled.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await cancelled
+    assert asyncio.all_tasks() == others
+
+
 async def test_a_cancellation_that_comes_together_with_the_result_is_not_forgotten() -> None:
     answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 

@@ -1,11 +1,11 @@
-"""Installing and removing, one pass each. A pass that was cut short does no harm: the next one begins anew."""
+"""One pass of installing. One that was cut short does no harm: the next begins anew."""
 
 from collections.abc import Sequence
 
 from controlplane.bootstrap.answers import PassOutcome, outcome_of
 from controlplane.bootstrap.client import CallFailed, KubernetesClient
 from controlplane.bootstrap.names import Manifest, title
-from controlplane.bootstrap.ownership import Step, is_to_be_removed, to_install
+from controlplane.bootstrap.ownership import Step, to_install
 from controlplane.clouds.outcomes import Done
 
 
@@ -20,16 +20,4 @@ async def install(client: KubernetesClient, wanted: Sequence[Manifest], fleet: s
                 await client.apply(manifest)
         except CallFailed as failed:
             return outcome_of(failed.complaint, f"install the {title(manifest)}", cluster)
-    return Done()
-
-
-async def remove(client: KubernetesClient, wanted: Sequence[Manifest], fleet: str, cluster: str) -> PassOutcome:
-    """What we made, the last first. Deletions are asked for, not waited for."""
-    for manifest in reversed(wanted):
-        try:
-            found = await client.find(manifest)
-            if found is not None and is_to_be_removed(found, fleet):
-                await client.delete(found)
-        except CallFailed as failed:
-            return outcome_of(failed.complaint, f"remove the {title(manifest)}", cluster)
     return Done()

@@ -1,14 +1,13 @@
 """Every cluster of the fleet gets what it needs, and after a restart of the master what is there is taken over."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable
 from typing import Protocol, assert_never
 
-from controlplane.bootstrap import apply
 from controlplane.bootstrap.answers import PassOutcome, outcome_of
-from controlplane.bootstrap.client import CallFailed, KubernetesClient, connected
+from controlplane.bootstrap.apply import install
+from controlplane.bootstrap.client import CallFailed, connected
 from controlplane.bootstrap.manifests import manifests
-from controlplane.bootstrap.names import Manifest
 from controlplane.bootstrap.settings import BootstrapSettings, Place, Secrets
 from controlplane.clouds.interface import KubernetesAccess
 from controlplane.clouds.outcomes import Busy, Done, Refused, Throttled, Unreachable
@@ -18,7 +17,6 @@ from runtime.errors import Temporary, UserError
 from runtime.logs import logger
 
 Report = Callable[[Place, PassOutcome], None]
-Pass = Callable[[KubernetesClient, Sequence[Manifest], str, str], Awaitable[PassOutcome]]
 
 
 class Access(Protocol):
@@ -44,33 +42,20 @@ class Bootstrap:
         self._report = report
         self._log = logger()
 
-    async def install(self, place: Place) -> PassOutcome:
-        """One pass. Installing what is there already changes nothing."""
-        return await self._pass(place, apply.install)
-
-    async def remove(self, place: Place) -> PassOutcome:
-        """One pass. Namespaces that others made, and what belongs to others, stay."""
-        return await self._pass(place, apply.remove)
-
     async def install_until_done(self, place: Place) -> None:
         """Until it is done or cancelled. What a person has to correct is tried again too, seldom."""
-        await self._until_done(place, "installed", self.install)
-
-    async def remove_until_done(self, place: Place) -> None:
-        await self._until_done(place, "removed", self.remove)
-
-    async def _until_done(self, place: Place, done: str, one_pass: Callable[[Place], Awaitable[PassOutcome]]) -> None:
         before: PassOutcome | None = None
         for pause_s in pauses(self._settings.pause_first_s, self._settings.pause_most_s):
-            outcome = await one_pass(place)
+            outcome = await self.install(place)
             if outcome != before:
-                self._tell(place, done, outcome)
+                self._tell(place, outcome)
             if isinstance(outcome, Done):
                 return
             before = outcome
             await asyncio.sleep(self._settings.pause_most_s if isinstance(outcome, Refused) else pause_s)
 
-    async def _pass(self, place: Place, one_pass: Pass) -> PassOutcome:
+    async def install(self, place: Place) -> PassOutcome:
+        """One pass. Installing what is there already changes nothing."""
         cluster = place.cluster
         wanted = manifests(self._settings, self._secrets, place)
         try:
@@ -78,7 +63,7 @@ class Bootstrap:
             if not isinstance(access, KubernetesAccess):
                 return access
             async with connected(access, self._cloud.access_token, self._settings.call_s) as client:
-                return await one_pass(client, wanted, self._settings.fleet, cluster)
+                return await install(client, wanted, self._settings.fleet, cluster)
         except CallFailed as failed:
             return outcome_of(failed.complaint, "begin", cluster)
         except Temporary as error:
@@ -86,10 +71,10 @@ class Bootstrap:
         except UserError as error:
             return Refused(str(error), error.hint)
 
-    def _tell(self, place: Place, done: str, outcome: PassOutcome) -> None:
+    def _tell(self, place: Place, outcome: PassOutcome) -> None:
         match outcome:
             case Done():
-                self._log.info("bootstrap_done", cluster=place.cluster, done=done)
+                self._log.info("bootstrap_done", cluster=place.cluster)
             case Busy(detail) | Throttled(detail) | Unreachable(detail):
                 self._log.warning("bootstrap_waits", cluster=place.cluster, why=detail)
             case Refused(detail, hint):

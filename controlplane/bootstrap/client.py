@@ -61,15 +61,6 @@ class KubernetesClient:
         query = [("fieldManager", FIELD_MANAGER), ("force", "true")]
         await self._call("PATCH", path_of(manifest), query=query, body=manifest, content_type=_APPLY)
 
-    async def delete(self, found: Manifest) -> None:
-        """This very object, not a later one of the same name."""
-        body = {"preconditions": {"uid": found["metadata"]["uid"]}, "propagationPolicy": "Background"}
-        try:
-            await self._call("DELETE", path_of(found), body=body)
-        except CallFailed as failed:
-            if failed.complaint.status != 404:
-                raise
-
     async def _call(self, method: str, path: str, **what: Any) -> Manifest:
         """A token may expire on its way: a call that is refused for it is made once more."""
         try:

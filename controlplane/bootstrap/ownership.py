@@ -1,4 +1,4 @@
-"""Whose is what we find under a name that we want to use? What is another's is neither changed nor deleted."""
+"""Whose is what we find under a name that we want to use? What is another's is not changed."""
 
 from enum import StrEnum
 from typing import assert_never
@@ -52,10 +52,6 @@ def to_install(manifest: Manifest, found: Manifest | None, fleet: str, cluster: 
                 f"{where} belongs to another fleet than {fleet}.", f"give the fleet {fleet} a namespace of its own"
             )
     assert_never(owner)
-
-
-def is_to_be_removed(found: Manifest, fleet: str) -> bool:
-    return owner_of(found, fleet) is Owner.US and not _is_being_deleted(found)
 
 
 def _is_being_deleted(found: Manifest) -> bool:

@@ -2,7 +2,6 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from controlplane.clouds.outcomes import Done
 from tests.bootstrap.installation import Installation
 from tests.bootstrap.servers import SERVERS, Server, SimulatedCloud, real_server, simulated_cloud, simulated_server
 
@@ -24,7 +23,4 @@ async def cloud() -> AsyncIterator[SimulatedCloud]:
 async def there(server: Server) -> AsyncIterator[Installation]:
     installation = Installation(server)
     yield installation
-    assert await installation.remove() == Done()
-    namespace = await server.client.find(installation.wanted("Namespace"))
-    if namespace is not None and "deletionTimestamp" not in namespace["metadata"]:
-        await server.client.delete(namespace)
+    await installation.delete_all()

@@ -3,7 +3,7 @@
 from typing import Any
 
 from controlplane.bootstrap.answers import PassOutcome
-from controlplane.bootstrap.apply import install, remove
+from controlplane.bootstrap.apply import install
 from controlplane.bootstrap.names import Manifest, title
 from controlplane.bootstrap.settings import Secrets
 from tests.bootstrap.builders import CLUSTER, one, some_manifests
@@ -28,14 +28,13 @@ class Installation:
         fleet = changes.get("fleet", FLEET)
         return await install(self.server.client, self.manifests(secrets, **changes), fleet, CLUSTER)
 
-    async def remove(self, fleet: str = FLEET) -> PassOutcome:
-        return await remove(self.server.client, self.manifests(fleet=fleet), fleet, CLUSTER)
+    async def delete_all(self) -> None:
+        """Whoever made it. Asked for, not waited for."""
+        for manifest in reversed(self.manifests()):
+            found = await self.server.client.find(manifest)
+            if found is not None and "deletionTimestamp" not in found["metadata"]:
+                await self.server.delete(found)
 
     async def versions(self) -> dict[str, tuple[str, str]]:
         found = [await self.server.read(manifest) for manifest in self.manifests()]
         return {title(each): (each["metadata"]["uid"], each["metadata"]["resourceVersion"]) for each in found}
-
-    async def left(self) -> list[str]:
-        """What is there and not being deleted."""
-        found = [await self.server.client.find(manifest) for manifest in self.manifests()]
-        return [title(each) for each in found if each is not None and "deletionTimestamp" not in each["metadata"]]

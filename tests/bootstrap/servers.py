@@ -85,6 +85,9 @@ class Server:
         """As somebody else than the bootstrap."""
         await self.ask("PATCH", path_of(manifest), patch, "application/merge-patch+json")
 
+    async def delete(self, manifest: Manifest) -> None:
+        await self.ask("DELETE", path_of(manifest), {"propagationPolicy": "Background"})
+
     async def read(self, manifest: Manifest) -> Manifest:
         found = await self.client.find(manifest)
         assert found is not None, path_of(manifest)

@@ -1,7 +1,6 @@
 """Against every kind of API server: each test in a namespace of its own, whose end nobody waits for."""
 
 from controlplane.bootstrap.apply import install
-from controlplane.bootstrap.names import title
 from controlplane.bootstrap.settings import Secrets
 from controlplane.clouds.outcomes import Busy, Done, Refused
 from tests.bootstrap.builders import CLUSTER, container_of, env_of, some_secrets
@@ -21,7 +20,7 @@ async def test_installing_twice_is_installing_once(there: Installation) -> None:
 async def test_what_was_deleted_or_changed_is_put_right_and_what_others_added_stays(there: Installation) -> None:
     await there.install()
     deployment, notice = there.wanted("Deployment"), there.wanted("DaemonSet")
-    await there.server.client.delete(await there.server.read(notice))
+    await there.server.delete(notice)
     await there.server.change(deployment, {"spec": {"replicas": 3}, "metadata": {"annotations": {"theirs": "stays"}}})
 
     assert await there.install() == Done()
@@ -48,17 +47,9 @@ async def test_new_settings_replace_the_old_ones_and_leave_nothing_of_them(there
     assert after["metadata"]["uid"] == before["metadata"]["uid"]
 
 
-async def test_removing_leaves_nothing_and_may_be_repeated(there: Installation) -> None:
-    await there.install()
-
-    assert await there.remove() == Done()
-    assert await there.left() == []
-    assert await there.remove() == Done()
-
-
 async def test_a_namespace_that_is_being_deleted_is_not_installed_into(there: Installation) -> None:
     await there.install()
-    await there.remove()
+    await there.server.delete(there.wanted("Namespace"))
 
     outcome = await there.install()
 
@@ -71,26 +62,22 @@ async def test_a_namespace_of_others_is_used_and_stays_theirs(there: Installatio
     await there.server.create({**namespace, "metadata": {"name": there.server.namespace, "labels": {"team": "us"}}})
 
     assert await there.install() == Done()
-    assert await there.remove() == Done()
 
-    assert await there.left() == [title(namespace)]
     labels = (await there.server.read(namespace))["metadata"]["labels"]
     assert labels["team"] == "us"
     assert "tradewind-fleet" not in labels
 
 
-async def test_what_another_fleet_made_is_neither_changed_nor_removed(there: Installation) -> None:
+async def test_what_another_fleet_made_is_not_changed(there: Installation) -> None:
     await there.install()
     before = await there.versions()
 
     outcome = await there.install(fleet="production")
-    removed = await there.remove(fleet="production")
 
     assert outcome == Refused(
         f"The Namespace {there.server.namespace} in the cluster {CLUSTER} belongs to another fleet than production.",
         "give the fleet production a namespace of its own",
     )
-    assert removed == Done()
     assert await there.versions() == before
 
 
@@ -101,12 +88,12 @@ async def test_what_a_stranger_made_under_our_name_is_left_as_it_is(there: Insta
     await there.server.create({**account, "metadata": fields})
 
     outcome = await there.install()
-    await there.remove()
 
     assert isinstance(outcome, Refused)
     assert "was not made by Tradewind" in outcome.detail
     assert "namespace of its own" in outcome.hint
-    assert title(account) in await there.left()
+    labels = (await there.server.read(account))["metadata"].get("labels") or {}
+    assert "tradewind-fleet" not in labels
 
 
 async def test_an_installation_that_was_cut_short_is_completed(there: Installation) -> None:

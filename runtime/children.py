@@ -66,14 +66,6 @@ async def end(process: asyncio.subprocess.Process, grace_s: float) -> int | None
     return None
 
 
-async def end_group(pid: int, grace_s: float) -> bool:
-    """The same for a group whose leader need not be our child; False when it is still there after SIGKILL."""
-    signal_group(pid, signal.SIGTERM)
-    gone = await wait_exit(pid, grace_s)
-    signal_group(pid, signal.SIGKILL)
-    return gone or await wait_exit(pid, _KILLED_S)
-
-
 def signal_group(leader: int, number: signal.Signals) -> bool:
     """False when nobody is left to hear it."""
     try:

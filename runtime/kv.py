@@ -92,9 +92,6 @@ class Bucket:
         headers = {_OPERATION: "PURGE", "Nats-Rollup": "sub", "Nats-TTL": str(_FORGET_DELETED_AFTER_S)}
         await self._write(key, b"", headers, harmless_twice=True)
 
-    async def keys(self, pattern: str = ">") -> list[str]:
-        return sorted(await self.entries(pattern))
-
     async def entries(self, pattern: str = ">") -> dict[str, Entry]:
         """All keys that match, as they are now."""
         found: dict[str, Entry] = {}

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from agents.cluster.kubernetes.client import ApiRefused, KubernetesApi, connected, from_endpoint
+from agents.cluster.kubernetes.client import ApiRefused, KubernetesApi, connected
 from agents.cluster.kubernetes.main import control
 from agents.cluster.kubernetes.names import NODES_PATH, NOTICE_ANNOTATION, pods_path
 from agents.cluster.kubernetes.objects import Listing
@@ -26,6 +26,7 @@ from runtime.nats_server import NatsServer
 from runtime.process import Stop
 from tests.bootstrap.installation import Installation
 from tests.conftest import eventually
+from tests.kubernetes.endpoints import from_endpoint
 from tests.kubernetes.ground import until
 
 ACCOUNTS = ("cluster-controller", "notice", "worker")

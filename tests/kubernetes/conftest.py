@@ -13,7 +13,7 @@ import kubernetes_asyncio.client
 import msgspec
 import pytest
 
-from agents.cluster.kubernetes.client import KubernetesApi, connected, from_endpoint, from_kubeconfig
+from agents.cluster.kubernetes.client import KubernetesApi, connected, from_kubeconfig
 from agents.cluster.kubernetes.main import control
 from agents.cluster.kubernetes.settings import KubernetesSettings
 from messages import subjects
@@ -37,6 +37,7 @@ from simulator.cloud import tokens
 from simulator.region.region import Region
 from simulator.region.settings import ClusterRequest, RegionSettings
 from tests.conftest import Connect, eventually
+from tests.kubernetes.endpoints import from_endpoint
 from tests.kubernetes.ground import JOB, WITHIN_S, WORKER_ACCOUNT, Ground
 from tests.kubernetes.meddler import Meddler
 

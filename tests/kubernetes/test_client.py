@@ -15,7 +15,6 @@ from agents.cluster.kubernetes.client import (
     NotFound,
     connected,
     found_configuration,
-    from_endpoint,
     from_kubeconfig,
 )
 from agents.cluster.kubernetes.names import NODES_PATH
@@ -23,6 +22,7 @@ from runtime.errors import UserError
 from simulator.kubernetes.gate import Cut
 from simulator.region.settings import CutRequest
 from tests.kubernetes.conftest import a_kubeconfig, simulated_server
+from tests.kubernetes.endpoints import from_endpoint
 from tests.kubernetes.ground import WORKER_ACCOUNT, Ground, until
 from tests.kubernetes.meddler import Meddler
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from agents.cluster.kubernetes.client import connected, from_endpoint
+from agents.cluster.kubernetes.client import connected
 from agents.cluster.kubernetes.names import NODES_PATH
 from messages import subjects
 from messages.clusters import Presence
@@ -17,6 +17,7 @@ from runtime.nats_server import NatsServer
 from simulator.region.settings import CutRequest
 from tests.conftest import Connect, eventually
 from tests.kubernetes.conftest import CLUSTER, Bench, a_kubeconfig, settings_for, simulated_server
+from tests.kubernetes.endpoints import from_endpoint
 from tests.kubernetes.ground import WORKER_ACCOUNT, Ground, until
 from tests.kubernetes.meddler import Meddler
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agents.cluster.kubernetes.client import KubernetesApi, connected, from_endpoint
+from agents.cluster.kubernetes.client import KubernetesApi, connected
 from agents.cluster.kubernetes.main import control
 from agents.cluster.kubernetes.names import JOB_LABEL, POOL_LABEL
 from agents.cluster.kubernetes.settings import KubernetesSettings
@@ -24,6 +24,7 @@ from simulator.cloud import tokens
 from simulator.region.region import Region
 from simulator.region.settings import ClusterRequest, NodeRequest, PreemptRequest, RegionSettings, Taint
 from tests.conftest import Connect, eventually
+from tests.kubernetes.endpoints import from_endpoint
 from tests.light import light_torch
 from tests.worker.builders import JOB, LOCAL
 from tests.worker.fakes import NO_STORE, SECONDS, FakeMaster, a_script

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from agents.cluster.kubernetes.client import KubernetesApi, connected, from_endpoint
+from agents.cluster.kubernetes.client import KubernetesApi, connected
 from agents.cluster.kubernetes.names import NODES_PATH
 from agents.cluster.kubernetes.objects import Metadata, Node
 from agents.cluster.kubernetes.view import Change, Seen, Vanished, View
@@ -16,6 +16,7 @@ from simulator.region.region import Region
 from simulator.region.settings import ClusterRequest, CutRequest, RegionSettings
 from tests.conftest import eventually
 from tests.kubernetes.conftest import CLUSTER, SimulatedServer
+from tests.kubernetes.endpoints import from_endpoint
 from tests.kubernetes.ground import Ground
 from tests.kubernetes.meddler import Meddler
 

@@ -128,13 +128,6 @@ async def test_a_process_that_never_was_has_exited(start: Start) -> None:
     assert children.signal_group(process.pid, signal.SIGTERM) is False
 
 
-async def test_a_group_can_be_ended_without_being_its_parent(start: Start) -> None:
-    process = await start(STUBBORN)
-    grandchild = int((await first_line(process))[0])
-    assert await children.end_group(process.pid, grace_s=0.1)
-    assert await children.wait_exit(grandchild, timeout_s=30.0)
-
-
 async def test_a_child_dies_with_a_parent_that_is_killed(start: Start) -> None:
     parent = await start(STARTS_ONE_THAT_DIES_WITH_IT)
     child = int((await first_line(parent))[0])

@@ -7,7 +7,7 @@ since they expire; a watch that is running outlives the token that it was opened
 
 import contextlib
 import socket
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,6 @@ _BEARER = "BearerToken"
 _PASSING = (401, 408, 425, 429)
 """Refusals that may be none the next time: a token is renewed, a crowd disperses."""
 
-Tokens = Callable[[], Awaitable[str]]
 Query = Mapping[str, str | int]
 
 
@@ -201,18 +200,6 @@ def from_pod() -> Any:
         refreshed.api_key[_BEARER] = f"Bearer {Path(ACCOUNT_TOKEN_FILE).read_text().strip()}"
 
     configuration.refresh_api_key_hook = read_token
-    return configuration
-
-
-def from_endpoint(endpoint: str, tokens: Tokens, authority_file: str | None = None) -> Any:
-    configuration = _library.Configuration(host=endpoint.rstrip("/"))
-    configuration.ssl_ca_cert = authority_file
-    configuration.api_key[_BEARER] = ""
-
-    async def ask_for_token(refreshed: Any) -> None:
-        refreshed.api_key[_BEARER] = f"Bearer {await tokens()}"
-
-    configuration.refresh_api_key_hook = ask_for_token
     return configuration
 
 

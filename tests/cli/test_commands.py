@@ -114,7 +114,11 @@ async def test_an_unknown_job_is_answered_with_the_nearest_names(master: FakeMas
         ),
         ("TRADEWIND_API_URL", "http://127.0.0.1:99999", "http://127.0.0.1:99999 cannot be reached: that is no address"),
         ("TRADEWIND_API_URL", "localhost", "'localhost', but must be http://HOST:PORT, or several with commas"),
-        ("TRADEWIND_API_TOKEN", "secret\n", "TRADEWIND_API_TOKEN has a line break or the like in it"),
+        (
+            "TRADEWIND_API_TOKEN",
+            "secret\n",
+            "TRADEWIND_API_TOKEN contains a line break or another unprintable character",
+        ),
     ],
 )
 async def test_a_master_that_cannot_be_asked_is_one_sentence_and_what_to_do(
@@ -163,7 +167,7 @@ async def test_who_is_sent_on_is_told_where_and_follows_nowhere(
     (path,) = asked
     place = sent_to.format(path=path)
     assert done.err == (
-        f"Error: What answers at {environ['TRADEWIND_API_URL']} sends whoever asks on to {place}.\nTry: {hint}\n"
+        f"Error: {environ['TRADEWIND_API_URL']} redirects to {place}; redirects are not followed.\nTry: {hint}\n"
     )
 
 
@@ -404,5 +408,5 @@ async def test_a_reader_that_goes_away_is_no_traceback(master: FakeMaster) -> No
     os.close(reading)
     done = await finished(process)
     assert done.code == 2
-    assert "Nobody reads the output any more" in done.err
+    assert "The output was closed" in done.err
     assert "Traceback" not in done.err

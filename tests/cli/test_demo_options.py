@@ -11,9 +11,9 @@ from tests.cli.command import tradewind
         (("--workers", "1"), "'--workers': 1 is not in the range 2<=x<=12."),
         (("--workers", "13"), "'--workers': 13 is not in the range 2<=x<=12."),
         (("--steps", "59"), "'--steps': 59 is not in the range x>=60."),
-        (("--seconds", "39"), "it takes 40 to 600 s.\nTry: tradewind demo --seconds 40\n"),
-        (("--seconds", "nan"), "it takes 40 to 600 s.\nTry: tradewind demo --seconds 40\n"),
-        (("--local", "--seconds", "29"), "it takes 30 to 600 s.\nTry: tradewind demo --local --seconds 30\n"),
+        (("--seconds", "39"), "use 40 to 600 s.\nTry: tradewind demo --seconds 40\n"),
+        (("--seconds", "nan"), "use 40 to 600 s.\nTry: tradewind demo --seconds 40\n"),
+        (("--local", "--seconds", "29"), "use 30 to 600 s.\nTry: tradewind demo --local --seconds 30\n"),
         (("--seconds", "601"), "'--seconds': 601.0 is not in the range x<=600."),
     ],
 )

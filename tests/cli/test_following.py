@@ -12,7 +12,8 @@ from messages.jobs import Scalar
 from runtime.errors import UserError
 from tests.cli.fake_master import FakeMaster, a_view
 from tests.conftest import eventually
-from tradewind.cli.api.client import Api, MasterAway, session
+from tradewind.cli.api.client import Api, session
+from tradewind.cli.api.errors import unreachable
 from tradewind.cli.api.following import Seen, follow, source_of_event, source_of_line
 from tradewind.cli.api.watch import End, Watch
 
@@ -115,7 +116,7 @@ async def test_a_failed_job_ends_with_the_code_of_its_script(
 
 async def test_a_follower_gives_up_on_a_master_that_stays_away() -> None:
     async def nobody() -> AsyncIterator[EventLine]:
-        raise MasterAway("http://127.0.0.1:1", "connection refused")
+        raise unreachable("http://127.0.0.1:1", "connection refused")
         yield
 
     async def never() -> bool:

@@ -65,7 +65,9 @@ def test_a_run_goes_on_with_as_few_workers_as_was_said_or_with_one(value: str, l
 async def test_more_workers_at_least_than_there_are_to_be_are_refused_at_once(here: Path) -> None:
     done = await tradewind("run", "--workers", "3:2", "train.py", environ={}, cwd=here)
     assert done.code == 2
-    assert done.err == "Error: At least 3 workers of at most 2 cannot be.\nTry: tradewind run --workers 3 …\n"
+    assert (
+        done.err == "Error: The minimum (3 workers) is larger than the maximum (2).\nTry: tradewind run --workers 3 …\n"
+    )
 
 
 def test_a_folder_is_no_script(here: Path) -> None:

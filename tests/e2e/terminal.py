@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from runtime.children import free_port
-from tradewind.cli.api.client import Api, MasterAway, session
+from tradewind.cli.api.client import Api, session
+from tradewind.cli.api.errors import MasterAway
 
 BOUND_S = 120.0
 PARTS = (".venv/bin/nats-server -js -a 127.0.0.1 &", ".venv/bin/tradewind master &", ".venv/bin/tradewind cluster &")

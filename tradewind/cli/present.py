@@ -49,7 +49,7 @@ def show(text: str, *, err: bool = False) -> None:
     except BrokenPipeError:
         # Else the interpreter would complain once more at its end, when it flushes.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno() if err else sys.stdout.fileno())
-        raise UserError("Nobody reads the output any more.") from None
+        raise UserError("The output was closed.") from None
 
 
 def say(sentence: str) -> None:

@@ -30,7 +30,9 @@ def examples(*lines: str) -> str:
 @click.option("--store-host", help="Where trainers reach this machine.  [127.0.0.1]")
 @click.option("--store-bind", help="Where the stores listen, if not there, e.g. 0.0.0.0.")
 @click.option("--store-ports", help="A range; each generation of a job takes one.  [29400-29499]")
-@click.option("--fleet", metavar="FILE", help="Have nodes from a cloud, as this file says.  [static clusters only]")
+@click.option(
+    "--fleet", metavar="FILE", help="Get nodes from the cloud described in this file.  [static clusters only]"
+)
 @click.option("--pods-nats-url", help="The bus as pods of the fleet reach it, if not as this process does.")
 @click.option("--keep-days", type=float, help="How long events and logs are kept.  [14]")
 def master(**flags: object) -> None:
@@ -89,7 +91,7 @@ def cluster(**flags: object) -> None:
 @click.option("--node", help="The machine's name.  [its host name]")
 @click.option("--address", help="Where ranks of other workers reach this machine.  [127.0.0.1]")
 @click.option("--run-dir", help="Where it keeps its files.  [a folder in /tmp]")
-@click.option("--notice-s", type=float, help="What a SIGTERM leaves to hand over.  [15]")
+@click.option("--notice-s", type=float, help="Seconds left to hand over after SIGTERM.  [15]")
 @click.option("--orphan-s", type=float, help="Ends by itself when the bus is away for so long.  [600]")
 @click.option("--echo/--no-echo", default=None, help="Trainers' lines also go to this terminal.")
 @click.option(

@@ -5,7 +5,6 @@ out, everybody else tells it. Where several masters are known each is asked unti
 """
 
 import asyncio
-import difflib
 import errno
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
@@ -23,8 +22,9 @@ from messages.budgets import BudgetRequest, BudgetView
 from messages.costs import CostView
 from messages.jobs import JobSpec
 from messages.offers import OfferList
-from runtime.errors import Temporary, UserError
+from runtime.errors import UserError
 from runtime.settings import read_settings
+from tradewind.cli.api.errors import JobUnknown, MasterAway, NotAsked, NotLeading, could_not_answer, unreachable
 
 T = TypeVar("T")
 
@@ -46,43 +46,6 @@ class ClientSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     ] = "http://127.0.0.1:8800"
     """One master, or several with commas between: whichever leads is asked."""
     api_token: str | None = None
-
-
-class MasterAway(Temporary):
-    """The master cannot be reached just now."""
-
-    hint = "start one with `tradewind master`, or export TRADEWIND_API_URL=http://HOST:PORT of another"
-
-    def __init__(self, url: str, why: str) -> None:
-        super().__init__(f"The master at {url} cannot be reached: {why}.")
-
-
-class MasterFailed(MasterAway):
-    """It, or a proxy before it, says no more than that it could not answer."""
-
-    hint = "look at the master's log, and ask again"
-
-    def __init__(self, url: str, status: int) -> None:
-        Temporary.__init__(self, f"The master at {url} could not answer: status {status}.")
-
-
-class NotAsked(MasterAway):
-    """Nobody was there, or one that does not lead: surely nothing was done."""
-
-
-class NotLeading(NotAsked):
-    def __init__(self, url: str, leader: str) -> None:
-        known = f"; the one at {leader} leads." if leader else ", and who leads is not known just now."
-        Temporary.__init__(self, f"The master at {url} is a standby{known}")
-        self.leader = leader
-        self.hint = f"export TRADEWIND_API_URL={leader}, or both with a comma" if leader else "again in a moment"
-
-
-class JobUnknown(UserError):
-    def __init__(self, name: str, known: list[str]) -> None:
-        near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
-        meant = f" Did you mean {' or '.join(repr(one) for one in near)}?" if near else ""
-        super().__init__(f"There is no job {name!r}.{meant}", "tradewind status")
 
 
 class Api:
@@ -237,7 +200,9 @@ class Api:
         if problem is not None and problem.leader is not None:
             return NotLeading(self.url, problem.leader)
         if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-            return MasterAway(self.url, problem.error) if problem else MasterFailed(self.url, status)
+            if problem is None:
+                return could_not_answer(self.url, f"status {status}")
+            return could_not_answer(self.url, problem.error.rstrip("."), problem.hint)
         if problem is None:
             return self._not_a_master(f"status {status}")
         return UserError(problem.error, problem.hint, problem.problems)
@@ -247,7 +212,7 @@ class Api:
         there = place.removesuffix(asked)
         known = there != place and there.startswith(("http://", "https://"))
         return UserError(
-            f"What answers at {self.url} sends whoever asks on to {place}.",
+            f"{self.url} redirects to {place}; redirects are not followed.",
             f"export TRADEWIND_API_URL={there if known else 'http://HOST:PORT of the master'}",
         )
 
@@ -263,7 +228,9 @@ async def connected(environ: Mapping[str, str]) -> AsyncIterator[Api]:
     settings = read_settings(ClientSettings, environ)
     if settings.api_token and not settings.api_token.isprintable():
         # Not shown: it is a secret.
-        raise UserError("TRADEWIND_API_TOKEN has a line break or the like in it.", "export it without")
+        raise UserError(
+            "TRADEWIND_API_TOKEN contains a line break or another unprintable character.", "export it without"
+        )
     async with session(settings.api_token) as opened:
         yield Api(opened, settings.api_url)
 
@@ -293,7 +260,7 @@ def _problem(payload: bytes) -> Problem | None:
 
 def _away(url: str, error: BaseException) -> MasterAway:
     never_connected = isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError)
-    return NotAsked(url, _reason(error)) if never_connected else MasterAway(url, _reason(error))
+    return unreachable(url, _reason(error), was_asked=not never_connected)
 
 
 def _reason(error: BaseException) -> str:

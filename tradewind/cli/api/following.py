@@ -11,7 +11,7 @@ from typing import Generic, Protocol, TypeVar
 
 from messages.api import EventLine, LogLine
 from runtime.errors import UserError
-from tradewind.cli.api.client import MasterAway
+from tradewind.cli.api.errors import MasterAway
 
 FIRST_BACKOFF_S = 0.2
 MAX_BACKOFF_S = 3.0
@@ -101,6 +101,6 @@ async def follow(
                 on_away(str(away))
             elif loop.time() - away_since > patience_s:
                 hint = "tradewind master, then this command again"
-                raise UserError(f"{away} It was waited for for {patience_s:g} s.", hint) from away
+                raise UserError(f"{away} Gave up after {patience_s:g} s.", hint) from away
         await asyncio.sleep(backoff_s)
         backoff_s = min(backoff_s * 2, MAX_BACKOFF_S)

@@ -40,7 +40,7 @@ It starts its own nats-server, or uses the one at TRADEWIND_NATS_URL. The exit c
 @click.option(
     "--seconds",
     type=Number(max=600),
-    help=f"What the steps take together, at least.  [default and least: {CLOUD_S:g}, with --local {LOCAL_S:g}]",
+    help=f"How long all steps take together, at least.  [default and least: {CLOUD_S:g}, with --local {LOCAL_S:g}]",
 )
 @click.option("--json", "as_json", is_flag=True, help="The report as JSON on standard output.")
 @click.option("--keep", is_flag=True, help="Keep the folder with logs, checkpoint and state.")
@@ -54,7 +54,7 @@ def demo(cloud: bool, steps: int, workers: int, seconds: float | None, as_json: 
     needed_s = CLOUD_S if cloud else LOCAL_S
     if seconds is not None and not seconds >= needed_s:
         raise UserError(
-            f"A run of {seconds:g} s is over before all was shown that is checked: it takes {needed_s:g} to 600 s.",
+            f"{seconds:g} s is too short to show everything that is checked; use {needed_s:g} to 600 s.",
             f"tradewind demo{'' if cloud else ' --local'} --seconds {needed_s:g}",
         )
     from runtime.process import run

@@ -13,7 +13,8 @@ from messages.ids import Generation, Rank
 from messages.jobs import JobSpec
 from runtime.children import descendants
 from runtime.errors import UserError
-from tradewind.cli.api.client import Api, MasterAway
+from tradewind.cli.api.client import Api
+from tradewind.cli.api.errors import MasterAway
 from tradewind.cli.api.following import Seen, follow, source_of_event, source_of_line
 from tradewind.cli.api.watch import has_ended
 from tradewind.cli.demo.facts import Facts, Kill, Promise, formed_from, noticed_in

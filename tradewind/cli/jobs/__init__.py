@@ -81,8 +81,8 @@ def status(job: str | None, watch: bool, as_json: bool) -> None:
     )
 )
 @job_argument
-@click.option("--rank", type=Whole(min=0), help="Of this rank only.")
-@click.option("--tail", type=Whole(min=0), help="The last so many lines only.")
+@click.option("--rank", type=Whole(min=0), help="Only this rank.")
+@click.option("--tail", type=Whole(min=0), metavar="N", help="Only the last N lines.")
 @click.option("--follow", "-f", is_flag=True, help="Go on until the job's end.")
 def logs(job: str, rank: int | None, tail: int | None, follow: bool) -> None:
     """Show what the ranks of JOB print: standard output and standard error, each line prefixed with its rank."""

@@ -13,7 +13,8 @@ from messages.api import EventLine, JobList, JobView, LogLine
 from messages.jobs import JobSpec
 from tradewind.cli import present
 from tradewind.cli.api import following
-from tradewind.cli.api.client import Api, MasterAway, NotAsked, NotLeading
+from tradewind.cli.api.client import Api
+from tradewind.cli.api.errors import MasterAway, NotAsked, NotLeading
 from tradewind.cli.api.following import Seen
 from tradewind.cli.api.watch import Watch, has_ended
 

@@ -8,7 +8,8 @@ from typing import Any, NoReturn
 from runtime.errors import UserError
 from runtime.logs import LEVEL_VARIABLE, configure
 from runtime.process import Stop, run
-from tradewind.cli.api.client import Api, MasterAway, connected
+from tradewind.cli.api.client import Api, connected
+from tradewind.cli.api.errors import MasterAway
 from tradewind.cli.interrupt import unless_stopped
 
 

@@ -10,7 +10,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from runtime.children import free_port
-from tradewind.cli.api.client import Api, MasterAway, session
+from tradewind.cli.api.client import Api, session
+from tradewind.cli.api.errors import MasterAway
 from tradewind.cli.local.fleet import KEY_FILE, Fleet, fleet_at, read_fleet
 from tradewind.cli.local.folder import StackFailed
 from tradewind.cli.local.parts import master, simulator

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from runtime import children
-from tradewind.cli.api.client import Api, MasterAway, session
+from tradewind.cli.api.client import Api, session
+from tradewind.cli.api.errors import MasterAway
 from tradewind.cli.local import processes
 from tradewind.cli.local.folder import StackFailed, own_folder
 from tradewind.cli.local.guard import MARK

@@ -14,7 +14,8 @@ from messages.ids import ClusterName
 from runtime.bus import Bus
 from runtime.errors import BusUnavailable, UserError
 from runtime.settings import NATS_PREFIX, BusSettings, read_settings
-from tradewind.cli.api.client import ANSWER_S, ClientSettings, MasterAway, connected, session
+from tradewind.cli.api.client import ANSWER_S, ClientSettings, connected, session
+from tradewind.cli.api.errors import MasterAway, unreachable
 from tradewind.cli.api.watch import has_ended
 
 BUS_VARIABLE = f"{NATS_PREFIX}URL"
@@ -78,7 +79,7 @@ async def _told(url: str, environ: Mapping[str, str]) -> _Told:
                 raise UserError(f"The master at {url} answers /version with status {response.status}.")
             return msgspec.json.decode(await response.read(), type=_Told)
     except (aiohttp.ClientError, TimeoutError) as error:
-        raise MasterAway(url, str(error) or type(error).__name__) from error
+        raise unreachable(url, str(error) or type(error).__name__) from error
     except msgspec.DecodeError as error:
         raise UserError(f"The master at {url} does not tell of itself: {error}.") from error
 

@@ -59,7 +59,7 @@ Examples:
 @click.option(
     "--workers", "--nnodes", callback=_nodes, default="1", metavar="[MIN:]N", help="Workers on this machine.  [1]"
 )
-@click.option("--min-workers", type=Whole(min=1), help="Go on with so few of them.  [MIN, else 1]")
+@click.option("--min-workers", type=Whole(min=1), help="Keep training with as few as this.  [MIN, else 1]")
 @click.option("--nproc-per-node", callback=_ranks, default="1", metavar="K", help="Ranks on each worker.  [1]")
 @click.option(
     "--max-failures",

@@ -10,7 +10,8 @@ from runtime.errors import TradewindError
 from runtime.process import Stop
 from runtime.waiting import first_of
 from tradewind.cli import present
-from tradewind.cli.api.client import Api, MasterAway
+from tradewind.cli.api.client import Api
+from tradewind.cli.api.errors import MasterAway
 from tradewind.cli.api.watch import Watch
 from tradewind.cli.interrupt import unless_stopped
 from tradewind.cli.local.stack import local_stack

@@ -25,7 +25,10 @@ def spec_of(
     environ: Mapping[str, str],
 ) -> JobSpec:
     if least > most:
-        raise UserError(f"At least {least} workers of at most {most} cannot be.", f"tradewind run --workers {least} …")
+        raise UserError(
+            f"The minimum ({least} workers) is larger than the maximum ({most}).",
+            f"tradewind run --workers {least} …",
+        )
     if not module:
         check_script(script)
     return JobSpec(

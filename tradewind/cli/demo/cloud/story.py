@@ -14,7 +14,8 @@ from messages.api import EventLine, JobView
 from messages.costs import CostView
 from messages.ids import Rank, WorkerId
 from messages.jobs import JobSpec
-from tradewind.cli.api.client import Api, MasterAway
+from tradewind.cli.api.client import Api
+from tradewind.cli.api.errors import MasterAway
 from tradewind.cli.demo.cloud.facts import (
     Asked,
     CloudFacts,

@@ -171,17 +171,23 @@ async def test_who_is_sent_on_is_told_where_and_follows_nowhere(
     )
 
 
-async def test_a_master_that_answers_but_cannot_is_not_said_to_be_out_of_reach() -> None:
+@pytest.mark.parametrize(
+    ("answer", "why", "hint"),
+    [
+        ("500 Internal Server Error", "status 500", "look at the master's log, and ask again"),
+        ('{"error": "The bus is away.", "hint": "try again in a moment"}', "The bus is away", "try again in a moment"),
+    ],
+)
+async def test_a_master_that_answers_but_cannot_is_not_said_to_be_out_of_reach(
+    answer: str, why: str, hint: str
+) -> None:
     async def fail(request: web.Request) -> web.Response:
-        return web.Response(status=500, text="500 Internal Server Error")
+        return web.Response(status=500, text=answer)
 
     async with answering(fail) as environ:
         done = await tradewind("status", environ=environ)
     assert done.code == 2
-    assert done.err == (
-        f"Error: The master at {environ['TRADEWIND_API_URL']} could not answer: status 500.\n"
-        "Try: look at the master's log, and ask again\n"
-    )
+    assert done.err == (f"Error: The master at {environ['TRADEWIND_API_URL']} could not answer: {why}.\nTry: {hint}\n")
 
 
 @pytest.mark.parametrize("name", ["mnist/cost", "..", "", "mnist?x=1", "mnist#"])

@@ -6,7 +6,7 @@ import socket
 from controlplane.lease.keeper import Leadership, LeaseRecord, Onlooker, hold
 from controlplane.lease.state import LeaseSettings
 from controlplane.master import term
-from controlplane.master.memory import Memory
+from controlplane.master.backup import JobBackup
 from controlplane.master.settings import MasterSettings, advertised_url
 from controlplane.master.standby import StandbyServer
 from messages import subjects
@@ -29,7 +29,7 @@ class Candidate(Onlooker):
         self._listener = listener
         self._settings = settings
         self._stop = stop
-        self._memory = Memory()
+        self._backup = JobBackup()
         self._leader: LeaseRecord | None = None
 
     async def run(self) -> None:
@@ -39,7 +39,7 @@ class Candidate(Onlooker):
         url = advertised_url(self._settings, self._listener.getsockname()[1])
         lease = LeaseSettings(ttl_s=self._settings.lease_s)
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._memory.run(bucket), name="memory")
+            tasks.create_task(self._backup.run(bucket), name="backup")
             tasks.create_task(self._stand_by(), name="standby")
             holding = hold(self._bus, name, self._lead, url=url, settings=lease, onlooker=self)
             tasks.create_task(holding, name="lease")
@@ -48,7 +48,7 @@ class Candidate(Onlooker):
         self.idle.clear()
         self._leading.set()
         try:
-            await term.serve(self._settings, self._listener, leadership, self._memory, self._stop)
+            await term.serve(self._settings, self._listener, leadership, self._backup, self._stop)
         finally:
             self._leading.clear()
             self.idle.set()
@@ -75,9 +75,9 @@ class Candidate(Onlooker):
         else:
             self._other_leads.set()
         self._leader = holder
-        self._memory.see_leader(other=holder is not None and not ours)
+        self._backup.see_leader(other=holder is not None and not ours)
 
     def forgotten(self) -> None:
         self._leader = None
         self._other_leads.clear()
-        self._memory.bus_forgot()
+        self._backup.bus_forgot()

@@ -18,10 +18,10 @@ from controlplane.lease.keeper import Leadership
 from controlplane.ledger.books import Books
 from controlplane.master import records
 from controlplane.master.announcer import Announcer
+from controlplane.master.backup import Jobs
 from controlplane.master.budgets import Budgets
 from controlplane.master.hearing import Hearing
 from controlplane.master.held import HeldJob
-from controlplane.master.memory import Jobs
 from controlplane.master.progress import ProgressTracker
 from controlplane.master.refusals import HandedOver, JobExists, JobUnknown, JobUnreadable
 from controlplane.master.shell import JobShell, Tools

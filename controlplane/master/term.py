@@ -17,9 +17,9 @@ import msgspec
 
 from controlplane.lease.keeper import Leadership
 from controlplane.master.api import ApiServer
+from controlplane.master.backup import JobBackup
 from controlplane.master.desk import Desk
 from controlplane.master.master import Master
-from controlplane.master.memory import Memory
 from controlplane.master.settings import MasterSettings, store_place
 from messages import subjects
 from runtime.bus import Bus
@@ -46,21 +46,21 @@ def prepare(settings: MasterSettings) -> None:
 
 
 async def serve(
-    settings: MasterSettings, listener: socket.socket, leadership: Leadership, memory: Memory, stop: Stop
+    settings: MasterSettings, listener: socket.socket, leadership: Leadership, backup: JobBackup, stop: Stop
 ) -> None:
     """Until asked to end."""
     bus = await Bus.connect(msgspec.structs.replace(settings.bus, connect_timeout_s=PATIENCE_S))
     try:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(bus.run(), name="bus")
-            master = await _begin(bus, settings, leadership, memory)
-            await _lead(master, settings, listener, memory, stop)
+            master = await _begin(bus, settings, leadership, backup)
+            await _lead(master, settings, listener, backup, stop)
             await bus.drain(settings.drain_s)
     finally:
         await bus.close()
 
 
-async def _begin(bus: Bus, settings: MasterSettings, leadership: Leadership, memory: Memory) -> Master:
+async def _begin(bus: Bus, settings: MasterSettings, leadership: Leadership, backup: JobBackup) -> Master:
     keep_s = settings.keep_days * _DAY_S
     for name, taken, max_bytes in (
         (subjects.EVENTS_STREAM, subjects.EVENTS_STREAM_SUBJECTS, settings.events_max_bytes),
@@ -69,12 +69,14 @@ async def _begin(bus: Bus, settings: MasterSettings, leadership: Leadership, mem
         await bus.ensure_stream(name, taken, max_bytes, keep_s, timeout_s=PATIENCE_S)
     patient = await bus.bucket(subjects.STATE_BUCKET, timeout_s=PATIENCE_S)
     bucket = await bus.bucket(subjects.STATE_BUCKET, timeout_s=CALL_TIMEOUT_S)
-    await memory.begin_term(patient)
+    await backup.begin_term(patient)
     place = store_place(settings)
     return Master(bus, bucket, patient, place, SystemClock(), leadership, version("tradewind"), settings.keep_jobs)
 
 
-async def _lead(master: Master, settings: MasterSettings, listener: socket.socket, memory: Memory, stop: Stop) -> None:
+async def _lead(
+    master: Master, settings: MasterSettings, listener: socket.socket, backup: JobBackup, stop: Stop
+) -> None:
     server = ApiServer(Desk(master), listener.dup(), settings.api_token)
     started = asyncio.Event()
     try:
@@ -90,7 +92,7 @@ async def _lead(master: Master, settings: MasterSettings, listener: socket.socke
             await master.drain(settings.drain_s)
             running.cancel()
     finally:
-        memory.end_term(master.kept() if started.is_set() else None)
+        backup.end_term(master.kept() if started.is_set() else None)
         await server.close()
 
 

@@ -19,7 +19,7 @@ RETRY_S = 1.0
 Jobs = tuple[Kept, ...]
 
 
-class Memory:
+class JobBackup:
     def __init__(self) -> None:
         self._kept: Jobs = ()
         self._kept_where: datetime | None = None

@@ -8,7 +8,7 @@ from controlplane.job.state import Phase, Record
 from controlplane.ledger.records import decode_ledger
 from controlplane.ledger.state import new_ledger
 from controlplane.master import records
-from controlplane.master.memory import Jobs, Memory
+from controlplane.master.backup import JobBackup, Jobs
 from controlplane.master.records import Kept
 from messages import subjects
 from messages.ids import Epoch, Generation, JobName
@@ -35,35 +35,35 @@ async def lose_data(nats_server: NatsServer) -> None:
     await nats_server.start()
 
 
-async def generation(memory: Memory, bucket: Bucket) -> int | None:
-    """As it is stored, once the memory has written what it had to."""
-    await memory.settle(bucket)
+async def generation(backup: JobBackup, bucket: Bucket) -> int | None:
+    """As it is stored, once the backup has written what it had to."""
+    await backup.settle(bucket)
     stored = await records.read_world(bucket, JOB)
     return stored.record.generation if stored is not None else None
 
 
 async def test_a_bus_that_kept_its_data_is_written_nothing(bucket: Bucket) -> None:
-    memory = Memory()
-    await memory.begin_term(bucket)
-    memory.end_term(held())
-    assert await generation(memory, bucket) is None
+    backup = JobBackup()
+    await backup.begin_term(bucket)
+    backup.end_term(held())
+    assert await generation(backup, bucket) is None
 
 
 @pytest.mark.parametrize("told", ["while it led", "afterwards", "never"])
 async def test_what_the_last_term_held_is_written_for_a_bus_that_lost_it(
     nats_server: NatsServer, bucket: Bucket, told: str
 ) -> None:
-    memory = Memory()
-    await memory.begin_term(bucket)
+    backup = JobBackup()
+    await backup.begin_term(bucket)
     await lose_data(nats_server)
     if told == "while it led":
-        memory.bus_forgot()
-    memory.end_term(held())
+        backup.bus_forgot()
+    backup.end_term(held())
     if told == "afterwards":
-        memory.bus_forgot()
+        backup.bus_forgot()
     if told != "never":
-        memory.see_leader(other=True)
-    assert await generation(memory, bucket) == 3
+        backup.see_leader(other=True)
+    assert await generation(backup, bucket) == 3
     stored = await records.read_world(bucket, JOB)
     assert stored is not None
     assert stored.record.epoch == 0
@@ -73,72 +73,72 @@ async def test_what_the_last_term_held_is_written_for_a_bus_that_lost_it(
 
 
 async def test_a_term_begins_when_the_jobs_of_the_last_one_are_there(nats_server: NatsServer, bucket: Bucket) -> None:
-    memory = Memory()
-    await memory.begin_term(bucket)
-    memory.end_term(held())
+    backup = JobBackup()
+    await backup.begin_term(bucket)
+    backup.end_term(held())
     await lose_data(nats_server)
-    await memory.begin_term(bucket)
+    await backup.begin_term(bucket)
     assert await records.read_world(bucket, JOB) is not None
-    memory.bus_forgot()
-    memory.see_leader(other=True)
-    memory.end_term(held(4))
-    assert await generation(memory, bucket) == 3, "the loss was before the term, and is told late: the other one leads"
+    backup.bus_forgot()
+    backup.see_leader(other=True)
+    backup.end_term(held(4))
+    assert await generation(backup, bucket) == 3, "the loss was before the term, and is told late: the other one leads"
 
 
 async def test_what_is_there_already_stays(nats_server: NatsServer, bucket: Bucket) -> None:
-    memory = Memory()
-    await memory.begin_term(bucket)
+    backup = JobBackup()
+    await backup.begin_term(bucket)
     await lose_data(nats_server)
     await records.write_again(bucket, held(7)[0])
-    memory.end_term(held())
-    assert await generation(memory, bucket) == 7
+    backup.end_term(held())
+    assert await generation(backup, bucket) == 7
 
 
 @pytest.mark.parametrize("seen_late", [True, False])
 async def test_once_another_master_led_what_was_held_before_is_worth_nothing(
     nats_server: NatsServer, bucket: Bucket, seen_late: bool
 ) -> None:
-    memory = Memory()
-    await memory.begin_term(bucket)
+    backup = JobBackup()
+    await backup.begin_term(bucket)
     if not seen_late:
-        memory.see_leader(other=True)
-    memory.end_term(held())
+        backup.see_leader(other=True)
+    backup.end_term(held())
     if seen_late:
-        memory.see_leader(other=True)
+        backup.see_leader(other=True)
     await lose_data(nats_server)
-    memory.bus_forgot()
-    assert await generation(memory, bucket) is None
+    backup.bus_forgot()
+    assert await generation(backup, bucket) is None
 
 
 @pytest.mark.parametrize("lost_before", [True, False])
 async def test_a_term_that_ended_too_early_to_know_its_jobs_forgets_none(
     nats_server: NatsServer, bucket: Bucket, lost_before: bool
 ) -> None:
-    memory = Memory()
-    await memory.begin_term(bucket)
-    memory.end_term(held())
+    backup = JobBackup()
+    await backup.begin_term(bucket)
+    backup.end_term(held())
     if lost_before:
         await lose_data(nats_server)
-    await memory.begin_term(bucket)
+    await backup.begin_term(bucket)
     await lose_data(nats_server)
-    memory.bus_forgot()
-    memory.end_term(None)
-    assert await generation(memory, bucket) == 3
+    backup.bus_forgot()
+    backup.end_term(None)
+    assert await generation(backup, bucket) == 3
 
 
 @pytest.mark.parametrize("told_late", [True, False])
 async def test_what_was_written_again_is_kept_until_another_master_leads_there(
     nats_server: NatsServer, bucket: Bucket, told_late: bool
 ) -> None:
-    memory = Memory()
-    await memory.begin_term(bucket)
-    memory.end_term(held())
+    backup = JobBackup()
+    await backup.begin_term(bucket)
+    backup.end_term(held())
     for _ in range(2):
         await lose_data(nats_server)
-        assert await generation(memory, bucket) == 3
+        assert await generation(backup, bucket) == 3
     if told_late:
-        memory.bus_forgot()
-    memory.see_leader(other=True)
-    await memory.settle(bucket)
+        backup.bus_forgot()
+    backup.see_leader(other=True)
+    await backup.settle(bucket)
     await lose_data(nats_server)
-    assert await generation(memory, bucket) is None
+    assert await generation(backup, bucket) is None

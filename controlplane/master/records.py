@@ -80,3 +80,10 @@ async def read_world(bucket: Bucket, job: JobName) -> StoredWorld | None:
         return StoredWorld(msgspec.json.decode(entry.value, type=Record), entry.revision)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise RecordUnreadable(f"the world of job {job}: {error}", entry.revision) from error
+
+
+async def remove_leavings(bucket: Bucket, job: JobName) -> None:
+    """Of a job that is no more. If one master does not come to it, whoever makes the next one of its name does."""
+    for key in (subjects.world_key(job), subjects.ledger_key(job)):
+        if await bucket.get(key) is not None:
+            await bucket.delete(key)

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from controlplane.lease.keeper import Leadership, LeaseRecord, Onlooker, hold
+from controlplane.lease.state import LeaseSettings
 from runtime.bus import Bus
 from runtime.errors import Conflict
 from runtime.kv import config_of
@@ -20,9 +21,11 @@ from runtime.kv_ttl import ExpiringKey, Version
 from runtime.nats_server import NatsServer
 from runtime.streams import ensure
 from tests.conftest import Connect, eventually
+from tests.lease.run_master import ACT_EVERY_S
 from tests.master.waits import until_asked
 
 BUCKET, KEY = "tradewind", "leader"
+LEASE_S = LeaseSettings().ttl_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +69,11 @@ class Masters:
     async def until_acts(self, name: str, since_s: float = 0.0) -> None:
         await eventually(lambda: self.acting(since_s) == name, what=f"{name} acts")
 
+    async def until_renewed(self) -> None:
+        """Whoever acts has acted for longer than a lease lasts."""
+        last = len(self.lines()) + 1.2 * LEASE_S / ACT_EVERY_S
+        await eventually(lambda: len(self.lines()) >= last, what="the lease is renewed")
+
     def check(self) -> None:
         """Never two at once: whoever acted had the highest epoch that had acted by then."""
         epochs = [line.epoch for line in self.lines() if line.what == "acts"]
@@ -98,7 +106,7 @@ async def masters(nats_server: NatsServer, tmp_path: Path) -> AsyncIterator[Mast
 
 async def test_of_two_masters_one_acts_and_the_other_takes_over_when_it_is_killed(masters: Masters) -> None:
     leader, standby = await masters.two()
-    await asyncio.sleep(2.5)
+    await masters.until_renewed()
     killed_s = time.monotonic()
     masters.signal(leader, signal.SIGKILL)
     await masters.until_acts(standby, since_s=killed_s)

@@ -25,6 +25,7 @@ from messages.workers import (
 from messages.worlds import Assignment, Halt, LogLines, Progress, RankProgress, Release
 from runtime.bus import Bus
 from runtime.settings import BusSettings
+from tests.master.waits import until
 
 HEARTBEAT_S = 0.2
 
@@ -43,6 +44,8 @@ class FakeFleet:
         self.heard: list[tuple[Message, Envelope]] = []
         """Everything that a master said to workers."""
         self.keeps: dict[JobName, int] = {}
+        self.beats = 0
+        """Heartbeats so far."""
         self._incarnation = secrets.token_hex(4)
         self._seq = itertools.count(1)
         self._names = itertools.count(1)
@@ -53,6 +56,7 @@ class FakeFleet:
             await self.bus.subscribe(subject, self._on_master)
         while True:
             self.tell_topology()
+            self.beats += 1
             await asyncio.sleep(HEARTBEAT_S)
 
     def tell_topology(self) -> None:
@@ -64,6 +68,10 @@ class FakeFleet:
             self.cluster, self._incarnation, next(self._seq), workers=sights, keeps=dict(self.keeps)
         )
         self.bus.publish(subjects.cluster_heartbeat(self.cluster), heartbeat)
+
+    async def until_beats(self, more: int) -> None:
+        last = self.beats + more
+        await until(lambda: self.beats >= last, f"{more} heartbeats")
 
     def of(self, job: JobName) -> list[Worker]:
         return [worker for worker in self.workers.values() if worker.status.job == job]

@@ -280,7 +280,9 @@ async def test_a_killed_bus_loses_nothing(setup: Setup) -> None:
     )
     assert (health["ok"], health["why"]) == (False, "the bus is away")
     setup.fleet.exit(job)
-    await asyncio.sleep(3.0)
+    await until_asked(
+        lambda: setup.api.ask("GET", "/v1/jobs/bereft"), lambda answer: answer[0] == 503, "the lease to be over"
+    )
     await setup.server.start()
     await setup.api.until_phase("bereft", "succeeded")
     kinds = await setup.api.lines("/v1/jobs/bereft/events?follow=1")
@@ -307,7 +309,7 @@ async def test_a_master_that_was_killed_is_replaced_and_the_next_one_adopts_the_
         lambda view: [worker.presence for worker in view.workers] == ["alive", "alive"],
         "both workers to be seen",
     )
-    await asyncio.sleep(1.5)
+    await setup.fleet.until_beats(5)
     assert {worker.status for worker in setup.fleet.of(job)} == statuses
     assert setup.fleet.halts(job) == []
     assert (await setup.api.job("orphan")).generation == 1

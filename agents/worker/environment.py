@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from string import Template
+from typing import Final
 
 from msgspec import structs
 
@@ -11,7 +12,23 @@ from messages.ids import Rank
 from messages.jobs import Scalar
 from messages.worlds import Assignment, Hyperparameters, Member
 
-INVITED_VARIABLE = "TRADEWIND_INVITED"
+AN_INVITED: Final = {
+    "TRADEWIND_INVITED": "1",
+    "RANK": "0",
+    "WORLD_SIZE": "1",
+    "LOCAL_WORLD_SIZE": "1",
+    "GROUP_RANK": "0",
+    "GROUP_WORLD_SIZE": "1",
+    "ROLE_RANK": "0",
+    "ROLE_WORLD_SIZE": "1",
+    "MASTER_ADDR": "127.0.0.1",
+    "MASTER_PORT": "0",
+    "TORCHELASTIC_USE_AGENT_STORE": "False",
+}
+"""Goes over the environment of whoever is forked ahead of any world: a world of one, at any port that is free.
+
+`init_process_group` and DDP then need nobody: the others have met long ago. The SDK has its place from elsewhere.
+"""
 SIGNALS_TO_HANDLE = "SIGTERM,SIGINT,SIGHUP,SIGQUIT"
 """What torchrun's launcher leaves in the environment unless told otherwise."""
 
@@ -45,12 +62,13 @@ def rank_environment(
         "TORCHELASTIC_RUN_ID": assignment.job,
         "TORCHELASTIC_USE_AGENT_STORE": "True",
         "TRADEWIND_GENERATION": str(assignment.generation),
+        "TRADEWIND_RANK": str(rank),
         "TRADEWIND_HYPERPARAMETERS": json.dumps(_hyperparameters(assignment.hyperparameters, rank)),
     }
 
 
 def enlarged(world: Assignment, newcomer: WorkerIdentity) -> tuple[Assignment, Member]:
-    """A world as those who are invited to it are to imagine it: with all their slots behind the ranks it has."""
+    """A world with all slots of a newcomer behind the ranks it has: the place under which its trainers are forked."""
     member = Member(
         worker=newcomer.worker,
         cluster=newcomer.cluster,

@@ -27,7 +27,7 @@ from agents.worker.effects import (
     TellTrainer,
     WorkerEffect,
 )
-from agents.worker.environment import INVITED_VARIABLE, enlarged, rank_arguments, rank_environment
+from agents.worker.environment import AN_INVITED, enlarged, rank_arguments, rank_environment
 from agents.worker.events import (
     AssignmentHeard,
     HaltHeard,
@@ -143,7 +143,7 @@ class WorkerShell:
                 self._hosts += 1
                 self._tasks.create_task(self._live_with_a_host(), name=f"host-{self._hosts}")
             case ForkTrainers(world, invited=True):
-                self._fork(*enlarged(world, self._identity), {INVITED_VARIABLE: "1"})
+                self._fork(*enlarged(world, self._identity), AN_INVITED)
             case ForkTrainers(assignment):
                 self._fork(assignment, own_place(self._identity.worker, assignment), {})
             case StopTrainers():

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from agents.worker.environment import enlarged, rank_arguments, rank_environment
+from agents.worker.environment import AN_INVITED, enlarged, rank_arguments, rank_environment
 from messages.ids import Rank
 from messages.jobs import Launch
 from messages.workers import WorkerPhase
@@ -117,9 +117,11 @@ def test_the_local_rank_can_be_part_of_an_argument() -> None:
     assert rank_arguments(("--device=cuda:${local_rank}", "$other"), 3) == ["--device=cuda:3", "$other"]
 
 
-def test_those_who_are_invited_imagine_themselves_behind_the_world() -> None:
+def test_those_who_are_invited_are_a_world_of_one_that_needs_nobody() -> None:
     world, place = enlarged(an_assignment(4, a_member(OTHER, 0, 3)), an_identity(slots=2))
-    env = rank_environment(world, place, 1, {}, "")
-    contract = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE")
-    assert [env[name] for name in contract] == ["4", "1", "5", "2", "1", "2"]
-    assert env["TRADEWIND_GENERATION"] == "4"
+    env = {**rank_environment(world, place, 1, {}, ""), **AN_INVITED}
+    contract = ("RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE", "ROLE_WORLD_SIZE")
+    assert [env[name] for name in contract] == ["0", "1", "1", "0", "1", "1"]
+    assert (env["MASTER_ADDR"], env["TORCHELASTIC_USE_AGENT_STORE"]) == ("127.0.0.1", "False")
+    assert env["LOCAL_RANK"] == "1", "its device is its own all the same"
+    assert (env["TRADEWIND_GENERATION"], env["TRADEWIND_RANK"]) == ("4", "4"), "how its agent knows it"

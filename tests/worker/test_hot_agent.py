@@ -41,9 +41,9 @@ with open(f"{env['LOCAL_RANK']}.pid", "w") as file:
     file.write(str(os.getpid()))
 say = lambda **message: agent.sendall(json.dumps(message).encode() + b"\\n")
 state = {"rank": 0, "generation": 0, "parked": 0, "done": 5, "active": "TRADEWIND_INVITED" not in env}
-say(type="attach", generation=int(env["TRADEWIND_GENERATION"]), rank=int(env["RANK"]),
+say(type="attach", generation=int(env["TRADEWIND_GENERATION"]), rank=int(env["TRADEWIND_RANK"]),
     local_rank=int(env["LOCAL_RANK"]), pid=os.getpid())
-print(f"attached as {env['RANK']} of {env['WORLD_SIZE']}", flush=True)
+print(f"attached as {env['TRADEWIND_RANK']}, in a world of {env['WORLD_SIZE']}", flush=True)
 def breaks(*_):
     state["broken"] = state["generation"]
     say(type="status", **state)
@@ -194,7 +194,7 @@ async def test_an_invited_worker_warms_its_trainers_and_brings_them_into_a_plann
         master.invites(running, worker)
         await eventually(lambda: "ready" in master.told(worker), SECONDS)
         assert _shown(master, worker) == [(3, 0), (4, 0)]
-        await master.until_lines(3, ["attached as 3 of 5"])
+        await master.until_lines(3, ["attached as 3, in a world of 1"])
 
         master.changes(_world(2, worker, job, entry=Entry.PLANNED, first_rank=3))
         await master.until(worker, WorkerPhase.READY, 2)

@@ -60,7 +60,7 @@ def open_control(environ: Mapping[str, str] = os.environ) -> Control | None:
         return None
     birth = Birth(
         generation=int(environ["TRADEWIND_GENERATION"]),
-        rank=int(environ["RANK"]),
+        rank=int(environ.get("TRADEWIND_RANK") or environ["RANK"]),  # in RANK, who joins is alone
         local_rank=int(environ.get("LOCAL_RANK", "0")),
         pid=os.getpid(),
     )

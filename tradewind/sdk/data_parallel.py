@@ -1,24 +1,27 @@
 """Models that are wrapped in DistributedDataParallel are synchronised by the run, like any other."""
 
-from typing import Any
-
-import torch
 from torch import nn
-from torch._C._distributed_c10d import GradBucket
-from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
 
 def quiet(model: nn.Module) -> None:
-    """Has a wrapped model leave its gradients alone: the run sums them, in worlds that the wrapper knows nothing of."""
-    if isinstance(model, DistributedDataParallel):
-        model.register_comm_hook(None, _keep_own)
-        model.broadcast_buffers = False
-        model.require_forward_param_sync = False
+    """Has wrappers do no collective any more: the run sums the gradients, in worlds that they know nothing of.
+
+    One that is left would wait in the group of the first world for ranks that are gone or have nothing to compute.
+    """
+    for each in model.modules():
+        if isinstance(each, DistributedDataParallel):
+            _quiet(each)
 
 
-def _keep_own(_state: Any, bucket: GradBucket) -> Future[torch.Tensor]:
-    kept: Future[torch.Tensor] = Future()
-    # DDP divides nothing when a hook is there.
-    kept.set_result(bucket.buffer())
-    return kept
+def _quiet(wrapper: DistributedDataParallel) -> None:
+    if wrapper._delay_all_reduce_params:
+        raise ValueError("DistributedDataParallel with delay_all_reduce_named_params sums gradients by itself")
+    # What steps before the run have left to do is done now, while all who took them are here.
+    wrapper.reducer._rebuild_buckets()
+    wrapper.require_backward_grad_sync = False  # as inside no_sync(), for good
+    wrapper.require_forward_param_sync = False
+    wrapper.broadcast_buffers = False
+    if wrapper.static_graph:
+        # Its first backward asks for one sum even so, unless that was asked for already.
+        wrapper._static_graph_delay_allreduce_enqueued = True

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tradewind.sdk.certificate import Certificate, Digest
+from tradewind.sdk.certificate import Certificate, Digest, Life
 from tradewind.sdk.samples import Order, shares
 
 BATCH = 48
@@ -155,7 +155,7 @@ def test_a_step_that_is_left_out_is_lost_and_one_that_comes_twice_is_repeated() 
 def test_steps_taken_again_from_a_checkpoint_are_told_apart() -> None:
     saved = json.loads(json.dumps(a_run(range(50)).as_dict()))
     certificate = Certificate.from_dict(saved)
-    certificate.resumed(from_step=50, newest_step_known=99)
+    certificate.resumed(50, [Life(0, 100)])
     a_run(range(50, 300), certificate)
     assert certificate.holds and certificate.taken_again == 50
     assert certificate.sentence() == (
@@ -167,22 +167,39 @@ def test_a_resume_counts_the_same_whether_the_certificate_was_kept_or_loaded() -
     loaded = Certificate.from_dict(a_run(range(50)).as_dict())
     kept = a_run(range(100))
     for certificate in (loaded, kept):
-        certificate.resumed(from_step=50, newest_step_known=99)
+        certificate.resumed(50, [Life(0, 100)])
         a_run(range(50, 120), certificate)
     assert loaded == kept
     assert (kept.steps, kept.samples, kept.taken_again) == (120, 120 * BATCH, 50)
 
 
+def test_every_life_that_took_a_step_again_counts() -> None:
+    certificate = a_run(range(50))
+    certificate.resumed(50, [Life(0, 80), Life(50, 60)])
+    a_run(range(50, 100), certificate)
+    assert (certificate.steps, certificate.taken_again, certificate.resumed_at) == (100, 10 + 30, (50, 50))
+    assert certificate.sentence().endswith("; 40 steps taken again after 2 resumes at steps 50, 50")
+
+
+def test_what_a_checkpoint_knows_already_counts_once() -> None:
+    certificate = a_run(range(50))
+    certificate.resumed(50, [Life(0, 150)])
+    a_run(range(50, 100), certificate)
+    certificate.resumed(100, [Life(0, 150), Life(50, 130)])
+    a_run(range(100, 160), certificate)
+    assert (certificate.steps, certificate.taken_again, certificate.resumed_at) == (160, 80 + 50, (50, 100))
+
+
 def test_a_fault_in_a_step_that_is_taken_again_is_found_too() -> None:
     certificate = a_run(range(10))
-    certificate.resumed(from_step=4, newest_step_known=9)
+    certificate.resumed(4, [Life(0, 10)])
     assert not certificate.check(4, Digest.of(ORDER.indices(4)[1:]), expected(4))
     assert certificate.lost == 1 and certificate.first_bad == 4
 
 
 def test_a_certificate_that_begins_at_a_checkpoint_says_what_it_covers() -> None:
     certificate = Certificate()
-    certificate.resumed(from_step=50, newest_step_known=49)
+    certificate.resumed(50, [])
     a_run(range(50, 60), certificate)
     assert certificate.sentence() == (
         "10 steps from step 50 on, 480 samples: 0 lost, 0 repeated; 0 steps taken again after a resume at step 50"

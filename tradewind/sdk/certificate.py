@@ -51,6 +51,16 @@ class Digest:
         return self == expected
 
 
+@dataclass(frozen=True, slots=True)
+class Life:
+    """Of a run: from its start, or a resume, until everybody's memory was lost."""
+
+    first: int
+    """The step it began with."""
+    end: int
+    """Steps below were committed."""
+
+
 @dataclass(slots=True)
 class Certificate:
     """Kept by every rank, saved with every checkpoint, and handed to those who join."""
@@ -64,7 +74,7 @@ class Certificate:
     first_bad: int | None = None
     """The first step that was not as it should be."""
     taken_again: int = 0
-    """Steps that had been committed, went down with everybody's memory, and were taken again from a checkpoint.
+    """Steps that had been committed, went down with everybody's memory, and were taken again: counted each time.
 
     The weights have seen their samples once, so they are neither lost nor repeated; the work was done twice.
     """
@@ -100,13 +110,18 @@ class Certificate:
             self.counted_to = step + 1
         return good
 
-    def resumed(self, from_step: int, newest_step_known: int) -> None:
-        """Everybody's state was lost: from the checkpoint on, all up to the newest committed step is taken again."""
+    def resumed(self, from_step: int, lives: Sequence[Life]) -> None:
+        """Everybody's state was lost: from here on, whatever any of those lives has committed is taken again.
+
+        What came after the checkpoint, other resumes included, is known from the lives alone.
+        """
         if self.steps == 0 and self.due == 0:
             self.covers_from = self.counted_to = from_step
+        resumes, again, end = _resumes(lives)
         self.due = from_step
-        self.committed_to = max(self.committed_to, newest_step_known + 1, self.counted_to)
-        self.resumed_at = (*self.resumed_at, from_step)
+        self.committed_to = max(self.committed_to, end, self.counted_to)
+        self.taken_again = max(self.taken_again, again)
+        self.resumed_at = (*max(self.resumed_at, resumes, key=len), from_step)
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON and checkpoints."""
@@ -145,8 +160,18 @@ class Certificate:
             told += f", first at step {self.first_bad:,}"
         if self.resumed_at:
             resumes = ", ".join(f"{step:,}" for step in self.resumed_at)
-            told += f"; {_steps(self.taken_again)} taken again after a resume at step {resumes}"
+            after = "a resume at step" if len(self.resumed_at) == 1 else f"{len(self.resumed_at)} resumes at steps"
+            told += f"; {_steps(self.taken_again)} taken again after {after} {resumes}"
         return told
+
+
+def _resumes(lives: Sequence[Life]) -> tuple[tuple[int, ...], int, int]:
+    """Where lives after the first began, how many steps they took again, and where the farthest ended."""
+    again = end = 0
+    for life in lives:
+        again += max(0, min(life.end, end) - life.first)
+        end = max(end, life.end)
+    return tuple(life.first for life in lives[1:]), again, end
 
 
 def _steps(number: int) -> str:

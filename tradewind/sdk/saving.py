@@ -1,7 +1,7 @@
 """When checkpoints are taken, and what is known of the steps after the last one.
 
 A checkpoint counts for the world outside, so it is written only when every rank has its step: one step later. Beside it
-one number is kept, the newest step that was committed: if everything is lost at once, it tells what has to be repeated.
+a journal is kept of how far each life of the run came: if everything is lost at once, it tells what has to be repeated.
 """
 
 import contextlib
@@ -11,39 +11,40 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
+from tradewind.sdk.certificate import Life
 from tradewind.sdk.checkpoint import Checkpoints
 
-_NUMBER: Final = struct.Struct("!q")
+_LIFE: Final = struct.Struct("!qq")
 
 
 class Saving:
     def __init__(self, folder: str | Path, every_steps: int) -> None:
         self._checkpoints = Checkpoints(folder, every_steps)
         self._held: tuple[int, dict[str, Any]] | None = None
-        self._journal = os.open(Path(folder) / "newest-step", os.O_RDWR | os.O_CREAT, 0o644)
+        self._journal = Journal(Path(folder) / "lives")
 
-    def restore(self, restore: Callable[[dict[str, Any]], None]) -> tuple[int, int] | None:
-        """The step of the newest checkpoint, and the newest step that was ever committed as far as is known here."""
+    def restore(self, restore: Callable[[dict[str, Any]], None]) -> tuple[int, list[Life]] | None:
+        """The step of the newest checkpoint, or 0 without one, and the lives before; None if there was none."""
         saved = self._checkpoints.newest()
-        if saved is None:
+        if saved is not None:
+            restore(self._checkpoints.load(saved))
+        lives = self._journal.begin_another()
+        if saved is None and not any(life.end for life in lives):
             return None
-        restore(self._checkpoints.load(saved))
-        written = os.pread(self._journal, _NUMBER.size, 0)
-        newest = _NUMBER.unpack(written)[0] if len(written) == _NUMBER.size else -1
-        return saved.step, max(newest, saved.step - 1)
+        return (saved.step if saved is not None else 0), lives
 
     def committed(self, step: int, payload: Callable[[], dict[str, Any]]) -> None:
         """The sum of `step` has come and is applied, so everybody has the step before it."""
         if self._held is not None:
             self._checkpoints.offer(*self._held)
             self._held = None
-        self._note(step - 1)
+        self._journal.reached(step)
         if self._checkpoints.is_due(step + 1):
             self._held = (step + 1, payload())
 
     def save_now(self, step: int, payload: Callable[[], dict[str, Any]]) -> None:
         """With `step` to be computed next, by somebody else and later. Waits until it is written."""
-        self._note(step - 1)
+        self._journal.reached(step)
         self._checkpoints.offer(step, payload())
         self._checkpoints.close()
 
@@ -51,6 +52,36 @@ class Saving:
         """Everybody has the last step: who starts the run again finds it finished."""
         self.save_now(steps, payload)
 
-    def _note(self, step: int) -> None:
+
+class Journal:
+    """The lives of a run, one after the other. One rank at a time writes; any may be the next to do so."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        self._number: int | None = None
+        """Of the present life."""
+        self._first: int | None = None
+
+    def begin_another(self) -> list[Life]:
+        """Returns those before. Every rank of the new life calls it, before any of them has written."""
+        lives = self._read()
+        self._number, self._first = len(lives), None
+        return lives
+
+    def reached(self, end: int) -> None:
+        """Steps below are committed."""
         with contextlib.suppress(OSError):  # a full disk must not stop the training
-            os.pwrite(self._journal, _NUMBER.pack(step), 0)
+            if self._number is None or self._first is None:
+                self._number, self._first = self._place(end)
+            os.pwrite(self._file, _LIFE.pack(self._first, end), self._number * _LIFE.size)
+
+    def _place(self, end: int) -> tuple[int, int]:
+        """Who writes for the first time goes on where another rank of the same life has stopped."""
+        lives = self._read()
+        number = max(0, len(lives) - 1) if self._number is None else self._number
+        return number, lives[number].first if number < len(lives) else end
+
+    def _read(self) -> list[Life]:
+        written = os.pread(self._file, os.fstat(self._file).st_size, 0)
+        whole = len(written) - len(written) % _LIFE.size
+        return [Life(*pair) for pair in _LIFE.iter_unpack(written[:whole])]

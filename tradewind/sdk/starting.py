@@ -34,11 +34,13 @@ class Starting:
         return int(newest[source])
 
     def _restore(self) -> int:
+        self._certificate.take_over(Certificate())  # a start that broke may have begun it
         restored = self._saving.restore(self._state.restore) if self._saving is not None else None
         if restored is None:
             return 0
-        self._certificate.resumed(*restored)
-        return restored[0]
+        step, lives = restored
+        self._certificate.resumed(step, lives)
+        return step
 
     def _send_to_all(self, group: Group, source: int, halted: Callable[[], bool]) -> bool:
         parts = self._whole() if group.rank == source else (bytearray(), bytearray())

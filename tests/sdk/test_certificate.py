@@ -94,7 +94,13 @@ def test_one_sample_in_place_of_another_is_found(indices: list[int], data: st.Da
 
 @given(indices=index_lists, cut=st.integers(0, 60))
 def test_digests_add_up_in_any_order_and_any_split(indices: list[int], cut: int) -> None:
-    assert Digest.of(indices[cut:]) + Digest.of(indices[:cut]) == Digest.of(reversed(indices))
+    assert Digest.of(indices[cut:]) + Digest.of(indices[:cut]) == Digest.of(indices[::-1])
+
+
+@given(first=st.integers(0, 2**62), count=st.integers(0, 300), stride=st.integers(1, 2**40))
+def test_many_indices_at_once_are_mixed_like_each_of_them(first: int, count: int, stride: int) -> None:
+    indices = [first + number * stride for number in range(count)]
+    assert Digest.of(indices) == sum((Digest.of([index]) for index in indices), Digest())
 
 
 @given(st.lists(index_lists, min_size=1, max_size=30))
@@ -116,6 +122,12 @@ def test_no_two_indices_of_a_dataset_are_mixed_to_the_same_number() -> None:
     assert len(digests) == 20_000
     ones = sum(mix.bit_count() for mix in digests) / (20_000 * 48)
     assert 0.49 < ones < 0.51
+
+
+def test_digests_stay_the_same_from_one_release_to_the_next() -> None:
+    """Ranks of a job compare them, and checkpoints outlive releases."""
+    assert Digest.of(range(48)) == Digest(48, 0x2C8A274042E1)
+    assert Digest.of(range(5000)) == Digest(5000, 0x284348FC32FA)
 
 
 def test_an_undisturbed_run_says_so_in_one_sentence() -> None:

@@ -1,10 +1,11 @@
 """Groups are built away from the training thread: one disposable thread for each assignment.
 
 A constructor whose peer is dead cannot be interrupted. Its thread, and the store client it uses, are then left to fail
-by themselves; the next assignment takes another client, connected ahead.
+by themselves; the next assignment takes another client, connected ahead. Each build comes to an end that is told.
 """
 
 import atexit
+import contextlib
 import json
 import sys
 import threading
@@ -22,6 +23,8 @@ from tradewind.sdk.protocol import Assign, Store
 
 STORE_TIMEOUT: Final = timedelta(seconds=30)
 _LAST_WAIT_S: Final = 2.0
+_READY: Final = 2
+"""One for the next build, and one for that after it if it never comes back."""
 MakeGroup = Callable[[TorchStore, int, int, str], Group]
 
 
@@ -43,11 +46,13 @@ class StoreClients:
         with self._lock:
             self._idle.setdefault((store.host, store.port), []).append(client)
 
-    def keep_one_ready(self, store: Store) -> None:
-        with self._lock:
-            idle = bool(self._idle.get((store.host, store.port)))
-        if not idle:
+    def keep_ready(self, store: Store) -> None:
+        while self._ready(store) < _READY:
             self.give_back(store, _connect(store))
+
+    def _ready(self, store: Store) -> int:
+        with self._lock:
+            return len(self._idle.get((store.host, store.port), ()))
 
 
 class Builder:
@@ -81,17 +86,25 @@ class Builder:
             thread.join(max(0.0, deadline_s - time.monotonic()))
 
     def _run(self, assign: Assign) -> None:
+        built: Built | None = None
         try:
-            built = self._build(assign)
-        except (RuntimeError, ValueError) as error:
+            built = self._built(assign)
+        except (RuntimeError, ValueError, OSError) as error:
             print(f"tradewind: no group for generation {assign.generation}: {_first_line(error)}", file=sys.stderr)
-            self._on_built(assign.generation, None)
-            return
-        senders = sum(previous >= 0 for previous in assign.previous)
+        finally:
+            # Also after an error that nobody expected: the training thread waits for this word.
+            self._on_built(assign.generation, built)
+        if built is not None and assign.world_size > 1:
+            with contextlib.suppress(RuntimeError):  # a store that is gone: the next world has another
+                self._clients.keep_ready(assign.store)
+
+    def _built(self, assign: Assign) -> Built:
+        built = self._build(assign)
         if assign.previous and assign.previous[assign.rank] >= 0:
+            senders = sum(previous >= 0 for previous in assign.previous)
             for joiner in built.joiners:
                 self._prepare(joiner, senders)
-        self._on_built(assign.generation, built)
+        return built
 
     def _build(self, assign: Assign) -> Built:
         if assign.world_size == 1:
@@ -106,7 +119,6 @@ class Builder:
         group = self._make_group(store, assign.rank, assign.world_size, assign.address)
         joiners = tuple(_joiner(rank, store.get(f"state/{rank}")) for rank in entering if rank != assign.rank)
         self._clients.give_back(assign.store, client)
-        self._clients.keep_one_ready(assign.store)
         return Built(group, joiners)
 
 

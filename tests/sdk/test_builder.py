@@ -1,0 +1,118 @@
+"""Groups are built beside the training: whatever becomes of a build is told, and none waits for a connection."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from torch._C._distributed_c10d import Store as TorchStore
+from torch._C._distributed_c10d import TCPStore
+
+from tradewind.sdk import builder as building
+from tradewind.sdk.builder import Builder, LoneGroup, StoreClients
+from tradewind.sdk.member import Built, Group, Joiner
+from tradewind.sdk.protocol import Assign, Store
+
+Make = Callable[[TorchStore, int, int, str], Group]
+
+
+@pytest.fixture
+def server() -> TCPStore:
+    return TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+
+
+@pytest.fixture
+def store(server: TCPStore) -> Store:
+    return Store("127.0.0.1", server.port)
+
+
+@pytest.fixture
+def connected(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[TCPStore]]:
+    """All connections that are made, in turn."""
+    made: list[TCPStore] = []
+    connect = building._connect
+
+    def count(store: Store) -> TCPStore:
+        made.append(connect(store))
+        return made[-1]
+
+    monkeypatch.setattr(building, "_connect", count)
+    yield made
+
+
+def lone_group(*_: object) -> Group:
+    return LoneGroup()
+
+
+def ended(make: Make, assign: Assign, prepare: Callable[[Joiner, int], None] = lambda *_: None) -> list[bool]:
+    """Of one build: whether there is a group, each time that it was told."""
+    told: list[bool] = []
+    builder = Builder(make, lambda _, built: told.append(built is not None), lambda: (1, "token"), prepare)
+    builder.start(assign)
+    builder.close()
+    return told
+
+
+def test_a_build_that_never_ends_leaves_a_connection_for_the_next(store: Store, connected: list[TCPStore]) -> None:
+    clients = StoreClients()
+    clients.give_back(store, clients.take(store))
+    clients.keep_ready(store)
+    made = len(connected)
+    hangs, next_one = clients.take(store), clients.take(store)
+    assert hangs is not next_one and len(connected) == made
+
+
+def test_connections_are_made_ahead_but_only_when_the_group_is_told_of(store: Store, connected: list[TCPStore]) -> None:
+    made: list[int] = []
+
+    def on_built(_generation: int, built: Built | None) -> None:
+        assert built is not None
+        made.append(len(connected))
+
+    builder = Builder(lone_group, on_built, lambda: (1, "token"), lambda *_: None)
+    for generation in (1, 2):
+        builder.start(Assign(generation, 0, 2, "start", store))
+        builder.close()
+    assert (made, len(connected)) == ([1, 2], 2)
+
+
+@pytest.mark.parametrize("error", [RuntimeError("lost\nand a trace"), OSError("full"), KeyError(), MemoryError()])
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_build_that_fails_is_told_whatever_the_error(store: Store, error: Exception) -> None:
+    def fail(*_: object) -> Group:
+        raise error
+
+    assert ended(fail, Assign(3, 0, 2, "start", store)) == [False]
+
+
+def test_an_error_of_the_network_is_a_sentence(store: Store, capfd: pytest.CaptureFixture[str]) -> None:
+    def fail(*_: object) -> Group:
+        raise RuntimeError("Connection closed by peer\nand a trace")
+
+    ended(fail, Assign(3, 0, 2, "start", store))
+    assert capfd.readouterr().err == "tradewind: no group for generation 3: Connection closed by peer\n"
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_survivor_that_cannot_get_ready_for_a_joiner_says_so(store: Store, server: TCPStore) -> None:
+    server.set("tradewind/3/state/1", '["127.0.0.1", 1, "token"]')
+
+    def fail(_joiner: Joiner, _senders: int) -> None:
+        raise MemoryError
+
+    joined = Assign(3, 0, 2, "planned", store, previous=(0, -1))
+    assert ended(lone_group, joined, fail) == [False]
+
+
+def test_a_store_that_goes_with_the_last_connection_spoils_no_group(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connect = building._connect
+    left = [1]
+
+    def once(store: Store) -> TCPStore:
+        if not left:
+            raise RuntimeError("The client socket has failed to connect")
+        left.pop()
+        return connect(store)
+
+    monkeypatch.setattr(building, "_connect", once)
+    assert ended(lone_group, Assign(3, 0, 2, "start", store)) == [True]

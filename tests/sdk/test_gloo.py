@@ -1,12 +1,16 @@
-"""What a group says of an operation, whenever that comes to its end."""
+"""What a group says of an operation, whenever that comes to its end; and which connections are its own."""
 
+import os
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from datetime import timedelta
 from typing import cast
 
 import pytest
 from torch._C._distributed_c10d import HashStore, Work
 
-from tradewind.sdk.gloo import GlooGroup
+from tradewind.sdk.gloo import GlooGroup, shut_sockets
 
 
 class DoneTooLate:
@@ -32,3 +36,32 @@ class DoneTooLate:
 def test_an_operation_that_ends_just_after_the_wait_for_it_is_judged_by_how_it_ended(success: bool) -> None:
     group = GlooGroup(HashStore(), rank=0, size=1, address="127.0.0.1")
     assert group.finish(cast(Work, DoneTooLate(success=success)), lambda: False) is success
+
+
+def a_connection(listener: socket.socket) -> tuple[socket.socket, socket.socket]:
+    client = socket.create_connection(listener.getsockname())
+    server, _ = listener.accept()
+    return client, server
+
+
+@pytest.fixture
+def default_timeout() -> Iterator[Callable[[float], None]]:
+    yield socket.setdefaulttimeout
+    socket.setdefaulttimeout(None)
+
+
+def test_only_connections_with_these_ports_are_shut_and_no_other_one_is_changed(
+    default_timeout: Callable[[float], None],
+) -> None:
+    with ExitStack() as closing:
+        listener, other = (closing.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(2))
+        client, server = map(closing.enter_context, a_connection(listener))
+        one, another = map(closing.enter_context, a_connection(other))
+        here, there = map(closing.enter_context, socket.socketpair())
+        default_timeout(5.0)  # as a script may: a socket that Python makes an object of is non-blocking from then on
+        shut_sockets(frozenset({listener.getsockname()[1]}))
+        assert client.recv(1) == server.recv(1) == b""
+        assert all(os.get_blocking(each.fileno()) for each in (listener, client, server, one, another, here, there))
+        for near, far in ((one, another), (here, there), map(closing.enter_context, a_connection(listener))):
+            near.sendall(b"x")
+            assert far.recv(1) == b"x"

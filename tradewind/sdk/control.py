@@ -27,7 +27,10 @@ class Control:
 
     def tell(self, line: bytes) -> None:
         with self._speaking, contextlib.suppress(OSError):
-            self._socket.sendall(line)
+            try:
+                self._socket.sendall(line)
+            except TimeoutError:
+                self._socket.shutdown(socket.SHUT_RDWR)  # half of it may have gone, and the next would follow that
 
     def listen(self, obey: Callable[[Order], None]) -> None:
         threading.Thread(target=self._read, args=(obey,), name="tradewind-control", daemon=True).start()

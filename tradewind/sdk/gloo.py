@@ -6,9 +6,11 @@ about one of a hundred cases even that leaves an operation stuck; then its buffe
 """
 
 import contextlib
+import ctypes
 import os
 import socket
 import struct
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -33,6 +35,8 @@ BUILD_TIMEOUT: Final = timedelta(seconds=30)
 _OPERATION_TIMEOUT: Final = timedelta(hours=12)
 _SLICE: Final = timedelta(milliseconds=50)
 _WALK_AWAY_S: Final = 0.01
+_ADDRESS_BYTES: Final = 128
+_libc: Any = ctypes.CDLL(None)
 _gloo: Any = ProcessGroupGloo  # torch's own description of it lacks most of what it can do
 _left_behind: list[object] = []
 
@@ -126,18 +130,35 @@ def _device(address: str) -> Any:
 
 
 def shut_sockets(ports: frozenset[int]) -> None:
-    """Of this process's TCP connections those with one of the ports at either end."""
+    """Of this process's TCP connections those with one of the ports at either end.
+
+    Without a socket object: where the script has set a default timeout, making one changes the connection for all.
+    """
     for entry in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(OSError):
             if not str(entry.readlink()).startswith("socket:"):
                 continue
-            with socket.socket(fileno=os.dup(int(entry.name))) as connection:
-                if connection.family in (socket.AF_INET, socket.AF_INET6) and ports & _ends(connection):
-                    connection.shutdown(socket.SHUT_RDWR)
+            connection = os.dup(int(entry.name))
+            try:
+                if ports & _ends(connection):
+                    _libc.shutdown(connection, socket.SHUT_RDWR)
+            finally:
+                os.close(connection)
 
 
-def _ends(connection: socket.socket) -> set[int]:
-    return {connection.getsockname()[1], connection.getpeername()[1]}
+def _ends(connection: int) -> set[int]:
+    """The two ports of a TCP connection; of any other socket, and of one that listens, none."""
+    own, peer = _asked(_libc.getsockname, connection), _asked(_libc.getpeername, connection)
+    return {own, peer} if own is not None and peer is not None else set()
+
+
+def _asked(ask: Any, connection: int) -> int | None:
+    address = ctypes.create_string_buffer(_ADDRESS_BYTES)
+    size = ctypes.c_uint32(_ADDRESS_BYTES)
+    if ask(connection, address, ctypes.byref(size)) != 0:
+        return None
+    family = int.from_bytes(address.raw[:2], sys.byteorder)
+    return int.from_bytes(address.raw[2:4], "big") if family in (socket.AF_INET, socket.AF_INET6) else None
 
 
 def _port(address: bytes) -> int:

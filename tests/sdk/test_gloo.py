@@ -38,6 +38,12 @@ def test_an_operation_that_ends_just_after_the_wait_for_it_is_judged_by_how_it_e
     assert group.finish(cast(Work, DoneTooLate(success=success)), lambda: False) is success
 
 
+def test_a_group_whose_first_sum_fails_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(GlooGroup, "sum", lambda *_: DoneTooLate(success=False))
+    with pytest.raises(RuntimeError, match="did not come together"):
+        GlooGroup(HashStore(), rank=0, size=1, address="127.0.0.1")
+
+
 def a_connection(listener: socket.socket) -> tuple[socket.socket, socket.socket]:
     client = socket.create_connection(listener.getsockname())
     server, _ = listener.accept()

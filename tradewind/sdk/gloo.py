@@ -56,7 +56,7 @@ class GlooGroup:
         self._group = _gloo(meeting, rank, size, options)
         self._ports = frozenset(_port(meeting.get(f"0/{peer}")) for peer in range(size))
         self._is_cut = threading.Event()
-        self.finish(self.sum(torch.zeros(1)), lambda: False)
+        self._try(time.monotonic() + BUILD_TIMEOUT.total_seconds())
 
     def sum(self, flat: Tensor) -> Work:
         return self._reduce(flat, ReduceOp.SUM)
@@ -71,6 +71,12 @@ class GlooGroup:
         options.timeout = _OPERATION_TIMEOUT
         work: Work = self._group.broadcast([tensor], options)
         return work
+
+    def _try(self, until_s: float) -> None:
+        trial = torch.zeros(1)
+        if not self.finish(self.sum(trial), lambda: time.monotonic() > until_s):
+            self.leave_behind(trial)
+            raise RuntimeError("the ranks of the group did not come together")
 
     def _reduce(self, tensor: Tensor, operation: Any) -> Work:
         options = AllreduceOptions()

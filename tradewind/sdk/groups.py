@@ -1,5 +1,7 @@
 """Which library carries the sums: gloo for CPUs, NCCL for GPUs."""
 
+from functools import partial
+
 import torch
 
 from tradewind.sdk import gloo
@@ -10,5 +12,5 @@ def group_maker(device: torch.device) -> MakeGroup:
     if device.type == "cuda":
         from tradewind.sdk.nccl import build
 
-        return build
+        return partial(build, device)
     return gloo.build

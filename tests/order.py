@@ -14,6 +14,7 @@ LONGEST_FIRST = (
     "allocator/test_planned_simulation",
     "e2e/test_faults",
     "e2e/test_hot",
+    "e2e/test_master_in_a_round",
     "simulation/test_hot",
     "benchmarks/test_hot_commands",
     "simulation/test_pauses",

@@ -27,7 +27,7 @@ def taken_lately(allocator: Allocator, now_s: float) -> dict[Choice, float]:
     """Until when each is not calm: the sooner, the better the chance."""
     found: dict[Choice, float] = {}
     for offer in allocator.offers:
-        until_s = shelf_of(allocator, offer.stock).shaken_until_s
+        until_s = shelf_of(allocator, offer.stock).distrusted_until_s
         if until_s is not None and now_s < until_s:
             choice = choice_of(offer)
             found[choice] = max(until_s, found.get(choice, until_s))

@@ -103,8 +103,8 @@ def ceiling(allocator: Allocator) -> int:
     if is_paused(allocator):
         return 0
     most = min(allocator.wanted, allocator.demand.criteria.max_workers)
-    spared = allocator.spared.nodes if allocator.spared is not None else None
-    return min(each for each in (most, allocator.enough, spared) if each is not None)
+    cutback = allocator.cutback.nodes if allocator.cutback is not None else None
+    return min(each for each in (most, allocator.idle_cap, cutback) if each is not None)
 
 
 def is_paused(allocator: Allocator) -> bool:

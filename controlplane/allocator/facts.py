@@ -9,7 +9,7 @@ from controlplane.allocator.choices import choice_of, present_of, within_reach
 from controlplane.allocator.counting import ceiling, is_paused
 from controlplane.allocator.demand import Basis
 from controlplane.allocator.prospects import Supplies
-from controlplane.allocator.shelves import is_shaken, is_unsure
+from controlplane.allocator.shelves import is_distrusted, is_unsure
 from controlplane.allocator.state import Allocator, Plans
 from controlplane.planning.criteria import Criteria
 from controlplane.planning.market import Market, Present
@@ -43,7 +43,7 @@ def _without_risky_moves(
         for offer in allocator.offers
         if (choice := choice_of(offer)) not in there
         and (is_full or choice.accelerator not in types)
-        and (is_shaken(allocator, offer.stock, now_s) or is_unsure(allocator, offer.stock, now_s))
+        and (is_distrusted(allocator, offer.stock, now_s) or is_unsure(allocator, offer.stock, now_s))
     }
     return structs.replace(present, stocked_out=present.stocked_out | closed)
 

@@ -19,14 +19,14 @@ def note_released(allocator: Allocator, event: NodesReleased) -> Allocator:
     )
 
 
-def forget_enough(before: Allocator, after: Allocator) -> Allocator:
+def forget_idle_cap(before: Allocator, after: Allocator) -> Allocator:
     """What was of no use may be useful when something else is wanted or offered, or where nodes are taken."""
-    if after.enough is None:
+    if after.idle_cap is None:
         return after
-    losses = [shelf.shaken_until_s for shelf in after.shelves.values()]
-    known = [shelf.shaken_until_s for shelf in before.shelves.values()]
+    losses = [shelf.distrusted_until_s for shelf in after.shelves.values()]
+    known = [shelf.distrusted_until_s for shelf in before.shelves.values()]
     news = (after.wanted, after.demand, after.market) != (before.wanted, before.demand, before.market)
-    return replace(after, enough=None) if news or losses != known else after
+    return replace(after, idle_cap=None) if news or losses != known else after
 
 
 def idle_nodes(allocator: Allocator, now_s: float) -> dict[PoolRef, list[str]]:

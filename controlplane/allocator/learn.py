@@ -9,19 +9,19 @@ from typing import assert_never
 
 from controlplane.allocator import events
 from controlplane.allocator.counting import is_settled, wants_none
-from controlplane.allocator.idle import forget_enough, note_released
+from controlplane.allocator.idle import forget_idle_cap, note_released
 from controlplane.allocator.learn_listing import fail_listing, hear_of_cluster, learn_listing
 from controlplane.allocator.learn_nodes import learn_sight, lose_cluster, lose_overdue, revive
 from controlplane.allocator.learn_outcome import learn_outcome
 from controlplane.allocator.learn_plan import learn_criteria, learn_plan, learn_profile
-from controlplane.allocator.shelves import close, reopen_after, shake
+from controlplane.allocator.shelves import close, distrust, reopen_after
 from controlplane.allocator.state import Allocator, Pool, Shortage
-from controlplane.allocator.use import call_back, forget_spared, note_use
+from controlplane.allocator.use import call_back, forget_cutback, note_use
 
 
 def learn(allocator: Allocator, event: events.AllocatorEvent) -> Allocator:
     learned = call_back(_age(_take_in(allocator, event), event.at_s))
-    return forget_spared(allocator, forget_enough(allocator, learned), event.at_s)
+    return forget_cutback(allocator, forget_idle_cap(allocator, learned), event.at_s)
 
 
 def _take_in(allocator: Allocator, event: events.AllocatorEvent) -> Allocator:
@@ -72,7 +72,7 @@ def _age(allocator: Allocator, now_s: float) -> Allocator:
         aged = _write_off(_note_emptiness(aged, now_s), settings.owed_s, now_s)
         aged = _give_up(aged, settings.hang_s, now_s)
         if lost:
-            allocator = shake(allocator, pool.offer.stock, now_s)
+            allocator = distrust(allocator, pool.offer.stock, now_s)
         if aged.empty_since_s is not None and now_s - aged.empty_since_s >= settings.arrival_s:
             detail = f"a slot of pool {pool.ref.pool} stayed empty for {settings.arrival_s:g} s"
             allocator = close(allocator, pool.offer.stock, Shortage.STOCKOUT, detail, now_s)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from controlplane.allocator.counting import is_settled
 from controlplane.allocator.events import NodesSeen
-from controlplane.allocator.shelves import shake
+from controlplane.allocator.shelves import distrust
 from controlplane.allocator.state import Allocator, AllocatorSettings, Kind, Node, Pool
 from messages.clusters import NodeSight
 from messages.ids import ClusterName
@@ -19,7 +19,7 @@ def learn_sight(allocator: Allocator, event: NodesSeen) -> Allocator:
         sights = {sight.node: sight for sight in event.nodes if sight.pool == pool.ref.pool}
         seen = _see(pool, sights, event.at_s)
         if _losses(pool, seen):
-            allocator = shake(allocator, pool.offer.stock, event.at_s)
+            allocator = distrust(allocator, pool.offer.stock, event.at_s)
         allocator = replace(allocator, pools={**allocator.pools, pool.ref: seen})
     return allocator
 
@@ -29,7 +29,7 @@ def lose_cluster(allocator: Allocator, cluster: ClusterName, at_s: float) -> All
     allocator = replace(allocator, clusters={**allocator.clusters, cluster: False})
     if allocator.demand is not None:
         for offer in allocator.offers:
-            allocator = shake(allocator, offer.stock, at_s) if offer.cluster == cluster else allocator
+            allocator = distrust(allocator, offer.stock, at_s) if offer.cluster == cluster else allocator
     for pool in allocator.pools.values():
         if pool.ref.cluster != cluster:
             continue
@@ -40,7 +40,7 @@ def lose_cluster(allocator: Allocator, cluster: ClusterName, at_s: float) -> All
         for node in alive:
             pool = lose(pool, node, at_s)
         if alive:
-            allocator = shake(allocator, pool.offer.stock, at_s)
+            allocator = distrust(allocator, pool.offer.stock, at_s)
         allocator = replace(allocator, pools={**allocator.pools, pool.ref: pool})
     return allocator
 

@@ -5,7 +5,7 @@ from typing import assert_never
 
 from controlplane.allocator.events import OperationEnded
 from controlplane.allocator.pauses import pause_s
-from controlplane.allocator.shelves import close, reopen, shake
+from controlplane.allocator.shelves import close, distrust, reopen
 from controlplane.allocator.state import Allocator, Doubt, Kind, Operation, Pool, Shortage
 from controlplane.clouds import outcomes
 
@@ -44,7 +44,7 @@ def learn_outcome(allocator: Allocator, event: OperationEnded) -> Allocator:
         case outcomes.Unreachable(detail):
             settles_s = now_s + allocator.settings.doubt_s
             if operation.raises:
-                allocator = shake(allocator, pool.offer.stock, now_s)
+                allocator = distrust(allocator, pool.offer.stock, now_s)
             return _unsure(allocator, pool, operation, detail, now_s, settles_s=settles_s)
         case outcomes.Busy(detail) | outcomes.Throttled(detail):
             return _put(allocator, _later(allocator, pool, detail, now_s))

@@ -26,7 +26,7 @@ class Supply:
     """Its cluster is there and takes orders."""
     closed_until_s: float | None = None
     """Until then it has nothing more to give."""
-    shaken_until_s: float | None = None
+    distrusted_until_s: float | None = None
     """A node was taken there lately, or nobody answered: until then it comes last, and the longer ago the earlier."""
 
 
@@ -37,7 +37,7 @@ def plan(wanted: int, offers: Sequence[Offer], pools: Mapping[Offer, Supply], no
     """
     targets = {offer: kept(pools[offer], now_s) for offer in offers}
     missing = wanted - sum(targets.values())
-    calm_first = sorted(offers, key=lambda offer: _shaken_until_s(pools[offer], now_s))
+    calm_first = sorted(offers, key=lambda offer: _distrusted_until_s(pools[offer], now_s))
     if missing > 0:
         _add(targets, calm_first, pools, missing, now_s)
     else:
@@ -74,8 +74,8 @@ def _give_up(targets: dict[Offer, int], offers: Sequence[Offer], pools: Mapping[
         surplus -= less
 
 
-def _shaken_until_s(supply: Supply, now_s: float) -> float:
-    until_s = supply.shaken_until_s
+def _distrusted_until_s(supply: Supply, now_s: float) -> float:
+    until_s = supply.distrusted_until_s
     return until_s if until_s is not None and now_s < until_s else -math.inf
 
 

@@ -33,5 +33,5 @@ def supply_of(allocator: Allocator, offer: Offer) -> Supply:
         settled=is_settled(pool),
         reachable=allocator.clusters.get(offer.cluster, False) and usable,
         closed_until_s=shelf.closed_until_s,
-        shaken_until_s=shelf.shaken_until_s,
+        distrusted_until_s=shelf.distrusted_until_s,
     )

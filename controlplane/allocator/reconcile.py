@@ -89,7 +89,7 @@ class Turn:
             if self._may_touch(pool):
                 most = min(ceiling(self.allocator), total(self.allocator.pools.values()))
                 self._remove(pool, names, explain_idleness(self.allocator, names))
-                self.allocator = replace(self.allocator, enough=max(0, most - len(names)))
+                self.allocator = replace(self.allocator, idle_cap=max(0, most - len(names)))
         for ref, nodes in left_nodes(self.allocator).items():
             pool = self.allocator.pools[ref]
             if self._may_touch(pool):

@@ -148,7 +148,7 @@ def _passed_over(allocator: Allocator, offer: Offer, now_s: float) -> str:
         return f"{offer.zone} has to be listed first"
     if not allocator.clusters.get(offer.cluster, False):
         return f"cluster {offer.cluster} is not ready"
-    if shelf.shaken_until_s is not None and now_s < shelf.shaken_until_s:
+    if shelf.distrusted_until_s is not None and now_s < shelf.distrusted_until_s:
         return f"{offer.zone} took a node lately or did not answer"
     if pool is not None and pool.target >= offer.max_nodes:
         return f"{offer.zone} has its {count_nodes(offer.max_nodes)}"

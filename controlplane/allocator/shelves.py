@@ -42,9 +42,9 @@ def reopen_after(allocator: Allocator, given_back: Stock) -> Allocator:
     return allocator
 
 
-def shake(allocator: Allocator, stock: Stock, now_s: float) -> Allocator:
+def distrust(allocator: Allocator, stock: Stock, now_s: float) -> Allocator:
     until_s = now_s + allocator.settings.loss_cooldown_s
-    return _put(allocator, stock, replace(shelf_of(allocator, stock), shaken_until_s=until_s))
+    return _put(allocator, stock, replace(shelf_of(allocator, stock), distrusted_until_s=until_s))
 
 
 def is_closed(allocator: Allocator, stock: Stock, now_s: float) -> bool:
@@ -52,8 +52,8 @@ def is_closed(allocator: Allocator, stock: Stock, now_s: float) -> bool:
     return until_s is not None and now_s < until_s
 
 
-def is_shaken(allocator: Allocator, stock: Stock, now_s: float) -> bool:
-    until_s = shelf_of(allocator, stock).shaken_until_s
+def is_distrusted(allocator: Allocator, stock: Stock, now_s: float) -> bool:
+    until_s = shelf_of(allocator, stock).distrusted_until_s
     return until_s is not None and now_s < until_s
 
 

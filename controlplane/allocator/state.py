@@ -57,9 +57,9 @@ class AllocatorSettings:
     """Nodes of a job that wants none go as it releases them, but no later than this: nobody may be left to do so."""
     idle_timeout_s: float = 600.0
     """A node of a planned job on which it has nothing and wants nothing for so long, or computes too little, goes."""
-    unused_s: float = 1800.0
+    regrow_after_s: float = 1800.0
     """How long no more nodes are asked for after one went that was used too little; doubles with each time after."""
-    unused_max_s: float = 86_400.0
+    regrow_after_max_s: float = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +186,7 @@ class Shelf:
     hint: str = ""
     short_s: float | None = None
     """When it last had nothing."""
-    shaken_until_s: float | None = None
+    distrusted_until_s: float | None = None
     """A node was taken there lately, or nobody answered: until then it comes last."""
 
 
@@ -201,7 +201,7 @@ class LowUse:
 
 
 @dataclass(frozen=True, slots=True)
-class Spared:
+class Cutback:
     """Nodes that were used too little went. Prices, profiles and losses do not make them useful."""
 
     nodes: int | None
@@ -280,9 +280,9 @@ class Allocator:
     """Since when the job has nothing on a node, by name."""
     low_use: dict[tuple[ClusterName, str], LowUse] = field(default_factory=dict)
     """By cluster and name of the node."""
-    enough: int | None = None
+    idle_cap: int | None = None
     """So many nodes, since others were idle: no more are asked for before something changes."""
-    spared: Spared | None = None
+    cutback: Cutback | None = None
     leaving: dict[ClusterName, frozenset[str]] = field(default_factory=dict)
     """Nodes in use that the job should leave, so that they can be given up: these very ones."""
     why: str = ""

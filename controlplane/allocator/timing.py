@@ -76,10 +76,10 @@ def _times(allocator: Allocator) -> Iterator[float]:
     yield from idle_due_s(allocator)
     if allocator.needless_since_s is not None:
         yield allocator.needless_since_s + allocator.settings.release_s
-    if allocator.spared is not None:
-        yield allocator.spared.until_s
+    if allocator.cutback is not None:
+        yield allocator.cutback.until_s
     for shelf in allocator.shelves.values():
-        yield from (at_s for at_s in (shelf.closed_until_s, shelf.shaken_until_s) if at_s is not None)
+        yield from (at_s for at_s in (shelf.closed_until_s, shelf.distrusted_until_s) if at_s is not None)
         if shelf.short_s is not None and allocator.demand is not None:
             yield shelf.short_s + allocator.settings.wary_s
     for pool in allocator.pools.values():

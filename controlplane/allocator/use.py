@@ -10,7 +10,7 @@ from dataclasses import replace
 from controlplane.allocator.counting import ceiling, held, is_dismissed, is_paused, total
 from controlplane.allocator.events import UseSeen
 from controlplane.allocator.pauses import pause_s
-from controlplane.allocator.state import Allocator, LowUse, Node, Pool, Spared
+from controlplane.allocator.state import Allocator, Cutback, LowUse, Node, Pool
 from controlplane.clouds.interface import PoolRef
 from controlplane.throughput.use import NodeUse
 
@@ -39,19 +39,19 @@ def dismiss_one(allocator: Allocator, now_s: float) -> Allocator:
     low, node, pool = min(overdue, key=lambda each: (each[0].share, each[1].name))
     left = max(demand.criteria.min_workers, min(ceiling(allocator), total(pools)) - 1)
     dismissed = _put(pool, replace(node, dismissed=_why(allocator, low, node)))
-    spared = _spared(allocator, left, now_s)
-    return replace(allocator, pools={**allocator.pools, pool.ref: dismissed}, spared=spared, low_use={})
+    cutback = _cutback(allocator, left, now_s)
+    return replace(allocator, pools={**allocator.pools, pool.ref: dismissed}, cutback=cutback, low_use={})
 
 
-def forget_spared(before: Allocator, after: Allocator, now_s: float) -> Allocator:
+def forget_cutback(before: Allocator, after: Allocator, now_s: float) -> Allocator:
     """What was of no use may be useful when another number is wanted, or after a while."""
-    spared = after.spared
-    if spared is None:
+    cutback = after.cutback
+    if cutback is None:
         return after
     if _asked_of(after) != _asked_of(before):
-        return replace(after, spared=None)
-    if spared.nodes is not None and now_s >= spared.until_s:
-        return replace(after, spared=replace(spared, nodes=None))
+        return replace(after, cutback=None)
+    if cutback.nodes is not None and now_s >= cutback.until_s:
+        return replace(after, cutback=replace(cutback, nodes=None))
     return after
 
 
@@ -102,10 +102,10 @@ def _lasted_s(low: LowUse, node: Node) -> float:
     return low.at_s - max(low.since_s, node.first_seen_s)
 
 
-def _spared(allocator: Allocator, left: int, now_s: float) -> Spared:
-    known, settings = allocator.spared, allocator.settings
+def _cutback(allocator: Allocator, left: int, now_s: float) -> Cutback:
+    known, settings = allocator.cutback, allocator.settings
     times = 0 if known is None else known.times + (known.nodes is None)
-    return Spared(left, now_s + pause_s(settings.unused_s, settings.unused_max_s, times), times)
+    return Cutback(left, now_s + pause_s(settings.regrow_after_s, settings.regrow_after_max_s, times), times)
 
 
 def _asked_of(allocator: Allocator) -> tuple[object, ...]:

@@ -200,7 +200,7 @@ class Markets:
         if self._listed is not None:
             since, self._listed = self._listed.since, None
             why = f"they can be read; list prices had to do since {_time(since)}"
-            self._say(self._concerned, "prices_of_the_moment", "planning at the prices of the moment", why, since)
+            self._say(self._concerned, "market_prices_used", "planning at the prices of the moment", why, since)
 
     @property
     def _concerned(self) -> tuple[str, ...]:
@@ -210,7 +210,7 @@ class Markets:
     def _say_listed(self, scopes: Sequence[str], listed: _Listed) -> None:
         missing = f"those of the moment are missing since {_time(listed.since)}"
         text = f"planning at list prices of {self._catalog().date}; {missing}"
-        self._say(scopes, "prices_of_the_list", text, listed.why, listed.since)
+        self._say(scopes, "list_prices_used", text, listed.why, listed.since)
 
     def _say(self, scopes: Sequence[str], kind: str, text: str, why: str, since: float) -> None:
         for scope in scopes:

@@ -204,7 +204,7 @@ class System:
             if pool.given_up:
                 self.given_up.setdefault(ref, frozenset(pool.nodes))
             self.uncounted |= {(ref, name) for name in pool.nodes.keys() - self.given_up.get(ref, pool.nodes.keys())}
-        most = ceiling(replace(allocator, enough=None))
+        most = ceiling(replace(allocator, idle_cap=None))
         found = [
             node.name
             for ref, pool in allocator.pools.items()

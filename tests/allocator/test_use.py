@@ -8,7 +8,7 @@ from msgspec import structs
 
 from controlplane.allocator import events
 from controlplane.allocator.effects import AllocatorEffect, CreatePool, MakePlan, RemoveNodes, ResizePool
-from controlplane.allocator.shelves import is_shaken
+from controlplane.allocator.shelves import is_distrusted
 from controlplane.allocator.state import AllocatorSettings
 from controlplane.planning.plan import Change
 from controlplane.throughput.use import FRESH_S, NodeUse
@@ -158,7 +158,7 @@ def test_a_notice_for_a_node_that_is_given_up_is_a_notice() -> None:
     assert stage.allocator.leaving == {US: {THIRD}}
     stage.notices(THIRD, 15.0)
     assert stage.pool(IOWA).nodes[THIRD].doomed_until_s == stage.now_s + 15.0
-    assert is_shaken(stage.allocator, IOWA.stock, stage.now_s)
+    assert is_distrusted(stage.allocator, IOWA.stock, stage.now_s)
     assert of(stage.releases(THIRD), RemoveNodes) == [], "it is left alone until it is gone"
 
 
@@ -168,7 +168,7 @@ def test_a_zone_that_takes_a_node_that_is_given_up_has_taken_one() -> None:
     sees_use(stage, {THIRD: 0.1}, after_s=60.0)
     stage.takes(THIRD)
     stage.sees()
-    assert is_shaken(stage.allocator, IOWA.stock, stage.now_s)
+    assert is_distrusted(stage.allocator, IOWA.stock, stage.now_s)
 
 
 def test_what_is_not_asked_for_is_not_looked_at() -> None:
@@ -250,7 +250,7 @@ def grows(stage: PlannedStage) -> bool:
 @pytest.mark.parametrize("seed", range(4))
 def test_what_was_given_up_is_not_asked_for_again_by_prices_profiles_deadlines_or_losses(seed: int) -> None:
     chance, stage = random.Random(seed), a_stage_that_gave_one_up()
-    began, until_s = len(stage.effects), stage.now_s + BRIEF.unused_s - 120.0
+    began, until_s = len(stage.effects), stage.now_s + BRIEF.regrow_after_s - 120.0
     assert stage.allocator.demand is not None
     criteria = stage.allocator.demand.criteria
     while stage.now_s < until_s:
@@ -288,7 +288,7 @@ def test_another_number_that_is_wanted_is_a_reason_to_ask_again() -> None:
 
 def test_after_a_while_it_is_tried_again_and_each_time_later() -> None:
     stage = a_stage_that_gave_one_up()
-    for pause_s in (BRIEF.unused_s, 2 * BRIEF.unused_s, 4 * BRIEF.unused_s):
+    for pause_s in (BRIEF.regrow_after_s, 2 * BRIEF.regrow_after_s, 4 * BRIEF.regrow_after_s):
         stage.ticks(pause_s - 10.0)
         assert not grows(stage)
         stage.ticks(10.0)

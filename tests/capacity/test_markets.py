@@ -104,14 +104,14 @@ async def test_list_prices_have_to_do_where_nobody_answers_until_somebody_does()
         await eventually(lambda: stage.usd_in(IOWA_A) == 123_456)
     [listed, _, seen, _] = stage.said
     assert [event.scope for event in stage.said] == [FLEET, JOB, FLEET, JOB]
-    assert (listed.kind, listed.why) == ("prices_of_the_list", "nobody answers")
+    assert (listed.kind, listed.why) == ("list_prices_used", "nobody answers")
     assert listed.text.startswith(
         f"planning at list prices of {shipped_catalog().date}; those of the moment are missing"
     )
     since = listed.fields["since"]
     assert isinstance(since, float)
     assert began - 0.01 <= since <= SystemClock().wall_s()
-    assert (seen.kind, seen.fields) == ("prices_of_the_moment", listed.fields)
+    assert (seen.kind, seen.fields) == ("market_prices_used", listed.fields)
 
 
 async def test_a_job_that_comes_while_list_prices_hold_is_told_so_once() -> None:

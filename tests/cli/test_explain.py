@@ -99,7 +99,7 @@ def test_a_why_of_several_lines_stays_readable_and_a_missing_figure_is_left_out(
 
 
 def test_nodes_of_little_use_and_prices_that_are_missing_are_decided_upon() -> None:
-    story = Story().tell("node_underused").tell("prices_of_the_list").tell("prices_of_the_moment")
+    story = Story().tell("node_underused").tell("list_prices_used").tell("market_prices_used")
     assert [decision.about for decision in story.decided] == [About.POOLS, About.PLACEMENT, About.PLACEMENT]
 
 

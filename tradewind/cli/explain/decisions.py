@@ -28,7 +28,7 @@ class About(StrEnum):
 
 
 ABOUT: dict[str, About] = {
-    **dict.fromkeys(("planned", "capacity_ignored", "prices_of_the_list", "prices_of_the_moment"), About.PLACEMENT),
+    **dict.fromkeys(("planned", "capacity_ignored", "list_prices_used", "market_prices_used"), About.PLACEMENT),
     **dict.fromkeys(
         ("pool_found", "pool_created", "pool_raised", "pool_lowered", "pool_deleted", "nodes_removed"), About.POOLS
     ),

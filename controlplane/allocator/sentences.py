@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from controlplane.allocator.counting import at_most, ceiling, dismissed, held, is_paused, is_there, lost
 from controlplane.allocator.facts import current
 from controlplane.allocator.offers import Offer
-from controlplane.allocator.shelves import is_closed, shelf_of
-from controlplane.allocator.state import Allocator, Pool, Shortage
+from controlplane.allocator.shelves import shelf_of
+from controlplane.allocator.state import Allocator, Closure, Pool, Shortage
 from controlplane.clouds.outcomes import with_hint
 from controlplane.planning.plan import Change
 from messages.ids import ClusterName
@@ -28,9 +28,9 @@ def describe_offer(offer: Offer) -> str:
 
 
 def explain_lowering(allocator: Allocator, pool: Pool, now_s: float) -> str:
-    shelf = shelf_of(allocator, pool.offer.stock)
-    if is_closed(allocator, pool.offer.stock, now_s):
-        return f"{pool.offer.zone} {SHORTAGES[shelf.shortage]}, and the pool would keep trying: {shelf.detail}"
+    closed = shelf_of(allocator, pool.offer.stock).closed
+    if closed is not None and now_s < closed.until_s:
+        return f"{pool.offer.zone} {SHORTAGES[closed.shortage]}, and the pool would keep trying: {closed.detail}"
     taken = sorted(pool.vacant.keys() | {node.name for node in lost(pool)})
     if taken:
         return f"{', '.join(taken)} of it was lost; the cloud would fill the slot again, whenever it can"
@@ -113,16 +113,15 @@ def shortage(allocator: Allocator, now_s: float, unready: Mapping[ClusterName, s
         if not allocator.clusters.get(offer.cluster, False):
             waits_for = unready.get(offer.cluster, "")
             told.append(f"cluster {offer.cluster} is not ready" + (f": {waits_for}" if waits_for else ""))
-        elif is_closed(allocator, offer.stock, now_s):
-            zones.setdefault((offer.machine_type, _problem_with(allocator, offer)), []).append(offer.zone)
+        elif (closed := shelf_of(allocator, offer.stock).closed) is not None and now_s < closed.until_s:
+            zones.setdefault((offer.machine_type, _problem(closed)), []).append(offer.zone)
     told += [f"{machine} in {', '.join(dict.fromkeys(where))} {what}" for (machine, what), where in zones.items()]
     return "; ".join(dict.fromkeys(told))
 
 
-def _problem_with(allocator: Allocator, offer: Offer) -> str:
-    shelf = shelf_of(allocator, offer.stock)
-    what = SHORTAGES[shelf.shortage]
-    return what if shelf.shortage is Shortage.STOCKOUT else f"{what}: {with_hint(shelf.detail, shelf.hint)}"
+def _problem(closed: Closure) -> str:
+    what = SHORTAGES[closed.shortage]
+    return what if closed.shortage is Shortage.STOCKOUT else f"{what}: {with_hint(closed.detail, closed.hint)}"
 
 
 def _unlisted(allocator: Allocator) -> str:
@@ -138,8 +137,9 @@ def _before(allocator: Allocator, offer: Offer) -> list[Offer]:
 def _passed_over(allocator: Allocator, offer: Offer, now_s: float) -> str:
     shelf = shelf_of(allocator, offer.stock)
     pool = next((pool for pool in allocator.pools.values() if pool.offer == offer), None)
-    if shelf.closed_until_s is not None and now_s < shelf.closed_until_s:
-        return f"{offer.zone} {SHORTAGES[shelf.shortage]} and is left alone for {shelf.closed_until_s - now_s:.0f} s"
+    closed = shelf.closed
+    if closed is not None and now_s < closed.until_s:
+        return f"{offer.zone} {SHORTAGES[closed.shortage]} and is left alone for {closed.until_s - now_s:.0f} s"
     if pool is not None and pool.operation is not None:
         return f"{offer.zone} has an operation under way"
     if pool is not None and pool.hanging_s is not None:

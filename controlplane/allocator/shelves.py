@@ -1,44 +1,38 @@
 """What is remembered of the places machines come from: when they had none, and when they took some back."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from controlplane.allocator.offers import Stock
 from controlplane.allocator.pauses import pause_s
-from controlplane.allocator.state import Allocator, Shelf, Shortage
+from controlplane.allocator.state import Allocator, Closure, Shelf, Shortage
 
 
 def close(
     allocator: Allocator, stock: Stock, shortage: Shortage, detail: str, now_s: float, *, hint: str = ""
 ) -> Allocator:
-    """Nothing more is asked for there for a while, which doubles each time."""
-    settings, shelf = allocator.settings, shelf_of(allocator, stock)
+    """Nothing more is asked for there for a while, which doubles with each time of the same kind."""
+    settings, known = allocator.settings, _closure(allocator, stock, shortage)
     first_s, most_s = settings.stockout_s, settings.stockout_max_s
     if shortage is not Shortage.STOCKOUT:
         first_s, most_s = settings.quota_s, settings.quota_max_s
-    until_s = max(now_s + pause_s(first_s, most_s, shelf.failures), shelf.closed_until_s or 0.0)
-    closed = replace(
-        shelf,
-        failures=shelf.failures + 1,
-        closed_until_s=until_s,
-        short_s=now_s,
-        shortage=shortage,
-        detail=detail,
-        hint=hint,
-    )
-    return _put(allocator, stock, closed)
+    failures = known.failures if known is not None else 0
+    until_s = now_s + pause_s(first_s, most_s, failures)
+    return _close(allocator, stock, Closure(shortage, now_s, until_s, failures + 1, detail, hint))
 
 
 def reopen(allocator: Allocator, stock: Stock) -> Allocator:
-    shelf = shelf_of(allocator, stock)
-    return _put(allocator, stock, replace(shelf, failures=0, closed_until_s=None, short_s=None, detail="", hint=""))
+    return _put(allocator, stock, replace(shelf_of(allocator, stock), closures=()))
 
 
 def reopen_after(allocator: Allocator, given_back: Stock) -> Allocator:
     """Machines of this stock went back: there are some again, and the quota of their region has room."""
     for stock, shelf in allocator.shelves.items():
-        in_quota = shelf.shortage is Shortage.QUOTA and _region(stock) == _region(given_back)
-        if shelf.closed_until_s is not None and (stock == given_back or in_quota):
+        if stock == given_back:
             allocator = reopen(allocator, stock)
+        elif _region(stock) == _region(given_back):
+            left = tuple(each for each in shelf.closures if each.shortage is not Shortage.QUOTA)
+            allocator = _put(allocator, stock, replace(shelf, closures=left))
     return allocator
 
 
@@ -65,6 +59,27 @@ def is_unsure(allocator: Allocator, stock: Stock, now_s: float) -> bool:
 
 def shelf_of(allocator: Allocator, stock: Stock) -> Shelf:
     return allocator.shelves.get(stock, Shelf())
+
+
+def newly_closed(before: Mapping[Stock, Shelf], after: Mapping[Stock, Shelf]) -> list[tuple[Stock, Closure]]:
+    """Refusals that were learned of in between."""
+    return [
+        (stock, closure)
+        for stock, shelf in after.items()
+        for closure in shelf.closures
+        if closure not in before.get(stock, Shelf()).closures
+    ]
+
+
+def _close(allocator: Allocator, stock: Stock, closure: Closure) -> Allocator:
+    shelf = shelf_of(allocator, stock)
+    others = (each for each in shelf.closures if each.shortage is not closure.shortage)
+    return _put(allocator, stock, replace(shelf, closures=(*others, closure)))
+
+
+def _closure(allocator: Allocator, stock: Stock, shortage: Shortage) -> Closure | None:
+    closures = shelf_of(allocator, stock).closures
+    return next((each for each in closures if each.shortage is shortage), None)
 
 
 def _region(stock: Stock) -> str:

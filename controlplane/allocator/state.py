@@ -175,19 +175,41 @@ class Shortage(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Closure:
+    """Nothing is asked for there, for a reason of this kind."""
+
+    shortage: Shortage
+    at_s: float
+    """When it last said no."""
+    until_s: float
+    failures: int = 0
+    """In a row."""
+    detail: str = ""
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Shelf:
     """What is remembered of a stock."""
 
-    failures: int = 0
-    """In a row."""
-    closed_until_s: float | None = None
-    shortage: Shortage = Shortage.STOCKOUT
-    detail: str = ""
-    hint: str = ""
-    short_s: float | None = None
-    """When it last had nothing."""
+    closures: tuple[Closure, ...] = ()
+    """One for each kind of shortage: a zone that is often empty is no sign of a quota that stays as it is."""
     distrusted_until_s: float | None = None
     """A node was taken there lately, or nobody answered: until then it comes last."""
+
+    @property
+    def closed(self) -> Closure | None:
+        """The one that lasts longest."""
+        return max(self.closures, key=lambda closure: closure.until_s, default=None)
+
+    @property
+    def closed_until_s(self) -> float | None:
+        return self.closed.until_s if self.closed is not None else None
+
+    @property
+    def short_s(self) -> float | None:
+        """When it last had nothing."""
+        return max((closure.at_s for closure in self.closures), default=None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from controlplane.allocator.effects import (
 )
 from controlplane.allocator.planned import planned
 from controlplane.allocator.sentences import count_nodes, describe_offer, goal
-from controlplane.allocator.shelves import shelf_of
+from controlplane.allocator.shelves import newly_closed
 from controlplane.allocator.state import Allocator, Node, Pool, Shortage
 from messages.jobs import Scalar
 
@@ -78,14 +78,12 @@ def _fate(node: Node, now: Node | None, pool: Pool) -> tuple[str, str, str] | No
 
 def _shortages(before: Allocator, after: Allocator) -> list[Announce]:
     said = []
-    for stock, shelf in after.shelves.items():
-        known = shelf_of(before, stock)
-        if shelf.failures > known.failures and shelf.closed_until_s is not None:
-            text = f"{stock.machine_type} in {stock.zone} cannot be had"
-            if shelf.shortage is not Shortage.STOCKOUT and shelf.hint:
-                text += f" ({shelf.hint})"
-            fields: dict[str, Scalar | None] = {"zone": stock.zone, "machine_type": stock.machine_type}
-            said.append(Announce(SHORTAGE_KINDS[shelf.shortage], text, shelf.detail, fields))
+    for stock, closure in newly_closed(before.shelves, after.shelves):
+        text = f"{stock.machine_type} in {stock.zone} cannot be had"
+        if closure.shortage is not Shortage.STOCKOUT and closure.hint:
+            text += f" ({closure.hint})"
+        fields: dict[str, Scalar | None] = {"zone": stock.zone, "machine_type": stock.machine_type}
+        said.append(Announce(SHORTAGE_KINDS[closure.shortage], text, closure.detail, fields))
     return said
 
 

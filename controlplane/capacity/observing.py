@@ -8,8 +8,10 @@ which nothing is heard was not taken for all we know.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from controlplane.allocator import state
 from controlplane.allocator.counting import is_dismissed
 from controlplane.allocator.offers import Stock
+from controlplane.allocator.shelves import newly_closed
 from controlplane.allocator.state import Allocator, Kind, Pool, Shortage
 from controlplane.catalog.accelerators import from_gke
 from controlplane.catalog.memory import Granted, Lived, Observation, QuotaRefused, Shelf, StockedOut, Taken
@@ -35,8 +37,7 @@ class Watch:
     asked_s: Mapping[PoolRef, float] = field(default_factory=dict)
     """When more were last asked for, of pools that were raised since the watch began."""
     sighted: frozenset[PoolRef] = frozenset()
-    refused: Mapping[Stock, int] = field(default_factory=dict)
-    """How often in a row."""
+    shelves: Mapping[Stock, state.Shelf] = field(default_factory=dict)
     given_back: frozenset[NodeKey] = frozenset()
     """What we were removing ourselves."""
 
@@ -64,9 +65,8 @@ def observe(watch: Watch, allocator: Allocator, now_s: float, at: float) -> tupl
             ended = Taken if _was_taken(watch, allocator, key) else Lived
             seen.append(ended(*known.shelf, at, max(0.0, now_s - known.told_s)))
     sighted = {ref for ref, pool in allocator.pools.items() if pool.sighted_s is not None}
-    refused = {stock: shelf.failures for stock, shelf in allocator.shelves.items()}
     given_back = frozenset(key for key in kept if _is_removed(allocator.pools[key[0]], key[1]))
-    return Watch(kept, asked_s, watch.sighted | sighted, refused, given_back), tuple(seen)
+    return Watch(kept, asked_s, watch.sighted | sighted, allocator.shelves, given_back), tuple(seen)
 
 
 def _alive(allocator: Allocator) -> dict[NodeKey, tuple[str, Shelf]]:
@@ -114,13 +114,11 @@ def _is_removed(pool: Pool, name: str) -> bool:
 
 
 def _refusals(watch: Watch, allocator: Allocator, at: float) -> Iterator[Observation]:
-    for stock, closed in allocator.shelves.items():
+    for stock, closure in newly_closed(watch.shelves, allocator.shelves):
         shelf = _shelf(stock)
-        if shelf is None or closed.failures <= watch.refused.get(stock, 0):
-            continue
-        if closed.shortage is Shortage.STOCKOUT:
+        if shelf is not None and closure.shortage is Shortage.STOCKOUT:
             yield StockedOut(*shelf, at)
-        elif closed.shortage is Shortage.QUOTA:
+        elif shelf is not None and closure.shortage is Shortage.QUOTA:
             yield QuotaRefused(*shelf, at)
 
 

@@ -5,6 +5,8 @@ from dataclasses import replace
 from controlplane.allocator import events
 from controlplane.allocator.effects import Announce, CreatePool, RemoveNodes, ResizePool
 from controlplane.allocator.offers import pool_ref
+from controlplane.allocator.shelves import close, reopen_after, shelf_of
+from controlplane.allocator.state import Shortage
 from controlplane.clouds.interface import PoolStatus
 from controlplane.clouds.outcomes import (
     Busy,
@@ -121,6 +123,23 @@ def test_an_exceeded_quota_is_looked_into_and_left_alone_for_long() -> None:
     assert asked(stage.lists()) == [("create", "us-b", "2")]
     stage.ticks(800.0)
     assert stage.allocator.shelves[A.stock].closed_until_s == 1000.0
+
+
+def test_a_zone_that_was_often_empty_is_left_alone_no_longer_for_its_first_refused_quota() -> None:
+    allocator, now_s = a_stage().allocator, 100.0
+    for _ in range(4):
+        allocator = close(allocator, A.stock, Shortage.STOCKOUT, "none", now_s)
+        now_s = (shelf_of(allocator, A.stock).closed_until_s or now_s) + 1.0
+    closed = close(allocator, A.stock, Shortage.QUOTA, "GPUS", now_s)
+    assert shelf_of(closed, A.stock).closed_until_s == now_s + allocator.settings.quota_s
+
+
+def test_a_stockout_is_not_told_as_the_reason_while_the_quota_keeps_a_zone_closed() -> None:
+    allocator = close(a_stage().allocator, A.stock, Shortage.QUOTA, "GPUS", 100.0)
+    both = close(allocator, A.stock, Shortage.STOCKOUT, "none", 101.0)
+    assert shelf_of(both, A.stock).closed == shelf_of(allocator, A.stock).closed
+    given_back = reopen_after(both, replace(A, zone="us-z").stock)
+    assert shelf_of(given_back, A.stock).closed_until_s == 101.0 + allocator.settings.stockout_s
 
 
 def test_a_refusal_is_told_with_its_hint_and_the_next_offer_is_tried() -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from controlplane.allocator import plan as in_order
 from controlplane.allocator.calm import taken_lately
 from controlplane.allocator.choices import by_choice
-from controlplane.allocator.counting import ceiling, is_dismissed, is_paused, spare
+from controlplane.allocator.counting import ceiling, is_dismissed, is_paused, is_resting, spare
 from controlplane.allocator.facts import aimed_at, current
 from controlplane.allocator.offers import Offer, pool_ref
 from controlplane.allocator.plan import kept
@@ -21,6 +21,7 @@ from controlplane.planning.market import Choice, Nodes
 from messages.ids import ClusterName
 
 Leaving = dict[ClusterName, frozenset[str]]
+RESTS = "what could be had was too few to run with, and idle for long: all are asked for again after a while"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,8 @@ def _aims(allocator: Allocator, supplies: Supplies, now_s: float) -> Aims:
     if is_paused(allocator):
         return _exactly(allocator, supplies, {}, now_s, "nothing is wanted")
     if plans.facts is None:
-        return Aims({offer: kept(supply, now_s) for offer, supply in supplies.items()}, {}, "no prices are known")
+        why = RESTS if is_resting(allocator) else "no prices are known"
+        return Aims({offer: kept(supply, now_s) for offer, supply in supplies.items()}, {}, why)
     plan = current(plans)
     if plan is not None:
         return _exactly(allocator, supplies, plan.ask, now_s, f"plan {plans.number} ({plan.change.value})")

@@ -103,13 +103,19 @@ def ceiling(allocator: Allocator) -> int:
     if is_paused(allocator):
         return 0
     most = min(allocator.wanted, allocator.demand.criteria.max_workers)
-    cutback = allocator.cutback.nodes if allocator.cutback is not None else None
-    return min(each for each in (most, allocator.idle_cap, cutback) if each is not None)
+    cutbacks = [each.nodes for each in (allocator.idle_cap, allocator.cutback) if each is not None]
+    return min([most, *(nodes for nodes in cutbacks if nodes is not None)])
 
 
 def is_paused(allocator: Allocator) -> bool:
     """Fewer are wanted than a planned job can run with: then none are."""
     return allocator.demand is not None and allocator.wanted < allocator.demand.criteria.min_workers
+
+
+def is_resting(allocator: Allocator) -> bool:
+    """What came was too few to run with, and is given back: nothing is asked for until it is tried again."""
+    demand, cap = allocator.demand, allocator.idle_cap
+    return demand is not None and cap is not None and cap.nodes is not None and cap.nodes < demand.criteria.min_workers
 
 
 def wants_none(allocator: Allocator) -> bool:

@@ -6,7 +6,7 @@ from msgspec import structs
 
 from controlplane.allocator.calm import calm_first, taken_lately
 from controlplane.allocator.choices import choice_of, present_of, within_reach
-from controlplane.allocator.counting import ceiling, is_paused
+from controlplane.allocator.counting import ceiling, is_paused, is_resting
 from controlplane.allocator.demand import Basis
 from controlplane.allocator.prospects import Supplies
 from controlplane.allocator.shelves import is_distrusted, is_unsure
@@ -19,7 +19,7 @@ from controlplane.planning.plan import Plan
 def basis_of(allocator: Allocator, supplies: Supplies, now_s: float) -> Basis | None:
     """None where nothing can be planned: no prices are known, or nothing is wanted."""
     demand, market = allocator.demand, allocator.market
-    if demand is None or market is None or not market.options or is_paused(allocator):
+    if demand is None or market is None or not market.options or is_paused(allocator) or is_resting(allocator):
         return None
     criteria = structs.replace(demand.criteria, max_workers=ceiling(allocator))
     market = within_reach(market, supplies)

@@ -1,11 +1,13 @@
 """Nodes of a planned job on which it has had nothing for long: these very ones go, and are not asked for again soon."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 
 from controlplane.allocator.counting import held, is_settled
 from controlplane.allocator.events import NodesReleased
-from controlplane.allocator.state import Allocator, Node, Pool
+from controlplane.allocator.pauses import pause_s
+from controlplane.allocator.state import Allocator, Cutback, Node, Pool
 from controlplane.clouds.interface import PoolRef
 
 
@@ -19,10 +21,24 @@ def note_released(allocator: Allocator, event: NodesReleased) -> Allocator:
     )
 
 
-def forget_idle_cap(before: Allocator, after: Allocator) -> Allocator:
+def idle_cap(allocator: Allocator, left: int, now_s: float) -> Cutback:
+    """What is left is enough, if the job can run with it; else it is tried again after a while, each time later."""
+    demand, known, settings = allocator.demand, allocator.idle_cap, allocator.settings
+    if demand is None or left >= demand.criteria.min_workers:
+        return Cutback(left, math.inf, 0)
+    times = 0 if known is None else known.times + (known.nodes is None)
+    return Cutback(left, now_s + pause_s(settings.idle_timeout_s, settings.rest_max_s, times), times)
+
+
+def forget_idle_cap(before: Allocator, after: Allocator, now_s: float) -> Allocator:
     """What was of no use may be useful when something else is wanted or offered, or where nodes are taken."""
-    if after.idle_cap is None:
+    cap = after.idle_cap
+    if cap is None:
         return after
+    if cap.nodes is not None and now_s >= cap.until_s:
+        return replace(after, idle_cap=replace(cap, nodes=None))
+    if cap.nodes is None and after.demand is not None and _held(after) >= after.demand.criteria.min_workers:
+        return replace(after, idle_cap=None)
     losses = [shelf.distrusted_until_s for shelf in after.shelves.values()]
     known = [shelf.distrusted_until_s for shelf in before.shelves.values()]
     news = (after.wanted, after.demand, after.market) != (before.wanted, before.demand, before.market)
@@ -33,7 +49,7 @@ def idle_nodes(allocator: Allocator, now_s: float) -> dict[PoolRef, list[str]]:
     """As many as the job can run without; all, where they are too few to run with."""
     if allocator.demand is None:
         return {}
-    here = sum(held(pool) for pool in allocator.pools.values())
+    here = _held(allocator)
     most = here - allocator.demand.criteria.min_workers
     left = most if most >= 0 else here
     found: dict[PoolRef, list[str]] = {}
@@ -49,6 +65,10 @@ def idle_due_s(allocator: Allocator) -> Iterator[float]:
     if allocator.demand is not None:
         for pool in allocator.pools.values():
             yield from (due_s for _, due_s in _due(allocator, pool))
+
+
+def _held(allocator: Allocator) -> int:
+    return sum(held(pool) for pool in allocator.pools.values())
 
 
 def _due(allocator: Allocator, pool: Pool) -> Iterator[tuple[Node, float]]:

@@ -21,7 +21,7 @@ from controlplane.allocator.use import call_back, forget_cutback, note_use
 
 def learn(allocator: Allocator, event: events.AllocatorEvent) -> Allocator:
     learned = call_back(_age(_take_in(allocator, event), event.at_s))
-    return forget_cutback(allocator, forget_idle_cap(allocator, learned), event.at_s)
+    return forget_cutback(allocator, forget_idle_cap(allocator, learned, event.at_s), event.at_s)
 
 
 def _take_in(allocator: Allocator, event: events.AllocatorEvent) -> Allocator:

@@ -11,7 +11,7 @@ from controlplane.allocator.aims import aims_of
 from controlplane.allocator.caps import most_for
 from controlplane.allocator.counting import ceiling, dismissed, doomed, held, is_settled, is_there, lost, spare, total
 from controlplane.allocator.facts import basis_of, current, note, plan_due_s
-from controlplane.allocator.idle import idle_nodes
+from controlplane.allocator.idle import idle_cap, idle_nodes
 from controlplane.allocator.offers import Offer, pool_plan, pool_ref
 from controlplane.allocator.prospects import Supplies, supplies_of
 from controlplane.allocator.sentences import explain_idleness, explain_lowering, explain_raising, summary
@@ -89,7 +89,8 @@ class Turn:
             if self._may_touch(pool):
                 most = min(ceiling(self.allocator), total(self.allocator.pools.values()))
                 self._remove(pool, names, explain_idleness(self.allocator, names))
-                self.allocator = replace(self.allocator, idle_cap=max(0, most - len(names)))
+                cap = idle_cap(self.allocator, max(0, most - len(names)), self.now_s)
+                self.allocator = replace(self.allocator, idle_cap=cap)
         for ref, nodes in left_nodes(self.allocator).items():
             pool = self.allocator.pools[ref]
             if self._may_touch(pool):

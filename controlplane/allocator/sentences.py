@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from controlplane.allocator.counting import at_most, ceiling, dismissed, held, is_paused, is_there, lost
+from controlplane.allocator.counting import at_most, ceiling, dismissed, held, is_paused, is_resting, is_there, lost
 from controlplane.allocator.facts import current
 from controlplane.allocator.offers import Offer
 from controlplane.allocator.shelves import shelf_of
@@ -54,6 +54,8 @@ def goal(allocator: Allocator) -> int:
     """How many nodes are aimed at in the end."""
     if allocator.demand is None:
         return allocator.wanted
+    if is_resting(allocator):
+        return allocator.demand.criteria.min_workers
     plan = allocator.plans.plan
     return min(ceiling(allocator), sum(plan.placement.values()) if plan is not None else ceiling(allocator))
 
@@ -107,7 +109,7 @@ def shortage(allocator: Allocator, now_s: float, unready: Mapping[ClusterName, s
         return "nobody has told yet what machines cost"
     room = sum(offer.max_nodes for offer in allocator.offers)
     told = [f"the fleet's offers have room for {count_nodes(room)}"] if room < wanted else []
-    told += [waits] if waits else []
+    told += [text for text in (waits, allocator.by if is_resting(allocator) else "") if text]
     zones: dict[tuple[str, str], list[str]] = {}
     for offer in allocator.offers:
         if not allocator.clusters.get(offer.cluster, False):

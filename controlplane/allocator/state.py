@@ -57,6 +57,8 @@ class AllocatorSettings:
     """Nodes of a job that wants none go as it releases them, but no later than this: nobody may be left to do so."""
     idle_timeout_s: float = 600.0
     """A node of a planned job on which it has nothing and wants nothing for so long, or computes too little, goes."""
+    rest_max_s: float = 3600.0
+    """Where such nodes were too few to run with, none are asked for after for as long; doubles with each time after."""
     regrow_after_s: float = 1800.0
     """How long no more nodes are asked for after one went that was used too little; doubles with each time after."""
     regrow_after_max_s: float = 86_400.0
@@ -224,7 +226,7 @@ class LowUse:
 
 @dataclass(frozen=True, slots=True)
 class Cutback:
-    """Nodes that were used too little went. Prices, profiles and losses do not make them useful."""
+    """Nodes went that were of no use."""
 
     nodes: int | None
     """So many were left: no more are asked for before `until_s`. None when that is over."""
@@ -302,9 +304,10 @@ class Allocator:
     """Since when the job has nothing on a node, by name."""
     low_use: dict[tuple[ClusterName, str], LowUse] = field(default_factory=dict)
     """By cluster and name of the node."""
-    idle_cap: int | None = None
-    """So many nodes, since others were idle: no more are asked for before something changes."""
+    idle_cap: Cutback | None = None
+    """Since nodes were idle: forgotten when something changes, which may make them useful."""
     cutback: Cutback | None = None
+    """Since nodes were used too little: prices, profiles and losses do not make them useful."""
     leaving: dict[ClusterName, frozenset[str]] = field(default_factory=dict)
     """Nodes in use that the job should leave, so that they can be given up: these very ones."""
     why: str = ""

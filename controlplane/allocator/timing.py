@@ -76,8 +76,7 @@ def _times(allocator: Allocator) -> Iterator[float]:
     yield from idle_due_s(allocator)
     if allocator.needless_since_s is not None:
         yield allocator.needless_since_s + allocator.settings.release_s
-    if allocator.cutback is not None:
-        yield allocator.cutback.until_s
+    yield from (each.until_s for each in (allocator.cutback, allocator.idle_cap) if each is not None)
     for shelf in allocator.shelves.values():
         yield from (at_s for at_s in (shelf.closed_until_s, shelf.distrusted_until_s) if at_s is not None)
         if shelf.short_s is not None and allocator.demand is not None:

@@ -42,7 +42,15 @@ from tests.simulation.seeds import replay
 ZONES = (IOWA_A, IOWA_B, OREGON, HOLLAND)
 GKE = {"L4": "nvidia-l4", "A100-40": "nvidia-tesla-a100"}
 TUNING = Tuning(alternatives=0)
-PLANNED = replace(SETTINGS, plan_settle_s=0.5, plan_every_s=10.0, plan_timeout_s=6.0, idle_timeout_s=20.0, wary_s=20.0)
+PLANNED = replace(
+    SETTINGS,
+    plan_settle_s=0.5,
+    plan_every_s=10.0,
+    plan_timeout_s=6.0,
+    idle_timeout_s=20.0,
+    rest_max_s=40.0,
+    wary_s=20.0,
+)
 
 
 class PlannedAccount(Account):
@@ -159,6 +167,8 @@ class PlannedSystem(System):
         """Uids of machines that the job will not use."""
         self.slackers: set[str] = set()
         """Uids of machines on which it will compute little."""
+        self.starving = False
+        """There are too few to run with, so that it uses none."""
         self.criteria_now = self.criteria
         self._beat_use()
 
@@ -213,7 +223,7 @@ class PlannedSystem(System):
         leaving = self.actor.allocator.leaving
         for uid, (pool, machine) in running.items():
             asked_to_go = machine.name in leaving.get(pool.ref.cluster, frozenset())
-            if asked_to_go or uid in self.idlers:
+            if asked_to_go or self.starving or uid in self.idlers:
                 busy.pop(uid, None)
             elif len(busy) < min(self.wanted, self.criteria_now.max_workers):
                 busy.setdefault(uid, self.clockwork.now_s)
@@ -285,8 +295,7 @@ class PlannedSystem(System):
         self.usd = {offer.stock: 0.2 + 0.1 * number for number, offer in enumerate(self.offers)}
         self.criteria_now = self.criteria
         super().be_kind()
-        for zone in self.cloud.capacities:
-            self.cloud.capacities[zone] = sum(offer.max_nodes for offer in self.offers if offer.zone == zone)
+        self._restock_all()
         if self.actor.alive:
             self._tell_criteria()
 
@@ -307,6 +316,29 @@ class PlannedSystem(System):
         possible = plan(self.criteria, self.profile, self.market(without=cluster), Present(), TUNING)
         if possible.change is not Change.WAIT:
             self.must(lambda: len(self.cloud.running()) >= least, f"{least} nodes without that region")
+
+    def starve(self) -> None:
+        """Fewer than it needs are left, until it gives them back; then there are more, and nothing else is told."""
+        least = self.criteria_now.min_workers
+        if least < 2:
+            return
+        self.clockwork.made["too few left for long"] += 1
+        self.clockwork.tell("too few are left")
+        self.starving = True
+        running = list(self.cloud.running().values())
+        self.cloud.capacities = dict.fromkeys(self.cloud.capacities, 0)
+        for pool, _ in running[: least - 1]:
+            self.cloud.capacities[pool.plan.zone] += 1
+        for pool, machine in running[least - 1 :]:
+            self.cloud.take_at_once(pool, machine)
+        self.must(lambda: not self.cloud.running(), "rid of what is idle and too few")
+        self.starving = False
+        self._restock_all()
+        self.must(self.is_as_wanted, "as wanted though nothing is told but that machines can be had")
+
+    def _restock_all(self) -> None:
+        for zone in self.cloud.capacities:
+            self.cloud.capacities[zone] = sum(offer.max_nodes for offer in self.offers if offer.zone == zone)
 
     def _running(self) -> dict[Choice, int]:
         offers = {pool_ref(JOB, offer): offer for offer in self.offers}

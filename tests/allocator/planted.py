@@ -1,11 +1,12 @@
 """Bugs that are planted on purpose: a simulation that misses them checks too little."""
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 import pytest
 
-from controlplane.allocator import aims, caps, learn_listing, learn_outcome, prospects, reconcile, timing
+from controlplane.allocator import aims, caps, idle, learn_listing, learn_outcome, prospects, reconcile, timing
 from controlplane.allocator.counting import expected, held
 from controlplane.allocator.effects import ResizePool
 from controlplane.allocator.reconcile import Turn
@@ -109,6 +110,11 @@ def trust_a_listing_that_is_too_old(patch: pytest.MonkeyPatch) -> None:
 
 
 # Of planned jobs
+
+
+def rest_for_ever(patch: pytest.MonkeyPatch) -> None:
+    """What was given back since it was too few to run with is asked for again only when prices or criteria change."""
+    patch.setattr(idle, "pause_s", lambda first_s, most_s, failures: math.inf)
 
 
 def follow_a_remembered_plan(patch: pytest.MonkeyPatch) -> None:

@@ -150,6 +150,7 @@ class System:
             self.calm = False
             self._lose_a_region()
             self.must(self.is_as_wanted, "as wanted after a region came back")
+            self.starve()
             self._end("succeeded")
         self.must(self._is_gone, "gone after the end")
 
@@ -340,6 +341,9 @@ class System:
         elsewhere = sum(offer.max_nodes for offer in self.offers if offer.cluster != cluster)
         enough = min(self.wanted, elsewhere)
         self.must(lambda: len(self.cloud.running()) == enough, f"{enough} nodes without that region")
+
+    def starve(self) -> None:
+        """For kinds of systems that need a number at least."""
 
     def _stock_out(self) -> None:
         self.cloud.capacities[self.clockwork.chance.choice(self.offers).zone] = 0

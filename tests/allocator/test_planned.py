@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from controlplane.allocator import events
+from controlplane.allocator.aims import RESTS
 from controlplane.allocator.effects import CreatePool, MakePlan, RemoveNodes, ResizePool
 from controlplane.allocator.sentences import shortage
 from controlplane.allocator.state import AllocatorSettings
@@ -348,6 +349,41 @@ def test_no_more_idle_nodes_go_than_the_job_can_run_without() -> None:
     stage = a_running_stage(IOWA, settings=BRIEF, min_workers=3, objective=Objective.THROUGHPUT)
     stage.releases(*(f"{IOWA_A}-{number}" for number in range(1, 5)))
     assert stage.words(stage.ticks(60.0)) == [("remove", IOWA_A, f"{IOWA_A}-1")]
+
+
+def test_idle_nodes_that_are_too_few_to_run_with_go_and_all_are_asked_for_again_after_a_while() -> None:
+    """Though neither prices nor criteria are others by then; and each time later."""
+    on_demand = offer_in(IOWA_A, spot=False)
+    settings = replace(BRIEF, stockout_max_s=30.0, rest_max_s=200.0)
+    stage = a_planned_stage(on_demand, settings=settings, on_demand=1.0)
+    stage.ticks()
+    stage.lists()
+    stage.sees_prices(*prices_of((on_demand,)))
+    raised = stage.settles()
+    for rest_s in (60.0, 120.0, 200.0):
+        [ask] = [*of(raised, CreatePool), *of(raised, ResizePool)]
+        stage.does(ask)
+        stage.machines[ask.ref] = {"n-1": f"u1-{rest_s}", "n-2": f"u2-{rest_s}"}
+        stage.sees()
+        [lower] = of(
+            stage.happens(events.OperationEnded(stage.now_s, ask.ref, ask.operation, StockedOut("no"))), ResizePool
+        )
+        stage.ends(lower)
+        stage.settles()
+        stage.releases("n-1", "n-2")
+        [given_back] = of(stage.ticks(60.0), RemoveNodes)
+        stage.ends(given_back)
+        stage.lists()
+        stage.sees()
+        assert stage.words(stage.ticks(rest_s - 1.0)) == []
+        assert stage.allocator.why == f"0 of 4 nodes held; {RESTS}"
+        assert RESTS in shortage(stage.allocator, stage.now_s, {})
+        stage.ticks(1.0)
+        raised = stage.settles()
+    stage.gets(*raised)
+    assert held_by(stage) == {IOWA_A: 4}
+    stage.ticks(1.0)
+    assert stage.allocator.idle_cap is None
 
 
 # Words

@@ -18,6 +18,7 @@ OF_THE_MARKET = {
     "plan late",
     "region lost",
     "slot filled again unseen",
+    "too few left for long",
 }
 
 
@@ -35,6 +36,7 @@ def test_the_same_seed_tells_the_same_story() -> None:
     ("plant", "likely"),
     [
         (planted.follow_a_remembered_plan, 0),
+        (planted.rest_for_ever, 0),
         (planted.leave_a_pool_at_its_old_target_after_a_loss, 3),
         (planted.check_the_cap_without_operations_under_way, 0),
         (planted.count_no_money_that_is_under_way, 3),

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from controlplane.allocator import plan as in_order
 from controlplane.allocator.calm import taken_lately
+from controlplane.allocator.caps import held_up
 from controlplane.allocator.choices import by_choice
 from controlplane.allocator.counting import ceiling, is_dismissed, is_paused, is_resting, spare
 from controlplane.allocator.facts import aimed_at, current
@@ -60,11 +61,9 @@ def _aims(allocator: Allocator, supplies: Supplies, now_s: float) -> Aims:
 def _doubts(allocator: Allocator, supplies: Supplies, now_s: float) -> dict[Choice, float]:
     """Where machines were taken lately, the later the more; most of all where none can be asked for just now."""
     busy = {
-        choice: math.inf
-        for choice, offers in by_choice(supplies).items()
-        if not any(supplies[offer].settled for offer in offers)
+        choice for choice, offers in by_choice(supplies).items() if not any(supplies[offer].settled for offer in offers)
     }
-    return taken_lately(allocator, now_s) | busy
+    return taken_lately(allocator, now_s) | dict.fromkeys(busy | held_up(allocator), math.inf)
 
 
 def _exactly(allocator: Allocator, supplies: Supplies, nodes: Nodes, now_s: float, by: str) -> Aims:

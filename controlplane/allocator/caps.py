@@ -7,7 +7,7 @@ more: against the caps all of that is counted.
 import math
 
 from controlplane.allocator.choices import choice_of
-from controlplane.allocator.counting import at_most, ceiling, total
+from controlplane.allocator.counting import at_most, ceiling, doomed, total
 from controlplane.allocator.demand import Demand
 from controlplane.allocator.state import Allocator, Pool
 from controlplane.clouds.interface import PoolRef
@@ -29,19 +29,33 @@ def most_for(allocator: Allocator, pool: Pool, wanted: int) -> int:
     if market is None or choice not in market.options or _is_in_the_way(others, choice, market):
         return pool.target
     option, key = market.options[choice], QuotaKey(choice.region, choice.accelerator, choice.spot)
-    left = market.quotas.get(key, math.inf) - gpus_by_quota(market, others).get(key, 0)
-    most = int(min(most, option.limit - others.get(choice, 0), how_many(left, option.gpus)))
+    most = int(min(most, option.limit - others.get(choice, 0), how_many(_left(allocator, key, pool.ref), option.gpus)))
     return _affordable(allocator.demand, market, others, choice, pool.target, most)
 
 
-def may_come(allocator: Allocator, *, but: PoolRef | None = None) -> dict[Choice, int]:
+def may_come(allocator: Allocator, *, but: PoolRef | None = None, with_doomed: bool = False) -> dict[Choice, int]:
     """Nodes at most, counting operations under way and doubts."""
     found: dict[Choice, int] = {}
     for pool in allocator.pools.values():
-        count = at_most(pool) if pool.ref != but else 0
+        count = at_most(pool, with_doomed=with_doomed) if pool.ref != but else 0
         if count:
             choice = choice_of(pool.offer)
             found[choice] = found.get(choice, 0) + count
+    return found
+
+
+def held_up(allocator: Allocator) -> set[Choice]:
+    """Where the quota would have room for one more, but for nodes that were noticed and are still there."""
+    market = allocator.market
+    if market is None or not any(map(doomed, allocator.pools.values())):
+        return set()
+    now, then = (gpus_by_quota(market, may_come(allocator, with_doomed=with_doomed)) for with_doomed in (True, False))
+    found = set()
+    for choice, option in market.options.items():
+        key = QuotaKey(choice.region, choice.accelerator, choice.spot)
+        room = market.quotas.get(key, math.inf) - option.gpus
+        if then.get(key, 0) <= room < now.get(key, 0):
+            found.add(choice)
     return found
 
 
@@ -52,6 +66,14 @@ def money_per_hour(demand: Demand, market: Market, nodes: Nodes) -> int:
     if found is not None:
         return found.estimate.micro_usd_per_hour
     return sum(count * market.options[choice].micro_usd_per_hour for choice, count in priced.items())
+
+
+def _left(allocator: Allocator, key: QuotaKey, but: PoolRef) -> float:
+    """A machine that was noticed counts until it is gone: who asks sooner is refused, and waits for long."""
+    market = allocator.market
+    if market is None or key not in market.quotas:
+        return math.inf
+    return market.quotas[key] - gpus_by_quota(market, may_come(allocator, but=but, with_doomed=True)).get(key, 0)
 
 
 def _is_in_the_way(others: Nodes, choice: Choice, market: Market) -> bool:

@@ -50,15 +50,16 @@ def in_doubt(pool: Pool) -> int:
     return max(pool.target, pool.doubt.target) if pool.doubt is not None else pool.target
 
 
-def at_most(pool: Pool) -> int:
+def at_most(pool: Pool, *, with_doomed: bool = False) -> int:
     """What it may come to hold, counting what is under way: the number that caps are checked against.
 
     A slot is not counted if it is being given up or was written off, or if its node was noticed: that one must be left
-    alone until it is gone, and its slot is given up then.
+    alone until it is gone, and its slot is given up then. `with_doomed`: as quotas count, which have it until then.
     """
     operation, aim = pool.operation, in_doubt(pool)
+    here = held(pool) + (doomed(pool) if with_doomed else 0)
     if pool.given_up and not (operation is not None and operation.raises):
-        return held(pool)
+        return here
     uncounted = pool.written_off
     if pool.stopping:
         aim = 0
@@ -70,7 +71,10 @@ def at_most(pool: Pool) -> int:
         if operation is not None and operation.kind is Kind.RESIZE and pool.hanging_s is None:
             aim = operation.target
             uncounted -= operation.vacant
-    return _less(aim, pool, sum(_is_gone(pool, name) for name in uncounted))
+    gone = [name for name in uncounted if _is_gone(pool, name)]
+    if with_doomed:
+        gone = [name for name in gone if name not in pool.nodes or not _is_doomed(pool.nodes[name])]
+    return _less(aim, here, len(gone))
 
 
 def expected(pool: Pool) -> int:
@@ -86,7 +90,7 @@ def expected(pool: Pool) -> int:
     is_done = pool.operation is None and pool.doubt is not None and pool.doubt.done
     if not is_settled(pool) and not is_done:
         return max(held(pool), at_most(pool) - dismissed(pool))
-    return _less(pool.target, pool, going(pool) + len(pool.vacant))
+    return _less(pool.target, held(pool), going(pool) + len(pool.vacant))
 
 
 def spare(allocator: Allocator, pool: Pool) -> list[Node]:
@@ -126,8 +130,7 @@ def total(pools: Iterable[Pool], *, but: PoolRef | None = None) -> int:
     return sum(at_most(pool) for pool in pools if pool.ref != but)
 
 
-def _less(aim: int, pool: Pool, without: int) -> int:
-    here = held(pool)
+def _less(aim: int, here: int, without: int) -> int:
     empty = max(0, aim - here)
     return max(aim, here) - min(empty, without)
 

@@ -89,7 +89,7 @@ def _of_the_market(after: Allocator, changes: Sequence[Change]) -> list[str]:
         broken.append(f"${usd_text(money)} an hour may come, ${usd_text(cap)} are allowed")
     if len({choice.accelerator for choice in coming}) > 1:
         broken.append("two types of accelerators may come")
-    gpus = gpus_by_quota(market, coming)
+    gpus = gpus_by_quota(market, may_come(after, with_doomed=True))
     for pool in raised:
         choice = choice_of(pool.offer)
         key = QuotaKey(choice.region, choice.accelerator, choice.spot)

@@ -4,8 +4,9 @@ from dataclasses import replace
 from typing import assert_never
 
 from controlplane.allocator.events import OperationEnded
+from controlplane.allocator.offers import Stock
 from controlplane.allocator.pauses import pause_s
-from controlplane.allocator.shelves import close, distrust, reopen
+from controlplane.allocator.shelves import close, distrust, region_of, reopen
 from controlplane.allocator.state import Allocator, Doubt, Kind, Operation, Pool, Shortage
 from controlplane.clouds import outcomes
 
@@ -29,7 +30,8 @@ def learn_outcome(allocator: Allocator, event: OperationEnded) -> Allocator:
                 return _put(allocator, replace(_as_asked(pool, operation), hanging_s=now_s, last_error=detail))
             return _unsure(allocator, pool, operation, detail, now_s, settles_s=now_s)
         case outcomes.QuotaExceeded(detail):
-            allocator = close(allocator, pool.offer.stock, Shortage.QUOTA, detail, now_s)
+            until_s = _room_s(allocator, pool.offer.stock, now_s)
+            allocator = close(allocator, pool.offer.stock, Shortage.QUOTA, detail, now_s, until_s=until_s)
             return _put(allocator, _doubted(allocator, replace(pool, last_error=detail), operation, detail, now_s))
         case outcomes.Refused(detail, hint):
             if operation.raises:
@@ -50,6 +52,19 @@ def learn_outcome(allocator: Allocator, event: OperationEnded) -> Allocator:
             return _put(allocator, _later(allocator, pool, detail, now_s))
         case _:
             assert_never(event.outcome)
+
+
+def _room_s(allocator: Allocator, stock: Stock, now_s: float) -> float | None:
+    """When those will be gone that count against the same quota, and are lost or were noticed; None without any."""
+    key = (region_of(stock), stock.accelerator, stock.spot)
+    going_s = [
+        max(now_s, node.doomed_until_s or now_s)
+        for pool in allocator.pools.values()
+        if (region_of(pool.offer.stock), pool.offer.accelerator, pool.offer.spot) == key
+        for node in pool.nodes.values()
+        if not node.is_sound
+    ]
+    return max(going_s) + allocator.settings.stockout_s if going_s else None
 
 
 def _done(allocator: Allocator, pool: Pool, operation: Operation, now_s: float) -> Allocator:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from controlplane.allocator.caps import held_up
 from controlplane.allocator.counting import at_most, ceiling, dismissed, held, is_paused, is_resting, is_there, lost
 from controlplane.allocator.facts import current
 from controlplane.allocator.offers import Offer
@@ -84,6 +85,9 @@ def summary(allocator: Allocator, now_s: float) -> str:
     if coming > 0:
         text += f", {coming} coming"
     if allocator.demand is not None:
+        regions = {choice.region for choice in held_up(allocator)} if here + coming < goal(allocator) else set()
+        if regions:
+            text += f"; the quota of {', '.join(sorted(regions))} is taken up until noticed nodes are gone"
         return f"{text}; {by_whom(allocator)}"
     if here + coming < allocator.wanted:
         passed = [told for told in (_passed_over(allocator, offer, now_s) for offer in allocator.offers) if told]

@@ -9,14 +9,26 @@ from controlplane.allocator.state import Allocator, Closure, Shelf, Shortage
 
 
 def close(
-    allocator: Allocator, stock: Stock, shortage: Shortage, detail: str, now_s: float, *, hint: str = ""
+    allocator: Allocator,
+    stock: Stock,
+    shortage: Shortage,
+    detail: str,
+    now_s: float,
+    *,
+    hint: str = "",
+    until_s: float | None = None,
 ) -> Allocator:
-    """Nothing more is asked for there for a while, which doubles with each time of the same kind."""
+    """Nothing more is asked for there for a while, which doubles with each time of the same kind.
+
+    `until_s`: where it is known when there is room again; that is no failure of the quota.
+    """
     settings, known = allocator.settings, _closure(allocator, stock, shortage)
     first_s, most_s = settings.stockout_s, settings.stockout_max_s
     if shortage is not Shortage.STOCKOUT:
         first_s, most_s = settings.quota_s, settings.quota_max_s
     failures = known.failures if known is not None else 0
+    if until_s is not None:
+        return _close(allocator, stock, Closure(shortage, now_s, until_s, failures, detail, hint))
     until_s = now_s + pause_s(first_s, most_s, failures)
     return _close(allocator, stock, Closure(shortage, now_s, until_s, failures + 1, detail, hint))
 
@@ -30,7 +42,7 @@ def reopen_after(allocator: Allocator, given_back: Stock) -> Allocator:
     for stock, shelf in allocator.shelves.items():
         if stock == given_back:
             allocator = reopen(allocator, stock)
-        elif _region(stock) == _region(given_back):
+        elif region_of(stock) == region_of(given_back):
             left = tuple(each for each in shelf.closures if each.shortage is not Shortage.QUOTA)
             allocator = _put(allocator, stock, replace(shelf, closures=left))
     return allocator
@@ -82,7 +94,7 @@ def _closure(allocator: Allocator, stock: Stock, shortage: Shortage) -> Closure 
     return next((each for each in closures if each.shortage is shortage), None)
 
 
-def _region(stock: Stock) -> str:
+def region_of(stock: Stock) -> str:
     return stock.zone.rpartition("-")[0]
 
 

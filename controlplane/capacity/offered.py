@@ -98,7 +98,7 @@ def gpus_of(allocator: Allocator) -> dict[QuotaKey, int]:
     for pool in allocator.pools.values():
         choice = choice_of(pool.offer)
         key = QuotaKey(choice.region, choice.accelerator, choice.spot)
-        used[key] = used.get(key, 0) + at_most(pool) * max(1, pool.offer.accelerators_per_node)
+        used[key] = used.get(key, 0) + at_most(pool, with_doomed=True) * max(1, pool.offer.accelerators_per_node)
     return used
 
 

@@ -38,7 +38,7 @@ def leave_a_pool_at_its_old_target_after_a_loss(patch: pytest.MonkeyPatch) -> No
 
     patch.setattr(Turn, "_lower", forgetful)
     patch.setattr(caps, "total", optimistic)
-    patch.setattr(caps, "at_most", expected)
+    patch.setattr(caps, "at_most", lambda pool, *, with_doomed=False: expected(pool))
 
 
 def forget_an_operation_whose_answer_was_lost(patch: pytest.MonkeyPatch) -> None:
@@ -60,7 +60,7 @@ def check_the_cap_without_operations_under_way(patch: pytest.MonkeyPatch) -> Non
         return sum(pool.target for pool in pools if pool.ref != but)
 
     patch.setattr(caps, "total", confirmed)
-    patch.setattr(caps, "at_most", lambda pool: pool.target)
+    patch.setattr(caps, "at_most", lambda pool, *, with_doomed=False: pool.target)
     patch.setattr(prospects, "expected", lambda pool: pool.target)
 
 
@@ -128,5 +128,5 @@ def follow_a_remembered_plan(patch: pytest.MonkeyPatch) -> None:
 
 def count_no_money_that_is_under_way(patch: pytest.MonkeyPatch) -> None:
     """The number of workers is counted rightly, their money only once they are there."""
-    patch.setattr(caps, "at_most", held)
+    patch.setattr(caps, "at_most", lambda pool, *, with_doomed=False: held(pool))
     patch.setattr(prospects, "expected", held)

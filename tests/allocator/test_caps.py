@@ -1,14 +1,16 @@
 """Where a pool is raised its caps are asked again, counting all that may come: in flight, in doubt, filled again."""
 
+from dataclasses import replace
 from typing import Any
 
 from controlplane.allocator import events
 from controlplane.allocator.caps import may_come, money_per_hour, most_for
-from controlplane.allocator.effects import CreatePool, ResizePool
-from controlplane.allocator.offers import pool_ref
-from controlplane.allocator.state import Pool
+from controlplane.allocator.effects import AllocatorEffect, CreatePool, ResizePool
+from controlplane.allocator.offers import Offer, pool_ref
+from controlplane.allocator.shelves import shelf_of
+from controlplane.allocator.state import AllocatorSettings, Pool
 from controlplane.catalog.money import MicroDollars
-from controlplane.clouds.outcomes import Unreachable
+from controlplane.clouds.outcomes import QuotaExceeded, Unreachable
 from controlplane.planning.market import QuotaKey
 from messages.criteria import Objective
 from tests.allocator.planned_stage import (
@@ -21,8 +23,8 @@ from tests.allocator.planned_stage import (
     offer_in,
     prices_of,
 )
-from tests.allocator.stage import JOB, held_by, of
-from tests.planning.builders import IOWA_A, USD, a_small_profile, an_option, some_criteria
+from tests.allocator.stage import JOB, A, B, a_full_stage, asked, held_by, of
+from tests.planning.builders import IOWA_A, IOWA_B, OREGON, USD, a_small_profile, an_option, some_criteria
 
 BOTH = (IOWA, IOWA_TOO)
 NO_GRADIENTS = a_small_profile(gradient_bytes=0)
@@ -120,3 +122,44 @@ def test_nothing_of_another_accelerator_is_raised_beside_what_may_come() -> None
 def test_what_may_be_had_of_a_choice_is_shared_by_its_clusters() -> None:
     stage = a_running_stage(IOWA, options=[an_option(limit=3)], **FASTEST)
     assert held_by(stage) == {IOWA_A: 3}
+
+
+def _one_was_noticed(*others: Offer) -> tuple[PlannedStage, list[AllocatorEffect]]:
+    """Of a job that has all that the quota of its region allows; the next would be in the other zone."""
+    offers, usd = (*BOTH, *others), {"us_central1_a": 0.6, "us_west1_a": 0.6}
+    few = prices_of((IOWA, replace(IOWA_TOO, max_nodes=2)), **usd)
+    stage = a_running_stage(*offers, options=few, profile=NO_GRADIENTS)
+    stage.sees_prices(*prices_of(offers, **usd), quotas={QuotaKey("us-central1", "L4", True): 4})
+    stage.settles()
+    assert held_by(stage) == {IOWA_A: 2, IOWA_B: 2}
+    return stage, stage.notices(f"{IOWA_A}-1", 25.0)
+
+
+def test_a_noticed_machine_counts_against_the_quota_until_it_is_gone() -> None:
+    stage, noticed = _one_was_noticed()
+    assert stage.words(noticed) == []
+    assert stage.words(stage.settles()) == []
+    assert "the quota of us-central1 is taken up until noticed nodes are gone" in stage.allocator.why
+    stage.takes(f"{IOWA_A}-1")
+    assert stage.words(stage.sees()) == [("remove", IOWA_A, f"{IOWA_A}-1"), ("resize", IOWA_B, "3")]
+
+
+def test_a_noticed_machine_is_replaced_at_once_where_another_quota_has_room() -> None:
+    _, noticed = _one_was_noticed(WEST)
+    assert [(create.plan.zone, create.plan.size) for create in of(noticed, CreatePool)] == [(OREGON, 1)]
+
+
+def test_a_quota_that_is_refused_while_a_noticed_machine_is_there_is_asked_again_soon_after() -> None:
+    stage = a_full_stage(A, B)
+    [create] = of(stage.notices("us-a-1", 25.0), CreatePool)
+    stage.ends(create, QuotaExceeded("GPUS"))
+    stage.takes("us-a-1")
+    stage.sees()
+    assert shelf_of(stage.allocator, B.stock).closed_until_s == stage.now_s + 25.0 + AllocatorSettings().stockout_s
+    stage.ticks(26.0)
+    stage.lists()
+    again = [*stage.ticks(30.0), *stage.lists()]
+    assert ("create", "us-b", "1") in asked(again)
+    [create] = of(again, CreatePool)
+    stage.ends(create, QuotaExceeded("GPUS"))
+    assert shelf_of(stage.allocator, B.stock).closed_until_s == stage.now_s + AllocatorSettings().quota_s

@@ -361,7 +361,7 @@ def test_idle_nodes_that_are_too_few_to_run_with_go_and_all_are_asked_for_again_
     stage.sees_prices(*prices_of((on_demand,)))
     raised = stage.settles()
     for rest_s in (60.0, 120.0, 200.0):
-        [ask] = [*of(raised, CreatePool), *of(raised, ResizePool)]
+        [ask] = [each for each in raised if isinstance(each, CreatePool | ResizePool)]
         stage.does(ask)
         stage.machines[ask.ref] = {"n-1": f"u1-{rest_s}", "n-2": f"u2-{rest_s}"}
         stage.sees()

@@ -74,3 +74,9 @@ def test_a_job_may_have_what_neither_strangers_nor_our_other_jobs_have() -> None
 
 def test_what_a_job_has_counts_by_region_and_kind() -> None:
     assert gpus_of(a_full_stage(HERE, wanted=3).allocator) == {SPOT_L4: 3}
+
+
+def test_a_noticed_machine_is_ours_until_it_is_gone() -> None:
+    stage = a_full_stage(HERE, wanted=3)
+    stage.notices(f"{HERE.zone}-1", 25.0)
+    assert gpus_of(stage.allocator) == {SPOT_L4: 3}

@@ -5,6 +5,7 @@ cloud's own account; in the end what runs must be what a plan from that account 
 """
 
 import sys
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -14,7 +15,7 @@ from controlplane.allocator import events
 from controlplane.allocator.choices import choice_of
 from controlplane.allocator.counting import ceiling
 from controlplane.allocator.demand import Demand
-from controlplane.allocator.effects import MakePlan
+from controlplane.allocator.effects import MakePlan, RemoveNodes
 from controlplane.allocator.facts import aimed_at, basis_of
 from controlplane.allocator.learn import learn
 from controlplane.allocator.offers import Offer, pool_ref
@@ -33,6 +34,7 @@ from messages.criteria import Objective
 from messages.ids import ClusterName
 from tests.allocator.account import Account
 from tests.allocator.actor import Actor, World
+from tests.allocator.simulated_cloud import CloudPool, Machine
 from tests.allocator.simulation import CLUSTERS, JOB, SETTINGS, Result, System
 from tests.allocator.wire import Request
 from tests.planning.builders import HOLLAND, IOWA_A, IOWA_B, MACHINES, OREGON, USD, a_market, a_small_profile
@@ -75,12 +77,33 @@ class PlannedAccount(Account):
             raise Broken(f"{coming} may come, {most} are the most")
         if len({choice.accelerator for choice in coming}) > 1:
             raise Broken(f"{coming} may come, of two types")
-        for key, gpus in gpus_by_quota(market, coming).items():
-            raised = choice_of(actor.allocator.pools[request.change.ref].offer)
-            mine = QuotaKey(raised.region, raised.accelerator, raised.spot)
-            if key == mine and gpus > market.quotas.get(key, gpus):
-                raise Broken(f"{gpus} GPUs may come in {key.region}, above the quota")
+        self._check_quota(actor, request, market, coming)
         self._check_money(demand, market, coming)
+
+    def _check_quota(self, actor: Actor, request: Request, market: Market, coming: dict[Choice, int]) -> None:
+        """Of what may come, and of the machines that are there and that it was told of, whatever it thinks of them."""
+        key = self._quota_of(actor, request.change.ref)
+        quota = market.quotas.get(key)
+        if quota is None:
+            return
+        gpus = gpus_by_quota(market, coming).get(key, 0)
+        if gpus > quota:
+            raise Broken(f"{gpus} GPUs may come in {key.region}, above the quota of {quota}")
+        going = {
+            name for each in self.wire.requests if isinstance(each.change, RemoveNodes) for name in each.change.nodes
+        }
+        there = (request.size or 0) + sum(
+            machine.uid in actor.seen and name not in going
+            for ref, pool in self.cloud.pools.items()
+            if ref != request.change.ref and self._quota_of(actor, ref) == key
+            for name, machine in pool.machines.items()
+        )
+        if there > quota:
+            raise Broken(f"{there} GPUs there or asked for in {key.region}, which the quota of {quota} would refuse")
+
+    def _quota_of(self, actor: Actor, ref: PoolRef) -> QuotaKey:
+        choice = choice_of(actor.allocator.pools[ref].offer)
+        return QuotaKey(choice.region, choice.accelerator, choice.spot)
 
     def _check_money(self, demand: Demand, market: Market, coming: dict[Choice, int]) -> None:
         cap = demand.criteria.max_micro_usd_per_hour
@@ -119,7 +142,8 @@ def _check_word(learned: Allocator, after: Allocator, now_s: float) -> None:
         unasked = {choice for choice in raised if plans.plan.ask.get(choice, 0) <= there.get(choice, 0)}
     else:
         unasked = raised if sum(there.values()) >= (aimed_at(plans) or 0) else set()
-        unasked |= {choice for choice in raised if choice.accelerator not in {each.accelerator for each in there}}
+        known = there or (plans.plan.placement if plans.plan is not None else {})
+        unasked |= {choice for choice in raised if choice.accelerator not in {each.accelerator for each in known}}
     if unasked:
         raise Broken(f"{unasked} raised by nobody's word: {basis}, {plans.plan} of {plans.basis}")
 
@@ -317,7 +341,36 @@ class PlannedSystem(System):
         if possible.change is not Change.WAIT:
             self.must(lambda: len(self.cloud.running()) >= least, f"{least} nodes without that region")
 
-    def starve(self) -> None:
+    def try_more(self) -> None:
+        self._notice_where_the_quota_is_full()
+        self._starve()
+
+    def _notice_where_the_quota_is_full(self) -> None:
+        """Whatever is asked for before the machine is gone would be refused."""
+        running = self._running()
+        self.quotas = dict(gpus_by_quota(self.market(), running))
+        self.clockwork.made["notice where the quota is full"] += 1
+        self._tell_market(self.actor)
+        for pool, machine in self._beside_others():
+            self.cloud.preempt(pool, machine, 5.0)
+        self.clockwork.run_until(lambda: False, self.clockwork.now_s + 6.0)
+        self.must(self.is_as_wanted, "as wanted after a notice where the quota is full")
+        self.quotas = {}
+        self._tell_market(self.actor)
+        self.must(self.is_as_wanted, "as wanted without quotas")
+
+    def _beside_others(self) -> list[tuple[CloudPool, Machine]]:
+        """One machine, of which there is another offer in the same region, if any is."""
+        offers = {pool_ref(JOB, offer): offer for offer in self.offers}
+        regions = Counter((choice_of(offer).region, offer.accelerator, offer.spot) for offer in self.offers)
+
+        def others(found: tuple[CloudPool, Machine]) -> int:
+            offer = offers[found[0].ref]
+            return regions[choice_of(offer).region, offer.accelerator, offer.spot]
+
+        return sorted(self.cloud.running().values(), key=others)[-1:]
+
+    def _starve(self) -> None:
         """Fewer than it needs are left, until it gives them back; then there are more, and nothing else is told."""
         least = self.criteria_now.min_workers
         if least < 2:

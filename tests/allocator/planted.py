@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from controlplane.allocator import aims, caps, idle, learn_listing, learn_outcome, prospects, reconcile, timing
-from controlplane.allocator.counting import expected, held
+from controlplane.allocator.counting import at_most, expected, held
 from controlplane.allocator.effects import ResizePool
 from controlplane.allocator.reconcile import Turn
 from controlplane.allocator.state import Allocator, Kind, Operation, Plans, Pool
@@ -112,6 +112,11 @@ def trust_a_listing_that_is_too_old(patch: pytest.MonkeyPatch) -> None:
 # Of planned jobs
 
 
+def forget_that_noticed_machines_have_their_quota(patch: pytest.MonkeyPatch) -> None:
+    """Others are asked for in their place while they are still there."""
+    patch.setattr(caps, "at_most", lambda pool, *, with_doomed=False: at_most(pool))
+
+
 def rest_for_ever(patch: pytest.MonkeyPatch) -> None:
     """What was given back since it was too few to run with is asked for again only when prices or criteria change."""
     patch.setattr(idle, "pause_s", lambda first_s, most_s, failures: math.inf)
@@ -127,6 +132,6 @@ def follow_a_remembered_plan(patch: pytest.MonkeyPatch) -> None:
 
 
 def count_no_money_that_is_under_way(patch: pytest.MonkeyPatch) -> None:
-    """The number of workers is counted rightly, their money only once they are there."""
-    patch.setattr(caps, "at_most", lambda pool, *, with_doomed=False: held(pool))
+    """The number of workers is counted rightly, their money only by the plan, and once they are there."""
+    patch.setattr(caps, "_affordable", lambda demand, market, others, choice, fits, most: most)
     patch.setattr(prospects, "expected", held)

@@ -150,7 +150,7 @@ class System:
             self.calm = False
             self._lose_a_region()
             self.must(self.is_as_wanted, "as wanted after a region came back")
-            self.starve()
+            self.try_more()
             self._end("succeeded")
         self.must(self._is_gone, "gone after the end")
 
@@ -342,8 +342,8 @@ class System:
         enough = min(self.wanted, elsewhere)
         self.must(lambda: len(self.cloud.running()) == enough, f"{enough} nodes without that region")
 
-    def starve(self) -> None:
-        """For kinds of systems that need a number at least."""
+    def try_more(self) -> None:
+        """For kinds of systems that can be hurt otherwise."""
 
     def _stock_out(self) -> None:
         self.cloud.capacities[self.clockwork.chance.choice(self.offers).zone] = 0

@@ -24,6 +24,7 @@ from tests.allocator.planned_stage import (
 from tests.allocator.stage import EU, US, asked, held_by, of
 from tests.planning.builders import HOLLAND, IOWA_A, IOWA_B, OREGON, a_choice, a_small_profile, an_option, some_criteria
 
+HOLLAND_TOO = "europe-west4-b"
 EVERYWHERE = (IOWA, IOWA_TOO, WEST)
 LARGE_GRADIENTS = a_small_profile(gradient_bytes=10**9)
 NO_GRADIENTS = a_small_profile(gradient_bytes=0)
@@ -132,6 +133,26 @@ def test_a_loss_is_answered_in_the_same_decision_and_planned_for_after() -> None
     assert len(of(stage.ticks(0.5), MakePlan)) == 1
 
 
+def test_the_loss_of_all_is_answered_in_the_same_decision_too() -> None:
+    stage = a_running_stage(IOWA, IOWA_TOO, min_workers=1, max_workers=1, profile=NO_GRADIENTS)
+    stage.takes(f"{IOWA_A}-1")
+    assert stage.words(stage.sees()) == [("remove", IOWA_A, f"{IOWA_A}-1"), ("create", IOWA_B, "1")]
+
+
+def test_the_loss_of_the_only_region_in_use_is_answered_in_the_same_decision_with_the_same_accelerator() -> None:
+    cheap, far_too = offer_in(HOLLAND, "T4", cluster=EU), offer_in(HOLLAND_TOO, cluster=EU)
+    offers = (IOWA, replace(FAR, max_nodes=3), far_too, cheap)
+    stage = a_running_stage(*offers, options=prices_of((IOWA,)))
+    stage.sees_prices(*prices_of(offers, us_central1_a=0.2, europe_west4_b=0.6))
+    stage.settles()
+    assert held_by(stage) == {IOWA_A: 4}
+    lost = stage.happens(events.ClusterLost(stage.now_s, US, "nothing is heard of it"))
+    assert [(each.plan.zone, each.plan.size, each.plan.accelerator) for each in of(lost, CreatePool)] == [
+        (HOLLAND, 3, "nvidia-l4"),
+        (HOLLAND_TOO, 1, "nvidia-l4"),
+    ]
+
+
 def test_a_loss_is_left_to_the_cloud_where_another_zone_would_be_left_again() -> None:
     """Gradients so large that what leaves the zone costs more than all machines."""
     stage = a_running_stage(profile=LARGE_GRADIENTS)
@@ -213,8 +234,8 @@ def test_a_quota_that_said_no_is_left_alone_for_long_and_the_next_zone_is_tried(
 def test_a_cluster_that_is_lost_is_planned_around() -> None:
     stage = a_running_stage(FAR, IOWA, options=prices_of((FAR, IOWA), europe_west4_a=0.1))
     assert held_by(stage) == {HOLLAND: 4}
-    stage.happens(events.ClusterLost(stage.now_s, EU, "nothing is heard of it"))
-    assert ("create", IOWA_A, "4") in stage.words(stage.settles())
+    lost = stage.happens(events.ClusterLost(stage.now_s, EU, "nothing is heard of it"))
+    assert ("create", IOWA_A, "4") in stage.words([*lost, *stage.settles()])
 
 
 # Several clusters

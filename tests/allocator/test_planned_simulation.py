@@ -19,6 +19,7 @@ OF_THE_MARKET = {
     "region lost",
     "slot filled again unseen",
     "too few left for long",
+    "notice where the quota is full",
 }
 
 

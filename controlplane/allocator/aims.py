@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from controlplane.allocator import plan as in_order
 from controlplane.allocator.calm import taken_lately
 from controlplane.allocator.caps import held_up
-from controlplane.allocator.choices import by_choice
-from controlplane.allocator.counting import ceiling, is_dismissed, is_paused, is_resting, spare
+from controlplane.allocator.choices import by_choice, choice_of
+from controlplane.allocator.counting import ceiling, dismissed, going, is_dismissed, is_paused, is_resting, spare
 from controlplane.allocator.facts import aimed_at, current
 from controlplane.allocator.offers import Offer, pool_ref
 from controlplane.allocator.plan import kept
@@ -53,9 +53,17 @@ def _aims(allocator: Allocator, supplies: Supplies, now_s: float) -> Aims:
     there = sum(plans.facts.present.committed().values())
     aimed = aimed_at(plans)
     wanted = there if aimed is None else min(aimed, ceiling(allocator))
-    nodes = stopgap(plans.facts, wanted, _doubts(allocator, supplies, now_s))
+    nodes = stopgap(plans.facts, wanted, _doubts(allocator, supplies, now_s), _lost(allocator))
     targets = _targets(supplies, nodes, now_s)
     return Aims(targets, _still_leaving(allocator, there - wanted), f"what was lost, until plan {plans.number + 1}")
+
+
+def _lost(allocator: Allocator) -> str:
+    """The accelerator of the newest plan, if machines of it were taken and are not given up yet."""
+    plan = allocator.plans.plan
+    planned = {choice.accelerator for choice in plan.placement} if plan is not None else set()
+    taken = (pool for pool in allocator.pools.values() if pool.vacant or going(pool) > dismissed(pool))
+    return next((name for pool in taken if (name := choice_of(pool.offer).accelerator) in planned), "")
 
 
 def _doubts(allocator: Allocator, supplies: Supplies, now_s: float) -> dict[Choice, float]:

@@ -17,21 +17,24 @@ from controlplane.planning.tuning import Tuning
 _TUNING = Tuning()
 
 
-def stopgap(basis: Basis, wanted: int, doubts: Mapping[Choice, float]) -> Nodes:
-    """While there is something that the market does not have, nothing is added: its price is not known."""
+def stopgap(basis: Basis, wanted: int, doubts: Mapping[Choice, float], lost: str = "") -> Nodes:
+    """While there is something that the market does not have, nothing is added: its price is not known.
+
+    `lost`: the accelerator that there was, where nothing is left.
+    """
     there = {choice: count for choice, count in basis.present.committed().items() if choice in basis.market.options}
     if sum(there.values()) >= wanted or len(there) < len(basis.present.choices()):
         return there
-    anywhere = _greedy(basis, wanted, NONE)
+    anywhere = _greedy(basis, wanted, NONE, lost)
     added = {choice for choice, count in anywhere.items() if count > there.get(choice, 0)}
     if not added & doubts.keys():
         return anywhere
-    surest = _greedy(basis, wanted, doubts)
+    surest = _greedy(basis, wanted, doubts, lost)
     return anywhere if _would_be_moved(basis, surest, anywhere) else surest
 
 
-def _greedy(basis: Basis, wanted: int, last: Mapping[Choice, float]) -> Nodes:
-    return greedy(basis.criteria, basis.profile, basis.market, basis.present, wanted, _TUNING, last)
+def _greedy(basis: Basis, wanted: int, last: Mapping[Choice, float], lost: str) -> Nodes:
+    return greedy(basis.criteria, basis.profile, basis.market, basis.present, wanted, _TUNING, last, lost)
 
 
 def _would_be_moved(basis: Basis, nodes: Nodes, better: Nodes) -> bool:

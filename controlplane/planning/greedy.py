@@ -32,15 +32,17 @@ def greedy(
     wanted: int,
     tuning: Tuning | None = None,
     last: Mapping[Choice, float] = NONE,
+    lost: str = "",
 ) -> Nodes:
     """What to aim at: all that is held and on its way, and more of the same accelerator up to `wanted`.
 
-    `last`: what is taken only where all else has no room, and of it the lowest number first.
+    `last`: what is taken only where all else has no room, and of it the lowest number first. `lost`: the accelerator
+    that there was, where nothing is left.
     """
     tuning = tuning or Tuning()
     nodes = present.committed()
     room = min(wanted, criteria.max_workers) - sum(nodes.values())
-    accelerators = {choice.accelerator for choice in nodes}
+    accelerators = {choice.accelerator for choice in nodes} or ({lost} if lost else set())
     if room <= 0 or len(accelerators) != 1:
         return nodes
     on_demand = math.ceil(criteria.on_demand * (sum(nodes.values()) + room) - 1e-9)
@@ -49,7 +51,7 @@ def greedy(
     room_by_kind[True] = room - room_by_kind[False]
     quotas = {key: quota_of(market, present, key) for key in market.quotas}
     used = dict(gpus_by_quota(market, nodes))
-    for option in _by_liking(market, nodes, accelerators.pop(), last, tuning):
+    for option in _by_liking(market, present, accelerators.pop(), last, tuning):
         choice = option.choice
         key = QuotaKey(choice.region, choice.accelerator, choice.spot)
         more = min(
@@ -66,18 +68,29 @@ def greedy(
 
 
 def _by_liking(
-    market: Market, nodes: Nodes, accelerator: str, last: Mapping[Choice, float], tuning: Tuning
+    market: Market, present: Present, accelerator: str, last: Mapping[Choice, float], tuning: Tuning
 ) -> list[Option]:
-    """Near what is there first, since a new zone costs egress; then cheap, risk included."""
+    """Near what is there first, since a new zone costs egress; then cheap, risk included.
+
+    Where nothing is there: near the cheapest that has room.
+    """
+    nodes = present.committed()
     zones = {choice.zone for choice in nodes}
     workers = sum(nodes.values())
 
     def liking(option: Option) -> tuple[float, int, float, Choice]:
         doubt = last.get(option.choice, -math.inf)
-        near = min(_NEARNESS[distance(option.choice.zone, zone)] for zone in zones)
+        near = min((_NEARNESS[distance(option.choice.zone, zone)] for zone in zones), default=0)
         return doubt, near, option.micro_usd_per_hour + risk_of(option, workers, tuning), option.choice
 
-    return sorted((each for each in market.options.values() if each.choice.accelerator == accelerator), key=liking)
+    options = [
+        option
+        for choice, option in market.options.items()
+        if choice.accelerator == accelerator and limit_of(market, present, choice) > 0
+    ]
+    if not zones and options:
+        zones = {min(options, key=liking).choice.zone}
+    return sorted(options, key=liking)
 
 
 def _affordable(

@@ -13,7 +13,7 @@ from msgspec import structs
 
 from controlplane.allocator import events
 from controlplane.allocator.choices import choice_of
-from controlplane.allocator.counting import ceiling
+from controlplane.allocator.counting import ceiling, going
 from controlplane.allocator.demand import Demand
 from controlplane.allocator.effects import MakePlan, RemoveNodes
 from controlplane.allocator.facts import aimed_at, basis_of
@@ -142,8 +142,9 @@ def _check_word(learned: Allocator, after: Allocator, now_s: float) -> None:
         unasked = {choice for choice in raised if plans.plan.ask.get(choice, 0) <= there.get(choice, 0)}
     else:
         unasked = raised if sum(there.values()) >= (aimed_at(plans) or 0) else set()
-        known = there or (plans.plan.placement if plans.plan is not None else {})
-        unasked |= {choice for choice in raised if choice.accelerator not in {each.accelerator for each in known}}
+        taken = [choice_of(pool.offer) for pool in learned.pools.values() if pool.vacant or going(pool)]
+        types = {choice.accelerator for choice in there or taken}
+        unasked |= {choice for choice in raised if choice.accelerator not in types}
     if unasked:
         raise Broken(f"{unasked} raised by nobody's word: {basis}, {plans.plan} of {plans.basis}")
 

@@ -34,15 +34,16 @@ def test_the_same_seed_tells_the_same_story() -> None:
 
 
 @pytest.mark.parametrize(
-    ("plant", "likely"),
+    ("plant", "complaint", "likely"),
     [
-        (planted.follow_a_remembered_plan, 0),
-        (planted.rest_for_ever, 0),
-        (planted.leave_a_pool_at_its_old_target_after_a_loss, 3),
-        (planted.check_the_cap_without_operations_under_way, 0),
-        (planted.count_no_money_that_is_under_way, 3),
-        (planted.give_up_slots_by_number, 19),
+        (planted.follow_a_remembered_plan, "by nobody's word", 0),
+        (planted.rest_for_ever, "as wanted though nothing is told", 22),
+        (planted.leave_a_pool_at_its_old_target_after_a_loss, "are the most", 3),
+        (planted.check_the_cap_without_operations_under_way, "micro-dollars", 0),
+        (planted.count_no_money_that_is_under_way, "micro-dollars", 6),
+        (planted.forget_that_noticed_machines_have_their_quota, "would refuse", 25),
+        (planted.give_up_slots_by_number, "which the job uses, was let go", 19),
     ],
 )
-def test_a_planted_bug_is_caught(plant: Plant, likely: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert is_caught(plant, simulate_planned, (likely, *range(SEEDS)), monkeypatch)
+def test_a_planted_bug_is_caught(plant: Plant, complaint: str, likely: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert is_caught(plant, complaint, simulate_planned, (likely, *range(SEEDS)), monkeypatch)

@@ -52,17 +52,17 @@ def test_the_same_seed_tells_the_same_story() -> None:
 
 
 @pytest.mark.parametrize(
-    ("plant", "likely"),
+    ("plant", "complaint", "likely"),
     [
-        (planted.leave_a_pool_at_its_old_target_after_a_loss, 0),
-        (planted.forget_an_operation_whose_answer_was_lost, 11),
-        (planted.check_the_cap_without_operations_under_way, 0),
-        (planted.act_before_the_first_listing, 8),
-        (planted.shrink_by_nodes_of_the_clouds_choice, 1),
-        (planted.give_up_slots_by_number, 3),
-        (planted.trust_a_listing_that_is_too_old, 23),
+        (planted.leave_a_pool_at_its_old_target_after_a_loss, "are wanted", 0),
+        (planted.forget_an_operation_whose_answer_was_lost, "are wanted", 11),
+        (planted.check_the_cap_without_operations_under_way, "are wanted", 0),
+        (planted.act_before_the_first_listing, "are wanted", 8),
+        (planted.shrink_by_nodes_of_the_clouds_choice, "known nodes", 1),
+        (planted.give_up_slots_by_number, "which the job uses, was let go", 3),
+        (planted.trust_a_listing_that_is_too_old, "are wanted", 23),
     ],
 )
-def test_a_planted_bug_is_caught(plant: Plant, likely: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_planted_bug_is_caught(plant: Plant, complaint: str, likely: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """By one of the seeds that hold without it; the one that did when this was written is tried first."""
-    assert is_caught(plant, simulate, (likely, *range(SEEDS)), monkeypatch)
+    assert is_caught(plant, complaint, simulate, (likely, *range(SEEDS)), monkeypatch)

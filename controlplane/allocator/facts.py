@@ -12,8 +12,14 @@ from controlplane.allocator.prospects import Supplies
 from controlplane.allocator.shelves import is_distrusted, is_unsure
 from controlplane.allocator.state import Allocator, Plans
 from controlplane.planning.criteria import Criteria
-from controlplane.planning.market import Market, Present
+from controlplane.planning.market import Market, Nodes, Present
 from controlplane.planning.plan import Plan
+from controlplane.planning.scoring import is_affordable, score
+from controlplane.planning.tuning import Tuning
+
+NOISE = 0.02
+"""Part of a price; what runs is given up for a tenth of the whole at least."""
+_TUNING = Tuning()
 
 
 def basis_of(allocator: Allocator, supplies: Supplies, now_s: float) -> Basis | None:
@@ -49,11 +55,44 @@ def _without_risky_moves(
 
 
 def note(plans: Plans, basis: Basis | None, now_s: float) -> Plans:
-    return plans if basis == plans.facts else replace(plans, facts=basis, facts_s=now_s)
+    """Prices that moved by a little are the same facts: else no plan would be of the present where they always move."""
+    if basis == plans.facts or (basis is not None and plans.facts is not None and _is_noise(plans, plans.facts, basis)):
+        return plans
+    return replace(plans, facts=basis, facts_s=now_s)
+
+
+def _is_noise(plans: Plans, known: Basis, now: Basis) -> bool:
+    if (known.criteria, known.profile, known.present) != (now.criteria, now.profile, now.present):
+        return False
+    if not moved_by_a_little(known.market, now.market):
+        return False
+    placement = plans.plan.placement if plans.plan is not None and plans.basis == known else {}
+    return all(_is_paid(now, nodes) for nodes in (now.present.committed(), placement))
+
+
+def _is_paid(basis: Basis, nodes: Nodes) -> bool:
+    """However little it is, the cap on money is not passed by it."""
+    if basis.criteria.max_micro_usd_per_hour is None or not nodes.keys() <= basis.market.options.keys():
+        return True
+    found = score(basis.profile, basis.market, nodes, _TUNING)
+    return found is None or is_affordable(basis.criteria, found)
+
+
+def moved_by_a_little(known: Market, now: Market) -> bool:
+    """Nothing but prices, each by so small a part that nobody would plan otherwise."""
+    if known.options.keys() != now.options.keys() or (known.links, known.quotas) != (now.links, now.quotas):
+        return False
+    for choice, option in known.options.items():
+        other, price = now.options[choice], option.micro_usd_per_hour
+        if abs(other.micro_usd_per_hour - price) > NOISE * price:
+            return False
+        if option != structs.replace(other, micro_usd_per_hour=price):
+            return False
+    return True
 
 
 def current(plans: Plans) -> Plan | None:
-    """The newest plan, if the world, the market and the criteria are exactly those that it was made from."""
+    """The newest plan, if the world, the market and the criteria are those that it was made from."""
     return plans.plan if plans.facts is not None and plans.basis == plans.facts else None
 
 

@@ -6,9 +6,11 @@ from dataclasses import replace
 
 from controlplane.allocator.counting import held, is_settled
 from controlplane.allocator.events import NodesReleased
+from controlplane.allocator.facts import moved_by_a_little
 from controlplane.allocator.pauses import pause_s
 from controlplane.allocator.state import Allocator, Cutback, Node, Pool
 from controlplane.clouds.interface import PoolRef
+from controlplane.planning.market import Market
 
 
 def note_released(allocator: Allocator, event: NodesReleased) -> Allocator:
@@ -41,7 +43,7 @@ def forget_idle_cap(before: Allocator, after: Allocator, now_s: float) -> Alloca
         return replace(after, idle_cap=None)
     losses = [shelf.distrusted_until_s for shelf in after.shelves.values()]
     known = [shelf.distrusted_until_s for shelf in before.shelves.values()]
-    news = (after.wanted, after.demand, after.market) != (before.wanted, before.demand, before.market)
+    news = (after.wanted, after.demand) != (before.wanted, before.demand) or _is_other(before.market, after.market)
     return replace(after, idle_cap=None) if news or losses != known else after
 
 
@@ -65,6 +67,10 @@ def idle_due_s(allocator: Allocator) -> Iterator[float]:
     if allocator.demand is not None:
         for pool in allocator.pools.values():
             yield from (due_s for _, due_s in _due(allocator, pool))
+
+
+def _is_other(before: Market | None, after: Market | None) -> bool:
+    return before is None or after is None or not moved_by_a_little(before, after)
 
 
 def _held(allocator: Allocator) -> int:

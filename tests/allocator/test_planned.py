@@ -7,6 +7,7 @@ from controlplane.allocator.aims import RESTS
 from controlplane.allocator.effects import CreatePool, MakePlan, RemoveNodes, ResizePool
 from controlplane.allocator.sentences import shortage
 from controlplane.allocator.state import AllocatorSettings
+from controlplane.catalog.money import MicroDollars
 from controlplane.clouds.outcomes import QuotaExceeded, StockedOut
 from controlplane.planning.plan import plan
 from messages.criteria import Objective
@@ -22,7 +23,16 @@ from tests.allocator.planned_stage import (
     said,
 )
 from tests.allocator.stage import EU, US, asked, held_by, of
-from tests.planning.builders import HOLLAND, IOWA_A, IOWA_B, OREGON, a_choice, a_small_profile, an_option, some_criteria
+from tests.planning.builders import (
+    HOLLAND,
+    IOWA_A,
+    IOWA_B,
+    OREGON,
+    a_choice,
+    a_small_profile,
+    an_option,
+    some_criteria,
+)
 
 HOLLAND_TOO = "europe-west4-b"
 EVERYWHERE = (IOWA, IOWA_TOO, WEST)
@@ -76,6 +86,36 @@ def test_a_plan_of_another_world_is_not_followed_and_another_is_asked_for() -> N
     assert stage.words(stage.plans()) == [("create", IOWA_A, "4")]
 
 
+def test_a_plan_is_followed_though_prices_moved_by_a_little_while_it_was_made() -> None:
+    """Of many jobs each waits for the plans of the others; prices that move all the time would outrun them."""
+    stage = a_planned_stage()
+    stage.ticks()
+    stage.lists()
+    stage.sees_prices(*prices_of(EVERYWHERE, us_west1_a=0.2))
+    for usd in (0.201, 0.203, 0.198):
+        stage.now_s += 5.0
+        stage.sees_prices(*prices_of(EVERYWHERE, us_west1_a=usd))
+    assert stage.words(stage.plans()) == [("create", OREGON, "4")]
+
+
+def test_prices_that_creep_make_another_plan_in_the_end() -> None:
+    stage = a_running_stage()
+    asked_for = len(of(stage.effects, MakePlan))
+    for step in range(1, 6):
+        stage.sees_prices(*prices_of(EVERYWHERE, us_west1_a=0.5 * (1 + step / 200)))
+        stage.ticks(1.0)
+    assert len(of(stage.effects, MakePlan)) == asked_for + 1
+
+
+def test_however_little_a_price_moves_the_cap_on_money_is_kept() -> None:
+    cap = MicroDollars(2_001_000)
+    stage = a_running_stage(IOWA, min_workers=2, objective=Objective.THROUGHPUT, max_micro_usd_per_hour=cap)
+    assert held_by(stage) == {IOWA_A: 4}
+    stage.sees_prices(*prices_of((IOWA,), us_central1_a=0.501))
+    stage.settles()
+    assert len(stage.allocator.leaving[US]) == 1
+
+
 def test_a_plan_of_other_criteria_is_not_followed() -> None:
     stage = a_planned_stage()
     stage.ticks()
@@ -105,7 +145,7 @@ def test_a_world_that_never_rests_is_planned_for_once_a_minute() -> None:
     asks = 0
     for tick in range(400):
         stage.now_s += 0.3
-        found = stage.sees_prices(*prices_of(EVERYWHERE, us_west1_a=0.5 + tick / 10_000))
+        found = stage.sees_prices(*prices_of(EVERYWHERE, us_west1_a=0.6 + tick % 2 / 10))
         asks += len(of(found, MakePlan))
         if of(found, MakePlan):
             stage.plans()

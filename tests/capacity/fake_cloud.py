@@ -36,8 +36,12 @@ class FakeCloud:
         self.prices: Sequence[MarketPrice] | Unreachable = ()
         self.quota_by_region: dict[str, Sequence[Quota] | Unreachable] = {}
         self.quotas_asked: list[str] = []
+        self.listings = 0
+        self.looks = 0
+        """How often prices were asked for."""
 
     async def clusters(self) -> Sequence[ClusterInfo] | Unreachable | Refused:
+        self.listings += 1
         if self.refusals:
             self.refusals -= 1
             return Unreachable("nobody answered")
@@ -94,6 +98,7 @@ class FakeCloud:
         return tuple(self.running)
 
     async def market(self) -> Sequence[MarketPrice] | Unreachable | Refused:
+        self.looks += 1
         return self.prices
 
     async def kubernetes_access(self, cluster: ClusterName) -> KubernetesAccess | Unreachable | Refused:

@@ -117,7 +117,8 @@ async def test_jobs_that_all_got_nothing_do_not_wake_each_other() -> None:
         for job in (FIRST, SECOND):
             capacity.hold(tasks, job, 1, None)
         await eventually(lambda: all("beyond the quota" in shortages.get(job, "") for job in (FIRST, SECOND)))
-        await asyncio.sleep(0.5)
+        listings = cloud.listings
+        await eventually(lambda: cloud.listings > listings + 8)
         assert cloud.asked == 2
         for job in (FIRST, SECOND):
             capacity.wants(job, 1, "it was stopped")

@@ -57,6 +57,12 @@ class SilentCloud(FakeCloud):
         return ()
 
 
+async def looked_at(cloud: FakeCloud, times: int) -> None:
+    """So often since, and what was found told."""
+    before = cloud.looks
+    await eventually(lambda: cloud.looks > before + times)
+
+
 def listed_in(zone: str) -> int | None:
     found = shipped_catalog().find(zone, "g2-standard-8", "L4")
     return found.spot_micro_usd_per_hour if found is not None else None
@@ -85,7 +91,7 @@ async def test_nothing_is_told_before_the_prices_of_the_moment_are_known() -> No
     cloud.prices = Unreachable("nobody answers")
     async with a_stage(cloud) as stage:
         stage.markets.follow(JOB, some_criteria(), stage.told.append)
-        await asyncio.sleep(0.1)
+        await looked_at(cloud, 3)
         assert stage.told == []
         cloud.prices = (MarketPrice(IOWA_A, "nvidia-l4", 123_456, 900_000),)
         await eventually(lambda: stage.told)
@@ -133,7 +139,7 @@ async def test_once_prices_of_the_moment_were_read_the_last_ones_hold_while_nobo
         stage.markets.follow(JOB, some_criteria(), stage.told.append)
         await eventually(lambda: stage.told)
         cloud.prices = Unreachable("nobody answers")
-        await asyncio.sleep(0.2)
+        await looked_at(cloud, 6)
         assert stage.usd_in(IOWA_A) == 123_456
         assert stage.said == []
 
@@ -151,7 +157,7 @@ async def test_other_prices_are_told_and_the_same_ones_are_not() -> None:
     async with a_stage(cloud) as stage:
         stage.markets.follow(JOB, some_criteria(), stage.told.append)
         await eventually(lambda: stage.told)
-        await asyncio.sleep(0.1)
+        await looked_at(cloud, 3)
         assert len(stage.told) == 1
         cloud.prices = (MarketPrice(IOWA_A, "nvidia-l4", 123_456, 900_000),)
         await eventually(lambda: len(stage.told) == 2)
@@ -166,7 +172,7 @@ async def test_prices_that_cannot_be_seen_any_more_stay_as_they_were() -> None:
         stage.markets.follow(JOB, some_criteria(), stage.told.append)
         await eventually(lambda: stage.told)
         cloud.prices = Unreachable("nobody answers")
-        await asyncio.sleep(0.1)
+        await looked_at(cloud, 3)
     assert (len(stage.told), stage.usd_in(IOWA_A)) == (1, 123_456)
 
 
@@ -200,7 +206,7 @@ async def test_quotas_that_cannot_be_read_limit_nothing_and_are_read_again_after
     async with a_stage(cloud) as stage:
         stage.markets.follow(JOB, some_criteria(), stage.told.append)
         await eventually(lambda: stage.told)
-        await asyncio.sleep(0.1)
+        await looked_at(cloud, 3)
         assert (stage.told[-1].quotas, cloud.quotas_asked) == ({}, ["us-central1"])
         cloud.quota_by_region["us-central1"] = (Quota("PREEMPTIBLE_NVIDIA_L4_GPUS", 2.0, 0.0),)
         stage.markets.refused_for_quota(IOWA_A)

@@ -51,19 +51,26 @@ def _aims(allocator: Allocator, supplies: Supplies, now_s: float) -> Aims:
     if plan is not None:
         return _exactly(allocator, supplies, plan.ask, now_s, f"plan {plans.number} ({plan.change.value})")
     there = sum(plans.facts.present.committed().values())
-    aimed = aimed_at(plans)
-    wanted = there if aimed is None else min(aimed, ceiling(allocator))
-    nodes = stopgap(plans.facts, wanted, _doubts(allocator, supplies, now_s), _lost(allocator))
+    lost, aimed = _lost(allocator), aimed_at(plans)
+    wanted = min(there + len(lost) if aimed is None else aimed, ceiling(allocator))
+    doubts = _doubts(allocator, supplies, now_s)
+    nodes = stopgap(plans.facts, wanted, doubts, lost[0] if lost else "")
     targets = _targets(supplies, nodes, now_s)
-    return Aims(targets, _still_leaving(allocator, there - wanted), f"what was lost, until plan {plans.number + 1}")
+    is_early = plans.not_before_s is not None and now_s < plans.not_before_s
+    by = "waiting for measured steps" if is_early else f"what was lost, until plan {plans.number + 1}"
+    return Aims(targets, _still_leaving(allocator, there - wanted), by)
 
 
-def _lost(allocator: Allocator) -> str:
-    """The accelerator of the newest plan, if machines of it were taken and are not given up yet."""
+def _lost(allocator: Allocator) -> list[str]:
+    """The accelerators of machines that were taken and are not given up yet, if the newest plan has them."""
     plan = allocator.plans.plan
-    planned = {choice.accelerator for choice in plan.placement} if plan is not None else set()
-    taken = (pool for pool in allocator.pools.values() if pool.vacant or going(pool) > dismissed(pool))
-    return next((name for pool in taken if (name := choice_of(pool.offer).accelerator) in planned), "")
+    planned = {choice.accelerator for choice in plan.placement} if plan is not None else None
+    lost: list[str] = []
+    for pool in allocator.pools.values():
+        name = choice_of(pool.offer).accelerator
+        if planned is None or name in planned:
+            lost += [name] * (going(pool) - dismissed(pool) + len(pool.vacant))
+    return lost
 
 
 def _doubts(allocator: Allocator, supplies: Supplies, now_s: float) -> dict[Choice, float]:

@@ -111,5 +111,5 @@ def plan_due_s(allocator: Allocator) -> float | None:
     if plans.facts is None or current(plans) is not None:
         return None
     if plans.asked_s is None:
-        return plans.facts_s
+        return plans.facts_s if plans.not_before_s is None else max(plans.facts_s, plans.not_before_s)
     return min(plans.facts_s + settings.plan_settle_s, plans.asked_s + settings.plan_every_s)

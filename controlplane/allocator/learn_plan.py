@@ -17,7 +17,8 @@ def learn_criteria(allocator: Allocator, criteria: Criteria) -> Allocator:
 def learn_profile(allocator: Allocator, profile: Profile) -> Allocator:
     if allocator.demand is None:
         return allocator
-    return replace(allocator, demand=replace(allocator.demand, profile=profile))
+    plans = replace(allocator.plans, not_before_s=None)
+    return replace(allocator, demand=replace(allocator.demand, profile=profile), plans=plans)
 
 
 def learn_plan(allocator: Allocator, event: Planned) -> Allocator:

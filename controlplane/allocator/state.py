@@ -256,6 +256,8 @@ class Plans:
     """The newest plan of a planned job, and the one that is being made."""
 
     number: int = 0
+    not_before_s: float | None = None
+    """Until then what the job's steps need is waited for: an assumption would be no reason to move what trains."""
     asked_s: float | None = None
     """When the last one was asked for."""
     asked: Basis | None = None
@@ -327,8 +329,12 @@ def new_allocator(
     ended: str | None = None,
     settings: AllocatorSettings | None = None,
     demand: Demand | None = None,
+    measured_by_s: float | None = None,
 ) -> Allocator:
-    """For a job that is new, or runs, or has ended: what there is of it is learned from the first listing."""
+    """For a job that is new, or runs, or has ended: what there is of it is learned from the first listing.
+
+    `measured_by_s`: until then the first plan waits for measured steps.
+    """
     names = [pool_ref(job, offer) for offer in offers]
     for number, offer in enumerate(offers):
         if names[number] in names[:number]:
@@ -337,5 +343,12 @@ def new_allocator(
                 "keep one of the two in the fleet file",
             )
     return Allocator(
-        job, offers, settings or AllocatorSettings(), wanted, ended=ended, quiet_since_s=at_s, demand=demand
+        job,
+        offers,
+        settings or AllocatorSettings(),
+        wanted,
+        ended=ended,
+        quiet_since_s=at_s,
+        demand=demand,
+        plans=Plans(not_before_s=measured_by_s),
     )

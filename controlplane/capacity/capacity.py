@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from controlplane.allocator.decide import decide
 from controlplane.allocator.demand import Demand
@@ -47,6 +47,21 @@ AllocatorLoop = RoleLoop[Allocator, AllocatorEvent, AllocatorEffect]
 OnPlacement = Callable[[JobName, Placed], None]
 
 
+@dataclass(slots=True)
+class _Held:
+    """A job that has machines, or may have."""
+
+    loop: AllocatorLoop
+    task: asyncio.Task[None]
+    wanted: int | None
+    """None when it has ended."""
+    criteria: Criteria | None = None
+    """Of a planned job."""
+    placed: Placed | None = None
+    free: dict[ClusterName, tuple[str, ...]] = field(default_factory=dict)
+    """Nodes on which it has nothing."""
+
+
 class Capacity:
     def __init__(
         self,
@@ -71,16 +86,8 @@ class Capacity:
         self._planner = planning.planner if planning is not None else Planner()
         if planning is not None:
             planning.listen_to(self.allocators)
-        self._loops: dict[JobName, AllocatorLoop] = {}
-        self._tasks: dict[JobName, asyncio.Task[None]] = {}
-        self._placed: dict[JobName, Placed] = {}
-        self._wanted: dict[JobName, int | None] = {}
-        self._criteria: dict[JobName, Criteria] = {}
-        """Of planned jobs."""
-        self._may_plan: dict[JobName, asyncio.Event] = {}
-        """A job's plans wait for it; its losses do not."""
+        self._held: dict[JobName, _Held] = {}
         self._heard_s: dict[ClusterName, float] = {}
-        self._free: dict[tuple[JobName, ClusterName], tuple[str, ...]] = {}
         self._unready: dict[ClusterName, str] = {}
 
     def hold(
@@ -89,6 +96,7 @@ class Capacity:
         job: JobName,
         wanted: int,
         ended: str | None,
+        *,
         demand: Demand | None = None,
         idle_timeout_s: float | None = None,
         measured_within_s: float = 0.0,
@@ -98,10 +106,11 @@ class Capacity:
         The first plan of one that trains already waits until its steps were measured, at most so long: an assumption
         would be no reason to move it. What it loses meanwhile is replaced.
         """
-        if job in self._loops and self._wanted[job] is None and ended is None:
+        known = self._held.get(job)
+        if known is not None and known.wanted is None and ended is None:
             # Another job of the name of one whose pools are still going: it takes over what there is.
             self._let_go(job)
-        if job in self._loops:
+        if job in self._held:
             self.wants(job, wanted, ended, demand.criteria if demand is not None else None)
             return
         if self.planning is None or not self.planning.is_possible:
@@ -109,13 +118,18 @@ class Capacity:
         settings = self._settings if idle_timeout_s is None else replace(self._settings, idle_timeout_s=idle_timeout_s)
         now_s = self._clock.monotonic_s()
         state = new_allocator(
-            job, self._offers, wanted=wanted, at_s=now_s, ended=ended, settings=settings, demand=demand
+            job,
+            self._offers,
+            wanted=wanted,
+            at_s=now_s,
+            ended=ended,
+            settings=settings,
+            demand=demand,
+            measured_by_s=now_s + measured_within_s,
         )
-        self._may_plan[job] = asyncio.Event()
-        asyncio.get_running_loop().call_later(measured_within_s, self._may_plan[job].set)
-        self._loops[job] = loop = self._loop_of(job, state)
-        self._wanted[job] = None if ended is not None else wanted
-        self._tasks[job] = tasks.create_task(loop.run(), name=f"capacity/{job}")
+        loop = self._loop_of(job, state)
+        task = tasks.create_task(loop.run(), name=f"capacity/{job}")
+        self._held[job] = _Held(loop, task, None if ended is not None else wanted)
         if demand is not None and ended is None:
             self._plan_for(job, demand.criteria)
 
@@ -125,11 +139,12 @@ class Capacity:
 
         def decided(event: AllocatorEvent, decision: Decision[Allocator, AllocatorEffect]) -> None:
             nonlocal before
-            if self._loops.get(job) is not loop:
+            held = self._held.get(job)
+            if held is None or held.loop is not loop:
                 return  # let go of, with events still in its queue
             stock, before = given_back(before, event), decision.state
             why_log(decision.why)
-            self._place(job, decision.state)
+            self._place(job, held)
             if self.planning is not None:
                 self.planning.see(job, decision.state)
             if stock is not None:
@@ -137,80 +152,76 @@ class Capacity:
             if decision.state.finished:
                 self._let_go(job)
 
-        shell = AllocatorShell(
-            job, self._cloud, self._complete, self._clock, self._announce, self._planner, self._may_plan[job]
-        )
+        shell = AllocatorShell(job, self._cloud, self._complete, self._clock, self._announce, self._planner)
         loop = AllocatorLoop(f"capacity/{job}", state, decide, shell, Ticked, self._clock, decided)
         return loop
 
     def wants(self, job: JobName, wanted: int, ended: str | None, criteria: Criteria | None = None) -> None:
         """Told whenever the job decides; only what is new goes on."""
         new = None if ended is not None else wanted
-        loop = self._loops.get(job)
-        if loop is None:
+        held = self._held.get(job)
+        if held is None:
             return
         now_s = self._clock.monotonic_s()
-        if criteria is not None and job in self._criteria and self._criteria[job] != criteria:
-            loop.post(CriteriaChanged(now_s, criteria))
+        if criteria is not None and held.criteria is not None and held.criteria != criteria:
+            held.loop.post(CriteriaChanged(now_s, criteria))
             self._plan_for(job, criteria)
-        if self._wanted[job] != new:
-            self._wanted[job] = new
-            loop.post(WantedChanged(now_s, new) if new is not None else JobEnded(now_s, ended or ""))
+        if held.wanted != new:
+            held.wanted = new
+            held.loop.post(WantedChanged(now_s, new) if new is not None else JobEnded(now_s, ended or ""))
 
     def allocators(self) -> dict[JobName, Allocator]:
-        return {job: loop.state for job, loop in self._loops.items()}
+        return {job: held.loop.state for job, held in self._held.items()}
 
     def see(self, topology: ClusterHeartbeat) -> None:
         now_s = self._clock.monotonic_s()
         self._heard_s[topology.cluster] = now_s
         event = NodesSeen(now_s, topology.cluster, topology.nodes)
-        for job, loop in self._loops.items():
-            loop.post(event)
+        for job, held in self._held.items():
+            held.loop.post(event)
             free = free_nodes(topology, job)
-            if free != self._free.get((job, topology.cluster), ()):
-                self._free[job, topology.cluster] = free
-                loop.post(NodesReleased(now_s, topology.cluster, free))
+            if free != held.free.get(topology.cluster, ()):
+                held.free[topology.cluster] = free
+                held.loop.post(NodesReleased(now_s, topology.cluster, free))
 
     def heard_s(self, cluster: ClusterName) -> float | None:
         """When its controller was last heard."""
         return self._heard_s.get(cluster)
 
     def has_pools_in(self, cluster: ClusterName) -> bool:
-        return any(ref.cluster == cluster for loop in self._loops.values() for ref in loop.state.pools)
+        return any(ref.cluster == cluster for held in self._held.values() for ref in held.loop.state.pools)
 
     def forget_cluster(self, cluster: ClusterName) -> None:
         """It was silent for long, and nobody has anything there."""
         self._heard_s.pop(cluster, None)
-        self._free = {key: nodes for key, nodes in self._free.items() if key[1] != cluster}
+        for held in self._held.values():
+            held.free.pop(cluster, None)
 
     def hear_of_cluster(self, cluster: ClusterName, waits_for: str) -> None:
         """What stands in the way of its being ready; nothing any more when it is."""
         self._unready[cluster] = waits_for
-        for job, loop in self._loops.items():
+        for job, held in self._held.items():
             if not waits_for:
-                loop.post(ClusterBecameReady(self._clock.monotonic_s(), cluster))
-            self._place(job, loop.state)
+                held.loop.post(ClusterBecameReady(self._clock.monotonic_s(), cluster))
+            self._place(job, held)
 
     def lose(self, job: JobName, cluster: ClusterName, why: str) -> None:
         """Told again and again while it is so: all nodes that the job had there are of no more use to it."""
-        loop = self._loops.get(job)
-        if loop is not None:
-            loop.post(ClusterLost(self._clock.monotonic_s(), cluster, why))
+        held = self._held.get(job)
+        if held is not None:
+            held.loop.post(ClusterLost(self._clock.monotonic_s(), cluster, why))
 
     def measure(self, job: JobName, profile: Profile) -> None:
         """What a planned job's steps need, as its trainers say."""
-        if job in self._criteria:
-            self._loops[job].post(ProfileMeasured(self._clock.monotonic_s(), profile))
-            self._may_plan[job].set()
+        self._post_planned(job, ProfileMeasured(self._clock.monotonic_s(), profile))
 
     def use(self, job: JobName, use: tuple[NodeUse, ...]) -> None:
         """Of the nodes of a planned job, as its trainers say."""
-        if job in self._criteria:
-            self._loops[job].post(UseSeen(self._clock.monotonic_s(), use))
+        self._post_planned(job, UseSeen(self._clock.monotonic_s(), use))
 
     def accelerator_of(self, job: JobName, cluster: ClusterName, node: str) -> str:
         """As the catalog calls it; empty where nobody knows."""
-        pools = self._loops[job].state.pools.values() if job in self._loops else ()
+        pools = self._held[job].loop.state.pools.values() if job in self._held else ()
         there = (pool.offer.accelerator for pool in pools if pool.ref.cluster == cluster and node in pool.nodes)
         found = next(there, None)
         known = from_gke(found) if found is not None else None
@@ -218,38 +229,38 @@ class Capacity:
 
     def is_settled(self, job: JobName) -> bool:
         """The cloud holds nothing of it: it has ended, and all of its pools are gone."""
-        return job not in self._loops
+        return job not in self._held
+
+    def _post_planned(self, job: JobName, event: AllocatorEvent) -> None:
+        held = self._held.get(job)
+        if held is not None and held.criteria is not None:
+            held.loop.post(event)
 
     def _tell_others(self, giver: JobName, stock: Stock) -> None:
         event = MachinesGivenBack(self._clock.monotonic_s(), stock)
-        for job, loop in self._loops.items():
+        for job, held in self._held.items():
             if job != giver:
-                loop.post(event)
+                held.loop.post(event)
 
     def _let_go(self, job: JobName) -> None:
         """Topologies come for ever: they are for those that may hold something."""
-        del self._loops[job]
-        self._tasks.pop(job).cancel()
-        self._placed.pop(job, None)
-        self._wanted.pop(job, None)
-        self._criteria.pop(job, None)
-        self._may_plan.pop(job, None)
+        self._held.pop(job).task.cancel()
         if self.planning is not None:
             self.planning.forget(job)
-        self._free = {key: nodes for key, nodes in self._free.items() if key[0] != job}
 
     def _plan_for(self, job: JobName, criteria: Criteria) -> None:
-        loop = self._loops[job]
+        held = self._held[job]
 
         def tell(market: Market) -> None:
-            loop.post(MarketSeen(self._clock.monotonic_s(), market))
+            held.loop.post(MarketSeen(self._clock.monotonic_s(), market))
 
-        self._criteria[job] = criteria
+        held.criteria = criteria
         if self.planning is not None:
             self.planning.follow(job, criteria, tell)
 
-    def _place(self, job: JobName, allocator: Allocator) -> None:
+    def _place(self, job: JobName, held: _Held) -> None:
+        allocator = held.loop.state
         placed = placed_of(allocator, shortage(allocator, self._clock.monotonic_s(), self._unready))
-        if placed != self._placed.get(job):
-            self._placed[job] = placed
+        if placed != held.placed:
+            held.placed = placed
             self._on_placement(job, placed)

@@ -1,6 +1,5 @@
 """The hands of one job's allocator: operations of the cloud, each of which comes back as an event."""
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import assert_never
@@ -28,7 +27,6 @@ class AllocatorShell:
         clock: Clock,
         announce: Callable[[Event], None],
         planner: Planner,
-        may_plan: asyncio.Event,
     ) -> None:
         self._job = job
         self._cloud = cloud
@@ -36,7 +34,6 @@ class AllocatorShell:
         self._clock = clock
         self._announce = announce
         self._planner = planner
-        self._may_plan = may_plan
 
     def perform(self, effect: AllocatorEffect) -> Awaitable[AllocatorEvent | None] | None:
         match effect:
@@ -64,7 +61,6 @@ class AllocatorShell:
         return events.OperationEnded(self._clock.monotonic_s(), ref, operation, outcome)
 
     async def _plan(self, asked: effects.MakePlan) -> AllocatorEvent | None:
-        await self._may_plan.wait()
         made = await self._planner.make(asked)
         return events.Planned(self._clock.monotonic_s(), asked.number, made) if made is not None else None
 

@@ -161,9 +161,9 @@ class Master:
                 self._group(),
                 job.name,
                 *_nodes_wanted(job),
-                demand,
-                idle_timeout_s,
-                MEASURED_S if _trains(job) else 0.0,
+                demand=demand,
+                idle_timeout_s=idle_timeout_s,
+                measured_within_s=MEASURED_S if _trains(job) else 0.0,
             )
 
     async def forget_oldest(self) -> None:

@@ -54,6 +54,9 @@ PLANNED = replace(
     wary_s=20.0,
 )
 
+MEASURED_S = 2.0
+"""So long a master that comes back waits for measured steps before it plans."""
+
 
 class PlannedAccount(Account):
     """Counts money, quotas and workers, by the market that the allocator was last told of."""
@@ -132,6 +135,9 @@ class PlannedActor(Actor):
 
 def _check_word(learned: Allocator, after: Allocator, now_s: float) -> None:
     """Whatever is raised is what a plan of the very present asks for, or no more than was lost."""
+    early_s = after.plans.not_before_s
+    if after.plans.number > 0 and early_s is not None and now_s < early_s:
+        raise Broken("a plan was asked for before steps were measured")
     begun = [pool for pool in after.pools.values() if pool.operation and pool.operation.number > learned.operations]
     raised = {choice_of(pool.offer) for pool in begun if pool.operation and pool.operation.raises}
     basis = basis_of(learned, supplies_of(learned), now_s) if raised else None
@@ -141,7 +147,9 @@ def _check_word(learned: Allocator, after: Allocator, now_s: float) -> None:
     if plans.plan is not None and plans.basis == basis:
         unasked = {choice for choice in raised if plans.plan.ask.get(choice, 0) <= there.get(choice, 0)}
     else:
-        unasked = raised if sum(there.values()) >= (aimed_at(plans) or 0) else set()
+        gone = sum(going(pool) + len(pool.vacant) for pool in learned.pools.values())
+        aimed, here = aimed_at(plans), sum(there.values())
+        unasked = raised if here >= (here + gone if aimed is None else aimed) else set()
         taken = [choice_of(pool.offer) for pool in learned.pools.values() if pool.vacant or going(pool)]
         types = {choice.accelerator for choice in there or taken}
         unasked |= {choice for choice in raised if choice.accelerator not in types}
@@ -201,7 +209,14 @@ class PlannedSystem(System):
         demand = Demand(self.criteria_now, self.profile)
         now_s = self.clockwork.now_s
         return new_allocator(
-            JOB, self.offers, wanted=self.wanted, at_s=now_s, ended=self.ended, settings=PLANNED, demand=demand
+            JOB,
+            self.offers,
+            wanted=self.wanted,
+            at_s=now_s,
+            ended=self.ended,
+            settings=PLANNED,
+            demand=demand,
+            measured_by_s=now_s + MEASURED_S if now_s > 0 else None,
         )
 
     def _new_actor(self) -> Actor:

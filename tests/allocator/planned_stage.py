@@ -82,13 +82,21 @@ class PlannedStage(Stage):
 
 
 def a_planned_stage(
-    *offers: Offer, wanted: int = 8, settings: AllocatorSettings | None = None, profile: Any = None, **criteria: Any
+    *offers: Offer,
+    wanted: int = 8,
+    settings: AllocatorSettings | None = None,
+    profile: Any = None,
+    measured_by_s: float | None = None,
+    **criteria: Any,
 ) -> PlannedStage:
     """Nothing is listed and no price is known."""
     given = {"min_workers": 4, "max_workers": 4, **criteria}
     demand = Demand(some_criteria(**given), profile or a_small_profile())
     offers = offers or (IOWA, IOWA_TOO, WEST)
-    return PlannedStage(new_allocator(JOB, offers, wanted=wanted, at_s=100.0, settings=settings, demand=demand))
+    made = new_allocator(
+        JOB, offers, wanted=wanted, at_s=100.0, settings=settings, demand=demand, measured_by_s=measured_by_s
+    )
+    return PlannedStage(made)
 
 
 def prices_of(offers: tuple[Offer, ...], **usd_by_zone: float) -> list[Option]:

@@ -2,8 +2,11 @@
 
 from dataclasses import replace
 
+import pytest
+
 from controlplane.allocator import events
 from controlplane.allocator.aims import RESTS
+from controlplane.allocator.decide import decide
 from controlplane.allocator.effects import CreatePool, MakePlan, RemoveNodes, ResizePool
 from controlplane.allocator.sentences import shortage
 from controlplane.allocator.state import AllocatorSettings
@@ -71,6 +74,38 @@ def test_the_first_prices_are_planned_with_at_once_and_the_plan_is_followed() ->
     assert stage.words(made) == [("create", OREGON, "4")]
     [create] = of(made, CreatePool)
     assert create.why.startswith(f"0 of 4 nodes are held, 4 more in {OREGON}: plan 1 (begin): the fewest dollars")
+
+
+@pytest.mark.parametrize("tells", [True, False], ids=["it tells", "it never does"])
+def test_the_first_plan_of_a_job_that_trains_waits_for_measured_steps_but_not_for_ever(tells: bool) -> None:
+    stage = a_planned_stage(measured_by_s=110.0)
+    stage.ticks()
+    stage.lists()
+    stage.sees_prices(*prices_of(EVERYWHERE))
+    decided = decide(stage.allocator, events.Ticked(101.0))
+    assert decided.why == "0 of 4 nodes held; waiting for measured steps"
+    assert decided.wake_at_s is not None and decided.wake_at_s <= 110.0
+    assert of(stage.ticks(9.0), MakePlan) == []
+    if tells:
+        [ask] = of(stage.happens(events.ProfileMeasured(stage.now_s, NO_GRADIENTS)), MakePlan)
+        assert ask.profile == NO_GRADIENTS
+    else:
+        [ask] = of(stage.ticks(1.0), MakePlan)
+    assert stage.words(stage.plans())
+
+
+def test_what_is_lost_while_measured_steps_are_waited_for_is_replaced() -> None:
+    stage = a_running_stage(IOWA, IOWA_TOO, profile=NO_GRADIENTS)
+    found = a_planned_stage(IOWA, IOWA_TOO, profile=NO_GRADIENTS, measured_by_s=1000.0)
+    found.cloud, found.machines = stage.cloud, stage.machines
+    found.ticks()
+    found.lists()
+    found.sees()
+    found.sees_prices(*prices_of((IOWA, IOWA_TOO)))
+    assert held_by(found) == {IOWA_A: 2, IOWA_B: 2}
+    found.takes(f"{IOWA_A}-1")
+    found.sees()
+    assert found.allocator.why == "3 of 4 nodes held, 1 coming; waiting for measured steps"
 
 
 def test_a_plan_of_another_world_is_not_followed_and_another_is_asked_for() -> None:

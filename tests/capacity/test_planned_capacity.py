@@ -101,7 +101,7 @@ async def a_stage(
 async def _run(stage: Stage, demand: Demand, idle_timeout_s: float | None) -> None:
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(stage.planning.run())
-        stage.capacity.hold(tasks, JOB, demand.criteria.max_workers, None, demand, idle_timeout_s)
+        stage.capacity.hold(tasks, JOB, demand.criteria.max_workers, None, demand=demand, idle_timeout_s=idle_timeout_s)
 
 
 async def test_a_planned_job_goes_where_it_is_cheap_whatever_the_order_of_the_fleet(connect: Connect) -> None:

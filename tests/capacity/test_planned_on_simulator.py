@@ -101,7 +101,7 @@ async def a_bench(
 async def _run(bench: Bench, demand: Demand) -> None:
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(bench.planning.run())
-        bench.capacity.hold(tasks, JOB, 4, None, demand)
+        bench.capacity.hold(tasks, JOB, 4, None, demand=demand)
         while True:
             await bench.look()
             await asyncio.sleep(0.05)

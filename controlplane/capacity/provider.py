@@ -22,8 +22,8 @@ from controlplane.fleet.plans import bootstrap_settings, cluster_plans, complete
 from controlplane.fleet.spec import Fleet
 from controlplane.ledger.books import Books
 from controlplane.reaper import findings
-from controlplane.reaper.claims import read_claims
-from controlplane.reaper.lease import lease_of
+from controlplane.reaper.claims import read_records
+from controlplane.reaper.lease import bus_of, lease_of
 from controlplane.reaper.reaper import Reaper
 from messages.events import FLEET, Event
 from messages.ids import ClusterName
@@ -53,12 +53,13 @@ class Leader:
 async def provided(fleet_file: Path, environ: Mapping[str, str], leader: Leader) -> AsyncIterator[Capacity]:
     """While it is open the fleet's clusters are made ready, each job gets its nodes, and what they cost is noted."""
     fleet, clock, announce, may_act = read_fleet(fleet_file), leader.clock, leader.announce, leader.may_act
+    bus = bus_of(await leader.bucket.made_at())
     cloud = LeadersCloud(await open_cloud(fleet, environ), may_act)
     # Elsewhere a token of ours is of no use to Google, and none of its business.
     token = cloud.access_token if is_in_google(fleet, environ) else None
 
     def completed(plan: PoolPlan) -> PoolPlan:
-        return complete(fleet, plan, lease_of(clock.wall_s()))
+        return complete(fleet, plan, lease_of(clock.wall_s(), bus))
 
     try:
         prices = await asyncio.to_thread(known_prices, environ, token)
@@ -67,8 +68,8 @@ async def provided(fleet_file: Path, environ: Mapping[str, str], leader: Leader)
             capacity = Capacity(
                 cloud, offers(fleet), completed, clock, announce, leader.on_placement, planning=planning
             )
-            ours = findings.Fleet(fleet.name, [plan.name for plan in cluster_plans(fleet)])
-            records = partial(read_claims, leader.bucket)
+            ours = findings.FleetScope(fleet.name, [plan.name for plan in cluster_plans(fleet)])
+            records = partial(read_records, leader.bucket)
             reaper = Reaper(cloud, ours, records, capacity.is_settled, announce, may_act, clock)
             running = (
                 tasks.create_task(_keeper(fleet, cloud, capacity, leader).run(), name="fleet"),

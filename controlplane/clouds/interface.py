@@ -11,6 +11,7 @@ from messages.ids import ClusterName
 JOB_LABEL = "tradewind-job"
 FLEET_LABEL = "tradewind-fleet"
 LEASE_LABEL = "tradewind-lease"
+BUS_LABEL = "tradewind-bus"
 
 
 class ClusterStatus(StrEnum):

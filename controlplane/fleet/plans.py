@@ -8,7 +8,7 @@ import msgspec
 from controlplane.allocator.offers import Offer
 from controlplane.bootstrap.settings import BootstrapSettings, Place
 from controlplane.clouds.gke.settings import ENVIRONMENT_PREFIX, GkeSettings
-from controlplane.clouds.interface import FLEET_LABEL, LEASE_LABEL, ClusterPlan, PoolPlan, Taint
+from controlplane.clouds.interface import FLEET_LABEL, ClusterPlan, PoolPlan, Taint
 from controlplane.fleet.checks import region_of
 from controlplane.fleet.spec import GOOGLE, ClusterSpec, Fleet
 from messages.ids import ClusterName
@@ -61,15 +61,14 @@ def _cluster_plan(fleet: Fleet, cluster: ClusterSpec) -> ClusterPlan:
     )
 
 
-def complete(fleet: Fleet, plan: PoolPlan, lease: str | None = None) -> PoolPlan:
-    """The plan of a pool with all that its nodes have in common with the others of the fleet."""
+def complete(fleet: Fleet, plan: PoolPlan, lease: Mapping[str, str]) -> PoolPlan:
+    """The plan of a pool with all that its nodes have in common with the others of the fleet; `lease`: its labels."""
     nodes = fleet.nodes
-    leased = {LEASE_LABEL: lease} if lease is not None else {}
     return replace(
         plan,
         disk_gb=nodes.disk.size_gb,
         disk_type=nodes.disk.type,
-        labels={**_labels(fleet), **plan.labels, **leased},
+        labels={**_labels(fleet), **plan.labels, **lease},
         taints=(*plan.taints, *(Taint(taint.key, taint.value, taint.effect) for taint in nodes.taints)),
         driver=nodes.driver,
         workload_identity=nodes.workload_identity,

@@ -1,11 +1,13 @@
 """What each job still claims in the cloud, as the master's records on the bus say."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 
 import msgspec
 
 from controlplane.job.state import Phase
+from controlplane.reaper.lease import bus_of
 from messages import subjects
 from messages.ids import JobName
 from runtime.bus import Bucket
@@ -25,6 +27,13 @@ Claims = Mapping[JobName, Claim]
 """Of all jobs that there are records of; of others nobody knows."""
 
 
+@dataclass(frozen=True, slots=True)
+class Records:
+    claims: Claims
+    bus: str
+    """That they are on, as in the label of what was asked for over it."""
+
+
 class _World(msgspec.Struct, frozen=True):
     phase: Phase
 
@@ -38,6 +47,13 @@ async def read_claims(bucket: Bucket) -> dict[JobName, Claim]:
             world = await bucket.get(subjects.world_key(name))
             claims[name] = claim_of(world.value) if world is not None else Claim.LIVE
     return claims
+
+
+async def read_records(bucket: Bucket) -> Records:
+    """Raises `BusUnavailable`."""
+    claims = await read_claims(bucket)
+    # Asked last: a bus that lost its data while they were read is another one by now.
+    return Records(claims, bus_of(await bucket.made_at()))
 
 
 def claim_of(world: bytes) -> Claim:

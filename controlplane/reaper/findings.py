@@ -13,8 +13,10 @@ from typing import assert_never
 from controlplane.clouds.interface import ClusterInfo, ClusterStatus, MachineInfo, PoolInfo, PoolStatus
 from controlplane.reaper.claims import Claim, Claims
 from controlplane.reaper.inventory import Inventory, Resource, is_of, job_of, key_of, name_of, pool_of
-from controlplane.reaper.lease import YOUNG_S, asked_at
+from controlplane.reaper.lease import YOUNG_S, asked_at, is_of_bus
 from messages.ids import ClusterName, JobName
+
+ELSEWHERE = "it was not asked for over this bus, whose records then cannot tell whether its job lives"
 
 
 class Clusters(StrEnum):
@@ -28,7 +30,7 @@ class Clusters(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Fleet:
+class FleetScope:
     name: str
     clusters: Collection[ClusterName]
     """That its file names."""
@@ -52,10 +54,18 @@ class Findings:
 
 
 def sort_out(
-    inventory: Inventory, claims: Claims, fleet: Fleet, now: float, clusters: Clusters = Clusters.UNNAMED
+    inventory: Inventory,
+    claims: Claims,
+    fleet: FleetScope,
+    now: float,
+    clusters: Clusters = Clusters.UNNAMED,
+    bus: str | None = None,
 ) -> Findings:
-    """`now` is in Unix seconds. What goes with its cluster is not named again."""
-    return _Sorting(inventory, claims, fleet, now, clusters).findings()
+    """`now` is in Unix seconds; of pools only those go that were asked for over `bus`, if it is given.
+
+    What goes with its cluster is not named again.
+    """
+    return _Sorting(inventory, claims, fleet, now, clusters, bus).findings()
 
 
 def why_kept(found: Found, inventory: Inventory, now: Findings) -> str:
@@ -72,12 +82,21 @@ def why_kept(found: Found, inventory: Inventory, now: Findings) -> str:
 
 
 class _Sorting:
-    def __init__(self, inventory: Inventory, claims: Claims, fleet: Fleet, now: float, clusters: Clusters) -> None:
+    def __init__(
+        self,
+        inventory: Inventory,
+        claims: Claims,
+        fleet: FleetScope,
+        now: float,
+        clusters: Clusters,
+        bus: str | None,
+    ) -> None:
         self._inventory = inventory
         self._claims = claims
         self._fleet = fleet
         self._now = now
         self._clusters = clusters
+        self._bus = bus
         self._names = Counter(cluster.name for cluster in inventory.clusters)
         self._machines: dict[object, list[MachineInfo]] = {}
         self._strays: list[MachineInfo] = []
@@ -153,9 +172,9 @@ class _Sorting:
             case Claim.ENDING:
                 return f"job {job} has ended, and its master is removing what it had"
             case Claim.ENDED:
-                return ""
+                return self._may_be_elsewhere(resource)
             case None:
-                return self._may_be_new(resource, since)
+                return self._may_be_new(resource, since) or self._may_be_elsewhere(resource)
             case _:
                 assert_never(claim)
 
@@ -167,6 +186,9 @@ class _Sorting:
         if age_s >= YOUNG_S:
             return ""
         return f"it was asked for {max(0, round(age_s))} s ago, and its job may not be known yet"
+
+    def _may_be_elsewhere(self, resource: PoolInfo | MachineInfo) -> str:
+        return "" if self._bus is None or is_of_bus(resource.labels, self._bus) else ELSEWHERE
 
     def _since(self, pool: PoolInfo) -> float | None:
         starts = [machine.started_at for machine in self._machines.get(pool.ref, ())]

@@ -1,7 +1,8 @@
 """The reaper that runs with a master: every few minutes, and only while the master leads.
 
 It removes less than a person may: pools of jobs that nobody knows or that have ended, and clusters whose creation
-failed; each only when two looks in a row have found it so. Of the rest it tells.
+failed; each only when two looks in a row have found it so, and pools only if they were asked for over this bus: another
+one has the records of their jobs, or had them. Of the rest it tells.
 """
 
 import asyncio
@@ -10,8 +11,8 @@ from typing import assert_never
 
 from controlplane.clouds.interface import Cloud, ClusterInfo, MachineInfo, PoolInfo
 from controlplane.clouds.outcomes import Refused, Unreachable
-from controlplane.reaper.claims import Claim, Claims
-from controlplane.reaper.findings import Clusters, Fleet, Found, sort_out
+from controlplane.reaper.claims import Claim, Claims, Records
+from controlplane.reaper.findings import ELSEWHERE, Clusters, Findings, FleetScope, Found, sort_out
 from controlplane.reaper.inventory import Inventory, Key, Resource, key_of, look, name_of
 from controlplane.reaper.removing import remove
 from messages.events import FLEET, Event
@@ -23,6 +24,8 @@ from runtime.logs import WhyLog, logger
 
 LOOK_S = 120.0
 AT_ONCE = 4
+NOTHING_FOUND = Findings((), ())
+PERSON_HINT = "`tradewind reap` shows it to a person, who may remove it"
 MACHINE_HINT = "no pool has it: delete it by hand, as `tradewind reap` says"
 
 
@@ -30,18 +33,18 @@ class Reaper:
     def __init__(
         self,
         cloud: Cloud,
-        fleet: Fleet,
-        claims: Callable[[], Awaitable[Claims]],
+        fleet: FleetScope,
+        records: Callable[[], Awaitable[Records]],
         is_settled: Callable[[JobName], bool],
         announce: Callable[[Event], None],
         may_act: Callable[[], bool],
         clock: Clock,
         look_s: float = LOOK_S,
     ) -> None:
-        """`claims`: what the records say now, raises `BusUnavailable`; `is_settled`: no allocator is at work."""
+        """`records`: what they say now, raises `BusUnavailable`; `is_settled`: no allocator is at work."""
         self._cloud = cloud
         self._fleet = fleet
-        self._claims = claims
+        self._records = records
         self._is_settled = is_settled
         self._announce = announce
         self._may_act = may_act
@@ -60,29 +63,33 @@ class Reaper:
 
     async def look(self) -> None:
         """Once."""
-        found = await self._orphans()
-        before, self._suspects = self._suspects, frozenset(key_of(each.resource) for each in found)
+        findings = await self._findings()
+        elsewhere = [each for each in findings.left if each.why == ELSEWHERE]
+        before, self._suspects = self._suspects, frozenset(map(_key, (*findings.orphans, *elsewhere)))
         self._told = {key: why for key, why in self._told.items() if key in self._suspects}
-        confirmed = [each for each in found if key_of(each.resource) in before]
+        for each in elsewhere:
+            if _key(each) in before:
+                self._leave(each)
+        confirmed = [each for each in findings.orphans if _key(each) in before]
         turns = asyncio.Semaphore(AT_ONCE)
         async with asyncio.TaskGroup() as tasks:
             for each in confirmed:
                 tasks.create_task(self._reap(each, turns), name=f"reap/{name_of(each.resource)}")
 
-    async def _orphans(self) -> tuple[Found, ...]:
+    async def _findings(self) -> Findings:
         if not self._may_act():
-            return ()
+            return NOTHING_FOUND
         inventory = await look(self._cloud)
         if isinstance(inventory, Unreachable | Refused):
             self._unseen(inventory.detail)
-            return ()
+            return NOTHING_FOUND
         try:
-            recorded = await self._claims()
+            records = await self._records()
         except BusUnavailable as error:
             self._unseen(str(error))
-            return ()
-        claims = {**recorded, **self._unsettled(inventory, recorded)}
-        return sort_out(inventory, claims, self._fleet, self._clock.wall_s(), Clusters.FAILED).orphans
+            return NOTHING_FOUND
+        claims = {**records.claims, **self._unsettled(inventory, records.claims)}
+        return sort_out(inventory, claims, self._fleet, self._clock.wall_s(), Clusters.FAILED, records.bus)
 
     def _unsettled(self, inventory: Inventory, recorded: Claims) -> dict[JobName, Claim]:
         """Whatever the records say: while an allocator is at work for a job, what is the job's is its to remove."""
@@ -98,12 +105,22 @@ class Reaper:
                 return
             machine = isinstance(found.resource, MachineInfo)
             trouble = MACHINE_HINT if machine else await remove(self._cloud, found.resource)
-        key, name = key_of(found.resource), name_of(found.resource)
+        name = name_of(found.resource)
         if not trouble:
             self._tell("reaped", f"{name} was removed", found.why, found)
-        elif self._told.get(key) != trouble:
-            self._told[key] = trouble
-            self._tell("reap_failed", f"{name} is nobody's and could not be removed ({found.why})", trouble, found)
+        elif self._is_new(found, trouble):
+            text = f"{name} belongs to no live job and could not be removed ({found.why})"
+            self._tell("reap_failed", text, trouble, found)
+
+    def _leave(self, found: Found) -> None:
+        if self._is_new(found, found.why):
+            text = f"{name_of(found.resource)} belongs to no job that is known here, and is left alone"
+            self._tell("not_reaped", text, f"{found.why}; {PERSON_HINT}", found)
+
+    def _is_new(self, found: Found, why: str) -> bool:
+        is_new = self._told.get(_key(found)) != why
+        self._told[_key(found)] = why
+        return is_new
 
     def _was_taken_up(self, found: Found) -> bool:
         """Others are removed first, which may take minutes: meanwhile another job of the name may have adopted it."""
@@ -111,6 +128,10 @@ class Reaper:
 
     def _tell(self, kind: str, text: str, why: str, found: Found) -> None:
         self._announce(Event(FLEET, kind, text, why, {**_fields(found.resource), "job": found.job}))
+
+
+def _key(found: Found) -> Key:
+    return key_of(found.resource)
 
 
 def _fields(resource: Resource) -> dict[str, Scalar | None]:

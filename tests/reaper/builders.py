@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from controlplane.clouds.interface import (
     FLEET_LABEL,
     JOB_LABEL,
-    LEASE_LABEL,
     ClusterInfo,
     ClusterStatus,
     MachineInfo,
@@ -13,7 +12,7 @@ from controlplane.clouds.interface import (
     PoolRef,
     PoolStatus,
 )
-from controlplane.reaper.findings import Fleet
+from controlplane.reaper.findings import FleetScope
 from controlplane.reaper.lease import YOUNG_S, lease_of
 from messages.ids import ClusterName, JobName
 
@@ -23,14 +22,17 @@ ZONE = "us-central1-a"
 US = ClusterName("us")
 EU = ClusterName("eu")
 JOB = JobName("mnist")
-FLEET = Fleet("ours", [US])
+BUS = "1690000000000"
+FLEET = FleetScope("ours", [US])
 
 
-def labels_of(job: str | None = JOB, fleet: str | None = "ours", asked_at: float | None = OLD) -> dict[str, str]:
+def labels_of(
+    job: str | None = JOB, fleet: str | None = "ours", asked_at: float | None = OLD, bus: str = BUS
+) -> dict[str, str]:
     return {
         **({JOB_LABEL: job} if job is not None else {}),
         **({FLEET_LABEL: fleet} if fleet is not None else {}),
-        **({LEASE_LABEL: lease_of(asked_at)} if asked_at is not None else {}),
+        **(lease_of(asked_at, bus) if asked_at is not None else {}),
     }
 
 
@@ -41,9 +43,10 @@ def a_pool(
     job: str | None = JOB,
     fleet: str | None = "ours",
     asked_at: float | None = OLD,
+    bus: str = BUS,
     status: PoolStatus = PoolStatus.RUNNING,
 ) -> PoolInfo:
-    labels = labels_of(job, fleet, asked_at)
+    labels = labels_of(job, fleet, asked_at, bus)
     return PoolInfo(PoolRef(cluster, name), ZONE, "g2-standard-8", "nvidia-l4", True, 2, status, labels)
 
 

@@ -21,6 +21,7 @@ from messages.ids import ClusterName, JobName
 from runtime.children import free_port
 from tests.clouds.contract import a_pool, found
 from tests.clouds.simulated import PROJECT, ZONE, SimulatedStage
+from tests.reaper.builders import BUS
 
 FLEET = "a-fleet"
 CLUSTER = ClusterName("a-cluster")
@@ -33,11 +34,11 @@ class Ground:
         self.cloud = cloud
         self.fleet_file = fleet_file
 
-    def a_plan(self, name: str, job: str, *, fleet: str = FLEET, age_s: float = LONG_AGO_S) -> PoolPlan:
+    def a_plan(self, name: str, job: str, *, fleet: str = FLEET, age_s: float = LONG_AGO_S, bus: str = BUS) -> PoolPlan:
         """As a master of that fleet would have made it so long ago."""
         owner = msgspec.structs.replace(read_fleet(self.fleet_file), name=fleet)
         plan = replace(a_pool(ZONE), name=name, labels={JOB_LABEL: job})
-        return complete(owner, plan, lease_of(time.time() - age_s))
+        return complete(owner, plan, lease_of(time.time() - age_s, bus))
 
     async def plant(self, name: str, job: str, *, fleet: str = FLEET, age_s: float = LONG_AGO_S) -> PoolRef:
         assert await self.cloud.create_pool(CLUSTER, self.a_plan(name, job, fleet=fleet, age_s=age_s)) == Done()

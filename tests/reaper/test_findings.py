@@ -8,7 +8,7 @@ from controlplane.reaper.findings import Clusters, Findings, Found, sort_out, wh
 from controlplane.reaper.inventory import Inventory, name_of
 from controlplane.reaper.lease import YOUNG_S, asked_at, lease_of
 from messages.ids import ClusterName
-from tests.reaper.builders import EU, FLEET, JOB, NOW, OLD, US, a_cluster, a_pool, machines
+from tests.reaper.builders import BUS, EU, FLEET, JOB, NOW, OLD, US, a_cluster, a_pool, machines
 
 LIVE = {JOB: Claim.LIVE}
 ENDED = {JOB: Claim.ENDED}
@@ -185,5 +185,5 @@ def test_what_goes_with_its_cluster_is_not_named_twice() -> None:
 
 def test_a_lease_is_read_as_it_was_written_and_nothing_else_is_one() -> None:
     assert asked_at(a_pool(asked_at=NOW).labels) == NOW
-    assert lease_of(NOW + 0.9) == lease_of(NOW)
+    assert lease_of(NOW + 0.9, BUS) == lease_of(NOW, BUS)
     assert [asked_at({"tradewind-lease": text}) for text in ("", "soon", "-1", "1" * 12, "7\n")] == [None] * 5

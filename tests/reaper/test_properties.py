@@ -7,9 +7,9 @@ from controlplane.clouds.interface import ClusterInfo, ClusterStatus, MachineInf
 from controlplane.reaper.claims import Claim, Claims
 from controlplane.reaper.findings import Clusters, Findings, Found, sort_out
 from controlplane.reaper.inventory import Inventory, is_of, job_of, name_of
-from controlplane.reaper.lease import YOUNG_S, asked_at
+from controlplane.reaper.lease import YOUNG_S, asked_at, is_of_bus
 from messages.ids import ClusterName, JobName
-from tests.reaper.builders import FLEET, NOW, ZONE, a_cluster, a_pool, machines
+from tests.reaper.builders import BUS, FLEET, NOW, ZONE, a_cluster, a_pool, machines
 
 FAST = settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 JOBS = ("a", "b", "c")
@@ -28,6 +28,7 @@ def clusters(draw: st.DrawFn) -> ClusterInfo:
             job=draw(st.sampled_from([*JOBS, None])),
             fleet=draw(FLEETS),
             asked_at=draw(ASKED),
+            bus=draw(st.sampled_from([BUS, "another"])),
             status=draw(st.sampled_from([PoolStatus.RUNNING, *PoolStatus])),
         )
         for number in range(draw(st.integers(0, 3)))
@@ -86,9 +87,11 @@ def is_answered_for(labels: dict[str, str], claims: Claims) -> bool:
 
 
 @FAST
-@given(inventories(), CLAIMS, st.sampled_from(Clusters))
-def test_nothing_goes_that_is_somebody_s_or_may_be(inventory: Inventory, claims: Claims, which: Clusters) -> None:
-    for found in sort_out(inventory, claims, FLEET, NOW, which).orphans:
+@given(inventories(), CLAIMS, st.sampled_from(Clusters), st.sampled_from([None, BUS]))
+def test_nothing_goes_that_is_somebody_s_or_may_be(
+    inventory: Inventory, claims: Claims, which: Clusters, bus: str | None
+) -> None:
+    for found in sort_out(inventory, claims, FLEET, NOW, which, bus).orphans:
         assert is_of(found.resource.labels, FLEET.name)
         assert not is_answered_for(dict(found.resource.labels), claims)
         for pool in contents(found):
@@ -96,6 +99,7 @@ def test_nothing_goes_that_is_somebody_s_or_may_be(inventory: Inventory, claims:
             assert is_of(pool.labels, FLEET.name)
             if pool.status is not PoolStatus.STOPPING:
                 assert not is_answered_for(dict(pool.labels), claims)
+                assert job is None or bus is None or is_of_bus(pool.labels, bus)
                 is_young = asked is not None and NOW - asked < YOUNG_S
                 assert job is None or job in claims or not is_young
             elif job is not None:

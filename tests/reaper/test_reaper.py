@@ -1,5 +1,6 @@
 """The reaper of a master that leads, against the simulator: what it removes, what it leaves, and when it stops."""
 
+import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -7,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from controlplane.capacity.leaders_cloud import LeadersCloud
-from controlplane.clouds.interface import Cloud, ClusterStatus, PoolRef
+from controlplane.clouds.interface import BUS_LABEL, Cloud, ClusterStatus, PoolRef
 from controlplane.clouds.outcomes import Outcome, Unfinished
 from controlplane.job.state import Record, new_job
 from controlplane.master import records
 from controlplane.reaper import findings, reaper
-from controlplane.reaper.claims import Claim, Claims, read_claims
+from controlplane.reaper.claims import Claim, Records, read_claims, read_records
 from controlplane.reaper.reaper import Reaper
 from messages import subjects
 from messages.events import Event
@@ -21,12 +22,13 @@ from messages.jobs import JobSpec, Launch
 from runtime.bus import Bus
 from runtime.clock import SystemClock
 from runtime.errors import BusUnavailable
+from runtime.nats_server import NatsServer
 from tests.capacity.fake_cloud import FakeCloud
 from tests.clouds.contract import is_reached, until
-from tests.reaper.builders import OLD, a_cluster, a_pool, machines
+from tests.reaper.builders import BUS, OLD, a_cluster, a_pool, machines
 from tests.reaper.ground import CLUSTER, FLEET, Ground, a_ground
 
-MINE = findings.Fleet(FLEET, [CLUSTER])
+MINE = findings.FleetScope(FLEET, [CLUSTER])
 
 
 class Watched:
@@ -36,6 +38,7 @@ class Watched:
         self, cloud: Cloud, claims: Mapping[str, Claim] | None = None, held: Callable[[], set[str]] = set
     ) -> None:
         self.leads = True
+        self.bus = BUS
         self.bus_is_away = False
         self.told: list[Event] = []
         self.claims = {JobName(job): claim for job, claim in (claims or {}).items()}
@@ -49,10 +52,10 @@ class Watched:
             SystemClock(),
         )
 
-    async def _read(self) -> Claims:
+    async def _read(self) -> Records:
         if self.bus_is_away:
             raise BusUnavailable("no answer")
-        return self.claims
+        return Records(self.claims, self.bus)
 
     async def look(self, times: int = 2) -> None:
         for _ in range(times):
@@ -165,6 +168,29 @@ async def test_a_machine_in_no_pool_is_told_of_once_and_not_touched() -> None:
     assert cloud.removed == []
 
 
+@pytest.mark.parametrize("claims", [{}, {"mnist": Claim.ENDED}], ids=["unknown", "another of its name has ended"])
+async def test_a_pool_of_a_job_of_another_bus_stays_and_is_told_of_once(claims: Mapping[str, Claim]) -> None:
+    """So does a master see it that has the same fleet file and a bus of its own, or whose bus has lost its records."""
+    cloud = FakeCloud("a-cluster")
+    theirs, unsaid = a_pool("theirs", cluster=CLUSTER, fleet=FLEET), a_pool("unsaid", cluster=CLUSTER, fleet=FLEET)
+    unsaid = replace(unsaid, labels={key: text for key, text in unsaid.labels.items() if key != BUS_LABEL})
+    cloud.infos[CLUSTER] = replace(cloud.infos[CLUSTER], pools=(theirs, unsaid))
+    watched = Watched(cloud, claims)
+    watched.bus = "1700000000000"
+    await watched.look(5)
+    assert [pool.ref.pool for pool in cloud.pools()] == ["theirs", "unsaid"]
+    assert watched.kinds() == ["not_reaped"] * 2
+    assert "not asked for over this bus" in watched.told[0].why
+
+
+async def test_a_failed_cluster_stays_with_a_pool_of_another_bus() -> None:
+    cloud, failed = FakeCloud(), ClusterName("failed")
+    pool = a_pool(cluster=failed, fleet=FLEET, bus="another")
+    cloud.infos[failed] = a_cluster(pool, name=failed, fleet=FLEET, status=ClusterStatus.ERROR)
+    await Watched(cloud).look()
+    assert set(cloud.infos) == {failed}
+
+
 async def test_another_pool_under_the_same_name_needs_two_looks_of_its_own() -> None:
     cloud = FakeCloud("a-cluster")
     watched = Watched(cloud)
@@ -225,3 +251,13 @@ async def test_a_job_lives_unless_its_record_says_that_it_has_ended(bus: Bus) ->
     assert set(claims) == set(worlds)
     assert {job for job, claim in claims.items() if claim is Claim.ENDED} == {"done", "stopped"}
     assert {job for job, claim in claims.items() if claim is Claim.UNREADABLE} == {"of-a-newer-master", "broken"}
+
+
+async def test_a_bus_that_lost_its_records_is_another_bus(bus: Bus, nats_server: NatsServer) -> None:
+    before = await read_records(await bus.bucket(subjects.STATE_BUCKET))
+    assert await read_records(await bus.bucket(subjects.STATE_BUCKET)) == before
+    await nats_server.stop()
+    shutil.rmtree(nats_server.folder)
+    await nats_server.start()
+    after = await read_records(await bus.bucket(subjects.STATE_BUCKET, timeout_s=20.0))
+    assert after.bus != before.bus

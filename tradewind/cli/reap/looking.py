@@ -45,7 +45,7 @@ async def look_around(cloud: Cloud, fleet: Fleet, wish: Wish) -> Looked:
             f"The master at {known.master} would make the clusters again as soon as they are gone.",
             "end it first; its jobs are then read from its bus, at TRADEWIND_NATS_URL",
         )
-    mine = findings.Fleet(fleet.name, [ClusterName(cluster.name) for cluster in fleet.clusters])
+    mine = findings.FleetScope(fleet.name, [ClusterName(cluster.name) for cluster in fleet.clusters])
     which = Clusters.ALL if wish.clusters else Clusters.UNNAMED
     return Looked(inventory, known, findings.sort_out(inventory, known.claims, mine, time.time(), which))
 

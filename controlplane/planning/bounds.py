@@ -16,6 +16,9 @@ from controlplane.planning.paces import Floats, Ints
 from controlplane.planning.rings import Ring
 from controlplane.planning.tuning import Tuning
 
+ROUNDED_MICRO_USD = 1
+"""What sums in floating point differ by, and more: the bound must not be above what it bounds."""
+
 
 class Bound(Struct, frozen=True):
     """Of one ring, by number of nodes."""
@@ -54,7 +57,7 @@ def bound_of(field: Field, ring: Ring, criteria: Criteria, tuning: Tuning) -> Bo
     if criteria.max_micro_usd_per_hour is not None:
         prices = np.broadcast_to(field.price[numbers], weights.shape)
         money = _cheapest(field, numbers, least, nodes, on_demand, prices) + egress
-        keep &= money <= criteria.max_micro_usd_per_hour
+        keep &= money <= criteria.max_micro_usd_per_hour + ROUNDED_MICRO_USD
     if not keep.any():
         return None
     return Bound(ring, numbers, least, nodes[keep], on_demand[keep], step_s[keep], weighed[keep])

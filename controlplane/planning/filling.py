@@ -12,14 +12,17 @@ from controlplane.planning.program import INFINITY, Program, new_program, solve
 from controlplane.planning.scoring import uncrowded
 from controlplane.planning.tuning import Tuning
 
-ROUNDING_MICRO_USD = 2
-"""The estimate rounds up; the cap is kept with so much to spare."""
+TOLERANCE_MICRO_USD = 2
+"""By so much at most the solver passes a cap."""
 
 
 def fill(
-    field: Field, bound: Bound, place: int, criteria: Criteria, tuning: Tuning
+    field: Field, bound: Bound, place: int, criteria: Criteria, tuning: Tuning, spare_micro_usd: int = 0
 ) -> tuple[dict[Choice, int], bool] | None:
-    """The nodes, and whether none weigh less; None where a quota or the cap leaves none."""
+    """The nodes, and whether none weigh less; None where a quota or the cap leaves none.
+
+    The cap is kept as far as the solver keeps it: with `TOLERANCE_MICRO_USD` to spare it is kept for sure.
+    """
     workers, on_demand = int(bound.nodes[place]), int(bound.on_demand[place])
     hourly = float(field.paces.gib_over_a_link(bound.nodes[place]) * SECONDS_PER_HOUR / bound.step_s[place])
     program = new_program()
@@ -32,7 +35,7 @@ def fill(
         _all_used(program, field, bound, nodes)
     _crowds(program, field, nodes, uncrowded(workers, tuning))
     if criteria.max_micro_usd_per_hour is not None:
-        cap = (criteria.max_micro_usd_per_hour - ROUNDING_MICRO_USD) / MICRO_PER_USD
+        cap = (criteria.max_micro_usd_per_hour - spare_micro_usd) / MICRO_PER_USD
         program.row(-INFINITY, money, cap - fixed_usd)
     found = solve(program)
     if found is None:

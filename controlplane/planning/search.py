@@ -14,7 +14,7 @@ from controlplane.catalog.places import region_of
 from controlplane.planning.bounds import Bound, bound_of
 from controlplane.planning.criteria import Criteria
 from controlplane.planning.field import Field, Range, field_of
-from controlplane.planning.filling import fill
+from controlplane.planning.filling import TOLERANCE_MICRO_USD, fill
 from controlplane.planning.market import Market, Nodes, Present, QuotaKey
 from controlplane.planning.rings import Ring, rings
 from controlplane.planning.scoring import (
@@ -97,9 +97,15 @@ class Search:
         return is_better(rank(one.score, self.criteria), rank(other.score, self.criteria))
 
     def _filled(self, prospect: _Prospect) -> tuple[Candidate | None, bool]:
-        self.solved += 1
-        found = fill(prospect.field, prospect.bound, prospect.place, self.criteria, self.tuning)
-        return (None, True) if found is None else (self.scored(dict(sorted(found[0].items()))), found[1])
+        for spare_micro_usd in (0, TOLERANCE_MICRO_USD):
+            self.solved += 1
+            found = fill(prospect.field, prospect.bound, prospect.place, self.criteria, self.tuning, spare_micro_usd)
+            if found is None:
+                break
+            candidate = self.scored(dict(sorted(found[0].items())))
+            if candidate is not None:
+                return candidate, found[1]
+        return None, True
 
     def _prospects(self, within: Range) -> list[_Prospect]:
         """Best promise first; as arrays until then, since they are many thousands."""

@@ -1,20 +1,26 @@
 """Criteria that nothing on offer meets are told with the number that is wrong and the nearest that would work."""
 
+import re
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from msgspec import structs
 
 from controlplane.catalog.memory import Memory, estimate
-from controlplane.catalog.money import MicroDollars
+from controlplane.catalog.money import MicroDollars, micro_of
 from controlplane.catalog.shipped import shipped_catalog, shipped_links
-from controlplane.planning.criteria import criteria_of
-from controlplane.planning.market import Choice, market_of
+from controlplane.planning.criteria import Criteria, criteria_of
+from controlplane.planning.market import Choice, Market, market_of
+from controlplane.planning.plan import Change, plan
 from controlplane.planning.profiles import profile_of
 from controlplane.planning.refusals import refusals
+from controlplane.throughput.profile import Profile
 from messages.criteria import Capacity, Deadline, Objective, StepProfile, StepTime
 from messages.jobs import JobSpec, Launch, Workers
 from tests.planning.builders import IOWA_B, OREGON, USD, a_market, a_small_profile, an_option, some_criteria
+from tests.planning.markets import criterias, markets, profiles
 
 OFFERS = shipped_catalog().offers
 LINKS = shipped_links()
@@ -134,6 +140,51 @@ def test_who_wants_speed_is_not_refused_for_the_price_of_the_fastest_place() -> 
 def test_what_is_told_as_enough_is_enough() -> None:
     told = refused(a_spec(accelerators=("L4",), max_usd_per_hour=0.2))[0][1].rpartition("at least ")[2]
     assert refused(a_spec(accelerators=("L4",), max_usd_per_hour=float(told))) == []
+
+
+@pytest.mark.parametrize("gradient_bytes", [0, 10**7])
+@pytest.mark.parametrize("zones", [("us-central1-a",), ("us-central1-a", IOWA_B)], ids=["one zone", "two zones"])
+def test_a_cap_of_exactly_the_price_that_was_told_is_planned(zones: tuple[str, ...], gradient_bytes: int) -> None:
+    market = a_market(*(an_option(zone, usd=0.5, limit=4 // len(zones)) for zone in zones))
+    profile = a_small_profile(gradient_bytes=gradient_bytes)
+    criteria = some_criteria(min_workers=4, max_workers=4, max_micro_usd_per_hour=MicroDollars(USD))
+    right = corrected(criteria, refusals(a_spec(), criteria, OFFERS, market, profile))
+    assert right.max_micro_usd_per_hour is not None
+    assert len(zones) > 1 or right.max_micro_usd_per_hour == 2 * USD
+    assert refusals(a_spec(), right, OFFERS, market, profile) == []
+    made = plan(right, profile, market)
+    assert (made.change, sum(made.ask.values())) == (Change.BEGIN, 4)
+
+
+@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@given(criterias(), profiles(), markets(on_demand=False), st.integers(1, 30))
+def test_whatever_number_a_refusal_names_is_planned(
+    drawn: Criteria, profile: Profile, market: Market, tenths: int
+) -> None:
+    cap = MicroDollars(tenths * USD // 10)
+    criteria = structs.replace(drawn, max_micro_usd_per_hour=cap, on_demand=0.0)
+    told = refusals(a_spec(), criteria, OFFERS, market, profile)
+    if any("none would do" in text for _, text in told):
+        return
+    right = corrected(criteria, told)
+    assert refusals(a_spec(), right, OFFERS, market, profile) == []
+    made = plan(right, profile, market)
+    assert made.change is Change.BEGIN, (told, made.why)
+    assert made.ask == made.placement
+
+
+def corrected(criteria: Criteria, told: list[tuple[str, str]]) -> Criteria:
+    """With the nearest numbers that would work, as they were told."""
+    for path, text in told:
+        if path == "workers.min":
+            found = re.search(r"; (\d+) would do$", text)
+            assert found is not None
+            criteria = structs.replace(criteria, min_workers=int(found[1]))
+        else:
+            assert path == "capacity.max_usd_per_hour"
+            cap = micro_of(float(text.rpartition("at least ")[2]))
+            criteria = structs.replace(criteria, max_micro_usd_per_hour=cap)
+    return criteria
 
 
 def test_a_deadline_becomes_steps_in_a_second() -> None:

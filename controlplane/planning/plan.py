@@ -18,7 +18,7 @@ from controlplane.planning.criteria import Criteria
 from controlplane.planning.field import Range
 from controlplane.planning.market import Choice, Market, Nodes, Present
 from controlplane.planning.profiles import until_measured
-from controlplane.planning.scoring import Score, breach, gain, is_affordable, limit_of, score
+from controlplane.planning.scoring import Score, breach, gain, how_many, is_affordable, limit_of, score
 from controlplane.planning.search import Candidate, Search
 from controlplane.planning.steps import first_step
 from controlplane.planning.tuning import Tuning
@@ -181,7 +181,7 @@ def _within_the_caps(search: Search) -> dict[Choice, int]:
     left: dict[Choice, int] = {}
     for choice in sorted(kept, key=lambda each: (options[each].micro_usd_per_hour, each)):
         price = options[choice].micro_usd_per_hour
-        count = int(min(kept[choice], most, money // price))
+        count = int(min(kept[choice], most, how_many(money, price)))
         if count > 0:
             left[choice] = count
             most, money = most - count, money - count * price

@@ -58,7 +58,9 @@ def must(kind: str, score: Score, criteria: Criteria) -> str:
 
 
 def pays(kind: str, score: Score, gained: float, life_s: float, criteria: Criteria) -> str:
-    worth = "meets the deadline" if gained == float("inf") else f"gains {gained:.1%}"
+    worth = f"gains {gained:.1%}"
+    if math.isinf(gained):
+        worth = "meets the deadline" if score.estimate.micro_usd_per_hour else "costs nothing"
     return f"{kind} to {figures(score)}: {worth} over an expected life of {_duration(life_s)}{_late(score, criteria)}"
 
 
@@ -77,8 +79,8 @@ def waits(criteria: Criteria, market: Market, present: Present) -> str:
 def loses(other: Score, chosen: Score, criteria: Criteria) -> str:
     """By how much."""
     behind = gain(chosen, other, criteria)
-    if behind == float("inf"):
-        return "would be late"
+    if math.isinf(behind) and behind > 0:
+        return "would be late" if _late(other, criteria) else "would cost something"
     money = other.estimate.micro_usd_per_1000_steps / max(chosen.estimate.micro_usd_per_1000_steps, 1) - 1
     speed = other.estimate.steps_per_s / chosen.estimate.steps_per_s - 1
     compared = f"{_more(money, 'dearer', 'cheaper', 'as dear')}, {_more(speed, 'faster', 'slower', 'as fast')}"

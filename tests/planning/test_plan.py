@@ -142,6 +142,17 @@ def test_where_the_cap_no_longer_buys_enough_to_train_no_more_is_held_than_it_bu
     assert (made.change, made.placement, made.ask) == (Change.WAIT, {a_choice(): 2}, {a_choice(): 2})
 
 
+def test_machines_that_cost_nothing_are_planned_and_kept_while_a_job_waits() -> None:
+    free = an_option(usd=0.0, limit=2)
+    waits = planned(some_criteria(min_workers=4), a_market(free), Present(held={a_choice(): 2}))
+    assert (waits.change, waits.placement) == (Change.WAIT, {a_choice(): 2})
+    moves = planned(some_criteria(), a_market(free, an_option(OREGON, usd=0.5)), Present(held={a_choice(OREGON): 2}))
+    assert (moves.change, set(moves.placement)) == (Change.MOVE, {a_choice()})
+    assert "costs nothing" in moves.why
+    begins = planned(some_criteria(), a_market(free, an_option(OREGON, usd=0.5)))
+    assert {"would cost something" in other.why_not for other in begins.alternatives} == {True}
+
+
 def test_what_is_no_longer_allowed_goes_before_anything_else_is_asked_for() -> None:
     held = Present(held={a_choice(HOLLAND): 4})
     made = planned(some_criteria(min_workers=4), a_market(an_option()), held)

@@ -1,8 +1,9 @@
 """How long a plan takes, whether it is the best there is, and what it is worth against simple policies.
 
 Three parts: the time of a plan for 1, 10 and 100 zones, 3 accelerators and up to 1,000 nodes; the gap to the best of
-every placement where those can all be tried; and days in generated markets, or in a trace, with ours and with simple
-policies side by side: dollars for 1,000 steps and steps in a day.
+every placement where those can all be tried, by the same rules and with all that may limit a plan; and days in
+generated markets, or in a trace, with ours and with simple policies side by side: dollars for 1,000 steps and steps in
+a day.
 """
 
 import argparse
@@ -18,13 +19,14 @@ from msgspec import structs
 
 from benchmarks import report
 from benchmarks.plans.days import lived_through
+from benchmarks.plans.exhaustive import ExhaustiveSearch
 from benchmarks.plans.markets import PROFILE, Tick, generated, generated_day, market_at, traced
 from benchmarks.plans.policies import POLICIES
+from benchmarks.plans.situations import CASES, situation
 from controlplane.catalog.shipped import shipped_links
 from controlplane.planning.criteria import Criteria
-from controlplane.planning.market import Market, Present
-from controlplane.planning.plan import plan
-from controlplane.planning.scoring import breach, rank, score
+from controlplane.planning.plan import anywhere, choose, plan
+from controlplane.planning.scoring import Score, rank
 from controlplane.planning.tuning import Tuning
 from messages.criteria import Objective
 
@@ -61,35 +63,27 @@ def timed(zones: int, rounds: int) -> Iterator[Row]:
 
 
 def gaps(markets: int) -> Iterator[Row]:
-    links = shipped_links()
-    for seed in range(markets):
-        market = market_at(generated(4, seed, 3, ("L4", "A100-40")), links)
+    """With all that may limit a plan, one by one and together, and from something that is held."""
+    for seed, case in product(range(markets), CASES):
         objective = (Objective.COST, Objective.THROUGHPUT)[seed % 2]
-        criteria = Criteria(min_workers=2, max_workers=6, objective=objective)
-        made = plan(criteria, PROFILE, market)
-        best = _best(criteria, market)
-        ours = math.inf if made.score is None else rank(made.score, criteria)[1]
+        criteria, market, present = situation(case, seed, objective)
+        search = ExhaustiveSearch(criteria, PROFILE, market, present, Tuning())
+        best, _, _ = choose(search, search.best(anywhere(search)).best)
+        made = plan(criteria, PROFILE, market, present)
         yield {
             "part": "gap",
-            "zones": 4,
+            "case": case,
             "seed": seed,
             "objective": objective.value,
             "nodes": sum(made.placement.values()),
-            "gap": max(0.0, ours / best - 1),
+            "gap": _gap(criteria, made.score, None if best is None else best.score),
         }
 
 
-def _best(criteria: Criteria, market: Market) -> float:
-    """Of every placement there is."""
-    found = math.inf
-    for accelerator in sorted({choice.accelerator for choice in market.options}):
-        choices = [choice for choice in market.options if choice.accelerator == accelerator]
-        for counts in product(*(range(market.options[choice].limit + 1) for choice in choices)):
-            nodes = {choice: count for choice, count in zip(choices, counts, strict=True) if count}
-            if nodes and not breach(criteria, market, Present(), nodes):
-                scored = score(PROFILE, market, nodes, Tuning())
-                found = min(found, math.inf if scored is None else rank(scored, criteria)[1])
-    return found
+def _gap(criteria: Criteria, ours: Score | None, best: Score | None) -> float:
+    if ours is None or best is None:
+        return 0.0 if ours is best else math.inf
+    return max(0.0, rank(ours, criteria)[1] / rank(best, criteria)[1] - 1)
 
 
 def days(markets: int, trace: Path | None) -> Iterator[Row]:

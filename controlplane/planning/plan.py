@@ -64,8 +64,8 @@ def plan(
 
 def _planned(criteria: Criteria, profile: Profile, market: Market, present: Present, tuning: Tuning) -> Plan:
     search = Search(criteria, profile, market, present, tuning)
-    anything = search.best(Range(_NONE, _limits(market, present)), alternatives=tuning.alternatives)
-    chosen, change, why = _chosen(search, anything.best)
+    anything = search.best(anywhere(search), alternatives=tuning.alternatives)
+    chosen, change, why = choose(search, anything.best)
     if chosen is None:
         left = _within_the_caps(search)
         why = sentences.waits(criteria, market, present)
@@ -88,7 +88,12 @@ def _planned(criteria: Criteria, profile: Profile, market: Market, present: Pres
 _NONE: Mapping[Choice, int] = MappingProxyType({})
 
 
-def _chosen(search: Search, anything: Candidate | None) -> tuple[Candidate | None, Change, str]:
+def anywhere(search: Search) -> Range:
+    return Range(_NONE, _limits(search.market, search.present))
+
+
+def choose(search: Search, anything: Candidate | None) -> tuple[Candidate | None, Change, str]:
+    """Of the best in each range, `anything` being that of all, the one to which a change pays."""
     criteria, present = search.criteria, search.present
     if not present.choices():
         why = sentences.begins(anything.score, criteria) if anything is not None else ""

@@ -82,7 +82,7 @@ class Search:
                 break
             found, is_best = self._filled(prospect)
             proven &= is_best
-            if found is not None and (best is None or self._is_better(found, best)):
+            if found is not None and (best is None or self.is_better(found, best)):
                 best = found
         others = self._others(prospects, best, alternatives) if best is not None else ()
         return Found(best, others, proven)
@@ -93,7 +93,7 @@ class Search:
         found = score(self.profile, self.market, nodes, self.tuning)
         return None if found is None or not is_affordable(self.criteria, found) else Candidate(nodes, found)
 
-    def _is_better(self, one: Candidate, other: Candidate) -> bool:
+    def is_better(self, one: Candidate, other: Candidate) -> bool:
         return is_better(rank(one.score, self.criteria), rank(other.score, self.criteria))
 
     def _filled(self, prospect: _Prospect) -> tuple[Candidate | None, bool]:

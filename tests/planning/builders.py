@@ -1,15 +1,14 @@
 """Markets of a few zones, jobs that train in them, and every placement there is, to compare a plan with."""
 
-import math
-from collections.abc import Iterator, Mapping
-from itertools import product
+from collections.abc import Mapping
 from typing import Any
 
+from benchmarks.plans.exhaustive import every_placement
 from controlplane.catalog.links import Links
 from controlplane.catalog.money import MicroDollars
 from controlplane.planning.criteria import Criteria
-from controlplane.planning.market import Choice, Market, Nodes, Option, Present, QuotaKey
-from controlplane.planning.scoring import Rank, breach, is_affordable, is_better, rank, score
+from controlplane.planning.market import Choice, Market, Option, Present, QuotaKey
+from controlplane.planning.scoring import Rank, is_affordable, is_better, rank, score
 from controlplane.planning.tuning import Tuning
 from controlplane.throughput.profile import Compute, Profile
 from tests.throughput.builders import some_links
@@ -56,20 +55,6 @@ def a_small_profile(**changes: Any) -> Profile:
 def some_criteria(**changes: Any) -> Criteria:
     given: dict[str, Any] = {"min_workers": 1, "max_workers": 8, **changes}
     return Criteria(**given)
-
-
-def every_placement(criteria: Criteria, market: Market, present: Present) -> Iterator[Nodes]:
-    """That keeps every limit but money."""
-    for accelerator in sorted({choice.accelerator for choice in market.options}):
-        choices = [choice for choice in market.options if choice.accelerator == accelerator]
-        ranges = (range(min(market.options[choice].limit, criteria.max_workers) + 1) for choice in choices)
-        for counts in product(*ranges):
-            nodes = {choice: count for choice, count in zip(choices, counts, strict=True) if count}
-            workers = sum(counts)
-            on_demand = sum(count for choice, count in nodes.items() if not choice.spot)
-            shares = on_demand == math.ceil(criteria.on_demand * workers - 1e-9)
-            if nodes and shares and not breach(criteria, market, present, nodes):
-                yield nodes
 
 
 def best_rank(criteria: Criteria, profile: Profile, market: Market, tuning: Tuning) -> Rank | None:

@@ -6,11 +6,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from benchmarks.plans.exhaustive import ExhaustiveSearch
 from controlplane.catalog.shipped import shipped_links
 from controlplane.planning.criteria import Criteria
 from controlplane.planning.greedy import greedy
 from controlplane.planning.market import Market, Nodes, Present
-from controlplane.planning.plan import Change, plan
+from controlplane.planning.plan import Change, anywhere, choose, plan
 from controlplane.planning.scoring import breach, gain, gpus_by_quota, is_affordable, quota_of, rank, score
 from controlplane.planning.tuning import Tuning
 from controlplane.throughput.profile import Profile
@@ -104,6 +105,22 @@ def test_nothing_better_is_missed(criteria: Criteria, profile: Profile, market: 
     assert made.proven
     assert made.score is not None
     assert rank(made.score, criteria) == pytest.approx(wanted, rel=1e-6)
+
+
+@settings(FAST, max_examples=60)
+@given(criterias(), profiles(), situations())
+def test_what_is_held_leads_to_what_every_placement_tried_by_the_same_rules_leads_to(
+    criteria: Criteria, profile: Profile, situation: tuple[Market, Present]
+) -> None:
+    market, present = situation
+    made = plan(criteria, profile, market, present, TUNING)
+    search = ExhaustiveSearch(criteria, profile, market, present, TUNING)
+    best, change, _ = choose(search, search.best(anywhere(search)).best)
+    if best is None:
+        assert made.change is Change.WAIT
+        return
+    assert made.score is not None
+    assert rank(made.score, criteria) == pytest.approx(rank(best.score, criteria), rel=1e-6), (made.change, change)
 
 
 @pytest.mark.parametrize("seed", range(6))

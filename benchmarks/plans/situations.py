@@ -1,0 +1,71 @@
+"""Small markets with what limits a plan: something held, a share on demand, a cap by the hour, a quota."""
+
+import random
+from typing import Final
+
+from msgspec import structs
+
+from benchmarks.plans.exhaustive import every_placement
+from benchmarks.plans.markets import PROFILE, generated, market_at
+from controlplane.catalog.money import MicroDollars
+from controlplane.catalog.shipped import shipped_links
+from controlplane.planning.criteria import Criteria
+from controlplane.planning.market import Market, Nodes, Present, QuotaKey
+from controlplane.planning.scoring import score
+from controlplane.planning.tuning import Tuning
+from messages.criteria import Objective
+
+_HELD, _ON_DEMAND, _CAP, _QUOTA = "held", "on demand", "cap", "quota"
+_ALL: Final = "all"
+CASES: Final = ("free", _HELD, _ON_DEMAND, _CAP, _QUOTA, _ALL)
+ON_DEMAND_PRICE: Final = 3.0
+"""Times that of spot."""
+QUOTA: Final = 3
+CAP: Final = 1.8
+"""Times what the cheapest of the fewest workers costs."""
+
+
+def situation(case: str, seed: int, objective: Objective) -> tuple[Criteria, Market, Present]:
+    """So few machines that every placement can be tried."""
+    chance = random.Random(seed)
+    market = _with_on_demand(market_at(generated(4, seed, 3, ("L4", "A100-40")), shipped_links()))
+    criteria = Criteria(min_workers=2, max_workers=6, objective=objective)
+    if case in (_ON_DEMAND, _ALL):
+        criteria = structs.replace(criteria, on_demand=0.5)
+    else:
+        spot = {choice: option for choice, option in market.options.items() if choice.spot}
+        market = structs.replace(market, options=spot)
+    if case in (_QUOTA, _ALL):
+        regions = sorted({choice.region for choice in market.options})
+        quotas = {QuotaKey(region, name, True): QUOTA for region in regions for name in ("L4", "A100-40")}
+        market = structs.replace(market, quotas=quotas)
+    if case in (_CAP, _ALL):
+        fewest = structs.replace(criteria, max_workers=criteria.min_workers)
+        least = min(_hourly(market, nodes) for nodes in every_placement(fewest, market, Present()))
+        criteria = structs.replace(criteria, max_micro_usd_per_hour=MicroDollars(round(CAP * least)))
+    held = _held(criteria, market, chance) if case in (_HELD, _ALL) else {}
+    return criteria, market, Present(held=held)
+
+
+def _with_on_demand(market: Market) -> Market:
+    dear = [
+        structs.replace(
+            option,
+            choice=option.choice._replace(spot=False),
+            micro_usd_per_hour=MicroDollars(round(ON_DEMAND_PRICE * option.micro_usd_per_hour)),
+            limit=1,
+        )
+        for option in market.options.values()
+    ]
+    found = {option.choice: option for option in (*market.options.values(), *dear)}
+    return structs.replace(market, options={choice: found[choice] for choice in sorted(found)})
+
+
+def _held(criteria: Criteria, market: Market, chance: random.Random) -> Nodes:
+    """Any that may be had, so that some are worth leaving and some are not."""
+    return chance.choice(list(every_placement(criteria, market, Present())))
+
+
+def _hourly(market: Market, nodes: Nodes) -> float:
+    found = score(PROFILE, market, nodes, Tuning())
+    return float("inf") if found is None else found.estimate.micro_usd_per_hour

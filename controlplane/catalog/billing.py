@@ -43,7 +43,6 @@ class Money(Struct, frozen=True):
 
 class Tier(Struct, frozen=True, rename="camel"):
     unit_price: Money
-    start_usage_amount: float = 0.0
 
 
 class Expression(Struct, frozen=True, rename="camel"):
@@ -57,8 +56,6 @@ class Pricing(Struct, frozen=True, rename="camel"):
 
 class Category(Struct, frozen=True, rename="camel"):
     usage_type: str = ""
-    resource_family: str = ""
-    resource_group: str = ""
 
 
 class Sku(Struct, frozen=True, rename="camel"):

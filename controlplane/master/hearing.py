@@ -7,7 +7,7 @@ from controlplane.job.learn import CLUSTER_FORGOTTEN_S
 from controlplane.master import inbox
 from controlplane.master.held import HeldJob
 from controlplane.master.inbox import Refused
-from controlplane.throughput.measuring import Place
+from controlplane.throughput.measuring import WorkerPlace
 from messages import subjects
 from messages.clusters import ClusterHeartbeat
 from messages.codec import Received
@@ -115,7 +115,7 @@ class Hearing:
         if worker is None:
             return
         accelerator = capacity.accelerator_of(held.name, worker.cluster, worker.node) if capacity is not None else ""
-        held.measures.hear(report, Place(worker.cluster, worker.node, accelerator), now_s)
+        held.measures.hear(report, WorkerPlace(worker.cluster, worker.node, accelerator), now_s)
         if capacity is None:
             return
         news = held.measures.news(held.state.spec, held.state.workers.keys(), now_s)

@@ -4,7 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from controlplane.capacity.profiling import coarse, combined, is_news, knows_any
-from controlplane.throughput.measuring import Measuring, Place
+from controlplane.throughput.measuring import Measuring, WorkerPlace
 from controlplane.throughput.profile import Profile
 from controlplane.throughput.use import NodeUse
 from messages.ids import WorkerId
@@ -32,7 +32,7 @@ class Measures:
         self._told: Profile | None = None
         self._looked_s = self._used_s = float("-inf")
 
-    def hear(self, report: Progress, place: Place, at_s: float) -> None:
+    def hear(self, report: Progress, place: WorkerPlace, at_s: float) -> None:
         self._measuring.hear(report.worker, place, (rank.measured for rank in report.ranks), at_s)
 
     def profile(self, now_s: float) -> MeasuredProfile | None:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 from msgspec import Struct
 
-from controlplane.planning.criteria import SECONDS_PER_HOUR, Criteria
+from controlplane.planning.criteria import Criteria
 from controlplane.planning.market import Choice, Market, Nodes, Option, Present, QuotaKey
 from controlplane.planning.paces import Floats
 from controlplane.planning.tuning import Tuning
@@ -36,10 +36,6 @@ class Score(Struct, frozen=True, kw_only=True):
     def weighed_per_hour(self) -> float:
         """Micro-dollars, with the price of risk."""
         return self.estimate.micro_usd_per_hour + self.risk_micro_usd_per_hour
-
-    @property
-    def weighed_per_1000_steps(self) -> float:
-        return self.weighed_per_hour * 1000 * self.estimate.step_s / SECONDS_PER_HOUR
 
 
 def score(profile: Profile, market: Market, nodes: Nodes, tuning: Tuning) -> Score | None:

@@ -26,7 +26,7 @@ UNKNOWN: Final = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class WorkerPlace:
     """Where a worker is, as far as it is known."""
 
     cluster: ClusterName
@@ -39,7 +39,7 @@ class Place:
 class _Worker:
     """Means over its ranks."""
 
-    place: Place
+    place: WorkerPlace
     heard_s: float
     samples: float
     step_s: float
@@ -66,12 +66,13 @@ class _Worker:
 class Measuring:
     def __init__(self) -> None:
         self._workers: dict[WorkerId, _Worker] = {}
-        self._compute: dict[str, MeasuredCompute] = {}
-        """Also of accelerators that the job has left."""
+        """Who was heard last comes last."""
+        self._left: dict[str, MeasuredCompute] = {}
+        """Of accelerators that the job has left, the last one last."""
         self._gradient_bytes = 0
         self._global_batch = 0
 
-    def hear(self, worker: WorkerId, place: Place, ranks: Iterable[StepsMeasured | None], at_s: float) -> None:
+    def hear(self, worker: WorkerId, place: WorkerPlace, ranks: Iterable[StepsMeasured | None], at_s: float) -> None:
         told = [each for each in ranks if each is not None]
         for each in told:
             self._gradient_bytes = each.gradient_bytes or self._gradient_bytes
@@ -84,25 +85,27 @@ class Measuring:
                 del self._workers[next(iter(self._workers))]
 
     def forget_all_but(self, workers: Collection[WorkerId]) -> None:
-        """Who is gone says nothing of the machine that has its node's name now."""
-        self._workers = {worker: each for worker, each in self._workers.items() if worker in workers}
+        """Who is gone says nothing of the machine that has its node's name now, but of its accelerator."""
+        stay = {worker: each for worker, each in self._workers.items() if worker in workers}
+        have = {each.place.accelerator for each in stay.values()}
+        for accelerator, gone in self._at_work():
+            if accelerator not in (*have, UNKNOWN):
+                self._left.pop(accelerator, None)
+                self._left[accelerator] = _middle(gone)
+        self._workers = stay
 
     def profile(self, now_s: float) -> MeasuredProfile | None:
         """Of late; when nobody trains any more, as it last was. None before anybody has told anything."""
         if not self._gradient_bytes and not self._global_batch:
             return None
-        everybody = self._fresh(now_s) or list(self._workers.values())
-        at_work = [each for each in everybody if each.samples >= FEWEST_SAMPLES and each.computed_s > 0]
-        self._compute.pop(UNKNOWN, None)
-        for accelerator in sorted({each.place.accelerator for each in at_work}):
-            self._compute.pop(accelerator, None)
-            self._compute[accelerator] = _middle([each for each in at_work if each.place.accelerator == accelerator])
+        fresh = self._fresh(now_s)
+        everybody = fresh or list(self._workers.values())
         return MeasuredProfile(
             gradient_bytes=self._gradient_bytes,
             global_batch=self._global_batch,
             step_s=median(each.step_s for each in everybody) if everybody else 0.0,
             waiting=_share(sum(each.waited_s for each in everybody), sum(each.step_s for each in everybody)),
-            compute=dict(self._compute),
+            compute=self._compute(now_s, anybody_is_fresh=bool(fresh)),
         )
 
     def use(self, now_s: float) -> tuple[NodeUse, ...]:
@@ -110,11 +113,29 @@ class Measuring:
         known = [each for each in self._fresh(now_s) if each.place.node and each.computed_s + each.waited_s > 0]
         return tuple({(each.place.cluster, each.place.node): each.use(now_s) for each in known}.values())
 
+    def _compute(self, now_s: float, *, anybody_is_fresh: bool) -> dict[str, MeasuredCompute]:
+        """By accelerator, that of the newest report last."""
+        found = dict(self._left)
+        for accelerator, workers in self._at_work():
+            fresh = [each for each in workers if each.is_fresh(now_s)]
+            if fresh or accelerator != UNKNOWN or not anybody_is_fresh:
+                found.pop(accelerator, None)
+                found[accelerator] = _middle(fresh or workers)
+        return found
+
+    def _at_work(self) -> list[tuple[str, list[_Worker]]]:
+        """By accelerator, that of the newest report last."""
+        found: dict[str, list[_Worker]] = {}
+        for each in self._workers.values():
+            if each.samples >= FEWEST_SAMPLES and each.computed_s > 0:
+                found.setdefault(each.place.accelerator, []).append(each)
+        return sorted(found.items(), key=lambda one: (one[1][-1].heard_s, one[0]))
+
     def _fresh(self, now_s: float) -> list[_Worker]:
         return [each for each in self._workers.values() if each.is_fresh(now_s)]
 
 
-def _worker(place: Place, ranks: list[StepsMeasured], at_s: float) -> _Worker:
+def _worker(place: WorkerPlace, ranks: list[StepsMeasured], at_s: float) -> _Worker:
     return _Worker(
         place,
         at_s,

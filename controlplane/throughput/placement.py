@@ -6,9 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from controlplane.catalog.accelerators import BY_NAME
 from controlplane.catalog.money import MicroDollars
-from controlplane.catalog.offers import Offer
 from controlplane.catalog.places import region_of
 
 
@@ -44,22 +42,6 @@ class Placement(Struct, frozen=True):
     @property
     def micro_usd_per_hour(self) -> MicroDollars:
         return MicroDollars(sum(group.machines * group.micro_usd_per_machine_hour for group in self.groups))
-
-
-def group_of(offer: Offer, machines: int, *, spot: bool) -> Group | None:
-    """None where the machine is not offered so."""
-    price = offer.micro_usd_per_hour(spot=spot)
-    if price is None:
-        return None
-    return Group(
-        zone=offer.zone,
-        accelerator=offer.accelerator,
-        machines=machines,
-        gpus_per_machine=offer.gpus,
-        micro_usd_per_machine_hour=price,
-        network_bit_per_s=offer.network_bit_per_s,
-        bus_bit_per_s=BY_NAME[offer.accelerator].bus_bit_per_s,
-    )
 
 
 def placement_of(groups: Iterable[Group]) -> Placement:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from controlplane.master.measures import LOOK_S, USE_S, Measures
-from controlplane.throughput.measuring import Place
+from controlplane.throughput.measuring import WorkerPlace
 from controlplane.throughput.use import NodeUse
 from messages.criteria import Capacity
 from messages.ids import ClusterName, Generation, JobName, Rank, WorkerId
@@ -13,7 +13,7 @@ from messages.worlds import Progress, RankProgress
 
 US = ClusterName("us")
 WORKERS = {WorkerId("a"), WorkerId("b")}
-L4 = Place(US, "node-a", "L4")
+L4 = WorkerPlace(US, "node-a", "L4")
 
 
 def a_spec(**capacity: Any) -> JobSpec:
@@ -53,7 +53,7 @@ def test_it_is_looked_at_now_and_then_not_with_every_report() -> None:
 
 def test_where_nobody_knows_the_accelerator_nobody_plans_by_it_but_people_see_it() -> None:
     measures = Measures()
-    measures.hear(a_report(0.01), Place(US, "node-a"), 0.0)
+    measures.hear(a_report(0.01), WorkerPlace(US, "node-a"), 0.0)
     assert measures.news(a_spec(), WORKERS, 0.0).profile is None
     shown = measures.profile(0.0)
     assert shown is not None
@@ -82,6 +82,6 @@ def test_use_is_told_every_few_seconds_where_the_job_asks_for_some() -> None:
 
 def test_a_worker_that_is_gone_says_nothing_of_its_node() -> None:
     measures, spec = Measures(), a_spec(min_utilisation=0.5)
-    measures.hear(a_report(0.01, "gone"), Place(US, "node-b", "L4"), 0.0)
+    measures.hear(a_report(0.01, "gone"), WorkerPlace(US, "node-b", "L4"), 0.0)
     measures.hear(a_report(0.01), L4, 0.0)
     assert [each.node for each in measures.news(spec, {WorkerId("a")}, 0.0).use] == ["node-a"]

@@ -10,9 +10,8 @@ from pytest import approx
 
 from controlplane.catalog.links import BYTES_PER_GIB
 from controlplane.catalog.money import MicroDollars
-from controlplane.catalog.shipped import shipped_catalog, shipped_links
 from controlplane.throughput.estimate import Impossible, estimate
-from controlplane.throughput.placement import Group, Placement, group_of, placement_of
+from controlplane.throughput.placement import Group, Placement, placement_of
 from controlplane.throughput.profile import Collective, Compute
 from tests.throughput.builders import FAST, SLOW, a_group, a_profile, estimated, some_links
 
@@ -135,22 +134,6 @@ def test_what_cannot_be_is_told_with_the_number(profile: dict[str, Any], groups:
     found = estimate(a_profile(**profile), placement_of(groups), some_links())
     assert isinstance(found, Impossible)
     assert why in found.why
-
-
-def test_offers_of_the_catalog_can_be_placed() -> None:
-    catalog, links = shipped_catalog(), shipped_links()
-    offers = [catalog.find(zone, "g2-standard-8", "L4") for zone in (US, EUROPE)]
-    groups = [group_of(offer, 2, spot=True) for offer in offers if offer is not None]
-    found = estimated(a_profile(), *(group for group in groups if group is not None), links=links)
-    prices = [offer.spot_micro_usd_per_hour or 0 for offer in offers if offer is not None]
-    assert found.machines_micro_usd_per_hour == 2 * sum(prices)
-    assert found.communication_s == approx(1.5 * 8e9 / 2e9)
-
-
-def test_a_machine_that_is_not_offered_as_spot_makes_no_group() -> None:
-    offer = structs.replace(shipped_catalog().offers[0], spot_micro_usd_per_hour=None)
-    assert group_of(offer, 1, spot=True) is None
-    assert group_of(offer, 1, spot=False) is not None
 
 
 zones = st.sampled_from([US, US_B, WEST, EUROPE])

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controlplane.throughput.measuring import ENOUGH_STEPS, WORKERS_AT_MOST, Measuring, Place
+from controlplane.throughput.measuring import ENOUGH_STEPS, WORKERS_AT_MOST, Measuring, WorkerPlace
 from controlplane.throughput.use import FRESH_S, NodeUse
 from messages.ids import ClusterName, WorkerId
 from messages.measured import MeasuredProfile, StepsMeasured
@@ -30,7 +30,7 @@ def told(steps: int = 10, *, sample_s: float = 0.01, waits: float = 0.2, rest: f
 
 
 def hear(measuring: Measuring, worker: str, *ranks: StepsMeasured | None, on: str = L4, at_s: float = 0.0) -> None:
-    measuring.hear(WorkerId(worker), Place(US, f"node-of-{worker}", on), ranks, at_s)
+    measuring.hear(WorkerId(worker), WorkerPlace(US, f"node-of-{worker}", on), ranks, at_s)
 
 
 def the_profile(measuring: Measuring, now_s: float = 0.0) -> MeasuredProfile:
@@ -89,7 +89,6 @@ def test_the_newest_report_of_a_worker_is_all_that_counts_of_it() -> None:
 def test_accelerators_are_told_apart_and_the_one_that_was_left_is_remembered() -> None:
     measuring = Measuring()
     hear(measuring, "a", told(sample_s=0.04))
-    the_profile(measuring, 1.0)
     later_s = 10 * FRESH_S
     hear(measuring, "b", told(sample_s=0.01), on="A100-40", at_s=later_s)
     compute = the_profile(measuring, later_s).compute
@@ -97,6 +96,27 @@ def test_accelerators_are_told_apart_and_the_one_that_was_left_is_remembered() -
     assert compute[L4].seconds_per_sample == pytest.approx(0.04, rel=0.01)
     hear(measuring, "a", told(sample_s=0.04), at_s=later_s + 10 * FRESH_S)
     assert list(the_profile(measuring, later_s + 10 * FRESH_S).compute) == ["A100-40", L4], "the newest last"
+
+
+def test_looking_at_a_profile_changes_nothing() -> None:
+    seen, unseen = Measuring(), Measuring()
+    for second, accelerator in enumerate(("", L4, "A100-40", L4)):
+        for each in (seen, unseen):
+            hear(each, f"w{second}", told(sample_s=0.01 * (second + 1)), on=accelerator, at_s=second * FRESH_S)
+        for later_s in (0.0, 5 * FRESH_S):
+            the_profile(seen, second * FRESH_S + later_s)
+    assert the_profile(seen, 9 * FRESH_S) == the_profile(unseen, 9 * FRESH_S)
+    assert list(the_profile(seen, 3 * FRESH_S).compute) == list(the_profile(unseen, 3 * FRESH_S).compute)
+
+
+def test_an_accelerator_is_remembered_when_its_last_worker_is_gone() -> None:
+    measuring = Measuring()
+    hear(measuring, "a", told(sample_s=0.04))
+    hear(measuring, "b", told(sample_s=0.01), on="A100-40", at_s=1.0)
+    measuring.forget_all_but({WorkerId("b")})
+    compute = the_profile(measuring, 1.0).compute
+    assert list(compute) == [L4, "A100-40"]
+    assert compute[L4].seconds_per_sample == pytest.approx(0.04, rel=0.01)
 
 
 def test_who_is_not_heard_any_more_says_nothing_until_nobody_is() -> None:
@@ -131,7 +151,7 @@ def test_use_is_told_with_how_long_ago_it_was_heard_and_how_long_that_holds() ->
 def test_nodes_of_one_name_in_two_clusters_are_two_and_the_newest_worker_of_each_counts() -> None:
     measuring = Measuring()
     for worker, cluster, waits in (("old", "us", 0.1), ("far", "eu", 0.3), ("new", "us", 0.5)):
-        measuring.hear(WorkerId(worker), Place(ClusterName(cluster), "node"), [told(waits=waits, rest=0.0)], 0.0)
+        measuring.hear(WorkerId(worker), WorkerPlace(ClusterName(cluster), "node"), [told(waits=waits, rest=0.0)], 0.0)
     shares = {each.cluster: each.share for each in measuring.use(0.0)}
     assert shares == pytest.approx({"us": 0.5, "eu": 0.7})
 

@@ -56,7 +56,7 @@ def unplannable(capacity: Capacity) -> list[Problem]:
         "machine_types": capacity.machine_types,
         "on_demand": capacity.on_demand,
     }
-    text = "cannot be kept: no price is known of any machine of the fleet, so that nothing is planned; leave it out"
+    text = "cannot be enforced: no machine of this fleet has a known price, so jobs are not planned; leave it out"
     return [(f"capacity.{name}", text) for name, value in given.items() if value]
 
 

@@ -13,7 +13,9 @@ _WANTS = {
     Objective.THROUGHPUT: "the most steps in a second",
     Objective.DEADLINE: "the fewest dollars for a step that is done in time, risk included",
 }
-UNMEASURED = "its deadline is planned for when its steps were measured; until then it is as fast as may be"
+UNMEASURED = (
+    "until its steps have been measured it runs as fast as its limits allow; then it is planned for its deadline"
+)
 
 VISIBLE = 0.0005
 

@@ -58,7 +58,7 @@ async def test_without_a_profile_no_steps_are_promised(tmp_path: Path) -> None:
 
 async def test_a_deadline_without_a_profile_is_planned_and_not_promised(tmp_path: Path) -> None:
     in_time = A_JOB.replace("capacity: {", "capacity: {objective: deadline, deadline: {hours: 9, steps: 1000}, ")
-    promised = "Nobody knows yet whether it is done in time: its deadline is planned for when its steps were measured"
+    promised = "Nobody knows yet whether it is done in time: until its steps have been measured it runs as fast as"
     done = await planned(tmp_path, in_time)
     assert (done.code, promised in done.out) == (0, True), done.err
     assert promised not in (await planned(tmp_path, in_time + A_PROFILE)).out

@@ -67,7 +67,16 @@ async def test_with_yes_it_goes_and_afterwards_nothing_is_found(ground: Ground) 
         assert await ground.pools() == {"p-live", "p-new", "p-theirs"}
         again = await reap(ground, environ=master.environ)
     assert again.code == 0
-    assert f"Nothing of fleet {FLEET} is nobody's." in again.out
+    assert f"Fleet {FLEET} has nothing that can be removed now." in again.out
+    assert "Left alone: pool p-new of job new" in again.out
+
+
+async def test_a_fleet_in_which_all_is_a_live_job_s_has_nothing_left_over(ground: Ground) -> None:
+    await ground.plant("p-live", "lives")
+    async with a_master(LIVES) as master:
+        done = await reap(ground, environ=master.environ)
+    assert (done.code, await ground.pools()) == (0, {"p-live"}), done.err
+    assert f"Fleet {FLEET} has nothing left over: every resource belongs to a live job." in done.out
 
 
 async def test_json_has_every_finding_its_price_and_its_outcome(ground: Ground) -> None:

@@ -16,7 +16,7 @@ LAST = 10
     )
 )
 @job_argument
-@click.option("--last", type=Whole(1, 10_000), default=LAST, show_default=True, help="So many of them.")
+@click.option("--last", type=Whole(1, 10_000), default=LAST, show_default=True, help="How many decisions to show.")
 @json_option
 def explain(job: str, last: int, as_json: bool) -> None:
     """Show the last decisions about JOB: placements, pools, shortages, worlds and money, each with its why.

@@ -2,6 +2,8 @@
 
 import click
 
+from tradewind.cli.jobs import json_option
+
 ABOUT = """
 \b
 Examples:
@@ -18,7 +20,7 @@ knows newer ones, and what was seen of each zone: how often a machine came when 
 @click.command(epilog=ABOUT)
 @click.option("--gpu", metavar="NAME", help="Of this accelerator only: T4, L4, V100, A100, A100-40, A100-80, H100.")
 @click.option("--region", metavar="NAME", help="In this region or zone only; `us-` is all that begin so.")
-@click.option("--json", "as_json", is_flag=True, help="JSON instead of text for people.")
+@json_option
 def offers(gpu: str | None, region: str | None, as_json: bool) -> None:
     """Show which machines may be had where, at what price, and what was seen of them."""
     from tradewind.cli.offers.asking import show_offers

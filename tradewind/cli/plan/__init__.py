@@ -4,6 +4,8 @@ from pathlib import Path
 
 import click
 
+from tradewind.cli.jobs import json_option
+
 ABOUT = """
 \b
 Examples:
@@ -21,7 +23,7 @@ else those that came with the program.
 @click.command(epilog=ABOUT)
 @click.argument("jobfile", type=click.Path(path_type=Path), metavar="JOB.yaml")
 @click.option("--fleet", type=click.Path(path_type=Path), metavar="FLEET.yaml", help="Only what this fleet may use.")
-@click.option("--json", "as_json", is_flag=True, help="JSON instead of text for people.")
+@json_option
 def plan(jobfile: Path, fleet: Path | None, as_json: bool) -> None:
     """Show where the job of a YAML file would train, how fast and for how much, and what else was thought of."""
     from tradewind.cli.plan.asking import show_plan

@@ -1,8 +1,10 @@
-"""The command that finds what nobody answers for in the cloud, and removes it when told to."""
+"""The command that finds what belongs to no live job in the cloud, and removes it when told to."""
 
 from pathlib import Path
 
 import click
+
+from tradewind.cli.jobs import json_option
 
 ABOUT = """
 \b
@@ -28,12 +30,16 @@ or, if it does not answer, read from the records on its bus, if TRADEWIND_NATS_U
     metavar="FLEET.yaml",
     envvar="TRADEWIND_FLEET",
     required=True,
-    help="The fleet whose leavings are looked for; else TRADEWIND_FLEET.",
+    help="The fleet to check for leftovers; else TRADEWIND_FLEET.",
 )
 @click.option("--clusters", is_flag=True, help="Also the clusters that the fleet file names. End the master first.")
 @click.option("--yes", is_flag=True, help="Remove what was found.")
-@click.option("--assume-no-jobs", is_flag=True, help="Ask nobody: no job of this fleet lives. Only if you know.")
-@click.option("--json", "as_json", is_flag=True, help="JSON instead of text for people.")
+@click.option(
+    "--assume-no-jobs",
+    is_flag=True,
+    help="Do not ask the master: treat every job of this fleet as ended. Only if you are sure.",
+)
+@json_option
 def reap(fleet: Path, clusters: bool, yes: bool, assume_no_jobs: bool, as_json: bool) -> None:
     """Show what is in the cloud with the fleet's label and belongs to no live job; with --yes remove it.
 

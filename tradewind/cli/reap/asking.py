@@ -1,4 +1,4 @@
-"""From a fleet file to what is nobody's: looked for, shown, and removed if asked for."""
+"""From a fleet file to what belongs to no live job: looked for, shown, and removed if asked for."""
 
 import os
 import shlex
@@ -94,11 +94,17 @@ def _print(fleet: Fleet, known: Known, orphans: Sequence[OrphanView], left: Sequ
         total = usd_text(sum(cost for cost in costs if cost is not None))
         click.echo(f"\n{len(orphans)} found; their machines cost {total} USD an hour{some}.")
     else:
-        click.echo(f"Nothing of fleet {fleet.name} is nobody's.")
+        click.echo(_nothing(fleet, left))
     for each in left:
         whose = f" of job {each.job}" if each.job else ""
         click.echo(f"Left alone: {each.kind} {each.name}{whose}: {each.why}.")
     click.echo(f"Which jobs live is known from {known.source}.")
+
+
+def _nothing(fleet: Fleet, left: Sequence[OrphanView]) -> str:
+    if left:
+        return f"Fleet {fleet.name} has nothing that can be removed now."
+    return f"Fleet {fleet.name} has nothing left over: every resource belongs to a live job."
 
 
 def _end(orphans: Sequence[OrphanView], path: Path, wish: Wish) -> int:

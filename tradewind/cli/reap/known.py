@@ -4,9 +4,6 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import aiohttp
-import msgspec
-
 from controlplane.fleet.spec import Fleet
 from controlplane.reaper.claims import Claim, Claims, read_claims
 from messages import subjects
@@ -14,8 +11,8 @@ from messages.ids import ClusterName
 from runtime.bus import Bus
 from runtime.errors import BusUnavailable, UserError
 from runtime.settings import NATS_PREFIX, BusSettings, read_settings
-from tradewind.cli.api.client import ANSWER_S, ClientSettings, connected, session
-from tradewind.cli.api.errors import MasterAway, unreachable
+from tradewind.cli.api.client import connected
+from tradewind.cli.api.errors import MasterAway
 from tradewind.cli.api.watch import has_ended
 
 BUS_VARIABLE = f"{NATS_PREFIX}URL"
@@ -36,12 +33,6 @@ class Known:
     """Where it is, if one answered."""
 
 
-class _Told(msgspec.Struct, frozen=True):
-    """Of a master's `/version`: which fleet it has; a master that does not tell, and one without a fleet, say none."""
-
-    fleet: str = ""
-
-
 async def known_jobs(fleet: Fleet, environ: Mapping[str, str]) -> Known:
     """Raises `NobodyKnows` where nobody answers, and `UserError` where whoever does cannot know."""
     try:
@@ -55,9 +46,9 @@ async def known_jobs(fleet: Fleet, environ: Mapping[str, str]) -> Known:
 
 async def _told_by_master(fleet: Fleet, environ: Mapping[str, str]) -> Known:
     async with connected(environ) as api:
-        # The leader is asked first: what it answers with is where its `/version` is.
+        # First what only a leader answers: `/version` is then asked of the same one.
         told = await api.job_list()
-        its = (await _told(api.url, environ)).fleet
+        its = (await api.version()).fleet
         if its != fleet.name:
             has = f"tells that it has fleet {its}" if its else "does not tell that it has any fleet"
             raise UserError(
@@ -66,22 +57,6 @@ async def _told_by_master(fleet: Fleet, environ: Mapping[str, str]) -> Known:
             )
         claims = {job.name: Claim.ENDED if has_ended(job) else Claim.LIVE for job in told.jobs}
         return Known(claims | dict.fromkeys(told.unread, Claim.UNREADABLE), f"the master at {api.url}", api.url)
-
-
-async def _told(url: str, environ: Mapping[str, str]) -> _Told:
-    settings = read_settings(ClientSettings, environ)
-    try:
-        async with (
-            session(settings.api_token) as http,
-            http.get(f"{url}/version", timeout=aiohttp.ClientTimeout(ANSWER_S)) as response,
-        ):
-            if response.status != 200:
-                raise UserError(f"The master at {url} answers /version with status {response.status}.")
-            return msgspec.json.decode(await response.read(), type=_Told)
-    except (aiohttp.ClientError, TimeoutError) as error:
-        raise unreachable(url, str(error) or type(error).__name__) from error
-    except msgspec.DecodeError as error:
-        raise UserError(f"The master at {url} does not tell of itself: {error}.") from error
 
 
 async def _read_from_bus(fleet: Fleet, environ: Mapping[str, str]) -> Known:

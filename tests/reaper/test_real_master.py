@@ -3,12 +3,16 @@
 import signal
 from pathlib import Path
 
+from controlplane.clouds.interface import BUS_LABEL, JOB_LABEL
 from controlplane.fleet.files import read_fleet
-from controlplane.reaper.claims import Claim
+from controlplane.reaper.claims import Claim, read_records
 from messages import subjects
 from runtime.bus import Bus
 from runtime.nats_server import NatsServer
+from tests.capacity.test_crash import a_master
 from tests.cli.command import tradewind
+from tests.clouds.contract import found, until
+from tests.clouds.simulated import SimulatedStage
 from tests.master.process import a_spec, running_master
 from tests.reaper.test_known import CLUSTER, EXAMPLE, nobody
 from tradewind.cli.reap.known import known_jobs
@@ -40,3 +44,15 @@ async def test_a_dead_master_s_records_say_which_jobs_live(bus: Bus, nats_server
     await bucket.put(subjects.known_key(CLUSTER), b"{}")
     known = await known_jobs(read_fleet(EXAMPLE), {**nobody(), "TRADEWIND_NATS_URL": nats_server.url})
     assert known.claims == {"lives": Claim.LIVE, "over": Claim.ENDED}
+
+
+async def test_a_pool_says_over_which_bus_it_was_asked_for(bus: Bus, nats_server: NatsServer, tmp_path: Path) -> None:
+    async with SimulatedStage.open(tmp_path) as stage, a_master(stage, nats_server, tmp_path) as (_, api):
+        await api.submit(a_spec("mnist", 2))
+        records = await read_records(await bus.bucket(subjects.STATE_BUCKET))
+
+        async def buses() -> list[str]:
+            pools = [pool for cluster in found(await stage.cloud.clusters()) for pool in cluster.pools]
+            return [pool.labels[BUS_LABEL] for pool in pools if JOB_LABEL in pool.labels]
+
+        await until(buses, [records.bus])

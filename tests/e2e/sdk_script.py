@@ -26,7 +26,15 @@ class Waves(torch.utils.data.Dataset[tuple[Tensor, Tensor]]):
 torch.manual_seed(0)
 model = nn.Sequential(nn.Linear(8, 32), nn.Tanh(), nn.Linear(32, 2))
 hold, steps = Path(sys.argv[1]), int(sys.argv[2])
-run = tradewind.Run(model, torch.optim.Adam(model.parameters()), Waves(), batch=BATCH, steps=steps)
+run = tradewind.Run(
+    model,
+    torch.optim.Adam(model.parameters()),
+    Waves(),
+    batch=BATCH,
+    steps=steps,
+    checkpoints=hold.with_name("checkpoints"),
+    checkpoint_every=10,
+)
 for inputs, targets in run:
     step_s = 0.2 if run.step >= SLOW_FROM and hold.exists() else 0.02
     time.sleep(step_s * run.world_size * len(inputs) / BATCH)

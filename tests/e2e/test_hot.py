@@ -15,7 +15,7 @@ from tests.e2e.watched import BOUND_S, Run, a_run, lose_machine
 
 SCRIPT = Path(__file__).with_name("sdk_script.py")
 STEPS = 400
-PROVEN = "400 steps, 9,600 samples: 0 lost, 0 repeated;"
+PROVEN = "400 steps, 9,600 samples: 0 lost, 0 repeated; weights"
 
 
 async def a_hot_run(terminal: Terminal, mark: dict[str, str], *, workers: str) -> Run:

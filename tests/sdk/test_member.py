@@ -4,8 +4,10 @@ import json
 from typing import Any
 
 from tradewind.sdk.builder import LoneGroup
+from tradewind.sdk.certificate import Digest
 from tradewind.sdk.member import Built, Member, World
 from tradewind.sdk.protocol import Assign, Halt, Store
+from tradewind.sdk.tail import Agreed
 
 STORE = Store("127.0.0.1", 1)
 
@@ -103,6 +105,18 @@ def test_who_was_left_out_enters_a_planned_world_without_its_state() -> None:
     member.obey(Assign(3, 1, 2, "planned", STORE, previous=(0, -1)))
     assert member.take_up(0.0) is not None
     assert not member.is_active and member.held == ()
+
+
+def test_who_has_left_is_no_longer_the_first_of_those_that_have_the_state() -> None:
+    line = Line()
+    member = in_a_first_world(line)
+    member.built(1, Built(LoneGroup()))
+    member.obey(Assign(2, 0, 1, "planned", STORE, previous=(1,), leaves=True))
+    assert member.world is not None and member.world.is_first
+    built = member.start_collective()
+    assert built is not None
+    assert member.summed(built, Agreed(2, 2, 5, Digest(), 0.0, (True, True)), counts=True)
+    assert not member.world.is_first and member.held == ()
 
 
 def test_orders_that_are_repeated_change_nothing() -> None:

@@ -92,8 +92,9 @@ async def test_a_killed_rank_loses_no_sample(tmp_path: Path, victims: tuple[int,
     assert set(held) == set(range(recipe.steps))
 
 
-async def test_a_leaver_goes_over_with_nobody_stopping(tmp_path: Path) -> None:
-    recipe = Recipe(str(tmp_path), steps=30, compute_s=0.05)
+@pytest.mark.parametrize("checkpoints", [False, True], ids=["without checkpoints", "with checkpoints"])
+async def test_a_leaver_goes_over_with_nobody_stopping(tmp_path: Path, checkpoints: bool) -> None:
+    recipe = Recipe(str(tmp_path), steps=30, compute_s=0.05, checkpoints=checkpoints, checkpoint_every=2)
     async with Coordinator(tmp_path, recipe) as coordinator:
         await coordinator.start(3)
         leaver = coordinator.members[0]

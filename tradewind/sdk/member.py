@@ -73,6 +73,11 @@ class World:
     def is_active(self) -> bool:
         return self.active[self.rank]
 
+    @property
+    def is_first(self) -> bool:
+        """Of those who have the state: one is enough to speak to the world outside. A leaver never is."""
+        return self.is_active and not any(self.active[: self.rank])
+
     def is_whole_in(self, repair: Assign) -> bool:
         """Nobody who had the state is missing: those who were waited for were slow. A joiner has none to miss."""
         return sum(self.active) <= sum(previous >= 0 for previous in repair.previous)

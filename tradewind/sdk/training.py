@@ -165,7 +165,7 @@ class Training:
             digest=self._digest,
             loss_sum=self._loss_sum,
             active=world.is_active,
-            step=step if _is_first(world) else None,
+            step=step if world.is_first else None,
         )
 
     def _commit(self, step: int, agreed: tail.Agreed, world: World) -> None:
@@ -181,7 +181,7 @@ class Training:
         parts.trace("step", world.rank, world.generation, step)
         parts.faults("applied", world.rank, step)
         self._expect_next()
-        self._save(step)
+        self._save(step, world)
 
     def _apply(self, step: int) -> None:
         self._parts.serving.wait_until_copied()
@@ -207,9 +207,8 @@ class Training:
         if not all(agreed.active) and patient:
             time.sleep(0.005)
             return False
-        world = self._present_world()
         self._parts.reports.close()
-        if self._parts.saving is not None and _is_first(world):
+        if self._parts.saving is not None and self._present_world().is_first:
             self._parts.saving.close(self._parts.steps, self._parts.state.payload)
         return True
 
@@ -306,14 +305,15 @@ class Training:
             self._served = world.generation
             self._parts.serving.begin(world, joiners, self._member.done)
 
-    def _save(self, step: int) -> None:
-        saving, world = self._parts.saving, self._present_world()
-        if saving is not None and _is_first(world):
+    def _save(self, step: int, before: World) -> None:
+        """Whoever was the first may still have a checkpoint of the step before, also if it leaves with this one."""
+        saving = self._parts.saving
+        if saving is not None and (before.is_first or self._present_world().is_first):
             saving.committed(step, self._parts.state.payload)
 
     def _save_last(self) -> None:
         saving, world = self._parts.saving, self._member.world
-        if saving is not None and world is not None and any(world.active) and _is_first(world) and self.step > 0:
+        if saving is not None and world is not None and world.is_first and self.step > 0:
             saving.save_now(self.step, self._parts.state.payload)
 
     def _expected(self, step: int) -> Digest:
@@ -345,8 +345,3 @@ class Training:
     @property
     def _rank(self) -> int:
         return self._present_world().rank
-
-
-def _is_first(world: World) -> bool:
-    """Of those who have the state: one is enough to speak to the world outside."""
-    return world.active.index(True) == world.rank

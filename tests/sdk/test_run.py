@@ -14,8 +14,8 @@ from tests.sdk.trainee import Recipe, model_of
 from tradewind.sdk.faults import VARIABLE
 
 
-async def undisturbed(folder: Path, world: int, steps: int) -> dict[str, torch.Tensor]:
-    async with Coordinator(folder, Recipe(str(folder), steps=steps)) as coordinator:
+async def undisturbed(folder: Path, world: int, steps: int, *, scaled: bool = False) -> dict[str, torch.Tensor]:
+    async with Coordinator(folder, Recipe(str(folder), steps=steps, scaled=scaled)) as coordinator:
         await coordinator.start(world)
         await coordinator.finished()
     return weights(folder)[0]
@@ -76,6 +76,31 @@ async def test_worlds_of_any_size_give_the_same_weights(tmp_path: Path) -> None:
     assert distance(four, alone) < 1e-6
     assert distance(final, alone) < 1e-6
     assert distance(final, model_of(recipe.width).state_dict()) > 1e-3
+
+
+async def test_a_scaled_loss_and_shares_that_come_in_parts_survive_leavers_and_joiners(tmp_path: Path) -> None:
+    """One step overflows, and an update of the script's own draws random numbers."""
+    folders = [tmp_path / name for name in ("one", "changing")]
+    for folder in folders:
+        folder.mkdir()
+    alone = await undisturbed(folders[0], 1, 40, scaled=True)
+    recipe = Recipe(str(folder), steps=40, scaled=True, max_share=5)
+    async with Coordinator(folder, recipe) as coordinator:
+        coordinator.hold_before(5)
+        await coordinator.start(3)
+        joiners = [await coordinator.warm() for _ in range(2)]
+        coordinator.crawl_from(6)
+        coordinator.hold_before(None)
+        await coordinator.join_all(joiners[:1])
+        await coordinator.plan(leave=coordinator.members[:2])
+        await coordinator.join_all(joiners[1:])
+        coordinator.crawl_from(None)
+        await coordinator.finished()
+        measured = coordinator.members[0].measured[-1]
+    told = check(folder, recipe, finishers=3)
+    assert max(samples for each in told for *_, samples in each["seen"]) == 5
+    assert measured["steps"] > 0
+    assert distance(weights(folder)[0], alone) < 1e-6
 
 
 @pytest.mark.parametrize("victims", [(2,), (0,), (0, 2)], ids=["the last", "rank 0", "two at once"])

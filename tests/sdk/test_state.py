@@ -1,9 +1,7 @@
 """The training state: bit for bit the same in whoever it is handed to, whatever it is made of."""
 
-import random
 from collections.abc import Mapping
 
-import numpy
 import pytest
 import torch
 from torch import autograd, distributed, nn
@@ -19,13 +17,11 @@ from tests.sdk.states import (
     Rank,
     Scaler,
     a_model,
-    bytes_of,
     differences,
     hand_over,
     momentum,
     two_groups,
 )
-from tradewind.sdk.random_states import RandomStates
 from tradewind.sdk.state import Stateful
 
 
@@ -169,16 +165,6 @@ def test_a_learning_rate_that_is_a_tensor_stays_the_same_tensor() -> None:
 
     assert joiner.optimizer.param_groups[0]["lr"] is rate
     assert float(rate) == 0.25
-
-
-def test_random_states_survive_if_they_are_among_the_others() -> None:
-    rank = Rank(1, others=lambda optimizer: {"random": RandomStates()})
-    header, data = rank.state.header(), bytes_of(rank.state)
-    drawn = torch.rand(3).tolist(), random.random(), random.gauss(), numpy.random.rand(3).tolist()
-
-    rank.state.load(header, data)
-
-    assert (torch.rand(3).tolist(), random.random(), random.gauss(), numpy.random.rand(3).tolist()) == drawn
 
 
 def test_a_model_in_ddp_has_the_state_of_the_model_inside() -> None:

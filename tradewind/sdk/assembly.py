@@ -1,10 +1,12 @@
 """How the parts of a run are put together: those that a script decides, and those that every run has."""
 
 import os
-from collections.abc import Callable
 from dataclasses import dataclass
 
+from torch.amp.grad_scaler import GradScaler
+
 from tradewind.sdk import faults, trace
+from tradewind.sdk.applying import Applying
 from tradewind.sdk.builder import Builder
 from tradewind.sdk.certificate import Certificate
 from tradewind.sdk.control import Control
@@ -35,11 +37,13 @@ class Given:
     order: Order
     loader: Loader
     state: TrainingState
-    update: Callable[[], None]
+    applying: Applying
+    scaler: GradScaler | None
     certificate: Certificate
     saving: Saving | None
     steps: int
     seed: int
+    most_samples: int
 
 
 def assemble(given: Given, control: Control | None) -> tuple[Member, Training]:
@@ -54,7 +58,7 @@ def assemble(given: Given, control: Control | None) -> tuple[Member, Training]:
         given.gradients,
         given.order,
         given.state,
-        given.update,
+        given.applying,
         given.certificate,
         receiver,
         given.steps,
@@ -67,7 +71,8 @@ def assemble(given: Given, control: Control | None) -> tuple[Member, Training]:
         loader=given.loader,
         order=given.order,
         state=given.state,
-        update=given.update,
+        applying=given.applying,
+        scaler=given.scaler,
         certificate=given.certificate,
         saving=given.saving,
         starting=Starting(given.state, given.certificate, given.saving),
@@ -82,6 +87,7 @@ def assemble(given: Given, control: Control | None) -> tuple[Member, Training]:
         trace=traced,
         steps=given.steps,
         seed=given.seed,
+        most_samples=given.most_samples,
         watched=control is not None,
     )
     return member, Training(parts)

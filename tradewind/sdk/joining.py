@@ -13,6 +13,7 @@ from typing import Final
 from torch import Tensor
 
 from tradewind.sdk import tail
+from tradewind.sdk.applying import Applying
 from tradewind.sdk.certificate import Certificate, Digest
 from tradewind.sdk.faults import Faults
 from tradewind.sdk.gradients import Gradients
@@ -58,7 +59,7 @@ class Joining:
         gradients: Gradients,
         order: Order,
         state: TrainingState,
-        update: Callable[[], None],
+        applying: Applying,
         certificate: Certificate,
         receiver: Receiver,
         steps: int,
@@ -69,7 +70,7 @@ class Joining:
         self._gradients = gradients
         self._order = order
         self._state = state
-        self._update = update
+        self._applying = applying
         self._certificate = certificate
         self._receiver = receiver
         self._steps = steps
@@ -110,15 +111,15 @@ class Joining:
         if built is None or world is None:
             return None
         gradients.clear(step)
-        flat = gradients.buffer(step)[: gradients.floats + tail.size(world.size)]
+        flat = gradients.buffer(step)[: gradients.tail_begins + tail.size(world.size)]
         ready = member.ready_for()
         own = tail.Own(ready - world.generation if ready else 0, Digest(), 0.0, active=level, step=None)
-        tail.write(flat[gradients.floats :], own, world.rank)
+        tail.write(flat[gradients.tail_begins :], own, world.rank)
         work = built.group.sum(flat)
         done = built.group.finish(work, member.is_halted)
         if not done and work is not None and not work.is_completed():
             built.group.leave_behind(gradients.give_up(step))
-        agreed = tail.read(flat[gradients.floats :], world.size) if done else None
+        agreed = tail.read(flat[gradients.tail_begins :], world.size) if done else None
         is_step = agreed is not None and agreed.step < self._steps
         switched = member.summed(built, agreed, counts=level and is_step)
         if agreed is None:
@@ -175,12 +176,10 @@ class Joining:
             assert self._done is not None
             if kept.step < self._done:
                 continue
-            agreed = tail.read(kept.flat[self._gradients.floats :], kept.world_size)
+            agreed = tail.read(kept.flat[self._gradients.tail_begins :], kept.world_size)
             self._certificate.check(kept.step, agreed.digest, Digest.of(self._order.indices(kept.step)))
             self._gradients.buffer(kept.step)[: kept.flat.numel()].copy_(kept.flat)
-            self._gradients.use(kept.step)
-            self._update()
-            self._gradients.drop()
+            self._applying(kept.step)
             self._done = kept.step + 1
             if not self._member.is_active:
                 self._member.level(self._done)

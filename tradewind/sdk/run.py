@@ -14,18 +14,19 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor, nn
+from torch.amp.grad_scaler import GradScaler
 from torch.optim import Optimizer
 from torch.utils.data import Dataset
 
 from tradewind.sdk import tail
 from tradewind.sdk.alone import given_world
+from tradewind.sdk.applying import Applying, Scaled, Update
 from tradewind.sdk.assembly import Given, assemble
 from tradewind.sdk.certificate import Certificate
 from tradewind.sdk.control import open_control
 from tradewind.sdk.data_parallel import quiet
-from tradewind.sdk.gradients import Gradients
+from tradewind.sdk.gradients import Gradients, parameters_of
 from tradewind.sdk.loader import Loader
 from tradewind.sdk.samples import Order
 from tradewind.sdk.saving import Saving
@@ -43,8 +44,13 @@ class Run:
     seed               of the order of samples, and of the random numbers inside the loop.
     scheduler          stepped after the optimizer, once for each step.
     clip_norm          of the summed gradient, before the optimizer.
+    scaler             a torch.amp.GradScaler. run.backward scales the loss; the summed gradient is unscaled before it
+                       is clipped. A step that overflows is skipped by all ranks alike.
+    max_share          at most so many samples are handed out at once: a larger share comes in several turns of the
+                       loop, and their gradients are added up.
     update             in place of clipping, optimizer.step() and scheduler.step(): called once for each step with the
-                       summed gradient in .grad. It must depend on that and on the state alone.
+                       summed gradient in .grad. It must depend on that and on the state alone. With a scaler it calls
+                       scaler.step(optimizer); unscaling, and scaler.update(), are done for it.
     state              whatever else must survive, by name: anything with state_dict() and load_state_dict().
     checkpoints        a folder; every `checkpoint_every` steps one rank writes there. Used when everything is lost.
     collate            as for a DataLoader.
@@ -64,6 +70,8 @@ class Run:
         shuffle: bool = True,
         scheduler: Any = None,
         clip_norm: float | None = None,
+        scaler: GradScaler | None = None,
+        max_share: int | None = None,
         update: Callable[[], None] | None = None,
         state: Mapping[str, Stateful] | None = None,
         checkpoints: str | Path | None = None,
@@ -73,29 +81,39 @@ class Run:
     ) -> None:
         if steps < 1:
             raise ValueError(f"steps is {steps}, but a run has at least one")
+        if max_share is not None and max_share < 1:
+            raise ValueError(f"max_share is {max_share}, but at least one sample has to be handed out at once")
         quiet(model)
         self.certificate = Certificate()
-        others: dict[str, Stateful] = {"tradewind": _Kept(self.certificate), **(state or {})}
-        if scheduler is not None:
-            others["scheduler"] = scheduler
-        training_state = TrainingState(model, optimizer, others)
-        gradients = Gradients(model.parameters(), tail.MOST)
+        own = {"tradewind": _Kept(self.certificate), "scheduler": scheduler, "scaler": scaler}
+        others = _together({name: one for name, one in own.items() if one is not None}, state or {})
+        writes = update is not None or clip_norm is not None or scaler is not None
+        gradients = Gradients(parameters_of(model, optimizer), tail.MOST, copies=writes)
+        change = update or Update(gradients, optimizer, scheduler, clip_norm, scaler)
+        if scaler is not None:
+            change = Scaled(change, scaler, optimizer, gradients)
         order = Order(_length(dataset), batch, seed, shuffle)
         given = Given(
             gradients=gradients,
             order=order,
             loader=Loader(dataset, order, collate, prefetch=prefetch),
-            state=training_state,
-            update=update or _Update(gradients, optimizer, scheduler, clip_norm),
+            state=TrainingState(model, optimizer, others),
+            applying=Applying(gradients, change, seed, is_own=update is not None),
+            scaler=scaler,
             certificate=self.certificate,
             saving=Saving(checkpoints, checkpoint_every) if checkpoints is not None else None,
             steps=steps,
             seed=seed,
+            most_samples=max_share or batch,
         )
+        self._iterated = False
         self._control = open_control()
         self._member, self._training = assemble(given, self._control)
 
     def __iter__(self) -> Iterator[Any]:
+        if self._iterated:
+            raise RuntimeError("a run is iterated over once; to train further, make another one with more steps")
+        self._iterated = True
         if self._control is not None:
             self._member.tell()
             self._control.listen(self._member.obey)
@@ -134,21 +152,6 @@ class Run:
         return world.generation if world is not None else 0
 
 
-class _Update:
-    def __init__(self, gradients: Gradients, optimizer: Optimizer, scheduler: Any, clip_norm: float | None) -> None:
-        self._gradients = gradients
-        self._optimizer = optimizer
-        self._scheduler = scheduler
-        self._clip_norm = clip_norm
-
-    def __call__(self) -> None:
-        if self._clip_norm is not None:
-            torch.nn.utils.clip_grad_norm_(self._gradients.parameters, self._clip_norm)
-        self._optimizer.step()
-        if self._scheduler is not None:
-            self._scheduler.step()
-
-
 class _Kept:
     """The certificate goes where the state goes."""
 
@@ -160,6 +163,12 @@ class _Kept:
 
     def load_state_dict(self, state_dict: dict[str, Any], /) -> None:
         self._certificate.take_over(Certificate.from_dict(state_dict))
+
+
+def _together(own: Mapping[str, Stateful], given: Mapping[str, Stateful]) -> dict[str, Stateful]:
+    for name in own.keys() & given.keys():
+        raise ValueError(f"state has {name!r}, which is the run's own name for a part of its state: call it another")
+    return {**own, **given}
 
 
 def _length(dataset: Any) -> int:

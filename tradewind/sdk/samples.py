@@ -108,7 +108,7 @@ def deal(batch: int, held: Sequence[Ranges], active: Sequence[bool]) -> tuple[Ra
     quotas = _quotas(count(wanted), [count(ranges) for ranges in held], active)
     dealt: list[Ranges] = []
     for quota in quotas:
-        taken, wanted = _split(wanted, quota)
+        taken, wanted = split(wanted, quota)
         dealt.append(taken)
     return tuple(dealt)
 
@@ -132,7 +132,7 @@ def _quotas(wanted: int, held: Sequence[int], active: Sequence[bool]) -> list[in
     return quotas
 
 
-def _split(ranges: Ranges, amount: int) -> tuple[Ranges, Ranges]:
+def split(ranges: Ranges, amount: int) -> tuple[Ranges, Ranges]:
     """The first `amount` positions, and the others."""
     taken: list[Range] = []
     for place, (first, last) in enumerate(ranges):

@@ -33,7 +33,7 @@ _LENGTH = struct.Struct("!Q")
 
 
 class Stateful(Protocol):
-    """A scheduler, a scaler, `RandomStates`, anything of this shape."""
+    """A scheduler, a scaler, anything of this shape."""
 
     def state_dict(self) -> dict[str, Any]: ...
 

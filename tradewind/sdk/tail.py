@@ -1,6 +1,6 @@
 """What ranks tell each other in band: a few numbers behind the gradient, added up by the same sum.
 
-    t, t², samples, step, loss, digest × 4, one flag for each rank
+    t, t², samples, step (in two parts), loss, digest × 4, one flag for each rank
 
 `t` says for which world a rank is ready: its generation minus the present one, 0 for none. All W ranks are ready for
 the same one exactly if Σt > 0 and (Σt)² = W·Σt² (Cauchy–Schwarz), so nobody has to ask and all switch after the same
@@ -16,11 +16,11 @@ from torch import Tensor
 
 from tradewind.sdk.certificate import LANES, Digest
 
-_HEAD: Final = 5
+_HEAD: Final = 6
 _FLAGS: Final = _HEAD + LANES
 _FARTHEST: Final = 64
 """A world further ahead is not told: nobody goes over to it in band, and it takes a halt to get there."""
-_STEPS: Final = 1 << 24
+_STEP_PART: Final = 1 << 24
 _EXACT: Final = (torch.float32, torch.float64)
 
 
@@ -54,7 +54,6 @@ class Agreed:
     ready_sum: int
     ready_squares: int
     step: int
-    """Modulo 2²⁴."""
     digest: Digest
     loss_sum: float
     active: tuple[bool, ...]
@@ -68,9 +67,6 @@ class Agreed:
         """The mean over the samples of the step."""
         return self.loss_sum / self.samples if self.samples else None
 
-    def is_step(self, step: int) -> bool:
-        return self.step == step % _STEPS
-
     def ready_generation(self, current: int, world_size: int) -> int | None:
         """The generation that all ranks can go over to now."""
         if self.ready_sum <= 0 or self.ready_sum**2 != world_size * self.ready_squares:
@@ -83,8 +79,8 @@ def write(tail: Tensor, own: Own, rank: int) -> None:
     if tail.dtype not in _EXACT:
         raise ValueError(f"the tail must be summed in float32 or float64, not {tail.dtype}")
     ready = own.ready if 0 < own.ready <= _FARTHEST else 0
-    step = 0 if own.step is None else own.step % _STEPS
-    told = [ready, ready * ready, own.digest.count, step, own.loss_sum, *own.digest.lanes()]
+    high, low = divmod(own.step or 0, _STEP_PART)
+    told = [ready, ready * ready, own.digest.count, high, low, own.loss_sum, *own.digest.lanes()]
     tail.zero_()
     tail[:_FLAGS] = torch.tensor(told, dtype=tail.dtype, device="cpu")
     if own.active:
@@ -93,11 +89,11 @@ def write(tail: Tensor, own: Own, rank: int) -> None:
 
 def read(tail: Tensor, world_size: int) -> Agreed:
     summed: list[float] = tail[: size(world_size)].tolist()
-    ready_sum, ready_squares, samples, step, loss_sum = summed[:_HEAD]
+    ready_sum, ready_squares, samples, high, low, loss_sum = summed[:_HEAD]
     return Agreed(
         ready_sum=int(ready_sum),
         ready_squares=int(ready_squares),
-        step=int(step),
+        step=int(high) * _STEP_PART + int(low),
         digest=Digest.from_lanes(int(samples), summed[_HEAD:_FLAGS]),
         loss_sum=loss_sum,
         active=tuple(flag > 0 for flag in summed[_FLAGS:]),

@@ -1,16 +1,16 @@
 """The training thread's part: compute, sum, apply; and, when the world changes, what it takes to go on in the next."""
 
-import random
-import sys
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any, Final
 
 import torch
 from torch import Tensor
+from torch.amp.grad_scaler import GradScaler
 
 from tradewind.sdk import tail
+from tradewind.sdk.applying import Applying
 from tradewind.sdk.certificate import Certificate, Digest
 from tradewind.sdk.faults import Faults
 from tradewind.sdk.gradients import Gradients
@@ -22,8 +22,9 @@ from tradewind.sdk.parting import Parting
 from tradewind.sdk.patience import Patience
 from tradewind.sdk.protocol import Assign
 from tradewind.sdk.reports import Reports
-from tradewind.sdk.samples import Order, Ranges, count, merged, without
+from tradewind.sdk.samples import Order, Ranges, count, merged, split, without
 from tradewind.sdk.saving import Saving
+from tradewind.sdk.seeding import seed_all
 from tradewind.sdk.serving import Serving
 from tradewind.sdk.starting import Starting
 from tradewind.sdk.state import TrainingState
@@ -45,7 +46,8 @@ class Parts:
     loader: Loader
     order: Order
     state: TrainingState
-    update: Callable[[], None]
+    applying: Applying
+    scaler: GradScaler | None
     certificate: Certificate
     saving: Saving | None
     starting: Starting
@@ -57,6 +59,8 @@ class Parts:
     trace: Trace
     steps: int
     seed: int
+    most_samples: int
+    """That are handed out at once."""
     watched: bool
     """A worker-agent is there: the world may change."""
 
@@ -102,26 +106,32 @@ class Training:
     def backward(self, loss: Tensor) -> None:
         if self._weight == 0:
             raise RuntimeError("run.backward(loss) belongs inside the loop over the run, once for each batch")
-        torch.autograd.backward(loss * (self._weight / self._parts.order.batch))
+        scaler, weighted = self._parts.scaler, loss * (self._weight / self._parts.order.batch)
+        torch.autograd.backward(weighted if scaler is None else scaler.scale(weighted))
         self._loss_sum += float(loss.detach()) * self._weight
         self._weight = 0.0
         self._owed = False
 
     def _compute(self, todo: Ranges) -> Generator[Any, None, None]:
+        """Hands out the first part of what is to be done; autograd adds up the gradients of the parts."""
         parts, step, rank = self._parts, self._member.done, self._rank
-        reading = parts.loader.read(step, todo)
-        self._weight = float(count(todo))
+        part, rest = split(todo, parts.most_samples)
+        reading = parts.loader.read(step, part)
+        self._expect(step, rest)
+        self._weight = float(count(part))
         self._owed = True
-        self._seed_step(step, todo)
+        # Not on who computes it: random numbers depend on the seed, the step and the first sample.
+        seed_all(self._gradients.device, parts.seed, step, part[0][0])
         parts.faults("compute", rank, step)
-        self._meter.hand_out()
+        if not self._computed:
+            self._meter.hand_out()
         yield reading.batch
         if self._owed:
             raise RuntimeError(
                 "a batch was taken and run.backward(loss) was not called for it: its samples would be lost"
             )
         self._digest += Digest.of(reading.indices)
-        self._computed = merged((*self._computed, *todo))
+        self._computed = merged((*self._computed, *part))
 
     def _sum(self) -> bool:
         """Sums the present step over all ranks and applies it. True when the run is over."""
@@ -134,8 +144,8 @@ class Training:
         step, world = member.done, self._present_world()
         closing = step >= parts.steps
         gradients.gather(step) if not closing else gradients.clear(step)
-        flat = gradients.buffer(step)[: gradients.floats + tail.size(world.size)]
-        tail.write(flat[gradients.floats :], self._own_tail(world, step), world.rank)
+        flat = gradients.buffer(step)[: gradients.tail_begins + tail.size(world.size)]
+        tail.write(flat[gradients.tail_begins :], self._own_tail(world, step), world.rank)
         parts.faults("before_sum", world.rank, step)
         self._meter.begin_sum()
         work = built.group.sum(flat)
@@ -143,7 +153,7 @@ class Training:
         done = built.group.finish(work, member.is_halted, self._stalled)
         if not done:
             self._leave_behind(built, work, step)
-        agreed = tail.read(flat[gradients.floats :], world.size) if done else None
+        agreed = tail.read(flat[gradients.tail_begins :], world.size) if done else None
         switched = member.summed(built, agreed, counts=not closing)
         if agreed is None:
             parts.trace("fell_out", world.rank, world.generation, step)
@@ -170,7 +180,7 @@ class Training:
 
     def _commit(self, step: int, agreed: tail.Agreed, world: World) -> None:
         parts, lap = self._parts, self._meter.end_sum()
-        if not agreed.is_step(step):
+        if agreed.step != step:
             raise RuntimeError(f"ranks disagree about the step: {agreed.step} is not {step}")
         self.loss = agreed.loss
         parts.certificate.check(step, agreed.digest, self._expected(step))
@@ -180,14 +190,12 @@ class Training:
         self._patience.took(lap.seconds)
         parts.trace("step", world.rank, world.generation, step)
         parts.faults("applied", world.rank, step)
-        self._expect_next()
+        self._expect(self._member.done, self._member.held)
         self._save(step, world)
 
     def _apply(self, step: int) -> None:
         self._parts.serving.wait_until_copied()
-        self._gradients.use(step)
-        self._parts.update()
-        self._gradients.drop()
+        self._parts.applying(step)
         self._parts.serving.applied(step + 1)
 
     def _forget_step(self) -> None:
@@ -195,10 +203,9 @@ class Training:
         self._digest = Digest()
         self._loss_sum = 0.0
 
-    def _expect_next(self) -> None:
-        held = self._member.held
-        if held:
-            self._parts.loader.expect(self._member.done, held)
+    def _expect(self, step: int, todo: Ranges) -> None:
+        if todo:
+            self._parts.loader.expect(step, split(todo, self._parts.most_samples)[0])
 
     def _is_over(self, agreed: tail.Agreed) -> bool:
         """Everybody has the last step; whoever is still joining gets the rest of the state first, within bounds."""
@@ -262,9 +269,11 @@ class Training:
         if self._present_world().is_active and member.done < assign.resume:
             buffer.copy_(sent)
             member.caught_up(assign.resume)
-            summed = tail.read(gradients.tail(last), 0)
-            self._parts.certificate.check(last, summed.digest, self._expected(last))
+            agreed, world = tail.read(gradients.tail(last), 0), self._present_world()
+            self.loss = agreed.loss
+            self._parts.certificate.check(last, agreed.digest, self._expected(last))
             self._apply(last)
+            self._save(last, world)
             self._parts.trace("caught_up", assign.rank, assign.generation, last)
         return True
 
@@ -326,16 +335,6 @@ class Training:
     def _stalled(self, waited_s: float) -> None:
         if self._parts.watched and waited_s > self._patience.limit_s:
             self._member.stands_still()
-
-    def _seed_step(self, step: int, todo: Ranges) -> None:
-        """Random numbers in the loop depend on the seed, the step and the first sample, not on who computes it."""
-        mixed = hash((self._parts.seed, step, todo[0][0])) & (2**63 - 1)
-        torch.default_generator.manual_seed(mixed)
-        random.seed(mixed)
-        if "numpy.random" in sys.modules:
-            sys.modules["numpy.random"].seed(mixed & (2**32 - 1))
-        if self._gradients.device.type == "cuda":
-            torch.cuda.manual_seed(mixed)
 
     def _present_world(self) -> World:
         world = self._member.world

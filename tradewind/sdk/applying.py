@@ -1,0 +1,79 @@
+"""What is done with the sum of a step.
+
+It depends on the sum, the state and the step alone. So ranks that apply the same sums stay the same to the last bit,
+and one that joins becomes the same by applying those that it has heard.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+from torch.amp.grad_scaler import GradScaler
+from torch.optim import Optimizer
+
+from tradewind.sdk import optimizer_state
+from tradewind.sdk.gradients import Gradients
+from tradewind.sdk.seeding import seed_all, seed_torch
+
+
+class Applying:
+    def __init__(self, gradients: Gradients, update: Callable[[], None], seed: int, *, is_own: bool) -> None:
+        """`is_own`: the script's own update, which may draw from any generator. An optimizer draws from torch's."""
+        self._gradients = gradients
+        self._update = update
+        self._seed = seed
+        self._reseed = seed_all if is_own else seed_torch
+
+    def __call__(self, step: int) -> None:
+        self._gradients.use(step)
+        self._reseed(self._gradients.device, self._seed, step)
+        self._update()
+        self._gradients.drop()
+
+
+class Update:
+    """Clips, steps the optimizer and then the scheduler: what a run does unless the script has an update of its own."""
+
+    def __init__(
+        self,
+        gradients: Gradients,
+        optimizer: Optimizer,
+        scheduler: Any,
+        clip_norm: float | None,
+        scaler: GradScaler | None,
+    ) -> None:
+        self._optimizer = optimizer
+        self._scheduler = scheduler
+        self._clip_norm = clip_norm
+        self._scaler = scaler
+        # A scaler unscales what the optimizer has, and nothing else.
+        self._clipped = gradients.parameters if scaler is None else optimizer_state.parameters(optimizer)
+
+    def __call__(self) -> None:
+        if self._clip_norm is not None:
+            nn.utils.clip_grad_norm_(self._clipped, self._clip_norm)
+        if self._scaler is None:
+            self._optimizer.step()
+        else:
+            self._scaler.step(self._optimizer)
+        if self._scheduler is not None:
+            self._scheduler.step()
+
+
+class Scaled:
+    """An update of gradients that were computed from a scaled loss."""
+
+    def __init__(
+        self, update: Callable[[], None], scaler: GradScaler, optimizer: Optimizer, gradients: Gradients
+    ) -> None:
+        self._update = update
+        self._scaler = scaler
+        self._optimizer = optimizer
+        self._one = torch.ones((), device=gradients.device)
+
+    def __call__(self) -> None:
+        self._scaler.scale(self._one)  # it has no scale before it was asked for one, as by a rank without samples
+        self._scaler.unscale_(self._optimizer)
+        self._update()
+        self._scaler.update()

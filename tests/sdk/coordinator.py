@@ -154,6 +154,7 @@ class Coordinator:
         self.top += 1
         generation = self.top
         self.prepared = [t for t in before if t not in leaving and t.alive] + (join or [])
+        await self._notify()
         for rank, trainer in enumerate(self.prepared):
             self._assign(trainer, rank, self.prepared, "planned", before)
         for trainer in leaving:
@@ -227,6 +228,19 @@ class Coordinator:
     def _waits_before(self, trainer: Trainer, step: str) -> bool:
         waiting = self._folder / f"waiting-{trainer.pid}"
         return not trainer.alive or (waiting.exists() and waiting.read_text() == step)
+
+    async def all_prepared(self) -> None:
+        """Until whoever has part in the change that is being made could go over, or until something breaks it."""
+        await self.until(lambda: self.prepared is not None, "a change")
+        await asyncio.to_thread(self._wait_until_prepared, self.top, {*self.members, *(self.prepared or ())})
+
+    def _wait_until_prepared(self, generation: int, involved: set[Trainer]) -> None:
+        for _ in range(int(BOUND_S / LOOK_S)):
+            there = [(self._folder / f"prepared-{trainer.pid}-{generation}").exists() for trainer in involved]
+            if all(there) or self.top > generation:
+                return
+            time.sleep(LOOK_S)
+        raise AssertionError(f"not all ranks were ready for generation {generation} within {BOUND_S:g} s")
 
     def misplace(self, trainer: Trainer) -> None:
         """In the next world, and only there, it is told to be where it cannot be: its builder fails."""

@@ -11,10 +11,13 @@ import torch
 from torch import Tensor, nn
 
 import tradewind
+from tradewind.sdk import protocol
+from tradewind.sdk.member import Built, Group
 from tradewind.sdk.samples import Order, Ranges
 from tradewind.sdk.stream import Streamer, StreamJob
 
 CRAWL_S = 0.2
+OVERFLOWS_AT = 7
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,11 @@ class Recipe:
     """`drop`, `repeat` or `swap`: what a broken reader does with the first sample of rank 1 in step 3."""
     loses_a_shard: bool = False
     """The one born second never sends the first shard of the state that it should."""
+    misses_sum_of: int | None = None
+    """The one born second falls out of the sum of this step, which all others have."""
+    scaled: bool = False
+    """With a gradient scaler and clipping, an update that draws random numbers, and an overflow in step 7."""
+    max_share: int | None = None
 
 
 class Numbers(torch.utils.data.Dataset[tuple[Tensor, Tensor]]):
@@ -67,7 +75,12 @@ def train(recipe: Recipe, env: dict[str, str]) -> None:
         seed=3,
         checkpoints=folder / "checkpoints" if recipe.checkpoints else None,
         checkpoint_every=recipe.checkpoint_every,
+        max_share=recipe.max_share,
+        **(_scaled(model, optimizer) if recipe.scaled else {}),
     )
+    _tell_when_prepared(run, folder)
+    if recipe.misses_sum_of is not None and env["RANK"] == "1":
+        _miss_sum(run, recipe.misses_sum_of)
     if recipe.mischief and env["RANK"] == "1":
         _break_reader(run, recipe.mischief)
     if recipe.loses_a_shard:
@@ -79,9 +92,40 @@ def train(recipe: Recipe, env: dict[str, str]) -> None:
         _wait_for_leave(folder, run.step)
         if recipe.compute_s:
             time.sleep(recipe.compute_s * len(inputs) / recipe.batch)
-        run.backward(nn.functional.mse_loss(model(inputs), targets))
+        overflows = recipe.scaled and run.step == OVERFLOWS_AT
+        run.backward(nn.functional.mse_loss(model(inputs), targets) * (float("inf") if overflows else 1.0))
         seen.append((run.step, run.generation, run.rank, len(inputs)))
     _write(folder / f"result-{os.getpid()}", model, optimizer, run, seen)
+
+
+def _scaled(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0, growth_interval=10)
+
+    def update() -> None:
+        nn.utils.clip_grad_norm_(model.parameters(), 0.05)
+        for parameter in model.parameters():
+            assert parameter.grad is not None
+            parameter.grad.add_(torch.randn_like(parameter.grad), alpha=1e-6)
+        scaler.step(optimizer)
+
+    return {"scaler": scaler, "update": update}
+
+
+def _tell_when_prepared(run: tradewind.Run, folder: Path) -> None:
+    """FOLDER/prepared-PID-GENERATION: the world is built, or this trainer knows that it leaves with it."""
+    member = run._member
+    obey, built = member.obey, member.built
+
+    def obeyed(order: protocol.Order) -> None:
+        obey(order)
+        if isinstance(order, protocol.Assign) and order.leaves:
+            (folder / f"prepared-{os.getpid()}-{order.generation}").touch()
+
+    def stood(generation: int, group: Built | None) -> None:
+        built(generation, group)
+        (folder / f"prepared-{os.getpid()}-{generation}").touch()
+
+    vars(member).update(obey=obeyed, built=stood)
 
 
 def _wait_for_leave(folder: Path, step: int) -> None:
@@ -122,6 +166,34 @@ def _break_reader(run: tradewind.Run, mischief: str) -> None:
     """Has the order of samples lie to this rank's reader, as a defect in it would."""
     loader = run._training._parts.loader
     loader._order = LyingOrder(loader._order, mischief)
+
+
+class Deaf:
+    """A group that is never told that an operation is done."""
+
+    def __init__(self, group: Group) -> None:
+        self._group = group
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._group, name)
+
+    def finish(self, *arguments: Any) -> bool:
+        self._group.finish(*arguments)
+        return False
+
+
+def _miss_sum(run: tradewind.Run, step: int) -> None:
+    member = run._member
+    start_collective = member.start_collective
+
+    def start() -> Built | None:
+        built = start_collective()
+        if built is None or run.step != step:
+            return built
+        vars(member).update(start_collective=start_collective)
+        return Built(Deaf(built.group), built.joiners)
+
+    vars(member).update(start_collective=start)
 
 
 def _lose_first_shard(streamer: Streamer) -> None:

@@ -1,6 +1,6 @@
 """What a script may be made of, in a world of one: it trains as it would without a run, or is refused in a sentence."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pytest
@@ -32,8 +32,23 @@ def error_of(model: nn.Module) -> Loss:
     return lambda inputs, targets: nn.functional.mse_loss(model(inputs), targets)
 
 
-def a_run(model: nn.Module, optimizer: Optimizer, **more: Any) -> Run:
-    return Run(model, optimizer, DATA, batch=BATCH, steps=STEPS, **{"prefetch": False, **more})
+RUNS: list[Run] = []
+
+
+@pytest.fixture(autouse=True)
+def end_threads() -> Iterator[None]:
+    """A run keeps them as long as its process lives, and other tests count them."""
+    yield
+    while RUNS:
+        parts = RUNS.pop()._training._parts
+        parts.joining._receiver.close()
+        parts.serving._streamer.close()
+        parts.loader.close()
+
+
+def a_run(model: nn.Module, optimizer: Optimizer, dataset: Any = DATA, **more: Any) -> Run:
+    RUNS.append(Run(model, optimizer, dataset, **{"batch": BATCH, "steps": STEPS, "prefetch": False, **more}))
+    return RUNS[-1]
 
 
 def trained(run: Run, loss: Loss) -> list[int]:
@@ -138,7 +153,7 @@ def test_a_parameter_that_one_rank_used_has_a_gradient_on_all() -> None:
 
 def test_sparse_gradients_are_refused() -> None:
     model = nn.Embedding(8, 4, sparse=True)
-    run = Run(model, SparseAdam(list(model.parameters())), list(range(8)), batch=4, steps=1)  # type: ignore[arg-type]
+    run = a_run(model, SparseAdam(list(model.parameters())), list(range(8)))
 
     with pytest.raises(TypeError, match=r"sparse=False"):
         for indices in run:

@@ -3,6 +3,7 @@
 import json
 import os
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from tradewind.sdk import protocol
 from tradewind.sdk.member import Built, Group
 from tradewind.sdk.samples import Order, Ranges
 from tradewind.sdk.stream import Streamer, StreamJob
+from tradewind.sdk.tail import Agreed
 
 CRAWL_S = 0.2
 OVERFLOWS_AT = 7
@@ -79,8 +81,8 @@ def train(recipe: Recipe, env: dict[str, str]) -> None:
         **(_scaled(model, optimizer) if recipe.scaled else {}),
     )
     _tell_when_prepared(run, folder)
-    if recipe.misses_sum_of is not None and env["RANK"] == "1":
-        _miss_sum(run, recipe.misses_sum_of)
+    if recipe.misses_sum_of is not None:
+        (_miss_sum if env["RANK"] == "1" else _tell_of_sum)(run, folder, recipe.misses_sum_of)
     if recipe.mischief and env["RANK"] == "1":
         _break_reader(run, recipe.mischief)
     if recipe.loses_a_shard:
@@ -169,20 +171,37 @@ def _break_reader(run: tradewind.Run, mischief: str) -> None:
 
 
 class Deaf:
-    """A group that is never told that an operation is done."""
+    """A group that is never told that an operation is done. Who falls out sooner would take it from the others, too."""
 
-    def __init__(self, group: Group) -> None:
+    def __init__(self, group: Group, others_have_it: Callable[[], bool]) -> None:
         self._group = group
+        self._others_have_it = others_have_it
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._group, name)
 
     def finish(self, *arguments: Any) -> bool:
         self._group.finish(*arguments)
+        for _ in range(2000):
+            if self._others_have_it():
+                break
+            time.sleep(0.005)
         return False
 
 
-def _miss_sum(run: tradewind.Run, step: int) -> None:
+def _tell_of_sum(run: tradewind.Run, folder: Path, step: int) -> None:
+    member = run._member
+    summed = member.summed
+
+    def tell(built: Built, agreed: Agreed | None, *, counts: bool) -> bool:
+        if agreed is not None and run.step == step:
+            (folder / f"summed-{os.getpid()}").touch()
+        return summed(built, agreed, counts=counts)
+
+    vars(member).update(summed=tell)
+
+
+def _miss_sum(run: tradewind.Run, folder: Path, step: int) -> None:
     member = run._member
     start_collective = member.start_collective
 
@@ -191,7 +210,8 @@ def _miss_sum(run: tradewind.Run, step: int) -> None:
         if built is None or run.step != step:
             return built
         vars(member).update(start_collective=start_collective)
-        return Built(Deaf(built.group), built.joiners)
+        others = built.group.size - 1
+        return Built(Deaf(built.group, lambda: len(list(folder.glob("summed-*"))) == others), built.joiners)
 
     vars(member).update(start_collective=start)
 

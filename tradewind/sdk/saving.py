@@ -35,9 +35,9 @@ class Saving:
 
     def committed(self, step: int, payload: Callable[[], dict[str, Any]]) -> None:
         """The sum of `step` has come and is applied, so everybody has the step before it."""
-        if self._held is not None:
+        if self._held is not None and self._held[0] == step:  # older: from when this rank was the first, some time ago
             self._checkpoints.offer(*self._held)
-            self._held = None
+        self._held = None
         self._journal.reached(step)
         if self._checkpoints.is_due(step + 1):
             self._held = (step + 1, payload())

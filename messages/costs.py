@@ -83,3 +83,5 @@ class CostView(Struct, frozen=True, kw_only=True):
     """What its steps need, where its script tells it: egress is counted from it."""
     note: str = ""
     """What a reader should know first."""
+    ended: bool = False
+    """The job, so that no more steps will follow."""

@@ -1,6 +1,7 @@
 """A ledger as people see it."""
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import TypeVar
 
 from controlplane.catalog.accelerators import from_gke
@@ -12,6 +13,7 @@ from controlplane.ledger.spending import egress_spent, forecast, hourly, per_ste
 from controlplane.ledger.state import Doing, Kind, Ledger, Line, Tally
 from messages.costs import CostLine, CostView, EgressLine, ForecastView
 from messages.jobs import JobSpec
+from messages.workers import SampleCertificate
 
 K = TypeVar("K")
 
@@ -49,6 +51,17 @@ def cost_view(ledger: Ledger, total_steps: int | None = None, note: str = "") ->
         until=ledger.newest_ms / MS_PER_S,
         note=note,
     )
+
+
+def proven(ledger: Ledger, certificate: SampleCertificate | None) -> Ledger:
+    """With the run's own count where there is one: a last report that never came is in it.
+
+    A run that went on from an earlier job's checkpoint proves steps that this job has not paid for: there what was
+    reported stays.
+    """
+    if certificate is None or not certificate.steps or ledger.first_step:
+        return ledger
+    return replace(ledger, first_step=0, last_step=certificate.steps - 1, samples=certificate.samples)
 
 
 def planned_steps(spec: JobSpec) -> int | None:

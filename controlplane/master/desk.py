@@ -8,7 +8,7 @@ from msgspec import structs
 
 from controlplane.catalog.views import offer_list
 from controlplane.job import events
-from controlplane.ledger.views import cost_view, planned_steps
+from controlplane.ledger.views import cost_view, planned_steps, proven
 from controlplane.master.budgets import Budgets
 from controlplane.master.held import HeldJob, Reported
 from controlplane.master.master import Master
@@ -116,9 +116,10 @@ class Desk:
     async def cost(self, name: str, total_steps: int | None = None) -> CostView:
         """Raises `BusUnavailable` and `CostUnknown`."""
         held = self.job(name)
-        ledger = await self.budgets.ledger(held)
+        ledger = proven(await self.budgets.ledger(held), held.state.record.certificate)
         view = cost_view(ledger, total_steps or planned_steps(held.state.spec), self.budgets.note)
-        return self.budgets.shown_with(structs.replace(view, measured=held.measures.profile(self._now_s())))
+        measured = held.measures.profile(self._now_s())
+        return self.budgets.shown_with(structs.replace(view, measured=measured, ended=held.ended))
 
     @contextmanager
     def progress_feed(self, name: str) -> Iterator["asyncio.Queue[Reported]"]:

@@ -23,14 +23,14 @@ from controlplane.ledger.records import LedgerUnreadable
 from controlplane.ledger.settle import sums
 from controlplane.ledger.spending import hourly, spent
 from controlplane.ledger.state import Doing, Kind, Rate, new_ledger
-from controlplane.ledger.views import cost_view
+from controlplane.ledger.views import cost_view, proven
 from messages import subjects
 from messages.clusters import ClusterHeartbeat, Presence, WorkerSight
 from messages.criteria import StepProfile, StepTime
 from messages.ids import ClusterName, Epoch, Generation, JobName, Rank, WorkerId
 from messages.jobs import JobSpec, Launch
 from messages.measured import StepsMeasured
-from messages.workers import WorkerPhase, WorkerStatus
+from messages.workers import SampleCertificate, WorkerPhase, WorkerStatus
 from messages.worlds import Assignment, Member, Progress, RankProgress, StoreAddress
 from runtime.bus import Bucket, Bus
 from tests.capacity.fake_cloud import FakeCloud
@@ -313,6 +313,19 @@ async def test_steps_of_all_workers_are_counted_once_and_samples_go_on_after_a_r
     assert view.forecast is not None
     assert view.micro_usd_per_1000_steps == view.micro_usd
     assert view.forecast.micro_usd == 2 * view.micro_usd
+
+
+def test_a_certificate_has_what_the_last_report_would_have_told() -> None:
+    certificate = SampleCertificate(steps=300, samples=9600)
+    heard = replace(new_ledger(JOB, 0), first_step=0, last_step=298, samples=9568)
+    view = cost_view(proven(heard, certificate))
+    assert (view.steps, view.samples) == (300, 9600)
+    assert proven(heard, None) == heard
+
+
+def test_steps_of_an_earlier_job_are_not_counted_though_the_certificate_has_them() -> None:
+    resumed = replace(new_ledger(JOB, 0), first_step=200, last_step=299, samples=3200)
+    assert proven(resumed, SampleCertificate(steps=300, samples=9600)) == resumed
 
 
 def test_samples_of_several_worlds_between_two_looks_all_count() -> None:

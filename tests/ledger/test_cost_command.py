@@ -123,6 +123,13 @@ async def test_regions_unpriced_time_and_a_missing_number_of_steps_are_told(mast
     assert "  unpriced     2 h of machines whose price is not known count as free" in done.out
 
 
+async def test_nothing_is_foretold_of_a_job_that_has_ended(master: Answers) -> None:
+    master.cost = a_cost(forecast=None, ended=True)
+    done = await tradewind("cost", "mnist", environ=master.environ)
+    assert done.code == 0, done.err
+    assert "forecast" not in done.out
+
+
 async def test_an_unknown_job_is_answered_with_the_one_that_was_meant(master: Answers) -> None:
     done = await tradewind("cost", "mnits", environ=master.environ)
     assert done.code == 2

@@ -27,7 +27,8 @@ def sentences(view: CostView) -> Iterator[str]:
     if len(view.by_region) > 1:
         by_region = sorted(view.by_region.items(), key=lambda each: -each[1])
         yield _row("regions", ", ".join(f"{region} {usd(amount)}" for region, amount in by_region))
-    yield _row("forecast", _forecast(view))
+    if not view.ended:
+        yield _row("forecast", _forecast(view))
     if view.budget_micro_usd is not None:
         yield _row("budget", f"{usd(view.budget_micro_usd)} in all{_paused(view)}")
     if view.unpriced_node_s:
@@ -58,7 +59,7 @@ def _parts(view: CostView) -> str:
 
 def _steps(view: CostView) -> str:
     if view.micro_usd_per_1000_steps is None:
-        return "no step was reported yet"
+        return "no step was reported" if view.ended else "no step was reported yet"
     samples = f" and {view.samples:,} samples" if view.samples else ""
     return f"{usd(view.micro_usd_per_1000_steps)}, over {view.steps:,} steps{samples}"
 

@@ -50,6 +50,7 @@ class FakeMaster:
     submitted: list[JobSpec] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
     cost_micro_usd: int = 0
+    fleet: str = ""
     streams: int = 0
     """Opened so far."""
     on_submit: Callable[["FakeMaster"], None] = lambda master: None
@@ -162,7 +163,7 @@ class FakeMaster:
         return self._json(Health(ok=True, why="", jobs=len(self.views), clusters=1, dropped={}))
 
     async def _version(self, request: web.Request) -> web.Response:
-        return self._json(Version("0.1.0", 1, 1))
+        return self._json(Version("0.1.0", 1, 1, self.fleet))
 
     async def _logs(self, request: web.Request) -> web.StreamResponse:
         rank, tail = request.query.get("rank"), request.query.get("tail")

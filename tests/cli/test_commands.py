@@ -46,6 +46,24 @@ async def test_submit_says_what_was_submitted_and_the_next_command(master: FakeM
     assert master.submitted[0].launch.workdir == str(tmp_path)
 
 
+async def test_submit_says_that_a_capacity_section_is_not_used_where_there_is_no_fleet(
+    master: FakeMaster, tmp_path: Path
+) -> None:
+    job = a_job_file(tmp_path, "{name: mnist, launch: {script: train.py}, capacity: {max_usd_total: 5}}")
+    done = await asked(master, "submit", job, "--json")
+    assert "its capacity section is not used: this master has no fleet, so no budget is kept" in done.err
+    assert json.loads(done.out)["name"] == "mnist"
+    master.views.clear()
+    master.fleet = "prod"
+    assert "capacity" not in (await asked(master, "submit", job)).err
+
+
+async def test_status_says_that_a_job_has_succeeded_and_is_running(master: FakeMaster) -> None:
+    for phase, says in (("running", "is running"), ("succeeded", "has succeeded"), ("stopped", "was stopped")):
+        master.views["mnist"] = a_view("mnist", phase)
+        assert f"mnist {says}: a world of 2" in (await asked(master, "status", "mnist")).out
+
+
 async def test_submit_with_wait_shows_the_lines_and_exits_with_the_jobs_result(
     master: FakeMaster, tmp_path: Path
 ) -> None:

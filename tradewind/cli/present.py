@@ -15,7 +15,7 @@ from messages.api import EventLine, JobList, JobView, LogLine, WorkerView
 from runtime.errors import UserError
 from tradewind.cli.measured import step_text
 
-WIDE = 200
+WIDE = 1000
 QUIET_KINDS = ("job_submitted", "worker_joined", "world_decided", "job_succeeded")
 UNREAD = "unread"
 """Instead of a phase, where there is a record that the master could not make sense of."""
@@ -32,8 +32,12 @@ PHASE_STYLES = {
 }
 
 
+VERBS = {"succeeded": "has", "failed": "has", "stopped": "was"}
+"""Before a phase, where it is not `is`."""
+
+
 def console(*, stderr: bool = False) -> Console:
-    """Where the output is no terminal, lines are not folded: somebody may search them."""
+    """Where the output is no terminal, lines are neither folded nor cut: somebody may search them."""
     made = Console(stderr=stderr, highlight=False, soft_wrap=False)
     return made if made.is_terminal else Console(stderr=stderr, highlight=False, width=WIDE)
 
@@ -115,7 +119,7 @@ def _unread_row(name: str, unknown: int) -> list[str | Text]:
 def job_detail(job: JobView, now: float) -> RenderableType:
     head = Text.assemble(
         (job.name, "bold"),
-        " is ",
+        f" {VERBS.get(job.phase, 'is')} ",
         phase_text(shown_phase(job)),
         f": {job.why.strip()}\n" if job.why else "\n",
         f"generation {job.generation}, world of {job.world_size}, {count(job.wanted, 'worker')} wanted, "

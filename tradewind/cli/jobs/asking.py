@@ -28,12 +28,22 @@ async def submit(api: Api, spec: JobSpec, *, wait: bool, as_json: bool) -> int:
     view = await _submitted(api, spec)
     if wait:
         return await _wait(api, view, as_json=as_json)
+    if spec.capacity is not None and await _has_no_fleet(api):
+        present.say("its capacity section is not used: this master has no fleet, so no budget is kept")
     if as_json:
         echo_json(view)
     else:
         click.echo(f"Job {view.name} was submitted: {view.phase}, {present.count(view.wanted, 'worker')} wanted.")
         click.echo(present.next_command(f"tradewind logs {view.name} --follow"))
     return 0
+
+
+async def _has_no_fleet(api: Api) -> bool:
+    """As far as is known: the job was submitted, whatever becomes of this question."""
+    try:
+        return not (await api.version()).fleet
+    except MasterAway:
+        return False
 
 
 async def _submitted(api: Api, spec: JobSpec) -> JobView:

@@ -18,6 +18,9 @@ UNMEASURED = (
 )
 
 VISIBLE = 0.0005
+VISIBLE_BESIDE_MONEY = 0.005
+"""Of speed, where dollars decide."""
+VISIBLE_USD = 0.005
 
 
 def figures(score: Score) -> str:
@@ -85,11 +88,17 @@ def loses(other: Score, chosen: Score, criteria: Criteria) -> str:
         return "would be late" if _late(other, criteria) else "would cost something"
     money = other.estimate.micro_usd_per_1000_steps / max(chosen.estimate.micro_usd_per_1000_steps, 1) - 1
     speed = other.estimate.steps_per_s / chosen.estimate.steps_per_s - 1
-    compared = f"{_more(money, 'dearer', 'cheaper', 'as dear')}, {_more(speed, 'faster', 'slower', 'as fast')}"
+    for_speed = criteria.objective is Objective.THROUGHPUT or bool(_late(other, criteria))
+    compared = _more(money, "dearer", "cheaper", "as dear")
+    compared += ", " + _more(speed, "faster", "slower", "as fast", VISIBLE if for_speed else VISIBLE_BESIDE_MONEY)
     if behind < 0:
         return f"{compared}; not by enough to move what runs"
     risk = (other.risk_micro_usd_per_hour - chosen.risk_micro_usd_per_hour) / MICRO_PER_USD
-    return f"{compared}, {risk:+.2f} USD an hour of risk"
+    if abs(risk) >= VISIBLE_USD:
+        compared += f", {risk:+.2f} USD an hour of risk"
+    if for_speed or abs(behind - money) < VISIBLE:
+        return compared
+    return f"{compared}; {_more(behind, 'worse', 'better', 'as good')} with risk"
 
 
 def _late(score: Score, criteria: Criteria) -> str:
@@ -102,8 +111,8 @@ def _late(score: Score, criteria: Criteria) -> str:
     return f" (too slow, for {criteria.min_steps_per_s:.3g} steps/s are needed and nothing that may be had is faster)"
 
 
-def _more(part: float, above: str, below: str, equal: str) -> str:
-    if abs(part) < VISIBLE:
+def _more(part: float, above: str, below: str, equal: str, visible: float = VISIBLE) -> str:
+    if abs(part) < visible:
         return equal
     return f"{abs(part):.1%} {above if part >= 0 else below}"
 

@@ -496,7 +496,7 @@ def test_a_plan_is_told_once_with_its_figures_and_what_lost_by_how_much() -> Non
         "workers": 4,
         "usd_per_hour": "0.8000",
     }
-    assert str(first.fields["lost_1"]).endswith("of risk")
+    assert str(first.fields["lost_1"]).endswith("worse with risk")
     stage.sees_prices(*prices_of(EVERYWHERE, us_west1_a=0.21))
     assert said(stage.settles(), "planned") == []
 

@@ -1,6 +1,7 @@
 """What is planned, and why: money, speed, deadlines, risk, and rest where nothing is worth a move."""
 
 import random
+import re
 
 import pytest
 
@@ -38,6 +39,21 @@ def test_the_cheapest_zone_is_taken_and_the_others_say_by_how_much_they_lost() -
     assert set(made.placement) == {a_choice(OREGON)}
     assert "the fewest dollars for a step" in made.why
     assert any("dearer" in other.why_not for other in made.alternatives)
+
+
+def test_what_is_cheaper_and_loses_by_its_risk_says_by_how_much() -> None:
+    steady, shaky = an_option(usd=0.5, lifetime_s=1e9), an_option(OREGON, usd=0.48, lifetime_s=1200.0)
+    made = planned(some_criteria(min_workers=4, max_workers=4), a_market(steady, shaky))
+    [why_not] = [other.why_not for other in made.alternatives if set(other.nodes) == {a_choice(OREGON)}]
+    assert re.fullmatch(r"4\.0% cheaper, as fast, \+\d\.\d\d USD an hour of risk; [\d.]+% worse with risk", why_not)
+
+
+def test_what_is_said_of_a_loser_leaves_out_what_cannot_be_seen() -> None:
+    made = planned(
+        some_criteria(min_workers=4, max_workers=4),
+        a_market(an_option(usd=0.5, lifetime_s=1e9), an_option(OREGON, usd=0.55, lifetime_s=1e9)),
+    )
+    assert "10.0% dearer, as fast" in [other.why_not for other in made.alternatives]
 
 
 def test_the_most_steps_are_had_from_the_faster_accelerator() -> None:

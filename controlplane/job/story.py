@@ -12,7 +12,21 @@ Fields = dict[str, Scalar | None]
 
 
 def tell(before: Job, after: Job) -> list[Announce]:
-    return [*_workers(before, after), *_failure(before, after), *_phase(before, after), *_remarks(before, after)]
+    """Causes first: what was asked, who came and went, then what follows from it."""
+    asked = _asked(before.record, after.record)
+    return [
+        *asked,
+        *_workers(before, after),
+        *_failure(before, after),
+        *_phase(before, after),
+        *_remarks(before, after),
+    ]
+
+
+def _asked(old: Record, new: Record) -> list[Announce]:
+    if new.wanted == old.wanted:
+        return []
+    return [Announce("job_scaled", f"{workers_are(new.wanted)} wanted", "asked by a person")]
 
 
 def _workers(before: Job, after: Job) -> list[Announce]:
@@ -107,6 +121,8 @@ def _decided(world: Assignment) -> Announce:
     match hot.entry:
         case Entry.PLANNED:
             text = f"{text} is prepared while the present one trains"
+            if hot.leavers:
+                fields["leaving"] = ", ".join(hot.leavers)
         case Entry.REPAIR:
             text = f"{text} goes on from step {hot.resume}"
             fields["resume"] = hot.resume
@@ -125,8 +141,6 @@ def _remarks(before: Job, after: Job) -> list[Announce]:
         known = before.clusters.get(name)
         if cluster.refusal and (known is None or known.refusal != cluster.refusal):
             said.append(Announce("cluster_refused", f"cluster {name} would not keep the workers", cluster.refusal))
-    if after.record.wanted != before.record.wanted:
-        said.append(Announce("job_scaled", f"{workers_are(after.record.wanted)} wanted", "asked by a person"))
     return [*said, *_budget(before.record, after.record)]
 
 

@@ -74,6 +74,17 @@ def test_who_came_and_went_between_two_worlds_is_no_news() -> None:
     assert (story.decided[0].came, story.decided[0].left) == ((), ())
 
 
+def test_who_leaves_with_a_prepared_world_is_told_with_it_and_not_again_with_the_next() -> None:
+    story = Story().tell("worker_joined", worker="w1").tell("worker_joined", worker="w2").tell("world_decided")
+    story.tell("worker_noticed", why="its node is taken", worker="w2")
+    story.tell("world_decided", entry="planned", leaving="w2, w3").tell("worker_gone", worker="w2")
+    story.tell("worker_joined", worker="w4").tell("world_decided")
+    _, prepared, after = story.decided
+    assert prepared.left == (("w2", "its node is taken"), ("w3", ""))
+    assert "leaving" not in prepared.fields
+    assert (after.came, after.left) == (("w4",), ())
+
+
 def test_losers_are_in_their_order_also_beyond_nine_and_apart_from_the_other_fields() -> None:
     fields: dict[str, Scalar | None] = {f"lost_{number}": f"p{number}: w{number}" for number in (10, 2, 1)}
     (decision,) = Story().tell("planned", "", "", **fields, lost_track="no", workers=2).decided

@@ -2,7 +2,7 @@ from msgspec import structs
 
 from controlplane.job import events
 from controlplane.job.decide import decide
-from controlplane.job.effects import StartStore
+from controlplane.job.effects import Announce, StartStore
 from controlplane.job.state import Phase
 from messages.ids import WorkerId
 from messages.workers import WorkerPhase
@@ -117,6 +117,9 @@ def test_scaling_down_is_planned() -> None:
     stage = a_hot_job("a", "b", "c")
     stage.happens(events.ScaleAsked(stage.now_s, 2))
     assert stage.prepared is not None
+    asked, decided = [effect for effect in stage.effects if isinstance(effect, Announce)][-2:]
+    assert (asked.kind, decided.kind) == ("job_scaled", "world_decided"), "the cause is told first"
+    assert decided.fields["leaving"] == "c"
     stage.enters("a", "b")
     assert stage.world == {"a": (0,), "b": (1,)}
     assert released(stage.effects) == {"c"}

@@ -14,8 +14,10 @@ from messages.jobs import Scalar
 
 SUBMITTED = "job_submitted"
 WORLD = "world_decided"
+LEAVING = "leaving"
 CAME = "worker_joined"
 LEFT = "worker_gone"
+NOTICED = "worker_noticed"
 
 
 class About(StrEnum):
@@ -58,7 +60,7 @@ class Explained(Struct, frozen=True):
     """Without those that are told apart."""
     came: tuple[str, ...] = ()
     left: tuple[tuple[str, str], ...] = ()
-    """Workers, and why they went."""
+    """Workers, and why they went, or go when a prepared world takes over."""
     lost: tuple[Loser, ...] = ()
     """Placements that lost, the best of them first."""
 
@@ -68,20 +70,28 @@ def decisions(events: Iterable[EventLine]) -> Iterator[Explained]:
     made: list[Explained] = []
     came: dict[str, None] = {}
     left: dict[str, str] = {}
+    noticed: dict[str, str] = {}
+    told: set[str] = set()
+    """Who leaves with a world that was prepared without them: that they are gone later is no news."""
     for event in events:
         if event.kind == SUBMITTED:
-            made, came, left = [], {}, {}
+            made, came, left, noticed, told = [], {}, {}, {}, set()
         worker = str(event.fields.get("worker") or "")
         if event.kind == CAME:
             came[worker] = None
         elif event.kind == LEFT and worker in came:
             del came[worker]
-        elif event.kind == LEFT:
+        elif event.kind == NOTICED:
+            noticed[worker] = event.why
+        elif event.kind == LEFT and worker not in told:
             left[worker] = event.why
         about = ABOUT.get(event.kind)
         if about is None:
             continue
         if event.kind == WORLD:
+            leaving = [each for each in str(event.fields.get(LEAVING) or "").split(", ") if each and each not in told]
+            left |= {each: noticed.get(each, "") for each in leaving}
+            told.update(leaving)
             made.append(_explained(event, about, tuple(came), tuple(left.items())))
             came, left = {}, {}
         else:
@@ -94,7 +104,7 @@ def _explained(
 ) -> Explained:
     numbered = sorted((int(key[len(LOSER_FIELD) :]), key) for key in event.fields if _is_loser(key))
     lost = tuple(_loser(str(event.fields[key])) for _, key in numbered)
-    fields = {key: value for key, value in event.fields.items() if not _is_loser(key)}
+    fields = {key: value for key, value in event.fields.items() if key != LEAVING and not _is_loser(key)}
     return Explained(event.at, about, event.kind, event.text, event.why, fields, came, left, lost)
 
 

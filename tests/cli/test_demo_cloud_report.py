@@ -110,7 +110,7 @@ def test_the_report_for_people_names_the_bill_the_decision_and_the_cost() -> Non
     lines = cloud_lines(told(a_cloud()))
     assert "left in the cloud: 0 pools, 0 nodes; its bill: 7.6800 USD" in lines
     assert "the first of 1 plans: aiming at 4 × L4 in us-central1-a (begin)" in lines
-    assert "  lost: 4 in europe-west4-a: 9 % dearer" in lines
+    assert "  not chosen: 4 in europe-west4-a: 9 % dearer" in lines
     assert any(line.startswith("Job demo has cost 7.6900 USD") for line in lines)
 
 

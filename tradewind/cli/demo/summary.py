@@ -33,7 +33,7 @@ def _lines(report: Report) -> list[str]:
     return [
         f"{report.steps} steps with {report.samples} samples in {report.total_s:.0f} s, "
         f"loss {present.number(report.loss_first)} → {present.number(report.loss_last)}",
-        f"a pause is what the longest step at a change took more than a usual one of {_ms(report.step_s)}; "
+        f"pause: how much longer the slowest step at a change took than a usual step ({_ms(report.step_s)}); "
         + _restarts(report),
         f"certificate: {report.certificate or 'none'}",
         *(cloud_lines(report.cloud) if report.cloud is not None else ()),

@@ -18,7 +18,6 @@ DRAWS_A_SECOND = 4
 LINE_EVERY_S = 2.0
 EVENTS_SHOWN = 8
 BAR_WIDTH = 40
-LONGEST_LINE = 160
 
 
 async def draw(story: Story) -> None:
@@ -41,9 +40,9 @@ async def tell(story: Story, *, err: bool) -> None:
 
 
 def tell_news(event: EventLine, *, err: bool) -> None:
-    """One line for each; `tradewind events` has the whole reasons."""
+    """The first line of each reason; `tradewind events` has all."""
     line, *_ = present.event_line(event).splitlines()
-    click.echo(line if len(line) <= LONGEST_LINE else f"{line[: LONGEST_LINE - 1]}…", err=err)
+    click.echo(line, err=err)
 
 
 def picture(story: Story) -> RenderableType:

@@ -1,4 +1,4 @@
-"""The command that shows the last decisions about a job: what was decided, why, and what lost by how much."""
+"""The command that shows the last decisions about a job: what was decided, why, and what was not chosen."""
 
 import click
 
@@ -21,7 +21,8 @@ LAST = 10
 def explain(job: str, last: int, as_json: bool) -> None:
     """Show the last decisions about JOB: placements, pools, shortages, worlds and money, each with its why.
 
-    A placement is shown with those that lost to it, and by how much. Everything that happened is in `tradewind events`.
+    A placement is shown with those that were not chosen, and by how much they are worse.
+    Everything that happened is in `tradewind events`.
     """
     from tradewind.cli.explain.asking import show_decisions
     from tradewind.cli.jobs.oneshot import ask_master

@@ -60,4 +60,4 @@ def _number(value: Scalar | None) -> str:
 
 
 def _losers(lost: Sequence[Loser]) -> Table:
-    return present.table(("LOST", "WHY"), ((each.placement, each.why_not) for each in lost))
+    return present.table(("NOT CHOSEN", "WHY"), ((each.placement, each.why_not) for each in lost))

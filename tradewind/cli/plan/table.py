@@ -1,4 +1,4 @@
-"""A plan as a table for people: the placement, then those that lost."""
+"""A plan as a table for people: the placement, then those that were not chosen."""
 
 from rich.table import Table
 

@@ -84,7 +84,7 @@ def _first_decision(decisions: tuple[PlanTold, ...]) -> list[str]:
     return [
         f"the first of {len(decisions)} plans: {first.text}",
         f"  why: {first.why}",
-        *(f"  lost: {each}" for each in first.lost),
+        *(f"  not chosen: {each}" for each in first.lost),
     ]
 
 

@@ -6,7 +6,7 @@ import shlex
 import sys
 from asyncio.subprocess import PIPE, STDOUT, Process
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -16,7 +16,12 @@ from tradewind.cli.api.client import Api, session
 from tradewind.cli.api.errors import MasterAway
 
 BOUND_S = 120.0
-PARTS = (".venv/bin/nats-server -js -a 127.0.0.1 &", ".venv/bin/tradewind master &", ".venv/bin/tradewind cluster &")
+LOGGED = " > "
+PARTS = (
+    ".venv/bin/nats-server -js -a 127.0.0.1 > nats.log 2>&1 &",
+    ".venv/bin/tradewind master > master.log 2>&1 &",
+    ".venv/bin/tradewind cluster > cluster.log 2>&1 &",
+)
 
 
 class Terminal:
@@ -101,12 +106,15 @@ class Terminal:
         return self.environ["TRADEWIND_NATS_URL"]
 
     async def start(self, line: str) -> Process:
-        words = shlex.split(line.removesuffix("&").replace(".venv/bin", str(Path(sys.executable).parent)))
+        command, _, log = line.removesuffix("&").partition(LOGGED)
+        words = shlex.split(command.replace(".venv/bin", str(Path(sys.executable).parent)))
         if words[0].endswith("nats-server"):
             words += ["-p", f"{self.nats_port}", "-sd", str(self.folder / "nats")]
-        return await asyncio.create_subprocess_exec(
-            *words, cwd=self.folder, env=self.environ, stdout=PIPE, stderr=STDOUT
-        )
+        with ExitStack() as stack:
+            out = stack.enter_context((self.folder / log.split()[0]).open("wb")) if log else PIPE
+            return await asyncio.create_subprocess_exec(
+                *words, cwd=self.folder, env=self.environ, stdout=out, stderr=STDOUT
+            )
 
 
 async def _unless_away(asked: Awaitable[bool]) -> bool:

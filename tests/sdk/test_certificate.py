@@ -213,9 +213,16 @@ def test_a_certificate_that_begins_at_a_checkpoint_says_what_it_covers() -> None
     certificate = Certificate()
     certificate.resumed(50, [])
     a_run(range(50, 60), certificate)
-    assert certificate.sentence() == (
-        "10 steps from step 50 on, 480 samples: 0 lost, 0 repeated; 0 steps taken again after a resume at step 50"
-    )
+    assert certificate.sentence() == "10 steps from step 50 on, 480 samples: 0 lost, 0 repeated; resumed at step 50"
+
+
+def test_resumes_after_which_no_step_was_taken_again_are_told_as_nothing_more() -> None:
+    certificate = a_run(range(50))
+    certificate.resumed(50, [Life(0, 50)])
+    assert certificate.sentence().endswith("0 repeated; resumed at step 50")
+    a_run(range(50, 60), certificate)
+    certificate.resumed(60, [Life(0, 50), Life(50, 60)])
+    assert certificate.sentence().endswith("0 repeated; resumed at steps 50, 60")
 
 
 @pytest.mark.parametrize("spoiled", [False, True])

@@ -160,8 +160,12 @@ class Certificate:
             told += f", first at step {self.first_bad:,}"
         if self.resumed_at:
             resumes = ", ".join(f"{step:,}" for step in self.resumed_at)
-            after = "a resume at step" if len(self.resumed_at) == 1 else f"{len(self.resumed_at)} resumes at steps"
-            told += f"; {_steps(self.taken_again)} taken again after {after} {resumes}"
+            once = len(self.resumed_at) == 1
+            if self.taken_again:
+                after = "a resume at step" if once else f"{len(self.resumed_at)} resumes at steps"
+                told += f"; {_steps(self.taken_again)} taken again after {after} {resumes}"
+            else:
+                told += f"; resumed at {'step' if once else 'steps'} {resumes}"
         return told
 
 

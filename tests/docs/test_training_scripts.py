@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from tradewind.sdk.certificate import Certificate
+from tradewind.sdk.checkpoint import say
 from tradewind.sdk.run import Run
+from tradewind.sdk.starting import going_on
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "training-scripts.md").read_text()
@@ -66,4 +68,12 @@ def test_every_public_name_on_the_page_exists() -> None:
 
 def test_the_sentence_after_a_resume_is_the_certificates_own() -> None:
     certificate = Certificate(steps=300, samples=14_400, taken_again=50, resumed_at=(50,))
-    assert PROMISED[1] == certificate.sentence() + "\n"
+    assert PROMISED[2] == certificate.sentence() + "\n"
+    resumed = Certificate(steps=300, samples=14_400, resumed_at=(50,))
+    _, end = resumed.sentence().split("0 repeated")
+    assert f"`{end}`" in PAGE
+
+
+def test_the_line_of_a_run_that_goes_on_is_the_runs_own(capsys: pytest.CaptureFixture[str]) -> None:
+    say(going_on(50, 300, Path("folder")))
+    assert PROMISED[1] == capsys.readouterr().err

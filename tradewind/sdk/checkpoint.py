@@ -66,7 +66,7 @@ class Checkpoints:
         for saved in self._saved():
             if _is_whole(saved.path):
                 return saved
-            _say(f"the checkpoint {saved.path} cannot be read whole and is passed over")
+            say(f"the checkpoint {saved.path} cannot be read whole and is passed over")
         return None
 
     def load(self, saved: Saved) -> dict[str, Any]:
@@ -171,7 +171,7 @@ class Checkpoints:
         self._told = reason
         saved = self._saved()
         fallback = f"from step {saved[0].step}" if saved else "from the beginning"
-        _say(
+        say(
             f"the checkpoint of step {step} was not written to {self.folder} ({reason}); training goes on, "
             f"and if everything is lost it resumes {fallback}"
         )
@@ -218,7 +218,7 @@ def _load(path: Path) -> dict[str, Any]:
     return payload
 
 
-def _say(sentence: str) -> None:
+def say(sentence: str) -> None:
     print(f"tradewind: {sentence}", file=sys.stderr, flush=True)
 
 

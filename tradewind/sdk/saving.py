@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from tradewind.sdk.certificate import Life
 from tradewind.sdk.checkpoint import Checkpoints
+from tradewind.sdk.layout import StateDoesNotFit
 
 _LIFE: Final = struct.Struct("!qq")
 
@@ -23,11 +24,21 @@ class Saving:
         self._held: tuple[int, dict[str, Any]] | None = None
         self._journal = Journal(Path(folder) / "lives")
 
+    @property
+    def folder(self) -> Path:
+        return self._checkpoints.folder
+
     def restore(self, restore: Callable[[dict[str, Any]], None]) -> tuple[int, list[Life]] | None:
         """The step of the newest checkpoint, or 0 without one, and the lives before; None if there was none."""
         saved = self._checkpoints.newest()
         if saved is not None:
-            restore(self._checkpoints.load(saved))
+            try:
+                restore(self._checkpoints.load(saved))
+            except StateDoesNotFit as error:
+                raise StateDoesNotFit(
+                    f"the checkpoint {saved.path} is of another state: {error}; "
+                    "give the run the same state, or another folder"
+                ) from None
         lives = self._journal.begin_another()
         if saved is None and not any(life.end for life in lives):
             return None
@@ -48,9 +59,9 @@ class Saving:
         self._checkpoints.offer(step, payload())
         self._checkpoints.close()
 
-    def close(self, steps: int, payload: Callable[[], dict[str, Any]]) -> None:
+    def close(self, step: int, payload: Callable[[], dict[str, Any]]) -> None:
         """Everybody has the last step: who starts the run again finds it finished."""
-        self.save_now(steps, payload)
+        self.save_now(step, payload)
 
 
 class Journal:

@@ -5,10 +5,12 @@ simply sent to all.
 """
 
 from collections.abc import Callable
+from pathlib import Path
 
 import torch
 
 from tradewind.sdk.certificate import Certificate
+from tradewind.sdk.checkpoint import say
 from tradewind.sdk.member import Group, World
 from tradewind.sdk.raw import Staging
 from tradewind.sdk.saving import Saving
@@ -20,6 +22,7 @@ class Starting:
         self._state = state
         self._certificate = certificate
         self._saving = saving
+        self._is_source = False
 
     def agree(self, group: Group, world: World, halted: Callable[[], bool]) -> int | None:
         """The step to begin with; None if the world broke."""
@@ -29,9 +32,15 @@ class Starting:
             group.leave_behind(newest)
             return None
         source = int(newest.argmax())
+        self._is_source = world.rank == source
         if world.size > 1 and not self._send_to_all(group, source, halted):
             return None
         return int(newest[source])
+
+    def tell(self, first: int, steps: int) -> None:
+        """For whoever reads along. The first of those who have the checkpoint speaks: it knows the folder."""
+        if self._saving is not None and self._is_source and first > 0:
+            say(going_on(first, steps, self._saving.folder))
 
     def _restore(self) -> int:
         self._certificate.take_over(Certificate())  # a start that broke may have begun it
@@ -62,3 +71,10 @@ class Starting:
     def _whole(self) -> tuple[bytearray, bytearray]:
         staging = Staging(self._state.nbytes())
         return bytearray(self._state.header()), bytearray(self._state.copy_shard(0, 1, staging))
+
+
+def going_on(first: int, steps: int, folder: Path) -> str:
+    if first < steps:
+        return f"going on from step {first} (checkpoint in {folder})"
+    has = f"{steps} step" + ("" if steps == 1 else "s")
+    return f"the checkpoint in {folder} is at step {first}, and the run has {has}: nothing is left to do"

@@ -216,7 +216,7 @@ class Training:
             return False
         self._parts.reports.close()
         if self._parts.saving is not None and self._present_world().is_first:
-            self._parts.saving.close(self._parts.steps, self._parts.state.payload)
+            self._parts.saving.close(self.step, self._parts.state.payload)
         return True
 
     # Changes of the world.
@@ -285,6 +285,7 @@ class Training:
         first = parts.starting.agree(built.group, self._present_world(), member.is_halted)
         if member.ended_collective(built, ok=first is not None) and first is not None:
             member.started(first)
+            parts.starting.tell(first, parts.steps)
             self._meter.begin()
 
     def _join(self, assign: Assign) -> None:

@@ -1,0 +1,157 @@
+"""A run that finds a checkpoint says that it goes on from it, or why it cannot."""
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.amp.grad_scaler import GradScaler
+from torch.optim import SGD
+from torch.utils.data import TensorDataset
+
+from tests.sdk.states import Rank
+from tradewind.sdk.certificate import Certificate
+from tradewind.sdk.member import World
+from tradewind.sdk.protocol import Assign, Store
+from tradewind.sdk.run import Run
+from tradewind.sdk.saving import Saving
+from tradewind.sdk.starting import Starting
+from tradewind.sdk.state import StateDoesNotFit
+
+INPUTS = torch.randn(40, 4, generator=torch.Generator().manual_seed(1))
+DATA = TensorDataset(INPUTS, INPUTS.sum(1, keepdim=True))
+
+Train = Callable[..., Run]
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def train(tmp_path: Path) -> Iterator[Train]:
+    """A run in a world of one, with its checkpoints in the same folder each time."""
+    runs: list[Run] = []
+
+    def trained(steps: int, **more: Any) -> Run:
+        model = nn.Linear(4, 1)
+        optimizer = SGD(model.parameters(), lr=0.01)
+        run = Run(model, optimizer, DATA, batch=8, steps=steps, checkpoints=tmp_path, prefetch=False, **more)
+        runs.append(run)
+        for inputs, targets in run:
+            run.backward(nn.functional.mse_loss(model(inputs), targets))
+        return run
+
+    yield trained
+    for run in runs:
+        parts = run._training._parts
+        assert parts.saving is not None
+        parts.saving._checkpoints.close()
+        parts.joining._receiver.close()
+        parts.serving._streamer.close()
+        parts.loader.close()
+
+
+def test_a_run_that_begins_says_nothing(train: Train, capsys: Capture) -> None:
+    train(4)
+    assert capsys.readouterr().err == ""
+
+
+def test_a_run_that_goes_on_says_from_where(train: Train, tmp_path: Path, capsys: Capture) -> None:
+    train(4)
+    run = train(6)
+    assert capsys.readouterr().err == f"tradewind: going on from step 4 (checkpoint in {tmp_path})\n"
+    assert run.certificate.sentence() == "6 steps, 48 samples: 0 lost, 0 repeated; resumed at step 4"
+
+
+@pytest.mark.parametrize(("steps", "has"), [(4, "4 steps"), (1, "1 step")])
+def test_a_run_with_nothing_left_to_do_says_so(
+    train: Train, tmp_path: Path, capsys: Capture, steps: int, has: str
+) -> None:
+    train(4)
+    train(steps)
+    assert capsys.readouterr().err == (
+        f"tradewind: the checkpoint in {tmp_path} is at step 4, and the run has {has}: nothing is left to do\n"
+    )
+
+
+def test_a_run_with_fewer_steps_than_its_checkpoint_writes_none_of_a_step_it_was_not_at(
+    train: Train, tmp_path: Path
+) -> None:
+    train(4)
+    train(2)
+    assert [path.name for path in tmp_path.glob("step-*")] == ["step-000000000004.pt"]
+    assert train(6).certificate.resumed_at == (4, 4)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "differs"),
+    [
+        ({"scaler": GradScaler("cpu")}, {}, "'scaler' is in the state but not in this script"),
+        ({}, {"state": {"more": GradScaler("cpu")}}, "'more' is in this script but not in the state"),
+    ],
+)
+def test_a_checkpoint_of_another_state_is_refused_by_name_and_with_a_way_out(
+    train: Train, tmp_path: Path, before: dict[str, Any], after: dict[str, Any], differs: str
+) -> None:
+    train(4, **before)
+    with pytest.raises(StateDoesNotFit) as refused:
+        train(6, **after)
+    assert str(refused.value) == (
+        f"the checkpoint {tmp_path / 'step-000000000004.pt'} is of another state: {differs}; "
+        "give the run the same state, or another folder"
+    )
+
+
+class Together:
+    """A group of threads."""
+
+    def __init__(self, rank: int, place: list[Tensor], all_here: threading.Barrier) -> None:
+        self.rank, self.size = rank, len(place)
+        self._place, self._all_here = place, all_here
+
+    def largest(self, values: Tensor) -> None:
+        values.copy_(torch.stack(self._shown(values)).amax(0))
+
+    def broadcast(self, tensor: Tensor, source: int) -> None:
+        tensor.copy_(self._shown(tensor)[source])
+
+    def finish(self, *_: object) -> bool:
+        return True
+
+    def _shown(self, own: Tensor) -> list[Tensor]:
+        self._place[self.rank] = own.clone()
+        self._all_here.wait(20)
+        seen = list(self._place)
+        self._all_here.wait(20)
+        return seen
+
+
+@pytest.mark.parametrize("with_it", [(0, 1, 2), (1, 2), (2,)], ids=["all", "all but rank 0", "the last"])
+def test_of_several_ranks_the_first_with_the_checkpoint_speaks(
+    tmp_path: Path, capsys: Capture, with_it: tuple[int, ...]
+) -> None:
+    for rank in with_it:
+        saved = Saving(tmp_path / f"{rank}", every_steps=5)
+        saved.save_now(5, Rank(1).steps(10).state.payload)
+    place, all_here = [torch.empty(0)] * 3, threading.Barrier(3)
+
+    def start(rank: int) -> int | None:
+        saving = Saving(tmp_path / f"{rank}", every_steps=5)
+        starting = Starting(Rank(rank).state, Certificate(), saving)
+        group: Any = Together(rank, place, all_here)
+        first = starting.agree(group, a_world(rank), lambda: False)
+        assert first is not None
+        starting.tell(first, steps=9)
+        saving._checkpoints.close()
+        return first
+
+    with ThreadPoolExecutor(3) as ranks:
+        assert list(ranks.map(start, range(3))) == [5, 5, 5]
+    said = f"tradewind: going on from step 5 (checkpoint in {tmp_path / str(with_it[0])})\n"
+    assert capsys.readouterr().err == said
+
+
+def a_world(rank: int) -> World:
+    return World(Assign(1, rank, 3, "start", Store("127.0.0.1", 1)), (True,) * 3)

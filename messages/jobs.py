@@ -1,5 +1,7 @@
 """A job as its owner writes it: what to run, on how many workers, and what to do when things go wrong."""
 
+import re
+from collections.abc import Iterator
 from typing import Annotated
 
 from msgspec import Meta, Struct, field
@@ -10,6 +12,11 @@ from messages.ids import Name
 Count = Annotated[int, Meta(ge=1, le=100_000)]
 Seconds = Annotated[float, Meta(gt=0, le=86_400)]
 Scalar = str | int | float | bool
+Problem = tuple[str, str]
+
+_QUANTITY = re.compile(r"^\+?(?=[\d.]*[1-9])(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3}|[numkMGTPE]|[KMGTPE]i)?\Z", re.ASCII)
+"""Of Kubernetes, above 0."""
+_OBJECT_NAME = re.compile(r"^(?=.{1,253}\Z)[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*\Z")
 
 
 class Workers(Struct, frozen=True, forbid_unknown_fields=True):
@@ -81,7 +88,7 @@ class JobSpec(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tru
     profile: StepProfile | None = None
 
 
-def contradictions(spec: JobSpec) -> list[tuple[str, str]]:
+def contradictions(spec: JobSpec) -> list[Problem]:
     """What no single field can show: (path in the file, what is wrong and what would be right).
 
     Every other field that it is about is named by its path.
@@ -97,13 +104,26 @@ def contradictions(spec: JobSpec) -> list[tuple[str, str]]:
         found.append(
             ("replica", f"is {spec.replica}, but workers.max × workers.ranks gives only {ranks_at_most} ranks")
         )
-    batch = spec.hyperparameters.get("global_batch")
-    if batch is not None and (isinstance(batch, bool) or not isinstance(batch, int) or batch < 1):
-        found.append(("hyperparameters.global_batch", f"is {batch!r}, but must be a whole number of at least 1"))
+    found += _pod(spec.pod)
+    for name in ("global_batch", "steps"):
+        value = spec.hyperparameters.get(name)
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+            found.append((f"hyperparameters.{name}", f"is {value!r}, but must be a whole number of at least 1"))
     rate = spec.hyperparameters.get("learning_rate")
     if rate is not None and (isinstance(rate, bool) or not isinstance(rate, int | float) or not rate > 0):
         found.append(("hyperparameters.learning_rate", f"is {rate!r}, but must be a number above 0"))
     for name, value in spec.launch.env.items():
         if not name or "=" in name or "\0" in name + value:
             found.append((f"launch.env.{name!r}", "names need a letter and no '=', and nothing may hold a NUL"))
-    return found + contradictory_criteria(spec.capacity, spec.profile, has_batch=batch is not None)
+    return found + contradictory_criteria(spec.capacity, spec.profile, has_batch="global_batch" in spec.hyperparameters)
+
+
+def _pod(pod: Pod) -> Iterator[Problem]:
+    """What Kubernetes would refuse only when machines are there already."""
+    for key, value, examples in (("cpu", pod.cpu, "'4' or '500m'"), ("memory", pod.memory, "'16Gi' or '500M'")):
+        if value is not None and not _QUANTITY.match(value):
+            yield f"pod.{key}", f"is {value!r}, but must be a quantity above 0 as Kubernetes writes it: {examples}"
+    for place, name in enumerate(pod.secrets):
+        if not _OBJECT_NAME.match(name):
+            text = "must be a secret's name: lower-case letters, digits, '-' and '.', at most 253"
+            yield f"pod.secrets[{place}]", f"is {name!r}, but {text}"

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from messages.criteria import Capacity, Deadline, Objective, StepProfile, StepTime, WhenSpent
-from messages.jobs import JobSpec, Launch, Workers, contradictions
+from messages.jobs import JobSpec, Launch, Pod, Workers, contradictions
 
 
 def a_job(**changes: object) -> JobSpec:
@@ -26,6 +26,9 @@ def test_a_sound_job_contradicts_nothing() -> None:
         ({"hyperparameters": {"global_batch": 0}}, "hyperparameters.global_batch"),
         ({"hyperparameters": {"global_batch": True}}, "hyperparameters.global_batch"),
         ({"hyperparameters": {"global_batch": "many"}}, "hyperparameters.global_batch"),
+        ({"hyperparameters": {"steps": 0}}, "hyperparameters.steps"),
+        ({"hyperparameters": {"steps": "20000"}}, "hyperparameters.steps"),
+        ({"hyperparameters": {"steps": 1.5}}, "hyperparameters.steps"),
     ],
 )
 def test_a_contradiction_names_its_place(changes: dict[str, object], path: str) -> None:
@@ -35,6 +38,26 @@ def test_a_contradiction_names_its_place(changes: dict[str, object], path: str) 
 def test_all_contradictions_are_told_at_once() -> None:
     found = contradictions(a_job(launch=Launch(), workers=Workers(min=3, max=2), replica=9))
     assert {place for place, _text in found} == {"launch", "workers.min", "replica"}
+
+
+@pytest.mark.parametrize("amount", ["1", "0.5", ".5", "5.", "+2", "500m", "16Gi", "1e3", "2E-1", "100k", "1Ei", "3E"])
+def test_amounts_that_kubernetes_takes_are_taken(amount: str) -> None:
+    assert contradictions(a_job(pod=Pod(cpu=amount, memory=amount))) == []
+
+
+@pytest.mark.parametrize(
+    "amount", ["", "-1", "0", "0.0", "0e5", "lots", "1 Gi", "16GB", "16gi", "1K", "1.2.3", ".", "4\n"]
+)
+def test_amounts_that_kubernetes_would_refuse_are_told_before_machines_are_bought(amount: str) -> None:
+    found = contradictions(a_job(pod=Pod(cpu=amount, memory=amount)))
+    assert [place for place, _text in found] == ["pod.cpu", "pod.memory"]
+    assert f"is {amount!r}, but must be a quantity above 0 as Kubernetes writes it" in found[0][1]
+
+
+@pytest.mark.parametrize("name", ["", "../x", "Keys", "my_keys", "-keys", "keys.", "a..b", "k" * 254, "keys\n"])
+def test_a_secret_that_nobody_can_make_is_told_with_its_place(name: str) -> None:
+    ((place, text),) = contradictions(a_job(pod=Pod(secrets=("dataset-key", "a.b", name))))
+    assert (place, f"is {name!r}, but must be a secret's name" in text) == ("pod.secrets[2]", True)
 
 
 A_PROFILE = StepProfile(gradient_bytes=10**9, compute={"L4": StepTime(0.01)})

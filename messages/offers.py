@@ -35,3 +35,5 @@ class OfferList(Struct, frozen=True):
     source: str
     remembers: bool
     """False where nobody was asked what was seen."""
+    of_the_moment: bool = False
+    """Prices move, and are those of now where they do; the date is of the list."""

@@ -127,6 +127,10 @@ class Markets:
         """Of some machine of the fleet; if of none, nothing can be planned."""
         return bool(priced(self._catalog(), self._offers))
 
+    @property
+    def has_prices_of_the_moment(self) -> bool:
+        return bool(self._prices)
+
     # Who is told
 
     def follow(self, job: JobName, criteria: Criteria, tell: Tell) -> None:

@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import Callable, Mapping
 
+from msgspec import structs
+
 from controlplane.allocator.offers import Offer
 from controlplane.allocator.state import Allocator
 from controlplane.capacity.markets import LOOK_S, Markets, Tell
@@ -109,7 +111,8 @@ class Planning:
         return max((price for price in prices if price is not None), default=None)
 
     def offers(self) -> OfferList:
-        return offer_list(self._markets.catalog(), self._remembering.memory, self._clock.wall_s())
+        known = offer_list(self._markets.catalog(), self._remembering.memory, self._clock.wall_s())
+        return structs.replace(known, of_the_moment=self._markets.has_prices_of_the_moment)
 
     def list_prices(self) -> Catalog:
         return self._prices.catalog

@@ -3,8 +3,12 @@
 import json
 from pathlib import Path
 
+import pytest
+
+from messages.offers import OfferList
 from runtime.children import free_port
 from tests.cli.command import Outcome, tradewind
+from tradewind.cli.plan.asking import prices_of
 
 FLEET = Path(__file__).resolve().parents[2] / "examples" / "fleet-simulator.yaml"
 A_JOB = """
@@ -47,6 +51,11 @@ async def test_a_fleet_limits_where_and_how_many(tmp_path: Path) -> None:
     assert sum(nodes["nodes"] for nodes in told["best"]["nodes"]) >= 4
     assert (told["proven"], told["is_assumed"]) == (True, False)
     assert told["alternatives"]
+
+
+@pytest.mark.parametrize(("of_the_moment", "told"), [(True, "the moment"), (False, "2026-08-22")])
+def test_whose_prices_they_are_is_told(of_the_moment: bool, told: str) -> None:
+    assert prices_of(OfferList((), "2026-08-22", "", True, of_the_moment)) == f"prices of {told}"
 
 
 async def test_without_a_profile_no_steps_are_promised(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from controlplane.planning.sentences import UNMEASURED
 from controlplane.throughput.profile import Profile
 from messages.jobs import JobSpec
 from messages.measured import MeasuredProfile
+from messages.offers import OfferList
 from runtime.errors import TradewindError, UserError
 from runtime.process import Stop, run
 from tradewind.cli import present
@@ -46,13 +47,17 @@ def show_plan(jobfile: Path, fleetfile: Path | None, *, as_json: bool) -> None:
         measured = await known_measurement(os.environ, spec.name) if not why else None
         profile = combined(spec, measured)
         made = planned(spec, found if fleet is None else of_fleet(found, fleet), str(jobfile), profile)
-        _print(made, spec, profile, measured, f"prices of {known.date}", as_json=as_json)
+        _print(made, spec, profile, measured, prices_of(known), as_json=as_json)
         if why and not as_json:
             click.echo(f"What was seen of these zones is not known here: {why}", err=True)
         return 0
 
     quiet_logs()
     sys.exit(run(main))
+
+
+def prices_of(known: OfferList) -> str:
+    return f"prices of {'the moment' if known.of_the_moment else known.date}"
 
 
 async def known_measurement(environ: Mapping[str, str], name: str) -> MeasuredProfile | None:

@@ -20,7 +20,8 @@ from controlplane.clouds.interface import Cloud
 from controlplane.planning.criteria import Criteria, criteria_of
 from controlplane.planning.market import is_allowed
 from controlplane.planning.profiles import profile_of
-from controlplane.planning.refusals import Problem, refusals, unplannable
+from controlplane.planning.refusals import Problem, refusals, unfit, unplannable
+from messages.criteria import Capacity
 from messages.events import Event
 from messages.ids import JobName
 from messages.jobs import JobSpec
@@ -48,6 +49,7 @@ class Planning:
         self.planner = Planner()
         self._clock = clock
         self._prices = prices
+        self._gpus = {offer.accelerators_per_node for offer in offers}
         self._allocators: Callable[[], dict[JobName, Allocator]] = dict
         self._remembering = Remembering(bucket, clock, may_act, self._refused_for_quota)
         self._markets = Markets(
@@ -96,11 +98,9 @@ class Planning:
     # For people and budgets
 
     async def refusals(self, spec: JobSpec) -> list[Problem]:
-        """Why nothing that the fleet has can serve the job; none for one that is not planned."""
-        if spec.capacity is None:
-            return []
-        if not self.is_possible:
-            return unplannable(spec.capacity)
+        """Why nothing that the fleet has can serve the job; without a plan, only that it fits on no machine."""
+        if spec.capacity is None or not self.is_possible:
+            return [*unplannable(spec.capacity or Capacity()), *unfit(spec, self._gpus)]
         criteria, profile = criteria_of(spec), profile_of(spec)
         offers, market = self._markets.offers(), self._markets.market(criteria)
         return await self.planner.work(lambda: refusals(spec, criteria, offers, market, profile)) or []

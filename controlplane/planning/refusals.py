@@ -4,7 +4,8 @@ What depends on a number that is wrong is looked at with the nearest that would 
 """
 
 import difflib
-from collections.abc import Callable, Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Iterator, Sequence
 from decimal import ROUND_CEILING, Decimal
 
 from msgspec import structs
@@ -60,6 +61,18 @@ def unplannable(capacity: Capacity) -> list[Problem]:
     return [(f"capacity.{name}", text) for name, value in given.items() if value]
 
 
+def unfit(spec: JobSpec, gpus: Collection[int]) -> list[Problem]:
+    """Where nothing is planned and machines have so many GPUs: ranks that fit on none of them, if each needs one.
+
+    Unlike a planned worker, one that is not planned may leave some of its machine's GPUs idle.
+    """
+    ranks = spec.workers.ranks
+    if not spec.pod.gpu or not any(gpus) or ranks <= max(gpus):
+        return []
+    would = " or ".join(str(each) for each in sorted({*gpus} - {0}))
+    return [("workers.ranks", _leaves_none(str(ranks), would))]
+
+
 def _unknown(spec: JobSpec, capacity: Capacity) -> Iterator[Problem]:
     known = ", ".join(each.name for each in ACCELERATORS)
     for place, name in enumerate(capacity.accelerators):
@@ -77,13 +90,17 @@ def _not_offered(criteria: Criteria, offers: Sequence[Offer]) -> Iterator[Proble
     for path, given, attribute, allows in _filters(criteria):
         remaining = [each for each in left if allows(each)]
         if not remaining:
-            yield path, f"is {given}, which leaves no offer; {_nearest(given, left, attribute)} would"
+            yield path, _leaves_none(given, _nearest(given, left, attribute))
             if path not in alone:
                 return
         left = remaining or left
     if not alone:
         kind = "spot" if criteria.on_demand < 1 else "on-demand"
         yield "capacity.on_demand", f"is {criteria.on_demand:g}, but what is allowed is not offered as {kind} machines"
+
+
+def _leaves_none(given: str, nearest: str) -> str:
+    return f"is {given}, which leaves no offer; {nearest} would"
 
 
 def _filters(criteria: Criteria) -> Iterator[tuple[str, str, str, Callable[[Offer], bool]]]:
@@ -127,7 +144,7 @@ def _too_much(criteria: Criteria, market: Market, profile: Profile) -> Iterator[
         possible = structs.replace(criteria, min_workers=most)
     cheapest = _cheapest(possible, market, profile)
     if cheapest is None:
-        possible = structs.replace(criteria, min_workers=_most(criteria, market, profile))
+        possible = structs.replace(criteria, min_workers=_nearest_size(possible, market, profile))
         cheapest = _cheapest(possible, market, profile)
     if possible.min_workers < criteria.min_workers:
         yield "workers.min", f"is {criteria.min_workers}, {wrong}; {possible.min_workers or 'none'} would do"
@@ -143,13 +160,15 @@ def _most_of_one_type(market: Market) -> tuple[str, int]:
 
 
 def _too_dear(criteria: Criteria, cheapest: Plan, hourly: int) -> Iterator[Problem]:
-    least = f"{criteria.min_workers} workers cost at least ${_up(hourly)} an hour ({places(cheapest.placement)})"
+    count = criteria.min_workers
+    least = f"{count} {'worker costs' if count == 1 else 'workers cost'} at least ${_up(hourly)} an hour"
+    least += f" ({places(cheapest.placement)})"
     limit, total = criteria.max_micro_usd_per_hour, criteria.max_micro_usd_total
     if limit is not None and hourly > limit:
-        yield "capacity.max_usd_per_hour", f"is ${usd_text(limit, 2)}, but {least}; at least {_up(hourly)}"
+        yield "capacity.max_usd_per_hour", f"is ${_exact(limit)}, but {least}; at least {_up(hourly)}"
     useful = hourly * USEFUL_S // 3600
     if total is not None and total < useful:
-        text = f"is ${usd_text(total, 2)}, but {least}, and ten minutes are ${_up(useful)}; at least {_up(useful)}"
+        text = f"is ${_exact(total)}, but {least}, and ten minutes are ${_up(useful)}; at least {_up(useful)}"
         yield "capacity.max_usd_total", text
 
 
@@ -171,10 +190,24 @@ def _cheapest_type(criteria: Criteria, market: Market, profile: Profile) -> Plan
     return min(found, key=lambda each: each[:2])[2] if found else None
 
 
-def _most(criteria: Criteria, market: Market, profile: Profile) -> int:
-    """Workers that may be had."""
-    any_number = structs.replace(criteria, min_workers=1, objective=Objective.THROUGHPUT, max_micro_usd_per_hour=None)
-    return sum(plan(any_number, profile, market, tuning=_QUIET).placement.values())
+def _nearest_size(criteria: Criteria, market: Market, profile: Profile) -> int:
+    """Of the workers that may be had for any money: the fewest of those that are wanted, else the most."""
+    rich = structs.replace(criteria, objective=Objective.THROUGHPUT, max_micro_usd_per_hour=None)
+
+    def is_any(least: int, most: int) -> bool:
+        wanted = structs.replace(rich, min_workers=least, max_workers=most)
+        return bool(plan(wanted, profile, market, tuning=_QUIET).placement)
+
+    least, most = criteria.min_workers, criteria.max_workers
+    if is_any(least, most):
+        return least + bisect_left(range(least, most), True, key=lambda count: is_any(least, count))
+    return bisect_left(range(1, least), True, key=lambda count: not is_any(count, least))
+
+
+def _exact(amount: int) -> str:
+    """As it was written, in cents or finer."""
+    text = usd_text(amount, 6)
+    return text[:-4] + text[-4:].rstrip("0")
 
 
 def _up(amount: int) -> str:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from controlplane.allocator.demand import Demand
 from controlplane.allocator.offers import Offer
@@ -24,7 +25,7 @@ from messages.criteria import Capacity as Criteria
 from messages.criteria import Objective
 from messages.events import Event
 from messages.ids import JobName
-from messages.jobs import JobSpec, Launch, Workers
+from messages.jobs import JobSpec, Launch, Pod, Workers
 from runtime.clock import SystemClock
 from tests.allocator.planned_stage import FAR, IOWA
 from tests.allocator.stage import EU, US
@@ -184,6 +185,25 @@ async def test_what_the_fleet_cannot_give_is_refused(connect: Connect, criteria:
     async with a_stage(connect, FakeCloud(US, EU), a_spec()) as stage:
         [(path, _)] = await stage.planning.refusals(a_spec(**criteria))
     assert path == says
+
+
+async def test_a_job_without_criteria_that_fits_on_no_machine_is_refused_in_the_words_of_a_planned_one(
+    connect: Connect,
+) -> None:
+    unplanned = JobSpec(JOB, Launch(script="train.py"), Workers(ranks=3), Pod(gpu=True))
+    async with a_stage(connect, FakeCloud(US, EU), a_spec()) as stage:
+        told = await stage.planning.refusals(unplanned)
+        assert told == [("workers.ranks", "is 3, which leaves no offer; 1 would")]
+        assert told == await stage.planning.refusals(structs.replace(unplanned, capacity=Criteria()))
+        assert await stage.planning.refusals(structs.replace(unplanned, pod=Pod())) == []
+
+
+async def test_offers_say_when_their_prices_are_those_of_the_moment(connect: Connect) -> None:
+    cloud = FakeCloud(US, EU)
+    async with a_stage(connect, cloud, a_spec()) as stage:
+        assert not stage.planning.offers().of_the_moment
+        cloud.prices = prices(iowa=100_000, holland=900_000)
+        await eventually(lambda: stage.planning.offers().of_the_moment)
 
 
 async def test_more_workers_than_the_fleet_has_are_refused_with_how_many_there_are(connect: Connect) -> None:

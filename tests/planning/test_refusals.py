@@ -15,10 +15,10 @@ from controlplane.planning.criteria import Criteria, criteria_of
 from controlplane.planning.market import Choice, Market, market_of
 from controlplane.planning.plan import Change, plan
 from controlplane.planning.profiles import profile_of
-from controlplane.planning.refusals import refusals
+from controlplane.planning.refusals import refusals, unfit
 from controlplane.throughput.profile import Profile
 from messages.criteria import Capacity, Deadline, Objective, StepProfile, StepTime
-from messages.jobs import JobSpec, Launch, Workers
+from messages.jobs import JobSpec, Launch, Pod, Workers
 from tests.planning.builders import IOWA_B, OREGON, USD, a_market, a_small_profile, an_option, some_criteria
 from tests.planning.markets import criterias, markets, profiles
 
@@ -76,6 +76,11 @@ def test_what_can_be_had_is_not_refused() -> None:
             "capacity.max_usd_total",
             "at least 0.18",
         ),
+        (
+            a_spec(workers=Workers(), accelerators=("L4",), zones=("us-central1-a",), max_usd_total=0.001),
+            "capacity.max_usd_total",
+            "is $0.001, but 1 worker costs at least $0.52 an hour",
+        ),
         (a_spec(workers=Workers(min=65, max=65), accelerators=("L4",)), "workers.min", "64 would do"),
     ],
 )
@@ -83,6 +88,41 @@ def test_a_contradiction_has_its_number_and_the_nearest_that_would_work(spec: Jo
     ((place, said),) = refused(spec)
     assert place == path
     assert text in said
+
+
+def test_the_nearest_number_of_workers_is_the_most_that_the_batch_is_shared_among_not_the_fastest() -> None:
+    spec = structs.replace(a_spec(workers=Workers(min=3, max=4)), hyperparameters={"global_batch": 2})
+    ((place, said),) = refused(spec)
+    assert (place, said.rpartition("; ")[2]) == ("workers.min", "2 would do")
+    assert refused(structs.replace(spec, workers=Workers(min=2, max=4))) == []
+
+
+def test_where_only_whole_copies_of_the_model_train_the_money_is_told_for_the_fewest_that_hold_one() -> None:
+    criteria = some_criteria(min_workers=1, max_workers=8, max_micro_usd_per_hour=MicroDollars(USD // 10))
+    profile = structs.replace(a_small_profile(), replica_gpus=3)
+    ((place, said),) = refusals(a_spec(), criteria, OFFERS, a_market(an_option(usd=0.5, limit=8)), profile)
+    assert place == "capacity.max_usd_per_hour"
+    assert "3 workers cost at least $1.50 an hour" in said
+
+
+@pytest.mark.parametrize(
+    ("ranks", "needs_gpus", "fleet", "would"),
+    [
+        (3, True, {1}, "1"),
+        (9, True, {0, 8, 1}, "1 or 8"),
+        (1, True, {1}, None),
+        (3, True, {1, 8}, None),
+        (3, False, {1}, None),
+        (3, True, {0}, None),
+    ],
+    ids=["too small", "all too small", "fits", "one fits", "needs none", "no accelerators"],
+)
+def test_without_a_plan_only_ranks_that_fit_on_no_machine_are_refused(
+    ranks: int, needs_gpus: bool, fleet: set[int], would: str | None
+) -> None:
+    spec = JobSpec("opt", Launch(script="train.py"), Workers(ranks=ranks), Pod(gpu=needs_gpus))
+    told = [("workers.ranks", f"is {ranks}, which leaves no offer; {would} would")]
+    assert unfit(spec, fleet) == (told if would is not None else [])
 
 
 def test_a_fleet_that_is_too_small_is_told() -> None:

@@ -51,6 +51,8 @@ class TrainerExit(Struct, frozen=True, omit_defaults=True):
     """What the script wrote to TORCHELASTIC_ERROR_FILE."""
     peer_lost: bool = False
     """It failed because the connection to a peer broke, not by itself."""
+    early: bool = False
+    """It uses the SDK and ended before the last step, with 0."""
 
     @property
     def clean(self) -> bool:
@@ -104,6 +106,15 @@ class TrainerStatus(Struct, frozen=True, omit_defaults=True):
     """Of the whole run, once it is finished."""
 
 
+class Fallen(Struct, frozen=True, omit_defaults=True):
+    """A trainer that ended by itself when its world had been halted already: others had noticed before its exit."""
+
+    generation: Generation
+    """For which it had to park."""
+    local_rank: Counted
+    exit: TrainerExit
+
+
 class WorkerStatus(Struct, frozen=True, omit_defaults=True):
     worker: WorkerId
     cluster: ClusterName
@@ -124,6 +135,8 @@ class WorkerStatus(Struct, frozen=True, omit_defaults=True):
     step: Counted | None = None
     exits: tuple[TrainerExit, ...] = ()
     """Of `generation` only."""
+    fallen: tuple[Fallen, ...] = ()
+    """Since the newest halt."""
     notice_s: Duration | None = None
     """Seconds until the node is taken, once a notice came."""
     trainers: tuple[TrainerStatus, ...] = ()

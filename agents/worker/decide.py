@@ -5,6 +5,8 @@ A fact is told once and fast; the status that it carries is repeated by every he
 
 from dataclasses import replace
 
+from msgspec import structs
+
 from agents.worker.effects import (
     FlushProgress,
     ForkTrainers,
@@ -156,9 +158,16 @@ def _count_missing(state: WorkerState) -> WorkerState:
     if state.world is None or state.world.hot is None:
         return state
     alive = {trainer.local_rank for trainer in state.trainers}
+    fallen = {each.local_rank: each.exit for each in state.fallen}
     error = f"it had ended before generation {state.generation} began"
-    missing = (rank for local_rank, rank in enumerate(state.ranks) if local_rank not in alive)
-    return replace(state, exits=tuple(TrainerExit(rank=rank, signal="SIGKILL", error=error) for rank in missing))
+    missing = (
+        structs.replace(fallen[local_rank], rank=rank)
+        if local_rank in fallen
+        else TrainerExit(rank=rank, signal="SIGKILL", error=error)
+        for local_rank, rank in enumerate(state.ranks)
+        if local_rank not in alive
+    )
+    return replace(state, exits=tuple(missing), fallen=())
 
 
 def _count_entered(state: WorkerState) -> WorkerState:

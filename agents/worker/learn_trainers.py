@@ -17,7 +17,7 @@ from agents.worker.hot import is_parking
 from agents.worker.state import WorkerState
 from agents.worker.trainer import Birth, Trainer
 from messages.ids import NO_GENERATION
-from messages.workers import TrainerExit, TrainerStatus
+from messages.workers import Fallen, TrainerExit, TrainerStatus
 
 
 def forked(state: WorkerState, birth: Birth, pid: int = 0) -> WorkerState:
@@ -44,8 +44,18 @@ def ended(state: WorkerState, exits: Iterable[tuple[Birth, TrainerExit]], at_s: 
         if lives and how.rank in state.ranks:
             state = replace(state, exits=(*state.exits, how))
         else:
+            state = _fell(state, trainer, how)
             state = back_off(replace(state, astray=(*state.astray, how)), at_s)
     return state
+
+
+def _fell(state: WorkerState, trainer: Trainer, how: TrainerExit) -> WorkerState:
+    """Nothing ends trainers that live on when their world is halted: whoever does so all the same does it by itself."""
+    by_itself = how.code is not None and not how.peer_lost
+    if not trainer.is_hot or trainer.newborn or trainer.finished or not by_itself:
+        return state
+    kept = tuple(each for each in state.fallen if each.generation == state.fence)
+    return replace(state, fallen=(*kept, Fallen(state.fence, trainer.local_rank, how)))
 
 
 def stopped(state: WorkerState, event: TrainersStopped) -> WorkerState:
@@ -77,7 +87,8 @@ def said(state: WorkerState, event: TrainerSaid) -> WorkerState:
     parking = seen_alive if seen_alive > event.status.parked else NO_GENERATION
     status = structs.replace(event.status, local_rank=trainer.local_rank, parking=parking)
     above = max(trainer.above, status.parked, status.generation)
-    state = _replaced(state, replace(trainer, attached=status, above=above))
+    finished = trainer.finished or status.finished
+    state = _replaced(state, replace(trainer, attached=status, above=above, finished=finished))
     return replace(state, invite_losses=0) if status.active else state
 
 
@@ -101,7 +112,8 @@ def step(state: WorkerState, event: StepCompleted) -> WorkerState:
 
 def _as_of(told: TrainerExit, state: WorkerState, trainer: Trainer) -> TrainerExit:
     """With its present rank: the host knows it by the one it was forked with."""
-    return structs.replace(told, rank=state.present_rank(trainer))
+    early = told.clean and trainer.is_hot and not trainer.newborn and not trainer.finished
+    return structs.replace(told, rank=state.present_rank(trainer), early=early)
 
 
 def back_off(state: WorkerState, at_s: float) -> WorkerState:

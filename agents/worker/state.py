@@ -10,7 +10,7 @@ from enum import StrEnum
 
 from agents.worker.trainer import Birth, Trainer
 from messages.ids import NO_EPOCH, NO_GENERATION, ClusterName, Epoch, Generation, JobName, Rank, WorkerId
-from messages.workers import TrainerExit, WorkerPhase, WorkerStatus
+from messages.workers import Fallen, TrainerExit, WorkerPhase, WorkerStatus
 from messages.worlds import Assignment, Entry, Member
 
 
@@ -111,6 +111,8 @@ class WorkerState:
     """Ranks whose trainers of `generation` were forked or came into it, whatever became of them."""
     exits: tuple[TrainerExit, ...] = ()
     """Of `generation`; those that our own stop caused say nothing of the script and are left out."""
+    fallen: tuple[Fallen, ...] = ()
+    """Of trainers that ended by themselves after the halt of `fence`."""
     astray: tuple[TrainerExit, ...] = ()
     """Of trainers that were in no living world; not told yet."""
     look_due_s: float = 0.0
@@ -225,6 +227,7 @@ def status_of(state: WorkerState, at_s: float) -> WorkerStatus:
         pid=identity.pid,
         step=state.step,
         exits=state.exits,
+        fallen=state.fallen,
         notice_s=None if deadline_s is None else max(0.0, deadline_s - at_s),
         trainers=tuple(trainer.attached for trainer in state.trainers if trainer.attached is not None),
     )

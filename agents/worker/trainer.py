@@ -35,10 +35,17 @@ class Trainer:
     detached_at_s: float | None = None
     """When the connection broke that has not come back."""
     told: Told | None = None
+    finished: bool = False
+    """It said that all steps are done."""
 
     @property
     def birth(self) -> Birth:
         return self.generation, self.rank
+
+    @property
+    def is_hot(self) -> bool:
+        """Its script uses the SDK."""
+        return self.attached is not None or self.detached_at_s is not None
 
     @property
     def newborn(self) -> bool:

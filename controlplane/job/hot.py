@@ -68,7 +68,7 @@ def has_entered(world: Assignment, member: Member, worker: Worker) -> bool:
 def is_over(job: Job) -> bool:
     """All steps are done and everybody has them: what is left is for each script to end."""
     trainers = [trainer for worker in job.workers.values() for trainer in worker.trainers]
-    ended = bool(job.clean) and bool(trainers)
+    ended = bool(job.clean) and job.quit is None and bool(trainers)
     return ended or any(trainer.finished for trainer in trainers) or _some_ended(job)
 
 
@@ -174,7 +174,8 @@ def _some_ended(job: Job) -> bool:
     """In a world of trainers that live on nobody exits with 0 before everybody has the last step."""
     worlds = (world for world in (job.record.assignment, job.record.prepared) if world is not None)
     hot = {world.generation for world in worlds if world.hot is not None}
-    return any(exit_.clean for worker in concerned(job) if worker.generation in hot for exit_ in worker.exits)
+    told = (exit_ for worker in concerned(job) if worker.generation in hot for exit_ in worker.exits)
+    return any(exit_.clean and not exit_.early for exit_ in told)
 
 
 def _ended(world: Assignment, member: Member, worker: Worker) -> set[int]:

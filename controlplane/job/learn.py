@@ -26,6 +26,8 @@ PAST_INCARNATIONS_AT_MOST = 10
 INCARNATION_QUIET_S = 5.0
 CLUSTER_FORGOTTEN_S = 3600.0
 """So long is a cluster remembered that is not heard of, and in which there was nobody of the job."""
+FORGIVEN_S = 60.0
+"""So long a worker whose trainers failed has to do better before it is trusted like any other."""
 STORE_RETRY_S = 1.0
 SAVE_RETRY_S = 0.5
 
@@ -131,11 +133,12 @@ def _hear(job: Job, status: WorkerStatus, at_s: float, *, heard_s: float, presen
         pid=status.pid,
         step=status.step if status.step is not None else known.step,
         exits=status.exits,
+        fallen=status.fallen,
         noticed=known.noticed,
         deadline_s=known.deadline_s,
         trainers=status.trainers,
     )
-    job = _learn_ends(learn_exits(_put(job, heard), heard), known, heard)
+    job = _learn_ends(_learn_fallen(learn_exits(_put(job, heard), heard), heard), known, heard)
     job = _keep_certificate(_bar(job, known, heard, at_s), heard)
     if status.notice_s is not None:
         job = _notice(
@@ -177,9 +180,30 @@ def learn_exits(job: Job, worker: Worker) -> Job:
     own = [exit_ for exit_ in worker.exits if exit_.rank in ranks_of(member)]
     clean = job.clean | {exit_.rank for exit_ in own if exit_.clean and prepared is None}
     failed = [exit_ for exit_ in own if not exit_.clean]
+    job = _learn_early(replace(job, clean=clean), worker.worker, own)
     if is_halted(job) and job.failure is None:
-        return replace(job, clean=clean)
-    return replace(job, clean=clean, failure=_first_cause(job.failure, worker.worker, failed))
+        return job
+    return replace(job, failure=_first_cause(job.failure, worker.worker, failed))
+
+
+def _learn_fallen(job: Job, worker: Worker) -> Job:
+    """A halt does not end who lives through changes: that others noticed its end before it was told excuses nothing."""
+    member = member_of(job, worker.worker)
+    if member is None or not is_halted(job):
+        return job
+    own = [
+        structs.replace(each.exit, rank=Rank(member.first_rank + each.local_rank))
+        for each in worker.fallen
+        if each.generation == job.record.generation and each.local_rank < member.ranks
+    ]
+    failed = [exit_ for exit_ in own if not exit_.clean]
+    job = _learn_early(job, worker.worker, own)
+    return replace(job, failure=_first_cause(job.failure, worker.worker, failed))
+
+
+def _learn_early(job: Job, worker: WorkerId, exits: list[TrainerExit]) -> Job:
+    early = next((exit_ for exit_ in exits if exit_.early), None)
+    return replace(job, quit=Failure(worker, early)) if early is not None and job.quit is None else job
 
 
 def _learn_ends(job: Job, known: Worker, heard: Worker) -> Job:
@@ -215,10 +239,11 @@ def _first_cause(known: Failure | None, worker: WorkerId, failed: list[TrainerEx
 def _bar(job: Job, known: Worker, heard: Worker, at_s: float) -> Job:
     """Trainers that fail by themselves wait longer each time before their worker is invited again."""
     barred = job.barred.get(heard.worker)
-    if barred is not None and any(trainer.active for trainer in heard.trainers):
+    forgiven = barred is not None and at_s >= barred.until_s + FORGIVEN_S
+    if forgiven and any(trainer.active for trainer in heard.trainers):
         return replace(job, barred={key: value for key, value in job.barred.items() if key != heard.worker})
-    failed = [exit_ for exit_ in heard.exits if not exit_.clean and exit_ not in known.exits]
-    if not failed:
+    failed = [exit_ for exit_ in heard.exits if (not exit_.clean or exit_.early) and exit_ not in known.exits]
+    if not failed and set(heard.fallen) <= set(known.fallen):
         return job
     failures = barred.failures + 1 if barred is not None else 1
     until_s = at_s + backoff_s(job.spec.failures, failures)

@@ -155,6 +155,7 @@ class Turn:
             published_s=None,
             clean=frozenset(),
             failure=None,
+            quit=None,
             lost_in_round=False,
             store_lost=False,
             begins_anew=False,
@@ -258,11 +259,12 @@ class Turn:
             return self._succeed("all steps are done, and every rank had them")
         self._settle_prepared()
         self.job = replace(self.job, waiting_since_s=self.now_s)
-        failure = self.job.failure
         goes_on = bool(survivors(self.job))
+        failure = self.job.failure or (self.job.quit if goes_on else None)
         witness = failure is not None and failure.exit.peer_lost and (self.job.store_lost or goes_on)
         if failure is None or self.job.lost_in_round or witness:
             return self._set(phase=Phase.WAITING)
+        self.job = replace(self.job, counted=failure)
         limits = self.job.spec.failures
         failures = self._record.failures + 1
         why = describe_exit(failure.exit)

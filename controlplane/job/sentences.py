@@ -12,7 +12,8 @@ def describe_exit(exit_: TrainerExit) -> str:
 
 
 def how_it_ended(exit_: TrainerExit) -> str:
-    return f"was ended by {exit_.signal}" if exit_.signal is not None else f"exited with {exit_.code}"
+    early = " before the last step" if exit_.early else ""
+    return f"was ended by {exit_.signal}" if exit_.signal is not None else f"exited with {exit_.code}{early}"
 
 
 def count(number: int, what: str) -> str:

@@ -8,7 +8,7 @@ from msgspec import Struct, structs
 from messages.clusters import Presence
 from messages.ids import NO_GENERATION, ClusterName, Epoch, Generation, JobName, Rank, WorkerId
 from messages.jobs import JobSpec
-from messages.workers import SampleCertificate, TrainerExit, TrainerStatus, WorkerPhase
+from messages.workers import Fallen, SampleCertificate, TrainerExit, TrainerStatus, WorkerPhase
 from messages.worlds import Assignment, StoreAddress
 
 
@@ -89,6 +89,7 @@ class Worker:
     pid: int = 0
     step: int | None = None
     exits: tuple[TrainerExit, ...] = ()
+    fallen: tuple[Fallen, ...] = ()
     noticed: str | None = None
     """Why it will leave, once it was noticed."""
     deadline_s: float | None = None
@@ -167,6 +168,10 @@ class Job:
     lost_in_round: bool = False
     """A member was lost since the present world was decided."""
     failure: Failure | None = None
+    counted: Failure | None = None
+    """The last that counted against what is allowed."""
+    quit: Failure | None = None
+    """A rank that ended with 0 before the last step: no failure if all do."""
     clean: frozenset[Rank] = frozenset()
     """Ranks of the present world that exited with 0."""
     assigned_s: float | None = None

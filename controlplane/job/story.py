@@ -51,8 +51,10 @@ def _had_joined(worker: Worker | None) -> bool:
 
 
 def _failure(before: Job, after: Job) -> list[Announce]:
-    failure = after.failure
-    if failure is None or failure == before.failure:
+    failure = after.failure if after.failure != before.failure else None
+    if after.counted is not None and after.counted not in (before.counted, before.failure):
+        failure = after.counted  # learned, counted and done with in one decision
+    if failure is None:
         return []
     exit_ = failure.exit
     return [

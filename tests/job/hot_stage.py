@@ -9,7 +9,7 @@ from controlplane.job.effects import JobEffect, Publish
 from controlplane.job.state import adopted_job, new_job
 from messages.ids import Epoch, Rank, WorkerId
 from messages.jobs import JobSpec
-from messages.workers import TrainerExit, TrainerStatus, WorkerPhase
+from messages.workers import Fallen, TrainerExit, TrainerStatus, WorkerPhase
 from messages.worlds import Assignment, HotWorld, Invite
 from tests.job.stage import Stage, a_spec, published
 
@@ -48,9 +48,15 @@ class HotStage(Stage):
         phase: WorkerPhase = WorkerPhase.READY,
         generation: int | None = None,
         exits: tuple[TrainerExit, ...] = (),
+        fallen: tuple[Fallen, ...] = (),
     ) -> list[JobEffect]:
         self.trainers[worker] = trainers
-        return self.says(worker, phase, generation=generation, exits=exits, trainers=trainers)
+        return self.says(worker, phase, generation=generation, exits=exits, fallen=fallen, trainers=trainers)
+
+    def falls(self, worker: str, exit_: TrainerExit) -> list[JobEffect]:
+        """Its only trainer ends by itself, and its agent has heard the halt before."""
+        fallen = (Fallen(self.generation, 0, exit_),)
+        return self.tell(worker, phase=WorkerPhase.PARKED, generation=self.generation, fallen=fallen)
 
     def sign(self, worker: str) -> list[JobEffect]:
         """Its trainers see that a collective of their world failed."""

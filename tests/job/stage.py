@@ -11,7 +11,7 @@ from controlplane.job.state import Job, Phase, new_job
 from messages.clusters import ClusterHeartbeat, KeepWorkers, Presence, WorkerSight
 from messages.ids import ClusterName, Epoch, Generation, JobName, Rank, WorkerId
 from messages.jobs import Failures, JobSpec, Launch, Scalar, Timeouts, Workers
-from messages.workers import TrainerExit, TrainerStatus, WorkerPhase, WorkerStatus
+from messages.workers import Fallen, TrainerExit, TrainerStatus, WorkerPhase, WorkerStatus
 from messages.worlds import Assignment, Halt, Release, StoreAddress
 
 LOCAL = ClusterName("local")
@@ -92,6 +92,7 @@ class Stage:
         *,
         generation: int | None = None,
         exits: tuple[TrainerExit, ...] = (),
+        fallen: tuple[Fallen, ...] = (),
         slots: int | None = None,
         seq: int | None = None,
         trainers: tuple[TrainerStatus, ...] = (),
@@ -105,6 +106,7 @@ class Stage:
             seq=self.seqs[name],
             generation=self.generation if generation is None else generation,
             exits=exits,
+            fallen=fallen,
             slots=self.job.spec.workers.ranks if slots is None else slots,
             trainers=trainers,
             notice_s=notice_s,
@@ -175,6 +177,7 @@ def a_status(
     seq: int = 1,
     generation: int = 0,
     exits: tuple[TrainerExit, ...] = (),
+    fallen: tuple[Fallen, ...] = (),
     slots: int = 1,
     trainers: tuple[TrainerStatus, ...] = (),
     notice_s: float | None = None,
@@ -187,6 +190,7 @@ def a_status(
         phase=phase,
         generation=Generation(generation),
         exits=exits,
+        fallen=fallen,
         slots=slots,
         trainers=trainers,
         notice_s=notice_s,

@@ -1,5 +1,7 @@
 """Trainers that attach to the worker-agent: what they are told, what is told of them, what is not believed."""
 
+from msgspec import structs
+
 from agents.worker.effects import StopTrainers, TellTrainer
 from agents.worker.events import (
     BusLost,
@@ -13,7 +15,17 @@ from agents.worker.events import (
 from agents.worker.words import Enter, Lease, Park
 from messages.ids import Generation, Rank
 from messages.workers import TrainerExit, WorkerPhase
-from tests.worker.builders import OWN, a_halt, a_hot_worker, a_member, a_training_worker, an_assignment, in_world
+from tests.worker.builders import (
+    OWN,
+    a_halt,
+    a_hot_worker,
+    a_member,
+    a_repair,
+    a_training_worker,
+    an_assignment,
+    in_world,
+    parked_at,
+)
 
 
 def test_a_trainer_that_attaches_is_told_the_world_it_was_forked_for() -> None:
@@ -97,3 +109,34 @@ def test_strangers_teach_nothing() -> None:
     story.happens(TrainerSaid(100.0, Generation(9), Rank(0), in_world(9)))
     story.happens(TrainerForked(100.0, Generation(1), Rank(0), 5))
     assert story.state == known
+
+
+class TestWhoEndsWhenItsWorldWasHaltedAlready:
+    def test_is_told_with_how_it_ended_until_the_next_halt(self) -> None:
+        story = a_hot_worker(1).hears(a_halt(2)).exits(TrainerExit(Rank(1), code=1, tail=("a bug",)))
+        [fallen] = story.state.fallen
+        assert (fallen.generation, fallen.local_rank, fallen.exit.code) == (2, 1, 1)
+        story.says(parked_at(2, 1), 0)
+        assert story.told.status.fallen == (fallen,)
+
+    def test_counts_in_the_next_world_if_that_was_made_with_it(self) -> None:
+        story = a_hot_worker(1).hears(a_halt(2)).says(parked_at(2, 1))
+        story.exits(TrainerExit(Rank(1), code=1, tail=("a bug",)), generation=1)
+        story.hears(a_repair(2, a_member(OWN, 0, 2)))
+        assert [(ended.rank, ended.code) for ended in story.state.exits] == [(1, 1)]
+        assert story.state.fallen == ()
+
+    def test_has_not_fallen_if_it_had_finished_or_lost_a_peer_or_was_killed(self) -> None:
+        for ended in (TrainerExit(Rank(1), code=1, peer_lost=True), TrainerExit(Rank(1), signal="SIGKILL")):
+            assert a_hot_worker(1).hears(a_halt(2)).exits(ended).state.fallen == ()
+        finished = structs.replace(in_world(1, 1), finished=True)
+        story = a_hot_worker(1).says(finished, 1).hears(a_halt(2)).exits(TrainerExit(Rank(1), code=0))
+        assert story.state.fallen == ()
+
+    def test_ended_early_if_it_ended_with_0_and_had_not_finished(self) -> None:
+        story = a_hot_worker(1).exits(TrainerExit(Rank(1), code=0))
+        assert [ended.early for ended in story.state.exits] == [True]
+        done = structs.replace(in_world(1, 1), finished=True)
+        story = a_hot_worker(1).says(done, 1).exits(TrainerExit(Rank(1), code=0))
+        assert [ended.early for ended in story.state.exits] == [False]
+        assert not a_training_worker(1).exits(TrainerExit(Rank(1), code=0)).state.exits[0].early

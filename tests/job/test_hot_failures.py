@@ -1,0 +1,76 @@
+"""Scripts with the SDK that fail by themselves, whoever notices it first."""
+
+from msgspec import structs
+
+from controlplane.job.state import Phase
+from messages.ids import Generation, WorkerId
+from messages.workers import Fallen, TrainerExit, WorkerPhase
+from tests.job.hot_stage import HotStage, a_hot_job, a_hot_stage
+from tests.job.stage import a_spec, clean, failed, told
+
+
+def a_halted_job(allowed: int = 2) -> HotStage:
+    """Rank 0 has noticed that rank 1, on worker b, is no longer there."""
+    stage = a_hot_stage(a_spec(workers=2, failures=allowed)).trains("a", "b")
+    stage.sign("a")
+    assert stage.phase is Phase.RESHAPING
+    return stage
+
+
+def early(rank: int) -> TrainerExit:
+    return structs.replace(clean(rank), early=True)
+
+
+def test_one_whose_end_others_noticed_first_has_failed_all_the_same() -> None:
+    stage = a_halted_job()
+    effects = stage.falls("b", failed(1, "a bug"))
+    assert (stage.job.record.failures, stage.job.record.losses) == (1, 0)
+    assert [said.text for said in told(effects, "trainer_failed")] == ["rank 1 on worker b exited with 1"]
+    assert stage.world == {"a": (0,)}
+
+
+def test_and_the_job_fails_if_that_was_one_too_many() -> None:
+    stage = a_halted_job(allowed=0)
+    stage.falls("b", failed(1, "a bug"))
+    assert (stage.phase, stage.job.why) == (Phase.FAILED, "rank 1 exited with 1; no failure is allowed")
+
+
+def test_of_an_earlier_halt_it_teaches_nothing() -> None:
+    stage = a_halted_job()
+    stale = (Fallen(Generation(1), 0, failed(1)),)
+    stage.tell("b", phase=WorkerPhase.PARKED, generation=stage.generation, fallen=stale)
+    assert stage.job.record.failures == 0
+
+
+def test_who_ends_with_0_while_others_still_train_has_failed_too() -> None:
+    stage = a_halted_job()
+    stage.falls("b", early(1))
+    assert (stage.job.record.failures, stage.world) == (1, {"a": (0,)})
+
+
+def test_also_if_its_end_was_heard_before_anybody_missed_it() -> None:
+    stage = a_hot_job("a", "b")
+    stage.tell("b", phase=WorkerPhase.ENDED, exits=(early(1),))
+    stage.sign("a")
+    stage.tell("b", phase=WorkerPhase.PARKED)
+    assert (stage.job.record.failures, stage.world) == (1, {"a": (0,)})
+
+
+def test_if_all_end_early_they_wanted_to() -> None:
+    stage = a_hot_job("a", "b")
+    stage.tell("b", phase=WorkerPhase.ENDED, exits=(early(1),))
+    assert stage.phase is Phase.RUNNING
+    stage.tell("a", phase=WorkerPhase.ENDED, exits=(early(0),))
+    assert (stage.phase, stage.job.record.failures) == (Phase.SUCCEEDED, 0)
+
+
+def test_one_that_fails_again_and_again_waits_longer_each_time() -> None:
+    stage = a_halted_job(allowed=5)
+    stage.falls("b", failed(1))
+    barred = stage.job.barred[WorkerId("b")]
+    stage.attaches("b")
+    stage.tell("b", *(structs.replace(trainer, active=True) for trainer in stage.trainers["b"]))
+    assert stage.job.barred[WorkerId("b")] == barred
+    again = (Fallen(Generation(stage.generation + 1), 0, failed(1)),)
+    stage.tell("b", phase=WorkerPhase.PARKED, fallen=again)
+    assert stage.job.barred[WorkerId("b")].until_s > barred.until_s

@@ -16,6 +16,20 @@ dist.init_process_group("gloo")
 FAILS_AT_ONCE = """
 raise ValueError("the data is not there")
 """
+ONE_RANK_FAILS = """
+import torch
+from torch.utils.data import TensorDataset
+
+import tradewind
+
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+run = tradewind.Run(model, optimizer, TensorDataset(torch.ones(8, 4)), batch=4, steps=200)
+for (inputs,) in run:
+    if run.step == 5 and run.rank == 1:
+        raise ValueError("a bug in the loop")
+    run.backward(model(inputs).mean())
+"""
 
 
 def a_job(folder: Path, name: str, script: str, **more: str) -> str:
@@ -44,6 +58,11 @@ async def test_mistakes_are_told_in_words(tmp_path: Path) -> None:
         said = await terminal.run(f".venv/bin/tradewind submit {fails} --wait", code=1)
         assert "rank 0 exited with 1" in said
         assert "ValueError: the data is not there" in said
+
+        one = a_job(tmp_path, "one", ONE_RANK_FAILS, workers="{min: 1, max: 2}", failures="{max: 0}")
+        said = await terminal.run(f".venv/bin/tradewind submit {one} --wait", code=1)
+        assert "rank 1 exited with 1" in said
+        assert "ValueError: a bug in the loop" in said
 
         (tmp_path / "gone.yaml").write_text("name: gone\nlaunch: {script: nowhere.py}\nfailures: {max: 0}\n")
         said = await terminal.run(".venv/bin/tradewind submit gone.yaml --wait", code=2)

@@ -8,7 +8,7 @@ import pytest
 from messages.offers import OfferList
 from runtime.children import free_port
 from tests.cli.command import Outcome, tradewind
-from tradewind.cli.plan.asking import prices_of
+from tradewind.cli.offers.asking import prices_of
 
 FLEET = Path(__file__).resolve().parents[2] / "examples" / "fleet-simulator.yaml"
 A_JOB = """

@@ -43,10 +43,14 @@ async def _show(wanted: frozenset[str] | None, region: str, *, as_json: bool) ->
         echo_json(structs.replace(known, offers=chosen))
     else:
         present.console().print(offer_table(chosen))
-        click.echo(f"\n{len(chosen)} offers; prices of {known.date} in USD an hour, of a whole machine.")
+        click.echo(f"\n{len(chosen)} offers; {prices_of(known)} in USD an hour, of a whole machine.")
     if why:
         click.echo(f"What was seen of these zones is not known here: {why}", err=True)
     return 0
+
+
+def prices_of(known: OfferList) -> str:
+    return f"prices of {'the moment' if known.of_the_moment else known.date}"
 
 
 async def known_offers(environ: Mapping[str, str]) -> tuple[OfferList, str]:

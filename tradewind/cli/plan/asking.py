@@ -18,7 +18,6 @@ from controlplane.planning.sentences import UNMEASURED
 from controlplane.throughput.profile import Profile
 from messages.jobs import JobSpec
 from messages.measured import MeasuredProfile
-from messages.offers import OfferList
 from runtime.errors import TradewindError, UserError
 from runtime.process import Stop, run
 from tradewind.cli import present
@@ -28,7 +27,7 @@ from tradewind.cli.jobs.asking import echo_json
 from tradewind.cli.jobs.jobfile import read_job
 from tradewind.cli.jobs.oneshot import quiet_logs
 from tradewind.cli.measured import step_text
-from tradewind.cli.offers.asking import PATIENCE_S, known_offers
+from tradewind.cli.offers.asking import PATIENCE_S, known_offers, prices_of
 from tradewind.cli.plan.offered import Offered, of_fleet, offered
 from tradewind.cli.plan.table import plan_table
 from tradewind.cli.plan.view import plan_view
@@ -54,10 +53,6 @@ def show_plan(jobfile: Path, fleetfile: Path | None, *, as_json: bool) -> None:
 
     quiet_logs()
     sys.exit(run(main))
-
-
-def prices_of(known: OfferList) -> str:
-    return f"prices of {'the moment' if known.of_the_moment else known.date}"
 
 
 async def known_measurement(environ: Mapping[str, str], name: str) -> MeasuredProfile | None:

@@ -50,9 +50,9 @@ async def test_scripts_of_ones_own_run_as_the_readme_says(tmp_path: Path) -> Non
     copy_examples(tmp_path)
     async with Terminal(tmp_path, mark) as terminal:
         with_sdk, without = [await terminal.run(line) for line in own_scripts()]
-    assert "[0] certificate: 100 steps, 4,800 samples: 0 lost, 0 repeated" in with_sdk
+    assert "[0] certificate: 60 steps, 2,880 samples: 0 lost, 0 repeated" in with_sdk
     for said in (with_sdk, without):
-        assert re.search(r"\[0\] step 99 loss \S+ world 4", said)
+        assert re.search(r"\[0\] step 59 loss \S+ world 4", said)
     assert (tmp_path / "snapshot.pt").is_file()
     await nothing_is_left(mark)
 

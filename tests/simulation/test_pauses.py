@@ -12,7 +12,7 @@ from tests.simulation.pauses import simulate_hot_pauses, simulate_pauses
 from tests.simulation.seeds import is_found
 from tests.simulation.system import Outcome
 
-SEEDS = 60
+SEEDS = 30
 
 MOMENTS = {"paused", "paused while a world is formed", "paused while a world is parked"}
 HOT_MOMENTS = {*MOMENTS, "paused while a world is prepared", "paused when a repair was decided"}

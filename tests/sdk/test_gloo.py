@@ -2,9 +2,12 @@
 
 import os
 import socket
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from datetime import timedelta
+from pathlib import Path
 from typing import cast
 
 import pytest
@@ -42,6 +45,33 @@ def test_a_group_whose_first_sum_fails_is_none(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(GlooGroup, "sum", lambda *_: DoneTooLate(success=False))
     with pytest.raises(RuntimeError, match="did not come together"):
         GlooGroup(HashStore(), rank=0, size=1, address="127.0.0.1")
+
+
+LEAVES = """
+import sys, time
+import torch
+from torch._C._distributed_c10d import FileStore
+from tradewind.sdk.gloo import GlooGroup
+
+rank = int(sys.argv[2])
+group = GlooGroup(FileStore(sys.argv[1], 2), rank, 2, "127.0.0.1")
+if rank == 1:
+    time.sleep(600)
+flat = torch.ones(1_000_000)
+done = group.finish(group.sum(flat), lambda: True)
+group.leave_behind(flat)
+print("done" if done else "left", flush=True)
+"""
+
+
+def test_a_process_ends_though_an_operation_that_it_left_behind_does_not(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", LEAVES, str(tmp_path / "meeting")]
+    with subprocess.Popen([*command, "1"]) as silent:
+        try:
+            leaver = subprocess.run([*command, "0"], timeout=60, capture_output=True, text=True, check=True)
+        finally:
+            silent.kill()
+    assert leaver.stdout == "left\n"
 
 
 def a_connection(listener: socket.socket) -> tuple[socket.socket, socket.socket]:

@@ -38,7 +38,6 @@ _WALK_AWAY_S: Final = 0.01
 _ADDRESS_BYTES: Final = 128
 _libc: Any = ctypes.CDLL(None)
 _gloo: Any = ProcessGroupGloo  # torch's own description of it lacks most of what it can do
-_left_behind: list[object] = []
 
 
 class GlooGroup:
@@ -108,8 +107,12 @@ class GlooGroup:
                 stalled(now_s - began_s)
 
     def leave_behind(self, *buffers: Tensor) -> None:
-        """An operation may still write to these buffers."""
-        _left_behind.append((self, buffers))
+        """An operation may still write to these buffers, also while the interpreter ends: none of it is taken apart.
+
+        The group would wait for its operation, and the script would not end before the peer does.
+        """
+        for each in (self._group, *buffers):
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(each))
 
     def cut(self) -> None:
         """From any thread: whoever is inside a collective of this group falls out, here and at the neighbours."""

@@ -35,6 +35,8 @@ async def everything_ended(coordinator: Coordinator, *victims: Trainer) -> list[
     for victim in victims:
         await coordinator.until(lambda victim=victim: not victim.alive, "the victim's death")  # type: ignore[misc]
         assert victim.process.exitcode == -signal.SIGKILL
+    done = [trainer for trainer in coordinator.trainers if trainer.status.get("finished") and trainer not in victims]
+    await coordinator.until(lambda: not any(trainer.alive for trainer in done), "the end of those who have finished")
     finishers = [trainer for trainer in coordinator.trainers if not trainer.alive and trainer not in victims]
     assert [trainer.process.exitcode for trainer in finishers] == [0] * len(finishers)
     return finishers

@@ -203,7 +203,10 @@ def test_random_numbers_in_an_update_depend_on_the_seed_and_the_step_alone() -> 
     def drawn(max_share: int) -> list[float]:
         model = a_model()
         numbers: list[float] = []
-        update = lambda: numbers.append(torch.rand(()).item())  # noqa: E731
+
+        def update() -> None:
+            numbers.append(torch.rand(()).item())
+
         trained(a_run(model, SGD(model.parameters()), max_share=max_share, update=update), error_of(model))
         return numbers
 

@@ -32,9 +32,8 @@ def dies(*faults: str) -> dict[str, str]:
 async def everything_ended(coordinator: Coordinator, *victims: Trainer) -> list[Trainer]:
     """The victims were killed, all others of the last world came to its end, and nobody failed. Tells who did."""
     await coordinator.finished()
-    for victim in victims:
-        await coordinator.until(lambda victim=victim: not victim.alive, "the victim's death")  # type: ignore[misc]
-        assert victim.process.exitcode == -signal.SIGKILL
+    await coordinator.until(lambda: not any(victim.alive for victim in victims), "the victims' death")
+    assert [victim.process.exitcode for victim in victims] == [-signal.SIGKILL] * len(victims)
     done = [trainer for trainer in coordinator.trainers if trainer.status.get("finished") and trainer not in victims]
     await coordinator.until(lambda: not any(trainer.alive for trainer in done), "the end of those who have finished")
     finishers = [trainer for trainer in coordinator.trainers if not trainer.alive and trainer not in victims]

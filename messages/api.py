@@ -45,6 +45,8 @@ class JobView(Struct, frozen=True, omit_defaults=True):
     """What its steps need, where its script tells it."""
     certificate: SampleCertificate | None = None
     """What it can prove of its samples, once it has finished."""
+    outdated: int = 0
+    """Workers with the code from before the last reload."""
     workers: tuple[WorkerView, ...] = ()
     spec: JobSpec | None = None
 

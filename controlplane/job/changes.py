@@ -11,6 +11,7 @@ from controlplane.job.present import (
     members,
     unheard,
 )
+from controlplane.job.reload import WHY
 from controlplane.job.sentences import describe_exit, name_workers
 from controlplane.job.state import Job, Phase, Worker
 from messages.ids import Generation
@@ -124,9 +125,9 @@ def _took_too_long(job: Job, now_s: float) -> str | None:
 
 
 def could_be_better(job: Job) -> str | None:
-    """More ranks could be had, or fewer are wanted. Not worth it once ranks have begun to finish.
+    """More ranks could be had, fewer are wanted, or the code is another. Not worth it once ranks have begun to finish.
 
     Trainers that live through changes are not ended for it: their world changes in place once all of them are in it."""
     if job.clean or lives_on(job) or unheard(job):
         return None
-    return why_other_members(job, chosen(job))
+    return WHY if job.record.outdated else why_other_members(job, chosen(job))

@@ -6,7 +6,7 @@ from controlplane.job.state import Record
 from messages.clusters import ClusterHeartbeat
 from messages.criteria import WhenSpent
 from messages.ids import ClusterName, Generation, Rank, WorkerId
-from messages.workers import WorkerStatus
+from messages.workers import TrainerExit, WorkerStatus
 from messages.worlds import StoreAddress
 
 
@@ -21,6 +21,8 @@ class WorkerSpoke:
 
     at_s: float
     status: WorkerStatus
+    exit: TrainerExit | None = None
+    """Of one of its trainers, which is the fact."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +119,13 @@ class StopAsked:
 
 
 @dataclass(frozen=True, slots=True)
+class ReloadAsked:
+    """The code may be another than when the workers began."""
+
+    at_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class ScaleAsked:
     at_s: float
     workers: int
@@ -164,6 +173,7 @@ JobEvent = (
     | RecordSaved
     | SaveFailed
     | StopAsked
+    | ReloadAsked
     | ScaleAsked
     | BudgetReached
     | BudgetFreed

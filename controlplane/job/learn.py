@@ -14,6 +14,7 @@ from controlplane.job.hot import is_over
 from controlplane.job.learn_budget import learn_budget
 from controlplane.job.present import has_finished, is_halted, member_of, member_of_prepared
 from controlplane.job.ranks import ranks_of
+from controlplane.job.reload import ask_for_reload, forget_outdated
 from controlplane.job.sentences import describe_waiting
 from controlplane.job.state import Barred, Cluster, Failure, Job, Store, Worker
 from messages.clusters import ClusterHeartbeat, Presence, WorkerSight
@@ -36,8 +37,9 @@ def learn(job: Job, event: events.JobEvent) -> Job:
     match event:
         case events.Ticked():
             return job
-        case events.WorkerSpoke(at_s, status):
-            return _hear(job, status, at_s, heard_s=at_s, presence=Presence.ALIVE)
+        case events.WorkerSpoke(at_s, status, exit_):
+            job = _hear(job, status, at_s, heard_s=at_s, presence=Presence.ALIVE)
+            return _learn_newcomer(job, status.worker, exit_)
         case events.WorkerSaidLeft(_, worker, _, why):
             return bury(job, worker, why or "left")
         case events.WorkerNoticeCame(at_s, worker, remaining_s, source):
@@ -72,6 +74,8 @@ def learn(job: Job, event: events.JobEvent) -> Job:
             if job.record.phase.ended:
                 return job
             return replace(job, record=structs.replace(job.record, stop_why=job.record.stop_why or why))
+        case events.ReloadAsked():
+            return ask_for_reload(job)
         case events.ScaleAsked() | events.BudgetReached() | events.BudgetFreed() | events.BudgetRaised():
             return learn_budget(job, event)
         case _:
@@ -98,6 +102,7 @@ def bury(job: Job, worker: WorkerId, why: str) -> Job:
         invited_s={key: value for key, value in job.invited_s.items() if key != worker},
         barred={key: value for key, value in job.barred.items() if key != worker},
     )
+    job = forget_outdated(job, worker)
     member = member_of(job, worker)
     if member is not None and was_over:
         job = replace(job, clean=job.clean | set(ranks_of(member)))
@@ -199,6 +204,14 @@ def _learn_fallen(job: Job, worker: Worker) -> Job:
     failed = [exit_ for exit_ in own if not exit_.clean]
     job = _learn_early(job, worker.worker, own)
     return replace(job, failure=_first_cause(job.failure, worker.worker, failed))
+
+
+def _learn_newcomer(job: Job, worker: WorkerId, exit_: TrainerExit | None) -> Job:
+    """It disturbs nobody and is asked again, but people should know why it does not come."""
+    in_world = member_of(job, worker) is not None or member_of_prepared(job, worker) is not None
+    if exit_ is None or exit_.clean or in_world or worker not in job.workers:
+        return job
+    return replace(job, newcomer_failed=Failure(worker, exit_))
 
 
 def _learn_early(job: Job, worker: WorkerId, exits: list[TrainerExit]) -> Job:

@@ -6,6 +6,7 @@ from controlplane.job.given_up import can_go_on, is_given_up, kept
 from controlplane.job.hot import is_over, joiners, rank_before, whole
 from controlplane.job.present import can_train, has_finished, members, world_size
 from controlplane.job.ranks import Arrangement, arrange, choose
+from controlplane.job.reload import WHY, next_to_reload
 from controlplane.job.sentences import count, name_workers
 from controlplane.job.state import Job, Worker
 from messages.ids import WorkerId
@@ -23,6 +24,8 @@ def why_plan(job: Job) -> str | None:
         worker = job.workers.get(member.worker)
         if worker is not None and worker.noticed is not None:
             return f"worker {member.worker} has to go: {worker.noticed}"
+    if (outdated := next_to_reload(job)) is not None:
+        return f"worker {outdated} is replaced: {WHY}"
     return why_other_members(job, _candidates(job))
 
 
@@ -99,7 +102,7 @@ def _why_given_up(job: Job, candidates: list[Worker]) -> str | None:
 
 def _candidates(job: Job) -> list[Worker]:
     present = {member.worker for member in members(job)}
-    here = [job.workers[name] for name in present if name in job.workers]
+    here = [job.workers[name] for name in present - {next_to_reload(job)} if name in job.workers]
     stay = [replace(worker, slots=len(worker.trainers)) for worker in here if can_train(worker)]
-    others = [worker for worker in joiners(job) if worker.worker not in present]
+    others = [worker for worker in joiners(job) if worker.worker not in present | {*job.record.outdated}]
     return whole(choose(kept(job, [*stay, *others]), job.record.wanted, present), job.spec.replica)

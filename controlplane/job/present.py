@@ -72,7 +72,8 @@ def can_train(worker: Worker) -> bool:
 
 
 def leavers(job: Job) -> list[WorkerId]:
-    """Who may go: everybody at the end or in a pause, else who holds no rank and is noticed, given up or too many."""
+    """Who may go: everybody at the end or in a pause, else who holds no rank and is noticed, given up, replaced by
+    newer code, or too many."""
     workers = [worker for worker in job.workers.values() if worker.seq >= 0]
     if job.record.phase.ended or job.record.rests:
         return [worker.worker for worker in workers]
@@ -87,7 +88,8 @@ def leavers(job: Job) -> list[WorkerId]:
         for worker in workers
         if member_of(job, worker.worker) is None and member_of_prepared(job, worker.worker) is None
     ]
-    going = [worker.worker for worker in idle if worker.noticed is not None or worker.worker in given_up]
+    unwanted = {*given_up, *job.record.outdated}
+    going = [worker.worker for worker in idle if worker.noticed is not None or worker.worker in unwanted]
     surplus = max(0, len(stay) - job.record.wanted)
     spares = sorted(worker.worker for worker in idle if worker.worker in stay)
     return going + (spares[-surplus:] if surplus else [])

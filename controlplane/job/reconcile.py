@@ -40,6 +40,7 @@ from controlplane.job.present import (
     world_size,
 )
 from controlplane.job.ranks import Arrangement, arrange, ranks_of
+from controlplane.job.reload import all_began_anew, why_reload_waits
 from controlplane.job.repair import repair
 from controlplane.job.rounds import has_switched, some_switched, unparked, unready
 from controlplane.job.sentences import all_exited, describe_exit, failures_allowed, name_workers, workers_are
@@ -134,6 +135,8 @@ class Turn:
         world = arrange(candidates or chosen(self.job), self.job.spec.replica)
         hot = self._repaired(world, candidates) if candidates else None
         self._begin_world()
+        if hot is None:
+            self.job = all_began_anew(self.job)
         why = f"{workers_are(len(world.members))} here: a world of {world.world_size}"
         if hot is not None:
             why = f"{why} goes on from step {hot.resume}"
@@ -197,7 +200,7 @@ class Turn:
         """The next world is told while this one trains; its trainers go over by themselves, all after the same step."""
         why = why_plan(self.job)
         if why is None:
-            return self._say(self.job.ranks_waiting or self._record.why)
+            return self._say(self.job.ranks_waiting or why_reload_waits(self.job) or self._record.why)
         world = plan(self.job)
         if isinstance(world, str):
             return self._say(f"{why}; {world}")

@@ -59,6 +59,10 @@ class Record(Struct, frozen=True, omit_defaults=True):
     """In place of what its file says, since somebody raised it."""
     certificate: SampleCertificate | None = None
     """What its trainers can prove, since they have finished (SDK)."""
+    outdated: tuple[WorkerId, ...] = ()
+    """Workers with the code from before the last reload."""
+    reloads: int = 0
+    """How often a person asked for the code to be taken anew."""
     budget_reached: bool = False
     """And no person has raised it or wanted fewer since, or it was not enough: what is forbidden stays so."""
 
@@ -170,6 +174,8 @@ class Job:
     failure: Failure | None = None
     counted: Failure | None = None
     """The last that counted against what is allowed."""
+    newcomer_failed: Failure | None = None
+    """The last trainer that failed before it was in any world: the others train on."""
     quit: Failure | None = None
     """A rank that ended with 0 before the last step: no failure if all do."""
     clean: frozenset[Rank] = frozenset()

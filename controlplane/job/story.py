@@ -2,7 +2,7 @@
 
 from controlplane.job.effects import Announce
 from controlplane.job.sentences import count, how_it_ended, workers_are
-from controlplane.job.state import Job, Phase, Record, Worker
+from controlplane.job.state import Failure, Job, Phase, Record, Worker
 from messages.ids import WorkerId
 from messages.jobs import Scalar
 from messages.workers import WorkerPhase
@@ -19,14 +19,19 @@ def tell(before: Job, after: Job) -> list[Announce]:
         *_workers(before, after),
         *_failure(before, after),
         *_phase(before, after),
+        *_reloaded(before.record, after.record),
         *_remarks(before, after),
     ]
 
 
 def _asked(old: Record, new: Record) -> list[Announce]:
-    if new.wanted == old.wanted:
-        return []
-    return [Announce("job_scaled", f"{workers_are(new.wanted)} wanted", "asked by a person")]
+    said = []
+    if new.wanted != old.wanted:
+        said.append(Announce("job_scaled", f"{workers_are(new.wanted)} wanted", "asked by a person"))
+    if new.reloads != old.reloads:
+        text = f"the code is taken anew: {count(len(new.outdated), 'worker')} began with the code from before"
+        said.append(Announce("job_reloading", text, "asked by a person"))
+    return said
 
 
 def _workers(before: Job, after: Job) -> list[Announce]:
@@ -131,8 +136,14 @@ def _decided(world: Assignment) -> Announce:
     return Announce("world_decided", text, world.why, fields)
 
 
+def _reloaded(old: Record, new: Record) -> list[Announce]:
+    if not old.outdated or new.outdated or new.phase.ended:
+        return []
+    return [Announce("job_reloaded", "nobody has the code from before any more", "asked by a person")]
+
+
 def _remarks(before: Job, after: Job) -> list[Announce]:
-    said = []
+    said = _newcomer(before.newcomer_failed, after.newcomer_failed)
     if after.ranks_waiting and after.ranks_waiting != before.ranks_waiting:
         said.append(Announce("ranks_waiting", after.ranks_waiting, "a peer never came to the rendezvous"))
     if after.store.error and after.store.error != before.store.error:
@@ -144,6 +155,14 @@ def _remarks(before: Job, after: Job) -> list[Announce]:
         if cluster.refusal and (known is None or known.refusal != cluster.refusal):
             said.append(Announce("cluster_refused", f"cluster {name} would not keep the workers", cluster.refusal))
     return [*said, *_budget(before.record, after.record)]
+
+
+def _newcomer(known: Failure | None, failed: Failure | None) -> list[Announce]:
+    if failed is None or failed == known:
+        return []
+    exit_, fields = failed.exit, Fields(worker=failed.worker, code=failed.exit.code, signal=failed.exit.signal)
+    text = f"a trainer of worker {failed.worker} {how_it_ended(exit_)} before it was in the world"
+    return [Announce("newcomer_failed", text, exit_.error or "\n".join(exit_.tail), fields)]
 
 
 def _budget(old: Record, new: Record) -> list[Announce]:

@@ -37,6 +37,7 @@ _STATUS_OF: dict[type[UserError], HTTPStatus] = {
     refusals.JobExists: HTTPStatus.CONFLICT,
     refusals.JobUnreadable: HTTPStatus.CONFLICT,
     refusals.ScaleRefused: HTTPStatus.CONFLICT,
+    refusals.ReloadRefused: HTTPStatus.CONFLICT,
     refusals.BudgetRefused: HTTPStatus.CONFLICT,
     refusals.CostUnknown: HTTPStatus.CONFLICT,
     refusals.NotRecorded: HTTPStatus.CONFLICT,
@@ -65,6 +66,9 @@ class Api:
     async def scale(self, request: web.Request) -> web.Response:
         wanted = await _body(request, ScaleRequest, "The request cannot be used:")
         return json_answer(await self.desk.scale(request.match_info["name"], wanted.workers))
+
+    async def reload(self, request: web.Request) -> web.Response:
+        return json_answer(await self.desk.reload(request.match_info["name"]))
 
     async def cost(self, request: web.Request) -> web.Response:
         steps = request.query.get("steps", "")
@@ -124,6 +128,7 @@ def routes(api: Api, feeds: Feeds) -> list[web.RouteDef]:
         web.get("/v1/jobs/{name}", api.job),
         web.post("/v1/jobs/{name}/stop", api.stop),
         web.post("/v1/jobs/{name}/scale", api.scale),
+        web.post("/v1/jobs/{name}/reload", api.reload),
         web.get("/v1/jobs/{name}/cost", api.cost),
         web.get("/v1/jobs/{name}/budget", api.budget),
         web.post("/v1/jobs/{name}/budget", api.raise_budget),

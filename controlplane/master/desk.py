@@ -8,11 +8,12 @@ from msgspec import structs
 
 from controlplane.catalog.views import offer_list
 from controlplane.job import events
+from controlplane.job.hot import lives_on
 from controlplane.ledger.views import cost_view, planned_steps, proven
 from controlplane.master.budgets import Budgets
 from controlplane.master.held import HeldJob, Reported
 from controlplane.master.master import Master
-from controlplane.master.refusals import JobExists, NotLeading, ScaleRefused, SpecRefused
+from controlplane.master.refusals import JobExists, NotLeading, ReloadRefused, ScaleRefused, SpecRefused
 from controlplane.master.views import job_view
 from messages.api import Health, JobView, Version
 from messages.costs import CostView
@@ -111,6 +112,22 @@ class Desk:
         self._check_leads()
         held.post(events.ScaleAsked(self._now_s(), workers))
         await held.until_saved(lambda record: record.wanted == workers)
+        return self.view(name)
+
+    async def reload(self, name: str) -> JobView:
+        held = self.job(name)
+        record, limits = held.state.record, held.state.spec.workers
+        if held.ended:
+            raise ReloadRefused(f"Job {name!r} has {record.phase}.", "tradewind status")
+        if lives_on(held.state) and record.wanted <= limits.min:
+            more = f"tradewind scale {name} {record.wanted + 1}, then reload it"
+            raise ReloadRefused(
+                f"Job {name!r} needs {limits.min} of its {record.wanted} workers, and a reload replaces them by turns.",
+                more if record.wanted < limits.max else "a smaller workers.min in its file, when it is submitted again",
+            )
+        self._check_leads()
+        held.post(events.ReloadAsked(self._now_s()))
+        await held.until_saved(lambda saved: saved.reloads > record.reloads)
         return self.view(name)
 
     async def cost(self, name: str, total_steps: int | None = None) -> CostView:

@@ -32,6 +32,10 @@ class ScaleRefused(UserError):
     pass
 
 
+class ReloadRefused(UserError):
+    pass
+
+
 class BudgetRefused(UserError):
     pass
 

@@ -29,6 +29,7 @@ def job_view(job: Job, progress: ProgressTracker, now_s: float, measured: Measur
         samples_per_s=progress.samples_per_s,
         measured=measured,
         certificate=record.certificate,
+        outdated=len(record.outdated),
         workers=tuple(
             _worker_view(worker, members.get(worker.worker), progress, now_s)
             for worker in sorted(job.workers.values(), key=lambda worker: _place(worker, members))

@@ -74,6 +74,7 @@ class FakeMaster:
                 web.get("/v1/jobs/{name}", self._job),
                 web.post("/v1/jobs/{name}/stop", self._stop),
                 web.post("/v1/jobs/{name}/scale", self._scale),
+                web.post("/v1/jobs/{name}/reload", self._reload),
                 web.get("/v1/jobs/{name}/cost", self._cost),
                 web.get("/v1/jobs/{name}/logs", self._logs),
                 web.get("/v1/jobs/{name}/events", self._job_events),
@@ -158,6 +159,10 @@ class FakeMaster:
         name, workers = request.match_info["name"], (await request.json())["workers"]
         self.views[name] = msgspec.structs.replace(self.views[name], wanted=workers)
         return self._json(self.views[name])
+
+    async def _reload(self, request: web.Request) -> web.Response:
+        view = self.views[request.match_info["name"]]
+        return self._json(msgspec.structs.replace(view, outdated=view.world_size))
 
     async def _health(self, request: web.Request) -> web.Response:
         return self._json(Health(ok=True, why="", jobs=len(self.views), clusters=1, dropped={}))

@@ -379,6 +379,15 @@ async def test_scale_tells_how_many_workers_the_job_may_have(master: FakeMaster)
     assert "Next: tradewind status mnist --watch" in done.out
 
 
+async def test_reload_tells_how_many_will_be_replaced(master: FakeMaster) -> None:
+    master.views = {"mnist": a_view(world_size=4), "waiting": a_view("waiting", world_size=0)}
+    done = await asked(master, "reload", "mnist")
+    assert "takes its code anew: 4 workers began with the code from before." in done.out
+    assert "Next: tradewind events mnist --follow" in done.out
+    done = await asked(master, "reload", "waiting")
+    assert "Job waiting has nobody yet with other code than there is now." in done.out
+
+
 async def test_what_is_no_number_is_not_called_a_range(master: FakeMaster) -> None:
     done = await asked(master, "scale", "mnist", "many")
     assert (done.code, master.asked) == (2, [])

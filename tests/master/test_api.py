@@ -62,6 +62,7 @@ async def test_an_unknown_job_is_a_404_with_a_hint_on_every_route(api: Api) -> N
         ("GET", "/progress"),
         ("POST", "/stop"),
         ("POST", "/scale"),
+        ("POST", "/reload"),
     ):
         status, problem = await api.ask(method, f"/v1/jobs/nobody{path}", b'{"workers": 1}')
         assert (status, problem) == (404, {"error": "There is no job 'nobody'.", "hint": "tradewind status"})

@@ -144,6 +144,22 @@ async def test_a_job_is_scaled_within_its_limits_and_stopped(setup: Setup) -> No
     assert (status, view["phase"]) == (200, "stopped")
 
 
+async def test_without_the_sdk_a_reload_starts_all_trainers_again(setup: Setup) -> None:
+    await setup.run("reloaded", 2)
+    status, view = await setup.api.ask("POST", "/v1/jobs/reloaded/reload")
+    assert (status, view["outdated"]) == (200, 2)
+    await until_asked(
+        lambda: setup.api.job("reloaded"), lambda view: view.phase == "running" and view.generation == 2, "a new world"
+    )
+    assert (await setup.api.job("reloaded")).outdated == 0
+    kinds = [event["kind"] for event in await setup.api.lines("/v1/jobs/reloaded/events")]
+    assert {"job_reloading", "job_reloaded"} <= set(kinds)
+    await setup.api.ask("POST", "/v1/jobs/reloaded/stop")
+    await setup.api.until_phase("reloaded", "stopped")
+    status, problem = await setup.api.ask("POST", "/v1/jobs/reloaded/reload")
+    assert (status, problem["error"]) == (409, "Job 'reloaded' has stopped.")
+
+
 async def test_a_script_that_fails_ends_the_job_with_its_reason_and_its_last_words(setup: Setup) -> None:
     job = await setup.run("failing", 1)
     setup.fleet.exit(job, code=1, tail=("Traceback", "ValueError: no"))

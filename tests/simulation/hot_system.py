@@ -109,6 +109,7 @@ class HotSystem(System):
         steps = self.clockwork.chance.choice((60, 150, 250))
         self.hot_training = HotTraining(self.clockwork, steps, self._store_is_at)
         self.training: Any = self.hot_training
+        self._outdated = 0
 
     def start_worker(self, uid: str, job: JobName, slots: int) -> WorkerActor:
         self._pids += 1
@@ -129,6 +130,9 @@ class HotSystem(System):
             raise Broken(f"{record.failures} failures counted, the script failed {self.training.failures} times")
         if record.phase is Phase.SUCCEEDED and not self.training.over:
             raise Broken("the job is called succeeded, but its steps were not done")
+        if record.phase is Phase.RUNNING and len(record.outdated) < self._outdated:
+            self.hot_training.seen["workers replaced by a reload"] += 1
+        self._outdated = len(record.outdated)
 
     # Faults
 
@@ -165,6 +169,7 @@ class HotSystem(System):
             ("notice with little time", self._notice_late),
             ("scaled", self._scale),
             ("scaled", self._scale),
+            ("reloaded", self._reload),
             ("worker killed at the switch", lambda: self._at_switch("worker killed at the switch", self._kill_worker)),
             ("worker killed at the switch", lambda: self._at_switch("worker killed at the switch", self._kill_worker)),
             (
@@ -263,6 +268,11 @@ class HotSystem(System):
         if term is not None:
             wanted = self.clockwork.chance.randint(self.spec.workers.min, self.spec.workers.max)
             term.hear(lambda: job_events.ScaleAsked(self.clockwork.now_s, wanted))
+
+    def _reload(self) -> None:
+        term = self._leader().term
+        if term is not None:
+            term.hear(lambda: job_events.ReloadAsked(self.clockwork.now_s))
 
 
 def simulate_hot(seed: int) -> tuple[Outcome, HotTraining]:

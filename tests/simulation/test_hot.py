@@ -40,6 +40,7 @@ IN_EVERY_PHASE = {
     "trainer slow",
     "notice with little time",
     "scaled",
+    "reloaded",
 }
 CAME_ABOUT = {
     "starts",
@@ -49,6 +50,7 @@ CAME_ABOUT = {
     "laggards",
     "sums that only some received",
     "slow trainers kept",
+    "workers replaced by a reload",
 }
 
 

@@ -26,6 +26,7 @@ SECTIONS: dict[str, dict[str, Lazy]] = {
         "logs": Lazy("tradewind.cli.jobs", "Show what the ranks of a job print."),
         "events": Lazy("tradewind.cli.jobs", "Show what happened, and why."),
         "scale": Lazy("tradewind.cli.jobs", "Give a job more workers or fewer."),
+        "reload": Lazy("tradewind.cli.jobs", "Let a job take its code anew while it trains."),
         "stop": Lazy("tradewind.cli.jobs", "Stop a job."),
     },
     "Capacity": {

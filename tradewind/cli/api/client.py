@@ -77,6 +77,9 @@ class Api:
         body = msgspec.json.encode(ScaleRequest(workers))
         return await self._ask("POST", f"{_of(name)}/scale", JobView, job=name, body=body)
 
+    async def reload(self, name: str) -> JobView:
+        return await self._ask("POST", f"{_of(name)}/reload", JobView, job=name)
+
     async def cost(self, name: str, steps: int | None = None) -> CostView:
         query = f"?steps={steps}" if steps is not None else ""
         return await self._ask("GET", f"{_of(name)}/cost{query}", CostView, job=name)

@@ -39,7 +39,9 @@ ABOUT: dict[str, About] = {
     **dict.fromkeys(("pool_trouble", "cluster_refused"), About.SHORTAGE),
     **dict.fromkeys((WORLD, "world_halted", "job_waiting"), About.WORLD),
     **dict.fromkeys(("budget_raised", "job_paused", "job_continued", "on_demand_off", "on_demand_on"), About.BUDGET),
-    **dict.fromkeys((SUBMITTED, "job_scaled", "job_succeeded", "job_failed", "job_stopped"), About.JOB),
+    **dict.fromkeys(
+        (SUBMITTED, "job_scaled", "job_reloading", "job_succeeded", "job_failed", "job_stopped"), About.JOB
+    ),
 }
 """The kinds of events that tell of a decision."""
 

@@ -120,6 +120,21 @@ def scale(job: str, workers: int) -> None:
     ask_master(lambda api: asking.scale(api, job, workers))
 
 
+@click.command(epilog=examples("tradewind reload mnist", "tradewind events mnist --follow       see it happen"))
+@job_argument
+def reload(job: str) -> None:
+    """Let JOB take its code anew, as it is now in its workdir or image.
+
+    With the SDK it goes on training: its workers are replaced one after the other, each by a hand-over. If the new
+    code does not work, the others stay as they are until it is mended. Without the SDK all its trainers are started
+    again.
+    """
+    from tradewind.cli.jobs import asking
+    from tradewind.cli.jobs.oneshot import ask_master
+
+    ask_master(lambda api: asking.reload(api, job))
+
+
 @click.command(epilog=examples("tradewind stop mnist"))
 @job_argument
 def stop(job: str) -> None:

@@ -205,6 +205,17 @@ async def scale(api: Api, job: str, workers: int) -> int:
     return 0
 
 
+async def reload(api: Api, job: str) -> int:
+    view = await api.reload(job)
+    if view.outdated:
+        began = present.count(view.outdated, "worker")
+        click.echo(f"Job {job} takes its code anew: {began} began with the code from before.")
+    else:
+        click.echo(f"Job {job} has nobody yet with other code than there is now.")
+    click.echo(present.next_command(f"tradewind events {job} --follow"))
+    return 0
+
+
 async def stop(api: Api, job: str) -> int:
     view = await api.stop(job)
     if has_ended(view):

@@ -1,0 +1,43 @@
+"""A running job is given other code: broken code first, then code that works, and it trains on all the time."""
+
+import asyncio
+from pathlib import Path
+
+from tests.e2e.terminal import Terminal
+from tests.e2e.test_hot import PROVEN, STEPS, proofs
+from tests.e2e.traces import a_mark, nothing_is_left
+from tests.e2e.watched import a_run
+
+CODE = Path(__file__).with_name("sdk_script.py").read_text()
+BROKEN = CODE.replace("torch.manual_seed(0)", "torch.manual_sed(0)")
+RENEWED = CODE.replace("weights {weights", "renewed code, weights {weights")
+
+
+async def test_code_is_taken_anew_by_a_job_that_trains_on(tmp_path: Path) -> None:
+    mark, script = a_mark(), tmp_path / "train.py"
+    script.write_text(CODE)
+    async with Terminal(tmp_path, mark) as terminal, asyncio.TaskGroup() as tasks:
+        run = await a_run(terminal, mark, script, str(STEPS), name="hot", workers="{min: 1, max: 2}")
+        tasks.create_task(run.read())
+        await run.until("two ranks train", world=2)
+        await terminal.run(".venv/bin/tradewind scale hot 1")
+        said = await terminal.run(".venv/bin/tradewind reload hot", code=2)
+        assert "Job 'hot' needs 1 of its 1 workers, and a reload replaces them by turns." in said
+        assert "tradewind scale hot 2, then reload it" in said
+        await terminal.run(".venv/bin/tradewind scale hot 2")
+        await run.until("two ranks train", world=2, after=len(run.steps))
+        script.write_text(BROKEN)
+        said = await terminal.run(".venv/bin/tradewind reload hot")
+        assert "takes its code anew: 2 workers" in said
+        await terminal.until_told("hot", "has no attribute 'manual_sed'")
+        await run.until_more_steps("the other trains on with the code that works")
+        script.write_text(RENEWED)
+        await terminal.until_told("hot", "nobody has the code from before")
+        await run.until("both ranks train", world=2, after=len(run.steps))
+        run.let_go()
+        code = await run.end()
+    assert code == 0, "\n".join(run.lines)
+    told = proofs(run)
+    assert len(told) == 2 and len(set(told)) == 1, told
+    assert told[0].startswith(PROVEN.replace("weights", "renewed code, weights"))
+    await nothing_is_left(mark)

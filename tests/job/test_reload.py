@@ -1,0 +1,132 @@
+from controlplane.job import events
+from controlplane.job.effects import JobEffect
+from controlplane.job.state import Phase
+from messages.ids import Rank, WorkerId
+from messages.workers import TrainerExit, WorkerPhase
+from tests.job.hot_stage import HotStage, a_hot_job, a_hot_stage, invited
+from tests.job.stage import LOCAL, a_spec, assignments, halts, released, told
+
+
+def reloads(stage: HotStage) -> list[JobEffect]:
+    return stage.happens(events.ReloadAsked(stage.now_s))
+
+
+def leaves(stage: HotStage, worker: str) -> list[JobEffect]:
+    return stage.happens(events.WorkerSaidLeft(stage.now_s, WorkerId(worker), LOCAL, "no longer needed"))
+
+
+def takes_in(stage: HotStage, newcomer: str, *others: str) -> None:
+    stage.join(newcomer)
+    stage.attaches(newcomer)
+    stage.enters(newcomer, *others)
+    stage.catches_up(newcomer)
+
+
+def test_one_worker_after_the_other_is_replaced_and_nobody_halts() -> None:
+    stage = a_hot_job("a", "b")
+    effects = reloads(stage)
+    assert "2 workers began" in told(effects, "job_reloading")[0].text
+    assert assignments(effects)[0].why == "worker a is replaced: its code is taken anew"
+    assert released(stage.enters("b")) == {"a"}
+    effects = leaves(stage, "a")
+    assert (stage.prepared, invited(effects)) == (None, set()), "b waits until a's place is taken"
+    assert "1 worker still with the code from before: the next is replaced when all" in stage.job.why
+    takes_in(stage, "c", "b")
+    assert stage.prepared is not None
+    assert {member.worker for member in stage.prepared.members} == {"c"}
+    assert released(stage.enters("c")) == {"b"}
+    assert told(leaves(stage, "b"), "job_reloaded") != []
+    takes_in(stage, "d", "c")
+    assert (stage.job.record.prepared, stage.job.record.outdated) == (None, ())
+    assert halts(stage.effects) == []
+    assert (stage.job.record.losses, stage.job.record.failures) == (0, 0)
+
+
+def test_the_outdated_are_released_when_they_have_no_rank_and_never_taken_in_again() -> None:
+    stage = a_hot_job("a", "b")
+    reloads(stage)
+    stage.enters("b")
+    assert released(stage.wait(1.0)) == {"a"}
+    assert (stage.prepared, invited(stage.effects)) == (None, set())
+
+
+def test_a_newcomer_that_was_warm_with_the_code_from_before_goes_too() -> None:
+    stage = a_hot_job("a", "b", wanted=3)
+    stage.join("c")
+    assert "c" in released(reloads(stage))
+    stage.attaches("c")
+    assert stage.prepared is None, "c has the code from before, and without it the world is not complete"
+
+
+def test_code_that_does_not_work_costs_one_worker_and_people_are_told_why() -> None:
+    stage = a_hot_job("a", "b", "c")
+    reloads(stage)
+    stage.enters("b", "c")
+    leaves(stage, "a")
+    stage.join("d")
+    exit_ = TrainerExit(Rank(3), code=1, tail=("NameError: name 'tensor' is not defined",))
+    effects = stage.happens(events.WorkerSpoke(stage.now_s, stage.statuses[WorkerId("d")], exit_))
+    failed = told(effects, "newcomer_failed")[0]
+    assert (failed.text, failed.why) == (
+        "a trainer of worker d exited with 1 before it was in the world",
+        "NameError: name 'tensor' is not defined",
+    )
+    assert "on worker d the new code does not work (rank 3 exited with 1" in stage.job.why
+    stage.wait(60.0)
+    assert (stage.phase, stage.prepared, stage.world) == (Phase.RUNNING, None, {"b": (0,), "c": (1,)})
+    assert stage.job.record.failures == 0
+
+
+def test_a_loss_on_the_way_leaves_those_to_be_replaced_as_they_were() -> None:
+    stage = a_hot_job("a", "b", "c")
+    reloads(stage)
+    stage.sees_gone("b")
+    stage.parks("a", "c")
+    stage.enters("a", "c")
+    assert (stage.world, stage.job.record.outdated) == ({"a": (0,), "c": (1,)}, ("a", "c"))
+    takes_in(stage, "d", "a", "c")
+    assert stage.prepared is not None
+    assert "a" not in {member.worker for member in stage.prepared.members}
+
+
+def test_nobody_goes_when_all_are_needed() -> None:
+    stage = a_hot_job("a", "b", at_least=2)
+    reloads(stage)
+    assert stage.prepared is None
+    assert "at least 2 workers must stay, so none can be replaced" in stage.job.why
+
+
+def test_another_master_goes_on_with_it() -> None:
+    stage = a_hot_job("a", "b")
+    reloads(stage)
+    stage.enters("b")
+    leaves(stage, "a")
+    heir = stage.heir()
+    heir.tell("b", *heir.trainers["b"])
+    takes_in(heir, "c", "b")
+    assert heir.prepared is not None
+    assert {member.worker for member in heir.prepared.members} == {"c"}
+
+
+def test_without_the_sdk_all_begin_anew_at_once() -> None:
+    stage = a_hot_stage(a_spec(workers=2, at_least=2))
+    stage.runs("a", "b")
+    assert len(halts(reloads(stage))) == 1
+    for worker in ("a", "b"):
+        stage.says(worker, WorkerPhase.PARKED)
+    assert (stage.job.record.outdated, stage.generation) == ((), 2)
+
+
+def test_a_job_without_a_world_has_nobody_to_replace() -> None:
+    stage = a_hot_stage(a_spec(workers=2))
+    reloads(stage)
+    assert (stage.job.record.outdated, stage.job.record.reloads) == ((), 1)
+
+
+def test_an_ended_job_is_left_alone() -> None:
+    stage = a_hot_job("a")
+    stage.happens(events.StopAsked(stage.now_s, "stopped by a person"))
+    stage.parks("a")
+    assert stage.phase is Phase.STOPPED
+    reloads(stage)
+    assert stage.job.record.reloads == 0

@@ -107,6 +107,8 @@ class Invite(Struct, frozen=True):
     world: Assignment
     """The one that runs now."""
     why: str
+    terms: str = ""
+    """What trainers must have alike with those that train, in their words; empty if they have not said."""
 
 
 class Halt(Struct, frozen=True):

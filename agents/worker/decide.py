@@ -205,7 +205,8 @@ def _fork_invited(state: WorkerState, at_s: float) -> Step:
         a_forked(world.generation, Rank(world.world_size + local_rank), local_rank, invited=True)
         for local_rank in range(state.identity.slots)
     )
-    return replace(state, trainers=trainers, invite=None, invite_at_s=at_s), [ForkTrainers(world, invited=True)]
+    forked = ForkTrainers(world, invited=True, terms=state.invite_terms)
+    return replace(state, trainers=trainers, invite=None, invite_at_s=at_s), [forked]
 
 
 def _tell_news(before: WorkerState, after: WorkerState, at_s: float) -> Step:

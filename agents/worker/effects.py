@@ -21,6 +21,8 @@ class ForkTrainers:
 
     assignment: Assignment
     invited: bool = False
+    terms: str = ""
+    """What those who are invited must have alike with those that train."""
 
 
 @dataclass(frozen=True, slots=True)

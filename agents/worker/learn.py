@@ -156,7 +156,7 @@ def _invited(state: WorkerState, event: InviteHeard) -> WorkerState:
         return state
     current = (event.epoch or 0) >= state.epoch
     if current and state.identity.worker in invite.workers and needs_trainers(state):
-        state = replace(state, invite=invite.world)
+        state = replace(state, invite=invite.world, invite_terms=invite.terms)
     return _hear(state, event.epoch, event.at_s)
 
 

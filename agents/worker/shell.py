@@ -142,8 +142,8 @@ class WorkerShell:
             case StartHost():
                 self._hosts += 1
                 self._tasks.create_task(self._live_with_a_host(), name=f"host-{self._hosts}")
-            case ForkTrainers(world, invited=True):
-                self._fork(*enlarged(world, self._identity), AN_INVITED)
+            case ForkTrainers(world, True, terms):
+                self._fork(*enlarged(world, self._identity), {**AN_INVITED, "TRADEWIND_TERMS": terms})
             case ForkTrainers(assignment):
                 self._fork(assignment, own_place(self._identity.worker, assignment), {})
             case StopTrainers():

@@ -123,6 +123,8 @@ class WorkerState:
     """The newest for which it was told that training goes on in it."""
     invite: Assignment | None = None
     """The running world for which trainers are to be warmed ahead, until they are forked."""
+    invite_terms: str = ""
+    """What they must have alike with those that train."""
     invite_at_s: float = 0.0
     """When they were forked."""
     invite_due_s: float = 0.0

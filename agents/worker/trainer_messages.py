@@ -18,6 +18,7 @@ from messages.worlds import Entry
 
 LINE_LIMIT_BYTES = 1024 * 1024
 WAITS_LIMIT = 200
+TERMS_LIMIT = 500
 CERTIFICATE_LIMIT = 500
 
 
@@ -42,6 +43,7 @@ class Status(Struct, frozen=True, tag_field="type", tag="status"):
     finished: bool = False
     broken: Generation = NO_GENERATION
     waits: str = ""
+    terms: str = ""
     certificate: SampleCertificate | None = None
 
 
@@ -137,6 +139,7 @@ def status_of(said: Status) -> TrainerStatus:
         finished=said.finished,
         broken=said.broken,
         waits=said.waits[:WAITS_LIMIT],
+        terms=said.terms[:TERMS_LIMIT],
         certificate=_shortened(said.certificate),
     )
 

@@ -8,7 +8,7 @@ says so.
 from dataclasses import replace
 
 from controlplane.job.effects import JobEffect, Publish, SaveRecord, TellCluster
-from controlplane.job.hot import is_hot, lives_on, survivors, to_invite
+from controlplane.job.hot import is_hot, lives_on, survivors, terms, to_invite
 from controlplane.job.present import clusters_agree, is_decided, leavers, wanted_by_cluster
 from controlplane.job.sentences import workers_are
 from controlplane.job.state import Job, Phase
@@ -87,7 +87,7 @@ def _invite(job: Job, now_s: float) -> Asked:
     due = [worker for worker in to_invite(job, now_s) if is_due(job.invited_s.get(worker), now_s)]
     if not due:
         return job, []
-    invite = Invite(job.name, tuple(due), world, f"{workers_are(job.record.wanted)} wanted")
+    invite = Invite(job.name, tuple(due), world, f"{workers_are(job.record.wanted)} wanted", terms(job))
     return replace(job, invited_s=job.invited_s | dict.fromkeys(due, now_s)), [Publish(invite)]
 
 

@@ -159,6 +159,12 @@ def to_invite(job: Job, now_s: float) -> list[WorkerId]:
     ]
 
 
+def terms(job: Job) -> str:
+    """Of those who train."""
+    told = (trainer.terms for _, worker in present_members(job) for trainer in in_world(worker))
+    return next(filter(None, told), "")
+
+
 def in_world(worker: Worker) -> tuple[TrainerStatus, ...]:
     """Its trainers that are, or were, in a world."""
     return tuple(trainer for trainer in worker.trainers if trainer.generation > 0)

@@ -40,7 +40,7 @@ from controlplane.job.present import (
     world_size,
 )
 from controlplane.job.ranks import Arrangement, arrange, ranks_of
-from controlplane.job.reload import all_began_anew, why_reload_waits
+from controlplane.job.reload import all_began_anew, tries_new_code, why_reload_waits
 from controlplane.job.repair import repair
 from controlplane.job.rounds import has_switched, some_switched, unparked, unready
 from controlplane.job.sentences import all_exited, describe_exit, failures_allowed, name_workers, workers_are
@@ -267,10 +267,13 @@ class Turn:
         witness = failure is not None and failure.exit.peer_lost and (self.job.store_lost or goes_on)
         if failure is None or self.job.lost_in_round or witness:
             return self._set(phase=Phase.WAITING)
+        why = describe_exit(failure.exit)
+        if goes_on and tries_new_code(self.job, failure.worker):
+            self.job = replace(self.job, newcomer_failed=failure)
+            return self._set(phase=Phase.WAITING, why=f"{why}, with the new code: the others go on")
         self.job = replace(self.job, counted=failure)
         limits = self.job.spec.failures
         failures = self._record.failures + 1
-        why = describe_exit(failure.exit)
         if failures > limits.max:
             self._set(failures=failures, failed_tail=failure.exit.tail)
             return self._end(Phase.FAILED, f"{why}; {failures_allowed(limits.max)}")

@@ -48,6 +48,11 @@ def next_to_reload(job: Job) -> WorkerId | None:
     return old[0] if can_go_on(job, others) else None
 
 
+def tries_new_code(job: Job, worker: WorkerId) -> bool:
+    """What others train with is known to work: that its code does not says nothing of them."""
+    return bool(job.record.outdated) and worker not in job.record.outdated
+
+
 def why_reload_waits(job: Job) -> str | None:
     """Some have the code from before, and none of them goes just now."""
     old = _outdated_members(job)

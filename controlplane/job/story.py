@@ -2,7 +2,7 @@
 
 from controlplane.job.effects import Announce
 from controlplane.job.sentences import count, how_it_ended, workers_are
-from controlplane.job.state import Failure, Job, Phase, Record, Worker
+from controlplane.job.state import Job, Phase, Record, Worker
 from messages.ids import WorkerId
 from messages.jobs import Scalar
 from messages.workers import WorkerPhase
@@ -143,7 +143,7 @@ def _reloaded(old: Record, new: Record) -> list[Announce]:
 
 
 def _remarks(before: Job, after: Job) -> list[Announce]:
-    said = _newcomer(before.newcomer_failed, after.newcomer_failed)
+    said = _newcomer(before, after)
     if after.ranks_waiting and after.ranks_waiting != before.ranks_waiting:
         said.append(Announce("ranks_waiting", after.ranks_waiting, "a peer never came to the rendezvous"))
     if after.store.error and after.store.error != before.store.error:
@@ -157,8 +157,9 @@ def _remarks(before: Job, after: Job) -> list[Announce]:
     return [*said, *_budget(before.record, after.record)]
 
 
-def _newcomer(known: Failure | None, failed: Failure | None) -> list[Announce]:
-    if failed is None or failed == known:
+def _newcomer(before: Job, after: Job) -> list[Announce]:
+    failed = after.newcomer_failed
+    if failed is None or failed in (before.newcomer_failed, before.failure, after.failure):
         return []
     exit_, fields = failed.exit, Fields(worker=failed.worker, code=failed.exit.code, signal=failed.exit.signal)
     text = f"a trainer of worker {failed.worker} {how_it_ended(exit_)} before it was in the world"

@@ -78,7 +78,8 @@ def waits(criteria: Criteria, market: Market, present: Present) -> str:
     most = max(by_type.values())
     if most < criteria.min_workers:
         return f"{criteria.min_workers} workers are needed and {most} of one type may be had now"
-    return f"{criteria.min_workers} workers cannot be had within quotas, the share on demand and the money an hour"
+    workers = "1 worker" if criteria.min_workers == 1 else f"{criteria.min_workers} workers"
+    return f"{workers} cannot be had within quotas, the share on demand and the money an hour"
 
 
 def loses(other: Score, chosen: Score, criteria: Criteria) -> str:

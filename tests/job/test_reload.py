@@ -1,10 +1,13 @@
+from msgspec import structs
+
 from controlplane.job import events
 from controlplane.job.effects import JobEffect
 from controlplane.job.state import Phase
 from messages.ids import Rank, WorkerId
 from messages.workers import TrainerExit, WorkerPhase
+from messages.worlds import Invite
 from tests.job.hot_stage import HotStage, a_hot_job, a_hot_stage, invited
-from tests.job.stage import LOCAL, a_spec, assignments, halts, released, told
+from tests.job.stage import LOCAL, a_spec, assignments, failed, halts, published, released, told
 
 
 def reloads(stage: HotStage) -> list[JobEffect]:
@@ -75,6 +78,34 @@ def test_code_that_does_not_work_costs_one_worker_and_people_are_told_why() -> N
     stage.wait(60.0)
     assert (stage.phase, stage.prepared, stage.world) == (Phase.RUNNING, None, {"b": (0,), "c": (1,)})
     assert stage.job.record.failures == 0
+
+
+def test_new_code_that_fails_in_the_world_uses_up_no_failure_and_stops_the_reload() -> None:
+    stage = a_hot_job("a", "b", "c")
+    reloads(stage)
+    stage.enters("b", "c")
+    leaves(stage, "a")
+    takes_in(stage, "d", "b", "c")
+    for _ in range(stage.job.spec.failures.max + 2):
+        stage.tell("d", phase=WorkerPhase.ENDED, exits=(failed(Rank(2)),))
+        assert stage.phase is Phase.RESHAPING
+        stage.parks("b", "c")
+        stage.tell("d", phase=WorkerPhase.PARKED)
+        assert (stage.world, stage.hot.previous) == ({"b": (0,), "c": (1,)}, (0, 1))
+        stage.enters("b", "c")
+        assert "on worker d the new code does not work" in stage.job.why
+        stage.wait(stage.job.spec.failures.backoff_max_s)
+        stage.attaches("d")
+        stage.enters("b", "c", "d")
+        stage.catches_up("d")
+    assert (stage.job.record.failures, stage.job.record.outdated) == (0, ("b", "c"))
+
+
+def test_a_newcomer_is_told_on_what_terms_the_others_train() -> None:
+    stage = a_hot_job("a", "b", wanted=3)
+    stage.tell("a", *(structs.replace(trainer, terms="Adam") for trainer in stage.trainers["a"]))
+    (invite,) = published(stage.join("c"), Invite)
+    assert invite.terms == "Adam"
 
 
 def test_a_loss_on_the_way_leaves_those_to_be_replaced_as_they_were() -> None:

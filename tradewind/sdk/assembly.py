@@ -44,6 +44,7 @@ class Given:
     steps: int
     seed: int
     most_samples: int
+    terms: str
 
 
 def assemble(given: Given, control: Control | None) -> tuple[Member, Training]:
@@ -103,7 +104,7 @@ def _member(given: Given, control: Control | None, receiver: Receiver, serving: 
         lambda assign: injected("building", assign.rank, member.done),
     )
     tell = control.tell if control is not None else _nobody
-    member = Member(given.order.batch, given.steps, tell, builder.start)
+    member = Member(given.order.batch, given.steps, tell, builder.start, given.terms)
     member.retired = Janitor()
     return member
 

@@ -84,9 +84,17 @@ class World:
 
 
 class Member:
-    def __init__(self, batch: int, steps: int, tell: Callable[[bytes], None], start_build: Callable[[Assign], None]):
+    def __init__(
+        self,
+        batch: int,
+        steps: int,
+        tell: Callable[[bytes], None],
+        start_build: Callable[[Assign], None],
+        terms: str = "",
+    ) -> None:
         self._batch = batch
         self._steps = steps
+        self._terms = terms
         self._send = tell
         self._start_build = start_build
         self._changed = threading.Condition()
@@ -416,6 +424,7 @@ class Member:
             finished=self._finished,
             broken=max(self._broken, self._unbuilt),
             waits=self._waits,
+            terms=self._terms,
             certificate=self._certificate,
         )
         self._send(protocol.status(now))

@@ -7,7 +7,7 @@ Trainer → agent
 
     attach    {generation, rank, local_rank, pid}
               First: the generation and rank under which it was forked.
-    status    {rank, generation, parked, done, held, active, finished, broken, waits, certificate}
+    status    {rank, generation, parked, done, held, active, finished, broken, waits, terms, certificate}
               All that it is, whenever something of it changes but `done` and `held` alone. See TrainerStatus in
               messages/workers.py. `certificate` is there once it has finished.
     progress  {generation, rank, reports: [{step, loss | null, samples | null, at}, …],
@@ -90,6 +90,7 @@ class Status:
     finished: bool = False
     broken: int = 0
     waits: str = ""
+    terms: str = ""
     certificate: Mapping[str, int | str] | None = None
 
 

@@ -6,10 +6,11 @@
         run.backward(loss)
 
 Between two turns of the loop the gradients of all ranks are summed, the optimizer steps, and, if the world has changed,
-this trainer goes over to the new one. The loop sees nothing of it, but for one thing: after a loss it may be handed
-more samples of the same step, those that nobody holds any more.
+this trainer goes over to the new one. The loop sees nothing of it, but for one thing: after a loss, or with
+`max_share`, it may be handed more samples of the same step.
 """
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ from tradewind.sdk.loader import Loader
 from tradewind.sdk.samples import Order
 from tradewind.sdk.saving import Saving
 from tradewind.sdk.state import Stateful, TrainingState
+from tradewind.sdk.terms import require_same, terms_of
 
 
 class Run:
@@ -93,11 +95,14 @@ class Run:
         if scaler is not None:
             change = Scaled(change, scaler, optimizer, gradients)
         order = Order(_length(dataset), batch, seed, shuffle)
+        kept = TrainingState(model, optimizer, others)
+        terms = terms_of(kept, order, steps, clip_norm=clip_norm, scaled=scaler is not None)
+        require_same(terms, os.environ)
         given = Given(
             gradients=gradients,
             order=order,
             loader=Loader(dataset, order, collate, prefetch=prefetch),
-            state=TrainingState(model, optimizer, others),
+            state=kept,
             applying=Applying(gradients, change, seed, is_own=update is not None),
             scaler=scaler,
             certificate=self.certificate,
@@ -105,6 +110,7 @@ class Run:
             steps=steps,
             seed=seed,
             most_samples=max_share or batch,
+            terms=terms,
         )
         self._iterated = False
         self._control = open_control()

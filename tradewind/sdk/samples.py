@@ -26,7 +26,8 @@ class Order:
             raise ValueError(f"a batch of {batch} from {size} samples: there must be at least one of each")
         self.size = size
         self.batch = batch
-        self._shuffle = shuffle
+        self.seed = seed
+        self.shuffled = shuffle
         # Two epochs: while one thread still reads the end of one, another may read ahead into the next.
         self._permutation = lru_cache(maxsize=2)(partial(_permutation, size, seed))
 
@@ -45,7 +46,7 @@ class Order:
         return found
 
     def _of_epoch(self, epoch: int, begin: int, end: int) -> list[int]:
-        if not self._shuffle:
+        if not self.shuffled:
             return list(range(begin, end))
         indices: list[int] = self._permutation(epoch)[begin:end].tolist()
         return indices

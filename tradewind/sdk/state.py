@@ -102,6 +102,10 @@ class TrainingState:
             _split(over(buffers), [entry_nbytes(each) for each in there.buffers]),
         )
 
+    def kind(self) -> Description:
+        """What another state must be like to be loaded here."""
+        return self._description()
+
     def fingerprint(self) -> int:
         """Differs between two states that are one step apart."""
         return self._sampler.fingerprint(self._values())

@@ -1,0 +1,66 @@
+"""Who joins with another script than the others run is refused before anybody has heard of it."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import TensorDataset
+
+from tradewind.sdk.run import Run
+from tradewind.sdk.samples import Order
+from tradewind.sdk.state import TrainingState
+from tradewind.sdk.terms import VARIABLE, OtherTerms, require_same, terms_of
+
+
+def terms(model: nn.Module | None = None, optimizer: Any = torch.optim.Adam, **changes: Any) -> str:
+    model = model or nn.Linear(4, 2)
+    order = Order(
+        changes.pop("size", 100), changes.pop("batch", 8), changes.pop("seed", 0), changes.pop("shuffle", True)
+    )
+    state = TrainingState(model, optimizer(model.parameters(), lr=changes.pop("lr", 0.1)), changes.pop("others", None))
+    return terms_of(state, order, changes.pop("steps", 50), **changes)
+
+
+def test_they_are_words_that_people_can_compare() -> None:
+    assert terms().partition(" [")[0] == "2 tensors of 10 numbers, Adam, 8 of 100 samples a step, 50 steps, seed 0"
+
+
+def test_weights_and_the_learning_rate_are_not_among_them() -> None:
+    assert terms() == terms(lr=0.2)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"model": nn.Linear(4, 3)},
+        {"model": nn.Sequential(nn.Linear(4, 2))},
+        {"model": nn.Linear(4, 2, dtype=torch.float64)},
+        {"optimizer": torch.optim.SGD},
+        {"others": {"mine": nn.Linear(1, 1)}},
+        {"size": 101},
+        {"batch": 9},
+        {"seed": 1},
+        {"shuffle": False},
+        {"steps": 51},
+        {"clip_norm": 1.0},
+    ],
+    ids=lambda changes: next(iter(changes)),
+)
+def test_whatever_else_differs_is_refused(changes: dict[str, Any]) -> None:
+    with pytest.raises(OtherTerms, match=r"this script has .*; the run that it should join has"):
+        require_same(terms(**changes), {VARIABLE: terms()})
+
+
+def test_who_is_first_has_nobody_to_agree_with() -> None:
+    require_same(terms(), {})
+    require_same(terms(), {VARIABLE: ""})
+    require_same(terms(), {VARIABLE: terms()})
+
+
+def test_a_run_on_other_terms_ends_before_it_is_attached(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, terms())
+    monkeypatch.setenv("TRADEWIND_TRAINER_SOCKET", "/nowhere")
+    model = nn.Linear(4, 2)
+    with pytest.raises(OtherTerms):
+        Run(model, torch.optim.Adam(model.parameters()), TensorDataset(torch.zeros(9, 4)), batch=8, steps=50)

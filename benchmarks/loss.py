@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from benchmarks import torchrun_peer
 from benchmarks.hot import torchft_peer, trace
-from benchmarks.hot.fleet import HotFleet, Recipe, at_a_random_moment, hot_fleet, strike
+from benchmarks.hot.fleet import UNWATCHED_S, HotFleet, Recipe, at_a_random_moment, hot_fleet, strike
 from benchmarks.hot.options import check, delayed_world, distances, parser_of
 from benchmarks.hot.report import Row, Target, publish, result_of
 from benchmarks.hot.trace import Traced
@@ -76,6 +76,7 @@ def lose(fleet: HotFleet, case: str, world: int, chance: random.Random) -> Row:
     survivors = [place.trainer for place in places.values()]
     at_a_random_moment(chance)
     struck_s = strike(victims, signal.SIGSTOP if case == "silent" else signal.SIGKILL)
+    time.sleep(UNWATCHED_S)
     fleet.wait(
         lambda: trace.last_of_all(fleet.trace(), "step", survivors, before.generation, struck_s),
         f"{len(survivors)} survivors to go on",

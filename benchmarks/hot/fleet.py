@@ -31,6 +31,8 @@ JOB: Final = "hot"
 READY_S: Final = 120.0
 SETTLE_STEPS: Final = 10
 """So many steps before and after a change are what it is compared with."""
+UNWATCHED_S: Final = 0.3
+"""Nobody looks so soon after a blow: to read what trainers write takes the cores that are measured."""
 _NEAR: Final = "127.0.0.1"
 _FAR: Final = "127.0.0.2"
 _STORE_PORTS: Final = 8

@@ -16,7 +16,7 @@ from typing import Final
 from msgspec import Struct
 
 from benchmarks import trace
-from benchmarks.hot.fleet import at_a_random_moment, strike
+from benchmarks.hot.fleet import UNWATCHED_S, at_a_random_moment, strike
 from benchmarks.hot.report import Row
 from benchmarks.processes import leaving_none
 from benchmarks.stacks import start_logged
@@ -82,6 +82,7 @@ def _lose_one(python: str, settings: Settings, world: int, chance: random.Random
         _wait(lambda: all(_together(steps(pid), world) >= _STEPS_BEFORE for pid in pids), folder, "all to train")
         at_a_random_moment(chance)
         struck_s = strike(pids[-1:], signal.SIGKILL)
+        time.sleep(UNWATCHED_S)
 
         def went_on() -> bool:
             return all(_together(steps(pid), world - 1, struck_s) >= _STEPS_AFTER for pid in pids[:-1])

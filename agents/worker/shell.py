@@ -82,7 +82,8 @@ from runtime.logs import WhyLog, logger
 from runtime.role import Decision
 
 MISADDRESSED = "misaddressed"
-LOG_AFTER_S = 0.005
+LOG_AFTER_S = 0.3
+"""Longer than a repair takes: writing lines needs the cores that all wait for."""
 READ_AGAIN_FIRST_S = 0.2
 READ_AGAIN_MOST_S = 5.0
 

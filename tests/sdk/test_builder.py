@@ -3,15 +3,12 @@
 from collections.abc import Callable, Iterator
 
 import pytest
-from torch._C._distributed_c10d import Store as TorchStore
 from torch._C._distributed_c10d import TCPStore
 
 from tradewind.sdk import builder as building
-from tradewind.sdk.builder import Builder, LoneGroup, StoreClients
+from tradewind.sdk.builder import Builder, LoneGroup, MakeGroup, StoreClients
 from tradewind.sdk.member import Built, Group, Joiner
-from tradewind.sdk.protocol import Assign, Store
-
-Make = Callable[[TorchStore, int, int, str], Group]
+from tradewind.sdk.protocol import Assign, Entry, Store
 
 
 @pytest.fixture
@@ -38,11 +35,11 @@ def connected(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[TCPStore]]:
     yield made
 
 
-def lone_group(*_: object) -> Group:
+def lone_group(*_: object, tried: bool) -> Group:
     return LoneGroup()
 
 
-def ended(make: Make, assign: Assign, prepare: Callable[[Joiner, int], None] = lambda *_: None) -> list[bool]:
+def ended(make: MakeGroup, assign: Assign, prepare: Callable[[Joiner, int], None] = lambda *_: None) -> list[bool]:
     """Of one build: whether there is a group, each time that it was told."""
     told: list[bool] = []
     builder = Builder(make, lambda _, built: told.append(built is not None), lambda: (1, "token"), prepare)
@@ -77,14 +74,26 @@ def test_connections_are_made_ahead_but_only_when_the_group_is_told_of(store: St
 @pytest.mark.parametrize("error", [RuntimeError("lost\nand a trace"), OSError("full"), KeyError(), MemoryError()])
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_build_that_fails_is_told_whatever_the_error(store: Store, error: Exception) -> None:
-    def fail(*_: object) -> Group:
+    def fail(*_: object, tried: bool) -> Group:
         raise error
 
     assert ended(fail, Assign(3, 0, 2, "start", store)) == [False]
 
 
+@pytest.mark.parametrize(("entry", "tried"), [("start", True), ("planned", True), ("repair", False)])
+def test_only_after_a_loss_is_the_first_sum_the_trial(store: Store, entry: Entry, tried: bool) -> None:
+    asked: list[bool] = []
+
+    def make(*_: object, tried: bool) -> Group:
+        asked.append(tried)
+        return LoneGroup()
+
+    assert ended(make, Assign(3, 0, 2, entry, store, previous=(0, 1))) == [True]
+    assert asked == [tried]
+
+
 def test_an_error_of_the_network_is_a_sentence(store: Store, capfd: pytest.CaptureFixture[str]) -> None:
-    def fail(*_: object) -> Group:
+    def fail(*_: object, tried: bool) -> Group:
         raise RuntimeError("Connection closed by peer\nand a trace")
 
     ended(fail, Assign(3, 0, 2, "start", store))

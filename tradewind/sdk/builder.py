@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Final
+from typing import Final, Protocol
 
 from torch import Tensor
 from torch._C._distributed_c10d import PrefixStore, TCPStore
@@ -25,7 +25,10 @@ STORE_TIMEOUT: Final = timedelta(seconds=30)
 _LAST_WAIT_S: Final = 2.0
 _READY: Final = 2
 """One for the next build, and one for that after it if it never comes back."""
-MakeGroup = Callable[[TorchStore, int, int, str], Group]
+
+
+class MakeGroup(Protocol):
+    def __call__(self, store: TorchStore, rank: int, size: int, address: str, /, *, tried: bool) -> Group: ...
 
 
 class StoreClients:
@@ -116,7 +119,9 @@ class Builder:
         if assign.rank in entering:
             port, token = self._own_state_port()
             store.set(f"state/{assign.rank}", json.dumps([assign.address, port, token]))
-        group = self._make_group(store, assign.rank, assign.world_size, assign.address)
+        # After a loss everybody waits for the first sum, which tells as much as a trial would.
+        tried = assign.entry != "repair"
+        group = self._make_group(store, assign.rank, assign.world_size, assign.address, tried=tried)
         joiners = tuple(_joiner(rank, store.get(f"state/{rank}")) for rank in entering if rank != assign.rank)
         self._clients.give_back(assign.store, client)
         return Built(group, joiners)

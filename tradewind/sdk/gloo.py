@@ -43,8 +43,11 @@ _gloo: Any = ProcessGroupGloo  # torch's own description of it lacks most of wha
 class GlooGroup:
     """Used by one thread at a time, but for `cut`."""
 
-    def __init__(self, store: Store, rank: int, size: int, address: str) -> None:
-        """Waits for all members, at most BUILD_TIMEOUT. Call it in a thread that may be left behind."""
+    def __init__(self, store: Store, rank: int, size: int, address: str, *, tried: bool = True) -> None:
+        """Waits for all members, at most BUILD_TIMEOUT. Call it in a thread that may be left behind.
+
+        `tried`: a small sum has shown that all can be reached.
+        """
         options = _gloo._Options()
         options._devices = [_device(address)]
         options._timeout = BUILD_TIMEOUT
@@ -55,7 +58,8 @@ class GlooGroup:
         self._group = _gloo(meeting, rank, size, options)
         self._ports = frozenset(_port(meeting.get(f"0/{peer}")) for peer in range(size))
         self._is_cut = threading.Event()
-        self._try(time.monotonic() + BUILD_TIMEOUT.total_seconds())
+        if tried:
+            self._try(time.monotonic() + BUILD_TIMEOUT.total_seconds())
 
     def sum(self, flat: Tensor) -> Work:
         return self._reduce(flat, ReduceOp.SUM)
@@ -122,8 +126,8 @@ class GlooGroup:
         shut_sockets(self._ports)
 
 
-def build(store: Store, rank: int, size: int, address: str) -> GlooGroup:
-    return GlooGroup(store, rank, size, address)
+def build(store: Store, rank: int, size: int, address: str, *, tried: bool) -> GlooGroup:
+    return GlooGroup(store, rank, size, address, tried=tried)
 
 
 def _succeeded(work: Work) -> bool:

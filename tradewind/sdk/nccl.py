@@ -97,7 +97,7 @@ class NcclGroup:
         return work
 
 
-def build(device: torch.device, store: Store, rank: int, size: int, _address: str) -> NcclGroup:
+def build(device: torch.device, store: Store, rank: int, size: int, _address: str, **_: bool) -> NcclGroup:
     """In a thread of its own, which would else use the first GPU, whichever is this rank's."""
     torch.cuda.set_device(device)
     return NcclGroup(store, rank, size, device)

@@ -29,6 +29,8 @@ AN_INVITED: Final = {
 
 `init_process_group` and DDP then need nobody: the others have met long ago. The SDK has its place from elsewhere.
 """
+TERMS = "TRADEWIND_TERMS"
+"""What they must have alike with those that train."""
 SIGNALS_TO_HANDLE = "SIGTERM,SIGINT,SIGHUP,SIGQUIT"
 """What torchrun's launcher leaves in the environment unless told otherwise."""
 

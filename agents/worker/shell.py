@@ -27,7 +27,7 @@ from agents.worker.effects import (
     TellTrainer,
     WorkerEffect,
 )
-from agents.worker.environment import AN_INVITED, enlarged, rank_arguments, rank_environment
+from agents.worker.environment import AN_INVITED, TERMS, enlarged, rank_arguments, rank_environment
 from agents.worker.events import (
     AssignmentHeard,
     HaltHeard,
@@ -82,8 +82,7 @@ from runtime.logs import WhyLog, logger
 from runtime.role import Decision
 
 MISADDRESSED = "misaddressed"
-LOG_AFTER_S = 0.3
-"""Longer than a repair takes: writing lines needs the cores that all wait for."""
+LOG_AFTER_S = 0.005
 READ_AGAIN_FIRST_S = 0.2
 READ_AGAIN_MOST_S = 5.0
 
@@ -143,8 +142,8 @@ class WorkerShell:
             case StartHost():
                 self._hosts += 1
                 self._tasks.create_task(self._live_with_a_host(), name=f"host-{self._hosts}")
-            case ForkTrainers(world, True, terms):
-                self._fork(*enlarged(world, self._identity), {**AN_INVITED, "TRADEWIND_TERMS": terms})
+            case ForkTrainers(world, invited=True, terms=terms):
+                self._fork(*enlarged(world, self._identity), {**AN_INVITED, TERMS: terms})
             case ForkTrainers(assignment):
                 self._fork(assignment, own_place(self._identity.worker, assignment), {})
             case StopTrainers():

@@ -11,7 +11,7 @@ from controlplane.job.present import (
     members,
     unheard,
 )
-from controlplane.job.reload import WHY
+from controlplane.job.reload import NEW_CODE
 from controlplane.job.sentences import describe_exit, name_workers
 from controlplane.job.state import Job, Phase, Worker
 from messages.ids import Generation
@@ -130,4 +130,4 @@ def could_be_better(job: Job) -> str | None:
     Trainers that live through changes are not ended for it: their world changes in place once all of them are in it."""
     if job.clean or lives_on(job) or unheard(job):
         return None
-    return WHY if job.record.outdated else why_other_members(job, chosen(job))
+    return NEW_CODE if job.record.outdated else why_other_members(job, chosen(job))

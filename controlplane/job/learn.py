@@ -209,7 +209,7 @@ def _learn_fallen(job: Job, worker: Worker) -> Job:
 def _learn_newcomer(job: Job, worker: WorkerId, exit_: TrainerExit | None) -> Job:
     """It disturbs nobody and is asked again, but people should know why it does not come."""
     in_world = member_of(job, worker) is not None or member_of_prepared(job, worker) is not None
-    if exit_ is None or exit_.clean or in_world or worker not in job.workers:
+    if exit_ is None or in_world or worker not in job.workers or is_over(job):
         return job
     return replace(job, newcomer_failed=Failure(worker, exit_))
 

@@ -6,7 +6,7 @@ from controlplane.job.given_up import can_go_on, is_given_up, kept
 from controlplane.job.hot import is_over, joiners, rank_before, whole
 from controlplane.job.present import can_train, has_finished, members, world_size
 from controlplane.job.ranks import Arrangement, arrange, choose
-from controlplane.job.reload import WHY, next_to_reload
+from controlplane.job.reload import NEW_CODE, next_to_reload
 from controlplane.job.sentences import count, name_workers
 from controlplane.job.state import Job, Worker
 from messages.ids import WorkerId
@@ -25,7 +25,7 @@ def why_plan(job: Job) -> str | None:
         if worker is not None and worker.noticed is not None:
             return f"worker {member.worker} has to go: {worker.noticed}"
     if (outdated := next_to_reload(job)) is not None:
-        return f"worker {outdated} is replaced: {WHY}"
+        return f"worker {outdated} is replaced: {NEW_CODE}"
     return why_other_members(job, _candidates(job))
 
 

@@ -90,8 +90,8 @@ def leavers(job: Job) -> list[WorkerId]:
     ]
     unwanted = {*given_up, *job.record.outdated}
     going = [worker.worker for worker in idle if worker.noticed is not None or worker.worker in unwanted]
-    surplus = max(0, len(stay) - job.record.wanted)
-    spares = sorted(worker.worker for worker in idle if worker.worker in stay)
+    surplus = max(0, len(stay.difference(going)) - job.record.wanted)
+    spares = sorted(worker.worker for worker in idle if worker.worker in stay.difference(going))
     return going + (spares[-surplus:] if surplus else [])
 
 

@@ -40,7 +40,7 @@ from controlplane.job.present import (
     world_size,
 )
 from controlplane.job.ranks import Arrangement, arrange, ranks_of
-from controlplane.job.reload import all_began_anew, tries_new_code, why_reload_waits
+from controlplane.job.reload import all_began_anew, forget_outdated, tries_new_code, why_reload_waits
 from controlplane.job.repair import repair
 from controlplane.job.rounds import has_switched, some_switched, unparked, unready
 from controlplane.job.sentences import all_exited, describe_exit, failures_allowed, name_workers, workers_are
@@ -152,6 +152,8 @@ class Turn:
         )
 
     def _begin_world(self) -> None:
+        for gone in [worker for worker in self._record.outdated if worker not in self.job.workers]:
+            self.job = forget_outdated(self.job, gone)
         self.job = replace(
             self.job,
             assigned_s=self.now_s,

@@ -1,30 +1,33 @@
 """New code for a job that trains: its workers are replaced one after the other, each by a hand-over.
 
-The next one goes only when all that are wanted are in the world, so code that does not work costs one worker and not
-the job. Scripts without the SDK begin anew all at once.
+The next one goes only when all that are wanted are in the world and have trained in it for a while, so code that does
+not work costs one worker and not the job. Scripts without the SDK begin anew all at once.
 """
 
 from dataclasses import replace
 
 from msgspec import structs
 
-from controlplane.job.given_up import can_go_on
-from controlplane.job.present import members, present_members, wanted_by_cluster
-from controlplane.job.sentences import count, describe_exit
-from controlplane.job.state import Job
+from controlplane.job.given_up import can_go_on, is_given_up
+from controlplane.job.hot import is_over, joiners, survivors, whole
+from controlplane.job.present import can_train, member_of, members, present_members, wanted_by_cluster, world_size
+from controlplane.job.ranks import arrange
+from controlplane.job.sentences import count, how_it_ended
+from controlplane.job.state import Failure, Job, Worker
 from messages.ids import WorkerId
 
-WHY = "its code is taken anew"
+NEW_CODE = "its code is taken anew"
+PROVEN_S = 5.0
+"""So long a world trains before the next one in it has the new code."""
 
 
 def ask_for_reload(job: Job) -> Job:
-    """Whoever is in a world, or may be on the way into one, began with the code from before."""
+    """Whoever is known began with the code from before, or its image did."""
     if job.record.phase.ended:
         return job
-    prepared = job.record.prepared.members if job.record.prepared is not None else ()
-    began = dict.fromkeys([*(member.worker for member in (*members(job), *prepared)), *job.invited_s])
-    outdated = tuple(worker for worker in began if worker in job.workers)
-    return replace(job, record=structs.replace(job.record, outdated=outdated, reloads=job.record.reloads + 1))
+    outdated = dict.fromkeys([*(member.worker for member, _ in present_members(job)), *sorted(job.workers)])
+    record = structs.replace(job.record, outdated=tuple(outdated), reloads=job.record.reloads + 1)
+    return replace(job, record=record, newcomer_failed=None)
 
 
 def forget_outdated(job: Job, worker: WorkerId) -> Job:
@@ -39,37 +42,74 @@ def all_began_anew(job: Job) -> Job:
     return replace(job, record=structs.replace(job.record, outdated=()))
 
 
+def can_do_without_one(job: Job) -> bool:
+    """Whoever of its members is left out."""
+    here = [worker for _, worker in present_members(job)]
+    return all(_can_do_without(job, here, worker) for worker in here)
+
+
 def next_to_reload(job: Job) -> WorkerId | None:
-    """Of the present world, if it is complete and can do without."""
+    """Of the present world, if it is complete, proven and can do without. Not while another of them has to go."""
+    here = [worker for _, worker in present_members(job)]
+    settled = all(can_train(worker) and not is_given_up(job, worker) for worker in here)
     old = _outdated_members(job)
-    if not old or not _is_complete(job):
+    if not old or not settled or not _is_complete(job) or not _is_proven(job):
         return None
-    others = [worker for member, worker in present_members(job) if member.worker != old[0]]
-    return old[0] if can_go_on(job, others) else None
+    return old[0] if _can_do_without(job, here, job.workers[old[0]]) else None
 
 
 def tries_new_code(job: Job, worker: WorkerId) -> bool:
-    """What others train with is known to work: that its code does not says nothing of them."""
-    return bool(job.record.outdated) and worker not in job.record.outdated
+    """What others go on with is known to work: that its code does not says nothing of them."""
+    proven = any(other.worker in job.record.outdated for other in survivors(job))
+    return proven and worker not in job.record.outdated
 
 
 def why_reload_waits(job: Job) -> str | None:
     """Some have the code from before, and none of them goes just now."""
     old = _outdated_members(job)
-    if not old:
+    if not old or is_over(job):
         return None
     here = f"{count(len(old), 'worker')} still with the code from before"
-    if _is_complete(job):
-        return f"{here}: at least {count(job.spec.workers.min, 'worker')} must stay, so none can be replaced"
     failed = job.newcomer_failed
-    if failed is not None and failed.worker in job.workers:
-        return f"{here}: on worker {failed.worker} the new code does not work ({describe_exit(failed.exit)})"
-    return f"{here}: the next is replaced when all that are wanted are in the world"
+    if failed is not None and _is_still_outside(job, failed.worker):
+        return f"{here}: on worker {failed.worker} the new code does not work ({_words_of(failed)})"
+    if not _is_complete(job):
+        return f"{here}: the next is replaced when all that are wanted are in the world"
+    if not can_do_without_one(job):
+        return f"{here}: none can be replaced, since the job needs all that it has"
+    return f"{here}: the next is replaced when this world has trained for {PROVEN_S:g} s"
+
+
+def _can_do_without(job: Job, here: list[Worker], leaver: Worker) -> bool:
+    return can_go_on(job, whole([worker for worker in here if worker is not leaver], job.spec.replica))
 
 
 def _is_complete(job: Job) -> bool:
-    return bool(job.clusters) and len(members(job)) >= sum(wanted_by_cluster(job).values())
+    """As many as are wanted are here, and those who have no rank would make no whole replica."""
+    newcomers = [
+        worker
+        for worker in joiners(job)
+        if member_of(job, worker.worker) is None and worker.worker not in job.record.outdated
+    ]
+    here = [*(worker for _, worker in present_members(job)), *newcomers]
+    enough = bool(job.clusters) and len(here) >= sum(wanted_by_cluster(job).values())
+    return enough and arrange(here, job.spec.replica).world_size <= world_size(job)
+
+
+def _is_proven(job: Job) -> bool:
+    heard_s = max((worker.heard_s for _, worker in present_members(job)), default=0.0)
+    return job.assigned_s is not None and heard_s - job.assigned_s >= PROVEN_S
+
+
+def _is_still_outside(job: Job, worker: WorkerId) -> bool:
+    return worker in job.workers and member_of(job, worker) is None and worker not in job.record.outdated
+
+
+def _words_of(failed: Failure) -> str:
+    exit_ = failed.exit
+    lines = (exit_.error or "").strip().splitlines() or exit_.tail
+    return f"it {how_it_ended(exit_)}" + (f": {lines[-1].strip()}" if lines else "")
 
 
 def _outdated_members(job: Job) -> list[WorkerId]:
-    return [member.worker for member, _ in present_members(job) if member.worker in job.record.outdated]
+    return [member.worker for member in members(job) if member.worker in {*job.record.outdated} & {*job.workers}]

@@ -175,7 +175,7 @@ class Job:
     counted: Failure | None = None
     """The last that counted against what is allowed."""
     newcomer_failed: Failure | None = None
-    """The last trainer that failed before it was in any world: the others train on."""
+    """The last that came, or was to come, to others that train on without it."""
     quit: Failure | None = None
     """A rank that ended with 0 before the last step: no failure if all do."""
     clean: frozenset[Rank] = frozenset()

@@ -162,7 +162,7 @@ def _newcomer(before: Job, after: Job) -> list[Announce]:
     if failed is None or failed in (before.newcomer_failed, before.failure, after.failure):
         return []
     exit_, fields = failed.exit, Fields(worker=failed.worker, code=failed.exit.code, signal=failed.exit.signal)
-    text = f"a trainer of worker {failed.worker} {how_it_ended(exit_)} before it was in the world"
+    text = f"a newcomer on worker {failed.worker} {how_it_ended(exit_)}: the others train on"
     return [Announce("newcomer_failed", text, exit_.error or "\n".join(exit_.tail), fields)]
 
 

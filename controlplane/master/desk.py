@@ -9,6 +9,7 @@ from msgspec import structs
 from controlplane.catalog.views import offer_list
 from controlplane.job import events
 from controlplane.job.hot import lives_on
+from controlplane.job.reload import can_do_without_one
 from controlplane.ledger.views import cost_view, planned_steps, proven
 from controlplane.master.budgets import Budgets
 from controlplane.master.held import HeldJob, Reported
@@ -119,10 +120,10 @@ class Desk:
         record, limits = held.state.record, held.state.spec.workers
         if held.ended:
             raise ReloadRefused(f"Job {name!r} has {record.phase}.", "tradewind status")
-        if lives_on(held.state) and record.wanted <= limits.min:
+        if lives_on(held.state) and not can_do_without_one(held.state):
             more = f"tradewind scale {name} {record.wanted + 1}, then reload it"
             raise ReloadRefused(
-                f"Job {name!r} needs {limits.min} of its {record.wanted} workers, and a reload replaces them by turns.",
+                f"Job {name!r} needs all the workers that it has, and a reload replaces them one after the other.",
                 more if record.wanted < limits.max else "a smaller workers.min in its file, when it is submitted again",
             )
         self._check_leads()

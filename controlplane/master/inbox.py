@@ -49,7 +49,7 @@ def worker_fact(subject: str, message: Message, at_s: float) -> ForJob | Refused
         return Refused.SUBJECT_MISMATCH
     if isinstance(message, workers.WorkerLeft):
         return ForJob(status.job, events.WorkerSaidLeft(at_s, status.worker, status.cluster, message.why))
-    ended = message.exit if isinstance(message, workers.WorkerExited) else None
+    ended = message.exit if isinstance(message, workers.WorkerExited | workers.WorkerPeerLost) else None
     return ForJob(status.job, events.WorkerSpoke(at_s, status, ended))
 
 

@@ -22,7 +22,7 @@ async def test_code_is_taken_anew_by_a_job_that_trains_on(tmp_path: Path) -> Non
         await run.until("two ranks train", world=2)
         await terminal.run(".venv/bin/tradewind scale hot 1")
         said = await terminal.run(".venv/bin/tradewind reload hot", code=2)
-        assert "Job 'hot' needs 1 of its 1 workers, and a reload replaces them by turns." in said
+        assert "Job 'hot' needs all the workers that it has, and a reload replaces them one after the other." in said
         assert "tradewind scale hot 2, then reload it" in said
         await terminal.run(".venv/bin/tradewind scale hot 2")
         await run.until("two ranks train", world=2, after=len(run.steps))

@@ -1,7 +1,10 @@
+from dataclasses import replace
+
 from msgspec import structs
 
 from controlplane.job import events
 from controlplane.job.effects import JobEffect
+from controlplane.job.reload import PROVEN_S
 from controlplane.job.state import Phase
 from messages.ids import Rank, WorkerId
 from messages.workers import TrainerExit, WorkerPhase
@@ -10,7 +13,14 @@ from tests.job.hot_stage import HotStage, a_hot_job, a_hot_stage, invited
 from tests.job.stage import LOCAL, a_spec, assignments, failed, halts, published, released, told
 
 
+def trains_on(stage: HotStage) -> list[JobEffect]:
+    stage.now_s += PROVEN_S
+    return stage.reports(*stage.sights())
+
+
 def reloads(stage: HotStage) -> list[JobEffect]:
+    """Of a world that has trained for a while."""
+    trains_on(stage)
     return stage.happens(events.ReloadAsked(stage.now_s))
 
 
@@ -35,6 +45,9 @@ def test_one_worker_after_the_other_is_replaced_and_nobody_halts() -> None:
     assert (stage.prepared, invited(effects)) == (None, set()), "b waits until a's place is taken"
     assert "1 worker still with the code from before: the next is replaced when all" in stage.job.why
     takes_in(stage, "c", "b")
+    assert stage.job.record.prepared is None
+    assert "the next is replaced when this world has trained for 5 s" in stage.job.why
+    trains_on(stage)
     assert stage.prepared is not None
     assert {member.worker for member in stage.prepared.members} == {"c"}
     assert released(stage.enters("c")) == {"b"}
@@ -69,12 +82,12 @@ def test_code_that_does_not_work_costs_one_worker_and_people_are_told_why() -> N
     stage.join("d")
     exit_ = TrainerExit(Rank(3), code=1, tail=("NameError: name 'tensor' is not defined",))
     effects = stage.happens(events.WorkerSpoke(stage.now_s, stage.statuses[WorkerId("d")], exit_))
-    failed = told(effects, "newcomer_failed")[0]
-    assert (failed.text, failed.why) == (
-        "a trainer of worker d exited with 1 before it was in the world",
+    announced = told(effects, "newcomer_failed")[0]
+    assert (announced.text, announced.why) == (
+        "a newcomer on worker d exited with 1: the others train on",
         "NameError: name 'tensor' is not defined",
     )
-    assert "on worker d the new code does not work (rank 3 exited with 1" in stage.job.why
+    assert "on worker d the new code does not work (it exited with 1: NameError" in stage.job.why
     stage.wait(60.0)
     assert (stage.phase, stage.prepared, stage.world) == (Phase.RUNNING, None, {"b": (0,), "c": (1,)})
     assert stage.job.record.failures == 0
@@ -116,6 +129,7 @@ def test_a_loss_on_the_way_leaves_those_to_be_replaced_as_they_were() -> None:
     stage.enters("a", "c")
     assert (stage.world, stage.job.record.outdated) == ({"a": (0,), "c": (1,)}, ("a", "c"))
     takes_in(stage, "d", "a", "c")
+    trains_on(stage)
     assert stage.prepared is not None
     assert "a" not in {member.worker for member in stage.prepared.members}
 
@@ -124,7 +138,49 @@ def test_nobody_goes_when_all_are_needed() -> None:
     stage = a_hot_job("a", "b", at_least=2)
     reloads(stage)
     assert stage.prepared is None
-    assert "at least 2 workers must stay, so none can be replaced" in stage.job.why
+    assert "none can be replaced, since the job needs all that it has" in stage.job.why
+
+
+def test_who_is_noticed_goes_first() -> None:
+    stage = a_hot_job("a", "b", "x", at_least=2)
+    stage.notices("x")
+    assert stage.prepared is not None
+    assert {member.worker for member in stage.prepared.members} == {"a", "b"}
+    reloads(stage)
+    stage.enters("a", "b")
+    assert (stage.job.record.prepared, stage.world) == (None, {"a": (0,), "b": (1,)})
+
+
+def test_a_notice_in_a_reload_is_not_made_to_wait_for_it() -> None:
+    stage = a_hot_job("a", "b", "x", at_least=2)
+    stage.happens(events.ReloadAsked(stage.now_s))
+    stage.notices("x")
+    trains_on(stage)
+    assert stage.prepared is not None
+    assert {member.worker for member in stage.prepared.members} == {"a", "b"}
+
+
+def test_who_is_left_over_from_whole_replicas_is_not_waited_for() -> None:
+    stage = a_hot_stage(a_spec(workers=5, at_least=2, replica=2)).trains("a", "b", "c", "d")
+    stage.join("e")
+    stage.attaches("e")
+    reloads(stage)
+    leaves(stage, "e")
+    stage.join("f")
+    stage.attaches("f")
+    trains_on(stage)
+    assert stage.prepared is not None
+    assert "a" not in {member.worker for member in stage.prepared.members}
+
+
+def test_failures_count_again_when_nobody_with_the_code_from_before_is_left() -> None:
+    stage = a_hot_job("a", "b")
+    ghost = structs.replace(stage.job.record, outdated=(WorkerId("ghost"),))
+    stage.job = replace(stage.job, record=ghost)
+    stage.tell("b", phase=WorkerPhase.ENDED, exits=(failed(Rank(1)),))
+    stage.parks("a")
+    stage.tell("b", phase=WorkerPhase.PARKED)
+    assert (stage.job.record.failures, stage.job.record.outdated) == (1, ())
 
 
 def test_another_master_goes_on_with_it() -> None:
@@ -135,6 +191,7 @@ def test_another_master_goes_on_with_it() -> None:
     heir = stage.heir()
     heir.tell("b", *heir.trainers["b"])
     takes_in(heir, "c", "b")
+    trains_on(heir)
     assert heir.prepared is not None
     assert {member.worker for member in heir.prepared.members} == {"c"}
 

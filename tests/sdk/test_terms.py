@@ -10,7 +10,7 @@ from torch.utils.data import TensorDataset
 from tradewind.sdk.run import Run
 from tradewind.sdk.samples import Order
 from tradewind.sdk.state import TrainingState
-from tradewind.sdk.terms import VARIABLE, OtherTerms, require_same, terms_of
+from tradewind.sdk.terms import VARIABLE, OtherTerms, require_same_terms, terms_of
 
 
 def terms(model: nn.Module | None = None, optimizer: Any = torch.optim.Adam, **changes: Any) -> str:
@@ -44,18 +44,36 @@ def test_weights_and_the_learning_rate_are_not_among_them() -> None:
         {"shuffle": False},
         {"steps": 51},
         {"clip_norm": 1.0},
+        {"trained": [True, False]},
     ],
     ids=lambda changes: next(iter(changes)),
 )
 def test_whatever_else_differs_is_refused(changes: dict[str, Any]) -> None:
     with pytest.raises(OtherTerms, match=r"this script has .*; the run that it should join has"):
-        require_same(terms(**changes), {VARIABLE: terms()})
+        require_same_terms(terms(**changes), {VARIABLE: terms()})
 
 
 def test_who_is_first_has_nobody_to_agree_with() -> None:
-    require_same(terms(), {})
-    require_same(terms(), {VARIABLE: ""})
-    require_same(terms(), {VARIABLE: terms()})
+    require_same_terms(terms(), {})
+    require_same_terms(terms(), {VARIABLE: ""})
+    require_same_terms(terms(), {VARIABLE: terms()})
+
+
+def test_a_second_run_of_the_same_script_joins_nobody() -> None:
+    environ = {VARIABLE: terms()}
+    require_same_terms(terms(), environ)
+    require_same_terms(terms(steps=51), environ)
+
+
+def test_a_layer_that_is_frozen_makes_other_terms(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its sum is shorter, though all tensors are alike."""
+    told = []
+    for frozen in (False, True):
+        model = nn.Linear(4, 2)
+        model.bias.requires_grad = not frozen
+        run = Run(model, torch.optim.Adam(model.parameters()), TensorDataset(torch.zeros(9, 4)), batch=8, steps=50)
+        told.append(run._member._terms)
+    assert told[0] != told[1]
 
 
 def test_a_run_on_other_terms_ends_before_it_is_attached(monkeypatch: pytest.MonkeyPatch) -> None:

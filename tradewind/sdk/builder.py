@@ -119,7 +119,7 @@ class Builder:
         if assign.rank in entering:
             port, token = self._own_state_port()
             store.set(f"state/{assign.rank}", json.dumps([assign.address, port, token]))
-        # After a loss everybody waits for the first sum, which tells as much as a trial would.
+        # After a loss all wait for the first sum, which tells as much as a trial of the group would.
         tried = assign.entry != "repair"
         group = self._make_group(store, assign.rank, assign.world_size, assign.address, tried=tried)
         joiners = tuple(_joiner(rank, store.get(f"state/{rank}")) for rank in entering if rank != assign.rank)

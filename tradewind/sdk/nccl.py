@@ -97,8 +97,10 @@ class NcclGroup:
         return work
 
 
-def build(device: torch.device, store: Store, rank: int, size: int, _address: str, **_: bool) -> NcclGroup:
-    """In a thread of its own, which would else use the first GPU, whichever is this rank's."""
+def build(device: torch.device, store: Store, rank: int, size: int, _address: str, *, tried: bool) -> NcclGroup:
+    """In a thread of its own, which would else use the first GPU, whichever is this rank's.
+
+    It is tried in any case: NCCL connects with its first operation, and what is not connected cannot be aborted."""
     torch.cuda.set_device(device)
     return NcclGroup(store, rank, size, device)
 

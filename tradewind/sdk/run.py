@@ -32,7 +32,7 @@ from tradewind.sdk.loader import Loader
 from tradewind.sdk.samples import Order
 from tradewind.sdk.saving import Saving
 from tradewind.sdk.state import Stateful, TrainingState
-from tradewind.sdk.terms import require_same, terms_of
+from tradewind.sdk.terms import require_same_terms, terms_of
 
 
 class Run:
@@ -96,8 +96,18 @@ class Run:
             change = Scaled(change, scaler, optimizer, gradients)
         order = Order(_length(dataset), batch, seed, shuffle)
         kept = TrainingState(model, optimizer, others)
-        terms = terms_of(kept, order, steps, clip_norm=clip_norm, scaled=scaler is not None)
-        require_same(terms, os.environ)
+        terms = terms_of(
+            kept,
+            order,
+            steps,
+            trained=[parameter.requires_grad for parameter in parameters_of(model, optimizer)],
+            device=gradients.device.type,
+            clip_norm=clip_norm,
+            scaler=type(scaler).__name__,
+            scheduler=type(scheduler).__name__,
+            update=update is not None,
+        )
+        require_same_terms(terms, os.environ)
         given = Given(
             gradients=gradients,
             order=order,

@@ -6,10 +6,10 @@ another order of samples it would train on wrong ones: it is refused before anyb
 
 import hashlib
 import json
-from collections.abc import Mapping
+import math
+from collections.abc import MutableMapping
 from typing import Final
 
-from tradewind.sdk.layout import Entry
 from tradewind.sdk.samples import Order
 from tradewind.sdk.state import TrainingState
 
@@ -34,24 +34,17 @@ def terms_of(state: TrainingState, order: Order, steps: int, **options: object) 
     ]
     digest = hashlib.blake2b(json.dumps(listed).encode(), digest_size=4).hexdigest()
     return (
-        f"{len(tensors)} tensors of {sum(map(_numbers, tensors)):,} numbers, {kind.optimizer}, "
+        f"{len(tensors)} tensors of {sum(math.prod(each.shape) for each in tensors):,} numbers, {kind.optimizer}, "
         f"{order.batch:,} of {order.size:,} samples a step, {steps:,} steps, seed {order.seed} [{digest}]"
     )
 
 
-def require_same(own: str, environ: Mapping[str, str]) -> None:
-    """As those have who train already, if there are any."""
-    theirs = environ.get(VARIABLE)
+def require_same_terms(own: str, environ: MutableMapping[str, str]) -> None:
+    """As those have who train already, if there are any. Of the first run only: another one joins nobody."""
+    theirs = environ.pop(VARIABLE, "")
     if theirs and theirs != own:
         raise OtherTerms(
             f"this script has {own}; the run that it should join has {theirs}. In brackets: names, shapes and types of "
-            "tensors, the optimizer's groups, the names in `state`, shuffle, clip_norm, scaler. A run on other terms "
-            "is another job"
+            "tensors and which of them are trained, the optimizer's groups, the names in `state`, the device, shuffle, "
+            "clip_norm, scaler, scheduler and update. A run on other terms is another job"
         )
-
-
-def _numbers(tensor: Entry) -> int:
-    product = 1
-    for size in tensor.shape:
-        product *= size
-    return product

@@ -120,6 +120,15 @@ def hot_candidates(job: Job) -> list[Worker]:
     return together if _keeps_state(together, kept, job.spec.replica) else alone
 
 
+def never_parked(job: Job) -> list[WorkerId]:
+    """Of the last world: put out by a master that is gone, they may have trained on since they told what they have."""
+    return [
+        worker.worker
+        for _, worker in present_members(job)
+        if any(trainer.parked <= trainer.generation and not trainer.finished for trainer in in_world(worker))
+    ]
+
+
 def with_state(job: Job) -> list[Worker]:
     return level(survivors(job))
 

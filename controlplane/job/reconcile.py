@@ -14,6 +14,7 @@ from controlplane.job.hot import (
     is_hot,
     is_over,
     lives_on,
+    never_parked,
     survivors,
     top,
     with_state,
@@ -114,6 +115,8 @@ class Turn:
     def _from_waiting(self) -> bool:
         if self._record.stop_why is not None:
             return self._end(Phase.STOPPED, self._record.stop_why)
+        if self._halt_again():
+            return True
         wait = what_to_wait_for(self.job, self.now_s)
         if wait is not None:
             return self._say(wait)
@@ -126,6 +129,8 @@ class Turn:
         """Membership is fixed at the last moment: whoever is known when the store is there goes in together."""
         if what_to_wait_for(self.job, self.now_s) is not None or self._record.stop_why is not None:
             return self._set(phase=Phase.WAITING)
+        if self._halt_again():
+            return True
         candidates = hot_candidates(self.job)
         generation = self._record.generation
         address = self._lasting_store(generation) if candidates else self._store_address(generation)
@@ -141,6 +146,12 @@ class Turn:
         if hot is not None:
             why = f"{why} goes on from step {hot.resume}"
         return self._set(assignment=assignment_of(self.job, generation, world, address, why, hot), why=why)
+
+    def _halt_again(self) -> bool:
+        late = never_parked(self.job)
+        if not late or self._record.paused is not None:
+            return False
+        return self._reshape(f"{name_workers(late)} never parked, and may have trained on")
 
     def _repaired(self, world: Arrangement, candidates: list[Worker]) -> HotWorld:
         able = {worker.worker for worker in with_state(self.job)}

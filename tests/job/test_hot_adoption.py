@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 from msgspec import structs
 
 from controlplane.job import events
@@ -109,3 +111,18 @@ def test_a_master_that_finds_a_round_open_closes_it() -> None:
     heir.sees_gone("b")
     heir.parks("a", "c")
     assert (heir.world, heir.prepared) == ({"a": (0,)}, None)
+
+
+def test_who_was_put_out_by_a_master_that_is_gone_is_halted_before_its_word_counts() -> None:
+    """It was cut off when the others parked, and trained on: what it last told is long past."""
+    stage = a_hot_job("a", "b", at_least=2)
+    stage.sees_gone("b")
+    stage.job = replace(stage.job, saved=structs.replace(stage.job.record, phase=Phase.WAITING))
+    heir = stage.heir()
+    heir.tell("a", *heir.trainers["a"])
+    assert (heir.phase, halts(heir.effects)[0].generation) == (Phase.RESHAPING, 3)
+    heir.parks("a", done=9)
+    heir.sees_gone("b")
+    heir.join("c")
+    heir.attaches("c")
+    assert (heir.hot.resume, heir.hot.previous) == (9, (0, -1))

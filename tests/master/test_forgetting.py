@@ -88,6 +88,8 @@ async def test_an_ended_job_is_forgotten_only_when_its_pools_are_gone_too(connec
         cloud.lets_go.set()
         await eventually(lambda: not any("first" in pool.ref.pool for pool in cloud.pools()), what="its pools to go")
         await eventually(lambda: master.capacity is None or master.capacity.is_settled(JobName("first")))
+        first = master.jobs[JobName("first")]
+        await eventually(lambda: not first.unsettled, what="the cluster to say that it keeps nobody of it")
         await Desk(master).submit(a_spec("third"))
         assert "first" not in master.jobs
         assert not await is_stored(bucket, "first")

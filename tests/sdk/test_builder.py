@@ -1,5 +1,6 @@
 """Groups are built beside the training: whatever becomes of a build is told, and none waits for a connection."""
 
+import queue
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -9,6 +10,8 @@ from tradewind.sdk import builder as building
 from tradewind.sdk.builder import Builder, LoneGroup, MakeGroup, StoreClients
 from tradewind.sdk.member import Built, Group, Joiner
 from tradewind.sdk.protocol import Assign, Entry, Store
+
+BOUND_S = 30.0
 
 
 @pytest.fixture
@@ -41,11 +44,12 @@ def lone_group(*_: object, tried: bool) -> Group:
 
 def ended(make: MakeGroup, assign: Assign, prepare: Callable[[Joiner, int], None] = lambda *_: None) -> list[bool]:
     """Of one build: whether there is a group, each time that it was told."""
-    told: list[bool] = []
-    builder = Builder(make, lambda _, built: told.append(built is not None), lambda: (1, "token"), prepare)
+    told: queue.Queue[bool] = queue.Queue()
+    builder = Builder(make, lambda _, built: told.put(built is not None), lambda: (1, "token"), prepare)
     builder.start(assign)
+    first = told.get(timeout=BOUND_S)  # torch's store now and then takes a second or two to connect
     builder.close()
-    return told
+    return [first, *(told.get() for _ in range(told.qsize()))]
 
 
 def test_a_build_that_never_ends_leaves_a_connection_for_the_next(store: Store, connected: list[TCPStore]) -> None:

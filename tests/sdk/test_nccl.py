@@ -131,5 +131,5 @@ def test_each_rank_builds_on_its_own_gpu(monkeypatch: pytest.MonkeyPatch) -> Non
     make = group_maker(second)
     assert isinstance(make, partial) and make.args == (second,)
     monkeypatch.setattr(nccl.NcclGroup, "_try", lambda *_: None)
-    group = make(HashStore(), 1, 2, "")
+    group = make(HashStore(), 1, 2, "", tried=False)
     assert (used, group.rank, group.size) == ([second], 1, 2)

@@ -17,7 +17,7 @@ def test_a_joiner_gets_the_state_from_all_survivors_and_replays_to_the_same_bits
     if prepared:
         for survivor in survivors:
             nbytes = survivor.rank.state.nbytes()
-            survivor.streamer.prepare((LOOPBACK, receiver.port), receiver.token, nbytes // of + 1)
+            survivor.streamer.prepare((LOOPBACK, receiver.port), receiver.token, nbytes, of)
     jobs = [survivor.stream(receiver, shard, of) for shard, survivor in enumerate(survivors)]
 
     for job, survivor in zip(jobs, survivors, strict=True):

@@ -128,6 +128,29 @@ def test_what_does_not_belong_to_the_attempt_is_closed_while_it_goes_on(stage: S
     assert received(receiver).data == bytes(1000)
 
 
+def test_memory_is_ready_for_a_state_that_was_announced(stage: Stage) -> None:
+    receiver = stage.receiver()
+    sender = stage.foreign(receiver, introduction(receiver) | {"nbytes": 1000})
+    until(lambda: receiver._ready is not None, "memory is ready")
+    ready = receiver._ready
+
+    sender.sendall(json.dumps(a_shard(of=1)).encode() + b"\n" + b"1" * 1000)
+    sender.sendall(json.dumps({"checksum": zlib.crc32(b"1" * 1000)}).encode() + b"\n")
+
+    assert received(receiver).data is ready
+    assert ready == b"1" * 1000
+    assert receiver._ready is None
+
+
+@pytest.mark.parametrize("nbytes", [0, 999, 1 << 50, None])
+def test_what_was_announced_may_be_wrong(stage: Stage, nbytes: int | None) -> None:
+    receiver, survivor = stage.receiver(), stage.survivor()
+    stage.foreign(receiver, introduction(receiver) | {"nbytes": nbytes})
+
+    survivor.stream(receiver)
+    assert differences(loaded(received(receiver)).state, survivor.rank.state) == []
+
+
 def test_a_restart_drops_what_came_for_the_world_before(stage: Stage) -> None:
     receiver, survivor = stage.receiver(), stage.survivor()
     old = stage.foreign(receiver, introduction(receiver), a_shard(), b"half of it")

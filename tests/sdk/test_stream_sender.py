@@ -25,7 +25,7 @@ def test_a_joiner_that_does_not_read_delays_neither_the_next_copy_nor_another_jo
 def test_a_joiner_that_refuses_the_connection_is_recorded_and_the_next_one_is_served(stage: Stage) -> None:
     gone, receiver, survivor = stage.receiver(), stage.receiver(), stage.survivor()
     gone.close()
-    survivor.streamer.prepare((LOOPBACK, gone.port), gone.token, 1000)
+    survivor.streamer.prepare((LOOPBACK, gone.port), gone.token, 1000, 1)
 
     job = survivor.stream(gone)
 
@@ -110,7 +110,7 @@ def threads_of_streams() -> list[str]:
 
 def test_closing_ends_all_threads_also_those_in_the_middle(stage: Stage) -> None:
     survivor, receiver = stage.survivor(), stage.receiver()
-    survivor.streamer.prepare((LOOPBACK, receiver.port), receiver.token, 1000)
+    survivor.streamer.prepare((LOOPBACK, receiver.port), receiver.token, 1000, 1)
     survivor.stream(receiver)
     received(receiver)
     with socket.create_server((LOOPBACK, 0)) as deaf:
@@ -131,7 +131,7 @@ PROCESS = """
 from tradewind.sdk.stream import Receiver, Streamer
 receiver = Receiver("127.0.0.1")
 streamer = Streamer({})
-streamer.prepare(("127.0.0.1", receiver.port), receiver.token, 1000)
+streamer.prepare(("127.0.0.1", receiver.port), receiver.token, 1000, 1)
 print("ends")
 """
 

@@ -15,13 +15,18 @@ _ROW_WORDS: Final = 8192
 _WORD_BYTES: Final = 8
 
 
-class Staging:
-    """Memory that exists for real: a first write to fresh pages costs more than the copy, so they are written ahead."""
+def written_ahead(nbytes: int) -> bytearray:
+    """Memory that exists for real: a first write to fresh pages costs more than the copy."""
+    memory = bytearray(nbytes)
+    over(memory).zero_()
+    return memory
 
+
+class Staging:
     def __init__(self, nbytes: int) -> None:
         self.nbytes = nbytes
-        self._memory = bytearray(nbytes)
-        self._tensor = over(self._memory).zero_()
+        self._memory = written_ahead(nbytes)
+        self._tensor = over(self._memory)
 
     def tensor(self, nbytes: int) -> Tensor:
         return self._tensor[:nbytes]

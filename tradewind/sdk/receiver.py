@@ -16,8 +16,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from tradewind.sdk.layout import shard_bounds
-from tradewind.sdk.raw import checksum
-from tradewind.sdk.stream_wire import Broken, Connection, Shard
+from tradewind.sdk.raw import checksum, written_ahead
+from tradewind.sdk.stream_wire import Broken, Connection, Shard, count_of
 
 INTRODUCTION_S = 5.0
 PREPARED_S = 600.0
@@ -89,6 +89,9 @@ class Receiver:
         self._given = False
         self._begun_by_s: float | None = None
         """When every shard of this generation has to have begun; None while survivors may not have switched yet."""
+        self._ready: bytearray | None = None
+        """For the state that was announced."""
+        self._makes_ready = False
         self._connections: dict[Connection, int | None] = {}
         """Each with the generation that it brings something for, once it said so."""
         self._closed = False
@@ -230,6 +233,7 @@ class Receiver:
             introduction = connection.receive_line(INTRODUCTION_S)
             if not hmac.compare_digest(str(introduction.get("token")).encode(), self.token.encode()):
                 return
+            self._make_ready(count_of(introduction.get("nbytes", 0)))
             shard = Shard.read(connection.receive_line(PREPARED_S))
             attempt = self._joined(connection, shard)
             if attempt is not None and self._receive(connection, attempt, shard) and shard.shard == 0:
@@ -240,6 +244,26 @@ class Receiver:
             with self._changed:
                 self._connections.pop(connection, None)
             connection.close()
+
+    def _make_ready(self, nbytes: int) -> None:
+        """While the others train in the world before: when the state comes, it takes no core from them for that."""
+        with self._changed:
+            there = self._ready is not None and len(self._ready) == nbytes
+            if there or self._makes_ready or self._attempt is not None or not 0 < nbytes <= self._largest_bytes:
+                return
+            self._makes_ready = True
+        ready: bytearray | None = None
+        try:
+            with suppress(MemoryError):  # if the state does come, it fails with that
+                ready = written_ahead(nbytes)
+        finally:
+            with self._changed:
+                self._ready = ready if self._attempt is None else None  # it came sooner, to memory of its own
+                self._makes_ready = False
+
+    def _memory(self, nbytes: int) -> bytearray:
+        ready, self._ready = self._ready, None
+        return ready if ready is not None and len(ready) == nbytes else bytearray(nbytes)
 
     def _joined(self, connection: Connection, shard: Shard) -> _Attempt | None:
         """The attempt that the shard belongs to; none if it came late, twice, or from elsewhere."""
@@ -255,7 +279,7 @@ class Receiver:
             ):
                 return None
             if attempt is None or shard.step > attempt.step:
-                attempt = _Attempt(shard.generation, shard.step, shard.of, bytearray(shard.nbytes))
+                attempt = _Attempt(shard.generation, shard.step, shard.of, self._memory(shard.nbytes))
                 self._attempt = attempt
                 self._given = False
                 self._changed.notify_all()

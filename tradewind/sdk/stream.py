@@ -10,7 +10,7 @@ At the joiner:
 
 At each survivor:
     streamer = Streamer(fingerprints)            # at the start: its thread must not be started while training
-    streamer.prepare(address, token, nbytes)     # ahead of the switch: connects, makes memory ready for the shard
+    streamer.prepare(address, token, nbytes, of) # ahead of the switch: connects; both sides make memory ready
     job = StreamJob(address, token, generation, step, shard, of, state, header=state.header() if shard == 0 else None)
     streamer.offer(job)                          # at the switch; returns at once
     job.copied.wait(timeout_s) or job.abandon()  # before the next optimizer step
@@ -41,9 +41,9 @@ class Streamer:
         self._thread = threading.Thread(target=self._run, name="tradewind-streamer", daemon=True)
         self._thread.start()
 
-    def prepare(self, address: Address, token: str, nbytes: int) -> None:
-        """`nbytes` is that of the shard, rounded up."""
-        self._inbox.put(Prepare(address, token, nbytes))
+    def prepare(self, address: Address, token: str, nbytes: int, of: int) -> None:
+        """`nbytes` is that of the whole state, which so many will send."""
+        self._inbox.put(Prepare(address, token, nbytes, of))
 
     def offer(self, job: StreamJob) -> None:
         self._inbox.put(job)

@@ -61,6 +61,7 @@ class Prepare:
     address: Address
     token: str
     nbytes: int
+    of: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,10 +118,10 @@ class Link:
         try:
             while True:
                 match self._inbox.get(timeout=PREPARED_S):
-                    case Prepare(nbytes=nbytes):
+                    case Prepare(nbytes=nbytes, of=of):
                         with suppress(OSError):
-                            self._connected()
-                        self._staging = self.staging(nbytes)
+                            self._connected(nbytes)
+                        self._staging = self.staging(-(-nbytes // of))
                     case Send() as send:
                         connection = self._sent(send)
                         if connection is not None and send.job.shard == 0:
@@ -161,14 +162,14 @@ class Link:
             admitted = None if known is None else known == question.get("fingerprint")
             connection.send_line({"step": step, "admitted": admitted}, SILENCE_S)
 
-    def _connected(self) -> Connection:
+    def _connected(self, nbytes: int = 0) -> Connection:
         if self._connection is None:
             connection = Connection(socket.create_connection(self._address, timeout=CONNECT_S))
             with self._lock:
                 self._connection = connection
                 if self.ended:
                     connection.cut()
-            connection.send_line({"token": self._token}, SILENCE_S)
+            connection.send_line({"token": self._token, "nbytes": nbytes}, SILENCE_S)
         return self._connection
 
     def _finish(self) -> None:

@@ -1,6 +1,7 @@
 """What goes over the connection from a survivor to a joiner.
 
-    survivor   {"token"}                                      as soon as it is connected, perhaps long before the switch
+    survivor   {"token", "nbytes"}                            as soon as it is connected, perhaps long before the switch;
+                                                              from all together so much will come, or 0: not known
     survivor   {"generation", "step", "shard", "of", "nbytes", "header_bytes"}, the header (with shard 0), the bytes,
                {"checksum"} of both
     joiner     {"step", "fingerprint"}                        to the sender of shard 0: may I take a share?
@@ -36,7 +37,7 @@ class Shard:
 
     @staticmethod
     def read(line: dict[str, Any]) -> "Shard":
-        shard = Shard(*(_count(line.get(name)) for name in Shard.__slots__))
+        shard = Shard(*(count_of(line.get(name)) for name in Shard.__slots__))
         if shard.shard >= shard.of:
             raise Broken(f"no such shard: {shard.shard} of {shard.of}")
         return shard
@@ -103,7 +104,7 @@ class Connection:
         self._socket.close()
 
 
-def _count(value: object) -> int:
+def count_of(value: object) -> int:
     if type(value) is int and 0 <= value < 1 << 62:
         return value
     raise Broken(f"not a number: {value!r:.40}")

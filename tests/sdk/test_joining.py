@@ -1,5 +1,10 @@
-"""What a joiner asks those that have the state."""
+"""What a joiner asks those that have the state, and what it does when that of its own is another."""
 
+from pathlib import Path
+
+from tests.sdk.coordinator import Coordinator
+from tests.sdk.test_run import check
+from tests.sdk.trainee import DRIFTS, Recipe
 from tradewind.sdk.joining import Question
 
 
@@ -14,3 +19,27 @@ def test_what_was_forgotten_since_is_asked_anew() -> None:
     question = Question()
     assert question.at(5, lambda: 50) == (5, 50)
     assert question.at(7, lambda: 70) == (7, 70)
+
+
+async def test_one_that_does_something_else_is_kept_out_and_disturbs_the_others_less_and_less(tmp_path: Path) -> None:
+    recipe = Recipe(str(tmp_path), steps=150, compute_s=0.05)
+    async with Coordinator(tmp_path, recipe) as coordinator:
+        await coordinator.start(2)
+        newcomer = await coordinator.warm({DRIFTS: "1"})
+        told: list[str] = []
+        for _ in range(2):
+            await coordinator.settled()
+            await coordinator.change(join=[newcomer])
+            await coordinator.until(lambda: "tried again" in newcomer.status["waits"], "it is refused")
+            told.append(newcomer.status["waits"])
+            await coordinator.until(lambda: newcomer not in coordinator.members, "it asks for another world")
+        why = (
+            "after the same step this worker's state is not that of the others: does it run the same script, "
+            "with the same scheduler and the same update? It is tried again in"
+        )
+        assert told == [f"{why} 1 s", f"{why} 2 s"]
+        await coordinator.settled()
+        await coordinator.change(join=[newcomer])
+        await coordinator.finished()
+        assert coordinator.worlds == [("start", 2), *[("planned", 3), ("repair", 2)] * 3]
+    check(tmp_path, recipe, finishers=2)

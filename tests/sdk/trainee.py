@@ -20,6 +20,8 @@ from tradewind.sdk.tail import Agreed
 
 CRAWL_S = 0.2
 OVERFLOWS_AT = 7
+DRIFTS = "TRAINEE_DRIFTS"
+"""In the environment of one whose script does something else with the sums than those of the others."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,8 @@ def train(recipe: Recipe, env: dict[str, str]) -> None:
         run._training._parts.joining._receiver._silence_s = 0.5
         if env["RANK"] == "1":
             _lose_first_shard(run._training._parts.serving._streamer)
+    if DRIFTS in env:
+        _drift(run, model)
     seen: list[tuple[int, int, int, int]] = []
     for inputs, targets in run:
         _wait_for_leave(folder, run.step)
@@ -214,6 +218,18 @@ def _miss_sum(run: tradewind.Run, folder: Path, step: int) -> None:
         return Built(Deaf(built.group, lambda: len(list(folder.glob("summed-*"))) == others), built.joiners)
 
     vars(member).update(start_collective=start)
+
+
+def _drift(run: tradewind.Run, model: nn.Module) -> None:
+    joining = run._training._parts.joining
+    applying = joining._applying
+
+    def apply(step: int) -> None:
+        applying(step)
+        with torch.no_grad():
+            next(model.parameters()).add_(1e-3)
+
+    vars(joining).update(_applying=apply)
 
 
 def _lose_first_shard(streamer: Streamer) -> None:

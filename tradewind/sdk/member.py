@@ -233,6 +233,12 @@ class Member:
         with self._changed:
             self._done = done
 
+    def waits(self, why: str) -> None:
+        """For people."""
+        with self._changed:
+            self._waits = why
+            self._tell()
+
     def gives_up(self, why: str) -> None:
         """A joiner that cannot get level asks for another world."""
         with self._changed:

@@ -1,7 +1,7 @@
 """What goes over the connection from a survivor to a joiner.
 
-    survivor   {"token", "nbytes"}                            as soon as it is connected, perhaps long before the switch;
-                                                              from all together so much will come, or 0: not known
+    survivor   {"token", "nbytes"}                            as soon as it is connected, perhaps long before a switch:
+                                                              of the whole state, or 0 if it is not known
     survivor   {"generation", "step", "shard", "of", "nbytes", "header_bytes"}, the header (with shard 0), the bytes,
                {"checksum"} of both
     joiner     {"step", "fingerprint"}                        to the sender of shard 0: may I take a share?

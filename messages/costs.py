@@ -44,6 +44,7 @@ class ForecastView(Struct, frozen=True):
     """When they are done."""
     remaining_micro_usd: Foretold
     remaining_s: float | None
+    remaining_steps: Counted
 
 
 class CostView(Struct, frozen=True, kw_only=True):

@@ -102,6 +102,8 @@ class TrainerStatus(Struct, frozen=True, omit_defaults=True):
     """It was told to park for this generation and has not, but its agent has seen that it is alive."""
     waits: str = ""
     """What for, in words."""
+    resting: bool = False
+    """Its state was not that of the others: it is not to be taken into a world before it says so."""
     terms: str = ""
     """What all ranks of its run must have alike, in words."""
     certificate: SampleCertificate | None = None

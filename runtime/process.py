@@ -58,7 +58,7 @@ def run(main: Callable[[Stop], Awaitable[int]], *, drain_s: float = 30.0, force_
     After a request to end, `main` has `drain_s` to return; after a second one `force_s`. Then it is cancelled, and
     `force_s` later the process ends whatever still runs.
     """
-    gc.freeze()  # else a full collection goes through all that was imported, 20 ms in which nothing is answered
+    gc.freeze()  # else a full collection goes through all that is imported by now, and answers wait for it
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             return runner.run(_guarded(main, drain_s, force_s))

@@ -43,6 +43,7 @@ class Status(Struct, frozen=True, tag_field="type", tag="status"):
     finished: bool = False
     broken: Generation = NO_GENERATION
     waits: str = ""
+    resting: bool = False
     terms: str = ""
     certificate: SampleCertificate | None = None
 
@@ -139,7 +140,8 @@ def status_of(said: Status) -> TrainerStatus:
         finished=said.finished,
         broken=said.broken,
         waits=said.waits[:WAITS_LIMIT],
-        terms=said.terms[:TERMS_LIMIT],
+        resting=said.resting,
+        terms=said.terms if len(said.terms) <= TERMS_LIMIT else "",
         certificate=_shortened(said.certificate),
     )
 

@@ -95,14 +95,15 @@ def level(workers: list[Worker]) -> list[Worker]:
 
 
 def joiners(job: Job) -> list[Worker]:
-    """Workers outside the world whose trainers are warm and wait to be taken into it."""
+    """Workers outside the world whose trainers are warm, wait to be taken into it, and do not rest."""
     running = job.record.generation
     return [
         worker
         for worker in job.workers.values()
         if can_train(worker)
         and _all_attached(worker, worker.slots)
-        and not any(t.finished or (t.generation == running and t.parked <= running) for t in worker.trainers)
+        and not any(t.finished or t.resting for t in worker.trainers)
+        and not any(t.generation == running and t.parked <= running for t in worker.trainers)
     ]
 
 
@@ -120,12 +121,22 @@ def hot_candidates(job: Job) -> list[Worker]:
     return together if _keeps_state(together, kept, job.spec.replica) else alone
 
 
+def why_rests(job: Job) -> str | None:
+    """A newcomer that was not let in."""
+    for worker in job.workers.values():
+        for trainer in worker.trainers:
+            if trainer.resting:
+                return f"worker {worker.worker} was not let in: {trainer.waits}"
+    return None
+
+
 def never_parked(job: Job) -> list[WorkerId]:
     """Of the last world: put out by a master that is gone, they may have trained on since they told what they have."""
     return [
         worker.worker
         for _, worker in present_members(job)
-        if any(trainer.parked <= trainer.generation and not trainer.finished for trainer in in_world(worker))
+        if can_train(worker)
+        and any(trainer.parked <= trainer.generation and not trainer.finished for trainer in in_world(worker))
     ]
 
 

@@ -105,4 +105,15 @@ def _candidates(job: Job) -> list[Worker]:
     here = [job.workers[name] for name in present - {next_to_reload(job)} if name in job.workers]
     stay = [replace(worker, slots=len(worker.trainers)) for worker in here if can_train(worker)]
     others = [worker for worker in joiners(job) if worker.worker not in present | {*job.record.outdated}]
-    return whole(choose(kept(job, [*stay, *others]), job.record.wanted, present), job.spec.replica)
+    chosen = whole(choose(kept(job, [*stay, *others]), job.record.wanted, present), job.spec.replica)
+    if any(worker.worker in present for worker in chosen):
+        return chosen
+    return _with_the_state(job, chosen, present)
+
+
+def _with_the_state(job: Job, newcomers: list[Worker], present: set[WorkerId]) -> list[Worker]:
+    """All who have the state have to go: they stay beside the newcomers until one of those has it, too."""
+    going = [job.workers[name] for name in sorted(present) if name in job.workers]
+    going = [replace(worker, slots=len(worker.trainers)) for worker in going if worker.trainers]
+    together = whole([*going, *newcomers], job.spec.replica)
+    return together if newcomers and len(together) > len(going) else []

@@ -17,6 +17,7 @@ from controlplane.job.hot import (
     never_parked,
     survivors,
     top,
+    why_rests,
     with_state,
 )
 from controlplane.job.learn import backoff_s, bury, learn_exits
@@ -213,7 +214,8 @@ class Turn:
         """The next world is told while this one trains; its trainers go over by themselves, all after the same step."""
         why = why_plan(self.job)
         if why is None:
-            return self._say(self.job.ranks_waiting or why_reload_waits(self.job) or self._record.why)
+            waits = self.job.ranks_waiting or why_reload_waits(self.job) or why_rests(self.job)
+            return self._say(waits or self._record.why)
         world = plan(self.job)
         if isinstance(world, str):
             return self._say(f"{why}; {world}")

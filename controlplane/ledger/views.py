@@ -110,4 +110,4 @@ def _forecast(ledger: Ledger, total_steps: int | None) -> ForecastView | None:
     foretold = forecast(ledger, total_steps)
     if foretold is None or total_steps is None:
         return None
-    return ForecastView(total_steps, foretold.total, foretold.remaining, foretold.remaining_s)
+    return ForecastView(total_steps, foretold.total, foretold.remaining, foretold.remaining_s, foretold.remaining_steps)

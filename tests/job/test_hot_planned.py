@@ -5,7 +5,7 @@ from controlplane.job.decide import decide
 from controlplane.job.effects import Announce, StartStore
 from controlplane.job.state import Phase
 from messages.ids import WorkerId
-from messages.workers import WorkerPhase
+from messages.workers import TrainerStatus, WorkerPhase
 from messages.worlds import Entry
 from tests.job.hot_stage import HotStage, a_hot_job, a_hot_stage, invited
 from tests.job.stage import a_spec, assignments, clean, failed, halts, released, told
@@ -22,6 +22,34 @@ def test_a_notice_prepares_the_next_world_while_the_present_one_trains() -> None
     assert (prepared.hot.entry, prepared.hot.previous) == (Entry.PLANNED, (0, 2))
     assert prepared.hot.leavers == ("b",)
     assert told(effects, "world_decided")[0].fields["entry"] == "planned"
+
+
+def test_the_only_one_with_the_state_stays_until_the_newcomer_has_it() -> None:
+    stage = a_hot_job("a")
+    stage.notices("a")
+    assert stage.prepared is None
+    stage.attaches("b")
+    assert stage.prepared is not None and stage.prepared.hot is not None
+    assert (stage.prepared.hot.previous, stage.prepared.hot.leavers) == ((0, -1), ())
+    assert released(stage.enters("a", "b")) == set()
+    assert (stage.world, stage.prepared) == ({"a": (0,), "b": (1,)}, None)
+    stage.catches_up("b")
+    assert stage.prepared is not None and stage.prepared.hot is not None
+    assert (stage.prepared.hot.previous, stage.prepared.hot.leavers) == ((1,), ("a",))
+    assert released(stage.enters("b")) == {"a"}
+    assert stage.world == {"b": (0,)}
+
+
+def test_one_that_rests_is_not_taken_in_and_nothing_waits_for_it() -> None:
+    stage = a_hot_job("a", "b", wanted=3)
+    stage.tell("c", TrainerStatus(0, waits="does it run the same script?", resting=True), phase=WorkerPhase.IDLE)
+    assert stage.prepared is None
+    assert stage.job.why == "worker c was not let in: does it run the same script?"
+    stage.notices("b")
+    assert stage.prepared is not None and [member.worker for member in stage.prepared.members] == ["a"]
+    stage.enters("a")
+    stage.attaches("c")
+    assert stage.prepared is not None and [member.worker for member in stage.prepared.members] == ["a", "c"]
 
 
 def test_when_all_have_gone_over_the_leaver_is_released() -> None:

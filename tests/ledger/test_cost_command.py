@@ -38,7 +38,7 @@ def a_cost(**changes: Any) -> CostView:
         steps=20_000,
         samples=640_000,
         micro_usd_per_1000_steps=412_500,
-        forecast=ForecastView(100_000, 41_250_000, 33 * USD, 74_250.0),
+        forecast=ForecastView(100_000, 41_250_000, 33 * USD, 74_250.0, 80_000),
         lines=(line,),
         egress=(EgressLine("us-central1-a", "europe-west4-a", 5 << 29, 250_000),),
     )

@@ -92,6 +92,32 @@ def test_the_order_of_gradients_is_the_models_and_then_the_optimizers() -> None:
     assert [id(each) for each in parameters_of(model, SGD(groups))] == [id(model.weight), id(model.bias), id(outside)]
 
 
+def test_a_step_of_the_scripts_own_is_refused_while_the_run_goes_on() -> None:
+    model = a_model()
+    optimizer = SGD(model.parameters(), lr=0.1)
+    run = a_run(model, optimizer)
+    with pytest.raises(RuntimeError, match=r"take optimizer[.]step\(\) out of the loop"):
+        for inputs, targets in run:
+            run.backward(error_of(model)(inputs, targets))
+            optimizer.step()
+    optimizer.step()
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_gradients_that_the_script_clears_are_not_lost_without_a_word(when: str) -> None:
+    model = a_model()
+    optimizer = SGD(model.parameters(), lr=0.1)
+    run = a_run(model, optimizer, max_share=2)
+    with pytest.raises(RuntimeError, match=r"take zero_grad\(\) out of the loop"):
+        for inputs, targets in run:
+            if when == "before":
+                optimizer.zero_grad()
+            run.backward(error_of(model)(inputs, targets))
+            if when == "after":
+                optimizer.zero_grad()
+    assert run.step == 0
+
+
 def test_what_is_unfrozen_while_the_run_goes_on_is_refused() -> None:
     model = a_model()
     first = next(model.parameters()).requires_grad_(False)

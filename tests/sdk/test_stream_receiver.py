@@ -131,21 +131,25 @@ def test_what_does_not_belong_to_the_attempt_is_closed_while_it_goes_on(stage: S
 def test_memory_is_ready_for_a_state_that_was_announced(stage: Stage) -> None:
     receiver = stage.receiver()
     sender = stage.foreign(receiver, introduction(receiver) | {"nbytes": 1000})
-    until(lambda: receiver._ready is not None, "memory is ready")
-    ready = receiver._ready
+    until(lambda: receiver._memory_ahead is not None, "memory is ready")
+    ready = receiver._memory_ahead
 
     sender.sendall(json.dumps(a_shard(of=1)).encode() + b"\n" + b"1" * 1000)
     sender.sendall(json.dumps({"checksum": zlib.crc32(b"1" * 1000)}).encode() + b"\n")
 
     assert received(receiver).data is ready
     assert ready == b"1" * 1000
-    assert receiver._ready is None
+    assert receiver._memory_ahead is None
 
 
 @pytest.mark.parametrize("nbytes", [0, 999, 1 << 50, None])
 def test_what_was_announced_may_be_wrong(stage: Stage, nbytes: int | None) -> None:
     receiver, survivor = stage.receiver(), stage.survivor()
-    stage.foreign(receiver, introduction(receiver) | {"nbytes": nbytes})
+    announcing = stage.foreign(receiver, introduction(receiver) | {"nbytes": nbytes})
+    if nbytes is None:
+        assert was_closed(announcing)
+    elif nbytes == 999:
+        until(lambda: receiver._memory_ahead is not None, "memory is ready")
 
     survivor.stream(receiver)
     assert differences(loaded(received(receiver)).state, survivor.rank.state) == []

@@ -4,7 +4,8 @@ It depends on the sum, the state and the step alone. So ranks that apply the sam
 and one that joins becomes the same by applying those that it has heard.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -18,18 +19,42 @@ from tradewind.sdk.seeding import seed_all, seed_torch
 
 
 class Applying:
-    def __init__(self, gradients: Gradients, update: Callable[[], None], seed: int, *, is_own: bool) -> None:
+    def __init__(
+        self, gradients: Gradients, optimizer: Optimizer, update: Callable[[], None], seed: int, *, is_own: bool
+    ) -> None:
         """`is_own`: the script's own update, which may draw from any generator. An optimizer draws from torch's."""
         self._gradients = gradients
+        self._optimizer = optimizer
         self._update = update
+        self._applies = False
         self._seed = seed
         self._reseed = seed_all if is_own else seed_torch
 
     def __call__(self, step: int) -> None:
         self._gradients.use(step)
         self._reseed(self._gradients.device, self._seed, step)
-        self._update()
+        self._applies = True
+        try:
+            self._update()
+        finally:
+            self._applies = False
         self._gradients.drop()
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Nobody else steps the optimizer: a rank's own gradients would make of each rank another model."""
+        hook = self._optimizer.register_step_pre_hook(self._refuse)
+        try:
+            yield
+        finally:
+            hook.remove()
+
+    def _refuse(self, *_: object) -> None:
+        if not self._applies:
+            raise RuntimeError(
+                "the run steps the optimizer itself, when the gradients of all ranks are summed: take optimizer.step() "
+                "out of the loop (what else has to be done with a sum belongs into update=)"
+            )
 
 
 class Update:

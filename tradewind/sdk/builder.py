@@ -79,8 +79,8 @@ class Builder:
     def start(self, assign: Assign) -> None:
         name = f"tradewind-build-{assign.generation}"
         thread = threading.Thread(target=self._run, args=(assign,), name=name, daemon=True)
-        self._threads = [*filter(threading.Thread.is_alive, self._threads), thread]
         thread.start()
+        self._threads = [*filter(threading.Thread.is_alive, self._threads), thread]
 
     def close(self) -> None:
         """An interpreter that ends while a thread comes back from torch's own code is aborted by it."""

@@ -90,6 +90,14 @@ class Gradients:
         if there:
             _copy(there, views)
 
+    def some(self) -> tuple[Tensor, Tensor] | None:
+        """A parameter that has a gradient, and that gradient."""
+        return next(((each, each.grad) for each in self.parameters if each.grad is not None), None)
+
+    def grew_from(self, before: tuple[Tensor, Tensor] | None) -> bool:
+        """Autograd adds to the gradient that is there; whoever clears it makes autograd begin another."""
+        return self.some() is not None if before is None else before[0].grad is before[1]
+
     def clear(self, step: int) -> None:
         self._buffers[step % 2].zero_()
 

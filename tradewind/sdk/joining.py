@@ -3,8 +3,8 @@
 From its first sum on it takes part with nothing of its own and keeps every sum. Meanwhile survivors send the state as
 it was at the switch. It applies the sums that came since, with the same optimizer, and is then level, bit for bit.
 
-If it is not, its script does something else than theirs. It tries again, but each time it has them wait for a repair.
-So it stays longer and longer before it does, with nothing of its own, which costs the others nothing.
+If it is not, its script does something else than theirs. It leaves the world and tries again later. Each time the others
+repair theirs, so it rests twice as long as the time before.
 """
 
 import sys
@@ -30,8 +30,8 @@ from tradewind.sdk.trace import Trace
 _WAIT_AT_LEAST_S: Final = 0.02
 _WAIT_AT_MOST_S: Final = 0.5
 _ASK_AGAIN_S: Final = 0.002
-_REFUSED_FIRST_S: Final = 1.0
-_REFUSED_MOST_S: Final = 300.0
+_REST_FIRST_S: Final = 1.0
+_REST_MOST_S: Final = 300.0
 _REFUSED: Final = (
     "after the same step this worker's state is not that of the others: does it run the same script, with the same "
     "scheduler and the same update?"
@@ -91,12 +91,8 @@ class Joining:
         """The step that the state here is at; None before it has come."""
         self._next_step = 0
         self._question = Question()
-        self._refusals = 0
-        """In a row."""
-        self._stays_until_s: float | None = None
-        """It was refused in this world, and does not yet ask for another."""
-        self._others_are_done = False
-        """They wait only for who may still come."""
+        self._rested_s = 0.0
+        """After the last refusal, if it was never admitted since."""
 
     def run(self) -> bool:
         """Returns when this rank is active, or when the world is dead. True if the world changed with the last sum."""
@@ -106,19 +102,15 @@ class Joining:
         self._done = None
         self._next_step = 0
         self._question = Question()
-        self._stays_until_s = None
         summed_s = time.monotonic()
         while True:
             switched = self._sum(self._is_level())
             world = self._member.world
             if switched is None or world is None or world.is_active:
                 return switched is True
-            if self._stays_until_s is None:
-                self._receiver.expect()
-                before_s, summed_s = summed_s, time.monotonic()
-                self._catch_up(min(max((summed_s - before_s) / 2, _WAIT_AT_LEAST_S), _WAIT_AT_MOST_S))
-            elif self._others_are_done or time.monotonic() >= self._stays_until_s:
-                self._member.gives_up("its state was not that of the others")
+            self._receiver.expect()
+            before_s, summed_s = summed_s, time.monotonic()
+            self._catch_up(min(max((summed_s - before_s) / 2, _WAIT_AT_LEAST_S), _WAIT_AT_MOST_S))
 
     def _is_level(self) -> bool:
         return self._done is not None and not self._sums and self._receiver.admitted() is True
@@ -144,11 +136,10 @@ class Joining:
         switched = member.summed(built, agreed, counts=level and is_step)
         if agreed is None:
             return None
-        self._others_are_done = not is_step
-        if is_step and self._stays_until_s is None:
+        if is_step:
             self._keep(agreed.step, flat, world.size)
         if level:
-            self._refusals = 0
+            self._rested_s = 0.0
             self._replay()
             self._trace("active", world.rank, world.generation, agreed.step)
         return switched
@@ -179,15 +170,13 @@ class Joining:
         if admission is Admission.LOST:
             self._member.gives_up("nobody answered whether its state is that of the others")
         if admission is Admission.REFUSED:
-            self._stay()
+            self._rest()
 
-    def _stay(self) -> None:
-        self._refusals += 1
-        stay_s = min(_REFUSED_FIRST_S * 2.0 ** (self._refusals - 1), _REFUSED_MOST_S)
-        self._stays_until_s = time.monotonic() + stay_s
-        why = f"{_REFUSED} It is tried again in {stay_s:g} s"
-        self._member.waits(why)
+    def _rest(self) -> None:
+        self._rested_s = min(max(2 * self._rested_s, _REST_FIRST_S), _REST_MOST_S)
+        why = f"{_REFUSED} It tries again in {self._rested_s:g} s"
         print(f"tradewind: {why}", file=sys.stderr)
+        self._member.gives_up(why, self._rested_s)
 
     def _load(self, wait_s: float) -> bool:
         snapshot = self._receiver.wait(wait_s)

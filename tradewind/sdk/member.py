@@ -20,6 +20,7 @@ from tradewind.sdk.samples import Ranges, deal, merged, shares
 from tradewind.sdk.tail import Agreed
 
 _LOOK_S: Final = 1.0
+_TO_BE_TAKEN_IN: Final = "to be taken into a world"
 
 
 class Group(Protocol):
@@ -112,7 +113,8 @@ class Member:
         self._finished = False
         self._certificate: Mapping[str, int | str] | None = None
         self._lease_until_s: float | None = None
-        self._waits = "to be taken into a world"
+        self._waits = _TO_BE_TAKEN_IN
+        self._rests_until_s: float | None = None
         self.keeps_gradients = False
         """What autograd has left counts in the world that was entered last."""
         self.retired: Callable[[Group], None] = lambda group: None
@@ -152,6 +154,7 @@ class Member:
                 if assign is not None and self._may_enter(assign):
                     self._enter(assign)
                     return assign
+                self._end_rest()
                 left_s = _LOOK_S if deadline_s is None else deadline_s - time.monotonic()
                 if left_s <= 0:
                     return None
@@ -233,17 +236,12 @@ class Member:
         with self._changed:
             self._done = done
 
-    def waits(self, why: str) -> None:
-        """For people."""
-        with self._changed:
-            self._waits = why
-            self._tell()
-
-    def gives_up(self, why: str) -> None:
-        """A joiner that cannot get level asks for another world."""
+    def gives_up(self, why: str, rest_s: float = 0.0) -> None:
+        """A joiner that cannot get level asks for another world, but not before it has rested."""
         with self._changed:
             if self._world is not None:
                 self._waits = why
+                self._rests_until_s = time.monotonic() + rest_s if rest_s else None
                 self._break(self._world)
 
     def ready_for(self) -> int:
@@ -357,10 +355,17 @@ class Member:
         if level:
             self._held = merged((*self._held, *self._dealt(assign, entered)))
         self._waits = ""
+        self._rests_until_s = None
         if self._later is not None and self._later.generation > assign.generation:
             self._next = self._later
         self._later = None
         self._tell()
+
+    def _end_rest(self) -> None:
+        if self._rests_until_s is not None and time.monotonic() >= self._rests_until_s:
+            self._rests_until_s = None
+            self._waits = _TO_BE_TAKEN_IN
+            self._tell()
 
     def _dealt(self, assign: Assign, active: Sequence[bool]) -> Ranges:
         """What this rank computes in addition to what it has, so that the step is whole."""
@@ -430,6 +435,7 @@ class Member:
             finished=self._finished,
             broken=max(self._broken, self._unbuilt),
             waits=self._waits,
+            resting=self._rests_until_s is not None,
             terms=self._terms,
             certificate=self._certificate,
         )

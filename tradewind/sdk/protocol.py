@@ -90,6 +90,7 @@ class Status:
     finished: bool = False
     broken: int = 0
     waits: str = ""
+    resting: bool = False
     terms: str = ""
     certificate: Mapping[str, int | str] | None = None
 

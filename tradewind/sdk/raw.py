@@ -3,6 +3,7 @@
 Bytes are in the order of the elements, whatever the strides: two sides may keep a tensor in different ways.
 """
 
+import mmap
 import struct
 import zlib
 from typing import Final, TypeAlias
@@ -15,14 +16,21 @@ _ROW_WORDS: Final = 8192
 _WORD_BYTES: Final = 8
 
 
-def written_ahead(nbytes: int) -> bytearray:
+def fresh(nbytes: int) -> memoryview:
+    """Memory that nobody has written to; a bytearray would be filled at once, while all other threads stand still."""
+    return memoryview(mmap.mmap(-1, max(1, nbytes), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))[:nbytes]
+
+
+def written_ahead(nbytes: int) -> memoryview:
     """Memory that exists for real: a first write to fresh pages costs more than the copy."""
-    memory = bytearray(nbytes)
+    memory = fresh(nbytes)
     over(memory).zero_()
     return memory
 
 
 class Staging:
+    """Where a copy is made while training waits for it."""
+
     def __init__(self, nbytes: int) -> None:
         self.nbytes = nbytes
         self._memory = written_ahead(nbytes)
@@ -32,7 +40,7 @@ class Staging:
         return self._tensor[:nbytes]
 
     def view(self, nbytes: int) -> memoryview:
-        return memoryview(self._memory)[:nbytes]
+        return self._memory[:nbytes]
 
 
 def over(buffer: Buffer) -> Tensor:

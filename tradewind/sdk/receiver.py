@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from tradewind.sdk.layout import shard_bounds
-from tradewind.sdk.raw import checksum, written_ahead
+from tradewind.sdk.raw import checksum, fresh, written_ahead
 from tradewind.sdk.stream_wire import Broken, Connection, Shard, count_of
 
 INTRODUCTION_S = 5.0
@@ -45,7 +45,7 @@ class Snapshot:
     generation: int
     step: int
     header: bytes
-    data: bytearray
+    data: memoryview
 
 
 @dataclass(slots=True)
@@ -53,7 +53,7 @@ class _Attempt:
     generation: int
     step: int
     of: int
-    data: bytearray
+    data: memoryview
     header: bytes = b""
     begun: set[int] = field(default_factory=set)
     complete: set[int] = field(default_factory=set)
@@ -89,9 +89,9 @@ class Receiver:
         self._given = False
         self._begun_by_s: float | None = None
         """When every shard of this generation has to have begun; None while survivors may not have switched yet."""
-        self._ready: bytearray | None = None
+        self._memory_ahead: memoryview | None = None
         """For the state that was announced."""
-        self._makes_ready = False
+        self._makes_memory = False
         self._connections: dict[Connection, int | None] = {}
         """Each with the generation that it brings something for, once it said so."""
         self._closed = False
@@ -181,6 +181,7 @@ class Receiver:
         with self._changed:
             self._closed = True
             self._attempt = None
+            self._memory_ahead = None
             open_ones = list(self._connections)
             self._changed.notify_all()
         with suppress(OSError):
@@ -203,7 +204,7 @@ class Receiver:
         if attempt is None or self._given or len(attempt.complete) < attempt.of:
             return None
         self._given = True
-        data, attempt.data = attempt.data, bytearray()
+        data, attempt.data = attempt.data, memoryview(b"")
         return Snapshot(attempt.generation, attempt.step, attempt.header, data)
 
     def _accept(self) -> None:
@@ -233,7 +234,7 @@ class Receiver:
             introduction = connection.receive_line(INTRODUCTION_S)
             if not hmac.compare_digest(str(introduction.get("token")).encode(), self.token.encode()):
                 return
-            self._make_ready(count_of(introduction.get("nbytes", 0)))
+            self._make_memory(count_of(introduction.get("nbytes", 0)))
             shard = Shard.read(connection.receive_line(PREPARED_S))
             attempt = self._joined(connection, shard)
             if attempt is not None and self._receive(connection, attempt, shard) and shard.shard == 0:
@@ -243,27 +244,32 @@ class Receiver:
         finally:
             with self._changed:
                 self._connections.pop(connection, None)
+                if not self._connections:
+                    self._memory_ahead = None  # those who announced the state are gone
             connection.close()
 
-    def _make_ready(self, nbytes: int) -> None:
-        """While the others train in the world before: when the state comes, it takes no core from them for that."""
+    def _make_memory(self, nbytes: int) -> None:
+        """Ahead of the switch: when the state comes, it takes no core for that from those who train."""
         with self._changed:
-            there = self._ready is not None and len(self._ready) == nbytes
-            if there or self._makes_ready or self._attempt is not None or not 0 < nbytes <= self._largest_bytes:
+            there = self._memory_ahead is not None and self._memory_ahead.nbytes == nbytes
+            if there or self._makes_memory or self._attempt is not None or not 0 < nbytes <= self._largest_bytes:
                 return
-            self._makes_ready = True
-        ready: bytearray | None = None
+            self._memory_ahead = None
+            self._makes_memory = True
+        made: memoryview | None = None
         try:
-            with suppress(MemoryError):  # if the state does come, it fails with that
-                ready = written_ahead(nbytes)
+            with suppress(OSError, MemoryError):  # if the state does come, it fails with that
+                made = written_ahead(nbytes)
         finally:
             with self._changed:
-                self._ready = ready if self._attempt is None else None  # it came sooner, to memory of its own
-                self._makes_ready = False
+                self._makes_memory = False
+                self._memory_ahead = None if self._closed or self._attempt is not None else made
+                self._changed.notify_all()
 
-    def _memory(self, nbytes: int) -> bytearray:
-        ready, self._ready = self._ready, None
-        return ready if ready is not None and len(ready) == nbytes else bytearray(nbytes)
+    def _memory(self, nbytes: int) -> memoryview:
+        """Under the lock."""
+        made, self._memory_ahead = self._memory_ahead, None
+        return made if made is not None and made.nbytes == nbytes else fresh(nbytes)
 
     def _joined(self, connection: Connection, shard: Shard) -> _Attempt | None:
         """The attempt that the shard belongs to; none if it came late, twice, or from elsewhere."""
@@ -271,6 +277,7 @@ class Receiver:
             return None
         with self._changed:
             self._changed.wait_for(lambda: self._closed or self._generation >= shard.generation, EARLY_S)
+            self._changed.wait_for(lambda: self._closed or not self._makes_memory, EARLY_S)
             attempt = self._attempt
             if (
                 self._closed
@@ -283,7 +290,7 @@ class Receiver:
                 self._attempt = attempt
                 self._given = False
                 self._changed.notify_all()
-            if (shard.of, shard.nbytes) != (attempt.of, len(attempt.data)) or shard.shard in attempt.begun:
+            if (shard.of, shard.nbytes) != (attempt.of, attempt.data.nbytes) or shard.shard in attempt.begun:
                 return None
             attempt.begun.add(shard.shard)
             self._connections[connection] = shard.generation
@@ -291,7 +298,7 @@ class Receiver:
 
     def _receive(self, connection: Connection, attempt: _Attempt, shard: Shard) -> bool:
         first, last = shard_bounds(shard.shard, shard.of, shard.nbytes)
-        header, data = bytearray(shard.header_bytes), memoryview(attempt.data)[first:last]
+        header, data = bytearray(shard.header_bytes), attempt.data[first:last]
         try:
             connection.receive_into(memoryview(header), self._silence_s)
             connection.receive_into(data, self._silence_s)

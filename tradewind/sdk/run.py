@@ -113,7 +113,7 @@ class Run:
             order=order,
             loader=Loader(dataset, order, collate, prefetch=prefetch),
             state=kept,
-            applying=Applying(gradients, change, seed, is_own=update is not None),
+            applying=Applying(gradients, optimizer, change, seed, is_own=update is not None),
             scaler=scaler,
             certificate=self.certificate,
             saving=Saving(checkpoints, checkpoint_every) if checkpoints is not None else None,

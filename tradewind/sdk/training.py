@@ -94,13 +94,14 @@ class Training:
 
     def run(self) -> Generator[Any, None, None]:
         """Yields the batches that this rank has to compute, until all steps are done."""
-        self._change_world()
-        while True:
-            todo = without(self._member.held, self._computed)
-            if todo:
-                yield from self._compute(todo)
-            elif self._sum():
-                break
+        with self._parts.applying.alone():
+            self._change_world()
+            while True:
+                todo = without(self._member.held, self._computed)
+                if todo:
+                    yield from self._compute(todo)
+                elif self._sum():
+                    break
         self._member.finish(self._parts.certificate.told())
 
     def backward(self, loss: Tensor) -> None:
@@ -125,10 +126,16 @@ class Training:
         parts.faults("compute", rank, step)
         if not self._computed:
             self._meter.hand_out()
+        before = self._gradients.some() if self._computed else None
         yield reading.batch
         if self._owed:
             raise RuntimeError(
                 "a batch was taken and run.backward(loss) was not called for it: its samples would be lost"
+            )
+        if not self._gradients.grew_from(before):
+            raise RuntimeError(
+                "the gradients of this step were cleared before they were summed: take zero_grad() out of the loop, "
+                "the run does that after each step"
             )
         self._digest += Digest.of(reading.indices)
         self._computed = merged((*self._computed, *part))

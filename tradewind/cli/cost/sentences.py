@@ -80,8 +80,12 @@ def _forecast(view: CostView) -> str:
     foretold = view.forecast
     if foretold is None:
         return "none before the first step" if not view.steps else "not without the number of steps: --steps N"
-    if not foretold.remaining_micro_usd:
+    if not foretold.remaining_steps:
         return f"all {foretold.steps:,} steps are done"
+    if not foretold.remaining_micro_usd:
+        return (
+            f"{present.count(foretold.remaining_steps, 'step')} of {foretold.steps:,} are left, and cost nothing here"
+        )
     time = f" in about {present.duration(foretold.remaining_s)}" if foretold.remaining_s is not None else ""
     more = usd(foretold.remaining_micro_usd)
     return f"{usd(foretold.micro_usd)} when {foretold.steps:,} steps are done: {more} more{time}"

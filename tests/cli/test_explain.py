@@ -144,7 +144,7 @@ async def test_fewer_are_shown_if_asked_for_and_it_says_how_many_there_are(maste
     master.events = a_run().events
     done = await tradewind("explain", "mnist", "--last", "1", environ=master.environ)
     assert "4 × L4" not in done.out
-    assert "6 decisions before these are not shown: --last 7 shows all." in done.out
+    assert "6 decisions before these not shown: --last 7 shows all." in done.out
 
 
 async def test_json_is_a_line_for_each(master: FakeMaster) -> None:

@@ -58,6 +58,24 @@ async def test_machines_come_and_go_and_no_step_is_lost_or_taken_twice(tmp_path:
     await nothing_is_left(mark)
 
 
+async def test_the_only_worker_goes_when_its_replacement_has_the_state(tmp_path: Path) -> None:
+    mark = a_mark()
+    async with Terminal(tmp_path, mark) as terminal, asyncio.TaskGroup() as tasks:
+        run = await a_hot_run(terminal, mark, workers="{min: 1, max: 1}")
+        tasks.create_task(run.read())
+        await run.until_more_steps("it trains")
+        os.kill(run.workers()[0], signal.SIGTERM)
+        await run.until("both train", world=2)
+        await run.until("the other goes on alone", world=1, after=len(run.steps))
+        run.let_go()
+        code = await run.end()
+    assert code == 0, "\n".join(run.lines)
+    steps = [step for step, _ in run.steps]
+    assert steps == sorted(set(steps)), "no step is taken back"
+    assert proofs(run)[-1].startswith(PROVEN)
+    await nothing_is_left(mark)
+
+
 async def test_training_goes_on_without_a_master_and_heals_when_it_is_back(tmp_path: Path) -> None:
     mark = a_mark()
     async with Terminal(tmp_path, mark) as terminal, asyncio.TaskGroup() as tasks:

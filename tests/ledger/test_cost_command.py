@@ -76,12 +76,18 @@ async def test_everything_that_a_person_asks_is_told_in_a_line_each(master: Answ
         "  now          2 machines cost 1.6000 USD an hour",
         "  1,000 steps  0.4125 USD, over 20,000 steps and 640,000 samples",
         "  wasted       2.0000 USD, 25.0% of the machines' cost: 1.0000 starting, 0.4000 recovering, 0.6000 idle",
-        "  on demand    16.0000 USD for the same machines: 50% saved",
+        "  on demand    16.0000 USD for the same machines: 50% saved on machines",
         "  forecast     41.2500 USD when 100,000 steps are done: 33.0000 USD more in about 20 h",
     ]
     (row,) = [line.split() for line in done.out.splitlines() if line.startswith("us-central1-a")]
     assert row == ["us-central1-a", "L4", "g2-standard-8", "spot", "10.00", "8.0000", "75%"]
     assert done.out.splitlines()[-1] == "Next: tradewind status mnist"
+
+
+async def test_steps_that_cost_nothing_are_not_taken_for_done(master: Answers) -> None:
+    master.cost = a_cost(forecast=ForecastView(1200, 0, 0, None, 1193))
+    done = await tradewind("cost", "mnist", environ=master.environ)
+    assert "  forecast     1193 steps of 1,200 are left, and cost nothing here" in done.out.splitlines()
 
 
 async def test_json_is_what_the_master_told(master: Answers) -> None:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.amp.grad_scaler import GradScaler
 from torch.optim import SGD, AdamW, Optimizer, SparseAdam
 from torch.optim.lr_scheduler import StepLR
-from torch.utils.data import TensorDataset
+from torch.utils.data import DataLoader, TensorDataset
 
 from tradewind.sdk.gradients import Gradients, parameters_of
 from tradewind.sdk.run import Run
@@ -116,6 +116,12 @@ def test_gradients_that_the_script_clears_are_not_lost_without_a_word(when: str)
             if when == "after":
                 optimizer.zero_grad()
     assert run.step == 0
+
+
+def test_a_data_loader_is_no_dataset() -> None:
+    model = a_model()
+    with pytest.raises(TypeError, match=r"give it the dataset of the DataLoader"):
+        a_run(model, SGD(model.parameters()), DataLoader(DATA))
 
 
 def test_what_is_unfrozen_while_the_run_goes_on_is_refused() -> None:

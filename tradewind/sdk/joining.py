@@ -3,8 +3,8 @@
 From its first sum on it takes part with nothing of its own and keeps every sum. Meanwhile survivors send the state as
 it was at the switch. It applies the sums that came since, with the same optimizer, and is then level, bit for bit.
 
-If it is not, its script does something else than theirs. It leaves the world and tries again later. Each time the others
-repair theirs, so it rests twice as long as the time before.
+If it is not, its script does something else than theirs. It leaves the world and tries again later. The others repair
+theirs each time, so it rests twice as long as the time before.
 """
 
 import sys

@@ -18,7 +18,7 @@ from typing import Any
 from torch import Tensor, nn
 from torch.amp.grad_scaler import GradScaler
 from torch.optim import Optimizer
-from torch.utils.data import Dataset
+from torch.utils.data import DataLoader, Dataset
 
 from tradewind.sdk import tail
 from tradewind.sdk.alone import given_world
@@ -188,6 +188,10 @@ def _together(own: Mapping[str, Stateful], given: Mapping[str, Stateful]) -> dic
 
 
 def _length(dataset: Any) -> int:
+    if isinstance(dataset, DataLoader):
+        raise TypeError(
+            "a run reads samples by itself: give it the dataset of the DataLoader (and collate= if need be)"
+        )
     try:
         return len(dataset)
     except TypeError:

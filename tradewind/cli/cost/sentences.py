@@ -72,7 +72,7 @@ def _wasted(view: CostView) -> str:
 
 def _on_demand(view: CostView) -> str:
     saved = 1 - view.nodes_micro_usd / view.on_demand_micro_usd if view.on_demand_micro_usd else 0.0
-    outcome = f"{saved:.0%} saved" if saved >= 0 else f"{-saved:.0%} more was paid"
+    outcome = f"{saved:.0%} saved on machines" if saved >= 0 else f"{-saved:.0%} more was paid"
     return f"{usd(view.on_demand_micro_usd)} for the same machines: {outcome}"
 
 

@@ -23,6 +23,8 @@ async def show_decisions(api: Api, job: str, last: int, *, as_json: bool) -> int
         return 0
     present.console().print(shown(made[-last:]))
     if len(made) > last:
-        click.echo(f"{len(made) - last} decisions before these are not shown: --last {len(made)} shows all.")
+        click.echo(
+            f"{present.count(len(made) - last, 'decision')} before these not shown: --last {len(made)} shows all."
+        )
     click.echo(present.next_command(f"tradewind events {job}"))
     return 0

@@ -143,6 +143,8 @@ def _hear(job: Job, status: WorkerStatus, at_s: float, *, heard_s: float, presen
         deadline_s=known.deadline_s,
         trainers=status.trainers,
     )
+    if _with_state(heard) - _with_state(known):
+        job = replace(job, share_taken_s=at_s)
     job = _learn_ends(_learn_fallen(learn_exits(_put(job, heard), heard), heard), known, heard)
     job = _keep_certificate(_bar(job, known, heard, at_s), heard)
     if status.notice_s is not None:
@@ -152,6 +154,10 @@ def _hear(job: Job, status: WorkerStatus, at_s: float, *, heard_s: float, presen
     if status.phase is WorkerPhase.LEAVING:
         job = _notice(job, status.worker, "it is leaving", heard_s)
     return job
+
+
+def _with_state(worker: Worker) -> set[int]:
+    return {trainer.local_rank for trainer in worker.trainers if trainer.active}
 
 
 def is_dead(job: Job, worker: WorkerId) -> bool:

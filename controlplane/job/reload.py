@@ -98,7 +98,7 @@ def _is_complete(job: Job) -> bool:
 
 def _is_proven(job: Job) -> bool:
     heard_s = max((worker.heard_s for _, worker in present_members(job)), default=0.0)
-    return job.assigned_s is not None and heard_s - job.assigned_s >= PROVEN_S
+    return job.assigned_s is not None and heard_s - max(job.assigned_s, job.share_taken_s) >= PROVEN_S
 
 
 def _is_still_outside(job: Job, worker: WorkerId) -> bool:

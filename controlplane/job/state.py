@@ -182,6 +182,8 @@ class Job:
     """Ranks of the present world that exited with 0."""
     assigned_s: float | None = None
     """When the present world was decided."""
+    share_taken_s: float = 0.0
+    """When the last of those who have the state had it."""
     retry_s: float | None = None
     """No new world before: backoff after a failure."""
     waiting_since_s: float = 0.0

@@ -58,6 +58,21 @@ def test_one_worker_after_the_other_is_replaced_and_nobody_halts() -> None:
     assert (stage.job.record.losses, stage.job.record.failures) == (0, 0)
 
 
+def test_a_newcomer_that_takes_long_to_get_the_state_has_proven_nothing_yet() -> None:
+    stage = a_hot_job("a", "b")
+    reloads(stage)
+    stage.enters("b")
+    leaves(stage, "a")
+    stage.join("c")
+    stage.attaches("c")
+    stage.enters("b", "c")
+    trains_on(stage)
+    stage.catches_up("c")
+    assert stage.prepared is None
+    trains_on(stage)
+    assert stage.prepared is not None
+
+
 def test_the_outdated_are_released_when_they_have_no_rank_and_never_taken_in_again() -> None:
     stage = a_hot_job("a", "b")
     reloads(stage)

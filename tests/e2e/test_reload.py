@@ -29,7 +29,7 @@ async def test_code_is_taken_anew_by_a_job_that_trains_on(tmp_path: Path) -> Non
         script.write_text(ANOTHER_MODEL)
         said = await terminal.run(".venv/bin/tradewind reload hot")
         assert "takes its code anew: 2 workers" in said
-        await terminal.until_told("hot", "this script has 4 tensors of 365 numbers")
+        await terminal.until_told("hot", "model is 4 tensors of 365 numbers")
         await run.until_more_steps("the other trains on with the code that works")
         script.write_text(RENEWED)
         await terminal.until_told("hot", "nobody has the code from before")

@@ -8,6 +8,7 @@ Behind the gradients each parameter has one number, how many ranks used it: one 
 the optimizer leaves it alone, as it would in one process.
 """
 
+import zlib
 from collections.abc import Iterable
 from operator import attrgetter
 from typing import Final
@@ -30,9 +31,9 @@ class Gradients:
     """`copies`: whoever applies a sum may write to it, as clipping does, so it is given a copy."""
 
     def __init__(self, parameters: Iterable[Tensor], tail_floats: int, *, copies: bool = False) -> None:
-        given = list(parameters)
-        self.parameters = [parameter for parameter in given if parameter.requires_grad]
-        self._frozen = [parameter for parameter in given if not parameter.requires_grad]
+        self._given = list(parameters)
+        self.parameters = [parameter for parameter in self._given if parameter.requires_grad]
+        self._frozen = [parameter for parameter in self._given if not parameter.requires_grad]
         if not self.parameters:
             raise ValueError("the model has no parameter that requires a gradient: there is nothing to train")
         if any(parameter.is_complex() for parameter in self.parameters):
@@ -54,6 +55,12 @@ class Gradients:
         """The step in which this rank used every parameter: then no other rank has to be asked."""
         self._copy = torch.zeros(self._floats, dtype=torch.float32, device=self.device) if copies else None
         self._copied_views = self._split(self._copy) if self._copy is not None else []
+
+    @property
+    def trained(self) -> str:
+        """How many parameters are, and which."""
+        which = "".join("01"[parameter.requires_grad] for parameter in self._given)
+        return f"{len(self.parameters)} of {len(self._given)} parameters [{zlib.crc32(which.encode()):08x}]"
 
     @property
     def summed_bytes(self) -> int:

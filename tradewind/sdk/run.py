@@ -100,7 +100,7 @@ class Run:
             kept,
             order,
             steps,
-            trained=[parameter.requires_grad for parameter in parameters_of(model, optimizer)],
+            trained=gradients.trained,
             device=gradients.device.type,
             clip_norm=clip_norm,
             scaler=type(scaler).__name__,

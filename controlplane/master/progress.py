@@ -59,8 +59,9 @@ class ProgressTracker:
 
     @property
     def loss(self) -> float | None:
-        """The mean over the ranks of their newest."""
-        known = [rank.loss for rank in self._ranks.values() if rank.loss is not None]
+        """The mean over the ranks that have told of the newest step; with the SDK all tell the same."""
+        newest = self.step
+        known = [rank.loss for rank in self._ranks.values() if rank.loss is not None and rank.step == newest]
         return sum(known) / len(known) if known else None
 
     @property

@@ -357,11 +357,15 @@ async def test_a_job_that_printed_nothing_is_said_to(master: FakeMaster) -> None
 
 async def test_events_come_with_their_reasons(master: FakeMaster) -> None:
     master.views["mnist"] = a_view()
-    master.events.append(EventLine(1.0, "mnist", "worker_gone", "worker w1 is gone", "ended by SIGKILL\nlast words"))
+    master.events.append(EventLine(1.0, "mnist", "worker_gone", "worker w1 is gone", "ended by SIGKILL"))
+    master.events.append(
+        EventLine(2.0, "mnist", "trainer_failed", "rank 0 exited with 1", '  File "a.py"\nSyntaxError')
+    )
     done = await asked(master, "events", "mnist")
-    first, second = done.out.splitlines()
-    assert first.endswith("  worker w1 is gone (ended by SIGKILL)")
-    assert second.strip() == "last words"
+    gone, failed, *why = done.out.splitlines()
+    assert gone.endswith("  worker w1 is gone (ended by SIGKILL)")
+    assert failed.endswith("  rank 0 exited with 1:")
+    assert why == ['            File "a.py"', "          SyntaxError"]
 
 
 async def test_events_as_json_are_one_object_a_line(master: FakeMaster) -> None:

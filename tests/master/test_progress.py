@@ -26,12 +26,13 @@ def test_a_job_without_reports_shows_nothing() -> None:
     assert tracker.generations == ()
 
 
-def test_step_is_the_newest_and_loss_the_mean_over_ranks() -> None:
+def test_step_is_the_newest_and_loss_the_mean_over_ranks_that_have_it() -> None:
     tracker = ProgressTracker()
     tracker.learn(a_report("w-a", 1, a_rank(0, 1, 10, first_at=1, last_at=10, loss=2.0)))
     tracker.learn(a_report("w-b", 1, a_rank(1, 1, 11, first_at=1, last_at=11, loss=4.0)))
-    assert tracker.step == 11
-    assert tracker.loss == 3.0
+    assert (tracker.step, tracker.loss) == (11, 4.0)
+    tracker.learn(a_report("w-c", 1, a_rank(2, 1, 11, first_at=1, last_at=11, loss=5.0)))
+    assert tracker.loss == 4.5
     assert tracker.workers[WorkerId("w-a")].step == 10
     assert tracker.workers[WorkerId("w-b")].loss == 4.0
 

@@ -62,10 +62,11 @@ def say(sentence: str) -> None:
 
 
 def event_line(event: EventLine) -> str:
-    first, *rest = event.why.splitlines() or [""]
+    why = event.why.splitlines()
     clock = time.strftime("%H:%M:%S", time.localtime(event.at))
-    why = f" ({first})" if first else ""
-    return "\n".join([f"{clock}  {event.text}{why}", *(f"          {line}" for line in rest)])
+    if len(why) > 1:
+        return "\n".join([f"{clock}  {event.text}:", *(f"          {line}" for line in why)])
+    return f"{clock}  {event.text} ({event.why})" if event.why else f"{clock}  {event.text}"
 
 
 def tell_event(event: EventLine) -> None:

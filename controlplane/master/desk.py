@@ -106,7 +106,7 @@ class Desk:
             raise ScaleRefused(f"Job {name!r} has {held.state.record.phase}.", "tradewind status")
         if not limits.min <= workers <= limits.max:
             raise ScaleRefused(
-                f"Job {name!r} can have {limits.min} to {limits.max} workers, not {workers}.",
+                f"Job {name!r} can have {limits.min} to {limits.max} workers, as its file says, and not {workers}.",
                 f"tradewind scale {name} {min(max(workers, limits.min), limits.max)}",
             )
         await self.budgets.check_scale(held, workers)

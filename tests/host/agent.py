@@ -46,7 +46,7 @@ class Agent:
         listener.close()
 
     def send(self, **message: object) -> None:
-        self.send_raw(json.dumps(message).encode() + b"\n")
+        self.send_raw(_line(message))
 
     def send_raw(self, data: bytes) -> None:
         self.socket.settimeout(WAIT_S)
@@ -61,8 +61,9 @@ class Agent:
         argv: Sequence[str] = (),
         cwd: Path | None = None,
         env: Callable[[int], dict[str, str]] = lambda rank: {},
+        after: dict[str, str] | None = None,
     ) -> int:
-        """Forks the trainers and returns their generation."""
+        """Forks the trainers and returns their generation; `after` this message, which goes out together with that."""
         generation = next(self._generations)
         trainers = [
             {
@@ -75,7 +76,8 @@ class Agent:
             }
             for rank in range(ranks)
         ]
-        self.send(type="fork", generation=generation, trainers=trainers)
+        fork = {"type": "fork", "generation": generation, "trainers": trainers}
+        self.send_raw((_line(after) if after is not None else b"") + _line(fork))
         return generation
 
     def script(self, text: str, name: str = "train.py") -> Path:
@@ -166,3 +168,7 @@ def wait_gone(pids: Sequence[int]) -> None:
     while left := [pid for pid in pids if alive(pid)]:
         assert time.monotonic() < deadline, f"still running: {left}"
         time.sleep(0.01)
+
+
+def _line(message: Mapping[str, object]) -> bytes:
+    return json.dumps(message).encode() + b"\n"

@@ -80,8 +80,7 @@ def test_exit_ends_all_tells_it_and_exits_while_signals_meant_for_the_agent_do_n
     own_host.process.send_signal(signal.SIGINT)
     own_host.send(type="stop", generation=0, grace_s=0)
     own_host.wait_for("stopped", 0)
-    own_host.send(type="exit")
-    late = own_host.fork("train.py")
+    late = own_host.fork("train.py", after={"type": "exit"})
     assert "leaving" in own_host.wait_for("fork_failed", late, 0)["error"]
     for rank in range(2):
         assert own_host.wait_for("exited", late - 1, rank)["signal"] == "SIGTERM"

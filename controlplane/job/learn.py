@@ -143,7 +143,7 @@ def _hear(job: Job, status: WorkerStatus, at_s: float, *, heard_s: float, presen
         deadline_s=known.deadline_s,
         trainers=status.trainers,
     )
-    if _with_state(heard) - _with_state(known):
+    if _active_ranks(heard) - _active_ranks(known):
         job = replace(job, share_taken_s=at_s)
     job = _learn_ends(_learn_fallen(learn_exits(_put(job, heard), heard), heard), known, heard)
     job = _keep_certificate(_bar(job, known, heard, at_s), heard)
@@ -156,7 +156,7 @@ def _hear(job: Job, status: WorkerStatus, at_s: float, *, heard_s: float, presen
     return job
 
 
-def _with_state(worker: Worker) -> set[int]:
+def _active_ranks(worker: Worker) -> set[int]:
     return {trainer.local_rank for trainer in worker.trainers if trainer.active}
 
 

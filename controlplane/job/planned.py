@@ -108,10 +108,10 @@ def _candidates(job: Job) -> list[Worker]:
     chosen = whole(choose(kept(job, [*stay, *others]), job.record.wanted, present), job.spec.replica)
     if any(worker.worker in present for worker in chosen):
         return chosen
-    return _with_the_state(job, chosen, present)
+    return _beside(chosen, job, present)
 
 
-def _with_the_state(job: Job, newcomers: list[Worker], present: set[WorkerId]) -> list[Worker]:
+def _beside(newcomers: list[Worker], job: Job, present: set[WorkerId]) -> list[Worker]:
     """All who have the state have to go: they stay beside the newcomers until one of those has it, too."""
     going = [job.workers[name] for name in sorted(present) if name in job.workers]
     going = [replace(worker, slots=len(worker.trainers)) for worker in going if worker.trainers]

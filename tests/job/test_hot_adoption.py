@@ -126,3 +126,12 @@ def test_who_was_put_out_by_a_master_that_is_gone_is_halted_before_its_word_coun
     heir.join("c")
     heir.attaches("c")
     assert (heir.hot.resume, heir.hot.previous) == (9, (0, -1))
+
+
+def test_one_that_was_never_parked_and_leaves_is_not_halted_again() -> None:
+    stage = a_hot_job("a", "b", at_least=2)
+    stage.sees_gone("b")
+    stage.job = replace(stage.job, saved=structs.replace(stage.job.record, phase=Phase.WAITING))
+    heir = stage.heir()
+    heir.tell("a", *heir.trainers["a"], phase=WorkerPhase.LEAVING)
+    assert (heir.phase, halts(heir.effects)) == (Phase.WAITING, [])

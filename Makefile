@@ -1,6 +1,7 @@
 # Everything works from a fresh clone: each target first makes .venv if it is not there.
 #   make demo      train a small model on a simulated cloud that takes its machines away
-#   make test      lint, types, layers, all tests
+#   make test      lint, types, layers, all tests but the slow ones
+#   make test-all  the same with the slow tests
 #   make simulate SEED=7   replay one seeded simulation and tell its story
 #   make bench     list and run the benchmarks
 
@@ -25,7 +26,7 @@ endif
 # The tests start hundreds of processes: without its bytecode each would compile us anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test lint unit simulate bench clean
+.PHONY: help setup demo test test-all lint unit simulate bench clean
 .DEFAULT_GOAL := help
 
 help:
@@ -55,6 +56,9 @@ unit: $(READY)
 	@$(BIN)/pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 test: lint unit
+
+test-all: lint
+	@$(MAKE) --no-print-directory unit ARGS="-m 'slow or not slow' $(ARGS)"
 
 simulate: $(READY)
 	@$(BIN)/python -m tests.simulation --seed $(SEED)

@@ -7,6 +7,7 @@ from enum import StrEnum
 
 import msgspec
 
+from messages.decoding import Decoder, Undecodable
 from messages.envelope import KINDS, VERSION, Envelope, Message
 from messages.ids import Epoch, Generation
 from messages.workers import WorkerStatus
@@ -42,12 +43,11 @@ class _Version(msgspec.Struct):
     v: int
 
 
-_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _KIND_OF: dict[type, str] = {struct: kind for kind, struct in KINDS.items()}
 _encoder = msgspec.json.Encoder()
-_version_decoder = msgspec.json.Decoder(_Version)
-_envelope_decoder = msgspec.json.Decoder(Envelope)
-_body_decoders = {kind: msgspec.json.Decoder(struct) for kind, struct in KINDS.items()}
+_version_decoder: Decoder[_Version] = Decoder(_Version)
+_envelope_decoder: Decoder[Envelope] = Decoder(Envelope)
+_body_decoders: dict[str, Decoder[Message]] = {kind: Decoder(struct) for kind, struct in KINDS.items()}
 
 
 def kind_of(message: Message) -> str:
@@ -89,7 +89,7 @@ def decode(payload: bytes) -> Received | Rejected:
         return Rejected(RejectedReason.OVERSIZED, f"{len(payload)} bytes, the limit is {MAX_BYTES}")
     try:
         envelope = _envelope_decoder.decode(payload)
-    except _UNREADABLE as error:
+    except Undecodable as error:
         return _newer_version(payload) or Rejected(RejectedReason.MALFORMED, str(error))
     if envelope.v > VERSION:
         return _newer(envelope.v)
@@ -98,7 +98,7 @@ def decode(payload: bytes) -> Received | Rejected:
         return Rejected(RejectedReason.UNKNOWN_KIND, envelope.kind[:100])
     try:
         return Received(decoder.decode(envelope.body), envelope)
-    except _UNREADABLE as error:
+    except Undecodable as error:
         return Rejected(RejectedReason.MALFORMED, f"{envelope.kind}: {error}")
 
 
@@ -114,7 +114,7 @@ def _newer_version(payload: bytes) -> Rejected | None:
     """A newer version may have another envelope altogether; its number is still where it was."""
     try:
         version = _version_decoder.decode(payload).v
-    except _UNREADABLE:
+    except Undecodable:
         return None
     return _newer(version) if version > VERSION else None
 

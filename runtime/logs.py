@@ -119,4 +119,5 @@ def _for_people(_logger: object, _method: str, event: EventDict) -> str:
 
 def _shown(value: object) -> str:
     text = value if isinstance(value, str) else repr(value)
-    return text if text and not any(c.isspace() or c in "\"'=" for c in text) else repr(text)
+    plain = text.isprintable() and not any(c.isspace() or c in "\"'=" for c in text)
+    return text if text and plain else repr(text)

@@ -1,16 +1,12 @@
 """What the controller knows, in KV under one key with one writer: whoever wrote last is the controller."""
 
-import msgspec
-
 from agents.cluster.state import Known
+from messages.decoding import Undecodable, Unreadable, decode, encode_readable
 from messages.ids import ClusterName
 from messages.subjects import known_key
 from runtime.bus import Bucket
 from runtime.errors import BusRefused, BusUnavailable, Conflict, UserError
 from runtime.logs import logger
-
-_encoder = msgspec.json.Encoder(order="deterministic")
-_decoder = msgspec.json.Decoder(Known)
 
 
 class NotSaved(Exception):
@@ -35,11 +31,12 @@ class KnownRecord:
     async def save(self, known: Known) -> None:
         """Raises `NotSaved`, or a `UserError` if another controller has taken over."""
         try:
-            self._revision = await self._bucket.update(self._key, _encoder.encode(known), self._revision)
+            value = encode_readable(known, Known, sort_keys=True)
+            self._revision = await self._bucket.update(self._key, value, self._revision)
         except Conflict:
             await self._look_who_wrote()
             raise NotSaved("an earlier save was written, but its acknowledgement was lost") from None
-        except (BusUnavailable, BusRefused) as error:
+        except (BusUnavailable, BusRefused, Unreadable) as error:
             raise NotSaved(str(error)) from error
 
     async def _look_who_wrote(self) -> None:
@@ -57,8 +54,8 @@ class KnownRecord:
 
     def _decoded(self, value: bytes) -> Known | None:
         try:
-            return _decoder.decode(value)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            return decode(value, Known)
+        except Undecodable as error:
             logger(cluster=self._cluster).warning("known_unreadable", key=self._key, why=str(error))
             return None
 

@@ -4,9 +4,8 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
-import msgspec
-
 from agents.worker import host_messages as wire
+from messages.decoding import Undecodable
 from messages.ids import Generation, Rank
 from runtime.logs import Once, logger
 from runtime.waiting import first_of
@@ -114,7 +113,7 @@ class Conversation(ABC):
     def _take(self, line: bytes) -> None:
         try:
             message = wire.decode(line)
-        except msgspec.DecodeError as error:
+        except Undecodable as error:
             if self._log_once(str(error)):
                 self._log.warning("host_message_dropped", error=str(error), line=line[:200])
             return

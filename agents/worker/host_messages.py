@@ -7,6 +7,7 @@ import msgspec
 from msgspec import Struct
 
 from agents.worker.progress import StepReport
+from messages.decoding import Decoder
 from messages.ids import Generation, Rank
 
 LINE_LIMIT_BYTES = 4 * 1024 * 1024
@@ -90,7 +91,7 @@ class Refused(Struct, frozen=True, tag_field="type", tag="refused"):
 Command = Fork | Stop | Exit
 HostMessage = Hello | Forked | ForkFailed | Output | Reported | Exited | Stopped | Refused
 
-_decoder: msgspec.json.Decoder[HostMessage] = msgspec.json.Decoder(HostMessage)
+_decoder: Decoder[HostMessage] = Decoder(HostMessage)
 _encoder = msgspec.json.Encoder()
 
 
@@ -99,5 +100,5 @@ def encode(command: Command) -> bytes:
 
 
 def decode(line: bytes) -> HostMessage:
-    """Raises msgspec.DecodeError."""
+    """Raises `Undecodable`."""
     return _decoder.decode(line)

@@ -1,10 +1,10 @@
 """What a worker-agent reads from KV: the job's last world, for whoever comes late, and how the job is to be run."""
 
-import msgspec
 from msgspec import Struct
 
 from agents.worker.events import AssignmentHeard, HaltHeard
 from messages import subjects
+from messages.decoding import Undecodable, decode
 from messages.ids import Epoch, Generation, JobName
 from messages.jobs import Launch
 from messages.worlds import Assignment, Halt
@@ -34,8 +34,8 @@ async def read_world(bucket: Bucket, job: JobName, clock: Clock) -> list[Assignm
     if entry is None:
         return []
     try:
-        kept = msgspec.json.decode(entry.value, type=KeptWorld)
-    except msgspec.DecodeError as error:
+        kept = decode(entry.value, KeptWorld)
+    except Undecodable as error:
         logger().warning("kept_world_unreadable", error=str(error))
         return []
     heard: list[AssignmentHeard | HaltHeard] = []
@@ -52,8 +52,8 @@ async def read_launch(bucket: Bucket, job: JobName) -> Launch | None:
     if entry is None:
         return None
     try:
-        return msgspec.json.decode(entry.value, type=KeptSpec).launch
-    except msgspec.DecodeError as error:
+        return decode(entry.value, KeptSpec).launch
+    except Undecodable as error:
         logger().warning("kept_spec_unreadable", error=str(error))
         return None
 

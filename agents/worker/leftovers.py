@@ -17,6 +17,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from messages.decoding import Undecodable, decode, encode_readable
 from messages.ids import WorkerId
 from runtime import proc
 from runtime.children import signal_group, start_time_of, wait_exit
@@ -83,7 +84,7 @@ class WorkerFolder:
 
     def _write(self) -> None:
         fresh = self.path / f"{RECORD}.new"
-        fresh.write_bytes(msgspec.json.encode(self._left))
+        fresh.write_bytes(encode_readable(self._left, Left))
         fresh.replace(self.path / RECORD)
 
 
@@ -93,7 +94,7 @@ async def claim(run_dir: Path, uid: str, worker: WorkerId) -> WorkerFolder:
     lock = await _lock_soon(path)
     if lock is None:
         raise UserError(f"A worker with uid {uid} is already running here", "leave out --uid, or give another")
-    await end_left(_read(path))
+    await end_left(read_left(path))
     for folder in _others(run_dir, path):
         await _sweep(folder)
     return WorkerFolder(path, lock, worker)
@@ -129,7 +130,7 @@ async def _sweep(folder: Path) -> None:
     if lock is None:
         return
     try:
-        await end_left(_read(folder))
+        await end_left(read_left(folder))
         shutil.rmtree(folder, ignore_errors=True)
     finally:
         os.close(lock)
@@ -172,12 +173,13 @@ def _try_lock(folder: Path) -> int | None:
     return None
 
 
-def _read(folder: Path) -> Left | None:
+def read_left(folder: Path) -> Left | None:
+    """None if there is no record, or if it cannot be read: what carries the worker's id is found without it."""
     try:
-        return msgspec.json.decode((folder / RECORD).read_bytes(), type=Left)
+        return decode((folder / RECORD).read_bytes(), Left)
     except FileNotFoundError:
         return None
-    except msgspec.DecodeError as error:
+    except Undecodable as error:
         logger().warning("record_unreadable", folder=str(folder), error=str(error))
         return None
 

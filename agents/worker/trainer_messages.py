@@ -11,6 +11,7 @@ from msgspec import Meta, Struct
 
 from agents.worker.progress import StepReport
 from agents.worker.words import Enter, Lease, Park, Word
+from messages.decoding import Decoder
 from messages.ids import NO_GENERATION, Counted, Generation, Range, Rank
 from messages.measured import StepsMeasured
 from messages.workers import SampleCertificate, TrainerStatus
@@ -98,8 +99,8 @@ class Leased(Struct, frozen=True, tag_field="type", tag="lease"):
 TrainerMessage = Attach | Status | Reported
 AgentMessage = Assign | Halt | Leased
 
-_decoder: msgspec.json.Decoder[TrainerMessage] = msgspec.json.Decoder(TrainerMessage)
-_measured_decoder: msgspec.json.Decoder[StepsMeasured | None] = msgspec.json.Decoder(StepsMeasured | None)
+_decoder: Decoder[TrainerMessage] = Decoder(TrainerMessage)
+_measured_decoder: Decoder[StepsMeasured | None] = Decoder(StepsMeasured | None)
 _encoder = msgspec.json.Encoder()
 
 
@@ -108,12 +109,12 @@ def encode(message: AgentMessage) -> bytes:
 
 
 def decode(line: bytes) -> TrainerMessage:
-    """Raises msgspec.DecodeError, and UnicodeDecodeError for what is no text."""
+    """Raises `Undecodable`."""
     return _decoder.decode(line)
 
 
 def measured_of(said: Reported) -> StepsMeasured | None:
-    """None if it said nothing of it. Raises msgspec.DecodeError for what cannot have been measured."""
+    """None if it said nothing of it. Raises `Undecodable` for what cannot have been measured."""
     return _measured_decoder.decode(said.measured) if said.measured else None
 
 

@@ -13,11 +13,10 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import cast
 
-import msgspec
-
 from agents.worker import processes
 from agents.worker import trainer_messages as wire
 from agents.worker.trainer import Birth
+from messages.decoding import Undecodable
 from messages.measured import StepsMeasured
 from runtime.errors import UserError
 from runtime.logs import Once, logger
@@ -31,7 +30,6 @@ BACKLOG_MOST_BYTES = 4 * 1024 * 1024
 ATTACH_S = 10.0
 """For the first message of a connection."""
 
-_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 Hear = Callable[[Birth, wire.TrainerMessage | None], None]
 """None: the connection broke."""
@@ -117,7 +115,7 @@ class Trainers:
         """Of the time of its steps; what makes no sense is counted, and the steps still are what they are."""
         try:
             return wire.measured_of(said)
-        except _UNREADABLE as error:
+        except Undecodable as error:
             self.drop("measurement_dropped", str(error))
             return None
 
@@ -198,7 +196,7 @@ class _Connection(asyncio.Protocol):
     def _take(self, line: bytes | bytearray) -> None:
         try:
             message = wire.decode(bytes(line))
-        except _UNREADABLE as error:
+        except Undecodable as error:
             self._trainers.drop("trainer_message_dropped", str(error))
             return
         match message:

@@ -14,6 +14,7 @@ from kubernetes_asyncio import client as library
 from controlplane.bootstrap.answers import Complaint
 from controlplane.bootstrap.names import Manifest
 from controlplane.clouds.interface import KubernetesAccess
+from messages.decoding import Undecodable, decode
 from runtime.errors import TradewindError
 
 FIELD_MANAGER = "tradewind-bootstrap"
@@ -151,8 +152,8 @@ class _Status(msgspec.Struct):
 
 def _complaint(status: int, body: bytes | str) -> Complaint:
     try:
-        told = msgspec.json.decode(body, type=_Status)
-    except msgspec.DecodeError:
+        told = decode(body, _Status)
+    except Undecodable:
         text = body if isinstance(body, str) else body.decode(errors="replace")
         return Complaint(status, " ".join(text.split())[:300] or f"HTTP status {status}")
     causes = (told.details.causes if told.details is not None else None) or []

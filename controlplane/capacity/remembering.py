@@ -12,6 +12,7 @@ from controlplane.allocator.state import Allocator
 from controlplane.capacity.observing import Watch, observe
 from controlplane.catalog import memory_records
 from controlplane.catalog.memory import Memory, Observation, QuotaRefused, learn
+from messages.decoding import Unreadable
 from messages.ids import JobName
 from runtime.backoff import pauses
 from runtime.bus import Bucket
@@ -86,6 +87,8 @@ class Remembering:
                 self._dirty.add(zone)
                 self._unsaved(str(error))
                 return
+            except Unreadable as error:
+                self._unsaved(f"{zone}: {error}")
 
     async def _read(self) -> None:
         """What was learned meanwhile waits in the allocators' states."""

@@ -10,6 +10,7 @@ from msgspec import Meta, Struct
 
 from controlplane.catalog.money import MicroDollars
 from controlplane.catalog.price_list import Price, PriceList
+from messages.decoding import Undecodable, decode
 
 VERSION = 1
 MAX_BYTES = 8 * 1024 * 1024
@@ -41,12 +42,12 @@ def load(path: Path) -> PriceList | str | None:
     try:
         if path.stat().st_size > MAX_BYTES:
             return f"{path} is larger than {MAX_BYTES} bytes."
-        read = msgspec.json.decode(path.read_bytes(), type=CacheFile)
+        read = decode(path.read_bytes(), CacheFile)
     except FileNotFoundError:
         return None
     except OSError as error:
         return f"{path} cannot be read: {error.strerror}."
-    except msgspec.DecodeError as error:
+    except Undecodable as error:
         return f"{path} is not a list of prices: {error}."
     prices = (
         Price(each.region, each.machine_type, each.accelerator, each.spot, MicroDollars(each.micro_usd_per_hour))

@@ -6,10 +6,10 @@ from http import HTTPStatus
 from typing import Annotated
 
 import aiohttp
-import msgspec
 from msgspec import Meta, Struct
 
 from controlplane.catalog.billing import Page, Sku
+from messages.decoding import Undecodable, decode
 from runtime.errors import Permanent, Temporary, UserError
 
 COMPUTE_SERVICE = "6F81-5844-456A"
@@ -110,8 +110,8 @@ async def _page(session: aiohttp.ClientSession, settings: PriceSettings, page_to
     if response.status != HTTPStatus.OK:
         raise PricesRefused(f"{settings.url} refused with status {response.status}: {_said(content)}")
     try:
-        return msgspec.json.decode(content, type=Page)
-    except msgspec.DecodeError as error:
+        return decode(content, Page)
+    except Undecodable as error:
         raise PricesRefused(f"{settings.url} did not answer with a list of SKUs: {error}.") from None
 
 
@@ -151,6 +151,6 @@ class _Refusal(Struct, frozen=True):
 
 def _said(content: bytes) -> str:
     try:
-        return msgspec.json.decode(content, type=_Refusal).error.message[:200] or "it gave no reason"
-    except msgspec.DecodeError:
+        return decode(content, _Refusal).error.message[:200] or "it gave no reason"
+    except Undecodable:
         return "it gave no reason"

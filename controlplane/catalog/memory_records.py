@@ -12,6 +12,8 @@ import msgspec
 from msgspec import Meta, Struct
 
 from controlplane.catalog.memory import Memory, Priors, Seen, Shelf, Tally
+from messages.decoding import Undecodable, encode_readable
+from messages.decoding import decode as decode_stored
 
 PREFIX = "memory."
 VERSION = 1
@@ -40,10 +42,11 @@ def key_of(zone: str) -> str:
 
 
 def encode_zone(memory: Memory, zone: str) -> bytes:
-    """The newest accelerators, if there are absurdly many."""
+    """The newest accelerators, if there are absurdly many. Raises `Unreadable`."""
     seen = [(shelf.accelerator, known) for shelf, known in memory.shelves.items() if shelf.zone == zone]
     newest = sorted(seen, key=lambda each: (-each[1].at, each[0]))[:MAX_ACCELERATORS]
-    return msgspec.json.encode(ZoneRecord(VERSION, {name: _record(known) for name, known in sorted(newest)}))
+    record = ZoneRecord(VERSION, {name: _record(known) for name, known in sorted(newest)})
+    return encode_readable(record, ZoneRecord)
 
 
 def decode(entries: Mapping[str, bytes], priors: Priors | None = None) -> tuple[Memory, tuple[str, ...]]:
@@ -52,8 +55,8 @@ def decode(entries: Mapping[str, bytes], priors: Priors | None = None) -> tuple[
     problems: list[str] = []
     for key, value in sorted(entries.items()):
         try:
-            read = msgspec.json.decode(value, type=ZoneRecord)
-        except msgspec.DecodeError as error:
+            read = decode_stored(value, ZoneRecord)
+        except Undecodable as error:
             problems.append(f"What was seen of {key.removeprefix(PREFIX)} cannot be read and is forgotten: {error}.")
             continue
         for accelerator, record in read.accelerators.items():

@@ -15,16 +15,20 @@ from controlplane.lease.effects import Lead, LeaseEffect, ReadKey, StepDown, Wri
 from controlplane.lease.events import LeaseEvent
 from controlplane.lease.state import Lease, LeaseSettings, new_lease
 from messages import subjects
+from messages.decoding import Undecodable, decode, encode_readable
 from messages.ids import Epoch
 from runtime.bus import Bus
 from runtime.clock import Clock, SystemClock
 from runtime.errors import BusClosed, BusRefused, BusUnavailable, Conflict, NoAnswer
 from runtime.kv_ttl import ExpiringKey, Forgotten, Version
-from runtime.logs import logger
+from runtime.logs import Once, logger
 from runtime.role import Decision, RoleLoop
 
 T = TypeVar("T")
 RESIGN_S = 1.0
+UNKNOWN = "unknown"
+"""The holder of a key whose value cannot be read."""
+_log_once = Once()
 
 
 class LeaseRecord(msgspec.Struct, frozen=True):
@@ -111,7 +115,7 @@ class Keeper(Generic[T]):
         self._clock = clock
         self._onlooker = onlooker
         self._holder = record.holder
-        self._value = msgspec.json.encode(record)
+        self._value = encode_readable(record, LeaseRecord)
         self._loop: RoleLoop[Lease, LeaseEvent, LeaseEffect] = RoleLoop(
             "lease", new_lease(record.holder, settings), self._decide, self, self._tick, clock
         )
@@ -189,7 +193,7 @@ class Keeper(Generic[T]):
                 match version:
                     case Version():
                         self._loop.post(events.KeySeen(now_s, version.revision, _holder(version)))
-                        self._onlooker.saw(_record(version), ours=_holder(version) == self._holder)
+                        self._onlooker.saw(read_record(version), ours=_holder(version) == self._holder)
                     case Forgotten():
                         self._loop.post(events.KeyForgotten(now_s))
                         self._onlooker.forgotten()
@@ -223,16 +227,18 @@ class Keeper(Generic[T]):
             await self._key.remove(revision=lease.revision, timeout_s=RESIGN_S)
 
 
-def _holder(version: Version) -> str | None:
-    record = _record(version)
-    return record.holder if record is not None else None
-
-
-def _record(version: Version) -> LeaseRecord | None:
-    """Whatever is in the key that is no record of ours is somebody who never renews."""
+def read_record(version: Version) -> LeaseRecord | None:
+    """A value that no master wrote belongs to a holder that never renews: it is replaced when it is overdue."""
     if version.value is None:
         return None
     try:
-        return msgspec.json.decode(version.value, type=LeaseRecord)
-    except msgspec.DecodeError:
-        return LeaseRecord("unknown", 0.0)
+        return decode(version.value, LeaseRecord)
+    except Undecodable as error:
+        if _log_once((version.revision, str(error))):
+            logger().error("lease_unreadable", revision=version.revision, error=str(error))
+        return LeaseRecord(UNKNOWN, 0.0)
+
+
+def _holder(version: Version) -> str | None:
+    record = read_record(version)
+    return record.holder if record is not None else None

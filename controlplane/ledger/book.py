@@ -20,6 +20,7 @@ from controlplane.ledger.learn import learn
 from controlplane.ledger.records import LedgerUnreadable, decode_ledger, encode_ledger
 from controlplane.ledger.state import Doing, Kind, Ledger, Rate, new_ledger
 from messages import subjects
+from messages.decoding import Unreadable
 from messages.ids import Epoch, JobName
 from messages.worlds import Member
 from runtime.bus import Bucket
@@ -50,6 +51,8 @@ class Book:
     """As they were last told."""
     revision: int = 0
     saved: bytes = b""
+    unsaved: str = ""
+    """Why it cannot be saved as it is; what was stored before stays."""
     unreadable: str = ""
     """Why what is stored cannot be read. Then there is no ledger, and nothing is written over it."""
     _steps: StepsCommitted | None = None
@@ -128,7 +131,11 @@ class Book:
         ledger = self.current()
         if ledger is None or ledger == new_ledger(self.job, self.since_ms):
             return
-        value = encode_ledger(ledger, epoch)
+        try:
+            value = encode_ledger(ledger, epoch)
+        except Unreadable as error:
+            self._keep_stored(str(error))
+            return
         if value == self.saved:
             return
         try:
@@ -138,14 +145,24 @@ class Book:
             await self._resolve_conflict(bucket, epoch)
 
     async def _resolve_conflict(self, bucket: Bucket, epoch: Epoch) -> None:
-        """Ours, whose answer was lost, is written over next time; what another master wrote is the truth."""
+        """Ours, whose answer was lost, is written over next time; what another master wrote is the truth.
+
+        If somebody deleted it, it is written again: nothing else knows what was spent."""
         entry = await bucket.get(subjects.ledger_key(self.job))
-        if entry is not None and _writer(self.job, entry.value) == epoch:
+        if entry is None:
+            self.revision = 0
+            return
+        if _writer(self.job, entry.value) == epoch:
             self.revision = entry.revision
             return
         logger(job=self.job).warning("ledger_read_again")
         await self.read(bucket)
         self.doings, self.rates = {}, {}
+
+    def _keep_stored(self, why: str) -> None:
+        if why != self.unsaved:
+            logger(job=self.job).error("ledger_not_saved", error=why)
+        self.unsaved = why
 
     def _refuse(self, why: str) -> None:
         if why != self.unreadable:

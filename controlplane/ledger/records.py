@@ -6,11 +6,11 @@ over. What cannot be read is refused: a wrong sum is worse than none.
 
 from typing import Annotated
 
-import msgspec
 from msgspec import Meta, Struct
 
 from controlplane.ledger.amounts import BYTES_PER_GIB, MS_PER_HOUR
 from controlplane.ledger.state import Doing, Kind, Ledger, Line, Machine, Rate, Sent, Tally
+from messages.decoding import Undecodable, decode, encode_readable
 from messages.ids import Epoch, JobName
 from runtime.errors import Permanent
 
@@ -66,6 +66,7 @@ class LedgerRecord(Struct, frozen=True):
 
 
 def encode_ledger(ledger: Ledger, epoch: Epoch) -> bytes:
+    """Raises `Unreadable`."""
     lines = ledger.lines.items()
     used = {*(line.kind for line in ledger.lines), *(each.kind for each in ledger.machines.values()), *ledger.prices}
     kinds = sorted(used)
@@ -91,14 +92,14 @@ def encode_ledger(ledger: Ledger, epoch: Epoch) -> bytes:
         prices=tuple((index[kind], points) for kind, points in ledger.prices.items()),
         doings=dict(ledger.doings),
     )
-    return msgspec.json.encode(record)
+    return encode_readable(record, LedgerRecord)
 
 
 def decode_ledger(job: JobName, value: bytes) -> tuple[Ledger, Epoch]:
     """Whose it is, and who wrote it."""
     try:
-        record = msgspec.json.decode(value, type=LedgerRecord)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        record = decode(value, LedgerRecord)
+    except Undecodable as error:
         raise LedgerUnreadable(str(error)) from error
     try:
         return _ledger(job, record), record.epoch

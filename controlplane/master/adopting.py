@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 from controlplane.job.state import Job, adopted_job, new_job
 from controlplane.master import records
 from controlplane.master.progress import ProgressTracker
-from controlplane.master.refusals import HandedOver, JobExists
+from controlplane.master.refusals import HandedOver, JobExists, SpecRefused
 from messages import subjects
+from messages.decoding import Unreadable
 from messages.ids import JobName
 from messages.jobs import JobSpec
 from runtime.bus import Bucket, Entry
@@ -31,15 +32,19 @@ class Adopting:
         self._log = logger(epoch=master.epoch)
 
     async def make(self, spec: JobSpec) -> None:
-        """Raises `JobExists`, `HandedOver` and `BusUnavailable`."""
+        """Raises `JobExists`, `SpecRefused`, `HandedOver` and `BusUnavailable`."""
         name, bucket = JobName(spec.name), self._master.bucket
+        try:
+            value = records.encode_spec(spec)
+        except Unreadable as error:
+            raise SpecRefused((str(error),)) from error
         if self._master.knows(name):
             raise JobExists(name)
         self.being_made.add(name)
         try:
             if await bucket.get(subjects.spec_key(name)) is None:
                 await records.remove_leavings(bucket, name)
-            await bucket.create(subjects.spec_key(name), records.encode_spec(spec))
+            await bucket.create(subjects.spec_key(name), value)
             if self._master.is_over:
                 raise HandedOver(name)
             self._master.hold(self._new_job(spec), revision=0)

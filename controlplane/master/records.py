@@ -9,6 +9,7 @@ from controlplane.job.state import Record
 from controlplane.ledger.records import encode_ledger
 from controlplane.ledger.state import Ledger
 from messages import subjects
+from messages.decoding import Undecodable, decode, encode_readable
 from messages.ids import Epoch, JobName
 from messages.jobs import JobSpec
 from runtime.bus import Bucket
@@ -39,13 +40,14 @@ class Kept:
 
 
 def encode_spec(spec: JobSpec) -> bytes:
-    return msgspec.json.encode(spec)
+    """Raises `Unreadable`."""
+    return encode_readable(spec, JobSpec)
 
 
 def decode_spec(job: JobName, value: bytes) -> JobSpec:
     try:
-        spec = msgspec.json.decode(value, type=JobSpec)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        spec = decode(value, JobSpec)
+    except Undecodable as error:
         raise RecordUnreadable(f"the specification of job {job}: {error}") from error
     if spec.name != job:
         raise RecordUnreadable(f"the specification of job {job} is of a job {spec.name}")
@@ -53,8 +55,10 @@ def decode_spec(job: JobName, value: bytes) -> JobSpec:
 
 
 def encode_world(record: Record) -> bytes:
-    """The record, and `halted` for workers that come late: nothing below that generation may run."""
-    return msgspec.json.encode(msgspec.to_builtins(record) | {"halted": record.generation})
+    """The record, and `halted` for workers that come late: nothing below that generation may run.
+
+    Raises `Unreadable`."""
+    return encode_readable(msgspec.to_builtins(record) | {"halted": record.generation}, Record)
 
 
 async def write_again(bucket: Bucket, kept: Kept) -> None:
@@ -77,8 +81,8 @@ async def read_world(bucket: Bucket, job: JobName) -> StoredWorld | None:
     if entry is None:
         return None
     try:
-        return StoredWorld(msgspec.json.decode(entry.value, type=Record), entry.revision)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        return StoredWorld(decode(entry.value, Record), entry.revision)
+    except Undecodable as error:
         raise RecordUnreadable(f"the world of job {job}: {error}", entry.revision) from error
 
 

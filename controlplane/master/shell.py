@@ -15,6 +15,7 @@ from controlplane.master.stores import StoreServers, StoreUnavailable
 from controlplane.master.wanted import WantedBook
 from messages import subjects
 from messages.clusters import Answer, KeepWorkers
+from messages.decoding import Unreadable
 from messages.events import Event
 from messages.ids import Generation, JobName
 from messages.worlds import Assignment, Halt, Invite, Release
@@ -95,7 +96,7 @@ class JobShell:
                     why = await self._resolve_conflict()
                     if why is not None:
                         return events.SaveFailed(self._now_s(), why)
-        except BusUnavailable as error:
+        except (BusUnavailable, Unreadable) as error:
             return events.SaveFailed(self._now_s(), str(error))
         return events.SaveFailed(self._now_s(), "the record changes faster than it can be written")
 

@@ -15,6 +15,7 @@ from typing import assert_never
 import msgspec
 
 from controlplane.master.store_protocol import Command, Failed, Report, Start, Started, Waiting, Warm, Watch
+from messages.decoding import Decoder
 from messages.ids import Generation, JobName
 from messages.worlds import StoreAddress
 from runtime.errors import Temporary
@@ -32,7 +33,7 @@ RESOLVER_OPTIONS = "timeout:1 attempts:1"
 """The store looks up every client's name on its only thread: a lost reply may hold it for one second, not for five."""
 
 _encoder = msgspec.json.Encoder()
-_decoder: msgspec.json.Decoder[Report] = msgspec.json.Decoder(Report)
+_decoder: Decoder[Report] = Decoder(Report)
 
 
 class StoreUnavailable(Temporary):
@@ -219,7 +220,7 @@ class _Child:
         try:
             while line := await self._reports.readline():
                 yield _decoder.decode(line)
-        except (ValueError, msgspec.DecodeError) as error:
+        except ValueError as error:
             logger().error("store_process_unreadable", pid=self.pid, error=str(error))
             self.kill()
 

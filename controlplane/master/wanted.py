@@ -3,9 +3,8 @@
 import asyncio
 from collections.abc import Callable
 
-import msgspec
-
 from messages import subjects
+from messages.decoding import Undecodable, decode, encode_readable
 from messages.ids import ClusterName, JobName
 from runtime.bus import Bucket
 from runtime.errors import BusUnavailable
@@ -52,17 +51,20 @@ class WantedBook:
         told = dict(self._told[cluster])
         counts = {job: count for job, count in (self._written[cluster] | told).items() if count}
         if counts != self._written[cluster] and self._may_act():
-            await self._bucket.put(subjects.wanted_key(cluster), msgspec.json.encode(counts))
+            await self._bucket.put(subjects.wanted_key(cluster), encode_readable(counts, Counts))
             self._written[cluster] = counts
         if self._told[cluster] == told:
             del self._told[cluster]
 
     async def _load(self, cluster: ClusterName) -> Counts:
         entry = await self._bucket.get(subjects.wanted_key(cluster))
-        if entry is None:
-            return {}
-        try:
-            return msgspec.json.decode(entry.value, type=Counts)
-        except msgspec.DecodeError as error:
-            self._log.error("stored_wanted_unreadable", cluster=cluster, error=str(error))
-            return {}
+        return read_counts(cluster, entry.value) if entry is not None else {}
+
+
+def read_counts(cluster: ClusterName, value: bytes) -> Counts:
+    """Empty if they cannot be read: each job tells its clusters again what it wants."""
+    try:
+        return decode(value, Counts)
+    except Undecodable as error:
+        logger().error("stored_wanted_unreadable", cluster=cluster, error=str(error))
+        return {}

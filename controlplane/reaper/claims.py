@@ -9,6 +9,7 @@ import msgspec
 from controlplane.job.state import Phase
 from controlplane.reaper.lease import bus_of
 from messages import subjects
+from messages.decoding import Undecodable, decode
 from messages.ids import JobName
 from runtime.bus import Bucket
 
@@ -58,7 +59,7 @@ async def read_records(bucket: Bucket) -> Records:
 
 def claim_of(world: bytes) -> Claim:
     try:
-        phase = msgspec.json.decode(world, type=_World).phase
-    except (msgspec.DecodeError, UnicodeDecodeError):
+        phase = decode(world, _World).phase
+    except Undecodable:
         return Claim.UNREADABLE
     return Claim.ENDED if phase.ended else Claim.LIVE

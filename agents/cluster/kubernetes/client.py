@@ -19,6 +19,7 @@ import yaml
 from kubernetes_asyncio.client.exceptions import ApiException
 from kubernetes_asyncio.config.config_exception import ConfigException
 
+from messages.decoding import Undecodable, decode
 from runtime.errors import Permanent, Temporary, UserError
 
 CALL_S = 15.0
@@ -240,8 +241,8 @@ def _translated() -> Any:
 
 def _refusal(code: int, content: bytes, headers: Mapping[str, str]) -> ApiUnavailable | ApiRefused:
     try:
-        status = msgspec.json.decode(content, type=_Status)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+        status = decode(content, _Status)
+    except Undecodable:
         status = _Status(message=" ".join(content.decode(errors="replace").split())[:300])
     message = status.message or f"HTTP status {code}"
     if code in _PASSING or code >= 500:

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import assert_never
 
-import msgspec
 from msgspec import structs
 
 from agents.cluster.events import ClusterEvent, NodeGone, NodeSeen
@@ -17,6 +16,7 @@ from agents.cluster.kubernetes.sights import read_node
 from agents.cluster.kubernetes.view import Change, Seen, Vanished
 from agents.cluster.kubernetes.watching import Watcher
 from messages.clusters import NodeSight
+from messages.decoding import Undecodable, decode
 from runtime.clock import Clock
 from runtime.logs import logger
 
@@ -58,15 +58,14 @@ class Nodes:
         while True:
             try:
                 answer = await self._api.get(f"{NODES_PATH}/{name}")
+                return decode(answer, AnyObject).metadata.creation_timestamp
             except NotFound:
                 return None
             except ApiUnavailable as error:
                 await pauses.wait(error.retry_after_s)
-            except ApiRefused as error:
+            except (ApiRefused, Undecodable) as error:
                 self._log.warning("node_not_read", node=name, why=str(error))
                 await pauses.wait()
-            else:
-                return msgspec.json.decode(answer, type=AnyObject).metadata.creation_timestamp
 
     def _on_change(self, changes: list[Change[Node]]) -> None:
         for change in changes:

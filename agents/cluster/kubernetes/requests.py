@@ -3,13 +3,12 @@
 import asyncio
 from collections.abc import Callable
 
-import msgspec
-
 from agents.cluster.kubernetes.client import AlreadyExists, ApiRefused, ApiUnavailable, KubernetesApi, NotFound
 from agents.cluster.kubernetes.names import pods_path
 from agents.cluster.kubernetes.objects import AnyObject
 from agents.cluster.kubernetes.pauses import Pauses
 from agents.cluster.kubernetes.pods import Manifest
+from messages.decoding import Undecodable, decode
 from runtime.logs import Once, logger
 
 AT_ONCE = 16
@@ -30,9 +29,13 @@ class PodRequests:
             try:
                 async with self._room:
                     created = await self._api.create(self._path, manifest)
-                return msgspec.json.decode(created, type=AnyObject).metadata.uid
+                return decode(created, AnyObject).metadata.uid
             except AlreadyExists:
                 return ""
+            except Undecodable as error:
+                if self._log_once(str(error)):
+                    self._log.warning("pod_answer_unreadable", pod=manifest["metadata"]["name"], why=str(error))
+                await pauses.wait()
             except ApiUnavailable as error:
                 if self._log_once(str(error)):
                     self._log.warning("pod_not_created_yet", pod=manifest["metadata"]["name"], why=str(error))

@@ -18,15 +18,16 @@ from agents.cluster.kubernetes.client import ApiRefused, ApiUnavailable, Expired
 from agents.cluster.kubernetes.objects import AnyObject, ErrorStatus, Listing, Object, WatchEvent
 from agents.cluster.kubernetes.pauses import Pauses
 from agents.cluster.kubernetes.view import Change, View
+from messages.decoding import Decoder, Undecodable
 from runtime.clock import Clock
 from runtime.logs import Once, WhyLog, logger
 
 T = TypeVar("T", bound=Object)
 
-_listing = msgspec.json.Decoder(Listing)
-_event = msgspec.json.Decoder(WatchEvent)
-_bookmark = msgspec.json.Decoder(AnyObject)
-_error = msgspec.json.Decoder(ErrorStatus)
+_listing: Decoder[Listing] = Decoder(Listing)
+_event: Decoder[WatchEvent] = Decoder(WatchEvent)
+_bookmark: Decoder[AnyObject] = Decoder(AnyObject)
+_error: Decoder[ErrorStatus] = Decoder(ErrorStatus)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ class Watcher(Generic[T]):
         """Everything was seen at least once."""
         self._api = api
         self._path = path
-        self._decoder = msgspec.json.Decoder(kind)
+        self._decoder: Decoder[T] = Decoder(kind)
         self._tell = tell
         self._clock = clock
         self._rules = rules or WatchRules()
@@ -99,7 +100,7 @@ class Watcher(Generic[T]):
             query: Query = {**self._query, "limit": self._rules.page, **({"continue": page} if page else {})}
             try:
                 listing = _listing.decode(await self._api.get(self._path, query))
-            except msgspec.DecodeError as error:
+            except Undecodable as error:
                 raise ApiUnavailable(f"a list cannot be read: {error}") from error
             found += [read for raw in listing.items or () if (read := self._read(raw)) is not None]
             page = listing.metadata.next_page
@@ -149,7 +150,7 @@ class Watcher(Generic[T]):
             if event.type == "ERROR":
                 error = _error.decode(event.object)
                 raise refused(error.code, error.reason, error.message or "the watch failed")
-        except msgspec.DecodeError as error:
+        except Undecodable as error:
             raise ApiUnavailable(f"an event of a watch cannot be read: {error}") from error
         found = self._read(event.object)
         if found is None:
@@ -163,7 +164,7 @@ class Watcher(Generic[T]):
         """An object that is not as it should be is as good as none."""
         try:
             return self._decoder.decode(raw)
-        except msgspec.DecodeError as error:
+        except Undecodable as error:
             if self._log_once(str(error)):
                 self._log.warning("kubernetes_object_unreadable", why=str(error), object=bytes(raw)[:200])
             return None

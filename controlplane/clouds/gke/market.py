@@ -6,12 +6,12 @@ Google's own spot prices are those of a list that changes once a month at most: 
 from typing import Annotated
 
 import aiohttp
-import msgspec
 from msgspec import Meta
 
 from controlplane.clouds.gke.failures import CallFailed, Code
 from controlplane.clouds.gke.settings import GkeSettings
 from controlplane.clouds.interface import MarketPrice
+from messages.decoding import Undecodable, decode
 
 Prices = Annotated[list[MarketPrice], Meta(max_length=100_000)]
 DEAREST = 10**15
@@ -39,8 +39,8 @@ class MarketClient:
         if response.status != 200:
             raise CallFailed(Code.UNAVAILABLE, f"Prices cannot be had at {self._url}: it answers {response.status}")
         try:
-            prices = msgspec.json.decode(payload, type=Prices)
-        except msgspec.DecodeError as error:
+            prices = decode(payload, Prices)
+        except Undecodable as error:
             raise CallFailed(Code.INVALID_ARGUMENT, f"{self._url} tells no prices: {error}") from None
         return [price for price in prices if _is_honest(price)]
 

@@ -20,6 +20,7 @@ from msgspec import Meta, Struct
 from messages.api import EventLine, Health, JobList, JobView, LogLine, Problem, ProgressLine, ScaleRequest, Version
 from messages.budgets import BudgetRequest, BudgetView
 from messages.costs import CostView
+from messages.decoding import Decoder, Undecodable, decode
 from messages.jobs import JobSpec
 from messages.offers import OfferList
 from runtime.errors import UserError
@@ -148,8 +149,8 @@ class Api:
         if response.status >= HTTPStatus.MULTIPLE_CHOICES:
             raise await self._refusal(response, payload, job)
         try:
-            return msgspec.json.decode(payload, type=answer)
-        except msgspec.DecodeError as error:
+            return decode(payload, answer)
+        except Undecodable as error:
             raise self._not_a_master(str(error)) from error
 
     async def _stream(
@@ -171,7 +172,7 @@ class Api:
     async def _stream_one(
         self, path: str, line: type[T], job: str | None, query: Mapping[str, int | None]
     ) -> AsyncGenerator[T, None]:
-        decoder = msgspec.json.Decoder(line)
+        decoder: Decoder[T] = Decoder(line)
         given = {key: str(value) for key, value in query.items() if value is not None}
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S, sock_read=SILENCE_S)
         try:
@@ -183,7 +184,7 @@ class Api:
                 async for text in response.content:
                     if text.strip():
                         yield decoder.decode(text)
-        except msgspec.DecodeError as error:
+        except Undecodable as error:
             raise self._not_a_master(str(error)) from error
         except aiohttp.SocketTimeoutError:
             return
@@ -256,8 +257,8 @@ def _of(job: str) -> str:
 
 def _problem(payload: bytes) -> Problem | None:
     try:
-        return msgspec.json.decode(payload, type=Problem)
-    except msgspec.DecodeError:
+        return decode(payload, Problem)
+    except Undecodable:
         return None
 
 

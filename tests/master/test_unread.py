@@ -11,10 +11,11 @@ from tests.capacity.fake_cloud import FakeCloud
 from tests.conftest import Connect, eventually
 from tests.master.process import a_spec
 from tests.master.test_forgetting import US, a_master
+from tests.stored.hostile import DEEP_OBJECT
 
 pytestmark = pytest.mark.usefixtures("without_torch")
 
-BROKEN, GARBLED, NEWER = JobName("broken"), JobName("garbled"), JobName("newer")
+BROKEN, DEEP, GARBLED, NEWER = (JobName(name) for name in ("broken", "deep", "garbled", "newer"))
 
 
 async def test_jobs_whose_records_cannot_be_read_are_told_as_such_until_they_are_gone(connect: Connect) -> None:
@@ -22,14 +23,17 @@ async def test_jobs_whose_records_cannot_be_read_are_told_as_such_until_they_are
     bucket = await bus.bucket(subjects.STATE_BUCKET)
     await bucket.put(subjects.spec_key(BROKEN), b"{")
     await bucket.put(subjects.spec_key(GARBLED), b'{"name": "\xff"}')
+    await bucket.put(subjects.spec_key(DEEP), encode_spec(a_spec(DEEP)))
+    await bucket.put(subjects.world_key(DEEP), DEEP_OBJECT)
     await bucket.put(subjects.spec_key(NEWER), encode_spec(a_spec(NEWER)))
     await bucket.put(subjects.world_key(NEWER), b'{"phase": "dreaming"}')
     async with a_master(bus, FakeCloud(US), keep_jobs=1) as master:
         desk = Desk(master)
-        assert (desk.views(), desk.unread) == ((), (BROKEN, GARBLED, NEWER))
+        assert (desk.views(), desk.unread) == ((), (BROKEN, DEEP, GARBLED, NEWER))
         with pytest.raises(JobUnreadable, match="There is a job 'broken', but its record cannot be read"):
             desk.view(BROKEN)
         with pytest.raises(JobExists):
             await desk.submit(a_spec(NEWER))
+        assert (await desk.submit(a_spec("fine"))).name == "fine", "other jobs are run as ever"
         await bucket.delete(subjects.spec_key(BROKEN))
-        await eventually(lambda: desk.unread == (GARBLED, NEWER), what="the deletion to be heard")
+        await eventually(lambda: desk.unread == (DEEP, GARBLED, NEWER), what="the deletion to be heard")

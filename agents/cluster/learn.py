@@ -40,8 +40,9 @@ from agents.cluster.state import (
     uid_of,
 )
 from agents.cluster.topology import what_matters
+from messages.bounds import doubt
 from messages.clusters import KeepWorkers, RemoveWorkers, WorkerTemplate
-from messages.ids import Epoch, JobName, WorkerId
+from messages.ids import NO_GENERATION, Epoch, JobName, WorkerId
 from messages.workers import WorkerPhase, WorkerStatus
 
 WHY_AT_MOST = 300
@@ -116,8 +117,11 @@ def _hear(state: ClusterState, status: WorkerStatus, at_s: float) -> ClusterStat
     if place.worker not in (None, status.worker):
         state = _bury(state, place, "its agent started anew", at_s)
         place = replace(place, worker=None, status=None)
-    if place.status is not None and status.seq <= place.status.seq:
+    newest = place.status.seq if place.status is not None else -1
+    if status.seq <= newest:
         return state
+    if doubt(status, generation=NO_GENERATION, seq=newest):
+        return replace(state, doubts=state.doubts + 1)
     heard = replace(
         place,
         worker=status.worker,

@@ -79,6 +79,7 @@ class ClusterShell:
         self._clock = clock
         self._asks = itertools.count(1)
         self._answers: dict[int, asyncio.Future[Answer]] = {}
+        self._log_once = Once()
         self._strangers = Once(limit=10_000)
         self._log = logger(cluster=cluster)
         self._log_why = WhyLog(self._log, "decided")
@@ -114,6 +115,8 @@ class ClusterShell:
     def on_decision(self, event: ClusterEvent, decision: Decision[ClusterState, ClusterEffect]) -> None:
         self._log_why(decision.why)
         state = decision.state
+        if state.doubts and self._log_once("doubts"):
+            self._log.warning("heartbeat_ignored", why="its numbers cannot be true; further ones are not logged")
         asked = self._answers.get(event.ask) if isinstance(event, KeepAsked | RemoveAsked) else None
         if asked is not None and state.answer is not None and not asked.done():
             asked.set_result(state.answer)

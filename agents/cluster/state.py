@@ -229,6 +229,8 @@ class ClusterState:
     sent_at_s: float | None = None
     due_at_s: float = 0.0
     """When time alone could change the decision."""
+    doubts: int = 0
+    """Heartbeats that were ignored because they cannot be true."""
     answer: Answer | None = None
     """To the command that the last event was, if it was one."""
 

@@ -1,7 +1,8 @@
 """First half of a decision: what an event teaches. Nothing is decided here.
 
 Three fences keep late words from teaching anything: a tombstone for a worker that is gone, `seq` for a word older than
-the newest of the same worker, and the generation for what trainers did in a world that is no more.
+the newest of the same worker, and the generation for what trainers did in a world that is no more. A fourth keeps out
+what cannot be true (`doubts`).
 """
 
 from dataclasses import replace
@@ -10,6 +11,7 @@ from typing import assert_never
 from msgspec import structs
 
 from controlplane.job import events
+from controlplane.job.doubts import note_doubt, why_doubted
 from controlplane.job.hot import is_over
 from controlplane.job.learn_budget import learn_budget
 from controlplane.job.present import has_finished, is_halted, member_of, member_of_prepared
@@ -17,6 +19,7 @@ from controlplane.job.ranks import ranks_of
 from controlplane.job.reload import ask_for_reload, forget_outdated
 from controlplane.job.sentences import describe_waiting
 from controlplane.job.state import Barred, Cluster, Failure, Job, Store, Worker
+from messages.bounds import doubt_notice
 from messages.clusters import ClusterHeartbeat, Presence, WorkerSight
 from messages.ids import ClusterName, Rank, WorkerId
 from messages.jobs import Failures
@@ -38,11 +41,17 @@ def learn(job: Job, event: events.JobEvent) -> Job:
         case events.Ticked():
             return job
         case events.WorkerSpoke(at_s, status, exit_):
+            doubt = why_doubted(job, status)
+            if doubt:
+                return note_doubt(job, status.worker, doubt)
             job = _hear(job, status, at_s, heard_s=at_s, presence=Presence.ALIVE)
             return _learn_newcomer(job, status.worker, exit_)
         case events.WorkerSaidLeft(_, worker, _, why):
             return bury(job, worker, why or "left")
         case events.WorkerNoticeCame(at_s, worker, remaining_s, source):
+            doubt = doubt_notice(remaining_s)
+            if doubt:
+                return note_doubt(job, worker, doubt)
             what = "it was told to end within" if source == "signal" else "its node will be taken in"
             why = f"{what} {remaining_s:.0f} s ({source})"
             return _notice(job, worker, why, at_s + remaining_s)
@@ -331,7 +340,10 @@ def _see_worker(job: Job, cluster: ClusterName, sight: WorkerSight, at_s: float)
     if sight.presence is Presence.GONE:
         return bury(job, sight.worker, sight.why or "gone")
     if sight.status is not None:
-        return _hear(job, sight.status, at_s, heard_s=at_s - sight.silent_s, presence=sight.presence)
+        doubt = why_doubted(job, sight.status)
+        if not doubt:
+            return _hear(job, sight.status, at_s, heard_s=at_s - sight.silent_s, presence=sight.presence)
+        return _see_doubted(job, cluster, sight, doubt, at_s)
     if is_dead(job, sight.worker):
         return job
     known = job.workers.get(sight.worker)
@@ -340,6 +352,16 @@ def _see_worker(job: Job, cluster: ClusterName, sight: WorkerSight, at_s: float)
         silent = sight.presence is Presence.SILENT
         return _put(job, replace(known, presence=sight.presence, heard_s=heard_s)) if silent else job
     return _put(job, Worker(sight.worker, cluster, first_seen_s=at_s, heard_s=at_s, presence=sight.presence))
+
+
+def _see_doubted(job: Job, cluster: ClusterName, sight: WorkerSight, doubt: str, at_s: float) -> Job:
+    """Its controller still says whether it is there."""
+    if is_dead(job, sight.worker):
+        return job
+    fresh = Worker(sight.worker, cluster, first_seen_s=at_s, heard_s=at_s)
+    known = job.workers.get(sight.worker, fresh)
+    heard_s = max(known.heard_s, at_s - sight.silent_s)
+    return note_doubt(_put(job, replace(known, presence=sight.presence, heard_s=heard_s)), sight.worker, doubt)
 
 
 def _miss(job: Job, cluster: ClusterName, seen: set[WorkerId]) -> Job:

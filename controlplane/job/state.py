@@ -203,6 +203,10 @@ class Job:
     zombies: dict[WorkerId, ClusterName] = field(default_factory=dict)
     """Workers with a tombstone that spoke again and have to be told to go."""
     ranks_waiting: str = ""
+    doubts: int = 0
+    """Messages of workers that were ignored because they cannot be true."""
+    doubted: dict[WorkerId, str] = field(default_factory=dict)
+    """Why the first of them was, by the worker that they name."""
 
 
 def new_job(spec: JobSpec, *, epoch: Epoch, at_s: float, submitted_at: float) -> Job:

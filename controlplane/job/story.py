@@ -154,7 +154,15 @@ def _remarks(before: Job, after: Job) -> list[Announce]:
         known = before.clusters.get(name)
         if cluster.refusal and (known is None or known.refusal != cluster.refusal):
             said.append(Announce("cluster_refused", f"cluster {name} would not keep the workers", cluster.refusal))
-    return [*said, *_budget(before.record, after.record)]
+    return [*said, *_doubts(before, after), *_budget(before.record, after.record)]
+
+
+def _doubts(before: Job, after: Job) -> list[Announce]:
+    return [
+        _about(worker, "message_ignored", f"a message in the name of worker {worker} was ignored", {}, why)
+        for worker, why in after.doubted.items()
+        if worker not in before.doubted
+    ]
 
 
 def _newcomer(before: Job, after: Job) -> list[Announce]:

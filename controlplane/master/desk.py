@@ -1,6 +1,7 @@
 """What people ask of a master, and what they are told."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -13,6 +14,7 @@ from controlplane.job.reload import can_do_without_one
 from controlplane.ledger.views import cost_view, planned_steps, proven
 from controlplane.master.budgets import Budgets
 from controlplane.master.held import HeldJob, Reported
+from controlplane.master.inbox import Refused
 from controlplane.master.master import Master
 from controlplane.master.refusals import JobExists, NotLeading, ReloadRefused, ScaleRefused, SpecRefused
 from controlplane.master.views import job_view
@@ -162,8 +164,11 @@ class Desk:
             why="" if self.bus.connected else "the bus is away",
             jobs=sum(not held.ended for held in self._master.jobs.values()),
             clusters=self._master.hearing.fresh_clusters(),
-            dropped=dict(self.bus.dropped + self._master.dropped),
+            dropped=dict(self.bus.dropped + self._master.dropped + self._doubts()),
         )
+
+    def _doubts(self) -> Counter[str]:
+        return Counter({Refused.DOUBTED: sum(held.state.doubts for held in self._master.jobs.values())})
 
     def version(self) -> Version:
         return Version(self._master.version, PROTOCOL, self._master.epoch, self._master.fleet)

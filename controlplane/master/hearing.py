@@ -3,12 +3,14 @@
 from typing import TYPE_CHECKING
 
 from controlplane.job import events
+from controlplane.job.doubts import known_generation
 from controlplane.job.learn import CLUSTER_FORGOTTEN_S
 from controlplane.master import inbox
 from controlplane.master.held import HeldJob
 from controlplane.master.inbox import Refused
 from controlplane.throughput.measuring import WorkerPlace
 from messages import subjects
+from messages.bounds import doubt_progress
 from messages.clusters import ClusterHeartbeat
 from messages.codec import Received
 from messages.ids import ClusterName
@@ -104,6 +106,9 @@ class Hearing:
         held = self._master.jobs.get(heard.job)
         if held is None:
             self._refuse(Refused.UNKNOWN_JOB, subject)
+            return
+        if doubt_progress(heard, generation=known_generation(held.state)):
+            self._refuse(Refused.DOUBTED, subject)
             return
         held.report(received.envelope.at.timestamp(), heard)
         self._master.books.hear_progress(heard)

@@ -26,6 +26,8 @@ class Refused(StrEnum):
     UNEXPECTED_KIND = "unexpected_kind"
     SUBJECT_MISMATCH = "subject_mismatch"
     UNKNOWN_JOB = "unknown_job"
+    DOUBTED = "doubted"
+    """Its numbers cannot be true; see `messages.bounds`."""
 
 
 @dataclass(frozen=True, slots=True)

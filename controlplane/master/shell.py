@@ -22,7 +22,7 @@ from messages.worlds import Assignment, Halt, Invite, Release
 from runtime.bus import Bucket, Bus
 from runtime.clock import Clock
 from runtime.errors import BusUnavailable, Conflict, NoAnswer
-from runtime.logs import WhyLog, logger
+from runtime.logs import Once, WhyLog, logger
 
 COMMAND_TIMEOUT_S = 2.0
 SAVE_TRIES = 3
@@ -55,6 +55,7 @@ class JobShell:
         """Of the record as this master last read or wrote it; 0 if there is none."""
         self._on_overwritten = on_overwritten
         self._unanswered = WhyLog(logger(job=job), "cluster_command_failed")
+        self._log_once = Once()
         self._unsaved = WhyLog(logger(job=job), "record_not_saved")
 
     def perform(self, effect: JobEffect) -> Awaitable[JobEvent | None] | None:
@@ -96,7 +97,11 @@ class JobShell:
                     why = await self._resolve_conflict()
                     if why is not None:
                         return events.SaveFailed(self._now_s(), why)
-        except (BusUnavailable, Unreadable) as error:
+        except BusUnavailable as error:
+            return events.SaveFailed(self._now_s(), str(error))
+        except Unreadable as error:
+            if self._log_once(str(error)):
+                logger(job=self._job).error("record_unreadable", error=str(error), stays="the one before")
             return events.SaveFailed(self._now_s(), str(error))
         return events.SaveFailed(self._now_s(), "the record changes faster than it can be written")
 

@@ -45,6 +45,14 @@ class TestSilence:
         assert hears(story, worker, 8).after(0.1).presence(worker) is Presence.SILENT
         assert hears(story, worker, 10).after(0.1).presence(worker) is Presence.ALIVE
 
+    def test_a_word_that_cannot_be_true_does_not_silence_those_after_it(self) -> None:
+        story = a_controller_with(1)
+        worker = f"{story.uids[0]}-aaaa"
+        hears(story, worker, 9)
+        hears(story, worker, 2**53)
+        assert story.state.doubts == 1
+        assert hears(story.after(2.5), worker, 10).after(0.1).presence(worker) is Presence.ALIVE
+
     def test_begins_at_the_very_moment_that_the_controller_wakes_for_it(self) -> None:
         # 126.01 + 2.0 − 126.01 is a little less than 2.0.
         story = a_controller_with(1).all_speak()

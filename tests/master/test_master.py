@@ -18,9 +18,9 @@ from messages import subjects
 from messages.clusters import KeepWorkers
 from messages.codec import MAX_BYTES
 from messages.criteria import Capacity
-from messages.ids import ClusterName, Epoch, Generation, JobName, WorkerId
-from messages.workers import WorkerJoined, WorkerPhase, WorkerStatus
-from messages.worlds import Assignment, Halt
+from messages.ids import ClusterName, Epoch, Generation, JobName, Rank, WorkerId
+from messages.workers import WorkerJoined, WorkerParked, WorkerPhase, WorkerStatus
+from messages.worlds import Assignment, Halt, Progress, RankProgress
 from runtime.bus import Bucket, Bus
 from runtime.nats_server import NatsServer
 from runtime.settings import BusSettings
@@ -92,6 +92,26 @@ async def test_every_word_of_the_master_carries_its_epoch(setup: Setup) -> None:
     said = [envelope.epoch for message, envelope in setup.fleet.heard if getattr(message, "job", None) == job]
     assert said
     assert set(said) == {epoch}
+
+
+async def test_a_forged_fact_is_ignored_and_the_job_goes_on(setup: Setup) -> None:
+    job, absurd = await setup.run("forged"), Generation(2**53)
+    worker = setup.fleet.of(job)[0].status
+    forged = structs.replace(worker, seq=worker.seq + 1, phase=WorkerPhase.PARKED, generation=absurd)
+    subject = subjects.worker_fact(worker.cluster, worker.worker, "parked")
+    setup.fleet.bus.publish(subject, WorkerParked(forged))
+    steps = RankProgress(Rank(0), 1, 2**53)
+    setup.fleet.bus.publish(subjects.progress(job), Progress(job, worker.worker, absurd, (steps,)))
+    await until_asked(setup.api.health, lambda seen: seen.dropped.get("doubted", 0) >= 2, "both to be counted")
+    kinds = await until_asked(
+        lambda: setup.api.kinds("forged"), lambda kinds: "message_ignored" in kinds, "it to be announced"
+    )
+    assert kinds.count("message_ignored") == 1
+    setup.fleet.report(job, step=7, loss=0.5)
+    await until_asked(lambda: setup.api.job("forged"), lambda view: view.step == 7, "honest progress to be shown")
+    setup.fleet.vanish(setup.fleet.of(job)[1])
+    await until_asked(lambda: setup.api.job("forged"), lambda view: view.generation == 2, "the next generation")
+    setup.fleet.exit(job)
 
 
 async def test_what_late_workers_need_is_in_kv(setup: Setup) -> None:

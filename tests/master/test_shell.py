@@ -77,6 +77,16 @@ async def test_a_record_is_saved_and_saved_again(bench: Bench) -> None:
         assert (await bench.stored()).why == why
 
 
+async def test_a_record_that_could_not_be_read_back_is_not_written(bench: Bench) -> None:
+    shell = bench.shell()
+    await bench.save(shell, a_record("first"))
+    answer = await bench.save(shell, a_record("second", generation=2**53 + 1))
+    assert isinstance(answer, events.SaveFailed)
+    assert "could not be read back" in answer.why
+    assert (await bench.stored()).why == "first"
+    assert isinstance(await bench.save(shell, a_record("third")), events.RecordSaved)
+
+
 async def test_a_write_whose_answer_was_lost_is_written_over(bench: Bench) -> None:
     shell = bench.shell()
     await bench.save(shell, a_record("first"))

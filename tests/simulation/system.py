@@ -10,10 +10,13 @@ from agents.worker.events import NoticeCame
 from agents.worker.state import WorkerIdentity
 from controlplane.job.events import JobEvent
 from controlplane.job.state import Phase, Record
+from controlplane.master.records import encode_world
+from messages.decoding import Unreadable
 from messages.ids import NO_GENERATION, Generation, JobName, WorkerId
 from messages.jobs import Failures, JobSpec, Launch, Timeouts, Workers
 from tests.simulation.actors import CLUSTER, Actor, ControllerActor, WorkerActor
 from tests.simulation.clockwork import Broken, Clockwork
+from tests.simulation.forgeries import Forger
 from tests.simulation.masters import LeaderKey, MasterProcess, Term, is_leader
 from tests.simulation.training import STEP_S, Training
 
@@ -61,6 +64,7 @@ class System:
         broken = None
         try:
             self._plan_faults()
+            Forger(self).plan()
             self._run_to_the_end()
         except Broken as error:
             broken = str(error)
@@ -105,11 +109,18 @@ class System:
         """The new revision, if nobody wrote since the one that was expected."""
         if expected != self.stored_revision:
             return None
+        self._check_readable(record)
         self._check_follows(record)
         self._check_claim(record)
         self.stored = record
         self.stored_revision += 1
         return self.stored_revision
+
+    def _check_readable(self, record: Record) -> None:
+        try:
+            encode_world(record)
+        except Unreadable as error:
+            raise Broken(f"the record of generation {record.generation} cannot be stored: {error}") from error
 
     def _check_follows(self, record: Record) -> None:
         """One line of decisions, whoever made them."""

@@ -18,6 +18,7 @@ from controlplane.lease.events import WorkEnded
 from messages.ids import Epoch, Generation, WorkerId
 from messages.worlds import Assignment, Halt, Invite, Release
 from tests.simulation.actors import ControllerActor, WorkerActor
+from tests.simulation.forgeries import FORGED
 from tests.simulation.masters import MasterProcess
 from tests.simulation.seeds import is_found
 from tests.simulation.system import System, simulate
@@ -49,6 +50,7 @@ EVERY_FAULT = {
     "save acknowledgement lost",
     "trainer ignored SIGTERM",
     "command of an old epoch",
+    FORGED,
 }
 
 
@@ -131,6 +133,11 @@ def _write_records_whoever_wrote_last(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(System, "check_alone", lambda system, acting: None)
 
 
+def _believe_everything(patch: pytest.MonkeyPatch) -> None:
+    """Whatever somebody says in a worker's name is learned."""
+    patch.setattr(job_learn, "why_doubted", lambda job, status: "")
+
+
 @pytest.mark.parametrize(
     ("plant", "likely"),
     [
@@ -139,6 +146,7 @@ def _write_records_whoever_wrote_last(patch: pytest.MonkeyPatch) -> None:
         (_forget_what_was_not_acknowledged, 30),
         (_go_on_after_losing_the_lease, 1),
         (_write_records_whoever_wrote_last, 1),
+        (_believe_everything, 0),
     ],
 )
 def test_a_planted_bug_is_caught(

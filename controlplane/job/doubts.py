@@ -1,0 +1,32 @@
+"""Messages in a worker's name that cannot be true. They teach nothing, are counted, and cost the worker nothing."""
+
+from dataclasses import replace
+
+from controlplane.job.state import Job
+from messages.bounds import doubt
+from messages.ids import Generation, WorkerId
+from messages.workers import WorkerStatus
+
+NAMED_AT_MOST = 100
+"""Workers whose first such message is announced; later ones are only counted."""
+
+
+def known_generation(job: Job) -> Generation:
+    """The highest that this master decided or read. What workers say is not used: it is what is in question."""
+    prepared = job.record.prepared
+    return max(job.record.generation, prepared.generation) if prepared is not None else job.record.generation
+
+
+def why_doubted(job: Job, status: WorkerStatus) -> str:
+    """Empty if it can be true, or if the worker is gone, whose words are heard only to remove it."""
+    if status.worker in job.gone:
+        return ""
+    known = job.workers.get(status.worker)
+    return doubt(status, generation=known_generation(job), seq=known.seq if known is not None else -1)
+
+
+def note_doubt(job: Job, worker: WorkerId, why: str) -> Job:
+    named = job.doubted
+    if worker not in named and len(named) < NAMED_AT_MOST:
+        named = {**named, worker: why}
+    return replace(job, doubts=job.doubts + 1, doubted=named)

@@ -1,0 +1,71 @@
+"""How far a worker's numbers may be from what is known before its message is ignored.
+
+Anybody who can publish on the bus can write in a worker's name. A message whose numbers nobody honest can have teaches
+nothing. What is believed stays small enough that every number computed from it can be stored and read again: stored
+numbers end at 2**53 (`messages.ids.Counted`).
+"""
+
+from collections.abc import Iterator
+
+from messages.ids import Generation
+from messages.workers import WorkerStatus
+from messages.worlds import Progress
+
+GENERATIONS_AHEAD = 1000
+"""A worker may have heard of generations that its master could not save before it died: one for each such master, and
+one more for a world that broke. The rest is for a bus that was restored from a backup."""
+SEQ_AHEAD = 1_000_000
+"""A worker sends at most some ten statuses a second, so this is more than a day of silence at that rate."""
+NUMBER_AT_MOST = 2**48
+"""Steps, samples, process ids: a step each microsecond for nine years."""
+NOTICE_AT_MOST_S = 7 * 86_400.0
+"""Clouds announce the end of a machine seconds to hours before."""
+
+
+def doubt(status: WorkerStatus, *, generation: Generation, seq: int) -> str:
+    """Why a status cannot be true; empty if it can. `generation` is the job's highest, `seq` the worker's newest.
+
+    A job of generation 0 is new or has lost its record: then nothing is known of its generations."""
+    highest = max(_generations(status))
+    if generation and highest > generation + GENERATIONS_AHEAD:
+        return f"it names generation {highest}, and the job is at {generation}"
+    if seq >= 0 and status.seq > seq + SEQ_AHEAD:
+        return f"it is message {status.seq} of the worker, and the newest was {seq}"
+    largest = max(highest, *_numbers(status))
+    if largest > NUMBER_AT_MOST:
+        return f"it contains the number {largest}"
+    return doubt_notice(status.notice_s or 0.0)
+
+
+def doubt_notice(remaining_s: float) -> str:
+    if remaining_s <= NOTICE_AT_MOST_S:
+        return ""
+    return f"it announces the end of its node in {remaining_s:.0f} s"
+
+
+def doubt_progress(report: Progress, *, generation: Generation) -> str:
+    """Why reported progress cannot be true; empty if it can."""
+    if generation and report.generation > generation + GENERATIONS_AHEAD:
+        return f"it names generation {report.generation}, and the job is at {generation}"
+    numbers = (number for rank in report.ranks for number in (rank.last_step, rank.first_step, rank.samples))
+    largest = max((report.generation, *numbers))
+    return f"it contains the number {largest}" if largest > NUMBER_AT_MOST else ""
+
+
+def _generations(status: WorkerStatus) -> Iterator[int]:
+    yield status.generation
+    for fallen in status.fallen:
+        yield fallen.generation
+    for trainer in status.trainers:
+        yield from (trainer.generation, trainer.parked, trainer.broken, trainer.parking)
+
+
+def _numbers(status: WorkerStatus) -> Iterator[int]:
+    yield from (status.seq, status.pid, status.step or 0)
+    for trainer in status.trainers:
+        yield from (trainer.local_rank, trainer.done)
+        for first, last in trainer.held:
+            yield from (first, last)
+        proof = trainer.certificate
+        if proof is not None:
+            yield from (proof.steps, proof.samples, proof.lost, proof.repeated, proof.wrong, proof.taken_again)

@@ -75,7 +75,10 @@ def world_key(job: JobName) -> str:
 
 
 JOB_SPECS = "jobs.*.spec"
+JOB_RECORDS = "jobs.>"
 LEADER_KEY = "leader"
+ORIGIN_KEY = "origin"
+"""Written once in a bucket's life: another revision of it means that the data before it is lost."""
 
 
 def wanted_key(cluster: ClusterName) -> str:

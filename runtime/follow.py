@@ -65,6 +65,7 @@ class Wanted:
     stream: str
     subject: str
     last_of_each_subject: bool = False
+    headers_only: bool = False
     since: datetime | None = None
 
 
@@ -136,6 +137,7 @@ class _Reader:
             mem_storage=True,
             num_replicas=1,
             inactive_threshold=_UNUSED_S,
+            headers_only=self._wanted.headers_only or None,
         )
         if last > 0:
             config.deliver_policy = api.DeliverPolicy.BY_START_SEQUENCE

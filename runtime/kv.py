@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -19,6 +19,7 @@ _FORGET_DELETED_AFTER_S = 3600
 _OPERATION = "KV-Operation"
 _MARKER = "Nats-Marker-Reason"
 _EXPECTED = "Nats-Expected-Last-Subject-Sequence"
+_MARKER_TEXT = b"If this key is gone, the data of this bucket was lost or purged."
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,18 @@ class Bucket:
             raise BusRefused(f"bucket {self._name}: the server does not tell when it was made")
         return found.created
 
+    async def origin(self, marker: str) -> str:
+        """Names the data in this bucket: it is another one after the server has lost it, or somebody has purged it.
+
+        The marker is a key that is written once, and never again while it is there."""
+        made_at = await self.made_at()
+        while True:
+            entry = await self.get(marker)
+            if entry is not None:
+                return f"{made_at.isoformat()}/{entry.revision}"
+            with contextlib.suppress(Conflict):
+                await self.create(marker, _MARKER_TEXT)
+
     async def get(self, key: str) -> Entry | None:
         entry, _revision = await self._last(key)
         return entry
@@ -94,11 +107,19 @@ class Bucket:
 
     async def entries(self, pattern: str = ">") -> dict[str, Entry]:
         """All keys that match, as they are now."""
+        return await self._list(pattern, headers_only=False)
+
+    async def revisions(self, pattern: str = ">") -> dict[str, int]:
+        """The revision of each key that matches, without its value."""
+        return {key: entry.revision for key, entry in (await self._list(pattern, headers_only=True)).items()}
+
+    async def _list(self, pattern: str, *, headers_only: bool) -> dict[str, Entry]:
         found: dict[str, Entry] = {}
+        wanted = replace(self._all_of(pattern), headers_only=headers_only)
         try:
             async with (
                 asyncio.timeout(self._timeout_s),
-                contextlib.aclosing(follow(self._link, self._all_of(pattern))) as changes,
+                contextlib.aclosing(follow(self._link, wanted)) as changes,
             ):
                 async for change in changes:
                     match change:

@@ -113,6 +113,13 @@ class SaveFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class RecordLost:
+    """The stored record is no longer there: somebody deleted it, or the bus lost it."""
+
+    at_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class StopAsked:
     at_s: float
     why: str
@@ -172,6 +179,7 @@ JobEvent = (
     | RanksWaited
     | RecordSaved
     | SaveFailed
+    | RecordLost
     | StopAsked
     | ReloadAsked
     | ScaleAsked

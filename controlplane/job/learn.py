@@ -79,6 +79,8 @@ def learn(job: Job, event: events.JobEvent) -> Job:
             return replace(job, saved=record, saving=None)
         case events.SaveFailed(at_s, _):
             return replace(job, saving=None, save_retry_s=at_s + SAVE_RETRY_S)
+        case events.RecordLost():
+            return replace(job, saved=None)
         case events.StopAsked(_, why):
             if job.record.phase.ended:
                 return job

@@ -21,6 +21,7 @@ from controlplane.master.adopting import Adopting
 from controlplane.master.announcer import Announcer
 from controlplane.master.backup import Jobs
 from controlplane.master.budgets import Budgets
+from controlplane.master.guarding import Guard
 from controlplane.master.hearing import Hearing
 from controlplane.master.held import HeldJob
 from controlplane.master.progress import ProgressTracker
@@ -80,6 +81,8 @@ class Master:
         """Where machines come from; without it workers come from static clusters only."""
         self.adopting = Adopting(self, patient)
         self.hearing = Hearing(self)
+        self.removing: set[JobName] = set()
+        """Jobs whose records this master is deleting: nobody writes them again."""
         self._wishes = Wishes()
         self._shipped: Catalog | None = None
         self._wanted = WantedBook(bucket, self.may_act)
@@ -110,6 +113,7 @@ class Master:
         await self.adopting.adopt_all()
         await self.hearing.listen()
         tasks.create_task(self.budgets.run(), name="budgets")
+        tasks.create_task(Guard(self).run(), name="guard")
         live = sum(not held.ended for held in self.jobs.values())
         self.announce_fleet("master_started", f"master {self.bus.settings.name} leads", jobs=live)
 
@@ -119,7 +123,9 @@ class Master:
 
     def kept(self) -> Jobs:
         return tuple(
-            records.Kept(held.state.spec, held.state.record, self.books.known(held.name)) for held in self.jobs.values()
+            records.Kept(held.state.spec, held.state.record, self.books.known(held.name))
+            for held in self.jobs.values()
+            if held.name not in self.removing
         )
 
     @property
@@ -182,6 +188,7 @@ class Master:
         for held in oldest:
             if not self.may_act():
                 return
+            self.removing.add(held.name)
             try:
                 # First what makes it a job: one of which only a part is left would run again, or have cost nothing.
                 await self.bucket.delete(subjects.spec_key(held.name))
@@ -191,6 +198,7 @@ class Master:
                 self._log.warning("job_not_forgotten", job=held.name, error=str(error))
                 return
             self.jobs.pop(held.name, None)
+            self.removing.discard(held.name)
             self._wishes.forget(held.name)
             await held.stop()
 

@@ -9,11 +9,12 @@ from controlplane.job.state import Record
 from controlplane.ledger.records import encode_ledger
 from controlplane.ledger.state import Ledger
 from messages import subjects
-from messages.decoding import Undecodable, decode, encode_readable
+from messages.decoding import Undecodable, Unreadable, decode, encode_readable
 from messages.ids import Epoch, JobName
 from messages.jobs import JobSpec
 from runtime.bus import Bucket
 from runtime.errors import Conflict, Permanent
+from runtime.logs import logger
 
 
 class RecordUnreadable(Permanent):
@@ -66,14 +67,24 @@ async def write_again(bucket: Bucket, kept: Kept) -> None:
 
     In no epoch, for it is no master's decision there yet; and the specification last: who finds it reads the rest.
     """
-    job, nobody = JobName(kept.spec.name), Epoch(0)
+    job = JobName(kept.spec.name)
+    try:
+        values = _values(job, kept)
+    except Unreadable as error:
+        logger(job=job).error("job_not_written_again", error=str(error))
+        return
+    for key, value in values.items():
+        with contextlib.suppress(Conflict):
+            await bucket.create(key, value)
+
+
+def _values(job: JobName, kept: Kept) -> dict[str, bytes]:
+    nobody = Epoch(0)
     values = {subjects.world_key(job): encode_world(msgspec.structs.replace(kept.record, epoch=nobody))}
     if kept.ledger is not None:
         values[subjects.ledger_key(job)] = encode_ledger(kept.ledger, nobody)
     values[subjects.spec_key(job)] = encode_spec(kept.spec)
-    for key, value in values.items():
-        with contextlib.suppress(Conflict):
-            await bucket.create(key, value)
+    return values
 
 
 async def read_world(bucket: Bucket, job: JobName) -> StoredWorld | None:

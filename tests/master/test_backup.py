@@ -35,6 +35,11 @@ async def lose_data(nats_server: NatsServer) -> None:
     await nats_server.start()
 
 
+async def purge(bus: Bus) -> None:
+    """As `nats stream purge` does: the stream stays, and a watch tells nothing."""
+    await bus._link.jetstream.purge_stream(f"KV_{subjects.STATE_BUCKET}")
+
+
 async def generation(backup: JobBackup, bucket: Bucket) -> int | None:
     """As it is stored, once the backup has written what it had to."""
     await backup.settle(bucket)
@@ -47,6 +52,34 @@ async def test_a_bus_that_kept_its_data_is_written_nothing(bucket: Bucket) -> No
     await backup.begin_term(bucket)
     backup.end_term(held())
     assert await generation(backup, bucket) is None
+
+
+@pytest.mark.parametrize("other_leads", [False, True])
+async def test_what_the_last_term_held_is_written_again_after_a_purge(
+    bus: Bus, bucket: Bucket, other_leads: bool
+) -> None:
+    backup = JobBackup()
+    await backup.begin_term(bucket)
+    await purge(bus)
+    backup.see_leader(other=other_leads)
+    backup.end_term(held())
+    assert await generation(backup, bucket) == 3
+    await purge(bus)
+    assert await generation(backup, bucket) == 3, "as often as it is purged"
+    backup.see_leader(other=True)
+    await backup.settle(bucket)
+    await purge(bus)
+    assert await generation(backup, bucket) is None, "the other one has read it and led on it"
+
+
+async def test_a_job_that_was_removed_is_not_written_again(bus: Bus, bucket: Bucket) -> None:
+    backup = JobBackup()
+    await backup.begin_term(bucket)
+    await records.write_again(bucket, held()[0])
+    await bucket.delete(subjects.spec_key(JOB))
+    await records.remove_leavings(bucket, JOB)
+    backup.end_term(held())
+    assert await generation(backup, bucket) is None, "its data is still that of the term"
 
 
 @pytest.mark.parametrize("told", ["while it led", "afterwards", "never"])
@@ -105,6 +138,7 @@ async def test_once_another_master_led_what_was_held_before_is_worth_nothing(
     backup.end_term(held())
     if seen_late:
         backup.see_leader(other=True)
+    assert await generation(backup, bucket) is None
     await lose_data(nats_server)
     backup.bus_forgot()
     assert await generation(backup, bucket) is None

@@ -4,6 +4,9 @@ import shutil
 import signal
 from pathlib import Path
 
+import pytest
+
+from messages import subjects
 from messages.ids import JobName
 from runtime.nats_server import NatsServer
 from tests.master.fleet import fake_fleet
@@ -34,6 +37,31 @@ async def test_a_master_leads_anew_with_the_jobs_that_it_held(tmp_path: Path) ->
         await master.start()
         names = await until_asked(lambda: job_names(api), bool, "the next master to answer")
         assert names == ["held", "next"]
+
+
+@pytest.mark.slow
+async def test_a_purge_of_the_bucket_costs_no_job(tmp_path: Path) -> None:
+    async with (
+        NatsServer(tmp_path / "nats") as server,
+        running_master(server.url, tmp_path) as (master, api),
+        fake_fleet(server.url) as fleet,
+    ):
+        for name in ("held", "ended"):
+            await api.submit(a_spec(name, 1))
+            await api.until_phase(name, "running")
+        fleet.exit(JobName("ended"))
+        await api.until_phase("ended", "succeeded")
+        epoch = (await api.version()).epoch
+        await fleet.bus._link.jetstream.purge_stream(f"KV_{subjects.STATE_BUCKET}")
+        await until_asked(api.version, lambda seen: seen.epoch > epoch, "the master to notice the purge")
+        assert (await api.until_phase("held", "running")).generation == 1
+        await master.kill()
+        await master.start()
+        names = await until_asked(lambda: job_names(api), lambda names: len(names) == 2, "both to be adopted")
+        assert names == ["held", "ended"]
+        assert (await api.until_phase("held", "running")).generation == 1
+        fleet.exit(JobName("held"))
+        await api.until_phase("held", "succeeded")
 
 
 async def test_a_master_that_leads_there_by_now_gets_the_jobs_of_the_one_before(tmp_path: Path) -> None:

@@ -1,4 +1,6 @@
-"""Messages in a worker's name that nobody honest sends: they must neither break a record nor cost the worker anything.
+"""What somebody may do to the bus who should not: messages in a worker's name that nobody honest sends, and deletions.
+
+They must neither break a record nor cost a worker anything.
 
 They have a chance of their own, so that all other faults of a seed stay as they were.
 """
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from tests.simulation.system import System
 
 FORGED = "message forged"
+RECORD_LOST = "record deleted"
 ABSURD = 2**53
 AT_MOST = 4
 
@@ -29,7 +32,21 @@ class Forger:
     def plan(self) -> None:
         clockwork = self._system.clockwork
         for _ in range(self._chance.randint(0, AT_MOST)):
-            clockwork.after(self._chance.uniform(0.5, clockwork.faults.until_s - clockwork.now_s), self._forge)
+            clockwork.after(self._moment_s(), self._forge)
+        if self._chance.random() < 0.5:
+            clockwork.after(self._moment_s(), self._lose_record)
+
+    def _moment_s(self) -> float:
+        return self._chance.uniform(0.5, self._system.clockwork.faults.until_s - self._system.clockwork.now_s)
+
+    def _lose_record(self) -> None:
+        """The leader is shown that its record is missing, and writes it again."""
+        clockwork = self._system.clockwork
+        for term in self._system.terms:
+            if term.alive and term.job is not None:
+                clockwork.made[RECORD_LOST] += 1
+                clockwork.tell(f"FAULT: {RECORD_LOST}")
+                term.hear(partial(job_events.RecordLost, clockwork.now_s))
 
     def _forge(self) -> None:
         alive = [worker for worker in self._system.workers.values() if worker.alive]

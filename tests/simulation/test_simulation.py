@@ -18,7 +18,7 @@ from controlplane.lease.events import WorkEnded
 from messages.ids import Epoch, Generation, WorkerId
 from messages.worlds import Assignment, Halt, Invite, Release
 from tests.simulation.actors import ControllerActor, WorkerActor
-from tests.simulation.forgeries import FORGED
+from tests.simulation.forgeries import FORGED, RECORD_LOST
 from tests.simulation.masters import MasterProcess
 from tests.simulation.seeds import is_found
 from tests.simulation.system import System, simulate
@@ -51,6 +51,7 @@ EVERY_FAULT = {
     "trainer ignored SIGTERM",
     "command of an old epoch",
     FORGED,
+    RECORD_LOST,
 }
 
 

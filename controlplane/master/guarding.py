@@ -1,0 +1,66 @@
+"""Keeps the records of jobs that are alive in the bucket: somebody may delete or purge keys while the jobs run.
+
+A purge of the whole bucket takes the lease with it: then the term ends, and `backup` restores what it held. This is for
+what is lost under a master that goes on leading. What a master removes itself (`Master.removing`) stays removed.
+"""
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING
+
+from controlplane.job import events
+from controlplane.master import records
+from controlplane.master.held import HeldJob
+from messages import subjects
+from messages.events import Event
+from messages.ids import JobName
+from runtime.errors import BusUnavailable, Conflict
+from runtime.logs import WhyLog, logger
+
+if TYPE_CHECKING:
+    from controlplane.master.master import Master
+
+CHECK_S = 5.0
+"""Seconds between two looks: a purge leaves nothing that a watch could show."""
+
+
+class Guard:
+    def __init__(self, master: "Master") -> None:
+        self._master = master
+        self._unseen = WhyLog(logger(epoch=master.epoch), "records_not_looked_at")
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            await asyncio.sleep(CHECK_S)
+            try:
+                await self.look()
+            except BusUnavailable as error:
+                self._unseen(str(error))
+
+    async def look(self) -> None:
+        """Raises `BusUnavailable`."""
+        alive = {name: held for name, held in self._master.jobs.items() if self._is_guarded(name, held)}
+        saved = {name for name, held in alive.items() if held.state.saved is not None}
+        stored = await self._master.bucket.revisions(subjects.JOB_RECORDS)
+        for name, held in alive.items():
+            lost = {subjects.spec_key(name), *([subjects.world_key(name)] if name in saved else [])} - stored.keys()
+            if lost and self._is_guarded(name, held):
+                await self._restore(name, held, lost)
+
+    def _is_guarded(self, name: JobName, held: HeldJob) -> bool:
+        """Asked before and after the look: a job that was removed meanwhile has lost nothing."""
+        master = self._master
+        wanted = master.jobs.get(name) is held and name not in master.removing and (not held.ended or held.unsettled)
+        return wanted and master.may_act()
+
+    async def _restore(self, name: JobName, held: HeldJob, lost: set[str]) -> None:
+        master = self._master
+        logger(job=name).error("records_lost", keys=sorted(lost))
+        if subjects.spec_key(name) in lost:
+            with contextlib.suppress(Conflict):
+                await master.bucket.create(subjects.spec_key(name), records.encode_spec(held.state.spec))
+        if subjects.world_key(name) in lost:
+            master.post(held, events.RecordLost(master.clock.monotonic_s()))
+        text = "the stored record of the job was missing and is written again"
+        master.announce(Event(name, "record_restored", text, f"somebody deleted or purged {', '.join(sorted(lost))}"))

@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 
 from runtime.errors import BusRefused, Temporary, TradewindError, UserError
 from runtime.logs import logger
+from runtime.plain_text import plain_lines
 
 EXIT_FAILED = 1
 EXIT_USER_ERROR = 2
@@ -83,12 +84,20 @@ def leave(code: int) -> NoReturn:
 
 def tell(error: TradewindError) -> int:
     """One sentence on standard error, what to try, and the exit code for it."""
-    print(f"Error: {error}", file=sys.stderr)
     if not isinstance(error, UserError):
+        print(f"Error: {_indented(str(error))}", file=sys.stderr)
         return EXIT_FAILED
+    print(f"Error: {_indented(error.sentence)}", file=sys.stderr)
+    for problem in error.problems:
+        print(f"  {_indented(problem)}", file=sys.stderr)
     if error.hint:
-        print(f"Try: {error.hint}", file=sys.stderr)
+        print(f"Try: {_indented(error.hint)}", file=sys.stderr)
     return EXIT_USER_ERROR
+
+
+def _indented(text: str) -> str:
+    """Part of it may come from outside: no line of it begins where ours do."""
+    return "\n    ".join(plain_lines(text))
 
 
 def known_error(group: BaseExceptionGroup[BaseException]) -> TradewindError | None:

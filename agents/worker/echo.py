@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TextIO
 
 from messages.ids import Rank
+from runtime.plain_text import script_line
 
 WAITING_AT_MOST = 10_000
 CLOSE_S = 2.0
@@ -24,7 +25,7 @@ class Echo:
 
     def add(self, rank: Rank, lines: Sequence[str], *, stderr: bool) -> None:
         with contextlib.suppress(queue.Full):
-            self._waiting.put_nowait((stderr, "".join(f"[{rank}] {line}\n" for line in lines)))
+            self._waiting.put_nowait((stderr, "".join(f"{script_line(rank, line)}\n" for line in lines)))
 
     def close(self) -> bool:
         """Whether all that waited was written or the terminal is gone."""

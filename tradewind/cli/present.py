@@ -13,9 +13,12 @@ from rich.text import Text
 
 from messages.api import EventLine, JobList, JobView, LogLine, WorkerView
 from runtime.errors import UserError
+from runtime.plain_text import plain, plain_lines, script_line
 from tradewind.cli.measured import step_text
 
 WIDE = 1000
+CONTINUED = " " * 10
+"""Before each further line of a text, so that it is not taken for a line of ours."""
 QUIET_KINDS = ("job_submitted", "worker_joined", "world_decided", "job_succeeded")
 UNREAD = "unread"
 """Instead of a phase, where there is a record that the master could not make sense of."""
@@ -43,7 +46,7 @@ def console(*, stderr: bool = False) -> Console:
 
 
 def show_line(line: LogLine) -> None:
-    show(f"[{line.rank}] {line.line}", err=line.stderr)
+    show(script_line(line.rank, line.line), err=line.stderr)
 
 
 def show(text: str, *, err: bool = False) -> None:
@@ -58,15 +61,16 @@ def show(text: str, *, err: bool = False) -> None:
 
 def say(sentence: str) -> None:
     """A line of Tradewind's own, apart from what the script prints."""
-    click.secho(f"tradewind: {sentence}", err=True, dim=True)
+    click.secho(f"tradewind: {plain(sentence)}", err=True, dim=True)
 
 
 def event_line(event: EventLine) -> str:
-    why = event.why.splitlines()
-    clock = time.strftime("%H:%M:%S", time.localtime(event.at))
-    if len(why) > 1:
-        return "\n".join([f"{clock}  {event.text}:", *(f"          {line}" for line in why)])
-    return f"{clock}  {event.text} ({event.why})" if event.why else f"{clock}  {event.text}"
+    """A reason of several lines stands below its event, each line indented: only an event begins with its time."""
+    head = f"{time.strftime('%H:%M:%S', time.localtime(event.at))}  {plain(event.text)}"
+    if not event.why:
+        return head
+    first, *rest = plain_lines(event.why.rstrip("\n"))
+    return "\n".join([f"{head}:", *(f"{CONTINUED}{line}" for line in (first, *rest))]) if rest else f"{head} ({first})"
 
 
 def tell_event(event: EventLine) -> None:
@@ -74,7 +78,7 @@ def tell_event(event: EventLine) -> None:
     if event.kind in QUIET_KINDS:
         return
     reason = {"job_failed": event.why, "trainer_failed": ""}.get(event.kind, first_line(event.why))
-    first, *rest = reason.splitlines() or [""]
+    first, *rest = plain_lines(reason.rstrip("\n"))
     say(event.text + (f": {first}" if first else ""))
     for line in rest:
         say(f"  {line}")
@@ -119,10 +123,10 @@ def _unread_row(name: str, unknown: int) -> list[str | Text]:
 
 def job_detail(job: JobView, now: float) -> RenderableType:
     head = Text.assemble(
-        (job.name, "bold"),
+        (plain(job.name), "bold"),
         f" {VERBS.get(job.phase, 'is')} ",
         phase_text(shown_phase(job)),
-        f": {job.why.strip()}\n" if job.why else "\n",
+        f": {continued(job.why.strip())}\n" if job.why else "\n",
         f"generation {job.generation}, world of {job.world_size}, {count(job.wanted, 'worker')} wanted, "
         f"{job.losses} lost, {count(job.failures, 'failure')}, submitted {duration(now - job.submitted_at)} ago",
     )
@@ -131,7 +135,7 @@ def job_detail(job: JobView, now: float) -> RenderableType:
     if job.measured is not None:
         head.append(f"\na step: {step_text(job.measured)}")
     if job.certificate is not None:
-        head.append(f"\ncertificate: {job.certificate.says}", "green" if job.certificate.holds else "bold red")
+        head.append(f"\ncertificate: {plain(job.certificate.says)}", "green" if job.certificate.holds else "bold red")
     return Group(head, worker_table(job.workers)) if job.workers else head
 
 
@@ -163,7 +167,7 @@ def shown_phase(job: JobView) -> str:
 
 
 def phase_text(phase: str) -> Text:
-    return Text(phase, style=PHASE_STYLES.get(phase, ""))
+    return Text(plain(phase), style=PHASE_STYLES.get(phase, ""))
 
 
 def ranks_text(ranks: Sequence[int]) -> str:
@@ -192,7 +196,12 @@ def duration(seconds: float) -> str:
 
 
 def first_line(text: str) -> str:
-    return text.strip().splitlines()[0] if text.strip() else ""
+    return plain_lines(text.strip())[0]
+
+
+def continued(text: str) -> str:
+    """All lines, those after the first indented."""
+    return f"\n{CONTINUED}".join(plain_lines(text))
 
 
 def is_terminal() -> bool:
@@ -206,5 +215,5 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str | Text]]) -> Table
         align: JustifyMethod = "right" if column.startswith(">") else "left"
         made.add_column(column.lstrip(">"), justify=align, no_wrap=column != "WHY")
     for row in rows:
-        made.add_row(*row)
+        made.add_row(*(Text(plain(cell)) if isinstance(cell, str) else cell for cell in row))
     return made

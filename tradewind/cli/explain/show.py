@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from messages.jobs import Scalar
+from runtime.plain_text import plain, plain_lines
 from tradewind.cli import present
 from tradewind.cli.explain.decisions import Explained, Loser
 
@@ -27,7 +28,7 @@ def shown(made: Sequence[Explained]) -> RenderableType:
 
 def _parts(decision: Explained) -> Iterator[RenderableType]:
     clock = time.strftime("%H:%M:%S", time.localtime(decision.at))
-    yield Text.assemble((clock, "dim"), "  ", (decision.text, "bold"))
+    yield Text.assemble((clock, "dim"), "  ", (plain(decision.text), "bold"))
     for line in lines(decision):
         yield Padding(Text(line), (0, 0, 0, INDENT), expand=False)
     if decision.lost:
@@ -35,15 +36,15 @@ def _parts(decision: Explained) -> Iterator[RenderableType]:
 
 
 def lines(decision: Explained) -> Iterator[str]:
-    for number, line in enumerate(decision.why.splitlines()):
+    for number, line in enumerate(plain_lines(decision.why.rstrip("\n")) if decision.why else []):
         yield f"why: {line}" if number == 0 else f"     {line}"
     figures = _figures(decision.fields)
     if figures:
         yield f"expected: {figures}"
     if decision.came:
-        yield f"came: {', '.join(decision.came)}"
+        yield f"came: {plain(', '.join(decision.came))}"
     for worker, why in decision.left:
-        yield f"left: {worker}" + (f" ({present.first_line(why)})" if why else "")
+        yield f"left: {plain(worker)}" + (f" ({present.first_line(why)})" if why else "")
 
 
 def _figures(fields: Mapping[str, Scalar | None]) -> str:

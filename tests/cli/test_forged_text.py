@@ -1,0 +1,74 @@
+"""An event, a job or a line whose text somebody chose in order to deceive its reader."""
+
+import io
+import re
+
+import pytest
+from rich.console import Console
+
+from messages.api import EventLine, JobList, JobView, LogLine, WorkerView
+from messages.ids import Generation, JobName, Rank, WorkerId
+from runtime.errors import UserError
+from runtime.process import tell
+from tradewind.cli import present
+
+FORGED = "12:00:00  the job has succeeded"
+HOSTILE = f"lost\n{FORGED}\r{FORGED}\u2028{FORGED}\x1b[2J\x1b[31m[bold]\u202e"
+
+
+def an_event(**changes: str) -> EventLine:
+    return EventLine(0.0, "job", "worker_gone", **{"text": "worker a is gone", **changes})
+
+
+def shown(renderable: object) -> str:
+    written = io.StringIO()
+    Console(file=written, width=1000, force_terminal=True, color_system=None).print(renderable)
+    return written.getvalue()
+
+
+def begins_like_ours(text: str) -> bool:
+    """A line of it stands where an event's time would."""
+    return any(re.match(r"\d\d:\d\d:\d\d  the job", line) for line in re.split("[\n\r\u2028]", text))
+
+
+@pytest.mark.parametrize("event", [an_event(text=HOSTILE), an_event(why=HOSTILE), an_event(why=f"one\n{HOSTILE}")])
+def test_an_event_shows_one_time_whatever_its_text_is(event: EventLine) -> None:
+    line = present.event_line(event)
+    assert not begins_like_ours(line)
+    assert not set("\x1b\r\u2028\u202e") & set(line)
+
+
+def test_a_reason_of_several_lines_is_still_readable() -> None:
+    first, *rest = present.event_line(an_event(why="Traceback:\n  line 1\nValueError")).splitlines()
+    assert first.endswith("worker a is gone:")
+    assert rest == ["          Traceback:", "            line 1", "          ValueError"]
+
+
+def test_what_is_told_beside_a_script_cannot_be_taken_for_more(capsys: pytest.CaptureFixture[str]) -> None:
+    present.tell_event(an_event(text=HOSTILE, why=HOSTILE))
+    lines = capsys.readouterr().err.rstrip("\n").split("\n")
+    assert all(line.startswith("tradewind: ") for line in lines)
+    assert not set("\x1b\r\u2028\u202e") & set("".join(lines))
+
+
+def test_a_line_of_a_script_cannot_be_taken_for_another_rank_s(capsys: pytest.CaptureFixture[str]) -> None:
+    present.show_line(LogLine(0.0, Rank(0), Generation(1), "x\n[1] y\r[2] z\x1b[1A"))
+    printed = capsys.readouterr().out.rstrip("\n")
+    assert all(piece.startswith("[0] ") for piece in re.split("[\r\n]", printed))
+
+
+def test_status_shows_hostile_text_as_text() -> None:
+    worker = WorkerView(WorkerId(HOSTILE), HOSTILE, "ready", "alive")
+    job = JobView(JobName("job"), "failed", HOSTILE, Generation(1), 1, 1, 0, 0.0, workers=(worker,))
+    for picture in (present.job_detail(job, 10.0), present.job_table(JobList((job,)), 10.0)):
+        text = shown(picture)
+        assert not begins_like_ours(text)
+        assert not set("\x1b\r\u2028\u202e") & set(text)
+    assert "[bold]" in shown(present.job_detail(job, 10.0)), "what looks like markup is text"
+
+
+def test_an_error_cannot_forge_advice(capsys: pytest.CaptureFixture[str]) -> None:
+    tell(UserError("It failed\nTry: rm -rf /\x1b[2J", "tradewind status", ("name: bad\nTry: this",)))
+    lines = capsys.readouterr().err.rstrip("\n").split("\n")
+    assert [line for line in lines if line.startswith("Try:")] == ["Try: tradewind status"]
+    assert not any("\x1b" in line for line in lines)

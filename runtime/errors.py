@@ -20,6 +20,17 @@ class UserError(TradewindError):
         return "\n".join(lines)
 
 
+class BusAway(UserError):
+    """No NATS server answers at this address, which may be right: it may be started later."""
+
+    def __init__(self, url: str, why: str) -> None:
+        super().__init__(
+            f"No NATS server answers at {url} ({why})", "start one with: nats-server -js, or set TRADEWIND_NATS_URL"
+        )
+        self.url = url
+        self.why = why
+
+
 class Temporary(TradewindError):
     """May work when tried again later, unchanged."""
 

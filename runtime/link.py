@@ -9,6 +9,7 @@ that was restarted has forgotten its consumers.
 import asyncio
 import contextlib
 import importlib.util
+import os
 import random
 import re
 import uuid
@@ -21,7 +22,7 @@ import nats.js.errors
 from nats.aio.client import Client
 from nats.js import JetStreamContext, api
 
-from runtime.errors import BusClosed, BusRefused, BusUnavailable, Conflict, NoAnswer, UserError
+from runtime.errors import BusAway, BusClosed, BusRefused, BusUnavailable, Conflict, NoAnswer, UserError
 from runtime.logs import Once, logger
 from runtime.settings import BusSettings
 from runtime.transport import Transport
@@ -40,6 +41,7 @@ _API_TIMEOUT_S = 2.0
 _PENDING_BYTES = 8 * 1024 * 1024
 _CHANGES_AT_MOST = 100
 _WRONG_LAST_SEQUENCE = (10071, 10164)
+_ADDRESS = re.compile(r"^(?:(?:nats|tls|ws|wss)://)?(?:[^@/\s]*@)?(?:\[[0-9a-fA-F:.]+\]|[^\s/:@\[\]]+)(?::\d+)?/?\Z")
 
 
 class NotTaken(BusUnavailable):
@@ -59,6 +61,7 @@ class Link:
         self.on_slow_consumer: Callable[[], None] = lambda: None
         self._on_fatal = on_fatal
         self._connected = asyncio.Event()
+        self._was_connected = False
         self._again: list[Callable[[], None]] = []
         self._tries = 0
         self._tried_at_s = 0.0
@@ -71,6 +74,7 @@ class Link:
         return self._connected.is_set()
 
     async def open(self) -> None:
+        _check_address(self.settings.url)
         _check_credentials(self.settings.credentials)
         try:
             with cancellation_kept():
@@ -84,10 +88,8 @@ class Link:
             await self.close()
             raise
         except nats.errors.Error as error:
-            raise UserError(
-                f"{self.settings.url!r} cannot be the address of a NATS server: {error}",
-                "set TRADEWIND_NATS_URL to something like nats://127.0.0.1:4222",
-            ) from None
+            raise _no_address(self.settings.url, str(error)) from None
+        self._was_connected = True
         self._connected.set()
 
     async def close(self) -> None:
@@ -182,6 +184,8 @@ class Link:
     async def _on_error(self, error: Exception) -> None:
         if isinstance(error, nats.errors.SlowConsumerError):
             self.on_slow_consumer()
+        if not self._was_connected:
+            return  # `open` raises what keeps it from connecting
         if self._log_once((self._connected.is_set(), type(error).__name__, str(error))):
             self._log.warning("bus_error", error=str(error) or type(error).__name__)
 
@@ -248,6 +252,20 @@ def _inbox_prefix(name: str) -> str:
     return ".".join(("_INBOX", *words, uuid.uuid4().hex[:12]))
 
 
+def _check_address(url: str) -> None:
+    """nats-py takes anything for a host name, and would look for it for ever."""
+    for part in url.split(","):
+        if not _ADDRESS.match(part.strip()):
+            raise _no_address(url, f"{part.strip()!r} is none")
+
+
+def _no_address(url: str, why: str) -> UserError:
+    return UserError(
+        f"{_shown(url)!r} cannot be the address of a NATS server: {why}",
+        "set TRADEWIND_NATS_URL to something like nats://127.0.0.1:4222",
+    )
+
+
 def _check_credentials(file: str | None) -> None:
     if file is None:
         return
@@ -261,10 +279,18 @@ def _unreachable(settings: BusSettings, last: Exception | None) -> UserError:
     said = str(last) if isinstance(last, nats.errors.Error) else ""
     if said:
         return UserError(
-            f"The NATS server at {settings.url} did not accept the connection: {said}",
+            f"The NATS server at {_shown(settings.url)} did not accept the connection: {said}",
             "check the user, password or credentials file in TRADEWIND_NATS_URL and TRADEWIND_NATS_CREDENTIALS",
         )
-    return UserError(
-        f"No NATS server answers at {settings.url}",
-        "start one with 'nats-server -js', or set TRADEWIND_NATS_URL",
-    )
+    return BusAway(_shown(settings.url), _reason(last))
+
+
+def _reason(last: Exception | None) -> str:
+    if isinstance(last, OSError) and last.errno is not None:
+        return os.strerror(last.errno).lower() if last.errno > 0 else str(last.strerror).lower()
+    return "no answer"
+
+
+def _shown(url: str) -> str:
+    """Without a password."""
+    return re.sub(r"//[^@/,]*@", "//…@", url)

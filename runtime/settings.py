@@ -23,7 +23,7 @@ class BusSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     name: str = "tradewind"
     """Who speaks: the sender in every envelope and the name of the connection, e.g. `master/host-123`."""
     connect_timeout_s: Annotated[float, Meta(gt=0, le=3600)] = 5.0
-    """How long the first connection is tried for; longer where the server starts at the same time."""
+    """How long one try of the first connection lasts. A role tries again until a server answers; a command does not."""
     credentials: str | None = None
     """A NATS credentials file, where the server asks for one."""
 

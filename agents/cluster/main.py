@@ -15,6 +15,7 @@ from messages.ids import ClusterName
 from messages.subjects import STATE_BUCKET
 from runtime.bus import Bus, BusSettings
 from runtime.clock import SystemClock
+from runtime.first_connection import connect_when_up
 from runtime.logs import logger
 from runtime.process import Stop
 from runtime.role import RoleLoop
@@ -27,7 +28,9 @@ SAVE_S = 5.0
 async def main(settings: ClusterSettings, stop: Stop) -> int:
     clock, inbox = SystemClock(), Inbox()
     cluster = ClusterName(settings.cluster)
-    bus = await Bus.connect(_bus_settings(settings), change_of_bus(inbox, clock))
+    bus = await connect_when_up(_bus_settings(settings), stop.asked, change_of_bus(inbox, clock))
+    if bus is None:
+        return 0
     try:
         await refuse_a_second(bus, cluster)
         await _control(settings, cluster, bus, inbox, stop)

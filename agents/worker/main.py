@@ -24,8 +24,9 @@ from agents.worker.state import WorkerIdentity, WorkerRules, WorkerState, new_wo
 from agents.worker.trainers import SOCKET_VARIABLE, socket_for
 from messages.ids import ClusterName, JobName, WorkerId
 from messages.subjects import STATE_BUCKET
-from runtime.bus import Bucket, Bus, BusSettings
+from runtime.bus import Bucket, BusSettings
 from runtime.clock import SystemClock
+from runtime.first_connection import connect_when_up
 from runtime.logs import logger
 from runtime.process import Stop
 from runtime.role import RoleLoop
@@ -46,7 +47,11 @@ async def main(settings: WorkerSettings, stop: Stop) -> int:
     folder = await claim(Path(settings.run_dir), uid, identity.worker)
     try:
         inbox = Inbox()
-        bus = await Bus.connect(_bus_settings(settings, identity), inbox.on_bus_change)
+        bus = await connect_when_up(
+            _bus_settings(settings, identity), stop.asked, inbox.on_bus_change, give_up_s=settings.orphan_s
+        )
+        if bus is None:
+            return 0
         try:
             bucket = await bus.bucket(STATE_BUCKET)
             async with socket_for(folder.path, elsewhere=settings.external_host) as socket:

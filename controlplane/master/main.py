@@ -9,7 +9,7 @@ from controlplane.master.api import open_listener
 from controlplane.master.candidate import Candidate
 from controlplane.master.settings import MasterSettings, check
 from controlplane.master.term import prepare
-from runtime.bus import Bus
+from runtime.first_connection import connect_when_up
 from runtime.process import Stop
 
 
@@ -18,7 +18,10 @@ async def main(settings: MasterSettings, stop: Stop) -> int:
     # Before anything else: a second master started by mistake on the same machine fails without harm.
     with contextlib.closing(open_listener(settings.api_host, settings.api_port)) as listener:
         await asyncio.to_thread(prepare, settings)
-        bus = await Bus.connect(msgspec.structs.replace(settings.bus, name=f"lease/{settings.bus.name}"))
+        named = msgspec.structs.replace(settings.bus, name=f"lease/{settings.bus.name}")
+        bus = await connect_when_up(named, stop.asked)
+        if bus is None:
+            return 0
         try:
             async with asyncio.TaskGroup() as tasks:
                 keeping = tasks.create_task(bus.run(), name="bus")

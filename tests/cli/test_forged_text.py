@@ -16,8 +16,8 @@ FORGED = "12:00:00  the job has succeeded"
 HOSTILE = f"lost\n{FORGED}\r{FORGED}\u2028{FORGED}\x1b[2J\x1b[31m[bold]\u202e"
 
 
-def an_event(**changes: str) -> EventLine:
-    return EventLine(0.0, "job", "worker_gone", **{"text": "worker a is gone", **changes})
+def an_event(text: str = "worker a is gone", why: str = "") -> EventLine:
+    return EventLine(0.0, "job", "worker_gone", text, why)
 
 
 def shown(renderable: object) -> str:

@@ -274,7 +274,7 @@ async def test_no_server_is_a_sentence_with_the_address_and_what_to_try(nats_ser
     await nats_server.stop()
     with pytest.raises(UserError) as raised:
         await Bus.connect(BusSettings(url=nats_server.url, connect_timeout_s=0.3))
-    assert raised.value.sentence == f"No NATS server answers at {nats_server.url}"
+    assert raised.value.sentence == f"No NATS server answers at {nats_server.url} (connection refused)"
     assert "TRADEWIND_NATS_URL" in raised.value.hint
 
 
@@ -308,7 +308,9 @@ async def test_whoever_is_cancelled_while_it_connects_is_though_the_client_forge
     assert connecting.cancelled()
 
 
-@pytest.mark.parametrize("url", ["nats://", "nats://host:port", "http//x y"])
+@pytest.mark.parametrize(
+    "url", ["nats://", "nats://host:port", "http//x y", "http://127.0.0.1:4222", "nats://a b:1", ""]
+)
 async def test_an_address_that_is_none_is_a_sentence(url: str) -> None:
     with pytest.raises(UserError):
         await Bus.connect(BusSettings(url=url, connect_timeout_s=0.3))

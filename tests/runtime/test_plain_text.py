@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 
 from runtime.plain_text import plain, plain_lines, script_line
 
-TEXT = st.text(st.characters()) | st.text(
-    st.sampled_from("a[1] \n\r\v\f\x1b\x85\x9b\u2028\u2029\u202e\u2066m0;\b\ud800")
-)
+NASTY = "a[1] \n\r\v\f\x1b\x85\x9b\u2028\u2029\u202e\u2066m0;\b\ud800"
+TEXT = st.text(st.characters()) | st.text(st.sampled_from(NASTY))
 DIRECTIONS = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 
 

@@ -21,6 +21,7 @@ from messages.subjects import STATE_BUCKET
 from runtime.bus import Bus, BusSettings
 from runtime.clock import SystemClock
 from runtime.errors import UserError
+from runtime.first_connection import connect_when_up
 from runtime.logs import logger
 from runtime.process import Stop
 from runtime.role import RoleLoop
@@ -37,7 +38,9 @@ async def control(settings: KubernetesSettings, configuration: Any, stop: Stop) 
     """`configuration` says how to reach the API: see `agents.cluster.kubernetes.client`."""
     clock, inbox = SystemClock(), Inbox()
     cluster = ClusterName(settings.cluster)
-    bus = await Bus.connect(_bus_settings(settings), change_of_bus(inbox, clock))
+    bus = await connect_when_up(_bus_settings(settings), stop.asked, change_of_bus(inbox, clock))
+    if bus is None:
+        return 0
     try:
         await _outwait_another(bus, cluster, settings.takeover_s)
         async with connected(configuration, f"tradewind-cluster-controller/{cluster}") as api:

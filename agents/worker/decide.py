@@ -26,7 +26,7 @@ from agents.worker.hot import can_obey, entered, is_parking, must_end, needs_tra
 from agents.worker.learn import learn
 from agents.worker.learn_trainers import back_off
 from agents.worker.news import facts_of
-from agents.worker.state import Host, Leaving, Standing, Stop, WorkerState, status_of
+from agents.worker.state import Host, Leaving, Standing, Stop, WorkerState, own_place, status_of
 from agents.worker.trainer import Told, Trainer, a_forked
 from agents.worker.waiting import waiting_for
 from agents.worker.words import Enter, Lease, Locate
@@ -82,13 +82,15 @@ def _end_stalled(state: WorkerState, event: WorkerEvent) -> list[WorkerEffect]:
         return []
     order, is_old = event.order, (event.epoch or 0) < state.epoch
     halted = state.fence > state.generation and not state.planned
-    if is_old or halted or order.generation != state.generation or state.stop is not None:
+    worlds = (world for world in (state.world, state.pending) if world is not None)
+    world = next((world for world in worlds if world.generation == order.generation), None)
+    place = own_place(state.identity.worker, world)
+    if is_old or halted or place is None or state.stop is not None:
         return []
-    stalled = [trainer for trainer in state.trainers if trainer.attached is not None]
     return [
         AbortTrainer(trainer.generation, trainer.rank, order.why)
-        for trainer in stalled
-        if state.ranks and state.present_rank(trainer) in order.ranks
+        for trainer in state.trainers
+        if trainer.attached is not None and place.first_rank + trainer.local_rank in order.ranks
     ]
 
 

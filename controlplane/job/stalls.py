@@ -166,9 +166,7 @@ def _seats(job: Job, world: Assignment) -> list[Seat]:
     return seats
 
 
-def _learned(
-    job: Job, world: Assignment, step: int, there: frozenset[Rank], missing: list[Seat], now_s: float
-) -> Wait:
+def _learned(job: Job, world: Assignment, step: int, there: frozenset[Rank], missing: list[Seat], now_s: float) -> Wait:
     """Each rank that enters, and each pause, gives the others their time again."""
     wait = job.wait
     if wait is None or (wait.generation, wait.step) != (world.generation, step):

@@ -36,9 +36,7 @@ async def test_a_rank_that_never_comes_back_is_one_failure_and_the_other_continu
     mark = a_mark()
     rules = ("failures: {max: 1}", "timeouts: {stall_s: 2}")
     async with Terminal(tmp_path, mark) as terminal, asyncio.TaskGroup() as tasks:
-        run = await a_run(
-            terminal, mark, SCRIPT, "hang", "300", name="hung", workers="{min: 1, max: 2}", rules=rules
-        )
+        run = await a_run(terminal, mark, SCRIPT, "hang", "300", name="hung", workers="{min: 1, max: 2}", rules=rules)
         tasks.create_task(run.read())
         await run.until("both train", world=2)
         await eventually((tmp_path / "hung").exists, BOUND_S, "one of them hangs")
@@ -49,7 +47,7 @@ async def test_a_rank_that_never_comes_back_is_one_failure_and_the_other_continu
         told = await terminal.run(".venv/bin/tradewind events hung")
         view = json.loads(await terminal.run(".venv/bin/tradewind status hung --json"))
     assert code == 0, "\n".join(run.lines)
-    assert (view["failures"], view["losses"]) == (1, 0), told
+    assert (view["failures"], view.get("losses", 0)) == (1, 0), told
     assert told.count("is stalled: it has not entered the all-reduce of step") == 1, told
     assert "never_comes_back" in told and "slow_script.py" in told
     assert PROVEN in run.lines[-1]

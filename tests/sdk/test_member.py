@@ -1,6 +1,8 @@
 """Where a trainer stands, without any process: orders in, statuses out."""
 
 import json
+import threading
+import time
 from typing import Any
 
 import pytest
@@ -216,3 +218,20 @@ def test_a_pause_is_told_from_its_beginning_to_its_end_whatever_happens_inside()
         assert line.last["paused"] == "evaluating"
         raise KeyError
     assert (line.last["paused"], line.last["paused_at"]) == ("", 0.0)
+
+
+def test_who_waits_for_its_group_to_be_built_is_not_taken_for_one_that_does_not_come() -> None:
+    line = Line()
+    member = in_a_first_world(line)
+    came: list[Built | None] = []
+    thread = threading.Thread(target=lambda: came.append(member.start_collective()))
+    thread.start()
+    deadline_s = time.monotonic() + 10
+    while line.last.get("waiting") is None and time.monotonic() < deadline_s:
+        member.obey(Locate())
+    assert (line.last["waiting"], line.last["overdue"]) == (5, False)
+    member.obey(Halt(2))
+    thread.join(10)
+    assert came == [None]
+    member.obey(Locate())
+    assert line.last["waiting"] is None

@@ -8,7 +8,18 @@ from agents.worker.words import Locate as Asked
 from messages.ids import Generation, Rank
 from messages.workers import TrainerExit, TrainerStatus
 from messages.worlds import EndStalled, Locate
-from tests.worker.builders import JOB, OWN, Story, a_halt, a_hot_worker, a_member, a_plan, in_world
+from tests.worker.builders import (
+    JOB,
+    OTHER,
+    OWN,
+    Story,
+    a_halt,
+    a_hot_worker,
+    a_member,
+    a_parked_worker,
+    a_plan,
+    in_world,
+)
 
 WHY = "it has not entered the all-reduce of step 7 for 60 s"
 
@@ -84,7 +95,15 @@ def test_a_stalled_rank_is_aborted_by_the_place_it_was_forked_with() -> None:
     story = a_hot_worker(1).hears(a_plan(2, a_member(OWN, 0, 2)))
     story.says(in_world(2, 0), 0).says(in_world(2, 1), 1)
     assert story.hears(stalled(1, generation=1)).last == []
+    assert story.hears(stalled(2, generation=2)).last == []
     assert AbortTrainer(Generation(1), Rank(1), WHY) in story.hears(stalled(1, generation=2)).last
+
+
+def test_a_trainer_that_never_comes_into_the_world_that_was_prepared_with_it_is_aborted_too() -> None:
+    story = a_parked_worker().hears(a_plan(3, a_member(OTHER, 0), a_member(OWN, 1, 1)))
+    assert story.state.planned
+    born = story.state.trainers[0]
+    assert AbortTrainer(born.generation, born.rank, WHY) in story.hears(stalled(1, generation=3)).last
 
 
 def test_no_trainer_of_a_halted_world_is_aborted() -> None:

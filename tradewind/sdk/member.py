@@ -111,8 +111,8 @@ class Member:
         self._done = 0
         self._held: Ranges = ()
         self._in_collective = False
-        self._collective_of = 0
-        """The step of the collective that was entered last."""
+        self._waiting: int | None = None
+        """The step whose collective it is in, or is going to enter when the group is there."""
         self._overdue = False
         self._told_waiting = False
         """The agent was last told that this rank is in a collective."""
@@ -174,19 +174,12 @@ class Member:
         """Waits for the group of the present world; None if the world is dead. The collective is that of this step, or
         of the one that is computed."""
         with self._changed:
-            while True:
-                world = self._world
-                if world is None or max(self._halted, self._parked, self._broken + 1) > world.generation:
-                    return None
-                if world.generation in self._failed_builds:
-                    self._break(world)
-                    return None
-                built = self._shelf.get(world.generation)
-                if built is not None and self._lease_is_fresh(world):
-                    self._in_collective = True
-                    self._collective_of = self._done if step is None else step
-                    return built
-                self._changed.wait(_LOOK_S)
+            self._waiting = self._done if step is None else step
+            built = self._take_group()
+            self._in_collective = built is not None
+            if built is None:
+                self._waiting = None
+            return built
 
     def ended_collective(self, built: Built, *, ok: bool) -> bool:
         """After one that was no step. False if the world is dead: then what is known was reported."""
@@ -453,16 +446,30 @@ class Member:
             return True
         return time.monotonic() < self._lease_until_s
 
+    def _take_group(self) -> Built | None:
+        while True:
+            world = self._world
+            if world is None or max(self._halted, self._parked, self._broken + 1) > world.generation:
+                return None
+            if world.generation in self._failed_builds:
+                self._break(world)
+                return None
+            built = self._shelf.get(world.generation)
+            if built is not None and self._lease_is_fresh(world):
+                return built
+            self._changed.wait(_LOOK_S)
+
     def _leave_collective(self) -> bool:
         """True if the agent was told that this rank waits there."""
         waited, self._told_waiting = self._told_waiting, False
         self._in_collective = self._overdue = False
+        self._waiting = None
         return waited
 
     def _tell(self) -> None:
         world = self._world
         paused, paused_at = self._pauses[-1] if self._pauses else ("", 0.0)
-        self._told_waiting = self._in_collective
+        self._told_waiting = self._waiting is not None
         now = Status(
             rank=world.rank if world is not None else 0,
             generation=world.generation if world is not None else 0,
@@ -476,7 +483,7 @@ class Member:
             resting=self._rests_until_s is not None,
             terms=self._terms,
             certificate=self._certificate,
-            waiting=self._collective_of if self._in_collective else None,
+            waiting=self._waiting,
             overdue=self._overdue,
             step_s=self.step_s,
             paused=paused,

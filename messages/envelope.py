@@ -21,6 +21,7 @@ Message = (
     | workers.WorkerReady
     | workers.WorkerParking
     | workers.WorkerParked
+    | workers.WorkerPosition
     | workers.WorkerSwitched
     | workers.WorkerExited
     | workers.WorkerPeerLost
@@ -32,6 +33,8 @@ Message = (
     | worlds.Assignment
     | worlds.Invite
     | worlds.Halt
+    | worlds.Locate
+    | worlds.EndStalled
     | worlds.Release
     | worlds.Progress
     | worlds.LogLines
@@ -47,6 +50,7 @@ KINDS: dict[str, type[Message]] = {
     "worker.ready": workers.WorkerReady,
     "worker.parking": workers.WorkerParking,
     "worker.parked": workers.WorkerParked,
+    "worker.position": workers.WorkerPosition,
     "worker.switched": workers.WorkerSwitched,
     "worker.exited": workers.WorkerExited,
     "worker.peer_lost": workers.WorkerPeerLost,
@@ -58,6 +62,8 @@ KINDS: dict[str, type[Message]] = {
     "job.assignment": worlds.Assignment,
     "job.invite": worlds.Invite,
     "job.halt": worlds.Halt,
+    "job.locate": worlds.Locate,
+    "job.end_stalled": worlds.EndStalled,
     "job.release": worlds.Release,
     "job.progress": worlds.Progress,
     "job.log": worlds.LogLines,

@@ -48,6 +48,9 @@ class Timeouts(Struct, frozen=True, forbid_unknown_fields=True):
     """A trainer that lives through changes and has not answered so long after a halt is put out of the world."""
     meet_s: Seconds = 60.0
     """Ranks that have waited so long for a peer at the store are reported."""
+    stall_s: Seconds | None = None
+    """Seconds that the others wait in an all-reduce for a rank whose process runs, before it is removed as a failure of
+    the script. None: 60, or 20 median steps if that is longer; 600 for a rank that has not measured its steps yet."""
 
 
 class Launch(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

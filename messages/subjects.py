@@ -6,7 +6,7 @@ from messages.ids import ClusterName, JobName, Rank, WorkerId, is_name
 
 PREFIX = "tradewind"
 
-WORKER_FACTS = ("joined", "ready", "parking", "parked", "switched", "exited", "peer_lost", "left", "notice")
+WORKER_FACTS = ("joined", "ready", "position", "parking", "parked", "switched", "exited", "peer_lost", "left", "notice")
 
 EVENTS_STREAM = "tradewind-events"
 EVENTS_STREAM_SUBJECTS = (f"{PREFIX}.event.>",)
@@ -48,6 +48,14 @@ def invite(job: JobName | None = None) -> str:
 
 def halt(job: JobName | None = None) -> str:
     return f"{PREFIX}.job.{_token(job)}.halt"
+
+
+def locate(job: JobName | None = None) -> str:
+    return f"{PREFIX}.job.{_token(job)}.locate"
+
+
+def end_stalled(job: JobName | None = None) -> str:
+    return f"{PREFIX}.job.{_token(job)}.end_stalled"
 
 
 def release(job: JobName | None = None) -> str:

@@ -18,6 +18,7 @@ from messages.ids import (
     Range,
     Rank,
     Slots,
+    UnixSeconds,
     WorkerId,
 )
 
@@ -53,6 +54,8 @@ class TrainerExit(Struct, frozen=True, omit_defaults=True):
     """It failed because the connection to a peer broke, not by itself."""
     early: bool = False
     """It uses the SDK and ended before the last step, with 0."""
+    stalled: str = ""
+    """Why it was removed, if its peers had waited for it too long; `error` is its Python stack."""
 
     @property
     def clean(self) -> bool:
@@ -96,8 +99,7 @@ class TrainerStatus(Struct, frozen=True, omit_defaults=True):
     finished: bool = False
     """All steps are done, and every rank has them."""
     broken: Generation = NO_GENERATION
-    """The newest world in which it saw a collective fail or stand still, or which it could not build: somebody may be
-    dead."""
+    """The newest world in which it saw a collective fail, or which it could not build: somebody may be dead."""
     parking: Generation = NO_GENERATION
     """It was told to park for this generation and has not, but its agent has seen that it is alive."""
     waits: str = ""
@@ -108,6 +110,19 @@ class TrainerStatus(Struct, frozen=True, omit_defaults=True):
     """What all ranks of its run must have alike, in words."""
     certificate: SampleCertificate | None = None
     """Of the whole run, once it is finished."""
+    waiting: Counted | None = None
+    """The step whose all-reduce it had entered and not left when it reported. The step of a rank that is not active is
+    a guess."""
+    overdue: bool = False
+    """It has waited there for much longer than its steps take."""
+    step_s: Duration = 0.0
+    """Median seconds of its recent steps; 0 before it has measured some."""
+    paused: str = ""
+    """The reason it gave to `run.paused`, while it is inside."""
+    paused_at: UnixSeconds = 0.0
+    """Unix seconds on its own clock, for people."""
+    located: Counted = 0
+    """The `number` of the newest `job.locate` for which its agent saw its process run."""
 
 
 class Fallen(Struct, frozen=True, omit_defaults=True):
@@ -176,6 +191,14 @@ class WorkerParking(Struct, frozen=True):
     """Its trainers are alive and on their way out of an older generation, but take longer than they should.
 
     Told again and again until they have parked."""
+
+    status: WorkerStatus
+
+
+class WorkerPosition(Struct, frozen=True):
+    """Where its trainers are: in the all-reduce of which step, in `run.paused`, and whether they run.
+
+    Sent when one of them has waited too long or is paused, and in answer to `job.locate`."""
 
     status: WorkerStatus
 

@@ -120,6 +120,24 @@ class Halt(Struct, frozen=True):
     stop_grace_s: Duration
 
 
+class Locate(Struct, frozen=True):
+    """Report where your trainers are and whether they run: others have waited for a rank of this world for long."""
+
+    job: JobName
+    generation: Generation
+    number: Counted
+    """Repeated in the answer, so that an older answer is not taken for this one's."""
+
+
+class EndStalled(Struct, frozen=True):
+    """End these ranks of this world: the others have waited for them too long. Their Python stacks are recorded."""
+
+    job: JobName
+    generation: Generation
+    ranks: tuple[Rank, ...]
+    why: str
+
+
 class Release(Struct, frozen=True, omit_defaults=True):
     """These workers are needed no longer and may go."""
 
@@ -128,6 +146,10 @@ class Release(Struct, frozen=True, omit_defaults=True):
     why: str
     is_last: bool = False
     """Nobody stays who has the state: trainers may take their grace to save it."""
+
+
+JobCommand = Assignment | Invite | Halt | Locate | EndStalled | Release
+"""What the master tells all workers of a job."""
 
 
 class RankProgress(Struct, frozen=True, omit_defaults=True):

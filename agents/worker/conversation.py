@@ -78,6 +78,10 @@ class Conversation(ABC):
             self._give_up(f"did not stop its trainers within {grace_s + STOP_ANSWER_S:.0f} s")
         return answered.is_set()
 
+    def abort(self, generation: Generation, rank: Rank, why: str) -> None:
+        """Has its stacks recorded and kills it; what became of it is in its exit."""
+        self._send(wire.Abort(generation, rank, why))
+
     async def end(self) -> None:
         """Politely, then not. A host that is still importing would not listen."""
         if not self._warm.is_set():

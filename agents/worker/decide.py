@@ -8,6 +8,7 @@ from dataclasses import replace
 from msgspec import structs
 
 from agents.worker.effects import (
+    AbortTrainer,
     FlushProgress,
     ForkTrainers,
     Leave,
@@ -20,15 +21,15 @@ from agents.worker.effects import (
     TellTrainer,
     WorkerEffect,
 )
-from agents.worker.events import TrainerAttached, TrainerForked, WorkerEvent
+from agents.worker.events import EndStalledHeard, LocateHeard, TrainerAttached, TrainerForked, WorkerEvent
 from agents.worker.hot import can_obey, entered, is_parking, must_end, needs_trainers, word_for
 from agents.worker.learn import learn
 from agents.worker.learn_trainers import back_off
 from agents.worker.news import facts_of
-from agents.worker.state import Host, Leaving, Standing, Stop, WorkerState, status_of
+from agents.worker.state import Host, Leaving, Standing, Stop, WorkerState, own_place, status_of
 from agents.worker.trainer import Told, Trainer, a_forked
 from agents.worker.waiting import waiting_for
-from agents.worker.words import Enter, Lease
+from agents.worker.words import Enter, Lease, Locate
 from messages.ids import Rank
 from messages.workers import TrainerExit
 from runtime.role import Decision
@@ -41,7 +42,7 @@ def decide(state: WorkerState, event: WorkerEvent) -> Decision[WorkerState, Work
         return Decision(state, why="it has left")
     at_s = event.at_s
     after = learn(state, event)
-    effects = [*_stray(after, event), *_greet(after, event)]
+    effects = [*_stray(after, event), *_greet(after, event), *_locate(after, event), *_end_stalled(state, event)]
     for reconcile in (_go_in_time, _tell_trainers, _stop_older, _obey, _look, _keep_host, _fork, _fork_invited):
         after, asked = reconcile(after, at_s)
         effects += asked
@@ -65,6 +66,32 @@ def _greet(state: WorkerState, event: WorkerEvent) -> list[WorkerEffect]:
         return []
     known = state.trainer((event.generation, event.rank)) is not None
     return [TellTrainer(event.generation, event.rank, Lease(state.rules.lease_s))] if known else []
+
+
+def _locate(state: WorkerState, event: WorkerEvent) -> list[WorkerEffect]:
+    """Trainers answer for themselves if they can; the kernel says which of them run."""
+    if not isinstance(event, LocateHeard) or state.is_located:
+        return []
+    attached = [trainer for trainer in state.trainers if trainer.attached is not None]
+    return [*(TellTrainer(trainer.generation, trainer.rank, Locate()) for trainer in attached), LookAtTrainers()]
+
+
+def _end_stalled(state: WorkerState, event: WorkerEvent) -> list[WorkerEffect]:
+    """Not in a world that was halted since. Asked again until the exits are known, so nothing is remembered of it."""
+    if not isinstance(event, EndStalledHeard) or event.order.job != state.identity.job:
+        return []
+    order, is_old = event.order, (event.epoch or 0) < state.epoch
+    halted = state.fence > state.generation and not state.planned
+    worlds = (world for world in (state.world, state.pending) if world is not None)
+    world = next((world for world in worlds if world.generation == order.generation), None)
+    place = own_place(state.identity.worker, world)
+    if is_old or halted or place is None or state.stop is not None:
+        return []
+    return [
+        AbortTrainer(trainer.generation, trainer.rank, order.why)
+        for trainer in state.trainers
+        if trainer.attached is not None and place.first_rank + trainer.local_rank in order.ranks
+    ]
 
 
 def _go_in_time(state: WorkerState, at_s: float) -> Step:

@@ -48,6 +48,16 @@ class LookAtTrainers:
 
 
 @dataclass(frozen=True, slots=True)
+class AbortTrainer:
+    """The one that was forked as this generation and rank: its stacks are recorded, then it is killed. Answered by
+    TrainerExited."""
+
+    generation: Generation
+    rank: Rank
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class TellFact:
     fact: str
     status: WorkerStatus
@@ -86,6 +96,7 @@ WorkerEffect = (
     | StopTrainers
     | TellTrainer
     | LookAtTrainers
+    | AbortTrainer
     | TellFact
     | TellNotice
     | SendHeartbeat

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from agents.worker.trainer import Birth
 from messages.ids import Epoch, Generation, Rank
 from messages.workers import TrainerExit, TrainerStatus
-from messages.worlds import Assignment, Halt, Invite, Release
+from messages.worlds import Assignment, EndStalled, Halt, Invite, Locate, Release
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +121,20 @@ class HaltHeard:
 
 
 @dataclass(frozen=True, slots=True)
+class LocateHeard:
+    at_s: float
+    locate: Locate
+    epoch: Epoch | None
+
+
+@dataclass(frozen=True, slots=True)
+class EndStalledHeard:
+    at_s: float
+    order: EndStalled
+    epoch: Epoch | None
+
+
+@dataclass(frozen=True, slots=True)
 class InviteHeard:
     at_s: float
     invite: Invite
@@ -173,6 +187,8 @@ WorkerEvent = (
     | StepCompleted
     | AssignmentHeard
     | HaltHeard
+    | LocateHeard
+    | EndStalledHeard
     | InviteHeard
     | ReleaseHeard
     | NoticeCame

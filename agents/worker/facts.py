@@ -8,6 +8,7 @@ from messages.workers import (
     WorkerParked,
     WorkerParking,
     WorkerPeerLost,
+    WorkerPosition,
     WorkerReady,
     WorkerSwitched,
 )
@@ -17,6 +18,7 @@ FactMessage = (
     | WorkerReady
     | WorkerParking
     | WorkerParked
+    | WorkerPosition
     | WorkerSwitched
     | WorkerExited
     | WorkerPeerLost
@@ -34,6 +36,8 @@ def fact_message(told: TellFact) -> FactMessage:
             return WorkerParking(told.status)
         case TellFact(fact="parked"):
             return WorkerParked(told.status)
+        case TellFact(fact="position"):
+            return WorkerPosition(told.status)
         case TellFact(fact="left"):
             return WorkerLeft(told.status, told.why)
         case TellFact(fact="switched", step=int(step)):

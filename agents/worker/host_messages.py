@@ -34,6 +34,12 @@ class Stop(Struct, frozen=True, tag_field="type", tag="stop"):
     grace_s: float
 
 
+class Abort(Struct, frozen=True, tag_field="type", tag="abort"):
+    generation: Generation
+    rank: Rank
+    why: str
+
+
 class Exit(Struct, frozen=True, tag_field="type", tag="exit"):
     pass
 
@@ -78,6 +84,7 @@ class Exited(Struct, frozen=True, tag_field="type", tag="exited"):
     tail: tuple[str, ...] = ()
     error: str | None = None
     peer_lost: bool = False
+    stalled: str = ""
 
 
 class Stopped(Struct, frozen=True, tag_field="type", tag="stopped"):
@@ -88,7 +95,7 @@ class Refused(Struct, frozen=True, tag_field="type", tag="refused"):
     why: str
 
 
-Command = Fork | Stop | Exit
+Command = Fork | Stop | Abort | Exit
 HostMessage = Hello | Forked | ForkFailed | Output | Reported | Exited | Stopped | Refused
 
 _decoder: Decoder[HostMessage] = Decoder(HostMessage)

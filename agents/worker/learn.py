@@ -8,10 +8,12 @@ from agents.worker.events import (
     AssignmentHeard,
     BusBack,
     BusLost,
+    EndStalledHeard,
     HaltHeard,
     HostLost,
     HostWarmed,
     InviteHeard,
+    LocateHeard,
     NoticeCame,
     ReleaseHeard,
     StepCompleted,
@@ -66,6 +68,10 @@ def learn(state: WorkerState, event: WorkerEvent) -> WorkerState:
             return _assigned(state, event)
         case HaltHeard():
             return _halted(state, event)
+        case LocateHeard():
+            return _asked_where(state, event)
+        case EndStalledHeard():
+            return _hear(state, event.epoch, event.at_s) if event.order.job == state.identity.job else state
         case InviteHeard():
             return _invited(state, event)
         case ReleaseHeard():
@@ -157,6 +163,14 @@ def _invited(state: WorkerState, event: InviteHeard) -> WorkerState:
     current = (event.epoch or 0) >= state.epoch
     if current and state.identity.worker in invite.workers and needs_trainers(state):
         state = replace(state, invite=invite.world, invite_terms=invite.terms)
+    return _hear(state, event.epoch, event.at_s)
+
+
+def _asked_where(state: WorkerState, event: LocateHeard) -> WorkerState:
+    if event.locate.job != state.identity.job:
+        return state
+    if (event.epoch or 0) >= state.epoch:
+        state = replace(state, locate=event.locate.number, is_located=False)
     return _hear(state, event.epoch, event.at_s)
 
 

@@ -51,7 +51,7 @@ def ended(state: WorkerState, exits: Iterable[tuple[Birth, TrainerExit]], at_s: 
 
 def _fell(state: WorkerState, trainer: Trainer, how: TrainerExit) -> WorkerState:
     """Nothing ends trainers that live on when their world is halted: whoever does so all the same does it by itself."""
-    by_itself = how.code is not None and not how.peer_lost
+    by_itself = (how.code is not None and not how.peer_lost) or bool(how.stalled)
     if not trainer.is_hot or trainer.newborn or trainer.finished or not by_itself:
         return state
     kept = tuple(each for each in state.fallen if each.generation == state.fence)
@@ -85,7 +85,8 @@ def said(state: WorkerState, event: TrainerSaid) -> WorkerState:
         return state
     seen_alive = trainer.attached.parking
     parking = seen_alive if seen_alive > event.status.parked else NO_GENERATION
-    status = structs.replace(event.status, local_rank=trainer.local_rank, parking=parking)
+    # Who speaks runs, also where the kernel cannot be asked since it lives in another container.
+    status = structs.replace(event.status, local_rank=trainer.local_rank, parking=parking, located=state.locate)
     above = max(trainer.above, status.parked, status.generation)
     finished = trainer.finished or status.finished
     state = _replaced(state, replace(trainer, attached=status, above=above, finished=finished))
@@ -93,14 +94,18 @@ def said(state: WorkerState, event: TrainerSaid) -> WorkerState:
 
 
 def seen(state: WorkerState, event: TrainersSeen) -> WorkerState:
-    if not is_parking(state):
-        return state
+    parking = is_parking(state)
     for trainer in state.trainers:
-        if trainer.attached is not None:
-            vouched = trainer.birth in event.running and not trainer.clear_of(state.fence)
-            status = structs.replace(trainer.attached, parking=state.fence if vouched else NO_GENERATION)
-            state = _replaced(state, replace(trainer, attached=status))
-    return replace(state, seen_at_s=event.at_s)
+        status, runs = trainer.attached, trainer.birth in event.running
+        if status is None:
+            continue
+        if parking:
+            vouched = runs and not trainer.clear_of(state.fence)
+            status = structs.replace(status, parking=state.fence if vouched else NO_GENERATION)
+        if runs and not state.is_located:
+            status = structs.replace(status, located=state.locate)
+        state = _replaced(state, replace(trainer, attached=status))
+    return replace(state, seen_at_s=event.at_s if parking else state.seen_at_s, is_located=True)
 
 
 def step(state: WorkerState, event: StepCompleted) -> WorkerState:

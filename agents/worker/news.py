@@ -5,9 +5,14 @@ Each fact carries the whole status, so what happens at once needs only one; an e
 
 from dataclasses import dataclass
 
+from msgspec import structs
+
 from agents.worker.hot import all_seen_alive, all_warm, has_switched, is_parking
 from agents.worker.state import Standing, WorkerState
 from messages.workers import TrainerExit, TrainerStatus, WorkerPhase
+
+
+NOWHERE = TrainerStatus(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +47,10 @@ def _change(before: WorkerState, after: WorkerState) -> Fact | None:
         return Fact("ready")
     if all_warm(after) and not all_warm(before):
         return Fact("ready")
-    return Fact("ready") if has_switched(after) and _stands_otherwise(before, after) else None
+    if has_switched(after) and _stands_otherwise(before, after):
+        return Fact("ready")
+    answered = after.is_located and not before.is_located
+    return Fact("position") if answered or _is_elsewhere(before, after) else None
 
 
 def _handed_over(before: WorkerState, after: WorkerState) -> bool:
@@ -76,6 +84,19 @@ def _stands_otherwise(before: WorkerState, after: WorkerState) -> bool:
     """What the master acts on beyond generations: who has the whole state, who has nothing left to do."""
     known = {status.local_rank: (status.active, status.finished) for status in _said(before)}
     return any(known.get(status.local_rank) != (status.active, status.finished) for status in _said(after))
+
+
+def _is_elsewhere(before: WorkerState, after: WorkerState) -> bool:
+    """Trainers say where they are only if that takes long, or if they are asked."""
+    known = {status.local_rank: _place(status) for status in _said(before)}
+    return any(known.get(status.local_rank, NOWHERE) != _place(status) for status in _said(after))
+
+
+def _place(status: TrainerStatus) -> TrainerStatus:
+    """What of its status says where it is."""
+    return structs.replace(
+        NOWHERE, waiting=status.waiting, overdue=status.overdue, paused=status.paused, located=status.located
+    )
 
 
 def _said(state: WorkerState) -> list[TrainerStatus]:

@@ -15,6 +15,7 @@ from agents.worker import trainer_messages as hot_wire
 from agents.worker.conversation import Conversation
 from agents.worker.echo import Echo
 from agents.worker.effects import (
+    AbortTrainer,
     FlushProgress,
     ForkTrainers,
     Leave,
@@ -30,10 +31,12 @@ from agents.worker.effects import (
 from agents.worker.environment import AN_INVITED, TERMS, enlarged, rank_arguments, rank_environment
 from agents.worker.events import (
     AssignmentHeard,
+    EndStalledHeard,
     HaltHeard,
     HostLost,
     HostWarmed,
     InviteHeard,
+    LocateHeard,
     ReleaseHeard,
     StepCompleted,
     StopAsked,
@@ -74,7 +77,7 @@ from messages.workers import (
     WorkerNoticed,
     WorkerStatus,
 )
-from messages.worlds import Assignment, Halt, Invite, Member, Release
+from messages.worlds import Assignment, EndStalled, Halt, Invite, Locate, Member, Release
 from runtime.bus import Bucket, Bus
 from runtime.clock import Clock
 from runtime.errors import BusUnavailable
@@ -133,6 +136,8 @@ class WorkerShell:
         job, worker, cluster = self._identity.job, self._identity.worker, self._identity.cluster
         await self._bus.subscribe(subjects.assignment(job), self._on_message)
         await self._bus.subscribe(subjects.halt(job), self._on_message)
+        await self._bus.subscribe(subjects.locate(job), self._on_message)
+        await self._bus.subscribe(subjects.end_stalled(job), self._on_message)
         await self._bus.subscribe(subjects.invite(job), self._on_message)
         await self._bus.subscribe(subjects.release(job), self._on_message)
         await self._bus.serve(subjects.worker_command(cluster, worker), self._on_command)
@@ -152,6 +157,9 @@ class WorkerShell:
                 self.trainers.tell((generation, rank), hot_wire.message_of(word, self._identity.address))
             case LookAtTrainers():
                 self._inbox.post(TrainersSeen(self._clock.monotonic_s(), self.trainers.running()))
+            case AbortTrainer(generation, rank, why):
+                if self._host is not None:
+                    self._host.abort(generation, rank, why)
             case TellFact(fact):
                 self._publish_own(fact, fact_message(effect))
                 self._log_soon(partial(self._log_told, fact, effect.status))
@@ -342,6 +350,10 @@ class WorkerShell:
                 self._inbox.post(AssignmentHeard(at_s, assignment, epoch))
             case Halt() as halt if subject == subjects.halt(job):
                 self._inbox.post(HaltHeard(at_s, halt, epoch))
+            case Locate() as locate if subject == subjects.locate(job):
+                self._inbox.post(LocateHeard(at_s, locate, epoch))
+            case EndStalled() as order if subject == subjects.end_stalled(job):
+                self._inbox.post(EndStalledHeard(at_s, order, epoch))
             case Invite() as invite if subject == subjects.invite(job):
                 self._inbox.post(InviteHeard(at_s, invite, epoch))
             case Release() as release if subject == subjects.release(job):
@@ -399,4 +411,5 @@ def _exit_of(exited: wire.Exited) -> TrainerExit:
         tail=() if exited.code == 0 else exited.tail,
         error=exited.error,
         peer_lost=exited.peer_lost,
+        stalled=exited.stalled,
     )

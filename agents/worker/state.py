@@ -119,6 +119,10 @@ class WorkerState:
     """When trainers that were told to park are looked at next."""
     seen_at_s: float = 0.0
     """When they were last looked at."""
+    locate: int = 0
+    """The number of the newest `job.locate`."""
+    is_located: bool = True
+    """It was answered with what the kernel knows of the trainers."""
     switched: Generation = NO_GENERATION
     """The newest for which it was told that training goes on in it."""
     invite: Assignment | None = None

@@ -10,9 +10,9 @@ import msgspec
 from msgspec import Meta, Struct
 
 from agents.worker.progress import StepReport
-from agents.worker.words import Enter, Lease, Park, Word
+from agents.worker.words import Enter, Lease, Locate, Park, Word
 from messages.decoding import Decoder
-from messages.ids import NO_GENERATION, Counted, Generation, Range, Rank
+from messages.ids import NO_GENERATION, Counted, Duration, Generation, Range, Rank, UnixSeconds
 from messages.measured import StepsMeasured
 from messages.workers import SampleCertificate, TrainerStatus
 from messages.worlds import Entry
@@ -47,6 +47,11 @@ class Status(Struct, frozen=True, tag_field="type", tag="status"):
     resting: bool = False
     terms: str = ""
     certificate: SampleCertificate | None = None
+    waiting: Counted | None = None
+    overdue: bool = False
+    step_s: Duration = 0.0
+    paused: str = ""
+    paused_at: UnixSeconds = 0.0
 
 
 class Reported(Struct, frozen=True, tag_field="type", tag="progress"):
@@ -96,8 +101,12 @@ class Leased(Struct, frozen=True, tag_field="type", tag="lease"):
     valid_s: float
 
 
+class Asked(Struct, frozen=True, tag_field="type", tag="locate"):
+    """Where it is."""
+
+
 TrainerMessage = Attach | Status | Reported
-AgentMessage = Assign | Halt | Leased
+AgentMessage = Assign | Halt | Leased | Asked
 
 _decoder: Decoder[TrainerMessage] = Decoder(TrainerMessage)
 _measured_decoder: Decoder[StepsMeasured | None] = Decoder(StepsMeasured | None)
@@ -126,6 +135,8 @@ def message_of(word: Word, address: str) -> AgentMessage:
             return Halt(generation)
         case Lease(valid_s):
             return Leased(valid_s)
+        case Locate():
+            return Asked()
 
 
 def status_of(said: Status) -> TrainerStatus:
@@ -144,6 +155,11 @@ def status_of(said: Status) -> TrainerStatus:
         resting=said.resting,
         terms=said.terms if len(said.terms) <= TERMS_LIMIT else "",
         certificate=_shortened(said.certificate),
+        waiting=said.waiting,
+        overdue=said.overdue,
+        step_s=said.step_s,
+        paused=said.paused[:WAITS_LIMIT],
+        paused_at=said.paused_at,
     )
 
 

@@ -30,4 +30,9 @@ class Lease:
     valid_s: float
 
 
-Word = Enter | Park | Lease
+@dataclass(frozen=True, slots=True)
+class Locate:
+    """Report where you are."""
+
+
+Word = Enter | Park | Lease | Locate

@@ -13,6 +13,7 @@ from controlplane.job.present import (
 )
 from controlplane.job.reload import NEW_CODE
 from controlplane.job.sentences import describe_exit, name_workers
+from controlplane.job.stalls import waits_in_vain
 from controlplane.job.state import Job, Phase, Worker
 from messages.ids import Generation
 from messages.worlds import Member
@@ -89,7 +90,7 @@ def _first_sign(job: Job) -> str | None:
             why = _sign_of(job, worker)
             if why is not None:
                 return why
-    return None
+    return waits_in_vain(job)
 
 
 def _sign_of(job: Job, worker: Worker) -> str | None:

@@ -6,7 +6,7 @@ from controlplane.job.state import Record
 from messages.clusters import KeepWorkers, RemoveWorkers
 from messages.ids import ClusterName, Generation
 from messages.jobs import Scalar
-from messages.worlds import Assignment, Halt, Invite, Release
+from messages.worlds import JobCommand
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class WatchStore:
 class Publish:
     """To all workers of the job."""
 
-    message: Assignment | Halt | Invite | Release
+    message: JobCommand
 
 
 @dataclass(frozen=True, slots=True)

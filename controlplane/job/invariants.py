@@ -6,7 +6,7 @@ from controlplane.job.effects import JobEffect, Publish
 from controlplane.job.ranks import ranks_of
 from controlplane.job.state import Job, Phase
 from messages.ids import Rank
-from messages.worlds import Assignment, Entry, Halt, Invite
+from messages.worlds import Assignment, Entry, Halt, Invite, Locate
 
 
 def check(before: Job, after: Job, effects: Iterable[JobEffect]) -> list[str]:
@@ -115,9 +115,9 @@ def _ends(before: Job, after: Job) -> list[str]:
 
 
 def _published(job: Job, effect: Publish) -> list[str]:
-    """A halt gives nothing to anybody, so it need not wait."""
+    """A halt or a question gives nothing to anybody, so it need not wait."""
     message = effect.message
-    if job.saved != job.record and not isinstance(message, Halt):
+    if job.saved != job.record and not isinstance(message, Halt | Locate):
         return [f"{type(message).__name__} was published before its record was saved"]
     if isinstance(message, Assignment) and message not in (job.record.assignment, job.record.prepared):
         return [f"a world of generation {message.generation} was published that is not the decided one"]

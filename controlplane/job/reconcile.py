@@ -46,6 +46,7 @@ from controlplane.job.reload import all_began_anew, forget_outdated, tries_new_c
 from controlplane.job.repair import repair
 from controlplane.job.rounds import has_switched, some_switched, unparked, unready
 from controlplane.job.sentences import all_exited, describe_exit, failures_allowed, name_workers, workers_are
+from controlplane.job.stalls import watch, watch_again_at_s, why_waits
 from controlplane.job.state import Job, Phase, Record, Store, Worker
 from controlplane.job.waiting import what_to_wait_for
 from messages.clusters import RemoveWorkers
@@ -79,6 +80,7 @@ class Turn:
         if not self._record.phase.ended:
             self._put_out(silent(self.job, self.now_s))
             self._note_the_end()
+            self._watch()
             while self._advance():
                 pass
         self.job, asked = ask(self.job, self.now_s)
@@ -97,6 +99,7 @@ class Turn:
         deadlines = [self.job.retry_s, park_by_s(self.job), give_up_at_s(self.job), repeats_halt_at_s(self.job)]
         if self._record.phase in (Phase.RUNNING, Phase.FORMING) and changes_in_place(self.job):
             deadlines += hurry_at_s(self.job).values()
+        deadlines += watch_again_at_s(self.job)
         return [at_s for at_s in deadlines if at_s is not None]
 
     def _advance(self) -> bool:
@@ -205,7 +208,9 @@ class Turn:
         if why is not None:
             return self._reshape(why)
         if prepared is not None:
-            return self._say(f"{prepared.why}; preparing generation {prepared.generation}")
+            waits = why_waits(self.job)
+            preparing = f"{prepared.why}; preparing generation {prepared.generation}"
+            return self._say(f"{preparing}; {waits}" if waits else preparing)
         if is_hot(self.job):
             return self._plan()
         return self._say(self.job.ranks_waiting or self._record.why)
@@ -214,7 +219,7 @@ class Turn:
         """The next world is told while this one trains; its trainers go over by themselves, all after the same step."""
         why = why_plan(self.job)
         if why is None:
-            waits = self.job.ranks_waiting or why_reload_waits(self.job) or why_rests(self.job)
+            waits = why_waits(self.job) or self.job.ranks_waiting or why_reload_waits(self.job) or why_rests(self.job)
             return self._say(waits or self._record.why)
         world = plan(self.job)
         if isinstance(world, str):
@@ -290,7 +295,9 @@ class Turn:
         limits = self.job.spec.failures
         failures = self._record.failures + 1
         if failures > limits.max:
-            self._set(failures=failures, failed_tail=failure.exit.tail)
+            exit_ = failure.exit
+            tail = tuple((exit_.error or "").splitlines()) if exit_.stalled else exit_.tail
+            self._set(failures=failures, failed_tail=tail)
             return self._end(Phase.FAILED, f"{why}; {failures_allowed(limits.max)}")
         if goes_on:
             return self._set(phase=Phase.WAITING, failures=failures, why=f"{why}: the others go on")
@@ -333,6 +340,11 @@ class Turn:
             self.job = replace(self.job, halted_s=self.job.halted_s + slept + STALLED_S)
             return
         self._put_out(late)
+
+    def _watch(self) -> None:
+        self.job, removed, asked = watch(self.job, self.now_s)
+        self.effects += asked
+        self._put_out(removed)
 
     def _put_out(self, overdue: Overdue) -> None:
         for worker, why in overdue:

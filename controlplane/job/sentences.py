@@ -7,11 +7,13 @@ NAMED_AT_MOST = 4
 
 
 def describe_exit(exit_: TrainerExit) -> str:
-    error = (exit_.error or "").strip()
+    error = (exit_.error or "").strip() if not exit_.stalled else ""
     return f"rank {exit_.rank} {how_it_ended(exit_)}" + (f": {error.splitlines()[-1]}" if error else "")
 
 
 def how_it_ended(exit_: TrainerExit) -> str:
+    if exit_.stalled:
+        return f"is stalled: {exit_.stalled}"
     early = " before the last step" if exit_.early else ""
     return f"was ended by {exit_.signal}" if exit_.signal is not None else f"exited with {exit_.code}{early}"
 
@@ -38,6 +40,10 @@ def failures_allowed(most: int) -> str:
 
 def name_workers(workers: list[WorkerId]) -> str:
     return _name("worker", workers)
+
+
+def name_ranks(ranks: list[Rank]) -> str:
+    return _name("rank", tuple(ranks))
 
 
 def describe_waiting(waiting: tuple[Rank, ...], missing: tuple[Rank, ...]) -> str:

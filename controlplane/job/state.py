@@ -144,6 +144,26 @@ class Barred:
 
 
 @dataclass(frozen=True, slots=True)
+class Wait:
+    """Ranks have waited for long in the all-reduce of a step, and all workers are asked where theirs are."""
+
+    generation: Generation
+    step: int
+    waiting: frozenset[Rank]
+    """Those that have entered it."""
+    since_s: float
+    """When the last of them was heard to, or a rank that is missing was last paused."""
+    asked_s: float
+    """When the present round of questions began."""
+    told_s: float
+    """When its question was last published."""
+    number: int = 0
+    """Of the round, repeated in its answers; 0 if nobody was asked yet."""
+    is_judged: bool = False
+    """The round is closed."""
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
     name: JobName
     spec: JobSpec
@@ -207,6 +227,7 @@ class Job:
     """Messages of workers that were ignored because they cannot be true."""
     doubted: dict[WorkerId, str] = field(default_factory=dict)
     """Why the first of them was, by the worker that they name."""
+    wait: Wait | None = None
 
 
 def new_job(spec: JobSpec, *, epoch: Epoch, at_s: float, submitted_at: float) -> Job:

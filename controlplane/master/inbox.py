@@ -16,6 +16,7 @@ _STATUS_FACTS = (
     workers.WorkerReady,
     workers.WorkerParking,
     workers.WorkerParked,
+    workers.WorkerPosition,
     workers.WorkerSwitched,
     workers.WorkerExited,
     workers.WorkerPeerLost,

@@ -18,7 +18,7 @@ from messages.clusters import Answer, KeepWorkers
 from messages.decoding import Unreadable
 from messages.events import Event
 from messages.ids import Generation, JobName
-from messages.worlds import Assignment, Halt, Invite, Release
+from messages.worlds import Assignment, EndStalled, Halt, Invite, JobCommand, Locate, Release
 from runtime.bus import Bucket, Bus
 from runtime.clock import Clock
 from runtime.errors import BusUnavailable, Conflict, NoAnswer
@@ -151,7 +151,7 @@ class JobShell:
         return self._tools.clock.monotonic_s()
 
 
-def _subject_of(message: Assignment | Halt | Invite | Release) -> str:
+def _subject_of(message: JobCommand) -> str:
     match message:
         case Assignment(job=job):
             return subjects.assignment(job)
@@ -159,6 +159,10 @@ def _subject_of(message: Assignment | Halt | Invite | Release) -> str:
             return subjects.halt(job)
         case Invite(job=job):
             return subjects.invite(job)
+        case Locate(job=job):
+            return subjects.locate(job)
+        case EndStalled(job=job):
+            return subjects.end_stalled(job)
         case Release(job=job):
             return subjects.release(job)
         case _:

@@ -66,6 +66,7 @@ async def a_run(
     name: str,
     workers: str,
     env: Mapping[str, str] | None = None,
+    rules: Sequence[str] = ("failures: {max: 0}",),
 ) -> Run:
     """The script is given the file that holds it, and these arguments."""
     hold = terminal.folder / "hold"
@@ -75,7 +76,7 @@ async def a_run(
         "args": [str(hold), *arguments],
         "env": {"OMP_NUM_THREADS": "1", **(env or {})},
     }
-    job = [f"name: {name}", f"launch: {json.dumps(launch)}", f"workers: {workers}", "failures: {max: 0}"]
+    job = [f"name: {name}", f"launch: {json.dumps(launch)}", f"workers: {workers}", *rules]
     (terminal.folder / "job.yaml").write_text("\n".join(job))
     await terminal.start_parts()
     return Run(await terminal.start(".venv/bin/tradewind submit job.yaml --wait"), mark, hold)

@@ -293,3 +293,29 @@ def test_messages_that_make_no_sense_are_refused_and_disturb_nothing(host: Agent
     assert len(refusals) == len(bad)
     assert all(refusals)
     assert alive(host.wait_for("forked", generation)["pid"])
+
+
+def test_an_aborted_trainer_leaves_the_stack_of_its_main_thread(host: Agent) -> None:
+    script = host.script("""
+        import threading, time
+        def beside():
+            time.sleep(3600)
+        def sleeps_for_ever():
+            print("here", flush=True)
+            time.sleep(3600)
+        threading.Thread(target=beside, daemon=True).start()
+        sleeps_for_ever()
+    """)
+    generation = host.fork(script)
+    host.wait_for_line(generation, "here")
+    host.send(type="abort", generation=generation, rank=0, why="its peers wait")
+    exited = host.finish(generation)
+    assert (exited["signal"], exited["stalled"]) == ("SIGKILL", "its peers wait")
+    main, other = exited["error"].split("\n\n")
+    assert "line 7 in sleeps_for_ever" in main and "in beside" not in main
+    assert "in beside" in other
+
+
+def test_a_trainer_that_is_not_there_cannot_be_aborted(host: Agent) -> None:
+    host.send(type="abort", generation=99_999, rank=0, why="its peers wait")
+    host.wait_for("refused", why="abort: no trainer of rank 0 in generation 99999")

@@ -323,8 +323,14 @@ class Coordinator:
         involved = {*self.members, *(self.prepared or ())}
         lost = [t for t in involved if not t.alive and not t.status.get("finished") and t.process.exitcode != 0]
         broken = [t for t in involved if t.alive and t.status.get("broken", 0) >= self.generation > 0]
-        if (lost or broken) and not self._paused and not self._is_repairing():
+        if (lost or broken or self._waits_in_vain(involved)) and not self._paused and not self._is_repairing():
             self._repairing = asyncio.create_task(self._repair())
+
+    def _waits_in_vain(self, involved: set[Trainer]) -> bool:
+        """Some rank has waited long, and all do, or one that does not is stopped."""
+        there = [t for t in involved if t.alive and t.status.get("generation") == self.generation]
+        missing = [t for t in there if t.status.get("waiting") is None]
+        return any(t.status.get("overdue") for t in there) and (not missing or any(t.has_stopped() for t in missing))
 
     async def _repair(self) -> None:
         while True:

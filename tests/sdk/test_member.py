@@ -1,12 +1,16 @@
 """Where a trainer stands, without any process: orders in, statuses out."""
 
 import json
+import threading
+import time
 from typing import Any
+
+import pytest
 
 from tradewind.sdk.builder import LoneGroup
 from tradewind.sdk.certificate import Digest
 from tradewind.sdk.member import Built, Member, World
-from tradewind.sdk.protocol import Assign, Halt, Store
+from tradewind.sdk.protocol import Assign, Halt, Locate, Store
 from tradewind.sdk.tail import Agreed
 
 STORE = Store("127.0.0.1", 1)
@@ -158,3 +162,76 @@ def test_a_world_is_whole_after_a_repair_if_only_a_joiner_is_not_in_it() -> None
     assert before.is_whole_in(Assign(3, 0, 3, "repair", STORE, previous=(0, 1, -1)))
     assert not before.is_whole_in(Assign(3, 0, 1, "repair", STORE, previous=(0,)))
     assert not before.is_whole_in(Assign(3, 0, 2, "repair", STORE, previous=(0, -1)))
+
+
+def in_a_collective(line: Line) -> tuple[Member, Built]:
+    member = in_a_first_world(line)
+    member.built(1, Built(LoneGroup()))
+    built = member.start_collective()
+    assert built is not None
+    return member, built
+
+
+def test_a_long_wait_is_told_once_and_breaks_nothing() -> None:
+    line = Line()
+    member, built = in_a_collective(line)
+    member.step_s = 0.25
+    told = len(line.told)
+    member.waits_long()
+    member.waits_long()
+    assert len(line.told) == told + 1
+    assert (line.last["waiting"], line.last["overdue"], line.last["step_s"]) == (5, True, 0.25)
+    assert (line.last["broken"], line.last["parked"]) == (0, 0)
+    member.summed(built, Agreed(0, 0, 5, Digest(), 0.0, (True, True)), counts=True)
+    assert (line.last["waiting"], line.last["overdue"], line.last["done"]) == (None, False, 6)
+
+
+def test_who_is_asked_where_it_is_tells_it_at_once_and_tells_when_it_has_left() -> None:
+    line = Line()
+    member = in_a_first_world(line)
+    member.obey(Locate())
+    assert (line.last["waiting"], line.last["overdue"]) == (None, False)
+    member.built(1, Built(LoneGroup()))
+    built = member.start_collective(4)
+    assert built is not None
+    member.obey(Locate())
+    assert (line.last["waiting"], line.last["overdue"]) == (4, False)
+    assert member.ended_collective(built, ok=True)
+    assert line.last["waiting"] is None
+
+
+def test_steps_that_nobody_waits_for_are_not_told() -> None:
+    line = Line()
+    member, built = in_a_collective(line)
+    told = len(line.told)
+    member.summed(built, Agreed(0, 0, 5, Digest(), 0.0, (True, True)), counts=True)
+    assert len(line.told) == told
+
+
+def test_a_pause_is_told_from_its_beginning_to_its_end_whatever_happens_inside() -> None:
+    line = Line()
+    member = in_a_first_world(line)
+    with pytest.raises(KeyError), member.paused("evaluating"):
+        assert line.last["paused"] == "evaluating" and line.last["paused_at"] > 0
+        with member.paused("downloading"):
+            assert line.last["paused"] == "downloading"
+        assert line.last["paused"] == "evaluating"
+        raise KeyError
+    assert (line.last["paused"], line.last["paused_at"]) == ("", 0.0)
+
+
+def test_who_waits_for_its_group_to_be_built_is_not_taken_for_one_that_does_not_come() -> None:
+    line = Line()
+    member = in_a_first_world(line)
+    came: list[Built | None] = []
+    thread = threading.Thread(target=lambda: came.append(member.start_collective()))
+    thread.start()
+    deadline_s = time.monotonic() + 10
+    while line.last.get("waiting") is None and time.monotonic() < deadline_s:
+        member.obey(Locate())
+    assert (line.last["waiting"], line.last["overdue"]) == (5, False)
+    member.obey(Halt(2))
+    thread.join(10)
+    assert came == [None]
+    member.obey(Locate())
+    assert line.last["waiting"] is None

@@ -22,7 +22,7 @@ def test_long_steps_are_given_several_of_their_own_length() -> None:
     assert after_steps(20, 2.0).limit_s > 4.0
 
 
-def test_a_sign_that_was_none_makes_it_more_patient_until_all_was_calm_for_long() -> None:
+def test_a_wait_in_which_all_were_there_makes_it_more_patient_until_all_was_calm_for_long() -> None:
     patience = after_steps(20, 0.1)
     before_s = patience.limit_s
     patience.was_wrong()
@@ -30,3 +30,7 @@ def test_a_sign_that_was_none_makes_it_more_patient_until_all_was_calm_for_long(
     for _ in range(200):
         patience.took(0.1)
     assert patience.limit_s == before_s
+
+
+def test_what_a_step_takes_is_known_after_some() -> None:
+    assert (after_steps(3, 0.5).step_s, after_steps(4, 0.5).step_s) == (0.0, 0.5)

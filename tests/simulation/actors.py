@@ -17,7 +17,7 @@ from agents.worker.state import WorkerIdentity, new_worker
 from controlplane.job import events as job_events
 from messages.ids import ClusterName, Epoch, Generation, WorkerId
 from messages.workers import TrainerExit
-from messages.worlds import Assignment, Halt, Invite, Release
+from messages.worlds import Assignment, EndStalled, Halt, Invite, JobCommand, Locate, Release
 from tests.simulation.clockwork import Broken
 from tests.simulation.training import Trainer
 
@@ -185,7 +185,7 @@ class WorkerActor(Actor):
             self.perform(effect)
         self.wake_at(decision.wake_at_s, self.tick)
 
-    def hear(self, message: Assignment | Halt | Invite | Release, epoch: Epoch) -> None:
+    def hear(self, message: JobCommand, epoch: Epoch) -> None:
         before = self.state
         self._hear(message, epoch)
         if epoch < before.epoch:
@@ -194,7 +194,7 @@ class WorkerActor(Actor):
             if (before.fence, before.pending, before.leaving) != (after.fence, after.pending, after.leaving):
                 raise Broken(f"{self.name} obeyed {message} of epoch {epoch} after epoch {before.epoch} had spoken")
 
-    def _hear(self, message: Assignment | Halt | Invite | Release, epoch: Epoch) -> None:
+    def _hear(self, message: JobCommand, epoch: Epoch) -> None:
         match message:
             case Assignment():
                 self.post(worker_events.AssignmentHeard(self.now_s, message, epoch))
@@ -204,6 +204,8 @@ class WorkerActor(Actor):
                 self.post(worker_events.InviteHeard(self.now_s, message, epoch))
             case Release():
                 self.post(worker_events.ReleaseHeard(self.now_s, message, epoch))
+            case Locate() | EndStalled():
+                raise Broken(f"{self.name} has no trainer that lives on, but is told {message}")
 
     def read_kept(self) -> None:
         """Whoever comes late, or was away, reads the last world from KV."""
@@ -239,6 +241,8 @@ class WorkerActor(Actor):
                 self.send(controller, lambda: controller.post(cluster_events.WorkerHeard(self.now_s, status)))
             case worker_effects.FlushProgress() | worker_effects.TellTrainer() | worker_effects.LookAtTrainers():
                 pass
+            case worker_effects.AbortTrainer():
+                raise Broken(f"{self.name} has no trainer that lives on, but aborts one")
             case worker_effects.Leave(code, why):
                 self.kill(f"left with {code}: {why}")
             case _:

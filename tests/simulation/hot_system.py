@@ -4,6 +4,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from msgspec import structs
+
 from agents.worker import effects as worker_effects
 from agents.worker import events as worker_events
 from agents.worker.state import WorkerIdentity
@@ -11,7 +13,7 @@ from controlplane.job import events as job_events
 from controlplane.job.state import Job, Phase, Record
 from messages.ids import Epoch, Generation, JobName, WorkerId
 from messages.workers import TrainerStatus
-from messages.worlds import Assignment, Halt, Invite, Release
+from messages.worlds import EndStalled, Invite, JobCommand, Locate
 from tests.simulation.actors import CLUSTER, WorkerActor
 from tests.simulation.clockwork import Broken
 from tests.simulation.hot_trainers import HotTraining
@@ -20,6 +22,8 @@ from tests.simulation.system import Outcome, System
 
 LOOK_S = 0.004
 LOOK_FOR_S = 15.0
+STALL_S = 6.0
+WRITES_STACKS_S = 0.5
 
 
 class HotWorker(WorkerActor):
@@ -43,14 +47,23 @@ class HotWorker(WorkerActor):
             case worker_effects.LookAtTrainers():
                 running = frozenset(t.birth for t in self.hot.values() if t.alive and not t.stopped)
                 self.later(0.0003, lambda: self.post(worker_events.TrainersSeen(self.now_s, running)))
+            case worker_effects.AbortTrainer(generation, rank, why):
+                doomed = self.hot.get((generation, rank))
+                if doomed is not None:
+                    self.later(WRITES_STACKS_S, partial(self.training.abort, doomed, why, STALL_S))
             case _:
                 super().perform(effect)
 
-    def _hear(self, message: Assignment | Halt | Invite | Release, epoch: Epoch) -> None:
-        if isinstance(message, Invite):
-            self.post(worker_events.InviteHeard(self.now_s, message, epoch))
-        else:
-            super()._hear(message, epoch)
+    def _hear(self, message: JobCommand, epoch: Epoch) -> None:
+        match message:
+            case Invite():
+                self.post(worker_events.InviteHeard(self.now_s, message, epoch))
+            case Locate():
+                self.post(worker_events.LocateHeard(self.now_s, message, epoch))
+            case EndStalled():
+                self.post(worker_events.EndStalledHeard(self.now_s, message, epoch))
+            case _:
+                super()._hear(message, epoch)
 
     def kill(self, why: str) -> None:
         was_alive = self.alive
@@ -107,6 +120,7 @@ class HotSystem(System):
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
         steps = self.clockwork.chance.choice((60, 150, 250))
+        self.spec = structs.replace(self.spec, timeouts=structs.replace(self.spec.timeouts, stall_s=STALL_S))
         self.hot_training = HotTraining(self.clockwork, steps, self._store_is_at)
         self.training: Any = self.hot_training
         self._outdated = 0
@@ -130,9 +144,18 @@ class HotSystem(System):
             raise Broken(f"{record.failures} failures counted, the script failed {self.training.failures} times")
         if record.phase is Phase.SUCCEEDED and not self.training.over:
             raise Broken("the job is called succeeded, but its steps were not done")
+        if record.phase is Phase.RESHAPING and record.why.startswith("all ranks wait"):
+            self._check_in_vain(record)
         if record.phase is Phase.RUNNING and len(record.outdated) < self._outdated:
             self.hot_training.seen["workers replaced by a reload"] += 1
         self._outdated = len(record.outdated)
+
+    def _check_in_vain(self, record: Record) -> None:
+        """A world is not changed because a rank is slow."""
+        world = self.hot_training.worlds.get(record.assignment.generation) if record.assignment is not None else None
+        slow = [t for t in world.members if t.alive and t.busy] if world is not None and not world.dead else []
+        if any(self.clockwork.now_s - (trainer.busy_since_s or 0.0) > 0.5 for trainer in slow):
+            raise Broken(f"a world was halted for a rank that was slow: {record.why}")
 
     # Faults
 
@@ -166,6 +189,9 @@ class HotSystem(System):
         others: list[tuple[str, Callable[[], None]]] = [
             ("trainer silent", self._silence),
             ("trainer slow", self._slow_down),
+            ("trainer in its loop body for long", self._occupy),
+            ("trainer in its loop body for long", self._occupy),
+            ("trainer stalled", self._stall),
             ("notice with little time", self._notice_late),
             ("scaled", self._scale),
             ("scaled", self._scale),
@@ -255,6 +281,20 @@ class HotSystem(System):
         if trains:
             chance = self.clockwork.chance
             self.hot_training.slow_down(chance.choice(trains), chance.choice((0.7, 1.2, 1.5)))
+
+    def _occupy(self) -> None:
+        """Longer than its peers have patience."""
+        trains = [trainer for trainer in self.hot_training.alive if trainer.trains]
+        if trains:
+            chance = self.clockwork.chance
+            self.hot_training.occupy(chance.choice(trains), chance.choice((0.7, 1.5, 3.0, 4.5)))
+
+    def _stall(self) -> None:
+        """It never comes back. One at a time: where nobody waits, nobody is missed."""
+        alive = self.hot_training.alive
+        trains = [trainer for trainer in alive if trainer.trains and not trainer.busy]
+        if trains and not any(trainer.busy for trainer in alive):
+            self.hot_training.occupy(self.clockwork.chance.choice(trains), 1000.0)
 
     def _notice_late(self) -> None:
         worker = self._some_worker()

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 
-from agents.worker.words import Enter, Park, Word
+from agents.worker.words import Enter, Locate, Park, Word
 from messages.ids import NO_GENERATION, Generation, Rank
 from messages.workers import TrainerExit
 from messages.worlds import Entry, HotWorld
@@ -56,7 +56,7 @@ class HotTraining:
         if not trainer.alive:
             return
         if trainer.silent:
-            trainer.waiting.append(word)
+            trainer.unheard.append(word)
             return
         match word:
             case Enter():
@@ -64,6 +64,11 @@ class HotTraining:
             case Park(generation):
                 trainer.halted = max(trainer.halted, generation)
                 self.clockwork.after(self.clockwork.chance.uniform(0.0005, 0.003), partial(self._park, trainer))
+            case Locate():
+                world = trainer.world
+                if world is not None and trainer.trains and not trainer.busy and (world.summing or not world.runs):
+                    trainer.waiting = len(trainer.sums)
+                trainer.report(again=True)
             case _:
                 pass
 
@@ -78,6 +83,33 @@ class HotTraining:
             self.end(trainer)
             trainer.exited(TrainerExit(trainer.birth[1], code=1, tail=("ValueError",)))
 
+    def abort(self, trainer: HotTrainer, why: str, stall_s: float) -> None:
+        """The truth that a claimed stall is held against."""
+        if not trainer.alive:
+            return
+        if trainer.busy_since_s is None or self.clockwork.now_s - trainer.busy_since_s < stall_s:
+            raise Broken(f"{trainer.worker} was ended as stalled, but it was not: {why}")
+        self.seen["stalled ranks removed"] += 1
+        self.failures += 1
+        self.end(trainer)
+        trainer.exited(TrainerExit(trainer.birth[1], signal="SIGKILL", stalled=why))
+
+    def occupy(self, trainer: HotTrainer, for_s: float) -> None:
+        """Unless it is in an all-reduce."""
+        if not trainer.busy and trainer.waiting is None:
+            trainer.busy_since_s = self.clockwork.now_s
+            self.clockwork.after(for_s, partial(self._come_back, trainer))
+
+    def _come_back(self, trainer: HotTrainer) -> None:
+        trainer.busy_since_s = None
+        if not trainer.alive:
+            return
+        world = trainer.world
+        self.seen["slow ranks waited for"] += world is not None and not world.dead and trainer.trains
+        if world is not None and world.dead:
+            self._fall_out(trainer, world)
+        self._take_up(trainer)
+
     def silence(self, trainer: HotTrainer, for_s: float) -> None:
         trainer.silent = trainer.stopped = True
         self.clockwork.after(for_s, partial(self._wake, trainer))
@@ -89,7 +121,7 @@ class HotTraining:
 
     def _wake(self, trainer: HotTrainer) -> None:
         trainer.silent = trainer.stopped = False
-        words, trainer.waiting = trainer.waiting, []
+        words, trainer.unheard = trainer.unheard, []
         for word in words:
             self.hear(trainer, word)
 
@@ -115,7 +147,7 @@ class HotTraining:
     def _take_up(self, trainer: HotTrainer) -> None:
         """Who trains goes over to a planned world in band, and only so; to any other when its own has broken."""
         enter = trainer.next
-        if enter is None or enter.leaves or not trainer.alive or trainer.trains:
+        if enter is None or enter.leaves or not trainer.alive or trainer.trains or trainer.busy:
             return
         world = self.worlds[enter.world.generation]
         if world.generation <= trainer.generation or world.generation < trainer.halted:
@@ -148,7 +180,10 @@ class HotTraining:
             self.clockwork.after(1.0, partial(self._break, world))
 
     def _go(self, world: World) -> None:
-        if world.runs or world.dead or not world.is_built or not world.is_full:
+        if world.runs or world.dead or not world.is_built:
+            return
+        if not world.is_full:
+            self.clockwork.after(STALL_S, partial(self._miss_somebody, world))
             return
         world.runs = True
         if any(not trainer.trains for trainer in world.inside.values()):
@@ -157,10 +192,19 @@ class HotTraining:
         delay_s = self.clockwork.chance.uniform(0.005, 0.02) if world.hot is not None else 0.2
         self.clockwork.after(delay_s, partial(self._begin, world))
 
+    def _miss_somebody(self, world: World) -> None:
+        """Those that have come into a world wait there for the rest, who may be busy."""
+        if not world.dead and not world.is_full:
+            for trainer in world.members:
+                if trainer.trains and trainer.active and not trainer.busy:
+                    trainer.waits()
+
     def _begin(self, world: World) -> None:
         if world.dead:
             return
         hot = world.hot
+        for trainer in world.members:
+            trainer.waits(overdue=False)
         if hot is None:
             self._start(world)
         elif hot.entry is Entry.REPAIR:
@@ -207,14 +251,16 @@ class HotTraining:
     def _complete(self, world: World, waited_s: float) -> None:
         if world.dead:
             return
-        if any(trainer.silent for trainer in world.members):
+        if any(trainer.silent or trainer.busy for trainer in world.members):
             if waited_s >= STALL_S:
                 for trainer in world.members:
-                    trainer.broken = max(trainer.broken, world.generation)
-                    trainer.report()
+                    if not trainer.busy and not trainer.silent:
+                        trainer.waits()
             self.clockwork.after(0.1, partial(self._complete, world, waited_s + 0.1))
             return
         world.summing = False
+        for trainer in world.members:
+            trainer.waiting, trainer.overdue = None, False
         self._receive(world, list(world.members))
         if not world.dead and not world.closed:
             self._compute(world)
@@ -330,7 +376,7 @@ class HotTraining:
         if disturbs:
             self._disturb(trainer)
         trainer.parked = max(trainer.parked, trainer.halted)
-        trainer.report()
+        trainer.waits(overdue=False)
         self._take_up(trainer)
 
     def _disturb(self, culprit: HotTrainer) -> None:
@@ -352,6 +398,8 @@ class HotTraining:
             world.summing = False
             able = [trainer for trainer in world.members if trainer.alive and not trainer.silent]
             lucky = [trainer for trainer in able if self.clockwork.chance.random() < 0.5]
+            if any(trainer.busy for trainer in world.members):
+                lucky = []  # nobody can have a sum that not all have entered
             if lucky:
                 self.seen["sums that only some received"] += len(lucky) < len(able)
                 self._receive(world, lucky)
@@ -362,10 +410,12 @@ class HotTraining:
     def _fall_out(self, trainer: HotTrainer, world: World) -> None:
         if not trainer.alive or trainer.silent or trainer.world is not world or not trainer.trains or trainer.finished:
             return
+        if trainer.busy and trainer.halted <= world.generation:
+            return
         if trainer.halted > world.generation:
             trainer.parked = max(trainer.parked, trainer.halted)
         else:
             trainer.broken = max(trainer.broken, world.generation)
             trainer.parked = Generation(max(trainer.parked, world.generation + 1))
-        trainer.report()
+        trainer.waits(overdue=False)
         self._take_up(trainer)

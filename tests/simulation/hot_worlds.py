@@ -25,8 +25,12 @@ class HotTrainer:
     silent: bool = False
     stopped: bool = False
     """Silent because it was stopped, as its agent can see."""
-    waiting: list[Word] = field(default_factory=list)
+    unheard: list[Word] = field(default_factory=list)
     """What it was told while it was silent."""
+    busy_since_s: float | None = None
+    """It is in its loop body for long: it hears what it is told, but enters no collective and no world."""
+    waiting: int | None = None
+    overdue: bool = False
     world: "World | None" = None
     rank: Rank = FIRST
     next: Enter | None = None
@@ -37,7 +41,7 @@ class HotTrainer:
     held: Samples = frozenset()
     active: bool = False
     finished: bool = False
-    told: tuple[int, ...] = ()
+    told: tuple[int | None, ...] = ()
     heard: int = 0
     """Sums it received without having the state."""
 
@@ -49,10 +53,20 @@ class HotTrainer:
     def trains(self) -> bool:
         return self.alive and self.world is not None and self.parked <= self.generation
 
-    def report(self) -> None:
+    @property
+    def busy(self) -> bool:
+        return self.busy_since_s is not None
+
+    def waits(self, *, overdue: bool = True) -> None:
+        """It has been in the all-reduce for long, or has left it."""
+        self.waiting, self.overdue = (len(self.sums), True) if overdue else (None, False)
+        self.report()
+
+    def report(self, *, again: bool = False) -> None:
         """Whenever something changes but what it has alone."""
-        standing = (self.rank, self.generation, self.parked, self.active, self.finished, self.broken)
-        if not self.alive or self.silent or standing == self.told:
+        place = (self.waiting, self.overdue)
+        standing = (self.rank, self.generation, self.parked, self.active, self.finished, self.broken, *place)
+        if not self.alive or self.silent or (standing == self.told and not again):
             return
         self.told = standing
         self.tell(
@@ -66,6 +80,9 @@ class HotTrainer:
                 active=self.active,
                 finished=self.finished,
                 broken=self.broken,
+                waiting=self.waiting,
+                overdue=self.overdue,
+                step_s=0.1,
             )
         )
 

@@ -22,7 +22,7 @@ from controlplane.lease.effects import Lead, LeaseEffect, ReadKey, StepDown, Wri
 from controlplane.lease.state import LeaseSettings, Phase, new_lease
 from messages.clusters import KeepWorkers, RemoveWorkers
 from messages.ids import Epoch, Generation
-from messages.worlds import Assignment, Halt, Invite, Release, StoreAddress
+from messages.worlds import JobCommand, StoreAddress
 from tests.simulation.actors import Actor
 from tests.simulation.clockwork import Broken
 
@@ -292,7 +292,7 @@ class Term(Actor):
         self.stores.clear()
         self.hear(lambda: job_events.StoreLost(self.now_s))
 
-    def _publish(self, message: Assignment | Halt | Invite | Release) -> None:
+    def _publish(self, message: JobCommand) -> None:
         for worker in self.system.workers.values():
             self.send(worker, partial(worker.hear, message, self.epoch))
 

@@ -11,8 +11,10 @@ from controlplane.job import changes as job_changes
 from controlplane.job import hot as job_hot
 from controlplane.job import learn as job_learn
 from controlplane.job import reconcile as job_reconcile
+from controlplane.job import stalls as job_stalls
 from controlplane.job.reconcile import Turn
 from controlplane.job.repair import repair
+from controlplane.job.stalls import Seat
 from controlplane.job.state import Job, Worker
 from messages.ids import Generation, WorkerId
 from messages.workers import TrainerStatus
@@ -38,6 +40,8 @@ IN_EVERY_PHASE = {
     "worker killed while it catches up",
     "trainer silent",
     "trainer slow",
+    "trainer in its loop body for long",
+    "trainer stalled",
     "notice with little time",
     "scaled",
     "reloaded",
@@ -50,6 +54,8 @@ CAME_ABOUT = {
     "laggards",
     "sums that only some received",
     "slow trainers kept",
+    "slow ranks waited for",
+    "stalled ranks removed",
     "workers replaced by a reload",
 }
 
@@ -158,6 +164,21 @@ def _overlook_broken_worlds(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(job_changes, "_first_sign", lambda job: None)
 
 
+def _halt_for_a_slow_rank(patch: pytest.MonkeyPatch) -> None:
+    """One rank that waits stands for all."""
+    patch.setattr(job_changes, "waits_in_vain", lambda job: "all ranks wait" if job.wait is not None else None)
+
+
+def _call_the_first_that_is_missing_stalled(patch: pytest.MonkeyPatch) -> None:
+    """It is not given the time of a stall."""
+    patch.setattr(job_stalls, "_stall_s", lambda job, seat, everybody: 0.0)
+
+
+def _take_silence_for_slowness(patch: pytest.MonkeyPatch) -> None:
+    """Who does not answer is waited for like one that runs."""
+    patch.setattr(Seat, "answered", lambda seat, number: True)
+
+
 def _count_a_lost_peer_as_a_failure(patch: pytest.MonkeyPatch) -> None:
     """A lost worker uses up the budget of the script."""
     honest = job_learn.bury
@@ -181,6 +202,9 @@ def _count_a_lost_peer_as_a_failure(patch: pytest.MonkeyPatch) -> None:
         (_take_joiners_for_survivors, 3),
         (_believe_a_switch_by_half, 66),
         (_overlook_broken_worlds, 48),
+        (_halt_for_a_slow_rank, 0),
+        (_call_the_first_that_is_missing_stalled, 0),
+        (_take_silence_for_slowness, 0),
         (_count_a_lost_peer_as_a_failure, 0),
     ],
 )

@@ -7,9 +7,11 @@ from agents.worker.decide import decide
 from agents.worker.effects import ForkTrainers, TellFact, TellTrainer, WorkerEffect
 from agents.worker.events import (
     AssignmentHeard,
+    EndStalledHeard,
     HaltHeard,
     HostWarmed,
     InviteHeard,
+    LocateHeard,
     ReleaseHeard,
     Ticked,
     TrainerAttached,
@@ -24,7 +26,20 @@ from agents.worker.words import Lease, Word
 from messages.ids import ClusterName, Epoch, Generation, JobName, Rank, WorkerId
 from messages.jobs import Launch
 from messages.workers import TrainerExit, TrainerStatus
-from messages.worlds import Assignment, Entry, Halt, HotWorld, Hyperparameters, Invite, Member, Release, StoreAddress
+from messages.worlds import (
+    Assignment,
+    EndStalled,
+    Entry,
+    Halt,
+    HotWorld,
+    Hyperparameters,
+    Invite,
+    JobCommand,
+    Locate,
+    Member,
+    Release,
+    StoreAddress,
+)
 
 JOB = JobName("story")
 OWN = WorkerId("w1-0001")
@@ -134,13 +149,17 @@ class Story:
         self.last = woken
         return self
 
-    def hears(self, message: Assignment | Halt | Invite | Release, epoch: int | None = 1) -> "Story":
+    def hears(self, message: JobCommand, epoch: int | None = 1) -> "Story":
         lease = None if epoch is None else Epoch(epoch)
         match message:
             case Assignment():
                 return self.happens(AssignmentHeard(self.now_s, message, lease))
             case Halt():
                 return self.happens(HaltHeard(self.now_s, message, lease))
+            case Locate():
+                return self.happens(LocateHeard(self.now_s, message, lease))
+            case EndStalled():
+                return self.happens(EndStalledHeard(self.now_s, message, lease))
             case Invite():
                 return self.happens(InviteHeard(self.now_s, message, lease))
             case Release():

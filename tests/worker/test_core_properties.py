@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from agents.worker import invariants
 from agents.worker.decide import decide
 from agents.worker.effects import (
+    AbortTrainer,
     ForkTrainers,
     Leave,
     SendHeartbeat,
@@ -18,10 +19,12 @@ from agents.worker.events import (
     AssignmentHeard,
     BusBack,
     BusLost,
+    EndStalledHeard,
     HaltHeard,
     HostLost,
     HostWarmed,
     InviteHeard,
+    LocateHeard,
     NoticeCame,
     ReleaseHeard,
     StepCompleted,
@@ -40,8 +43,10 @@ from agents.worker.events import (
 from agents.worker.state import Standing, WorkerState, new_worker
 from messages.ids import Epoch, Generation, Rank
 from messages.workers import TrainerExit, TrainerStatus
+from messages.worlds import EndStalled, Locate
 from runtime.role import Decision
 from tests.worker.builders import (
+    JOB,
     OTHER,
     OWN,
     a_halt,
@@ -96,6 +101,9 @@ STATUSES = st.builds(
     done=st.integers(0, 9),
     active=st.booleans(),
     broken=st.integers(0, 8).map(Generation),
+    waiting=st.none() | st.integers(0, 9),
+    overdue=st.booleans(),
+    paused=st.sampled_from(["", "evaluating"]),
 )
 HOT_WORLDS = st.one_of(
     st.builds(lambda g, w: a_plan(g, *w), st.integers(1, 8), WORLDS),
@@ -106,6 +114,10 @@ HOT_EVENTS: st.SearchStrategy[WorkerEvent] = st.one_of(
     st.builds(TrainerSaid, AT, GENERATIONS, BIRTHS, STATUSES),
     st.builds(TrainerDetached, AT, GENERATIONS, BIRTHS),
     st.builds(TrainersSeen, AT, st.frozensets(st.tuples(GENERATIONS, BIRTHS))),
+    st.builds(lambda n, e: LocateHeard(0.0, Locate(JOB, Generation(1), n), e), st.integers(1, 3), EPOCHS),
+    st.builds(
+        lambda g, r, e: EndStalledHeard(0.0, EndStalled(JOB, g, (r,), "it hangs"), e), GENERATIONS, RANKS, EPOCHS
+    ),
     st.builds(lambda w, e: AssignmentHeard(0.0, w, e), HOT_WORLDS, EPOCHS),
     st.builds(lambda g, e: HaltHeard(0.0, a_halt(g), e), st.integers(1, 8), EPOCHS),
     st.builds(lambda g, e: InviteHeard(0.0, an_invite(g), e), st.integers(1, 4), EPOCHS),
@@ -134,7 +146,7 @@ def _check(before: WorkerState, decision: Decision[WorkerState, WorkerEffect], n
             case TellFact() | SendHeartbeat():
                 assert effect.status.seq > last_seq
                 last_seq = effect.status.seq
-            case TellTrainer(generation, rank):
+            case TellTrainer(generation, rank) | AbortTrainer(generation, rank):
                 assert (generation, rank) in attached
             case Leave():
                 assert not state.trainers

@@ -17,7 +17,7 @@ from tradewind.host import protocol
 from tradewind.host.connection import AgentConnection
 from tradewind.host.diagnosis import error_message, peer_lost
 from tradewind.host.process import Pipe, TrainerProcess, fork_trainer
-from tradewind.host.protocol import Exit, Fork, Refused, Signal, Stop
+from tradewind.host.protocol import Abort, Exit, Fork, Refused, Signal, Stop
 from tradewind.host.trainer import Newborn
 
 _BACKLOG_HIGH_BYTES: Final = 1024 * 1024
@@ -95,6 +95,8 @@ class Host:
                     self._stop(command)
                 case Signal():
                     self._signal(command)
+                case Abort():
+                    self._abort(command)
                 case Exit():
                     self._leave()
                 case _:
@@ -145,6 +147,12 @@ class Host:
         except PermissionError as error:
             raise Refused(f"signal: {error}") from error
 
+    def _abort(self, command: Abort) -> None:
+        trainer = self._trainers.get((command.generation, command.rank))
+        if trainer is None:
+            raise Refused(f"abort: no trainer of rank {command.rank} in generation {command.generation}")
+        trainer.abort(command.why)
+
     def _leave(self) -> None:
         if self._leave_by is None:
             self._leave_by = time.monotonic() + protocol.EXIT_GRACE_S + _UNKILLABLE_S
@@ -187,6 +195,7 @@ class Host:
             for lines in pipe.drain():
                 self._pass_on(trainer, pipe, lines)
             self._unwatch(pipe)
+        error = trainer.stacks if trainer.stalled else error_message(trainer.error_file)
         trainer.close()
         del self._trainers[trainer.generation, trainer.rank]
         exitcode = trainer.exitcode or 0
@@ -196,8 +205,9 @@ class Host:
                 trainer.rank,
                 exitcode,
                 tail=trainer.tail.shown(),
-                error=error_message(trainer.error_file),
-                peer_lost=exitcode != 0 and peer_lost(trainer.tail.kept()),
+                error=error,
+                peer_lost=exitcode != 0 and not trainer.stalled and peer_lost(trainer.tail.kept()),
+                stalled=trainer.stalled,
             )
         )
 

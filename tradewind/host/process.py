@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from typing import Final, Literal
 
+from tradewind.host import stacks
 from tradewind.host.output import Lines, Tail
 from tradewind.host.protocol import TrainerSpec
 from tradewind.host.trainer import Newborn, detach
@@ -53,15 +54,18 @@ class Pipe:
 
 
 class TrainerProcess:
-    def __init__(self, spec: TrainerSpec, pid: int, pidfd: int, pipes: tuple[Pipe, ...]) -> None:
+    def __init__(self, spec: TrainerSpec, pid: int, pidfd: int, pipes: tuple[Pipe, ...], stacks_fd: int) -> None:
         self.generation = spec.generation
         self.rank = spec.rank
         self.error_file = spec.env.get("TORCHELASTIC_ERROR_FILE")
         self.pid = pid
         self.pidfd = pidfd
         self.pipes = pipes
+        self.stalled = ""
+        """Why it was aborted."""
         self.tail = Tail()
         self.exitcode: int | None = None
+        self._stacks_fd = stacks_fd
         self._kill_at: float | None = None
         self._settle_at: float | None = None
 
@@ -89,6 +93,18 @@ class TrainerProcess:
         deadline = time.monotonic() + grace_s
         self._kill_at = deadline if self._kill_at is None else min(self._kill_at, deadline)
 
+    def abort(self, why: str) -> None:
+        """Has it write its stacks, and kills it a moment later."""
+        if self.running and not self.stalled:
+            self.stalled = why
+            os.kill(self.pid, stacks.SIGNAL)
+            deadline = time.monotonic() + stacks.WRITE_S
+            self._kill_at = deadline if self._kill_at is None else min(self._kill_at, deadline)
+
+    @property
+    def stacks(self) -> str:
+        return stacks.read(self._stacks_fd)
+
     def kill_if_due(self) -> None:
         if self.running and self._kill_at is not None and time.monotonic() >= self._kill_at:
             self._kill_at = None
@@ -107,6 +123,7 @@ class TrainerProcess:
 
     def close(self) -> None:
         os.close(self.pidfd)
+        os.close(self._stacks_fd)
         for pipe in self.pipes:
             os.close(pipe.fd)
 
@@ -129,6 +146,8 @@ def fork_trainer(spec: TrainerSpec) -> TrainerProcess | Newborn:
             undo.callback(os.close, write_end)
             ends.append((read_end, write_end))
         (stdout, stdout_w), (stderr, stderr_w), (progress, progress_w) = ends
+        stacks_fd = stacks.open_shared()
+        undo.callback(os.close, stacks_fd)
         pid = _fork_with_signals_blocked()
         if pid == 0:
             undo.pop_all()
@@ -141,13 +160,13 @@ def fork_trainer(spec: TrainerSpec) -> TrainerProcess | Newborn:
                     os.write(stderr_w, f"tradewind: can't start: {error}\n".encode())
                 finally:
                     os._exit(1)  # there must not be two hosts
-            return Newborn(spec, progress_w)
+            return Newborn(spec, progress_w, stacks_fd)
         pidfd = _pidfd(pid)
         undo.pop_all()
     for _, write_end in ends:
         os.close(write_end)
     pipes = (Pipe(stdout, "stdout"), Pipe(stderr, "stderr"), Pipe(progress, "progress"))
-    return TrainerProcess(spec, pid, pidfd, pipes)
+    return TrainerProcess(spec, pid, pidfd, pipes, stacks_fd)
 
 
 def _fork_with_signals_blocked() -> int:

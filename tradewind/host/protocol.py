@@ -23,6 +23,9 @@ Agent → host
             none.
     signal  {generation, rank, signal}
             Sends the signal ("SIGUSR1", …) to the trainer's leading process only. Not answered, unless refused.
+    abort   {generation, rank, why}
+            Has the trainer write its Python stacks, then SIGKILL to its process group. Its `exited` has `why` in
+            `stalled` and the stacks, at most 4 KiB, in `error`. Not answered, unless refused.
     exit    {}
             Ends all trainers like `stop` with a grace of 2 s, then exits with code 0.
 
@@ -41,11 +44,11 @@ Host → agent
                  a line is cut and the line says so.
     progress     {generation, rank, reports: [{step, loss | null, samples | null, at}, …]}
                  What the script told with `tradewind.report`, in order; `at` in Unix seconds, `loss` always finite.
-    exited       {generation, rank, code | null, signal | null, tail: [text, …], error | null, peer_lost}
+    exited       {generation, rank, code | null, signal | null, tail: [text, …], error | null, peer_lost, stalled}
                  Its last message: nothing of this trainer follows, and the rest of its process group was killed. Either
                  `code` or `signal` (by name) is set. `tail` is the end of stderr, at most 20 lines and 4 KiB. `error`
                  is the message in its TORCHELASTIC_ERROR_FILE. `peer_lost`: it failed because the connection to a peer
-                 or to the store broke, as far as stderr shows.
+                 or to the store broke, as far as stderr shows. `stalled`: the `why` of the `abort` that ended it, or "".
     stopped      {generation}
                  After the `exited` of every trainer that the `stop` was for.
     refused      {why}
@@ -104,11 +107,18 @@ class Signal:
 
 
 @dataclass(frozen=True, slots=True)
+class Abort:
+    generation: int
+    rank: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class Exit:
     pass
 
 
-Command = Fork | Stop | Signal | Exit
+Command = Fork | Stop | Signal | Abort | Exit
 
 
 def parse(line: bytes) -> Command:
@@ -127,10 +137,12 @@ def parse(line: bytes) -> Command:
             return Stop(_count(message, "generation"), _seconds(message, "grace_s"))
         case "signal":
             return Signal(_count(message, "generation"), _count(message, "rank"), _signal(message))
+        case "abort":
+            return Abort(_count(message, "generation"), _count(message, "rank"), _text(message, "why"))
         case "exit":
             return Exit()
         case other:
-            raise Refused(f"unknown type {other!r:.80}: expected fork, stop, signal or exit")
+            raise Refused(f"unknown type {other!r:.80}: expected fork, stop, signal, abort or exit")
 
 
 def encode(message: Message) -> bytes:
@@ -158,7 +170,14 @@ def progress(generation: int, rank: int, reports: Sequence[object]) -> Message:
 
 
 def exited(
-    generation: int, rank: int, exitcode: int, *, tail: Sequence[str], error: str | None, peer_lost: bool
+    generation: int,
+    rank: int,
+    exitcode: int,
+    *,
+    tail: Sequence[str],
+    error: str | None,
+    peer_lost: bool,
+    stalled: str = "",
 ) -> Message:
     """`exitcode` as Python gives it: minus the signal's number if a signal ended the process."""
     return {
@@ -170,6 +189,7 @@ def exited(
         "tail": tail,
         "error": error,
         "peer_lost": peer_lost,
+        "stalled": stalled,
     }
 
 

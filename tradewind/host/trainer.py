@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 from tradewind import progress
+from tradewind.host import stacks
 from tradewind.host.protocol import TrainerSpec
 from tradewind.host.warm import start_anew
 
@@ -34,6 +35,7 @@ class Newborn:
 
     spec: TrainerSpec
     progress_fd: int
+    stacks_fd: int
 
 
 def detach(host_pid: int, stdout: int, stderr: int) -> None:
@@ -66,6 +68,7 @@ def become(newborn: Newborn) -> None:
     except OSError as error:
         _give_up(f"tradewind: can't change to folder {spec.cwd!r}: [Errno {error.errno}] {error.strerror}")
     progress.connect(newborn.progress_fd)
+    stacks.write_on_signal(newborn.stacks_fd)
     start_anew(spec.env)
     try:
         _run(spec)

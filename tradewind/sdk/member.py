@@ -5,9 +5,10 @@ came of it. The control thread brings halts and assignments. Whatever a report s
 training thread goes on to do change together, under one lock: else a halt between the two would count samples twice.
 """
 
+import contextlib
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -15,7 +16,7 @@ from torch import Tensor
 from torch._C._distributed_c10d import Work
 
 from tradewind.sdk import protocol
-from tradewind.sdk.protocol import Assign, Halt, Lease, Order, Status
+from tradewind.sdk.protocol import Assign, Halt, Lease, Locate, Order, Status
 from tradewind.sdk.samples import Ranges, deal, merged, shares
 from tradewind.sdk.tail import Agreed
 
@@ -110,6 +111,13 @@ class Member:
         self._done = 0
         self._held: Ranges = ()
         self._in_collective = False
+        self._waiting: int | None = None
+        """The step whose collective it is in, or is going to enter when the group is there."""
+        self._overdue = False
+        self._told_waiting = False
+        """The agent was last told that this rank is in a collective."""
+        self._pauses: list[tuple[str, float]] = []
+        """Why and since when, in Unix seconds; the innermost last."""
         self._finished = False
         self._certificate: Mapping[str, int | str] | None = None
         self._lease_until_s: float | None = None
@@ -117,6 +125,8 @@ class Member:
         self._rests_until_s: float | None = None
         self.keeps_gradients = False
         """What autograd has left counts in the world that was entered last."""
+        self.step_s = 0.0
+        """Median seconds of recent steps; 0 before some were measured."""
         self.retired: Callable[[Group], None] = lambda group: None
 
     # What the training thread asks.
@@ -160,29 +170,26 @@ class Member:
                     return None
                 self._changed.wait(min(left_s, _LOOK_S))
 
-    def start_collective(self) -> Built | None:
-        """Waits for the group of the present world; None if the world is dead."""
+    def start_collective(self, step: int | None = None) -> Built | None:
+        """Waits for the group of the present world; None if the world is dead. The collective is that of this step, or
+        of the one that is computed."""
         with self._changed:
-            while True:
-                world = self._world
-                if world is None or max(self._halted, self._parked, self._broken + 1) > world.generation:
-                    return None
-                if world.generation in self._failed_builds:
-                    self._break(world)
-                    return None
-                built = self._shelf.get(world.generation)
-                if built is not None and self._lease_is_fresh(world):
-                    self._in_collective = True
-                    return built
-                self._changed.wait(_LOOK_S)
+            self._waiting = self._done if step is None else step
+            built = self._take_group()
+            self._in_collective = built is not None
+            if built is None:
+                self._waiting = None
+            return built
 
     def ended_collective(self, built: Built, *, ok: bool) -> bool:
         """After one that was no step. False if the world is dead: then what is known was reported."""
         with self._changed:
-            self._in_collective = False
+            waited = self._leave_collective()
             if self._world is not None and (not ok or self._halted > self._world.generation):
                 self._fall_out(self._world, ok=ok)
                 ok = False
+            elif waited:
+                self._tell()
         if not ok:
             built.group.cut()
         return ok
@@ -211,7 +218,7 @@ class Member:
         """
         switched = became_active = False
         with self._changed:
-            self._in_collective = False
+            waited = self._leave_collective()
             world = self._world
             assert world is not None
             if agreed is not None:
@@ -225,7 +232,7 @@ class Member:
                 self._fall_out(world, ok=agreed is not None)
             elif self._parked <= world.generation:
                 self._promise()
-                if became_active:
+                if became_active or waited:
                     self._tell()
         if agreed is None:
             built.group.cut()
@@ -252,12 +259,26 @@ class Member:
         ready = assign.leaves or assign.generation in self._shelf
         return assign.generation if ready and assign.generation >= self._halted else 0
 
-    def stands_still(self) -> None:
-        """The collective takes much longer than it should: somebody may be silent."""
+    def waits_long(self) -> None:
+        """The collective takes much longer than it should: a rank may be slow, stalled or silent. The master finds out
+        which."""
         with self._changed:
-            world = self._world
-            if world is not None and self._broken < world.generation and self._in_collective:
-                self._broken = world.generation
+            if self._in_collective and not self._overdue:
+                self._overdue = True
+                self._tell()
+
+    @contextlib.contextmanager
+    def paused(self, reason: str) -> Iterator[None]:
+        """Inside, the master lets the other ranks wait for this one without limit."""
+        pause = reason, time.time()
+        with self._changed:
+            self._pauses.append(pause)
+            self._tell()
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._pauses.remove(pause)
                 self._tell()
 
     def joiners_to_serve(self) -> tuple[Joiner, ...]:
@@ -287,6 +308,8 @@ class Member:
                 with self._changed:
                     self._lease_until_s = time.monotonic() + valid_s
                     self._changed.notify_all()
+            case Locate():
+                self.tell()
 
     def built(self, generation: int, built: Built | None) -> None:
         with self._changed:
@@ -423,8 +446,30 @@ class Member:
             return True
         return time.monotonic() < self._lease_until_s
 
+    def _take_group(self) -> Built | None:
+        while True:
+            world = self._world
+            if world is None or max(self._halted, self._parked, self._broken + 1) > world.generation:
+                return None
+            if world.generation in self._failed_builds:
+                self._break(world)
+                return None
+            built = self._shelf.get(world.generation)
+            if built is not None and self._lease_is_fresh(world):
+                return built
+            self._changed.wait(_LOOK_S)
+
+    def _leave_collective(self) -> bool:
+        """True if the agent was told that this rank waits there."""
+        waited, self._told_waiting = self._told_waiting, False
+        self._in_collective = self._overdue = False
+        self._waiting = None
+        return waited
+
     def _tell(self) -> None:
         world = self._world
+        paused, paused_at = self._pauses[-1] if self._pauses else ("", 0.0)
+        self._told_waiting = self._waiting is not None
         now = Status(
             rank=world.rank if world is not None else 0,
             generation=world.generation if world is not None else 0,
@@ -438,5 +483,10 @@ class Member:
             resting=self._rests_until_s is not None,
             terms=self._terms,
             certificate=self._certificate,
+            waiting=self._waiting,
+            overdue=self._overdue,
+            step_s=self.step_s,
+            paused=paused,
+            paused_at=paused_at,
         )
         self._send(protocol.status(now))

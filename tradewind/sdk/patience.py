@@ -1,7 +1,8 @@
-"""How long a rank waits for the others before it calls the world still.
+"""How long a rank waits in a collective before it reports that it does.
 
 A silent peer breaks no connection. Steps of a run take alike long, so a wait of several steps is a sign. It is no
-proof: the halt that follows asks everybody, and whoever answers stays. After a sign that was none, patience grows.
+proof: the master asks where all ranks are. If all of them wait in the same collective, the world is halted and repaired,
+and patience grows, since the collective itself may have become slower.
 """
 
 import statistics
@@ -26,12 +27,12 @@ class Patience:
     def limit_s(self) -> float:
         if len(self._steps_s) < _KNOWN_AFTER:
             return UNKNOWN_S
-        return self._factor * max(LEAST_S, _STEPS * statistics.median(self._steps_s))
+        return self._factor * max(LEAST_S, _STEPS * self.step_s)
 
     @property
     def step_s(self) -> float:
-        """What a step takes, as far as is known."""
-        return statistics.median(self._steps_s) if self._steps_s else 0.0
+        """Median seconds of the last steps; 0 before enough were measured."""
+        return statistics.median(self._steps_s) if len(self._steps_s) >= _KNOWN_AFTER else 0.0
 
     def took(self, step_s: float) -> None:
         self._steps_s.append(step_s)
@@ -40,6 +41,6 @@ class Patience:
             self._factor = 1.0
 
     def was_wrong(self) -> None:
-        """All were there."""
+        """All were there: the next wait may last twice as long before it is reported."""
         self._factor = min(self._factor * 2, 64.0)
         self._calm = 0

@@ -7,7 +7,8 @@ Trainer → agent
 
     attach    {generation, rank, local_rank, pid}
               First: the generation and rank under which it was forked.
-    status    {rank, generation, parked, done, held, active, finished, broken, waits, terms, certificate}
+    status    {rank, generation, parked, done, held, active, finished, broken, waits, terms, certificate,
+               waiting | null, overdue, step_s, paused, paused_at}
               All that it is, whenever something of it changes but `done` and `held` alone. See TrainerStatus in
               messages/workers.py. `certificate` is there once it has finished.
     progress  {generation, rank, reports: [{step, loss | null, samples | null, at}, …],
@@ -26,6 +27,8 @@ Agent → trainer
               Every world below is dead: leave its collectives and tell `parked`.
     lease     {valid_s}
               For so long nobody else can have been given this trainer's place.
+    locate    {}
+              Others wait for some rank: tell the status again.
 """
 
 import json
@@ -76,7 +79,12 @@ class Lease:
     valid_s: float
 
 
-Order = Assign | Halt | Lease
+@dataclass(frozen=True, slots=True)
+class Locate:
+    pass
+
+
+Order = Assign | Halt | Lease | Locate
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +101,11 @@ class Status:
     resting: bool = False
     terms: str = ""
     certificate: Mapping[str, int | str] | None = None
+    waiting: int | None = None
+    overdue: bool = False
+    step_s: float = 0.0
+    paused: str = ""
+    paused_at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +168,8 @@ def parse(line: bytes) -> Order | None:
             return Halt(int(message["generation"]))
         case "lease":
             return Lease(float(message["valid_s"]))
+        case "locate":
+            return Locate()
         case _:
             return None
 

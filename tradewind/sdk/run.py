@@ -10,6 +10,7 @@ this trainer goes over to the new one. The loop sees nothing of it, but for one 
 `max_share`, it may be handed more samples of the same step.
 """
 
+import contextlib
 import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -140,6 +141,13 @@ class Run:
     def backward(self, loss: Tensor) -> None:
         """In place of loss.backward(): `loss` is the mean over the batch that was handed out last."""
         self._training.backward(loss)
+
+    @contextlib.contextmanager
+    def paused(self, reason: str) -> Iterator[None]:
+        """Around what one rank does while the others wait: an evaluation, a download. `tradewind status` shows the
+        reason, and the wait has no limit as long as this process runs. Alone and under torchrun it does nothing."""
+        with self._member.paused(str(reason) or "paused"):
+            yield
 
     @property
     def step(self) -> int:

@@ -195,6 +195,7 @@ class Training:
         parts.reports.add(step, agreed.loss, self._digest.count, world.generation, world.rank, lap)
         self._forget_step()
         self._patience.took(lap.seconds)
+        self._member.step_s = self._patience.step_s
         parts.trace("step", world.rank, world.generation, step)
         parts.faults("applied", world.rank, step)
         self._expect(self._member.done, self._member.held)
@@ -260,10 +261,10 @@ class Training:
     def _hand_on_last_sum(self, assign: Assign) -> bool:
         """One who has the last sum gives it to those who miss it; then all are at the same step, bit for bit."""
         member, gradients = self._member, self._gradients
-        built = member.start_collective()
+        last = assign.resume - 1
+        built = member.start_collective(last)
         if built is None:
             return False
-        last = assign.resume - 1
         buffer = gradients.buffer(last)
         sent = buffer if assign.rank == assign.source else torch.empty_like(buffer)
         self._parts.faults("catching_up", assign.rank, last)
@@ -342,7 +343,7 @@ class Training:
 
     def _stalled(self, waited_s: float) -> None:
         if self._parts.watched and waited_s > self._patience.limit_s:
-            self._member.stands_still()
+            self._member.waits_long()
 
     def _present_world(self) -> World:
         world = self._member.world

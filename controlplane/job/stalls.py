@@ -1,0 +1,237 @@
+"""Ranks that others wait for in an all-reduce: a slow one is waited for, a silent or stalled one is removed.
+
+A trainer that has waited for much longer than its steps take says so. Then all workers are asked, in rounds, where their
+trainers are and whether they run. What the answers show when a round closes decides:
+
+- All ranks are in the same all-reduce: it does not complete, so the world is broken (`waits_in_vain`).
+- A rank that is missing there did not answer, or its process is stopped: its worker is removed.
+- It runs: it is waited for, and asked again. After `stall_s` it is stalled, and ended as a failure of the script.
+"""
+
+from dataclasses import dataclass, replace
+
+from controlplane.job.effects import JobEffect, Publish
+from controlplane.job.hot import concerned
+from controlplane.job.overdue import STALLED_S, Overdue
+from controlplane.job.present import is_decided
+from controlplane.job.ranks import ranks_of
+from controlplane.job.sentences import name_ranks
+from controlplane.job.state import Job, Phase, Wait, Worker
+from messages.ids import Rank
+from messages.workers import TrainerStatus
+from messages.worlds import Assignment, EndStalled, Locate
+
+LOCATE_EVERY_S = 1.0
+"""Seconds from one round of questions to the next."""
+LOCATES_IN_TIME = 4
+"""How often a question is asked within `park_s`."""
+STALL_LEAST_S = 60.0
+STALL_STEPS = 20
+STALL_UNMEASURED_S = 600.0
+"""For a rank that has not measured its steps: its first ones may have to compile."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """A rank of the world in which others wait, as long as it has something to do there."""
+
+    rank: Rank
+    worker: Worker
+    trainer: TrainerStatus | None
+    """None if its worker has not said anything yet, or has lost it."""
+
+    @property
+    def paused(self) -> bool:
+        return self.trainer is not None and bool(self.trainer.paused)
+
+    def waits(self, world: Assignment, step: int) -> bool:
+        """It has entered the all-reduce. One that is joining cannot know the step; one that is about to come over from
+        the world before is still in that of the step before."""
+        trainer = self.trainer
+        if trainer is None or trainer.waiting is None or trainer.generation > world.generation:
+            return False
+        return trainer.waiting == step or not trainer.active or trainer.generation < world.generation
+
+    def is_overdue(self) -> bool:
+        return self.trainer is not None and (self.trainer.overdue or not self.trainer.active)
+
+    def answered(self, number: int) -> bool:
+        return self.trainer is not None and self.trainer.located == number
+
+
+Watched = tuple[Job, Overdue, list[JobEffect]]
+
+
+def watch(job: Job, now_s: float) -> Watched:
+    """The job as it becomes, the workers to be removed, and what is published."""
+    found = _waited_in(job)
+    if found is None:
+        return (job if job.wait is None else replace(job, wait=None)), [], []
+    world, step = found
+    everybody = _seats(job, world)
+    there = frozenset(seat.rank for seat in everybody if seat.waits(world, step))
+    missing = [seat for seat in everybody if seat.rank not in there]
+    wait = _learned(job, world, step, there, missing, now_s)
+    if not missing:
+        return replace(job, wait=wait), [], []
+    job = _in_no_hurry(job, now_s)
+    if not wait.number:
+        return _ask(job, _new_round(wait, now_s), now_s)
+    closes_s, silent = _closes_s(job, wait, everybody), [seat for seat in missing if not seat.answered(wait.number)]
+    if now_s < closes_s:
+        repeats = silent and now_s >= wait.told_s + _repeat_s(job)
+        return _ask(job, wait, now_s) if repeats else (replace(job, wait=wait), [], [])
+    if not wait.is_judged:
+        if silent and now_s > closes_s + STALLED_S:  # this process was asleep: they may have answered long since
+            return _ask(job, _new_round(wait, now_s), now_s)
+        removed = {seat.worker.worker: (seat.worker, _why_silent(seat, wait, now_s)) for seat in silent}
+        job = replace(job, wait=replace(wait, is_judged=True))
+        return job, list(removed.values()), _end_stalled(job, wait, everybody, missing, now_s)
+    if now_s >= wait.asked_s + LOCATE_EVERY_S:
+        return _ask(job, _new_round(wait, now_s), now_s)
+    return replace(job, wait=wait), [], []
+
+
+def waits_in_vain(job: Job) -> str | None:
+    """All are in the all-reduce and have been for long, or a rank that is not there has lost its trainer."""
+    found = _waited_in(job)
+    if found is None:
+        return None
+    world, step = found
+    everybody = _seats(job, world)
+    for seat in everybody:
+        if seat.trainer is None and seat.worker.seq >= 0:
+            return f"the others wait for rank {seat.rank} in step {step}, and worker {seat.worker.worker} has lost it"
+    if all(seat.waits(world, step) and seat.is_overdue() for seat in everybody):
+        return f"all ranks wait in the all-reduce of step {step}, and it does not complete"
+    return None
+
+
+def why_waits(job: Job) -> str | None:
+    """For people."""
+    found = _waited_in(job)
+    if found is None:
+        return None
+    world, step = found
+    missing = [seat for seat in _seats(job, world) if not seat.waits(world, step)]
+    if not missing:
+        return None
+    reasons = ", ".join(dict.fromkeys(seat.trainer.paused for seat in missing if seat.trainer and seat.paused))
+    named = name_ranks([seat.rank for seat in missing]) + (f" ({reasons})" if reasons else "")
+    return f"waiting for {named} to enter the all-reduce of step {step}"
+
+
+def watch_again_at_s(job: Job) -> list[float]:
+    """When a round closes, a question is repeated, or the next round begins."""
+    wait = job.wait
+    if wait is None:
+        return []
+    timeouts = job.spec.timeouts
+    rounds = [wait.asked_s + limit_s for limit_s in (timeouts.park_s, timeouts.suspect_s, LOCATE_EVERY_S)]
+    return [*rounds, wait.told_s + _repeat_s(job)]
+
+
+def _waited_in(job: Job) -> tuple[Assignment, int] | None:
+    """The newest world in which a trainer says that it has waited for long, and the step."""
+    if job.record.phase not in (Phase.FORMING, Phase.RUNNING) or not is_decided(job):
+        return None
+    for world in (job.record.prepared, job.record.assignment):
+        steps = [
+            trainer.waiting
+            for worker in concerned(job)
+            for trainer in worker.trainers
+            if world is not None
+            and trainer.overdue
+            and trainer.waiting is not None
+            and trainer.parked <= trainer.generation == world.generation
+        ]
+        if world is not None and steps:
+            return world, max(steps)
+    return None
+
+
+def _seats(job: Job, world: Assignment) -> list[Seat]:
+    """Without ranks that have ended or have done the last step. A worker that is gone changes the world by itself."""
+    seats = []
+    for member in world.members:
+        worker = job.workers.get(member.worker)
+        if worker is None:
+            continue
+        locally = {trainer.local_rank: trainer for trainer in worker.trainers}
+        ended = {exit_.rank for exit_ in worker.exits if worker.generation == world.generation} | job.clean
+        for local, rank in enumerate(ranks_of(member)):
+            trainer = locally.get(local)
+            if rank not in ended and not (trainer is not None and trainer.finished):
+                seats.append(Seat(rank, worker, trainer))
+    return seats
+
+
+def _learned(job: Job, world: Assignment, step: int, there: frozenset[Rank], missing: list[Seat], now_s: float) -> Wait:
+    """Each rank that enters, and each pause, gives the others their time again."""
+    wait = job.wait
+    if wait is None or (wait.generation, wait.step) != (world.generation, step):
+        return Wait(world.generation, step, there, since_s=now_s, asked_s=now_s, told_s=now_s)
+    if there - wait.waiting or any(seat.paused for seat in missing):
+        wait = replace(wait, since_s=now_s)
+    return replace(wait, waiting=there)
+
+
+def _in_no_hurry(job: Job, now_s: float) -> Job:
+    """While ranks wait for one that is slow, no world can be prepared or entered: that time does not count."""
+    if job.record.prepared is not None:
+        job = replace(job, prepared_s=now_s)
+    return replace(job, assigned_s=now_s) if job.record.phase is Phase.FORMING else job
+
+
+def _new_round(wait: Wait, now_s: float) -> Wait:
+    """Its number is no other round's, whichever master asks."""
+    return replace(wait, asked_s=now_s, number=max(1, int(now_s * 1000)), is_judged=False)
+
+
+def _ask(job: Job, wait: Wait, now_s: float) -> Watched:
+    wait = replace(wait, told_s=now_s)
+    return replace(job, wait=wait), [], [Publish(Locate(job.name, wait.generation, wait.number))]
+
+
+def _repeat_s(job: Job) -> float:
+    return job.spec.timeouts.park_s / LOCATES_IN_TIME
+
+
+def _closes_s(job: Job, wait: Wait, everybody: list[Seat]) -> float:
+    """If nobody has answered it is rather the question that did not arrive."""
+    timeouts = job.spec.timeouts
+    answered = any(seat.answered(wait.number) for seat in everybody)
+    return wait.asked_s + (timeouts.park_s if answered else max(timeouts.park_s, timeouts.suspect_s))
+
+
+def _why_silent(seat: Seat, wait: Wait, now_s: float) -> str:
+    missed = f"the others wait for rank {seat.rank} in the all-reduce of step {wait.step}"
+    if seat.worker.heard_s > wait.asked_s:
+        return f"its trainer is stopped, and {missed}"
+    return f"did not answer within {now_s - wait.asked_s:.1f} s, and {missed}"
+
+
+def _end_stalled(job: Job, wait: Wait, everybody: list[Seat], missing: list[Seat], now_s: float) -> list[JobEffect]:
+    """Only by answers that were asked for when the time was over: what was said before may no longer be so."""
+    if job.saved != job.record:
+        return []
+    ranks = [
+        seat.rank
+        for seat in missing
+        if seat.answered(wait.number)
+        and not seat.paused
+        and wait.asked_s >= wait.since_s + _stall_s(job, seat, everybody)
+    ]
+    if not ranks:
+        return []
+    why = f"it has not entered the all-reduce of step {wait.step} for {now_s - wait.since_s:.0f} s"
+    return [Publish(EndStalled(job.name, wait.generation, tuple(ranks), why))]
+
+
+def _stall_s(job: Job, seat: Seat, everybody: list[Seat]) -> float:
+    given = job.spec.timeouts.stall_s
+    if given is not None:
+        return given
+    if seat.trainer is None or not seat.trainer.step_s:
+        return STALL_UNMEASURED_S
+    return max(STALL_LEAST_S, STALL_STEPS * max(each.trainer.step_s for each in everybody if each.trainer is not None))

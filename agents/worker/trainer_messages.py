@@ -14,7 +14,7 @@ from agents.worker.words import Enter, Lease, Park, Word
 from messages.ids import NO_GENERATION, Counted, Generation, Range, Rank
 from messages.measured import StepsMeasured
 from messages.workers import SampleCertificate, TrainerStatus
-from messages.worlds import Entry
+from messages.worlds import Entry, StepsCounted
 
 LINE_LIMIT_BYTES = 1024 * 1024
 WAITS_LIMIT = 200
@@ -54,6 +54,7 @@ class Reported(Struct, frozen=True, tag_field="type", tag="progress"):
     generation: Generation
     rank: Rank
     reports: tuple[StepReport, ...]
+    counted: StepsCounted | None = None
     measured: msgspec.Raw = msgspec.Raw()
     """Read apart: its steps count, whatever it makes of their time."""
 

@@ -19,6 +19,8 @@ class WorkerView(Struct, frozen=True, omit_defaults=True):
     ranks: tuple[Rank, ...] = ()
     step: int | None = None
     loss: float | None = None
+    loss_nonfinite: bool = False
+    """Its newest loss is NaN or infinite; `loss` is null then."""
     samples_per_s: float | None = None
     heard_s: float = 0.0
     pid: int = 0
@@ -40,6 +42,12 @@ class JobView(Struct, frozen=True, omit_defaults=True):
     """It has spent its budget, gives its machines back and waits for more."""
     step: int | None = None
     loss: float | None = None
+    loss_nonfinite: bool = False
+    """The loss of `step` is NaN or infinite; `loss` is null then."""
+    nonfinite: int = 0
+    """Steps so far in which some rank's loss or gradient was NaN or infinite (SDK)."""
+    skipped: int = 0
+    """Steps so far that were not applied, because their gradient was not finite (SDK)."""
     samples_per_s: float | None = None
     measured: MeasuredProfile | None = None
     """What its steps need, where its script tells it."""

@@ -73,6 +73,10 @@ class SampleCertificate(Struct, frozen=True, omit_defaults=True):
     """Steps that took as many samples as they should, but others."""
     taken_again: Counted = 0
     """Steps that were lost with everybody's memory and taken again from a checkpoint."""
+    nonfinite: Counted = 0
+    """Steps in which some rank's loss or gradient was NaN or infinite."""
+    skipped: Counted = 0
+    """Steps whose gradient was not applied, because it was not finite."""
     says: str = ""
     """The same in words."""
 

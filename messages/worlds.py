@@ -152,6 +152,15 @@ JobCommand = Assignment | Invite | Halt | Locate | EndStalled | Release
 """What the master tells all workers of a job."""
 
 
+class StepsCounted(Struct, frozen=True, omit_defaults=True):
+    """Steps of the whole run so far, as its script counts them (SDK)."""
+
+    nonfinite: Counted = 0
+    """Some rank's loss or gradient was NaN or infinite."""
+    skipped: Counted = 0
+    """Not applied for that reason, or by a gradient scaler."""
+
+
 class RankProgress(Struct, frozen=True, omit_defaults=True):
     """Steps a rank completed since its worker's last report, in one generation."""
 
@@ -165,6 +174,10 @@ class RankProgress(Struct, frozen=True, omit_defaults=True):
     """Unix seconds at the completion of the first and the last of these steps."""
     measured: StepsMeasured | None = None
     """Of scripts that use the SDK."""
+    counted: StepsCounted | None = None
+    """Of scripts that use the SDK."""
+    nonfinite: bool = False
+    """The newest loss is NaN or infinite; `loss` is None then."""
 
 
 class Progress(Struct, frozen=True):

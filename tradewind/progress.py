@@ -27,7 +27,7 @@ _LARGEST: Final = 2**63
 def report(step: int, loss: float | None = None, samples: int | None = None) -> None:
     """Tell that this rank has completed `step`, with its loss and the number of samples it took.
 
-    A loss that is not finite is told as absent. While the pipe is full the newest reports are held, up to a bound.
+    A loss that is not finite is shown as `nan`. While the pipe is full the newest reports are held, up to a bound.
     """
     if _channel is not None:
         _channel.tell(step, loss, samples)
@@ -93,7 +93,9 @@ def _line(step: int, loss: float | None, samples: int | None) -> bytes | None:
     told_step = _whole(step)
     if told_step is None:
         return None
-    told = {"step": told_step, "loss": _finite(loss), "samples": _whole(samples), "at": time.time()}
+    told = {"step": told_step, "loss": _number(loss), "samples": _whole(samples), "at": time.time()}
+    if told["loss"] is not None and not math.isfinite(told["loss"]):
+        told = {**told, "loss": None, "nonfinite": True}  # which JSON has no numbers for
     return json.dumps(told).encode() + b"\n"
 
 
@@ -105,12 +107,11 @@ def _whole(value: int | None) -> int | None:
     return number if number is not None and abs(number) < _LARGEST else None
 
 
-def _finite(value: float | None) -> float | None:
+def _number(value: float | None) -> float | None:
     try:
-        number = None if value is None else float(value)
+        return None if value is None else float(value)
     except (TypeError, ValueError, OverflowError, RuntimeError):
         return None
-    return number if number is not None and math.isfinite(number) else None
 
 
 _channel: _Channel | None = None

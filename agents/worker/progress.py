@@ -6,7 +6,7 @@ from msgspec import Struct, structs
 
 from messages.ids import Generation, JobName, Rank, WorkerId
 from messages.measured import StepsMeasured
-from messages.worlds import Progress, RankProgress
+from messages.worlds import Progress, RankProgress, StepsCounted
 
 REPORT_EVERY_S = 1.0
 
@@ -18,6 +18,8 @@ class StepReport(Struct, frozen=True):
     loss: float | None = None
     samples: int | None = None
     at: float = 0.0
+    nonfinite: bool = False
+    """The loss is NaN or infinite, which JSON cannot say."""
 
 
 class ProgressBook:
@@ -32,12 +34,15 @@ class ProgressBook:
         rank: Rank,
         reports: Iterable[StepReport],
         measured: StepsMeasured | None = None,
+        counted: StepsCounted | None = None,
     ) -> None:
         known = self._ranks.get((generation, rank))
         for report in reports:
             known = _begun(rank, report) if known is None else _gone_on(known, report)
         if known is not None:
-            self._ranks[generation, rank] = structs.replace(known, measured=measured or known.measured)
+            self._ranks[generation, rank] = structs.replace(
+                known, measured=measured or known.measured, counted=counted or known.counted
+            )
 
     def take(self) -> list[Progress]:
         """What was reported since the last time, one message for each generation."""
@@ -59,6 +64,7 @@ def _begun(rank: Rank, report: StepReport) -> RankProgress:
         first_step=report.step,
         last_step=report.step,
         loss=report.loss,
+        nonfinite=report.nonfinite,
         samples=report.samples or 0,
         first_at=report.at,
         last_at=report.at,
@@ -66,10 +72,12 @@ def _begun(rank: Rank, report: StepReport) -> RankProgress:
 
 
 def _gone_on(known: RankProgress, report: StepReport) -> RankProgress:
+    is_silent = report.loss is None and not report.nonfinite
     return structs.replace(
         known,
         last_step=report.step,
-        loss=known.loss if report.loss is None else report.loss,
+        loss=known.loss if is_silent else report.loss,
+        nonfinite=known.nonfinite if is_silent else report.nonfinite,
         samples=known.samples + (report.samples or 0),
         last_at=report.at,
     )

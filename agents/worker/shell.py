@@ -77,7 +77,7 @@ from messages.workers import (
     WorkerNoticed,
     WorkerStatus,
 )
-from messages.worlds import Assignment, EndStalled, Halt, Invite, Locate, Member, Release
+from messages.worlds import Assignment, EndStalled, Halt, Invite, Locate, Member, Release, StepsCounted
 from runtime.bus import Bucket, Bus
 from runtime.clock import Clock
 from runtime.errors import BusUnavailable
@@ -316,8 +316,8 @@ class WorkerShell:
                 self._inbox.post(TrainerAttached(at_s, *birth))
             case hot_wire.Status():
                 self._inbox.post(TrainerSaid(at_s, *birth, hot_wire.status_of(message)))
-            case hot_wire.Reported(generation, rank, reports):
-                self._on_reported(generation, rank, reports, self.trainers.measured(message))
+            case hot_wire.Reported(generation, rank, reports, counted):
+                self._on_reported(generation, rank, reports, self.trainers.measured(message), counted)
             case _:
                 assert_never(message)
 
@@ -334,9 +334,14 @@ class WorkerShell:
             self._echo.add(rank, output.lines, stderr=stderr)
 
     def _on_reported(
-        self, generation: Generation, rank: Rank, reports: Sequence[StepReport], measured: StepsMeasured | None = None
+        self,
+        generation: Generation,
+        rank: Rank,
+        reports: Sequence[StepReport],
+        measured: StepsMeasured | None = None,
+        counted: StepsCounted | None = None,
     ) -> None:
-        self._progress.add(generation, rank, reports, measured)
+        self._progress.add(generation, rank, reports, measured, counted)
         at_s = self._clock.monotonic_s()
         steps = [report.step for report in reports]
         for step in dict.fromkeys((*steps[:1], *steps[-1:])):

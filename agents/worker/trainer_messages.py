@@ -15,7 +15,7 @@ from messages.decoding import Decoder
 from messages.ids import NO_GENERATION, Counted, Duration, Generation, Range, Rank, UnixSeconds
 from messages.measured import StepsMeasured
 from messages.workers import SampleCertificate, TrainerStatus
-from messages.worlds import Entry
+from messages.worlds import Entry, StepsCounted
 
 LINE_LIMIT_BYTES = 1024 * 1024
 WAITS_LIMIT = 200
@@ -60,6 +60,7 @@ class Reported(Struct, frozen=True, tag_field="type", tag="progress"):
     generation: Generation
     rank: Rank
     reports: tuple[StepReport, ...]
+    counted: StepsCounted | None = None
     measured: msgspec.Raw = msgspec.Raw()
     """Read apart: its steps count, whatever it makes of their time."""
 

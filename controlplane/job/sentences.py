@@ -14,7 +14,7 @@ def describe_exit(exit_: TrainerExit) -> str:
 def how_it_ended(exit_: TrainerExit) -> str:
     if exit_.stalled:
         return f"is stalled: {exit_.stalled}"
-    early = " before the last step" if exit_.early else ""
+    early = " before the last step (to end a run early, its script calls run.stop())" if exit_.early else ""
     return f"was ended by {exit_.signal}" if exit_.signal is not None else f"exited with {exit_.code}{early}"
 
 

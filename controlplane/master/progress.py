@@ -6,7 +6,7 @@ It reads no clock: all times are those the ranks gave. What is kept is bounded, 
 from dataclasses import dataclass, replace
 
 from messages.ids import Generation, Rank, WorkerId
-from messages.worlds import Progress, RankProgress
+from messages.worlds import Progress, RankProgress, StepsCounted
 
 GENERATIONS_AT_MOST = 200
 WORKERS_AT_MOST = 10_000
@@ -29,6 +29,8 @@ class WorkerProgress:
     step: int
     loss: float | None
     samples_per_s: float | None = None
+    nonfinite: bool = False
+    """Its newest loss is NaN or infinite."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,7 @@ class _RankNow:
     at: float
     loss: float | None
     samples_per_s: float | None
+    nonfinite: bool
 
 
 class ProgressTracker:
@@ -47,6 +50,8 @@ class ProgressTracker:
         self._generations: dict[Generation, GenerationProgress] = {}
         self._newest = Generation(-1)
         self._ranks: dict[Rank, _RankNow] = {}
+        self.counted = StepsCounted()
+        """Of the whole run, as its trainers count (SDK)."""
 
     @property
     def generations(self) -> tuple[GenerationProgress, ...]:
@@ -60,9 +65,17 @@ class ProgressTracker:
     @property
     def loss(self) -> float | None:
         """The mean over the ranks that have told of the newest step; with the SDK all tell the same."""
+        if self.is_nonfinite:
+            return None
         newest = self.step
         known = [rank.loss for rank in self._ranks.values() if rank.loss is not None and rank.step == newest]
         return sum(known) / len(known) if known else None
+
+    @property
+    def is_nonfinite(self) -> bool:
+        """Some rank says that the loss of the newest step is NaN or infinite."""
+        newest = self.step
+        return any(rank.nonfinite and rank.step == newest for rank in self._ranks.values())
 
     @property
     def samples_per_s(self) -> float | None:
@@ -81,6 +94,7 @@ class ProgressTracker:
         for rank in report.ranks:
             if rank.rank in self._ranks or len(self._ranks) < RANKS_AT_MOST:
                 self._learn_rank(rank)
+        self.counted = max(report.ranks, key=lambda rank: rank.last_step).counted or self.counted
         self._learn_worker(report)
 
     def _learn_generation(self, report: Progress) -> None:
@@ -107,15 +121,18 @@ class ProgressTracker:
 
     def _learn_rank(self, rank: RankProgress) -> None:
         before = self._ranks.get(rank.rank)
-        loss = rank.loss if rank.loss is not None or before is None else before.loss
-        self._ranks[rank.rank] = _RankNow(rank.last_step, rank.last_at, loss, _samples_per_s(rank, before))
+        is_silent = rank.loss is None and not rank.nonfinite and before is not None
+        loss = before.loss if before is not None and is_silent else rank.loss
+        nonfinite = before.nonfinite if before is not None and is_silent else rank.nonfinite
+        self._ranks[rank.rank] = _RankNow(rank.last_step, rank.last_at, loss, _samples_per_s(rank, before), nonfinite)
 
     def _learn_worker(self, report: Progress) -> None:
         newest = max(report.ranks, key=lambda rank: rank.last_step)
         self.workers.pop(report.worker, None)
         rates = [self._ranks[rank.rank].samples_per_s for rank in report.ranks if rank.rank in self._ranks]
         known = [rate for rate in rates if rate is not None]
-        self.workers[report.worker] = WorkerProgress(newest.last_step, newest.loss, sum(known) if known else None)
+        rate = sum(known) if known else None
+        self.workers[report.worker] = WorkerProgress(newest.last_step, newest.loss, rate, newest.nonfinite)
         while len(self.workers) > WORKERS_AT_MOST:
             del self.workers[next(iter(self.workers))]
 

@@ -71,6 +71,18 @@ async def test_the_status_of_a_job_that_is_over_shows_its_certificate() -> None:
     assert told["certificate"]["lost"] == 1
 
 
+async def test_the_status_of_a_job_that_diverged_says_nan_and_counts() -> None:
+    async def diverged(_request: web.Request) -> web.Response:
+        return as_json(a_view("opt", step=12, loss=None, loss_nonfinite=True, nonfinite=3, skipped=2))
+
+    async with answering(diverged) as environ:
+        done = await tradewind("status", "opt", environ=environ)
+        told = json.loads((await tradewind("status", "opt", "--json", environ=environ)).out)
+    assert "step 12, loss nan" in done.out, done.err
+    assert "3 steps with a loss or gradient that was not finite, 2 skipped" in done.out
+    assert told.get("loss") is None and told["loss_nonfinite"] is True
+
+
 async def test_a_plan_without_a_profile_uses_what_the_job_of_that_name_has_measured(
     tmp_path: Path, environ: dict[str, str]
 ) -> None:

@@ -1,6 +1,8 @@
+from msgspec import structs
+
 from controlplane.master.progress import GENERATIONS_AT_MOST, GenerationProgress, ProgressTracker
 from messages.ids import Generation, JobName, Rank, WorkerId
-from messages.worlds import Progress, RankProgress
+from messages.worlds import Progress, RankProgress, StepsCounted
 
 
 def a_rank(
@@ -35,6 +37,19 @@ def test_step_is_the_newest_and_loss_the_mean_over_ranks_that_have_it() -> None:
     assert tracker.loss == 4.5
     assert tracker.workers[WorkerId("w-a")].step == 10
     assert tracker.workers[WorkerId("w-b")].loss == 4.0
+
+
+def test_a_loss_that_is_not_finite_hides_no_older_one_behind_it() -> None:
+    tracker = ProgressTracker()
+    finite = a_rank(0, 1, 10, first_at=1, last_at=10, loss=2.0)
+    counted = StepsCounted(nonfinite=3, skipped=2)
+    diverged = structs.replace(finite, first_step=11, last_step=11, loss=None, nonfinite=True, counted=counted)
+    tracker.learn(a_report("w-a", 1, finite))
+    tracker.learn(a_report("w-a", 1, diverged))
+    assert (tracker.step, tracker.loss, tracker.is_nonfinite, tracker.counted) == (11, None, True, counted)
+    assert tracker.workers[WorkerId("w-a")].nonfinite
+    tracker.learn(a_report("w-a", 2, structs.replace(finite, first_step=12, last_step=12)))
+    assert (tracker.loss, tracker.is_nonfinite, tracker.counted) == (2.0, False, counted)
 
 
 def test_throughput_adds_up_over_ranks_and_counts_the_time_between_reports() -> None:

@@ -144,8 +144,10 @@ class Coordinator:
         self._own(self._watch(trainer))
         return trainer
 
-    def begin_change(self, leave: list[Trainer]) -> "asyncio.Task[int]":
-        return asyncio.create_task(self.change(leave=leave))
+    def begin_change(
+        self, leave: list[Trainer] | None = None, join: list[Trainer] | None = None
+    ) -> "asyncio.Task[int]":
+        return asyncio.create_task(self.change(leave=leave, join=join))
 
     async def change(self, leave: list[Trainer] | None = None, join: list[Trainer] | None = None) -> int:
         """A planned change; returns its generation when it is done, or when something broke it."""

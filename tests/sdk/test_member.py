@@ -11,6 +11,7 @@ from tradewind.sdk.builder import LoneGroup
 from tradewind.sdk.certificate import Digest
 from tradewind.sdk.member import Built, Member, World
 from tradewind.sdk.protocol import Assign, Halt, Locate, Store
+from tradewind.sdk.stopping import Ending
 from tradewind.sdk.tail import Agreed
 
 STORE = Store("127.0.0.1", 1)
@@ -25,7 +26,7 @@ class Line:
 
     def member(self) -> Member:
         return Member(
-            12, 100, lambda line: self.told.append(json.loads(line)), lambda a: self.built.append(a.generation)
+            12, Ending(100), lambda line: self.told.append(json.loads(line)), lambda a: self.built.append(a.generation)
         )
 
     @property

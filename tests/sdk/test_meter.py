@@ -121,7 +121,7 @@ def test_long_steps_are_remembered_by_their_number_and_short_ones_by_their_time(
 
 def test_a_loss_that_is_no_number_leaves_the_line_readable() -> None:
     told = json.loads(protocol.progress(1, 0, [StepReport(3, float("nan"), 8, 1.0)]), parse_constant=_refuse)
-    assert told["reports"] == [{"step": 3, "loss": None, "samples": 8, "at": 1.0}]
+    assert told["reports"] == [{"step": 3, "loss": None, "samples": 8, "at": 1.0, "nonfinite": True}]
 
 
 def _refuse(constant: str) -> None:

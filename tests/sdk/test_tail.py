@@ -90,10 +90,29 @@ def test_the_loss_is_the_mean_over_all_samples() -> None:
     assert summed([own()]).loss is None
 
 
-def test_a_loss_that_is_not_a_number_spoils_nothing_else() -> None:
-    agreed = summed([own(ready=1, indices=range(2), loss_sum=math.nan), own(ready=1, indices=range(2, 4))])
-    assert agreed.loss is not None and math.isnan(agreed.loss)
-    assert agreed.ready_generation(7, 2) == 8 and agreed.digest == Digest.of(range(4))
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_everybody_knows_whose_loss_is_not_finite_and_it_spoils_nothing_else(bad: float) -> None:
+    told = [own(ready=1, indices=range(2)), own(ready=1, indices=range(2, 4), loss_sum=bad), own(ready=1)]
+    agreed = summed(told)
+    assert agreed.loss is not None and math.isnan(agreed.loss) and math.isfinite(agreed.loss_sum)
+    assert agreed.bad_loss == (1,) and agreed.bad_gradient == () and not agreed.is_finite
+    assert agreed.ready_generation(7, 3) == 8 and agreed.digest == Digest.of(range(4)) and all(agreed.active)
+
+
+@given(flags=st.lists(st.tuples(*(st.booleans(),) * 5), min_size=1, max_size=40))
+def test_the_flags_of_a_rank_are_told_apart(flags: list[tuple[bool, ...]]) -> None:
+    written: list[Tensor] = []
+    for rank, (active, bad_loss, bad_gradient, stops, over) in enumerate(flags):
+        one = torch.full((tail.MOST,), math.nan)
+        loss_sum = math.nan if bad_loss else 1.0
+        said = Own(0, Digest(), loss_sum, active, None, stops, over)
+        tail.write(one, said, rank, torch.tensor(float(bad_gradient)))
+        written.append(one)
+    agreed = tail.read(reduce(torch.add, written), tail.RANKS)
+    assert agreed.active[: len(flags)] == tuple(active for active, *_ in flags) and not any(agreed.active[len(flags) :])
+    assert agreed.bad_loss == tuple(rank for rank, each in enumerate(flags) if each[1])
+    assert agreed.bad_gradient == tuple(rank for rank, each in enumerate(flags) if each[2])
+    assert agreed.stops == any(each[3] for each in flags) and agreed.over == any(each[4] for each in flags)
 
 
 def test_a_tail_that_could_not_be_summed_exactly_is_refused() -> None:

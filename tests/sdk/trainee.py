@@ -14,6 +14,7 @@ from torch import Tensor, nn
 import tradewind
 from tradewind.sdk import protocol
 from tradewind.sdk.member import Built, Group
+from tradewind.sdk.nonfinite import NonfiniteStep, OnNonfinite
 from tradewind.sdk.samples import Order, Ranges
 from tradewind.sdk.stream import Streamer, StreamJob
 from tradewind.sdk.tail import Agreed
@@ -43,6 +44,11 @@ class Recipe:
     scaled: bool = False
     """With a gradient scaler and clipping, an update that draws random numbers, and an overflow in step 7."""
     max_share: int | None = None
+    on_nonfinite: OnNonfinite = "stop"
+    nan_in: tuple[int, ...] = ()
+    """Steps in which the loss of the one that computes the first sample is NaN."""
+    stops_in: int | None = None
+    """The step in which the one born second asks for the end of the run."""
 
 
 class Numbers(torch.utils.data.Dataset[tuple[Tensor, Tensor]]):
@@ -80,6 +86,7 @@ def train(recipe: Recipe, env: dict[str, str]) -> None:
         checkpoints=folder / "checkpoints" if recipe.checkpoints else None,
         checkpoint_every=recipe.checkpoint_every,
         max_share=recipe.max_share,
+        on_nonfinite=recipe.on_nonfinite,
         **(_scaled(model, optimizer) if recipe.scaled else {}),
     )
     _tell_when_prepared(run, folder)
@@ -94,14 +101,30 @@ def train(recipe: Recipe, env: dict[str, str]) -> None:
     if DRIFTS in env:
         _drift(run, model)
     seen: list[tuple[int, int, int, int]] = []
+    try:
+        _loop(recipe, env, run, model, seen)
+    except NonfiniteStep as error:
+        (folder / f"error-{os.getpid()}").write_text(str(error))
+        raise
+    _write(folder / f"result-{os.getpid()}", model, optimizer, run, seen)
+
+
+def _loop(
+    recipe: Recipe, env: dict[str, str], run: tradewind.Run, model: nn.Module, seen: list[tuple[int, int, int, int]]
+) -> None:
     for inputs, targets in run:
-        _wait_for_leave(folder, run.step)
+        _wait_for_leave(Path(recipe.folder), run.step)
         if recipe.compute_s:
             time.sleep(recipe.compute_s * len(inputs) / recipe.batch)
+        if run.step == recipe.stops_in and env["RANK"] == "1":
+            run.stop()
         overflows = recipe.scaled and run.step == OVERFLOWS_AT
-        run.backward(nn.functional.mse_loss(model(inputs), targets) * (float("inf") if overflows else 1.0))
+        run.backward(
+            nn.functional.mse_loss(model(inputs), targets)
+            * (float("inf") if overflows else 1.0)
+            * (float("nan") if run.rank == 0 and run.step in recipe.nan_in else 1.0)
+        )
         seen.append((run.step, run.generation, run.rank, len(inputs)))
-    _write(folder / f"result-{os.getpid()}", model, optimizer, run, seen)
 
 
 def _scaled(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
@@ -224,8 +247,8 @@ def _drift(run: tradewind.Run, model: nn.Module) -> None:
     joining = run._training._parts.joining
     applying = joining._applying
 
-    def apply(step: int) -> None:
-        applying(step)
+    def apply(step: int, agreed: Agreed) -> None:
+        applying(step, agreed)
         with torch.no_grad():
             next(model.parameters()).add_(1e-3)
 

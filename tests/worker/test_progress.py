@@ -3,7 +3,7 @@
 from agents.worker.progress import ProgressBook, StepReport
 from messages.ids import Generation, Rank
 from messages.measured import StepsMeasured
-from messages.worlds import Progress, RankProgress
+from messages.worlds import Progress, RankProgress, StepsCounted
 from tests.worker.builders import JOB, OWN
 
 
@@ -14,6 +14,18 @@ def test_reports_of_a_rank_become_one_range_with_the_newest_loss_and_all_samples
     assert book.take() == [
         Progress(JOB, OWN, Generation(1), (RankProgress(Rank(0), 7, 9, 0.8, 10, 10.0, 11.0),)),
     ]
+
+
+def test_a_loss_that_is_not_finite_takes_the_place_of_an_older_one_until_the_next() -> None:
+    book = ProgressBook(JOB, OWN)
+    counted = StepsCounted(nonfinite=1, skipped=1)
+    book.add(Generation(1), Rank(0), [StepReport(7, 0.9), StepReport(8, nonfinite=True)], counted=counted)
+    book.add(Generation(1), Rank(0), [StepReport(9)])
+    (told,) = book.take()[0].ranks
+    assert (told.last_step, told.loss, told.nonfinite, told.counted) == (9, None, True, counted)
+    book.add(Generation(1), Rank(0), [StepReport(10, nonfinite=True), StepReport(11, 0.8)])
+    (told,) = book.take()[0].ranks
+    assert (told.loss, told.nonfinite) == (0.8, False)
 
 
 def test_what_was_taken_is_not_told_again() -> None:

@@ -106,7 +106,7 @@ def _job_row(job: JobView, now: float) -> list[str | Text]:
         phase_text(shown_phase(job)),
         f"{job.world_size}",
         number(job.step),
-        number(job.loss),
+        loss_text(job),
         number(job.samples_per_s),
         f"{job.generation}",
         f"{job.losses}",
@@ -131,7 +131,10 @@ def job_detail(job: JobView, now: float) -> RenderableType:
         f"{job.losses} lost, {count(job.failures, 'failure')}, submitted {duration(now - job.submitted_at)} ago",
     )
     if job.step is not None:
-        head.append(f"\nstep {job.step}, loss {number(job.loss)}, {number(job.samples_per_s)} samples/s")
+        head.append(f"\nstep {job.step}, loss {loss_text(job)}, {number(job.samples_per_s)} samples/s")
+    if job.nonfinite or job.skipped:
+        what = f"{count(job.nonfinite, 'step')} with a loss or gradient that was not finite, {job.skipped} skipped"
+        head.append(f"\n{what}", "bold red" if job.loss_nonfinite else "yellow")
     if job.measured is not None:
         head.append(f"\na step: {step_text(job.measured)}")
     if job.certificate is not None:
@@ -150,7 +153,7 @@ def worker_table(workers: Sequence[WorkerView]) -> Table:
                 worker.phase,
                 worker.presence,
                 number(worker.step),
-                number(worker.loss),
+                loss_text(worker),
                 number(worker.samples_per_s),
                 worker.cluster,
                 f"{duration(worker.heard_s)} ago",
@@ -184,6 +187,11 @@ def number(value: float | None) -> str:
     if value is None:
         return "–"
     return str(value) if isinstance(value, int) else f"{value:.4g}"
+
+
+def loss_text(view: JobView | WorkerView) -> str:
+    """Never an older one that was finite."""
+    return "nan" if view.loss_nonfinite else number(view.loss)
 
 
 def duration(seconds: float) -> str:

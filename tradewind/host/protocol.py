@@ -42,8 +42,9 @@ Host → agent
                  In order within a stream. No line is left out: while the agent does not read, trainers wait. Lines are
                  without their line end; a carriage return starts a line over, as on a terminal; what exceeds 64 KiB of
                  a line is cut and the line says so.
-    progress     {generation, rank, reports: [{step, loss | null, samples | null, at}, …]}
-                 What the script told with `tradewind.report`, in order; `at` in Unix seconds, `loss` always finite.
+    progress     {generation, rank, reports: [{step, loss | null, nonfinite, samples | null, at}, …]}
+                 What the script told with `tradewind.report`, in order; `at` in Unix seconds, `loss` always finite;
+                 `nonfinite`, if it is there: the loss is NaN or infinite, and `loss` is null.
     exited       {generation, rank, code | null, signal | null, tail: [text, …], error | null, peer_lost, stalled}
                  Its last message: nothing of this trainer follows, and the rest of its process group was killed. Either
                  `code` or `signal` (by name) is set. `tail` is the end of stderr, at most 20 lines and 4 KiB. `error`

@@ -15,22 +15,38 @@ from torch.optim import Optimizer
 
 from tradewind.sdk import optimizer_state
 from tradewind.sdk.gradients import Gradients
+from tradewind.sdk.nonfinite import Nonfinite
 from tradewind.sdk.seeding import seed_all, seed_torch
+from tradewind.sdk.tail import Agreed
 
 
 class Applying:
     def __init__(
-        self, gradients: Gradients, optimizer: Optimizer, update: Callable[[], None], seed: int, *, is_own: bool
+        self,
+        gradients: Gradients,
+        optimizer: Optimizer,
+        update: "Callable[[], None] | Scaled",
+        nonfinite: Nonfinite,
+        seed: int,
+        *,
+        is_own: bool,
     ) -> None:
         """`is_own`: the script's own update, which may draw from any generator. An optimizer draws from torch's."""
         self._gradients = gradients
         self._optimizer = optimizer
         self._update = update
+        self._nonfinite = nonfinite
         self._applies = False
         self._seed = seed
         self._reseed = seed_all if is_own else seed_torch
 
-    def __call__(self, step: int) -> None:
+    def __call__(self, step: int, agreed: Agreed) -> None:
+        """Unless a loss or gradient of the step is not finite, and such steps are left out."""
+        if self._nonfinite.admits(step, agreed):
+            self._apply(step)
+        self._gradients.drop()
+
+    def _apply(self, step: int) -> None:
         self._gradients.use(step)
         self._reseed(self._gradients.device, self._seed, step)
         self._applies = True
@@ -38,7 +54,8 @@ class Applying:
             self._update()
         finally:
             self._applies = False
-        self._gradients.drop()
+        if isinstance(self._update, Scaled) and self._nonfinite.scaled:
+            self._nonfinite.scaler_stepped(step, skipped=self._update.skipped)
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -96,9 +113,13 @@ class Scaled:
         self._scaler = scaler
         self._optimizer = optimizer
         self._one = torch.ones((), device=gradients.device)
+        self.skipped = False
+        """The scaler found an overflow in the last step and left it out."""
 
     def __call__(self) -> None:
         self._scaler.scale(self._one)  # it has no scale before it was asked for one, as by a rank without samples
+        before = self._scaler.get_scale()
         self._scaler.unscale_(self._optimizer)
         self._update()
         self._scaler.update()
+        self.skipped = self._scaler.get_scale() < before

@@ -17,6 +17,7 @@ from tradewind.sdk.janitor import Janitor
 from tradewind.sdk.joining import Joining
 from tradewind.sdk.loader import Loader
 from tradewind.sdk.member import Member
+from tradewind.sdk.nonfinite import Nonfinite
 from tradewind.sdk.parting import Parting
 from tradewind.sdk.protocol import StepSize
 from tradewind.sdk.reports import Reports
@@ -25,6 +26,7 @@ from tradewind.sdk.saving import Saving
 from tradewind.sdk.serving import Serving
 from tradewind.sdk.starting import Starting
 from tradewind.sdk.state import TrainingState
+from tradewind.sdk.stopping import Ending
 from tradewind.sdk.stream import Receiver
 from tradewind.sdk.training import Parts, Training
 
@@ -41,7 +43,8 @@ class Given:
     scaler: GradScaler | None
     certificate: Certificate
     saving: Saving | None
-    steps: int
+    ending: Ending
+    nonfinite: Nonfinite
     seed: int
     most_samples: int
     terms: str
@@ -62,7 +65,7 @@ def assemble(given: Given, control: Control | None) -> tuple[Member, Training]:
         given.applying,
         given.certificate,
         receiver,
-        given.steps,
+        given.ending,
         injected,
         traced,
     )
@@ -86,7 +89,8 @@ def assemble(given: Given, control: Control | None) -> tuple[Member, Training]:
         parting=Parting(member.is_halted),
         faults=injected,
         trace=traced,
-        steps=given.steps,
+        ending=given.ending,
+        nonfinite=given.nonfinite,
         seed=given.seed,
         most_samples=given.most_samples,
         watched=control is not None,
@@ -104,7 +108,7 @@ def _member(given: Given, control: Control | None, receiver: Receiver, serving: 
         lambda assign: injected("building", assign.rank, member.done),
     )
     tell = control.tell if control is not None else _nobody
-    member = Member(given.order.batch, given.steps, tell, builder.start, given.terms)
+    member = Member(given.order.batch, given.ending, tell, builder.start, given.terms)
     member.retired = Janitor()
     return member
 

@@ -78,6 +78,12 @@ class Certificate:
 
     The weights have seen their samples once, so they are neither lost nor repeated; the work was done twice.
     """
+    nonfinite: int = 0
+    """Steps in which some rank's loss or gradient was NaN or infinite."""
+    skipped: int = 0
+    """Steps whose samples were taken and whose gradient was not applied, because it was not finite."""
+    skipped_in_a_row: int = 0
+    """Of those, the last ones."""
     resumed_at: tuple[int, ...] = ()
     covers_from: int = 0
     due: int = 0
@@ -136,6 +142,8 @@ class Certificate:
             "repeated": self.repeated,
             "wrong": self.wrong,
             "taken_again": self.taken_again,
+            "nonfinite": self.nonfinite,
+            "skipped": self.skipped,
             "says": self.sentence(),
         }
 
@@ -158,6 +166,10 @@ class Certificate:
             told += f", {_steps(self.wrong)} with other samples than their own"
         if self.first_bad is not None:
             told += f", first at step {self.first_bad:,}"
+        if self.nonfinite:
+            told += f"; {_steps(self.nonfinite)} with a loss or gradient that was not finite"
+        if self.skipped:
+            told += f"; {_steps(self.skipped)} skipped"
         if self.resumed_at:
             resumes = ", ".join(f"{step:,}" for step in self.resumed_at)
             once = len(self.resumed_at) == 1

@@ -97,6 +97,12 @@ class Gradients:
         if there:
             _copy(there, views)
 
+    def not_finite(self, step: int) -> Tensor:
+        """Whether anything of what this rank gathered is NaN or infinite: one number, left on the device.
+
+        A sum is the cheapest look at all of them. Values that are so large that they overflow it count, too."""
+        return self._buffers[step % 2][: self._floats].sum().isfinite().logical_not()
+
     def some(self) -> tuple[Tensor, Tensor] | None:
         """A parameter that has a gradient, and that gradient."""
         return next(((each, each.grad) for each in self.parameters if each.grad is not None), None)

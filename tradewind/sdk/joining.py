@@ -24,6 +24,7 @@ from tradewind.sdk.gradients import Gradients
 from tradewind.sdk.member import Member
 from tradewind.sdk.samples import Order
 from tradewind.sdk.state import TrainingState
+from tradewind.sdk.stopping import Ending
 from tradewind.sdk.stream import Admission, Receiver
 from tradewind.sdk.trace import Trace
 
@@ -72,7 +73,7 @@ class Joining:
         applying: Applying,
         certificate: Certificate,
         receiver: Receiver,
-        steps: int,
+        ending: Ending,
         faults: Faults,
         trace: Trace,
     ) -> None:
@@ -83,7 +84,7 @@ class Joining:
         self._applying = applying
         self._certificate = certificate
         self._receiver = receiver
-        self._steps = steps
+        self._ending = ending
         self._faults = faults
         self._trace = trace
         self._sums: deque[Kept] = deque()
@@ -125,14 +126,16 @@ class Joining:
         gradients.clear(step)
         flat = gradients.buffer(step)[: gradients.tail_begins + tail.size(world.size)]
         ready = member.ready_for()
-        own = tail.Own(ready - world.generation if ready else 0, Digest(), 0.0, active=level, step=None)
-        tail.write(flat[gradients.tail_begins :], own, world.rank)
+        own = tail.Own(
+            ready - world.generation if ready else 0, Digest(), 0.0, active=level, step=None, stops=self._ending.asked
+        )
+        tail.write(gradients.tail(step), own, world.rank)
         work = built.group.sum(flat)
         done = built.group.finish(work, member.is_halted)
         if not done and work is not None and not work.is_completed():
             built.group.leave_behind(gradients.give_up(step))
         agreed = tail.read(flat[gradients.tail_begins :], world.size) if done else None
-        is_step = agreed is not None and agreed.step < self._steps
+        is_step = agreed is not None and not agreed.over
         switched = member.summed(built, agreed, counts=level and is_step)
         if agreed is None:
             return None
@@ -200,7 +203,7 @@ class Joining:
             agreed = tail.read(kept.flat[self._gradients.tail_begins :], kept.world_size)
             self._certificate.check(kept.step, agreed.digest, Digest.of(self._order.indices(kept.step)))
             self._gradients.buffer(kept.step)[: kept.flat.numel()].copy_(kept.flat)
-            self._applying(kept.step)
+            self._applying(kept.step, agreed)
             self._done = kept.step + 1
             if not self._member.is_active:
                 self._member.level(self._done)

@@ -18,6 +18,7 @@ from torch._C._distributed_c10d import Work
 from tradewind.sdk import protocol
 from tradewind.sdk.protocol import Assign, Halt, Lease, Locate, Order, Status
 from tradewind.sdk.samples import Ranges, deal, merged, shares
+from tradewind.sdk.stopping import Ending
 from tradewind.sdk.tail import Agreed
 
 _LOOK_S: Final = 1.0
@@ -89,13 +90,13 @@ class Member:
     def __init__(
         self,
         batch: int,
-        steps: int,
+        ending: Ending,
         tell: Callable[[bytes], None],
         start_build: Callable[[Assign], None],
         terms: str = "",
     ) -> None:
         self._batch = batch
-        self._steps = steps
+        self._ending = ending
         self._terms = terms
         self._send = tell
         self._start_build = start_build
@@ -222,6 +223,7 @@ class Member:
             world = self._world
             assert world is not None
             if agreed is not None:
+                self._ending.learn(agreed)
                 self._done += counts
                 self._held = ()
                 became_active = agreed.active[world.rank] and not world.is_active
@@ -392,14 +394,14 @@ class Member:
 
     def _dealt(self, assign: Assign, active: Sequence[bool]) -> Ranges:
         """What this rank computes in addition to what it has, so that the step is whole."""
-        if assign.resume >= self._steps:
+        if assign.resume >= self._ending.steps:
             return ()
         return deal(self._batch, assign.held, active)[assign.rank]
 
     def _promise(self) -> None:
         """From now on a report says that this rank is going to have its share of the next step."""
         world = self._world
-        if world is None or not world.is_active or self._done >= self._steps:
+        if world is None or not world.is_active or self._done >= self._ending.steps:
             self._held = ()
         else:
             self._held = shares(self._batch, world.active)[world.rank]

@@ -11,10 +11,13 @@ Trainer → agent
                waiting | null, overdue, step_s, paused, paused_at}
               All that it is, whenever something of it changes but `done` and `held` alone. See TrainerStatus in
               messages/workers.py. `certificate` is there once it has finished.
-    progress  {generation, rank, reports: [{step, loss | null, samples | null, at}, …],
+    progress  {generation, rank, reports: [{step, loss | null, nonfinite, samples | null, at}, …],
+               counted: {nonfinite, skipped},
                measured: {steps, samples, seconds, computed_s, waited_s, gradient_bytes, global_batch}}
-              Steps that every rank has. `measured` is optional: what this trainer's steps were like of late, and what
-              is the same in each. See StepsMeasured in messages/measured.py.
+              Steps that every rank has. `nonfinite`, if it is there: the loss is not absent, it is NaN or infinite.
+              `counted`: such steps of the whole run so far, and those that were not applied. `measured` is optional:
+              what this trainer's steps were like of late, and what is the same in each. See StepsMeasured in
+              messages/measured.py.
 
 Agent → trainer
 
@@ -109,12 +112,24 @@ class Status:
 
 
 @dataclass(frozen=True, slots=True)
+class Counted:
+    """Steps of the whole run so far."""
+
+    nonfinite: int = 0
+    skipped: int = 0
+
+
+NOTHING_COUNTED: Final = Counted()
+
+
+@dataclass(frozen=True, slots=True)
 class StepReport:
     step: int
     loss: float | None
     samples: int
     at: float
     lap: Lap | None = None
+    counted: Counted = NOTHING_COUNTED
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,11 +166,13 @@ def status(now: Status) -> bytes:
 def progress(
     generation: int, rank: int, reports: Sequence[StepReport], size: StepSize | None = None, means: Means | None = None
 ) -> bytes:
-    told = [{"step": each.step, "loss": _finite(each.loss), "samples": each.samples, "at": each.at} for each in reports]
+    told = [_reported(each) for each in reports]
+    newest = reports[-1].counted if reports else NOTHING_COUNTED
+    counted = {"nonfinite": newest.nonfinite, "skipped": newest.skipped}
     if size is None:
-        return _line(type="progress", generation=generation, rank=rank, reports=told)
+        return _line(type="progress", generation=generation, rank=rank, reports=told, counted=counted)
     measured = _measured(size, means or Means())
-    return _line(type="progress", generation=generation, rank=rank, reports=told, measured=measured)
+    return _line(type="progress", generation=generation, rank=rank, reports=told, counted=counted, measured=measured)
 
 
 def parse(line: bytes) -> Order | None:
@@ -207,9 +224,12 @@ def _measured(size: StepSize, means: Means) -> dict[str, int | float]:
     }
 
 
-def _finite(loss: float | None) -> float | None:
-    """JSON has no other numbers, and one of them would make the whole line unreadable."""
-    return loss if loss is not None and math.isfinite(loss) else None
+def _reported(report: StepReport) -> dict[str, int | float | bool | None]:
+    """JSON has no numbers that are not finite, and one of them would make the whole line unreadable."""
+    told = {"step": report.step, "loss": report.loss, "samples": report.samples, "at": report.at}
+    if report.loss is None or math.isfinite(report.loss):
+        return told
+    return {**told, "loss": None, "nonfinite": True}
 
 
 def _line(**message: object) -> bytes:

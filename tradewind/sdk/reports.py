@@ -9,7 +9,7 @@ from typing import Final
 
 from tradewind.sdk import protocol
 from tradewind.sdk.meter import Lap, Recent
-from tradewind.sdk.protocol import StepReport, StepSize
+from tradewind.sdk.protocol import NOTHING_COUNTED, Counted, StepReport, StepSize
 
 _EVERY_S: Final = 0.25
 _HELD_AT_MOST: Final = 512
@@ -27,7 +27,14 @@ class Reports:
         self._told_s = 0.0
 
     def add(
-        self, step: int, loss: float | None, samples: int, generation: int, rank: int, lap: Lap | None = None
+        self,
+        step: int,
+        loss: float | None,
+        samples: int,
+        generation: int,
+        rank: int,
+        lap: Lap | None = None,
+        counted: Counted = NOTHING_COUNTED,
     ) -> None:
         """The step is here; the one before it is everywhere."""
         self._prove()
@@ -36,7 +43,7 @@ class Reports:
             self._place = (generation, rank)
         elif time.monotonic() - self._told_s >= _EVERY_S:
             self._tell_proven()
-        self._newest = StepReport(step, loss, samples, time.time(), lap)
+        self._newest = StepReport(step, loss, samples, time.time(), lap, counted)
 
     def close(self) -> None:
         """Everybody has the last step."""

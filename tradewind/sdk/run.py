@@ -30,9 +30,11 @@ from tradewind.sdk.control import open_control
 from tradewind.sdk.data_parallel import quiet
 from tradewind.sdk.gradients import Gradients, parameters_of
 from tradewind.sdk.loader import Loader
+from tradewind.sdk.nonfinite import Nonfinite, OnNonfinite
 from tradewind.sdk.samples import Order
 from tradewind.sdk.saving import Saving
 from tradewind.sdk.state import Stateful, TrainingState
+from tradewind.sdk.stopping import Ending
 from tradewind.sdk.terms import require_same_terms, terms_of
 
 
@@ -49,6 +51,9 @@ class Run:
     clip_norm          of the summed gradient, before the optimizer.
     scaler             a torch.amp.GradScaler. run.backward scales the loss; the summed gradient is unscaled before it
                        is clipped. A step that overflows is skipped by all ranks alike.
+    on_nonfinite       what all ranks do with a step in which a loss or gradient is NaN or infinite: "stop" ends the run
+                       with an error that names rank and step, "skip" does not apply the step, "warn" applies it.
+                       With a scaler, which skips such steps itself, it has no effect.
     max_share          at most so many samples are handed out at once: a larger share comes in several turns of the
                        loop, and their gradients are added up.
     update             in place of clipping, optimizer.step() and scheduler.step(): called once for each step with the
@@ -74,6 +79,7 @@ class Run:
         scheduler: Any = None,
         clip_norm: float | None = None,
         scaler: GradScaler | None = None,
+        on_nonfinite: OnNonfinite = "stop",
         max_share: int | None = None,
         update: Callable[[], None] | None = None,
         state: Mapping[str, Stateful] | None = None,
@@ -88,10 +94,12 @@ class Run:
             raise ValueError(f"max_share is {max_share}, but at least one sample has to be handed out at once")
         quiet(model)
         self.certificate = Certificate()
+        self._ending = Ending(steps)
         own = {"tradewind": _Kept(self.certificate), "scheduler": scheduler, "scaler": scaler}
         others = _together({name: one for name, one in own.items() if one is not None}, state or {})
         writes = update is not None or clip_norm is not None or scaler is not None
         gradients = Gradients(parameters_of(model, optimizer), tail.MOST, copies=writes)
+        nonfinite = Nonfinite(on_nonfinite, self.certificate, scaled=scaler is not None and scaler.is_enabled())
         change = update or Update(gradients, optimizer, scheduler, clip_norm, scaler)
         if scaler is not None:
             change = Scaled(change, scaler, optimizer, gradients)
@@ -107,6 +115,7 @@ class Run:
             scaler=type(scaler).__name__,
             scheduler=type(scheduler).__name__,
             update=update is not None,
+            on_nonfinite=on_nonfinite,
         )
         require_same_terms(terms, os.environ)
         given = Given(
@@ -114,11 +123,12 @@ class Run:
             order=order,
             loader=Loader(dataset, order, collate, prefetch=prefetch),
             state=kept,
-            applying=Applying(gradients, optimizer, change, seed, is_own=update is not None),
+            applying=Applying(gradients, optimizer, change, nonfinite, seed, is_own=update is not None),
             scaler=scaler,
             certificate=self.certificate,
             saving=Saving(checkpoints, checkpoint_every) if checkpoints is not None else None,
-            steps=steps,
+            ending=self._ending,
+            nonfinite=nonfinite,
             seed=seed,
             most_samples=max_share or batch,
             terms=terms,
@@ -148,6 +158,14 @@ class Run:
         reason, and the wait has no limit as long as this process runs. Alone and under torchrun it does nothing."""
         with self._member.paused(str(reason) or "paused"):
             yield
+
+    def stop(self) -> None:
+        """Ends the run on all ranks after the step that is being computed. May be called on any rank, or on several.
+
+        The step is completed and applied, a last checkpoint is written if checkpoints are on, and the loop ends as
+        after the last step. Call run.backward(loss) for the batch at hand all the same, and do not break.
+        """
+        self._ending.ask()
 
     @property
     def step(self) -> int:

@@ -1,13 +1,17 @@
 """What ranks tell each other in band: a few numbers behind the gradient, added up by the same sum.
 
-    t, t², samples, step (in two parts), loss, digest × 4, one flag for each rank
+    t, t², samples, step (in two parts), loss, digest × 4, the flags of each rank
 
 `t` says for which world a rank is ready: its generation minus the present one, 0 for none. All W ranks are ready for
 the same one exactly if Σt > 0 and (Σt)² = W·Σt² (Cauchy–Schwarz), so nobody has to ask and all switch after the same
 step. Every number is whole and every sum over up to 1024 ranks stays below 2²⁴ (as long as the global batch does), so
 float32 adds them without loss; only the loss is rounded.
+
+The flags of a rank are bits of one small number, in a place that no other rank writes to. A loss that is not finite is
+such a flag, and its place in the sum stays 0: so everybody knows whose loss it was.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Final
 
@@ -23,12 +27,19 @@ _FARTHEST: Final = 64
 _STEP_PART: Final = 1 << 24
 _EXACT: Final = (torch.float32, torch.float64)
 
+_ACTIVE: Final = 1
+_BAD_LOSS: Final = 2
+_BAD_GRADIENT: Final = 4
+_STOPS: Final = 8
+_OVER: Final = 16
+
 
 def size(world_size: int) -> int:
     return _FLAGS + world_size
 
 
-MOST: Final = size(1024)
+RANKS: Final = 1024
+MOST: Final = size(RANKS)
 """Room for the largest world, so that the layout of the buffer depends on the model only."""
 
 
@@ -45,6 +56,10 @@ class Own:
     active: bool
     step: int | None
     """None for all but the lowest active rank: one is enough."""
+    stops: bool = False
+    """The script asks for the run to end after this step."""
+    over: bool = False
+    """All steps are done; this all-reduce is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +72,18 @@ class Agreed:
     digest: Digest
     loss_sum: float
     active: tuple[bool, ...]
+    bad_loss: tuple[int, ...] = ()
+    """The ranks whose loss is not finite."""
+    bad_gradient: tuple[int, ...] = ()
+    """The ranks whose own gradient is not finite."""
+    stops: bool = False
+    """The run ends after this step: some rank asks for it."""
+    over: bool = False
+    """All steps are done; this all-reduce was none."""
+
+    @property
+    def is_finite(self) -> bool:
+        return not self.bad_loss and not self.bad_gradient
 
     @property
     def samples(self) -> int:
@@ -64,7 +91,9 @@ class Agreed:
 
     @property
     def loss(self) -> float | None:
-        """The mean over the samples of the step."""
+        """The mean over the samples of the step; NaN if that of any rank is not finite."""
+        if self.bad_loss:
+            return math.nan
         return self.loss_sum / self.samples if self.samples else None
 
     def ready_generation(self, current: int, world_size: int) -> int | None:
@@ -74,27 +103,42 @@ class Agreed:
         return current + self.ready_sum // world_size
 
 
-def write(tail: Tensor, own: Own, rank: int) -> None:
-    """Fills the whole tail with what this rank adds to the sum."""
+def write(tail: Tensor, own: Own, rank: int, bad_gradient: Tensor | None = None) -> None:
+    """Fills the whole tail with what this rank adds to the sum. `bad_gradient`: one number, 1 if it is not finite."""
     if tail.dtype not in _EXACT:
         raise ValueError(f"the tail must be summed in float32 or float64, not {tail.dtype}")
     ready = own.ready if 0 < own.ready <= _FARTHEST else 0
     high, low = divmod(own.step or 0, _STEP_PART)
-    told = [ready, ready * ready, own.digest.count, high, low, own.loss_sum, *own.digest.lanes()]
+    has_loss = math.isfinite(own.loss_sum)
+    loss_sum = own.loss_sum if has_loss else 0.0
+    told = [ready, ready * ready, own.digest.count, high, low, loss_sum, *own.digest.lanes()]
+    flags = _ACTIVE * own.active + _BAD_LOSS * (not has_loss) + _STOPS * own.stops + _OVER * own.over
     tail.zero_()
     tail[:_FLAGS] = torch.tensor(told, dtype=tail.dtype, device="cpu")
-    if own.active:
-        tail[_FLAGS + rank].fill_(1.0)
+    place = tail[_FLAGS + rank]
+    if flags:
+        place.fill_(float(flags))
+    if bad_gradient is not None:
+        place.add_(bad_gradient, alpha=_BAD_GRADIENT)
 
 
 def read(tail: Tensor, world_size: int) -> Agreed:
     summed: list[float] = tail[: size(world_size)].tolist()
     ready_sum, ready_squares, samples, high, low, loss_sum = summed[:_HEAD]
+    flags = [int(each) for each in summed[_FLAGS:]]
     return Agreed(
         ready_sum=int(ready_sum),
         ready_squares=int(ready_squares),
         step=int(high) * _STEP_PART + int(low),
         digest=Digest.from_lanes(int(samples), summed[_HEAD:_FLAGS]),
         loss_sum=loss_sum,
-        active=tuple(flag > 0 for flag in summed[_FLAGS:]),
+        active=tuple(each & _ACTIVE > 0 for each in flags),
+        bad_loss=_ranks(flags, _BAD_LOSS),
+        bad_gradient=_ranks(flags, _BAD_GRADIENT),
+        stops=any(each & _STOPS for each in flags),
+        over=any(each & _OVER for each in flags),
     )
+
+
+def _ranks(flags: list[int], flag: int) -> tuple[int, ...]:
+    return tuple(rank for rank, each in enumerate(flags) if each & flag)

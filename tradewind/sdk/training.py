@@ -12,15 +12,17 @@ from torch.amp.grad_scaler import GradScaler
 from tradewind.sdk import tail
 from tradewind.sdk.applying import Applying
 from tradewind.sdk.certificate import Certificate, Digest
+from tradewind.sdk.checkpoint import say
 from tradewind.sdk.faults import Faults
 from tradewind.sdk.gradients import Gradients
 from tradewind.sdk.joining import Joining
 from tradewind.sdk.loader import Loader
 from tradewind.sdk.member import Built, Member, World
-from tradewind.sdk.meter import Meter
+from tradewind.sdk.meter import Lap, Meter
+from tradewind.sdk.nonfinite import Nonfinite, NonfiniteStep
 from tradewind.sdk.parting import Parting
 from tradewind.sdk.patience import Patience
-from tradewind.sdk.protocol import Assign
+from tradewind.sdk.protocol import Assign, Counted
 from tradewind.sdk.reports import Reports
 from tradewind.sdk.samples import Order, Ranges, count, merged, split, without
 from tradewind.sdk.saving import Saving
@@ -28,6 +30,7 @@ from tradewind.sdk.seeding import seed_all
 from tradewind.sdk.serving import Serving
 from tradewind.sdk.starting import Starting
 from tradewind.sdk.state import TrainingState
+from tradewind.sdk.stopping import Ending, remark_on_leaving
 from tradewind.sdk.trace import Trace
 
 CLOSING_S: Final = 30.0
@@ -57,7 +60,8 @@ class Parts:
     parting: Parting
     faults: Faults
     trace: Trace
-    steps: int
+    ending: Ending
+    nonfinite: Nonfinite
     seed: int
     most_samples: int
     """That are handed out at once."""
@@ -96,12 +100,17 @@ class Training:
         """Yields the batches that this rank has to compute, until all steps are done."""
         with self._parts.applying.alone():
             self._change_world()
-            while True:
-                todo = without(self._member.held, self._computed)
-                if todo:
-                    yield from self._compute(todo)
-                elif self._sum():
-                    break
+            try:
+                while True:
+                    todo = without(self._member.held, self._computed)
+                    if todo:
+                        yield from self._compute(todo)
+                    elif self._sum():
+                        break
+            except GeneratorExit:
+                if self._parts.watched or self._present_world().size > 1:
+                    remark_on_leaving(self.step)
+                raise
         self._member.finish(self._parts.certificate.told())
 
     def backward(self, loss: Tensor) -> None:
@@ -149,10 +158,11 @@ class Training:
             return False
         self._serve_joiners()
         step, world = member.done, self._present_world()
-        closing = step >= parts.steps
+        closing = step >= parts.ending.steps
         gradients.gather(step) if not closing else gradients.clear(step)
+        bad = gradients.not_finite(step) if not closing and not parts.nonfinite.scaled else None
         flat = gradients.buffer(step)[: gradients.tail_begins + tail.size(world.size)]
-        tail.write(flat[gradients.tail_begins :], self._own_tail(world, step), world.rank)
+        tail.write(gradients.tail(step), self._own_tail(world, step), world.rank, bad)
         parts.faults("before_sum", world.rank, step)
         self._meter.begin_sum()
         work = built.group.sum(flat)
@@ -183,6 +193,8 @@ class Training:
             loss_sum=self._loss_sum,
             active=world.is_active,
             step=step if world.is_first else None,
+            stops=self._parts.ending.asked,
+            over=step >= self._parts.ending.steps,
         )
 
     def _commit(self, step: int, agreed: tail.Agreed, world: World) -> None:
@@ -191,8 +203,15 @@ class Training:
             raise RuntimeError(f"ranks disagree about the step: {agreed.step} is not {step}")
         self.loss = agreed.loss
         parts.certificate.check(step, agreed.digest, self._expected(step))
-        self._apply(step)
-        parts.reports.add(step, agreed.loss, self._digest.count, world.generation, world.rank, lap)
+        try:
+            self._apply(step, agreed)
+        except NonfiniteStep:
+            self._report(step, agreed, world, lap)
+            parts.reports.close()
+            raise
+        self._report(step, agreed, world, lap)
+        if world.is_first:
+            parts.nonfinite.warn(step, agreed)
         self._forget_step()
         self._patience.took(lap.seconds)
         self._member.step_s = self._patience.step_s
@@ -201,9 +220,14 @@ class Training:
         self._expect(self._member.done, self._member.held)
         self._save(step, world)
 
-    def _apply(self, step: int) -> None:
+    def _report(self, step: int, agreed: tail.Agreed, world: World, lap: Lap) -> None:
+        certificate = self._parts.certificate
+        counted = Counted(certificate.nonfinite, certificate.skipped)
+        self._parts.reports.add(step, agreed.loss, self._digest.count, world.generation, world.rank, lap, counted)
+
+    def _apply(self, step: int, agreed: tail.Agreed) -> None:
         self._parts.serving.wait_until_copied()
-        self._parts.applying(step)
+        self._parts.applying(step, agreed)
         self._parts.serving.applied(step + 1)
 
     def _forget_step(self) -> None:
@@ -223,6 +247,8 @@ class Training:
             time.sleep(0.005)
             return False
         self._parts.reports.close()
+        if self._parts.ending.is_early and self._present_world().is_first:
+            say(f"the run ends after step {self.step - 1}, as its script asked: {self.step} steps are done")
         if self._parts.saving is not None and self._present_world().is_first:
             self._parts.saving.close(self.step, self._parts.state.payload)
         return True
@@ -276,11 +302,12 @@ class Training:
             return False
         if self._present_world().is_active and member.done < assign.resume:
             buffer.copy_(sent)
+            agreed, world = tail.read(gradients.tail(last), tail.RANKS), self._present_world()
+            self._parts.ending.learn(agreed)
             member.caught_up(assign.resume)
-            agreed, world = tail.read(gradients.tail(last), 0), self._present_world()
             self.loss = agreed.loss
             self._parts.certificate.check(last, agreed.digest, self._expected(last))
-            self._apply(last)
+            self._apply(last, agreed)
             self._save(last, world)
             self._parts.trace("caught_up", assign.rank, assign.generation, last)
         return True
@@ -293,7 +320,7 @@ class Training:
         first = parts.starting.agree(built.group, self._present_world(), member.is_halted)
         if member.ended_collective(built, ok=first is not None) and first is not None:
             member.started(first)
-            parts.starting.tell(first, parts.steps)
+            parts.starting.tell(first, parts.ending.planned)
             self._meter.begin()
 
     def _join(self, assign: Assign) -> None:

@@ -42,6 +42,8 @@ def _change(before: WorkerState, after: WorkerState) -> Fact | None:
         return Fact("ready")
     if all_warm(after) and not all_warm(before):
         return Fact("ready")
+    if not moved and after.checkpoints > before.checkpoints:
+        return Fact("ready")
     return Fact("ready") if has_switched(after) and _stands_otherwise(before, after) else None
 
 

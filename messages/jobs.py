@@ -70,9 +70,15 @@ class Launch(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
     script: str | None = None
     module: str | None = None
     args: tuple[str, ...] = ()
+    restart_args: tuple[str, ...] = ()
+    """Appended to `args` whenever the script is started again."""
     workdir: str | None = None
     python: str | None = None
     env: dict[str, str] = field(default_factory=dict)
+    checkpoint_path: str | None = None
+    """A file or folder that the script changes with each checkpoint; relative to `workdir`."""
+    preload: tuple[str, ...] = ()
+    """Modules that each worker imports once, before its trainers are forked."""
 
 
 class Pod(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

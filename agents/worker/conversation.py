@@ -136,7 +136,7 @@ class Conversation(ABC):
                 self._answer_stop(message.generation)
             case wire.Refused():
                 self._on_refused(message.why)
-            case wire.Output() | wire.Reported():
+            case wire.Output() | wire.Reported() | wire.Checkpointed():
                 pass
         self._hear(message)
 

@@ -75,6 +75,7 @@ async def _work(settings: WorkerSettings, hands: Hands, stop: Stop) -> int:
             tasks.create_task(hands.bus.run(), name="worker/bus"),
             tasks.create_task(shell.outbox.run(), name="worker/logs"),
             tasks.create_task(shell.report_progress(), name="worker/progress"),
+            tasks.create_task(shell.watch_checkpoints(), name="worker/checkpoints"),
             tasks.create_task(shell.keep_reading(), name="worker/kept"),
             tasks.create_task(_obey_signals(settings, hands.inbox, stop), name="worker/signals"),
         ]

@@ -153,6 +153,8 @@ def _hear(job: Job, status: WorkerStatus, at_s: float, *, heard_s: float, presen
         job = came_further(job, at_s, by_step=True)
     if has_fresh_checkpoint(job, known, heard):
         job = replace(job, checkpointed_s=at_s)
+    if heard.checkpoints and not job.record.checkpointed:
+        job = replace(job, record=structs.replace(job.record, checkpointed=True))
     job = _learn_ends(_learn_fallen(learn_exits(_put(job, heard), heard), heard), known, heard)
     job = _keep_certificate(_bar(job, known, heard, at_s), heard)
     if status.notice_s is not None:

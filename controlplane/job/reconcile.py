@@ -64,6 +64,7 @@ class _RecordFields(TypedDict, total=False):
     assignment: Assignment | None
     prepared: Assignment | None
     formed: int
+    starts: int
     failures: int
     failed_tail: tuple[str, ...]
 
@@ -201,7 +202,9 @@ class Turn:
         self.job = came_further(self.job, self.now_s)
         grows_at_once = self.job.grows_at_once and len(members(self.job)) < self._record.wanted
         self.job = replace(self.job, grows_at_once=grows_at_once)
-        return self._set(phase=Phase.RUNNING, formed=self._record.formed + 1, why=f"a world of {size}")
+        starts = self._record.starts + (world is None or world.hot is None)
+        formed = self._record.formed + 1
+        return self._set(phase=Phase.RUNNING, formed=formed, starts=starts, why=f"a world of {size}")
 
     def _from_running(self) -> bool:
         if all_clean(self.job):

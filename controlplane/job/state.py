@@ -51,6 +51,10 @@ class Record(Struct, frozen=True, omit_defaults=True):
     """The next world, above `generation`: its trainers get ready while the present one trains, then go over."""
     formed: int = 0
     """Worlds that ran so far."""
+    starts: int = 0
+    """Those of them in which every trainer was a new process."""
+    checkpointed: bool = False
+    """A checkpoint was reported, or seen at `launch.checkpoint_path`."""
     failures: int = 0
     losses: int = 0
     stop_why: str | None = None

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from controlplane.job import events
 from controlplane.job.learn import CLUSTER_FORGOTTEN_S
 from controlplane.master import inbox
+from controlplane.master.fallback import event_of
 from controlplane.master.held import HeldJob
 from controlplane.master.inbox import Refused
 from controlplane.throughput.measuring import WorkerPlace
@@ -105,7 +106,9 @@ class Hearing:
         if held is None:
             self._refuse(Refused.UNKNOWN_JOB, subject)
             return
-        held.report(received.envelope.at.timestamp(), heard)
+        fallen = held.report(received.envelope.at.timestamp(), heard)
+        if fallen is not None:
+            self._master.announce(event_of(held.name, fallen, held.state.spec.launch))
         self._master.books.hear_progress(heard)
         self._measure(held, heard)
 

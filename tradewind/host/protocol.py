@@ -41,6 +41,8 @@ Host → agent
                  a line is cut and the line says so.
     progress     {generation, rank, reports: [{step, loss | null, samples | null, at}, …]}
                  What the script told with `tradewind.report`, in order; `at` in Unix seconds, `loss` always finite.
+    checkpointed {generation, rank}
+                 The script said with `tradewind.checkpointed` that a checkpoint is complete.
     exited       {generation, rank, code | null, signal | null, tail: [text, …], error | null, peer_lost}
                  Its last message: nothing of this trainer follows, and the rest of its process group was killed. Either
                  `code` or `signal` (by name) is set. `tail` is the end of stderr, at most 20 lines and 4 KiB. `error`
@@ -155,6 +157,10 @@ def output(generation: int, rank: int, stream: Stream, lines: Sequence[str]) -> 
 
 def progress(generation: int, rank: int, reports: Sequence[object]) -> Message:
     return {"type": "progress", "generation": generation, "rank": rank, "reports": reports}
+
+
+def checkpointed(generation: int, rank: int) -> Message:
+    return {"type": "checkpointed", "generation": generation, "rank": rank}
 
 
 def exited(

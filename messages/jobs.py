@@ -16,6 +16,8 @@ Problem = tuple[str, str]
 
 _QUANTITY = re.compile(r"^\+?(?=[\d.]*[1-9])(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3}|[numkMGTPE]|[KMGTPE]i)?\Z", re.ASCII)
 """Of Kubernetes, above 0."""
+MODULE = re.compile(r"^[^\W\d]\w*(\.[^\W\d]\w*)*\Z")
+"""A dotted name, as `import` takes it."""
 _OBJECT_NAME = re.compile(r"^(?=.{1,253}\Z)[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*\Z")
 
 
@@ -80,6 +82,11 @@ class Launch(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
     preload: tuple[str, ...] = ()
     """Modules that each worker imports once, before its trainers are forked."""
 
+    @property
+    def host_env(self) -> dict[str, str]:
+        """The environment that a worker and its host are started with."""
+        return {**self.env, "TRADEWIND_PRELOAD": ",".join(self.preload)} if self.preload else self.env
+
 
 class Pod(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """What a worker's pod needs where workers are pods; plain processes take no notice of it."""
@@ -133,6 +140,9 @@ def contradictions(spec: JobSpec) -> list[Problem]:
     rate = spec.hyperparameters.get("learning_rate")
     if rate is not None and (isinstance(rate, bool) or not isinstance(rate, int | float) or not rate > 0):
         found.append(("hyperparameters.learning_rate", f"is {rate!r}, but must be a number above 0"))
+    for place, name in enumerate(spec.launch.preload):
+        if not MODULE.match(name):
+            found.append((f"launch.preload[{place}]", f"is {name!r}, but must be a module's name, such as 'lightning'"))
     for name, value in spec.launch.env.items():
         if not name or "=" in name or "\0" in name + value:
             found.append((f"launch.env.{name!r}", "names need a letter and no '=', and nothing may hold a NUL"))

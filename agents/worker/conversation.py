@@ -109,7 +109,7 @@ class Conversation(ABC):
             async with asyncio.timeout(self._warm_s):
                 await self._warm.wait()
         except TimeoutError:
-            self._give_up(f"did not import torch within {self._warm_s:.0f} s")
+            self._give_up(f"did not finish its imports (torch, launch.preload) within {self._warm_s:.0f} s")
 
     def _take(self, line: bytes) -> None:
         try:

@@ -121,7 +121,7 @@ async def _host_command(
         return HostContainer(own_env, settings.host_within_s, settings.warm_s)
     launch = await read_launch(bucket, identity.job)
     named = settings.python or (launch.python if launch is not None else None)
-    given = launch.env if launch is not None else {}
+    given = launch.host_env if launch is not None else {}
     env = {**os.environ, **given, **own_env}
     return HostCommand(named or sys.executable, host_file, env, settings.warm_s)
 

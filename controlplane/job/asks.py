@@ -120,7 +120,7 @@ def _tell_clusters(job: Job, now_s: float) -> Asked:
 
 def _template(job: Job) -> WorkerTemplate:
     launch = job.spec.launch
-    return WorkerTemplate(slots=job.spec.workers.ranks, python=launch.python, env=launch.env, pod=job.spec.pod)
+    return WorkerTemplate(slots=job.spec.workers.ranks, python=launch.python, env=launch.host_env, pod=job.spec.pod)
 
 
 def _is_saved(job: Job) -> bool:

@@ -6,7 +6,8 @@ Messages are handled in the order they were sent. Unknown fields are ignored. Th
 and takes none longer than 16 MiB. Generations and ranks are integers ≥ 0; a trainer is known by (generation, rank).
 
 Start the host in the job's environment (variables included): what Python and torch read only once, at start and at
-import, they read there (PYTHONHASHSEED, TORCH_LOGS, …). A host ignores SIGTERM and SIGINT: its agent decides. When the
+import, they read there (PYTHONHASHSEED, TORCH_LOGS, …). TRADEWIND_PRELOAD names modules that it imports besides torch,
+with commas between. A host ignores SIGTERM and SIGINT: its agent decides. When the
 agent's end of the socket closes, it ends every trainer, as for `exit`, and exits.
 
 Agent → host

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 from tradewind import progress
+from tradewind.host.preload import show_remarks
 from tradewind.host.protocol import TrainerSpec
 from tradewind.host.warm import start_anew
 
@@ -67,6 +68,8 @@ def become(newborn: Newborn) -> None:
         _give_up(f"tradewind: can't change to folder {spec.cwd!r}: [Errno {error.errno}] {error.strerror}")
     progress.connect(newborn.progress_fd)
     start_anew(spec.env)
+    if spec.env.get("RANK") == "0":
+        show_remarks()
     try:
         _run(spec)
     except BaseException as error:

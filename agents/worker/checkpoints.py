@@ -44,7 +44,7 @@ class Watched:
 
 def look_at(path: Path) -> Look:
     """The path itself, and what is in it if it is a folder: two levels, and a bounded number of entries."""
-    found = [stat for stat in islice(_stats(path, DEPTH), ENTRIES_AT_MOST)]
+    found = list(islice(_stats(path, DEPTH), ENTRIES_AT_MOST))
     return max((stat.st_mtime_ns for stat in found), default=0), sum(stat.st_size for stat in found), len(found)
 
 

@@ -11,7 +11,6 @@ from messages.jobs import JobSpec
 from messages.workers import Fallen, SampleCertificate, TrainerExit, TrainerStatus, WorkerPhase
 from messages.worlds import Assignment, StoreAddress
 
-
 UNKNOWN_COST_S = 3.0
 """Seconds that a restart is taken to cost by a master that has seen none of this job."""
 

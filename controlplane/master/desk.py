@@ -110,9 +110,10 @@ class Desk:
             )
         if limits.allowed and workers not in limits.allowed:
             sizes = ", ".join(map(str, limits.allowed))
+            smaller = max((size for size in limits.allowed if size < workers), default=limits.least)
             raise ScaleRefused(
                 f"Job {name!r} can have {sizes} workers, as workers.allowed in its file says, and not {workers}.",
-                f"tradewind scale {name} {max((size for size in limits.allowed if size < workers), default=limits.least)}",
+                f"tradewind scale {name} {smaller}",
             )
         await self.budgets.check_scale(held, workers)
         self._check_leads()

@@ -73,4 +73,3 @@ def _thread_ids() -> set[str]:
 def _cuda_has_begun() -> bool:
     torch = sys.modules.get("torch")
     return torch is not None and torch.cuda.is_initialized() is True
-

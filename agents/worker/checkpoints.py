@@ -1,7 +1,7 @@
 """Checkpoints that scripts write without reporting them: changes of `launch.checkpoint_path`.
 
-The worker that holds rank 0 looks at the path once a second. A change counts when nothing has changed for two more
-looks: a checkpoint that is being written is none yet.
+The worker that holds rank 0 looks at the path once a second. A change counts when sizes have stayed the same for two
+more looks: a checkpoint that is being written is none yet.
 """
 
 import asyncio
@@ -31,15 +31,18 @@ class Watched:
     def __init__(self, generation: Generation, first: Look) -> None:
         self.generation = generation
         self._last = first
-        self._unchanged = LOOKS_UNCHANGED
+        self._changed = False
+        self._same_size = LOOKS_UNCHANGED
 
     def is_written(self, look: Look) -> bool:
         """Whether this look completes a checkpoint."""
-        if look != self._last:
-            self._last, self._unchanged = look, 0
+        before, self._last = self._last, look
+        self._changed = self._changed or look != before
+        self._same_size = self._same_size + 1 if look[1:] == before[1:] else 0
+        if not self._changed or self._same_size < LOOKS_UNCHANGED or look[2] == 0:
             return False
-        self._unchanged += 1
-        return self._unchanged == LOOKS_UNCHANGED and look[2] > 0
+        self._changed = False
+        return True
 
 
 def look_at(path: Path) -> Look:

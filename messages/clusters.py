@@ -67,6 +67,8 @@ class WorkerTemplate(Struct, frozen=True, omit_defaults=True):
     """The job's interpreter; the worker-agent's own if not given."""
     env: dict[str, str] = field(default_factory=dict)
     pod: Pod = Pod()
+    divide_gpus: bool = False
+    """The job may have several workers: those on one machine see different GPUs of it, one for each rank."""
 
 
 class KeepWorkers(Struct, frozen=True):

@@ -16,6 +16,8 @@ Problem = tuple[str, str]
 
 _QUANTITY = re.compile(r"^\+?(?=[\d.]*[1-9])(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3}|[numkMGTPE]|[KMGTPE]i)?\Z", re.ASCII)
 """Of Kubernetes, above 0."""
+MODULE = re.compile(r"^[^\W\d]\w*(\.[^\W\d]\w*)*\Z")
+"""A dotted name, as `import` takes it."""
 _OBJECT_NAME = re.compile(r"^(?=.{1,253}\Z)[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*\Z")
 
 
@@ -25,6 +27,20 @@ class Workers(Struct, frozen=True, forbid_unknown_fields=True):
     max: Count = 1
     min: Count = 1
     ranks: Annotated[int, Meta(ge=1, le=64)] = 1
+    allowed: tuple[Count, ...] = ()
+    """The only numbers of workers that a world may have; any from `min` to `max` if empty."""
+    settle_s: Annotated[float, Meta(ge=0, le=86_400)] | None = None
+    """Seconds that a world of scripts without the SDK lives before it is ended to admit more workers. By default 20
+    times what a restart costs, at most 10 minutes."""
+
+    @property
+    def least(self) -> int:
+        """The smallest number of workers that can train."""
+        return min(self.allowed, default=self.min)
+
+    def fitting(self, count: int) -> int:
+        """The largest number of workers in a world, if so many can be had; `count` if they are too few for any."""
+        return max((size for size in self.allowed if size <= count), default=count)
 
 
 class Failures(Struct, frozen=True, forbid_unknown_fields=True):
@@ -59,9 +75,20 @@ class Launch(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
     script: str | None = None
     module: str | None = None
     args: tuple[str, ...] = ()
+    restart_args: tuple[str, ...] = ()
+    """Appended to `args` whenever the script is started again."""
     workdir: str | None = None
     python: str | None = None
     env: dict[str, str] = field(default_factory=dict)
+    checkpoint_path: str | None = None
+    """A file or folder that the script changes with each checkpoint; relative to `workdir`."""
+    preload: tuple[str, ...] = ()
+    """Modules that each worker imports once, before its trainers are forked."""
+
+    @property
+    def host_env(self) -> dict[str, str]:
+        """The environment that a worker and its host are started with."""
+        return {**self.env, "TRADEWIND_PRELOAD": ",".join(self.preload)} if self.preload else self.env
 
 
 class Pod(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -102,6 +129,7 @@ def contradictions(spec: JobSpec) -> list[Problem]:
     if spec.workers.min > spec.workers.max:
         text = f"is {spec.workers.min}, more than workers.max = {spec.workers.max}; at most that"
         found.append(("workers.min", text))
+    found += _allowed(spec)
     ranks_at_most = spec.workers.max * spec.workers.ranks
     if spec.replica > ranks_at_most:
         found.append(
@@ -115,10 +143,27 @@ def contradictions(spec: JobSpec) -> list[Problem]:
     rate = spec.hyperparameters.get("learning_rate")
     if rate is not None and (isinstance(rate, bool) or not isinstance(rate, int | float) or not rate > 0):
         found.append(("hyperparameters.learning_rate", f"is {rate!r}, but must be a number above 0"))
+    for place, name in enumerate(spec.launch.preload):
+        if not MODULE.match(name):
+            found.append((f"launch.preload[{place}]", f"is {name!r}, but must be a module's name, such as 'lightning'"))
     for name, value in spec.launch.env.items():
         if not name or "=" in name or "\0" in name + value:
             found.append((f"launch.env.{name!r}", "names need a letter and no '=', and nothing may hold a NUL"))
     return found + contradictory_criteria(spec.capacity, spec.profile, has_batch="global_batch" in spec.hyperparameters)
+
+
+def _allowed(spec: JobSpec) -> Iterator[Problem]:
+    workers, path = spec.workers, "workers.allowed"
+    if list(workers.allowed) != sorted(set(workers.allowed)):
+        yield path, f"is {list(workers.allowed)}, but must be ascending, each number once"
+    for size in workers.allowed:
+        if size > workers.max:
+            yield path, f"has {size}, more than workers.max = {workers.max}; at most that"
+        elif size < workers.min:
+            yield path, f"has {size}, less than workers.min = {workers.min}; at least that"
+        elif (ranks := size * workers.ranks) % spec.replica:
+            text = f"{size} × workers.ranks = {ranks} ranks, which is no multiple of replica = {spec.replica}"
+            yield path, f"has {size}: {text}"
 
 
 def _pod(pod: Pod) -> Iterator[Problem]:

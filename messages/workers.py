@@ -156,6 +156,8 @@ class WorkerStatus(Struct, frozen=True, omit_defaults=True):
     """Where its ranks are reached by those of other workers."""
     pid: Counted = 0
     step: Counted | None = None
+    checkpoints: Counted = 0
+    """Checkpoints of `generation` that its scripts have reported, or that were seen at `launch.checkpoint_path`."""
     exits: tuple[TrainerExit, ...] = ()
     """Of `generation` only."""
     fallen: tuple[Fallen, ...] = ()

@@ -95,6 +95,8 @@ class Assignment(Struct, frozen=True, omit_defaults=True):
     restart_count: Counted = 0
     """Failures of the script so far; preemptions do not count."""
     max_restarts: Counted = 0
+    restarts: Counted = 0
+    """Worlds before this one in which the script was started, whatever ended them."""
     hot: HotWorld | None = None
     """None: every rank is a new process. Else trainers that live on are re-ranked in place."""
 

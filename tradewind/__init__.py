@@ -5,12 +5,12 @@ What a training script uses is exported here. It is light: neither torch nor the
 
 from typing import TYPE_CHECKING, Any
 
-from tradewind.progress import hyperparameters, report
+from tradewind.progress import checkpointed, hyperparameters, report
 
 if TYPE_CHECKING:
     from tradewind.sdk.run import Run
 
-__all__ = ["Run", "hyperparameters", "report"]
+__all__ = ["Run", "checkpointed", "hyperparameters", "report"]
 
 
 def __getattr__(name: str) -> Any:

@@ -19,6 +19,7 @@ from collections import deque
 from typing import Any, Final
 
 HYPERPARAMETERS: Final = "TRADEWIND_HYPERPARAMETERS"
+_CHECKPOINT: Final = "checkpoint"
 _HELD_REPORTS: Final = 256
 _LAST_WAIT_S: Final = 1.0
 _LARGEST: Final = 2**63
@@ -31,6 +32,20 @@ def report(step: int, loss: float | None = None, samples: int | None = None) -> 
     """
     if _channel is not None:
         _channel.tell(step, loss, samples)
+
+
+def checkpointed() -> None:
+    """Tell that a checkpoint is complete: now is a good moment to start again with more workers.
+
+    Call it after each checkpoint, on the rank that wrote it. For scripts that do not use `tradewind.Run`.
+    """
+    if _channel is not None:
+        _channel.say(_encoded({_CHECKPOINT: True, "at": time.time()}))
+
+
+def is_checkpoint(line: object) -> bool:
+    """For the host: whether what came over the pipe tells of a checkpoint, not of a step."""
+    return isinstance(line, dict) and _CHECKPOINT in line
 
 
 def hyperparameters() -> dict[str, Any]:
@@ -60,7 +75,11 @@ class _Channel:
 
     def tell(self, step: int, loss: float | None, samples: int | None) -> None:
         line = _line(step, loss, samples)
-        if line is not None and os.getpid() == self._pid:
+        if line is not None:
+            self.say(line)
+
+    def say(self, line: bytes) -> None:
+        if os.getpid() == self._pid:
             self._held.append(line)
             self.flush()
 
@@ -96,6 +115,10 @@ def _line(step: int, loss: float | None, samples: int | None) -> bytes | None:
     told = {"step": told_step, "loss": _number(loss), "samples": _whole(samples), "at": time.time()}
     if told["loss"] is not None and not math.isfinite(told["loss"]):
         told = {**told, "loss": None, "nonfinite": True}  # which JSON has no numbers for
+    return _encoded(told)
+
+
+def _encoded(told: dict[str, Any]) -> bytes:
     return json.dumps(told).encode() + b"\n"
 
 

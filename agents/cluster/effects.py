@@ -14,6 +14,8 @@ class StartPlace:
     uid: str
     job: JobName
     template: WorkerTemplate
+    departing: frozenset[str] = frozenset()
+    """Places that are about to end: what they use of the machine becomes free."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,11 +9,12 @@ import os
 import signal
 import subprocess
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from agents.cluster import processes
+from agents.cluster import gpus, processes
 from agents.cluster.events import AgentEnded, ClusterEvent, PlaceEnded, PlaceFailed, PlaceStarted
+from agents.cluster.gpus import Gpus
 from agents.cluster.settings import ClusterSettings
 from agents.cluster.state import KnownPlace
 from messages.clusters import WorkerTemplate
@@ -36,6 +37,7 @@ class _Held:
     birth: str
     child: "subprocess.Popen[bytes] | None"
     """None: an earlier controller started it, so nobody learns its exit code."""
+    gpus: Gpus = ()
 
 
 class LocalPlaces:
@@ -49,6 +51,7 @@ class LocalPlaces:
         self._tasks = tasks
         self._clock = clock
         self._held: dict[str, _Held] = {}
+        self._gpus = gpus.of_machine(settings.gpus, os.environ)
         self._ending: set[str] = set()
         """Just now."""
         self._told_to_end: set[str] = set()
@@ -59,14 +62,15 @@ class LocalPlaces:
     def __contains__(self, uid: str) -> bool:
         return uid in self._held
 
-    def start(self, uid: str, job: JobName, template: WorkerTemplate) -> None:
+    def start(self, uid: str, job: JobName, template: WorkerTemplate, departing: frozenset[str]) -> None:
+        own_gpus = self._share(uid, template, departing)
         try:
-            child = self._spawn(uid, job, template)
+            child = self._spawn(uid, job, template, own_gpus)
         except (OSError, ValueError) as error:
             self._log.warning("place_failed", uid=uid, job=job, why=str(error))
             self._post(PlaceFailed(self._clock.monotonic_s(), uid, str(error)))
             return
-        self._hold(_Held(uid, child.pid, processes.birth_of(child.pid) or "", child))
+        self._hold(_Held(uid, child.pid, processes.birth_of(child.pid) or "", child, own_gpus))
         self._log.info("place_started", uid=uid, job=job, pid=child.pid)
 
     def adopt(self, places: Iterable[KnownPlace]) -> None:
@@ -76,7 +80,7 @@ class LocalPlaces:
             birth = processes.birth_of(pid) if pid else None
             if birth is not None and (birth == place.birth or processes.carries(pid, place.uid)):
                 self._log.info("place_adopted", uid=place.uid, job=place.job, pid=pid)
-                self._hold(_Held(place.uid, pid, birth, None))
+                self._hold(_Held(place.uid, pid, birth, None, gpus.of_process(pid)))
             else:
                 name = f"place/{place.uid}"
                 self._watchers[place.uid] = self._tasks.create_task(self._sweep(place.uid), name=name)
@@ -86,7 +90,7 @@ class LocalPlaces:
         birth = processes.birth_of(pid) if pid > 0 else None
         if uid in self._held or birth is None or not processes.carries(pid, uid):
             return False
-        self._hold(_Held(uid, pid, birth, None))
+        self._hold(_Held(uid, pid, birth, None, gpus.of_process(pid)))
         return True
 
     async def end(self, uid: str, grace_s: float) -> None:
@@ -115,7 +119,19 @@ class LocalPlaces:
         """What workers wrote that did not end well; nobody can ask them any more."""
         return [path for path in Path(self._settings.run_dir).glob("w*x*.log") if path.stem not in self._held]
 
-    def _spawn(self, uid: str, job: JobName, template: WorkerTemplate) -> "subprocess.Popen[bytes]":
+    def _share(self, uid: str, template: WorkerTemplate, departing: frozenset[str]) -> Gpus:
+        """What a place has that departs is given to the one that replaces it."""
+        if not self._gpus or not template.divide_gpus or gpus.VARIABLE in template.env:
+            return ()
+        held = [held.gpus for held in self._held.values() if held.uid not in departing]
+        own = gpus.share(self._gpus, held, template.slots)
+        if not own:
+            self._log.warning("too_few_gpus", uid=uid, gpus=len(self._gpus), ranks=template.slots)
+        elif any(set(own) & set(others) for others in held):
+            self._log.warning("gpus_shared", uid=uid, gpus=",".join(own), why="more ranks than GPUs on this machine")
+        return own
+
+    def _spawn(self, uid: str, job: JobName, template: WorkerTemplate, own_gpus: Gpus) -> "subprocess.Popen[bytes]":
         settings = self._settings
         run_dir = Path(settings.run_dir)
         run_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -124,7 +140,8 @@ class LocalPlaces:
             *("--slots", str(template.slots), "--run-dir", settings.run_dir),
             *(("--python", template.python) if template.python is not None else ()),
         ]
-        environment = {**os.environ, **_for_agent(template.env), **self._environment(uid)}
+        visible = {gpus.VARIABLE: ",".join(own_gpus)} if own_gpus else {}
+        environment = {**os.environ, **_for_agent(template.env), **visible, **self._environment(uid)}
         if settings.echo:
             return subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, start_new_session=True)
         self._drop_old_logs()
@@ -153,6 +170,7 @@ class LocalPlaces:
         await children.wait_exit(held.pid)
         code = children.exit_code(held.pid) if held.child is not None else None
         how = self._how(held, code)
+        self._held[held.uid] = replace(held, gpus=())
         ended_well = code == 0 or (held.uid in self._told_to_end and code in (None, -signal.SIGTERM))
         self._post(AgentEnded(self._clock.monotonic_s(), held.uid, how))
         # Before it is reaped: until then nobody else can have its number.

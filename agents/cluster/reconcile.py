@@ -197,7 +197,8 @@ def _start(state: ClusterState, now_s: float) -> Step:
     saved = {place.uid for place in state.saved.places} if state.saved is not None else set()
     planned = [place for place in state.places.values() if place.stage is Stage.PLANNED and place.uid in saved]
     asked = {place.uid: replace(place, stage=Stage.ASKED, since_s=now_s) for place in planned}
-    effects = tuple(StartPlace(place.uid, place.job, place.template) for place in planned)
+    departing = frozenset(place.uid for place in state.places.values() if place.departing)
+    effects = tuple(StartPlace(place.uid, place.job, place.template, departing) for place in planned)
     return (replace(state, places={**state.places, **asked}), effects) if asked else (state, ())
 
 

@@ -41,7 +41,7 @@ class Places(Protocol):
 
     def __contains__(self, uid: str) -> bool: ...
 
-    def start(self, uid: str, job: JobName, template: WorkerTemplate) -> None: ...
+    def start(self, uid: str, job: JobName, template: WorkerTemplate, departing: frozenset[str]) -> None: ...
 
     def recognise(self, uid: str, pid: int) -> bool:
         """Whether a worker that is heard of, but nobody knows, is one of a place here; then it is held."""
@@ -93,8 +93,8 @@ class ClusterShell:
 
     def perform(self, effect: ClusterEffect) -> Awaitable[ClusterEvent | None] | None:
         match effect:
-            case StartPlace(uid, job, template):
-                self._places.start(uid, job, template)
+            case StartPlace(uid, job, template, departing):
+                self._places.start(uid, job, template, departing)
             case EndPlace(uid, grace_s, why, worker):
                 self._log.info("place_ends", uid=uid, why=why)
                 if worker is None:

@@ -112,7 +112,7 @@ class Conversation(ABC):
             async with asyncio.timeout(self._warm_s):
                 await self._warm.wait()
         except TimeoutError:
-            self._give_up(f"did not import torch within {self._warm_s:.0f} s")
+            self._give_up(f"did not finish its imports (torch, launch.preload) within {self._warm_s:.0f} s")
 
     def _take(self, line: bytes) -> None:
         try:
@@ -139,7 +139,7 @@ class Conversation(ABC):
                 self._answer_stop(message.generation)
             case wire.Refused():
                 self._on_refused(message.why)
-            case wire.Output() | wire.Reported():
+            case wire.Output() | wire.Reported() | wire.Checkpointed():
                 pass
         self._hear(message)
 

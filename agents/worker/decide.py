@@ -164,6 +164,7 @@ def _obey(state: WorkerState, at_s: float) -> Step:
         forked=frozenset(),
         exits=(),
         step=None,
+        checkpoints=0,
         stop=None,
     )
     if obeying.world is None:

@@ -65,6 +65,7 @@ def rank_environment(
         "TORCHELASTIC_USE_AGENT_STORE": "True",
         "TRADEWIND_GENERATION": str(assignment.generation),
         "TRADEWIND_RANK": str(rank),
+        "TRADEWIND_RESTART_COUNT": str(assignment.restarts),
         "TRADEWIND_HYPERPARAMETERS": json.dumps(_hyperparameters(assignment.hyperparameters, rank)),
     }
 

@@ -107,6 +107,14 @@ class StepCompleted:
 
 
 @dataclass(frozen=True, slots=True)
+class CheckpointWritten:
+    """A rank of this world reported a checkpoint, or one was seen at `launch.checkpoint_path`."""
+
+    at_s: float
+    generation: Generation
+
+
+@dataclass(frozen=True, slots=True)
 class AssignmentHeard:
     at_s: float
     assignment: Assignment
@@ -185,6 +193,7 @@ WorkerEvent = (
     | TrainerDetached
     | TrainersSeen
     | StepCompleted
+    | CheckpointWritten
     | AssignmentHeard
     | HaltHeard
     | LocateHeard

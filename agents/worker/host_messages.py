@@ -76,6 +76,11 @@ class Reported(Struct, frozen=True, tag_field="type", tag="progress"):
     reports: tuple[StepReport, ...]
 
 
+class Checkpointed(Struct, frozen=True, tag_field="type", tag="checkpointed"):
+    generation: Generation
+    rank: Rank
+
+
 class Exited(Struct, frozen=True, tag_field="type", tag="exited"):
     generation: Generation
     rank: Rank
@@ -96,7 +101,7 @@ class Refused(Struct, frozen=True, tag_field="type", tag="refused"):
 
 
 Command = Fork | Stop | Abort | Exit
-HostMessage = Hello | Forked | ForkFailed | Output | Reported | Exited | Stopped | Refused
+HostMessage = Hello | Forked | ForkFailed | Output | Reported | Checkpointed | Exited | Stopped | Refused
 
 _decoder: Decoder[HostMessage] = Decoder(HostMessage)
 _encoder = msgspec.json.Encoder()

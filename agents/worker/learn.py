@@ -8,6 +8,7 @@ from agents.worker.events import (
     AssignmentHeard,
     BusBack,
     BusLost,
+    CheckpointWritten,
     EndStalledHeard,
     HaltHeard,
     HostLost,
@@ -64,6 +65,8 @@ def learn(state: WorkerState, event: WorkerEvent) -> WorkerState:
             return trainers.seen(state, event)
         case StepCompleted():
             return trainers.step(state, event)
+        case CheckpointWritten():
+            return trainers.checkpoint(state, event)
         case AssignmentHeard():
             return _assigned(state, event)
         case HaltHeard():

@@ -6,6 +6,7 @@ from dataclasses import replace
 from msgspec import structs
 
 from agents.worker.events import (
+    CheckpointWritten,
     StepCompleted,
     TrainerAttached,
     TrainerDetached,
@@ -113,6 +114,12 @@ def step(state: WorkerState, event: StepCompleted) -> WorkerState:
         return state
     newest = event.step if state.step is None else max(state.step, event.step)
     return replace(state, step=newest)
+
+
+def checkpoint(state: WorkerState, event: CheckpointWritten) -> WorkerState:
+    if event.generation != state.generation or not state.ranks or state.stop is not None:
+        return state
+    return replace(state, checkpoints=state.checkpoints + 1)
 
 
 def _as_of(told: TrainerExit, state: WorkerState, trainer: Trainer) -> TrainerExit:

@@ -80,6 +80,7 @@ async def _work(settings: WorkerSettings, hands: Hands, stop: Stop) -> int:
             tasks.create_task(hands.bus.run(), name="worker/bus"),
             tasks.create_task(shell.outbox.run(), name="worker/logs"),
             tasks.create_task(shell.report_progress(), name="worker/progress"),
+            tasks.create_task(shell.watch_checkpoints(), name="worker/checkpoints"),
             tasks.create_task(shell.keep_reading(), name="worker/kept"),
             tasks.create_task(_obey_signals(settings, hands.inbox, stop), name="worker/signals"),
         ]
@@ -125,7 +126,7 @@ async def _host_command(
         return HostContainer(own_env, settings.host_within_s, settings.warm_s)
     launch = await read_launch(bucket, identity.job)
     named = settings.python or (launch.python if launch is not None else None)
-    given = launch.env if launch is not None else {}
+    given = launch.host_env if launch is not None else {}
     env = {**os.environ, **given, **own_env}
     return HostCommand(named or sys.executable, host_file, env, settings.warm_s)
 

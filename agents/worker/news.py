@@ -47,6 +47,8 @@ def _change(before: WorkerState, after: WorkerState) -> Fact | None:
         return Fact("ready")
     if all_warm(after) and not all_warm(before):
         return Fact("ready")
+    if not moved and after.checkpoints > before.checkpoints:
+        return Fact("ready")
     if has_switched(after) and _stands_otherwise(before, after):
         return Fact("ready")
     answered = after.is_located and not before.is_located

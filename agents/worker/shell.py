@@ -9,8 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import assert_never
 
+from agents.worker import checkpoints, invariants
 from agents.worker import host_messages as wire
-from agents.worker import invariants
 from agents.worker import trainer_messages as hot_wire
 from agents.worker.conversation import Conversation
 from agents.worker.echo import Echo
@@ -31,6 +31,7 @@ from agents.worker.effects import (
 from agents.worker.environment import AN_INVITED, TERMS, enlarged, rank_arguments, rank_environment
 from agents.worker.events import (
     AssignmentHeard,
+    CheckpointWritten,
     EndStalledHeard,
     HaltHeard,
     HostLost,
@@ -195,6 +196,9 @@ class WorkerShell:
             await asyncio.sleep(REPORT_EVERY_S)
             self.flush_progress()
 
+    async def watch_checkpoints(self) -> None:
+        await checkpoints.watch(lambda: self._state, self._inbox.post, self._clock)
+
     async def keep_reading(self) -> None:
         """Whoever comes late or was away hears the last assignment as if it had just been sent."""
         while True:
@@ -298,6 +302,9 @@ class WorkerShell:
             case wire.Reported():
                 generation, rank = self._place_of((message.generation, message.rank))
                 self._on_reported(generation, rank, message.reports)
+            case wire.Checkpointed():
+                generation, _ = self._place_of((message.generation, message.rank))
+                self._inbox.post(CheckpointWritten(at_s, generation))
             case wire.Exited():
                 self.trainers.forget((message.generation, message.rank))
                 self.outbox.hurry()

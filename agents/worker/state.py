@@ -135,6 +135,8 @@ class WorkerState:
     invite_losses: int = 0
     step: int | None = None
     """The newest completed in `generation`."""
+    checkpoints: int = 0
+    """Written in `generation`, as far as reported or seen."""
     stop: Stop | None = None
     stop_grace_s: float = 5.0
     """As the master last said; before it has, as the rules do."""
@@ -232,6 +234,7 @@ def status_of(state: WorkerState, at_s: float) -> WorkerStatus:
         address=identity.address,
         pid=identity.pid,
         step=state.step,
+        checkpoints=state.checkpoints,
         exits=state.exits,
         fallen=state.fallen,
         notice_s=None if deadline_s is None else max(0.0, deadline_s - at_s),

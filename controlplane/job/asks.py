@@ -119,8 +119,14 @@ def _tell_clusters(job: Job, now_s: float) -> Asked:
 
 
 def _template(job: Job) -> WorkerTemplate:
-    launch = job.spec.launch
-    return WorkerTemplate(slots=job.spec.workers.ranks, python=launch.python, env=launch.env, pod=job.spec.pod)
+    launch, workers = job.spec.launch, job.spec.workers
+    return WorkerTemplate(
+        slots=workers.ranks,
+        python=launch.python,
+        env=launch.host_env,
+        pod=job.spec.pod,
+        divide_gpus=workers.max > 1,
+    )
 
 
 def _is_saved(job: Job) -> bool:

@@ -30,7 +30,7 @@ class StopStores:
 
 @dataclass(frozen=True, slots=True)
 class WatchStore:
-    """Tell with RanksWaited if ranks of this world wait for a peer for longer than `meet_s`."""
+    """Tell with RanksMet when all ranks of this world have come, with RanksWaited if some wait longer than `meet_s`."""
 
     generation: Generation
     world_size: int

@@ -101,6 +101,14 @@ class RanksWaited:
 
 
 @dataclass(frozen=True, slots=True)
+class RanksMet:
+    """All ranks of the generation have come to its store."""
+
+    at_s: float
+    generation: Generation
+
+
+@dataclass(frozen=True, slots=True)
 class RecordSaved:
     at_s: float
     record: Record
@@ -177,6 +185,7 @@ JobEvent = (
     | StoreFailed
     | StoreLost
     | RanksWaited
+    | RanksMet
     | RecordSaved
     | SaveFailed
     | RecordLost

@@ -26,4 +26,4 @@ def kept(job: Job, workers: Iterable[Worker]) -> list[Worker]:
 
 
 def can_go_on(job: Job, workers: list[Worker]) -> bool:
-    return len(workers) >= job.spec.workers.min and arrange(workers, job.spec.replica).world_size > 0
+    return len(workers) >= job.spec.workers.least and arrange(workers, job.spec.replica).world_size > 0

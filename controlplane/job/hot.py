@@ -113,11 +113,11 @@ def hot_candidates(job: Job) -> list[Worker]:
     Nobody if no state survived."""
     able = given_up.kept(job, with_state(job))
     kept = {worker.worker for worker in able}
-    alone = whole(choose(able, job.record.wanted, kept), job.spec.replica)
+    alone = whole(choose(able, job.record.wanted, kept, job.spec.workers), job.spec.replica)
     if not alone or given_up.can_go_on(job, alone):
         return alone
     others = [worker for worker in joiners(job) if worker.worker not in kept]
-    together = whole(choose([*able, *others], job.record.wanted, kept), job.spec.replica)
+    together = whole(choose([*able, *others], job.record.wanted, kept, job.spec.workers), job.spec.replica)
     return together if _keeps_state(together, kept, job.spec.replica) else alone
 
 
@@ -167,7 +167,8 @@ def to_invite(job: Job, now_s: float) -> list[WorkerId]:
     """Who would be in a larger world, if its trainers were warm. No member of the running one, which has its own."""
     runs = job.record.phase is Phase.RUNNING
     held = {member.worker for member in members(job)} if runs else {worker.worker for worker in survivors(job)}
-    wanted = choose(given_up.kept(job, filter(can_train, job.workers.values())), job.record.wanted, held)
+    able = given_up.kept(job, filter(can_train, job.workers.values()))
+    wanted = choose(able, job.record.wanted, held, job.spec.workers)
     return [
         worker.worker
         for worker in wanted

@@ -29,6 +29,9 @@ def _ranks(job: Job, world: Assignment | None) -> list[str]:
         broken.append(f"generation {world.generation} holds ranks {sorted(held)}, not 0…{world.world_size - 1}")
     if world.world_size % job.spec.replica:
         broken.append(f"a world of {world.world_size} cuts a replica of {job.spec.replica}")
+    allowed = job.spec.workers.allowed
+    if allowed and world.hot is None and len(world.members) not in allowed:
+        broken.append(f"a world of {len(world.members)} workers, but only {allowed} are allowed")
     if len({member.worker for member in world.members}) != len(world.members):
         broken.append(f"a worker is twice in generation {world.generation}")
     hot = world.hot

@@ -18,6 +18,7 @@ from controlplane.job.present import has_finished, is_halted, member_of, member_
 from controlplane.job.ranks import ranks_of
 from controlplane.job.reload import ask_for_reload, forget_outdated
 from controlplane.job.sentences import describe_waiting
+from controlplane.job.settling import came_further, has_first_step, has_fresh_checkpoint
 from controlplane.job.state import Barred, Cluster, Failure, Job, Store, Worker
 from messages.bounds import doubt_notice
 from messages.clusters import ClusterHeartbeat, Presence, WorkerSight
@@ -75,6 +76,8 @@ def learn(job: Job, event: events.JobEvent) -> Job:
             if generation != job.record.generation:
                 return job
             return replace(job, ranks_waiting=describe_waiting(waiting, missing))
+        case events.RanksMet(at_s, generation):
+            return came_further(job, at_s) if generation == job.record.generation else job
         case events.RecordSaved(_, record):
             return replace(job, saved=record, saving=None)
         case events.SaveFailed(at_s, _):
@@ -148,6 +151,7 @@ def _hear(job: Job, status: WorkerStatus, at_s: float, *, heard_s: float, presen
         address=status.address,
         pid=status.pid,
         step=status.step if status.step is not None else known.step,
+        checkpoints=status.checkpoints,
         exits=status.exits,
         fallen=status.fallen,
         noticed=known.noticed,
@@ -156,6 +160,12 @@ def _hear(job: Job, status: WorkerStatus, at_s: float, *, heard_s: float, presen
     )
     if _active_ranks(heard) - _active_ranks(known):
         job = replace(job, share_taken_s=at_s)
+    if status.step is not None and has_first_step(job, heard):
+        job = came_further(job, at_s, by_step=True)
+    if has_fresh_checkpoint(job, known, heard):
+        job = replace(job, checkpointed_s=at_s)
+    if heard.checkpoints and not job.record.checkpointed:
+        job = replace(job, record=structs.replace(job.record, checkpointed=True))
     job = _learn_ends(_learn_fallen(learn_exits(_put(job, heard), heard), heard), known, heard)
     job = _keep_certificate(_bar(job, known, heard, at_s), heard)
     if status.notice_s is not None:

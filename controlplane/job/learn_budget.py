@@ -16,7 +16,9 @@ def learn_budget(
     match event:
         case events.ScaleAsked(_, workers):
             reached = job.record.budget_reached and workers >= job.record.wanted
-            return replace(job, record=structs.replace(job.record, wanted=workers, budget_reached=reached))
+            grows = workers > job.record.wanted or (job.grows_at_once and workers == job.record.wanted)
+            record = structs.replace(job.record, wanted=workers, budget_reached=reached)
+            return replace(job, record=record, grows_at_once=grows)
         case events.BudgetReached(_, action, why, judged):
             return replace(job, record=_reach_budget(job.record, action, why, judged))
         case events.BudgetFreed(at_s, action, _):

@@ -1,8 +1,11 @@
 """The assignment that makes an arrangement of workers a world."""
 
+from msgspec import structs
+
 from controlplane.job.ranks import Arrangement, shares
 from controlplane.job.state import Job
 from messages.ids import Generation
+from messages.jobs import Launch
 from messages.worlds import Assignment, HotWorld, Hyperparameters, StoreAddress
 
 
@@ -10,6 +13,8 @@ def assignment_of(
     job: Job, generation: Generation, world: Arrangement, store: StoreAddress, why: str, hot: HotWorld | None
 ) -> Assignment:
     spec = job.spec
+    # Trainers that live on were started with the last world in which all were new.
+    restarts = job.record.starts if hot is None else max(0, job.record.starts - 1)
     taken = {member.worker for member in world.members}
     return Assignment(
         job=job.name,
@@ -17,15 +22,25 @@ def assignment_of(
         world_size=world.world_size,
         members=world.members,
         store=store,
-        launch=spec.launch,
+        launch=_launch(job, restarts),
         stop_grace_s=spec.timeouts.stop_grace_s,
         why=why,
         spares=tuple(sorted(worker for worker in job.workers if worker not in taken)),
         hyperparameters=hyperparameters(job, world.world_size),
         restart_count=job.record.failures,
         max_restarts=spec.failures.max,
+        restarts=restarts,
         hot=hot,
     )
+
+
+def _launch(job: Job, restarts: int) -> Launch:
+    """A restart before the first checkpoint has nothing to resume from, where it is known when that is written."""
+    launch = job.spec.launch
+    can_resume = launch.checkpoint_path is None or job.record.checkpointed
+    if not restarts or not can_resume or not launch.restart_args:
+        return launch
+    return structs.replace(launch, args=(*launch.args, *launch.restart_args))
 
 
 def hyperparameters(job: Job, world_size: int) -> Hyperparameters:

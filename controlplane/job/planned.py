@@ -31,10 +31,16 @@ def why_plan(job: Job) -> str | None:
 
 def why_other_members(job: Job, candidates: list[Worker]) -> str | None:
     """Fewer are wanted, nodes are wanted back, or the candidates make a larger world than the present one."""
+    return why_without_some(job, candidates) or why_larger(job, candidates)
+
+
+def why_without_some(job: Job, candidates: list[Worker]) -> str | None:
     if len(members(job)) > job.record.wanted:
         return f"scaled to {count(job.record.wanted, 'worker')}"
-    if (why := _why_given_up(job, candidates)) is not None:
-        return why
+    return _why_given_up(job, candidates)
+
+
+def why_larger(job: Job, candidates: list[Worker]) -> str | None:
     if arrange(candidates, job.spec.replica).world_size <= world_size(job):
         return None
     present = {member.worker for member in members(job)}
@@ -53,7 +59,7 @@ def plan(job: Job) -> Arrangement | str:
         return f"waiting for {name_workers(behind)} to catch up"
     candidates = _candidates(job)
     if not can_go_on(job, candidates):
-        return f"{len(candidates)} of at least {count(job.spec.workers.min, 'worker')} would be left"
+        return f"{len(candidates)} of at least {count(job.spec.workers.least, 'worker')} would be left"
     return arrange(candidates, job.spec.replica)
 
 
@@ -105,7 +111,8 @@ def _candidates(job: Job) -> list[Worker]:
     here = [job.workers[name] for name in present - {next_to_reload(job)} if name in job.workers]
     stay = [replace(worker, slots=len(worker.trainers)) for worker in here if can_train(worker)]
     others = [worker for worker in joiners(job) if worker.worker not in present | {*job.record.outdated}]
-    chosen = whole(choose(kept(job, [*stay, *others]), job.record.wanted, present), job.spec.replica)
+    able = choose(kept(job, [*stay, *others]), job.record.wanted, present, job.spec.workers)
+    chosen = whole(able, job.spec.replica)
     if any(worker.worker in present for worker in chosen):
         return chosen
     return _beside(chosen, job, present)

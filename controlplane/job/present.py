@@ -53,7 +53,7 @@ def all_clean(job: Job) -> bool:
 def chosen(job: Job) -> list[Worker]:
     """Who would be in a world that were decided now."""
     present = {member.worker for member in members(job)}
-    return choose(kept(job, filter(can_train, job.workers.values())), job.record.wanted, present)
+    return choose(kept(job, filter(can_train, job.workers.values())), job.record.wanted, present, job.spec.workers)
 
 
 def coming(job: Job, now_s: float) -> list[Worker]:

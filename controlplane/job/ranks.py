@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from controlplane.job.state import Worker
 from messages.ids import Rank, WorkerId
+from messages.jobs import Workers
 from messages.worlds import Member
 
 
@@ -22,9 +23,10 @@ class Arrangement:
         return sum(member.ranks for member in self.members)
 
 
-def choose(workers: Iterable[Worker], wanted: int, present: Collection[WorkerId]) -> list[Worker]:
-    """At most `wanted` of them; those that are in the world now stay in it."""
-    return sorted(workers, key=lambda worker: (worker.worker not in present, _place(worker)))[:wanted]
+def choose(workers: Iterable[Worker], wanted: int, present: Collection[WorkerId], sizes: Workers) -> list[Worker]:
+    """At most `wanted` of them, and an allowed number; those that are in the world now stay in it."""
+    best = sorted(workers, key=lambda worker: (worker.worker not in present, _place(worker)))[:wanted]
+    return best[: sizes.fitting(len(best))]
 
 
 def arrange(workers: Iterable[Worker], replica: int) -> Arrangement:

@@ -7,7 +7,7 @@ from msgspec import structs
 
 from controlplane.job import effects
 from controlplane.job.asks import ask, is_unconfirmed, repeats_halt_at_s
-from controlplane.job.changes import changes_in_place, could_be_better, must_change
+from controlplane.job.changes import changes_in_place, could_be_better, could_grow, must_change
 from controlplane.job.hot import (
     finishing,
     hot_candidates,
@@ -46,6 +46,7 @@ from controlplane.job.reload import all_began_anew, forget_outdated, tries_new_c
 from controlplane.job.repair import repair
 from controlplane.job.rounds import has_switched, some_switched, unparked, unready
 from controlplane.job.sentences import all_exited, describe_exit, failures_allowed, name_workers, workers_are
+from controlplane.job.settling import came_further, grows_at_s, next_start, why_not_admitted
 from controlplane.job.stalls import watch, watch_again_at_s, why_waits
 from controlplane.job.state import Job, Phase, Record, Store, Worker
 from controlplane.job.waiting import what_to_wait_for
@@ -64,6 +65,7 @@ class _RecordFields(TypedDict, total=False):
     assignment: Assignment | None
     prepared: Assignment | None
     formed: int
+    starts: int
     failures: int
     failed_tail: tuple[str, ...]
 
@@ -100,6 +102,8 @@ class Turn:
         if self._record.phase in (Phase.RUNNING, Phase.FORMING) and changes_in_place(self.job):
             deadlines += hurry_at_s(self.job).values()
         deadlines += watch_again_at_s(self.job)
+        if self._record.phase is Phase.RUNNING and could_grow(self.job) is not None:
+            deadlines.append(grows_at_s(self.job, self.now_s))
         return [at_s for at_s in deadlines if at_s is not None]
 
     def _advance(self) -> bool:
@@ -178,6 +182,8 @@ class Turn:
             quit=None,
             lost_in_round=False,
             store_lost=False,
+            start=next_start(self.job),
+            checkpointed_s=None,
             begins_anew=False,
             retry_s=None,
             ranks_waiting="",
@@ -196,7 +202,12 @@ class Turn:
         world = self._record.assignment
         if world is None or world.hot is None:
             self.effects.append(effects.WatchStore(self._record.generation, size, self.job.spec.timeouts.meet_s))
-        return self._set(phase=Phase.RUNNING, formed=self._record.formed + 1, why=f"a world of {size}")
+        self.job = came_further(self.job, self.now_s)
+        grows_at_once = self.job.grows_at_once and len(members(self.job)) < self._record.wanted
+        self.job = replace(self.job, grows_at_once=grows_at_once)
+        starts = self._record.starts + (world is None or world.hot is None)
+        formed = self._record.formed + 1
+        return self._set(phase=Phase.RUNNING, formed=formed, starts=starts, why=f"a world of {size}")
 
     def _from_running(self) -> bool:
         if all_clean(self.job):
@@ -205,8 +216,15 @@ class Turn:
         if prepared is not None and has_switched(self.job, prepared):
             return self._switch(prepared)
         why = must_change(self.job, self.now_s) or could_be_better(self.job)
+        growth = could_grow(self.job) if why is None else None
+        at_s = grows_at_s(self.job, self.now_s)
+        if growth is not None and self.now_s >= at_s:
+            why = growth
         if why is not None:
             return self._reshape(why)
+        if growth is not None:
+            waits = why_not_admitted(self.job, at_s, self.now_s)
+            return self._say(f"{self.job.ranks_waiting or self._record.why}; {waits}")
         if prepared is not None:
             waits = why_waits(self.job)
             preparing = f"{prepared.why}; preparing generation {prepared.generation}"
@@ -281,7 +299,8 @@ class Turn:
         if finishing(self.job) and not survivors(self.job) and self.job.failure is None:
             return self._succeed("all steps are done, and every rank had them")
         self._settle_prepared()
-        self.job = replace(self.job, waiting_since_s=self.now_s)
+        parking_s = self.now_s - (self.job.assigned_s or self.now_s)
+        self.job = replace(self.job, waiting_since_s=self.now_s, start=replace(self.job.start, parking_s=parking_s))
         goes_on = bool(survivors(self.job))
         failure = self.job.failure or (self.job.quit if goes_on else None)
         witness = failure is not None and failure.exit.peer_lost and (self.job.store_lost or goes_on)

@@ -11,6 +11,9 @@ from messages.jobs import JobSpec
 from messages.workers import Fallen, SampleCertificate, TrainerExit, TrainerStatus, WorkerPhase
 from messages.worlds import Assignment, StoreAddress
 
+UNKNOWN_COST_S = 3.0
+"""Seconds that a restart is taken to cost by a master that has seen none of this job."""
+
 
 class Phase(StrEnum):
     WAITING = "waiting"
@@ -47,6 +50,10 @@ class Record(Struct, frozen=True, omit_defaults=True):
     """The next world, above `generation`: its trainers get ready while the present one trains, then go over."""
     formed: int = 0
     """Worlds that ran so far."""
+    starts: int = 0
+    """Those of them in which every trainer was a new process."""
+    checkpointed: bool = False
+    """A checkpoint was reported, or seen at `launch.checkpoint_path`."""
     failures: int = 0
     losses: int = 0
     stop_why: str | None = None
@@ -92,6 +99,7 @@ class Worker:
     address: str = "127.0.0.1"
     pid: int = 0
     step: int | None = None
+    checkpoints: int = 0
     exits: tuple[TrainerExit, ...] = ()
     fallen: tuple[Fallen, ...] = ()
     noticed: str | None = None
@@ -164,6 +172,21 @@ class Wait:
 
 
 @dataclass(frozen=True, slots=True)
+class Start:
+    """How the present world came up: what a restart costs is measured by it."""
+
+    up_s: float | None = None
+    """When it was last seen to have come further: it ran, its ranks met, it completed a first step."""
+    has_step: bool = False
+    parking_s: float = 0.0
+    """Seconds that it took to end the world before."""
+    cost_s: float = 0.0
+    """Those, and the seconds from its decision to `up_s`."""
+    cost_before_s: float = 0.0
+    """The same of the world before."""
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
     name: JobName
     spec: JobSpec
@@ -204,6 +227,11 @@ class Job:
     """When the present world was decided."""
     share_taken_s: float = 0.0
     """When the last of those who have the state had it."""
+    start: Start = Start()
+    checkpointed_s: float | None = None
+    """When the present world was last heard to have written a checkpoint."""
+    grows_at_once: bool = False
+    """A person asked for more workers: those that come are admitted at once until all of them are there."""
     retry_s: float | None = None
     """No new world before: backoff after a failure."""
     waiting_since_s: float = 0.0
@@ -235,7 +263,7 @@ def new_job(spec: JobSpec, *, epoch: Epoch, at_s: float, submitted_at: float) ->
         phase=Phase.WAITING,
         why="submitted",
         generation=NO_GENERATION,
-        wanted=spec.workers.max,
+        wanted=spec.workers.fitting(spec.workers.max),
         submitted_at=submitted_at,
         epoch=epoch,
     )
@@ -277,4 +305,5 @@ def adopted_job(spec: JobSpec, saved: Record, *, epoch: Epoch, at_s: float) -> J
         assigned_s=at_s,
         prepared_s=at_s,
         waiting_since_s=at_s,
+        start=Start(up_s=at_s, cost_before_s=UNKNOWN_COST_S),
     )

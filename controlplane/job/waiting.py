@@ -22,8 +22,8 @@ def what_to_wait_for(job: Job, now_s: float) -> str | None:
         return f"failure {record.failures} of {spec.failures.max}: starting again in a moment"
     candidates, late = chosen(job), coming(job, now_s)
     known = (f", {len(late)} starting" if late else "") + _what_stands_in_the_way(job)
-    if len(candidates) < spec.workers.min:
-        return f"{len(candidates)} of at least {workers_have(spec.workers.min)} joined{known}"
+    if len(candidates) < spec.workers.least:
+        return f"{len(candidates)} of at least {workers_have(spec.workers.least)} joined{known}"
     if arrange(candidates, spec.replica).world_size == 0:
         return f"{workers_have(len(candidates))} joined, too few ranks for one replica of {spec.replica}"
     if len(candidates) < record.wanted and _first_world_waits(job, late, now_s):
@@ -40,9 +40,9 @@ def _what_survivors_wait_for(job: Job) -> str | None:
     """For others to join them, while they keep the state."""
     spec = job.spec
     candidates = hot_candidates(job)
-    if len(candidates) < spec.workers.min:
+    if len(candidates) < spec.workers.least:
         known = _what_stands_in_the_way(job)
-        return f"{len(candidates)} of at least {workers_are(spec.workers.min)} warm; the state is kept{known}"
+        return f"{len(candidates)} of at least {workers_are(spec.workers.least)} warm; the state is kept{known}"
     if arrange(candidates, spec.replica).world_size == 0:
         return f"{workers_are(len(candidates))} warm, too few ranks for one replica of {spec.replica}"
     return None

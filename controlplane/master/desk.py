@@ -50,15 +50,14 @@ class Desk:
     def views(self) -> tuple[JobView, ...]:
         now_s = self._now_s()
         held = sorted(self._master.jobs.values(), key=lambda job: (job.state.record.submitted_at, job.name))
-        return tuple(job_view(job.state, job.progress, now_s, job.measures.profile(now_s)) for job in held)
+        return tuple(_view(job, now_s) for job in held)
 
     @property
     def unread(self) -> tuple[JobName, ...]:
         return self._master.unread
 
     def view(self, name: str) -> JobView:
-        held, now_s = self.job(name), self._now_s()
-        return job_view(held.state, held.progress, now_s, held.measures.profile(now_s))
+        return _view(self.job(name), self._now_s())
 
     def job(self, name: str) -> HeldJob:
         return self._master.job(name)
@@ -110,6 +109,13 @@ class Desk:
             raise ScaleRefused(
                 f"Job {name!r} can have {limits.min} to {limits.max} workers, as its file says, and not {workers}.",
                 f"tradewind scale {name} {min(max(workers, limits.min), limits.max)}",
+            )
+        if limits.allowed and workers not in limits.allowed:
+            sizes = ", ".join(map(str, limits.allowed))
+            smaller = max((size for size in limits.allowed if size < workers), default=limits.least)
+            raise ScaleRefused(
+                f"Job {name!r} can have {sizes} workers, as workers.allowed in its file says, and not {workers}.",
+                f"tradewind scale {name} {smaller}",
             )
         await self.budgets.check_scale(held, workers)
         self._check_leads()
@@ -179,6 +185,10 @@ class Desk:
 
     def _now_s(self) -> float:
         return self._master.clock.monotonic_s()
+
+
+def _view(held: HeldJob, now_s: float) -> JobView:
+    return job_view(held.state, held.progress, now_s, held.measures.profile(now_s), held.warning)
 
 
 def problems_of(spec: JobSpec) -> list[tuple[str, str]]:

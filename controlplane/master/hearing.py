@@ -6,6 +6,7 @@ from controlplane.job import events
 from controlplane.job.doubts import known_generation
 from controlplane.job.learn import CLUSTER_FORGOTTEN_S
 from controlplane.master import inbox
+from controlplane.master.fallback import event_of
 from controlplane.master.held import HeldJob
 from controlplane.master.inbox import Refused
 from controlplane.throughput.measuring import WorkerPlace
@@ -110,7 +111,9 @@ class Hearing:
         if doubt_progress(heard, generation=known_generation(held.state)):
             self._refuse(Refused.DOUBTED, subject)
             return
-        held.report(received.envelope.at.timestamp(), heard)
+        fallen = held.report(received.envelope.at.timestamp(), heard)
+        if fallen is not None:
+            self._master.announce(event_of(held.name, fallen, held.state.spec.launch))
         self._master.books.hear_progress(heard)
         self._measure(held, heard)
 

@@ -7,11 +7,12 @@ from controlplane.job.decide import decide
 from controlplane.job.effects import JobEffect
 from controlplane.job.events import JobEvent, Ticked
 from controlplane.job.state import Job, Record
+from controlplane.master.fallback import FellBack, fell_back, why
 from controlplane.master.measures import Measures
 from controlplane.master.progress import ProgressTracker
 from controlplane.master.refusals import NotRecorded
 from controlplane.master.shell import JobShell
-from messages.ids import JobName
+from messages.ids import Generation, JobName
 from messages.worlds import Progress
 from runtime.clock import Clock
 from runtime.logs import WhyLog, logger
@@ -36,6 +37,7 @@ class HeldJob:
         self.name: JobName = job.name
         self.progress = progress or ProgressTracker()
         self.measures = Measures()
+        self._fell_back: FellBack | None = None
         self.listeners: set[Callable[[Reported], None]] = set()
         """Called with every progress message."""
         self._loop: RoleLoop[Job, JobEvent, JobEffect] = RoleLoop(
@@ -71,10 +73,29 @@ class HeldJob:
     def post(self, event: JobEvent) -> None:
         self._loop.post(event)
 
-    def report(self, at: float, progress: Progress) -> None:
+    def report(self, at: float, progress: Progress) -> FellBack | None:
+        """What this report shows of steps that a restarted script repeats, if it is the first after the restart."""
+        is_first = self.progress.is_first_of(progress.generation)
+        if is_first:
+            restarted = self._was_restarted_in(progress.generation)
+            self._fell_back = fell_back(self.progress.generations, progress) if restarted else None
         self.progress.learn(progress)
         for listener in tuple(self.listeners):
             listener((at, progress))
+        return self._fell_back if is_first else None
+
+    @property
+    def warning(self) -> str:
+        """While steps are repeated."""
+        fallen, step = self._fell_back, self.progress.step
+        if fallen is None or step is None or step > fallen.reached or self.ended:
+            return ""
+        return f"{fallen.text}; {why(fallen, self.state.spec.launch)}"
+
+    def _was_restarted_in(self, generation: Generation) -> bool:
+        """All its trainers were new processes, and not the first of this job."""
+        world = self.state.record.assignment
+        return world is not None and world.generation == generation and world.hot is None and world.restarts > 0
 
     async def until_saved(self, holds: Callable[[Record], bool]) -> None:
         """Decided, and so that the next master knows it too; or it has ended. Raises `NotRecorded`."""

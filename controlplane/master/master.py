@@ -27,7 +27,7 @@ from controlplane.master.held import HeldJob
 from controlplane.master.progress import ProgressTracker
 from controlplane.master.refusals import JobUnknown, JobUnreadable
 from controlplane.master.shell import JobShell, Tools
-from controlplane.master.store_protocol import Waiting
+from controlplane.master.store_protocol import Met, Waiting
 from controlplane.master.stores import StorePlace, StoreServers
 from controlplane.master.wanted import WantedBook
 from controlplane.master.wishes import Wishes
@@ -86,7 +86,7 @@ class Master:
         self._wishes = Wishes()
         self._shipped: Catalog | None = None
         self._wanted = WantedBook(bucket, self.may_act)
-        self._stores = StoreServers(place, self._on_store_lost, self._on_ranks_waiting)
+        self._stores = StoreServers(place, self._on_store_lost, self._on_ranks)
         self._tools = Tools(bus, bucket, self._stores, self.announcer, self._wanted, clock, leadership)
         self._forgetting = asyncio.Lock()
         """By two at once, one might forget a new job of the name that the other has just made free."""
@@ -230,7 +230,10 @@ class Master:
     def _on_store_lost(self, name: JobName) -> None:
         self.jobs[name].post(events.StoreLost(self.clock.monotonic_s()))
 
-    def _on_ranks_waiting(self, name: JobName, told: Waiting) -> None:
+    def _on_ranks(self, name: JobName, told: Waiting | Met) -> None:
+        if isinstance(told, Met):
+            self.jobs[name].post(events.RanksMet(self.clock.monotonic_s(), Generation(told.generation)))
+            return
         waiting = tuple(Rank(rank) for rank in told.waiting)
         missing = tuple(Rank(rank) for rank in told.missing)
         now_s = self.clock.monotonic_s()

@@ -57,6 +57,10 @@ class ProgressTracker:
     def generations(self) -> tuple[GenerationProgress, ...]:
         return tuple(self._generations[generation] for generation in sorted(self._generations))
 
+    def is_first_of(self, generation: Generation) -> bool:
+        """Nothing was reported of it, or of a newer one, yet."""
+        return generation > self._newest
+
     @property
     def step(self) -> int | None:
         """Of the newest generation: a script that went back to its checkpoint shows it."""

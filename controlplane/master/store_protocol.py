@@ -14,7 +14,7 @@ class Start(Struct, frozen=True, tag="start"):
 
 
 class Watch(Struct, frozen=True, tag="watch"):
-    """Tell with `Waiting` if ranks wait for others for longer than `meet_s`."""
+    """Tell with `Met` when all ranks have come, with `Waiting` if some wait for others for longer than `meet_s`."""
 
     generation: int
     world_size: int
@@ -43,5 +43,11 @@ class Waiting(Struct, frozen=True, tag="waiting"):
     missing: tuple[int, ...]
 
 
+class Met(Struct, frozen=True, tag="met"):
+    """All ranks of the generation have come to the store."""
+
+    generation: int
+
+
 Command = Start | Watch
-Report = Warm | Started | Failed | Waiting
+Report = Warm | Started | Failed | Waiting | Met

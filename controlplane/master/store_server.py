@@ -19,7 +19,7 @@ from typing import BinaryIO, assert_never
 import msgspec
 from torch._C._distributed_c10d import TCPStore
 
-from controlplane.master.store_protocol import Command, Failed, Report, Start, Started, Waiting, Warm, Watch
+from controlplane.master.store_protocol import Command, Failed, Met, Report, Start, Started, Waiting, Warm, Watch
 
 CALL_TIMEOUT = timedelta(seconds=10)
 DROP_AFTER_S = 2.0
@@ -27,6 +27,7 @@ DROP_AFTER_S = 2.0
 LOOKS_IN_MEET = 4
 LOOK_AT_MOST_EVERY_S = 0.05
 LOOK_AT_LEAST_EVERY_S = 2.0
+LOOKS_GROW = 1.5
 ARRIVAL_KEY = "default_pg/0//cpu//0/{rank}"
 """What gloo sets for each rank in `init_process_group`, also when it comes along with another backend.
 
@@ -96,11 +97,15 @@ class Server:
     def _look(self, command: Watch) -> None:
         """With a client of its own, since a client is one lock. Ends when all have come or the store is dropped."""
         keys = {rank: ARRIVAL_KEY.format(rank=rank) for rank in range(command.world_size)}
-        every_s = max(LOOK_AT_MOST_EVERY_S, min(command.meet_s / LOOKS_IN_MEET, LOOK_AT_LEAST_EVERY_S))
+        most_s = max(LOOK_AT_MOST_EVERY_S, min(command.meet_s / LOOKS_IN_MEET, LOOK_AT_LEAST_EVERY_S))
+        every_s = LOOK_AT_MOST_EVERY_S
         due_s: float | None = None
         with contextlib.suppress(RuntimeError):
             client = self._client(command.generation)
-            while self._serves(command.generation) and client is not None and not client.check(list(keys.values())):
+            while self._serves(command.generation) and client is not None:
+                if client.check(list(keys.values())):
+                    self.tell(Met(command.generation))
+                    return
                 present = set(client.list_keys())
                 waiting = tuple(rank for rank, key in keys.items() if key in present)
                 missing = tuple(rank for rank, key in keys.items() if key not in present)
@@ -111,6 +116,7 @@ class Server:
                     due_s = now_s + command.meet_s
                     self.tell(Waiting(command.generation, waiting, missing))
                 time.sleep(every_s)
+                every_s = min(every_s * LOOKS_GROW, most_s)
 
     def _client(self, generation: int) -> TCPStore | None:
         with self._changing:

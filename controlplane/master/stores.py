@@ -14,7 +14,7 @@ from typing import assert_never
 
 import msgspec
 
-from controlplane.master.store_protocol import Command, Failed, Report, Start, Started, Waiting, Warm, Watch
+from controlplane.master.store_protocol import Command, Failed, Met, Report, Start, Started, Waiting, Warm, Watch
 from messages.decoding import Decoder
 from messages.ids import Generation, JobName
 from messages.worlds import StoreAddress
@@ -62,12 +62,12 @@ class StoreServers:
         self,
         place: StorePlace,
         on_lost: Callable[[JobName], None],
-        on_waiting: Callable[[JobName, Waiting], None],
+        on_ranks: Callable[[JobName, Waiting | Met], None],
         command: tuple[str, ...] = (sys.executable, "-P", "-m", "controlplane.master.store_server"),
     ) -> None:
         self._place = place
         self._on_lost = on_lost
-        self._on_waiting = on_waiting
+        self._on_ranks = on_ranks
         self._command = command
         self._spares: asyncio.Queue[_Child] = asyncio.Queue(maxsize=1)
         self._of_job: dict[JobName, _Child] = {}
@@ -164,9 +164,9 @@ class StoreServers:
                     child.warm.set()
                 case Started() | Failed():
                     child.answer(report)
-                case Waiting():
+                case Waiting() | Met():
                     if child.job is not None:
-                        self._on_waiting(child.job, report)
+                        self._on_ranks(child.job, report)
                 case _:
                     assert_never(report)
         await child.end()

@@ -9,7 +9,9 @@ from messages.measured import MeasuredProfile
 from messages.worlds import Member
 
 
-def job_view(job: Job, progress: ProgressTracker, now_s: float, measured: MeasuredProfile | None = None) -> JobView:
+def job_view(
+    job: Job, progress: ProgressTracker, now_s: float, measured: MeasuredProfile | None = None, warning: str = ""
+) -> JobView:
     record = job.record
     world = record.assignment if record.assignment and record.assignment.generation == record.generation else None
     members = {member.worker: member for member in world.members} if world is not None else {}
@@ -33,6 +35,7 @@ def job_view(job: Job, progress: ProgressTracker, now_s: float, measured: Measur
         measured=measured,
         certificate=record.certificate,
         outdated=len(record.outdated),
+        warning=warning,
         workers=tuple(
             _worker_view(worker, members.get(worker.worker), progress, now_s)
             for worker in sorted(job.workers.values(), key=lambda worker: _place(worker, members))

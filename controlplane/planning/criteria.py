@@ -45,8 +45,8 @@ def criteria_of(spec: JobSpec, *, steps_left: int | None = None, hours_left: flo
     """What is left of a deadline is the whole of it, unless told otherwise."""
     capacity = spec.capacity or Capacity()
     return Criteria(
-        min_workers=spec.workers.min,
-        max_workers=spec.workers.max,
+        min_workers=spec.workers.least,
+        max_workers=spec.workers.fitting(spec.workers.max),
         gpus_per_worker=spec.workers.ranks,
         objective=capacity.objective,
         min_steps_per_s=_steps_per_s(capacity, steps_left, hours_left),

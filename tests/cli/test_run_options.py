@@ -11,7 +11,7 @@ from messages.jobs import JobSpec
 from runtime.errors import UserError
 from tests.cli.command import tradewind
 from tradewind.cli.run import run
-from tradewind.cli.run.spec import interpreter, job_name, one_thread_each, spec_of
+from tradewind.cli.run.spec import More, interpreter, job_name, one_thread_each, spec_of
 
 
 @pytest.fixture
@@ -68,6 +68,46 @@ async def test_more_workers_at_least_than_there_are_to_be_are_refused_at_once(he
     assert (
         done.err == "Error: The minimum (3 workers) is larger than the maximum (2).\nTry: tradewind run --workers 3 …\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        (["--restart-args", "--init_from=resume"], ("--init_from=resume",)),
+        (["--restart-args=--resume out/last.pt"], ("--resume", "out/last.pt")),
+        (["--restart_args", "--resume", "--restart-args", "'my folder' --quiet"], ("--resume", "my folder", "--quiet")),
+        ([], ()),
+    ],
+)
+def test_arguments_for_restarts_are_split_as_a_shell_would_and_may_come_in_parts(
+    given: list[str], meant: tuple[str, ...]
+) -> None:
+    assert parsed(*given, "train.py")["restart_args"] == meant
+
+
+def test_arguments_for_restarts_with_an_open_quote_are_refused() -> None:
+    with pytest.raises(click.BadParameter, match="quotation"):
+        parsed("--restart-args", "--name 'open", "train.py")
+
+
+def test_modules_to_preload_are_named_with_commas_or_one_by_one() -> None:
+    given = parsed("--preload", "transformers,lightning.pytorch", "--preload", "datasets", "train.py")
+    assert given["preload"] == ("transformers", "lightning.pytorch", "datasets")
+
+
+@pytest.mark.parametrize("value", ["trans-formers", "a..b", "1st", "a b", ",", "os;x"])
+def test_a_module_that_cannot_be_one_is_refused(value: str) -> None:
+    with pytest.raises(click.BadParameter, match="module"):
+        parsed("--preload", value, "train.py")
+
+
+def test_what_only_restarts_need_is_part_of_the_job(here: Path) -> None:
+    more = More(restart_args=("--resume",), checkpoint_path="out", preload=("json",))
+    spec = spec_of(
+        "train.py", (), module=False, python=None, most=1, least=1, ranks=1, failures=0, environ={}, more=more
+    )
+    launch = spec.launch
+    assert (launch.restart_args, launch.checkpoint_path, launch.preload) == (("--resume",), "out", ("json",))
 
 
 def test_a_folder_is_no_script(here: Path) -> None:

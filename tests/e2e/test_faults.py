@@ -24,7 +24,7 @@ async def test_a_torchrun_script_goes_through_a_lost_machine_a_notice_and_two_jo
     mark = a_mark()
     seen: Seen = []
     async with Terminal(tmp_path, mark) as terminal, asyncio.TaskGroup() as tasks:
-        run = await a_plain_run(terminal, mark, workers="{min: 1, max: 3}", steps=800)
+        run = await a_plain_run(terminal, mark, workers="{min: 1, max: 3, settle_s: 0}", steps=800)
         tasks.create_task(run.read())
         watching = tasks.create_task(listen(terminal.nats_url, seen))
         await run.until("three ranks train", world=3)

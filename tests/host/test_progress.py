@@ -48,6 +48,17 @@ def test_reports_arrive_in_order_with_their_time(pipe: int) -> None:
     assert [report["at"] for report in got] == sorted(report["at"] for report in got)
 
 
+def test_a_checkpoint_is_told_over_the_same_pipe(pipe: int) -> None:
+    tradewind.report(4)
+    tradewind.checkpointed()
+    assert [progress.is_checkpoint(report) for report in reports(pipe)] == [False, True]
+
+
+def test_a_checkpoint_outside_of_a_trainer_is_told_to_nobody() -> None:
+    tradewind.checkpointed()
+    assert progress._channel is None
+
+
 @pytest.mark.parametrize("loss", [None, "high", 10**400])
 def test_a_loss_that_is_no_number_is_told_as_absent(pipe: int, loss: object) -> None:
     tradewind.report(7, loss=cast(float, loss))

@@ -27,11 +27,14 @@ def a_spec(
     replica: int = 1,
     failures: int = 2,
     hyperparameters: dict[str, Scalar] | None = None,
+    settle_s: float | None = None,
+    allowed: tuple[int, ...] = (),
+    launch: Launch | None = None,
 ) -> JobSpec:
     return JobSpec(
         name=JOB,
-        launch=Launch(script="train.py"),
-        workers=Workers(max=workers, min=at_least, ranks=ranks),
+        launch=launch or Launch(script="train.py"),
+        workers=Workers(max=workers, min=at_least, ranks=ranks, settle_s=settle_s, allowed=allowed),
         replica=replica,
         failures=Failures(max=failures, backoff_s=1.0, backoff_max_s=3.0),
         timeouts=Timeouts(suspect_s=5.0, ready_s=20.0, stop_grace_s=2.0),
@@ -97,6 +100,8 @@ class Stage:
         seq: int | None = None,
         trainers: tuple[TrainerStatus, ...] = (),
         notice_s: float | None = None,
+        step: int | None = None,
+        checkpoints: int = 0,
     ) -> list[JobEffect]:
         name = WorkerId(worker)
         self.seqs[name] = self.seqs.get(name, 0) + 1 if seq is None else seq
@@ -110,6 +115,8 @@ class Stage:
             slots=self.job.spec.workers.ranks if slots is None else slots,
             trainers=trainers,
             notice_s=notice_s,
+            step=step,
+            checkpoints=checkpoints,
         )
         self.statuses[name] = status
         return self.happens(events.WorkerSpoke(self.now_s, status))
@@ -181,6 +188,8 @@ def a_status(
     slots: int = 1,
     trainers: tuple[TrainerStatus, ...] = (),
     notice_s: float | None = None,
+    step: int | None = None,
+    checkpoints: int = 0,
 ) -> WorkerStatus:
     return WorkerStatus(
         worker=WorkerId(worker),
@@ -194,6 +203,8 @@ def a_status(
         slots=slots,
         trainers=trainers,
         notice_s=notice_s,
+        step=step,
+        checkpoints=checkpoints,
     )
 
 

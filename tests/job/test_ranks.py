@@ -4,6 +4,7 @@ from hypothesis import strategies as st
 from controlplane.job.ranks import arrange, choose, ranks_of, shares
 from controlplane.job.state import Worker
 from messages.ids import ClusterName, WorkerId
+from messages.jobs import Workers
 
 names = st.text("abcdef", min_size=1, max_size=4)
 
@@ -54,7 +55,7 @@ def test_every_worker_is_a_member_or_a_spare(some: list[Worker], replica: int) -
 @given(workers(), st.integers(0, 12), st.data())
 def test_who_is_in_the_world_stays_in_it(some: list[Worker], wanted: int, data: st.DataObject) -> None:
     present = set(data.draw(st.lists(st.sampled_from([w.worker for w in some]), unique=True))) if some else set()
-    picked = {worker.worker for worker in choose(some, wanted, present)}
+    picked = {worker.worker for worker in choose(some, wanted, present, Workers(max=100))}
     assert len(picked) == min(wanted, len(some))
     assert picked >= present or picked <= present
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import pytest_asyncio
 
-from controlplane.master.store_protocol import Waiting
+from controlplane.master.store_protocol import Met, Waiting
 from controlplane.master.stores import StorePlace, StoreServers
 from messages.ids import JobName
 from runtime.children import free_port
@@ -14,7 +14,7 @@ from runtime.children import free_port
 class RunningStores:
     servers: StoreServers
     lost: list[JobName] = field(default_factory=list)
-    waiting: list[tuple[JobName, Waiting]] = field(default_factory=list)
+    ranks: list[tuple[JobName, Waiting | Met]] = field(default_factory=list)
 
 
 def a_place() -> StorePlace:
@@ -28,7 +28,7 @@ async def stores() -> AsyncIterator[RunningStores]:
         StoreServers(
             a_place(),
             lambda job: running.lost.append(job),
-            lambda job, told: running.waiting.append((job, told)),
+            lambda job, told: running.ranks.append((job, told)),
         )
     )
     task = asyncio.create_task(running.servers.run(), name="stores")

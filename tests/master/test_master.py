@@ -78,6 +78,35 @@ async def test_a_job_runs_from_submission_to_success(setup: Setup) -> None:
     assert {"worker_joined", "world_decided", "world_running"} < set(kinds)
 
 
+async def test_a_size_that_the_job_does_not_allow_is_refused_with_those_that_it_does(setup: Setup) -> None:
+    spec = a_spec("sizes", 4)
+    await setup.api.submit(structs.replace(spec, workers=structs.replace(spec.workers, allowed=(2, 4))))
+    status, problem = await setup.api.ask("POST", "/v1/jobs/sizes/scale", {"workers": 3})
+    assert status == 409
+    assert "can have 2, 4 workers" in problem["error"]
+    assert problem["hint"] == "tradewind scale sizes 2"
+    status, view = await setup.api.ask("POST", "/v1/jobs/sizes/scale", {"workers": 2})
+    assert (status, view["wanted"]) == (200, 2)
+
+
+async def test_a_script_that_repeats_steps_after_a_restart_is_told_and_warned_of_while_it_does(setup: Setup) -> None:
+    job = await setup.run("again", 2, failures=1)
+    for step in (0, 56):
+        setup.fleet.report(job, step=step, loss=0.5)
+    await until_asked(lambda: setup.api.job(job), lambda view: view.step == 56, "the step to be shown")
+    assert (await setup.api.job(job)).warning == ""
+    setup.fleet.exit(job, code=1)
+    await until_asked(lambda: setup.api.job(job), lambda view: view.generation > 1, "another generation")
+    await setup.api.until_phase(job, "running")
+    setup.fleet.report(job, step=0, loss=0.5)
+    shown = await until_asked(lambda: setup.api.job(job), lambda view: view.step == 0, "the step to be shown")
+    assert shown.warning.startswith("the script began at step 0 again after a restart: 57 steps are repeated")
+    setup.fleet.report(job, step=57, loss=0.5)
+    await until_asked(lambda: setup.api.job(job), lambda view: view.step == 57, "the step to be shown")
+    assert (await setup.api.job(job)).warning == ""
+    assert (await setup.api.kinds(job)).count("progress_fell_back") == 1
+
+
 async def test_what_a_master_without_a_fleet_cannot_heed_is_told(setup: Setup) -> None:
     await setup.api.submit(structs.replace(a_spec("planned", 1), capacity=Capacity(max_usd_per_hour=1.0)))
     kinds = await until_asked(

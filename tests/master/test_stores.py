@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 
 from controlplane.master import store_protocol
-from controlplane.master.store_protocol import Failed, Report, Start, Started, Waiting, Warm, Watch
+from controlplane.master.store_protocol import Failed, Met, Report, Start, Started, Waiting, Warm, Watch
 from controlplane.master.store_server import ports_after
 from controlplane.master.stores import StorePlace, StoreServers, StoreUnavailable
 from messages.ids import Generation, JobName
@@ -92,9 +92,10 @@ async def test_ranks_that_wait_for_a_peer_are_reported_again_and_again(
     ranks[0].come(address, 0, world_size=3)
     ranks[2].come(address, 2, world_size=3)
     both_wait = (JOB, Waiting(4, (0, 2), (1,)))
-    await until(lambda: stores.waiting.count(both_wait) >= 2, "two reports of ranks that wait")
+    await until(lambda: stores.ranks.count(both_wait) >= 2, "two reports of ranks that wait")
     ranks[1].come(address, 1, world_size=3)
     assert [await rank.sum() for rank in ranks] == ["6", "6", "6"]
+    await until(lambda: stores.ranks.count((JOB, Met(4))) == 1, "the report that all have met")
 
 
 async def test_a_process_that_dies_is_told_and_the_next_store_comes_from_the_spare(stores: RunningStores) -> None:

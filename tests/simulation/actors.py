@@ -286,6 +286,7 @@ class WorkerActor(Actor):
         for rank in self.state.ranks:
             trainer = Trainer(generation, rank, assignment.world_size, self.id, exited=lambda how: None)
             trainer.exited = lambda how: self.later(0.001, lambda: self._exited(generation, how))
+            trainer.saved = lambda: self.later(0.001, lambda: self._saved(generation))
             self.trainers.append(trainer)
 
             def forked(trainer: Trainer = trainer) -> None:
@@ -294,6 +295,9 @@ class WorkerActor(Actor):
                     self.post(worker_events.TrainerForked(self.now_s, generation, trainer.rank, 1))
 
             self.later(0.08, forked)
+
+    def _saved(self, generation: Generation) -> None:
+        self.post(worker_events.CheckpointWritten(self.now_s, generation))
 
     def _exited(self, generation: Generation, how: TrainerExit) -> None:
         self.post(worker_events.TrainerExited(self.now_s, generation, how))

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 LEASE = LeaseSettings()
 KV_S = 0.0003
+MEET_S = 0.2
 
 
 class MasterProcess(Actor):
@@ -224,8 +225,8 @@ class Term(Actor):
                 self._start_store(generation)
             case job_effects.StopStores():
                 self.stores.clear()
-            case job_effects.WatchStore():
-                pass
+            case job_effects.WatchStore(generation):
+                self.later(MEET_S, lambda: self.post(job_events.RanksMet(self.now_s, generation)))
             case job_effects.Publish(message):
                 self._publish(message)
             case job_effects.TellCluster(_, command):

@@ -39,10 +39,12 @@ class System:
     def __init__(self, seed: int) -> None:
         self.clockwork = Clockwork(seed)
         chance = self.clockwork.chance
+        most, ranks = chance.choice((2, 3, 4, 6)), chance.choice((1, 1, 2))
+        allowed = tuple(size for size in (2, 4, 6) if size <= most) if seed % 4 == 3 else ()
         self.spec = JobSpec(
             name="simulated",
             launch=Launch(script="train.py"),
-            workers=Workers(max=chance.choice((2, 3, 4, 6)), min=2, ranks=chance.choice((1, 1, 2))),
+            workers=Workers(max=most, min=2, ranks=ranks, allowed=allowed, settle_s=(None, 0.0, 1.0)[seed % 3]),
             replica=chance.choice((1, 1, 2)),
             failures=Failures(max=1000, backoff_s=0.5, backoff_max_s=2.0),
             timeouts=Timeouts(ready_s=8.0, stop_grace_s=1.0),

@@ -23,6 +23,8 @@ class Trainer:
     world_size: int
     worker: WorkerId
     exited: Callable[[TrainerExit], None]
+    saved: Callable[[], None] = lambda: None
+    """It has written a checkpoint."""
     alive: bool = True
     clean: bool = False
 
@@ -92,6 +94,7 @@ class Training:
         self.steps_taken += 1
         if (step + 1) % CHECKPOINT_EVERY == 0 or step + 1 == self.steps:
             self.checkpoint = step + 1
+            world[Rank(0)].saved()
         if step + 1 >= self.steps:
             for trainer in world.values():
                 self.clockwork.after(self.clockwork.chance.uniform(0, 0.05), partial(self._finish, trainer))

@@ -139,6 +139,8 @@ def job_detail(job: JobView, now: float) -> RenderableType:
         head.append(f"\na step: {step_text(job.measured)}")
     if job.certificate is not None:
         head.append(f"\ncertificate: {plain(job.certificate.says)}", "green" if job.certificate.holds else "bold red")
+    if job.warning:
+        head.append(f"\nwarning: {plain(job.warning)}", "yellow")
     return Group(head, worker_table(job.workers)) if job.workers else head
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final, assert_never
 
+from tradewind import progress
 from tradewind.host import protocol
 from tradewind.host.connection import AgentConnection
 from tradewind.host.diagnosis import error_message, peer_lost
@@ -171,11 +172,18 @@ class Host:
         if not lines:
             return
         if pipe.source == "progress":
-            self._agent.send(protocol.progress(trainer.generation, trainer.rank, _reports(lines)))
+            self._pass_progress(trainer, _reports(lines))
             return
         if pipe.source == "stderr":
             trainer.tail.add(lines)
         self._agent.send(protocol.output(trainer.generation, trainer.rank, pipe.source, lines))
+
+    def _pass_progress(self, trainer: TrainerProcess, reports: list[object]) -> None:
+        steps = [report for report in reports if not progress.is_checkpoint(report)]
+        if steps:
+            self._agent.send(protocol.progress(trainer.generation, trainer.rank, steps))
+        if len(steps) < len(reports):
+            self._agent.send(protocol.checkpointed(trainer.generation, trainer.rank))
 
     def _reap(self, trainer: TrainerProcess) -> None:
         self._selector.unregister(trainer.pidfd)

@@ -6,7 +6,8 @@ Messages are handled in the order they were sent. Unknown fields are ignored. Th
 and takes none longer than 16 MiB. Generations and ranks are integers ≥ 0; a trainer is known by (generation, rank).
 
 Start the host in the job's environment (variables included): what Python and torch read only once, at start and at
-import, they read there (PYTHONHASHSEED, TORCH_LOGS, …). A host ignores SIGTERM and SIGINT: its agent decides. When the
+import, they read there (PYTHONHASHSEED, TORCH_LOGS, …). TRADEWIND_PRELOAD names modules that it imports besides torch,
+with commas between. A host ignores SIGTERM and SIGINT: its agent decides. When the
 agent's end of the socket closes, it ends every trainer, as for `exit`, and exits.
 
 Agent → host
@@ -45,6 +46,8 @@ Host → agent
     progress     {generation, rank, reports: [{step, loss | null, nonfinite, samples | null, at}, …]}
                  What the script told with `tradewind.report`, in order; `at` in Unix seconds, `loss` always finite;
                  `nonfinite`, if it is there: the loss is NaN or infinite, and `loss` is null.
+    checkpointed {generation, rank}
+                 The script said with `tradewind.checkpointed` that a checkpoint is complete.
     exited       {generation, rank, code | null, signal | null, tail: [text, …], error | null, peer_lost, stalled}
                  Its last message: nothing of this trainer follows, and the rest of its process group was killed. Either
                  `code` or `signal` (by name) is set. `tail` is the end of stderr, at most 20 lines and 4 KiB. `error`
@@ -168,6 +171,10 @@ def output(generation: int, rank: int, stream: Stream, lines: Sequence[str]) -> 
 
 def progress(generation: int, rank: int, reports: Sequence[object]) -> Message:
     return {"type": "progress", "generation": generation, "rank": rank, "reports": reports}
+
+
+def checkpointed(generation: int, rank: int) -> Message:
+    return {"type": "checkpointed", "generation": generation, "rank": rank}
 
 
 def exited(

@@ -22,6 +22,7 @@ from typing import Final, NoReturn
 
 from tradewind import progress
 from tradewind.host import stacks
+from tradewind.host.preload import show_remarks
 from tradewind.host.protocol import TrainerSpec
 from tradewind.host.warm import start_anew
 
@@ -70,6 +71,8 @@ def become(newborn: Newborn) -> None:
     progress.connect(newborn.progress_fd)
     stacks.write_on_signal(newborn.stacks_fd)
     start_anew(spec.env)
+    if spec.env.get("RANK") == "0":
+        show_remarks()
     try:
         _run(spec)
     except BaseException as error:

@@ -7,6 +7,8 @@ import re
 import sys
 from collections.abc import Mapping
 
+from tradewind.host.preload import preload
+
 
 def warm_up() -> str:
     """Imports what trainers will need and returns torch's version. CUDA is left alone: it does not survive a fork."""
@@ -19,6 +21,7 @@ def warm_up() -> str:
 
     # The first optimizer of a process imports the compiler: 1.5 s that a trainer would otherwise pay.
     torch.optim.Adam([torch.nn.Parameter(torch.zeros(1))])
+    preload()
     gc.collect()
     gc.freeze()  # so that the collector of a trainer does not copy the pages it shares with the host
     return str(torch.__version__)

@@ -85,7 +85,7 @@ class PodPlaces:
     def __contains__(self, uid: str) -> bool:
         return uid in self._held or uid in self._creating
 
-    def start(self, uid: str, job: JobName, template: WorkerTemplate) -> None:
+    def start(self, uid: str, job: JobName, template: WorkerTemplate, departing: frozenset[str]) -> None:
         self._creating[uid] = self._spawn(self._create(uid, job, template), f"pod-create/{uid}")
 
     def recognise(self, uid: str, pid: int) -> bool:

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,9 +10,9 @@ from typing import NamedTuple
 
 import click
 
-from messages.jobs import JobSpec
+from messages.jobs import MODULE, JobSpec
 from tradewind.cli.numbers import Whole
-from tradewind.cli.run.spec import spec_of
+from tradewind.cli.run.spec import More, spec_of
 
 NNODES = re.compile(r"^(?:(?P<min>[1-9]\d*):)?(?P<max>[1-9]\d*)$")
 
@@ -42,6 +43,22 @@ def _ranks(context: click.Context, parameter: click.Parameter, value: str) -> in
     return gpus if gpus and value != "cpu" else os.cpu_count() or 1
 
 
+def _split(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
+    """As a shell would."""
+    try:
+        return tuple(part for value in values for part in shlex.split(value))
+    except ValueError as error:
+        raise click.BadParameter(f"{' '.join(values)!r} cannot be split: {error}.", context, parameter) from error
+
+
+def _modules(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
+    names = tuple(name for value in values for name in value.split(","))
+    for name in names:
+        if not MODULE.match(name):
+            raise click.BadParameter(f"{name!r} is not the name of a module.", context, parameter)
+    return names
+
+
 @click.command(
     context_settings={
         "allow_interspersed_args": False,
@@ -69,6 +86,25 @@ Examples:
     help="How often the script may fail and is started again; lost workers do not count.  [0]",
 )
 @click.option("-m", "--module", is_flag=True, help="SCRIPT is a module, as with `python -m`.")
+@click.option(
+    "--restart-args",
+    callback=_split,
+    multiple=True,
+    metavar="ARGS",
+    help="Arguments that SCRIPT gets when it is started again, such as --init_from=resume; may be repeated.",
+)
+@click.option(
+    "--checkpoint-path",
+    metavar="PATH",
+    help="A file or folder that SCRIPT changes with each checkpoint: then workers that wait are admitted.",
+)
+@click.option(
+    "--preload",
+    callback=_modules,
+    multiple=True,
+    metavar="MODULES",
+    help="Modules to import once for all restarts, such as transformers,lightning; may be repeated.",
+)
 @click.option("--python", help="The interpreter that has the script's packages.  [this one]")
 @click.option("--standalone", is_flag=True, hidden=True, help="As torchrun has it: always so.")
 @click.argument("script")
@@ -79,6 +115,9 @@ def run(
     nproc_per_node: int,
     max_failures: int,
     module: bool,
+    restart_args: tuple[str, ...],
+    checkpoint_path: str | None,
+    preload: tuple[str, ...],
     python: str | None,
     standalone: bool,
     script: str,
@@ -99,6 +138,7 @@ def run(
         ranks=nproc_per_node,
         failures=max_failures,
         environ=os.environ,
+        more=More(restart_args, checkpoint_path, preload),
     )
     sys.exit(run_here(spec, os.environ))
 

@@ -7,9 +7,21 @@ import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from messages.jobs import Failures, JobSpec, Launch, Workers
 from runtime.errors import UserError
+
+
+class More(NamedTuple):
+    """What scripts without the SDK may need to be started again well."""
+
+    restart_args: tuple[str, ...] = ()
+    checkpoint_path: str | None = None
+    preload: tuple[str, ...] = ()
+
+
+NOTHING_MORE = More()
 
 
 def spec_of(
@@ -23,6 +35,7 @@ def spec_of(
     ranks: int,
     failures: int,
     environ: Mapping[str, str],
+    more: More = NOTHING_MORE,
 ) -> JobSpec:
     if least > most:
         raise UserError(
@@ -40,6 +53,9 @@ def spec_of(
             workdir=str(Path.cwd()),
             python=interpreter(python or sys.executable),
             env=one_thread_each(most * ranks, environ),
+            restart_args=more.restart_args,
+            checkpoint_path=more.checkpoint_path,
+            preload=more.preload,
         ),
         workers=Workers(max=most, min=least, ranks=ranks),
         failures=Failures(max=failures),

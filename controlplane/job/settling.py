@@ -1,0 +1,67 @@
+"""When a world of scripts without the SDK grows: growth ends the scripts, so it waits for a good moment.
+
+That is a fresh checkpoint, or the end of the world's minimum life: `workers.settle_s`, by default a multiple of what a
+restart was measured to cost. Losses, smaller worlds and what a person asked for never wait.
+"""
+
+from dataclasses import replace
+
+from controlplane.job.present import chosen, is_decided, member_of
+from controlplane.job.sentences import count
+from controlplane.job.state import Job, Phase, Start, Worker
+
+LIFE_IN_RESTARTS = 20
+LIFE_AT_MOST_S = 600.0
+FRESH_S = 5.0
+"""Seconds after a checkpoint in which a restart repeats little."""
+
+
+def came_further(job: Job, at_s: float, *, by_step: bool = False) -> Job:
+    """The present world was seen to run, to have met, or to have completed its first step: its start took until now."""
+    if job.start.has_step:
+        return job
+    took_s = at_s - job.assigned_s if job.assigned_s is not None else 0.0
+    cost_s = job.start.parking_s + took_s
+    return replace(job, start=replace(job.start, up_s=at_s, cost_s=cost_s, has_step=by_step))
+
+
+def next_start(job: Job) -> Start:
+    """The measurement of a world that is about to begin."""
+    return Start(parking_s=job.start.parking_s, cost_before_s=job.start.cost_s or job.start.cost_before_s)
+
+
+def has_first_step(job: Job, heard: Worker) -> bool:
+    """A member of the running world completed a step, and nobody was known to have."""
+    runs = job.record.phase is Phase.RUNNING and is_decided(job)
+    in_world = heard.generation == job.record.generation and member_of(job, heard.worker) is not None
+    return runs and in_world and heard.step is not None and not job.start.has_step
+
+
+def has_fresh_checkpoint(job: Job, known: Worker, heard: Worker) -> bool:
+    before = known.checkpoints if known.generation == heard.generation else 0
+    is_known = known.seq >= 0  # a master that has just taken over does not know how old it is
+    return is_known and heard.generation == job.record.generation and heard.checkpoints > before
+
+
+def restart_cost_s(job: Job) -> float:
+    """What the start of the present world has cost so far, or that of the one before if it was more."""
+    return max(job.start.cost_s, job.start.cost_before_s)
+
+
+def grows_at_s(job: Job, now_s: float) -> float:
+    """When more workers may be admitted if nothing else happens."""
+    fresh = job.checkpointed_s is not None and now_s - job.checkpointed_s <= FRESH_S
+    if fresh or job.grows_at_once or job.start.up_s is None:
+        return now_s
+    settle_s = job.spec.workers.settle_s
+    if settle_s is None:
+        settle_s = min(LIFE_IN_RESTARTS * restart_cost_s(job), LIFE_AT_MOST_S)
+    return job.start.up_s + settle_s
+
+
+def why_not_admitted(job: Job, at_s: float, now_s: float) -> str:
+    waiting = [worker for worker in chosen(job) if member_of(job, worker.worker) is None]
+    minutes = round((at_s - now_s) / 60)
+    when = f"in about {minutes} min" if minutes > 1 else "within a minute"
+    wait = "waits" if len(waiting) == 1 else "wait"
+    return f"{count(len(waiting), 'worker')} {wait} to be admitted: at the next checkpoint, or {when}"

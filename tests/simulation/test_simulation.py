@@ -13,6 +13,7 @@ from agents.worker.events import AssignmentHeard, WorkerEvent
 from agents.worker.state import WorkerState
 from controlplane.job import asks as job_asks
 from controlplane.job import learn as job_learn
+from controlplane.job import reconcile as job_reconcile
 from controlplane.job.state import Job
 from controlplane.lease.events import WorkEnded
 from messages.ids import Epoch, Generation, WorkerId
@@ -36,6 +37,7 @@ EVERY_FAULT = {
     "master paused",
     "leader paused",
     "controller crashed",
+    "cluster that brings no worker",
     "host killed",
     "script failed",
     "worker cut off",
@@ -131,6 +133,11 @@ def _write_records_whoever_wrote_last(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(System, "check_alone", lambda system, acting: None)
 
 
+def _leave_each_cluster_its_share(patch: pytest.MonkeyPatch) -> None:
+    """Whether it brings any workers or not."""
+    patch.setattr(job_reconcile, "judge_shares", lambda job, now_s: job)
+
+
 @pytest.mark.parametrize(
     ("plant", "likely"),
     [
@@ -139,6 +146,7 @@ def _write_records_whoever_wrote_last(patch: pytest.MonkeyPatch) -> None:
         (_forget_what_was_not_acknowledged, 30),
         (_go_on_after_losing_the_lease, 1),
         (_write_records_whoever_wrote_last, 1),
+        (_leave_each_cluster_its_share, 12),
     ],
 )
 def test_a_planted_bug_is_caught(

@@ -87,6 +87,8 @@ class Assign(Struct, frozen=True, tag_field="type", tag="assign"):
     """Where peers reach this worker."""
     store: Store
     leaves: bool = False
+    peers: tuple[str, ...] = ()
+    """Addresses of all members, each once."""
     previous: tuple[int, ...] = ()
     resume: int = 0
     source: Rank = Rank(0)
@@ -183,6 +185,7 @@ def _assign(word: Enter, address: str) -> Assign:
         address=address,
         store=store,
         leaves=word.leaves,
+        peers=tuple(dict.fromkeys(member.address for member in world.members)),
         previous=hot.previous,
         resume=hot.resume,
         source=hot.source,

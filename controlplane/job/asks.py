@@ -9,8 +9,9 @@ from dataclasses import replace
 
 from controlplane.job.effects import JobEffect, Publish, SaveRecord, TellCluster
 from controlplane.job.hot import is_hot, lives_on, survivors, terms, to_invite
-from controlplane.job.present import clusters_agree, is_decided, leavers, wanted_by_cluster
+from controlplane.job.present import is_decided, leavers
 from controlplane.job.sentences import workers_are
+from controlplane.job.sharing import clusters_agree, wanted_by_cluster
 from controlplane.job.state import Job, Phase
 from messages.clusters import KeepWorkers, RemoveWorkers, WorkerTemplate
 from messages.worlds import Assignment, Halt, Invite, Release

@@ -19,6 +19,7 @@ from controlplane.job.ranks import ranks_of
 from controlplane.job.reload import ask_for_reload, forget_outdated
 from controlplane.job.sentences import describe_waiting
 from controlplane.job.settling import came_further, has_first_step, has_fresh_checkpoint
+from controlplane.job.sharing import heard_again
 from controlplane.job.state import Barred, Cluster, Failure, Job, Store, Worker
 from messages.bounds import doubt_notice
 from messages.clusters import ClusterHeartbeat, Presence, WorkerSight
@@ -30,7 +31,7 @@ TOMBSTONES_AT_MOST = 1000
 PAST_INCARNATIONS_AT_MOST = 10
 INCARNATION_QUIET_S = 5.0
 CLUSTER_FORGOTTEN_S = 3600.0
-"""So long is a cluster remembered that is not heard of, and in which there was nobody of the job."""
+"""Seconds before a silent, empty cluster is forgotten. It keeps no share for that long: see `sharing.py`."""
 FORGIVEN_S = 60.0
 """So long a worker whose trainers failed has to do better before it is trusted like any other."""
 STORE_RETRY_S = 1.0
@@ -307,14 +308,14 @@ def _see(job: Job, topology: ClusterHeartbeat, at_s: float) -> Job:
     past = before.past_incarnations if before is not None else ()
     if before is not None and restarted:
         past = (*past, before.incarnation)[-PAST_INCARNATIONS_AT_MOST:]
-    cluster = Cluster(
+    known = heard_again(before, at_s) if before is not None else Cluster(topology.incarnation, topology.seq, at_s, 0)
+    cluster = replace(
+        known,
         incarnation=topology.incarnation,
         seq=topology.seq,
         heard_s=at_s,
         keeps=topology.keeps.get(job.name, 0),
         past_incarnations=past,
-        told_s=before.told_s if before is not None else None,
-        refusal=before.refusal if before is not None else "",
     )
     job = replace(job, clusters={**_remembered(job, at_s), topology.cluster: cluster})
     if restarted:

@@ -1,7 +1,7 @@
 """Questions about the job as it is: who is in the world, who is ready, who could be had."""
 
 from controlplane.job.given_up import is_given_up, kept
-from controlplane.job.ranks import choose, ranks_of, shares
+from controlplane.job.ranks import choose, ranks_of
 from controlplane.job.state import Cluster, Job, Phase, Worker
 from messages.ids import ClusterName, WorkerId
 from messages.workers import WorkerPhase
@@ -93,23 +93,6 @@ def leavers(job: Job) -> list[WorkerId]:
     surplus = max(0, len(stay.difference(going)) - job.record.wanted)
     spares = sorted(worker.worker for worker in idle if worker.worker in stay.difference(going))
     return going + (spares[-surplus:] if surplus else [])
-
-
-def wanted_by_cluster(job: Job) -> dict[ClusterName, int]:
-    """Of the clusters that were heard: as the allocator says, else evenly in the order of their names."""
-    names = sorted(job.clusters)
-    if not names or job.record.phase.ended or job.record.rests:
-        return dict.fromkeys(names, 0)
-    if job.placement is not None:
-        return {name: job.placement.get(name, 0) for name in names}
-    return dict(zip(names, shares(job.record.wanted, len(names)), strict=True))
-
-
-def clusters_agree(job: Job) -> bool:
-    """Every cluster keeps as many workers as it was told to. Before any was heard, nobody does."""
-    if not job.clusters:
-        return job.record.phase.ended
-    return all(job.clusters[name].keeps == count for name, count in wanted_by_cluster(job).items())
 
 
 def is_heard(cluster: Cluster, now_s: float) -> bool:

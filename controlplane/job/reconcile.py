@@ -47,6 +47,7 @@ from controlplane.job.repair import repair
 from controlplane.job.rounds import has_switched, some_switched, unparked, unready
 from controlplane.job.sentences import all_exited, describe_exit, failures_allowed, name_workers, workers_are
 from controlplane.job.settling import came_further, grows_at_s, next_start, why_not_admitted
+from controlplane.job.sharing import capped, judge_shares
 from controlplane.job.stalls import watch, watch_again_at_s, why_waits
 from controlplane.job.state import Job, Phase, Record, Store, Worker
 from controlplane.job.waiting import what_to_wait_for
@@ -85,6 +86,7 @@ class Turn:
             self._watch()
             while self._advance():
                 pass
+            self.job = judge_shares(self.job, self.now_s)
         self.job, asked = ask(self.job, self.now_s)
         self.effects += asked
 
@@ -231,14 +233,18 @@ class Turn:
             return self._say(f"{preparing}; {waits}" if waits else preparing)
         if is_hot(self.job):
             return self._plan()
-        return self._say(self.job.ranks_waiting or self._record.why)
+        return self._say(self.job.ranks_waiting or self._why_it_runs())
+
+    def _why_it_runs(self) -> str:
+        short = len(members(self.job)) < self._record.wanted
+        return "; ".join((self._record.why, *(capped(self.job) if short else ())))
 
     def _plan(self) -> bool:
         """The next world is told while this one trains; its trainers go over by themselves, all after the same step."""
         why = why_plan(self.job)
         if why is None:
             waits = why_waits(self.job) or self.job.ranks_waiting or why_reload_waits(self.job) or why_rests(self.job)
-            return self._say(waits or self._record.why)
+            return self._say(waits or self._why_it_runs())
         world = plan(self.job)
         if isinstance(world, str):
             return self._say(f"{why}; {world}")

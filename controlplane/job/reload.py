@@ -10,9 +10,10 @@ from msgspec import structs
 
 from controlplane.job.given_up import can_go_on, is_given_up
 from controlplane.job.hot import is_over, joiners, survivors, whole
-from controlplane.job.present import can_train, member_of, members, present_members, wanted_by_cluster, world_size
+from controlplane.job.present import can_train, member_of, members, present_members, world_size
 from controlplane.job.ranks import arrange
 from controlplane.job.sentences import count, how_it_ended
+from controlplane.job.sharing import wanted_by_cluster
 from controlplane.job.state import Failure, Job, Worker
 from messages.ids import WorkerId
 

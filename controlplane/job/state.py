@@ -123,6 +123,11 @@ class Cluster:
     """When it was last told how many workers to keep."""
     refusal: str = ""
     """Why it would not do what it was last told."""
+    behind_s: float | None = None
+    """Since when it has had fewer warm workers than its share, and no more than `brought`."""
+    brought: int = 0
+    cap: int | None = None
+    """The most workers it is asked for, since it brought no more for too long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +199,8 @@ class Job:
     """What is decided; published only once it is saved."""
     why: str = ""
     """What it does or waits for just now, for people; `record.why` is the reason of the phase."""
+    share_rounds: int = 0
+    """How often every cluster was capped since all were last complete."""
     placement: dict[ClusterName, int] | None = None
     """Workers by cluster where an allocator decides; without one they are spread evenly."""
     shortage: str = ""

@@ -2,6 +2,7 @@
 
 from controlplane.job.effects import Announce
 from controlplane.job.sentences import count, how_it_ended, workers_are
+from controlplane.job.sharing import share_patience_s, wanted_by_cluster
 from controlplane.job.state import Job, Phase, Record, Worker
 from messages.ids import WorkerId
 from messages.jobs import Scalar
@@ -154,7 +155,7 @@ def _remarks(before: Job, after: Job) -> list[Announce]:
         known = before.clusters.get(name)
         if cluster.refusal and (known is None or known.refusal != cluster.refusal):
             said.append(Announce("cluster_refused", f"cluster {name} would not keep the workers", cluster.refusal))
-    return [*said, *_doubts(before, after), *_budget(before.record, after.record)]
+    return [*said, *_shares(before, after), *_doubts(before, after), *_budget(before.record, after.record)]
 
 
 def _doubts(before: Job, after: Job) -> list[Announce]:
@@ -163,6 +164,23 @@ def _doubts(before: Job, after: Job) -> list[Announce]:
         for worker, why in after.doubted.items()
         if worker not in before.doubted
     ]
+
+
+def _shares(before: Job, after: Job) -> list[Announce]:
+    said = []
+    wanted = wanted_by_cluster(before) if before.clusters != after.clusters else {}
+    for name, cluster in after.clusters.items():
+        known = before.clusters.get(name)
+        if cluster.cap is not None and known is not None and known.cap is None:
+            share = count(wanted.get(name, 0), "worker")
+            text = f"cluster {name} brought {cluster.cap} of {share}: the other clusters are asked for the rest"
+            why = f"no more came within {share_patience_s(before):g} s"
+            said.append(Announce("share_moved", text, why, {"cluster": name, "workers": cluster.cap}))
+    if after.share_rounds > before.share_rounds:
+        text = "all clusters are asked for more workers again"
+        why = f"none brought its share within {share_patience_s(before):g} s"
+        said.append(Announce("shares_renewed", text, why))
+    return said
 
 
 def _newcomer(before: Job, after: Job) -> list[Announce]:

@@ -1,9 +1,10 @@
 """What a job without a world waits for, in words; None if it waits for nothing."""
 
 from controlplane.job.hot import hot_candidates, survivors
-from controlplane.job.present import chosen, clusters_agree, coming, unheard
+from controlplane.job.present import chosen, coming, unheard
 from controlplane.job.ranks import arrange
 from controlplane.job.sentences import name_workers, workers_are, workers_have
+from controlplane.job.sharing import capped, clusters_agree
 from controlplane.job.state import Job, Record, Worker
 
 
@@ -54,7 +55,7 @@ def _what_stands_in_the_way(job: Job) -> str:
     refusals = [f"cluster {name} refused: {cluster.refusal}" for name, cluster in clusters if cluster.refusal]
     last_gone = [f"the last that went: {why}" for why in [*job.gone.values()][-1:]]
     shortage = [job.shortage] if job.shortage else []
-    return "".join(f"; {reason}" for reason in (*shortage, *refusals, *last_gone))
+    return "".join(f"; {reason}" for reason in (*shortage, *capped(job), *refusals, *last_gone))
 
 
 def _first_world_waits(job: Job, late: list[Worker], now_s: float) -> bool:

@@ -400,6 +400,7 @@ class Coordinator:
                 "world_size": len(members),
                 "entry": entry,
                 "address": address,
+                "peers": ["127.0.0.1"],
                 "store": {"host": "127.0.0.1", "port": self._store.port, "prefix": ""},
                 "previous": previous if entry != "start" else [],
                 **more,

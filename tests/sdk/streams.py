@@ -30,18 +30,26 @@ def a_large_model(seed: int) -> nn.Module:
     return nn.Sequential(nn.Linear(300, 500), nn.BatchNorm1d(500), nn.ReLU(), nn.Linear(500, 300))
 
 
+class Listening(Receiver):
+    """A joiner's receiver that listens on loopback."""
+
+    def __init__(self, silence_s: float, peers: tuple[str, ...] = (LOOPBACK,), world_size: int = 2) -> None:
+        super().__init__(silence_s=silence_s)
+        self.port, self.token = self.listen(5, LOOPBACK, peers, world_size)
+
+
 class Survivor:
     def __init__(self, streamer: Streamer, fingerprints: dict[int, int]) -> None:
         self.rank = Rank(1, fused_adam, a_large_model(1)).steps(10, 11)
         self.streamer = streamer
         self.fingerprints = fingerprints
 
-    def job(self, receiver: Receiver, shard: int = 0, of: int = 1, generation: int = 5, step: int = 2) -> StreamJob:
+    def job(self, receiver: Listening, shard: int = 0, of: int = 1, generation: int = 5, step: int = 2) -> StreamJob:
         header = self.rank.state.header() if shard == 0 else None
         address = (LOOPBACK, receiver.port)
         return StreamJob(address, receiver.token, generation, step, shard, of, self.rank.state, header)
 
-    def stream(self, receiver: Receiver, shard: int = 0, of: int = 1, generation: int = 5, step: int = 2) -> StreamJob:
+    def stream(self, receiver: Listening, shard: int = 0, of: int = 1, generation: int = 5, step: int = 2) -> StreamJob:
         job = self.job(receiver, shard, of, generation, step)
         self.streamer.offer(job)
         return job
@@ -53,8 +61,10 @@ class Stage:
     def __init__(self, closing: ExitStack) -> None:
         self._closing = closing
 
-    def receiver(self, generation: int = 5, silence_s: float = LONG_S) -> Receiver:
-        receiver = Receiver(LOOPBACK, silence_s=silence_s)
+    def receiver(
+        self, generation: int = 5, silence_s: float = LONG_S, peers: tuple[str, ...] = (LOOPBACK,)
+    ) -> Listening:
+        receiver = Listening(silence_s, peers)
         self._closing.callback(receiver.close)
         receiver.restart(generation)
         return receiver
@@ -65,8 +75,8 @@ class Stage:
         self._closing.callback(streamer.close)
         return Survivor(streamer, fingerprints)
 
-    def foreign(self, receiver: Receiver, *lines: object) -> socket.socket:
-        sock = socket.create_connection((LOOPBACK, receiver.port), timeout=LONG_S)
+    def foreign(self, receiver: Listening, *lines: object, source: str = LOOPBACK) -> socket.socket:
+        sock = socket.create_connection((LOOPBACK, receiver.port), LONG_S, (source, 0))
         self._closing.callback(sock.close)
         sock.sendall(b"".join(line if isinstance(line, bytes) else json.dumps(line).encode() + b"\n" for line in lines))
         return sock
@@ -98,7 +108,7 @@ def was_closed(sock: socket.socket) -> bool:
         return True
 
 
-def introduction(receiver: Receiver) -> dict[str, str]:
+def introduction(receiver: Listening) -> dict[str, str]:
     return {"token": receiver.token}
 
 

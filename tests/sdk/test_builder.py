@@ -45,7 +45,7 @@ def lone_group(*_: object, tried: bool) -> Group:
 def ended(make: MakeGroup, assign: Assign, prepare: Callable[[Joiner, int], None] = lambda *_: None) -> list[bool]:
     """Of one build: whether there is a group, each time that it was told."""
     told: queue.Queue[bool] = queue.Queue()
-    builder = Builder(make, lambda _, built: told.put(built is not None), lambda: (1, "token"), prepare)
+    builder = Builder(make, lambda _, built: told.put(built is not None), lambda _: (1, "token"), prepare)
     builder.start(assign)
     first = told.get(timeout=BOUND_S)  # torch's store now and then takes a second or two to connect
     builder.close()
@@ -68,7 +68,7 @@ def test_connections_are_made_ahead_but_only_when_the_group_is_told_of(store: St
         assert built is not None
         made.append(len(connected))
 
-    builder = Builder(lone_group, on_built, lambda: (1, "token"), lambda *_: None)
+    builder = Builder(lone_group, on_built, lambda _: (1, "token"), lambda *_: None)
     for generation in (1, 2):
         builder.start(Assign(generation, 0, 2, "start", store))
         builder.close()

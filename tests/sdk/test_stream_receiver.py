@@ -77,6 +77,7 @@ def test_bytes_that_were_damaged_fail_the_attempt(stage: Stage) -> None:
         [b"\x16\x03\x01\x00\xa5" * 2000],
         [b"[1, 2]\n"],
         [b"9" * 4000 + b"\n"],
+        [b"[" * 4000 + b"\n"],
     ],
 )
 def test_strangers_are_closed_and_disturb_nothing(stage: Stage, lines: list[object]) -> None:

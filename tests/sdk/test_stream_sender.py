@@ -129,9 +129,9 @@ def test_closing_ends_all_threads_also_those_in_the_middle(stage: Stage) -> None
 
 PROCESS = """
 from tradewind.sdk.stream import Receiver, Streamer
-receiver = Receiver("127.0.0.1")
+port, token = Receiver().listen(1, "127.0.0.1", ["127.0.0.1"], 2)
 streamer = Streamer({})
-streamer.prepare(("127.0.0.1", receiver.port), receiver.token, 1000, 1)
+streamer.prepare(("127.0.0.1", port), token, 1000, 1)
 print("ends")
 """
 

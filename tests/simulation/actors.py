@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tests.simulation.system import System
 
 CLUSTER = ClusterName("local")
+BARREN = ClusterName("barren")
 SOME_TIME_S = 1e-5
 """No process wakes twice at the same moment."""
 
@@ -64,9 +65,11 @@ class Actor:
 
 
 class ControllerActor(Actor):
+    cluster = CLUSTER
+
     def __init__(self, system: "System", incarnation: str, known: Known | None) -> None:
         super().__init__(system, f"controller {incarnation}")
-        self.state: ClusterState = new_cluster(CLUSTER, incarnation, "", self.now_s, known)
+        self.state: ClusterState = new_cluster(self.cluster, incarnation, "", self.now_s, known)
         self.tell("starts" if known is None else f"adopts {len(known.places)} places")
         for place in known.places if known is not None else ():
             self.later(0.01, partial(self._look_for, place.uid))
@@ -152,6 +155,23 @@ class ControllerActor(Actor):
             return
         worker.post(worker_events.NoticeCame(self.now_s, grace_s, "signal"))
         self.later(grace_s, lambda: worker.kill(why))
+
+
+class BarrenController(ControllerActor):
+    """Takes its share of the job, and none of its workers ever comes."""
+
+    cluster = BARREN
+
+    def perform(self, effect: cluster_effects.ClusterEffect) -> None:
+        match effect:
+            case cluster_effects.StartPlace(uid):
+                self.later(0.01, lambda: self.post(cluster_events.PlaceStarted(self.now_s, uid, 0)))
+            case cluster_effects.EndPlace(uid, _, why):
+                self.ended(uid, why)
+            case cluster_effects.SaveKnown():
+                self.later(0.0003, lambda: self.post(cluster_events.KnownSaved(self.now_s)))
+            case _:
+                super().perform(effect)
 
 
 class WorkerActor(Actor):

@@ -21,7 +21,7 @@ from controlplane.lease import invariants as lease_invariants
 from controlplane.lease.effects import Lead, LeaseEffect, ReadKey, StepDown, WriteKey
 from controlplane.lease.state import LeaseSettings, Phase, new_lease
 from messages.clusters import KeepWorkers, RemoveWorkers
-from messages.ids import Epoch, Generation
+from messages.ids import ClusterName, Epoch, Generation
 from messages.worlds import JobCommand, StoreAddress
 from tests.simulation.actors import Actor
 from tests.simulation.clockwork import Broken
@@ -229,8 +229,8 @@ class Term(Actor):
                 self.later(MEET_S, lambda: self.post(job_events.RanksMet(self.now_s, generation)))
             case job_effects.Publish(message):
                 self._publish(message)
-            case job_effects.TellCluster(_, command):
-                self._tell_cluster(command)
+            case job_effects.TellCluster(cluster, command):
+                self._tell_cluster(cluster, command)
             case job_effects.Announce(kind, text, why, _):
                 self.tell(f"[{kind}] {text} ({why.splitlines()[0] if why else ''})")
             case _:
@@ -297,8 +297,10 @@ class Term(Actor):
         for worker in self.system.workers.values():
             self.send(worker, partial(worker.hear, message, self.epoch))
 
-    def _tell_cluster(self, command: KeepWorkers | RemoveWorkers) -> None:
-        controller = self.system.controller
+    def _tell_cluster(self, cluster: ClusterName, command: KeepWorkers | RemoveWorkers) -> None:
+        controller = self.system.controller_of(cluster)
+        if controller is None:
+            return
 
         def deliver() -> None:
             if isinstance(command, KeepWorkers):

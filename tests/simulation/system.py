@@ -12,9 +12,9 @@ from controlplane.job.events import JobEvent
 from controlplane.job.state import Phase, Record
 from controlplane.master.records import encode_world
 from messages.decoding import Unreadable
-from messages.ids import NO_GENERATION, Generation, JobName, WorkerId
+from messages.ids import NO_GENERATION, ClusterName, Generation, JobName, WorkerId
 from messages.jobs import Failures, JobSpec, Launch, Timeouts, Workers
-from tests.simulation.actors import CLUSTER, Actor, ControllerActor, WorkerActor
+from tests.simulation.actors import BARREN, CLUSTER, Actor, BarrenController, ControllerActor, WorkerActor
 from tests.simulation.clockwork import Broken, Clockwork
 from tests.simulation.forgeries import Forger
 from tests.simulation.masters import LeaderKey, MasterProcess, Term, is_leader
@@ -60,6 +60,8 @@ class System:
         self.key = LeaderKey(self)
         self.terms: list[Term] = []
         self.controller = self._new_controller()
+        self.barren = self._new_barren() if seed % 7 == 5 else None
+        """A second cluster that brings no worker; in some seeds it falls silent, too."""
         self.masters = [self._new_master(), self._new_master()]
 
     def run(self) -> Outcome:
@@ -96,8 +98,13 @@ class System:
             if term.alive:
                 sender.send(term, partial(term.hear, make))
 
+    def controller_of(self, cluster: ClusterName) -> ControllerActor | None:
+        return self.barren if cluster == BARREN else self.controller
+
     def tell_of_leader(self) -> None:
         self.controller.watch_leader()
+        if self.barren is not None:
+            self.barren.watch_leader()
         for master in self.masters:
             master.see(self.key.revision, self.key.holder)
 
@@ -270,6 +277,13 @@ class System:
     def _new_controller(self) -> ControllerActor:
         self._controllers += 1
         return ControllerActor(self, f"{self._controllers:06x}", self.known)
+
+    def _new_barren(self) -> BarrenController:
+        self.clockwork.made["cluster that brings no worker"] += 1
+        barren = BarrenController(self, "ba44e4", None)
+        if self.clockwork.seed % 2:
+            barren.later(5.0, lambda: setattr(barren, "alive", False))
+        return barren
 
     def _cut_off(self, actor: Actor | None) -> None:
         if isinstance(actor, MasterProcess | ControllerActor | WorkerActor) and actor.alive and actor.connected:

@@ -13,6 +13,7 @@ from agents.worker.events import AssignmentHeard, WorkerEvent
 from agents.worker.state import WorkerState
 from controlplane.job import asks as job_asks
 from controlplane.job import learn as job_learn
+from controlplane.job import reconcile as job_reconcile
 from controlplane.job.state import Job
 from controlplane.lease.events import WorkEnded
 from messages.ids import Epoch, Generation, WorkerId
@@ -37,6 +38,7 @@ EVERY_FAULT = {
     "master paused",
     "leader paused",
     "controller crashed",
+    "cluster that brings no worker",
     "host killed",
     "script failed",
     "worker cut off",
@@ -139,6 +141,11 @@ def _believe_everything(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(job_learn, "why_doubted", lambda job, status: "")
 
 
+def _leave_each_cluster_its_share(patch: pytest.MonkeyPatch) -> None:
+    """Whether it brings any workers or not."""
+    patch.setattr(job_reconcile, "judge_shares", lambda job, now_s: job)
+
+
 @pytest.mark.parametrize(
     ("plant", "likely"),
     [
@@ -148,6 +155,7 @@ def _believe_everything(patch: pytest.MonkeyPatch) -> None:
         (_go_on_after_losing_the_lease, 1),
         (_write_records_whoever_wrote_last, 1),
         (_believe_everything, 0),
+        (_leave_each_cluster_its_share, 12),
     ],
 )
 def test_a_planted_bug_is_caught(

@@ -243,6 +243,7 @@ def test_words_are_said_as_the_sdk_reads_them() -> None:
         "address": "10.0.0.7",
         "store": {"host": "10.0.0.1", "port": 29500, "prefix": "g2"},
         "leaves": False,
+        "peers": [],
         "previous": [],
         "resume": 0,
         "source": 0,
@@ -255,6 +256,7 @@ def test_words_are_said_as_the_sdk_reads_them() -> None:
     said = json.loads(wire.encode(wire.message_of(repaired, "10.0.0.7")))
     chosen = ("entry", "previous", "resume", "source", "laggards", "held", "leaves")
     assert [said[name] for name in chosen] == ["repair", [1, -1], 7, 1, [0], [[[0, 3]], []], False]
+    assert said["peers"] == list(dict.fromkeys(member.address for member in members)), "each address once"
 
     assert json.loads(wire.encode(wire.message_of(Park(Generation(4)), ""))) == {"type": "halt", "generation": 4}
     assert json.loads(wire.encode(wire.message_of(Lease(2.0), ""))) == {"type": "lease", "valid_s": 2.0}

@@ -103,7 +103,7 @@ def _member(given: Given, control: Control | None, receiver: Receiver, serving: 
     builder = Builder(
         group_maker(given.gradients.device),
         lambda generation, built: member.built(generation, built),
-        lambda: (receiver.port, receiver.token),
+        lambda assign: receiver.listen(assign.generation, assign.address, assign.peers, assign.world_size),
         serving.prepare,
         lambda assign: injected("building", assign.rank, member.done),
     )

@@ -63,13 +63,13 @@ class Builder:
         self,
         make_group: MakeGroup,
         on_built: Callable[[int, Built | None], None],
-        own_state_port: Callable[[], tuple[int, str]],
+        listen: Callable[[Assign], tuple[int, str]],
         prepare: Callable[[Joiner, int], None],
         before: Callable[[Assign], None] = lambda assign: None,
     ) -> None:
         self._make_group = make_group
         self._on_built = on_built
-        self._own_state_port = own_state_port
+        self._listen = listen
         self._prepare = prepare
         self._before = before
         self._clients = StoreClients()
@@ -117,12 +117,13 @@ class Builder:
         store = PrefixStore(f"tradewind{assign.store.prefix}/{assign.generation}", client)
         entering = [rank for rank, previous in enumerate(assign.previous) if previous < 0]
         if assign.rank in entering:
-            port, token = self._own_state_port()
+            port, token = self._listen(assign)
             store.set(f"state/{assign.rank}", json.dumps([assign.address, port, token]))
         # After a loss all wait for the first sum, which tells as much as a trial of the group would.
         tried = assign.entry != "repair"
         group = self._make_group(store, assign.rank, assign.world_size, assign.address, tried=tried)
-        joiners = tuple(_joiner(rank, store.get(f"state/{rank}")) for rank in entering if rank != assign.rank)
+        others = [rank for rank in entering if rank != assign.rank]
+        joiners = tuple(_joiner(rank, store.get(f"state/{rank}"), assign.address) for rank in others)
         self._clients.give_back(assign.store, client)
         return Built(group, joiners)
 
@@ -156,9 +157,9 @@ def _connect(store: Store) -> TCPStore:
     return TCPStore(store.host, store.port, is_master=False, wait_for_workers=False, timeout=STORE_TIMEOUT)
 
 
-def _joiner(rank: int, written: bytes) -> Joiner:
+def _joiner(rank: int, written: bytes, source: str) -> Joiner:
     host, port, token = json.loads(written)
-    return Joiner(rank, (host, port), token)
+    return Joiner(rank, (host, port), token, source)
 
 
 def _first_line(error: Exception) -> str:

@@ -107,6 +107,8 @@ class Joining:
         while True:
             switched = self._sum(self._is_level())
             world = self._member.world
+            if world is not None and world.is_active:
+                self._receiver.stop_listening()
             if switched is None or world is None or world.is_active:
                 return switched is True
             self._receiver.expect()

@@ -46,6 +46,8 @@ class Joiner:
     rank: int
     address: tuple[str, int]
     token: str
+    source: str = ""
+    """This worker's own address: the one that the joining rank expects its peers to connect from."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,10 +22,10 @@ Trainer → agent
 Agent → trainer
 
     assign    {generation, rank, world_size, entry, address, store: {host, port, prefix}, leaves,
-               previous, resume, source, laggards, held}
+               peers, previous, resume, source, laggards, held}
               `entry` is "start" for a trainer that was forked into this world, else "planned" or "repair". `address` is
-              where peers reach this trainer. `leaves`: it is in the world before and not in this one. The rest is as in
-              HotWorld in messages/worlds.py.
+              where peers reach this trainer; `peers` are the addresses of all members. `leaves`: it is in the world
+              before and not in this one. The rest is as in HotWorld in messages/worlds.py.
     halt      {generation}
               Every world below is dead: leave its collectives and tell `parked`.
     lease     {valid_s}
@@ -65,6 +65,7 @@ class Assign:
     store: Store
     address: str = "127.0.0.1"
     leaves: bool = False
+    peers: tuple[str, ...] = ()
     previous: tuple[int, ...] = ()
     resume: int = 0
     source: int = 0
@@ -204,6 +205,7 @@ def _assign(message: Mapping[str, Any]) -> Assign:
         store=Store(str(store["host"]), int(store["port"]), str(store.get("prefix", ""))),
         address=str(message.get("address", "127.0.0.1")),
         leaves=bool(message.get("leaves", False)),
+        peers=tuple(map(str, message.get("peers", ()))),
         previous=tuple(map(int, message.get("previous", ()))),
         resume=int(message.get("resume", 0)),
         source=int(message.get("source", 0)),

@@ -1,31 +1,28 @@
 """A joiner's side of the stream: takes shards from all survivors and puts the state together.
 
 One attempt is one (generation, step). It completes when every shard of it came undamaged; it fails for good when a
-sender is lost in the middle, and then only a newer attempt helps. Connections that do not know the token or the
-generation are closed and change nothing.
+sender is lost in the middle, and then only a newer attempt helps. Connections that do not know the generation are
+closed and change nothing; those that do not know the token never come here (`listening.py`).
 """
 
 import enum
-import hmac
-import secrets
-import socket
 import threading
 import time
 import zlib
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Any
 
 from tradewind.sdk.layout import shard_bounds
+from tradewind.sdk.listening import Listener
 from tradewind.sdk.raw import checksum, fresh, written_ahead
 from tradewind.sdk.stream_wire import Broken, Connection, Shard, count_of
 
-INTRODUCTION_S = 5.0
 PREPARED_S = 600.0
 """A survivor connects ahead of the switch, which may take a while to come."""
 EARLY_S = 5.0
 """Survivors may be in the new world a moment before the joiner knows that it is in it."""
-LOOK_UP_S = 1.0
-OUT_OF_SOCKETS_S = 0.05
 MOST_CONNECTIONS = 1024
 MOST_HEADER_BYTES = 1 << 30
 
@@ -70,19 +67,11 @@ class _Attempt:
 
 
 class Receiver:
-    def __init__(
-        self,
-        host: str = "0.0.0.0",
-        port: int = 0,
-        token: str = "",
-        largest_bytes: int = 1 << 40,
-        silence_s: float = 10.0,
-    ) -> None:
-        self.token = token or secrets.token_hex(16)
+    def __init__(self, largest_bytes: int = 1 << 40, silence_s: float = 10.0) -> None:
         self._largest_bytes = largest_bytes
         self._silence_s = silence_s
-        self._listener = socket.create_server((host, port), backlog=128)
-        self.port: int = self._listener.getsockname()[1]
+        self._listener: Listener | None = None
+        self._listens_for = 0
         self._changed = threading.Condition()
         self._generation = 0
         self._attempt: _Attempt | None = None
@@ -95,8 +84,25 @@ class Receiver:
         self._connections: dict[Connection, int | None] = {}
         """Each with the generation that it brings something for, once it said so."""
         self._closed = False
-        self._thread = threading.Thread(target=self._accept, name="tradewind-receiver", daemon=True)
-        self._thread.start()
+
+    def listen(self, generation: int, address: str, peers: Iterable[str], world_size: int) -> tuple[int, str]:
+        """The port and the token that those who send the state into this world need."""
+        listener = Listener(address, peers, world_size, self._serve)
+        with self._changed:
+            is_newest = not self._closed and generation >= self._listens_for
+            late = self._listener if is_newest else listener
+            if is_newest:
+                self._listener, self._listens_for = listener, generation
+        if late is not None:
+            late.close()
+        return listener.port, listener.token
+
+    def stop_listening(self) -> None:
+        """This trainer has the state, or ends."""
+        with self._changed:
+            before, self._listener = self._listener, None
+        if before is not None:
+            before.close()
 
     def restart(self, generation: int) -> None:
         """From now on only this generation counts: what came, or still comes, for another is dropped."""
@@ -184,11 +190,9 @@ class Receiver:
             self._memory_ahead = None
             open_ones = list(self._connections)
             self._changed.notify_all()
-        with suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
+        self.stop_listening()
         for connection in open_ones:
             connection.cut()
-        self._thread.join(timeout=5.0)
 
     def _admission(self) -> Admission:
         """An answer needs nothing but a message there and back: one that takes so long was lost."""
@@ -207,33 +211,12 @@ class Receiver:
         data, attempt.data = attempt.data, memoryview(b"")
         return Snapshot(attempt.generation, attempt.step, attempt.header, data)
 
-    def _accept(self) -> None:
-        self._listener.settimeout(LOOK_UP_S)
-        with self._listener:
-            while not self._closed:
-                try:
-                    sock, _ = self._listener.accept()
-                except TimeoutError:
-                    continue
-                except OSError:
-                    time.sleep(OUT_OF_SOCKETS_S)
-                else:
-                    self._welcome(sock)
-
-    def _welcome(self, sock: socket.socket) -> None:
-        connection = Connection(sock)
+    def _serve(self, connection: Connection, introduction: dict[str, Any]) -> None:
         with self._changed:
             if self._closed or len(self._connections) >= MOST_CONNECTIONS:
-                connection.close()
                 return
             self._connections[connection] = None
-        threading.Thread(target=self._serve, args=(connection,), name="tradewind-shard", daemon=True).start()
-
-    def _serve(self, connection: Connection) -> None:
         try:
-            introduction = connection.receive_line(INTRODUCTION_S)
-            if not hmac.compare_digest(str(introduction.get("token")).encode(), self.token.encode()):
-                return
             self._make_memory(count_of(introduction.get("nbytes", 0)))
             shard = Shard.read(connection.receive_line(PREPARED_S))
             attempt = self._joined(connection, shard)
@@ -246,7 +229,6 @@ class Receiver:
                 self._connections.pop(connection, None)
                 if not self._connections:
                     self._memory_ahead = None  # those who announced the state are gone
-            connection.close()
 
     def _make_memory(self, nbytes: int) -> None:
         """Ahead of the switch: when the state comes, it takes no core for that from those who train."""

@@ -25,7 +25,7 @@ class Serving:
 
     def prepare(self, joiner: Joiner, senders: int) -> None:
         """Ahead of the switch, in the builder's thread."""
-        self._streamer.prepare(joiner.address, joiner.token, self._state.nbytes(), max(1, senders))
+        self._streamer.prepare(joiner.address, joiner.token, self._state.nbytes(), max(1, senders), joiner.source)
 
     def begin(self, world: World, joiners: tuple[Joiner, ...], done: int) -> None:
         """At the switch, on the training thread: `done` is the step that the state is at."""
@@ -39,7 +39,15 @@ class Serving:
         self.applied(done)
         for joiner in waiting:
             job = StreamJob(
-                joiner.address, joiner.token, world.generation, done, shard, len(senders), self._state, header
+                joiner.address,
+                joiner.token,
+                world.generation,
+                done,
+                shard,
+                len(senders),
+                self._state,
+                header,
+                joiner.source,
             )
             self._copying.append(job)
             self._streamer.offer(job)

@@ -1,12 +1,14 @@
 """How the state gets to a joiner while the others go on training.
 
 At the joiner:
-    receiver = Receiver()                        # tells survivors receiver.port and receiver.token
-    receiver.restart(generation)                 # when it is assigned to a world
+    receiver = Receiver()
+    port, token = receiver.listen(generation, address, peers, world_size)  # survivors need both
+    receiver.restart(generation)                 # when it is in that world
     snapshot = receiver.wait(timeout_s)          # of the state before step snapshot.step; receiver.failed says why not
     state.load(snapshot.header, snapshot.data)   # then it applies the sums it kept, and when it is level at step k:
     receiver.ask_admission(k, state.fingerprint())
     receiver.wait_admission(timeout_s)           # or admitted(), admission; UNKNOWN: ask again
+    receiver.stop_listening()                    # when it has a share
 
 At each survivor:
     streamer = Streamer(fingerprints)            # at the start: its thread must not be started while training
@@ -41,9 +43,9 @@ class Streamer:
         self._thread = threading.Thread(target=self._run, name="tradewind-streamer", daemon=True)
         self._thread.start()
 
-    def prepare(self, address: Address, token: str, nbytes: int, of: int) -> None:
+    def prepare(self, address: Address, token: str, nbytes: int, of: int, source: str = "") -> None:
         """`nbytes` is that of the whole state, which so many will send."""
-        self._inbox.put(Prepare(address, token, nbytes, of))
+        self._inbox.put(Prepare(address, token, nbytes, of, source))
 
     def offer(self, job: StreamJob) -> None:
         self._inbox.put(job)
@@ -56,8 +58,8 @@ class Streamer:
     def _run(self) -> None:
         while True:
             match self._inbox.get():
-                case Prepare(address, token) as prepare:
-                    link = self._prepared(address, token) or self._linked(address, token)
+                case Prepare(address, token, source=source) as prepare:
+                    link = self._prepared(address, token) or self._linked(address, token, source)
                     if link is not None:
                         link.put(prepare)
                 case StreamJob() as job:
@@ -82,17 +84,17 @@ class Streamer:
             job.failed("abandoned")
             return
         job.copied.set()
-        link = link or self._linked(job.address, job.token)
+        link = link or self._linked(job.address, job.token, job.source)
         if link is None or not link.put(Send(job, nbytes, data)):
             job.failed(f"no connection is left for {job.address[0]}:{job.address[1]}")
 
     def _prepared(self, address: Address, token: str) -> Link | None:
         return next((link for link in self._links if link.free_for(address, token)), None)
 
-    def _linked(self, address: Address, token: str) -> Link | None:
+    def _linked(self, address: Address, token: str, source: str) -> Link | None:
         self._links = [link for link in self._links if not link.ended]
         if len(self._links) >= MOST_LINKS:
             return None
-        link = Link(address, token, self._fingerprints)
+        link = Link(address, token, self._fingerprints, source)
         self._links.append(link)
         return link

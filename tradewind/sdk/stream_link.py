@@ -39,6 +39,8 @@ class StreamJob:
     state: Source
     header: bytes | None = None
     """With shard 0 only."""
+    source: str = ""
+    """The address to connect from; any if it is empty."""
     copied: threading.Event = field(default_factory=threading.Event)
     """The state may change again. Set also when the job failed."""
     sent: threading.Event = field(default_factory=threading.Event)
@@ -62,6 +64,7 @@ class Prepare:
     token: str
     nbytes: int
     of: int
+    source: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +81,9 @@ class End:
 class Link:
     """One connection to one joiner and the thread that uses it: for one job, then it ends."""
 
-    def __init__(self, address: Address, token: str, fingerprints: Mapping[int, int]) -> None:
+    def __init__(self, address: Address, token: str, fingerprints: Mapping[int, int], source: str = "") -> None:
         self._address = address
+        self._source = (source, 0) if source else None
         self._token = token
         self._fingerprints = fingerprints
         self._inbox: queue.SimpleQueue[Prepare | Send | End] = queue.SimpleQueue()
@@ -164,7 +168,7 @@ class Link:
 
     def _connected(self, nbytes: int = 0) -> Connection:
         if self._connection is None:
-            connection = Connection(socket.create_connection(self._address, timeout=CONNECT_S))
+            connection = Connection(socket.create_connection(self._address, CONNECT_S, self._source))
             with self._lock:
                 self._connection = connection
                 if self.ended:

@@ -77,7 +77,7 @@ class Connection:
         del self._read[: end + 1]
         try:
             values = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise Broken("a line that is not JSON") from error
         if not isinstance(values, dict):
             raise Broken("a line that is no object")

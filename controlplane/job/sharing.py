@@ -1,0 +1,138 @@
+"""How many workers each cluster should keep for a job.
+
+Without an allocator they are spread evenly, but no member of the world is moved. A cluster whose share brings no
+further worker for too long is capped at those it has, and the others are asked for the rest. When every cluster would
+be capped, all are asked again, and have twice as long.
+"""
+
+from collections import Counter
+from dataclasses import replace
+
+from controlplane.job.overdue import patience_s
+from controlplane.job.present import TOPOLOGY_FRESH_S, hears_somebody
+from controlplane.job.sentences import count
+from controlplane.job.state import Cluster, Job
+from messages.ids import ClusterName
+from messages.workers import WorkerPhase
+
+DOUBLINGS_AT_MOST = 3
+"""How often the time that a share may bring nothing is doubled."""
+
+Counts = dict[ClusterName, int]
+
+
+def wanted_by_cluster(job: Job) -> Counts:
+    """Of the clusters that were heard: as the allocator says, else evenly in the order of their names."""
+    names = sorted(job.clusters)
+    if not names or job.record.phase.ended or job.record.rests:
+        return dict.fromkeys(names, 0)
+    if job.placement is not None:
+        return {name: job.placement.get(name, 0) for name in names}
+    if len(names) == 1:
+        return {names[0]: job.record.wanted}
+    return _spread(job, names)
+
+
+def clusters_agree(job: Job) -> bool:
+    """Every cluster keeps as many workers as it was told to. Before any was heard, nobody does."""
+    if not job.clusters:
+        return job.record.phase.ended
+    return all(job.clusters[name].keeps == number for name, number in wanted_by_cluster(job).items())
+
+
+def judge_shares(job: Job, now_s: float) -> Job:
+    """Notes which clusters are behind, and caps those that are for too long.
+
+    While no cluster is heard, it may be this master that is cut off: then no time counts."""
+    if not _shares(job):
+        return job
+    if not hears_somebody(job, now_s):
+        unknown = {name: replace(cluster, behind_s=None) for name, cluster in job.clusters.items()}
+        return replace(job, clusters=unknown)
+    wanted, brought = wanted_by_cluster(job), _brought(job)
+    clusters = {
+        name: _judged(cluster, wanted[name], brought[name], share_patience_s(job), now_s)
+        for name, cluster in job.clusters.items()
+    }
+    rounds = job.share_rounds
+    if all(cluster.cap is not None for cluster in clusters.values()):
+        clusters = {name: replace(cluster, cap=None) for name, cluster in clusters.items()}
+        rounds += 1
+    elif all(cluster.behind_s is None for cluster in clusters.values()):
+        rounds = 0
+    if clusters == job.clusters and rounds == job.share_rounds:
+        return job
+    return replace(job, clusters=clusters, share_rounds=rounds)
+
+
+def heard_again(cluster: Cluster, at_s: float) -> Cluster:
+    """One that was silent may have been mended: it is asked like the others."""
+    is_back = at_s - cluster.heard_s > TOPOLOGY_FRESH_S
+    return replace(cluster, cap=None, behind_s=None) if is_back else cluster
+
+
+def share_patience_s(job: Job) -> float:
+    return patience_s(job) * 2.0 ** min(job.share_rounds, DOUBLINGS_AT_MOST)
+
+
+def capped(job: Job) -> list[str]:
+    """Sentences about the clusters that brought too few workers."""
+    if not _shares(job):
+        return []
+    return [
+        f"cluster {name} brought {_at_most(cluster.cap)}: the others are asked for the rest"
+        for name, cluster in sorted(job.clusters.items())
+        if cluster.cap is not None
+    ]
+
+
+def _at_most(cap: int) -> str:
+    return f"no more than {count(cap, 'worker')}" if cap else "no worker"
+
+
+def _shares(job: Job) -> bool:
+    alone = job.placement is not None or len(job.clusters) < 2
+    return not (alone or job.record.phase.ended or job.record.rests)
+
+
+def _judged(cluster: Cluster, wanted: int, brought: int, patience_s: float, now_s: float) -> Cluster:
+    if brought >= wanted:
+        return cluster if cluster.behind_s is None else replace(cluster, behind_s=None)
+    if cluster.behind_s is None or brought > cluster.brought:
+        return replace(cluster, behind_s=now_s, brought=brought)
+    if now_s - cluster.behind_s <= patience_s:
+        return cluster
+    return replace(cluster, behind_s=None, cap=brought)
+
+
+def _spread(job: Job, names: list[ClusterName]) -> Counts:
+    wanted, held = job.record.wanted, _held(job)
+    counts = {name: held[name] for name in names}
+    if sum(counts.values()) > wanted:
+        return _filled(dict.fromkeys(names, 0), wanted, counts)
+    caps = {name: cap for name in names if (cap := job.clusters[name].cap) is not None}
+    return _filled(counts, wanted, caps)
+
+
+def _filled(counts: Counts, wanted: int, limits: Counts) -> Counts:
+    """Adds one after the other where there are fewest; where there is no limit, or it is not reached."""
+    counts = dict(counts)
+    for _ in range(wanted - sum(counts.values())):
+        open_ones = [name for name in counts if counts[name] < limits.get(name, wanted)]
+        if not open_ones:
+            break
+        counts[min(open_ones, key=lambda name: (counts[name], name))] += 1
+    return counts
+
+
+def _held(job: Job) -> Counter[ClusterName]:
+    """Members of the present world and of the prepared one."""
+    worlds = (job.record.assignment, job.record.prepared)
+    names = {member.worker for world in worlds if world is not None for member in world.members}
+    return Counter(job.workers[name].cluster for name in names if name in job.workers)
+
+
+def _brought(job: Job) -> Counter[ClusterName]:
+    """Workers that spoke and are warm."""
+    here = job.workers.values()
+    return Counter(each.cluster for each in here if each.seq >= 0 and each.phase is not WorkerPhase.WARMING)

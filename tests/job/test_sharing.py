@@ -1,0 +1,226 @@
+"""Clusters that deliver fewer workers than their share, or none: the others are asked for the rest after a while."""
+
+from msgspec import structs
+
+from controlplane.job import events
+from controlplane.job.effects import TellCluster
+from controlplane.job.sharing import wanted_by_cluster
+from controlplane.job.state import Phase, adopted_job
+from messages.clusters import ClusterHeartbeat, KeepWorkers, Presence, WorkerSight
+from messages.ids import ClusterName, Epoch, WorkerId
+from messages.workers import WorkerPhase
+from tests.job.stage import JOB, Stage, a_spec, a_stage, a_status, released, told
+
+PATIENCE_S = 22.0
+"""Of the stage's jobs: `ready_s` and `stop_grace_s` together."""
+EAST, WEST = ClusterName("east"), ClusterName("west")
+
+
+class Region:
+    """A cluster whose controller obeys, and whose workers come when the test says so."""
+
+    def __init__(self, stage: Stage, name: ClusterName) -> None:
+        self.stage = stage
+        self.name = name
+        self.workers: list[str] = []
+        self.starting: list[str] = []
+        self.speaks = True
+        self.keeps = 0
+
+    def reports(self, *gone: WorkerSight) -> None:
+        if not self.speaks:
+            return
+        self.stage.topologies += 1
+        statuses = self.stage.statuses
+        alive = [WorkerSight(WorkerId(w), JOB, Presence.ALIVE, status=statuses[WorkerId(w)]) for w in self.workers]
+        starting = [WorkerSight(WorkerId(worker), JOB, Presence.STARTING) for worker in self.starting]
+        heartbeat = ClusterHeartbeat(
+            cluster=self.name,
+            incarnation="1",
+            seq=self.stage.topologies,
+            workers=(*alive, *starting, *gone),
+            keeps={JOB: self.keeps},
+        )
+        for effect in self.stage.happens(events.ClusterReported(self.stage.now_s, heartbeat)):
+            if isinstance(effect, TellCluster) and isinstance(effect.command, KeepWorkers):
+                regions[effect.cluster].keeps = effect.command.count
+
+    def brings(self, *workers: str) -> None:
+        for worker in workers:
+            self.workers.append(worker)
+            self.says(worker, WorkerPhase.IDLE, 0)
+
+    def says(self, worker: str, phase: WorkerPhase, generation: int | None = None) -> None:
+        name = WorkerId(worker)
+        stage = self.stage
+        stage.seqs[name] = stage.seqs.get(name, 0) + 1
+        now = stage.generation if generation is None else generation
+        status = a_status(worker, phase, seq=stage.seqs[name], generation=now)
+        stage.statuses[name] = structs.replace(status, cluster=self.name)
+        stage.happens(events.WorkerSpoke(stage.now_s, stage.statuses[name]))
+
+    def loses(self, worker: str) -> None:
+        self.workers.remove(worker)
+        self.reports(WorkerSight(WorkerId(worker), JOB, Presence.GONE, why="preempted"))
+
+
+regions: dict[ClusterName, Region] = {}
+
+
+def a_job_in_two_regions(workers: int = 3) -> tuple[Stage, Region, Region]:
+    stage = a_stage(a_spec(workers=workers))
+    regions.clear()
+    regions.update({name: Region(stage, name) for name in (EAST, WEST)})
+    passes(stage, 1.0)
+    return stage, regions[EAST], regions[WEST]
+
+
+def passes(stage: Stage, seconds: float) -> None:
+    """Both report each second; who is assigned is ready, who is halted parks."""
+    until_s = stage.now_s + seconds
+    while stage.now_s < until_s:
+        stage.now_s = min(stage.now_s + 1.0, until_s)
+        for region in regions.values():
+            region.reports()
+            for worker in region.workers:
+                if stage.phase is Phase.FORMING and worker in stage.world:
+                    region.says(worker, WorkerPhase.READY)
+                elif stage.phase is Phase.RESHAPING and worker in stage.world:
+                    region.says(worker, WorkerPhase.PARKED)
+
+
+def wanted(stage: Stage) -> tuple[int, int]:
+    counts = wanted_by_cluster(stage.job)
+    return counts[EAST], counts[WEST]
+
+
+def test_workers_are_spread_evenly() -> None:
+    stage, *_ = a_job_in_two_regions()
+    assert wanted(stage) == (2, 1)
+
+
+def test_the_share_of_a_cluster_that_brings_no_worker_goes_to_the_other() -> None:
+    stage, east, west = a_job_in_two_regions()
+    west.starting = ["never"]
+    east.brings("a", "b")
+
+    passes(stage, PATIENCE_S)
+    assert wanted(stage) == (2, 1)
+    passes(stage, 2.0)
+
+    assert wanted(stage) == (3, 0)
+    moved = told(stage.effects, "share_moved")
+    assert [(each.text, each.why) for each in moved] == [
+        ("cluster west brought 0 of 1 worker: the other clusters are asked for the rest", "no more came within 22 s")
+    ]
+    passes(stage, 1.0)
+    assert stage.job.why == "a world of 2; cluster west brought no worker: the others are asked for the rest"
+    assert (east.keeps, west.keeps) == (3, 0)
+    east.brings("c")
+    passes(stage, 5.0)
+    assert (stage.phase, set(stage.world)) == (Phase.RUNNING, {"a", "b", "c"})
+    assert stage.job.why == "a world of 3"
+
+
+def test_the_share_of_a_cluster_that_is_not_heard_any_more_goes_to_the_other() -> None:
+    stage, east, west = a_job_in_two_regions()
+    east.brings("a", "b")
+    west.speaks = False
+    passes(stage, PATIENCE_S + 2.0)
+    assert wanted(stage) == (3, 0)
+    east.brings("c")
+    passes(stage, 5.0)
+    assert set(stage.world) == {"a", "b", "c"}
+
+    west.speaks = True
+    passes(stage, 5.0)
+
+    assert wanted(stage) == (3, 0), "nobody who trains is moved"
+    east.loses("c")
+    assert wanted(stage) == (2, 1), "but it is asked like any other"
+
+
+def test_a_cluster_that_brings_some_keeps_those_and_late_ones_never_make_too_many() -> None:
+    stage, east, west = a_job_in_two_regions(workers=4)
+    east.brings("a")
+    west.brings("x", "y")
+    passes(stage, PATIENCE_S + 2.0)
+    assert wanted(stage) == (1, 3)
+    west.brings("z")
+    passes(stage, 5.0)
+    assert set(stage.world) == {"a", "x", "y", "z"}
+
+    east.brings("late")
+    passes(stage, 5.0)
+
+    assert len(stage.world) == 4
+    assert released(stage.effects) == {"late"}
+    assert wanted(stage) == (1, 3)
+
+
+def test_each_worker_that_comes_gives_a_cluster_more_time() -> None:
+    stage, east, west = a_job_in_two_regions(workers=6)
+    east.brings("a", "b", "c")
+    for name in ("x", "y", "z"):
+        passes(stage, PATIENCE_S - 2.0)
+        assert wanted(stage) == (3, 3)
+        west.brings(name)
+    passes(stage, PATIENCE_S)
+    assert set(stage.world) == {"a", "b", "c", "x", "y", "z"}
+
+
+def test_a_lost_worker_is_replaced_where_it_was_and_not_by_a_cluster_that_could_not_bring_any() -> None:
+    stage, east, _ = a_job_in_two_regions()
+    east.brings("a", "b")
+    passes(stage, PATIENCE_S + 2.0)
+    east.brings("c")
+    passes(stage, 5.0)
+
+    east.loses("c")
+
+    assert wanted(stage) == (3, 0)
+
+
+def test_when_no_cluster_brings_its_share_all_are_asked_again_and_have_longer() -> None:
+    stage, east, _ = a_job_in_two_regions(workers=4)
+    east.brings("a", "b")
+    passes(stage, PATIENCE_S + 2.0)
+    assert wanted(stage) == (4, 0)
+    passes(stage, PATIENCE_S + 2.0)
+    assert wanted(stage) == (2, 2)
+    assert [each.why for each in told(stage.effects, "shares_renewed")] == ["none brought its share within 22 s"]
+    passes(stage, 2 * PATIENCE_S - 5.0)
+    assert wanted(stage) == (2, 2)
+    passes(stage, 7.0)
+    assert wanted(stage) == (4, 0)
+
+    east.brings("c", "d")
+    passes(stage, 5.0)
+
+    assert len(stage.world) == 4
+    assert stage.job.share_rounds == 0
+
+
+def test_a_master_that_hears_no_cluster_blames_none() -> None:
+    stage, east, west = a_job_in_two_regions()
+    east.brings("a", "b")
+    east.speaks = west.speaks = False
+    stage.wait(5.0)
+    stage.wait(10 * PATIENCE_S)
+    east.speaks = west.speaks = True
+    passes(stage, 2.0)
+    assert wanted(stage) == (2, 1)
+
+
+def test_another_master_moves_nobody_who_trains() -> None:
+    stage, east, _ = a_job_in_two_regions()
+    east.brings("a", "b")
+    passes(stage, PATIENCE_S + 2.0)
+    east.brings("c")
+    passes(stage, 5.0)
+
+    stage.job = adopted_job(stage.job.spec, stage.job.record, epoch=Epoch(2), at_s=stage.now_s)
+    passes(stage, 3.0)
+
+    assert wanted(stage) == (3, 0)
+    assert (stage.phase, len(stage.world)) == (Phase.RUNNING, 3)

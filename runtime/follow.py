@@ -65,13 +65,14 @@ class Wanted:
     stream: str
     subject: str
     last_of_each_subject: bool = False
-    since: datetime | None = None
+    after: int = 0
+    """The sequence behind which to begin; 0 for the beginning."""
 
 
 async def follow(link: Link, wanted: Wanted) -> AsyncGenerator[Stored | StartedOver | CaughtUp, None]:
     """Never ends by itself."""
     created: datetime | None = None
-    last = 0
+    last = wanted.after
     behind = True
     pause_s = _PAUSE_FIRST_S
     while True:
@@ -79,7 +80,7 @@ async def follow(link: Link, wanted: Wanted) -> AsyncGenerator[Stored | StartedO
         reader = _Reader(link, wanted)
         try:
             found = await reader.look()
-            if created is not None and (found.created != created or found.state.last_seq < last):
+            if (created is not None and found.created != created) or found.state.last_seq < last:
                 last = 0
                 behind = True
                 yield StartedOver()
@@ -142,9 +143,6 @@ class _Reader:
             config.opt_start_seq = last + 1
         elif self._wanted.last_of_each_subject:
             config.deliver_policy = api.DeliverPolicy.LAST_PER_SUBJECT
-        elif self._wanted.since is not None:
-            config.deliver_policy = api.DeliverPolicy.BY_START_TIME
-            config.opt_start_time = self._wanted.since
         self._subscription = await self._link.client.subscribe(self._inbox, cb=self._on_message)
         made = await self._link.call(
             f"reading stream {self._wanted.stream}", lambda: self._consume(config), timeout_s=_API_TIMEOUT_S

@@ -23,7 +23,7 @@ from runtime.errors import BusUnavailable
 from runtime.link import Link
 from runtime.logs import logger
 
-_BATCH = 256
+_BATCH = 2048
 _BATCH_BYTES = 8 * 1024 * 1024
 _HEARTBEAT_S = 2
 _EXPIRES_S = 30

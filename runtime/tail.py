@@ -8,10 +8,11 @@ how much is stored, nor on what others have stored since.
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+import nats.js.errors
 from nats.js import api
 
 from runtime import streams
@@ -22,8 +23,10 @@ from runtime.link import Link
 T = TypeVar("T")
 
 _FIRST_WINDOW = 64
-"""Messages in the newest window; each older one has `_GROWTH` times as many."""
+"""Messages in the newest window, and the fewest in any."""
 _GROWTH = 4
+"""How many times as many an older window may have."""
+_SLACK = 1.25
 _UNUSED_S = 2.0
 _API_TIMEOUT_S = 5.0
 _TIMEOUT_S = 60.0
@@ -54,17 +57,21 @@ class _Tailer:
     async def read(self, most: int, items_of: Callable[[Stored], Iterable[T]]) -> Tail[T]:
         state = (await self._look()).state
         found: deque[T] = deque()
-        upper, count = state.last_seq + 1, _FIRST_WINDOW
+        upper, count, read = min(await self._last(), state.last_seq) + 1, _FIRST_WINDOW, 0
         while len(found) < most and upper > state.first_seq:
             lower = await self._start(count, state.first_seq, upper)
             window: deque[T] = deque(maxlen=most - len(found))
-            await self._read_between(lower, upper, lambda stored: window.extend(items_of(stored)))
+            async with contextlib.aclosing(self._between(lower, upper)) as messages:
+                async for stored in messages:
+                    window.extend(items_of(stored))
+                    read += 1
             found.extendleft(reversed(window))
-            upper, count = lower, count * _GROWTH
+            missing = (most - len(found)) * read // max(1, len(found)) + 1
+            upper, count = lower, max(_FIRST_WINDOW, min(count * _GROWTH, missing))
         return Tail(tuple(found), state.last_seq)
 
     async def _start(self, count: int, first: int, upper: int) -> int:
-        """From where `count` to twice as many messages lie before `upper`; or the first, if there are fewer."""
+        """From where `count` to `_SLACK` times as many messages lie before `upper`; the first, if there are fewer."""
         newer = await self._pending(upper)
         low, high, width = upper, upper, count
         while low > first:
@@ -72,7 +79,7 @@ class _Tailer:
             if await self._pending(low) - newer >= count:
                 break
             width *= _GROWTH
-        while high - low > 1 and await self._pending(low) - newer > 2 * count:
+        while high - low > 1 and await self._pending(low) - newer > _SLACK * count:
             middle = (low + high) // 2
             if await self._pending(middle) - newer >= count:
                 low = middle
@@ -80,13 +87,26 @@ class _Tailer:
                 high = middle
         return low
 
-    async def _read_between(self, lower: int, upper: int, take: Callable[[Stored], None]) -> None:
+    async def _between(self, lower: int, upper: int) -> AsyncGenerator[Stored, None]:
         wanted = Wanted(self._wanted.stream, self._wanted.subject, after=lower - 1)
         async with contextlib.aclosing(follow(self._link, wanted)) as messages:
             async for each in messages:
                 if not isinstance(each, Stored) or each.sequence >= upper:
                     return
-                take(each)
+                yield each
+
+    async def _last(self) -> int:
+        """The newest message of the subject; 0 if there is none."""
+
+        async def read() -> int:
+            try:
+                return (await self._link.jetstream.get_last_msg(self._wanted.stream, self._wanted.subject)).seq or 0
+            except nats.js.errors.NotFoundError:
+                return 0
+
+        return await self._link.call(
+            f"reading the end of stream {self._wanted.stream}", read, timeout_s=_API_TIMEOUT_S, harmless_twice=True
+        )
 
     async def _look(self) -> api.StreamInfo:
         name = self._wanted.stream

@@ -1,6 +1,5 @@
 """The last lines of a job that has printed very many, over the API of a real master."""
 
-import asyncio
 from pathlib import Path
 
 import nats
@@ -12,6 +11,7 @@ from messages.worlds import LogLines
 from runtime.nats_server import NatsServer
 from tests.master.fleet import fake_fleet
 from tests.master.process import a_spec, running_master
+from tests.master.waits import until_asked
 
 LINES = 150_000
 
@@ -43,7 +43,7 @@ async def store(server: NatsServer, job: JobName, lines: int) -> None:
     for number in range(lines):
         message = LogLines(job, Rank(0), Generation(1), WorkerId("w"), (f"line {number}",))
         await client.publish(subjects.log(job, Rank(0)), codec.encode(codec.wrap(message, sender="test")))
-    async with asyncio.timeout(120):
-        while (await stream.stream_info(subjects.LOGS_STREAM)).state.last_seq < last:
-            await asyncio.sleep(0.05)
+    await until_asked(
+        lambda: stream.stream_info(subjects.LOGS_STREAM), lambda info: info.state.last_seq >= last, "it to be stored"
+    )
     await client.close()

@@ -11,6 +11,7 @@ from messages.events import Event
 from runtime.bus import Bus
 from runtime.nats_server import NatsServer
 from tests.conftest import Connect
+from tests.master.waits import until_asked
 from tests.runtime.test_bus import raw_client
 
 STREAM = "lines"
@@ -30,9 +31,9 @@ async def store(server: NatsServer, messages: Iterable[tuple[str, Sequence[str]]
         message = Event(scope="fleet", kind="told", text="\n".join(lines))
         await client.publish(f"li.{subject}", codec.encode(codec.wrap(message, sender="test")))
         last += 1
-    async with asyncio.timeout(60):
-        while (await jetstream.stream_info(STREAM)).state.last_seq < last:
-            await asyncio.sleep(0.01)
+    await until_asked(
+        lambda: jetstream.stream_info(STREAM), lambda info: info.state.last_seq >= last, "it to be stored"
+    )
     await client.close()
 
 

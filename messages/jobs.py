@@ -112,10 +112,18 @@ def contradictions(spec: JobSpec) -> list[Problem]:
     rate = spec.hyperparameters.get("learning_rate")
     if rate is not None and (isinstance(rate, bool) or not isinstance(rate, int | float) or not rate > 0):
         found.append(("hyperparameters.learning_rate", f"is {rate!r}, but must be a number above 0"))
+    found += [(f"launch.{key}", "contains a NUL character") for key in _with_nul(spec.launch)]
     for name, value in spec.launch.env.items():
         if not name or "=" in name or "\0" in name + value:
             found.append((f"launch.env.{name!r}", "names need a letter and no '=', and nothing may hold a NUL"))
     return found + contradictory_criteria(spec.capacity, spec.profile, has_batch="global_batch" in spec.hyperparameters)
+
+
+def _with_nul(launch: Launch) -> list[str]:
+    """What no process can be given: the keys whose text contains a NUL character."""
+    texts = {"script": launch.script, "module": launch.module, "workdir": launch.workdir, "python": launch.python}
+    texts |= {f"args[{place}]": text for place, text in enumerate(launch.args)}
+    return [key for key, text in texts.items() if text is not None and "\0" in text]
 
 
 def _pod(pod: Pod) -> Iterator[Problem]:

@@ -6,6 +6,7 @@ import signal
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from messages import subjects
 from messages.clusters import Answer
@@ -73,6 +74,24 @@ async def test_a_script_that_fails_is_told_and_one_that_works_trains_in_the_next
     reported = [rank for progress in master.progress for rank in progress.ranks]
     assert sum(rank.samples for rank in reported) == 2 * 3 * 4
     assert pids_with(worker) == []
+
+
+@pytest.mark.usefixtures("without_torch")
+async def test_a_workdir_that_cannot_be_used_is_a_failure_in_one_line_and_the_agent_lives(
+    nats_server: NatsServer, master: FakeMaster, tmp_path: Path
+) -> None:
+    (tmp_path / "circle").symlink_to("circle")
+    folders = {f"{tmp_path}/circle": "Too many levels of symbolic links", "a\0b": "NUL", "~nosuchuser": "No such file"}
+    async with an_agent(nats_server.url, tmp_path / "run"):
+        [worker] = await master.workers()
+        for generation, (folder, why) in enumerate(folders.items(), 1):
+            launch = structs.replace(a_script(tmp_path / "job", FAILS), workdir=folder)
+            master.halts(generation)
+            master.assigns(generation, worker, launch=launch, store=NO_STORE)
+            status = await master.until(worker, WorkerPhase.ENDED, generation)
+            [ended] = status.exits
+            said = [*ended.tail, *([ended.error] if ended.error else [])]
+            assert (ended.code != 0, len(said), why in said[0]) == (True, 1, True), ended
 
 
 @pytest.mark.usefixtures("without_torch")

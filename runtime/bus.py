@@ -218,6 +218,11 @@ class Bus:
         self._check_alive()
         await streams.ensure(self._link, streams.log_config(name, subjects, max_bytes, max_age_s), timeout_s)
 
+    async def purge(self, stream: str, subject: str, *, timeout_s: float = 30.0) -> None:
+        """Removes what a stream holds of a subject."""
+        self._check_alive()
+        await streams.purge(self._link, stream, subject, timeout_s)
+
     async def tail(self, stream: str, subject: str, most: int, items_of: Callable[[Received], Iterable[T]]) -> Tail[T]:
         """The newest items of a stream's messages, at most so many, whatever the stream holds besides."""
         self._check_alive()

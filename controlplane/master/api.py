@@ -19,7 +19,7 @@ from controlplane.master import refusals
 from controlplane.master.access import guard
 from controlplane.master.answers import json_answer
 from controlplane.master.desk import Desk, problems_of
-from controlplane.master.feeds import Feeds
+from controlplane.master.feeds import Feeds, is_set
 from messages.api import JobList, Problem, ScaleRequest
 from messages.budgets import BudgetRequest
 from messages.jobs import JobSpec
@@ -40,6 +40,7 @@ _STATUS_OF: dict[type[UserError], HTTPStatus] = {
     refusals.JobExists: HTTPStatus.CONFLICT,
     refusals.JobUnreadable: HTTPStatus.CONFLICT,
     refusals.BodyCompressed: HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+    refusals.RemoveRefused: HTTPStatus.CONFLICT,
     refusals.ScaleRefused: HTTPStatus.CONFLICT,
     refusals.ReloadRefused: HTTPStatus.CONFLICT,
     refusals.BudgetRefused: HTTPStatus.CONFLICT,
@@ -56,13 +57,16 @@ class Api:
 
     async def submit(self, request: web.Request) -> web.Response:
         spec = await _body(request, JobSpec, "The job cannot be used:", problems_of)
-        return json_answer(await self.desk.submit(spec), HTTPStatus.CREATED)
+        return json_answer(await self.desk.submit(spec, replace=is_set(request, "replace")), HTTPStatus.CREATED)
 
     async def jobs(self, _request: web.Request) -> web.Response:
         return json_answer(JobList(self.desk.views(), self.desk.unread))
 
     async def job(self, request: web.Request) -> web.Response:
         return json_answer(self.desk.view(request.match_info["name"]))
+
+    async def remove(self, request: web.Request) -> web.Response:
+        return json_answer(await self.desk.remove(request.match_info["name"]))
 
     async def stop(self, request: web.Request) -> web.Response:
         return json_answer(await self.desk.stop_job(request.match_info["name"]))
@@ -135,6 +139,7 @@ def routes(api: Api, feeds: Feeds) -> list[web.RouteDef]:
         web.post("/v1/jobs", api.submit),
         web.get("/v1/jobs", api.jobs),
         web.get("/v1/jobs/{name}", api.job),
+        web.delete("/v1/jobs/{name}", api.remove),
         web.post("/v1/jobs/{name}/stop", api.stop),
         web.post("/v1/jobs/{name}/scale", api.scale),
         web.post("/v1/jobs/{name}/reload", api.reload),

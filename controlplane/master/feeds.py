@@ -40,20 +40,20 @@ class Feeds:
 
     async def logs(self, request: web.Request) -> web.StreamResponse:
         held = self._desk.job(request.match_info["name"])
-        rank, tail, follow = _number(request, "rank"), _number(request, "tail"), _is_set(request, "follow")
+        rank, tail, follow = _number(request, "rank"), _number(request, "tail"), is_set(request, "follow")
         lines = await self._log_lines(held.name, rank, tail, follow)
         return await self._send(request, lines, held if follow else None)
 
     async def events(self, request: web.Request) -> web.StreamResponse:
         name = request.match_info.get("name")
         held = self._desk.job(name) if name is not None else None
-        follow = _is_set(request, "follow")
+        follow = is_set(request, "follow")
         return await self._send(request, self._event_lines(held, follow), held if follow else None)
 
     async def progress(self, request: web.Request) -> web.StreamResponse:
         """`summary=1`: a line for each generation so far; `follow=1`: what the workers report, as it comes."""
         held = self._desk.job(request.match_info["name"])
-        summary, follow = _is_set(request, "summary"), _is_set(request, "follow")
+        summary, follow = is_set(request, "summary"), is_set(request, "follow")
         return await self._send(request, self._progress_lines(held, summary, follow), held if follow else None)
 
     async def _log_lines(self, job: JobName, rank: int | None, tail: int | None, follow: bool) -> Lines:
@@ -172,5 +172,5 @@ def _number(request: web.Request, name: str) -> int | None:
     return int(given)
 
 
-def _is_set(request: web.Request, name: str) -> bool:
+def is_set(request: web.Request, name: str) -> bool:
     return request.query.get(name, "") in ("1", "true", "yes")

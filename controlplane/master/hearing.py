@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from controlplane.job import events
-from controlplane.job.learn import CLUSTER_FORGOTTEN_S
+from controlplane.job.learn import CLUSTER_FORGOTTEN_S, knows
 from controlplane.master import inbox
 from controlplane.master.held import HeldJob
 from controlplane.master.inbox import Refused
@@ -104,6 +104,9 @@ class Hearing:
         held = self._master.jobs.get(heard.job)
         if held is None:
             self._refuse(Refused.UNKNOWN_JOB, subject)
+            return
+        if not knows(held.state, heard.worker):
+            self._refuse(Refused.UNKNOWN_WORKER, subject)
             return
         held.report(received.envelope.at.timestamp(), heard)
         self._master.books.hear_progress(heard)

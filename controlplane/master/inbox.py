@@ -26,6 +26,7 @@ class Refused(StrEnum):
     UNEXPECTED_KIND = "unexpected_kind"
     SUBJECT_MISMATCH = "subject_mismatch"
     UNKNOWN_JOB = "unknown_job"
+    UNKNOWN_WORKER = "unknown_worker"
 
 
 @dataclass(frozen=True, slots=True)

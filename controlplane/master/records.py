@@ -11,7 +11,7 @@ from controlplane.ledger.state import Ledger
 from messages import subjects
 from messages.ids import Epoch, JobName
 from messages.jobs import JobSpec
-from runtime.bus import Bucket
+from runtime.bus import Bucket, Bus
 from runtime.errors import Conflict, Permanent
 
 
@@ -80,6 +80,12 @@ async def read_world(bucket: Bucket, job: JobName) -> StoredWorld | None:
         return StoredWorld(msgspec.json.decode(entry.value, type=Record), entry.revision)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise RecordUnreadable(f"the world of job {job}: {error}", entry.revision) from error
+
+
+async def remove_words(bus: Bus, job: JobName) -> None:
+    """What a job printed, and the events about it."""
+    await bus.purge(subjects.LOGS_STREAM, subjects.log(job))
+    await bus.purge(subjects.EVENTS_STREAM, subjects.event(job))
 
 
 async def remove_leavings(bucket: Bucket, job: JobName) -> None:

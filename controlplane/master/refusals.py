@@ -11,7 +11,8 @@ class JobUnknown(UserError):
 class JobExists(UserError):
     def __init__(self, name: str) -> None:
         super().__init__(
-            f"There is a job {name!r} already.", f"tradewind status {name}, or give the new one another name"
+            f"There is a job {name!r} already.",
+            f"tradewind status {name}; if it has ended, submit with --replace, or give the new one another name",
         )
 
 
@@ -34,6 +35,10 @@ class BodyCompressed(UserError):
 class SpecRefused(UserError):
     def __init__(self, problems: tuple[str, ...]) -> None:
         super().__init__("The job cannot be used:", "correct these fields and submit it again", problems)
+
+
+class RemoveRefused(UserError):
+    pass
 
 
 class ScaleRefused(UserError):

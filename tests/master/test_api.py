@@ -247,7 +247,7 @@ async def test_others_are_answered_while_a_large_body_is_looked_at(monkeypatch: 
     monkeypatch.setattr("controlplane.master.api.problems_of", waits_for_others)
 
     class Taking(Versioned):
-        async def submit(self, spec: JobSpec) -> Version:
+        async def submit(self, spec: JobSpec, *, replace: bool) -> Version:
             return Version(spec.name, 1, 1)
 
     spec = structs.replace(a_spec("large"), launch=Launch(script="train.py", args=("x" * 100,) * 1_000))

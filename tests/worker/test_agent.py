@@ -15,7 +15,17 @@ from runtime import children
 from runtime.nats_server import NatsServer
 from tests.conftest import eventually
 from tests.worker.builders import JOB, LOCAL
-from tests.worker.fakes import NO_STORE, SECONDS, FakeMaster, a_script, a_store, an_agent, pids_with, raw_publish
+from tests.worker.fakes import (
+    NO_STORE,
+    SECONDS,
+    SUBMITTED_AT,
+    FakeMaster,
+    a_script,
+    a_store,
+    an_agent,
+    pids_with,
+    raw_publish,
+)
 
 TRAINS = """
 import os, sys, torch, torch.distributed as dist
@@ -138,7 +148,8 @@ async def test_a_worker_that_comes_late_reads_the_world_from_the_record(
     async with an_agent(nats_server.url, tmp_path / "run"):
         await eventually(lambda: "joined" in _all_facts(master), SECONDS)
         [worker] = master.statuses
-        await master.until(worker, WorkerPhase.PARKED, 7)
+        status = await master.until(worker, WorkerPhase.PARKED, 7)
+    assert status.submitted_at == SUBMITTED_AT, "it says which job of this name it belongs to"
 
 
 @pytest.mark.usefixtures("without_torch")

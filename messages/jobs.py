@@ -146,6 +146,7 @@ def contradictions(spec: JobSpec) -> list[Problem]:
     for place, name in enumerate(spec.launch.preload):
         if not MODULE.match(name):
             found.append((f"launch.preload[{place}]", f"is {name!r}, but must be a module's name, such as 'lightning'"))
+    found += [(f"launch.{key}", "contains a NUL character") for key in _with_nul(spec.launch)]
     for name, value in spec.launch.env.items():
         if not name or "=" in name or "\0" in name + value:
             found.append((f"launch.env.{name!r}", "names need a letter and no '=', and nothing may hold a NUL"))
@@ -164,6 +165,13 @@ def _allowed(spec: JobSpec) -> Iterator[Problem]:
         elif (ranks := size * workers.ranks) % spec.replica:
             text = f"{size} × workers.ranks = {ranks} ranks, which is no multiple of replica = {spec.replica}"
             yield path, f"has {size}: {text}"
+
+
+def _with_nul(launch: Launch) -> list[str]:
+    """What no process can be given: the keys whose text contains a NUL character."""
+    texts = {"script": launch.script, "module": launch.module, "workdir": launch.workdir, "python": launch.python}
+    texts |= {f"args[{place}]": text for place, text in enumerate(launch.args)}
+    return [key for key, text in texts.items() if text is not None and "\0" in text]
 
 
 def _pod(pod: Pod) -> Iterator[Problem]:

@@ -155,6 +155,8 @@ class WorkerStatus(Struct, frozen=True, omit_defaults=True):
     address: str = "127.0.0.1"
     """Where its ranks are reached by those of other workers."""
     pid: Counted = 0
+    submitted_at: float = 0.0
+    """When its job was submitted, by the job's record; 0 if not known. Another job may have the same name later."""
     step: Counted | None = None
     checkpoints: Counted = 0
     """Checkpoints of `generation` that its scripts have reported, or that were seen at `launch.checkpoint_path`."""

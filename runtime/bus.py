@@ -8,9 +8,9 @@ A handler that raises is a defect: it ends the bus, and `run` raises what the ha
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from nats.aio.msg import Msg
 
@@ -29,8 +29,11 @@ from runtime.link import Link, NotTaken, translated
 from runtime.logs import Once, logger
 from runtime.outbox import Outbox, outgoing
 from runtime.settings import BusSettings
+from runtime.tail import Tail, read_tail
 
 __all__ = ["Bucket", "Bus", "BusSettings", "Entry", "Handler", "Server", "Subscription"]
+
+T = TypeVar("T")
 
 Handler = Callable[[str, Received], None]
 Server = Callable[[str, Received], Awaitable[Message]]
@@ -215,21 +218,37 @@ class Bus:
         self._check_alive()
         await streams.ensure(self._link, streams.log_config(name, subjects, max_bytes, max_age_s), timeout_s)
 
-    async def replay(
-        self, stream: str, subject: str, *, since: datetime | None = None, follow: bool = False
-    ) -> AsyncGenerator[tuple[str, Received], None]:
-        """What a stream holds, oldest first; with `follow` also what comes, for ever, across restarts of the server."""
+    async def purge(self, stream: str, subject: str, *, timeout_s: float = 30.0) -> None:
+        """Removes what a stream holds of a subject."""
         self._check_alive()
-        wanted = Wanted(stream, subject, since=since)
+        await streams.purge(self._link, stream, subject, timeout_s)
+
+    async def tail(self, stream: str, subject: str, most: int, items_of: Callable[[Received], Iterable[T]]) -> Tail[T]:
+        """The newest items of a stream's messages, at most so many, whatever the stream holds besides."""
+        self._check_alive()
+
+        def items(stored: Stored) -> Iterable[T]:
+            received = self._read(stored)
+            return items_of(received) if received is not None else ()
+
+        return await read_tail(self._link, Wanted(stream, subject), most, items)
+
+    async def replay(
+        self, stream: str, subject: str, *, after: int = 0, follow: bool = False
+    ) -> AsyncGenerator[tuple[str, Received], None]:
+        """What a stream holds behind a sequence, oldest first.
+
+        With `follow` also what comes, for ever, across restarts of the server.
+        """
+        self._check_alive()
+        wanted = Wanted(stream, subject, after=after)
         async with contextlib.aclosing(follow_stream(self._link, wanted)) as found:
             async for each in found:
                 if isinstance(each, CaughtUp) and not follow:
                     return
                 if isinstance(each, Stored):
-                    received = codec.decode(each.payload)
-                    if isinstance(received, Rejected):
-                        self._drop(received.reason, each.subject, received.detail)
-                    else:
+                    received = self._read(each)
+                    if received is not None:
                         yield each.subject, received
 
     async def drain(self, timeout_s: float) -> None:
@@ -374,6 +393,13 @@ class Bus:
         if len(payload) > limit:
             raise MessageTooLarge(f"a {envelope.kind} message of {len(payload)} bytes, the server takes {limit}")
         return payload
+
+    def _read(self, stored: Stored) -> Received | None:
+        received = codec.decode(stored.payload)
+        if isinstance(received, Rejected):
+            self._drop(received.reason, stored.subject, received.detail)
+            return None
+        return received
 
     def _drop(self, reason: str, subject: str, detail: str) -> None:
         self.dropped[str(reason)] += 1

@@ -5,9 +5,10 @@ side by side. msgspec has the last word: what the walk lets pass and msgspec ref
 """
 
 import difflib
+import itertools
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -22,7 +23,13 @@ T = TypeVar("T")
 Checks = Callable[[T], Sequence[tuple[str, str]]]
 """What no single field can show: (path, what is wrong)."""
 
+MOST = 100
+"""Problems that are looked for: more help nobody, and cost time."""
+
+_LONGEST_KEY = 100
+"""Characters of a key that are shown, and that are compared with known keys."""
 _SIMPLE_KEY = re.compile(r"^[A-Za-z0-9_-]+$")
+_HALF_CHARACTER = re.compile("[\ud800-\udfff]")
 _MSGSPEC_PATH = re.compile(r"^(?P<text>.*) - at `(?:key in )?\$\.?(?P<path>.*)`$", re.DOTALL)
 _BASES: dict[type, Any] = {
     inspect.IntType: int,
@@ -32,6 +39,8 @@ _BASES: dict[type, Any] = {
     inspect.BytesType: bytes,
     inspect.NoneType: None,
 }
+_UNLIMITED: dict[type, inspect.Type] = {leaf: leaf() for leaf in _BASES}
+"""A value that surely fits need not be converted: a list of a stranger may be long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +52,9 @@ class Problem:
 
     def __str__(self) -> str:
         return f"{self.path}: {self.text}" if self.path else self.text
+
+
+_MORE = Problem("", f"… and more: these are the first {MOST}")
 
 
 def decode_checked(
@@ -64,16 +76,15 @@ def decode_checked(
     else:
         found = problems(wanted, data, strict=strict)
         if checks is not None and not found:
-            found = [Problem(*each) for each in checks(msgspec.convert(data, wanted, strict=strict))]
+            found = _bounded(Problem(*each) for each in checks(msgspec.convert(data, wanted, strict=strict)))
     if not found:
         return msgspec.convert(data, wanted, strict=strict)
-    count = "a problem" if len(found) == 1 else f"{len(found)} problems"
-    raise UserError(f"{what} has {count}:", problems=tuple(map(str, found)))
+    raise UserError(f"{what} has {_count(found)}:", problems=tuple(map(str, found)))
 
 
 def problems(wanted: Any, data: object, path: str = "", *, strict: bool = True) -> list[Problem]:
-    """All that keeps the data from being a `wanted`."""
-    found = list(_Walk(strict).value(inspect.type_info(wanted), data, path, ""))
+    """What keeps the data from being a `wanted`: all of it, or the first `MOST` problems and that there are more."""
+    found = _bounded(_Walk(strict).value(inspect.type_info(wanted), data, path, ""))
     return found or _by_msgspec(wanted, data, path, strict)
 
 
@@ -84,12 +95,28 @@ def all_problems(wanted: type[T], data: object, checks: Checks[T]) -> list[Probl
     """
     found = problems(wanted, data)
     if not found:
-        return [Problem(*each) for each in checks(msgspec.convert(data, wanted))]
+        return _bounded(Problem(*each) for each in checks(msgspec.convert(data, wanted)))
+    if _MORE in found:
+        return found
     walk = _Walk(strict=True)
     value = salvage(inspect.type_info(wanted), data, lambda info, part: not any(walk.value(info, part, "", "")))
     wrong = [path for each in found for path in (each.path, each.meant or each.path)]
-    more = [Problem(path, text) for path, text in checks(value)]
-    return [*found, *(each for each in more if not any(_is_about(each, path) for path in wrong))]
+    more = (Problem(path, text) for path, text in checks(value)[:MOST])
+    about_others = (each for each in more if not any(_is_about(each, path) for path in wrong))
+    return _bounded(itertools.chain(found, about_others))
+
+
+def _count(found: list[Problem]) -> str:
+    if _MORE in found:
+        return f"more than {MOST} problems"
+    return "a problem" if len(found) == 1 else f"{len(found)} problems"
+
+
+def _bounded(found: Iterable[Problem]) -> list[Problem]:
+    """Looks for no more than `MOST`, and whether there is another."""
+    every = iter(found)
+    first = list(itertools.islice(every, MOST))
+    return [*first, _MORE] if next(every, None) is not None else first
 
 
 def _is_about(problem: Problem, path: str) -> bool:
@@ -159,9 +186,12 @@ class _Walk:
         if unspeakable:
             yield Problem(path, unspeakable)
             return
-        tries = [list(self.value(each, data, path, description)) for each in info.types]
-        if any(not found for found in tries):
-            return
+        tries: list[list[Problem]] = []
+        for each in info.types:
+            found = list(itertools.islice(self.value(each, data, path, description), MOST + 1))
+            if not found:
+                return
+            tries.append(found)
         fitting = [
             found
             for each, found in zip(info.types, tries, strict=True)
@@ -186,6 +216,8 @@ class _Walk:
         if type(info) not in _BASES:
             return
         base = _BASES[type(info)]
+        if type(data) is base and info == _UNLIMITED[type(info)] and not _unspeakable(data):
+            return
         if not _fits(base, data, self.strict):
             yield Problem(
                 path, words.expected(words.name_of(info), data, shown=True) + words.quotes_advised(info, data)
@@ -224,12 +256,14 @@ def _unspeakable(value: object) -> str:
     """Why JSON cannot carry it, as every value sooner or later travels on the bus."""
     if isinstance(value, float) and not math.isfinite(value):
         return f"is {value}, but must be a finite number"
-    if isinstance(value, str) and any("\ud800" <= character <= "\udfff" for character in value):
+    if isinstance(value, str) and not value.isascii() and _HALF_CHARACTER.search(value):
         return "contains half a character (a lone surrogate)"
     return ""
 
 
 def _at(path: str, key: object) -> str:
+    if isinstance(key, str) and len(key) > _LONGEST_KEY:
+        key = f"{key[:_LONGEST_KEY]}…"
     if isinstance(key, str) and (_SIMPLE_KEY.match(key) or "." in key):
         return f"{path}.{key}" if path else key
     return f"{path}[{key!r}]"
@@ -254,7 +288,9 @@ def _description(info: inspect.Type) -> str:
 
 
 def _near(key: object, names: list[str]) -> str:
-    return next(iter(difflib.get_close_matches(key, names, n=1)), "") if isinstance(key, str) else ""
+    if not isinstance(key, str) or len(key) > _LONGEST_KEY:
+        return ""
+    return next(iter(difflib.get_close_matches(key, names, n=1)), "")
 
 
 def _lengths(info: Any, data: Any, path: str) -> Iterator[Problem]:

@@ -23,7 +23,7 @@ from runtime.errors import BusUnavailable
 from runtime.link import Link
 from runtime.logs import logger
 
-_BATCH = 256
+_BATCH = 2048
 _BATCH_BYTES = 8 * 1024 * 1024
 _HEARTBEAT_S = 2
 _EXPIRES_S = 30
@@ -67,12 +67,14 @@ class Wanted:
     last_of_each_subject: bool = False
     headers_only: bool = False
     since: datetime | None = None
+    after: int = 0
+    """The sequence behind which to begin; 0 for the beginning."""
 
 
 async def follow(link: Link, wanted: Wanted) -> AsyncGenerator[Stored | StartedOver | CaughtUp, None]:
     """Never ends by itself."""
     created: datetime | None = None
-    last = 0
+    last = wanted.after
     behind = True
     pause_s = _PAUSE_FIRST_S
     while True:
@@ -80,7 +82,7 @@ async def follow(link: Link, wanted: Wanted) -> AsyncGenerator[Stored | StartedO
         reader = _Reader(link, wanted)
         try:
             found = await reader.look()
-            if created is not None and (found.created != created or found.state.last_seq < last):
+            if (created is not None and found.created != created) or found.state.last_seq < last:
                 last = 0
                 behind = True
                 yield StartedOver()
@@ -144,9 +146,6 @@ class _Reader:
             config.opt_start_seq = last + 1
         elif self._wanted.last_of_each_subject:
             config.deliver_policy = api.DeliverPolicy.LAST_PER_SUBJECT
-        elif self._wanted.since is not None:
-            config.deliver_policy = api.DeliverPolicy.BY_START_TIME
-            config.opt_start_time = self._wanted.since
         self._subscription = await self._link.client.subscribe(self._inbox, cb=self._on_message)
         made = await self._link.call(
             f"reading stream {self._wanted.stream}", lambda: self._consume(config), timeout_s=_API_TIMEOUT_S

@@ -1,5 +1,6 @@
 """Streams that remember: made idempotently, capped by bytes and age, the oldest forgotten first."""
 
+import contextlib
 import functools
 import time
 from collections.abc import Sequence
@@ -46,6 +47,17 @@ async def look(link: Link, name: str) -> api.StreamInfo:
         await make(link, link.streams[name])
         logger(stream=name).warning("stream_made_again", why="the server has lost it")
         return await link.jetstream.stream_info(name)
+
+
+async def purge(link: Link, name: str, subject: str, timeout_s: float) -> None:
+    """Nothing of the subject that was stored before is left."""
+
+    async def ask() -> None:
+        with contextlib.suppress(nats.js.errors.NotFoundError):
+            await link.jetstream.purge_stream(name, subject=subject)
+
+    doing = f"removing {subject} from stream {name}"
+    await link.call(doing, ask, timeout_s=timeout_s, harmless_twice=True)
 
 
 async def make_lost_ones(link: Link, timeout_s: float) -> None:

@@ -13,6 +13,7 @@ import yaml
 
 from runtime.decoding import Checks, decode_checked
 from runtime.errors import UserError
+from runtime.paths import read_regular
 
 T = TypeVar("T")
 
@@ -46,8 +47,7 @@ def load_yaml(text: str, name: str) -> object:
 
 def _text(path: Path) -> str:
     try:
-        with path.open("rb") as file:
-            content = file.read(MAX_BYTES + 1)
+        content = read_regular(path, MAX_BYTES + 1)
         if len(content) > MAX_BYTES:
             raise UserError(f"{path} is larger than {MAX_BYTES // 1024} KiB")
         return content.decode()

@@ -82,6 +82,8 @@ class Host(Conversation):
             )
         except OSError as error:
             raise HostEnded(f"{command.python} cannot be started: {error.strerror}") from error
+        except ValueError as error:
+            raise HostEnded(f"{command.python!r} cannot be started: {error}") from error
         self._folder.started(process.pid)
         return process
 

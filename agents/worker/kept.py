@@ -22,6 +22,7 @@ class KeptWorld(Struct, frozen=True):
     epoch: Epoch | None = None
     halted: Generation | None = None
     """Nothing below it may run."""
+    submitted_at: float = 0.0
 
 
 class KeptSpec(Struct, frozen=True):
@@ -29,14 +30,9 @@ class KeptSpec(Struct, frozen=True):
 
 
 async def read_world(bucket: Bucket, job: JobName, clock: Clock) -> list[AssignmentHeard | HaltHeard]:
-    entry = await bucket.get(subjects.world_key(job))
+    kept = await _read_kept(bucket, job)
     at_s = clock.monotonic_s()
-    if entry is None:
-        return []
-    try:
-        kept = decode(entry.value, KeptWorld)
-    except Undecodable as error:
-        logger().warning("kept_world_unreadable", error=str(error))
+    if kept is None:
         return []
     heard: list[AssignmentHeard | HaltHeard] = []
     if kept.assignment is not None:
@@ -45,6 +41,23 @@ async def read_world(bucket: Bucket, job: JobName, clock: Clock) -> list[Assignm
         halt = Halt(job, kept.halted, "as kept in the job's record", _grace_s(kept))
         heard.append(HaltHeard(at_s, halt, kept.epoch))
     return heard
+
+
+async def read_submitted_at(bucket: Bucket, job: JobName) -> float:
+    """0 if it is not known."""
+    kept = await _read_kept(bucket, job)
+    return kept.submitted_at if kept is not None else 0.0
+
+
+async def _read_kept(bucket: Bucket, job: JobName) -> KeptWorld | None:
+    entry = await bucket.get(subjects.world_key(job))
+    if entry is None:
+        return None
+    try:
+        return decode(entry.value, KeptWorld)
+    except Undecodable as error:
+        logger().warning("kept_world_unreadable", error=str(error))
+        return None
 
 
 async def read_launch(bucket: Bucket, job: JobName) -> Launch | None:

@@ -7,6 +7,7 @@ import secrets
 import signal
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from agents.worker.decide import decide
@@ -16,7 +17,7 @@ from agents.worker.events import NoticeCame, StopAsked, Ticked, WorkerEvent
 from agents.worker.external_host import HostContainer, socket_path
 from agents.worker.host import HostCommand, find_host_file
 from agents.worker.inbox import Inbox
-from agents.worker.kept import read_launch
+from agents.worker.kept import read_launch, read_submitted_at
 from agents.worker.leftovers import WORKER_VARIABLE, claim
 from agents.worker.settings import WorkerSettings
 from agents.worker.shell import Hands, WorkerShell
@@ -54,6 +55,7 @@ async def main(settings: WorkerSettings, stop: Stop) -> int:
             return 0
         try:
             bucket = await bus.bucket(STATE_BUCKET)
+            identity = replace(identity, submitted_at=await read_submitted_at(bucket, identity.job))
             async with socket_for(folder.path, elsewhere=settings.external_host) as socket:
                 own_env = {WORKER_VARIABLE: identity.worker, SOCKET_VARIABLE: str(socket)}
                 command = await _host_command(settings, identity, own_env, host_file, bucket)

@@ -68,6 +68,7 @@ from messages.clusters import Answer
 from messages.codec import Received
 from messages.envelope import Message
 from messages.ids import Generation, Rank
+from messages.jobs import Launch
 from messages.measured import StepsMeasured
 from messages.workers import (
     DumpWorker,
@@ -246,6 +247,7 @@ class WorkerShell:
         ranks = [Rank(member.first_rank + local_rank) for local_rank in range(member.ranks)]
         try:
             error_files = [self._error_file(assignment, rank) for rank in ranks]
+            folder = self._folder_of(assignment.launch)
         except OSError as error:
             at_s = self._clock.monotonic_s()
             for rank in ranks:
@@ -253,7 +255,6 @@ class WorkerShell:
             return
         launch = assignment.launch
         elsewhere = isinstance(self._command, HostContainer)
-        folder = launch.workdir or "."
         trainers = tuple(
             wire.TrainerSpec(
                 rank=rank,
@@ -262,7 +263,7 @@ class WorkerShell:
                     **more_env,
                 },
                 argv=rank_arguments(launch.args, local_rank),
-                cwd=folder if elsewhere else str(Path(folder).absolute()),
+                cwd=folder,
                 script=launch.script,
                 module=launch.module,
                 inherit=elsewhere,
@@ -270,6 +271,11 @@ class WorkerShell:
             for local_rank, (rank, error_file) in enumerate(zip(ranks, error_files, strict=True))
         )
         self._host.fork(assignment.generation, trainers)
+
+    def _folder_of(self, launch: Launch) -> str:
+        """As the host understands it. Raises `OSError` when there is no current folder any more."""
+        folder = launch.workdir or "."
+        return folder if isinstance(self._command, HostContainer) else str(Path(folder).absolute())
 
     def _error_file(self, assignment: Assignment, rank: Rank) -> str:
         """Where the script may say why it failed; those of older generations have been read."""

@@ -25,6 +25,8 @@ class WorkerIdentity:
     node: str = ""
     address: str = "127.0.0.1"
     pid: int = 0
+    submitted_at: float = 0.0
+    """When its job was submitted; 0 if that is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,6 +235,7 @@ def status_of(state: WorkerState, at_s: float) -> WorkerStatus:
         node=identity.node,
         address=identity.address,
         pid=identity.pid,
+        submitted_at=identity.submitted_at,
         step=state.step,
         checkpoints=state.checkpoints,
         exits=state.exits,

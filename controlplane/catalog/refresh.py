@@ -17,6 +17,7 @@ from controlplane.catalog.fetching import PricesAway, PriceSettings, PricesRefus
 from controlplane.catalog.offers import Catalog
 from controlplane.catalog.price_list import PriceList, reprice
 from runtime.logs import logger
+from runtime.paths import placed
 
 AGAIN_S = 900.0
 LEAST_SHARE = 0.5
@@ -43,7 +44,8 @@ class Prices:
         self._token = token
         self._on_change = on_change
         self._rest = rest
-        self._cache = Path(settings.cache).expanduser() if settings.cache else cache.default_cache()
+        given = settings.cache
+        self._cache = placed(given, Path.cwd(), "TRADEWIND_PRICES_CACHE") if given else cache.default_cache()
         self._log = logger()
         self.catalog = shipped
         self.problem = ""

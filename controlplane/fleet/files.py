@@ -7,6 +7,7 @@ from msgspec import structs
 from controlplane.fleet.checks import contradictions
 from controlplane.fleet.spec import Fleet
 from runtime.errors import UserError
+from runtime.paths import placed
 from runtime.yaml_files import yaml_file
 
 
@@ -19,5 +20,5 @@ def read_fleet(path: Path) -> Fleet:
     credentials = fleet.cloud.credentials
     if credentials is None:
         return fleet
-    placed = (path.resolve().parent / Path(credentials).expanduser()).resolve()
-    return structs.replace(fleet, cloud=structs.replace(fleet.cloud, credentials=str(placed)))
+    found = placed(credentials, path.resolve().parent, "cloud.credentials")
+    return structs.replace(fleet, cloud=structs.replace(fleet.cloud, credentials=str(found)))

@@ -1,8 +1,8 @@
 """First half of a decision: what an event teaches. Nothing is decided here.
 
-Three fences keep late words from teaching anything: a tombstone for a worker that is gone, `seq` for a word older than
-the newest of the same worker, and the generation for what trainers did in a world that is no more. A fourth keeps out
-what cannot be true (`doubts`).
+Five fences keep late or false messages from teaching anything: a tombstone for a worker that is gone, `seq` for a message
+older than the newest of the same worker, the generation for what trainers did in a world that is no more, the time of
+submission for a worker of an earlier job of the same name, and bounds for what cannot be true (`doubts`).
 """
 
 from dataclasses import replace
@@ -34,6 +34,7 @@ CLUSTER_FORGOTTEN_S = 3600.0
 """Seconds before a silent, empty cluster is forgotten. It keeps no share for that long: see `sharing.py`."""
 FORGIVEN_S = 60.0
 """So long a worker whose trainers failed has to do better before it is trusted like any other."""
+OF_EARLIER_JOB = "it belongs to an earlier job of this name"
 STORE_RETRY_S = 1.0
 SAVE_RETRY_S = 0.5
 
@@ -129,6 +130,8 @@ def bury(job: Job, worker: WorkerId, why: str) -> Job:
 
 
 def _hear(job: Job, status: WorkerStatus, at_s: float, *, heard_s: float, presence: Presence) -> Job:
+    if status.submitted_at and status.submitted_at != job.record.submitted_at:
+        job = bury(job, status.worker, OF_EARLIER_JOB)
     if is_dead(job, status.worker):
         return replace(job, zombies={**job.zombies, status.worker: status.cluster})
     known = job.workers.get(status.worker) or Worker(status.worker, status.cluster, first_seen_s=at_s, heard_s=heard_s)
@@ -184,6 +187,11 @@ def _active_ranks(worker: Worker) -> set[int]:
 
 def is_dead(job: Job, worker: WorkerId) -> bool:
     return worker in job.gone
+
+
+def knows(job: Job, worker: WorkerId) -> bool:
+    """It is, or was, a worker of this job."""
+    return worker in job.workers or job.gone.get(worker, OF_EARLIER_JOB) != OF_EARLIER_JOB
 
 
 def is_old_word(known: Worker, status: WorkerStatus) -> bool:

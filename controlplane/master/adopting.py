@@ -44,6 +44,7 @@ class Adopting:
         try:
             if await bucket.get(subjects.spec_key(name)) is None:
                 await records.remove_leavings(bucket, name)
+                await records.remove_words(self._master.bus, name)
             await bucket.create(subjects.spec_key(name), value)
             if self._master.is_over:
                 raise HandedOver(name)
@@ -87,7 +88,9 @@ class Adopting:
 
     async def _readopt(self, name: JobName) -> None:
         """The master before this one wrote the record after it was read here: begin again from what it wrote."""
-        held = self._master.jobs[name]
+        held = self._master.jobs.get(name)
+        if held is None:
+            return
         self._log.warning("job_adopted_again", job=name)
         await held.stop()
         await self._adopt_from_bus(name, held.progress)

@@ -4,6 +4,7 @@ A refusal is a `Problem` with what to try. A handler that fails is a defect: aio
 answers 500, and the process goes on.
 """
 
+import asyncio
 import re
 import socket
 from collections.abc import Awaitable, Callable
@@ -18,7 +19,7 @@ from controlplane.master import refusals
 from controlplane.master.access import guard
 from controlplane.master.answers import json_answer
 from controlplane.master.desk import Desk, problems_of
-from controlplane.master.feeds import Feeds
+from controlplane.master.feeds import Feeds, is_set
 from messages.api import JobList, Problem, ScaleRequest
 from messages.budgets import BudgetRequest
 from messages.jobs import JobSpec
@@ -26,6 +27,8 @@ from runtime.decoding import Checks, all_problems
 from runtime.errors import BusUnavailable, UserError
 
 MAX_BODY_BYTES = 512 * 1024
+LARGE_BODY_BYTES = 16 * 1024
+"""A larger body is decoded in a thread: its problems take long to find, and others wait for the event loop."""
 SHUTDOWN_S = 2.0
 STEPS = re.compile(r"([1-9][0-9]{0,11})?\Z")
 
@@ -36,6 +39,8 @@ _STATUS_OF: dict[type[UserError], HTTPStatus] = {
     refusals.JobUnknown: HTTPStatus.NOT_FOUND,
     refusals.JobExists: HTTPStatus.CONFLICT,
     refusals.JobUnreadable: HTTPStatus.CONFLICT,
+    refusals.BodyCompressed: HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+    refusals.RemoveRefused: HTTPStatus.CONFLICT,
     refusals.ScaleRefused: HTTPStatus.CONFLICT,
     refusals.ReloadRefused: HTTPStatus.CONFLICT,
     refusals.BudgetRefused: HTTPStatus.CONFLICT,
@@ -52,13 +57,16 @@ class Api:
 
     async def submit(self, request: web.Request) -> web.Response:
         spec = await _body(request, JobSpec, "The job cannot be used:", problems_of)
-        return json_answer(await self.desk.submit(spec), HTTPStatus.CREATED)
+        return json_answer(await self.desk.submit(spec, replace=is_set(request, "replace")), HTTPStatus.CREATED)
 
     async def jobs(self, _request: web.Request) -> web.Response:
         return json_answer(JobList(self.desk.views(), self.desk.unread))
 
     async def job(self, request: web.Request) -> web.Response:
         return json_answer(self.desk.view(request.match_info["name"]))
+
+    async def remove(self, request: web.Request) -> web.Response:
+        return json_answer(await self.desk.remove(request.match_info["name"]))
 
     async def stop(self, request: web.Request) -> web.Response:
         return json_answer(await self.desk.stop_job(request.match_info["name"]))
@@ -103,7 +111,12 @@ class ApiServer:
         app = web.Application(middlewares=[_tell_problems, guard(token)], client_max_size=MAX_BODY_BYTES)
         app.add_routes(routes(Api(desk), self._feeds))
         self._runner = web.AppRunner(
-            app, access_log=None, handler_cancellation=True, shutdown_timeout=SHUTDOWN_S, keepalive_timeout=75.0
+            app,
+            access_log=None,
+            handler_cancellation=True,
+            shutdown_timeout=SHUTDOWN_S,
+            keepalive_timeout=75.0,
+            auto_decompress=False,
         )
 
     @property
@@ -126,6 +139,7 @@ def routes(api: Api, feeds: Feeds) -> list[web.RouteDef]:
         web.post("/v1/jobs", api.submit),
         web.get("/v1/jobs", api.jobs),
         web.get("/v1/jobs/{name}", api.job),
+        web.delete("/v1/jobs/{name}", api.remove),
         web.post("/v1/jobs/{name}/stop", api.stop),
         web.post("/v1/jobs/{name}/scale", api.scale),
         web.post("/v1/jobs/{name}/reload", api.reload),
@@ -174,10 +188,19 @@ async def _tell_problems(request: web.Request, handler: Handler) -> web.StreamRe
 
 async def _body(request: web.Request, wanted: type[T], refusal: str, checks: Checks[T] = lambda value: ()) -> T:
     """Decoded, or a `UserError` with every problem and its path."""
+    encoding = request.headers.get("Content-Encoding", "identity")
+    if encoding.lower() != "identity":
+        raise refusals.BodyCompressed(encoding)
     try:
         payload = await request.read()
     except web.RequestPayloadError as error:
         raise UserError(f"The body of the request cannot be read: {error}.") from error
+    if len(payload) > LARGE_BODY_BYTES:
+        return await asyncio.to_thread(_decoded, payload, wanted, refusal, checks)
+    return _decoded(payload, wanted, refusal, checks)
+
+
+def _decoded(payload: bytes, wanted: type[T], refusal: str, checks: Checks[T]) -> T:
     try:
         data: Any = msgspec.json.decode(payload)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

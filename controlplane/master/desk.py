@@ -16,7 +16,14 @@ from controlplane.master.budgets import Budgets
 from controlplane.master.held import HeldJob, Reported
 from controlplane.master.inbox import Refused
 from controlplane.master.master import Master
-from controlplane.master.refusals import JobExists, NotLeading, ReloadRefused, ScaleRefused, SpecRefused
+from controlplane.master.refusals import (
+    JobExists,
+    NotLeading,
+    ReloadRefused,
+    RemoveRefused,
+    ScaleRefused,
+    SpecRefused,
+)
 from controlplane.master.views import job_view
 from messages.api import Health, JobView, Version
 from messages.costs import CostView
@@ -62,15 +69,21 @@ class Desk:
     def job(self, name: str) -> HeldJob:
         return self._master.job(name)
 
-    async def submit(self, spec: JobSpec) -> JobView:
+    async def submit(self, spec: JobSpec, *, replace: bool = False) -> JobView:
+        """`replace`: an ended job of the same name is removed first."""
         name = JobName(spec.name)
         found = problems_of(spec)
         if found:
             raise SpecRefused(tuple(f"{path}: {text}" for path, text in found))
-        if self._master.knows(name):
+        earlier = self._master.jobs.get(name) if replace else None
+        if earlier is not None:
+            self._check_ended(earlier)
+        elif self._master.knows(name):
             raise JobExists(name)
         await self._check_can_be_had(spec)
         self._check_leads()
+        if earlier is not None:
+            await self._remove(earlier)
         await self._master.make(spec)
         self._master.announce(Event(name, "job_submitted", f"the job was submitted for {_size(spec.workers)}"))
         if spec.capacity is not None and self._master.capacity is None:
@@ -99,6 +112,32 @@ class Desk:
             held.post(events.StopAsked(self._now_s(), "stopped by a person"))
             await held.until_saved(lambda record: record.stop_why is not None)
         return self.view(name)
+
+    async def remove(self, name: str) -> JobView:
+        """An ended job: its records, its ledger, its logs and its events. The answer is what it was."""
+        held = self.job(name)
+        self._check_ended(held)
+        self._check_leads()
+        view = self.view(name)
+        await self._remove(held)
+        return view
+
+    async def _remove(self, held: HeldJob) -> None:
+        ended = f"Job {held.name!r} has {held.state.record.phase}, but"
+        if not await held.until_settled():
+            raise RemoveRefused(f"{ended} not all of its workers have ended yet.", "try again in a moment")
+        if self._master.holds_machines(held):
+            raise RemoveRefused(f"{ended} its machines are still being given back.", "try again in a moment")
+        await self._master.remove(held)
+        phase = held.state.record.phase
+        self._master.announce_fleet("job_removed", f"job {held.name} was removed", f"asked by a person; it had {phase}")
+
+    def _check_ended(self, held: HeldJob) -> None:
+        if not held.ended:
+            raise RemoveRefused(
+                f"Job {held.name!r} is {held.state.record.phase}, and only a job that has ended can be removed.",
+                f"stop it first: tradewind stop {held.name}",
+            )
 
     async def scale(self, name: str, workers: int) -> JobView:
         held = self.job(name)

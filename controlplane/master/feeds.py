@@ -6,9 +6,7 @@ come for a while. A blank line now and then keeps a quiet one alive.
 
 import asyncio
 import contextlib
-from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
-from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
 
 import msgspec
@@ -28,8 +26,6 @@ KEEP_ALIVE_S = 15.0
 QUIET_AFTER_END_S = 2.0
 BUFFERED = 1000
 TAIL_AT_MOST = 100_000
-OVERLAP = timedelta(minutes=10)
-"""Between what was read for `tail` and what is followed: more than the clocks of two machines differ."""
 
 Lines = AsyncGenerator[msgspec.Struct, None]
 
@@ -44,43 +40,42 @@ class Feeds:
 
     async def logs(self, request: web.Request) -> web.StreamResponse:
         held = self._desk.job(request.match_info["name"])
-        rank, tail, follow = _number(request, "rank"), _number(request, "tail"), _is_set(request, "follow")
-        return await self._send(request, self._log_lines(held.name, rank, tail, follow), held)
+        rank, tail, follow = _number(request, "rank"), _number(request, "tail"), is_set(request, "follow")
+        lines = await self._log_lines(held.name, rank, tail, follow)
+        return await self._send(request, lines, held if follow else None)
 
     async def events(self, request: web.Request) -> web.StreamResponse:
         name = request.match_info.get("name")
         held = self._desk.job(name) if name is not None else None
-        return await self._send(request, self._event_lines(held, _is_set(request, "follow")), held)
+        follow = is_set(request, "follow")
+        return await self._send(request, self._event_lines(held, follow), held if follow else None)
 
     async def progress(self, request: web.Request) -> web.StreamResponse:
         """`summary=1`: a line for each generation so far; `follow=1`: what the workers report, as it comes."""
         held = self._desk.job(request.match_info["name"])
-        summary, follow = _is_set(request, "summary"), _is_set(request, "follow")
-        return await self._send(request, self._progress_lines(held, summary, follow), held)
+        summary, follow = is_set(request, "summary"), is_set(request, "follow")
+        return await self._send(request, self._progress_lines(held, summary, follow), held if follow else None)
 
     async def _log_lines(self, job: JobName, rank: int | None, tail: int | None, follow: bool) -> Lines:
+        """The tail is read before this returns: an error is then an answer, and no pause in the stream."""
         subject = subjects.log(job, Rank(rank) if rank is not None else None)
-        bus = self._desk.bus
-        since: datetime | None = None
-        told: set[str] = set()
+        bus, newest = self._desk.bus, None
         if tail is not None:
-            since = datetime.now(UTC) - OVERLAP
-            kept: deque[LogLine] = deque(maxlen=min(tail, TAIL_AT_MOST))
-            async with contextlib.aclosing(bus.replay(subjects.LOGS_STREAM, subject)) as stored:
-                async for _, received in stored:
-                    told.add(received.envelope.id)
-                    kept.extend(_log_lines_of(received))
-            for line in kept:
+            newest = await bus.tail(subjects.LOGS_STREAM, subject, min(tail, TAIL_AT_MOST), _log_lines_of)
+
+        async def lines() -> Lines:
+            for line in newest.items if newest is not None else ():
                 yield line
-            if not follow:
+            if newest is not None and not follow:
                 return
-        async with contextlib.aclosing(
-            bus.replay(subjects.LOGS_STREAM, subject, since=since, follow=follow)
-        ) as messages:
-            async for _, received in messages:
-                if received.envelope.id not in told:
+            after = newest.sequence if newest is not None else 0
+            stored = bus.replay(subjects.LOGS_STREAM, subject, after=after, follow=follow)
+            async with contextlib.aclosing(stored) as messages:
+                async for _, received in messages:
                     for line in _log_lines_of(received):
                         yield line
+
+        return lines()
 
     async def _event_lines(self, held: HeldJob | None, follow: bool) -> Lines:
         subject = subjects.event(held.name if held is not None else None)
@@ -107,6 +102,7 @@ class Feeds:
                     yield ProgressLine(at, report.worker, report.generation, report.ranks)
 
     async def _send(self, request: web.Request, lines: Lines, held: HeldJob | None) -> web.StreamResponse:
+        """`held` is the job that is followed, whose end ends the stream; None for a stream that ends by itself."""
         response = web.StreamResponse(status=HTTPStatus.OK, headers={"Content-Type": "application/x-ndjson"})
         await response.prepare(request)
         encoder = msgspec.json.Encoder()
@@ -176,5 +172,5 @@ def _number(request: web.Request, name: str) -> int | None:
     return int(given)
 
 
-def _is_set(request: web.Request, name: str) -> bool:
+def is_set(request: web.Request, name: str) -> bool:
     return request.query.get(name, "") in ("1", "true", "yes")

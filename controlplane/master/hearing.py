@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from controlplane.job import events
 from controlplane.job.doubts import known_generation
-from controlplane.job.learn import CLUSTER_FORGOTTEN_S
+from controlplane.job.learn import CLUSTER_FORGOTTEN_S, knows
 from controlplane.master import inbox
 from controlplane.master.fallback import event_of
 from controlplane.master.held import HeldJob
@@ -107,6 +107,9 @@ class Hearing:
         held = self._master.jobs.get(heard.job)
         if held is None:
             self._refuse(Refused.UNKNOWN_JOB, subject)
+            return
+        if not knows(held.state, heard.worker):
+            self._refuse(Refused.UNKNOWN_WORKER, subject)
             return
         if doubt_progress(heard, generation=known_generation(held.state)):
             self._refuse(Refused.DOUBTED, subject)

@@ -106,6 +106,16 @@ class HeldJob:
         except TimeoutError:
             raise NotRecorded(self.name) from None
 
+    async def until_settled(self) -> bool:
+        """Whether it is, within the same time."""
+        try:
+            async with asyncio.timeout(DECISION_TIMEOUT_S):
+                while self.unsettled:
+                    await self._decided.wait()
+        except TimeoutError:
+            return False
+        return True
+
     def _is_saved(self, holds: Callable[[Record], bool]) -> bool:
         saved = self.state.saved
         return saved is not None and (saved.phase.ended or holds(saved))

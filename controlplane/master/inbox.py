@@ -27,6 +27,7 @@ class Refused(StrEnum):
     UNEXPECTED_KIND = "unexpected_kind"
     SUBJECT_MISMATCH = "subject_mismatch"
     UNKNOWN_JOB = "unknown_job"
+    UNKNOWN_WORKER = "unknown_worker"
     DOUBTED = "doubted"
     """Its numbers cannot be true; see `messages.bounds`."""
 

@@ -181,29 +181,50 @@ class Master:
             await self._forget(self._oldest())
 
     def _oldest(self) -> list[HeldJob]:
-        ended = [held for held in self.jobs.values() if held.ended and not held.unsettled and self._holds_none(held)]
+        ended = [
+            held for held in self.jobs.values() if held.ended and not (held.unsettled or self.holds_machines(held))
+        ]
         return sorted(ended, key=lambda held: held.state.record.submitted_at)[: max(0, len(ended) - self.keep_jobs)]
 
     async def _forget(self, oldest: list[HeldJob]) -> None:
         for held in oldest:
             if not self.may_act():
                 return
-            self.removing.add(held.name)
             try:
-                # First what makes it a job: one of which only a part is left would run again, or have cost nothing.
-                await self.bucket.delete(subjects.spec_key(held.name))
-                self.books.close(held.name)
-                await records.remove_leavings(self.bucket, held.name)
+                await self._remove_records(held)
             except BusUnavailable as error:
                 self._log.warning("job_not_forgotten", job=held.name, error=str(error))
                 return
-            self.jobs.pop(held.name, None)
-            self.removing.discard(held.name)
-            self._wishes.forget(held.name)
-            await held.stop()
+            await self._let_go(held)
 
-    def _holds_none(self, held: HeldJob) -> bool:
-        return self.capacity is None or self.capacity.is_settled(held.name)
+    async def remove(self, held: HeldJob) -> None:
+        """An ended job with all that is kept of it. Its name is free afterwards. Raises `BusUnavailable`."""
+        async with self._forgetting:
+            if self.jobs.get(held.name) is not held:
+                return
+            await self._remove_records(held)
+            await records.remove_words(self.bus, held.name)
+            await self._let_go(held)
+
+    async def _remove_records(self, held: HeldJob) -> None:
+        """The only place where a master removes the records of a job that it holds.
+
+        First what makes it a job: one of which only a part is left would run again, or have cost nothing.
+        """
+        self.removing.add(held.name)
+        await self.bucket.delete(subjects.spec_key(held.name))
+        self.books.close(held.name)
+        await records.remove_leavings(self.bucket, held.name)
+
+    async def _let_go(self, held: HeldJob) -> None:
+        self.jobs.pop(held.name, None)
+        self.removing.discard(held.name)
+        self._wishes.forget(held.name)
+        await held.stop()
+
+    def holds_machines(self, held: HeldJob) -> bool:
+        """The cloud still has something of it."""
+        return self.capacity is not None and not self.capacity.is_settled(held.name)
 
     def post(self, held: HeldJob, event: events.JobEvent) -> None:
         """A job that had ended before this master started gets a loop when somebody of it is still heard."""
@@ -228,7 +249,8 @@ class Master:
             self.capacity.lose(job.name, cluster, f"nothing is heard of cluster {cluster}")
 
     def _on_store_lost(self, name: JobName) -> None:
-        self.jobs[name].post(events.StoreLost(self.clock.monotonic_s()))
+        if name in self.jobs:
+            self.jobs[name].post(events.StoreLost(self.clock.monotonic_s()))
 
     def _on_ranks(self, name: JobName, told: Waiting | Met) -> None:
         if isinstance(told, Met):
@@ -237,7 +259,8 @@ class Master:
         waiting = tuple(Rank(rank) for rank in told.waiting)
         missing = tuple(Rank(rank) for rank in told.missing)
         now_s = self.clock.monotonic_s()
-        self.jobs[name].post(events.RanksWaited(now_s, Generation(told.generation), waiting, missing))
+        if name in self.jobs:
+            self.jobs[name].post(events.RanksWaited(now_s, Generation(told.generation), waiting, missing))
 
     def list_prices(self) -> Catalog:
         if self.planning is not None:

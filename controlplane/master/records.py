@@ -12,7 +12,7 @@ from messages import subjects
 from messages.decoding import Undecodable, Unreadable, decode, encode_readable
 from messages.ids import Epoch, JobName
 from messages.jobs import JobSpec
-from runtime.bus import Bucket
+from runtime.bus import Bucket, Bus
 from runtime.errors import Conflict, Permanent
 from runtime.logs import logger
 
@@ -95,6 +95,12 @@ async def read_world(bucket: Bucket, job: JobName) -> StoredWorld | None:
         return StoredWorld(decode(entry.value, Record), entry.revision)
     except Undecodable as error:
         raise RecordUnreadable(f"the world of job {job}: {error}", entry.revision) from error
+
+
+async def remove_words(bus: Bus, job: JobName) -> None:
+    """What a job printed, and the events about it."""
+    await bus.purge(subjects.LOGS_STREAM, subjects.log(job))
+    await bus.purge(subjects.EVENTS_STREAM, subjects.event(job))
 
 
 async def remove_leavings(bucket: Bucket, job: JobName) -> None:

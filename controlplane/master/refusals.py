@@ -11,7 +11,8 @@ class JobUnknown(UserError):
 class JobExists(UserError):
     def __init__(self, name: str) -> None:
         super().__init__(
-            f"There is a job {name!r} already.", f"tradewind status {name}, or give the new one another name"
+            f"There is a job {name!r} already.",
+            f"tradewind status {name}; if it has ended, submit with --replace, or give the new one another name",
         )
 
 
@@ -23,9 +24,21 @@ class JobUnreadable(UserError):
         )
 
 
+class BodyCompressed(UserError):
+    def __init__(self, encoding: str) -> None:
+        super().__init__(
+            f"The body of the request is compressed ({encoding[:50]!r}), and the API takes plain JSON only.",
+            "send it without Content-Encoding",
+        )
+
+
 class SpecRefused(UserError):
     def __init__(self, problems: tuple[str, ...]) -> None:
         super().__init__("The job cannot be used:", "correct these fields and submit it again", problems)
+
+
+class RemoveRefused(UserError):
+    pass
 
 
 class ScaleRefused(UserError):

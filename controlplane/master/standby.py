@@ -29,7 +29,7 @@ class StandbyServer:
         self._connected = connected
         app = web.Application(middlewares=[guard(token)])
         app.add_routes([web.get("/healthz", self._health), web.route("*", "/{path:.*}", self._refuse)])
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0, auto_decompress=False)
 
     async def __aenter__(self) -> None:
         await self._runner.setup()

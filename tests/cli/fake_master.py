@@ -72,6 +72,7 @@ class FakeMaster:
                 web.post("/v1/jobs", self._submit),
                 web.get("/v1/jobs", self._jobs),
                 web.get("/v1/jobs/{name}", self._job),
+                web.delete("/v1/jobs/{name}", self._remove),
                 web.post("/v1/jobs/{name}/stop", self._stop),
                 web.post("/v1/jobs/{name}/scale", self._scale),
                 web.post("/v1/jobs/{name}/reload", self._reload),
@@ -138,6 +139,8 @@ class FakeMaster:
 
     async def _submit(self, request: web.Request) -> web.Response:
         spec = msgspec.json.decode(await request.read(), type=JobSpec)
+        if request.query.get("replace") == "1":
+            self.views.pop(spec.name, None)
         if spec.name in self.views:
             return self._json(Problem(f"There is already a job {spec.name!r}.", "choose another name"), 409)
         self.submitted.append(spec)
@@ -150,6 +153,12 @@ class FakeMaster:
 
     async def _job(self, request: web.Request) -> web.Response:
         return self._json(self.views[request.match_info["name"]])
+
+    async def _remove(self, request: web.Request) -> web.Response:
+        view = self.views[request.match_info["name"]]
+        if view.phase == "running":
+            return self._json(Problem(f"Job {view.name!r} is running.", f"tradewind stop {view.name}"), 409)
+        return self._json(self.views.pop(view.name))
 
     async def _stop(self, request: web.Request) -> web.Response:
         self.end(request.match_info["name"], "stopped", "stopped by a person")

@@ -405,6 +405,29 @@ async def test_stop_tells_that_the_job_has_stopped(master: FakeMaster) -> None:
     assert master.asked == ["POST /v1/jobs/mnist/stop"]
 
 
+async def test_rm_removes_a_job_that_has_ended_and_says_that_its_name_is_free(master: FakeMaster) -> None:
+    master.views["mnist"] = a_view(phase="succeeded")
+    done = await asked(master, "rm", "mnist")
+    assert (done.code, done.err) == (0, "")
+    assert done.out.startswith("Job mnist, which had succeeded, was removed")
+    assert (master.asked, master.views) == (["DELETE /v1/jobs/mnist"], {})
+    again = await asked(master, "rm", "mnist")
+    assert (again.code, again.err.startswith("Error: There is no job 'mnist'.")) == (2, True)
+
+
+async def test_rm_of_a_job_that_runs_is_one_sentence_and_what_to_do(master: FakeMaster) -> None:
+    master.views["mnist"] = a_view()
+    done = await asked(master, "rm", "mnist")
+    assert (done.code, done.err) == (2, "Error: Job 'mnist' is running.\nTry: tradewind stop mnist\n")
+
+
+async def test_a_job_is_submitted_in_place_of_the_last_one_of_its_name(master: FakeMaster, tmp_path: Path) -> None:
+    master.views["mnist"] = a_view(phase="failed")
+    done = await asked(master, "submit", a_job_file(tmp_path), "--replace")
+    assert (done.code, "Job mnist was submitted" in done.out) == (0, True)
+    assert master.views["mnist"].phase == "waiting"
+
+
 async def test_something_else_at_the_address_is_told_apart_from_a_master(master: FakeMaster) -> None:
     done = await tradewind("status", "x/../../healthz", environ=master.environ)
     assert done.code == 2

@@ -1,5 +1,7 @@
 """A job file is read as a whole: every problem is told at once, with its place and what to do."""
 
+import json
+import os
 from pathlib import Path
 
 import pytest
@@ -66,3 +68,55 @@ def test_the_file_that_was_probably_meant_is_named(tmp_path: Path) -> None:
     a_file(tmp_path, "{}")
     with pytest.raises(UserError, match=r"There is no file .*/jbo.yaml. Did you mean .*/job.yaml\?"):
         read_job(tmp_path / "jbo.yaml")
+
+
+def refusal_of(folder: Path, workdir: str) -> UserError:
+    with pytest.raises(UserError) as refused:
+        read_job(a_file(folder, f"{{name: mnist, launch: {{script: train.py, workdir: {workdir}}}}}"))
+    return refused.value
+
+
+def test_a_workdir_whose_links_form_a_circle_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "here").symlink_to("there")
+    (tmp_path / "there").symlink_to("here")
+    for workdir in ("here", "here/code"):
+        refused = refusal_of(tmp_path, workdir)
+        assert refused.sentence == f"launch.workdir is {workdir!r}, whose symbolic links form a circle."
+        assert "launch.workdir" in refused.hint
+
+
+def test_a_workdir_of_a_user_that_does_not_exist_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    refused = refusal_of(tmp_path, "~nosuchuser/code")
+    assert refused.sentence == "launch.workdir is '~nosuchuser/code', but there is no such user here."
+
+
+def test_a_nul_is_a_problem_of_the_file_wherever_it_is(tmp_path: Path) -> None:
+    launch = {"script": "a\0b", "workdir": "\0", "python": "/bin/\0", "args": ["fine", "a\0"]}
+    with pytest.raises(UserError) as refused:
+        read_job(a_file(tmp_path, json.dumps({"name": "mnist", "launch": launch})))
+    keys = ("script", "workdir", "python", "args[1]")
+    assert refused.value.problems == tuple(f"launch.{key}: contains a NUL character" for key in keys)
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    pipe = tmp_path / "job.yaml"
+    os.mkfifo(pipe)
+    with pytest.raises(UserError, match=r"job\.yaml is not a regular file"):
+        read_job(pipe)
+
+
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [("/dev/zero", "is not a regular file"), ("/dev/null", "is not a regular file"), ("/", "Is a directory")],
+)
+def test_a_device_or_a_folder_is_no_job_file(path: str, why: str) -> None:
+    with pytest.raises(UserError, match=why):
+        read_job(Path(path))
+
+
+def test_a_file_whose_links_form_a_circle_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "job.yaml").symlink_to("job.yaml")
+    with pytest.raises(UserError, match="cannot be read: Too many levels of symbolic links"):
+        read_job(tmp_path / "job.yaml")
+    with pytest.raises(UserError, match="cannot be read: File name too long"):
+        read_job(tmp_path / ("x" * 300))

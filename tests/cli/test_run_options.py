@@ -1,5 +1,6 @@
 """What `tradewind run` makes of its arguments, before anything is started."""
 
+import os
 import sys
 from pathlib import Path
 
@@ -177,3 +178,30 @@ def test_the_jobs_name_is_always_a_name_and_always_new(title: str, begins: str) 
 def test_the_jobs_name_comes_from_the_script_or_the_module(here: Path) -> None:
     assert a_spec("./train.py").name.startswith("train-")
     assert a_spec("my.package.fit", module=True).name.startswith("fit-")
+
+
+def test_what_is_not_a_regular_file_is_no_script(here: Path) -> None:
+    os.mkfifo(here / "pipe.py")
+    for script in ("pipe.py", "/dev/zero"):
+        with pytest.raises(UserError) as refused:
+            a_spec(script)
+        assert refused.value.sentence == f"{script} is not a regular file, so it is no script."
+
+
+def test_a_script_that_cannot_be_looked_at_is_refused_in_a_sentence(here: Path) -> None:
+    (here / "circle.py").symlink_to("circle.py")
+    for script, why in (("circle.py", "Too many levels of symbolic links"), ("x" * 300, "File name too long")):
+        with pytest.raises(UserError) as refused:
+            a_spec(script)
+        assert refused.value.sentence == f"The script {script} cannot be read: {why}."
+
+
+def test_a_current_folder_that_was_removed_is_refused_in_a_sentence(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = here / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    with pytest.raises(UserError, match="The current folder does not exist any more"):
+        a_spec(str(here / "train.py"))

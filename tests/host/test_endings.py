@@ -75,6 +75,26 @@ def test_a_folder_that_does_not_exist_is_named(host: Agent, tmp_path: Path) -> N
     ]
 
 
+def test_a_folder_that_cannot_be_entered_is_a_failure_in_one_line(host: Agent, tmp_path: Path) -> None:
+    (tmp_path / "circle").symlink_to("circle")
+    for folder, why in (
+        (f"{tmp_path}/circle", "[Errno 40] Too many levels of symbolic links"),
+        ("~nosuchuser", "[Errno 2] No such file or directory"),
+    ):
+        exited = host.finish(host.fork(host.script(""), cwd=Path(folder)))
+        assert (exited["code"], exited["tail"]) == (2, [f"tradewind: can't change to folder {folder!r}: {why}"])
+
+
+def test_a_script_that_is_no_regular_file_is_a_failure_in_one_line(host: Agent, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.py")
+    for script, why in (
+        (f"{tmp_path}/pipe.py", "it is not a regular file"),
+        ("/dev/zero", "it is not a regular file"),
+    ):
+        exited = host.finish(host.fork(Path(script), cwd=tmp_path))
+        assert (exited["code"], exited["tail"]) == (2, [f"{sys.executable}: can't open file {script!r}: {why}"])
+
+
 def _assert_same_ending(host: Agent, arguments: list[str], generation: int, cwd: Path) -> None:
     env = {"PATH": os.environ["PATH"], "PYTHONDONTWRITEBYTECODE": "1"}
     python = subprocess.run(

@@ -1,23 +1,30 @@
 """What the API refuses, and how it says so."""
 
 import asyncio
+import contextlib
+import gzip
 import json
 import sys
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, cast
 
 import aiohttp
+import msgspec
 import pytest
 import pytest_asyncio
+from aiohttp.compression_utils import ZLibDecompressor
+from msgspec import structs
 
 from controlplane.master.api import ApiServer, open_listener
 from controlplane.master.desk import Desk
 from messages.api import Version
-from messages.jobs import JobSpec
+from messages.jobs import JobSpec, Launch
+from runtime.children import free_port
 from runtime.nats_server import NatsServer
 from tests.master.process import Api, MasterProcess, a_spec, running_master
-from tests.master.waits import PATIENCE_S
+from tests.master.waits import PATIENCE_S, until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -134,11 +141,23 @@ async def test_a_job_waits_and_says_for_what(api: Api) -> None:
         assert "not a number" in problem["error"]
 
 
-async def test_a_body_that_is_not_packed_as_it_says_is_refused_in_a_sentence(api: Api) -> None:
-    headers = {"Content-Encoding": "gzip", "Connection": "close"}
-    status, problem = await api.ask("POST", "/v1/jobs", b"not packed", headers=headers)
+async def test_a_refused_job_has_at_most_a_hundred_problems_and_says_that_there_are_more(api: Api) -> None:
+    env = {f"key-{number}": number for number in range(2_000)}
+    body: dict[str, Any] = {"name": "bad", "launch": {"script": "x.py", "args": [1] * 36_000, "env": env}}
+    status, problem = await api.ask("POST", "/v1/jobs", body)
     assert status == 400
-    assert problem["error"].startswith("The body of the request cannot be read")
+    assert problem["problems"][0].startswith("launch.args[0]: expected str")
+    assert problem["problems"][100:] == ["… and more: these are the first 100"]
+
+
+async def test_a_compressed_body_is_refused(api: Api) -> None:
+    status, problem = await api.ask("POST", "/v1/jobs", a_spec("plain"), headers={"Content-Encoding": "identity"})
+    assert status == 201, problem
+    await api.ask("POST", "/v1/jobs/plain/stop")
+    for body in (b"not packed", gzip.compress(msgspec.json.encode(a_spec("packed")))):
+        status, problem = await api.ask("POST", "/v1/jobs", body, headers={"Content-Encoding": "gzip"})
+        assert (status, problem["hint"]) == (415, "send it without Content-Encoding")
+    assert (await api.ask("GET", "/v1/jobs/packed"))[0] == 404
 
 
 async def test_a_web_page_cannot_use_an_api_without_a_token(api: Api) -> None:
@@ -200,27 +219,75 @@ async def test_an_address_that_is_none_is_one_sentence(tmp_path: Path) -> None:
     assert "Traceback" not in said
 
 
-async def test_a_handler_that_fails_is_logged_and_the_next_request_is_answered(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    class Broken:
-        def views(self) -> None:
-            raise RuntimeError("a defect")
-
-        def version(self) -> Version:
-            return Version("1", 1, 1)
-
-    listener = open_listener("127.0.0.1", 0)
-    server = ApiServer(cast(Desk, Broken()), listener, "")
+@contextlib.asynccontextmanager
+async def serving(desk: object, token: str = "") -> AsyncIterator[Api]:
+    """The API in this process, with as much of a desk as the story needs."""
+    server = ApiServer(cast(Desk, desk), open_listener("127.0.0.1", 0), token)
     await server.start()
     try:
         async with aiohttp.ClientSession() as session:
-            client = Api(session, f"http://127.0.0.1:{server.port}")
-            async with session.get(f"{client.url}/v1/jobs") as response:
-                assert response.status == 500
-            assert (await client.version()).version == "1"
+            yield Api(session, f"http://127.0.0.1:{server.port}")
     finally:
         await server.close()
+
+
+class Versioned:
+    def version(self) -> Version:
+        return Version("1", 1, 1)
+
+
+async def test_others_are_answered_while_a_large_body_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, others_answered = threading.Event(), threading.Event()
+
+    def waits_for_others(_spec: JobSpec) -> list[tuple[str, str]]:
+        begun.set()
+        return [] if others_answered.wait(PATIENCE_S) else [("", "nobody else was answered")]
+
+    monkeypatch.setattr("controlplane.master.api.problems_of", waits_for_others)
+
+    class Taking(Versioned):
+        async def submit(self, spec: JobSpec, *, replace: bool) -> Version:
+            return Version(spec.name, 1, 1)
+
+    spec = structs.replace(a_spec("large"), launch=Launch(script="train.py", args=("x" * 100,) * 1_000))
+    async with serving(Taking()) as client, asyncio.TaskGroup() as tasks:
+        large = tasks.create_task(client.ask("POST", "/v1/jobs", spec), name="large")
+        await until(begun.is_set, "the body to be looked at")
+        assert (await client.version()).version == "1"
+        others_answered.set()
+        status, answer = await large
+    assert (status, answer.get("version")) == (201, "large"), answer
+
+
+@pytest.mark.parametrize("token", ["", TOKEN])
+async def test_nothing_of_a_request_is_ever_decompressed(monkeypatch: pytest.MonkeyPatch, token: str) -> None:
+    made: list[str] = []
+
+    class Watched(ZLibDecompressor):
+        def __init__(self, encoding: str | None = None, **more: Any) -> None:
+            made.append(str(encoding))
+            super().__init__(encoding, **more)
+
+    monkeypatch.setattr("aiohttp.http_parser.ZLibDecompressor", Watched)
+    bomb = gzip.compress(b" " * 10_000_000)
+    async with serving(Versioned(), token) as client:
+        for path, expected in (("/v1/jobs", 401 if token else 415), ("/v1/jobs/x/scale", 401 if token else 415)):
+            status, _ = await client.ask("POST", path, bomb, headers={"Content-Encoding": "gzip"})
+            assert status == expected
+    assert made == []
+
+
+async def test_a_handler_that_fails_is_logged_and_the_next_request_is_answered(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Broken(Versioned):
+        def views(self) -> None:
+            raise RuntimeError("a defect")
+
+    async with serving(Broken()) as client:
+        async with client.session.get(f"{client.url}/v1/jobs") as response:
+            assert response.status == 500
+        assert (await client.version()).version == "1"
     assert "a defect" in caplog.text
     assert "Traceback" in caplog.text
 

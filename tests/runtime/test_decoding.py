@@ -1,5 +1,6 @@
 """Every problem is reported at once, with its path, in words a person can act on."""
 
+from collections.abc import Iterator
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
@@ -215,3 +216,45 @@ def test_what_msgspec_takes_has_no_problem_and_what_it_refuses_has_one(sample: S
         assert problems(Sample, data)
     else:
         assert problems(Sample, data) == []
+
+
+class Counted(list[object]):
+    """Counts how many of its items were looked at."""
+
+    def __init__(self, items: list[object]) -> None:
+        super().__init__(items)
+        self.seen = 0
+
+    def __iter__(self) -> Iterator[object]:
+        for item in super().__iter__():
+            self.seen += 1
+            yield item
+
+
+@pytest.mark.parametrize("wanted", [tuple[str, ...], tuple[str, ...] | None])
+def test_no_more_is_looked_at_than_is_reported(wanted: Any) -> None:
+    data = Counted([1] * 5_000)
+    found = problems(wanted, data)
+    assert [each.path for each in found] == [*(f"[{number}]" for number in range(100)), ""]
+    assert str(found[-1]) == "… and more: these are the first 100"
+    assert data.seen <= 102
+
+
+def test_a_hundred_problems_are_all_reported() -> None:
+    assert len(problems(tuple[str, ...], [1] * 100)) == 100
+    with pytest.raises(UserError, match="has 100 problems"):
+        decode_checked(tuple[str, ...], [1] * 100)
+    with pytest.raises(UserError, match="has more than 100 problems"):
+        decode_checked(tuple[str, ...], [1] * 101)
+
+
+def test_contradictions_are_bounded_too() -> None:
+    env = {f"a={number}": "" for number in range(1_000)}
+    launch: dict[str, object] = {"script": "x.py", "env": env}
+    assert len(all_problems(JobSpec, {"name": "x", "launch": launch}, contradictions)) == 101
+    assert len(all_problems(JobSpec, {"name": "x", "launch": launch, "replica": "two"}, contradictions)) == 101
+
+
+def test_a_very_long_key_is_shown_in_part() -> None:
+    [problem] = problems(JobSpec, {"name": "x", "launch": {"script": "x.py"}, "k" * 100_000: 1})
+    assert len(str(problem)) < 1_000

@@ -73,6 +73,7 @@ class FakeMaster:
     async def keeps(self, assignment: Assignment | None, halted: int) -> None:
         bucket = await self.bus.bucket(subjects.STATE_BUCKET)
         record = {"phase": "running", "epoch": self.epoch, "halted": halted, "assignment": assignment}
+        record["submitted_at"] = SUBMITTED_AT
         await bucket.put(subjects.world_key(JOB), msgspec.json.encode(record))
 
     async def until(self, worker: WorkerId, phase: WorkerPhase, generation: int) -> WorkerStatus:
@@ -216,6 +217,7 @@ async def a_store() -> AsyncIterator[StoreAddress]:
         await children.end(process, 0.0)
 
 
+SUBMITTED_AT = 1_700_000_000.25
 NO_STORE = StoreAddress("127.0.0.1", 9)
 """For scripts that meet nobody."""
 

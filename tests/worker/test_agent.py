@@ -6,6 +6,7 @@ import signal
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from messages import subjects
 from messages.clusters import Answer
@@ -14,7 +15,17 @@ from runtime import children
 from runtime.nats_server import NatsServer
 from tests.conftest import eventually
 from tests.worker.builders import JOB, LOCAL
-from tests.worker.fakes import NO_STORE, SECONDS, FakeMaster, a_script, a_store, an_agent, pids_with, raw_publish
+from tests.worker.fakes import (
+    NO_STORE,
+    SECONDS,
+    SUBMITTED_AT,
+    FakeMaster,
+    a_script,
+    a_store,
+    an_agent,
+    pids_with,
+    raw_publish,
+)
 
 TRAINS = """
 import os, sys, torch, torch.distributed as dist
@@ -76,6 +87,24 @@ async def test_a_script_that_fails_is_told_and_one_that_works_trains_in_the_next
 
 
 @pytest.mark.usefixtures("without_torch")
+async def test_a_workdir_that_cannot_be_used_is_a_failure_in_one_line_and_the_agent_lives(
+    nats_server: NatsServer, master: FakeMaster, tmp_path: Path
+) -> None:
+    (tmp_path / "circle").symlink_to("circle")
+    folders = {f"{tmp_path}/circle": "Too many levels of symbolic links", "a\0b": "NUL", "~nosuchuser": "No such file"}
+    async with an_agent(nats_server.url, tmp_path / "run"):
+        [worker] = await master.workers()
+        for generation, (folder, why) in enumerate(folders.items(), 1):
+            launch = structs.replace(a_script(tmp_path / "job", FAILS), workdir=folder)
+            master.halts(generation)
+            master.assigns(generation, worker, launch=launch, store=NO_STORE)
+            status = await master.until(worker, WorkerPhase.ENDED, generation)
+            [ended] = status.exits
+            said = [*ended.tail, *([ended.error] if ended.error else [])]
+            assert (ended.code != 0, len(said), why in said[0]) == (True, 1, True), ended
+
+
+@pytest.mark.usefixtures("without_torch")
 async def test_a_halt_ends_running_trainers_and_what_they_say_at_their_end_does_not_count(
     nats_server: NatsServer, master: FakeMaster, tmp_path: Path
 ) -> None:
@@ -119,7 +148,8 @@ async def test_a_worker_that_comes_late_reads_the_world_from_the_record(
     async with an_agent(nats_server.url, tmp_path / "run"):
         await eventually(lambda: "joined" in _all_facts(master), SECONDS)
         [worker] = master.statuses
-        await master.until(worker, WorkerPhase.PARKED, 7)
+        status = await master.until(worker, WorkerPhase.PARKED, 7)
+    assert status.submitted_at == SUBMITTED_AT, "it says which job of this name it belongs to"
 
 
 @pytest.mark.usefixtures("without_torch")

@@ -71,6 +71,10 @@ async def test_an_interpreter_that_is_not_there_is_the_reason(folder: WorkerFold
     )
 
 
+async def test_an_interpreter_that_can_be_no_path_is_the_reason(folder: WorkerFolder) -> None:
+    assert await Life(folder, {}, python="/bin/a\0b").why() == "'/bin/a\\x00b' cannot be started: embedded null byte"
+
+
 async def test_an_interpreter_without_torch_is_the_reason(folder: WorkerFolder, tmp_path: Path) -> None:
     (tmp_path / "none" / "torch").mkdir(parents=True)
     (tmp_path / "none" / "torch" / "__init__.py").write_text("raise ImportError('not here')")

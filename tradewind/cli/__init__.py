@@ -28,6 +28,7 @@ SECTIONS: dict[str, dict[str, Lazy]] = {
         "scale": Lazy("tradewind.cli.jobs", "Give a job more workers or fewer."),
         "reload": Lazy("tradewind.cli.jobs", "Let a job take its code anew while it trains."),
         "stop": Lazy("tradewind.cli.jobs", "Stop a job."),
+        "rm": Lazy("tradewind.cli.jobs", "Remove a job that has ended, and free its name."),
     },
     "Capacity": {
         "offers": Lazy("tradewind.cli.offers", "Show which machines may be had where, and at what price."),

@@ -13,6 +13,7 @@ import os
 import pkgutil
 import runpy
 import signal
+import stat
 import sys
 import types
 from collections.abc import Mapping
@@ -67,7 +68,7 @@ def become(newborn: Newborn) -> None:
     try:
         os.chdir(spec.cwd)
     except OSError as error:
-        _give_up(f"tradewind: can't change to folder {spec.cwd!r}: [Errno {error.errno}] {error.strerror}")
+        _give_up(f"tradewind: can't change to folder {spec.cwd!r}: {_reason(error)}")
     progress.connect(newborn.progress_fd)
     stacks.write_on_signal(newborn.stacks_fd)
     start_anew(spec.env)
@@ -96,6 +97,7 @@ def _run(spec: TrainerSpec) -> None:
 
 
 def _run_script(main: types.ModuleType, script: Path, env: Mapping[str, str]) -> None:
+    _check_script(script)
     if pkgutil.get_importer(str(script)) is not None:  # a folder or an archive with a __main__.py inside
         _search_first(str(script), env)
         _run_module("__main__", alter_argv=False)
@@ -103,11 +105,29 @@ def _run_script(main: types.ModuleType, script: Path, env: Mapping[str, str]) ->
     try:
         source = script.read_bytes()
     except OSError as error:
-        _give_up(f"{sys.executable}: can't open file {str(script)!r}: [Errno {error.errno}] {error.strerror}")
+        _cannot_open(script, _reason(error))
     _search_first(str(script.resolve().parent), env)
     loader = importlib.machinery.SourceFileLoader("__main__", str(script))
     vars(main).update(__file__=str(script), __cached__=None, __loader__=loader)
     exec(compile(source, str(script), "exec", dont_inherit=True), vars(main))
+
+
+def _check_script(script: Path) -> None:
+    """Before it is opened: a pipe would be waited for, a device never read to its end."""
+    try:
+        mode = script.stat().st_mode
+    except OSError as error:
+        _cannot_open(script, _reason(error))
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        _cannot_open(script, "it is not a regular file")
+
+
+def _cannot_open(script: Path, why: str) -> NoReturn:
+    _give_up(f"{sys.executable}: can't open file {str(script)!r}: {why}")
+
+
+def _reason(error: OSError) -> str:
+    return f"[Errno {error.errno}] {error.strerror}"
 
 
 def _run_module(module: str, *, alter_argv: bool) -> None:

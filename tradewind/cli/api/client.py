@@ -59,8 +59,12 @@ class Api:
     def url(self) -> str:
         return self._urls[0]
 
-    async def submit(self, spec: JobSpec) -> JobView:
-        return await self._ask("POST", "/v1/jobs", JobView, body=msgspec.json.encode(spec))
+    async def submit(self, spec: JobSpec, *, replace: bool = False) -> JobView:
+        path = "/v1/jobs?replace=1" if replace else "/v1/jobs"
+        return await self._ask("POST", path, JobView, body=msgspec.json.encode(spec))
+
+    async def remove(self, name: str) -> JobView:
+        return await self._ask("DELETE", _of(name), JobView, job=name)
 
     async def jobs(self) -> tuple[JobView, ...]:
         return (await self.job_list()).jobs

@@ -38,12 +38,16 @@ def examples(*lines: str) -> str:
     epilog=examples(
         "tradewind submit job.yaml",
         "tradewind submit job.yaml --wait     follow it, and exit with its result",
+        "tradewind submit job.yaml --replace  once more, in place of the last one of this name",
     )
 )
 @click.argument("jobfile", type=click.Path(path_type=Path), metavar="JOB.yaml")
+@click.option(
+    "--replace", is_flag=True, help="Remove an ended job of the same name first. A job that has not ended is refused."
+)
 @click.option("--wait", is_flag=True, help="Show what its ranks print, until its end; exit with the job's result.")
 @json_option
-def submit(jobfile: Path, wait: bool, as_json: bool) -> None:
+def submit(jobfile: Path, replace: bool, wait: bool, as_json: bool) -> None:
     """Submit the job that a YAML file describes.
 
     A relative workdir is taken from the file's folder (which is the default), a relative script from the workdir.
@@ -53,7 +57,7 @@ def submit(jobfile: Path, wait: bool, as_json: bool) -> None:
     from tradewind.cli.jobs.oneshot import ask_master
 
     spec = read_job(jobfile)
-    ask_master(lambda api: asking.submit(api, spec, wait=wait, as_json=as_json))
+    ask_master(lambda api: asking.submit(api, spec, replace=replace, wait=wait, as_json=as_json))
 
 
 @click.command(
@@ -143,3 +147,17 @@ def stop(job: str) -> None:
     from tradewind.cli.jobs.oneshot import ask_master
 
     ask_master(lambda api: asking.stop(api, job))
+
+
+@click.command(epilog=examples("tradewind rm mnist"))
+@job_argument
+@json_option
+def rm(job: str, as_json: bool) -> None:
+    """Remove JOB, which has ended: its record, logs, events and costs. Its name is free afterwards.
+
+    What it has cost can be seen before: tradewind cost JOB. Checkpoints and other files of the job are not touched.
+    """
+    from tradewind.cli.jobs import asking
+    from tradewind.cli.jobs.oneshot import ask_master
+
+    ask_master(lambda api: asking.remove(api, job, as_json=as_json))

@@ -24,8 +24,8 @@ START_S = 5.0
 AGAIN_S = 0.2
 
 
-async def submit(api: Api, spec: JobSpec, *, wait: bool, as_json: bool) -> int:
-    view = await _submitted(api, spec)
+async def submit(api: Api, spec: JobSpec, *, replace: bool, wait: bool, as_json: bool) -> int:
+    view = await _submitted(api, spec, replace)
     if wait:
         return await _wait(api, view, as_json=as_json)
     if spec.capacity is not None and await _has_no_fleet(api):
@@ -46,13 +46,13 @@ async def _has_no_fleet(api: Api) -> bool:
         return False
 
 
-async def _submitted(api: Api, spec: JobSpec) -> JobView:
+async def _submitted(api: Api, spec: JobSpec, replace: bool) -> JobView:
     """By a master that was started a moment ago, too: it may not listen yet, or not lead."""
     loop = asyncio.get_running_loop()
     until_s, is_told = loop.time() + START_S, False
     while True:
         try:
-            return await api.submit(spec)
+            return await api.submit(spec, replace=replace)
         except NotAsked as away:
             leads_elsewhere = isinstance(away, NotLeading) and bool(away.leader)
             if leads_elsewhere or loop.time() > until_s:
@@ -223,6 +223,16 @@ async def stop(api: Api, job: str) -> int:
     else:
         click.echo(f"Job {job} is asked to stop.")
     click.echo(present.next_command(f"tradewind status {job}"))
+    return 0
+
+
+async def remove(api: Api, job: str, *, as_json: bool) -> int:
+    view = await api.remove(job)
+    if as_json:
+        echo_json(view)
+    else:
+        click.echo(f"Job {job}, which had {view.phase}, was removed with its logs, events and costs. Its name is free.")
+        click.echo(present.next_command("tradewind status"))
     return 0
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from msgspec import structs
 
 from messages.jobs import JobSpec, contradictions
+from runtime import paths
 from runtime.errors import UserError
 from runtime.yaml_files import yaml_file
 
@@ -24,5 +25,5 @@ def read_job(path: Path, command: str = "submit") -> JobSpec:
 
 def placed(spec: JobSpec, folder: Path) -> JobSpec:
     """With the workdir as workers must see it: absolute."""
-    workdir = (folder / Path(spec.launch.workdir or ".").expanduser()).resolve()
+    workdir = paths.placed(spec.launch.workdir or ".", folder, "launch.workdir")
     return structs.replace(spec, launch=structs.replace(spec.launch, workdir=str(workdir)))

@@ -4,6 +4,7 @@ import difflib
 import re
 import secrets
 import shutil
+import stat
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -50,7 +51,7 @@ def spec_of(
             script=None if module else script,
             module=script if module else None,
             args=args,
-            workdir=str(Path.cwd()),
+            workdir=current_folder(),
             python=interpreter(python or sys.executable),
             env=one_thread_each(most * ranks, environ),
             restart_args=more.restart_args,
@@ -64,12 +65,25 @@ def spec_of(
 
 def check_script(name: str) -> None:
     script = Path(name)
-    if script.is_dir():
-        raise UserError(f"{name} is a folder, not a script.", f"tradewind run {script / 'train.py'}")
-    if not script.is_file():
+    try:
+        mode = script.stat().st_mode
+    except FileNotFoundError:
         near = difflib.get_close_matches(script.name, [one.name for one in script.parent.glob("*.py")], n=1)
         hint = f"tradewind run {script.with_name(near[0])}" if near else "tradewind run --help"
-        raise UserError(f"There is no script {name}.", hint)
+        raise UserError(f"There is no script {name}.", hint) from None
+    except OSError as error:
+        raise UserError(f"The script {name} cannot be read: {error.strerror}.", "tradewind run --help") from None
+    if stat.S_ISDIR(mode):
+        raise UserError(f"{name} is a folder, not a script.", f"tradewind run {script / 'train.py'}")
+    if not stat.S_ISREG(mode):
+        raise UserError(f"{name} is not a regular file, so it is no script.", "tradewind run --help")
+
+
+def current_folder() -> str:
+    try:
+        return str(Path.cwd())
+    except FileNotFoundError:
+        raise UserError("The current folder does not exist any more.", "cd to another folder") from None
 
 
 def one_thread_each(ranks: int, environ: Mapping[str, str]) -> dict[str, str]:

@@ -1,0 +1,61 @@
+"""A name may belong to another job later: what is left of the earlier one teaches the new one nothing."""
+
+from msgspec import structs
+
+from controlplane.job import events
+from controlplane.job.effects import JobEffect, TellCluster
+from controlplane.job.learn import knows
+from controlplane.job.state import Phase, new_job
+from messages.clusters import Presence, RemoveWorkers, WorkerSight
+from messages.ids import Epoch, Generation, WorkerId
+from messages.workers import TrainerStatus, WorkerPhase, WorkerStatus
+from tests.job.stage import JOB, Stage, a_sight, a_spec, a_status, assignments, released
+
+OLD = WorkerId("old-1")
+EARLIER, PRESENT = 1_000.5, 2_000.25
+
+
+def a_stage() -> Stage:
+    spec = a_spec(workers=2, at_least=2)
+    return Stage(new_job(spec, epoch=Epoch(1), at_s=100.0, submitted_at=PRESENT))
+
+
+def of_earlier_job(seq: int = 40) -> WorkerStatus:
+    """It trains on, with the state of 500 steps, in a generation that the new job has not come to."""
+    trainers = (TrainerStatus(local_rank=0, generation=Generation(7), done=500, active=True),)
+    status = a_status(OLD, WorkerPhase.READY, seq=seq, generation=7, trainers=trainers)
+    return structs.replace(status, submitted_at=EARLIER)
+
+
+def removed(effects: list[JobEffect]) -> set[str]:
+    commands = [effect.command for effect in effects if isinstance(effect, TellCluster)]
+    return {worker for command in commands if isinstance(command, RemoveWorkers) for worker in command.workers}
+
+
+def test_a_worker_of_an_earlier_job_is_told_to_go_each_time_it_speaks_and_is_no_worker_of_this_one() -> None:
+    stage = a_stage()
+    stage.join("w1")
+    for seq in (40, 41):
+        effects = stage.happens(events.WorkerSpoke(stage.now_s, of_earlier_job(seq)))
+        assert (released(effects), removed(effects)) == ({OLD}, {OLD})
+    assert set(stage.job.workers) == {"w1"}
+    assert (stage.generation, stage.phase, stage.job.record.losses) == (0, Phase.WAITING, 0)
+    assert (knows(stage.job, WorkerId("w1")), knows(stage.job, OLD)) == (True, False)
+
+
+def test_the_new_world_is_made_as_if_the_earlier_job_had_never_been() -> None:
+    stage = a_stage()
+    stage.reports(a_sight(OLD, Presence.STARTING))
+    stage.reports(WorkerSight(OLD, JOB, Presence.ALIVE, status=of_earlier_job()))
+    effects = stage.join("w1", "w2")
+    [world, *_] = assignments(effects)
+    assert (world.generation, [member.worker for member in world.members]) == (1, ["w1", "w2"])
+    assert stage.runs("w1", "w2").world == {"w1": (0,), "w2": (1,)}
+
+
+def test_workers_that_say_when_their_job_was_submitted_or_do_not_know_it_are_its_own() -> None:
+    stage = a_stage()
+    for worker, submitted_at in (("w1", PRESENT), ("w2", 0.0)):
+        status = structs.replace(a_status(worker, WorkerPhase.IDLE), submitted_at=submitted_at)
+        stage.happens(events.WorkerSpoke(stage.now_s, status))
+    assert set(stage.job.workers) == {"w1", "w2"}

@@ -24,10 +24,6 @@ def workers_are(number: int) -> str:
     return f"{count(number, 'worker')} {'is' if number == 1 else 'are'}"
 
 
-def workers_have(number: int) -> str:
-    return f"{count(number, 'worker')} {'has' if number == 1 else 'have'}"
-
-
 def all_exited(ranks: int) -> str:
     return f"{'the only rank' if ranks == 1 else f'all {ranks} ranks'} exited with 0"
 

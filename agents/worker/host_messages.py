@@ -77,6 +77,7 @@ class Exited(Struct, frozen=True, tag_field="type", tag="exited"):
     tail: tuple[str, ...] = ()
     error: str | None = None
     peer_lost: bool = False
+    hint: str | None = None
 
 
 class Stopped(Struct, frozen=True, tag_field="type", tag="stopped"):

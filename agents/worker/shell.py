@@ -399,4 +399,5 @@ def _exit_of(exited: wire.Exited) -> TrainerExit:
         tail=() if exited.code == 0 else exited.tail,
         error=exited.error,
         peer_lost=exited.peer_lost,
+        hint=exited.hint,
     )

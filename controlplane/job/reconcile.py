@@ -45,7 +45,14 @@ from controlplane.job.ranks import Arrangement, arrange, ranks_of
 from controlplane.job.reload import all_began_anew, forget_outdated, tries_new_code, why_reload_waits
 from controlplane.job.repair import repair
 from controlplane.job.rounds import has_switched, some_switched, unparked, unready
-from controlplane.job.sentences import all_exited, describe_exit, failures_allowed, name_workers, workers_are
+from controlplane.job.sentences import (
+    all_exited,
+    describe_exit,
+    excerpt_of,
+    failures_allowed,
+    name_workers,
+    workers_are,
+)
 from controlplane.job.state import Job, Phase, Record, Store, Worker
 from controlplane.job.waiting import what_to_wait_for
 from messages.clusters import RemoveWorkers
@@ -290,7 +297,7 @@ class Turn:
         limits = self.job.spec.failures
         failures = self._record.failures + 1
         if failures > limits.max:
-            self._set(failures=failures, failed_tail=failure.exit.tail)
+            self._set(failures=failures, failed_tail=excerpt_of(failure.exit))
             return self._end(Phase.FAILED, f"{why}; {failures_allowed(limits.max)}")
         if goes_on:
             return self._set(phase=Phase.WAITING, failures=failures, why=f"{why}: the others go on")

@@ -1,4 +1,6 @@
-from tradewind.host.output import LINE_LIMIT_BYTES, TAIL_BYTES, TAIL_LINES, Lines, Tail
+from tradewind.host.excerpt import LINES_MOST as TAIL_LINES
+from tradewind.host.excerpt import SIZE_MOST_BYTES as TAIL_BYTES
+from tradewind.host.output import LINE_LIMIT_BYTES, Lines, Tail
 
 
 def test_lines_are_whole_however_the_bytes_arrive() -> None:

@@ -15,7 +15,7 @@ from typing import Final, assert_never
 
 from tradewind.host import protocol
 from tradewind.host.connection import AgentConnection
-from tradewind.host.diagnosis import error_message, peer_lost
+from tradewind.host.diagnosis import error_message, hint_of, peer_lost
 from tradewind.host.process import Pipe, TrainerProcess, fork_trainer
 from tradewind.host.protocol import Exit, Fork, Refused, Signal, Stop
 from tradewind.host.trainer import Newborn
@@ -198,6 +198,7 @@ class Host:
                 tail=trainer.tail.shown(),
                 error=error_message(trainer.error_file),
                 peer_lost=exitcode != 0 and peer_lost(trainer.tail.kept()),
+                hint=hint_of(trainer.tail.kept()) if exitcode > 0 else None,
             )
         )
 

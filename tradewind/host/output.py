@@ -4,9 +4,9 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Final
 
+from tradewind.host.excerpt import SIZE_MOST_BYTES, excerpt
+
 LINE_LIMIT_BYTES: Final = 64 * 1024
-TAIL_LINES: Final = 20
-TAIL_BYTES: Final = 4 * 1024
 _KEPT_LINES: Final = 200
 
 
@@ -57,18 +57,10 @@ class Tail:
         self._lines: deque[str] = deque(maxlen=_KEPT_LINES)
 
     def add(self, lines: Iterable[str]) -> None:
-        self._lines.extend(line[:TAIL_BYTES] for line in lines)
+        self._lines.extend(line[:SIZE_MOST_BYTES] for line in lines)
 
     def kept(self) -> list[str]:
         return list(self._lines)
 
     def shown(self) -> list[str]:
-        lines: list[str] = []
-        room = TAIL_BYTES
-        for line in reversed(list(self._lines)[-TAIL_LINES:]):
-            cut = line.encode()[:room].decode(errors="ignore")
-            lines.append(cut)
-            room -= len(cut.encode()) + 1
-            if cut != line or room <= 0:
-                break
-        return lines[::-1]
+        return excerpt(self.kept())

@@ -41,11 +41,12 @@ Host → agent
                  a line is cut and the line says so.
     progress     {generation, rank, reports: [{step, loss | null, samples | null, at}, …]}
                  What the script told with `tradewind.report`, in order; `at` in Unix seconds, `loss` always finite.
-    exited       {generation, rank, code | null, signal | null, tail: [text, …], error | null, peer_lost}
+    exited       {generation, rank, code | null, signal | null, tail: [text, …], error | null, peer_lost, hint | null}
                  Its last message: nothing of this trainer follows, and the rest of its process group was killed. Either
-                 `code` or `signal` (by name) is set. `tail` is the end of stderr, at most 20 lines and 4 KiB. `error`
-                 is the message in its TORCHELASTIC_ERROR_FILE. `peer_lost`: it failed because the connection to a peer
-                 or to the store broke, as far as stderr shows.
+                 `code` or `signal` (by name) is set. `tail` is the end of stderr, at most 4 KiB: its last
+                 20 lines, or what follows the beginning of its last traceback, at most 60 lines. `error` is the message
+                 in its TORCHELASTIC_ERROR_FILE. `peer_lost`: it failed because the connection to a peer or to the store
+                 broke, as far as stderr shows. `hint`: what a person can do about it, where stderr shows that.
     stopped      {generation}
                  After the `exited` of every trainer that the `stop` was for.
     refused      {why}
@@ -158,7 +159,14 @@ def progress(generation: int, rank: int, reports: Sequence[object]) -> Message:
 
 
 def exited(
-    generation: int, rank: int, exitcode: int, *, tail: Sequence[str], error: str | None, peer_lost: bool
+    generation: int,
+    rank: int,
+    exitcode: int,
+    *,
+    tail: Sequence[str],
+    error: str | None,
+    peer_lost: bool,
+    hint: str | None = None,
 ) -> Message:
     """`exitcode` as Python gives it: minus the signal's number if a signal ended the process."""
     return {
@@ -170,6 +178,7 @@ def exited(
         "tail": tail,
         "error": error,
         "peer_lost": peer_lost,
+        "hint": hint,
     }
 
 

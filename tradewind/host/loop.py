@@ -64,6 +64,8 @@ class Host:
 
     def _idle_s(self) -> float | None:
         wakes = [self._leave_by, *(trainer.next_at for trainer in self._trainers.values())]
+        if self._reading:
+            wakes += [pipe.update_at for trainer in self._trainers.values() for pipe in trainer.pipes]
         soonest = min((at for at in wakes if at is not None), default=None)
         return None if soonest is None else max(0.0, soonest - time.monotonic())
 
@@ -169,6 +171,11 @@ class Host:
             trainer.tail.add(lines)
         self._agent.send(protocol.output(trainer.generation, trainer.rank, pipe.source, lines))
 
+    def _pass_updates_on(self, trainer: TrainerProcess) -> None:
+        for pipe in trainer.pipes:
+            if pipe.source != "progress" and (lines := pipe.update()):
+                self._agent.send(protocol.output(trainer.generation, trainer.rank, pipe.source, lines))
+
     def _reap(self, trainer: TrainerProcess) -> None:
         self._selector.unregister(trainer.pidfd)
         trainer.reap()
@@ -176,6 +183,8 @@ class Host:
     def _settle(self) -> None:
         for trainer in list(self._trainers.values()):
             trainer.kill_if_due()
+            if self._reading:
+                self._pass_updates_on(trainer)
             if trainer.settled:
                 self._bury(trainer)
         for generation in [stop for stop in self._stops if not self._up_to(stop)]:

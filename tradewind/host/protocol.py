@@ -37,8 +37,9 @@ Host → agent
                  No process was left behind.
     output       {generation, rank, stream: "stdout" | "stderr", lines: [text, …]}
                  In order within a stream. No line is left out: while the agent does not read, trainers wait. Lines are
-                 without their line end; a carriage return starts a line over, as on a terminal; what exceeds 64 KiB of
-                 a line is cut and the line says so.
+                 without their line end; what exceeds 64 KiB of a line is cut and the line says so. A carriage return
+                 starts a line over, as on a terminal: such a progress bar comes as a line with its state, at most one
+                 each second, and one with its last state.
     progress     {generation, rank, reports: [{step, loss | null, samples | null, at}, …]}
                  What the script told with `tradewind.report`, in order; `at` in Unix seconds, `loss` always finite.
     exited       {generation, rank, code | null, signal | null, tail: [text, …], error | null, peer_lost, hint | null}

@@ -47,7 +47,7 @@ class TrainerExit(Struct, frozen=True, omit_defaults=True):
     code: int | None = None
     signal: str | None = None
     tail: tuple[str, ...] = ()
-    """The last lines of its standard error; empty after a clean exit."""
+    """Its last traceback, or the last lines of its standard error; empty after a clean exit."""
     error: str | None = None
     """What the script wrote to TORCHELASTIC_ERROR_FILE."""
     peer_lost: bool = False
@@ -56,6 +56,8 @@ class TrainerExit(Struct, frozen=True, omit_defaults=True):
     """It uses the SDK and ended before the last step, with 0."""
     stalled: str = ""
     """Why it was removed, if its peers had waited for it too long; `error` is its Python stack."""
+    hint: str | None = None
+    """What a person can do about it."""
 
     @property
     def clean(self) -> bool:

@@ -90,6 +90,7 @@ class Exited(Struct, frozen=True, tag_field="type", tag="exited"):
     error: str | None = None
     peer_lost: bool = False
     stalled: str = ""
+    hint: str | None = None
 
 
 class Stopped(Struct, frozen=True, tag_field="type", tag="stopped"):

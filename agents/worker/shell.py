@@ -430,4 +430,5 @@ def _exit_of(exited: wire.Exited) -> TrainerExit:
         error=exited.error,
         peer_lost=exited.peer_lost,
         stalled=exited.stalled,
+        hint=exited.hint,
     )

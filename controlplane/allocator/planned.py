@@ -20,8 +20,12 @@ def planned(before: Plans, after: Plans) -> list[Announce]:
 
 def _figures(plan: Plan) -> dict[str, Scalar | None]:
     found: dict[str, Scalar | None] = {"change": plan.change.value, "workers": sum(plan.placement.values())}
-    if plan.score is not None:
-        estimate = plan.score.estimate
+    if plan.score is None:
+        return found
+    estimate = plan.score.estimate
+    if plan.score.is_assumed:
+        found["usd_per_hour"] = usd_text(estimate.machines_micro_usd_per_hour)
+    else:
         found |= {
             "steps_per_s": round(estimate.steps_per_s, 6),
             "usd_per_hour": usd_text(estimate.micro_usd_per_hour),

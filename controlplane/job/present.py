@@ -59,11 +59,12 @@ def chosen(job: Job) -> list[Worker]:
 def coming(job: Job, now_s: float) -> list[Worker]:
     """Workers that were started and are not warm yet, but for those that take too long."""
     limit_s = now_s - job.spec.timeouts.ready_s
-    return [
-        worker
-        for worker in job.workers.values()
-        if worker.phase is WorkerPhase.WARMING and worker.noticed is None and worker.first_seen_s > limit_s
-    ]
+    return [worker for worker in warming(job) if worker.first_seen_s > limit_s]
+
+
+def warming(job: Job) -> list[Worker]:
+    """Workers that were started and are not warm yet, without a notice."""
+    return [worker for worker in job.workers.values() if worker.phase is WorkerPhase.WARMING and worker.noticed is None]
 
 
 def can_train(worker: Worker) -> bool:

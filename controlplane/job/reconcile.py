@@ -45,7 +45,14 @@ from controlplane.job.ranks import Arrangement, arrange, ranks_of
 from controlplane.job.reload import all_began_anew, forget_outdated, tries_new_code, why_reload_waits
 from controlplane.job.repair import repair
 from controlplane.job.rounds import has_switched, some_switched, unparked, unready
-from controlplane.job.sentences import all_exited, describe_exit, failures_allowed, name_workers, workers_are
+from controlplane.job.sentences import (
+    all_exited,
+    describe_exit,
+    excerpt_of,
+    failures_allowed,
+    name_workers,
+    workers_are,
+)
 from controlplane.job.settling import came_further, grows_at_s, next_start, why_not_admitted
 from controlplane.job.sharing import capped, judge_shares
 from controlplane.job.stalls import watch, watch_again_at_s, why_waits
@@ -320,9 +327,7 @@ class Turn:
         limits = self.job.spec.failures
         failures = self._record.failures + 1
         if failures > limits.max:
-            exit_ = failure.exit
-            tail = tuple((exit_.error or "").splitlines()) if exit_.stalled else exit_.tail
-            self._set(failures=failures, failed_tail=tail)
+            self._set(failures=failures, failed_tail=excerpt_of(failure.exit))
             return self._end(Phase.FAILED, f"{why}; {failures_allowed(limits.max)}")
         if goes_on:
             return self._set(phase=Phase.WAITING, failures=failures, why=f"{why}: the others go on")

@@ -18,16 +18,26 @@ def how_it_ended(exit_: TrainerExit) -> str:
     return f"was ended by {exit_.signal}" if exit_.signal is not None else f"exited with {exit_.code}{early}"
 
 
+def excerpt_of(exit_: TrainerExit) -> tuple[str, ...]:
+    """The lines to show when it failed: its stack if it was stalled, else its standard error and what to do."""
+    if exit_.stalled:
+        return tuple((exit_.error or "").splitlines())
+    return (*exit_.tail, *([exit_.hint] if exit_.hint else []))
+
+
+def reason_of(exit_: TrainerExit) -> str:
+    """The error that the script recorded, else the excerpt of its standard error; then what to do."""
+    if exit_.error:
+        return f"{exit_.error}\n{exit_.hint}" if exit_.hint else exit_.error
+    return "\n".join(excerpt_of(exit_))
+
+
 def count(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def workers_are(number: int) -> str:
     return f"{count(number, 'worker')} {'is' if number == 1 else 'are'}"
-
-
-def workers_have(number: int) -> str:
-    return f"{count(number, 'worker')} {'has' if number == 1 else 'have'}"
 
 
 def all_exited(ranks: int) -> str:

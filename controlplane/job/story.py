@@ -1,7 +1,7 @@
 """What people are told: the difference between a job before and after a decision, in sentences."""
 
 from controlplane.job.effects import Announce
-from controlplane.job.sentences import count, how_it_ended, workers_are
+from controlplane.job.sentences import count, how_it_ended, reason_of, workers_are
 from controlplane.job.sharing import share_patience_s, wanted_by_cluster
 from controlplane.job.state import Job, Phase, Record, Worker
 from messages.ids import WorkerId
@@ -67,7 +67,7 @@ def _failure(before: Job, after: Job) -> list[Announce]:
         Announce(
             kind="trainer_failed",
             text=f"rank {exit_.rank} on worker {failure.worker} {how_it_ended(exit_)}",
-            why=exit_.error or "\n".join(exit_.tail),
+            why=reason_of(exit_),
             fields={
                 "rank": exit_.rank,
                 "worker": failure.worker,
@@ -189,7 +189,7 @@ def _newcomer(before: Job, after: Job) -> list[Announce]:
         return []
     exit_, fields = failed.exit, Fields(worker=failed.worker, code=failed.exit.code, signal=failed.exit.signal)
     text = f"a newcomer on worker {failed.worker} {how_it_ended(exit_)}: the others train on"
-    return [Announce("newcomer_failed", text, exit_.error or "\n".join(exit_.tail), fields)]
+    return [Announce("newcomer_failed", text, reason_of(exit_), fields)]
 
 
 def _budget(old: Record, new: Record) -> list[Announce]:

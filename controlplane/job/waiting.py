@@ -1,9 +1,9 @@
 """What a job without a world waits for, in words; None if it waits for nothing."""
 
 from controlplane.job.hot import hot_candidates, survivors
-from controlplane.job.present import chosen, coming, unheard
+from controlplane.job.present import chosen, coming, unheard, warming
 from controlplane.job.ranks import arrange
-from controlplane.job.sentences import name_workers, workers_are, workers_have
+from controlplane.job.sentences import name_workers, workers_are
 from controlplane.job.sharing import capped, clusters_agree
 from controlplane.job.state import Job, Record, Worker
 
@@ -22,14 +22,27 @@ def what_to_wait_for(job: Job, now_s: float) -> str | None:
     if job.retry_s is not None and now_s < job.retry_s:
         return f"failure {record.failures} of {spec.failures.max}: starting again in a moment"
     candidates, late = chosen(job), coming(job, now_s)
-    known = (f", {len(late)} starting" if late else "") + _what_stands_in_the_way(job)
+    obstacles = _what_stands_in_the_way(job)
     if len(candidates) < spec.workers.least:
-        return f"{len(candidates)} of at least {workers_have(spec.workers.least)} joined{known}"
+        must_be = "must be" if candidates and not warming(job) else "must be ready"
+        return f"{_who_is_here(job, len(candidates))}; at least {spec.workers.least} {must_be}{obstacles}"
     if arrange(candidates, spec.replica).world_size == 0:
-        return f"{workers_have(len(candidates))} joined, too few ranks for one replica of {spec.replica}"
+        return f"{workers_are(len(candidates))} ready, too few ranks for one replica of {spec.replica}"
     if len(candidates) < record.wanted and _first_world_waits(job, late, now_s):
-        return f"{len(candidates)} of {workers_have(record.wanted)} joined{known}"
+        return f"{_who_is_here(job, len(candidates))}; {record.wanted} are wanted{obstacles}"
     return None
+
+
+def _who_is_here(job: Job, ready: int) -> str:
+    """How many workers are ready, import torch, or were started and not heard yet."""
+    heard = [worker.seq >= 0 for worker in warming(job)]
+    counts = {"ready": ready, "importing torch": heard.count(True), "starting": heard.count(False)}
+    parts = [(number, state) for state, number in counts.items() if number]
+    if not parts:
+        return "no worker is ready" if job.workers else "no worker is here yet"
+    (number, state), *others = parts
+    first = f"{workers_are(number)} {state}"
+    return ", ".join([first, *(f"{number} {'is' if number == 1 else 'are'} {state}" for number, state in others)])
 
 
 def _what_a_pause_means(record: Record) -> str:

@@ -23,6 +23,7 @@ from controlplane.planning.search import Candidate, Search
 from controlplane.planning.steps import first_step
 from controlplane.planning.tuning import Tuning
 from controlplane.throughput.profile import Profile
+from messages.criteria import Objective
 
 
 class Change(StrEnum):
@@ -71,18 +72,24 @@ def _planned(criteria: Criteria, profile: Profile, market: Market, present: Pres
         why = sentences.waits(criteria, market, present)
         return Plan(placement=left, ask=left, change=Change.WAIT, score=None, why=why)
     egress = max(chosen.score.estimate.egress_micro_usd_per_hour, _egress_beside(search, chosen.nodes))
-    others = (each for each in (anything.best, *anything.others) if each is not None and each.nodes != chosen.nodes)
+    others = [each for each in (anything.best, *anything.others) if each is not None and each.nodes != chosen.nodes]
+    if profile.is_assumed and criteria.objective is Objective.COST:
+        others.sort(key=lambda each: each.score.machines_per_node)
     return Plan(
         placement=chosen.nodes,
         ask=first_step(criteria, market, present, chosen.nodes, egress, may_stay=_as_it_is(search) is not None),
         change=change,
         score=chosen.score,
         why=why,
-        alternatives=tuple(
-            Alternative(each.nodes, each.score, sentences.loses(each.score, chosen.score, criteria)) for each in others
-        ),
+        alternatives=tuple(Alternative(each.nodes, each.score, _why_not(each, chosen, criteria)) for each in others),
         proven=anything.proven,
     )
+
+
+def _why_not(other: Candidate, chosen: Candidate, criteria: Criteria) -> str:
+    if chosen.score.is_assumed:
+        return sentences.differs(other.nodes, other.score, chosen.nodes, chosen.score)
+    return sentences.loses(other.score, chosen.score, criteria)
 
 
 _NONE: Mapping[Choice, int] = MappingProxyType({})
@@ -98,7 +105,11 @@ def choose(search: Search, anything: Candidate | None) -> tuple[Candidate | None
     if not present.choices():
         why = sentences.begins(anything.score, criteria) if anything is not None else ""
         return anything, Change.BEGIN, why
-    chosen, change, why = _as_it_is(search), Change.KEEP, sentences.keeps(criteria)
+    chosen, change, why = (
+        _as_it_is(search),
+        Change.KEEP,
+        sentences.keeps(criteria, is_assumed=search.profile.is_assumed),
+    )
     for kind, candidate in _changes(search, anything):
         if candidate is None or (chosen is not None and candidate.nodes == chosen.nodes):
             continue

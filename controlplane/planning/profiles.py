@@ -23,7 +23,8 @@ def profile_of(spec: JobSpec) -> Profile:
     if spec.profile is not None:
         return _given(spec.profile, given, spec.replica)
     most = spec.workers.max * spec.workers.ranks // spec.replica
-    return _assumed(given or most * ASSUMED_SAMPLES_PER_RANK, spec.replica)
+    objective = Objective.COST if spec.capacity is None else spec.capacity.objective
+    return _assumed(given or most * ASSUMED_SAMPLES_PER_RANK, spec.replica, by_price=objective is Objective.COST)
 
 
 def _given(told: StepProfile, global_batch: int, replica: int) -> Profile:
@@ -40,10 +41,12 @@ def _given(told: StepProfile, global_batch: int, replica: int) -> Profile:
     )
 
 
-def _assumed(global_batch: int, replica: int) -> Profile:
+def _assumed(global_batch: int, replica: int, *, by_price: bool) -> Profile:
+    """Where price decides, every accelerator is taken to be as fast: the one with the cheapest hour of GPU is best."""
     return Profile(
         compute={
-            name: Compute(ASSUMED_SECONDS_PER_SAMPLE * PEAK_TFLOPS["L4"] / peak) for name, peak in PEAK_TFLOPS.items()
+            name: Compute(ASSUMED_SECONDS_PER_SAMPLE * (1.0 if by_price else PEAK_TFLOPS["L4"] / peak))
+            for name, peak in PEAK_TFLOPS.items()
         },
         gradient_bytes=ASSUMED_GRADIENT_BYTES,
         global_batch=global_batch,

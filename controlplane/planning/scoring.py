@@ -31,6 +31,13 @@ class Score(Struct, frozen=True, kw_only=True):
     workers: int
     estimate: Estimate
     risk_micro_usd_per_hour: float
+    is_assumed: bool = False
+    """Nobody knows how long a step takes: speed, egress and dollars for a step are those of an assumed model."""
+
+    @property
+    def machines_per_node(self) -> float:
+        """Micro-dollars an hour for one node. All nodes of a job have as many GPUs."""
+        return self.estimate.machines_micro_usd_per_hour / self.workers
 
     @property
     def weighed_per_hour(self) -> float:
@@ -49,7 +56,7 @@ def score(profile: Profile, market: Market, nodes: Nodes, tuning: Tuning) -> Sco
     workers = sum(count for _, count in chosen)
     risk = sum(count * risk_of(option, workers, tuning) for option, count in chosen)
     risk += _crowding(chosen, workers, market, tuning)
-    return Score(workers=workers, estimate=found, risk_micro_usd_per_hour=risk)
+    return Score(workers=workers, estimate=found, risk_micro_usd_per_hour=risk, is_assumed=profile.is_assumed)
 
 
 def risk_of(option: Option, workers: int, tuning: Tuning) -> float:

@@ -13,6 +13,11 @@ _WANTS = {
     Objective.THROUGHPUT: "the most steps in a second",
     Objective.DEADLINE: "the fewest dollars for a step that is done in time, risk included",
 }
+_WANTS_UNMEASURED = {
+    **_WANTS,
+    Objective.COST: "the lowest price for an hour of GPU, with risk and distance weighed",
+    Objective.THROUGHPUT: "the most computing power by the makers' peak figures",
+}
 UNMEASURED = (
     "until its steps have been measured it runs as fast as its limits allow; then it is planned for its deadline"
 )
@@ -25,6 +30,8 @@ VISIBLE_USD = 0.005
 
 def figures(score: Score) -> str:
     estimate = score.estimate
+    if score.is_assumed:
+        return f"{_nodes(score.workers)}, ${usd_text(estimate.machines_micro_usd_per_hour, 2)} an hour for machines"
     return (
         f"{_nodes(score.workers)}, {estimate.steps_per_s:.3g} steps/s, "
         f"${usd_text(estimate.micro_usd_per_hour, 2)} an hour, "
@@ -40,11 +47,13 @@ def places(nodes: Nodes) -> str:
 
 
 def begins(score: Score, criteria: Criteria) -> str:
-    return f"{_WANTS[criteria.objective]}{_late(score, criteria)}: {figures(score)}"
+    wants = _WANTS_UNMEASURED if score.is_assumed else _WANTS
+    return f"{wants[criteria.objective]}{_late(score, criteria)}: {figures(score)}"
 
 
-def keeps(criteria: Criteria) -> str:
-    return f"what runs has {_WANTS[criteria.objective]} of all that may be had"
+def keeps(criteria: Criteria, *, is_assumed: bool) -> str:
+    wants = _WANTS_UNMEASURED if is_assumed else _WANTS
+    return f"what runs has {wants[criteria.objective]} of all that may be had"
 
 
 def too_little(gained: float, threshold: float) -> str:
@@ -94,12 +103,33 @@ def loses(other: Score, chosen: Score, criteria: Criteria) -> str:
     compared += ", " + _more(speed, "faster", "slower", "as fast", VISIBLE if for_speed else VISIBLE_BESIDE_MONEY)
     if behind < 0:
         return f"{compared}; not by enough to move what runs"
-    risk = (other.risk_micro_usd_per_hour - chosen.risk_micro_usd_per_hour) / MICRO_PER_USD
-    if abs(risk) >= VISIBLE_USD:
-        compared += f", {risk:+.2f} USD an hour of risk"
+    compared = ", ".join([compared, *_risk(other, chosen)])
     if for_speed or abs(behind - money) < VISIBLE:
         return compared
     return f"{compared}; {_more(behind, 'worse', 'better', 'as good')} with risk"
+
+
+def differs(other: Nodes, other_score: Score, chosen: Nodes, chosen_score: Score) -> str:
+    """What is known of another placement while nobody knows how long a step takes: price, number, places, risk."""
+    price = other_score.machines_per_node / max(chosen_score.machines_per_node, 1) - 1
+    parts = [f"{_more(price, 'dearer', 'cheaper', 'the same price')} for an hour of GPU"]
+    if other_score.workers != chosen_score.workers:
+        parts.append(_nodes(other_score.workers))
+    if _spread(other) != _spread(chosen):
+        parts.append(_spread(other))
+    return ", ".join([*parts, *_risk(other_score, chosen_score)])
+
+
+def _spread(nodes: Nodes) -> str:
+    regions, zones = {choice.region for choice in nodes}, {choice.zone for choice in nodes}
+    if len(regions) > 1:
+        return f"in {len(regions)} regions"
+    return f"in {len(zones)} zones" if len(zones) > 1 else "in one zone"
+
+
+def _risk(other: Score, chosen: Score) -> list[str]:
+    risk = (other.risk_micro_usd_per_hour - chosen.risk_micro_usd_per_hour) / MICRO_PER_USD
+    return [f"{risk:+.2f} USD an hour of risk"] if abs(risk) >= VISIBLE_USD else []
 
 
 def _late(score: Score, criteria: Criteria) -> str:

@@ -37,8 +37,8 @@ async def a_story(master: FakeMaster) -> Story:
 async def test_before_the_first_step_it_says_what_it_waits_for(master: FakeMaster) -> None:
     story = await a_story(master)
     assert summary(story) == "submitting the job"
-    story.view = a_view("demo", "waiting", why="1 of 2 workers have joined, 1 starting")
-    assert summary(story) == "waiting: 1 of 2 workers have joined, 1 starting"
+    story.view = a_view("demo", "waiting", why="1 worker is ready, 1 is starting; 2 are wanted")
+    assert summary(story) == "waiting: 1 worker is ready, 1 is starting; 2 are wanted"
 
 
 async def test_the_picture_shows_workers_speed_and_what_happened(master: FakeMaster) -> None:

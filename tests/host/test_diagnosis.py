@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from tradewind.host.diagnosis import error_message, peer_lost
+from tradewind.host.diagnosis import error_message, hint_of, missing_module, peer_lost
 
 GLOO = "[/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:537]"
 
@@ -63,3 +63,23 @@ def test_an_error_file_that_makes_no_sense_says_nothing(content: str, tmp_path: 
 def test_no_error_file_says_nothing(tmp_path: Path) -> None:
     assert error_message(None) is None
     assert error_message(str(tmp_path / "absent.json")) is None
+
+
+@pytest.mark.parametrize(
+    ("line", "module"),
+    [
+        ("ModuleNotFoundError: No module named 'lightning'", "lightning"),
+        ("[rank1]: ModuleNotFoundError: No module named 'lightning.pytorch'", "lightning.pytorch"),
+        ("/usr/bin/python3: No module named my_package", "my_package"),
+        ("/usr/bin/python3: No module named my_package.__main__; 'my_package' is a package and cannot be …", None),
+        ("/usr/bin/python3: Error while finding module specification for 'a.b' "
+         "(ModuleNotFoundError: No module named 'a')", "a"),
+        ("ModuleNotFoundError: No module named 'a.b'; 'a' is not a package", None),
+        ("WARNING: No module named 'flash_attn', training without it", None),
+        ("ValueError: No module named 'a'", None),
+    ],
+)  # fmt: skip
+def test_only_a_module_that_was_not_found_suggests_another_interpreter(line: str, module: str | None) -> None:
+    expected = None if module is None else missing_module(module)
+    assert hint_of(["Traceback (most recent call last):", line]) == expected
+    assert hint_of([line, "Traceback (most recent call last):", "ValueError: no data"]) is None

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.host.agent import Agent, alive, wait_gone
+from tradewind.host.diagnosis import missing_module
 
 SAME_AS_PYTHON = {
     "returns": "print('done')",
@@ -113,6 +114,35 @@ def test_the_tail_holds_the_last_lines_of_stderr(host: Agent) -> None:
     exited = host.finish(generation)
     assert (exited["code"], exited["signal"], exited["error"]) == (3, None, None)
     assert exited["tail"] == [str(number) for number in range(80, 100)]
+
+
+def test_after_an_exception_the_tail_starts_at_its_traceback(host: Agent) -> None:
+    script = host.script("import sys\nfor i in range(30): print(i, file=sys.stderr)\n{}['loss']")
+    generation = host.fork(script)
+    tail = host.finish(generation)["tail"]
+    assert tail[0] == "Traceback (most recent call last):"
+    assert tail[-1] == "KeyError: 'loss'"
+
+
+@pytest.mark.parametrize(
+    ("content", "hint"),
+    [
+        ("import torch\nimport transformers_of_nobody.models", "transformers_of_nobody"),
+        ("try:\n    import nowhere\nexcept ImportError as error:\n    raise SystemExit(1) from error", None),
+        ("raise ValueError(\"ModuleNotFoundError: No module named 'x'\")", None),
+    ],
+)
+def test_a_module_that_the_interpreter_does_not_have_is_told_with_what_to_do(
+    content: str, hint: str | None, host: Agent
+) -> None:
+    exited = host.finish(host.fork(host.script(content)))
+    assert exited["code"] == 1
+    assert exited["hint"] == (None if hint is None else missing_module(hint))
+    assert hint is None or f"{sys.executable} has no module {hint!r}" in exited["hint"]
+
+
+def test_a_missing_module_to_run_is_told_with_what_to_do(host: Agent, tmp_path: Path) -> None:
+    assert host.finish(host.fork(module="absent", cwd=tmp_path))["hint"] == missing_module("absent")
 
 
 def test_the_error_that_torch_records_is_told(host: Agent, tmp_path: Path) -> None:

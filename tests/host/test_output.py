@@ -1,4 +1,6 @@
-from tradewind.host.output import LINE_LIMIT_BYTES, TAIL_BYTES, TAIL_LINES, Lines, Tail
+from tradewind.host.excerpt import LINES_MOST as TAIL_LINES
+from tradewind.host.excerpt import SIZE_MOST_BYTES as TAIL_BYTES
+from tradewind.host.output import LINE_LIMIT_BYTES, Lines, Tail
 
 
 def test_lines_are_whole_however_the_bytes_arrive() -> None:
@@ -42,6 +44,55 @@ def test_a_progress_bar_that_runs_for_ever_is_never_cut() -> None:
     for percent in range(100_000):
         lines.feed(b"\r%7d" % percent)
     assert lines.finish() == ["  99999"]
+
+
+def test_a_progress_bar_is_shown_while_it_runs_at_most_once_a_second() -> None:
+    lines = Lines()
+    shown = []
+    for tenth in range(100):
+        assert lines.feed(b"\r%3d%%" % tenth) == []
+        shown.append(lines.update(tenth / 10))
+    updates = [update for update in shown if update is not None]
+    assert updates == [f"{percent:3}%" for percent in range(0, 100, 10)]
+    assert lines.feed(b"\r100%\nnext\n") == ["100%", "next"]
+    assert lines.update(20.0) is None
+
+
+def test_the_last_state_of_a_bar_that_stands_still_is_due_after_a_second() -> None:
+    lines = Lines()
+    assert lines.due_s is None
+    lines.feed(b"\r 10%")
+    assert lines.update(5.0) == " 10%"
+    assert lines.due_s is None
+    lines.feed(b"\r 20%")
+    assert (lines.update(5.5), lines.due_s) == (None, 6.0)
+    assert (lines.update(6.0), lines.due_s) == (" 20%", None)
+
+
+def test_what_was_shown_already_is_not_shown_again_when_its_line_ends() -> None:
+    lines = Lines()
+    lines.feed(b"\r100%")
+    assert lines.update(1.0) == "100%"
+    assert lines.feed(b"\nnext\r") == []
+    assert lines.update(3.0) == "next"
+    assert lines.feed(b"\n100%\n100%\n") == ["100%", "100%"]
+    lines.feed(b"\rlast")
+    assert lines.update(5.0) == "last"
+    assert lines.finish() == []
+
+
+def test_a_line_without_a_carriage_return_is_no_progress_bar() -> None:
+    lines = Lines()
+    lines.feed(b"Downloading ...")
+    assert (lines.update(9.0), lines.due_s) == (None, None)
+    assert lines.feed(b" done\n") == ["Downloading ... done"]
+
+
+def test_a_bar_that_is_wiped_out_is_not_shown_as_an_empty_line() -> None:
+    lines = Lines()
+    lines.feed(b"\r100%\r    \r")
+    assert (lines.update(9.0), lines.due_s) == (None, None)
+    assert lines.feed(b"done\n") == ["done"]
 
 
 def test_the_tail_shows_the_last_lines_within_its_bounds() -> None:

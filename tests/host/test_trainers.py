@@ -305,3 +305,19 @@ def test_the_host_runs_no_thread_that_a_fork_would_lose(host: Agent) -> None:
     generation = host.fork(host.script("print(1)"))
     host.finish(generation)
     assert len(list(Path(f"/proc/{host.process.pid}/task").iterdir())) == 1
+
+
+def test_a_progress_bar_is_seen_while_the_script_still_runs(host: Agent) -> None:
+    script = host.script("""
+        import sys, time
+        for percent in (10, 20):
+            sys.stderr.write(f"\\r{percent}%")
+            sys.stderr.flush()
+        time.sleep(600)
+    """)
+    generation = host.fork(script)
+    host.wait_for_line(generation, "20%")
+    host.send(type="stop", generation=generation, grace_s=5)
+    assert host.finish(generation)["signal"] == "SIGTERM"
+    assert host.lines(generation, stream="stderr")[-1] == "20%"
+    assert host.lines(generation, stream="stderr").count("20%") == 1

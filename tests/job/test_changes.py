@@ -2,7 +2,7 @@ from controlplane.job import events
 from controlplane.job.state import Phase, adopted_job
 from messages.clusters import Presence, WorkerSight
 from messages.ids import Epoch, Generation, Rank, WorkerId
-from messages.workers import WorkerPhase
+from messages.workers import TrainerExit, WorkerPhase
 from tests.job.stage import (
     JOB,
     LOCAL,
@@ -78,6 +78,15 @@ def test_a_script_that_fails_too_often_fails_the_job_with_its_last_words() -> No
     assert stage.job.record.failed_tail == ("Traceback", "ValueError: no")
     assert "ValueError: no" in told(effects, "job_failed")[0].why
     assert released(effects) == {"a"}
+
+
+def test_what_to_do_about_a_failure_is_told_with_it() -> None:
+    stage = a_stage(a_spec(workers=1, failures=0)).runs("a")
+    hint = "/usr/bin/python3 has no module 'lightning'. Choose an interpreter that has it: …"
+    exit_ = TrainerExit(Rank(0), code=1, tail=("ModuleNotFoundError: No module named 'lightning'",), hint=hint)
+    effects = [*stage.exits("a", exit_), *stage.parked("a")]
+    assert told(effects, "trainer_failed")[0].why.splitlines() == [*exit_.tail, hint]
+    assert told(effects, "job_failed")[0].why.splitlines()[1:] == [*exit_.tail, hint]
 
 
 def test_the_cause_is_the_rank_that_failed_by_itself_not_the_ones_that_lost_their_peer() -> None:

@@ -13,13 +13,34 @@ def test_a_job_says_what_it_waits_for() -> None:
     stage = a_stage(a_spec(workers=4, at_least=3))
     stage.join("a", "b")
     assert stage.phase is Phase.WAITING
-    assert stage.job.why == "2 of at least 3 workers have joined"
+    assert stage.job.why == "2 workers are ready; at least 3 must be"
+
+
+def test_workers_that_are_starting_are_told_apart_from_workers_that_are_ready() -> None:
+    stage = a_stage(a_spec(workers=3))
+    stage.reports(keeps=0)
+    assert stage.job.why == "no worker is here yet; at least 1 must be ready"
+    stage.reports(*(a_sight(name, Presence.STARTING) for name in ("a", "b", "c")))
+    assert stage.job.why == "3 workers are starting; at least 1 must be ready"
+    stage.says("a", WorkerPhase.WARMING, generation=0)
+    assert stage.job.why == "1 worker is importing torch, 2 are starting; at least 1 must be ready"
+    stage.says("b", WorkerPhase.WARMING, generation=0)
+    stage.says("c", WorkerPhase.WARMING, generation=0)
+    assert stage.job.why == "3 workers are importing torch; at least 1 must be ready"
+
+
+def test_a_worker_that_is_slow_to_start_is_still_told_as_starting() -> None:
+    stage = a_stage(a_spec(workers=2, at_least=2))
+    stage.says("a", WorkerPhase.WARMING, generation=0)
+    stage.says("b", WorkerPhase.IDLE, generation=0)
+    stage.wait(21)
+    assert stage.job.why == "1 worker is ready, 1 is importing torch; at least 2 must be ready"
 
 
 def test_one_worker_and_one_rank_are_told_as_one() -> None:
     stage = a_stage(a_spec(workers=1))
     stage.reports(keeps=0)
-    assert stage.job.why == "0 of at least 1 worker has joined"
+    assert stage.job.why == "no worker is here yet; at least 1 must be ready"
     (decided,) = told(stage.join("a"), "world_decided")
     assert (decided.text, decided.why) == ("generation 1: a world of 1 rank", "1 worker is here: a world of 1")
     stage.ready("a")
@@ -44,7 +65,8 @@ def test_a_waiting_job_says_what_stands_in_its_way() -> None:
     assert "cluster local refused: there is room for 1 worker" in stage.job.why
     stage.happens(events.ClusterAnswered(stage.now_s, LOCAL, ""))
     stage.sees_gone("a", "its interpreter is not there")
-    assert stage.job.why == "0 of at least 2 workers have joined; the last that went: its interpreter is not there"
+    why = "no worker is here yet; at least 2 must be ready; the last that went: its interpreter is not there"
+    assert stage.job.why == why
 
 
 def test_a_store_that_cannot_be_started_is_told_and_asked_for_again() -> None:
@@ -70,7 +92,7 @@ def test_the_first_world_waits_for_workers_that_are_known_to_come() -> None:
     stage.reports(*(a_sight(name, Presence.STARTING) for name in ("a", "b", "c")))
     stage.says("c", WorkerPhase.IDLE, generation=0)
     assert stage.phase is Phase.WAITING
-    assert stage.job.why == "1 of 3 workers have joined, 2 starting"
+    assert stage.job.why == "1 worker is ready, 2 are starting; 3 are wanted"
 
 
 def test_the_first_world_does_not_wait_for_ever_for_workers_that_do_not_come() -> None:

@@ -110,9 +110,19 @@ def test_while_nobody_knows_what_a_step_takes_a_deadline_is_as_fast_as_may_be_an
     easy = some_criteria(objective=Objective.DEADLINE, min_steps_per_s=0.2)
     assumed, measured = planned(easy, market, is_assumed=True), planned(easy, market)
     assert assumed.placement == {a_choice(HOLLAND, "A100-40"): 8}
-    assert assumed.why.startswith("the most steps in a second: ") and assumed.why.endswith(UNMEASURED)
+    assert assumed.why.startswith("the most computing power by the makers' peak figures: ")
+    assert assumed.why.endswith(UNMEASURED)
     assert {choice.accelerator for choice in measured.placement} == {"L4"}
     assert UNMEASURED not in planned(FASTEST, market, is_assumed=True).why + measured.why
+
+
+def test_while_nobody_knows_what_a_step_takes_nothing_is_said_of_speed() -> None:
+    market = a_market(an_option(usd=0.4), an_option(OREGON, usd=0.5))
+    made = planned(some_criteria(min_workers=1, max_workers=2), market, is_assumed=True)
+    said = [made.why, *(other.why_not for other in made.alternatives)]
+    assert made.why.startswith("the lowest price for an hour of GPU, with risk and distance weighed: ")
+    assert "25.0% dearer for an hour of GPU" in "; ".join(said)
+    assert not [word for word in ("fast", "slow", "step") if word in "; ".join(said)]
 
 
 def test_a_zone_that_takes_machines_often_has_to_be_cheaper() -> None:

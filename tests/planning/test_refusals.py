@@ -236,7 +236,9 @@ def test_a_deadline_becomes_steps_in_a_second() -> None:
 def test_without_a_profile_one_is_assumed_and_called_so() -> None:
     profile = profile_of(a_spec())
     assert profile.is_assumed
-    assert profile.compute["H100"].seconds_per_sample < profile.compute["L4"].seconds_per_sample
+    assert profile.compute["H100"] == profile.compute["L4"]
+    fastest = profile_of(a_spec(objective=Objective.THROUGHPUT)).compute
+    assert fastest["H100"].seconds_per_sample < fastest["L4"].seconds_per_sample
     given = structs.replace(a_spec(), profile=StepProfile(10**9, {"A100": StepTime(0.1)}))
     assert profile_of(given).compute.keys() == {"A100-40", "A100-80"}
     assert not profile_of(given).is_assumed

@@ -55,6 +55,7 @@ def _connect(path: str, wait_s: float) -> socket.socket:
 def _serve(sock: socket.socket) -> "Newborn | None":
     from tradewind.host import protocol
     from tradewind.host.connection import AgentConnection
+    from tradewind.host.diagnosis import CHOOSE_ANOTHER
     from tradewind.host.loop import Host
     from tradewind.host.warm import warm_up
 
@@ -63,7 +64,7 @@ def _serve(sock: socket.socket) -> "Newborn | None":
     try:
         torch = warm_up()
     except (ImportError, OSError) as error:
-        why = f"{sys.executable} cannot import torch: {error}"
+        why = f"{sys.executable} cannot import torch: {error}. {CHOOSE_ANOTHER}"
         agent.send(protocol.refused(why))
         agent.flush()
         sys.exit(f"tradewind.host: {why}")

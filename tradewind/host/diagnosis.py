@@ -2,7 +2,8 @@
 
 import json
 import re
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -26,10 +27,33 @@ _PEER_LOST: Final = tuple(
     )
 )
 
+_ENDS_A_TRACEBACK: Final = re.compile(r"(\[rank\d+\]: ?)?[\w.]+(Error|Exception|Interrupt|Exit)(:|$)")
+_NO_MODULE: Final = (
+    re.compile(r"(?:\[rank\d+\]: ?)?ModuleNotFoundError: No module named '([\w.]+)'$"),
+    # What the interpreter itself says of a module that it should run.
+    re.compile(r"\S+: No module named ([\w.]+)$"),
+    re.compile(r"\S+: Error while finding module .*\(ModuleNotFoundError: No module named '([\w.]+)'\)$"),
+)
+CHOOSE_ANOTHER: Final = (
+    "Choose an interpreter that has it: `tradewind run --python PATH`, or `launch.python` in the job file."
+)
+
 
 def peer_lost(lines: Iterable[str]) -> bool:
     """Whether the trainer failed because the connection to a peer, or to the store they meet at, broke."""
     return any(pattern.search(line) for line in lines if _NAMES_AN_EXCEPTION.match(line) for pattern in _PEER_LOST)
+
+
+def hint_of(lines: Sequence[str]) -> str | None:
+    """What to do about the failure, if its cause shows that."""
+    written = [line for line in lines if line.strip()]
+    suspects = [line for line in written if _ENDS_A_TRACEBACK.match(line)][-1:] or written[-1:]
+    found = [match[1] for line in suspects for pattern in _NO_MODULE if (match := pattern.match(line))]
+    return missing_module(found[0]) if found else None
+
+
+def missing_module(name: str) -> str:
+    return f"{sys.executable} has no module {name!r}. {CHOOSE_ANOTHER}"
 
 
 def error_message(error_file: str | None) -> str | None:

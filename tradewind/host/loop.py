@@ -16,7 +16,7 @@ from typing import Final, assert_never
 from tradewind import progress
 from tradewind.host import protocol
 from tradewind.host.connection import AgentConnection
-from tradewind.host.diagnosis import error_message, peer_lost
+from tradewind.host.diagnosis import error_message, hint_of, peer_lost
 from tradewind.host.process import Pipe, TrainerProcess, fork_trainer
 from tradewind.host.protocol import Abort, Exit, Fork, Refused, Signal, Stop
 from tradewind.host.trainer import Newborn
@@ -65,6 +65,8 @@ class Host:
 
     def _idle_s(self) -> float | None:
         wakes = [self._leave_by, *(trainer.next_at for trainer in self._trainers.values())]
+        if self._reading:
+            wakes += [pipe.update_at for trainer in self._trainers.values() for pipe in trainer.pipes]
         soonest = min((at for at in wakes if at is not None), default=None)
         return None if soonest is None else max(0.0, soonest - time.monotonic())
 
@@ -185,6 +187,11 @@ class Host:
         if len(steps) < len(reports):
             self._agent.send(protocol.checkpointed(trainer.generation, trainer.rank))
 
+    def _pass_updates_on(self, trainer: TrainerProcess) -> None:
+        for pipe in trainer.pipes:
+            if pipe.source != "progress" and (lines := pipe.update()):
+                self._agent.send(protocol.output(trainer.generation, trainer.rank, pipe.source, lines))
+
     def _reap(self, trainer: TrainerProcess) -> None:
         self._selector.unregister(trainer.pidfd)
         trainer.reap()
@@ -192,6 +199,8 @@ class Host:
     def _settle(self) -> None:
         for trainer in list(self._trainers.values()):
             trainer.kill_if_due()
+            if self._reading:
+                self._pass_updates_on(trainer)
             if trainer.settled:
                 self._bury(trainer)
         for generation in [stop for stop in self._stops if not self._up_to(stop)]:
@@ -216,6 +225,7 @@ class Host:
                 error=error,
                 peer_lost=exitcode != 0 and not trainer.stalled and peer_lost(trainer.tail.kept()),
                 stalled=trainer.stalled,
+                hint=hint_of(trainer.tail.kept()) if exitcode > 0 else None,
             )
         )
 

@@ -41,6 +41,16 @@ class Pipe:
         self.ended = True
         return self._lines.finish()
 
+    @property
+    def update_at(self) -> float | None:
+        """When the state of a progress bar should be passed on though nothing more was written."""
+        return None if self.ended else self._lines.due_s
+
+    def update(self) -> list[str]:
+        """The state of a progress bar, if it is due."""
+        update = None if self.ended else self._lines.update(time.monotonic())
+        return [] if update is None else [update]
+
     def drain(self) -> Iterator[list[str]]:
         """What is in the pipe now, then the end, whoever may still hold the other side."""
         for _ in range(_LAST_CHUNKS):

@@ -41,18 +41,22 @@ Host → agent
                  No process was left behind.
     output       {generation, rank, stream: "stdout" | "stderr", lines: [text, …]}
                  In order within a stream. No line is left out: while the agent does not read, trainers wait. Lines are
-                 without their line end; a carriage return starts a line over, as on a terminal; what exceeds 64 KiB of
-                 a line is cut and the line says so.
+                 without their line end; what exceeds 64 KiB of a line is cut and the line says so. A carriage return
+                 starts a line over, as on a terminal: such a progress bar comes as a line with its state, at most one
+                 each second, and one with its last state.
     progress     {generation, rank, reports: [{step, loss | null, nonfinite, samples | null, at}, …]}
                  What the script told with `tradewind.report`, in order; `at` in Unix seconds, `loss` always finite;
                  `nonfinite`, if it is there: the loss is NaN or infinite, and `loss` is null.
     checkpointed {generation, rank}
                  The script said with `tradewind.checkpointed` that a checkpoint is complete.
-    exited       {generation, rank, code | null, signal | null, tail: [text, …], error | null, peer_lost, stalled}
+    exited       {generation, rank, code | null, signal | null, tail: [text, …], error | null, peer_lost, stalled,
+                  hint | null}
                  Its last message: nothing of this trainer follows, and the rest of its process group was killed. Either
-                 `code` or `signal` (by name) is set. `tail` is the end of stderr, at most 20 lines and 4 KiB. `error`
-                 is the message in its TORCHELASTIC_ERROR_FILE. `peer_lost`: it failed because the connection to a peer
-                 or to the store broke, as far as stderr shows. `stalled`: the `why` of the `abort` that ended it, or "".
+                 `code` or `signal` (by name) is set. `tail` is the end of stderr, at most 4 KiB: its last
+                 20 lines, or what follows the beginning of its last traceback, at most 60 lines. `error` is the message
+                 in its TORCHELASTIC_ERROR_FILE. `peer_lost`: it failed because the connection to a peer or to the store
+                 broke, as far as stderr shows. `stalled`: the `why` of the `abort` that ended it, or "". `hint`: what a
+                 person can do about it, where stderr shows that.
     stopped      {generation}
                  After the `exited` of every trainer that the `stop` was for.
     refused      {why}
@@ -186,6 +190,7 @@ def exited(
     error: str | None,
     peer_lost: bool,
     stalled: str = "",
+    hint: str | None = None,
 ) -> Message:
     """`exitcode` as Python gives it: minus the signal's number if a signal ended the process."""
     return {
@@ -198,6 +203,7 @@ def exited(
         "error": error,
         "peer_lost": peer_lost,
         "stalled": stalled,
+        "hint": hint,
     }
 
 

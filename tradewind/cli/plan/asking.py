@@ -16,6 +16,7 @@ from controlplane.planning.plan import Plan, plan
 from controlplane.planning.refusals import refusals
 from controlplane.planning.sentences import UNMEASURED
 from controlplane.throughput.profile import Profile
+from messages.criteria import Objective
 from messages.jobs import JobSpec
 from messages.measured import MeasuredProfile
 from runtime.errors import TradewindError, UserError
@@ -85,14 +86,17 @@ def _print(
     if as_json:
         echo_json(plan_view(spec.name, made, is_assumed=is_assumed, measured=measured))
         return
-    present.console().print(plan_table(made, is_assumed=is_assumed))
+    present.console().print(plan_table(made, gpus_per_node=spec.workers.ranks))
     click.echo(f"\n{made.why}; {prices}." if not is_assumed else f"\n{prices}.")
     if measured is not None:
         click.echo(f"Job {spec.name} was measured while it trained: a step is {step_text(measured)}.")
     if is_assumed:
+        by_price = spec.capacity is None or spec.capacity.objective is Objective.COST
         click.echo(
-            "The job file has no `profile`, and no job of this name was measured: places are compared for a model of "
-            "350 million parameters, and steps are not told. docs/planning.md says how to give one."
+            "The job file has no `profile`, and no job of this name was measured: machines are compared by "
+            f"{'their price for an hour of GPU' if by_price else 'the peak figures of their makers'}, not by the speed "
+            "of this model. Their number and distance suit a model of 350 million parameters. "
+            "Give a `profile` (docs/planning.md), or let a run with the SDK measure it."
         )
     if is_assumed and spec.capacity is not None and spec.capacity.deadline is not None:
         click.echo(f"Nobody knows yet whether it is done in time: {UNMEASURED}.")

@@ -8,33 +8,52 @@ from controlplane.planning.plan import Plan
 from controlplane.planning.scoring import Score
 from tradewind.cli import present
 
-NOTHING = "–"
+STEP_FIGURES = (">STEPS/S", ">USD/H", ">EGRESS/H", ">RISK/H", ">USD/1000 STEPS")
 
 
-def plan_table(made: Plan, *, is_assumed: bool) -> Table:
-    columns = ("", "NODES", "MACHINES", ">STEPS/S", ">USD/H", ">EGRESS/H", ">RISK/H", ">USD/1000 STEPS", "WHY")
+def plan_table(made: Plan, *, gpus_per_node: int) -> Table:
+    """Steps, and what depends on them, only where they are known."""
+    is_assumed = made.score is not None and made.score.is_assumed
+    figures = (">USD/H", ">USD/GPU-H", ">RISK/H") if is_assumed else STEP_FIGURES
+
+    def row(nodes: Nodes, score: Score) -> tuple[str, ...]:
+        return (*_nodes(nodes), *(_prices(score, gpus_per_node) if is_assumed else _steps(score)))
+
     rows = []
     if made.score is not None:
-        rows.append(("best", *_row(made.placement, made.score, is_assumed=is_assumed), _wanted(made)))
+        rows.append(("best", *row(made.placement, made.score), _wanted(made)))
     rows += [
-        (str(number), *_row(other.nodes, other.score, is_assumed=is_assumed), other.why_not)
+        (str(number), *row(other.nodes, other.score), other.why_not)
         for number, other in enumerate(made.alternatives, start=2)
     ]
-    return present.table(columns, rows)
+    return present.table(("", "NODES", "MACHINES", *figures, "WHY"), rows)
 
 
 def _wanted(made: Plan) -> str:
     return made.why.partition(":")[0]
 
 
-def _row(nodes: Nodes, score: Score, *, is_assumed: bool) -> tuple[str, ...]:
-    estimate = score.estimate
+def _nodes(nodes: Nodes) -> tuple[str, ...]:
     return (
         "\n".join(f"{count} × {choice.accelerator} {choice.zone}" for choice, count in nodes.items()),
         "\n".join(f"{choice.machine_type}{'' if choice.spot else ' on demand'}" for choice in nodes),
-        NOTHING if is_assumed else f"{estimate.steps_per_s:.3g}",
-        usd_text(estimate.machines_micro_usd_per_hour + (0 if is_assumed else estimate.egress_micro_usd_per_hour), 2),
-        NOTHING if is_assumed else usd_text(estimate.egress_micro_usd_per_hour, 2),
+    )
+
+
+def _steps(score: Score) -> tuple[str, ...]:
+    estimate = score.estimate
+    return (
+        f"{estimate.steps_per_s:.3g}",
+        usd_text(estimate.micro_usd_per_hour, 2),
+        usd_text(estimate.egress_micro_usd_per_hour, 2),
         usd_text(round(score.risk_micro_usd_per_hour), 2),
-        NOTHING if is_assumed else usd_text(estimate.micro_usd_per_1000_steps, 2),
+        usd_text(estimate.micro_usd_per_1000_steps, 2),
+    )
+
+
+def _prices(score: Score, gpus_per_node: int) -> tuple[str, ...]:
+    return (
+        usd_text(score.estimate.machines_micro_usd_per_hour, 2),
+        usd_text(round(score.machines_per_node / gpus_per_node), 2),
+        usd_text(round(score.risk_micro_usd_per_hour), 2),
     )

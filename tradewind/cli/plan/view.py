@@ -18,12 +18,13 @@ class NodesView(Struct, frozen=True):
 
 class PlacementView(Struct, frozen=True):
     nodes: tuple[NodesView, ...]
-    steps_per_s: float
+    steps_per_s: float | None
+    """Null, as all that depends on it, where nobody knows how long a step takes."""
     machines_micro_usd_per_hour: int
-    egress_micro_usd_per_hour: int
+    egress_micro_usd_per_hour: int | None
     risk_micro_usd_per_hour: int
     """Nobody bills it: what the losses to expect would cost."""
-    micro_usd_per_1000_steps: int
+    micro_usd_per_1000_steps: int | None
     why: str
 
 
@@ -32,7 +33,7 @@ class PlanView(Struct, frozen=True):
     best: PlacementView
     alternatives: tuple[PlacementView, ...]
     is_assumed: bool
-    """There is no profile: steps are those of an assumed model."""
+    """There is no profile: machines are compared by price."""
     proven: bool
     measured: MeasuredProfile | None = None
     """By the job of this name, while it trained."""
@@ -50,10 +51,10 @@ def _placement(nodes: Nodes, score: Score, why: str) -> PlacementView:
     estimate = score.estimate
     return PlacementView(
         tuple(NodesView(*choice, count) for choice, count in nodes.items()),
-        estimate.steps_per_s,
+        None if score.is_assumed else estimate.steps_per_s,
         estimate.machines_micro_usd_per_hour,
-        estimate.egress_micro_usd_per_hour,
+        None if score.is_assumed else estimate.egress_micro_usd_per_hour,
         round(score.risk_micro_usd_per_hour),
-        estimate.micro_usd_per_1000_steps,
+        None if score.is_assumed else estimate.micro_usd_per_1000_steps,
         why,
     )

@@ -1,0 +1,68 @@
+"""The part of a trainer's standard error that is shown when it failed: its last traceback, else its last lines."""
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+LINES_MOST: Final = 20
+TRACEBACK_LINES_MOST: Final = 60
+SIZE_MOST_BYTES: Final = 4 * 1024
+_GAP_BYTES: Final = 64
+"""Room for the line that says how many lines were left out."""
+
+_RANK: Final = r"(?:\[rank\d+\]: ?)?"
+"""torch puts it before each line of a traceback."""
+_HEADER: Final = re.compile(_RANK + r"(?:  \+ Exception Group )?Traceback \(most recent call last\):\s?$")
+_LINK: Final = re.compile(
+    _RANK + r"(?:During handling of the above exception, another exception occurred"
+    r"|The above exception was the direct cause of the following exception):"
+)
+_INSIDE: Final = re.compile(_RANK + r"(?:\s|$)")
+_LINK_REACH: Final = 2
+"""Lines from the sentence that links two tracebacks to the second of them."""
+
+
+def excerpt(lines: Sequence[str]) -> list[str]:
+    headers = [number for number, line in enumerate(lines) if _HEADER.match(line)]
+    if not headers:
+        return _last(lines, LINES_MOST, SIZE_MOST_BYTES)
+    for start in (_first_of_chain(lines, headers), headers[-1]):
+        if len(lines) - start <= TRACEBACK_LINES_MOST and _size(lines[start:]) <= SIZE_MOST_BYTES:
+            return list(lines[start:])
+    return _without_the_middle(lines[headers[-1] :])
+
+
+def _first_of_chain(lines: Sequence[str], headers: Sequence[int]) -> int:
+    first = headers[-1]
+    for earlier in reversed(headers[:-1]):
+        if not any(_LINK.match(line) for line in lines[max(earlier, first - _LINK_REACH) : first]):
+            break
+        first = earlier
+    return first
+
+
+def _without_the_middle(lines: Sequence[str]) -> list[str]:
+    """The traceback if it is short, else its first line; then the last lines."""
+    end = next((number for number, line in enumerate(lines[1:], 1) if not _INSIDE.match(line)), len(lines))
+    head = list(lines[: end + 1])
+    if len(head) > TRACEBACK_LINES_MOST // 2 or _size(head) > SIZE_MOST_BYTES // 2:
+        head = [lines[0]]
+    rest = lines[len(head) :]
+    last = _last(rest, TRACEBACK_LINES_MOST - len(head) - 1, SIZE_MOST_BYTES - _size(head) - _GAP_BYTES)
+    return [*head, f"  … {len(rest) - len(last)} lines left out …", *last]
+
+
+def _last(lines: Sequence[str], most: int, room: int) -> list[str]:
+    """As many of the last lines as there is room for; of the first of them perhaps only a part."""
+    kept: list[str] = []
+    for line in reversed(lines[-most:]):
+        cut = line.encode()[:room].decode(errors="ignore")
+        kept.append(cut)
+        room -= len(cut.encode()) + 1
+        if cut != line or room <= 0:
+            break
+    return kept[::-1]
+
+
+def _size(lines: Sequence[str]) -> int:
+    return sum(len(line.encode()) + 1 for line in lines)

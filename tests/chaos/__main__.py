@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from tests.chaos.checks import judge
-from tests.chaos.faults import schedule
+from tests.chaos.faults import KV_KINDS, Kind, schedule
 from tests.chaos.report import Report, lines, report
 from tests.chaos.run import run
 
@@ -25,12 +25,15 @@ def main() -> int:
     parser.add_argument(
         "--with-kv", action=argparse.BooleanOptionalAction, default=True, help="garbage in stored keys too"
     )
+    parser.add_argument("--without", type=Kind, action="append", default=[], metavar="KIND", help="no such faults")
     parser.add_argument("--keep", action="store_true", help="keep the folder with logs and traces")
     parser.add_argument("--plan", action="store_true", help="print the faults and run nothing")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the report to this file, too")
     options = parser.parse_args()
+    if not options.with_kv:
+        options.without += KV_KINDS
     if options.plan:
-        for fault in schedule(options.seed, options.minutes, with_kv=options.with_kv):
+        for fault in schedule(options.seed, options.minutes, options.without):
             print(f"{_clock(fault.at_s)} {fault.kind} ({fault.target})")
         return 0
     try:
@@ -50,7 +53,7 @@ async def _run(options: argparse.Namespace) -> Report:
     def say(line: str) -> None:
         print(f"{_clock(time.monotonic() - begun_s)} {line}", flush=True)
 
-    evidence, stage = await run(options.seed, options.minutes, say, with_kv=options.with_kv)
+    evidence, stage = await run(options.seed, options.minutes, say, options.without)
     told = report(options.seed, options.minutes, evidence, judge(evidence))
     if told.holds and not options.keep:
         shutil.rmtree(stage.folder, ignore_errors=True)

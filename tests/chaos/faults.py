@@ -5,6 +5,7 @@ progress and a slow rank is not judged while a machine of its world is missing.
 """
 
 import random
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -55,6 +56,8 @@ class Kind(StrEnum):
     FORGE_GENERATION = "forge generation"
     """A fact of a real worker with generation 2^53."""
     FORGE_UNKNOWN_WORKER = "forge unknown worker"
+    FORGE_CLUSTER = "forge cluster"
+    """A topology of a cluster that does not exist, so that workers are expected from it."""
     FORGE_OLD_FACT = "forge old fact"
     """A fact of a real worker that it may have sent long ago."""
     FORGE_OTHER_JOB = "forge other job"
@@ -103,6 +106,7 @@ DECK = (
     Card(Kind.FORGE_DEEP_JSON, Target.MESSAGES, 1),
     Card(Kind.FORGE_GENERATION, Target.MESSAGES, 2),
     Card(Kind.FORGE_UNKNOWN_WORKER, Target.MESSAGES, 1),
+    Card(Kind.FORGE_CLUSTER, Target.MESSAGES, 1),
     Card(Kind.FORGE_OLD_FACT, Target.MESSAGES, 1),
     Card(Kind.FORGE_OTHER_JOB, Target.MESSAGES, 1),
     Card(Kind.FORGE_EVENT, Target.MESSAGES, 1),
@@ -137,9 +141,9 @@ class Fault:
     """Chooses the victim among those that there are."""
 
 
-def schedule(seed: int, minutes: float, *, with_kv: bool = True) -> tuple[Fault, ...]:
+def schedule(seed: int, minutes: float, without: Collection[Kind] = ()) -> tuple[Fault, ...]:
     chance = random.Random(seed)
-    deck = [card for card in DECK if with_kv or card.kind not in KV_KINDS]
+    deck = [card for card in DECK if card.kind not in without]
     waiting = _opening(chance, deck)
     rests_until_s = dict.fromkeys(Target, 0.0)
     faults: list[Fault] = []
@@ -164,7 +168,8 @@ def count(faults: tuple[Fault, ...], kind: Kind) -> int:
 
 
 def _opening(chance: random.Random, deck: list[Card]) -> list[Card]:
-    first = [next(card for card in deck if card.kind is kind) for kind in OPENING]
+    by_kind = {card.kind: card for card in reversed(deck)}
+    first = [by_kind[kind] for kind in OPENING if kind in by_kind]
     rest = _shuffled(chance, deck)
     for card in first:
         rest.remove(card)

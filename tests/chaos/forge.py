@@ -7,6 +7,7 @@ import msgspec
 
 from messages import codec, subjects
 from messages.api import WorkerView
+from messages.clusters import ClusterHeartbeat
 from messages.envelope import Message
 from messages.events import Event
 from messages.ids import ClusterName, Generation, JobName, Rank, WorkerId
@@ -69,6 +70,9 @@ def forge(kind: Kind, chance: random.Random, workers: list[Known]) -> list[Forge
             return [_forged(subjects.event(job, "chaos"), _event(job))]
         case Kind.FORGE_UNKNOWN_WORKER:
             return [fact for job in JOBS for fact in _facts_of(_unknown(job, chance))]
+        case Kind.FORGE_CLUSTER:
+            cluster = ClusterName(f"nowhere-{chance.randrange(1 << 20)}")
+            return [_forged(subjects.cluster_heartbeat(cluster), ClusterHeartbeat(cluster, "forged", 1))]
         case Kind.GARBAGE_KEY:
             return [_value(key, chance.choice(UNDECODABLE)) for key in KEYS]
         case Kind.GARBAGE_LEADER:

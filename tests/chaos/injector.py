@@ -72,7 +72,7 @@ class Injector:
                 return self._kill_below(fault, of_host=False)
             case Kind.STOP_MACHINE:
                 agents = self._chosen(fault, 1)
-                return self._pause(agents[0], fault.lasts_s) if agents else ""
+                return self._pause([agents[0], *processes.alive_below(agents[0])], fault.lasts_s) if agents else ""
             case Kind.SLOW_RANK:
                 self._jobs[fault.target].order(fault.lasts_s, fault.draw)
                 return f"one rank sleeps for {fault.lasts_s} s"
@@ -84,9 +84,9 @@ class Injector:
             case Kind.KILL_CONTROLLER:
                 return _named(cluster := _cluster(fault), stage.send(cluster, signal.SIGKILL))
             case Kind.STOP_LEADER:
-                return self._pause(stage.pid(await stage.leader()), fault.lasts_s)
+                return self._pause([stage.pid(await stage.leader())], fault.lasts_s)
             case Kind.STOP_CONTROLLER:
-                return self._pause(stage.pid(_cluster(fault)), fault.lasts_s)
+                return self._pause([stage.pid(_cluster(fault))], fault.lasts_s)
             case Kind.RESTART_BUS:
                 return _named("nats-server", stage.send("nats-server", signal.SIGTERM))
             case Kind.KILL_BUS:
@@ -96,6 +96,7 @@ class Injector:
                 | Kind.FORGE_DEEP_JSON
                 | Kind.FORGE_GENERATION
                 | Kind.FORGE_UNKNOWN_WORKER
+                | Kind.FORGE_CLUSTER
                 | Kind.FORGE_OLD_FACT
                 | Kind.FORGE_OTHER_JOB
                 | Kind.FORGE_EVENT
@@ -129,10 +130,10 @@ class Injector:
         processes.send(victims, signal.SIGKILL)
         return f"{'host' if of_host else 'trainers'} {', '.join(map(str, victims))}" if victims else ""
 
-    def _pause(self, root: int, seconds: float) -> str:
+    def _pause(self, tree: list[int], seconds: float) -> str:
+        root = tree[0]
         if not root or root in self._paused:
             return ""
-        tree = [root, *processes.alive_below(root)]
         processes.send(tree, signal.SIGSTOP)
         self._paused[root] = tree
         task = asyncio.get_running_loop().create_task(self._continue_later(root, seconds), name=f"continue-{root}")

@@ -4,13 +4,13 @@ import asyncio
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
 from messages.api import EventLine
 from runtime.errors import UserError
 from tests.chaos.evidence import Evidence, find_tracebacks, gather_job
-from tests.chaos.faults import Fault, Target, schedule
+from tests.chaos.faults import Fault, Kind, Target, schedule
 from tests.chaos.injector import Injector
 from tests.chaos.jobs import Job, four_jobs
 from tests.chaos.stage import Stage, a_stage
@@ -28,9 +28,9 @@ ANSWER_S = 60.0
 POLL_S = 0.2
 
 
-async def run(seed: int, minutes: float, say: Say, *, with_kv: bool) -> tuple[Evidence, Stage]:
-    faults = schedule(seed, minutes, with_kv=with_kv)
-    async with a_stage(say, keep_folder=True) as stage:
+async def run(seed: int, minutes: float, say: Say, without: Collection[Kind]) -> tuple[Evidence, Stage]:
+    faults = schedule(seed, minutes, without)
+    async with a_stage(say) as stage:
         jobs = four_jobs(stage.folder, minutes, faults)
         watcher = Watcher(stage, say)
         watching = asyncio.create_task(watcher.run(), name="watcher")

@@ -6,6 +6,7 @@ A part that ends is started again after a pause, as a Deployment would do. An ex
 import asyncio
 import contextlib
 import os
+import shutil
 import signal
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
@@ -132,12 +133,21 @@ class Stage(LocalStack):
 
 
 @contextlib.asynccontextmanager
-async def a_stage(say: Say, *, keep_folder: bool) -> AsyncIterator[Stage]:
+async def a_stage(say: Say) -> AsyncIterator[Stage]:
+    """Its folder stays, unless it is interrupted."""
+    folders: list[Path] = []
+
     def build(folder: Path, api: Api) -> Stage:
+        folders.append(folder)
         return Stage(folder, {**os.environ, "OMP_NUM_THREADS": "1"}, api, say)
 
-    async with standing(build, say, keep_folder=keep_folder) as stage:
-        yield stage
+    try:
+        async with standing(build, say, keep_folder=True) as stage:
+            yield stage
+    except asyncio.CancelledError:
+        for folder in folders:
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
 
 
 def _is_agent(pid: int, job: str) -> bool:

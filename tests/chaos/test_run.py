@@ -39,7 +39,7 @@ async def test_one_minute_of_faults_costs_no_sample_and_leaves_no_process(tmp_pa
 
 
 @pytest.mark.slow
-async def test_ctrl_c_leaves_no_process(tmp_path: Path) -> None:
+async def test_ctrl_c_leaves_no_process_and_no_folder(tmp_path: Path) -> None:
     mark = a_mark()
     process = await a_run(mark, tmp_path, "--minutes", "1")
     assert process.stdout is not None
@@ -50,4 +50,5 @@ async def test_ctrl_c_leaves_no_process(tmp_path: Path) -> None:
     async with asyncio.timeout(BOUND_S):
         await process.communicate()
     assert process.returncode == 130
+    assert list(tmp_path.glob("tradewind-*")) == []
     await nothing_is_left(mark)

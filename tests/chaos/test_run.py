@@ -26,6 +26,10 @@ async def a_run(mark: dict[str, str], folder: Path, *arguments: str) -> Process:
     )
 
 
+def folders(folder: Path) -> list[Path]:
+    return list(folder.glob("tradewind-*"))
+
+
 @pytest.mark.slow
 async def test_one_minute_of_faults_costs_no_sample_and_leaves_no_process(tmp_path: Path) -> None:
     mark, told = a_mark(), tmp_path / "report.json"
@@ -50,5 +54,5 @@ async def test_ctrl_c_leaves_no_process_and_no_folder(tmp_path: Path) -> None:
     async with asyncio.timeout(BOUND_S):
         await process.communicate()
     assert process.returncode == 130
-    assert list(tmp_path.glob("tradewind-*")) == []
+    assert folders(tmp_path) == []
     await nothing_is_left(mark)

@@ -7,6 +7,7 @@ from itertools import pairwise
 from tests.chaos.evidence import Evidence, JobEvidence, Order, Traced
 from tests.chaos.faults import Kind, Target
 from tests.chaos.forge import FORGED_LINE
+from tests.chaos.injector import Injected
 from tests.chaos.stage import MASTERS
 
 STALLED_IN = "sleep_for_ever"
@@ -74,6 +75,14 @@ def _losses_are_no_failures(evidence: Evidence) -> Iterator[str]:
             yield f"{name}: {view.failures} failures were counted"
 
 
+def _no_worker_lost_without_a_kill(evidence: Evidence) -> Iterator[str]:
+    """Of the jobs whose workers are hit by kills only: slowness and faults elsewhere cost them nothing."""
+    for name in (Target.SLOW, Target.STALLED):
+        view, kills = evidence.jobs[name].view, len(_kills_of(evidence, name))
+        if view is not None and view.losses > kills:
+            yield f"{name}: {view.losses} workers were lost, {kills} were killed"
+
+
 def _slow_ranks_changed_no_world(evidence: Evidence) -> Iterator[str]:
     job = evidence.jobs[Target.SLOW]
     slept = [order for order in job.orders if order.end_s is not None and not _is_disturbed(evidence, order)]
@@ -139,13 +148,14 @@ def _in_order(line: Traced, order: Order) -> bool:
 
 def _is_disturbed(evidence: Evidence, order: Order) -> bool:
     """A machine of the job was killed a short time before, or meanwhile."""
-    kills = (
-        one for one in evidence.injected if one.fault.target is Target.SLOW and one.fault.kind is Kind.KILL_MACHINE
-    )
-    return any(
-        one.hit and one.at_s - MARGIN_S < (order.end_s or 0.0) and order.begin_s - one.at_s < AFTER_KILL_S
-        for one in kills
-    )
+    kills = _kills_of(evidence, Target.SLOW)
+    ended_s = order.end_s or order.begin_s
+    return any(one.at_s < ended_s + MARGIN_S and order.begin_s - one.at_s < AFTER_KILL_S for one in kills)
+
+
+def _kills_of(evidence: Evidence, name: Target) -> list[Injected]:
+    kills = (one for one in evidence.injected if one.fault.kind is Kind.KILL_MACHINE and one.fault.target is name)
+    return [one for one in kills if one.hit]
 
 
 def _falls(generations: list[int]) -> str:
@@ -159,6 +169,7 @@ CHECKS: dict[str, Callable[[Evidence], Iterator[str]]] = {
     "the final states of all ranks are identical": _final_states_are_identical,
     "generations only increased": _generations_only_increased,
     "lost and stopped machines counted as no failure": _losses_are_no_failures,
+    "no worker was lost without a kill": _no_worker_lost_without_a_kill,
     "slow ranks changed no world": _slow_ranks_changed_no_world,
     "stalled ranks were removed": _stalled_ranks_were_removed,
     "each stall counted once, with a stack in its event": _stalls_were_counted_once,

@@ -18,10 +18,10 @@ STACK = EventLine(1.0, "stalled", "trainer_failed", "rank 1 stalled", 'File "tra
 
 
 def a_view(
-    name: str, *, phase: str = "succeeded", failures: int = 0, samples: int = 240, generation: int = 2
+    name: str, *, phase: str = "succeeded", failures: int = 0, losses: int = 0, samples: int = 240, generation: int = 2
 ) -> JobView:
     proof = SampleCertificate(steps=10, samples=samples, lost=240 - samples)
-    return JobView(JobName(name), phase, "", Generation(generation), 2, 2, failures, 0.0, certificate=proof)
+    return JobView(JobName(name), phase, "", Generation(generation), 2, 2, failures, 0.0, losses, certificate=proof)
 
 
 def a_job(name: Target) -> JobEvidence:
@@ -56,6 +56,7 @@ BAD = {
     ),
     "generations only increased": with_job(replace(KILLS, traces=BACKWARDS)),
     "lost and stopped machines counted as no failure": with_job(replace(SLOW, view=a_view("slow", failures=1))),
+    "no worker was lost without a kill": with_job(replace(SLOW, view=a_view("slow", losses=1))),
     "slow ranks changed no world": with_job(replace(SLOW, orders=(Order(0, 5, 1, 2.0, 6.0),))),
     "stalled ranks were removed": with_job(replace(STALLED, orders=(Order(1, 9, 1, 2.0, None),))),
     "each stall counted once, with a stack in its event": with_job(replace(STALLED, events=())),

@@ -3,6 +3,7 @@
 #   make test      lint, types, layers, all tests but the slow ones
 #   make test-all  the same with the slow tests
 #   make simulate SEED=7   replay one seeded simulation and tell its story
+#   make chaos ARGS="--minutes 20 --seed 7"   four jobs through kills, stops and forged messages
 #   make bench     list and run the benchmarks
 
 SHELL := /bin/bash
@@ -26,7 +27,7 @@ endif
 # The tests start hundreds of processes: without its bytecode each would compile us anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test test-all lint unit simulate bench clean
+.PHONY: help setup demo test test-all lint unit simulate chaos bench clean
 .DEFAULT_GOAL := help
 
 help:
@@ -62,6 +63,9 @@ test-all: lint
 
 simulate: $(READY)
 	@$(BIN)/python -m tests.simulation --seed $(SEED)
+
+chaos: $(READY)
+	@$(BIN)/python -m tests.chaos $(ARGS)
 
 bench: $(READY)
 	@$(BIN)/python -m benchmarks $(ARGS)

@@ -1,8 +1,8 @@
 """First half of a decision: what an event teaches. Nothing is decided here.
 
-Five fences keep late or false messages from teaching anything: a tombstone for a worker that is gone, `seq` for a message
-older than the newest of the same worker, the generation for what trainers did in a world that is no more, the time of
-submission for a worker of an earlier job of the same name, and bounds for what cannot be true (`doubts`).
+Five fences keep late or false messages from teaching anything: a tombstone for a worker that is gone, `seq` for a
+message older than the newest of the same worker, the generation for what trainers did in a world that is no more, the
+time of submission for a worker of an earlier job of the same name, and bounds for what cannot be true (`doubts`).
 """
 
 from dataclasses import replace

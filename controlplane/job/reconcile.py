@@ -235,9 +235,9 @@ class Turn:
             waits = why_not_admitted(self.job, at_s, self.now_s)
             return self._say(f"{self.job.ranks_waiting or self._record.why}; {waits}")
         if prepared is not None:
-            waits = why_waits(self.job)
+            slow = why_waits(self.job)
             preparing = f"{prepared.why}; preparing generation {prepared.generation}"
-            return self._say(f"{preparing}; {waits}" if waits else preparing)
+            return self._say(f"{preparing}; {slow}" if slow else preparing)
         if is_hot(self.job):
             return self._plan()
         return self._say(self.job.ranks_waiting or self._why_it_runs())

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import eventually
 from tests.e2e.terminal import Terminal
 from tests.e2e.traces import a_mark, nothing_is_left
 from tests.e2e.watched import Run, lose_machine
-from tests.conftest import eventually
 
 BOUND_S = 120.0
 SCRIPT = """

@@ -21,7 +21,6 @@ from controlplane.master.api import ApiServer, open_listener
 from controlplane.master.desk import Desk
 from messages.api import Version
 from messages.jobs import JobSpec, Launch
-from runtime.children import free_port
 from runtime.nats_server import NatsServer
 from tests.master.process import Api, MasterProcess, a_spec, running_master
 from tests.master.waits import PATIENCE_S, until

@@ -29,7 +29,7 @@ _GROWTH = 4
 _SLACK = 1.25
 _UNUSED_S = 2.0
 _API_TIMEOUT_S = 5.0
-_TIMEOUT_S = 60.0
+_TIMEOUT_S = 50.0
 
 
 @dataclass(frozen=True, slots=True)

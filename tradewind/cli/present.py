@@ -130,6 +130,8 @@ def job_detail(job: JobView, now: float) -> RenderableType:
         head.append(f"\nstep {job.step}, loss {number(job.loss)}, {number(job.samples_per_s)} samples/s")
     if job.measured is not None:
         head.append(f"\na step: {step_text(job.measured)}")
+    for rank in sorted((rank for worker in job.workers for rank in worker.paused), key=lambda rank: rank.rank):
+        head.append(f"\nrank {rank.rank}: {first_line(rank.reason)} for {duration(now - rank.since)}")
     if job.certificate is not None:
         head.append(f"\ncertificate: {job.certificate.says}", "green" if job.certificate.holds else "bold red")
     return Group(head, worker_table(job.workers)) if job.workers else head

@@ -48,7 +48,7 @@ Host → agent
                  Its last message: nothing of this trainer follows, and the rest of its process group was killed. Either
                  `code` or `signal` (by name) is set. `tail` is the end of stderr, at most 20 lines and 4 KiB. `error`
                  is the message in its TORCHELASTIC_ERROR_FILE. `peer_lost`: it failed because the connection to a peer
-                 or to the store broke, as far as stderr shows. `stalled`: the `why` of the `abort` that ended it, or "".
+                 or to the store broke, as far as stderr shows. `stalled`: the `why` of the `abort` that ended it.
     stopped      {generation}
                  After the `exited` of every trainer that the `stop` was for.
     refused      {why}

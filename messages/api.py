@@ -10,6 +10,15 @@ from messages.workers import SampleCertificate
 from messages.worlds import RankProgress
 
 
+class PausedRank(Struct, frozen=True):
+    """A rank inside `run.paused`."""
+
+    rank: Rank
+    reason: str
+    since: float
+    """Unix seconds of its worker."""
+
+
 class WorkerView(Struct, frozen=True, omit_defaults=True):
     worker: WorkerId
     cluster: str
@@ -24,6 +33,8 @@ class WorkerView(Struct, frozen=True, omit_defaults=True):
     samples_per_s: float | None = None
     heard_s: float = 0.0
     pid: int = 0
+    paused: tuple[PausedRank, ...] = ()
+    """Its ranks that are inside `run.paused`."""
 
 
 class JobView(Struct, frozen=True, omit_defaults=True):

@@ -3,8 +3,8 @@
 from controlplane.job.ranks import ranks_of
 from controlplane.job.state import Job, Worker
 from controlplane.master.progress import ProgressTracker
-from messages.api import JobView, WorkerView
-from messages.ids import WorkerId
+from messages.api import JobView, PausedRank, WorkerView
+from messages.ids import Rank, WorkerId
 from messages.measured import MeasuredProfile
 from messages.worlds import Member
 
@@ -59,6 +59,15 @@ def _worker_view(worker: Worker, member: Member | None, progress: ProgressTracke
         samples_per_s=reported.samples_per_s if reported is not None else None,
         heard_s=max(0.0, now_s - worker.heard_s),
         pid=worker.pid,
+        paused=_paused(worker, member) if member is not None else (),
+    )
+
+
+def _paused(worker: Worker, member: Member) -> tuple[PausedRank, ...]:
+    return tuple(
+        PausedRank(Rank(member.first_rank + trainer.local_rank), trainer.paused, trainer.paused_at)
+        for trainer in worker.trainers
+        if trainer.paused and trainer.local_rank < member.ranks
     )
 
 

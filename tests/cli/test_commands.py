@@ -5,12 +5,13 @@ import json
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 
 import pytest
 from aiohttp import web
 
-from messages.api import EventLine, LogLine, WorkerView
+from messages.api import EventLine, LogLine, PausedRank, WorkerView
 from messages.ids import Generation, Rank, WorkerId
 from tests.cli.answering import answering
 from tests.cli.command import Outcome, finished, started, tradewind
@@ -308,6 +309,15 @@ async def test_status_of_a_job_shows_its_workers(master: FakeMaster) -> None:
     done = await asked(master, "status", "mnist")
     assert "w1-aa" in done.out
     assert done.out.endswith("Next: tradewind logs mnist --follow\n")
+
+
+async def test_status_of_a_job_shows_which_ranks_are_paused_and_why(master: FakeMaster) -> None:
+    paused = (PausedRank(Rank(0), "evaluating", time.time() - 12.5),)
+    worker = WorkerView(
+        worker=WorkerId("w1-aa"), cluster="local", phase="ready", presence="alive", ranks=(Rank(0),), paused=paused
+    )
+    master.views = {"mnist": a_view(workers=(worker,))}
+    assert "\nrank 0: evaluating for 1" in (await asked(master, "status", "mnist")).out
 
 
 async def test_status_as_json_is_what_the_master_said(master: FakeMaster) -> None:

@@ -1,4 +1,5 @@
-"""A small run on the SDK in which one rank sleeps in its loop body: `evaluate` for a while, `hang` for ever, once."""
+"""A small run on the SDK in which one rank sleeps in its loop body: for a while (`evaluate`, `pause`) or for ever, once
+(`hang`)."""
 
 import sys
 import time
@@ -36,6 +37,9 @@ for inputs, targets in run:
     time.sleep((0.1 if hold.exists() and run.step > SLEEPS_AT else 0.02) * len(inputs) / BATCH)
     if what == "evaluate" and run.rank == 0 and run.step == SLEEPS_AT:
         time.sleep(EVALUATION_S)
+    if what == "pause" and run.rank == 0 and run.step == SLEEPS_AT:
+        with run.paused("evaluating"):
+            time.sleep(EVALUATION_S)
     if what == "hang" and run.rank == 1 and run.step >= SLEEPS_AT and not hung.exists():
         hung.touch()
         never_comes_back()

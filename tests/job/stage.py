@@ -53,6 +53,8 @@ class Stage:
     topologies: int = 0
     save_at_once: bool = True
     stores_start: bool = True
+    wake_at_s: float | None = None
+    """When the core asked to be woken, by its last decision."""
 
     @property
     def phase(self) -> Phase:
@@ -72,7 +74,7 @@ class Stage:
         """Saves and stores are answered at once, as a healthy bus would."""
         before = self.job
         decision = decide(before, event)
-        self.job = decision.state
+        self.job, self.wake_at_s = decision.state, decision.wake_at_s
         assert check(before, self.job, decision.effects) == []
         asked = list(decision.effects)
         self.effects += asked

@@ -3,9 +3,11 @@
 from msgspec import structs
 
 from controlplane.job import events
-from controlplane.job.decide import decide
 from controlplane.job.effects import JobEffect, TellCluster
 from controlplane.job.state import Phase
+from controlplane.master.progress import ProgressTracker
+from controlplane.master.views import job_view
+from messages.api import PausedRank
 from messages.clusters import RemoveWorkers
 from messages.ids import Rank, WorkerId
 from messages.jobs import JobSpec
@@ -43,9 +45,10 @@ def answers(stage: HotStage, *workers: str, **changes: object) -> list[JobEffect
 
 def passes(stage: HotStage, seconds: float, *answering: str, **changes: object) -> list[JobEffect]:
     """Time passes, the core is woken as it asks for, and these answer each question."""
-    until_s, effects = stage.now_s + seconds, []
+    effects: list[JobEffect] = []
+    until_s = stage.now_s + seconds
     while True:
-        wake_at_s = decide(stage.job, events.Ticked(stage.now_s)).wake_at_s
+        wake_at_s = stage.wake_at_s
         assert wake_at_s is not None and wake_at_s > stage.now_s
         if wake_at_s > until_s:
             stage.now_s = until_s
@@ -223,6 +226,13 @@ def test_a_paused_rank_is_never_stalled_and_has_its_time_again_when_it_is_back()
     assert stage.generation == 1
 
 
+def test_a_paused_rank_is_shown_to_people() -> None:
+    stage = a_hot_job("a", "b")
+    stage.tell("b", *(structs.replace(t, paused="evaluating", paused_at=50.0) for t in stage.trainers["b"]))
+    shown = [worker.paused for worker in job_view(stage.job, ProgressTracker(), stage.now_s).workers]
+    assert shown == [(), (PausedRank(Rank(1), "evaluating", 50.0),)]
+
+
 def test_each_rank_that_enters_gives_the_others_their_time_again() -> None:
     stage = a_hot_stage(a_stalling_spec(10.0)).trains("a", "b", "c")
     waits(stage, "a")
@@ -277,13 +287,12 @@ def test_a_survivor_that_is_slow_to_come_into_a_repaired_world_is_waited_for() -
     stage.sees_gone("a")
     stage.parks("b", "c")
     stage.enters("b")
-    assert stage.phase is Phase.FORMING
     waits(stage, "b")
     answers(stage, "b", "c")
     passes(stage, 25.0, "c")
     assert (stage.phase, stage.generation) == (Phase.FORMING, 2)
     stage.enters("c")
-    assert stage.phase is Phase.RUNNING
+    assert (stage.phase, stage.generation) == (Phase.RUNNING, 2)
 
 
 def test_a_successor_asks_anew_and_removes_nobody_that_answers() -> None:

@@ -14,10 +14,20 @@ from agents.worker.main import main
 from agents.worker.settings import WorkerSettings
 from messages import subjects
 from messages.codec import Received
-from messages.ids import Epoch, Generation, WorkerId
+from messages.ids import Epoch, Generation, Rank, WorkerId
 from messages.jobs import Launch
 from messages.workers import TrainerExit, WorkerHeartbeat, WorkerPhase, WorkerStatus
-from messages.worlds import Assignment, Halt, Invite, LogLines, Progress, Release, StoreAddress
+from messages.worlds import (
+    Assignment,
+    EndStalled,
+    Halt,
+    Invite,
+    Locate,
+    LogLines,
+    Progress,
+    Release,
+    StoreAddress,
+)
 from runtime import children
 from runtime.bus import Bus
 from runtime.process import Stop
@@ -66,6 +76,13 @@ class FakeMaster:
 
     def halts(self, generation: int, grace_s: float = 2.0) -> None:
         self.bus.publish(subjects.halt(JOB), Halt(JOB, Generation(generation), "a test", grace_s), epoch=self.epoch)
+
+    def locates(self, number: int) -> None:
+        self.bus.publish(subjects.locate(JOB), Locate(JOB, Generation(1), number), epoch=self.epoch)
+
+    def ends_stalled(self, generation: int, *ranks: int) -> None:
+        order = EndStalled(JOB, Generation(generation), tuple(map(Rank, ranks)), "its peers wait")
+        self.bus.publish(subjects.end_stalled(JOB), order, epoch=self.epoch)
 
     def releases(self, *workers: WorkerId) -> None:
         self.bus.publish(subjects.release(JOB), Release(JOB, workers, "a test"), epoch=self.epoch)

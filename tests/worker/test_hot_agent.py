@@ -157,6 +157,32 @@ async def test_trainers_that_are_slow_to_park_are_told_from_one_that_is_stopped(
         await master.until(worker, WorkerPhase.PARKED, 2)
 
 
+def _located(master: FakeMaster, worker: WorkerId) -> list[int]:
+    return [trainer.located for trainer in master.statuses[worker].trainers]
+
+
+@pytest.mark.usefixtures("without_torch")
+async def test_a_rank_that_runs_is_told_from_one_that_is_stopped_and_a_stalled_one_leaves_its_stack(
+    nats_server: NatsServer, master: FakeMaster, tmp_path: Path
+) -> None:
+    async with an_agent(nats_server.url, tmp_path / "run", slots=2):
+        job = tmp_path / "job"
+        worker = await _begin(master, job)
+        stopped = int((job / "1.pid").read_text())
+        os.kill(stopped, signal.SIGSTOP)
+        master.locates(41)
+        await eventually(lambda: _located(master, worker) == [41, 0], SECONDS, "an answer")
+        os.kill(stopped, signal.SIGCONT)
+        master.locates(42)
+        await eventually(lambda: _located(master, worker) == [42, 42], SECONDS, "it runs again")
+
+        master.ends_stalled(1, 1)
+        await eventually(lambda: bool(master.exits(worker)), SECONDS, "its exit")
+        [ended] = master.exits(worker)
+        assert (ended.rank, ended.signal, ended.stalled) == (1, "SIGKILL", "its peers wait")
+        assert ended.error is not None and ", line" in ended.error and "train.py" in ended.error
+
+
 @pytest.mark.usefixtures("without_torch")
 async def test_a_broken_collective_and_an_exit_are_told_with_the_present_rank(
     nats_server: NatsServer, master: FakeMaster, tmp_path: Path

@@ -137,6 +137,8 @@ def job_detail(job: JobView, now: float) -> RenderableType:
         head.append(f"\n{what}", "bold red" if job.loss_nonfinite else "yellow")
     if job.measured is not None:
         head.append(f"\na step: {step_text(job.measured)}")
+    for rank in sorted((rank for worker in job.workers for rank in worker.paused), key=lambda rank: rank.rank):
+        head.append(f"\nrank {rank.rank}: {first_line(rank.reason)} for {duration(now - rank.since)}")
     if job.certificate is not None:
         head.append(f"\ncertificate: {plain(job.certificate.says)}", "green" if job.certificate.holds else "bold red")
     if job.warning:

@@ -55,7 +55,7 @@ Host → agent
                  `code` or `signal` (by name) is set. `tail` is the end of stderr, at most 4 KiB: its last
                  20 lines, or what follows the beginning of its last traceback, at most 60 lines. `error` is the message
                  in its TORCHELASTIC_ERROR_FILE. `peer_lost`: it failed because the connection to a peer or to the store
-                 broke, as far as stderr shows. `stalled`: the `why` of the `abort` that ended it, or "". `hint`: what a
+                 broke, as far as stderr shows. `stalled`: the `why` of the `abort` that ended it. `hint`: what a
                  person can do about it, where stderr shows that.
     stopped      {generation}
                  After the `exited` of every trainer that the `stop` was for.

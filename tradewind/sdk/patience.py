@@ -1,8 +1,8 @@
 """How long a rank waits in a collective before it reports that it does.
 
 A silent peer breaks no connection. Steps of a run take alike long, so a wait of several steps is a sign. It is no
-proof: the master asks where all ranks are. If all of them wait in the same collective, the world is halted and repaired,
-and patience grows, since the collective itself may have become slower.
+proof: the master asks where all ranks are. If all of them wait in the same collective, the world is halted and
+repaired, and patience grows, since the collective itself may have become slower.
 """
 
 import statistics

@@ -135,7 +135,7 @@ def _no_traceback(evidence: Evidence) -> Iterator[str]:
 
 
 def _no_forged_line(evidence: Evidence) -> Iterator[str]:
-    yield from (line for line in evidence.shown if line.lstrip().startswith(FORGED_LINE))
+    yield from (line for line in evidence.shown if line.startswith(FORGED_LINE))
 
 
 def _steps(job: JobEvidence) -> Iterator[Traced]:

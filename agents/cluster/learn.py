@@ -52,6 +52,9 @@ WHY_AT_MOST = 300
 def learn(state: ClusterState, event: ClusterEvent) -> ClusterState:
     if state.answer is not None:
         state = replace(state, answer=None)
+    if event.at_s > state.due_at_s + state.rules.paused_after_s:
+        # What workers said meanwhile is still unread: the absence was ours, as with a lost bus.
+        state = replace(state, connected_since_s=max(state.connected_since_s, event.at_s))
     match event:
         case Ticked():
             return state

@@ -164,6 +164,8 @@ class Rules:
     loss_gap_s: float = 0.005
     """The same of losses, which everybody who trains waits to hear of."""
     silent_after_s: float = 2.0
+    paused_after_s: float = 1.0
+    """A controller that wakes so much later than it asked to has stood still itself, and has heard nobody meanwhile."""
     speak_within_s: float = 60.0
     """A place whose worker has not spoken after so long is ended and replaced."""
     forget_after_s: float = 60.0

@@ -105,6 +105,11 @@ class Story:
         self.now_s = until_s
         return self.happens(Ticked(until_s))
 
+    def is_paused(self, seconds: float) -> "Story":
+        """Time passes for all but the controller, as with SIGSTOP: it wakes late."""
+        self.now_s += seconds
+        return self.happens(Ticked(self.now_s))
+
     def keeps(self, count: int, job: JobName = JOB, epoch: int | None = 1) -> "Story":
         lease = None if epoch is None else Epoch(epoch)
         return self.happens(KeepAsked(self.now_s, keep(count, job), lease))

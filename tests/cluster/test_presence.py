@@ -30,6 +30,15 @@ class TestSilence:
         assert story.after(1.9).presence(worker) is Presence.ALIVE
         assert story.after(0.2).presence(worker) is Presence.SILENT
 
+    def test_does_not_count_while_the_controller_itself_was_paused(self) -> None:
+        story = a_controller_with(1).all_speak().after(0.5)
+        worker = f"{story.uids[0]}-aaaa"
+        story.is_paused(10.0)
+        sight = story.sight(worker)
+        assert sight is not None and sight.presence is Presence.ALIVE and sight.silent_s < 0.5
+        assert story.after(1.9).presence(worker) is Presence.ALIVE
+        assert story.after(0.2).presence(worker) is Presence.SILENT
+
     def test_of_before_the_bus_went_away_lasts_until_the_worker_speaks(self) -> None:
         story = a_controller_with(1).after(10.0)
         worker = f"{story.uids[0]}-aaaa"

@@ -131,6 +131,13 @@ class KnownSaved:
 
 
 @dataclass(frozen=True, slots=True)
+class KnownLost:
+    """What was saved is no longer there: somebody deleted or purged it."""
+
+    at_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class SaveFailed:
     at_s: float
     why: str
@@ -170,6 +177,7 @@ ClusterEvent = (
     | NodeGone
     | ViewSynced
     | KnownSaved
+    | KnownLost
     | SaveFailed
     | BusLost
     | BusBack

@@ -10,6 +10,7 @@ from agents.cluster.events import (
     BusLost,
     ClusterEvent,
     KeepAsked,
+    KnownLost,
     KnownSaved,
     LeaderSeen,
     NodeGone,
@@ -84,6 +85,8 @@ def learn(state: ClusterState, event: ClusterEvent) -> ClusterState:
             return replace(state, synced=True)
         case KnownSaved():
             return replace(state, saved=state.saving or state.saved, saving=None, save_delay_s=0.0)
+        case KnownLost():
+            return replace(state, saved=None)
         case SaveFailed(at_s, _):
             return _save_later(state, at_s)
         case BusLost():

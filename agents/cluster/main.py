@@ -62,6 +62,7 @@ async def _control(settings: ClusterSettings, cluster: ClusterName, bus: Bus, in
         await shell.listen()
         running = tasks.create_task(loop.run(), name="cluster/loop")
         listening = tasks.create_task(bus.run(), name="cluster/bus")
+        guarding = tasks.create_task(shell.guard_record(), name="cluster/record")
         logger(cluster=cluster).info("cluster_controller_started", incarnation=incarnation, run_dir=settings.run_dir)
         await stop.wait()
         if not settings.keep_workers:
@@ -71,6 +72,7 @@ async def _control(settings: ClusterSettings, cluster: ClusterName, bus: Bus, in
         places.forget_all()
         running.cancel()
         listening.cancel()
+        guarding.cancel()
 
 
 async def _ended(shell: ClusterShell, places: LocalPlaces, stop: Stop, within_s: float) -> None:

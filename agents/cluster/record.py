@@ -28,6 +28,10 @@ class KnownRecord:
         self._revision = entry.revision
         return self._decoded(entry.value)
 
+    async def is_lost(self) -> bool:
+        """It was written or read here, and is no longer there. Raises `BusUnavailable`."""
+        return self._revision > 0 and await self._bucket.get(self._key) is None
+
     async def save(self, known: Known) -> None:
         """Raises `NotSaved`, or a `UserError` if another controller has taken over."""
         try:

@@ -1,6 +1,7 @@
 """The hands of a cluster-controller: the bus, the record in KV, and places, whatever they are made of."""
 
 import asyncio
+import contextlib
 import itertools
 from collections.abc import Awaitable, Callable
 from typing import Protocol, assert_never
@@ -11,6 +12,7 @@ from agents.cluster.events import (
     BusLost,
     ClusterEvent,
     KeepAsked,
+    KnownLost,
     KnownSaved,
     LeaderSeen,
     RemoveAsked,
@@ -32,6 +34,8 @@ from runtime.logs import Once, WhyLog, logger
 from runtime.role import Decision
 
 ANSWER_WITHIN_S = 5.0
+GUARD_S = 5.0
+"""Seconds between two looks whether the saved record is there."""
 ANOTHER_ANSWERS_WITHIN_S = 1.0
 MISADDRESSED = "misaddressed"
 
@@ -122,6 +126,15 @@ class ClusterShell:
             asked.set_result(state.answer)
         if state.stopping and state.saving is None and not any(place.ours for place in state.places.values()):
             self.at_rest.set()
+
+    async def guard_record(self) -> None:
+        """Until cancelled. A purge leaves nothing that a watch could show, so it is looked for."""
+        while True:
+            await asyncio.sleep(GUARD_S)
+            with contextlib.suppress(BusUnavailable):
+                if await self._record.is_lost():
+                    self._log.error("known_lost", why="somebody deleted or purged it; it is written again")
+                    self._inbox.post(KnownLost(self._clock.monotonic_s()))
 
     async def _end(self, uid: str, grace_s: float) -> None:
         await self._places.end(uid, grace_s)

@@ -40,13 +40,14 @@ class Forger:
         return self._chance.uniform(0.5, self._system.clockwork.faults.until_s - self._system.clockwork.now_s)
 
     def _lose_record(self) -> None:
-        """The leader is shown that its record is missing, and writes it again."""
+        """The leader and the controller are shown that their records are missing, and write them again."""
         clockwork = self._system.clockwork
         for term in self._system.terms:
             if term.alive and term.job is not None:
                 clockwork.made[RECORD_LOST] += 1
                 clockwork.tell(f"FAULT: {RECORD_LOST}")
                 term.hear(partial(job_events.RecordLost, clockwork.now_s))
+        self._system.controller.post(cluster_events.KnownLost(clockwork.now_s))
 
     def _forge(self) -> None:
         alive = [worker for worker in self._system.workers.values() if worker.alive]

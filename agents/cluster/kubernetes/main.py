@@ -71,6 +71,7 @@ async def _control(settings: KubernetesSettings, api: KubernetesApi, bus: Bus, i
         own = [
             tasks.create_task(loop.run(), name="cluster/loop"),
             tasks.create_task(bus.run(), name="cluster/bus"),
+            tasks.create_task(shell.guard_record(), name="cluster/record"),
             tasks.create_task(places.run(), name="cluster/kubernetes"),
         ]
         logger(cluster=cluster).info("cluster_controller_started", incarnation=incarnation)

@@ -11,7 +11,6 @@ from agents.worker.hot import all_seen_alive, all_warm, has_switched, is_parking
 from agents.worker.state import Standing, WorkerState
 from messages.workers import TrainerExit, TrainerStatus, WorkerPhase
 
-
 NOWHERE = TrainerStatus(0)
 
 

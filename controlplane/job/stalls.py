@@ -1,7 +1,7 @@
 """Ranks that others wait for in an all-reduce: a slow one is waited for, a silent or stalled one is removed.
 
-A trainer that has waited for much longer than its steps take says so. Then all workers are asked, in rounds, where their
-trainers are and whether they run. What the answers show when a round closes decides:
+A trainer that has waited for much longer than its steps take reports it. Then all workers are asked, in rounds, where
+their trainers are and whether they run. What the answers show when a round closes decides:
 
 - All ranks are in the same all-reduce: it does not complete, so the world is broken (`waits_in_vain`).
 - A rank that is missing there did not answer, or its process is stopped: its worker is removed.
@@ -52,8 +52,8 @@ class Seat:
             return False
         return trainer.waiting == step or not trainer.active or trainer.generation < world.generation
 
-    def is_overdue(self) -> bool:
-        return self.trainer is not None and (self.trainer.overdue or not self.trainer.active)
+    def waits_long(self, world: Assignment, step: int) -> bool:
+        return self.trainer is not None and self.trainer.overdue and self.waits(world, step)
 
     def answered(self, number: int) -> bool:
         return self.trainer is not None and self.trainer.located == number
@@ -72,12 +72,13 @@ def watch(job: Job, now_s: float) -> Watched:
     there = frozenset(seat.rank for seat in everybody if seat.waits(world, step))
     missing = [seat for seat in everybody if seat.rank not in there]
     wait = _learned(job, world, step, there, missing, now_s)
-    if not missing:
+    asked = [seat for seat in everybody if not seat.waits_long(world, step)]
+    if not asked:
         return replace(job, wait=wait), [], []
     job = _in_no_hurry(job, now_s)
     if not wait.number:
         return _ask(job, _new_round(wait, now_s), now_s)
-    closes_s, silent = _closes_s(job, wait, everybody), [seat for seat in missing if not seat.answered(wait.number)]
+    closes_s, silent = _closes_s(job, wait, everybody), [seat for seat in asked if not seat.answered(wait.number)]
     if now_s < closes_s:
         repeats = silent and now_s >= wait.told_s + _repeat_s(job)
         return _ask(job, wait, now_s) if repeats else (replace(job, wait=wait), [], [])
@@ -102,7 +103,7 @@ def waits_in_vain(job: Job) -> str | None:
     for seat in everybody:
         if seat.trainer is None and seat.worker.seq >= 0:
             return f"the others wait for rank {seat.rank} in step {step}, and worker {seat.worker.worker} has lost it"
-    if all(seat.waits(world, step) and seat.is_overdue() for seat in everybody):
+    if all(seat.waits_long(world, step) for seat in everybody):
         return f"all ranks wait in the all-reduce of step {step}, and it does not complete"
     return None
 
@@ -141,6 +142,7 @@ def _waited_in(job: Job) -> tuple[Assignment, int] | None:
             for worker in concerned(job)
             for trainer in worker.trainers
             if world is not None
+            and trainer.active  # one that joins waits in the next world before the others come over
             and trainer.overdue
             and trainer.waiting is not None
             and trainer.parked <= trainer.generation == world.generation

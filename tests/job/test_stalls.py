@@ -169,8 +169,39 @@ def test_all_ranks_in_an_all_reduce_that_does_not_complete_are_a_broken_world() 
 def test_the_last_to_enter_gives_the_all_reduce_its_time() -> None:
     stage = a_waiting_job()
     waits(stage, "c", overdue=False)
-    passes(stage, 30.0)
+    effects = passes(stage, 30.0, "c")
     assert (stage.phase, stage.generation) == (Phase.RUNNING, 1)
+    assert published(effects, EndStalled) == []
+
+
+def test_a_rank_that_falls_silent_soon_after_it_has_entered_is_removed() -> None:
+    stage = a_waiting_job()
+    waits(stage, "c", overdue=False)
+    passes(stage, 3.0, "a", "b")
+    assert stage.job.gone.keys() == {"c"}
+
+
+def test_one_that_joins_and_has_just_entered_does_not_break_the_world() -> None:
+    stage = a_hot_job("a", "b", wanted=3)
+    stage.join("c")
+    stage.attaches("c")
+    stage.enters("a", "b", "c")
+    waits(stage, "a")
+    waits(stage, "b")
+    waits(stage, "c", waiting=0, overdue=False)
+    answers(stage, "a", "b", "c")
+    passes(stage, 3.0, "c")
+    assert (stage.phase, stage.generation) == (Phase.RUNNING, 2)
+    waits(stage, "c", waiting=0)
+    assert stage.generation == 3
+
+
+def test_one_that_waits_in_the_next_world_for_the_others_to_come_over_is_no_sign() -> None:
+    stage = a_hot_job("a", "b", wanted=3)
+    stage.join("c")
+    stage.attaches("c")
+    stage.enters("c")
+    assert published(waits(stage, "c", waiting=0), Locate) == []
 
 
 def test_ranks_that_wait_in_different_steps_do_not_break_the_world() -> None:

@@ -329,7 +329,7 @@ class Training:
             return
         self._forget_step()
         self._gradients.drop()
-        if self._parts.joining.run():
+        if self._parts.joining.run(self._stalled):
             self._after_switch()
         else:
             self._served = self._present_world().generation  # who joins beside it gets the state from the others

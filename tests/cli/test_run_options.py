@@ -12,7 +12,7 @@ from messages.jobs import JobSpec
 from runtime.errors import UserError
 from tests.cli.command import tradewind
 from tradewind.cli.run import run
-from tradewind.cli.run.spec import More, interpreter, job_name, one_thread_each, spec_of
+from tradewind.cli.run.spec import More, gpu_warning, interpreter, job_name, one_thread_each, spec_of
 
 
 @pytest.fixture
@@ -109,6 +109,14 @@ def test_what_only_restarts_need_is_part_of_the_job(here: Path) -> None:
     )
     launch = spec.launch
     assert (launch.restart_args, launch.checkpoint_path, launch.preload) == (("--resume",), "out", ("json",))
+
+
+def test_more_ranks_than_gpus_are_warned_of_before_anything_is_started() -> None:
+    assert gpu_warning(4, 1, 2) == (
+        "4 ranks share 2 GPUs of this machine, which NCCL refuses; "
+        "use at most 2 workers, or a script that computes with gloo"
+    )
+    assert [gpu_warning(*sizes) for sizes in ((1, 8, 4), (4, 1, 0), (4, 2, 8))] == [None, None, None]
 
 
 def test_a_folder_is_no_script(here: Path) -> None:

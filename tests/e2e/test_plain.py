@@ -11,6 +11,7 @@ from tests.conftest import eventually
 from tests.e2e.terminal import Terminal
 from tests.e2e.traces import a_mark, nothing_is_left
 from tests.e2e.watched import Run, lose_machine
+from tests.master.waits import until_asked
 
 BOUND_S = 120.0
 SCRIPT = """
@@ -57,9 +58,8 @@ async def test_a_replacement_waits_for_a_checkpoint_and_restarts_are_told_apart(
         lose_machine(run.workers()[0])
         await eventually(lambda: starts(run)[1:] == ["1 of 1"], BOUND_S, "one goes on, with no checkpoint to resume")
         await terminal.until_told("plain", "began at step 0 again after a restart")
-        async with asyncio.timeout(BOUND_S):
-            while "1 worker waits to be admitted: at the next checkpoint" not in await status(terminal):
-                await asyncio.sleep(0.1)
+        waits = "1 worker waits to be admitted: at the next checkpoint"
+        await until_asked(lambda: status(terminal), lambda shown: waits in shown, "the replacement waits")
         assert len(starts(run)) == 2
         (tmp_path / "save").touch()
         await eventually(lambda: starts(run)[2:] == ["2 of 2 --resume"], BOUND_S, "both go on from the checkpoint")

@@ -114,3 +114,13 @@ def test_a_job_without_criteria_is_written_as_before() -> None:
 def test_criteria_survive_the_wire() -> None:
     job = a_job(capacity=Capacity(max_usd_per_hour=12.5, accelerators=("L4",)), profile=A_PROFILE, **WITH_BATCH)
     assert msgspec.json.decode(msgspec.json.encode(job), type=JobSpec) == job
+
+
+def test_modules_to_preload_are_names_of_modules_and_reach_the_host_in_its_environment() -> None:
+    good = Launch(script="train.py", env={"A": "1"}, preload=("transformers", "lightning.pytorch"))
+    assert good.host_env == {"A": "1", "TRADEWIND_PRELOAD": "transformers,lightning.pytorch"}
+    assert contradictions(JobSpec("job", good)) == []
+    bad = Launch(script="train.py", preload=("json", "a-b"))
+    assert contradictions(JobSpec("job", bad)) == [
+        ("launch.preload[1]", "is 'a-b', but must be a module's name, such as 'lightning'")
+    ]

@@ -12,7 +12,7 @@ import click
 
 from messages.jobs import MODULE, JobSpec
 from tradewind.cli.numbers import Whole
-from tradewind.cli.run.spec import More, spec_of
+from tradewind.cli.run.spec import More, gpu_warning, spec_of
 
 NNODES = re.compile(r"^(?:(?P<min>[1-9]\d*):)?(?P<max>[1-9]\d*)$")
 
@@ -144,9 +144,16 @@ def run(
 
 
 def run_here(spec: JobSpec, environ: Mapping[str, str]) -> int:
+    from agents.cluster.gpus import of_machine
     from runtime.process import run as run_process
     from tradewind.cli.jobs.oneshot import quiet_logs
+    from tradewind.cli.present import say
     from tradewind.cli.run.running import LocalRun
 
     quiet_logs()
+    given = environ.get("TRADEWIND_GPUS", "")
+    gpus = of_machine(int(given) if given.isdigit() else None, environ)
+    warning = gpu_warning(spec.workers.max, spec.workers.ranks, len(gpus))
+    if warning is not None:
+        say(warning)
     return run_process(lambda stop: LocalRun(spec, environ, stop).result())

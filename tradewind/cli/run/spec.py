@@ -91,6 +91,17 @@ def one_thread_each(ranks: int, environ: Mapping[str, str]) -> dict[str, str]:
     return {"OMP_NUM_THREADS": "1"} if ranks > 1 and "OMP_NUM_THREADS" not in environ else {}
 
 
+def gpu_warning(workers: int, ranks: int, gpus: int) -> str | None:
+    """The GPUs of a machine are divided among its workers; with too few, some ranks share one."""
+    if workers == 1 or gpus == 0 or workers * ranks <= gpus:
+        return None
+    shared = "1 GPU" if gpus == 1 else f"{gpus} GPUs"
+    return (
+        f"{workers * ranks} ranks share {shared} of this machine, which NCCL refuses; "
+        f"use at most {max(1, gpus // ranks)} workers, or a script that computes with gloo"
+    )
+
+
 def interpreter(name: str) -> str:
     """Its path, as workers see it; links are kept, for they are how an environment is found."""
     found = shutil.which(name)

@@ -7,7 +7,7 @@ import functools
 import os
 import signal
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -114,18 +114,42 @@ def become_subreaper() -> None:
 
 def descendants(pid: int) -> list[int]:
     """Of a process, nearest first, as they are now."""
+    return below([pid])
+
+
+def below(roots: Iterable[int]) -> list[int]:
+    """The descendants of these processes, nearest first, as they are now."""
     children: dict[int, list[int]] = {}
     for child in proc.pids():
         parent = parent_of(child)
         if parent is not None:
             children.setdefault(parent, []).append(child)
     found: list[int] = []
-    waiting = [pid]
+    waiting = [*roots]
     while waiting:
         born = children.get(waiting.pop(0), [])
         found += born
         waiting += born
     return found
+
+
+def alive_below(pid: int) -> list[int]:
+    """Its descendants, zombies left out: they hold nothing any more."""
+    return [one for one in descendants(pid) if not is_dead(one)]
+
+
+def is_dead(pid: int) -> bool:
+    stat = proc.stat(pid)
+    return stat is None or stat.is_dead
+
+
+def reap_adopted(own: Collection[int]) -> None:
+    """Waits for children that have exited and are none of `own`: a subreaper's adopted ones. Never blocks."""
+    with contextlib.suppress(ChildProcessError):
+        while (ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT | os.WNOHANG)) is not None:
+            if ended.si_pid in own:
+                return
+            os.waitpid(ended.si_pid, os.WNOHANG)
 
 
 def parent_of(pid: int) -> int | None:

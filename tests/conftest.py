@@ -1,9 +1,10 @@
 """What tests share: a real NATS server of their own, buses that are closed again, and waiting for a condition."""
 
 import asyncio
+import contextlib
 import os
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import settings
 
 from runtime.bus import Bus, BusSettings
 from runtime.nats_server import NatsServer
+from tests.escaping import a_name, escaped
 from tests.light import light_torch
 from tests.order import place_of
 
@@ -26,6 +28,16 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 def pytest_configure() -> None:
     """A shell that starts tests in the background lets them, and all that they start, ignore ctrl-C."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture
+def escape() -> Iterator[str]:
+    """The name of a process that escapes; see `tests/escaping.py`."""
+    name = a_name()
+    yield name
+    for pid in escaped(name):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from agents.cluster.shell import ClusterShell, Inbox, change_of_bus, refuse_a_se
 from agents.cluster.state import ClusterState, Rules, new_cluster
 from messages.ids import ClusterName
 from messages.subjects import STATE_BUCKET
+from runtime import children
 from runtime.bus import Bus, BusSettings
 from runtime.clock import SystemClock
 from runtime.first_connection import connect_when_up
@@ -25,7 +26,10 @@ DRAIN_S = 3.0
 SAVE_S = 5.0
 
 
-async def main(settings: ClusterSettings, stop: Stop) -> int:
+async def main(settings: ClusterSettings, stop: Stop, *, alone: bool = False) -> int:
+    """`alone`: nothing runs below this process but the workers of jobs, so that it ends whatever they leave to it."""
+    if alone:
+        children.become_subreaper()
     clock, inbox = SystemClock(), Inbox()
     cluster = ClusterName(settings.cluster)
     bus = await connect_when_up(_bus_settings(settings), stop.asked, change_of_bus(inbox, clock))
@@ -33,20 +37,22 @@ async def main(settings: ClusterSettings, stop: Stop) -> int:
         return 0
     try:
         await refuse_a_second(bus, cluster)
-        await _control(settings, cluster, bus, inbox, stop)
+        await _control(settings, cluster, bus, inbox, stop, alone)
     finally:
         await bus.drain(DRAIN_S)
     return 0
 
 
-async def _control(settings: ClusterSettings, cluster: ClusterName, bus: Bus, inbox: Inbox, stop: Stop) -> None:
+async def _control(
+    settings: ClusterSettings, cluster: ClusterName, bus: Bus, inbox: Inbox, stop: Stop, alone: bool
+) -> None:
     clock = SystemClock()
     incarnation = secrets.token_hex(3)
     record = KnownRecord(await bus.bucket(STATE_BUCKET), cluster, incarnation)
     known = await record.load()
     rules = Rules(max_workers=settings.max_workers, end_grace_s=settings.end_grace_s)
     async with asyncio.TaskGroup() as tasks:
-        places = LocalPlaces(settings, inbox.post, tasks, clock)
+        places = LocalPlaces(settings, inbox.post, tasks, clock, alone=alone)
         shell = ClusterShell(cluster, bus, record, places, inbox, clock)
         loop: RoleLoop[ClusterState, ClusterEvent, ClusterEffect] = RoleLoop(
             "cluster",

@@ -44,8 +44,16 @@ class LocalPlaces:
     """Posts PlaceStarted, PlaceFailed, AgentEnded and PlaceEnded. Its watchers belong to the task group it is given."""
 
     def __init__(
-        self, settings: ClusterSettings, post: Callable[[ClusterEvent], None], tasks: asyncio.TaskGroup, clock: Clock
+        self,
+        settings: ClusterSettings,
+        post: Callable[[ClusterEvent], None],
+        tasks: asyncio.TaskGroup,
+        clock: Clock,
+        *,
+        alone: bool = False,
     ) -> None:
+        """`alone`: this process has no children but agents, and those that dead agents left to it."""
+        self._alone = alone
         self._settings = settings
         self._post = post
         self._tasks = tasks
@@ -205,10 +213,24 @@ class LocalPlaces:
             for pid in left:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, signal.SIGKILL)
-            if not left:
-                return
+            orphans = await self._kill_orphans()
+            if not left and not orphans:
+                break
             await asyncio.sleep(pause_s)
-        self._log.warning("place_not_empty", uid=uid, processes=left)
+        else:
+            self._log.warning("place_not_empty", uid=uid, processes=[*left, *orphans])
+        await asyncio.to_thread(processes.end_cgroups, uid)
+
+    async def _kill_orphans(self) -> list[int]:
+        """Agents adopt what their own processes leave. So a child of this process that is no agent is a dead one's."""
+        if not self._alone:
+            return []
+        born = await asyncio.to_thread(processes.children_of_this)
+        agents = {held.pid for held in self._held.values()}
+        orphans = {pid: birth for pid, birth in born.items() if pid not in agents}
+        for pid in (pid for pid, birth in orphans.items() if not birth):
+            processes.reap(pid)
+        return [pid for pid, birth in orphans.items() if birth and processes.send(pid, birth, signal.SIGKILL)]
 
     def _ended(self, uid: str, why: str, code: int | None) -> None:
         output = self._log_file(uid)

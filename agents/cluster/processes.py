@@ -1,11 +1,14 @@
-"""Finding the processes of a place again: by what they carry, never by a number alone, for numbers are used again."""
+"""Finding the processes of a place again: by what they carry, never by a number alone, for numbers are used again.
+
+What a dead agent leaves and carries nothing is in its cgroup, or becomes a child of this process, its subreaper.
+"""
 
 import contextlib
 import itertools
 import os
 import signal
 
-from runtime import proc
+from runtime import cgroups, proc
 
 MARK = "TRADEWIND_PLACE"
 """In the environment of everything that runs in a place, with its uid."""
@@ -32,6 +35,23 @@ def of_place(uid: str, leader: int | None) -> list[int]:
     return sorted(in_session.union(proc.carrying(_mark(uid))))
 
 
+def children_of_this() -> dict[int, str]:
+    """The children of this process with their births. One that has only its remains left has none."""
+    return {pid: birth_of(pid) or "" for pid in proc.pids() if _parent(pid) == os.getpid()}
+
+
+def reap(pid: int) -> None:
+    """A child that has exited, or nothing."""
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(pid, os.WNOHANG)
+
+
+def end_cgroups(uid: str) -> None:
+    """What an agent of this place put into a cgroup of its own."""
+    for cgroup in cgroups.find(f"tradewind-{uid}-*"):
+        cgroup.end()
+
+
 def send(pid: int, birth: str, number: signal.Signals) -> bool:
     """Only to that very process; False if it is not there any more."""
     if birth_of(pid) != birth:
@@ -40,6 +60,11 @@ def send(pid: int, birth: str, number: signal.Signals) -> bool:
         os.kill(pid, number)
         return True
     return False
+
+
+def _parent(pid: int) -> int | None:
+    stat = proc.stat(pid)
+    return None if stat is None else stat.parent
 
 
 def _is_in_session(pid: int, leader: int) -> bool:

@@ -12,7 +12,7 @@ from runtime.settings import read_settings
 async def start(stop: Stop) -> int:
     settings = read_settings(WorkerSettings, os.environ)
     configure("worker", job=settings.job)
-    return await main(settings, stop)
+    return await main(settings, stop, alone=True)
 
 
 if __name__ == "__main__":

@@ -60,7 +60,11 @@ class Host(Conversation):
             why = str(ended.exceptions[0])
         finally:
             kill_left(self._folder.left)
+            if self._folder.cage is not None:
+                self._folder.cage.kill()
         await end_left(self._folder.left)
+        if self._folder.cage is not None:
+            await self._folder.cage.empty()
         for process in self._folder.left.processes:
             self._folder.ended(process.pid)
         self._gone.set()
@@ -84,6 +88,8 @@ class Host(Conversation):
             raise HostEnded(f"{command.python} cannot be started: {error.strerror}") from error
         except ValueError as error:
             raise HostEnded(f"{command.python!r} cannot be started: {error}") from error
+        if self._folder.cage is not None:
+            self._folder.cage.take(process.pid)
         self._folder.started(process.pid)
         return process
 

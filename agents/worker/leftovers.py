@@ -2,7 +2,8 @@
 
 Each worker has a folder with a lock that its agent holds for life, and a record of the processes it started. A folder
 whose lock is free belongs to a dead agent. A process is known by its number *and* the moment it was started, or by the
-worker's id in its environment: a number that was used again for something else is left alone.
+worker's id in its environment, or by the worker's cgroup: a number that was used again for something else is left
+alone.
 """
 
 import asyncio
@@ -17,9 +18,11 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from agents.worker.cage import Cage, cgroup_name
 from messages.decoding import Undecodable, decode, encode_readable
 from messages.ids import WorkerId
 from runtime import proc
+from runtime.cgroups import Cgroup
 from runtime.children import signal_group, start_time_of, wait_exit
 from runtime.errors import UserError
 from runtime.logs import Once, logger
@@ -44,6 +47,8 @@ class Left(Struct, frozen=True):
     worker: WorkerId
     boot: str
     processes: tuple[ProcessId, ...] = ()
+    cgroup: str = ""
+    """The path of the one that the host is in; empty if there is none."""
 
 
 class WorkerFolder:
@@ -51,6 +56,8 @@ class WorkerFolder:
 
     def __init__(self, path: Path, lock: int, worker: WorkerId) -> None:
         self.path = path
+        self.cage: Cage | None = None
+        """None where other things run below this process, too."""
         self._lock = lock
         self._log_once = Once()
         self._left = Left(worker=worker, boot=proc.boot_id())
@@ -61,6 +68,15 @@ class WorkerFolder:
         """What would be left if the agent ended now."""
         return self._left
 
+    def contain(self, cage: Cage) -> None:
+        self.cage = cage
+        self._left = msgspec.structs.replace(self._left, cgroup=cage.path)
+        self._write()
+
+    def pids(self) -> list[int]:
+        """Of the host and its trainers."""
+        return [process.pid for process in self._left.processes]
+
     def started(self, pid: int) -> None:
         ticks = start_time_of(pid)
         if ticks is not None:
@@ -70,6 +86,8 @@ class WorkerFolder:
         self._keep(tuple(process for process in self._left.processes if process.pid != pid))
 
     def remove(self) -> None:
+        if self.cage is not None:
+            self.cage.remove()
         shutil.rmtree(self.path, ignore_errors=True)
         os.close(self._lock)
 
@@ -94,10 +112,25 @@ async def claim(run_dir: Path, uid: str, worker: WorkerId) -> WorkerFolder:
     lock = await _lock_soon(path)
     if lock is None:
         raise UserError(f"A worker with uid {uid} is already running here", "leave out --uid, or give another")
-    await end_left(read_left(path))
+    await end_dead(read_left(path))
     for folder in _others(run_dir, path):
         await _sweep(folder)
     return WorkerFolder(path, lock, worker)
+
+
+async def end_dead(left: Left | None) -> None:
+    """Everything that a dead agent left, also what lost every trace of it but its cgroup."""
+    if left is not None:
+        await asyncio.to_thread(_end_cgroup, left)
+    await end_left(left)
+
+
+def end_cgroups(run_dir: Path) -> None:
+    """Of all workers there, dead or alive."""
+    for record in run_dir.glob(f"*/{RECORD}"):
+        left = _read(record.parent)
+        if left is not None:
+            _end_cgroup(left)
 
 
 async def end_left(left: Left | None) -> None:
@@ -130,7 +163,7 @@ async def _sweep(folder: Path) -> None:
     if lock is None:
         return
     try:
-        await end_left(read_left(folder))
+        await end_dead(read_left(folder))
         shutil.rmtree(folder, ignore_errors=True)
     finally:
         os.close(lock)
@@ -182,6 +215,12 @@ def read_left(folder: Path) -> Left | None:
     except Undecodable as error:
         logger().warning("record_unreadable", folder=str(folder), error=str(error))
         return None
+
+
+def _end_cgroup(left: Left) -> None:
+    path = Path(left.cgroup)
+    if left.boot == proc.boot_id() and path.name == cgroup_name(left.worker):
+        Cgroup(path).end()
 
 
 def _found(left: Left) -> list[int]:

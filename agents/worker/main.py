@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from agents.worker.cage import Cage
 from agents.worker.decide import decide
 from agents.worker.echo import Echo
 from agents.worker.effects import WorkerEffect
@@ -39,7 +40,8 @@ BUS_DRAIN_S = 3.0
 FORCED_GRACE_S = 2.0
 
 
-async def main(settings: WorkerSettings, stop: Stop) -> int:
+async def main(settings: WorkerSettings, stop: Stop, *, alone: bool = False) -> int:
+    """`alone`: nothing runs below this process but the job, so that whatever is left there at its end is killed."""
     uid = settings.uid or f"w{secrets.token_hex(4)}"
     identity = _identity(settings, WorkerId(f"{uid}-{secrets.token_hex(2)}"))
     host_file = None if settings.external_host else find_host_file(settings.host_file)
@@ -47,6 +49,8 @@ async def main(settings: WorkerSettings, stop: Stop) -> int:
         socket_path(Path(settings.run_dir) / uid)
     folder = await claim(Path(settings.run_dir), uid, identity.worker)
     try:
+        if alone and not settings.external_host:
+            folder.contain(Cage(identity.worker, use_cgroup=settings.cgroup))
         inbox = Inbox()
         bus = await connect_when_up(
             _bus_settings(settings, identity), stop.asked, inbox.on_bus_change, give_up_s=settings.orphan_s
@@ -86,6 +90,8 @@ async def _work(settings: WorkerSettings, hands: Hands, stop: Stop) -> int:
             tasks.create_task(shell.keep_reading(), name="worker/kept"),
             tasks.create_task(_obey_signals(settings, hands.inbox, stop), name="worker/signals"),
         ]
+        if hands.folder.cage is not None:
+            own.append(tasks.create_task(hands.folder.cage.reap(hands.folder.pids), name="worker/reaper"))
         leave = await shell.left
         await shell.end_host()
         shell.flush_progress()

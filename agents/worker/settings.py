@@ -32,6 +32,8 @@ class WorkerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Where ranks of other workers reach those of this one."""
     run_dir: str = field(default_factory=_default_run_dir)
     """Holds a folder for each worker; what a dead agent left running is found there and ended."""
+    cgroup: bool = True
+    """Where it may, it makes a cgroup below its own for all that the job starts."""
     echo: bool = False
     """Trainers' lines also go to the terminal, each after its rank."""
     notice_s: Annotated[float, Meta(gt=0, le=15)] = 15.0

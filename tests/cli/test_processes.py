@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from runtime.children import descendants
+from runtime.children import alive_below, descendants
+from tests.escaping import escape_source, escaped
 from tradewind.cli.local import processes
-from tradewind.cli.local.guard import MARK, marked
+from tradewind.cli.local.guard import MARK, execute, marked
 
 FAMILY = """
 import os, signal, sys, time
@@ -61,7 +62,7 @@ def test_a_process_that_has_ended_is_not_alive_even_before_it_is_waited_for() ->
     child = subprocess.Popen([sys.executable, "-c", ""])
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
     assert not processes.is_alive(child.pid)
-    assert child.pid not in processes.alive_below(os.getpid())
+    assert child.pid not in alive_below(os.getpid())
     assert child.wait(WAIT_S) == 0
 
 
@@ -84,6 +85,25 @@ def test_the_guard_ends_everything_with_the_mark_when_its_command_is_killed(tmp_
         assert marked(str(folder)) == []
         assert parent.wait(WAIT_S) == -signal.SIGKILL
         assert not folder.exists()
+
+
+AN_AGENT = """
+from runtime import children
+children.become_subreaper()
+"""
+
+
+def test_the_guard_ends_what_carries_no_mark_but_is_below_something_that_does(tmp_path: Path, escape: str) -> None:
+    folder = tmp_path / "stack"
+    folder.mkdir()
+    source = AN_AGENT + escape_source(escape, 'print("escaped", flush=True); time.sleep(600)')
+    environ = {**os.environ, MARK: str(folder)}
+    with subprocess.Popen([sys.executable, "-c", source], env=environ, stdout=subprocess.PIPE) as agent:
+        assert agent.stdout is not None and agent.stdout.readline() == b"escaped\n"
+        assert len(escaped(escape)) == 1
+        execute(str(folder))
+        assert agent.wait(WAIT_S) == -signal.SIGKILL
+    assert escaped(escape) == []
 
 
 def test_the_guard_leaves_other_stacks_alone(tmp_path: Path) -> None:

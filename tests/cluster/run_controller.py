@@ -13,4 +13,4 @@ from runtime.process import run
 if __name__ == "__main__":
     settings = msgspec.json.decode(Path(sys.argv[1]).read_bytes(), type=ClusterSettings)
     logs.configure("cluster", cluster=settings.cluster)
-    sys.exit(run(lambda stop: main(settings, stop)))
+    sys.exit(run(lambda stop: main(settings, stop, alone=True)))

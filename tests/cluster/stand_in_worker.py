@@ -12,6 +12,7 @@ from messages.clusters import Answer
 from messages.codec import Received
 from messages.ids import ClusterName, JobName, WorkerId
 from messages.workers import StopWorker, WorkerHeartbeat, WorkerLeft, WorkerPhase, WorkerStatus
+from runtime import children
 from runtime.bus import Bus, BusSettings
 from runtime.process import Stop, run
 
@@ -66,5 +67,8 @@ if __name__ == "__main__":
         sys.exit(3)
     if "STAND_IN_HAS_CHILD" in os.environ:
         subprocess.Popen(["sleep", "300"], start_new_session=True)
+    if "STAND_IN_RUNS" in os.environ:
+        children.become_subreaper()  # as every worker-agent
+        exec(os.environ["STAND_IN_RUNS"])
     given = options()
     sys.exit(run(lambda stop: work(given, stop), drain_s=600.0, force_s=600.0))

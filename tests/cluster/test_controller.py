@@ -14,11 +14,13 @@ from messages import subjects
 from messages.clusters import KeepWorkers, Presence, RemoveWorkers, WorkerTemplate
 from messages.ids import WorkerId
 from messages.workers import DumpWorker, WorkerHeartbeat
+from runtime.children import parent_of
 from runtime.errors import NoAnswer
 from runtime.nats_server import NatsServer
 from tests.cluster.builders import a_status
 from tests.cluster.conftest import CLUSTER, JOB, Bench, environment_of, is_running
 from tests.conftest import eventually
+from tests.escaping import escape_source, escaped
 
 
 async def test_keeps_the_count_and_replaces_a_killed_worker_that_is_reported_gone(bench: Bench) -> None:
@@ -62,6 +64,24 @@ async def test_what_a_killed_worker_leaves_behind_is_ended_too(bench: Bench) -> 
     os.kill(pid, signal.SIGKILL)
     await eventually(lambda: worker in bench.gone, what="it is gone")
     await eventually(lambda: not any(map(is_running, left)), what="and so is what it had started")
+
+
+async def test_what_a_killed_worker_leaves_is_ended_though_it_carries_no_mark_and_nothing_of_another_is(
+    bench: Bench, escape: str
+) -> None:
+    await bench.start_and_hear()
+    await bench.keep(2, env={"STAND_IN_RUNS": escape_source(escape)})
+    workers = await bench.until_alive(2)
+    worker, pid = next(iter(workers.items()))
+    [left] = [other for other in escaped(escape) if parent_of(other) == pid]
+    [spared] = [other for other in escaped(escape) if other != left]
+    os.kill(pid, signal.SIGKILL)
+    await eventually(lambda: worker in bench.gone, what="it is gone")
+    await eventually(lambda: not is_running(left), what="and so is what it had started")
+    await bench.until_alive(2)
+    assert is_running(spared)
+    await bench.keep(0)
+    await eventually(lambda: not escaped(escape), what="nothing is left")
 
 
 async def test_what_a_worker_left_behind_while_no_controller_was_there_is_ended_by_the_next(bench: Bench) -> None:

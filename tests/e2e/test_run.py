@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.cli.command import Outcome, finished, started
+from tests.conftest import eventually
 from tests.e2e.traces import a_mark, carriers, is_role, nothing_is_left
+from tests.escaping import escape_source, escaped
 
 RUN_S = 180.0
 
@@ -104,6 +106,26 @@ async def test_ctrl_c_while_everything_starts_leaves_nothing(tmp_path: Path) -> 
     assert done.code == 130, done.err
     assert "Traceback" not in done.err
     await nothing_is_left(mark)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("without_torch")
+@pytest.mark.parametrize("cgroup", ["false", "true"])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+async def test_a_process_that_clears_its_environment_and_leaves_its_session_ends_with_the_command(
+    tmp_path: Path, escape: str, number: signal.Signals, cgroup: str
+) -> None:
+    mark = {**a_mark(), "TRADEWIND_CGROUP": cgroup}
+    script = a_script(tmp_path, escape_source(escape, TRAINS_FOR_EVER))
+    process = await started("run", script, environ=mark, cwd=tmp_path)
+    assert process.stdout is not None
+    async with asyncio.timeout(RUN_S):
+        assert b"pid" in await process.stdout.readline()
+    assert len(escaped(escape)) == 1
+    process.send_signal(number)
+    await finished(process, RUN_S)
+    await nothing_is_left(mark)
+    await eventually(lambda: not escaped(escape), RUN_S, "it has ended")
 
 
 @pytest.mark.usefixtures("without_torch")

@@ -57,6 +57,28 @@ time.sleep(600)
 """
 
 
+REAPER = """
+import os, subprocess
+from runtime import children
+children.become_subreaper()
+own = subprocess.Popen(["sleep", "0"])
+os.waitid(os.P_PID, own.pid, os.WEXITED | os.WNOWAIT)
+children.reap_adopted([own.pid])
+code = own.wait()
+here, there = os.pipe()
+middle = os.fork()
+if not middle:
+    if not os.fork():
+        os.write(there, str(os.getpid()).encode())
+    os._exit(0)
+os.waitpid(middle, 0)
+orphan = int(os.read(here, 100))
+os.waitid(os.P_PID, orphan, os.WEXITED | os.WNOWAIT)
+children.reap_adopted([])
+print(code, children.parent_of(orphan), flush=True)
+"""
+
+
 @pytest.fixture
 async def start() -> AsyncIterator[Start]:
     started: list[asyncio.subprocess.Process] = []
@@ -149,6 +171,10 @@ async def test_a_subreaper_inherits_orphans(start: Start) -> None:
     orphan, is_ours = await first_line(process)
     assert is_ours == "True"
     assert int(orphan) in children.descendants(process.pid)
+
+
+async def test_a_subreaper_reaps_what_it_adopted_and_leaves_its_own_to_whoever_waits_for_them(start: Start) -> None:
+    assert await first_line(await start(REAPER)) == ["0", "None"]
 
 
 async def test_the_start_time_tells_two_processes_apart(start: Start) -> None:

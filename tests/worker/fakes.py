@@ -195,7 +195,7 @@ def settings_for(nats_url: str, run_dir: Path, *, uid: str = "w1", slots: int = 
 async def an_agent_process(settings: WorkerSettings) -> AsyncIterator[asyncio.subprocess.Process]:
     """In a process of its own, which can be killed."""
     chosen = msgspec.structs.asdict(settings).items()
-    given = {f"TRADEWIND_{name.upper()}": str(value) for name, value in chosen if value}
+    given = {f"TRADEWIND_{name.upper()}": str(value) for name, value in chosen if value not in (None, "")}
     process = await children.start((sys.executable, "-m", "agents.worker"), env={**os.environ, **given})
     try:
         yield process

@@ -71,7 +71,8 @@ def cluster(**flags: object) -> None:
 
     settings = read_settings(ClusterSettings, os.environ, flags)
     configure("cluster", cluster=settings.cluster)
-    sys.exit(run(lambda stop: main(settings, stop), drain_s=settings.end_grace_s + CLUSTER_DRAIN_S))
+    drain_s = settings.end_grace_s + CLUSTER_DRAIN_S
+    sys.exit(run(lambda stop: main(settings, stop, alone=True), drain_s=drain_s))
 
 
 @click.command(
@@ -107,4 +108,4 @@ def worker(**flags: object) -> None:
 
     settings = read_settings(WorkerSettings, os.environ, flags)
     configure("worker", job=settings.job)
-    leave(run(lambda stop: main(settings, stop), drain_s=DRAIN_S))
+    leave(run(lambda stop: main(settings, stop, alone=True), drain_s=DRAIN_S))

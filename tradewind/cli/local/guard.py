@@ -1,21 +1,28 @@
 """The local stack's last will: if the command is killed, nobody is left to end what it started, but for this process.
 
 It holds the reading end of a pipe. The other end closes when the command dies, however it dies; then everything that
-carries the stack's mark in its environment is killed, and the stack's folder is removed.
+carries the stack's mark in its environment is killed, with all below it, and the stack's folder is removed.
+Worker-agents carry the mark, and whatever their jobs started is below them or in their cgroups.
 """
 
-import contextlib
-import os
 import shutil
 import signal
 import sys
 import time
+from pathlib import Path
 
+from agents.worker.leftovers import end_cgroups
 from runtime import proc
+from runtime.children import below
+from tradewind.cli.local.processes import is_alive, send
 
 MARK = "TRADEWIND_STACK"
 ROUNDS = 100
 ROUND_S = 0.05
+
+
+def workers_folder(folder: str | Path) -> Path:
+    return Path(folder) / "workers"
 
 
 def marked(folder: str) -> list[int]:
@@ -25,14 +32,27 @@ def marked(folder: str) -> list[int]:
 
 def execute(folder: str) -> None:
     for _ in range(ROUNDS):
-        left = marked(folder)
+        left = _caught(folder)
         if not left:
             break
-        for pid in left:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
+        send(left, signal.SIGKILL)
         time.sleep(ROUND_S)
+    end_cgroups(workers_folder(folder))
     shutil.rmtree(folder, ignore_errors=True)
+
+
+def _caught(folder: str) -> list[int]:
+    """Stopped first, from the agents down: killed one after the other, they would leave their children to nobody."""
+    caught: list[int] = []
+    while new := [pid for pid in _here(folder) if pid not in caught and is_alive(pid)]:
+        send(new, signal.SIGSTOP)
+        caught += new
+    return caught
+
+
+def _here(folder: str) -> list[int]:
+    roots = marked(folder)
+    return list(dict.fromkeys([*roots, *below(roots)]))
 
 
 if __name__ == "__main__":

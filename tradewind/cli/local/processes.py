@@ -11,15 +11,10 @@ import time
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
-from runtime.children import descendants, parent_of
+from runtime.children import alive_below, descendants, parent_of
 
 KILL_ROUNDS = 50
 KILL_ROUND_S = 0.02
-
-
-def alive_below(pid: int) -> list[int]:
-    """Its descendants, zombies left out: they hold nothing any more."""
-    return [one for one in descendants(pid) if is_alive(one)]
 
 
 def is_alive(pid: int) -> bool:

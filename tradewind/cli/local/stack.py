@@ -13,12 +13,13 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TypeVar
 
+from agents.worker.leftovers import end_cgroups
 from runtime import children
 from tradewind.cli.api.client import Api, session
 from tradewind.cli.api.errors import MasterAway
 from tradewind.cli.local import processes
 from tradewind.cli.local.folder import StackFailed, own_folder
-from tradewind.cli.local.guard import MARK
+from tradewind.cli.local.guard import MARK, workers_folder
 from tradewind.cli.local.parts import BusServer, Part, controller, guard, master
 from tradewind.cli.local.supervise import keep, tail_of
 
@@ -69,7 +70,7 @@ class LocalStack:
 
     async def _start_roles(self, environ: Mapping[str, str], tasks: asyncio.TaskGroup) -> None:
         await self._keep(master(self._api_port(), environ, self.folder), tasks)
-        workers = ("--run-dir", str(self.folder / "workers"), "--end-grace-s", f"{WORKERS_GRACE_S}")
+        workers = ("--run-dir", str(workers_folder(self.folder)), "--end-grace-s", f"{WORKERS_GRACE_S}")
         await self._keep(controller(("--cluster", CLUSTER, *workers), environ, self.folder), tasks)
 
     async def _end_workers(self) -> None:
@@ -90,6 +91,7 @@ class LocalStack:
     def kill(self) -> None:
         """Whatever is still there, at once."""
         self.left_behind += processes.kill_all_below(os.getpid())
+        end_cgroups(workers_folder(self.folder))
         self._reaper.reap(())
 
     async def _start(self, part: Part) -> None:
@@ -137,8 +139,8 @@ class LocalStack:
 
     def _workers_and_below(self) -> list[int]:
         """All below this process but the roles and what is below them: workers, hosts, trainers."""
-        roles = {pid for own in self._own_pids() for pid in (own, *processes.alive_below(own))}
-        return [pid for pid in processes.alive_below(os.getpid()) if pid not in roles]
+        roles = {pid for own in self._own_pids() for pid in (own, *children.alive_below(own))}
+        return [pid for pid in children.alive_below(os.getpid()) if pid not in roles]
 
     async def _until_workers_left(self, timeout_s: float) -> None:
         for _ in range(round(timeout_s / POLL_S)):

@@ -14,6 +14,7 @@ from messages.api import EventLine, JobView
 from messages.costs import CostView
 from messages.ids import Rank, WorkerId
 from messages.jobs import JobSpec
+from runtime import children
 from tradewind.cli.api.client import Api
 from tradewind.cli.api.errors import MasterAway
 from tradewind.cli.demo.cloud.facts import (
@@ -123,7 +124,7 @@ class CloudStory(Story):
         ranks = {worker.worker: worker.ranks[0] for worker in view.workers if worker.ranks}
         if not notice_s:
             self._processes = {
-                worker.worker: [worker.pid, *processes.alive_below(worker.pid)] for worker in view.workers if worker.pid
+                worker.worker: [worker.pid, *children.alive_below(worker.pid)] for worker in view.workers if worker.pid
             }
         taken = Taken(node.name, node.zone, notice_s, view.generation, self.step, time.time())
         await self._cloud.preempt(node.name, notice_s)

@@ -59,6 +59,8 @@ class Launch(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
     workdir: str | None = None
     python: str | None = None
     env: dict[str, str] = field(default_factory=dict)
+    no_python: bool = False
+    """`script` is a program that is executed as it is."""
 
 
 class Pod(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -96,6 +98,8 @@ def contradictions(spec: JobSpec) -> list[Problem]:
     found = []
     if (spec.launch.script is None) == (spec.launch.module is None):
         found.append(("launch", "give either launch.script or launch.module, exactly one of them"))
+    if spec.launch.no_python and spec.launch.module is not None:
+        found.append(("launch.no_python", "is true, but launch.module needs Python; give launch.script"))
     if spec.workers.min > spec.workers.max:
         text = f"is {spec.workers.min}, more than workers.max = {spec.workers.max}; at most that"
         found.append(("workers.min", text))

@@ -10,8 +10,11 @@ from typing import NamedTuple
 import click
 
 from messages.jobs import JobSpec
+from tradewind.cli import present
 from tradewind.cli.numbers import Whole
+from tradewind.cli.run.rank_logs import Outputs, RankLogs
 from tradewind.cli.run.spec import spec_of
+from tradewind.cli.run.torchrun import given_of, torchrun_options
 
 NNODES = re.compile(r"^(?:(?P<min>[1-9]\d*):)?(?P<max>[1-9]\d*)$")
 
@@ -71,6 +74,7 @@ Examples:
 @click.option("-m", "--module", is_flag=True, help="SCRIPT is a module, as with `python -m`.")
 @click.option("--python", help="The interpreter that has the script's packages.  [this one]")
 @click.option("--standalone", is_flag=True, hidden=True, help="As torchrun has it: always so.")
+@torchrun_options
 @click.argument("script")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def run(
@@ -89,6 +93,7 @@ def run(
     Each rank's lines come with its rank in front; lines of Tradewind's own go to standard error. The exit code is that
     of the script.
     """
+    torchrun = given_of(click.get_current_context(), workers.most, module=module)
     spec = spec_of(
         script,
         args,
@@ -99,14 +104,20 @@ def run(
         ranks=nproc_per_node,
         failures=max_failures,
         environ=os.environ,
+        program=torchrun.program,
     )
-    sys.exit(run_here(spec, os.environ))
+    for note in torchrun.notes:
+        present.say(note)
+    sys.exit(run_here(torchrun.applied_to(spec), os.environ, torchrun.outputs))
 
 
-def run_here(spec: JobSpec, environ: Mapping[str, str]) -> int:
+def run_here(spec: JobSpec, environ: Mapping[str, str], outputs: Outputs) -> int:
     from runtime.process import run as run_process
     from tradewind.cli.jobs.oneshot import quiet_logs
     from tradewind.cli.run.running import LocalRun
 
     quiet_logs()
-    return run_process(lambda stop: LocalRun(spec, environ, stop).result())
+    with RankLogs(outputs, spec.name) as logs:
+        if logs.folder is not None:
+            present.say(f"what the ranks print is also in {logs.folder}")
+        return run_process(lambda stop: LocalRun(spec, environ, stop, logs.take).result())

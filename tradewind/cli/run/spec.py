@@ -23,13 +23,16 @@ def spec_of(
     ranks: int,
     failures: int,
     environ: Mapping[str, str],
+    program: bool = False,
 ) -> JobSpec:
     if least > most:
         raise UserError(
             f"The minimum ({least} workers) is larger than the maximum ({most}).",
             f"tradewind run --workers {least} …",
         )
-    if not module:
+    if program:
+        check_program(script)
+    elif not module:
         check_script(script)
     return JobSpec(
         name=job_name(script.rpartition(".")[2] if module else Path(script).stem),
@@ -54,6 +57,13 @@ def check_script(name: str) -> None:
         near = difflib.get_close_matches(script.name, [one.name for one in script.parent.glob("*.py")], n=1)
         hint = f"tradewind run {script.with_name(near[0])}" if near else "tradewind run --help"
         raise UserError(f"There is no script {name}.", hint)
+
+
+def check_program(name: str) -> None:
+    if shutil.which(name) is None:
+        missing = not Path(name).exists()
+        why = f"There is no program {name}." if missing else f"{name} cannot be executed."
+        raise UserError(why, "tradewind run --help" if missing else f"chmod +x {name}")
 
 
 def one_thread_each(ranks: int, environ: Mapping[str, str]) -> dict[str, str]:

@@ -84,6 +84,8 @@ class Launch(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
     """A file or folder that the script changes with each checkpoint; relative to `workdir`."""
     preload: tuple[str, ...] = ()
     """Modules that each worker imports once, before its trainers are forked."""
+    no_python: bool = False
+    """`script` is a program that is executed as it is."""
 
     @property
     def host_env(self) -> dict[str, str]:
@@ -126,6 +128,8 @@ def contradictions(spec: JobSpec) -> list[Problem]:
     found = []
     if (spec.launch.script is None) == (spec.launch.module is None):
         found.append(("launch", "give either launch.script or launch.module, exactly one of them"))
+    if spec.launch.no_python and spec.launch.module is not None:
+        found.append(("launch.no_python", "is true, but launch.module needs Python; give launch.script"))
     if spec.workers.min > spec.workers.max:
         text = f"is {spec.workers.min}, more than workers.max = {spec.workers.max}; at most that"
         found.append(("workers.min", text))

@@ -53,7 +53,7 @@ def rank_environment(
         "LOCAL_WORLD_SIZE": str(member.ranks),
         "GROUP_RANK": str(member.group_rank),
         "GROUP_WORLD_SIZE": str(len(assignment.members)),
-        "ROLE_NAME": "default",
+        "ROLE_NAME": assignment.launch.env.get("ROLE_NAME", "default"),
         "ROLE_RANK": str(rank),
         "ROLE_WORLD_SIZE": str(assignment.world_size),
         "MASTER_ADDR": assignment.store.host,

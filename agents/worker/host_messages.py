@@ -22,6 +22,7 @@ class TrainerSpec(Struct, frozen=True, omit_defaults=True):
     script: str | None = None
     module: str | None = None
     inherit: bool = False
+    program: bool = False
 
 
 class Fork(Struct, frozen=True, tag_field="type", tag="fork"):

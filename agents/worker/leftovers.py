@@ -128,7 +128,7 @@ async def end_dead(left: Left | None) -> None:
 def end_cgroups(run_dir: Path) -> None:
     """Of all workers there, dead or alive."""
     for record in run_dir.glob(f"*/{RECORD}"):
-        left = _read(record.parent)
+        left = read_left(record.parent)
         if left is not None:
             _end_cgroup(left)
 

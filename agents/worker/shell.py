@@ -266,6 +266,7 @@ class WorkerShell:
                 cwd=folder,
                 script=launch.script,
                 module=launch.module,
+                program=launch.no_python,
                 inherit=elsewhere,
             )
             for local_rank, (rank, error_file) in enumerate(zip(ranks, error_files, strict=True))

@@ -61,6 +61,7 @@ class Agent:
         argv: Sequence[str] = (),
         cwd: Path | None = None,
         env: Callable[[int], dict[str, str]] = lambda rank: {},
+        program: bool = False,
         after: dict[str, str] | None = None,
     ) -> int:
         """Forks the trainers and returns their generation; `after` this message, which goes out together with that."""
@@ -73,6 +74,7 @@ class Agent:
                 "module": module,
                 "argv": list(argv),
                 "cwd": str(cwd or self._folder),
+                "program": program,
             }
             for rank in range(ranks)
         ]

@@ -65,8 +65,10 @@ def test_the_last_state_of_a_bar_that_stands_still_is_due_after_a_second() -> No
     assert lines.update(5.0) == " 10%"
     assert lines.due_s is None
     lines.feed(b"\r 20%")
-    assert (lines.update(5.5), lines.due_s) == (None, 6.0)
-    assert (lines.update(6.0), lines.due_s) == (" 20%", None)
+    assert lines.update(5.5) is None
+    assert lines.due_s == 6.0
+    assert lines.update(6.0) == " 20%"
+    assert lines.due_s is None
 
 
 def test_what_was_shown_already_is_not_shown_again_when_its_line_ends() -> None:

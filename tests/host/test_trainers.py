@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.host.agent import Agent, alive
+from tests.host.agent import Agent, alive, wait_gone
 
 FACTS = """
     import json, os, pickle, signal, sys
@@ -321,3 +321,29 @@ def test_a_progress_bar_is_seen_while_the_script_still_runs(host: Agent) -> None
     assert host.finish(generation)["signal"] == "SIGTERM"
     assert host.lines(generation, stream="stderr")[-1] == "20%"
     assert host.lines(generation, stream="stderr").count("20%") == 1
+
+
+def test_a_program_is_executed_without_python(host: Agent, tmp_path: Path) -> None:
+    says = 'echo "rank $RANK of $0 in $(pwd) with $1"; trap; exit 7'
+    argv = ["-c", says, "me", "an argument"]
+    generation = host.fork("sh", program=True, argv=argv, cwd=tmp_path, env=lambda rank: {"RANK": str(rank)})
+    assert host.finish(generation)["code"] == 7
+    assert host.lines(generation) == [f"rank 0 of me in {tmp_path} with an argument"]
+
+
+def test_a_program_ends_when_it_is_told_to(host: Agent) -> None:
+    generation = host.fork("sleep", program=True, argv=["600"])
+    pid = host.wait_for("forked", generation)["pid"]
+    host.send(type="stop", generation=generation, grace_s=5)
+    assert host.finish(generation)["signal"] == "SIGTERM"
+    wait_gone([pid])
+
+
+@pytest.mark.parametrize(("mode", "code"), [(None, 127), (0o644, 126)])
+def test_a_program_that_cannot_be_executed_is_told(host: Agent, tmp_path: Path, mode: int | None, code: int) -> None:
+    if mode is not None:
+        (tmp_path / "train.sh").write_text("#!/bin/sh\n")
+        (tmp_path / "train.sh").chmod(mode)
+    exited = host.finish(host.fork("./train.sh", program=True, cwd=tmp_path))
+    assert exited["code"] == code
+    assert exited["tail"][0].startswith("tradewind: can't execute './train.sh': [Errno ")

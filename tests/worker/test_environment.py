@@ -40,6 +40,13 @@ def _seen(folder: Path) -> list[Seen]:
     return [msgspec.json.decode((folder / f"{rank}.json").read_bytes(), type=Seen) for rank in range(2)]
 
 
+def test_the_role_is_the_one_that_the_job_names() -> None:
+    member, agents = a_member(OWN, 0), {"ROLE_NAME": "of the agent"}
+    launch = Launch(script="train.py", env={"ROLE_NAME": "eval"})
+    assert rank_environment(an_assignment(1, member), member, 0, agents, "")["ROLE_NAME"] == "default"
+    assert rank_environment(an_assignment(1, member, launch=launch), member, 0, agents, "")["ROLE_NAME"] == "eval"
+
+
 async def test_the_same_script_sees_the_same_environment_under_torchrun_and_under_us(
     nats_server: NatsServer, master: FakeMaster, tmp_path: Path
 ) -> None:

@@ -12,12 +12,14 @@ agent's end of the socket closes, it ends every trainer, as for `exit`, and exit
 
 Agent → host
 
-    fork    {generation, trainers: [{rank, env, script | module, argv, cwd, inherit}, …]}
+    fork    {generation, trainers: [{rank, env, script | module, argv, cwd, inherit, program}, …]}
             Forks one trainer for each, in order. `env`, {name: value}, is the whole environment of the trainer; where
             `inherit` is true, it goes over the host's own: a host in a container has one that its agent cannot know.
             Exactly one of `script` (a path, relative to `cwd` if not absolute) and `module` (as for `python -m`) is a
             text, the other absent or null. `argv` holds the arguments after it, without it. `cwd` is the folder to run
-            in, relative to the host's own if not absolute. Each trainer is answered by `forked` or `fork_failed`.
+            in, relative to the host's own if not absolute. Where `program` is true, `script` is executed as it is,
+            without Python; without a slash in it, it is looked for in the PATH of `env`. Each trainer is answered by
+            `forked` or `fork_failed`.
     stop    {generation, grace_s}
             Every trainer of this generation or a lower one: SIGTERM to its process group now, SIGKILL to the group
             `grace_s` seconds (at most a day) later if it is still there. Answered by `stopped`, at once if there is
@@ -94,6 +96,7 @@ class TrainerSpec:
     argv: tuple[str, ...]
     cwd: str
     inherit: bool = False
+    program: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +242,14 @@ def _trainer(generation: int, trainer: object) -> TrainerSpec:
         argv=_arguments(trainer),
         cwd=_text(trainer, "cwd"),
         inherit=trainer.get("inherit") is True,
+        program=_program(trainer, script),
     )
+
+
+def _program(trainer: Mapping[str, object], script: str | None) -> bool:
+    if trainer.get("program") is True and script is None:
+        raise Refused("fork.trainers: 'program' needs 'script'")
+    return trainer.get("program") is True
 
 
 def _environment(trainer: Mapping[str, object]) -> Mapping[str, str]:

@@ -69,6 +69,8 @@ def become(newborn: Newborn) -> None:
         os.chdir(spec.cwd)
     except OSError as error:
         _give_up(f"tradewind: can't change to folder {spec.cwd!r}: {_reason(error)}")
+    if spec.program and spec.script is not None:
+        _execute(spec.script, spec)
     progress.connect(newborn.progress_fd)
     stacks.write_on_signal(newborn.stacks_fd)
     start_anew(spec.env)
@@ -79,6 +81,20 @@ def become(newborn: Newborn) -> None:
     except BaseException as error:
         _hide_our_frames(error)
         raise
+
+
+def _execute(program: str, spec: TrainerSpec) -> NoReturn:
+    """Becomes the program. What Python ignores, the program would too: those signals are as they were before."""
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(number, signal.SIG_DFL)
+    try:
+        os.execvpe(program, [program, *spec.argv], spec.env)
+    except OSError as error:
+        missing = isinstance(error, FileNotFoundError)
+        _give_up(
+            f"tradewind: can't execute {program!r}: [Errno {error.errno}] {error.strerror}",
+            code=127 if missing else 126,
+        )
 
 
 def _run(spec: TrainerSpec) -> None:
@@ -141,9 +157,9 @@ def _search_first(folder: str, env: Mapping[str, str]) -> None:
     sys.path[:] = [folder, *(entry for entry in asked if entry not in sys.path), *sys.path]
 
 
-def _give_up(sentence: str) -> NoReturn:
+def _give_up(sentence: str, code: int = 2) -> NoReturn:
     print(sentence, file=sys.stderr)
-    raise SystemExit(2)
+    raise SystemExit(code)
 
 
 def _hide_our_frames(error: BaseException) -> None:

@@ -11,8 +11,11 @@ from typing import NamedTuple
 import click
 
 from messages.jobs import MODULE, JobSpec
+from tradewind.cli import present
 from tradewind.cli.numbers import Whole
+from tradewind.cli.run.rank_logs import Outputs, RankLogs
 from tradewind.cli.run.spec import More, gpu_warning, spec_of
+from tradewind.cli.run.torchrun import given_of, torchrun_options
 
 NNODES = re.compile(r"^(?:(?P<min>[1-9]\d*):)?(?P<max>[1-9]\d*)$")
 
@@ -107,6 +110,7 @@ Examples:
 )
 @click.option("--python", help="The interpreter that has the script's packages.  [this one]")
 @click.option("--standalone", is_flag=True, hidden=True, help="As torchrun has it: always so.")
+@torchrun_options
 @click.argument("script")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def run(
@@ -128,6 +132,7 @@ def run(
     Each rank's lines come with its rank in front; lines of Tradewind's own go to standard error. The exit code is that
     of the script.
     """
+    torchrun = given_of(click.get_current_context(), workers.most, module=module)
     spec = spec_of(
         script,
         args,
@@ -138,16 +143,18 @@ def run(
         ranks=nproc_per_node,
         failures=max_failures,
         environ=os.environ,
+        program=torchrun.program,
         more=More(restart_args, checkpoint_path, preload),
     )
-    sys.exit(run_here(spec, os.environ))
+    for note in torchrun.notes:
+        present.say(note)
+    sys.exit(run_here(torchrun.applied_to(spec), os.environ, torchrun.outputs))
 
 
-def run_here(spec: JobSpec, environ: Mapping[str, str]) -> int:
+def run_here(spec: JobSpec, environ: Mapping[str, str], outputs: Outputs) -> int:
     from agents.cluster.gpus import of_machine
     from runtime.process import run as run_process
     from tradewind.cli.jobs.oneshot import quiet_logs
-    from tradewind.cli.present import say
     from tradewind.cli.run.running import LocalRun
 
     quiet_logs()
@@ -155,5 +162,8 @@ def run_here(spec: JobSpec, environ: Mapping[str, str]) -> int:
     gpus = of_machine(int(given) if given.isdigit() else None, environ)
     warning = gpu_warning(spec.workers.max, spec.workers.ranks, len(gpus))
     if warning is not None:
-        say(warning)
-    return run_process(lambda stop: LocalRun(spec, environ, stop).result())
+        present.say(warning)
+    with RankLogs(outputs, spec.name) as logs:
+        if logs.folder is not None:
+            present.say(f"what the ranks print is also in {logs.folder}")
+        return run_process(lambda stop: LocalRun(spec, environ, stop, logs.take).result())

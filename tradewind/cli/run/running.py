@@ -3,8 +3,9 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
+from messages.api import LogLine
 from messages.jobs import JobSpec
 from runtime.errors import TradewindError
 from runtime.process import Stop
@@ -17,17 +18,20 @@ from tradewind.cli.interrupt import unless_stopped
 from tradewind.cli.local.stack import local_stack
 
 STOP_S = 10.0
-"""How long an interrupted job may take to end by itself before its processes are ended."""
+"""Seconds that an interrupted job has to end, besides the grace of its trainers, before its processes are ended."""
 POLL_S = 0.2
 QUIET_S = 2.0
 """Whatever takes longer is explained."""
 
 
 class LocalRun:
-    def __init__(self, spec: JobSpec, environ: Mapping[str, str], stop: Stop) -> None:
+    def __init__(
+        self, spec: JobSpec, environ: Mapping[str, str], stop: Stop, on_line: Callable[[LogLine], None]
+    ) -> None:
         self._spec = spec
         self._environ = environ
         self._stop = stop
+        self._on_line = on_line
         self._api: Api | None = None
         self._ended = asyncio.Event()
 
@@ -42,7 +46,7 @@ class LocalRun:
             watch = Watch(
                 stack.api,
                 self._spec.name,
-                on_line=present.show_line,
+                on_line=self._on_line,
                 on_event=present.tell_event,
                 on_away=lambda why: present.say("the master is away; the job goes on"),
             )
@@ -61,7 +65,7 @@ class LocalRun:
             return
         present.say("stopping the job; once more to stop at once")
         with contextlib.suppress(TradewindError, TimeoutError):
-            async with asyncio.timeout(STOP_S):
+            async with asyncio.timeout(STOP_S + self._spec.timeouts.stop_grace_s):
                 await self._api.stop(self._spec.name)
                 await first_of(self._ended, self._stop.forced)
 

@@ -36,6 +36,7 @@ def spec_of(
     ranks: int,
     failures: int,
     environ: Mapping[str, str],
+    program: bool = False,
     more: More = NOTHING_MORE,
 ) -> JobSpec:
     if least > most:
@@ -43,7 +44,9 @@ def spec_of(
             f"The minimum ({least} workers) is larger than the maximum ({most}).",
             f"tradewind run --workers {least} …",
         )
-    if not module:
+    if program:
+        check_program(script)
+    elif not module:
         check_script(script)
     return JobSpec(
         name=job_name(script.rpartition(".")[2] if module else Path(script).stem),
@@ -84,6 +87,13 @@ def current_folder() -> str:
         return str(Path.cwd())
     except FileNotFoundError:
         raise UserError("The current folder does not exist any more.", "cd to another folder") from None
+
+
+def check_program(name: str) -> None:
+    if shutil.which(name) is None:
+        missing = not Path(name).exists()
+        why = f"There is no program {name}." if missing else f"{name} cannot be executed."
+        raise UserError(why, "tradewind run --help" if missing else f"chmod +x {name}")
 
 
 def one_thread_each(ranks: int, environ: Mapping[str, str]) -> dict[str, str]:

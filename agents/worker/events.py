@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from agents.worker.trainer import Birth
 from messages.ids import Epoch, Generation, Rank
-from messages.workers import TrainerExit, TrainerStatus
+from messages.workers import TrainerExit, TrainerStatus, WrittenCheckpoint
 from messages.worlds import Assignment, Halt, Invite, Release
 
 
@@ -97,6 +97,14 @@ class TrainersSeen:
 
 
 @dataclass(frozen=True, slots=True)
+class CheckpointWritten:
+    """By one of its trainers."""
+
+    at_s: float
+    checkpoint: WrittenCheckpoint
+
+
+@dataclass(frozen=True, slots=True)
 class StepCompleted:
     """In this world, by this rank of it."""
 
@@ -171,6 +179,7 @@ WorkerEvent = (
     | TrainerDetached
     | TrainersSeen
     | StepCompleted
+    | CheckpointWritten
     | AssignmentHeard
     | HaltHeard
     | InviteHeard

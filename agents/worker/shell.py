@@ -30,6 +30,7 @@ from agents.worker.effects import (
 from agents.worker.environment import AN_INVITED, TERMS, enlarged, rank_arguments, rank_environment
 from agents.worker.events import (
     AssignmentHeard,
+    CheckpointWritten,
     HaltHeard,
     HostLost,
     HostWarmed,
@@ -73,6 +74,7 @@ from messages.workers import (
     WorkerHeartbeat,
     WorkerNoticed,
     WorkerStatus,
+    WrittenCheckpoint,
 )
 from messages.worlds import Assignment, Halt, Invite, Member, Release, StepsCounted
 from runtime.bus import Bucket, Bus
@@ -310,6 +312,8 @@ class WorkerShell:
                 self._inbox.post(TrainerSaid(at_s, *birth, hot_wire.status_of(message)))
             case hot_wire.Reported(generation, rank, reports, counted):
                 self._on_reported(generation, rank, reports, self.trainers.measured(message), counted)
+            case hot_wire.Checkpoint(step, folder, at):
+                self._inbox.post(CheckpointWritten(at_s, WrittenCheckpoint(step, folder, at)))
             case _:
                 assert_never(message)
 

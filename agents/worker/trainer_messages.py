@@ -11,7 +11,7 @@ from msgspec import Meta, Struct
 
 from agents.worker.progress import StepReport
 from agents.worker.words import Enter, Lease, Park, Word
-from messages.ids import NO_GENERATION, Counted, Generation, Range, Rank
+from messages.ids import NO_GENERATION, Counted, Generation, Range, Rank, UnixSeconds
 from messages.measured import StepsMeasured
 from messages.workers import SampleCertificate, TrainerStatus
 from messages.worlds import Entry, StepsCounted
@@ -59,6 +59,14 @@ class Reported(Struct, frozen=True, tag_field="type", tag="progress"):
     """Read apart: its steps count, whatever it makes of their time."""
 
 
+class Checkpoint(Struct, frozen=True, tag_field="type", tag="checkpoint"):
+    """It has written one."""
+
+    step: Counted
+    folder: Annotated[str, Meta(max_length=4096)]
+    at: UnixSeconds = 0.0
+
+
 class StartOrEntry(StrEnum):
     START = "start"
     """It was forked for this world."""
@@ -96,7 +104,7 @@ class Leased(Struct, frozen=True, tag_field="type", tag="lease"):
     valid_s: float
 
 
-TrainerMessage = Attach | Status | Reported
+TrainerMessage = Attach | Status | Reported | Checkpoint
 AgentMessage = Assign | Halt | Leased
 
 _decoder: msgspec.json.Decoder[TrainerMessage] = msgspec.json.Decoder(TrainerMessage)

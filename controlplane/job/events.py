@@ -114,8 +114,12 @@ class SaveFailed:
 
 @dataclass(frozen=True, slots=True)
 class StopAsked:
+    """Asked again with less grace, the job ends sooner."""
+
     at_s: float
     why: str
+    grace_s: float | None = None
+    """From SIGTERM to SIGKILL of its trainers."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,9 +47,11 @@ from controlplane.job.repair import repair
 from controlplane.job.rounds import has_switched, some_switched, unparked, unready
 from controlplane.job.sentences import all_exited, describe_exit, failures_allowed, name_workers, workers_are
 from controlplane.job.state import Job, Phase, Record, Store, Worker
+from controlplane.job.stopping import grace_s, is_ending
 from controlplane.job.waiting import what_to_wait_for
 from messages.clusters import RemoveWorkers
 from messages.ids import Generation
+from messages.workers import WrittenCheckpoint
 from messages.worlds import Assignment, HotWorld, StoreAddress
 
 BUSY_TICK_S = 0.5
@@ -65,6 +67,7 @@ class _RecordFields(TypedDict, total=False):
     formed: int
     failures: int
     failed_tail: tuple[str, ...]
+    checkpoint: WrittenCheckpoint | None
 
 
 class Turn:
@@ -114,6 +117,8 @@ class Turn:
                 return False
 
     def _from_waiting(self) -> bool:
+        if self._record.stop_why is not None and unparked(self.job):
+            return self._reshape(self._record.stop_why)
         if self._record.stop_why is not None:
             return self._end(Phase.STOPPED, self._record.stop_why)
         if self._halt_again():
@@ -263,6 +268,9 @@ class Turn:
         self._put_out(unreachable(self.job, unparked(self.job), self.now_s))
         self._put_out(too_late(self.job, unparked(self.job), "did not end its trainers", self.now_s))
         late = unparked(self.job)
+        if late and is_ending(self.job):
+            wait = f"waiting up to {grace_s(self.job):g} s for {name_workers(late)} to end a step and save"
+            return self._say(f"{self._record.why}; {wait}")
         if late:
             return self._say(f"{self._record.why}; waiting for {name_workers(late)} to park")
         return self._close_round()
@@ -277,6 +285,8 @@ class Turn:
             return self._succeed("all steps are done, and every rank had them")
         self._settle_prepared()
         self.job = replace(self.job, waiting_since_s=self.now_s)
+        if self._record.paused is not None:
+            self._set(checkpoint=self.job.checkpoint)
         goes_on = bool(survivors(self.job))
         failure = self.job.failure or (self.job.quit if goes_on else None)
         witness = failure is not None and failure.exit.peer_lost and (self.job.store_lost or goes_on)
@@ -324,7 +334,7 @@ class Turn:
     def _end(self, phase: Phase, why: str) -> bool:
         self.effects.append(effects.StopStores())
         self.job = replace(self.job, store=Store(), retry_s=None)
-        return self._set(phase=phase, why=why, prepared=None)
+        return self._set(phase=phase, why=why, prepared=None, checkpoint=self.job.checkpoint)
 
     def _put_out_unparked(self) -> None:
         """Unless this process was itself too slow to hear them: then they have another moment."""

@@ -31,6 +31,8 @@ def job_view(job: Job, progress: ProgressTracker, now_s: float, measured: Measur
         skipped=progress.counted.skipped,
         samples_per_s=progress.samples_per_s,
         measured=measured,
+        stop_grace_s=record.stop_grace_s,
+        checkpoint=job.checkpoint,
         certificate=record.certificate,
         outdated=len(record.outdated),
         workers=tuple(

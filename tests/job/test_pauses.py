@@ -127,7 +127,7 @@ def test_a_budget_that_stops_the_job_says_so() -> None:
     stage.happens(events.BudgetReached(stage.now_s, WhenSpent.STOP, WHY, stage.job.record))
     effects = stage.parked("a")
     assert stage.phase is Phase.STOPPED
-    assert told(effects, "job_stopped")[0].why == f"its budget is spent: {WHY}"
+    assert told(effects, "job_stopped")[0].why == f"its budget is spent: {WHY}; no checkpoint is known"
 
 
 def test_without_machines_on_demand_the_world_goes_on() -> None:
@@ -155,8 +155,8 @@ def a_parked_hot_stage() -> HotStage:
 
 def test_trainers_that_live_on_are_let_go_too_and_nobody_is_invited() -> None:
     stage = a_hot_stage().trains("a", "b", "c", done=7)
-    pauses(stage)
-    effects = stage.parks("a", "b", "c")
+    assert [(halt.ends, halt.stop_grace_s) for halt in halts(pauses(stage))] == [(True, 30.0)]
+    effects = stage.ends("a", "b", "c")
     assert released(effects) == {"a", "b", "c"}
     assert published(effects + stage.wait(1.0), Invite) == []
 
@@ -173,6 +173,6 @@ def test_a_pause_in_the_middle_of_a_hand_over_gives_up_the_prepared_world() -> N
     stage.happens(events.ScaleAsked(stage.now_s, 2))
     assert stage.prepared is not None
     pauses(stage)
-    stage.parks("a", "b", "c")
+    stage.ends("a", "b", "c")
     assert stage.phase is Phase.WAITING and stage.prepared is None
     assert stage.job.record.paused == WHY

@@ -133,6 +133,9 @@ def job_detail(job: JobView, now: float) -> RenderableType:
         head.append(f"\n{what}", "bold red" if job.loss_nonfinite else "yellow")
     if job.measured is not None:
         head.append(f"\na step: {step_text(job.measured)}")
+    if job.checkpoint is not None:
+        age = duration(now - job.checkpoint.at)
+        head.append(f"\nnewest checkpoint: step {job.checkpoint.step} in {job.checkpoint.folder}, {age} ago")
     if job.certificate is not None:
         head.append(f"\ncertificate: {job.certificate.says}", "green" if job.certificate.holds else "bold red")
     return Group(head, worker_table(job.workers)) if job.workers else head

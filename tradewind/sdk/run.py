@@ -21,6 +21,7 @@ from torch.optim import Optimizer
 from torch.utils.data import DataLoader, Dataset
 
 from tradewind.sdk import tail
+from tradewind.sdk.advice import about_batch_norm, require_usable
 from tradewind.sdk.alone import given_world
 from tradewind.sdk.applying import Applying, Scaled, Update
 from tradewind.sdk.assembly import Given, assemble
@@ -91,6 +92,7 @@ class Run:
             raise ValueError(f"steps is {steps}, but a run has at least one")
         if max_share is not None and max_share < 1:
             raise ValueError(f"max_share is {max_share}, but at least one sample has to be handed out at once")
+        require_usable(optimizer, scheduler, has_update=update is not None)
         quiet(model)
         self.certificate = Certificate()
         self._ending = Ending(steps)
@@ -131,6 +133,7 @@ class Run:
             seed=seed,
             most_samples=max_share or batch,
             terms=terms,
+            warning=about_batch_norm(model),
         )
         self._iterated = False
         self._control = open_control()

@@ -14,10 +14,11 @@ from tradewind.cli.api.client import Api
 from tradewind.cli.api.errors import MasterAway
 from tradewind.cli.api.watch import Watch
 from tradewind.cli.interrupt import unless_stopped
+from tradewind.cli.jobs.stopping import checkpoint_text, waiting_text
 from tradewind.cli.local.stack import local_stack
 
 STOP_S = 10.0
-"""How long an interrupted job may take to end by itself before its processes are ended."""
+"""How long an interrupted job may take to end by itself, beyond its grace, before its processes are ended."""
 POLL_S = 0.2
 QUIET_S = 2.0
 """Whatever takes longer is explained."""
@@ -62,8 +63,14 @@ class LocalRun:
         present.say("stopping the job; once more to stop at once")
         with contextlib.suppress(TradewindError, TimeoutError):
             async with asyncio.timeout(STOP_S):
-                await self._api.stop(self._spec.name)
+                before = await self._api.job(self._spec.name)
+                view = await self._api.stop(self._spec.name)
+            present.say(waiting_text(view))
+            async with asyncio.timeout((view.stop_grace_s or 0.0) + STOP_S):
                 await first_of(self._ended, self._stop.forced)
+                after = await self._api.job(self._spec.name)
+            if self._ended.is_set():
+                present.say(checkpoint_text(before, after)[1])
 
 
 async def tell_waiting(api: Api, name: str) -> None:

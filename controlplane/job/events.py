@@ -144,6 +144,8 @@ class BudgetReached:
     why: str
     judged: Record
     """If a person has changed since what it may have, this teaches nothing: it is judged again in a moment."""
+    grace_s: float | None = None
+    """From SIGTERM to SIGKILL of its trainers, if they have to end."""
 
 
 @dataclass(frozen=True, slots=True)

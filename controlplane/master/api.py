@@ -61,10 +61,11 @@ class Api:
         return json_answer(self.desk.view(request.match_info["name"]))
 
     async def stop(self, request: web.Request) -> web.Response:
-        wanted = StopRequest()
+        name, wanted = request.match_info["name"], StopRequest()
+        self.desk.job(name)
         if request.body_exists:
             wanted = await _body(request, StopRequest, "The request cannot be used:")
-        return json_answer(await self.desk.stop_job(request.match_info["name"], wanted.grace_s))
+        return json_answer(await self.desk.stop_job(name, wanted.grace_s))
 
     async def scale(self, request: web.Request) -> web.Response:
         wanted = await _body(request, ScaleRequest, "The request cannot be used:")

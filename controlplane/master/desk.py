@@ -97,7 +97,7 @@ class Desk:
         held = self.job(name)
         if not held.ended:
             self._check_leads()
-            asked_s = default_grace_s(held.state, held.measures.longest_step_s) if grace_s is None else grace_s
+            asked_s = default_grace_s(held.state, held.longest_step_s) if grace_s is None else grace_s
             held.post(events.StopAsked(self._now_s(), "stopped by a person", asked_s))
             await held.until_saved(lambda record: record.stop_grace_s is not None and record.stop_grace_s <= asked_s)
         return self.view(name)

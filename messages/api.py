@@ -1,12 +1,14 @@
 """What the master's HTTP API answers."""
 
-from msgspec import Struct, field
+from typing import Annotated
+
+from msgspec import Meta, Struct, field
 
 from messages.events import JOB_ENDS
 from messages.ids import NO_GENERATION, Generation, JobName, Rank, WorkerId
 from messages.jobs import JobSpec, Scalar
 from messages.measured import MeasuredProfile
-from messages.workers import SampleCertificate
+from messages.workers import SampleCertificate, WrittenCheckpoint
 from messages.worlds import RankProgress
 
 
@@ -62,6 +64,10 @@ class JobView(Struct, frozen=True, omit_defaults=True):
     samples_per_s: float | None = None
     measured: MeasuredProfile | None = None
     """What its steps need, where its script tells it."""
+    stop_grace_s: float | None = None
+    """Once it was asked to stop: how long its trainers may take to reach the end of their step and save."""
+    checkpoint: WrittenCheckpoint | None = None
+    """The newest that its trainers have reported (SDK)."""
     certificate: SampleCertificate | None = None
     """What it can prove of its samples, once it has finished."""
     outdated: int = 0
@@ -80,6 +86,11 @@ class JobList(Struct, frozen=True):
 
 class ScaleRequest(Struct, frozen=True, forbid_unknown_fields=True):
     workers: int
+
+
+class StopRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    grace_s: Annotated[float, Meta(ge=0, le=86_400)] | None = None
+    """From SIGTERM to SIGKILL of its trainers; by default twice the longest of its last steps, at least 30 s."""
 
 
 class Health(Struct, frozen=True):

@@ -33,6 +33,8 @@ class StepsMeasured(Struct, frozen=True, omit_defaults=True):
     """That one rank sums in a step; 0 where it was not told."""
     global_batch: Counted = 0
     """Samples of all ranks in a step; 0 where it was not told."""
+    longest_s: Duration = 0.0
+    """The longest of its last steps, with those that something disturbed: an evaluation is part of its step."""
 
 
 class MeasuredCompute(Struct, frozen=True):

@@ -5,8 +5,9 @@ heartbeat, and `seq` makes an older status teach nothing.
 """
 
 from enum import StrEnum
+from typing import Annotated
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from messages.ids import (
     NO_GENERATION,
@@ -85,6 +86,15 @@ class SampleCertificate(Struct, frozen=True, omit_defaults=True):
     @property
     def holds(self) -> bool:
         return self.lost == self.repeated == self.wrong == 0
+
+
+class WrittenCheckpoint(Struct, frozen=True):
+    """A checkpoint that a trainer has written (SDK)."""
+
+    step: Counted
+    """The step that is computed next from it."""
+    folder: Annotated[str, Meta(max_length=4096)]
+    at: UnixSeconds = 0.0
 
 
 class TrainerStatus(Struct, frozen=True, omit_defaults=True):
@@ -170,6 +180,8 @@ class WorkerStatus(Struct, frozen=True, omit_defaults=True):
     """Seconds until the node is taken, once a notice came."""
     trainers: tuple[TrainerStatus, ...] = ()
     """Those that use the SDK, in the order of their local ranks."""
+    checkpoint: WrittenCheckpoint | None = None
+    """The newest that a trainer of its has written."""
 
 
 class WorkerHeartbeat(Struct, frozen=True, omit_defaults=True):

@@ -113,13 +113,15 @@ class Invite(Struct, frozen=True):
     """What trainers must have alike with those that train, in their words; empty if they have not said."""
 
 
-class Halt(Struct, frozen=True):
+class Halt(Struct, frozen=True, omit_defaults=True):
     """Everything below the generation is dead: park and report."""
 
     job: JobName
     generation: Generation
     why: str
     stop_grace_s: Duration
+    ends: bool = False
+    """No world follows: trainers reach the end of their step, save, and end within the grace."""
 
 
 class Locate(Struct, frozen=True):

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 
-from agents.worker.events import CheckpointWritten
+from agents.worker.events import CheckpointReported
 from agents.worker.state import WorkerState
 from messages.ids import Generation
 from messages.workers import WorkerPhase
@@ -61,7 +61,7 @@ def watched_path(state: WorkerState) -> Path | None:
 
 
 async def watch(
-    state_now: Callable[[], WorkerState | None], post: Callable[[CheckpointWritten], None], clock: Clock
+    state_now: Callable[[], WorkerState | None], post: Callable[[CheckpointReported], None], clock: Clock
 ) -> None:
     watched: Watched | None = None
     while True:
@@ -74,7 +74,7 @@ async def watch(
         if watched is None or watched.generation != state.generation:
             watched = Watched(state.generation, look)
         elif watched.is_written(look):
-            post(CheckpointWritten(clock.monotonic_s(), state.generation))
+            post(CheckpointReported(clock.monotonic_s(), state.generation))
 
 
 def _stats(path: Path, depth: int) -> Iterator[os.stat_result]:

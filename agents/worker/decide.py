@@ -22,7 +22,7 @@ from agents.worker.effects import (
     WorkerEffect,
 )
 from agents.worker.events import EndStalledHeard, LocateHeard, TrainerAttached, TrainerForked, WorkerEvent
-from agents.worker.hot import can_obey, entered, is_parking, must_end, needs_trainers, word_for
+from agents.worker.hot import can_obey, entered, is_parking, may_end, must_end, needs_trainers, word_for
 from agents.worker.learn import learn
 from agents.worker.learn_trainers import back_off
 from agents.worker.news import facts_of
@@ -139,7 +139,8 @@ def _stop_older(state: WorkerState, at_s: float) -> Step:
         return state, []
     overdue = _overdue_at_s(state)
     late = overdue is not None and at_s >= overdue
-    if state.leaving is None and not must_end(state, at_s) and state.invite is None and not late:
+    ends = must_end(state, at_s) or may_end(state, at_s)
+    if state.leaving is None and not ends and state.invite is None and not late:
         return state, []
     if state.stop is not None and at_s < _stop_repeat_at_s(state, state.stop):
         return state, []
@@ -315,6 +316,8 @@ def _wake_at_s(state: WorkerState) -> float | None:
         times += _repeats_at_s(state)
         if is_parking(state):
             times.append(state.look_due_s)
+        if state.ends_by_s is not None and state.trainers and state.stop is None:
+            times.append(state.ends_by_s)
         overdue_at_s = _overdue_at_s(state)
         if overdue_at_s is not None:
             times.append(overdue_at_s)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from agents.worker.trainer import Birth
 from messages.ids import Epoch, Generation, Rank
-from messages.workers import TrainerExit, TrainerStatus
+from messages.workers import TrainerExit, TrainerStatus, WrittenCheckpoint
 from messages.worlds import Assignment, EndStalled, Halt, Invite, Locate, Release
 
 
@@ -97,6 +97,14 @@ class TrainersSeen:
 
 
 @dataclass(frozen=True, slots=True)
+class CheckpointWritten:
+    """By one of its trainers."""
+
+    at_s: float
+    checkpoint: WrittenCheckpoint
+
+
+@dataclass(frozen=True, slots=True)
 class StepCompleted:
     """In this world, by this rank of it."""
 
@@ -107,7 +115,7 @@ class StepCompleted:
 
 
 @dataclass(frozen=True, slots=True)
-class CheckpointWritten:
+class CheckpointReported:
     """A rank of this world reported a checkpoint, or one was seen at `launch.checkpoint_path`."""
 
     at_s: float
@@ -182,6 +190,8 @@ class BusBack:
 
 WorkerEvent = (
     Ticked
+    | CheckpointReported
+    | CheckpointWritten
     | HostWarmed
     | HostLost
     | TrainerForked
@@ -193,7 +203,6 @@ WorkerEvent = (
     | TrainerDetached
     | TrainersSeen
     | StepCompleted
-    | CheckpointWritten
     | AssignmentHeard
     | HaltHeard
     | LocateHeard

@@ -10,7 +10,7 @@ from messages.worlds import Assignment, Entry
 def can_obey(state: WorkerState) -> bool:
     """Whether no trainer stands in the way of the newest halt or assignment."""
     world = state.pending
-    if world is not None and world.hot is None:
+    if state.ends_by_s is not None or (world is not None and world.hot is None):
         return not state.trainers
     if state.planned and state.exits:
         return False  # The world before has lost a rank: nobody gets out of it by plan.
@@ -44,6 +44,15 @@ def must_end(state: WorkerState, at_s: float) -> bool:
         return False
     patience_s = state.rules.repeat_s
     return any(t.deaf(at_s, patience_s) and not t.clear_of(state.fence) for t in state.trainers)
+
+
+def may_end(state: WorkerState, at_s: float) -> bool:
+    """Whether trainers after whose world none follows get their signal now.
+
+    One that has parked saves its state when it is told to end. So they park first, within bounds."""
+    if state.ends_by_s is None:
+        return False
+    return at_s >= state.ends_by_s or all(not t.is_hot or t.clear_of(state.fence) for t in state.trainers)
 
 
 def needs_trainers(state: WorkerState) -> bool:

@@ -8,6 +8,7 @@ from agents.worker.events import (
     AssignmentHeard,
     BusBack,
     BusLost,
+    CheckpointReported,
     CheckpointWritten,
     EndStalledHeard,
     HaltHeard,
@@ -34,7 +35,7 @@ from agents.worker.hot import is_parking, needs_trainers
 from agents.worker.state import Host, Leaving, Standing, WorkerState, own_place
 from messages.ids import Epoch
 from messages.workers import TrainerExit
-from messages.worlds import Assignment
+from messages.worlds import Assignment, Halt
 
 
 def learn(state: WorkerState, event: WorkerEvent) -> WorkerState:
@@ -65,8 +66,10 @@ def learn(state: WorkerState, event: WorkerEvent) -> WorkerState:
             return trainers.seen(state, event)
         case StepCompleted():
             return trainers.step(state, event)
-        case CheckpointWritten():
+        case CheckpointReported():
             return trainers.checkpoint(state, event)
+        case CheckpointWritten(_, checkpoint):
+            return replace(state, checkpoint=checkpoint)
         case AssignmentHeard():
             return _assigned(state, event)
         case HaltHeard():
@@ -134,7 +137,13 @@ def _assigned(state: WorkerState, event: AssignmentHeard) -> WorkerState:
     if assignment.job != state.identity.job:
         return state
     if is_newer(state, event) and _can_be(state, assignment):
-        state = replace(state, fence=assignment.generation, pending=assignment, stop_grace_s=assignment.stop_grace_s)
+        state = replace(
+            state,
+            fence=assignment.generation,
+            pending=assignment,
+            stop_grace_s=assignment.stop_grace_s,
+            ends_by_s=None,
+        )
     return _hear(state, event.epoch, event.at_s)
 
 
@@ -152,11 +161,29 @@ def _halted(state: WorkerState, event: HaltHeard) -> WorkerState:
     if is_newer(state, event):
         look_due_s = event.at_s + state.rules.look_s
         state = replace(
-            state, fence=halt.generation, pending=None, stop_grace_s=halt.stop_grace_s, look_due_s=look_due_s
+            state,
+            fence=halt.generation,
+            pending=None,
+            stop_grace_s=halt.stop_grace_s,
+            look_due_s=look_due_s,
+            ends_by_s=_ends_by_s(state, halt, event.at_s),
         )
+    elif _ends_sooner(state, halt):
+        state = replace(state, stop_grace_s=halt.stop_grace_s, ends_by_s=_ends_by_s(state, halt, event.at_s), stop=None)
     elif halt.generation == state.fence and is_parking(state):
         state = replace(state, look_due_s=event.at_s)  # said again: it was first said longer ago than it was heard
     return _hear(state, event.epoch, event.at_s)
+
+
+def _ends_sooner(state: WorkerState, halt: Halt) -> bool:
+    """Said again, now with no world to follow, or with less time."""
+    if halt.generation != state.fence or state.pending is not None or not halt.ends:
+        return False
+    return state.ends_by_s is None or halt.stop_grace_s < state.stop_grace_s
+
+
+def _ends_by_s(state: WorkerState, halt: Halt, at_s: float) -> float | None:
+    return at_s + min(state.rules.unparked_s, halt.stop_grace_s / 2) if halt.ends else None
 
 
 def _invited(state: WorkerState, event: InviteHeard) -> WorkerState:

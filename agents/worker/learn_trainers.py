@@ -6,7 +6,7 @@ from dataclasses import replace
 from msgspec import structs
 
 from agents.worker.events import (
-    CheckpointWritten,
+    CheckpointReported,
     StepCompleted,
     TrainerAttached,
     TrainerDetached,
@@ -116,7 +116,7 @@ def step(state: WorkerState, event: StepCompleted) -> WorkerState:
     return replace(state, step=newest)
 
 
-def checkpoint(state: WorkerState, event: CheckpointWritten) -> WorkerState:
+def checkpoint(state: WorkerState, event: CheckpointReported) -> WorkerState:
     if event.generation != state.generation or not state.ranks or state.stop is not None:
         return state
     return replace(state, checkpoints=state.checkpoints + 1)

@@ -31,6 +31,7 @@ from agents.worker.effects import (
 from agents.worker.environment import AN_INVITED, TERMS, enlarged, rank_arguments, rank_environment
 from agents.worker.events import (
     AssignmentHeard,
+    CheckpointReported,
     CheckpointWritten,
     EndStalledHeard,
     HaltHeard,
@@ -78,6 +79,7 @@ from messages.workers import (
     WorkerHeartbeat,
     WorkerNoticed,
     WorkerStatus,
+    WrittenCheckpoint,
 )
 from messages.worlds import Assignment, EndStalled, Halt, Invite, Locate, Member, Release, StepsCounted
 from runtime.bus import Bucket, Bus
@@ -311,7 +313,7 @@ class WorkerShell:
                 self._on_reported(generation, rank, message.reports)
             case wire.Checkpointed():
                 generation, _ = self._place_of((message.generation, message.rank))
-                self._inbox.post(CheckpointWritten(at_s, generation))
+                self._inbox.post(CheckpointReported(at_s, generation))
             case wire.Exited():
                 self.trainers.forget((message.generation, message.rank))
                 self.outbox.hurry()
@@ -332,6 +334,8 @@ class WorkerShell:
                 self._inbox.post(TrainerSaid(at_s, *birth, hot_wire.status_of(message)))
             case hot_wire.Reported(generation, rank, reports, counted):
                 self._on_reported(generation, rank, reports, self.trainers.measured(message), counted)
+            case hot_wire.Checkpoint(step, folder, at):
+                self._inbox.post(CheckpointWritten(at_s, WrittenCheckpoint(step, folder, at)))
             case _:
                 assert_never(message)
 

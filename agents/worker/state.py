@@ -10,7 +10,7 @@ from enum import StrEnum
 
 from agents.worker.trainer import Birth, Trainer
 from messages.ids import NO_EPOCH, NO_GENERATION, ClusterName, Epoch, Generation, JobName, Rank, WorkerId
-from messages.workers import Fallen, TrainerExit, WorkerPhase, WorkerStatus
+from messages.workers import Fallen, TrainerExit, WorkerPhase, WorkerStatus, WrittenCheckpoint
 from messages.worlds import Assignment, Entry, Member
 
 
@@ -47,6 +47,9 @@ class WorkerRules:
     """A host that stayed warm for so long has made good for earlier losses."""
     repeat_s: float = 1.0
     """A trainer that does not show what it was told so long ago is told again."""
+    unparked_s: float = 5.0
+    """Trainers that are to end are given so long to park first: one that has not does not save. At most half the
+    grace."""
     look_s: float = 0.1
     """Trainers that have not parked so long after a halt are looked at, and again and again: do they live?"""
     lease_s: float = 2.0
@@ -139,6 +142,10 @@ class WorkerState:
     """The newest completed in `generation`."""
     checkpoints: int = 0
     """Written in `generation`, as far as reported or seen."""
+    checkpoint: WrittenCheckpoint | None = None
+    """The newest that a trainer has written."""
+    ends_by_s: float | None = None
+    """No world follows the halt of `fence`: all trainers are ended, at this time even if they have not parked."""
     stop: Stop | None = None
     stop_grace_s: float = 5.0
     """As the master last said; before it has, as the rules do."""
@@ -221,6 +228,8 @@ def own_place(worker: WorkerId, world: Assignment | None) -> Member | None:
 
 def status_of(state: WorkerState, at_s: float) -> WorkerStatus:
     identity = state.identity
+    # Trainers that were told to end are nobody's to count on, whatever the master decides meanwhile.
+    is_ending = state.ends_by_s is not None and state.stop is not None
     deadline_s = state.notice_deadline_s
     return WorkerStatus(
         worker=identity.worker,
@@ -241,5 +250,6 @@ def status_of(state: WorkerState, at_s: float) -> WorkerStatus:
         exits=state.exits,
         fallen=state.fallen,
         notice_s=None if deadline_s is None else max(0.0, deadline_s - at_s),
-        trainers=tuple(trainer.attached for trainer in state.trainers if trainer.attached is not None),
+        trainers=() if is_ending else tuple(t.attached for t in state.trainers if t.attached is not None),
+        checkpoint=state.checkpoint,
     )

@@ -65,6 +65,14 @@ class Reported(Struct, frozen=True, tag_field="type", tag="progress"):
     """Read apart: its steps count, whatever it makes of their time."""
 
 
+class Checkpoint(Struct, frozen=True, tag_field="type", tag="checkpoint"):
+    """It has written one."""
+
+    step: Counted
+    folder: Annotated[str, Meta(max_length=4096)]
+    at: UnixSeconds = 0.0
+
+
 class StartOrEntry(StrEnum):
     START = "start"
     """It was forked for this world."""
@@ -108,7 +116,7 @@ class Asked(Struct, frozen=True, tag_field="type", tag="locate"):
     """Where it is."""
 
 
-TrainerMessage = Attach | Status | Reported
+TrainerMessage = Attach | Status | Reported | Checkpoint
 AgentMessage = Assign | Halt | Leased | Asked
 
 _decoder: Decoder[TrainerMessage] = Decoder(TrainerMessage)

@@ -106,7 +106,7 @@ class Trainers:
             older.cut()
         self._hear(birth, attach)
 
-    def said(self, birth: Birth, message: wire.Status | wire.Reported) -> None:
+    def said(self, birth: Birth, message: wire.Status | wire.Reported | wire.Checkpoint) -> None:
         if isinstance(message, wire.Status):
             self._newest[birth] = message
         self._hear(birth, message)
@@ -204,7 +204,7 @@ class _Connection(asyncio.Protocol):
                 self._be_patient_no_more()
                 self._birth = message.generation, message.rank
                 self._trainers.attached(self, message)
-            case wire.Status() | wire.Reported() if self._birth is not None:
+            case wire.Status() | wire.Reported() | wire.Checkpoint() if self._birth is not None:
                 self._trainers.said(self._birth, message)
             case _:
                 self._trainers.drop("trainer_message_dropped", "it is attached already, or not yet")

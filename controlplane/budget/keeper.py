@@ -12,8 +12,9 @@ from controlplane.budget.answers import Told, answer, answer_unknown
 from controlplane.budget.terms import limits_of, terms_of
 from controlplane.budget.verdict import Purse, judge
 from controlplane.catalog.money import MicroDollars
-from controlplane.job.events import JobEvent
+from controlplane.job.events import BudgetReached, JobEvent
 from controlplane.job.state import Job
+from controlplane.job.stopping import default_grace_s
 from controlplane.ledger.state import Ledger
 from messages.ids import JobName
 from runtime.clock import Clock
@@ -35,6 +36,9 @@ class Ledgers(Protocol):
 class Held(Protocol):
     @property
     def state(self) -> Job: ...
+
+    @property
+    def longest_step_s(self) -> float: ...
 
     def post(self, event: JobEvent) -> None: ...
 
@@ -77,6 +81,8 @@ class BudgetKeeper:
     def look(self, held: Held) -> bool:
         """Whether it was told something. Before its ledger was read nothing is known of its money."""
         told = self._due(held.state)
+        if isinstance(told, BudgetReached):
+            told = replace(told, grace_s=default_grace_s(held.state, held.longest_step_s))
         if told is not None:
             held.post(told)
         return told is not None

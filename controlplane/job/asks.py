@@ -13,6 +13,7 @@ from controlplane.job.present import is_decided, leavers
 from controlplane.job.sentences import workers_are
 from controlplane.job.sharing import clusters_agree, wanted_by_cluster
 from controlplane.job.state import Job, Phase
+from controlplane.job.stopping import grace_s, is_ending
 from messages.clusters import KeepWorkers, RemoveWorkers, WorkerTemplate
 from messages.worlds import Assignment, Halt, Invite, Release
 
@@ -73,7 +74,7 @@ def _publish(job: Job, now_s: float) -> Asked:
 def _unheard(job: Job) -> Assignment | Halt | None:
     record = job.record
     if record.phase is Phase.RESHAPING:
-        return Halt(job.name, record.generation, record.why, job.spec.timeouts.stop_grace_s)
+        return Halt(job.name, record.generation, record.why, grace_s(job), is_ending(job))
     if record.phase is Phase.RUNNING:
         return record.prepared
     return record.assignment if record.phase is Phase.FORMING and is_decided(job) else None

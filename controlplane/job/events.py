@@ -129,8 +129,12 @@ class RecordLost:
 
 @dataclass(frozen=True, slots=True)
 class StopAsked:
+    """Asked again with less grace, the job ends sooner."""
+
     at_s: float
     why: str
+    grace_s: float | None = None
+    """From SIGTERM to SIGKILL of its trainers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +159,8 @@ class BudgetReached:
     why: str
     judged: Record
     """If a person has changed since what it may have, this teaches nothing: it is judged again in a moment."""
+    grace_s: float | None = None
+    """From SIGTERM to SIGKILL of its trainers, if they have to end."""
 
 
 @dataclass(frozen=True, slots=True)

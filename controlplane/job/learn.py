@@ -21,6 +21,7 @@ from controlplane.job.sentences import describe_waiting
 from controlplane.job.settling import came_further, has_first_step, has_fresh_checkpoint
 from controlplane.job.sharing import heard_again
 from controlplane.job.state import Barred, Cluster, Failure, Job, Store, Worker
+from controlplane.job.stopping import ask_to_stop, keep_checkpoint
 from messages.bounds import doubt_notice
 from messages.clusters import ClusterHeartbeat, Presence, WorkerSight
 from messages.ids import ClusterName, Rank, WorkerId
@@ -86,10 +87,8 @@ def learn(job: Job, event: events.JobEvent) -> Job:
             return replace(job, saving=None, save_retry_s=at_s + SAVE_RETRY_S)
         case events.RecordLost():
             return replace(job, saved=None)
-        case events.StopAsked(_, why):
-            if job.record.phase.ended:
-                return job
-            return replace(job, record=structs.replace(job.record, stop_why=job.record.stop_why or why))
+        case events.StopAsked(_, why, grace_s):
+            return ask_to_stop(job, why, grace_s)
         case events.ReloadAsked():
             return ask_for_reload(job)
         case events.ScaleAsked() | events.BudgetReached() | events.BudgetFreed() | events.BudgetRaised():
@@ -171,7 +170,7 @@ def _hear(job: Job, status: WorkerStatus, at_s: float, *, heard_s: float, presen
     if heard.checkpoints and not job.record.checkpointed:
         job = replace(job, record=structs.replace(job.record, checkpointed=True))
     job = _learn_ends(_learn_fallen(learn_exits(_put(job, heard), heard), heard), known, heard)
-    job = _keep_certificate(_bar(job, known, heard, at_s), heard)
+    job = keep_checkpoint(_keep_certificate(_bar(job, known, heard, at_s), heard), status.checkpoint)
     if status.notice_s is not None:
         job = _notice(
             job, status.worker, f"its node will be taken in {status.notice_s:.0f} s", heard_s + status.notice_s

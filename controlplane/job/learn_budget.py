@@ -19,8 +19,8 @@ def learn_budget(
             grows = workers > job.record.wanted or (job.grows_at_once and workers == job.record.wanted)
             record = structs.replace(job.record, wanted=workers, budget_reached=reached)
             return replace(job, record=record, grows_at_once=grows)
-        case events.BudgetReached(_, action, why, judged):
-            return replace(job, record=_reach_budget(job.record, action, why, judged))
+        case events.BudgetReached():
+            return replace(job, record=_reach_budget(job.record, event))
         case events.BudgetFreed(at_s, action, _):
             return _free(job, action, at_s)
         case events.BudgetRaised(_, usd):
@@ -30,20 +30,24 @@ def learn_budget(
             assert_never(event)
 
 
-def _reach_budget(record: Record, action: WhenSpent, why: str, judged: Record) -> Record:
+def _reach_budget(record: Record, event: events.BudgetReached) -> Record:
     """Not by a verdict over less money or more workers: what a person has changed since is judged anew."""
+    judged, why = event.judged, event.why
     eased = record.wanted < judged.wanted or (record.max_usd_total or 0.0) > (judged.max_usd_total or 0.0)
     if record.phase.ended or eased:
         return record
-    match action:
+    match event.action:
         case WhenSpent.PAUSE:
-            return structs.replace(record, paused=why, budget_reached=True)
+            grace_s = event.grace_s if record.stop_grace_s is None else record.stop_grace_s
+            return structs.replace(record, paused=why, stop_grace_s=grace_s, budget_reached=True)
         case WhenSpent.ON_DEMAND_OFF:
             return structs.replace(record, spot_only=why, budget_reached=True)
         case WhenSpent.STOP:
-            return structs.replace(record, stop_why=record.stop_why or f"its budget is spent: {why}")
+            grace_s = event.grace_s if record.stop_grace_s is None else record.stop_grace_s
+            stop_why = record.stop_why or f"its budget is spent: {why}"
+            return structs.replace(record, stop_why=stop_why, stop_grace_s=grace_s)
         case _:
-            assert_never(action)
+            assert_never(event.action)
 
 
 def _free(job: Job, action: WhenSpent, at_s: float) -> Job:
@@ -52,5 +56,6 @@ def _free(job: Job, action: WhenSpent, at_s: float) -> Job:
     if job.record.paused is None:
         return job
     begins_anew = job.begins_anew or job.record.rests
-    continued = structs.replace(job.record, paused=None)
+    grace_s = job.record.stop_grace_s if job.record.stop_why is not None else None
+    continued = structs.replace(job.record, paused=None, stop_grace_s=grace_s)
     return replace(job, record=continued, begins_anew=begins_anew, waiting_since_s=at_s)

@@ -4,6 +4,7 @@ from controlplane.job.hot import concerned
 from controlplane.job.present import hears_somebody, is_heard
 from controlplane.job.rounds import unparked
 from controlplane.job.state import Job, Phase, Worker
+from controlplane.job.stopping import grace_s, is_ending
 from messages.clusters import Presence
 from messages.ids import WorkerId
 
@@ -53,7 +54,7 @@ def too_late(job: Job, late: list[WorkerId], what: str, now_s: float) -> Overdue
 
 
 def patience_s(job: Job) -> float:
-    return job.spec.timeouts.ready_s + job.spec.timeouts.stop_grace_s
+    return job.spec.timeouts.ready_s + grace_s(job)
 
 
 def park_by_s(job: Job) -> float | None:
@@ -76,10 +77,10 @@ def unparked_in_time(job: Job, now_s: float) -> Overdue:
 
 
 def _parking(job: Job) -> list[tuple[Worker, float]]:
-    """Whose trainers have still to park, and until when they are waited for.
+    """Whose trainers have still to park, and until when they are waited for. If they are to end, that is their grace.
 
     Silence ends the wait; whoever says that they are alive, again and again, has more time. It is not without end."""
-    if job.record.phase is not Phase.RESHAPING or job.halted_s is None:
+    if job.record.phase is not Phase.RESHAPING or job.halted_s is None or is_ending(job):
         return []
     late = [job.workers[name] for name in unparked(job)]
     return [(worker, _park_by_s(job, worker, job.halted_s)) for worker in late if worker.trainers]

@@ -57,9 +57,11 @@ from controlplane.job.settling import came_further, grows_at_s, next_start, why_
 from controlplane.job.sharing import capped, judge_shares
 from controlplane.job.stalls import watch, watch_again_at_s, why_waits
 from controlplane.job.state import Job, Phase, Record, Store, Worker
+from controlplane.job.stopping import grace_s, is_ending
 from controlplane.job.waiting import what_to_wait_for
 from messages.clusters import RemoveWorkers
 from messages.ids import Generation
+from messages.workers import WrittenCheckpoint
 from messages.worlds import Assignment, HotWorld, StoreAddress
 
 BUSY_TICK_S = 0.5
@@ -76,6 +78,7 @@ class _RecordFields(TypedDict, total=False):
     starts: int
     failures: int
     failed_tail: tuple[str, ...]
+    checkpoint: WrittenCheckpoint | None
 
 
 class Turn:
@@ -130,6 +133,8 @@ class Turn:
                 return False
 
     def _from_waiting(self) -> bool:
+        if self._record.stop_why is not None and unparked(self.job):
+            return self._reshape(self._record.stop_why)
         if self._record.stop_why is not None:
             return self._end(Phase.STOPPED, self._record.stop_why)
         if self._halt_again():
@@ -299,6 +304,9 @@ class Turn:
         self._put_out(unreachable(self.job, unparked(self.job), self.now_s))
         self._put_out(too_late(self.job, unparked(self.job), "did not end its trainers", self.now_s))
         late = unparked(self.job)
+        if late and is_ending(self.job):
+            wait = f"waiting up to {grace_s(self.job):g} s for {name_workers(late)} to end a step and save"
+            return self._say(f"{self._record.why}; {wait}")
         if late:
             return self._say(f"{self._record.why}; waiting for {name_workers(late)} to park")
         return self._close_round()
@@ -314,6 +322,8 @@ class Turn:
         self._settle_prepared()
         parking_s = self.now_s - (self.job.assigned_s or self.now_s)
         self.job = replace(self.job, waiting_since_s=self.now_s, start=replace(self.job.start, parking_s=parking_s))
+        if self._record.paused is not None:
+            self._set(checkpoint=self.job.checkpoint)
         goes_on = bool(survivors(self.job))
         failure = self.job.failure or (self.job.quit if goes_on else None)
         witness = failure is not None and failure.exit.peer_lost and (self.job.store_lost or goes_on)
@@ -361,7 +371,7 @@ class Turn:
     def _end(self, phase: Phase, why: str) -> bool:
         self.effects.append(effects.StopStores())
         self.job = replace(self.job, store=Store(), retry_s=None)
-        return self._set(phase=phase, why=why, prepared=None)
+        return self._set(phase=phase, why=why, prepared=None, checkpoint=self.job.checkpoint)
 
     def _put_out_unparked(self) -> None:
         """Unless this process was itself too slow to hear them: then they have another moment."""

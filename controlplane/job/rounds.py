@@ -3,6 +3,7 @@
 from controlplane.job.hot import concerned, has_entered, is_over
 from controlplane.job.present import has_finished, present_members
 from controlplane.job.state import Job, Worker
+from controlplane.job.stopping import is_ending
 from messages.ids import WorkerId
 from messages.workers import WorkerPhase
 from messages.worlds import Assignment, Member
@@ -40,6 +41,9 @@ def _is_ready(job: Job, member: Member, worker: Worker) -> bool:
 
 
 def _is_parked(job: Job, worker: Worker) -> bool:
+    """Where no world follows, its trainers must have ended."""
+    if is_ending(job) and worker.trainers:
+        return False
     if worker.trainers and all(trainer.parked >= job.record.generation for trainer in worker.trainers):
         return True
     obeys = worker.generation >= job.record.generation

@@ -8,7 +8,7 @@ from msgspec import Struct, structs
 from messages.clusters import Presence
 from messages.ids import NO_GENERATION, ClusterName, Epoch, Generation, JobName, Rank, WorkerId
 from messages.jobs import JobSpec
-from messages.workers import Fallen, SampleCertificate, TrainerExit, TrainerStatus, WorkerPhase
+from messages.workers import Fallen, SampleCertificate, TrainerExit, TrainerStatus, WorkerPhase, WrittenCheckpoint
 from messages.worlds import Assignment, StoreAddress
 
 UNKNOWN_COST_S = 3.0
@@ -57,6 +57,10 @@ class Record(Struct, frozen=True, omit_defaults=True):
     failures: int = 0
     losses: int = 0
     stop_why: str | None = None
+    stop_grace_s: float | None = None
+    """How long trainers may take to save and end, where the one who asked for the stop said so."""
+    checkpoint: WrittenCheckpoint | None = None
+    """The newest that its trainers had written when they last ended (SDK)."""
     failed_tail: tuple[str, ...] = ()
     paused: str | None = None
     """Why it has to do without machines until its budget is raised."""
@@ -263,6 +267,8 @@ class Job:
     doubted: dict[WorkerId, str] = field(default_factory=dict)
     """Why the first of them was, by the worker that they name."""
     wait: Wait | None = None
+    checkpoint: WrittenCheckpoint | None = None
+    """The newest that any worker has told of."""
 
 
 def new_job(spec: JobSpec, *, epoch: Epoch, at_s: float, submitted_at: float) -> Job:
@@ -307,6 +313,7 @@ def adopted_job(spec: JobSpec, saved: Record, *, epoch: Epoch, at_s: float) -> J
         record=structs.replace(saved, epoch=epoch),
         why=saved.why,
         saved=saved,
+        checkpoint=saved.checkpoint,
         workers=workers,
         store_lost=True,
         assigned_s=at_s,

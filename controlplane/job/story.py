@@ -4,6 +4,7 @@ from controlplane.job.effects import Announce
 from controlplane.job.sentences import count, how_it_ended, reason_of, workers_are
 from controlplane.job.sharing import share_patience_s, wanted_by_cluster
 from controlplane.job.state import Job, Phase, Record, Worker
+from controlplane.job.stopping import checkpoint_text
 from messages.ids import WorkerId
 from messages.jobs import Scalar
 from messages.workers import WorkerPhase
@@ -102,6 +103,8 @@ def _phase(before: Job, after: Job) -> list[Announce]:
             said.append(Announce("job_waiting", "the job waits", new.why, {**generation}))
         case Phase.SUCCEEDED | Phase.FAILED | Phase.STOPPED:
             proof = f"; certificate: {new.certificate.says}" if new.certificate is not None else ""
+            if new.phase is Phase.STOPPED:
+                proof = f"; {checkpoint_text(new.checkpoint)}{proof}"
             said.append(
                 Announce(
                     kind=f"job_{new.phase}",

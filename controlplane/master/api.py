@@ -20,7 +20,7 @@ from controlplane.master.access import guard
 from controlplane.master.answers import json_answer
 from controlplane.master.desk import Desk, problems_of
 from controlplane.master.feeds import Feeds, is_set
-from messages.api import JobList, Problem, ScaleRequest
+from messages.api import JobList, Problem, ScaleRequest, StopRequest
 from messages.budgets import BudgetRequest
 from messages.jobs import JobSpec
 from runtime.decoding import Checks, all_problems
@@ -69,7 +69,11 @@ class Api:
         return json_answer(await self.desk.remove(request.match_info["name"]))
 
     async def stop(self, request: web.Request) -> web.Response:
-        return json_answer(await self.desk.stop_job(request.match_info["name"]))
+        name, wanted = request.match_info["name"], StopRequest()
+        self.desk.job(name)
+        if request.body_exists:
+            wanted = await _body(request, StopRequest, "The request cannot be used:")
+        return json_answer(await self.desk.stop_job(name, wanted.grace_s))
 
     async def scale(self, request: web.Request) -> web.Response:
         wanted = await _body(request, ScaleRequest, "The request cannot be used:")

@@ -11,6 +11,7 @@ from controlplane.catalog.views import offer_list
 from controlplane.job import events
 from controlplane.job.hot import lives_on
 from controlplane.job.reload import can_do_without_one
+from controlplane.job.stopping import default_grace_s
 from controlplane.ledger.views import cost_view, planned_steps, proven
 from controlplane.master.budgets import Budgets
 from controlplane.master.held import HeldJob, Reported
@@ -105,12 +106,14 @@ class Desk:
             return planning.offers()
         return offer_list(self._master.list_prices(), None, self._master.clock.wall_s())
 
-    async def stop_job(self, name: str) -> JobView:
+    async def stop_job(self, name: str, grace_s: float | None = None) -> JobView:
+        """Without a grace: twice the longest of its last steps, so that one that has just begun is not cut off."""
         held = self.job(name)
         if not held.ended:
             self._check_leads()
-            held.post(events.StopAsked(self._now_s(), "stopped by a person"))
-            await held.until_saved(lambda record: record.stop_why is not None)
+            asked_s = default_grace_s(held.state, held.longest_step_s) if grace_s is None else grace_s
+            held.post(events.StopAsked(self._now_s(), "stopped by a person", asked_s))
+            await held.until_saved(lambda record: record.stop_grace_s is not None and record.stop_grace_s <= asked_s)
         return self.view(name)
 
     async def remove(self, name: str) -> JobView:

@@ -61,6 +61,10 @@ class HeldJob:
         """Ended, but not all of its workers are known to be gone."""
         return bool(self.state.workers) or any(cluster.keeps for cluster in self.state.clusters.values())
 
+    @property
+    def longest_step_s(self) -> float:
+        return self.measures.longest_step_s
+
     def start(self, tasks: asyncio.TaskGroup) -> None:
         if self._task is None:
             self._task = tasks.create_task(self._loop.run(), name=f"job/{self.name}")

@@ -16,6 +16,8 @@ LOOK_S = 0.5
 USE_S = 5.0
 """How often the utilisation of its nodes is told, where the job asks for some."""
 SHARE_DIGITS = 3
+WORKERS_AT_MOST = 1000
+"""Whose longest step is remembered, also of some that are gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +33,20 @@ class Measures:
         self._measuring = Measuring()
         self._told: Profile | None = None
         self._looked_s = self._used_s = float("-inf")
+        self._longest_s: dict[WorkerId, float] = {}
+
+    @property
+    def longest_step_s(self) -> float:
+        """Of the last steps of all who told of theirs; 0 if nobody did."""
+        return max(self._longest_s.values(), default=0.0)
 
     def hear(self, report: Progress, place: WorkerPlace, at_s: float) -> None:
+        told = [rank.measured.longest_s for rank in report.ranks if rank.measured is not None]
+        if told:
+            self._longest_s.pop(report.worker, None)
+            self._longest_s[report.worker] = max(told)
+            while len(self._longest_s) > WORKERS_AT_MOST:
+                del self._longest_s[next(iter(self._longest_s))]
         self._measuring.hear(report.worker, place, (rank.measured for rank in report.ranks), at_s)
 
     def profile(self, now_s: float) -> MeasuredProfile | None:

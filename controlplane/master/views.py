@@ -33,6 +33,8 @@ def job_view(
         skipped=progress.counted.skipped,
         samples_per_s=progress.samples_per_s,
         measured=measured,
+        stop_grace_s=record.stop_grace_s,
+        checkpoint=job.checkpoint,
         certificate=record.certificate,
         outdated=len(record.outdated),
         warning=warning,

@@ -49,6 +49,8 @@ class Holder:
     state: Job
     told: list[JobEvent] = field(default_factory=list)
 
+    longest_step_s = 0.0
+
     def post(self, event: JobEvent) -> None:
         self.told.append(event)
         self.state = learn(self.state, event)

@@ -14,6 +14,7 @@ from messages.costs import CostView
 from messages.events import JOB_ENDS
 from messages.ids import Generation, JobName
 from messages.jobs import JobSpec
+from messages.workers import WrittenCheckpoint
 from runtime.children import free_port
 
 
@@ -49,6 +50,12 @@ class FakeMaster:
     progress: list[ProgressLine] = field(default_factory=list)
     submitted: list[JobSpec] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
+    stops_after: int = 0
+    """How often a job that is stopping has to be looked at until it has ended."""
+    saves: WrittenCheckpoint | None = None
+    """What is written for a stop."""
+    stopped_with: bytes = b""
+    """The body of the last stop."""
     cost_micro_usd: int = 0
     fleet: str = ""
     streams: int = 0
@@ -103,7 +110,8 @@ class FakeMaster:
         self.events.append(
             EventLine(at=float(len(self.events)), scope=name, kind=kind, text=f"the job has {phase}", why=why)
         )
-        self.views[name] = a_view(name, phase, why=why)
+        kept = self.views[name].checkpoint if name in self.views else None
+        self.views[name] = a_view(name, phase, why=why, checkpoint=kept)
 
     @web.middleware
     async def _guard(
@@ -152,7 +160,12 @@ class FakeMaster:
         return self._json(JobList(tuple(self.views.values()), tuple(map(JobName, self.unread))))
 
     async def _job(self, request: web.Request) -> web.Response:
-        return self._json(self.views[request.match_info["name"]])
+        name = request.match_info["name"]
+        if self.views[name].phase == "reshaping":
+            self.stops_after -= 1
+            if self.stops_after <= 0:
+                self._saves_and_ends(name)
+        return self._json(self.views[name])
 
     async def _remove(self, request: web.Request) -> web.Response:
         view = self.views[request.match_info["name"]]
@@ -161,8 +174,19 @@ class FakeMaster:
         return self._json(self.views.pop(view.name))
 
     async def _stop(self, request: web.Request) -> web.Response:
-        self.end(request.match_info["name"], "stopped", "stopped by a person")
-        return self._json(self.views[request.match_info["name"]])
+        name = request.match_info["name"]
+        self.stopped_with = await request.read()
+        if self.stops_after:
+            why = "stopped by a person; waiting up to 40 s for worker a to end a step and save"
+            self.views[name] = msgspec.structs.replace(self.views[name], phase="reshaping", why=why, stop_grace_s=40.0)
+        else:
+            self._saves_and_ends(name)
+        return self._json(self.views[name])
+
+    def _saves_and_ends(self, name: str) -> None:
+        saves = self.saves or self.views[name].checkpoint
+        self.views[name] = msgspec.structs.replace(self.views[name], checkpoint=saves)
+        self.end(name, "stopped", "stopped by a person")
 
     async def _scale(self, request: web.Request) -> web.Response:
         name, workers = request.match_info["name"], (await request.json())["workers"]

@@ -13,6 +13,7 @@ from aiohttp import web
 
 from messages.api import EventLine, LogLine, PausedRank, WorkerView
 from messages.ids import Generation, Rank, WorkerId
+from messages.workers import WrittenCheckpoint
 from tests.cli.answering import answering
 from tests.cli.command import Outcome, finished, started, tradewind
 from tests.cli.fake_master import FakeMaster, a_view
@@ -412,7 +413,28 @@ async def test_stop_tells_that_the_job_has_stopped(master: FakeMaster) -> None:
     master.views["mnist"] = a_view()
     done = await asked(master, "stop", "mnist")
     assert "Job mnist has stopped." in done.out
-    assert master.asked == ["POST /v1/jobs/mnist/stop"]
+    assert "nothing is known about a checkpoint" in done.err
+    assert master.asked == ["GET /v1/jobs/mnist", "POST /v1/jobs/mnist/stop"]
+    assert master.stopped_with == b""
+
+
+async def test_stop_waits_for_the_end_and_names_the_checkpoint_that_was_written(master: FakeMaster) -> None:
+    older = WrittenCheckpoint(100, "/kept", 1.0)
+    master.views["mnist"] = a_view(checkpoint=older)
+    master.stops_after, master.saves = 3, WrittenCheckpoint(120, "/kept", 2.0)
+    done = await asked(master, "stop", "mnist", "--grace", "40")
+    assert master.stopped_with == b'{"grace_s":40.0}'
+    assert done.err.count("waiting up to 40 s for worker a to end a step and save") == 1
+    assert done.out.splitlines()[:2] == ["Job mnist has stopped.", "Checkpoint of step 120 written to /kept."]
+
+
+async def test_stop_warns_if_no_checkpoint_was_written(master: FakeMaster) -> None:
+    master.views["mnist"] = a_view(checkpoint=WrittenCheckpoint(100, "/kept", 1.0))
+    done = await asked(master, "stop", "mnist", "--grace", "0")
+    assert "Job mnist has stopped." in done.out and "Checkpoint" not in done.out
+    assert "warning: no checkpoint was written when the job stopped; the newest is of step 100 in /kept" in done.err
+    ended = await asked(master, "stop", "mnist")
+    assert "Job mnist has stopped." in ended.out and "checkpoint" not in ended.err
 
 
 async def test_rm_removes_a_job_that_has_ended_and_says_that_its_name_is_free(master: FakeMaster) -> None:

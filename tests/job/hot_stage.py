@@ -9,7 +9,7 @@ from controlplane.job.effects import JobEffect, Publish
 from controlplane.job.state import adopted_job, new_job
 from messages.ids import Epoch, Rank, WorkerId
 from messages.jobs import JobSpec
-from messages.workers import Fallen, TrainerExit, TrainerStatus, WorkerPhase
+from messages.workers import Fallen, TrainerExit, TrainerStatus, WorkerPhase, WrittenCheckpoint
 from messages.worlds import Assignment, HotWorld, Invite
 from tests.job.stage import Stage, a_spec, published
 
@@ -77,6 +77,17 @@ class HotStage(Stage):
             ]
             effects += self.tell(worker, *parked, phase=WorkerPhase.PARKED)
         return effects
+
+    def ends(self, *workers: str) -> list[JobEffect]:
+        """Their trainers have saved and ended."""
+        return [effect for worker in workers for effect in self.tell(worker, phase=WorkerPhase.PARKED)]
+
+    def writes(self, worker: str, checkpoint: WrittenCheckpoint) -> list[JobEffect]:
+        name = WorkerId(worker)
+        self.seqs[name] += 1
+        told = structs.replace(self.statuses[name], seq=self.seqs[name], checkpoint=checkpoint)
+        self.statuses[name] = told
+        return self.happens(events.WorkerSpoke(self.now_s, told))
 
     def is_seen_alive(self, worker: str) -> list[JobEffect]:
         """It has not parked, but its agent says that its trainers run."""

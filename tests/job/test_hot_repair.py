@@ -6,7 +6,7 @@ from controlplane.job.effects import SaveRecord, StartStore, TellCluster
 from controlplane.job.state import Phase
 from messages.clusters import RemoveWorkers
 from messages.ids import ClusterName, WorkerId
-from messages.workers import SampleCertificate, WorkerPhase
+from messages.workers import SampleCertificate, WorkerPhase, WrittenCheckpoint
 from messages.worlds import Entry
 from tests.job.hot_stage import a_hot_job, a_hot_stage, invited, published_kinds
 from tests.job.stage import a_spec, assignments, clean, failed, halts, released, told
@@ -368,11 +368,62 @@ def test_people_are_told_why_and_from_which_step_the_world_goes_on() -> None:
     assert (decided.fields["entry"], decided.fields["resume"]) == ("repair", 5)
 
 
-def test_a_stopped_job_parks_first() -> None:
+def test_a_stopped_job_waits_until_its_trainers_have_ended() -> None:
     stage = a_hot_job("a", "b")
+    effects = stage.happens(events.StopAsked(stage.now_s, "asked by ada", 90.0))
+    assert [(halt.ends, halt.stop_grace_s) for halt in halts(effects)] == [(True, 90.0)]
+    assert released(stage.parks("a", "b")) == set()
+    assert "waiting up to 90 s for workers a, b to end a step and save" in stage.job.why
+    stage.wait(60.0)
+    assert stage.phase is Phase.RESHAPING and stage.job.gone == {}
+    assert released(stage.ends("a")) == set()
+    effects = stage.ends("b")
+    assert (stage.phase, released(effects)) == (Phase.STOPPED, {"a", "b"})
+    assert told(effects, "job_stopped")[0].why == "asked by ada; no checkpoint is known"
+
+
+def test_the_checkpoint_that_was_written_for_a_stop_is_told_and_kept() -> None:
+    stage = a_hot_job("a", "b")
+    older, newer = WrittenCheckpoint(4, "/old", 10.0), WrittenCheckpoint(7, "/new", 20.0)
+    stage.writes("a", older)
     stage.happens(events.StopAsked(stage.now_s, "asked by ada"))
-    assert released(stage.parks("a", "b")) == {"a", "b"}
-    assert stage.phase is Phase.STOPPED
+    stage.writes("a", newer)
+    stage.writes("b", older)
+    effects = stage.ends("a", "b")
+    assert told(effects, "job_stopped")[0].why == "asked by ada; newest checkpoint: step 7 in /new"
+    assert stage.job.record.checkpoint == newer
+
+
+def test_a_stop_that_is_asked_for_again_may_only_hurry() -> None:
+    stage = a_hot_job("a", "b")
+    stage.happens(events.StopAsked(stage.now_s, "asked by ada", 90.0))
+    assert [halt.stop_grace_s for halt in halts(stage.happens(events.StopAsked(stage.now_s, "again", 0.0)))] == [0.0]
+    stage.happens(events.StopAsked(stage.now_s, "once more", 600.0))
+    assert (stage.job.record.stop_why, stage.job.record.stop_grace_s) == ("asked by ada", 0.0)
+
+
+def test_a_stop_in_the_middle_of_a_repair_ends_those_that_have_parked() -> None:
+    stage = a_hot_job("a", "b", "c")
+    stage.sees_gone("c")
+    stage.parks("a")
+    effects = stage.happens(events.StopAsked(stage.now_s, "asked by ada"))
+    assert [(halt.generation, halt.ends) for halt in halts(effects)] == [(2, True)]
+    stage.parks("b")
+    parked = stage.phase
+    stage.ends("a", "b")
+    assert (parked, stage.phase) == (Phase.RESHAPING, Phase.STOPPED)
+
+
+def test_trainers_that_do_not_end_are_waited_for_no_longer_than_their_grace_and_a_start() -> None:
+    stage = a_hot_job("a", "b")
+    stage.happens(events.StopAsked(stage.now_s, "asked by ada", 90.0))
+    stage.ends("b")
+    limit_s = 90.0 + stage.job.spec.timeouts.ready_s
+    for _ in range(int(limit_s) + 5):
+        stage.wait(1.0)
+        if "a" in stage.job.workers:
+            stage.is_seen_alive("a")
+    assert stage.phase is Phase.STOPPED and "did not end its trainers" in stage.job.gone[WorkerId("a")]
 
 
 def test_a_worker_that_takes_leave_is_not_waited_for() -> None:

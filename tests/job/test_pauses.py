@@ -3,6 +3,7 @@
 from controlplane.job import events
 from controlplane.job.effects import JobEffect
 from controlplane.job.state import Phase, adopted_job
+from controlplane.job.stopping import default_grace_s
 from messages.criteria import WhenSpent
 from messages.ids import Epoch, WorkerId
 from messages.worlds import Invite, Release
@@ -12,8 +13,8 @@ from tests.job.stage import Stage, a_spec, a_stage, assignments, clean, failed, 
 WHY = "9.9000 of 10.0000 USD are spent"
 
 
-def pauses(stage: Stage) -> list[JobEffect]:
-    return stage.happens(events.BudgetReached(stage.now_s, WhenSpent.PAUSE, WHY, stage.job.record))
+def pauses(stage: Stage, grace_s: float | None = None) -> list[JobEffect]:
+    return stage.happens(events.BudgetReached(stage.now_s, WhenSpent.PAUSE, WHY, stage.job.record, grace_s))
 
 
 def continues(stage: Stage) -> list[JobEffect]:
@@ -127,7 +128,7 @@ def test_a_budget_that_stops_the_job_says_so() -> None:
     stage.happens(events.BudgetReached(stage.now_s, WhenSpent.STOP, WHY, stage.job.record))
     effects = stage.parked("a")
     assert stage.phase is Phase.STOPPED
-    assert told(effects, "job_stopped")[0].why == f"its budget is spent: {WHY}"
+    assert told(effects, "job_stopped")[0].why == f"its budget is spent: {WHY}; no checkpoint is known"
 
 
 def test_without_machines_on_demand_the_world_goes_on() -> None:
@@ -153,10 +154,19 @@ def a_parked_hot_stage() -> HotStage:
     return stage
 
 
+def test_a_pause_has_the_grace_of_the_longest_steps_and_the_next_one_its_own() -> None:
+    stage = a_hot_stage().trains("a", "b", "c", done=7)
+    assert default_grace_s(stage.job, longest_step_s=200.0) == 400.0
+    assert default_grace_s(stage.job, longest_step_s=0.1) == 30.0
+    assert [halt.stop_grace_s for halt in halts(pauses(stage, 400.0))] == [400.0]
+    continues(stage)
+    assert stage.job.record.stop_grace_s is None
+
+
 def test_trainers_that_live_on_are_let_go_too_and_nobody_is_invited() -> None:
     stage = a_hot_stage().trains("a", "b", "c", done=7)
-    pauses(stage)
-    effects = stage.parks("a", "b", "c")
+    assert [(halt.ends, halt.stop_grace_s) for halt in halts(pauses(stage))] == [(True, 30.0)]
+    effects = stage.ends("a", "b", "c")
     assert released(effects) == {"a", "b", "c"}
     assert published(effects + stage.wait(1.0), Invite) == []
 
@@ -173,6 +183,6 @@ def test_a_pause_in_the_middle_of_a_hand_over_gives_up_the_prepared_world() -> N
     stage.happens(events.ScaleAsked(stage.now_s, 2))
     assert stage.prepared is not None
     pauses(stage)
-    stage.parks("a", "b", "c")
+    stage.ends("a", "b", "c")
     assert stage.phase is Phase.WAITING and stage.prepared is None
     assert stage.job.record.paused == WHY

@@ -229,7 +229,7 @@ def test_a_job_without_a_world_has_nobody_to_replace() -> None:
 def test_an_ended_job_is_left_alone() -> None:
     stage = a_hot_job("a")
     stage.happens(events.StopAsked(stage.now_s, "stopped by a person"))
-    stage.parks("a")
+    stage.ends("a")
     assert stage.phase is Phase.STOPPED
     reloads(stage)
     assert stage.job.record.reloads == 0

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from msgspec import structs
+
 from controlplane.master.measures import LOOK_S, USE_S, Measures
 from controlplane.throughput.measuring import WorkerPlace
 from controlplane.throughput.use import NodeUse
@@ -85,3 +87,13 @@ def test_a_worker_that_is_gone_says_nothing_of_its_node() -> None:
     measures.hear(a_report(0.01, "gone"), WorkerPlace(US, "node-b", "L4"), 0.0)
     measures.hear(a_report(0.01), L4, 0.0)
     assert [each.node for each in measures.news(spec, {WorkerId("a")}, 0.0).use] == ["node-a"]
+
+
+def test_the_longest_step_is_that_of_the_slowest_worker_of_late() -> None:
+    measures = Measures()
+    assert measures.longest_step_s == 0.0
+    for worker, longest_s in (("a", 9.0), ("b", 4.0), ("a", 2.0)):
+        report = a_report(worker=worker)
+        told = StepsMeasured(steps=1, longest_s=longest_s)
+        measures.hear(structs.replace(report, ranks=(structs.replace(report.ranks[0], measured=told),)), L4, 0.0)
+    assert measures.longest_step_s == 4.0

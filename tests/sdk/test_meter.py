@@ -86,8 +86,8 @@ def test_only_whole_steps_are_told_and_what_each_has_from_the_first_on() -> None
     same = {"gradient_bytes": 4096, "global_batch": 48}
     nothing = {"steps": 0, "samples": 0, "seconds": 0, "computed_s": 0, "waited_s": 0}
     assert [line["measured"] for line in lines] == [
-        {**nothing, **same},
-        {"steps": 2, "samples": 24, "seconds": 2.0, "computed_s": 1.5, "waited_s": 0.25, **same},
+        {**nothing, "longest_s": 9.0, **same},
+        {"steps": 2, "samples": 24, "seconds": 2.0, "computed_s": 1.5, "waited_s": 0.25, "longest_s": 9.0, **same},
     ]
 
 

@@ -12,7 +12,7 @@ from agents.worker.state import WorkerIdentity
 from controlplane.job import events as job_events
 from controlplane.job.state import Job, Phase, Record
 from messages.ids import Epoch, Generation, JobName, WorkerId
-from messages.workers import TrainerStatus
+from messages.workers import TrainerStatus, WrittenCheckpoint
 from messages.worlds import EndStalled, Invite, JobCommand, Locate
 from tests.simulation.actors import CLUSTER, WorkerActor
 from tests.simulation.clockwork import Broken
@@ -110,6 +110,9 @@ class HotWorker(WorkerActor):
         def ended() -> None:
             for birth, trainer in self.hot.items():
                 if birth[0] <= generation:
+                    if trainer.alive:
+                        written = WrittenCheckpoint(0, "/checkpoints", self.now_s)
+                        self.post(worker_events.CheckpointWritten(self.now_s, written))
                     self.training.end(trainer)
             self.post(worker_events.TrainersStopped(self.now_s, generation))
 

@@ -106,8 +106,8 @@ def an_invite(generation: int, *workers: WorkerId, members: tuple[Member, ...] =
     return Invite(job=JOB, workers=workers or (OWN,), world=world, why="a test")
 
 
-def a_halt(generation: int, *, stop_grace_s: float = 5.0, job: JobName = JOB) -> Halt:
-    return Halt(job=job, generation=Generation(generation), why="a test", stop_grace_s=stop_grace_s)
+def a_halt(generation: int, *, stop_grace_s: float = 5.0, job: JobName = JOB, ends: bool = False) -> Halt:
+    return Halt(job=job, generation=Generation(generation), why="a test", stop_grace_s=stop_grace_s, ends=ends)
 
 
 def a_release(*workers: WorkerId, job: JobName = JOB, is_last: bool = False) -> Release:

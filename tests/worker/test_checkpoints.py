@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from agents.worker.checkpoints import Watched, look_at, watched_path
-from agents.worker.events import CheckpointWritten, TrainersStopped
+from agents.worker.events import CheckpointReported, TrainersStopped
 from messages.ids import Generation
 from messages.jobs import Launch
 from tests.worker.builders import (
@@ -67,15 +67,15 @@ def test_a_path_that_vanishes_is_no_checkpoint(tmp_path: Path) -> None:
 
 def test_a_checkpoint_is_told_at_once_and_counted_in_the_status() -> None:
     story = a_training_worker(2)
-    story.happens(CheckpointWritten(story.now_s, Generation(2)))
+    story.happens(CheckpointReported(story.now_s, Generation(2)))
     assert (story.facts, story.told.status.checkpoints) == (["ready"], 1)
 
 
 def test_a_checkpoint_of_another_world_teaches_nothing_and_the_next_world_counts_from_0() -> None:
     story = a_training_worker(2)
-    story.happens(CheckpointWritten(story.now_s, Generation(1)))
+    story.happens(CheckpointReported(story.now_s, Generation(1)))
     assert story.state.checkpoints == 0
-    story.happens(CheckpointWritten(story.now_s, Generation(2)))
+    story.happens(CheckpointReported(story.now_s, Generation(2)))
     story.hears(a_halt(3)).happens(TrainersStopped(story.now_s, Generation(2)))
     assert (story.state.generation, story.state.checkpoints) == (3, 0)
 

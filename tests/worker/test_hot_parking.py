@@ -1,10 +1,10 @@
 """Trainers that are told to stand still or to go, as the worker-agent's core sees them."""
 
 from agents.worker.effects import FlushProgress, Leave, LookAtTrainers, SendHeartbeat, StopTrainers, TellFact
-from agents.worker.events import TrainerDetached, TrainersSeen, TrainersStopped
+from agents.worker.events import CheckpointWritten, TrainerDetached, TrainersSeen, TrainersStopped
 from agents.worker.words import Park
 from messages.ids import Generation, Rank
-from messages.workers import TrainerExit, WorkerPhase
+from messages.workers import TrainerExit, WorkerPhase, WrittenCheckpoint
 from tests.worker.builders import (
     ELSEWHERE,
     OWN,
@@ -152,3 +152,51 @@ def test_a_trainer_that_dies_instead_of_parking_is_told_but_not_counted_against_
     story.exits(TrainerExit(rank=Rank(1), signal="SIGSEGV"), generation=1)
     assert story.facts == ["exited", "parked"]
     assert (story.told.status.generation, story.told.status.exits) == (2, ())
+
+
+def test_trainers_after_whose_world_none_follows_park_and_are_ended_then() -> None:
+    story = a_hot_worker(1).hears(a_halt(2, stop_grace_s=40.0, ends=True))
+    assert story.words == [(0, Park(Generation(2))), (1, Park(Generation(2)))]
+    assert _stops(story) == []
+    assert _stops(story.says(parked_at(2, 1), 0)) == []
+    story.says(parked_at(2, 1, rank=1), 1)
+    assert _stops(story) == [40.0] and story.facts == []
+    assert story.after(39.0).facts == []
+    story.happens(CheckpointWritten(story.now_s, WrittenCheckpoint(8, "/kept", 1.0)))
+    story.happens(TrainersStopped(story.now_s, Generation(1)))
+    assert story.facts == ["parked"]
+    assert (story.state.phase, story.told.status.trainers) == (WorkerPhase.PARKED, ())
+    assert story.told.status.checkpoint == WrittenCheckpoint(8, "/kept", 1.0)
+
+
+def test_nobody_counts_on_trainers_that_were_told_to_end() -> None:
+    story = a_hot_worker(1).hears(a_halt(2, stop_grace_s=40.0, ends=True)).says(parked_at(2, 1)).after(1.0)
+    beats = [effect.status for effect in story.last if isinstance(effect, SendHeartbeat)]
+    assert [(status.generation, status.trainers) for status in beats] == [(1, ())]
+
+
+def test_one_that_does_not_park_is_ended_all_the_same() -> None:
+    story = a_hot_worker(1).hears(a_halt(2, stop_grace_s=40.0, ends=True)).says(parked_at(2, 1), 0)
+    assert _stops(story.after(4.9)) == []
+    assert _stops(story.after(0.2)) == [40.0]
+
+
+def test_asked_to_hurry_it_ends_trainers_again_with_less_grace() -> None:
+    story = a_hot_worker(1).hears(a_halt(2, stop_grace_s=40.0, ends=True)).says(parked_at(2, 1))
+    assert _stops(story.hears(a_halt(2, stop_grace_s=40.0, ends=True))) == []
+    assert _stops(story.hears(a_halt(2, stop_grace_s=0.0, ends=True))) == [0.0]
+    assert _stops(story.hears(a_halt(2, stop_grace_s=40.0, ends=True))) == []
+
+
+def test_trainers_that_have_parked_are_ended_when_it_turns_out_that_no_world_follows() -> None:
+    story = a_parked_worker(2)
+    assert _stops(story.hears(a_halt(2, stop_grace_s=7.0, ends=True))) == [7.0]
+
+
+def test_scripts_without_the_sdk_get_the_same_grace_at_once() -> None:
+    assert _stops(a_training_worker(1).hears(a_halt(2, stop_grace_s=40.0, ends=True))) == [40.0]
+
+
+def _stops(story: Story) -> list[float]:
+    """The graces of the stops that were asked for last."""
+    return [effect.grace_s for effect in story.last if isinstance(effect, StopTrainers)]

@@ -37,11 +37,14 @@ class Applying:
         self._update = update
         self._nonfinite = nonfinite
         self._applies = False
+        self.loss: float | None = None
+        """Of the step that was applied last, or is being applied: an update of the script's own may look at it."""
         self._seed = seed
         self._reseed = seed_all if is_own else seed_torch
 
     def __call__(self, step: int, agreed: Agreed) -> None:
         """Unless a loss or gradient of the step is not finite, and such steps are left out."""
+        self.loss = agreed.loss
         if self._nonfinite.admits(step, agreed):
             self._apply(step)
         self._gradients.drop()

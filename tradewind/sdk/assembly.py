@@ -1,11 +1,12 @@
 """How the parts of a run are put together: those that a script decides, and those that every run has."""
 
 import os
+import time
 from dataclasses import dataclass
 
 from torch.amp.grad_scaler import GradScaler
 
-from tradewind.sdk import faults, trace
+from tradewind.sdk import faults, protocol, trace
 from tradewind.sdk.applying import Applying
 from tradewind.sdk.builder import Builder
 from tradewind.sdk.certificate import Certificate
@@ -48,6 +49,8 @@ class Given:
     seed: int
     most_samples: int
     terms: str
+    warning: str | None
+    """About the model, for one rank to say when the run begins."""
 
 
 def assemble(given: Given, control: Control | None) -> tuple[Member, Training]:
@@ -56,6 +59,9 @@ def assemble(given: Given, control: Control | None) -> tuple[Member, Training]:
     traced = trace.Trace(os.environ.get(trace.VARIABLE))
     receiver = Receiver()
     serving = Serving(given.state)
+    if given.saving is not None and control is not None:
+        tell = control.tell
+        given.saving.tell(lambda step, folder: tell(protocol.checkpoint(step, str(folder.absolute()), time.time())))
     member = _member(given, control, receiver, serving, injected)
     joining = Joining(
         member,
@@ -79,7 +85,7 @@ def assemble(given: Given, control: Control | None) -> tuple[Member, Training]:
         scaler=given.scaler,
         certificate=given.certificate,
         saving=given.saving,
-        starting=Starting(given.state, given.certificate, given.saving),
+        starting=Starting(given.state, given.certificate, given.saving, given.warning),
         reports=Reports(
             control.tell if control is not None else None,
             StepSize(given.gradients.summed_bytes, given.order.batch),

@@ -14,6 +14,7 @@ import struct
 import sys
 import threading
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Final
@@ -48,6 +49,8 @@ class Checkpoints:
         self._every_steps = every_steps
         self._keep = keep
         self._told = ""
+        self.on_saved: Callable[[Saved], None] = lambda saved: None
+        """Called by the thread that writes."""
         self._changed = threading.Condition()
         self._offered: tuple[int, dict[str, Any]] | None = None
         self._writing = False
@@ -87,11 +90,11 @@ class Checkpoints:
         with self._changed:
             return self._changed.wait_for(lambda: self._offered is None and not self._writing, timeout_s)
 
-    def close(self) -> None:
+    def close(self, wait_s: float = _LAST_WAIT_S) -> None:
         atexit.unregister(self.close)
         if os.getpid() != self._pid or not self._thread.is_alive():
             return
-        self.flush(_LAST_WAIT_S)
+        self.flush(wait_s)
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -131,8 +134,10 @@ class Checkpoints:
                 step, payload = self._offered
                 self._offered = None
                 self._writing = True
-            self.save(step, payload)
+            saved = self.save(step, payload)
             del payload
+            if saved is not None:
+                self.on_saved(saved)
 
     def _saved(self) -> list[Saved]:
         """Newest first."""

@@ -26,11 +26,20 @@ class Control:
         self.tell(protocol.attach(birth))
 
     def tell(self, line: bytes) -> None:
-        with self._speaking, contextlib.suppress(OSError):
-            try:
-                self._socket.sendall(line)
-            except TimeoutError:
-                self._socket.shutdown(socket.SHUT_RDWR)  # half of it may have gone, and the next would follow that
+        # A signal handler may have interrupted its own thread in here: it gives up rather than wait for itself.
+        if not self._speaking.acquire(timeout=_SEND_TIMEOUT_S):
+            return
+        try:
+            with contextlib.suppress(OSError):
+                self._send(line)
+        finally:
+            self._speaking.release()
+
+    def _send(self, line: bytes) -> None:
+        try:
+            self._socket.sendall(line)
+        except TimeoutError:
+            self._socket.shutdown(socket.SHUT_RDWR)  # half of it may have gone, and the next would follow that
 
     def listen(self, obey: Callable[[Order], None]) -> None:
         threading.Thread(target=self._read, args=(obey,), name="tradewind-control", daemon=True).start()

@@ -6,6 +6,7 @@ What is told are means, not increments: whoever hears one report knows as much a
 """
 
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -13,6 +14,8 @@ from typing import Final
 _HALF_LIFE_S: Final = 30.0
 _HALF_LIFE_STEPS: Final = 20.0
 """A step counts half as much after so much time, but not after fewer steps."""
+_LAST: Final = 1000
+"""Steps of which the longest is known: evaluations come every few hundred."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,16 +76,20 @@ class Means:
     seconds: float = 0.0
     computed_s: float = 0.0
     waited_s: float = 0.0
+    longest_s: float = 0.0
+    """Of the last steps, with those that something disturbed."""
 
 
 class Recent:
-    """What undisturbed steps were like of late."""
+    """What undisturbed steps were like of late, and the longest of all."""
 
     def __init__(self) -> None:
         self._steps = 0
+        self._last_s: deque[float] = deque(maxlen=_LAST)
         self._weight = self._samples = self._seconds = self._computed_s = self._waited_s = 0.0
 
     def add(self, samples: int, lap: Lap) -> None:
+        self._last_s.append(lap.seconds)
         if not lap.is_whole:
             return
         kept = 0.5 ** min(lap.seconds / _HALF_LIFE_S, 1 / _HALF_LIFE_STEPS)
@@ -94,7 +101,15 @@ class Recent:
         self._waited_s = kept * self._waited_s + lap.waited_s
 
     def means(self) -> Means:
+        longest_s = max(self._last_s, default=0.0)
         if not self._steps:
-            return Means()
-        sums = (self._samples, self._seconds, self._computed_s, self._waited_s)
-        return Means(self._steps, *(each / self._weight for each in sums))
+            return Means(longest_s=longest_s)
+        weight = self._weight
+        return Means(
+            steps=self._steps,
+            samples=self._samples / weight,
+            seconds=self._seconds / weight,
+            computed_s=self._computed_s / weight,
+            waited_s=self._waited_s / weight,
+            longest_s=longest_s,
+        )

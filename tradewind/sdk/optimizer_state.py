@@ -32,6 +32,11 @@ def parameters(optimizer: Optimizer) -> list[Tensor]:
     return [parameter for group in optimizer.param_groups for parameter in group["params"]]
 
 
+def rates(optimizer: Optimizer) -> list[float]:
+    """The learning rate of each group, where a schedule began with it."""
+    return [float(group.get("initial_lr", group["lr"])) for group in optimizer.param_groups if "lr" in group]
+
+
 def slots(optimizer: Optimizer) -> Iterator[tuple[Slot, Tensor]]:
     """Exist only after the first step of a parameter that has a gradient."""
     for index, parameter in enumerate(parameters(optimizer)):

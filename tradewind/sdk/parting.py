@@ -21,6 +21,11 @@ class Parting:
         if in_main_thread and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
             signal.signal(signal.SIGTERM, self._on_signal)
 
+    @property
+    def is_asked(self) -> bool:
+        """It was told to end, and the world is over: nothing more is worth computing."""
+        return self._asked is not None
+
     @contextlib.contextmanager
     def saves(self, save: Callable[[], None]) -> Iterator[None]:
         """Inside, whoever is told to end calls `save` first: the thread of the handler is the one that waits here."""

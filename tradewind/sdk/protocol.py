@@ -13,11 +13,15 @@ Trainer → agent
               messages/workers.py. `certificate` is there once it has finished.
     progress  {generation, rank, reports: [{step, loss | null, nonfinite, samples | null, at}, …],
                counted: {nonfinite, skipped},
-               measured: {steps, samples, seconds, computed_s, waited_s, gradient_bytes, global_batch}}
+               measured: {steps, samples, seconds, computed_s, waited_s, longest_s, gradient_bytes,
+                          global_batch}}
               Steps that every rank has. `nonfinite`, if it is there: the loss is not absent, it is NaN or infinite.
               `counted`: such steps of the whole run so far, and those that were not applied. `measured` is optional:
               what this trainer's steps were like of late, and what is the same in each. See StepsMeasured in
               messages/measured.py.
+    checkpoint
+              {step, folder, at}
+              It has written one: `step` is computed next from it, `at` is in Unix seconds.
 
 Agent → trainer
 
@@ -176,6 +180,10 @@ def progress(
     return _line(type="progress", generation=generation, rank=rank, reports=told, counted=counted, measured=measured)
 
 
+def checkpoint(step: int, folder: str, at: float) -> bytes:
+    return _line(type="checkpoint", step=step, folder=folder, at=at)
+
+
 def parse(line: bytes) -> Order | None:
     """None for what this version does not know. Raises ValueError, KeyError or TypeError for what makes no sense."""
     message = json.loads(line)
@@ -221,6 +229,7 @@ def _measured(size: StepSize, means: Means) -> dict[str, int | float]:
         "seconds": round(means.seconds, 6),
         "computed_s": round(means.computed_s, 6),
         "waited_s": round(means.waited_s, 6),
+        "longest_s": round(means.longest_s, 6),
         "gradient_bytes": size.gradient_bytes,
         "global_batch": size.global_batch,
     }

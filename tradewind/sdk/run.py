@@ -22,6 +22,7 @@ from torch.optim import Optimizer
 from torch.utils.data import DataLoader, Dataset
 
 from tradewind.sdk import tail
+from tradewind.sdk.advice import about_batch_norm, require_usable
 from tradewind.sdk.alone import given_world
 from tradewind.sdk.applying import Applying, Scaled, Update
 from tradewind.sdk.assembly import Given, assemble
@@ -92,6 +93,7 @@ class Run:
             raise ValueError(f"steps is {steps}, but a run has at least one")
         if max_share is not None and max_share < 1:
             raise ValueError(f"max_share is {max_share}, but at least one sample has to be handed out at once")
+        require_usable(optimizer, scheduler, has_update=update is not None)
         quiet(model)
         self.certificate = Certificate()
         self._ending = Ending(steps)
@@ -132,6 +134,7 @@ class Run:
             seed=seed,
             most_samples=max_share or batch,
             terms=terms,
+            warning=about_batch_norm(model),
         )
         self._iterated = False
         self._control = open_control()

@@ -15,6 +15,8 @@ from tradewind.sdk.certificate import Life
 from tradewind.sdk.checkpoint import Checkpoints
 from tradewind.sdk.layout import StateDoesNotFit
 
+_WRITTEN_WITHIN_S: Final = 3600.0
+"""The last checkpoint of a process is worth any wait: who wants it to end sooner kills it."""
 _LIFE: Final = struct.Struct("!qq")
 
 
@@ -23,6 +25,10 @@ class Saving:
         self._checkpoints = Checkpoints(folder, every_steps)
         self._held: tuple[int, dict[str, Any]] | None = None
         self._journal = Journal(Path(folder) / "lives")
+
+    def tell(self, saved: Callable[[int, Path], None]) -> None:
+        """Has the step and folder of each checkpoint told when it is written."""
+        self._checkpoints.on_saved = lambda each: saved(each.step, each.path.parent)
 
     @property
     def folder(self) -> Path:
@@ -57,7 +63,7 @@ class Saving:
         """With `step` to be computed next, by somebody else and later. Waits until it is written."""
         self._journal.reached(step)
         self._checkpoints.offer(step, payload())
-        self._checkpoints.close()
+        self._checkpoints.close(_WRITTEN_WITHIN_S)
 
     def close(self, step: int, payload: Callable[[], dict[str, Any]]) -> None:
         """Everybody has the last step: who starts the run again finds it finished."""

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import torch
 
+from tradewind.sdk.advice import about_learning_rate
 from tradewind.sdk.certificate import Certificate
 from tradewind.sdk.checkpoint import say
 from tradewind.sdk.member import Group, World
@@ -18,8 +19,13 @@ from tradewind.sdk.state import TrainingState
 
 
 class Starting:
-    def __init__(self, state: TrainingState, certificate: Certificate, saving: Saving | None) -> None:
+    def __init__(
+        self, state: TrainingState, certificate: Certificate, saving: Saving | None, warning: str | None = None
+    ) -> None:
+        """`warning`: about the script, for one rank to say."""
         self._state = state
+        self._warning = warning
+        self._rates = state.rates()
         self._certificate = certificate
         self._saving = saving
         self._is_source = False
@@ -41,6 +47,11 @@ class Starting:
         """For whoever reads along. The first of those who have the checkpoint speaks: it knows the folder."""
         if self._saving is not None and self._is_source and first > 0:
             say(going_on(first, steps, self._saving.folder))
+            remark = about_learning_rate(self._rates, self._state.rates())
+            if remark is not None and first < steps:
+                say(remark)
+        if self._warning is not None and self._is_source:
+            say(self._warning)
 
     def _restore(self) -> int:
         self._certificate.take_over(Certificate())  # a start that broke may have begun it

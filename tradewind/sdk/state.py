@@ -106,6 +106,9 @@ class TrainingState:
         """What another state must be like to be loaded here."""
         return self._description()
 
+    def rates(self) -> list[float]:
+        return optimizer_state.rates(self._optimizer)
+
     def fingerprint(self) -> int:
         """Differs between two states that are one step apart."""
         return self._sampler.fingerprint(self._values())

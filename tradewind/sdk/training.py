@@ -86,7 +86,10 @@ class Training:
         self._closing_since_s: float | None = None
         self._served = 0
         """The last generation whose joiners were sent the state."""
-        self.loss: float | None = None
+
+    @property
+    def loss(self) -> float | None:
+        return self._parts.applying.loss
 
     @property
     def step(self) -> int:
@@ -103,7 +106,7 @@ class Training:
             try:
                 while True:
                     todo = without(self._member.held, self._computed)
-                    if todo:
+                    if todo and not self._parts.parting.is_asked:
                         yield from self._compute(todo)
                     elif self._sum():
                         break
@@ -201,7 +204,6 @@ class Training:
         parts, lap = self._parts, self._meter.end_sum()
         if agreed.step != step:
             raise RuntimeError(f"ranks disagree about the step: {agreed.step} is not {step}")
-        self.loss = agreed.loss
         parts.certificate.check(step, agreed.digest, self._expected(step))
         try:
             self._apply(step, agreed)
@@ -305,7 +307,6 @@ class Training:
             agreed, world = tail.read(gradients.tail(last), tail.RANKS), self._present_world()
             self._parts.ending.learn(agreed)
             member.caught_up(assign.resume)
-            self.loss = agreed.loss
             self._parts.certificate.check(last, agreed.digest, self._expected(last))
             self._apply(last, agreed)
             self._save(last, world)

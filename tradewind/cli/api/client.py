@@ -17,7 +17,18 @@ import aiohttp
 import msgspec
 from msgspec import Meta, Struct
 
-from messages.api import EventLine, Health, JobList, JobView, LogLine, Problem, ProgressLine, ScaleRequest, Version
+from messages.api import (
+    EventLine,
+    Health,
+    JobList,
+    JobView,
+    LogLine,
+    Problem,
+    ProgressLine,
+    ScaleRequest,
+    StopRequest,
+    Version,
+)
 from messages.budgets import BudgetRequest, BudgetView
 from messages.costs import CostView
 from messages.decoding import Decoder, Undecodable, decode
@@ -75,8 +86,9 @@ class Api:
     async def job(self, name: str) -> JobView:
         return await self._ask("GET", _of(name), JobView, job=name)
 
-    async def stop(self, name: str) -> JobView:
-        return await self._ask("POST", f"{_of(name)}/stop", JobView, job=name)
+    async def stop(self, name: str, grace_s: float | None = None) -> JobView:
+        body = msgspec.json.encode(StopRequest(grace_s)) if grace_s is not None else None
+        return await self._ask("POST", f"{_of(name)}/stop", JobView, job=name, body=body)
 
     async def scale(self, name: str, workers: int) -> JobView:
         body = msgspec.json.encode(ScaleRequest(workers))

@@ -139,14 +139,30 @@ def reload(job: str) -> None:
     ask_master(lambda api: asking.reload(api, job))
 
 
-@click.command(epilog=examples("tradewind stop mnist"))
+@click.command(
+    epilog=examples(
+        "tradewind stop mnist",
+        "tradewind stop mnist --grace 600     for steps or evaluations of minutes",
+        "tradewind stop mnist --grace 0       at once, also while it is stopping",
+    )
+)
 @job_argument
-def stop(job: str) -> None:
-    """Stop JOB: its trainers get SIGTERM and their grace, its workers are released."""
-    from tradewind.cli.jobs import asking
+@click.option(
+    "--grace",
+    type=click.FloatRange(min=0, max=86_400),
+    metavar="SECONDS",
+    help="From SIGTERM to SIGKILL of its trainers.  [default: twice its longest step of late, at least 30]",
+)
+def stop(job: str, grace: float | None) -> None:
+    """Stop JOB and wait until it has ended.
+
+    Its trainers get SIGTERM. With the SDK they end the step that they are in and write a checkpoint, if checkpoints are
+    on; the command says which. Who has not ended after the grace is killed. Then the workers are released.
+    """
+    from tradewind.cli.jobs import stopping
     from tradewind.cli.jobs.oneshot import ask_master
 
-    ask_master(lambda api: asking.stop(api, job))
+    ask_master(lambda api: stopping.stop(api, job, grace))
 
 
 @click.command(epilog=examples("tradewind rm mnist"))

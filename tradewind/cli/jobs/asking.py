@@ -216,16 +216,6 @@ async def reload(api: Api, job: str) -> int:
     return 0
 
 
-async def stop(api: Api, job: str) -> int:
-    view = await api.stop(job)
-    if has_ended(view):
-        click.echo(f"Job {job} has {view.phase}.")
-    else:
-        click.echo(f"Job {job} is asked to stop.")
-    click.echo(present.next_command(f"tradewind status {job}"))
-    return 0
-
-
 async def remove(api: Api, job: str, *, as_json: bool) -> int:
     view = await api.remove(job)
     if as_json:

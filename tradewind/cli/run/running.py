@@ -15,6 +15,7 @@ from tradewind.cli.api.client import Api
 from tradewind.cli.api.errors import MasterAway
 from tradewind.cli.api.watch import Watch
 from tradewind.cli.interrupt import unless_stopped
+from tradewind.cli.jobs.stopping import checkpoint_text, waiting_text
 from tradewind.cli.local.stack import local_stack
 
 STOP_S = 10.0
@@ -65,9 +66,15 @@ class LocalRun:
             return
         present.say("stopping the job; once more to stop at once")
         with contextlib.suppress(TradewindError, TimeoutError):
-            async with asyncio.timeout(STOP_S + self._spec.timeouts.stop_grace_s):
-                await self._api.stop(self._spec.name)
+            async with asyncio.timeout(STOP_S):
+                before = await self._api.job(self._spec.name)
+                view = await self._api.stop(self._spec.name)
+            present.say(waiting_text(view))
+            async with asyncio.timeout((view.stop_grace_s or 0.0) + STOP_S):
                 await first_of(self._ended, self._stop.forced)
+                after = await self._api.job(self._spec.name)
+            if self._ended.is_set():
+                present.say(checkpoint_text(before, after)[1])
 
 
 async def tell_waiting(api: Api, name: str) -> None:

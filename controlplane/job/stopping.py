@@ -1,0 +1,59 @@
+"""The end of a job's world with none to follow: it is stopped, or paused.
+
+Its trainers are ended, and so that no work is lost they may first reach the end of their step and save. The job waits
+for that: it has stopped when nobody trains any more.
+"""
+
+from dataclasses import replace
+from typing import Final
+
+from msgspec import structs
+
+from controlplane.job.state import Job
+from messages.workers import WrittenCheckpoint
+
+LEAST_GRACE_S: Final = 30.0
+"""From SIGTERM to SIGKILL where nobody said otherwise."""
+
+STEPS_OF_GRACE: Final = 2
+
+
+def is_ending(job: Job) -> bool:
+    """No world follows the one that is being ended."""
+    return job.record.stop_why is not None or job.record.paused is not None
+
+
+def grace_s(job: Job) -> float:
+    """From SIGTERM to SIGKILL of trainers in the present round."""
+    usual_s = job.spec.timeouts.stop_grace_s
+    if not is_ending(job):
+        return usual_s
+    asked_s = job.record.stop_grace_s
+    return max(usual_s, LEAST_GRACE_S) if asked_s is None else asked_s
+
+
+def default_grace_s(job: Job, longest_step_s: float) -> float:
+    """Enough for a step that began just now and takes as long as the longest of late, and for a checkpoint."""
+    return max(STEPS_OF_GRACE * longest_step_s, job.spec.timeouts.stop_grace_s, LEAST_GRACE_S)
+
+
+def ask_to_stop(job: Job, why: str, grace_s: float | None) -> Job:
+    record = job.record
+    if record.phase.ended:
+        return job
+    given = [each for each in (record.stop_grace_s, grace_s) if each is not None]
+    stopping = structs.replace(record, stop_why=record.stop_why or why, stop_grace_s=min(given, default=None))
+    return replace(job, record=stopping, published_s=None) if stopping != record else job
+
+
+def keep_checkpoint(job: Job, told: WrittenCheckpoint | None) -> Job:
+    """The newest by the clock of who wrote it: after a resume from an older one the steps begin lower again."""
+    if told is None or (job.checkpoint is not None and told.at <= job.checkpoint.at):
+        return job
+    return replace(job, checkpoint=told)
+
+
+def checkpoint_text(checkpoint: WrittenCheckpoint | None) -> str:
+    if checkpoint is None:
+        return "no checkpoint is known"
+    return f"newest checkpoint: step {checkpoint.step} in {checkpoint.folder}"

@@ -1,0 +1,83 @@
+"""`tradewind stop`: asks for a job's end, waits until its trainers have saved and ended, and says what they saved."""
+
+import asyncio
+
+import click
+
+from messages.api import JobView
+from tradewind.cli import present
+from tradewind.cli.api.client import Api
+from tradewind.cli.api.errors import MasterAway
+from tradewind.cli.api.watch import has_ended
+
+LOOK_S = 0.3
+MARGIN_S = 60.0
+"""After the grace: how long the command waits for trainers that were killed to be seen to have ended."""
+
+
+async def stop(api: Api, job: str, grace_s: float | None) -> int:
+    before = await api.job(job)
+    view = before if has_ended(before) else await api.stop(job, grace_s)
+    if not has_ended(view):
+        present.say(waiting_text(view))
+        try:
+            view = await _until_ended(api, view)
+        except asyncio.CancelledError:
+            present.say(f"job {job} is still stopping. {present.next_command(f'tradewind stop {job} --grace 0')}")
+            raise
+    if not has_ended(view):
+        click.echo(f"Job {job} has not stopped yet: {view.why}")
+        click.echo(present.next_command(f"tradewind status {job} --watch"))
+        return 1
+    click.echo(f"Job {job} has {view.phase}.")
+    if not has_ended(before):
+        written, sentence = checkpoint_text(before, view)
+        click.echo(sentence) if written else present.say(sentence)
+    click.echo(present.next_command(f"tradewind status {job}"))
+    return 0
+
+
+def waiting_text(view: JobView) -> str:
+    grace = f"up to {view.stop_grace_s:g} s" if view.stop_grace_s is not None else "a while"
+    return f"job {view.name} is stopping: its trainers may take {grace} to end the step that they are in and to save"
+
+
+def checkpoint_text(before: JobView, after: JobView) -> tuple[bool, str]:
+    """Whether one was written for the stop, and a sentence about it."""
+    newest = after.checkpoint
+    if newest is not None and newest != before.checkpoint:
+        return True, f"Checkpoint of step {newest.step} written to {newest.folder}."
+    if newest is not None:
+        kept = f"the newest is of step {newest.step} in {newest.folder}, and what came after it is lost"
+        return False, f"warning: no checkpoint was written when the job stopped; {kept}. A longer --grace may help"
+    if after.measured is not None or before.measured is not None:
+        return False, "warning: no checkpoint was written: the run has no checkpoints=, or --grace was too short"
+    return (
+        False,
+        "nothing is known about a checkpoint: the script does not use the SDK, and got SIGTERM to save by itself",
+    )
+
+
+async def _until_ended(api: Api, view: JobView) -> JobView:
+    """Over a restart of the master, too. Says what is waited for whenever that changes."""
+    loop = asyncio.get_running_loop()
+    until_s = loop.time() + (view.stop_grace_s or 0.0) + MARGIN_S
+    told = ""
+    while not has_ended(view) and loop.time() < until_s:
+        if view.why != told:
+            told = view.why
+            present.say(told)
+        await asyncio.sleep(LOOK_S)
+        try:
+            view = await api.job(view.name)
+        except MasterAway as away:
+            if loop.time() >= until_s:
+                raise
+            told = _told_away(told, away)
+    return view
+
+
+def _told_away(told: str, away: MasterAway) -> str:
+    if told != str(away):
+        present.say(str(away))
+    return str(away)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from runtime import proc
+from runtime.children import alive_below
 from tests.chaos.faults import Fault, Kind, Target
 from tests.chaos.forge import forge
 from tests.chaos.jobs import Job
@@ -72,7 +73,7 @@ class Injector:
                 return self._kill_below(fault, of_host=False)
             case Kind.STOP_MACHINE:
                 agents = self._chosen(fault, 1)
-                return self._pause([agents[0], *processes.alive_below(agents[0])], fault.lasts_s) if agents else ""
+                return self._pause([agents[0], *alive_below(agents[0])], fault.lasts_s) if agents else ""
             case Kind.SLOW_RANK:
                 self._jobs[fault.target].order(fault.lasts_s, fault.draw)
                 return f"one rank sleeps for {fault.lasts_s} s"

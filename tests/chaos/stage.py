@@ -14,7 +14,7 @@ from pathlib import Path
 
 from messages.api import Health
 from runtime import proc
-from runtime.children import free_port
+from runtime.children import alive_below, free_port
 from runtime.errors import UserError
 from tradewind.cli.api.client import Api, session
 from tradewind.cli.api.errors import MasterAway
@@ -75,7 +75,7 @@ class Stage(LocalStack):
         return [processes.describe(pid) for pid in self._workers_and_below()]
 
     def everything(self) -> list[str]:
-        found = {*processes.alive_below(os.getpid()), *(pid for pid in marked(str(self.folder)) if pid != os.getpid())}
+        found = {*alive_below(os.getpid()), *(pid for pid in marked(str(self.folder)) if pid != os.getpid())}
         return [processes.describe(pid) for pid in sorted(found)]
 
     def logs(self) -> list[Path]:

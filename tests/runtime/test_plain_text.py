@@ -20,11 +20,13 @@ def is_safe(text: str) -> bool:
     return harmless and not set(DIRECTIONS) & set(text) and len(text.splitlines()) <= 1
 
 
+@settings(max_examples=50)
 @given(TEXT)
 def test_plain_text_is_one_line_and_safe(text: str) -> None:
     assert is_safe(plain(text))
 
 
+@settings(max_examples=50)
 @given(TEXT)
 def test_each_of_several_lines_is_safe(text: str) -> None:
     lines = plain_lines(text)
@@ -32,7 +34,7 @@ def test_each_of_several_lines_is_safe(text: str) -> None:
     assert all(map(is_safe, lines))
 
 
-@settings(max_examples=200)
+@settings(max_examples=50)
 @given(TEXT)
 def test_everything_of_a_script_stands_behind_its_rank(text: str) -> None:
     for shown in re.split("[\r\n]", script_line(7, text)):

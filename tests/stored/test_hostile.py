@@ -49,7 +49,7 @@ def test_no_reader_is_broken_by_bytes_that_are_no_document(name: str) -> None:
 def test_no_reader_is_broken_by_a_document_with_a_hostile_part(name: str) -> None:
     reader = READERS[name]
 
-    @settings(max_examples=12, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=6, suppress_health_check=list(HealthCheck))
     @given(hostile(reader.honest))
     def check(value: bytes) -> None:
         read(reader, value)

@@ -15,10 +15,11 @@ SHORT = LeaseSettings(ttl_s=1)
 
 VALUES = [
     pytest.param(b'{"holder":"\xff","since":1}', id="text"),
-    pytest.param(DEEP_OBJECT, id="deep", marks=pytest.mark.slow),
+    pytest.param(DEEP_OBJECT, id="deep"),
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", VALUES)
 async def test_masters_go_on_and_one_of_them_leads_when_the_value_is_overdue(connect: Connect, value: bytes) -> None:
     buses = {name: await connect(name) for name in "ab"}

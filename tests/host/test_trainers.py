@@ -131,7 +131,7 @@ def test_pythonpath_of_the_trainer_is_searched_after_the_scripts_folder(host: Ag
     assert host.lines(generation) == ["library script"]
 
 
-def test_nothing_of_the_hosts_is_open_in_a_trainer_but_its_own_pipe(host: Agent) -> None:
+def test_nothing_of_the_hosts_is_open_in_a_trainer_but_its_own_pipes_and_stacks(host: Agent) -> None:
     script = host.script("""
         import os, time
         print(*sorted(os.readlink(f"/proc/self/fd/{fd}").partition(":")[0] for fd in os.listdir("/proc/self/fd")
@@ -140,7 +140,7 @@ def test_nothing_of_the_hosts_is_open_in_a_trainer_but_its_own_pipe(host: Agent)
     generation = host.fork(script, ranks=3)
     for rank in range(3):
         host.finish(generation, rank)
-        assert host.lines(generation, rank) == ["/dev/null pipe pipe pipe"]
+        assert host.lines(generation, rank) == ["/dev/null /memfd pipe pipe pipe"]
 
 
 def test_ranks_of_one_host_draw_different_random_numbers(host: Agent) -> None:

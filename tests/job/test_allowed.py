@@ -38,7 +38,7 @@ def test_with_fewer_than_the_smallest_the_job_waits() -> None:
     stage.join("a")
     stage.wait(30.0)
     assert stage.phase is Phase.WAITING
-    assert "1 of at least 2 workers" in stage.job.why
+    assert stage.job.why == "1 worker is ready; at least 2 must be"
 
 
 def test_only_as_many_as_can_be_in_a_world_are_wanted() -> None:

@@ -213,7 +213,7 @@ class LocalPlaces:
             for pid in left:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, signal.SIGKILL)
-            orphans = await self._kill_orphans()
+            orphans = await self._kill_orphans() if not left else []
             if not left and not orphans:
                 break
             await asyncio.sleep(pause_s)

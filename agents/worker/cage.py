@@ -18,9 +18,20 @@ PAUSES_S = (0.005, 0.01, 0.02, 0.05, *(0.1 for _ in range(20)))
 REAP_EVERY_S = 1.0
 
 
-def cgroup_name(worker: WorkerId) -> str:
+def is_cgroup_of(name: str, worker: WorkerId) -> bool:
+    return name.rpartition(".")[0] == f"tradewind-{worker}"
+
+
+def _cgroup_name(worker: WorkerId) -> str:
     """The cluster-controller, which knows the first part of the id, finds it by that."""
-    return f"tradewind-{worker}"
+    return f"tradewind-{worker}.{os.getpid()}"
+
+
+def _remove_empty_ones_of_the_dead() -> None:
+    for cgroup in cgroups.find("tradewind-*.*"):
+        agent = cgroup.path.name.rpartition(".")[2]
+        if agent.isdigit() and children.is_dead(int(agent)):
+            cgroup.remove()
 
 
 class Cage:
@@ -28,7 +39,8 @@ class Cage:
 
     def __init__(self, worker: WorkerId, *, use_cgroup: bool) -> None:
         children.become_subreaper()
-        self.cgroup = cgroups.create(cgroup_name(worker)) if use_cgroup else None
+        self.cgroup = cgroups.create(_cgroup_name(worker)) if use_cgroup else None
+        _remove_empty_ones_of_the_dead()
 
     @property
     def path(self) -> str:

@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from agents.worker.cage import Cage, cgroup_name
+from agents.worker.cage import Cage, is_cgroup_of
 from messages.decoding import Undecodable, decode, encode_readable
 from messages.ids import WorkerId
 from runtime import proc
@@ -219,7 +219,7 @@ def read_left(folder: Path) -> Left | None:
 
 def _end_cgroup(left: Left) -> None:
     path = Path(left.cgroup)
-    if left.boot == proc.boot_id() and path.name == cgroup_name(left.worker):
+    if left.boot == proc.boot_id() and is_cgroup_of(path.name, left.worker):
         Cgroup(path).end()
 
 

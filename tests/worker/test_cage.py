@@ -3,6 +3,8 @@
 import asyncio
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import msgspec
@@ -78,7 +80,7 @@ async def test_it_is_ended_by_the_next_agent_if_this_one_is_killed(
 
 @pytest.mark.usefixtures("may_make_cgroups")
 async def test_a_cgroup_is_ended_as_one_and_removed(tmp_path: Path, escape: str) -> None:
-    made = cgroups.create(f"tradewind-w1-{os.getpid():x}")
+    made = cgroups.create(f"tradewind-w1-{os.getpid():x}.1")
     assert made is not None
     process = await children.start(("sleep", escape), dies_with_us=True)
     made.add(process.pid)
@@ -98,3 +100,23 @@ async def test_a_cgroup_is_ended_as_one_and_removed(tmp_path: Path, escape: str)
     assert await process.wait() == -signal.SIGKILL
     assert not made.path.exists()
     made.end()
+
+
+@pytest.mark.usefixtures("may_make_cgroups")
+def test_empty_cgroups_of_dead_agents_are_removed_and_no_other() -> None:
+    dead = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True)
+    made = [cgroups.create(f"tradewind-w9-{os.getpid():x}.{pid}") for pid in (int(dead.stdout), os.getpid())]
+    mine = subprocess.run([sys.executable, "-c", CAGE], capture_output=True, check=True, text=True).stdout.strip()
+    assert mine and not is_there(mine), "a cage that is removed takes its cgroup along"
+    assert [each is not None and is_there(str(each.path)) for each in made] == [False, True]
+    for each in made:
+        assert each is not None
+        each.end()
+
+
+CAGE = """
+from agents.worker.cage import Cage
+cage = Cage("w8-aaaa", use_cgroup=True)
+print(cage.path)
+cage.remove()
+"""

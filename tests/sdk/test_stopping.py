@@ -40,6 +40,7 @@ async def test_all_ranks_end_after_the_step_in_which_one_of_them_asked(tmp_path:
     ended_early(tmp_path, recipe, finishers=2 if repaired else 3)
 
 
+@pytest.mark.slow
 async def test_a_run_that_stopped_trains_on_when_it_is_started_again(tmp_path: Path) -> None:
     recipe = recipe_of(tmp_path)
     for _ in range(2):
@@ -49,6 +50,7 @@ async def test_a_run_that_stopped_trains_on_when_it_is_started_again(tmp_path: P
     assert sorted(each["certificate"]["steps"] for each in results(tmp_path)) == [DONE, DONE, 16, 16]
 
 
+@pytest.mark.slow
 async def test_the_wish_of_one_that_died_before_the_step_was_done_is_lost_with_it(tmp_path: Path) -> None:
     recipe = recipe_of(tmp_path)
     async with Coordinator(tmp_path, recipe) as coordinator:
@@ -57,6 +59,7 @@ async def test_the_wish_of_one_that_died_before_the_step_was_done_is_lost_with_i
     check(tmp_path, recipe, finishers=2)
 
 
+@pytest.mark.slow
 async def test_one_that_missed_the_step_ends_with_the_others(tmp_path: Path) -> None:
     recipe = replace(recipe_of(tmp_path), misses_sum_of=STOPS_IN)
     async with Coordinator(tmp_path, recipe) as coordinator:

@@ -61,6 +61,11 @@ class TrainerExit(Struct, frozen=True, omit_defaults=True):
     """What a person can do about it."""
 
     @property
+    def by_itself(self) -> bool:
+        """It failed, and nothing that happened to a peer explains it."""
+        return bool(self.stalled) or (self.code is not None and self.code != 0 and not self.peer_lost)
+
+    @property
     def clean(self) -> bool:
         return self.code == 0
 

@@ -52,8 +52,7 @@ def ended(state: WorkerState, exits: Iterable[tuple[Birth, TrainerExit]], at_s: 
 
 def _fell(state: WorkerState, trainer: Trainer, how: TrainerExit) -> WorkerState:
     """Nothing ends trainers that live on when their world is halted: whoever does so all the same does it by itself."""
-    by_itself = (how.code is not None and not how.peer_lost) or bool(how.stalled)
-    if not trainer.is_hot or trainer.newborn or trainer.finished or not by_itself:
+    if not trainer.is_hot or trainer.newborn or trainer.finished or not (how.clean or how.by_itself):
         return state
     kept = tuple(each for each in state.fallen if each.generation == state.fence)
     return replace(state, fallen=(*kept, Fallen(state.fence, trainer.local_rank, how)))

@@ -12,7 +12,7 @@ from msgspec import structs
 
 from controlplane.job import events
 from controlplane.job.doubts import note_doubt, why_doubted
-from controlplane.job.hot import is_over
+from controlplane.job.hot import is_over, lives_on
 from controlplane.job.learn_budget import learn_budget
 from controlplane.job.present import has_finished, is_halted, member_of, member_of_prepared
 from controlplane.job.ranks import ranks_of
@@ -222,7 +222,8 @@ def learn_exits(job: Job, worker: Worker) -> Job:
     failed = [exit_ for exit_ in own if not exit_.clean]
     job = _learn_early(replace(job, clean=clean), worker.worker, own)
     if is_halted(job) and job.failure is None:
-        return job
+        # A halt ends ranks, and that is no failure. It does not end those that live through changes.
+        failed = [exit_ for exit_ in failed if exit_.by_itself and lives_on(job)]
     return replace(job, failure=_first_cause(job.failure, worker.worker, failed))
 
 

@@ -327,7 +327,8 @@ class Turn:
         goes_on = bool(survivors(self.job))
         failure = self.job.failure or (self.job.quit if goes_on else None)
         witness = failure is not None and failure.exit.peer_lost and (self.job.store_lost or goes_on)
-        if failure is None or self.job.lost_in_round or witness:
+        excused = self.job.lost_in_round and failure is not None and not failure.exit.stalled
+        if failure is None or excused or witness:
             return self._set(phase=Phase.WAITING)
         why = describe_exit(failure.exit)
         if goes_on and tries_new_code(self.job, failure.worker):

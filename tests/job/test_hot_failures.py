@@ -29,6 +29,23 @@ def test_one_whose_end_others_noticed_first_has_failed_all_the_same() -> None:
     assert stage.world == {"a": (0,)}
 
 
+def test_also_if_its_agent_reported_the_end_before_it_heard_of_the_halt() -> None:
+    stage = a_halted_job()
+    stage.tell("b", phase=WorkerPhase.ENDED, exits=(failed(1, "a bug"),))
+    stage.tell("b", phase=WorkerPhase.PARKED)
+    stage.parks("a")
+    assert (stage.job.record.failures, stage.world) == (1, {"a": (0,)})
+
+
+def test_a_stalled_rank_counts_also_if_another_worker_is_lost_in_the_same_round() -> None:
+    stage = a_hot_stage(a_spec(workers=3, failures=2)).trains("a", "b", "c")
+    stage.sign("a")
+    stage.sees_gone("c")
+    stage.falls("b", structs.replace(failed(1), code=None, signal="SIGKILL", stalled="it has not entered"))
+    stage.parks("a")
+    assert (stage.job.record.failures, stage.world) == (1, {"a": (0,)})
+
+
 def test_and_the_job_fails_if_that_was_one_too_many() -> None:
     stage = a_halted_job(allowed=0)
     stage.falls("b", failed(1, "a bug"))

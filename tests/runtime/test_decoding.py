@@ -75,7 +75,7 @@ def test_all_problems_of_a_job_are_told_at_once_with_their_paths() -> None:
         "workers.min": "expected int, got str 'four'",
         "workers.max": "is 0, but must be at least 1 and at most 100000",
         "workers.ranks": "is empty, expected int",
-        "timeouts": "expected keys and values (suspect_s, ready_s, stop_grace_s, park_s, meet_s), got int",
+        "timeouts": "expected keys and values (suspect_s, ready_s, stop_grace_s, park_s, meet_s, stall_s), got int",
         "hyperparameters.layers": "expected str, int, float or bool, got list",
         "worker": "unknown key; did you mean 'workers'?",
     }

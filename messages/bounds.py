@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from messages.ids import Generation
 from messages.workers import WorkerStatus
-from messages.worlds import Progress
+from messages.worlds import Progress, RankProgress
 
 GENERATIONS_AHEAD = 1000
 """A worker may have heard of generations that its master could not save before it died: one for each such master, and
@@ -18,6 +18,8 @@ SEQ_AHEAD = 1_000_000
 """A worker sends at most some ten statuses a second, so this is more than a day of silence at that rate."""
 NUMBER_AT_MOST = 2**48
 """Steps, samples, process ids: a step each microsecond for nine years."""
+STEP_AT_MOST_S = 86_400.0
+"""Seconds of one step: a stop waits for twice the longest one."""
 NOTICE_AT_MOST_S = 7 * 86_400.0
 """Clouds announce the end of a machine seconds to hours before."""
 
@@ -47,9 +49,17 @@ def doubt_progress(report: Progress, *, generation: Generation) -> str:
     """Why reported progress cannot be true; empty if it can."""
     if generation and report.generation > generation + GENERATIONS_AHEAD:
         return f"it names generation {report.generation}, and the job is at {generation}"
-    numbers = (number for rank in report.ranks for number in (rank.last_step, rank.first_step, rank.samples))
-    largest = max((report.generation, *numbers))
-    return f"it contains the number {largest}" if largest > NUMBER_AT_MOST else ""
+    largest = max((report.generation, *(number for rank in report.ranks for number in _numbers_of(rank))))
+    if largest > NUMBER_AT_MOST:
+        return f"it contains the number {largest}"
+    longest_s = max((rank.measured.longest_s for rank in report.ranks if rank.measured is not None), default=0.0)
+    return f"it names a step of {longest_s:.0f} s" if longest_s > STEP_AT_MOST_S else ""
+
+
+def _numbers_of(rank: RankProgress) -> Iterator[int]:
+    yield from (rank.last_step, rank.first_step, rank.samples)
+    if rank.counted is not None:
+        yield from (rank.counted.nonfinite, rank.counted.skipped)
 
 
 def _generations(status: WorkerStatus) -> Iterator[int]:
@@ -61,11 +71,14 @@ def _generations(status: WorkerStatus) -> Iterator[int]:
 
 
 def _numbers(status: WorkerStatus) -> Iterator[int]:
-    yield from (status.seq, status.pid, status.step or 0)
+    yield from (status.seq, status.pid, status.step or 0, status.checkpoints)
+    if status.checkpoint is not None:
+        yield status.checkpoint.step
     for trainer in status.trainers:
-        yield from (trainer.local_rank, trainer.done)
+        yield from (trainer.local_rank, trainer.done, trainer.waiting or 0, trainer.located)
         for first, last in trainer.held:
             yield from (first, last)
         proof = trainer.certificate
         if proof is not None:
             yield from (proof.steps, proof.samples, proof.lost, proof.repeated, proof.wrong, proof.taken_again)
+            yield from (proof.nonfinite, proof.skipped)

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from msgspec import structs
 
-from controlplane.budget.account import account
+from controlplane.budget.account import RELEASE_S, account
 from controlplane.budget.answers import Told, answer, answer_unknown
 from controlplane.budget.terms import limits_of, terms_of
 from controlplane.budget.verdict import Purse, judge
@@ -31,6 +31,10 @@ class Ledgers(Protocol):
     def why_unreadable(self, job: JobName) -> str: ...
 
     def why_blind(self) -> str: ...
+
+
+GRACE_AT_MOST_S = RELEASE_S / 2
+"""Seconds of grace for trainers that a budget ends. The reserve pays for the machines meanwhile."""
 
 
 class Held(Protocol):
@@ -82,7 +86,7 @@ class BudgetKeeper:
         """Whether it was told something. Before its ledger was read nothing is known of its money."""
         told = self._due(held.state)
         if isinstance(told, BudgetReached):
-            told = replace(told, grace_s=default_grace_s(held.state, held.longest_step_s))
+            told = replace(told, grace_s=min(GRACE_AT_MOST_S, default_grace_s(held.state, held.longest_step_s)))
         if told is not None:
             held.post(told)
         return told is not None

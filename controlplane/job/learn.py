@@ -129,11 +129,16 @@ def bury(job: Job, worker: WorkerId, why: str) -> Job:
 
 
 def _hear(job: Job, status: WorkerStatus, at_s: float, *, heard_s: float, presence: Presence) -> Job:
+    known = job.workers.get(status.worker) or Worker(status.worker, status.cluster, first_seen_s=at_s, heard_s=heard_s)
     if status.submitted_at and status.submitted_at != job.record.submitted_at:
-        job = bury(job, status.worker, OF_EARLIER_JOB)
+        if not job.is_submission_known:
+            job = _learn_submission(job, status.submitted_at)
+        elif known.seq >= 0:  # a forged message must not end a worker that is known to be of this job
+            return note_doubt(job, status.worker, "it names another submission of the job")
+        else:
+            job = bury(job, status.worker, OF_EARLIER_JOB)
     if is_dead(job, status.worker):
         return replace(job, zombies={**job.zombies, status.worker: status.cluster})
-    known = job.workers.get(status.worker) or Worker(status.worker, status.cluster, first_seen_s=at_s, heard_s=heard_s)
     if is_old_word(known, status):
         # Its cluster-controller may know its zone where it does not, and repeats its words with that.
         zone, node = known.zone or status.zone, known.node or status.node
@@ -178,6 +183,11 @@ def _hear(job: Job, status: WorkerStatus, at_s: float, *, heard_s: float, presen
     if status.phase is WorkerPhase.LEAVING:
         job = _notice(job, status.worker, "it is leaving", heard_s)
     return job
+
+
+def _learn_submission(job: Job, submitted_at: float) -> Job:
+    """The record of the job was lost, and its workers know when the job was submitted."""
+    return replace(job, is_submission_known=True, record=structs.replace(job.record, submitted_at=submitted_at))
 
 
 def _active_ranks(worker: Worker) -> set[int]:

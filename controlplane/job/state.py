@@ -262,6 +262,8 @@ class Job:
     zombies: dict[WorkerId, ClusterName] = field(default_factory=dict)
     """Workers with a tombstone that spoke again and have to be told to go."""
     ranks_waiting: str = ""
+    is_submission_known: bool = True
+    """False if the record was lost: then `submitted_at` is only when this master found the job."""
     doubts: int = 0
     """Messages of workers that were ignored because they cannot be true."""
     doubted: dict[WorkerId, str] = field(default_factory=dict)

@@ -15,6 +15,9 @@ from messages.workers import WrittenCheckpoint
 LEAST_GRACE_S: Final = 30.0
 """From SIGTERM to SIGKILL where nobody said otherwise."""
 
+MOST_GRACE_S: Final = 86_400.0
+"""Seconds, the most that can be asked for."""
+
 STEPS_OF_GRACE: Final = 2
 
 
@@ -34,7 +37,7 @@ def grace_s(job: Job) -> float:
 
 def default_grace_s(job: Job, longest_step_s: float) -> float:
     """Enough for a step that began just now and takes as long as the longest of late, and for a checkpoint."""
-    return max(STEPS_OF_GRACE * longest_step_s, job.spec.timeouts.stop_grace_s, LEAST_GRACE_S)
+    return min(MOST_GRACE_S, max(STEPS_OF_GRACE * longest_step_s, job.spec.timeouts.stop_grace_s, LEAST_GRACE_S))
 
 
 def ask_to_stop(job: Job, why: str, grace_s: float | None) -> Job:

@@ -1,6 +1,7 @@
 """How jobs come to a master: made by people, read from the records at its start, or found in them later."""
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from controlplane.job.state import Job, adopted_job, new_job
@@ -75,7 +76,8 @@ class Adopting:
             return
         self.unreadable.pop(name, None)
         if stored is None:
-            self._master.hold(self._new_job(spec), revision=0, progress=progress)
+            job = replace(self._new_job(spec), is_submission_known=False)
+            self._master.hold(job, revision=0, progress=progress)
             return
         master = self._master
         job = adopted_job(spec, stored.record, epoch=master.epoch, at_s=master.clock.monotonic_s())

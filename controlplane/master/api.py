@@ -10,7 +10,7 @@ import socket
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 from aiohttp import web
@@ -22,6 +22,7 @@ from controlplane.master.desk import Desk, problems_of
 from controlplane.master.feeds import Feeds, is_set
 from messages.api import JobList, Problem, ScaleRequest, StopRequest
 from messages.budgets import BudgetRequest
+from messages.decoding import Undecodable, decode
 from messages.jobs import JobSpec
 from runtime.decoding import Checks, all_problems
 from runtime.errors import BusUnavailable, UserError
@@ -206,8 +207,8 @@ async def _body(request: web.Request, wanted: type[T], refusal: str, checks: Che
 
 def _decoded(payload: bytes, wanted: type[T], refusal: str, checks: Checks[T]) -> T:
     try:
-        data: Any = msgspec.json.decode(payload)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        data = decode(payload, object)
+    except Undecodable as error:
         raise UserError(f"The body of the request is not JSON: {error}.") from error
     found = all_problems(wanted, data, checks)
     if found:

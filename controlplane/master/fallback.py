@@ -40,14 +40,16 @@ def fell_back(before: Iterable[GenerationProgress], report: Progress) -> FellBac
     return FellBack(report.generation, first_step, reached, from_the_start)
 
 
-def event_of(job: JobName, fallen: FellBack, launch: Launch) -> Event:
+def event_of(job: JobName, fallen: FellBack, reason: str) -> Event:
     fields = {"generation": fallen.generation, "first_step": fallen.first_step, "reached": fallen.reached}
-    return Event(job, "progress_fell_back", fallen.text, why(fallen, launch), {**fields})
+    return Event(job, "progress_fell_back", fallen.text, reason, {**fields})
 
 
-def why(fallen: FellBack, launch: Launch) -> str:
+def why(fallen: FellBack, launch: Launch, *, uses_sdk: bool) -> str:
     if not fallen.from_the_start:
         return "its newest checkpoint is older than its last step"
+    if uses_sdk:
+        return "all workers that had its state were lost; with checkpoints= a tradewind.Run resumes from the newest"
     if launch.restart_args:
         return "it did not resume, though launch.restart_args are given: see whether it finds its checkpoint"
     return (

@@ -116,7 +116,7 @@ class Hearing:
             return
         fallen = held.report(received.envelope.at.timestamp(), heard)
         if fallen is not None:
-            self._master.announce(event_of(held.name, fallen, held.state.spec.launch))
+            self._master.announce(event_of(held.name, fallen, held.why_fell_back(fallen)))
         self._master.books.hear_progress(heard)
         self._measure(held, heard)
 

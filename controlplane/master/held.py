@@ -6,6 +6,7 @@ from collections.abc import Callable
 from controlplane.job.decide import decide
 from controlplane.job.effects import JobEffect
 from controlplane.job.events import JobEvent, Ticked
+from controlplane.job.hot import lives_on
 from controlplane.job.state import Job, Record
 from controlplane.master.fallback import FellBack, fell_back, why
 from controlplane.master.measures import Measures
@@ -63,7 +64,7 @@ class HeldJob:
 
     @property
     def longest_step_s(self) -> float:
-        return self.measures.longest_step_s
+        return self.measures.longest_step_s(self.state.workers)
 
     def start(self, tasks: asyncio.TaskGroup) -> None:
         if self._task is None:
@@ -94,7 +95,10 @@ class HeldJob:
         fallen, step = self._fell_back, self.progress.step
         if fallen is None or step is None or step > fallen.reached or self.ended:
             return ""
-        return f"{fallen.text}; {why(fallen, self.state.spec.launch)}"
+        return f"{fallen.text}; {self.why_fell_back(fallen)}"
+
+    def why_fell_back(self, fallen: FellBack) -> str:
+        return why(fallen, self.state.spec.launch, uses_sdk=lives_on(self.state))
 
     def _was_restarted_in(self, generation: Generation) -> bool:
         """All its trainers were new processes, and not the first of this job."""

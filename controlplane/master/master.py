@@ -209,12 +209,16 @@ class Master:
     async def _remove_records(self, held: HeldJob) -> None:
         """The only place where a master removes the records of a job that it holds.
 
-        First what makes it a job: one of which only a part is left would run again, or have cost nothing.
+        The spec is deleted first: without it the other records are no job, and cannot run again.
         """
         self.removing.add(held.name)
-        await self.bucket.delete(subjects.spec_key(held.name))
-        self.books.close(held.name)
-        await records.remove_leavings(self.bucket, held.name)
+        try:
+            await self.bucket.delete(subjects.spec_key(held.name))
+            self.books.close(held.name)
+            await records.remove_leavings(self.bucket, held.name)
+        except BusUnavailable:
+            self.removing.discard(held.name)
+            raise
 
     async def _let_go(self, held: HeldJob) -> None:
         self.jobs.pop(held.name, None)
@@ -253,14 +257,15 @@ class Master:
             self.jobs[name].post(events.StoreLost(self.clock.monotonic_s()))
 
     def _on_ranks(self, name: JobName, told: Waiting | Met) -> None:
+        held, now_s, generation = self.jobs.get(name), self.clock.monotonic_s(), Generation(told.generation)
+        if held is None:
+            return
         if isinstance(told, Met):
-            self.jobs[name].post(events.RanksMet(self.clock.monotonic_s(), Generation(told.generation)))
+            held.post(events.RanksMet(now_s, generation))
             return
         waiting = tuple(Rank(rank) for rank in told.waiting)
         missing = tuple(Rank(rank) for rank in told.missing)
-        now_s = self.clock.monotonic_s()
-        if name in self.jobs:
-            self.jobs[name].post(events.RanksWaited(now_s, Generation(told.generation), waiting, missing))
+        held.post(events.RanksWaited(now_s, generation, waiting, missing))
 
     def list_prices(self) -> Catalog:
         if self.planning is not None:

@@ -17,7 +17,7 @@ USE_S = 5.0
 """How often the utilisation of its nodes is told, where the job asks for some."""
 SHARE_DIGITS = 3
 WORKERS_AT_MOST = 1000
-"""Whose longest step is remembered, also of some that are gone."""
+"""Workers whose longest step is remembered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +35,9 @@ class Measures:
         self._looked_s = self._used_s = float("-inf")
         self._longest_s: dict[WorkerId, float] = {}
 
-    @property
-    def longest_step_s(self) -> float:
-        """Of the last steps of all who told of theirs; 0 if nobody did."""
-        return max(self._longest_s.values(), default=0.0)
+    def longest_step_s(self, workers: Collection[WorkerId]) -> float:
+        """Seconds of the longest recent step that one of these workers reported; 0 if none did."""
+        return max((self._longest_s.get(worker, 0.0) for worker in workers), default=0.0)
 
     def hear(self, report: Progress, place: WorkerPlace, at_s: float) -> None:
         told = [rank.measured.longest_s for rank in report.ranks if rank.measured is not None]

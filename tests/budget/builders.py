@@ -49,7 +49,7 @@ class Holder:
     state: Job
     told: list[JobEvent] = field(default_factory=list)
 
-    longest_step_s = 0.0
+    longest_step_s: float = 0.0
 
     def post(self, event: JobEvent) -> None:
         self.told.append(event)

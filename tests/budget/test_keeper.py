@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import pytest
 
+from controlplane.budget.account import RELEASE_S
 from controlplane.budget.answers import answer
-from controlplane.budget.keeper import BudgetKeeper, why_too_many
+from controlplane.budget.keeper import GRACE_AT_MOST_S, BudgetKeeper, why_too_many
 from controlplane.budget.terms import terms_of
 from controlplane.budget.verdict import Purse, Verdict
 from controlplane.budget.views import budget_view
@@ -134,6 +135,14 @@ def test_a_job_pauses_when_it_has_to_and_goes_on_when_it_may() -> None:
     held.post(BudgetRaised(100.0, 12.41))
     keeper.look(held)
     assert held.state.record.paused is None
+
+
+def test_the_grace_of_a_pause_is_paid_from_the_reserve_also_where_steps_are_long() -> None:
+    held = Holder(a_job(10.0), longest_step_s=300.0)
+    a_keeper(spending(6.0, hours=2), 7200).look(held)
+    [reached] = held.told
+    assert isinstance(reached, BudgetReached)
+    assert reached.grace_s == GRACE_AT_MOST_S < RELEASE_S
 
 
 def overlapping(hours: float) -> tuple[Ledger, Ledger]:

@@ -12,7 +12,7 @@ from controlplane.master.records import encode_world
 from messages.bounds import GENERATIONS_AHEAD, NOTICE_AT_MOST_S, NUMBER_AT_MOST, SEQ_AHEAD
 from messages.clusters import Presence, RemoveWorkers, WorkerSight
 from messages.ids import Epoch, Generation, WorkerId
-from messages.workers import SampleCertificate, TrainerStatus, WorkerPhase, WorkerStatus
+from messages.workers import SampleCertificate, TrainerStatus, WorkerPhase, WorkerStatus, WrittenCheckpoint
 from tests.job.stage import JOB, Stage, a_spec, a_stage, a_status, told
 
 ABSURD = 2**53
@@ -30,6 +30,8 @@ def absurd_statuses() -> list[WorkerStatus]:
         TrainerStatus(0, done=ABSURD),
         TrainerStatus(0, held=((0, ABSURD),)),
         TrainerStatus(0, certificate=proof),
+        TrainerStatus(0, waiting=ABSURD),
+        TrainerStatus(0, located=ABSURD),
     ]
     return [
         structs.replace(usual, generation=Generation(ABSURD)),
@@ -37,6 +39,8 @@ def absurd_statuses() -> list[WorkerStatus]:
         structs.replace(usual, seq=SEQ_AHEAD + 100),
         structs.replace(usual, pid=ABSURD),
         structs.replace(usual, step=NUMBER_AT_MOST + 1),
+        structs.replace(usual, checkpoints=ABSURD),
+        structs.replace(usual, checkpoint=WrittenCheckpoint(ABSURD, "/checkpoints", 1.0)),
         structs.replace(usual, notice_s=NOTICE_AT_MOST_S * 2),
         *(structs.replace(usual, trainers=(trainer,)) for trainer in trainers),
     ]

@@ -1,5 +1,7 @@
 """A name may belong to another job later: what is left of the earlier one teaches the new one nothing."""
 
+from dataclasses import replace
+
 from msgspec import structs
 
 from controlplane.job import events
@@ -51,6 +53,21 @@ def test_the_new_world_is_made_as_if_the_earlier_job_had_never_been() -> None:
     [world, *_] = assignments(effects)
     assert (world.generation, [member.worker for member in world.members]) == (1, ["w1", "w2"])
     assert stage.runs("w1", "w2").world == {"w1": (0,), "w2": (1,)}
+
+
+def test_a_forged_submission_does_not_end_a_worker_of_the_job() -> None:
+    stage = a_stage().runs("w1", "w2")
+    forged = structs.replace(a_status("w1", WorkerPhase.READY, seq=1_000), submitted_at=EARLIER)
+    stage.happens(events.WorkerSpoke(stage.now_s, forged))
+    assert (set(stage.job.workers), stage.job.record.losses, stage.job.doubts) == ({"w1", "w2"}, 0, 1)
+
+
+def test_a_job_whose_record_was_lost_believes_its_workers_when_it_was_submitted() -> None:
+    job = new_job(a_spec(workers=2, at_least=2), epoch=Epoch(1), at_s=100.0, submitted_at=PRESENT)
+    stage = Stage(replace(job, is_submission_known=False))
+    for seq in (40, 41):
+        stage.happens(events.WorkerSpoke(stage.now_s, of_earlier_job(seq)))
+    assert (set(stage.job.workers), stage.job.record.submitted_at) == ({OLD}, EARLIER)
 
 
 def test_workers_that_say_when_their_job_was_submitted_or_do_not_know_it_are_its_own() -> None:

@@ -158,6 +158,7 @@ def test_a_pause_has_the_grace_of_the_longest_steps_and_the_next_one_its_own() -
     stage = a_hot_stage().trains("a", "b", "c", done=7)
     assert default_grace_s(stage.job, longest_step_s=200.0) == 400.0
     assert default_grace_s(stage.job, longest_step_s=0.1) == 30.0
+    assert default_grace_s(stage.job, longest_step_s=1e9) == 86_400.0
     assert [halt.stop_grace_s for halt in halts(pauses(stage, 400.0))] == [400.0]
     continues(stage)
     assert stage.job.record.stop_grace_s is None

@@ -1,6 +1,6 @@
 """A restarted script that repeats steps: an event says so, and the job's view warns while it does."""
 
-from controlplane.master.fallback import event_of, fell_back
+from controlplane.master.fallback import event_of, fell_back, why
 from controlplane.master.progress import ProgressTracker
 from messages.ids import JobName
 from messages.jobs import Launch
@@ -26,19 +26,20 @@ def test_a_script_that_begins_at_step_0_again_is_told_with_what_to_do() -> None:
     tracker = a_tracker(a_step_range(1, 0, 56))
     fallen = fell_back(tracker.generations, a_step_range(2, 0, 3))
     assert fallen is not None
-    event = event_of(JOB, fallen, PLAIN)
+    event = event_of(JOB, fallen, why(fallen, PLAIN, uses_sdk=False))
     assert event.kind == "progress_fell_back"
     assert event.text == "the script began at step 0 again after a restart: 57 steps are repeated"
     assert "launch.restart_args" in event.why
-    given = event_of(JOB, fallen, Launch(script="train.py", restart_args=("--resume",)))
-    assert "finds its checkpoint" in given.why
+    given = Launch(script="train.py", restart_args=("--resume",))
+    assert "finds its checkpoint" in why(fallen, given, uses_sdk=False)
+    assert "checkpoints=" in why(fallen, PLAIN, uses_sdk=True)
 
 
 def test_a_script_that_resumed_from_a_checkpoint_repeats_what_came_after_it() -> None:
     tracker = a_tracker(a_step_range(1, 0, 30), a_step_range(2, 20, 56))
     fallen = fell_back(tracker.generations, a_step_range(3, 50, 51))
     assert fallen is not None
-    event = event_of(JOB, fallen, PLAIN)
+    event = event_of(JOB, fallen, why(fallen, PLAIN, uses_sdk=False))
     assert event.text == "the script resumed at step 50 after a restart: 7 steps are repeated"
     assert event.why == "its newest checkpoint is older than its last step"
 

@@ -91,9 +91,10 @@ def test_a_worker_that_is_gone_says_nothing_of_its_node() -> None:
 
 def test_the_longest_step_is_that_of_the_slowest_worker_of_late() -> None:
     measures = Measures()
-    assert measures.longest_step_s == 0.0
+    assert measures.longest_step_s(WORKERS) == 0.0
     for worker, longest_s in (("a", 9.0), ("b", 4.0), ("a", 2.0)):
         report = a_report(worker=worker)
         told = StepsMeasured(steps=1, longest_s=longest_s)
         measures.hear(structs.replace(report, ranks=(structs.replace(report.ranks[0], measured=told),)), L4, 0.0)
-    assert measures.longest_step_s == 4.0
+    assert measures.longest_step_s(WORKERS) == 4.0
+    assert measures.longest_step_s({WorkerId("a")}) == 2.0, "those that are gone no longer count"

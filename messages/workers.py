@@ -63,7 +63,7 @@ class TrainerExit(Struct, frozen=True, omit_defaults=True):
     @property
     def by_itself(self) -> bool:
         """It failed, and nothing that happened to a peer explains it."""
-        return bool(self.stalled) or (self.code is not None and self.code != 0 and not self.peer_lost)
+        return bool(self.stalled) or not (self.clean or self.peer_lost)
 
     @property
     def clean(self) -> bool:

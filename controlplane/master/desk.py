@@ -107,11 +107,12 @@ class Desk:
         return offer_list(self._master.list_prices(), None, self._master.clock.wall_s())
 
     async def stop_job(self, name: str, grace_s: float | None = None) -> JobView:
-        """Without a grace: twice the longest of its last steps, so that one that has just begun is not cut off."""
+        """Without a grace: the one of a stop under way, else twice the longest of its last steps."""
         held = self.job(name)
         if not held.ended:
             self._check_leads()
-            asked_s = default_grace_s(held.state, held.longest_step_s) if grace_s is None else grace_s
+            given_s = held.state.record.stop_grace_s if grace_s is None else grace_s
+            asked_s = default_grace_s(held.state, held.longest_step_s) if given_s is None else given_s
             held.post(events.StopAsked(self._now_s(), "stopped by a person", asked_s))
             await held.until_saved(lambda record: record.stop_grace_s is not None and record.stop_grace_s <= asked_s)
         return self.view(name)

@@ -12,7 +12,7 @@ from messages import subjects
 from messages.decoding import Undecodable, Unreadable, decode, encode_readable
 from messages.ids import Epoch, JobName
 from messages.jobs import JobSpec
-from runtime.bus import Bucket, Bus
+from runtime.bus import Bucket, Bus, Entry
 from runtime.errors import Conflict, Permanent
 from runtime.logs import logger
 
@@ -89,8 +89,10 @@ def _values(job: JobName, kept: Kept) -> dict[str, bytes]:
 
 async def read_world(bucket: Bucket, job: JobName) -> StoredWorld | None:
     entry = await bucket.get(subjects.world_key(job))
-    if entry is None:
-        return None
+    return decode_world(job, entry) if entry is not None else None
+
+
+def decode_world(job: JobName, entry: Entry) -> StoredWorld:
     try:
         return StoredWorld(decode(entry.value, Record), entry.revision)
     except Undecodable as error:

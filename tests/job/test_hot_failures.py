@@ -37,6 +37,14 @@ def test_also_if_its_agent_reported_the_end_before_it_heard_of_the_halt() -> Non
     assert (stage.job.record.failures, stage.world) == (1, {"a": (0,)})
 
 
+def test_a_crash_by_a_signal_counts_like_any_other_failure() -> None:
+    stage = a_halted_job()
+    stage.tell("b", phase=WorkerPhase.ENDED, exits=(structs.replace(failed(1), code=None, signal="SIGSEGV"),))
+    stage.tell("b", phase=WorkerPhase.PARKED)
+    stage.parks("a")
+    assert (stage.job.record.failures, stage.world) == (1, {"a": (0,)})
+
+
 def test_a_stalled_rank_counts_also_if_another_worker_is_lost_in_the_same_round() -> None:
     stage = a_hot_stage(a_spec(workers=3, failures=2)).trains("a", "b", "c")
     stage.sign("a")

@@ -9,7 +9,7 @@ import pytest
 from controlplane.master.desk import Desk
 from controlplane.master.guarding import Guard
 from controlplane.master.master import Master
-from controlplane.master.records import read_world
+from controlplane.master.records import RecordUnreadable, StoredWorld, decode_spec, read_world
 from messages import subjects
 from messages.ids import JobName
 from runtime.bus import Bucket, Bus
@@ -35,8 +35,23 @@ async def delete_spec(bus: Bus, bucket: Bucket) -> None:
     await bucket.delete(subjects.spec_key(JOB))
 
 
+async def spoil_spec(bus: Bus, bucket: Bucket) -> None:
+    await bucket.put(subjects.spec_key(JOB), b"\xff{")
+
+
+async def spoil_world(bus: Bus, bucket: Bucket) -> None:
+    await bucket.put(subjects.world_key(JOB), b"\xff{")
+
+
 async def delete_world(bus: Bus, bucket: Bucket) -> None:
     await bucket.delete(subjects.world_key(JOB))
+
+
+async def stored_world(bucket: Bucket) -> StoredWorld | None:
+    try:
+        return await read_world(bucket, JOB)
+    except RecordUnreadable:
+        return None
 
 
 @asynccontextmanager
@@ -52,15 +67,16 @@ async def running(connect: Connect) -> AsyncIterator[tuple[Master, Bus, Bucket]]
 
 
 @pytest.mark.parametrize(
-    "lose", [purge_job, *(pytest.param(each, marks=pytest.mark.slow) for each in (delete_spec, delete_world))]
+    "lose", [purge_job, *(pytest.param(each, marks=pytest.mark.slow) for each in (delete_spec, delete_world, spoil_spec, spoil_world))]
 )
 async def test_the_records_of_a_live_job_are_written_again(connect: Connect, lose: Loss) -> None:
     async with running(connect) as (master, bus, bucket):
         await lose(bus, bucket)
         await Guard(master).look()
         spec = await bucket.get(subjects.spec_key(JOB))
-        assert spec is not None
-        world = await until_asked(lambda: read_world(bucket, JOB), lambda world: world is not None, "the record")
+        assert spec is not None and decode_spec(JOB, spec.value).name == JOB
+        await eventually(lambda: master.jobs[JOB].state.saved is not None, what="the record to be saved again")
+        world = await until_asked(lambda: stored_world(bucket), lambda world: world is not None, "the record")
         assert world is not None
         assert world.record.submitted_at == master.jobs[JOB].state.record.submitted_at
         found = await bucket.revisions(subjects.JOB_RECORDS)

@@ -24,6 +24,8 @@ _HEAD: Final = 6
 _FLAGS: Final = _HEAD + LANES
 _FARTHEST: Final = 64
 """A world further ahead is not told: nobody goes over to it in band, and it takes a halt to get there."""
+_LARGEST_LOSS: Final = 1e35
+"""Losses of 1024 ranks that are larger could overflow float32 in the sum."""
 _STEP_PART: Final = 1 << 24
 _EXACT: Final = (torch.float32, torch.float64)
 
@@ -109,7 +111,7 @@ def write(tail: Tensor, own: Own, rank: int, bad_gradient: Tensor | None = None)
         raise ValueError(f"the tail must be summed in float32 or float64, not {tail.dtype}")
     ready = own.ready if 0 < own.ready <= _FARTHEST else 0
     high, low = divmod(own.step or 0, _STEP_PART)
-    has_loss = math.isfinite(own.loss_sum)
+    has_loss = abs(own.loss_sum) <= _LARGEST_LOSS  # not so for NaN
     loss_sum = own.loss_sum if has_loss else 0.0
     told = [ready, ready * ready, own.digest.count, high, low, loss_sum, *own.digest.lanes()]
     flags = _ACTIVE * own.active + _BAD_LOSS * (not has_loss) + _STOPS * own.stops + _OVER * own.over

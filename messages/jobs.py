@@ -175,6 +175,8 @@ def _with_nul(launch: Launch) -> list[str]:
     """What no process can be given: the keys whose text contains a NUL character."""
     texts = {"script": launch.script, "module": launch.module, "workdir": launch.workdir, "python": launch.python}
     texts |= {f"args[{place}]": text for place, text in enumerate(launch.args)}
+    texts |= {f"restart_args[{place}]": text for place, text in enumerate(launch.restart_args)}
+    texts |= {"checkpoint_path": launch.checkpoint_path}
     return [key for key, text in texts.items() if text is not None and "\0" in text]
 
 

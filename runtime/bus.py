@@ -404,7 +404,7 @@ class Bus:
     def _drop(self, reason: str, subject: str, detail: str) -> None:
         self.dropped[str(reason)] += 1
         if self._log_once(str(reason)):
-            self._log.warning("message_dropped", reason=str(reason), subject=subject, detail=detail[:300])
+            self._log.warning("message_dropped", reason=str(reason), subject=subject, detail=detail)
 
     def _fail(self, error: BaseException) -> None:
         if self._failure is None:

@@ -66,7 +66,6 @@ class Wanted:
     subject: str
     last_of_each_subject: bool = False
     headers_only: bool = False
-    since: datetime | None = None
     after: int = 0
     """The sequence behind which to begin; 0 for the beginning."""
 

@@ -8,13 +8,25 @@ from pathlib import Path
 from runtime.errors import UserError
 
 
+def current_folder() -> Path:
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        raise UserError("The current folder does not exist any more.", "cd to another folder") from None
+
+
+def expanded(given: str, what: str) -> Path:
+    """With the home folder for `~`."""
+    try:
+        return Path(given).expanduser()
+    except RuntimeError:
+        raise UserError(f"{what} is {given!r}, but there is no such user here.", f"correct {what}") from None
+
+
 def placed(given: str, folder: Path, what: str) -> Path:
     """The absolute path, with the home folder for `~`; a relative one is taken from the folder."""
     hint = f"correct {what}"
-    try:
-        path = folder / Path(given).expanduser()
-    except RuntimeError:
-        raise UserError(f"{what} is {given!r}, but there is no such user here.", hint) from None
+    path = folder / expanded(given, what)
     try:
         path.stat()
     except ValueError:

@@ -81,8 +81,14 @@ def _stats(path: Path, depth: int) -> Iterator[os.stat_result]:
     """Entries may go while they are looked at."""
     try:
         yield path.stat()
-        entries = sorted(path.iterdir()) if depth and path.is_dir() else []
-    except OSError:
+        names = _names(path) if depth and path.is_dir() else []
+    except (OSError, ValueError):  # ValueError: no path has a NUL
         return
-    for entry in entries:
-        yield from _stats(entry, depth - 1)
+    for name in names:
+        yield from _stats(path / name, depth - 1)
+
+
+def _names(folder: Path) -> list[str]:
+    """Bounded before they are sorted: a folder may have millions of entries."""
+    with os.scandir(folder) as entries:
+        return sorted(entry.name for entry in islice(entries, ENTRIES_AT_MOST))

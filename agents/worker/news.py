@@ -5,13 +5,9 @@ Each fact carries the whole status, so what happens at once needs only one; an e
 
 from dataclasses import dataclass
 
-from msgspec import structs
-
 from agents.worker.hot import all_seen_alive, all_warm, has_switched, is_parking
 from agents.worker.state import Standing, WorkerState
 from messages.workers import TrainerExit, TrainerStatus, WorkerPhase
-
-NOWHERE = TrainerStatus(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +89,12 @@ def _is_elsewhere(before: WorkerState, after: WorkerState) -> bool:
     return any(known.get(status.local_rank, NOWHERE) != _place(status) for status in _said(after))
 
 
-def _place(status: TrainerStatus) -> TrainerStatus:
+def _place(status: TrainerStatus) -> tuple[object, ...]:
     """What of its status says where it is."""
-    return structs.replace(
-        NOWHERE, waiting=status.waiting, overdue=status.overdue, paused=status.paused, located=status.located
-    )
+    return status.waiting, status.overdue, status.paused, status.located
+
+
+NOWHERE = _place(TrainerStatus(0))
 
 
 def _said(state: WorkerState) -> list[TrainerStatus]:

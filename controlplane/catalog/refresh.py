@@ -7,7 +7,6 @@ prices that are known.
 import asyncio
 from collections.abc import Callable
 from datetime import UTC, datetime
-from pathlib import Path
 
 import aiohttp
 
@@ -17,7 +16,7 @@ from controlplane.catalog.fetching import PricesAway, PriceSettings, PricesRefus
 from controlplane.catalog.offers import Catalog
 from controlplane.catalog.price_list import PriceList, reprice
 from runtime.logs import logger
-from runtime.paths import placed
+from runtime.paths import current_folder, placed
 
 AGAIN_S = 900.0
 LEAST_SHARE = 0.5
@@ -45,7 +44,7 @@ class Prices:
         self._on_change = on_change
         self._rest = rest
         given = settings.cache
-        self._cache = placed(given, Path.cwd(), "TRADEWIND_PRICES_CACHE") if given else cache.default_cache()
+        self._cache = placed(given, current_folder(), "TRADEWIND_PRICES_CACHE") if given else cache.default_cache()
         self._log = logger()
         self.catalog = shipped
         self.problem = ""

@@ -85,7 +85,10 @@ def _phase(before: Job, after: Job) -> list[Announce]:
     old, new = before.record, after.record
     said: list[Announce] = []
     known = (None, old.assignment, old.prepared)
-    said += [_decided(world) for world in (new.assignment, new.prepared) if world is not None and world not in known]
+    decided = [world for world in (new.assignment, new.prepared) if world is not None and world not in known]
+    said += [_decided(world) for world in decided]
+    if not new.checkpointed:
+        said += [text for world in decided for text in _without_checkpoint(world)]
     if new.phase == old.phase and new.generation == old.generation:
         return said
     generation = {"generation": new.generation}
@@ -138,6 +141,18 @@ def _decided(world: Assignment) -> Announce:
             text = f"{text} goes on from step {hot.resume}"
             fields["resume"] = hot.resume
     return Announce("world_decided", text, world.why, fields)
+
+
+def _without_checkpoint(world: Assignment) -> list[Announce]:
+    """A path that is wrong looks like a script that has not saved yet: only a person can tell which."""
+    launch = world.launch
+    if launch.checkpoint_path is None or world.hot is not None or not world.restarts:
+        return []
+    text = f"the script is started again, but no checkpoint was seen at {launch.checkpoint_path}"
+    why = "see whether launch.checkpoint_path is where the script saves"
+    if launch.restart_args:
+        why = f"launch.restart_args are given only after the first checkpoint; {why}"
+    return [Announce("no_checkpoint_seen", text, why, {"generation": world.generation})]
 
 
 def _reloaded(old: Record, new: Record) -> list[Announce]:

@@ -2,15 +2,20 @@
 
 import io
 import re
+from typing import cast
 
 import pytest
+from msgspec import structs
 from rich.console import Console
 
 from messages.api import EventLine, JobList, JobView, LogLine, WorkerView
 from messages.ids import Generation, JobName, Rank, WorkerId
+from messages.workers import WrittenCheckpoint
 from runtime.errors import UserError
 from runtime.process import tell
 from tradewind.cli import present
+from tradewind.cli.api.client import Api
+from tradewind.cli.jobs import stopping
 
 FORGED = "12:00:00  the job has succeeded"
 HOSTILE = f"lost\n{FORGED}\r{FORGED}\u2028{FORGED}\x1b[2J\x1b[31m[bold]\u202e"
@@ -65,6 +70,32 @@ def test_status_shows_hostile_text_as_text() -> None:
         assert not begins_like_ours(text)
         assert not set("\x1b\r\u2028\u202e") & set(text)
     assert "[bold]" in shown(present.job_detail(job, 10.0)), "what looks like markup is text"
+
+
+def test_a_stop_shows_hostile_text_as_text() -> None:
+    before = JobView(JobName("job"), "running", "", Generation(1), 1, 1, 0, 0.0)
+    after = structs.replace(before, checkpoint=WrittenCheckpoint(step=1, folder=HOSTILE, at=0.0))
+    for texts in (stopping.checkpoint_text(before, after), stopping.checkpoint_text(after, after)):
+        assert not set("\n\x1b\r\u2028\u202e") & set(texts[1])
+
+
+async def test_a_job_that_does_not_stop_shows_why_as_text(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    view = JobView(JobName("job"), "running", HOSTILE, Generation(1), 1, 1, 0, 0.0)
+
+    class Answers:
+        async def job(self, job: str) -> JobView:
+            return view
+
+        async def stop(self, job: str, grace_s: float | None) -> JobView:
+            return view
+
+    monkeypatch.setattr(stopping, "MARGIN_S", 0.0)
+    assert await stopping.stop(cast(Api, Answers()), "job", None) == 1
+    said = capsys.readouterr().out
+    assert not begins_like_ours(said)
+    assert not set("\x1b\r\u2028\u202e") & set(said)
 
 
 def test_an_error_cannot_forge_advice(capsys: pytest.CaptureFixture[str]) -> None:

@@ -90,11 +90,19 @@ def test_a_workdir_of_a_user_that_does_not_exist_is_refused_in_a_sentence(tmp_pa
     assert refused.sentence == "launch.workdir is '~nosuchuser/code', but there is no such user here."
 
 
+def test_the_home_folder_may_be_in_the_path_of_checkpoints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/me")
+    for given, meant in (("~/out", "/home/me/out"), ("out", "out"), ("/data/out", "/data/out")):
+        text = f"{{name: mnist, launch: {{script: train.py, checkpoint_path: {given}}}}}"
+        assert read_job(a_file(tmp_path, text)).launch.checkpoint_path == meant
+
+
 def test_a_nul_is_a_problem_of_the_file_wherever_it_is(tmp_path: Path) -> None:
     launch = {"script": "a\0b", "workdir": "\0", "python": "/bin/\0", "args": ["fine", "a\0"]}
+    launch |= {"restart_args": ["fine", "a\0"], "checkpoint_path": "a\0"}
     with pytest.raises(UserError) as refused:
         read_job(a_file(tmp_path, json.dumps({"name": "mnist", "launch": launch})))
-    keys = ("script", "workdir", "python", "args[1]")
+    keys = ("script", "workdir", "python", "args[1]", "restart_args[1]", "checkpoint_path")
     assert refused.value.problems == tuple(f"launch.{key}: contains a NUL character" for key in keys)
 
 

@@ -8,11 +8,12 @@ import click
 import pytest
 
 from messages.ids import is_name
-from messages.jobs import JobSpec
+from messages.jobs import JobSpec, Launch
 from runtime.errors import UserError
 from tests.cli.command import tradewind
-from tradewind.cli.run import run
-from tradewind.cli.run.spec import More, gpu_warning, interpreter, job_name, one_thread_each, spec_of
+from tradewind.cli.run import run, run_here
+from tradewind.cli.run.rank_logs import Outputs
+from tradewind.cli.run.spec import RestartOptions, gpu_warning, interpreter, job_name, one_thread_each, spec_of
 
 
 @pytest.fixture
@@ -102,13 +103,29 @@ def test_a_module_that_cannot_be_one_is_refused(value: str) -> None:
         parsed("--preload", value, "train.py")
 
 
+def launch_with(restart: RestartOptions) -> Launch:
+    return spec_of(
+        "train.py", (), module=False, python=None, most=1, least=1, ranks=1, failures=0, environ={}, restart=restart
+    ).launch
+
+
 def test_what_only_restarts_need_is_part_of_the_job(here: Path) -> None:
-    more = More(restart_args=("--resume",), checkpoint_path="out", preload=("json",))
-    spec = spec_of(
-        "train.py", (), module=False, python=None, most=1, least=1, ranks=1, failures=0, environ={}, more=more
-    )
-    launch = spec.launch
+    launch = launch_with(RestartOptions(restart_args=("--resume",), checkpoint_path="out", preload=("json",)))
     assert (launch.restart_args, launch.checkpoint_path, launch.preload) == (("--resume",), "out", ("json",))
+
+
+def test_the_home_folder_may_be_in_the_path_of_checkpoints(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/me")
+    assert launch_with(RestartOptions(checkpoint_path="~/out")).checkpoint_path == "/home/me/out"
+    with pytest.raises(UserError, match="--checkpoint-path is '~nosuchuser/out'"):
+        launch_with(RestartOptions(checkpoint_path="~nosuchuser/out"))
+
+
+def test_a_number_of_gpus_that_is_none_is_refused_before_anything_is_started(here: Path) -> None:
+    with pytest.raises(UserError) as refused:
+        run_here(a_spec(), {"TRADEWIND_GPUS": "two"}, Outputs())
+    (problem,) = refused.value.problems
+    assert problem.startswith("TRADEWIND_GPUS: ")
 
 
 def test_more_ranks_than_gpus_are_warned_of_before_anything_is_started() -> None:

@@ -239,6 +239,26 @@ def test_a_folder_for_logs_that_cannot_be_made_is_told(tmp_path: Path) -> None:
     assert "--log-dir" in refused.value.sentence
 
 
+@pytest.mark.parametrize("device", ["full", None])
+def test_files_that_cannot_be_written_are_told_once_and_the_lines_are_shown(
+    device: str | None, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "job-1"
+    folder.mkdir()
+    if device is None:
+        (folder / "0").touch()
+    else:
+        (folder / "0").mkdir()
+        (folder / "0" / "stdout.log").symlink_to(f"/dev/{device}")
+    with RankLogs(Outputs(folder=str(tmp_path), redirects=Streams(Std.ALL)), "job-1") as logs:
+        for line in (a_line(1, "a"), a_line(0, "b"), a_line(1, "c")):
+            logs.take(line)
+    assert written(folder / "1") == {"stdout.log": "a\n"}
+    said = capfd.readouterr()
+    assert said.out == "[0] b\n[1] c\n"
+    assert said.err.count("cannot write") == 1
+
+
 @pytest.mark.slow
 def test_every_option_of_torchrun_is_known() -> None:
     from torch.distributed.run import get_args_parser

@@ -4,6 +4,7 @@ import json
 import os
 import resource
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,12 @@ from pathlib import Path
 import pytest
 
 from tests.host.agent import Agent, alive, wait_gone
+from tradewind.host.connection import AgentConnection
 from tradewind.host.diagnosis import missing_module
+from tradewind.host.loop import Host
+from tradewind.host.output import Tail
+from tradewind.host.process import Pipe, TrainerProcess
+from tradewind.host.protocol import TrainerSpec
 
 SAME_AS_PYTHON = {
     "returns": "print('done')",
@@ -343,6 +349,50 @@ def test_messages_that_make_no_sense_are_refused_and_disturb_nothing(host: Agent
     assert len(refusals) == len(bad)
     assert all(refusals)
     assert alive(host.wait_for("forked", generation)["pid"])
+
+
+def test_the_last_words_without_a_line_end_are_in_the_tail_though_they_were_shown_already(host: Agent) -> None:
+    script = host.script("""
+        import signal, sys
+        sys.stderr.write("\\rNCCL error")
+        sys.stderr.flush()
+        signal.pause()
+    """)
+    generation = host.fork(script)
+    host.wait_for_line(generation, "NCCL error")
+    host.send(type="stop", generation=generation, grace_s=10)
+    assert host.finish(generation)["tail"] == ["NCCL error"]
+
+
+def test_a_carriage_return_among_the_reports_wakes_nobody() -> None:
+    read_end, write_end = os.pipe()
+    try:
+        pipe = Pipe(read_end, "progress")
+        os.write(write_end, b"\rnot a report")
+        assert pipe.read() == []
+        assert (pipe.update_at, pipe.update()) == (None, [])
+    finally:
+        os.close(read_end)
+        os.close(write_end)
+
+
+def test_a_trainer_that_became_another_user_cannot_be_aborted_and_the_host_lives(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def forbidden(pid: int, number: int) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        host = Host(AgentConnection(theirs))
+        spec = TrainerSpec(generation=1, rank=0, env={}, script="train.py", module=None, argv=(), cwd="/")
+        host._trainers[1, 0] = TrainerProcess(spec, 4_000_000, -1, (), Tail(), -1)
+        monkeypatch.setattr(os, "kill", forbidden)
+        for _ in range(2):
+            assert host._obey(b'{"type": "abort", "generation": 1, "rank": 0, "why": "its peers wait"}') is None
+        host._agent.flush()
+        refusals = [json.loads(line)["why"] for line in ours.recv(4096).splitlines()]
+    assert refusals == ["abort: [Errno 1] Operation not permitted"] * 2
 
 
 def test_an_aborted_trainer_leaves_the_stack_of_its_main_thread(host: Agent) -> None:

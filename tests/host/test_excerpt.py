@@ -26,6 +26,13 @@ def test_it_starts_at_the_traceback() -> None:
     assert excerpt([*NOISE, *a_traceback()]) == a_traceback()
 
 
+@pytest.mark.parametrize("before", ["  50%|█████     | 1/2 [00:01<00:01,  1.00s/it]", "50%|##  |", "Epoch 1   "])
+@pytest.mark.parametrize("rank", ["", "[rank1]: "])
+def test_a_progress_bar_before_the_traceback_in_its_first_line_is_left_out(before: str, rank: str) -> None:
+    first, *rest = [rank + line for line in a_traceback()]
+    assert excerpt([*NOISE, before + first, *rest]) == [first, *rest]
+
+
 def test_a_traceback_may_have_more_lines_than_an_excerpt_without_one() -> None:
     assert excerpt([*NOISE, *a_traceback(frames=20)]) == a_traceback(frames=20)
 
@@ -55,9 +62,21 @@ def test_a_chain_that_does_not_fit_is_shown_from_its_last_traceback() -> None:
 
 
 def test_the_tracebacks_inside_of_a_group_do_not_hide_it() -> None:
-    group = traceback.format_exception(ExceptionGroup("several", [ValueError(1)]).with_traceback(None))
-    lines = ["  + Exception Group Traceback (most recent call last):", "  |   File …", *"".join(group).splitlines()]
+    shown = ""
+    try:
+        exec(
+            "try:\n    1 / 0\nexcept ZeroDivisionError as error:\n"
+            "    try:\n        raise ExceptionGroup('inner', [error])\n"
+            "    except ExceptionGroup as inner:\n        raise ExceptionGroup('outer', [inner]) from None"
+        )
+    except ExceptionGroup:
+        shown = traceback.format_exc()
+    lines = shown.splitlines()
+    assert shown.count(HEADER) > 2
     assert excerpt([*NOISE, *lines]) == lines
+    assert excerpt([*NOISE, f"50%|#  |{lines[0]}", *lines[1:]]) == lines
+    ranked = [f"[rank1]: {line}" for line in lines]
+    assert excerpt([*NOISE, *ranked]) == ranked
 
 
 def test_a_traceback_that_is_too_long_loses_its_middle() -> None:

@@ -83,6 +83,19 @@ def test_what_was_shown_already_is_not_shown_again_when_its_line_ends() -> None:
     assert lines.finish() == []
 
 
+def test_the_tail_has_the_last_state_of_a_bar_though_it_was_shown_already() -> None:
+    tail = Tail()
+    lines = Lines(tail)
+    lines.feed(b"\r 10%")
+    assert lines.update(1.0) == " 10%"
+    lines.feed(b"\rout of memory")
+    assert lines.update(3.0) == "out of memory"
+    assert lines.feed(b"\n") == []
+    lines.feed(b"\rlast")
+    assert (lines.update(5.0), lines.finish()) == ("last", [])
+    assert tail.kept() == ["out of memory", "last"]
+
+
 def test_a_line_without_a_carriage_return_is_no_progress_bar() -> None:
     lines = Lines()
     lines.feed(b"Downloading ...")

@@ -7,7 +7,7 @@ from messages.jobs import Launch
 from messages.workers import WorkerPhase
 from messages.worlds import Assignment
 from tests.job.hot_stage import a_hot_stage
-from tests.job.stage import Stage, a_spec, a_stage, failed
+from tests.job.stage import Stage, a_spec, a_stage, failed, told
 
 LAUNCH = Launch(script="train.py", args=("--lr=1",), restart_args=("--resume",))
 FIRST, AGAIN = ("--lr=1",), ("--lr=1", "--resume")
@@ -61,11 +61,15 @@ def test_where_a_checkpoint_path_is_given_a_restart_before_the_first_checkpoint_
     stage.sees_gone("c")
     stage.parked("a", "b")
     assert start_of(stage) == (FIRST, 1)
+    (event,) = told(stage.effects, "no_checkpoint_seen")
+    assert event.text == "the script is started again, but no checkpoint was seen at out"
+    assert "launch.restart_args" in event.why
     stage.ready("a", "b")
     stage.says("a", WorkerPhase.READY, checkpoints=1)
     stage.sees_gone("b")
     stage.parked("a")
     assert start_of(stage) == (AGAIN, 2)
+    assert told(stage.effects, "no_checkpoint_seen") == [event]
 
 
 def test_trainers_that_live_through_a_change_are_not_restarted_and_those_that_join_get_what_the_others_got() -> None:

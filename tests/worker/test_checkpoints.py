@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from agents.worker.checkpoints import Watched, look_at, watched_path
+from agents.worker.checkpoints import ENTRIES_AT_MOST, Watched, look_at, watched_path
 from agents.worker.events import CheckpointReported, TrainersStopped
 from messages.ids import Generation
 from messages.jobs import Launch
@@ -63,6 +63,16 @@ def test_a_path_that_vanishes_is_no_checkpoint(tmp_path: Path) -> None:
     watch = a_watch(file)
     file.unlink()
     assert looks(watch, file) == [False, False, False]
+
+
+def test_a_path_that_no_file_can_have_is_no_checkpoint() -> None:
+    assert look_at(Path("a\0b")) == (0, 0, 0)
+
+
+def test_of_a_folder_with_very_many_entries_only_some_are_looked_at(tmp_path: Path) -> None:
+    for number in range(ENTRIES_AT_MOST + 1):
+        (tmp_path / str(number)).touch()
+    assert look_at(tmp_path)[2] == ENTRIES_AT_MOST
 
 
 def test_a_checkpoint_is_told_at_once_and_counted_in_the_status() -> None:

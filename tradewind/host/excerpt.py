@@ -12,7 +12,11 @@ _GAP_BYTES: Final = 64
 
 _RANK: Final = r"(?:\[rank\d+\]: ?)?"
 """torch puts it before each line of a traceback."""
-_HEADER: Final = re.compile(_RANK + r"(?:  \+ Exception Group )?Traceback \(most recent call last\):\s?$")
+_HEADER: Final = re.compile(
+    r"(?:^|(?<=\S)|(?<=[^\s|])\s+)"
+    rf"(?P<header>{_RANK}(?:  \+ Exception Group |(?<!Exception Group ))Traceback \(most recent call last\):\s?)$"
+)
+"""It may stand behind a progress bar, which leaves no line end. Tracebacks inside of a group stand behind `| `."""
 _LINK: Final = re.compile(
     _RANK + r"(?:During handling of the above exception, another exception occurred"
     r"|The above exception was the direct cause of the following exception):"
@@ -23,7 +27,8 @@ _LINK_REACH: Final = 2
 
 
 def excerpt(lines: Sequence[str]) -> list[str]:
-    headers = [number for number, line in enumerate(lines) if _HEADER.match(line)]
+    found = {number: match["header"] for number, line in enumerate(lines) if (match := _HEADER.search(line))}
+    lines, headers = [found.get(number, line) for number, line in enumerate(lines)], [*found]
     if not headers:
         return _last(lines, LINES_MOST, SIZE_MOST_BYTES)
     for start in (_first_of_chain(lines, headers), headers[-1]):

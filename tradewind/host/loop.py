@@ -154,7 +154,10 @@ class Host:
         trainer = self._trainers.get((command.generation, command.rank))
         if trainer is None:
             raise Refused(f"abort: no trainer of rank {command.rank} in generation {command.generation}")
-        trainer.abort(command.why)
+        try:
+            trainer.abort(command.why)
+        except PermissionError as error:
+            raise Refused(f"abort: {error}") from error
 
     def _leave(self) -> None:
         if self._leave_by is None:
@@ -176,8 +179,6 @@ class Host:
         if pipe.source == "progress":
             self._pass_progress(trainer, _reports(lines))
             return
-        if pipe.source == "stderr":
-            trainer.tail.add(lines)
         self._agent.send(protocol.output(trainer.generation, trainer.rank, pipe.source, lines))
 
     def _pass_progress(self, trainer: TrainerProcess, reports: list[object]) -> None:
@@ -189,8 +190,7 @@ class Host:
 
     def _pass_updates_on(self, trainer: TrainerProcess) -> None:
         for pipe in trainer.pipes:
-            if pipe.source != "progress" and (lines := pipe.update()):
-                self._agent.send(protocol.output(trainer.generation, trainer.rank, pipe.source, lines))
+            self._pass_on(trainer, pipe, pipe.update())
 
     def _reap(self, trainer: TrainerProcess) -> None:
         self._selector.unregister(trainer.pidfd)

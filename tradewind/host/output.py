@@ -20,7 +20,9 @@ class Lines:
     such a line is a progress bar, and its state can be had before it ends. What is not UTF-8 is replaced.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, tail: "Tail | None" = None) -> None:
+        """`tail` gets each line that ends, also if its last state was an update."""
+        self._tail = tail
         self._line = b""
         self._cut_bytes = 0
         self._is_bar = False
@@ -67,6 +69,8 @@ class Lines:
     def _end(self) -> list[str]:
         text, shown = self._text(), self._shown
         self._line, self._cut_bytes, self._is_bar, self._shown = b"", 0, False, None
+        if self._tail is not None:
+            self._tail.add([text])
         return [] if text == shown else [text]
 
     def _text(self) -> str:

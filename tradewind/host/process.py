@@ -20,12 +20,12 @@ LINGER_S: Final = 0.2
 class Pipe:
     """The reading end of what a trainer writes."""
 
-    def __init__(self, fd: int, source: Literal["stdout", "stderr", "progress"]) -> None:
+    def __init__(self, fd: int, source: Literal["stdout", "stderr", "progress"], tail: Tail | None = None) -> None:
         os.set_blocking(fd, False)
         self.fd = fd
         self.source = source
         self.ended = False
-        self._lines = Lines()
+        self._lines = Lines(tail)
 
     def fileno(self) -> int:
         return self.fd
@@ -44,11 +44,11 @@ class Pipe:
     @property
     def update_at(self) -> float | None:
         """When the state of a progress bar should be passed on though nothing more was written."""
-        return None if self.ended else self._lines.due_s
+        return None if self.ended or self.source == "progress" else self._lines.due_s
 
     def update(self) -> list[str]:
         """The state of a progress bar, if it is due."""
-        update = None if self.ended else self._lines.update(time.monotonic())
+        update = None if self.update_at is None else self._lines.update(time.monotonic())
         return [] if update is None else [update]
 
     def drain(self) -> Iterator[list[str]]:
@@ -64,7 +64,9 @@ class Pipe:
 
 
 class TrainerProcess:
-    def __init__(self, spec: TrainerSpec, pid: int, pidfd: int, pipes: tuple[Pipe, ...], stacks_fd: int) -> None:
+    def __init__(
+        self, spec: TrainerSpec, pid: int, pidfd: int, pipes: tuple[Pipe, ...], tail: Tail, stacks_fd: int
+    ) -> None:
         self.generation = spec.generation
         self.rank = spec.rank
         self.error_file = spec.env.get("TORCHELASTIC_ERROR_FILE")
@@ -73,7 +75,8 @@ class TrainerProcess:
         self.pipes = pipes
         self.stalled = ""
         """Why it was aborted."""
-        self.tail = Tail()
+        self.tail = tail
+        """Of its standard error."""
         self.exitcode: int | None = None
         self._stacks_fd = stacks_fd
         self._kill_at: float | None = None
@@ -104,10 +107,10 @@ class TrainerProcess:
         self._kill_at = deadline if self._kill_at is None else min(self._kill_at, deadline)
 
     def abort(self, why: str) -> None:
-        """Has it write its stacks, and kills it a moment later."""
+        """Has it write its stacks, and kills it a moment later. PermissionError: it became another user."""
         if self.running and not self.stalled:
-            self.stalled = why
             os.kill(self.pid, stacks.SIGNAL)
+            self.stalled = why
             deadline = time.monotonic() + stacks.WRITE_S
             self._kill_at = deadline if self._kill_at is None else min(self._kill_at, deadline)
 
@@ -175,8 +178,9 @@ def fork_trainer(spec: TrainerSpec) -> TrainerProcess | Newborn:
         undo.pop_all()
     for _, write_end in ends:
         os.close(write_end)
-    pipes = (Pipe(stdout, "stdout"), Pipe(stderr, "stderr"), Pipe(progress, "progress"))
-    return TrainerProcess(spec, pid, pidfd, pipes, stacks_fd)
+    tail = Tail()
+    pipes = (Pipe(stdout, "stdout"), Pipe(stderr, "stderr", tail), Pipe(progress, "progress"))
+    return TrainerProcess(spec, pid, pidfd, pipes, tail, stacks_fd)
 
 
 def _fork_with_signals_blocked() -> int:

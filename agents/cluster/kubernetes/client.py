@@ -21,7 +21,7 @@ from kubernetes_asyncio.config.config_exception import ConfigException
 
 from messages.decoding import Undecodable, decode
 from runtime.errors import Permanent, Temporary, UserError
-from runtime.paths import placed
+from runtime.paths import current_folder, placed
 
 CALL_S = 15.0
 CONNECT_S = 5.0
@@ -187,7 +187,7 @@ async def from_kubeconfig(path: str) -> Any:
 
 
 def _is_there(kubeconfig: str) -> bool:
-    return any(placed(part, Path.cwd(), "KUBECONFIG").is_file() for part in kubeconfig.split(":"))
+    return any(placed(part, current_folder(), "KUBECONFIG").is_file() for part in kubeconfig.split(":"))
 
 
 def from_pod() -> Any:

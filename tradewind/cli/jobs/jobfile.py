@@ -24,6 +24,9 @@ def read_job(path: Path, command: str = "submit") -> JobSpec:
 
 
 def placed(spec: JobSpec, folder: Path) -> JobSpec:
-    """With the workdir as workers must see it: absolute."""
+    """With the workdir as workers must see it, absolute, and the home folder for `~` in the path of checkpoints."""
     workdir = paths.placed(spec.launch.workdir or ".", folder, "launch.workdir")
-    return structs.replace(spec, launch=structs.replace(spec.launch, workdir=str(workdir)))
+    path = spec.launch.checkpoint_path
+    if path is not None:
+        path = str(paths.expanded(path, "launch.checkpoint_path"))
+    return structs.replace(spec, launch=structs.replace(spec.launch, workdir=str(workdir), checkpoint_path=path))

@@ -5,6 +5,7 @@ import asyncio
 import click
 
 from messages.api import JobView
+from runtime.plain_text import plain
 from tradewind.cli import present
 from tradewind.cli.api.client import Api
 from tradewind.cli.api.errors import MasterAway
@@ -26,7 +27,7 @@ async def stop(api: Api, job: str, grace_s: float | None) -> int:
             present.say(f"job {job} is still stopping. {present.next_command(f'tradewind stop {job} --grace 0')}")
             raise
     if not has_ended(view):
-        click.echo(f"Job {job} has not stopped yet: {view.why}")
+        click.echo(f"Job {job} has not stopped yet: {present.continued(view.why.strip())}")
         click.echo(present.next_command(f"tradewind status {job} --watch"))
         return 1
     click.echo(f"Job {job} has {view.phase}.")
@@ -46,9 +47,9 @@ def checkpoint_text(before: JobView, after: JobView) -> tuple[bool, str]:
     """Whether one was written for the stop, and a sentence about it."""
     newest = after.checkpoint
     if newest is not None and newest != before.checkpoint:
-        return True, f"Checkpoint of step {newest.step} written to {newest.folder}."
+        return True, f"Checkpoint of step {newest.step} written to {plain(newest.folder)}."
     if newest is not None:
-        kept = f"the newest is of step {newest.step} in {newest.folder}, and what came after it is lost"
+        kept = f"the newest is of step {newest.step} in {plain(newest.folder)}, and what came after it is lost"
         return False, f"warning: no checkpoint was written when the job stopped; {kept}. A longer --grace may help"
     if after.measured is not None or before.measured is not None:
         return False, "warning: no checkpoint was written: the run has no checkpoints=, or --grace was too short"

@@ -14,7 +14,7 @@ from messages.jobs import MODULE, JobSpec
 from tradewind.cli import present
 from tradewind.cli.numbers import Whole
 from tradewind.cli.run.rank_logs import Outputs, RankLogs
-from tradewind.cli.run.spec import More, gpu_warning, spec_of
+from tradewind.cli.run.spec import RestartOptions, gpu_warning, spec_of
 from tradewind.cli.run.torchrun import given_of, torchrun_options
 
 NNODES = re.compile(r"^(?:(?P<min>[1-9]\d*):)?(?P<max>[1-9]\d*)$")
@@ -144,7 +144,7 @@ def run(
         failures=max_failures,
         environ=os.environ,
         program=torchrun.program,
-        more=More(restart_args, checkpoint_path, preload),
+        restart=RestartOptions(restart_args, checkpoint_path, preload),
     )
     for note in torchrun.notes:
         present.say(note)
@@ -153,13 +153,14 @@ def run(
 
 def run_here(spec: JobSpec, environ: Mapping[str, str], outputs: Outputs) -> int:
     from agents.cluster.gpus import of_machine
+    from agents.cluster.settings import ClusterSettings
     from runtime.process import run as run_process
+    from runtime.settings import read_settings
     from tradewind.cli.jobs.oneshot import quiet_logs
     from tradewind.cli.run.running import LocalRun
 
     quiet_logs()
-    given = environ.get("TRADEWIND_GPUS", "")
-    gpus = of_machine(int(given) if given.isdigit() else None, environ)
+    gpus = of_machine(read_settings(ClusterSettings, environ).gpus, environ)
     warning = gpu_warning(spec.workers.max, spec.workers.ranks, len(gpus))
     if warning is not None:
         present.say(warning)

@@ -1,8 +1,8 @@
 """What ranks print, to files and to the terminal, as torchrun's --log-dir, --tee and --redirects ask for."""
 
+import contextlib
 import tempfile
 from collections.abc import Mapping
-from contextlib import ExitStack
 from enum import IntFlag
 from pathlib import Path
 from types import MappingProxyType
@@ -68,7 +68,7 @@ class RankLogs:
     def __init__(self, outputs: Outputs, job: str) -> None:
         self._tee, self._redirects, self._shown = outputs.tee, outputs.redirects, outputs.shown
         self._files: dict[tuple[int, bool], TextIO] = {}
-        self._open = ExitStack()
+        self._open = contextlib.ExitStack()
         self.folder: Path | None = None
         if outputs.folder is not None or self._tee.any or self._redirects.any:
             self.folder = _made(outputs.folder, job)
@@ -79,12 +79,18 @@ class RankLogs:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._open.close()
+        try:
+            self._open.close()
+        except OSError as error:
+            self._give_up(error)
 
     def take(self, line: LogLine) -> None:
-        redirected = self._redirects.has(line)
-        if self.folder is not None and (redirected or self._tee.has(line)):
-            self._file(self.folder, line).write(f"{line.line}\n")
+        if self.folder is not None and (self._redirects.has(line) or self._tee.has(line)):
+            try:
+                self._file(self.folder, line).write(f"{line.line}\n")
+            except OSError as error:
+                self._give_up(error)
+        redirected = self.folder is not None and self._redirects.has(line)
         if not redirected and (self._shown is None or line.rank in self._shown):
             present.show_line(line)
 
@@ -96,13 +102,21 @@ class RankLogs:
             self._files[key] = self._open.enter_context(path.open("a", buffering=1))
         return self._files[key]
 
+    def _give_up(self, error: OSError) -> None:
+        """The job is worth more than its files: all lines are shown from here on."""
+        present.say(f"cannot write to {self.folder}: {error.strerror}; from here on the lines are only shown")
+        self.folder = None
+        with contextlib.suppress(OSError):
+            self._open.close()
+
 
 def _made(folder: str | None, job: str) -> Path:
     try:
         path = Path(folder or tempfile.mkdtemp(prefix="tradewind-logs-")).absolute() / job
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
+        what = f"folder {folder}" if folder is not None else "temporary folder"
         raise UserError(
-            f"The folder {folder} for --log-dir cannot be made: {error.strerror}.", "another folder"
+            f"The {what} for --log-dir cannot be made: {error.strerror}.", "give another one with --log-dir"
         ) from error
     return path

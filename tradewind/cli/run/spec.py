@@ -12,9 +12,10 @@ from typing import NamedTuple
 
 from messages.jobs import Failures, JobSpec, Launch, Workers
 from runtime.errors import UserError
+from runtime.paths import current_folder, expanded
 
 
-class More(NamedTuple):
+class RestartOptions(NamedTuple):
     """What scripts without the SDK may need to be started again well."""
 
     restart_args: tuple[str, ...] = ()
@@ -22,7 +23,7 @@ class More(NamedTuple):
     preload: tuple[str, ...] = ()
 
 
-NOTHING_MORE = More()
+NO_RESTART_OPTIONS = RestartOptions()
 
 
 def spec_of(
@@ -37,7 +38,7 @@ def spec_of(
     failures: int,
     environ: Mapping[str, str],
     program: bool = False,
-    more: More = NOTHING_MORE,
+    restart: RestartOptions = NO_RESTART_OPTIONS,
 ) -> JobSpec:
     if least > most:
         raise UserError(
@@ -48,18 +49,19 @@ def spec_of(
         check_program(script)
     elif not module:
         check_script(script)
+    path = restart.checkpoint_path
     return JobSpec(
         name=job_name(script.rpartition(".")[2] if module else Path(script).stem),
         launch=Launch(
             script=None if module else script,
             module=script if module else None,
             args=args,
-            workdir=current_folder(),
+            workdir=str(current_folder()),
             python=interpreter(python or sys.executable),
             env=one_thread_each(most * ranks, environ),
-            restart_args=more.restart_args,
-            checkpoint_path=more.checkpoint_path,
-            preload=more.preload,
+            restart_args=restart.restart_args,
+            checkpoint_path=str(expanded(path, "--checkpoint-path")) if path is not None else None,
+            preload=restart.preload,
         ),
         workers=Workers(max=most, min=least, ranks=ranks),
         failures=Failures(max=failures),
@@ -80,13 +82,6 @@ def check_script(name: str) -> None:
         raise UserError(f"{name} is a folder, not a script.", f"tradewind run {script / 'train.py'}")
     if not stat.S_ISREG(mode):
         raise UserError(f"{name} is not a regular file, so it is no script.", "tradewind run --help")
-
-
-def current_folder() -> str:
-    try:
-        return str(Path.cwd())
-    except FileNotFoundError:
-        raise UserError("The current folder does not exist any more.", "cd to another folder") from None
 
 
 def check_program(name: str) -> None:

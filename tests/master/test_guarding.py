@@ -67,7 +67,11 @@ async def running(connect: Connect) -> AsyncIterator[tuple[Master, Bus, Bucket]]
 
 
 @pytest.mark.parametrize(
-    "lose", [purge_job, *(pytest.param(each, marks=pytest.mark.slow) for each in (delete_spec, delete_world, spoil_spec, spoil_world))]
+    "lose",
+    [
+        purge_job,
+        *(pytest.param(each, marks=pytest.mark.slow) for each in (delete_spec, delete_world, spoil_spec, spoil_world)),
+    ],
 )
 async def test_the_records_of_a_live_job_are_written_again(connect: Connect, lose: Loss) -> None:
     async with running(connect) as (master, bus, bucket):

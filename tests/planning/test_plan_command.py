@@ -39,6 +39,7 @@ async def test_the_best_comes_first_then_what_lost_and_by_how_much(tmp_path: Pat
     assert head.split()[:3] == ["NODES", "MACHINES", "STEPS/S"]
     assert best.startswith("best")
     assert "× L4" in best
+    assert "\\n" not in done.out, "several kinds of machines stand below each other"
     assert any("A100" in line and "dearer" in line for line in rest)
     assert "for 1,000 steps; prices of 2026-08-22." in done.out
 

@@ -160,7 +160,7 @@ async def logs(api: Api, job: str, *, rank: int | None, tail: int | None, follow
     async for line in lines:
         present.show_line(line)
         count += 1
-    if count == 0:
+    if count == 0 and tail != 0:
         whose = f"Rank {rank} of job" if rank is not None else "Job"
         click.echo(
             f"{whose} {job} has printed nothing yet. {present.next_command(f'tradewind status {job}')}", err=True

@@ -1,11 +1,13 @@
 """A plan as a table for people: the placement, then those that were not chosen."""
 
 from rich.table import Table
+from rich.text import Text
 
 from controlplane.catalog.money import usd_text
 from controlplane.planning.market import Nodes
 from controlplane.planning.plan import Plan
 from controlplane.planning.scoring import Score
+from runtime.plain_text import plain
 from tradewind.cli import present
 
 STEP_FIGURES = (">STEPS/S", ">USD/H", ">EGRESS/H", ">RISK/H", ">USD/1000 STEPS")
@@ -16,10 +18,10 @@ def plan_table(made: Plan, *, gpus_per_node: int) -> Table:
     is_assumed = made.score is not None and made.score.is_assumed
     figures = (">USD/H", ">USD/GPU-H", ">RISK/H") if is_assumed else STEP_FIGURES
 
-    def row(nodes: Nodes, score: Score) -> tuple[str, ...]:
+    def row(nodes: Nodes, score: Score) -> tuple[str | Text, ...]:
         return (*_nodes(nodes), *(_prices(score, gpus_per_node) if is_assumed else _steps(score)))
 
-    rows = []
+    rows: list[tuple[str | Text, ...]] = []
     if made.score is not None:
         rows.append(("best", *row(made.placement, made.score), _wanted(made)))
     rows += [
@@ -33,11 +35,11 @@ def _wanted(made: Plan) -> str:
     return made.why.partition(":")[0]
 
 
-def _nodes(nodes: Nodes) -> tuple[str, ...]:
-    return (
-        "\n".join(f"{count} × {choice.accelerator} {choice.zone}" for choice, count in nodes.items()),
-        "\n".join(f"{choice.machine_type}{'' if choice.spot else ' on demand'}" for choice in nodes),
-    )
+def _nodes(nodes: Nodes) -> tuple[Text, ...]:
+    """Several kinds of machines stand below each other."""
+    where = [f"{count} × {choice.accelerator} {choice.zone}" for choice, count in nodes.items()]
+    what = [f"{choice.machine_type}{'' if choice.spot else ' on demand'}" for choice in nodes]
+    return tuple(Text("\n".join(map(plain, lines))) for lines in (where, what))
 
 
 def _steps(score: Score) -> tuple[str, ...]:

@@ -65,9 +65,9 @@ class JobView(Struct, frozen=True, omit_defaults=True):
     measured: MeasuredProfile | None = None
     """What its steps need, where its script tells it."""
     stop_grace_s: float | None = None
-    """Once it was asked to stop: how long its trainers may take to reach the end of their step and save."""
+    """Once it was asked to stop: how long its trainers may take to reach the end of their loop body and save."""
     checkpoint: WrittenCheckpoint | None = None
-    """The newest that its trainers have reported (SDK)."""
+    """The newest that is known. Without the SDK it has neither step nor folder."""
     certificate: SampleCertificate | None = None
     """What it can prove of its samples, once it has finished."""
     outdated: int = 0

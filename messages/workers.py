@@ -94,12 +94,14 @@ class SampleCertificate(Struct, frozen=True, omit_defaults=True):
 
 
 class WrittenCheckpoint(Struct, frozen=True):
-    """A checkpoint that a trainer has written (SDK)."""
+    """A checkpoint that a trainer has written. Of one of a script without the SDK only the time is known."""
 
-    step: Counted
-    """The step that is computed next from it."""
-    folder: Annotated[str, Meta(max_length=4096)]
+    step: Counted | None = None
+    """The step that is computed next from it (SDK)."""
+    folder: Annotated[str, Meta(max_length=4096)] = ""
+    """The folder it is in (SDK)."""
     at: UnixSeconds = 0.0
+    """When it was written (SDK), or when the worker-agent heard of it or saw it."""
 
 
 class TrainerStatus(Struct, frozen=True, omit_defaults=True):
@@ -176,7 +178,8 @@ class WorkerStatus(Struct, frozen=True, omit_defaults=True):
     """When its job was submitted, by the job's record; 0 if not known. Another job may have the same name later."""
     step: Counted | None = None
     checkpoints: Counted = 0
-    """Checkpoints of `generation` that its scripts have reported, or that were seen at `launch.checkpoint_path`."""
+    """How many checkpoints its scripts without the SDK have reported in `generation`, or were seen at
+    `launch.checkpoint_path`: each is a good moment for a restart."""
     exits: tuple[TrainerExit, ...] = ()
     """Of `generation` only."""
     fallen: tuple[Fallen, ...] = ()
@@ -186,7 +189,7 @@ class WorkerStatus(Struct, frozen=True, omit_defaults=True):
     trainers: tuple[TrainerStatus, ...] = ()
     """Those that use the SDK, in the order of their local ranks."""
     checkpoint: WrittenCheckpoint | None = None
-    """The newest that a trainer of its has written."""
+    """The newest that a trainer of its has written, with or without the SDK."""
 
 
 class WorkerHeartbeat(Struct, frozen=True, omit_defaults=True):

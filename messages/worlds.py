@@ -121,7 +121,7 @@ class Halt(Struct, frozen=True, omit_defaults=True):
     why: str
     stop_grace_s: Duration
     ends: bool = False
-    """No world follows: trainers reach the end of their step, save, and end within the grace."""
+    """No world follows: trainers reach the end of their loop body, save, and end within the grace."""
 
 
 class Locate(Struct, frozen=True):

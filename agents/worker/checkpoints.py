@@ -74,7 +74,7 @@ async def watch(
         if watched is None or watched.generation != state.generation:
             watched = Watched(state.generation, look)
         elif watched.is_written(look):
-            post(CheckpointReported(clock.monotonic_s(), state.generation))
+            post(CheckpointReported(clock.monotonic_s(), state.generation, clock.wall_s()))
 
 
 def _stats(path: Path, depth: int) -> Iterator[os.stat_result]:

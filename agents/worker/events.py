@@ -98,7 +98,7 @@ class TrainersSeen:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointWritten:
-    """By one of its trainers."""
+    """A trainer that uses the SDK has written a checkpoint."""
 
     at_s: float
     checkpoint: WrittenCheckpoint
@@ -116,10 +116,12 @@ class StepCompleted:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointReported:
-    """A rank of this world reported a checkpoint, or one was seen at `launch.checkpoint_path`."""
+    """A script without the SDK reported a checkpoint in this world, or one was seen at `launch.checkpoint_path`."""
 
     at_s: float
     generation: Generation
+    at: float = 0.0
+    """Unix seconds."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from agents.worker.hot import is_parking
 from agents.worker.state import WorkerState
 from agents.worker.trainer import Birth, Trainer
 from messages.ids import NO_GENERATION
-from messages.workers import Fallen, TrainerExit, TrainerStatus
+from messages.workers import Fallen, TrainerExit, TrainerStatus, WrittenCheckpoint
 
 
 def forked(state: WorkerState, birth: Birth, pid: int = 0) -> WorkerState:
@@ -116,6 +116,10 @@ def step(state: WorkerState, event: StepCompleted) -> WorkerState:
 
 
 def checkpoint(state: WorkerState, event: CheckpointReported) -> WorkerState:
+    """Counts in its world only. One that the script writes when it is ended is the newest all the same, unless the SDK
+    says more about those that it writes."""
+    if state.checkpoint is None or state.checkpoint.step is None:
+        state = replace(state, checkpoint=WrittenCheckpoint(at=event.at))
     if event.generation != state.generation or not state.ranks or state.stop is not None:
         return state
     return replace(state, checkpoints=state.checkpoints + 1)

@@ -313,7 +313,7 @@ class WorkerShell:
                 self._on_reported(generation, rank, message.reports)
             case wire.Checkpointed():
                 generation, _ = self._place_of((message.generation, message.rank))
-                self._inbox.post(CheckpointReported(at_s, generation))
+                self._inbox.post(CheckpointReported(at_s, generation, self._clock.wall_s()))
             case wire.Exited():
                 self.trainers.forget((message.generation, message.rank))
                 self.outbox.hurry()

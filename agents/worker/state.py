@@ -141,9 +141,9 @@ class WorkerState:
     step: int | None = None
     """The newest completed in `generation`."""
     checkpoints: int = 0
-    """Written in `generation`, as far as reported or seen."""
+    """How many were written in `generation` by scripts without the SDK, as far as reported or seen."""
     checkpoint: WrittenCheckpoint | None = None
-    """The newest that a trainer has written."""
+    """The newest that a trainer has written, with or without the SDK."""
     ends_by_s: float | None = None
     """No world follows the halt of `fence`: all trainers are ended, at this time even if they have not parked."""
     stop: Stop | None = None

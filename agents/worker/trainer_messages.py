@@ -10,7 +10,8 @@ import msgspec
 from msgspec import Meta, Struct
 
 from agents.worker.progress import StepReport
-from agents.worker.words import Enter, Lease, Locate, Park, Word
+from agents.worker.words import Enter, Lease, Park, Word
+from agents.worker.words import Locate as LocateWord
 from messages.decoding import Decoder
 from messages.ids import NO_GENERATION, Counted, Duration, Generation, Range, Rank, UnixSeconds
 from messages.measured import StepsMeasured
@@ -112,12 +113,12 @@ class Leased(Struct, frozen=True, tag_field="type", tag="lease"):
     valid_s: float
 
 
-class Asked(Struct, frozen=True, tag_field="type", tag="locate"):
-    """Where it is."""
+class Locate(Struct, frozen=True, tag_field="type", tag="locate"):
+    """Report where you are."""
 
 
 TrainerMessage = Attach | Status | Reported | Checkpoint
-AgentMessage = Assign | Halt | Leased | Asked
+AgentMessage = Assign | Halt | Leased | Locate
 
 _decoder: Decoder[TrainerMessage] = Decoder(TrainerMessage)
 _measured_decoder: Decoder[StepsMeasured | None] = Decoder(StepsMeasured | None)
@@ -146,8 +147,8 @@ def message_of(word: Word, address: str) -> AgentMessage:
             return Halt(generation)
         case Lease(valid_s):
             return Leased(valid_s)
-        case Locate():
-            return Asked()
+        case LocateWord():
+            return Locate()
 
 
 def status_of(said: Status) -> TrainerStatus:

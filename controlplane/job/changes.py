@@ -2,9 +2,8 @@
 
 from controlplane.job.given_up import can_go_on, is_given_up
 from controlplane.job.hot import concerned, detached, is_above, is_hot, is_over, lives_on
-from controlplane.job.planned import give_up_at_s, hurry_at_s, why_larger, why_without_some
+from controlplane.job.planned import give_up_at_s, hurry_at_s, why_without_some
 from controlplane.job.present import (
-    chosen,
     has_finished,
     member_of,
     member_of_prepared,
@@ -125,19 +124,13 @@ def _took_too_long(job: Job, now_s: float) -> str | None:
     return f"the next world was not ready within {job.spec.timeouts.ready_s:g} s"
 
 
-def could_be_better(job: Job) -> str | None:
-    """Fewer ranks are wanted, or the code is another. Not worth it once ranks have begun to finish.
+def may_restart(job: Job) -> bool:
+    """A restart could improve the world. Not worth it once ranks have begun to finish.
 
     Trainers that live through changes are not ended for it: their world changes in place once all of them are in it."""
-    if not _may_restart(job):
-        return None
-    return NEW_CODE if job.record.outdated else why_without_some(job, chosen(job))
-
-
-def could_grow(job: Job) -> str | None:
-    """More ranks could be had by a restart, at a good moment."""
-    return why_larger(job, chosen(job)) if _may_restart(job) else None
-
-
-def _may_restart(job: Job) -> bool:
     return not (job.clean or lives_on(job) or unheard(job))
+
+
+def could_be_better(job: Job, candidates: list[Worker]) -> str | None:
+    """Fewer ranks are wanted, or the code is another."""
+    return NEW_CODE if job.record.outdated else why_without_some(job, candidates)

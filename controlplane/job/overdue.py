@@ -8,8 +8,8 @@ from controlplane.job.stopping import grace_s, is_ending
 from messages.clusters import Presence
 from messages.ids import WorkerId
 
-STALLED_S = 0.1
-"""A deadline that is noticed so late was missed by this process: those who were asked may have answered long since."""
+OVERSLEPT_S = 0.1
+"""Seconds after which a passed deadline was missed by this process itself: workers may have answered in time."""
 
 PARK_ALIVE_S = 2.0
 """How long trainers may take to park that are seen to be alive: on a busy machine they wait for a core."""
@@ -65,7 +65,7 @@ def park_by_s(job: Job) -> float | None:
 def slept_s(job: Job, now_s: float) -> float:
     """How much later than it should this process looks at the deadline for parking."""
     by_s = park_by_s(job)
-    if by_s is None or job.halted_s is None or now_s <= by_s + STALLED_S:
+    if by_s is None or job.halted_s is None or now_s <= by_s + OVERSLEPT_S:
         return 0.0
     return now_s - job.halted_s - _park_limit_s(job)
 

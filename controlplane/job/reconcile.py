@@ -7,7 +7,7 @@ from msgspec import structs
 
 from controlplane.job import effects
 from controlplane.job.asks import ask, is_unconfirmed, repeats_halt_at_s
-from controlplane.job.changes import changes_in_place, could_be_better, could_grow, must_change
+from controlplane.job.changes import changes_in_place, could_be_better, may_restart, must_change
 from controlplane.job.hot import (
     finishing,
     hot_candidates,
@@ -23,7 +23,7 @@ from controlplane.job.hot import (
 from controlplane.job.learn import backoff_s, bury, learn_exits
 from controlplane.job.making import assignment_of
 from controlplane.job.overdue import (
-    STALLED_S,
+    OVERSLEPT_S,
     Overdue,
     park_by_s,
     patience_s,
@@ -33,7 +33,7 @@ from controlplane.job.overdue import (
     unparked_in_time,
     unreachable,
 )
-from controlplane.job.planned import give_up_at_s, hurry_at_s, plan, planned_world, why_plan
+from controlplane.job.planned import give_up_at_s, hurry_at_s, plan, planned_world, why_larger, why_plan
 from controlplane.job.present import (
     all_clean,
     chosen,
@@ -88,6 +88,8 @@ class Turn:
         self.job = job
         self.now_s = now_s
         self.effects: list[effects.JobEffect] = []
+        self._grows_at_s: float | None = None
+        """When workers that wait are admitted, if some do."""
 
     def reconcile(self) -> None:
         if not self._record.phase.ended:
@@ -111,11 +113,10 @@ class Turn:
 
     def _deadlines(self) -> list[float]:
         deadlines = [self.job.retry_s, park_by_s(self.job), give_up_at_s(self.job), repeats_halt_at_s(self.job)]
+        deadlines.append(self._grows_at_s)
         if self._record.phase in (Phase.RUNNING, Phase.FORMING) and changes_in_place(self.job):
             deadlines += hurry_at_s(self.job).values()
         deadlines += watch_again_at_s(self.job)
-        if self._record.phase is Phase.RUNNING and could_grow(self.job) is not None:
-            deadlines.append(grows_at_s(self.job, self.now_s))
         return [at_s for at_s in deadlines if at_s is not None]
 
     def _advance(self) -> bool:
@@ -229,15 +230,12 @@ class Turn:
         prepared = self._record.prepared
         if prepared is not None and has_switched(self.job, prepared):
             return self._switch(prepared)
-        why = must_change(self.job, self.now_s) or could_be_better(self.job)
-        growth = could_grow(self.job) if why is None else None
-        at_s = grows_at_s(self.job, self.now_s)
-        if growth is not None and self.now_s >= at_s:
-            why = growth
+        why, waits = must_change(self.job, self.now_s), ""
+        if why is None and may_restart(self.job):
+            why, waits = self._why_restart(chosen(self.job))
         if why is not None:
             return self._reshape(why)
-        if growth is not None:
-            waits = why_not_admitted(self.job, at_s, self.now_s)
+        if waits:
             return self._say(f"{self.job.ranks_waiting or self._record.why}; {waits}")
         if prepared is not None:
             slow = why_waits(self.job)
@@ -246,6 +244,16 @@ class Turn:
         if is_hot(self.job):
             return self._plan()
         return self._say(self.job.ranks_waiting or self._why_it_runs())
+
+    def _why_restart(self, candidates: list[Worker]) -> tuple[str | None, str]:
+        """Why the scripts are restarted now; else what workers wait for that could join them."""
+        why = could_be_better(self.job, candidates)
+        growth = why_larger(self.job, candidates) if why is None else None
+        at_s = grows_at_s(self.job, self.now_s)
+        if growth is None or self.now_s >= at_s:
+            return why or growth, ""
+        self._grows_at_s = at_s
+        return None, why_not_admitted(self.job, candidates, at_s, self.now_s)
 
     def _why_it_runs(self) -> str:
         short = len(members(self.job)) < self._record.wanted
@@ -305,7 +313,7 @@ class Turn:
         self._put_out(too_late(self.job, unparked(self.job), "did not end its trainers", self.now_s))
         late = unparked(self.job)
         if late and is_ending(self.job):
-            wait = f"waiting up to {grace_s(self.job):g} s for {name_workers(late)} to end a step and save"
+            wait = f"waiting up to {grace_s(self.job):g} s for {name_workers(late)} to end the loop body and save"
             return self._say(f"{self._record.why}; {wait}")
         if late:
             return self._say(f"{self._record.why}; waiting for {name_workers(late)} to park")
@@ -378,7 +386,7 @@ class Turn:
         """Unless this process was itself too slow to hear them: then they have another moment."""
         late, slept = unparked_in_time(self.job, self.now_s), slept_s(self.job, self.now_s)
         if late and slept and self.job.halted_s is not None:
-            self.job = replace(self.job, halted_s=self.job.halted_s + slept + STALLED_S)
+            self.job = replace(self.job, halted_s=self.job.halted_s + slept + OVERSLEPT_S)
             return
         self._put_out(late)
 

@@ -6,7 +6,7 @@ restart was measured to cost. Losses, smaller worlds and what a person asked for
 
 from dataclasses import replace
 
-from controlplane.job.present import chosen, is_decided, member_of
+from controlplane.job.present import is_decided, member_of
 from controlplane.job.sentences import count
 from controlplane.job.state import Job, Phase, Start, Worker
 
@@ -59,8 +59,8 @@ def grows_at_s(job: Job, now_s: float) -> float:
     return job.start.up_s + settle_s
 
 
-def why_not_admitted(job: Job, at_s: float, now_s: float) -> str:
-    waiting = [worker for worker in chosen(job) if member_of(job, worker.worker) is None]
+def why_not_admitted(job: Job, candidates: list[Worker], at_s: float, now_s: float) -> str:
+    waiting = [worker for worker in candidates if member_of(job, worker.worker) is None]
     minutes = round((at_s - now_s) / 60)
     when = f"in about {minutes} min" if minutes > 1 else "within a minute"
     wait = "waits" if len(waiting) == 1 else "wait"

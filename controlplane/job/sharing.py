@@ -5,6 +5,7 @@ further worker for too long is capped at those it has, and the others are asked 
 be capped, all are asked again, and have twice as long.
 """
 
+from bisect import bisect_right
 from collections import Counter
 from dataclasses import replace
 
@@ -22,7 +23,7 @@ Counts = dict[ClusterName, int]
 
 
 def wanted_by_cluster(job: Job) -> Counts:
-    """Of the clusters that were heard: as the allocator says, else evenly in the order of their names."""
+    """Workers wanted in each cluster that was heard: as the allocator says, else evenly, in the order of names."""
     names = sorted(job.clusters)
     if not names or job.record.phase.ended or job.record.rests:
         return dict.fromkeys(names, 0)
@@ -109,20 +110,23 @@ def _spread(job: Job, names: list[ClusterName]) -> Counts:
     wanted, held = job.record.wanted, _held(job)
     counts = {name: held[name] for name in names}
     if sum(counts.values()) > wanted:
-        return _filled(dict.fromkeys(names, 0), wanted, counts)
+        return filled(dict.fromkeys(names, 0), wanted, counts)
     caps = {name: cap for name in names if (cap := job.clusters[name].cap) is not None}
-    return _filled(counts, wanted, caps)
+    return filled(counts, wanted, caps)
 
 
-def _filled(counts: Counts, wanted: int, limits: Counts) -> Counts:
-    """Adds one after the other where there are fewest; where there is no limit, or it is not reached."""
-    counts = dict(counts)
-    for _ in range(wanted - sum(counts.values())):
-        open_ones = [name for name in counts if counts[name] < limits.get(name, wanted)]
-        if not open_ones:
-            break
-        counts[min(open_ones, key=lambda name: (counts[name], name))] += 1
-    return counts
+def filled(counts: Counts, wanted: int, limits: Counts) -> Counts:
+    """Raises the lowest counts to one level, none above its limit. What does not suffice for another level goes to
+    the first by name."""
+
+    def raised(level: int) -> Counts:
+        return {name: max(number, min(level, limits.get(name, wanted))) for name, number in counts.items()}
+
+    level = bisect_right(range(wanted + 1), wanted, key=lambda level: sum(raised(level).values())) - 1
+    filled = raised(level)
+    rest = wanted - sum(filled.values())
+    lowest = sorted(name for name in filled if counts[name] <= level < limits.get(name, wanted))
+    return filled | dict.fromkeys(lowest[:rest], level + 1)
 
 
 def _held(job: Job) -> Counter[ClusterName]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from controlplane.job.effects import JobEffect, Publish
 from controlplane.job.hot import concerned
-from controlplane.job.overdue import STALLED_S, Overdue
+from controlplane.job.overdue import OVERSLEPT_S, Overdue
 from controlplane.job.present import is_decided
 from controlplane.job.ranks import ranks_of
 from controlplane.job.sentences import name_ranks
@@ -63,7 +63,8 @@ Watched = tuple[Job, Overdue, list[JobEffect]]
 
 
 def watch(job: Job, now_s: float) -> Watched:
-    """The job as it becomes, the workers to be removed, and what is published."""
+    """The job as it becomes, the workers to be removed, and what is published. `job.wait` is None while no trainer has
+    waited for long."""
     found = _waited_in(job)
     if found is None:
         return (job if job.wait is None else replace(job, wait=None)), [], []
@@ -83,7 +84,7 @@ def watch(job: Job, now_s: float) -> Watched:
         repeats = silent and now_s >= wait.told_s + _repeat_s(job)
         return _ask(job, wait, now_s) if repeats else (replace(job, wait=wait), [], [])
     if not wait.is_judged:
-        if silent and now_s > closes_s + STALLED_S:  # this process was asleep: they may have answered long since
+        if silent and now_s > closes_s + OVERSLEPT_S:  # this process was asleep: they may have answered long since
             return _ask(job, _new_round(wait, now_s), now_s)
         removed = {seat.worker.worker: (seat.worker, _why_silent(seat, wait, now_s)) for seat in silent}
         job = replace(job, wait=replace(wait, is_judged=True))
@@ -95,7 +96,7 @@ def watch(job: Job, now_s: float) -> Watched:
 
 def waits_in_vain(job: Job) -> str | None:
     """All are in the all-reduce and have been for long, or a rank that is not there has lost its trainer."""
-    found = _waited_in(job)
+    found = _waited_in(job) if job.wait is not None else None
     if found is None:
         return None
     world, step = found
@@ -109,8 +110,8 @@ def waits_in_vain(job: Job) -> str | None:
 
 
 def why_waits(job: Job) -> str | None:
-    """For people."""
-    found = _waited_in(job)
+    """A sentence for people: which ranks the others wait for."""
+    found = _waited_in(job) if job.wait is not None else None
     if found is None:
         return None
     world, step = found
@@ -136,19 +137,19 @@ def _waited_in(job: Job) -> tuple[Assignment, int] | None:
     """The newest world in which a trainer says that it has waited for long, and the step."""
     if job.record.phase not in (Phase.FORMING, Phase.RUNNING) or not is_decided(job):
         return None
+    steps = [
+        (trainer.generation, trainer.waiting)
+        for worker in concerned(job)
+        for trainer in worker.trainers
+        if trainer.overdue
+        and trainer.active  # one that joins waits in the next world before the others come over
+        and trainer.waiting is not None
+        and trainer.parked <= trainer.generation
+    ]
     for world in (job.record.prepared, job.record.assignment):
-        steps = [
-            trainer.waiting
-            for worker in concerned(job)
-            for trainer in worker.trainers
-            if world is not None
-            and trainer.active  # one that joins waits in the next world before the others come over
-            and trainer.overdue
-            and trainer.waiting is not None
-            and trainer.parked <= trainer.generation == world.generation
-        ]
-        if world is not None and steps:
-            return world, max(steps)
+        there = [step for generation, step in steps if world is not None and generation == world.generation]
+        if world is not None and there:
+            return world, max(there)
     return None
 
 

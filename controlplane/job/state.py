@@ -53,14 +53,14 @@ class Record(Struct, frozen=True, omit_defaults=True):
     starts: int = 0
     """Those of them in which every trainer was a new process."""
     checkpointed: bool = False
-    """A checkpoint was reported, or seen at `launch.checkpoint_path`."""
+    """A script without the SDK reported a checkpoint, or one was seen at `launch.checkpoint_path`: restarts resume."""
     failures: int = 0
     losses: int = 0
     stop_why: str | None = None
     stop_grace_s: float | None = None
     """How long trainers may take to save and end, where the one who asked for the stop said so."""
     checkpoint: WrittenCheckpoint | None = None
-    """The newest that its trainers had written when they last ended (SDK)."""
+    """The newest that was known when its trainers last ended."""
     failed_tail: tuple[str, ...] = ()
     paused: str | None = None
     """Why it has to do without machines until its budget is raised."""
@@ -175,7 +175,7 @@ class Wait:
     told_s: float
     """When its question was last published."""
     number: int = 0
-    """Of the round, repeated in its answers; 0 if nobody was asked yet."""
+    """Number of the round, repeated in its answers; 0 before anybody was asked."""
     is_judged: bool = False
     """The round is closed."""
 
@@ -240,7 +240,7 @@ class Job:
     """When the last of those who have the state had it."""
     start: Start = Start()
     checkpointed_s: float | None = None
-    """When the present world was last heard to have written a checkpoint."""
+    """When a script without the SDK was last heard to have written a checkpoint in the present world."""
     grows_at_once: bool = False
     """A person asked for more workers: those that come are admitted at once until all of them are there."""
     retry_s: float | None = None
@@ -270,7 +270,7 @@ class Job:
     """Why the first of them was, by the worker that they name."""
     wait: Wait | None = None
     checkpoint: WrittenCheckpoint | None = None
-    """The newest that any worker has told of."""
+    """The newest that any worker has reported, with or without the SDK."""
 
 
 def new_job(spec: JobSpec, *, epoch: Epoch, at_s: float, submitted_at: float) -> Job:

@@ -1,10 +1,11 @@
 """The end of a job's world with none to follow: it is stopped, or paused.
 
-Its trainers are ended, and so that no work is lost they may first reach the end of their step and save. The job waits
-for that: it has stopped when nobody trains any more.
+Its trainers are ended, but may first reach the end of their loop body and save. The step in progress is lost; the
+steps before it are not. The job waits for that: it has stopped when nobody trains any more.
 """
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Final
 
 from msgspec import structs
@@ -50,8 +51,10 @@ def ask_to_stop(job: Job, why: str, grace_s: float | None) -> Job:
 
 
 def keep_checkpoint(job: Job, told: WrittenCheckpoint | None) -> Job:
-    """The newest by the clock of who wrote it: after a resume from an older one the steps begin lower again."""
-    if told is None or (job.checkpoint is not None and told.at <= job.checkpoint.at):
+    """The newest by the clock of who wrote it: after a resume from an older one the steps begin lower again. One whose
+    step is not known does not replace one whose step is."""
+    known = job.checkpoint
+    if told is None or (known is not None and (told.at <= known.at or (told.step is None and known.step is not None))):
         return job
     return replace(job, checkpoint=told)
 
@@ -59,4 +62,6 @@ def keep_checkpoint(job: Job, told: WrittenCheckpoint | None) -> Job:
 def checkpoint_text(checkpoint: WrittenCheckpoint | None) -> str:
     if checkpoint is None:
         return "no checkpoint is known"
+    if checkpoint.step is None:
+        return f"newest checkpoint of its script: {datetime.fromtimestamp(checkpoint.at, UTC):%H:%M:%S} UTC"
     return f"newest checkpoint: step {checkpoint.step} in {checkpoint.folder}"

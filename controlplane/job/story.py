@@ -186,11 +186,10 @@ def _doubts(before: Job, after: Job) -> list[Announce]:
 
 def _shares(before: Job, after: Job) -> list[Announce]:
     said = []
-    wanted = wanted_by_cluster(before) if before.clusters != after.clusters else {}
     for name, cluster in after.clusters.items():
         known = before.clusters.get(name)
         if cluster.cap is not None and known is not None and known.cap is None:
-            share = count(wanted.get(name, 0), "worker")
+            share = count(wanted_by_cluster(before).get(name, 0), "worker")
             text = f"cluster {name} brought {cluster.cap} of {share}: the other clusters are asked for the rest"
             why = f"no more came within {share_patience_s(before):g} s"
             said.append(Announce("share_moved", text, why, {"cluster": name, "workers": cluster.cap}))

@@ -177,7 +177,7 @@ class FakeMaster:
         name = request.match_info["name"]
         self.stopped_with = await request.read()
         if self.stops_after:
-            why = "stopped by a person; waiting up to 40 s for worker a to end a step and save"
+            why = "stopped by a person; waiting up to 40 s for worker a to end the loop body and save"
             self.views[name] = msgspec.structs.replace(self.views[name], phase="reshaping", why=why, stop_grace_s=40.0)
         else:
             self._saves_and_ends(name)

@@ -424,7 +424,7 @@ async def test_stop_waits_for_the_end_and_names_the_checkpoint_that_was_written(
     master.stops_after, master.saves = 3, WrittenCheckpoint(120, "/kept", 2.0)
     done = await asked(master, "stop", "mnist", "--grace", "40")
     assert master.stopped_with == b'{"grace_s":40.0}'
-    assert done.err.count("waiting up to 40 s for worker a to end a step and save") == 1
+    assert done.err.count("waiting up to 40 s for worker a to end the loop body and save") == 1
     assert done.out.splitlines()[:2] == ["Job mnist has stopped.", "Checkpoint of step 120 written to /kept."]
 
 
@@ -435,6 +435,17 @@ async def test_stop_warns_if_no_checkpoint_was_written(master: FakeMaster) -> No
     assert "warning: no checkpoint was written when the job stopped; the newest is of step 100 in /kept" in done.err
     ended = await asked(master, "stop", "mnist")
     assert "Job mnist has stopped." in ended.out and "checkpoint" not in ended.err
+
+
+async def test_stop_and_status_say_what_is_known_of_a_plain_scripts_checkpoint(master: FakeMaster) -> None:
+    known = WrittenCheckpoint(at=time.time() - 12.0)
+    master.views["mnist"] = a_view(checkpoint=known)
+    assert "newest checkpoint of its script, 12 s ago" in (await asked(master, "status", "mnist")).out
+    done = await asked(master, "stop", "mnist")
+    assert "its script's newest known checkpoint is 12 s old; it got SIGTERM to save once more by itself" in done.err
+    master.views["mnist"], master.saves = a_view(checkpoint=known), WrittenCheckpoint(at=time.time())
+    done = await asked(master, "stop", "mnist")
+    assert "Its script wrote a checkpoint 0 s ago." in done.out.splitlines()
 
 
 async def test_rm_removes_a_job_that_has_ended_and_says_that_its_name_is_free(master: FakeMaster) -> None:

@@ -373,7 +373,7 @@ def test_a_stopped_job_waits_until_its_trainers_have_ended() -> None:
     effects = stage.happens(events.StopAsked(stage.now_s, "asked by ada", 90.0))
     assert [(halt.ends, halt.stop_grace_s) for halt in halts(effects)] == [(True, 90.0)]
     assert released(stage.parks("a", "b")) == set()
-    assert "waiting up to 90 s for workers a, b to end a step and save" in stage.job.why
+    assert "waiting up to 90 s for workers a, b to end the loop body and save" in stage.job.why
     stage.wait(60.0)
     assert stage.phase is Phase.RESHAPING and stage.job.gone == {}
     assert released(stage.ends("a")) == set()
@@ -392,6 +392,22 @@ def test_the_checkpoint_that_was_written_for_a_stop_is_told_and_kept() -> None:
     effects = stage.ends("a", "b")
     assert told(effects, "job_stopped")[0].why == "asked by ada; newest checkpoint: step 7 in /new"
     assert stage.job.record.checkpoint == newer
+
+
+def test_what_is_known_of_a_plain_scripts_checkpoint_is_told_when_it_stops() -> None:
+    stage = a_hot_job("a", "b")
+    stage.writes("a", WrittenCheckpoint(at=3723.0))
+    stage.happens(events.StopAsked(stage.now_s, "asked by ada"))
+    effects = stage.ends("a", "b")
+    assert told(effects, "job_stopped")[0].why == "asked by ada; newest checkpoint of its script: 01:02:03 UTC"
+
+
+def test_a_checkpoint_without_a_step_does_not_replace_one_with_a_step() -> None:
+    stage = a_hot_job("a", "b")
+    known = WrittenCheckpoint(4, "/kept", 10.0)
+    stage.writes("a", known)
+    stage.writes("b", WrittenCheckpoint(at=20.0))
+    assert stage.job.checkpoint == known
 
 
 def test_a_stop_that_is_asked_for_again_may_only_hurry() -> None:

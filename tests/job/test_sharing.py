@@ -1,10 +1,12 @@
 """Clusters that deliver fewer workers than their share, or none: the others are asked for the rest after a while."""
 
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec import structs
 
 from controlplane.job import events
 from controlplane.job.effects import TellCluster
-from controlplane.job.sharing import wanted_by_cluster
+from controlplane.job.sharing import Counts, filled, wanted_by_cluster
 from controlplane.job.state import Phase, adopted_job
 from messages.clusters import ClusterHeartbeat, KeepWorkers, Presence, WorkerSight
 from messages.ids import ClusterName, Epoch, WorkerId
@@ -224,3 +226,24 @@ def test_another_master_moves_nobody_who_trains() -> None:
 
     assert wanted(stage) == (3, 0)
     assert (stage.phase, len(stage.world)) == (Phase.RUNNING, 3)
+
+
+NAMES = [ClusterName(name) for name in "abcde"]
+NUMBERS = st.integers(0, 12)
+
+
+@given(
+    st.dictionaries(st.sampled_from(NAMES), NUMBERS),
+    st.integers(0, 30),
+    st.dictionaries(st.sampled_from(NAMES), NUMBERS),
+)
+def test_all_are_filled_as_if_one_worker_after_the_other_went_where_there_are_fewest(
+    counts: Counts, wanted: int, limits: Counts
+) -> None:
+    one_by_one = dict(counts)
+    while sum(one_by_one.values()) < wanted:
+        below = [(one_by_one[name], name) for name in one_by_one if one_by_one[name] < limits.get(name, wanted)]
+        if not below:
+            break
+        one_by_one[min(below)[1]] += 1
+    assert filled(counts, wanted, limits) == one_by_one

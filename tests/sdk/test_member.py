@@ -176,7 +176,7 @@ def in_a_collective(line: Line) -> tuple[Member, Built]:
 def test_a_long_wait_is_told_once_and_breaks_nothing() -> None:
     line = Line()
     member, built = in_a_collective(line)
-    member.step_s = 0.25
+    member.step_s = lambda: 0.25
     told = len(line.told)
     member.waits_long()
     member.waits_long()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.amp.grad_scaler import GradScaler
 from torch.optim import SGD
 
@@ -14,7 +14,9 @@ from tests.sdk.coordinator import Coordinator, results
 from tests.sdk.test_cases import BATCH, DATA, STEPS, a_model, a_run, end_threads, error_of, same
 from tests.sdk.test_run import check
 from tests.sdk.trainee import Recipe
+from tradewind.sdk.applying import Scaled
 from tradewind.sdk.certificate import Certificate, Digest
+from tradewind.sdk.gradients import Gradients
 from tradewind.sdk.nonfinite import SKIPPED_AT_MOST, Nonfinite, NonfiniteStep, whose
 from tradewind.sdk.run import Run
 from tradewind.sdk.samples import Order
@@ -170,3 +172,31 @@ def _train_plainly(
         optimizer.zero_grad()
         torch.autograd.backward(loss(inputs, targets))
         optimizer.step()
+
+
+class ScalerThatCounts(GradScaler):
+    looks = 0
+
+    def get_scale(self) -> float:
+        self.looks += 1
+        return super().get_scale()
+
+
+def test_the_scale_is_read_once_in_a_step_and_again_when_another_is_loaded() -> None:
+    model = nn.Linear(1, 1)
+    optimizer = SGD(model.parameters(), 0.1)
+    scaler = ScalerThatCounts("cpu", init_scale=1024.0)
+    scaled = Scaled(lambda: None, scaler, optimizer, Gradients(model.parameters(), 1))
+
+    def step() -> None:
+        for parameter in model.parameters():
+            parameter.grad = torch.ones_like(parameter)
+        scaled()
+
+    step()
+    scaler.looks = 0
+    step()
+    assert (scaler.looks, scaled.skipped) == (1, False)
+    scaled.load_state_dict(GradScaler("cpu", init_scale=8.0).state_dict())
+    step()
+    assert (scaler.get_scale(), scaled.skipped) == (8.0, False)

@@ -317,7 +317,7 @@ class WorkerActor(Actor):
             self.later(0.08, forked)
 
     def _saved(self, generation: Generation) -> None:
-        self.post(worker_events.CheckpointReported(self.now_s, generation))
+        self.post(worker_events.CheckpointReported(self.now_s, generation, self.now_s))
 
     def _exited(self, generation: Generation, how: TrainerExit) -> None:
         self.post(worker_events.TrainerExited(self.now_s, generation, how))

@@ -4,9 +4,10 @@ import os
 from pathlib import Path
 
 from agents.worker.checkpoints import ENTRIES_AT_MOST, Watched, look_at, watched_path
-from agents.worker.events import CheckpointReported, TrainersStopped
+from agents.worker.events import CheckpointReported, CheckpointWritten, TrainersStopped
 from messages.ids import Generation
 from messages.jobs import Launch
+from messages.workers import WrittenCheckpoint
 from tests.worker.builders import (
     OWN,
     WITH_US,
@@ -88,6 +89,19 @@ def test_a_checkpoint_of_another_world_teaches_nothing_and_the_next_world_counts
     story.happens(CheckpointReported(story.now_s, Generation(2)))
     story.hears(a_halt(3)).happens(TrainersStopped(story.now_s, Generation(2)))
     assert (story.state.generation, story.state.checkpoints) == (3, 0)
+
+
+def test_a_checkpoint_that_the_script_writes_when_it_is_ended_is_known_and_does_not_count() -> None:
+    story = a_training_worker(2).hears(a_halt(3))
+    story.happens(CheckpointReported(story.now_s, Generation(2), 70.0))
+    assert (story.state.checkpoints, story.state.checkpoint) == (0, WrittenCheckpoint(at=70.0))
+
+
+def test_a_checkpoint_of_which_only_the_time_is_known_does_not_hide_one_of_the_sdk() -> None:
+    story = a_training_worker(2)
+    story.happens(CheckpointWritten(story.now_s, WrittenCheckpoint(8, "/kept", 60.0)))
+    story.happens(CheckpointReported(story.now_s, Generation(2), 70.0))
+    assert (story.state.checkpoints, story.state.checkpoint) == (1, WrittenCheckpoint(8, "/kept", 60.0))
 
 
 def test_only_the_worker_with_rank_0_looks_and_only_where_the_job_names_a_path() -> None:

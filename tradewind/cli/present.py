@@ -140,8 +140,9 @@ def job_detail(job: JobView, now: float) -> RenderableType:
     for rank in sorted((rank for worker in job.workers for rank in worker.paused), key=lambda rank: rank.rank):
         head.append(f"\nrank {rank.rank}: {first_line(rank.reason)} for {duration(now - rank.since)}")
     if job.checkpoint is not None:
-        age, folder = duration(now - job.checkpoint.at), first_line(job.checkpoint.folder)
-        head.append(f"\nnewest checkpoint: step {job.checkpoint.step} in {folder}, {age} ago")
+        age, step, folder = duration(now - job.checkpoint.at), job.checkpoint.step, first_line(job.checkpoint.folder)
+        what = f": step {step} in {folder}" if step is not None else " of its script"
+        head.append(f"\nnewest checkpoint{what}, {age} ago")
     if job.certificate is not None:
         head.append(f"\ncertificate: {plain(job.certificate.says)}", "green" if job.certificate.holds else "bold red")
     if job.warning:

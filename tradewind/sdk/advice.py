@@ -22,8 +22,8 @@ def require_usable(optimizer: object, scheduler: object, *, has_update: bool) ->
         raise TypeError(f"optimizer is a {type(optimizer).__name__}, but must be a torch.optim.Optimizer")
     if isinstance(optimizer, LBFGS):
         raise TypeError(
-            "LBFGS evaluates the loss several times in one step (it needs a closure), and a run sums one gradient in a "
-            "step: use an optimizer whose step() needs no closure, such as AdamW or SGD"
+            "LBFGS evaluates the loss several times in one step (it needs a closure), and a run all-reduces one "
+            "gradient in a step: use an optimizer whose step() needs no closure, such as AdamW or SGD"
         )
     if isinstance(scheduler, ReduceLROnPlateau) and not has_update:
         raise TypeError(

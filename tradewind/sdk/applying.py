@@ -38,12 +38,12 @@ class Applying:
         self._nonfinite = nonfinite
         self._applies = False
         self.loss: float | None = None
-        """Of the step that was applied last, or is being applied: an update of the script's own may look at it."""
+        """The loss of the step that was applied last, or is being applied: the script's own update may look at it."""
         self._seed = seed
         self._reseed = seed_all if is_own else seed_torch
 
     def __call__(self, step: int, agreed: Agreed) -> None:
-        """Unless a loss or gradient of the step is not finite, and such steps are left out."""
+        """Applies the step, or skips it if a loss or gradient of it is not finite and such steps are skipped."""
         self.loss = agreed.loss
         if self._nonfinite.admits(step, agreed):
             self._apply(step)
@@ -107,7 +107,9 @@ class Update:
 
 
 class Scaled:
-    """An update of gradients that were computed from a scaled loss."""
+    """An update of gradients that were computed from a scaled loss.
+
+    It stands for its scaler in the training state, to know when another scale is loaded."""
 
     def __init__(
         self, update: Callable[[], None], scaler: GradScaler, optimizer: Optimizer, gradients: Gradients
@@ -116,13 +118,23 @@ class Scaled:
         self._scaler = scaler
         self._optimizer = optimizer
         self._one = torch.ones((), device=gradients.device)
+        self._scale: float | None = None
+        """The scale after the last step. Reading it waits for the device, so it is read once in a step."""
         self.skipped = False
         """The scaler found an overflow in the last step and left it out."""
 
     def __call__(self) -> None:
         self._scaler.scale(self._one)  # it has no scale before it was asked for one, as by a rank without samples
-        before = self._scaler.get_scale()
+        before = self._scaler.get_scale() if self._scale is None else self._scale
         self._scaler.unscale_(self._optimizer)
         self._update()
         self._scaler.update()
-        self.skipped = self._scaler.get_scale() < before
+        self._scale = self._scaler.get_scale()
+        self.skipped = self._scale < before
+
+    def state_dict(self) -> dict[str, Any]:
+        return self._scaler.state_dict()
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self._scaler.load_state_dict(state_dict)
+        self._scale = None

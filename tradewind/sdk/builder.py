@@ -143,7 +143,7 @@ class LoneGroup:
     def broadcast(self, tensor: Tensor, source: int) -> None:
         return None
 
-    def finish(self, work: object, halted: Callable[[], bool], stalled: Callable[[float], None] | None = None) -> bool:
+    def finish(self, work: object, halted: Callable[[], bool], on_wait: Callable[[float], None] | None = None) -> bool:
         return True
 
     def leave_behind(self, *buffers: Tensor) -> None:

@@ -83,7 +83,7 @@ class Certificate:
     skipped: int = 0
     """Steps whose samples were taken and whose gradient was not applied, because it was not finite."""
     skipped_in_a_row: int = 0
-    """Of those, the last ones."""
+    """How many of the last steps in a row were skipped."""
     resumed_at: tuple[int, ...] = ()
     covers_from: int = 0
     due: int = 0

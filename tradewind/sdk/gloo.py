@@ -88,10 +88,10 @@ class GlooGroup:
         work: Work = self._group.allreduce([tensor], options)
         return work
 
-    def finish(self, work: Work, halted: Callable[[], bool], stalled: Callable[[float], None] | None = None) -> bool:
+    def finish(self, work: Work, halted: Callable[[], bool], on_wait: Callable[[float], None] | None = None) -> bool:
         """True when the operation is done; False when it failed, or when it is given up after a halt.
 
-        `stalled` is told the seconds waited so far, now and then.
+        `on_wait` is called now and then with the seconds waited so far.
         """
         began_s = time.monotonic()
         halted_s: float | None = None
@@ -107,8 +107,8 @@ class GlooGroup:
                 if halted_s is not None and now_s - halted_s >= _WALK_AWAY_S:
                     return False
                 halted_s = halted_s if halted_s is not None else now_s
-            elif stalled is not None:
-                stalled(now_s - began_s)
+            elif on_wait is not None:
+                on_wait(now_s - began_s)
 
     def leave_behind(self, *buffers: Tensor) -> None:
         """An operation may still write to these buffers, also while the interpreter ends: none of it is taken apart.

@@ -100,7 +100,8 @@ class Gradients:
     def not_finite(self, step: int) -> Tensor:
         """Whether anything of what this rank gathered is NaN or infinite: one number, left on the device.
 
-        A sum is the cheapest look at all of them. Values that are so large that they overflow it count, too."""
+        The sum of all values of this rank is the cheapest look at them. Finite gradients so large that this sum
+        overflows float32 count as not finite, too. The all-reduce may overflow where no rank's own sum does."""
         return self._buffers[step % 2][: self._floats].sum().isfinite().logical_not()
 
     def some(self) -> tuple[Tensor, Tensor] | None:

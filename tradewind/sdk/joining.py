@@ -95,10 +95,10 @@ class Joining:
         self._rested_s = 0.0
         """After the last refusal, if it was never admitted since."""
 
-    def run(self, stalled: Callable[[float], None]) -> bool:
+    def run(self, on_wait: Callable[[float], None]) -> bool:
         """Returns when this rank is active, or when the world is dead. True if the world changed with the last sum.
 
-        `stalled` is told the seconds waited in a sum so far, now and then."""
+        `on_wait` is called now and then with the seconds waited in an all-reduce so far."""
         world = self._member.world
         self._receiver.restart(world.generation if world is not None else 0)
         self._sums.clear()
@@ -107,7 +107,7 @@ class Joining:
         self._question = Question()
         summed_s = time.monotonic()
         while True:
-            switched = self._sum(self._is_level(), stalled)
+            switched = self._sum(self._is_level(), on_wait)
             world = self._member.world
             if world is not None and world.is_active:
                 self._receiver.stop_listening()
@@ -120,7 +120,7 @@ class Joining:
     def _is_level(self) -> bool:
         return self._done is not None and not self._sums and self._receiver.admitted() is True
 
-    def _sum(self, level: bool, stalled: Callable[[float], None]) -> bool | None:
+    def _sum(self, level: bool, on_wait: Callable[[float], None]) -> bool | None:
         """None if the world is dead."""
         member, gradients, step = self._member, self._gradients, self._next_step
         built = member.start_collective()
@@ -135,7 +135,7 @@ class Joining:
         )
         tail.write(gradients.tail(step), own, world.rank)
         work = built.group.sum(flat)
-        done = built.group.finish(work, member.is_halted, stalled)
+        done = built.group.finish(work, member.is_halted, on_wait)
         if not done and work is not None and not work.is_completed():
             built.group.leave_behind(gradients.give_up(step))
         agreed = tail.read(flat[gradients.tail_begins :], world.size) if done else None

@@ -34,7 +34,7 @@ class Group(Protocol):
     def sum(self, flat: Tensor) -> Work | None: ...
     def largest(self, values: Tensor) -> Work | None: ...
     def broadcast(self, tensor: Tensor, source: int) -> Work | None: ...
-    def finish(self, work: Any, halted: Callable[[], bool], stalled: Callable[[float], None] | None = None) -> bool: ...
+    def finish(self, work: Any, halted: Callable[[], bool], on_wait: Callable[[float], None] | None = None) -> bool: ...
     def leave_behind(self, *buffers: Tensor) -> None: ...
     def cut(self) -> None: ...
 
@@ -118,7 +118,7 @@ class Member:
         """The step whose collective it is in, or is going to enter when the group is there."""
         self._overdue = False
         self._told_waiting = False
-        """The agent was last told that this rank is in a collective."""
+        """The last status said that this rank is in a collective."""
         self._pauses: list[tuple[str, float]] = []
         """Why and since when, in Unix seconds; the innermost last."""
         self._finished = False
@@ -128,7 +128,7 @@ class Member:
         self._rests_until_s: float | None = None
         self.keeps_gradients = False
         """What autograd has left counts in the world that was entered last."""
-        self.step_s = 0.0
+        self.step_s: Callable[[], float] = lambda: 0.0
         """Median seconds of recent steps; 0 before some were measured."""
         self.retired: Callable[[Group], None] = lambda group: None
 
@@ -464,7 +464,7 @@ class Member:
             self._changed.wait(_LOOK_S)
 
     def _leave_collective(self) -> bool:
-        """True if the agent was told that this rank waits there."""
+        """True if the last status said that this rank waits there."""
         waited, self._told_waiting = self._told_waiting, False
         self._in_collective = self._overdue = False
         self._waiting = None
@@ -489,7 +489,7 @@ class Member:
             certificate=self._certificate,
             waiting=self._waiting,
             overdue=self._overdue,
-            step_s=self.step_s,
+            step_s=self.step_s(),
             paused=paused,
             paused_at=paused_at,
         )

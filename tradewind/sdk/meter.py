@@ -77,7 +77,7 @@ class Means:
     computed_s: float = 0.0
     waited_s: float = 0.0
     longest_s: float = 0.0
-    """Of the last steps, with those that something disturbed."""
+    """The longest of the last steps, also of those that something disturbed."""
 
 
 class Recent:

@@ -63,14 +63,14 @@ class NcclGroup:
             tensor.copy_(moved)
         return work
 
-    def finish(self, work: Any, halted: Callable[[], bool], stalled: Callable[[float], None] | None = None) -> bool:
+    def finish(self, work: Any, halted: Callable[[], bool], on_wait: Callable[[float], None] | None = None) -> bool:
         began_s = time.monotonic()
         while not work.is_completed():
             if halted() or self._is_cut:
                 self.cut()
                 return False
-            if stalled is not None:
-                stalled(time.monotonic() - began_s)
+            if on_wait is not None:
+                on_wait(time.monotonic() - began_s)
             time.sleep(_LOOK_S)
         # An abort ends an operation too, and no error tells of it.
         return not self._is_cut and _succeeded(work) and not self._is_cut

@@ -23,7 +23,7 @@ class Parting:
 
     @property
     def is_asked(self) -> bool:
-        """It was told to end, and the world is over: nothing more is worth computing."""
+        """It was asked to end, and the world is over: nothing more is worth computing."""
         return self._asked is not None
 
     @contextlib.contextmanager

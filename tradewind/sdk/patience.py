@@ -31,7 +31,7 @@ class Patience:
 
     @property
     def step_s(self) -> float:
-        """Median seconds of the last steps; 0 before enough were measured."""
+        """Median seconds of the last steps; 0 before enough were measured. Any thread may ask."""
         return statistics.median(self._steps_s) if len(self._steps_s) >= _KNOWN_AFTER else 0.0
 
     def took(self, step_s: float) -> None:

@@ -117,14 +117,14 @@ class Status:
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class StepsCounted:
     """Steps of the whole run so far."""
 
     nonfinite: int = 0
     skipped: int = 0
 
 
-NOTHING_COUNTED: Final = Counted()
+NOTHING_COUNTED: Final = StepsCounted()
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ class StepReport:
     samples: int
     at: float
     lap: Lap | None = None
-    counted: Counted = NOTHING_COUNTED
+    counted: StepsCounted = NOTHING_COUNTED
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import Final
 
 from tradewind.sdk import protocol
 from tradewind.sdk.meter import Lap, Recent
-from tradewind.sdk.protocol import NOTHING_COUNTED, Counted, StepReport, StepSize
+from tradewind.sdk.protocol import NOTHING_COUNTED, StepReport, StepsCounted, StepSize
 
 _EVERY_S: Final = 0.25
 _HELD_AT_MOST: Final = 512
@@ -34,7 +34,7 @@ class Reports:
         generation: int,
         rank: int,
         lap: Lap | None = None,
-        counted: Counted = NOTHING_COUNTED,
+        counted: StepsCounted = NOTHING_COUNTED,
     ) -> None:
         """The step is here; the one before it is everywhere."""
         self._prove()

@@ -97,14 +97,13 @@ class Run:
         quiet(model)
         self.certificate = Certificate()
         self._ending = Ending(steps)
-        own = {"tradewind": _Kept(self.certificate), "scheduler": scheduler, "scaler": scaler}
-        others = _together({name: one for name, one in own.items() if one is not None}, state or {})
         writes = update is not None or clip_norm is not None or scaler is not None
         gradients = Gradients(parameters_of(model, optimizer), tail.MOST, copies=writes)
         nonfinite = Nonfinite(on_nonfinite, self.certificate, scaled=scaler is not None and scaler.is_enabled())
         change = update or Update(gradients, optimizer, scheduler, clip_norm, scaler)
-        if scaler is not None:
-            change = Scaled(change, scaler, optimizer, gradients)
+        scaled = Scaled(change, scaler, optimizer, gradients) if scaler is not None else None
+        own = {"tradewind": _Kept(self.certificate), "scheduler": scheduler, "scaler": scaled}
+        others = _together({name: one for name, one in own.items() if one is not None}, state or {})
         order = Order(_length(dataset), batch, seed, shuffle)
         kept = TrainingState(model, optimizer, others)
         terms = terms_of(
@@ -125,7 +124,7 @@ class Run:
             order=order,
             loader=Loader(dataset, order, collate, prefetch=prefetch),
             state=kept,
-            applying=Applying(gradients, optimizer, change, nonfinite, seed, is_own=update is not None),
+            applying=Applying(gradients, optimizer, scaled or change, nonfinite, seed, is_own=update is not None),
             scaler=scaler,
             certificate=self.certificate,
             saving=Saving(checkpoints, checkpoint_every) if checkpoints is not None else None,

@@ -27,7 +27,7 @@ class Saving:
         self._journal = Journal(Path(folder) / "lives")
 
     def tell(self, saved: Callable[[int, Path], None]) -> None:
-        """Has the step and folder of each checkpoint told when it is written."""
+        """Calls `saved` with the step and folder of each checkpoint that was written."""
         self._checkpoints.on_saved = lambda each: saved(each.step, each.path.parent)
 
     @property

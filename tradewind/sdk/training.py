@@ -22,7 +22,7 @@ from tradewind.sdk.meter import Lap, Meter
 from tradewind.sdk.nonfinite import Nonfinite, NonfiniteStep
 from tradewind.sdk.parting import Parting
 from tradewind.sdk.patience import Patience
-from tradewind.sdk.protocol import Assign, Counted
+from tradewind.sdk.protocol import Assign, StepsCounted
 from tradewind.sdk.reports import Reports
 from tradewind.sdk.samples import Order, Ranges, count, merged, split, without
 from tradewind.sdk.saving import Saving
@@ -75,6 +75,7 @@ class Training:
         self._member = parts.member
         self._gradients = parts.gradients
         self._patience = Patience()
+        parts.member.step_s = lambda: self._patience.step_s
         self._computed: Ranges = ()
         """Of the present step: the samples whose gradients autograd has left in the model."""
         self._digest = Digest()
@@ -170,7 +171,7 @@ class Training:
         self._meter.begin_sum()
         work = built.group.sum(flat)
         parts.faults("in_sum", world.rank, step)
-        done = built.group.finish(work, member.is_halted, self._stalled)
+        done = built.group.finish(work, member.is_halted, self._on_wait)
         if not done:
             self._leave_behind(built, work, step)
         agreed = tail.read(flat[gradients.tail_begins :], world.size) if done else None
@@ -216,7 +217,6 @@ class Training:
             parts.nonfinite.warn(step, agreed)
         self._forget_step()
         self._patience.took(lap.seconds)
-        self._member.step_s = self._patience.step_s
         parts.trace("step", world.rank, world.generation, step)
         parts.faults("applied", world.rank, step)
         self._expect(self._member.done, self._member.held)
@@ -224,7 +224,7 @@ class Training:
 
     def _report(self, step: int, agreed: tail.Agreed, world: World, lap: Lap) -> None:
         certificate = self._parts.certificate
-        counted = Counted(certificate.nonfinite, certificate.skipped)
+        counted = StepsCounted(certificate.nonfinite, certificate.skipped)
         self._parts.reports.add(step, agreed.loss, self._digest.count, world.generation, world.rank, lap, counted)
 
     def _apply(self, step: int, agreed: tail.Agreed) -> None:
@@ -297,7 +297,7 @@ class Training:
         sent = buffer if assign.rank == assign.source else torch.empty_like(buffer)
         self._parts.faults("catching_up", assign.rank, last)
         work = built.group.broadcast(sent, assign.source)
-        done = built.group.finish(work, member.is_halted, self._stalled)
+        done = built.group.finish(work, member.is_halted, self._on_wait)
         if not done:
             built.group.leave_behind(sent)
         if not member.ended_collective(built, ok=done):
@@ -330,7 +330,7 @@ class Training:
             return
         self._forget_step()
         self._gradients.drop()
-        if self._parts.joining.run(self._stalled):
+        if self._parts.joining.run(self._on_wait):
             self._after_switch()
         else:
             self._served = self._present_world().generation  # who joins beside it gets the state from the others
@@ -369,7 +369,7 @@ class Training:
         if work is not None and not work.is_completed():
             built.group.leave_behind(self._gradients.give_up(step))
 
-    def _stalled(self, waited_s: float) -> None:
+    def _on_wait(self, waited_s: float) -> None:
         if self._parts.watched and waited_s > self._patience.limit_s:
             self._member.waits_long()
 

@@ -156,8 +156,9 @@ def reload(job: str) -> None:
 def stop(job: str, grace: float | None) -> None:
     """Stop JOB and wait until it has ended.
 
-    Its trainers get SIGTERM. With the SDK they end the step that they are in and write a checkpoint, if checkpoints are
-    on; the command says which. Who has not ended after the grace is killed. Then the workers are released.
+    Its trainers get SIGTERM. With the SDK they end the body of their loop and write a checkpoint of the last step that
+    all ranks completed, if checkpoints are on; the command says which. Who has not ended after the grace is killed.
+    Then the workers are released.
     """
     from tradewind.cli.jobs import stopping
     from tradewind.cli.jobs.oneshot import ask_master

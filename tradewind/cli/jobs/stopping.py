@@ -1,10 +1,12 @@
 """`tradewind stop`: asks for a job's end, waits until its trainers have saved and ended, and says what they saved."""
 
 import asyncio
+import time
 
 import click
 
 from messages.api import JobView
+from messages.workers import WrittenCheckpoint
 from runtime.plain_text import plain
 from tradewind.cli import present
 from tradewind.cli.api.client import Api
@@ -40,12 +42,14 @@ async def stop(api: Api, job: str, grace_s: float | None) -> int:
 
 def waiting_text(view: JobView) -> str:
     grace = f"up to {view.stop_grace_s:g} s" if view.stop_grace_s is not None else "a while"
-    return f"job {view.name} is stopping: its trainers may take {grace} to end the step that they are in and to save"
+    return f"job {view.name} is stopping: its trainers may take {grace} to end the body of their loop and to save"
 
 
 def checkpoint_text(before: JobView, after: JobView) -> tuple[bool, str]:
     """Whether one was written for the stop, and a sentence about it."""
     newest = after.checkpoint
+    if newest is not None and newest.step is None:
+        return _plain_text(newest, is_new=newest != before.checkpoint)
     if newest is not None and newest != before.checkpoint:
         return True, f"Checkpoint of step {newest.step} written to {plain(newest.folder)}."
     if newest is not None:
@@ -57,6 +61,14 @@ def checkpoint_text(before: JobView, after: JobView) -> tuple[bool, str]:
         False,
         "nothing is known about a checkpoint: the script does not use the SDK, and got SIGTERM to save by itself",
     )
+
+
+def _plain_text(newest: WrittenCheckpoint, *, is_new: bool) -> tuple[bool, str]:
+    """A sentence about a script without the SDK: nobody knows what is in its checkpoints."""
+    age = present.duration(time.time() - newest.at)
+    if is_new:
+        return True, f"Its script wrote a checkpoint {age} ago."
+    return False, f"its script's newest known checkpoint is {age} old; it got SIGTERM to save once more by itself"
 
 
 async def _until_ended(api: Api, view: JobView) -> JobView:

@@ -73,7 +73,7 @@ def _generations(status: WorkerStatus) -> Iterator[int]:
 def _numbers(status: WorkerStatus) -> Iterator[int]:
     yield from (status.seq, status.pid, status.step or 0, status.checkpoints)
     if status.checkpoint is not None:
-        yield status.checkpoint.step
+        yield status.checkpoint.step or 0
     for trainer in status.trainers:
         yield from (trainer.local_rank, trainer.done, trainer.waiting or 0, trainer.located)
         for first, last in trainer.held:

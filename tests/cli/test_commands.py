@@ -428,6 +428,12 @@ async def test_stop_waits_for_the_end_and_names_the_checkpoint_that_was_written(
     assert done.out.splitlines()[:2] == ["Job mnist has stopped.", "Checkpoint of step 120 written to /kept."]
 
 
+async def test_stop_warns_if_steps_were_done_after_the_newest_checkpoint(master: FakeMaster) -> None:
+    master.views["mnist"], master.saves = a_view(step=116), WrittenCheckpoint(115, "/kept", 2.0)
+    done = await asked(master, "stop", "mnist", "--grace", "0")
+    assert "warning: the newest checkpoint is of step 115 in /kept, and 2 later steps are lost" in done.err
+
+
 async def test_stop_warns_if_no_checkpoint_was_written(master: FakeMaster) -> None:
     master.views["mnist"] = a_view(checkpoint=WrittenCheckpoint(100, "/kept", 1.0))
     done = await asked(master, "stop", "mnist", "--grace", "0")

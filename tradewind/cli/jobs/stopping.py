@@ -51,16 +51,17 @@ def checkpoint_text(before: JobView, after: JobView) -> tuple[bool, str]:
     if newest is not None and newest.step is None:
         return _plain_text(newest, is_new=newest != before.checkpoint)
     if newest is not None and newest != before.checkpoint:
+        lost = after.step + 1 - newest.step if after.step is not None and newest.step is not None else 0
+        if lost > 0:
+            kept = f"the newest checkpoint is of step {newest.step} in {plain(newest.folder)}"
+            return False, f"warning: {kept}, and {lost} later steps are lost. A longer --grace may help"
         return True, f"Checkpoint of step {newest.step} written to {plain(newest.folder)}."
     if newest is not None:
         kept = f"the newest is of step {newest.step} in {plain(newest.folder)}, and what came after it is lost"
         return False, f"warning: no checkpoint was written when the job stopped; {kept}. A longer --grace may help"
     if after.measured is not None or before.measured is not None:
         return False, "warning: no checkpoint was written: the run has no checkpoints=, or --grace was too short"
-    return (
-        False,
-        "nothing is known about a checkpoint: the script does not use the SDK, and got SIGTERM to save by itself",
-    )
+    return False, "nothing is known about a checkpoint: the script had not begun to train, or it reports none"
 
 
 def _plain_text(newest: WrittenCheckpoint, *, is_new: bool) -> tuple[bool, str]:

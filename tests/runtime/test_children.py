@@ -212,10 +212,10 @@ async def test_killing_beside_the_event_loop_has_a_bound(
     assert await children.kill_until_none_async(find)
 
 
-def test_stopping_those_that_start_others_has_a_bound(one_more: Callable[[], list[int]]) -> None:
+async def test_stopping_those_that_start_others_has_a_bound(one_more: Callable[[], list[int]]) -> None:
     stopped = children.stop_all(one_more)
     assert len(stopped) == children.STOP_ROUNDS
-    assert all((stat := proc.stat(pid)) is not None and stat.state == "T" for pid in stopped)
+    await eventually(lambda: all((stat := proc.stat(pid)) is not None and stat.state == "T" for pid in stopped))
 
 
 async def test_the_start_time_tells_two_processes_apart(start: Start) -> None:

@@ -1,6 +1,7 @@
 """Control groups below the one of this process (cgroup v2, Linux), where this process may make them.
 
 The kernel ends all processes of such a group as one, whatever they did to their parents, sessions and environments.
+The cgroup of a worker is `tradewind-<worker id>.<pid of its agent>`. The id begins with the worker's uid.
 """
 
 import contextlib
@@ -16,7 +17,7 @@ class Cgroup:
         self.path = path
 
     def add(self, pid: int) -> None:
-        """And all that it will start. Raises OSError where that is not permitted."""
+        """Moves a process into it, with all that it will start. Raises OSError where that is not permitted."""
         (self.path / "cgroup.procs").write_text(str(pid))
 
     def kill(self) -> None:
@@ -24,7 +25,7 @@ class Cgroup:
             (self.path / "cgroup.kill").write_text("1")
 
     def remove(self) -> None:
-        """Those below it first; one that has processes stays."""
+        """Removes it and those below it, unless there are processes in them."""
         with contextlib.suppress(OSError):
             for below in self.path.iterdir():
                 if below.is_dir():
@@ -46,7 +47,7 @@ class Cgroup:
 
 
 def create(name: str) -> Cgroup | None:
-    """None where there is no cgroup v2, or this process may not make one, or the kernel cannot kill one as a whole."""
+    """Makes a cgroup. None without cgroup v2, without permission, or if the kernel cannot kill a cgroup as a whole."""
     parent = _own()
     if parent is None:
         return None
@@ -62,15 +63,34 @@ def create(name: str) -> Cgroup | None:
 
 
 def find(pattern: str) -> list[Cgroup]:
-    """Those below the one of this process whose names are like that."""
+    """Cgroups below the one of this process whose names match the glob pattern."""
     parent = _own()
     with contextlib.suppress(OSError):
         return [Cgroup(path) for path in parent.glob(pattern) if path.is_dir()] if parent is not None else []
     return []
 
 
+def worker_cgroup_name(worker: str, agent: int) -> str:
+    return f"tradewind-{worker}.{agent}"
+
+
+def is_of_worker(cgroup: Cgroup, worker: str) -> bool:
+    return cgroup.path.name.rpartition(".")[0] == f"tradewind-{worker}"
+
+
+def agent_of(cgroup: Cgroup) -> int | None:
+    """The pid in the name of a worker's cgroup."""
+    agent = cgroup.path.name.rpartition(".")[2]
+    return int(agent) if agent.isdigit() else None
+
+
+def find_of_workers(uid: str = "*") -> list[Cgroup]:
+    """The cgroups of workers with this uid, or of all workers."""
+    return find(f"tradewind-{uid}-*.*")
+
+
 def _own() -> Path | None:
-    """Where this process is, in the file system of cgroup v2."""
+    """The folder of this process's own cgroup, in the file system of cgroup v2."""
     with contextlib.suppress(OSError):
         lines = Path("/proc/self/cgroup").read_text().splitlines()
         inside = next((line.removeprefix("0::") for line in lines if line.startswith("0::")), None)

@@ -7,12 +7,16 @@ import functools
 import os
 import signal
 import socket
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+import time
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
 from runtime import proc
 
+KILL_PAUSES_S = (0.005, 0.01, 0.02, 0.05, *(0.1 for _ in range(20)))
+"""Seconds after each round of killing: most processes are gone after the first, and about 2 s are the limit."""
+STOP_ROUNDS = 20
 _KILLED_S = 5.0
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -75,6 +79,55 @@ def signal_group(leader: int, number: signal.Signals) -> bool:
     return True
 
 
+def send(pids: Iterable[int], number: signal.Signals) -> None:
+    """Signals each process that is there and may be signalled."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, number)
+
+
+def kill_until_none(find: Callable[[], Collection[int]], pauses_s: Iterable[float] = KILL_PAUSES_S) -> Collection[int]:
+    """Kills what `find` finds until it finds nothing, with a limit; returns what is left then.
+
+    Once is not enough: a process may start others before it dies.
+    """
+    left = find()
+    for pause_s in pauses_s:
+        if not left:
+            break
+        send(left, signal.SIGKILL)
+        time.sleep(pause_s)
+        left = find()
+    return left
+
+
+async def kill_until_none_async(find: Callable[[], Awaitable[Collection[int]]]) -> Collection[int]:
+    """Does what `kill_until_none` does without blocking the event loop."""
+    left = await find()
+    for pause_s in KILL_PAUSES_S:
+        if not left:
+            break
+        send(left, signal.SIGKILL)
+        await asyncio.sleep(pause_s)
+        left = await find()
+    return left
+
+
+def stop_all(find: Callable[[], Iterable[int]]) -> list[int]:
+    """Stops what `find` finds until it finds nothing new, so that none of them can start another. Returns the stopped.
+
+    Bounded: processes may start others faster than they are found.
+    """
+    stopped: dict[int, None] = {}
+    for _ in range(STOP_ROUNDS):
+        new = [pid for pid in find() if pid not in stopped and not is_dead(pid)]
+        if not new:
+            break
+        send(new, signal.SIGSTOP)
+        stopped |= dict.fromkeys(new)
+    return [*stopped]
+
+
 async def wait_exit(pid: int, timeout_s: float | None = None) -> bool:
     """Whether the process, ours or not, has exited in time. Seen at once, by the kernel's own word."""
     try:
@@ -133,6 +186,11 @@ def below(roots: Iterable[int]) -> list[int]:
     return found
 
 
+def children_of(pid: int) -> list[int]:
+    """The children of a process, also those that have exited and are not reaped."""
+    return [one for one in proc.pids() if parent_of(one) == pid]
+
+
 def alive_below(pid: int) -> list[int]:
     """Its descendants, zombies left out: they hold nothing any more."""
     return [one for one in descendants(pid) if not is_dead(one)]
@@ -143,13 +201,19 @@ def is_dead(pid: int) -> bool:
     return stat is None or stat.is_dead
 
 
+def reap(pid: int) -> None:
+    """Takes the exit code of a child that has exited; does nothing for any other process."""
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(pid, os.WNOHANG)
+
+
 def reap_adopted(own: Collection[int]) -> None:
     """Waits for children that have exited and are none of `own`: a subreaper's adopted ones. Never blocks."""
     with contextlib.suppress(ChildProcessError):
         while (ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT | os.WNOHANG)) is not None:
             if ended.si_pid in own:
                 return
-            os.waitpid(ended.si_pid, os.WNOHANG)
+            reap(ended.si_pid)
 
 
 def parent_of(pid: int) -> int | None:

@@ -14,12 +14,16 @@ def escape_source(name: str, then: str = "") -> str:
     """Python that starts such a process, waits until it is on its own, and goes on."""
     return f"""
 import os, time
+here, there = os.pipe()  # closed in the child by its exec
 if os.fork() == 0:
     os.setsid()
     if os.fork() == 0:
         os.execve("/bin/sleep", ["sleep", "{name}"], {{}})
     os._exit(0)
+os.close(there)
 os.wait()
+os.read(here, 1)
+os.close(here)
 {then}
 """
 

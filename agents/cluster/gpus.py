@@ -16,7 +16,7 @@ Gpus = tuple[str, ...]
 
 
 def of_machine(count: int | None, environ: Mapping[str, str], devices: Path = Path("/dev")) -> Gpus:
-    """As many as the settings say; else those that this process may see; else all."""
+    """The machine's GPUs: as many as the settings say, or those that this process may see, or all."""
     given = environ.get(VARIABLE)
     if count is None and given is not None:
         names = [name.strip() for name in given.split(",")]
@@ -25,13 +25,14 @@ def of_machine(count: int | None, environ: Mapping[str, str], devices: Path = Pa
 
 
 def of_process(pid: int) -> Gpus:
+    """The GPUs in the environment of a worker."""
     prefix = f"{VARIABLE}=".encode()
     found = next((part for part in proc.environ(pid) if part.startswith(prefix)), prefix)
     return tuple(filter(None, found.removeprefix(prefix).decode(errors="replace").split(",")))
 
 
 def share(gpus: Gpus, held: Iterable[Gpus], ranks: int) -> Gpus:
-    """Those that the fewest workers hold, in their order; none if there are fewer than ranks."""
+    """Chooses the GPUs that the fewest workers hold, in their order; none if there are fewer than ranks."""
     if ranks > len(gpus):
         return ()
     holders = Counter(gpu for each in held for gpu in each)

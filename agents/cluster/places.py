@@ -25,7 +25,6 @@ from runtime.logs import logger
 
 HURRY_S = 1.0
 """A first SIGTERM is a notice, which the worker may use to hand over; a second one asks it to leave at once."""
-KILL_PAUSES_S = (0.005, 0.01, 0.02, 0.05, *(0.1 for _ in range(20)))
 LOGS_AT_MOST = 200
 LAST_WORDS_BYTES = 4096
 
@@ -208,29 +207,25 @@ class LocalPlaces:
     async def _kill_place(self, uid: str, leader: int | None) -> None:
         """The agent and everything that it left behind, until nothing is. Without a leader only by the mark."""
         self._told_to_end.discard(uid)
-        for pause_s in KILL_PAUSES_S:
-            left = await asyncio.to_thread(processes.of_place, uid, leader)
-            for pid in left:
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.kill(pid, signal.SIGKILL)
-            orphans = await self._kill_orphans() if not left else []
-            if not left and not orphans:
-                break
-            await asyncio.sleep(pause_s)
-        else:
-            self._log.warning("place_not_empty", uid=uid, processes=[*left, *orphans])
+        left = await children.kill_until_none_async(lambda: self._left(uid, leader))
+        if left:
+            self._log.warning("place_not_empty", uid=uid, processes=left)
         await asyncio.to_thread(processes.end_cgroups, uid)
 
-    async def _kill_orphans(self) -> list[int]:
+    async def _left(self, uid: str, leader: int | None) -> list[int]:
+        return await asyncio.to_thread(processes.of_place, uid, leader) or await self._orphans()
+
+    async def _orphans(self) -> list[int]:
         """Agents adopt what their own processes leave. So a child of this process that is no agent is a dead one's."""
         if not self._alone:
             return []
-        born = await asyncio.to_thread(processes.children_of_this)
+        born = await asyncio.to_thread(children.children_of, os.getpid())
+        # On the event loop, which starts agents and reaps: a number seen in the thread may be another process's by now.
         agents = {held.pid for held in self._held.values()}
-        orphans = {pid: birth for pid, birth in born.items() if pid not in agents}
-        for pid in (pid for pid, birth in orphans.items() if not birth):
-            processes.reap(pid)
-        return [pid for pid, birth in orphans.items() if birth and processes.send(pid, birth, signal.SIGKILL)]
+        orphans = [pid for pid in born if pid not in agents]
+        for pid in orphans:
+            children.reap(pid)
+        return [pid for pid in orphans if children.parent_of(pid) == os.getpid()]
 
     def _ended(self, uid: str, why: str, code: int | None) -> None:
         output = self._log_file(uid)

@@ -35,20 +35,9 @@ def of_place(uid: str, leader: int | None) -> list[int]:
     return sorted(in_session.union(proc.carrying(_mark(uid))))
 
 
-def children_of_this() -> dict[int, str]:
-    """The children of this process with their births. One that has only its remains left has none."""
-    return {pid: birth_of(pid) or "" for pid in proc.pids() if _parent(pid) == os.getpid()}
-
-
-def reap(pid: int) -> None:
-    """A child that has exited, or nothing."""
-    with contextlib.suppress(ChildProcessError):
-        os.waitpid(pid, os.WNOHANG)
-
-
 def end_cgroups(uid: str) -> None:
-    """What an agent of this place put into a cgroup of its own."""
-    for cgroup in cgroups.find(f"tradewind-{uid}-*"):
+    """Ends what an agent of this place put into a cgroup of its own."""
+    for cgroup in cgroups.find_of_workers(uid):
         cgroup.end()
 
 
@@ -60,11 +49,6 @@ def send(pid: int, birth: str, number: signal.Signals) -> bool:
         os.kill(pid, number)
         return True
     return False
-
-
-def _parent(pid: int) -> int | None:
-    stat = proc.stat(pid)
-    return None if stat is None else stat.parent
 
 
 def _is_in_session(pid: int, leader: int) -> bool:

@@ -28,7 +28,7 @@ class ClusterSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     echo: bool = False
     """Workers write to this terminal instead of to a file each."""
     gpus: Annotated[int, Meta(ge=0, le=1024)] | None = None
-    """Of this machine, to be divided among its workers; counted if not given."""
+    """Number of GPUs of this machine, divided among its workers; counted if not given."""
     end_grace_s: Annotated[float, Meta(gt=0, le=600)] = 10.0
     """From SIGTERM to SIGKILL of a worker."""
     nats_url: str = "nats://127.0.0.1:4222"

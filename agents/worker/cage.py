@@ -5,41 +5,29 @@ may make a cgroup, its host lives in one, which can be ended also after the agen
 """
 
 import asyncio
-import contextlib
 import os
-import signal
 from collections.abc import Callable, Collection
 
 from messages.ids import WorkerId
 from runtime import cgroups, children
 from runtime.logs import logger
 
-PAUSES_S = (0.005, 0.01, 0.02, 0.05, *(0.1 for _ in range(20)))
 REAP_EVERY_S = 1.0
 
 
-def is_cgroup_of(name: str, worker: WorkerId) -> bool:
-    return name.rpartition(".")[0] == f"tradewind-{worker}"
-
-
-def _cgroup_name(worker: WorkerId) -> str:
-    """The cluster-controller, which knows the first part of the id, finds it by that."""
-    return f"tradewind-{worker}.{os.getpid()}"
-
-
 def _remove_empty_ones_of_the_dead() -> None:
-    for cgroup in cgroups.find("tradewind-*.*"):
-        agent = cgroup.path.name.rpartition(".")[2]
-        if agent.isdigit() and children.is_dead(int(agent)):
+    for cgroup in cgroups.find_of_workers():
+        agent = cgroups.agent_of(cgroup)
+        if agent is not None and children.is_dead(agent):
             cgroup.remove()
 
 
 class Cage:
-    """Of a process below which nothing runs but the job."""
+    """The containment of a process below which nothing runs but the job."""
 
     def __init__(self, worker: WorkerId, *, use_cgroup: bool) -> None:
         children.become_subreaper()
-        self.cgroup = cgroups.create(_cgroup_name(worker)) if use_cgroup else None
+        self.cgroup = cgroups.create(cgroups.worker_cgroup_name(worker, os.getpid())) if use_cgroup else None
         _remove_empty_ones_of_the_dead()
 
     @property
@@ -53,27 +41,19 @@ class Cage:
             self.cgroup.add(pid)
         except OSError as error:
             logger().info("cgroup_not_used", path=self.path, error=str(error))
-            self.remove()
+            self._end_cgroup()
 
-    def kill(self) -> list[int]:
-        """All that live now; those that they have just started may be left."""
+    def kill(self) -> None:
+        """Kills all in the cgroup. Takes no time, so it is called on the event loop; `empty` finds the rest."""
         if self.cgroup is not None:
             self.cgroup.kill()
-        left = children.alive_below(os.getpid())
-        for pid in left:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
-        return left
 
     async def empty(self) -> None:
         """Kills until nothing is left: a killed process leaves its children to this one."""
-        left: list[int] = []
-        for pause_s in PAUSES_S:
-            left = await asyncio.to_thread(self.kill)
-            if not left:
-                return
-            await asyncio.sleep(pause_s)
-        logger().warning("worker_not_empty", processes=left)
+        self.kill()
+        left = await children.kill_until_none_async(lambda: asyncio.to_thread(self._left))
+        if left:
+            logger().warning("worker_not_empty", processes=left)
 
     async def reap(self, own: Callable[[], Collection[int]]) -> None:
         """Takes the exit codes of adopted children; `own` are those that somebody else waits for."""
@@ -82,6 +62,14 @@ class Cage:
             await asyncio.sleep(REAP_EVERY_S)
 
     def remove(self) -> None:
+        """Ends what is left, which a cancelled host has not done. Blocks: it is for the end of the process."""
+        self._end_cgroup()
+        children.kill_until_none(self._left)
+
+    def _left(self) -> list[int]:
+        return children.alive_below(os.getpid())
+
+    def _end_cgroup(self) -> None:
         if self.cgroup is not None:
             self.cgroup.end()
             self.cgroup = None

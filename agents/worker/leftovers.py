@@ -1,4 +1,4 @@
-"""What a worker-agent leaves on disk so that whoever comes after it can end what it left running.
+"""The record that a worker-agent keeps on disk, so that the next agent or controller can end what it left running.
 
 Each worker has a folder with a lock that its agent holds for life, and a record of the processes it started. A folder
 whose lock is free belongs to a dead agent. A process is known by its number *and* the moment it was started, or by the
@@ -7,7 +7,6 @@ alone.
 """
 
 import asyncio
-import contextlib
 import fcntl
 import os
 import shutil
@@ -18,17 +17,17 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from agents.worker.cage import Cage, is_cgroup_of
+from agents.worker.cage import Cage
 from messages.decoding import Undecodable, decode, encode_readable
 from messages.ids import WorkerId
 from runtime import proc
-from runtime.cgroups import Cgroup
-from runtime.children import signal_group, start_time_of, wait_exit
+from runtime.cgroups import Cgroup, is_of_worker
+from runtime.children import send, signal_group, start_time_of, wait_exit
 from runtime.errors import UserError
 from runtime.logs import Once, logger
 
 WORKER_VARIABLE = "TRADEWIND_WORKER"
-"""In the environment of the host and of all it forks."""
+"""Variable in the environment of the host and of all it forks: the worker's id."""
 RECORD = "processes.json"
 LOCK = "lock"
 CLAIM_S = 3.0
@@ -48,11 +47,11 @@ class Left(Struct, frozen=True):
     boot: str
     processes: tuple[ProcessId, ...] = ()
     cgroup: str = ""
-    """The path of the one that the host is in; empty if there is none."""
+    """The path of the cgroup that the host is in; empty if there is none."""
 
 
 class WorkerFolder:
-    """Claimed: no other agent has it as long as this process lives."""
+    """The folder of a worker, claimed: no other agent has it as long as this process lives."""
 
     def __init__(self, path: Path, lock: int, worker: WorkerId) -> None:
         self.path = path
@@ -74,7 +73,7 @@ class WorkerFolder:
         self._write()
 
     def pids(self) -> list[int]:
-        """Of the host and its trainers."""
+        """The pids of the host and its trainers."""
         return [process.pid for process in self._left.processes]
 
     def started(self, pid: int) -> None:
@@ -92,7 +91,7 @@ class WorkerFolder:
         os.close(self._lock)
 
     def _keep(self, processes: tuple[ProcessId, ...]) -> None:
-        """A disk that is full ends no training: the worker's id in the environment is a second trace."""
+        """Replaces the record. A full disk ends no training: the worker's id in the environment is a second trace."""
         self._left = msgspec.structs.replace(self._left, processes=processes)
         try:
             self._write()
@@ -119,14 +118,14 @@ async def claim(run_dir: Path, uid: str, worker: WorkerId) -> WorkerFolder:
 
 
 async def end_dead(left: Left | None) -> None:
-    """Everything that a dead agent left, also what lost every trace of it but its cgroup."""
+    """Ends everything that a dead agent left, also what lost every trace of it but its cgroup."""
     if left is not None:
         await asyncio.to_thread(_end_cgroup, left)
     await end_left(left)
 
 
 def end_cgroups(run_dir: Path) -> None:
-    """Of all workers there, dead or alive."""
+    """Ends the cgroups of all workers in this run folder, dead or alive."""
     for record in run_dir.glob(f"*/{RECORD}"):
         left = read_left(record.parent)
         if left is not None:
@@ -144,15 +143,14 @@ async def end_left(left: Left | None) -> None:
     for pid in found:
         # Trainers and hosts lead groups of their own; what merely carries the mark may not.
         if not signal_group(pid, signal.SIGKILL):
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
+            send([pid], signal.SIGKILL)
     async with asyncio.TaskGroup() as waits:
         for pid in found:
             waits.create_task(wait_exit(pid, END_S), name=f"leftover-{pid}")
 
 
 def kill_left(left: Left) -> None:
-    """At once, without waiting: for when there is no time left."""
+    """Kills the recorded processes at once and does not wait: for when there is no time left."""
     for process in left.processes:
         if start_time_of(process.pid) == process.started:
             signal_group(process.pid, signal.SIGKILL)
@@ -174,7 +172,7 @@ def _others(run_dir: Path, own: Path) -> list[Path]:
 
 
 async def _lock_soon(path: Path) -> int | None:
-    """Another agent may hold it for a moment, to see whether it belongs to a dead one."""
+    """Locks the folder. Another agent may hold it for a moment, to see whether it belongs to a dead one."""
     until_s = time.monotonic() + CLAIM_S
     while True:
         _make(path)
@@ -207,7 +205,7 @@ def _try_lock(folder: Path) -> int | None:
 
 
 def read_left(folder: Path) -> Left | None:
-    """None if there is no record, or if it cannot be read: what carries the worker's id is found without it."""
+    """Reads the record. None if there is none or it is unreadable: what carries the worker's id is found without it."""
     try:
         return decode((folder / RECORD).read_bytes(), Left)
     except FileNotFoundError:
@@ -218,9 +216,9 @@ def read_left(folder: Path) -> Left | None:
 
 
 def _end_cgroup(left: Left) -> None:
-    path = Path(left.cgroup)
-    if left.boot == proc.boot_id() and is_cgroup_of(path.name, left.worker):
-        Cgroup(path).end()
+    cgroup = Cgroup(Path(left.cgroup))
+    if left.boot == proc.boot_id() and is_of_worker(cgroup, left.worker):
+        cgroup.end()
 
 
 def _found(left: Left) -> list[int]:

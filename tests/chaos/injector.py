@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import assert_never
 
-from runtime import proc
-from runtime.children import alive_below
+from runtime import children, proc
 from tests.chaos.faults import Fault, Kind, Target
 from tests.chaos.forge import forge
 from tests.chaos.jobs import Job
@@ -73,7 +72,7 @@ class Injector:
                 return self._kill_below(fault, of_host=False)
             case Kind.STOP_MACHINE:
                 agents = self._chosen(fault, 1)
-                return self._pause([agents[0], *alive_below(agents[0])], fault.lasts_s) if agents else ""
+                return self._pause([agents[0], *children.alive_below(agents[0])], fault.lasts_s) if agents else ""
             case Kind.SLOW_RANK:
                 self._jobs[fault.target].order(fault.lasts_s, fault.draw)
                 return f"one rank sleeps for {fault.lasts_s} s"
@@ -117,7 +116,7 @@ class Injector:
 
     def _signal_agents(self, fault: Fault, number: signal.Signals) -> str:
         agents = self._chosen(fault, 1)
-        processes.send(agents, number)
+        children.send(agents, number)
         return f"agent {agents[0]}" if agents else ""
 
     def _kill_machines(self, fault: Fault, count: int) -> str:
@@ -128,14 +127,14 @@ class Injector:
     def _kill_below(self, fault: Fault, *, of_host: bool) -> str:
         agents = self._chosen(fault, 1)
         victims = (_hosts(agents[0]) if of_host else _trainers(agents[0])) if agents else []
-        processes.send(victims, signal.SIGKILL)
+        children.send(victims, signal.SIGKILL)
         return f"{'host' if of_host else 'trainers'} {', '.join(map(str, victims))}" if victims else ""
 
     def _pause(self, tree: list[int], seconds: float) -> str:
         root = tree[0]
         if not root or root in self._paused:
             return ""
-        processes.send(tree, signal.SIGSTOP)
+        children.send(tree, signal.SIGSTOP)
         self._paused[root] = tree
         task = asyncio.get_running_loop().create_task(self._continue_later(root, seconds), name=f"continue-{root}")
         self._continuing.add(task)
@@ -147,7 +146,7 @@ class Injector:
         self._continue(root)
 
     def _continue(self, root: int) -> None:
-        processes.send(self._paused.pop(root, []), signal.SIGCONT)
+        children.send(self._paused.pop(root, []), signal.SIGCONT)
 
     async def _forge(self, fault: Fault) -> str:
         messages = forge(fault.kind, random.Random(fault.draw), self._watcher.workers)
@@ -157,11 +156,13 @@ class Injector:
 
 
 def _hosts(agent: int) -> list[int]:
-    return [pid for pid in processes.children_of(agent) if b"--socket" in proc.arguments(pid)]
+    return [pid for pid in children.children_of(agent) if b"--socket" in proc.arguments(pid)]
 
 
 def _trainers(agent: int) -> list[int]:
-    return [trainer for host in _hosts(agent) for trainer in processes.children_of(host)]
+    return [
+        trainer for host in _hosts(agent) for trainer in children.children_of(host) if not children.is_dead(trainer)
+    ]
 
 
 def _cluster(fault: Fault) -> str:

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from messages.api import Health
-from runtime import proc
-from runtime.children import alive_below, free_port
+from runtime import children, proc
 from runtime.errors import UserError
 from tradewind.cli.api.client import Api, session
 from tradewind.cli.api.errors import MasterAway
@@ -47,14 +46,14 @@ class Stage(LocalStack):
     def __init__(self, folder: Path, environ: Mapping[str, str], api: Api, say: Say) -> None:
         super().__init__(folder, environ, "", api, say)
         self.exits: list[Exit] = []
-        self.urls = {MASTERS[0]: api.url, MASTERS[1]: f"http://127.0.0.1:{free_port()}"}
+        self.urls = {MASTERS[0]: api.url, MASTERS[1]: f"http://127.0.0.1:{children.free_port()}"}
         self._expected: set[int] = set()
 
     def pid(self, name: str) -> int:
         """0 while it is not running."""
         part = self._parts.get(name)
         pid = part.pid if part is not None else 0
-        return pid if pid and processes.is_alive(pid) else 0
+        return pid if pid and not children.is_dead(pid) else 0
 
     def send(self, name: str, number: signal.Signals) -> int:
         """The pid, or 0 if the part is not running now. Its end is then no surprise."""
@@ -62,12 +61,12 @@ class Stage(LocalStack):
         if pid:
             if number in (signal.SIGKILL, signal.SIGTERM):
                 self._expected.add(pid)
-            processes.send([pid], number)
+            children.send([pid], number)
         return pid
 
     def agents(self, job: str) -> list[int]:
         """The worker-agents of a job, in the order of their start."""
-        found = [pid for pid in marked(str(self.folder)) if _is_agent(pid, job) and processes.is_alive(pid)]
+        found = [pid for pid in marked(str(self.folder)) if _is_agent(pid, job) and not children.is_dead(pid)]
         return sorted(found)
 
     def strangers(self) -> list[str]:
@@ -75,7 +74,7 @@ class Stage(LocalStack):
         return [processes.describe(pid) for pid in self._workers_and_below()]
 
     def everything(self) -> list[str]:
-        found = {*alive_below(os.getpid()), *(pid for pid in marked(str(self.folder)) if pid != os.getpid())}
+        found = {*children.alive_below(os.getpid()), *(pid for pid in marked(str(self.folder)) if pid != os.getpid())}
         return [processes.describe(pid) for pid in sorted(found)]
 
     def logs(self) -> list[Path]:
@@ -127,7 +126,7 @@ class Stage(LocalStack):
             await part.start()
 
     def _flags(self, name: str) -> tuple[str, ...]:
-        first = free_port()
+        first = children.free_port()
         first = min(first, 65_535 - STORE_PORTS)
         return ("--api-port", self.urls[name].rpartition(":")[2], "--store-ports", f"{first}-{first + STORE_PORTS}")
 

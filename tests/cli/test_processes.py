@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from runtime.children import alive_below, descendants
+from runtime import children
 from tests.escaping import escape_source, escaped
 from tradewind.cli.local import processes
 from tradewind.cli.local.guard import MARK, execute, marked
@@ -44,14 +44,14 @@ def a_family(environ: dict[str, str] | None = None) -> Iterator[subprocess.Popen
 
 def until_dead(pids: list[int]) -> bool:
     until_s = time.monotonic() + WAIT_S
-    while any(map(processes.is_alive, pids)) and time.monotonic() < until_s:
+    while not all(map(children.is_dead, pids)) and time.monotonic() < until_s:
         time.sleep(0.01)
-    return not any(map(processes.is_alive, pids))
+    return all(map(children.is_dead, pids))
 
 
 def test_a_lost_machine_takes_everything_below_it_along() -> None:
     with a_family() as parent:
-        below = descendants(parent.pid)
+        below = children.descendants(parent.pid)
         killed = processes.kill_tree(parent.pid)
         assert len(below) == 2
         assert sorted(killed) == sorted([parent.pid, *below])
@@ -61,8 +61,8 @@ def test_a_lost_machine_takes_everything_below_it_along() -> None:
 def test_a_process_that_has_ended_is_not_alive_even_before_it_is_waited_for() -> None:
     child = subprocess.Popen([sys.executable, "-c", ""])
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-    assert not processes.is_alive(child.pid)
-    assert child.pid not in alive_below(os.getpid())
+    assert children.is_dead(child.pid)
+    assert child.pid not in children.alive_below(os.getpid())
     assert child.wait(WAIT_S) == 0
 
 
@@ -113,4 +113,4 @@ def test_the_guard_leaves_other_stacks_alone(tmp_path: Path) -> None:
         subprocess.run(
             [sys.executable, "-m", "tradewind.cli.local.guard", str(folder)], input=b"", check=True, timeout=WAIT_S
         )
-        assert processes.is_alive(parent.pid)
+        assert not children.is_dead(parent.pid)

@@ -6,12 +6,12 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
 import pytest
 import uvloop
 
-from runtime import children
+from runtime import children, proc
 from tests.conftest import eventually
 
 Start = Callable[..., Awaitable[asyncio.subprocess.Process]]
@@ -175,6 +175,47 @@ async def test_a_subreaper_inherits_orphans(start: Start) -> None:
 
 async def test_a_subreaper_reaps_what_it_adopted_and_leaves_its_own_to_whoever_waits_for_them(start: Start) -> None:
     assert await first_line(await start(REAPER)) == ["0", "None"]
+
+
+@pytest.fixture
+def one_more() -> Iterator[Callable[[], list[int]]]:
+    """Starts another process each time it is called and finds all of them: as a fork bomb does."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def find() -> list[int]:
+        started.append(subprocess.Popen(["sleep", "600"]))
+        return [process.pid for process in started if process.poll() is None]
+
+    yield find
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+def test_killing_until_none_is_left_ends_with_the_last_of_them() -> None:
+    process = subprocess.Popen(["sleep", "600"])
+    assert not children.kill_until_none(lambda: [process.pid] if process.poll() is None else [])
+    assert process.returncode == -signal.SIGKILL
+
+
+def test_killing_those_that_start_others_has_a_bound(one_more: Callable[[], list[int]]) -> None:
+    assert children.kill_until_none(one_more, pauses_s=(0.0, 0.0))
+
+
+async def test_killing_beside_the_event_loop_has_a_bound(
+    one_more: Callable[[], list[int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def find() -> list[int]:
+        return one_more()
+
+    monkeypatch.setattr(children, "KILL_PAUSES_S", (0.0, 0.0))
+    assert await children.kill_until_none_async(find)
+
+
+async def test_stopping_those_that_start_others_has_a_bound(one_more: Callable[[], list[int]]) -> None:
+    stopped = children.stop_all(one_more)
+    assert len(stopped) == children.STOP_ROUNDS
+    await eventually(lambda: all((stat := proc.stat(pid)) is not None and stat.state == "T" for pid in stopped))
 
 
 async def test_the_start_time_tells_two_processes_apart(start: Start) -> None:

@@ -5,11 +5,14 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from agents.worker.cage import Cage
+from agents.worker.host import Host, HostCommand
 from agents.worker.leftovers import RECORD, Left, claim, end_cgroups
 from agents.worker.settings import WorkerSettings
 from messages.ids import WorkerId
@@ -23,12 +26,17 @@ from tests.worker.fakes import NO_STORE, SECONDS, FakeMaster, a_script, an_agent
 pytestmark = pytest.mark.usefixtures("without_torch")
 
 
+def can_make_cgroups() -> bool:
+    tried = cgroups.create(f"tradewind-test-{os.getpid()}")
+    if tried is not None:
+        tried.remove()
+    return tried is not None
+
+
 @pytest.fixture
 def may_make_cgroups() -> None:
-    tried = cgroups.create(f"tradewind-test-{os.getpid()}")
-    if tried is None:
+    if not can_make_cgroups():
         pytest.skip("this process may not make a cgroup here")
-    tried.remove()
 
 
 def settings(nats: NatsServer, folder: Path, *, cgroup: bool) -> WorkerSettings:
@@ -56,11 +64,44 @@ async def test_it_is_ended_with_the_worker(
         await trains(master, tmp_path, escape)
         assert [children.parent_of(pid) for pid in escaped(escape)] == [agent.pid]
         made = msgspec.json.decode((tmp_path / "run" / "w1" / RECORD).read_bytes(), type=Left).cgroup
-        assert bool(made) <= cgroup
+        assert bool(made) == (cgroup and can_make_cgroups())
         agent.send_signal(signal.SIGINT)
         assert await children.wait_exit(agent.pid, SECONDS)
         assert escaped(escape) == []
         assert not is_there(made)
+
+
+async def test_what_a_lost_host_left_is_looked_for_beside_the_event_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked_in: list[threading.Thread] = []
+
+    def look(pid: int) -> list[int]:
+        looked_in.append(threading.current_thread())
+        return []
+
+    monkeypatch.setattr(children, "become_subreaper", lambda: None)
+    monkeypatch.setattr(children, "alive_below", look)
+    folder = await claim(tmp_path, "w1", WorkerId("w1-aaaa"))
+    folder.contain(Cage(WorkerId("w1-aaaa"), use_cgroup=False))
+    command = HostCommand(sys.executable, tmp_path / "no_such_host.py", {}, warm_s=SECONDS)
+    assert "exited with 2" in await Host(command, folder, lambda event: None).run()
+    assert looked_in and threading.current_thread() not in looked_in
+    folder.remove()
+
+
+CANCELLED = """
+import os, subprocess, sys
+from agents.worker.cage import Cage
+cage = Cage("w8-aaaa", use_cgroup=False)
+subprocess.Popen(["setsid", "-f", "sleep", sys.argv[1]]).wait()
+cage.remove()
+"""
+
+
+def test_an_agent_that_was_cancelled_kills_what_escaped_when_it_exits(escape: str) -> None:
+    subprocess.run([sys.executable, "-c", CANCELLED, escape], check=True)
+    assert escaped(escape) == []
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from messages.api import EventLine, JobView, LogLine, ProgressLine, WorkerView
 from messages.ids import Generation, Rank
 from messages.jobs import JobSpec
-from runtime.children import descendants
+from runtime import children
 from runtime.errors import UserError
 from tradewind.cli.api.client import Api
 from tradewind.cli.api.errors import MasterAway
@@ -142,7 +142,7 @@ class Story:
 
     def _holder(self, view: JobView, rank: Rank) -> WorkerView | None:
         holder = next((worker for worker in view.workers if rank in worker.ranks and worker.pid), None)
-        if holder is not None and holder.pid not in descendants(os.getpid()):
+        if holder is not None and holder.pid not in children.descendants(os.getpid()):
             raise UserError(
                 f"Worker {holder.worker} (process {holder.pid}) was not started by this command, so it is left alone.",
                 "end the other cluster-controller on this bus, or unset TRADEWIND_NATS_URL",
@@ -154,7 +154,7 @@ class Story:
         leaver = self._holder(view, rank)
         if leaver is None:
             return
-        processes.send([leaver.pid], signal.SIGTERM)
+        children.send([leaver.pid], signal.SIGTERM)
         self._noticed_in = view.generation
         text = f"worker {leaver.worker} (rank {rank}) is told that its machine will be taken"
         self._news(EventLine(time.time(), self._spec.name, "demo_noticed", text, "SIGTERM to the worker-agent"))
@@ -171,7 +171,7 @@ class Story:
         self._news(EventLine(at, self._spec.name, "demo_killed", text, f"SIGKILL to its {len(pids)} processes"))
 
     def _judged(self, kill: Kill) -> Kill:
-        survived = tuple(pid for pid in self._killed_pids[kill.worker] if processes.is_alive(pid))
+        survived = tuple(pid for pid in self._killed_pids[kill.worker] if not children.is_dead(pid))
         return Kill(kill.worker, kill.rank, kill.generation, kill.step, kill.at, survived)
 
     def _news(self, event: EventLine) -> None:

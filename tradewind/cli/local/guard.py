@@ -6,19 +6,15 @@ Worker-agents carry the mark, and whatever their jobs started is below them or i
 """
 
 import shutil
-import signal
 import sys
-import time
 from pathlib import Path
 
 from agents.worker.leftovers import end_cgroups
-from runtime import proc
-from runtime.children import below
-from tradewind.cli.local.processes import is_alive, send
+from runtime import children, proc
 
 MARK = "TRADEWIND_STACK"
-ROUNDS = 100
-ROUND_S = 0.05
+PAUSES_S = (0.05,) * 100
+"""Seconds after each round of killing. More than elsewhere: nobody comes after the guard."""
 
 
 def workers_folder(folder: str | Path) -> Path:
@@ -31,28 +27,15 @@ def marked(folder: str) -> list[int]:
 
 
 def execute(folder: str) -> None:
-    for _ in range(ROUNDS):
-        left = _caught(folder)
-        if not left:
-            break
-        send(left, signal.SIGKILL)
-        time.sleep(ROUND_S)
+    # Stopped first, from the agents down: killed one after the other, they would leave their children to nobody.
+    children.kill_until_none(lambda: children.stop_all(lambda: _here(folder)), PAUSES_S)
     end_cgroups(workers_folder(folder))
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _caught(folder: str) -> list[int]:
-    """Stopped first, from the agents down: killed one after the other, they would leave their children to nobody."""
-    caught: list[int] = []
-    while new := [pid for pid in _here(folder) if pid not in caught and is_alive(pid)]:
-        send(new, signal.SIGSTOP)
-        caught += new
-    return caught
-
-
 def _here(folder: str) -> list[int]:
     roots = marked(folder)
-    return list(dict.fromkeys([*roots, *below(roots)]))
+    return list(dict.fromkeys([*roots, *children.below(roots)]))
 
 
 if __name__ == "__main__":

@@ -7,51 +7,29 @@ adopted children that have exited are waited for here, because no event loop kno
 import contextlib
 import os
 import signal
-import time
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from pathlib import Path
 
-from runtime.children import alive_below, descendants, parent_of
-
-KILL_ROUNDS = 50
-KILL_ROUND_S = 0.02
-
-
-def is_alive(pid: int) -> bool:
-    state = _state(pid)
-    return state is not None and state not in "ZX"
-
-
-def children_of(pid: int) -> list[int]:
-    return [one for one in alive_below(pid) if parent_of(one) == pid]
-
-
-def send(pids: Iterable[int], number: signal.Signals) -> None:
-    for pid in pids:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, number)
+from runtime import children
 
 
 def kill_tree(root: int) -> list[int]:
     """A lost machine: the process and all below it are stopped, so that none starts another, and then killed."""
-    caught: list[int] = []
-    while new := [pid for pid in (root, *alive_below(root)) if pid not in caught and is_alive(pid)]:
-        send(new, signal.SIGSTOP)
-        caught += new
-    send(caught, signal.SIGKILL)
-    return caught
+    stopped = children.stop_all(lambda: [root, *children.alive_below(root)])
+    children.send(stopped, signal.SIGKILL)
+    return stopped
 
 
 def kill_all_below(pid: int) -> list[str]:
     """Whoever is left is killed, and whoever they have started meanwhile; what had to be killed."""
     killed: dict[int, str] = {}
-    for _ in range(KILL_ROUNDS):
-        left = alive_below(pid)
-        if not left:
-            break
-        killed |= {one: describe(one) for one in left if one not in killed}
-        send(left, signal.SIGKILL)
-        time.sleep(KILL_ROUND_S)
+
+    def find() -> list[int]:
+        left = children.alive_below(pid)
+        killed.update({one: describe(one) for one in left if one not in killed})
+        return left
+
+    children.kill_until_none(find)
     return list(killed.values())
 
 
@@ -63,11 +41,9 @@ class Reaper:
 
     def reap(self, own: Collection[int]) -> None:
         """`own` are those that somebody else waits for."""
-        me = os.getpid()
-        exited = {pid for pid in descendants(me) if pid not in own and parent_of(pid) == me and _state(pid) == "Z"}
+        exited = {pid for pid in children.children_of(os.getpid()) if pid not in own and children.is_dead(pid)}
         for pid in exited & self._seen:
-            with contextlib.suppress(ChildProcessError):
-                os.waitpid(pid, os.WNOHANG)
+            children.reap(pid)
         self._seen = exited
 
 
@@ -76,9 +52,3 @@ def describe(pid: int) -> str:
         words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
         return f"{pid} {' '.join(word.decode(errors='replace') for word in words if word)}"
     return str(pid)
-
-
-def _state(pid: int) -> str | None:
-    with contextlib.suppress(OSError):
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    return None

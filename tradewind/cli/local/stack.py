@@ -82,7 +82,7 @@ class LocalStack:
             task.cancel()
         await self._end_workers()
         # What a controller that died has left. SIGTERM would be a notice, to leave in good order; SIGINT is to leave.
-        processes.send(self._adopted(), signal.SIGINT)
+        children.send(self._adopted(), signal.SIGINT)
         await self._until_workers_left(ROLE_GRACE_S)
         self._kill_workers()
         for name in reversed(tuple(self._parts)):
@@ -135,7 +135,7 @@ class LocalStack:
 
     def _adopted(self) -> list[int]:
         own = self._own_pids()
-        return [pid for pid in processes.children_of(os.getpid()) if pid not in own]
+        return [pid for pid in children.children_of(os.getpid()) if pid not in own]
 
     def _workers_and_below(self) -> list[int]:
         """All below this process but the roles and what is below them: workers, hosts, trainers."""
@@ -152,7 +152,7 @@ class LocalStack:
     def _kill_workers(self) -> None:
         for pid in self._workers_and_below():
             self.left_behind.append(processes.describe(pid))
-            processes.send([pid], signal.SIGKILL)
+            children.send([pid], signal.SIGKILL)
 
 
 Stack = TypeVar("Stack", bound=LocalStack)

@@ -31,7 +31,6 @@ from tradewind.cli.demo.cloud.facts import (
 )
 from tradewind.cli.demo.facts import Facts, Kill, Promise
 from tradewind.cli.demo.story import NOTICED_AT_SHARE, Story
-from tradewind.cli.local import processes
 from tradewind.cli.local.fleet import Fleet, region_of
 from tradewind.cli.local.simulator import Bill, Inventory, Node, Simulator, SimulatorAway
 
@@ -146,7 +145,7 @@ class CloudStory(Story):
         if taken.notice_s or taken.worker is None:
             return None
         rank = self._members[taken.node][taken.worker]
-        survived = tuple(pid for pid in self._processes.get(taken.worker, []) if processes.is_alive(pid))
+        survived = tuple(pid for pid in self._processes.get(taken.worker, []) if not children.is_dead(pid))
         return Kill(taken.worker, rank, taken.generation, taken.step, taken.at, survived)
 
     def _cloud_facts(self, taken: tuple[Taken, ...]) -> CloudFacts:

@@ -110,8 +110,8 @@ class FakeMaster:
         self.events.append(
             EventLine(at=float(len(self.events)), scope=name, kind=kind, text=f"the job has {phase}", why=why)
         )
-        kept = self.views[name].checkpoint if name in self.views else None
-        self.views[name] = a_view(name, phase, why=why, checkpoint=kept)
+        known = self.views.get(name) or a_view(name)
+        self.views[name] = a_view(name, phase, why=why, checkpoint=known.checkpoint, step=known.step)
 
     @web.middleware
     async def _guard(

@@ -93,7 +93,7 @@ def test_alone_it_ends_after_the_step_too(tmp_path: Path, capsys: pytest.Capture
         run.backward(error_of(model)(inputs, targets))
     assert (run.step, run.certificate.steps, run.certificate.holds) == (4, 4, True)
     assert [path.name for path in tmp_path.glob("*.pt")] == ["step-000000000004.pt"]
-    assert "the run ends after step 3, as its script asked: 4 steps are done" in capsys.readouterr().err
+    assert "the run ends after step 3, as its script asked; steps done: 4" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -41,8 +41,8 @@ def about_batch_norm(model: nn.Module) -> str | None:
     more = f" and {len(found) - _NAMED_AT_MOST} more" if len(found) > _NAMED_AT_MOST else ""
     named = f"{'BatchNorm layer' if len(found) == 1 else 'BatchNorm layers'} {', '.join(found[:_NAMED_AT_MOST])}{more}"
     return (
-        f"warning: the model has {named}. Their statistics are those of a rank's own share, so the result depends on "
-        "the number of ranks and changes with it; use GroupNorm or LayerNorm for results that do not"
+        f"warning: the model has {named}. BatchNorm takes its statistics from a rank's own share, so the "
+        "result depends on the number of ranks; use GroupNorm or LayerNorm for results that do not"
     )
 
 

@@ -71,7 +71,7 @@ class Nonfinite:
             return
         self._warned_s = now_s
         what = "it was skipped on all ranks" if self._choice == "skip" else "it was applied all the same"
-        so_far = f"{self._certificate.nonfinite:,} such steps so far"
+        so_far = f"such steps so far: {self._certificate.nonfinite:,}"
         say(f"step {step}: {whose(agreed)} not finite (NaN or infinite); {what} (on_nonfinite, {so_far})")
 
     def _count(self, step: int, *, skipped: bool) -> None:

@@ -250,7 +250,7 @@ class Training:
             return False
         self._parts.reports.close()
         if self._parts.ending.is_early and self._present_world().is_first:
-            say(f"the run ends after step {self.step - 1}, as its script asked: {self.step} steps are done")
+            say(f"the run ends after step {self.step - 1}, as its script asked; steps done: {self.step}")
         if self._parts.saving is not None and self._present_world().is_first:
             self._parts.saving.close(self.step, self._parts.state.payload)
         return True

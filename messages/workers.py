@@ -43,6 +43,10 @@ class WorkerPhase(StrEnum):
     """Ends by itself; takes no more ranks."""
 
 
+SENT_BY_OTHERS = ("SIGKILL", "SIGTERM")
+"""Signals that end a process from outside; others, such as SIGSEGV, are its own doing."""
+
+
 class TrainerExit(Struct, frozen=True, omit_defaults=True):
     rank: Rank
     code: int | None = None
@@ -62,8 +66,8 @@ class TrainerExit(Struct, frozen=True, omit_defaults=True):
 
     @property
     def by_itself(self) -> bool:
-        """It failed, and nothing that happened to a peer explains it."""
-        return bool(self.stalled) or not (self.clean or self.peer_lost)
+        """It failed, and neither a peer nor somebody who killed it explains that."""
+        return bool(self.stalled) or not (self.clean or self.peer_lost or self.signal in SENT_BY_OTHERS)
 
     @property
     def clean(self) -> bool:

@@ -126,6 +126,11 @@ class TestWhoEndsWhenItsWorldWasHaltedAlready:
         assert [(ended.rank, ended.code) for ended in story.state.exits] == [(1, 1)]
         assert story.state.fallen == ()
 
+    def test_has_fallen_if_it_crashed(self) -> None:
+        crashed = TrainerExit(Rank(1), signal="SIGSEGV")
+        [fallen] = a_hot_worker(1).hears(a_halt(2)).exits(crashed).state.fallen
+        assert fallen.exit.signal == "SIGSEGV"
+
     def test_has_not_fallen_if_it_had_finished_or_lost_a_peer_or_was_killed(self) -> None:
         for ended in (TrainerExit(Rank(1), code=1, peer_lost=True), TrainerExit(Rank(1), signal="SIGKILL")):
             assert a_hot_worker(1).hears(a_halt(2)).exits(ended).state.fallen == ()

@@ -14,7 +14,7 @@ from runtime.logs import logger
 from runtime.settings import BusSettings
 
 FIRST_TRY_S = 1.0
-"""Seconds before a person is told what is waited for."""
+"""Seconds before a message says what is waited for."""
 TELL_EVERY_S = 30.0
 
 

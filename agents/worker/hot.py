@@ -49,7 +49,7 @@ def must_end(state: WorkerState, at_s: float) -> bool:
 def may_end(state: WorkerState, at_s: float) -> bool:
     """Whether trainers after whose world none follows get their signal now.
 
-    One that has parked saves its state when it is told to end. So they park first, within bounds."""
+    A parked trainer saves its state when it gets SIGTERM. So they park first, within bounds."""
     if state.ends_by_s is None:
         return False
     return at_s >= state.ends_by_s or all(not t.is_hot or t.clear_of(state.fence) for t in state.trainers)

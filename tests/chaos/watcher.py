@@ -1,4 +1,4 @@
-"""What is seen of the jobs while they run: their newest views, and lines for whoever watches."""
+"""What is seen of the jobs while they run: their newest views, and lines for a person who watches."""
 
 import asyncio
 import contextlib

@@ -15,7 +15,7 @@ _HALF_LIFE_S: Final = 30.0
 _HALF_LIFE_STEPS: Final = 20.0
 """A step counts half as much after so much time, but not after fewer steps."""
 _LAST: Final = 1000
-"""Steps of which the longest is known: evaluations come every few hundred."""
+"""Number of recent steps among which the longest is kept: evaluations come every few hundred."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ import contextlib
 import ctypes
 import functools
 import os
+import random
 import signal
 import socket
 import time
@@ -228,12 +229,20 @@ def start_time_of(pid: int) -> int | None:
     return None if stat is None else stat.start_ticks
 
 
+PORTS = range(15_000, 32_000)
+"""Below the ports that Linux chooses by itself (32768 and above)."""
+
+
 def free_port(host: str = "127.0.0.1") -> int:
-    """A port that nobody listens on at this moment."""
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.bind((host, 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A port that nobody listens on at this moment.
+
+    Not one that the system gives to other processes by itself: one of those could take it before it is used."""
+    for port in (*random.sample(PORTS, 100), 0):
+        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe, contextlib.suppress(OSError):
+            probe.bind((host, port))
+            found: int = probe.getsockname()[1]
+            return found
+    raise OSError(f"no port is free at {host}")
 
 
 @functools.cache

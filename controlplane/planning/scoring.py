@@ -32,7 +32,7 @@ class Score(Struct, frozen=True, kw_only=True):
     estimate: Estimate
     risk_micro_usd_per_hour: float
     is_assumed: bool = False
-    """Nobody knows how long a step takes: speed, egress and dollars for a step are those of an assumed model."""
+    """The time of a step is unknown: speed, egress and dollars for a step are those of an assumed model."""
 
     @property
     def machines_per_node(self) -> float:

@@ -110,7 +110,7 @@ def loses(other: Score, chosen: Score, criteria: Criteria) -> str:
 
 
 def differs(other: Nodes, other_score: Score, chosen: Nodes, chosen_score: Score) -> str:
-    """What is known of another placement while nobody knows how long a step takes: price, number, places, risk."""
+    """What is known of another placement while the time of a step is unknown: price, number, places, risk."""
     price = other_score.machines_per_node / max(chosen_score.machines_per_node, 1) - 1
     parts = [f"{_more(price, 'dearer', 'cheaper', 'the same price')} for an hour of GPU"]
     if other_score.workers != chosen_score.workers:

@@ -225,7 +225,7 @@ class WorkerActor(Actor):
             case Release():
                 self.post(worker_events.ReleaseHeard(self.now_s, message, epoch))
             case Locate() | EndStalled():
-                raise Broken(f"{self.name} has no trainer that lives on, but is told {message}")
+                raise Broken(f"{self.name} has no trainer that lives on, but gets {message}")
 
     def read_kept(self) -> None:
         """Whoever comes late, or was away, reads the last world from KV."""

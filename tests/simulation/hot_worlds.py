@@ -28,7 +28,7 @@ class HotTrainer:
     unheard: list[Word] = field(default_factory=list)
     """What it was told while it was silent."""
     busy_since_s: float | None = None
-    """It is in its loop body for long: it hears what it is told, but enters no collective and no world."""
+    """It is in its loop body for long: it hears commands, but enters no collective and no world."""
     waiting: int | None = None
     overdue: bool = False
     world: "World | None" = None

@@ -65,7 +65,7 @@ def checkpoint_text(before: JobView, after: JobView) -> tuple[bool, str]:
 
 
 def _plain_text(newest: WrittenCheckpoint, *, is_new: bool) -> tuple[bool, str]:
-    """A sentence about a script without the SDK: nobody knows what is in its checkpoints."""
+    """A sentence about a script without the SDK: what is in its checkpoints is unknown."""
     age = present.duration(time.time() - newest.at)
     if is_new:
         return True, f"Its script wrote a checkpoint {age} ago."

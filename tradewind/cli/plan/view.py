@@ -19,7 +19,7 @@ class NodesView(Struct, frozen=True):
 class PlacementView(Struct, frozen=True):
     nodes: tuple[NodesView, ...]
     steps_per_s: float | None
-    """Null, as all that depends on it, where nobody knows how long a step takes."""
+    """Null, as all that depends on it, where the time of a step is unknown."""
     machines_micro_usd_per_hour: int
     egress_micro_usd_per_hour: int | None
     risk_micro_usd_per_hour: int

@@ -1,5 +1,6 @@
 """Settings of a region, and what the cloud asks of it."""
 
+from enum import StrEnum
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct, field
@@ -76,6 +77,18 @@ class PreemptRequest(Struct, frozen=True, kw_only=True):
     notice_s: Seconds = 30.0
     """0: lost at once, without a word."""
     delete_node: bool = False
+
+
+class MaintenanceEvent(StrEnum):
+    """Values of the metadata key `instance/maintenance-event`."""
+
+    NONE = "NONE"
+    MIGRATE = "MIGRATE_ON_HOST_MAINTENANCE"
+    TERMINATE = "TERMINATE_ON_HOST_MAINTENANCE"
+
+
+class MaintenanceRequest(Struct, frozen=True, kw_only=True):
+    event: MaintenanceEvent = MaintenanceEvent.TERMINATE
 
 
 class CutRequest(Struct, frozen=True, kw_only=True):

@@ -8,7 +8,7 @@ import pytest
 
 from simulator.kubelet.processes import marked_processes
 from simulator.region.node import windows
-from simulator.region.settings import PreemptRequest
+from simulator.region.settings import MaintenanceEvent, PreemptRequest
 from tests.simulator_region.conftest import CLUSTER, Bench, a_bench, a_node, until
 
 FLAVOR = {"Metadata-Flavor": "Google"}
@@ -272,3 +272,26 @@ async def test_a_lost_node_s_metadata_server_is_gone_too() -> None:
             bench.session = session
             with pytest.raises(aiohttp.ClientConnectionError):
                 await get(bench, view.metadata_host, "instance/name")
+
+
+@pytest.mark.parametrize(("labels", "preemptible"), [({"cloud.google.com/gke-spot": "true"}, "TRUE"), ({}, "FALSE")])
+async def test_host_maintenance_is_announced_in_the_metadata_of_the_node(
+    bench: Bench, labels: dict[str, str], preemptible: str
+) -> None:
+    view = await bench.region.clusters.put_node(CLUSTER, "node-1", a_node(labels=labels))
+    root = f"http://{view.metadata_host}/computeMetadata/v1/instance"
+    url = f"{bench.region.url}/region/clusters/{CLUSTER}/nodes/node-1/maintenance"
+    async with aiohttp.ClientSession(headers=FLAVOR) as session:
+
+        async def value(path: str) -> str:
+            async with session.get(f"{root}/{path}") as answer:
+                return await answer.text()
+
+        assert await value("scheduling/preemptible") == preemptible
+        assert await value("maintenance-event") == "NONE"
+        for event in (MaintenanceEvent.TERMINATE, MaintenanceEvent.NONE):
+            async with session.post(url, json={"event": event}) as answer:
+                assert answer.status == 200
+            assert await value("maintenance-event") == event
+        async with session.post(url, json={"event": "SOON"}) as answer:
+            assert answer.status == 400

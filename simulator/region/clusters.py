@@ -6,7 +6,15 @@ from runtime.logs import logger
 from simulator.kubernetes.gate import Cut
 from simulator.region.cluster import Cluster, NoSuch, Shared
 from simulator.region.ports import Ports
-from simulator.region.settings import ClusterRequest, ClusterView, CutRequest, NodeRequest, NodeView, PreemptRequest
+from simulator.region.settings import (
+    ClusterRequest,
+    ClusterView,
+    CutRequest,
+    NodeRequest,
+    NodeView,
+    PreemptRequest,
+    SilenceRequest,
+)
 
 
 class Clusters:
@@ -59,11 +67,16 @@ class Clusters:
         return found.view(await found.put_node(name, request))
 
     def preempt(self, cluster: str, name: str, request: PreemptRequest) -> NodeView:
-        found = self.get(cluster)
-        if name not in found.nodes:
-            raise NoSuch(f"cluster {cluster} has no node {name}")
+        found = self._having(cluster, name)
         found.preempt(name, request.notice_s, delete_node=request.delete_node)
         return found.view(found.nodes[name])
+
+    def drain(self, cluster: str, name: str) -> bool:
+        """Whether its pods have left."""
+        return self._having(cluster, name).drain(name)
+
+    async def silence(self, cluster: str, name: str, request: SilenceRequest) -> None:
+        await self._having(cluster, name).silence(name, silent=request.silent)
 
     async def delete_node(self, cluster: str, name: str, *, grace_s: float | None = None, wait: bool = True) -> bool:
         """Whether it is gone; without waiting it may still be ending."""
@@ -85,6 +98,12 @@ class Clusters:
     def compact(self, cluster: str, *, expire_watches: bool = False) -> None:
         """The API forgets what happened until now: older versions are gone."""
         self.get(cluster).server.store.compact(expire_watches=expire_watches)
+
+    def _having(self, cluster: str, node: str) -> Cluster:
+        found = self.get(cluster)
+        if node not in found.nodes:
+            raise NoSuch(f"cluster {cluster} has no node {node}")
+        return found
 
     async def _run(self, cluster: Cluster) -> None:
         await self._ports.open(cluster.name)

@@ -78,6 +78,10 @@ class PreemptRequest(Struct, frozen=True, kw_only=True):
     delete_node: bool = False
 
 
+class SilenceRequest(Struct, frozen=True, kw_only=True):
+    silent: bool
+
+
 class CutRequest(Struct, frozen=True, kw_only=True):
     cut: bool
     cluster: str | None = None

@@ -59,7 +59,27 @@ class RemoveNode:
     node: NodeName
 
 
-RegionRequest = HostCluster | DropCluster | PlaceNode | WarnNode | RemoveNode
+@dataclass(frozen=True, slots=True)
+class DrainNode:
+    """Cordon it and evict its pods; asked again until the region says that they have left."""
+
+    region: str
+    called: str
+    node: NodeName
+
+
+@dataclass(frozen=True, slots=True)
+class SilenceNode:
+    """Its kubelet stops to report, or reports again; its programs stop and continue with it."""
+
+    region: str
+    called: str
+    node: NodeName
+    instance: InstanceId
+    silent: bool
+
+
+RegionRequest = HostCluster | DropCluster | PlaceNode | WarnNode | RemoveNode | DrainNode | SilenceNode
 
 
 @dataclass(frozen=True, slots=True)

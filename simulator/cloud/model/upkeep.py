@@ -29,16 +29,7 @@ def proceed(cloud: Cloud, at_s: float) -> Cloud:
 
 def begin_upgrade(cloud: Cloud, pool: Pool, at_s: float) -> Cloud:
     cloud, _ = start(cloud, Kind.UPGRADE_NODES, pool.key.of, at_s, pool.key.pool)
-    for group in pool.groups:
-        count = min(pool.spec.max_surge, len(view.members(cloud, pool.key, group.zone)))
-        groups = tuple(
-            replace(each, target=each.target + count) if each.zone == group.zone else each
-            for each in cloud.pools[pool.key].groups
-        )
-        cloud = _with_pool(cloud, replace(cloud.pools[pool.key], groups=groups))
-        for _ in range(count):
-            cloud = add_node(cloud, pool, group, at_s, is_surge=True)
-    return cloud
+    return _with_surge(cloud, pool, at_s)
 
 
 def is_excluded(cloud: Cloud, key: PoolKey, at_s: float) -> bool:
@@ -85,9 +76,12 @@ def _is_free(cloud: Cloud, pool: Pool) -> bool:
 def _upgrade(cloud: Cloud, operation: Operation, at_s: float) -> Cloud:
     pool = cloud.pools[operation.pool_key]
     cloud = _recreate_drained(cloud, pool, at_s)
+    if _old(cloud, operation):
+        cloud = _with_surge(cloud, pool, at_s)
+    pool = cloud.pools[pool.key]
     there = view.members(cloud, pool.key)
     own = [node for node in there if not node.is_surge]
-    old = [node for node in own if node.instance is not None and node.instance.started_s < operation.started_s]
+    old = _old(cloud, operation)
     surge = [node for node in there if node.is_surge]
     in_work = [node for node in own if node.drain_s is not None or not view.is_running(cloud, node)]
     room = pool.spec.max_unavailable + sum(view.is_running(cloud, node) for node in surge) - len(in_work)
@@ -97,6 +91,12 @@ def _upgrade(cloud: Cloud, operation: Operation, at_s: float) -> Cloud:
     if old or in_work:
         return _given_up(cloud, operation, at_s)
     return done(_without_surge(cloud, replace(pool, version_s=at_s), at_s), operation, at_s)
+
+
+def _old(cloud: Cloud, operation: Operation) -> list[Node]:
+    """Nodes whose machines are from before the operation."""
+    there = view.members(cloud, operation.pool_key)
+    return [node for node in there if node.instance is not None and node.instance.started_s < operation.started_s]
 
 
 def _repair(cloud: Cloud, operation: Operation, at_s: float) -> Cloud:
@@ -131,6 +131,18 @@ def _given_up(cloud: Cloud, operation: Operation, at_s: float) -> Cloud:
         return cloud
     cloud = _without_surge(cloud, cloud.pools[operation.pool_key], at_s)
     return done(cloud, operation, at_s, Failure(refused[0][1].shortage, refused[0][1].message))
+
+
+def _with_surge(cloud: Cloud, pool: Pool, at_s: float) -> Cloud:
+    groups = []
+    for group in pool.groups:
+        there = view.members(cloud, pool.key, group.zone)
+        extra = sum(node.is_surge for node in there)
+        missing = max(0, min(pool.spec.max_surge, len(there) - extra) - extra)
+        for _ in range(missing):
+            cloud = add_node(cloud, pool, group, at_s, is_surge=True)
+        groups.append(replace(group, target=group.target + missing))
+    return _with_pool(cloud, replace(pool, groups=tuple(groups)))
 
 
 def _without_surge(cloud: Cloud, pool: Pool, at_s: float) -> Cloud:

@@ -193,4 +193,10 @@ class Cloud(Protocol):
         Raises `Temporary` where nobody answers, and `UserError` where a person has to act.
         """
 
+    async def api_headers(self) -> Mapping[str, str]:
+        """HTTP headers for another API of the same provider: the token, and the project that pays.
+
+        Raises as `access_token` does.
+        """
+
     async def close(self) -> None: ...

@@ -63,6 +63,10 @@ class RegionClient:
         """The Kubernetes API of one or all of its clusters stops answering, or answers again."""
         await self._call("POST", "/region/cut", {"cut": cut} | ({} if cluster is None else {"cluster": cluster}))
 
+    async def set_roles(self, account: str, granted: bool) -> None:
+        """Whether nodes of this service account may pull from Google's registries."""
+        await self._call("POST", "/region/roles", {"account": account, "granted": granted})
+
     async def tell(self, request: RegionRequest) -> Reply:
         match request:
             case HostCluster():
@@ -135,6 +139,7 @@ def _placing(request: PlaceNode) -> dict[str, object]:
         "instance_id": request.instance,
         "zone": request.zone,
         "shutdown_grace_s": request.shutdown_grace_s,
+        "service_account": request.service_account,
         "provider_id": f"gce://{request.project}/{request.zone}/{request.node}",
     }
 

@@ -9,7 +9,7 @@ import pytest
 
 from simulator.kubelet.processes import marked_processes
 from simulator.region.node import windows
-from simulator.region.settings import PreemptRequest, SilenceRequest
+from simulator.region.settings import MaintenanceEvent, PreemptRequest, SilenceRequest
 from tests.simulator_region.conftest import CLUSTER, Bench, a_bench, a_node, until
 
 FLAVOR = {"Metadata-Flavor": "Google"}
@@ -313,3 +313,26 @@ async def processes(uid: str) -> list[int]:
 
 def state_of(pid: int) -> str:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+@pytest.mark.parametrize(("labels", "preemptible"), [({"cloud.google.com/gke-spot": "true"}, "TRUE"), ({}, "FALSE")])
+async def test_host_maintenance_is_announced_in_the_metadata_of_the_node(
+    bench: Bench, labels: dict[str, str], preemptible: str
+) -> None:
+    view = await bench.region.clusters.put_node(CLUSTER, "node-1", a_node(labels=labels))
+    root = f"http://{view.metadata_host}/computeMetadata/v1/instance"
+    url = f"{bench.region.url}/region/clusters/{CLUSTER}/nodes/node-1/maintenance"
+    async with aiohttp.ClientSession(headers=FLAVOR) as session:
+
+        async def value(path: str) -> str:
+            async with session.get(f"{root}/{path}") as answer:
+                return await answer.text()
+
+        assert await value("scheduling/preemptible") == preemptible
+        assert await value("maintenance-event") == "NONE"
+        for event in (MaintenanceEvent.TERMINATE, MaintenanceEvent.NONE):
+            async with session.post(url, json={"event": event}) as answer:
+                assert answer.status == 200
+            assert await value("maintenance-event") == event
+        async with session.post(url, json={"event": "SOON"}) as answer:
+            assert answer.status == 400

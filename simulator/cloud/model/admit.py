@@ -27,6 +27,7 @@ from simulator.cloud.model.requests import (
     SetNodeReady,
     SetPrice,
     SetQuota,
+    SetRoles,
     StockOut,
     UpdatePool,
     UpgradePool,
@@ -57,7 +58,7 @@ def admit(cloud: Cloud, request: Request, at_s: float) -> tuple[Cloud, Outcome]:
             return _set_exclusions(cloud, request, at_s)
         case UpgradePool():
             return _upgrade_pool(cloud, request, at_s)
-        case PreemptNode() | SetNodeReady() | StockOut() | SetCapacity() | SetPrice() | SetQuota():
+        case PreemptNode() | SetNodeReady() | StockOut() | SetCapacity() | SetPrice() | SetQuota() | SetRoles():
             return control.obey(cloud, request, at_s)
         case _:
             assert_never(request)

@@ -12,6 +12,7 @@ from simulator.cloud.model.requests import (
     SetNodeReady,
     SetPrice,
     SetQuota,
+    SetRoles,
     StockOut,
 )
 from simulator.cloud.model.spot import doom
@@ -19,7 +20,7 @@ from simulator.cloud.model.state import Cloud, Offer
 from simulator.cloud.model.view import is_running
 from simulator.market.changes import Market
 
-Order = PreemptNode | SetNodeReady | StockOut | SetCapacity | SetPrice | SetQuota
+Order = PreemptNode | SetNodeReady | StockOut | SetCapacity | SetPrice | SetQuota | SetRoles
 
 
 def obey(cloud: Cloud, order: Order, at_s: float) -> tuple[Cloud, Outcome]:
@@ -38,6 +39,9 @@ def obey(cloud: Cloud, order: Order, at_s: float) -> tuple[Cloud, Outcome]:
             return _offering(cloud, order.market, offer), Done()
         case SetQuota():
             return _set_quota(cloud, order), Done()
+        case SetRoles(account, granted):
+            roleless = cloud.roleless - {account} if granted else cloud.roleless | {account}
+            return replace(cloud, roleless=roleless), Done()
         case _:
             assert_never(order)
 

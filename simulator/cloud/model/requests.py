@@ -125,6 +125,14 @@ class SetQuota:
     """None: the default."""
 
 
+@dataclass(frozen=True, slots=True)
+class SetRoles:
+    """The service account of nodes has the roles that GKE needs, or lacks them."""
+
+    account: str
+    granted: bool
+
+
 Request = (
     CreateCluster
     | DeleteCluster
@@ -141,6 +149,7 @@ Request = (
     | SetCapacity
     | SetPrice
     | SetQuota
+    | SetRoles
 )
 
 

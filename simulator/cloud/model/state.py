@@ -92,6 +92,7 @@ class PoolSpec:
     auto_repair: bool = True
     max_surge: int = 1
     max_unavailable: int = 0
+    service_account: str = "default"
 
     @property
     def bought_as(self) -> str:
@@ -353,6 +354,8 @@ class Cloud:
     """Limits that were set, by project, region and metric."""
     lines: Mapping[tuple[str, str], BillLine] = field(default_factory=dict)
     """By the pool's uid and zone."""
+    roleless: frozenset[str] = frozenset()
+    """Service accounts of nodes that lack the roles GKE needs."""
     made: int = 0
     """Numbers what is made, so that every name and every choice follows from the seed."""
     requests: int = 0

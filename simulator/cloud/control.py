@@ -14,6 +14,7 @@ from simulator.cloud.model.names import NodeName, is_location, is_zone
 from simulator.cloud.model.quotas import metric_named
 from simulator.cloud.model.refusals import COMPUTE, CONTAINER, Refusal
 from simulator.cloud.model.requests import (
+    MaintainHost,
     PreemptNode,
     Request,
     SetCapacity,
@@ -44,6 +45,11 @@ class UpgradeBody(Struct, frozen=True, forbid_unknown_fields=True):
     pool: str
     forced: bool = False
     """Also during a maintenance exclusion."""
+
+
+class MaintenanceBody(Struct, frozen=True, forbid_unknown_fields=True):
+    node: str
+    notice_s: NoticeSeconds | None = None
 
 
 class ReadyBody(Struct, frozen=True, forbid_unknown_fields=True):
@@ -118,6 +124,7 @@ class ControlApi:
             web.get("/calls", self._seen_calls),
             web.post("/control/preempt", self._preempt),
             web.post("/control/upgrade", self._upgrade),
+            web.post("/control/maintenance", self._maintenance),
             web.post("/control/ready", self._ready),
             web.post("/control/stockout", self._stockout),
             web.post("/control/capacity", self._capacity),
@@ -161,6 +168,12 @@ class ControlApi:
         if not found:
             return mistake(f"There is no pool {body.pool!r} in a cluster {body.cluster!r}.", 404)
         return await self._order(request, f"{body.cluster}/{body.pool}", UpgradePool(found[0], body.forced))
+
+    async def _maintenance(self, request: web.Request) -> web.Response:
+        body = await body_of(request, MaintenanceBody)
+        if isinstance(body, web.Response):
+            return body
+        return await self._order(request, body.node, MaintainHost(NodeName(body.node), body.notice_s))
 
     async def _ready(self, request: web.Request) -> web.Response:
         body = await body_of(request, ReadyBody)

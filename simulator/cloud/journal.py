@@ -5,6 +5,7 @@ from typing import assert_never
 from runtime.logs import logger
 from runtime.role import Decision
 from simulator.cloud.model.effects import (
+    AnnounceMaintenance,
     Answer,
     DrainNode,
     DropCluster,
@@ -58,6 +59,8 @@ class Journal:
                 self._log.info("node_placed", node=request.node, zone=request.zone, instance=request.instance)
             case DrainNode():
                 return  # asked again and again
+            case AnnounceMaintenance():
+                self._log.info("maintenance_announced", node=request.node)
             case SilenceNode():
                 self._log.info("node_silenced", node=request.node, silent=request.silent)
             case RemoveNode():

@@ -12,6 +12,7 @@ from runtime.clock import Clock
 from runtime.errors import Temporary
 from runtime.logs import WhyLog, logger
 from simulator.cloud.model.effects import (
+    AnnounceMaintenance,
     DrainNode,
     DropCluster,
     HostCluster,
@@ -81,6 +82,8 @@ class RegionClient:
             case DrainNode():
                 path = f"{_node(request.called, request.node)}/drain"
                 return _as(Reply, await self._call("POST", path, gone_is_fine=True) or {"drained": True})
+            case AnnounceMaintenance():
+                await self._call("POST", f"{_node(request.called, request.node)}/maintenance", {}, gone_is_fine=True)
             case SilenceNode():
                 path = f"{_node(request.called, request.node)}/silence"
                 await self._call("POST", path, {"silent": request.silent}, gone_is_fine=True)

@@ -70,6 +70,8 @@ class CloudSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     notice_s: NoticeSeconds = 30.0
     """Real seconds, whatever the speed."""
     silent_share: Share = 0.0
+    maintenance_s: Seconds = 3600.0
+    """Real seconds, whatever the speed."""
     repair_s: Seconds = 600.0
     drain_s: Seconds = 3600.0
     upgrade_every_s: Annotated[float, Meta(ge=0, le=100_000_000)] = 2_592_000.0
@@ -127,6 +129,7 @@ def rules_of(settings: CloudSettings) -> Rules:
         forget_s=settings.forget_s / speed,
         notice_s=settings.notice_s,
         silent_share=settings.silent_share,
+        maintenance_s=settings.maintenance_s,
         repair_s=settings.repair_s / speed,
         drain_s=settings.drain_s / speed,
         upgrade_every_s=settings.upgrade_every_s / speed,

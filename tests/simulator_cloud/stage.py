@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from simulator.cloud.model import bill, invariants, view
 from simulator.cloud.model.decide import decide
 from simulator.cloud.model.effects import (
+    AnnounceMaintenance,
     Answer,
     DrainNode,
     DropCluster,
@@ -205,7 +206,7 @@ class Stage:
                 host.nodes[request.node] = request.instance
             case WarnNode():
                 assert request.node in host.nodes, "a notice to a node that is not there"
-            case DrainNode() | SilenceNode():
+            case DrainNode() | SilenceNode() | AnnounceMaintenance():
                 assert request.node in host.nodes, "an order to a node that is not there"
             case RemoveNode():
                 host.nodes.pop(request.node, None)

@@ -2,9 +2,17 @@
 
 from dataclasses import replace
 
-from simulator.cloud.model.effects import DrainNode, SilenceNode
+from simulator.cloud.model.effects import AnnounceMaintenance, DrainNode, SilenceNode, WarnNode
 from simulator.cloud.model.refusals import Code, Refusal
-from simulator.cloud.model.requests import CreatePool, PoolWish, ResizePool, SetExclusions, SetNodeReady, UpgradePool
+from simulator.cloud.model.requests import (
+    CreatePool,
+    MaintainHost,
+    PoolWish,
+    ResizePool,
+    SetExclusions,
+    SetNodeReady,
+    UpgradePool,
+)
 from simulator.cloud.model.state import Exclusion, Kind, Operation, Scope
 from simulator.cloud.model.view import Status
 from tests.simulator_cloud.stage import CLUSTER, POOL, REGION, Stage, a_spec, some_rules
@@ -27,7 +35,7 @@ def operation_of(stage: Stage, kind: Kind) -> Operation:
     return [each for each in stage.cloud.operations.values() if each.kind is kind][-1]
 
 
-def order(stage: Stage, request: UpgradePool | SetNodeReady) -> None:
+def order(stage: Stage, request: UpgradePool | SetNodeReady | MaintainHost) -> None:
     outcome = stage.ask(request)
     assert not isinstance(outcome, Refusal), outcome
 
@@ -131,3 +139,23 @@ def test_a_node_that_is_ready_again_in_time_is_not_repaired() -> None:
     order(stage, SetNodeReady(stage.nodes()[0].name, ready=True))
     stage.pass_s(2000.0)
     assert instances(stage) == before
+
+
+def test_a_gpu_node_on_demand_is_told_an_hour_before_the_maintenance_of_its_host_and_then_stops() -> None:
+    stage = Stage().with_cluster().with_pool(spot=False)
+    before = instances(stage)
+    node = stage.nodes()[0]
+    order(stage, MaintainHost(node.name))
+    assert [each.node for each in stage.heard(AnnounceMaintenance) if isinstance(each, AnnounceMaintenance)] == [
+        node.name
+    ]
+    stage.pass_s(3590.0)
+    assert instances(stage) == before
+    stage.pass_s(100.0)
+    assert instances(stage).keys() == before.keys() and instances(stage)[node.name] != before[node.name]
+
+
+def test_a_spot_node_is_preempted_for_the_maintenance_of_its_host() -> None:
+    stage = Stage().with_cluster().with_pool()
+    order(stage, MaintainHost(stage.nodes()[0].name))
+    assert stage.heard(WarnNode) and not stage.heard(AnnounceMaintenance)

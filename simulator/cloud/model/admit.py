@@ -17,6 +17,7 @@ from simulator.cloud.model.requests import (
     DeleteInstances,
     DeletePool,
     Done,
+    MaintainHost,
     Outcome,
     PoolWish,
     PreemptNode,
@@ -58,7 +59,16 @@ def admit(cloud: Cloud, request: Request, at_s: float) -> tuple[Cloud, Outcome]:
             return _set_exclusions(cloud, request, at_s)
         case UpgradePool():
             return _upgrade_pool(cloud, request, at_s)
-        case PreemptNode() | SetNodeReady() | StockOut() | SetCapacity() | SetPrice() | SetQuota() | SetRoles():
+        case (
+            PreemptNode()
+            | MaintainHost()
+            | SetNodeReady()
+            | StockOut()
+            | SetCapacity()
+            | SetPrice()
+            | SetQuota()
+            | SetRoles()
+        ):
             return control.obey(cloud, request, at_s)
         case _:
             assert_never(request)

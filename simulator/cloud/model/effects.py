@@ -80,7 +80,19 @@ class SilenceNode:
     silent: bool
 
 
-RegionRequest = HostCluster | DropCluster | PlaceNode | WarnNode | RemoveNode | DrainNode | SilenceNode
+@dataclass(frozen=True, slots=True)
+class AnnounceMaintenance:
+    """Its host will be maintained, and it stops then."""
+
+    region: str
+    called: str
+    node: NodeName
+    instance: InstanceId
+
+
+RegionRequest = (
+    HostCluster | DropCluster | PlaceNode | WarnNode | RemoveNode | DrainNode | SilenceNode | AnnounceMaintenance
+)
 
 
 @dataclass(frozen=True, slots=True)

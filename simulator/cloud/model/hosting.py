@@ -4,11 +4,13 @@ One request at a time for each thing, so that a region never hears of a node's s
 A request that failed is made again, later and later. Nothing is sent to a region that does not answer.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import assert_never
 
 from simulator.cloud.model.effects import (
+    AnnounceMaintenance,
     DrainNode,
     DropCluster,
     HostCluster,
@@ -75,6 +77,10 @@ def obeyed(cloud: Cloud, event: RegionObeyed) -> Cloud:
                 return cloud
             drained = replace(cloud.presences[request.node], drained=InstanceId(told.id))
             return replace(cloud, presences={**cloud.presences, request.node: drained})
+        case AnnounceMaintenance():
+            cloud = _noting(cloud, request, Told(told.id))
+            announced = replace(cloud.presences[request.node], announced=request.instance)
+            return replace(cloud, presences={**cloud.presences, request.node: announced})
         case SilenceNode():
             cloud = _noting(cloud, request, Told(told.id))
             silenced = request.instance if request.silent else None
@@ -154,6 +160,8 @@ def _node_requests(cloud: Cloud, cluster: Cluster, presence: Presence, at_s: flo
         is_silent = presence.silenced == instance.id
         if is_silent != (node.unready_s is not None):
             yield SilenceNode(cluster.region, cluster.called, node.name, instance.id, not is_silent)
+        elif instance.stops_s < math.inf and presence.announced != instance.id:
+            yield AnnounceMaintenance(cluster.region, cluster.called, node.name, instance.id)
         elif node.drain_s is not None and presence.drained != instance.id:
             yield DrainNode(cluster.region, cluster.called, node.name)
 

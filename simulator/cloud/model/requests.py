@@ -74,6 +74,13 @@ class UpgradePool:
 
 
 @dataclass(frozen=True, slots=True)
+class MaintainHost:
+    node: NodeName
+    notice_s: float | None = None
+    """None: as usual."""
+
+
+@dataclass(frozen=True, slots=True)
 class SetNodeReady:
     node: NodeName
     ready: bool
@@ -142,6 +149,7 @@ Request = (
     | UpdatePool
     | SetExclusions
     | UpgradePool
+    | MaintainHost
     | SetNodeReady
     | DeleteInstances
     | PreemptNode

@@ -51,6 +51,8 @@ class Rules:
     quota_in_call: bool = False
     """Whether too small a quota already refuses the request, or only shows inside the operation."""
     operations_at_once: int = 5
+    maintenance_s: float = 3600.0
+    """What GPU nodes on demand are given before maintenance of their host. Never divided by the speed, as notices."""
     repair_s: float = 600.0
     """How long a node is not ready before GKE repairs it."""
     drain_s: float = 3600.0
@@ -199,6 +201,8 @@ class Instance:
     """When the market takes it."""
     ends_s: float = math.inf
     """When the notice that it was given is over."""
+    stops_s: float = math.inf
+    """When it stops for maintenance of its host."""
 
     @property
     def is_doomed(self) -> bool:
@@ -256,6 +260,8 @@ class Presence:
     doom_told: bool = False
     silenced: InstanceId | None = None
     """The machine whose kubelet was told to stop reporting."""
+    announced: InstanceId | None = None
+    """The machine that was told of the maintenance of its host."""
     drained: InstanceId | None = None
     """The machine that its pods have left."""
     forget_s: float = 0.0

@@ -1,7 +1,7 @@
-"""What GKE does to nodes by itself: upgrades of a pool, and repairs of nodes that are not ready.
+"""What GKE does to nodes by itself: upgrades of a pool, repairs of nodes that are not ready, maintenance of hosts.
 
-Each node in turn is cordoned, its pods are evicted, and its machine is re-created under the same name. An upgrade with
-a surge makes extra nodes first and removes them at the end; the target of the instance group is larger meanwhile (not
+In an upgrade each node in turn is cordoned, its pods are evicted, and its machine is re-created under the same name. A
+surge makes extra nodes first and removes them at the end; the target of the instance group is larger meanwhile (not
 verified against Google).
 """
 
@@ -17,6 +17,9 @@ from simulator.cloud.model.state import Cloud, Failure, Kind, Node, Operation, P
 
 
 def proceed(cloud: Cloud, at_s: float) -> Cloud:
+    for node in list(cloud.nodes.values()):
+        if node.instance is not None and node.instance.stops_s <= at_s:
+            cloud = _recreate(cloud, node, at_s)
     cloud = _start_upgrades(cloud, at_s)
     cloud = _start_repairs(cloud, at_s)
     for operation in [each for each in cloud.operations.values() if not each.is_done]:
@@ -39,6 +42,8 @@ def is_excluded(cloud: Cloud, key: PoolKey, at_s: float) -> bool:
 def wake_times(cloud: Cloud) -> Iterator[float]:
     rules = cloud.rules
     for node in cloud.nodes.values():
+        if node.instance is not None:
+            yield node.instance.stops_s
         if node.drain_s is not None:
             yield node.drain_s + rules.drain_s
         if node.unready_s is not None:
@@ -119,9 +124,13 @@ def _recreate_drained(cloud: Cloud, pool: Pool, at_s: float) -> Cloud:
             continue
         is_empty = presence is None or presence.drained == instance.id
         if is_empty or at_s >= node.drain_s + cloud.rules.drain_s:
-            renewed = replace(node, instance=None, ask_s=at_s, drain_s=None, unready_s=None)
-            cloud = replace(_with_node(cloud, renewed), presences=forgotten_from(cloud, node.name, at_s))
+            cloud = _recreate(cloud, node, at_s)
     return cloud
+
+
+def _recreate(cloud: Cloud, node: Node, at_s: float) -> Cloud:
+    renewed = replace(node, instance=None, ask_s=at_s, drain_s=None, unready_s=None)
+    return replace(_with_node(cloud, renewed), presences=forgotten_from(cloud, node.name, at_s))
 
 
 def _given_up(cloud: Cloud, operation: Operation, at_s: float) -> Cloud:

@@ -77,6 +77,7 @@ class RegionClient:
                     "name": request.key.cluster,
                     "uid": request.uid,
                     "token_seconds": self._token_s,
+                    "authorized_networks": request.authorized_networks,
                 }
                 return _as(Reply, await self._call("PUT", _cluster(request.called), body))
             case DrainNode():

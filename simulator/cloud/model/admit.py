@@ -91,6 +91,8 @@ def _create_cluster(cloud: Cloud, request: CreateCluster, at_s: float) -> tuple[
         zones=request.zones or _default_zones(key.location),
         echo=request.echo,
         exclusions=request.exclusions,
+        private_nodes=request.private_nodes,
+        authorized_networks=request.authorized_networks,
     )
     cloud = replace(cloud, clusters={**cloud.clusters, key: cluster})
     for wish in request.pools:

@@ -23,6 +23,8 @@ class CreateCluster:
     zones: tuple[str, ...] = ()
     echo: bytes = b""
     exclusions: tuple[Exclusion, ...] = ()
+    private_nodes: bool = False
+    authorized_networks: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,6 +94,8 @@ class PoolSpec:
     auto_repair: bool = True
     max_surge: int = 1
     max_unavailable: int = 0
+    private: bool = False
+    """Nodes without an external address."""
     service_account: str = "default"
 
     @property
@@ -144,6 +146,10 @@ class Cluster:
     """Why its creation ended with an error."""
     deleting: bool = False
     exclusions: tuple[Exclusion, ...] = ()
+    private_nodes: bool = False
+    """For pools that do not say."""
+    authorized_networks: tuple[str, ...] | None = None
+    """From where its Kubernetes API may be reached; None: from anywhere."""
 
     @property
     def region(self) -> str:

@@ -16,7 +16,9 @@ from simulator.kubelet.kubelet import Kubelet
 from simulator.kubelet.logs import LogFolder
 from simulator.kubelet.pod import Node
 from simulator.kubelet.processes import Sweeper
+from simulator.kubelet.pulls import Accounts
 from simulator.kubernetes import identities
+from simulator.kubernetes.authorized import networks
 from simulator.kubernetes.controllers import nodes as node_controller
 from simulator.kubernetes.controllers.actions import perform
 from simulator.kubernetes.controllers.loop import Controllers
@@ -49,6 +51,7 @@ class Shared:
     metadata: MetadataServers
     addresses: Addresses
     sweeper: Sweeper
+    accounts: Accounts
 
 
 class Cluster:
@@ -61,7 +64,9 @@ class Cluster:
         # Versions go on rising when a region is started anew: what clients remember of its last life is too old.
         self.server = ApiServer(shared.clock, options, first_version=int(time.time() * 1000))
         self.logs = LogFolder(shared.folder / "logs" / name, self.server.store)
-        self.http = ClusterHttp(name, self.server, self.gate, self.logs, shared.clock, _http_options(shared.settings))
+        self.http = ClusterHttp(
+            name, self.server, self.gate, self.logs, shared.clock, _http_options(shared.settings, request)
+        )
         self.nodes: dict[str, RegionNode] = {}
         self._shared = shared
         self._token_s = request.token_seconds or shared.settings.token_s
@@ -151,9 +156,19 @@ class Cluster:
         metadata_host = await shared.metadata.add(metadata)
         host_ip = shared.addresses.take()
         folder = shared.folder / "n" / request.instance_id[-12:] / name
-        facts = NodeFacts(name, host_ip, folder, metadata_host, shared.metadata.hidden_host)
+        hidden_host, account = shared.metadata.hidden_host, request.service_account
+        facts = NodeFacts(name, host_ip, folder, metadata_host, hidden_host, account)
         kubelet = Kubelet(
-            Node(facts, self._run_options, self.server, shared.clock, self.logs, self._new_token, shared.sweeper),
+            Node(
+                facts,
+                self._run_options,
+                self.server,
+                shared.clock,
+                self.logs,
+                self._new_token,
+                shared.sweeper,
+                shared.accounts,
+            ),
             shared.addresses,
         )
         body = node_object(name, shared.settings.region, host_ip, request, self.server.store.now)
@@ -248,12 +263,13 @@ def _server_options(settings: RegionSettings, request: ClusterRequest) -> Server
     )
 
 
-def _http_options(settings: RegionSettings) -> HttpOptions:
+def _http_options(settings: RegionSettings, request: ClusterRequest) -> HttpOptions:
     return HttpOptions(
         settings.secret,
         bookmark_s=settings.bookmark_s,
         gone_as_status=settings.gone_as_status,
         enforces_rbac=settings.enforce_rbac,
+        authorized=None if request.authorized_networks is None else networks(request.authorized_networks),
     )
 
 
@@ -265,6 +281,8 @@ def _run_options(cluster: str, endpoint: str, shared: Shared, token_s: float) ->
         run_mark=shared.incarnation,
         pods_folder=shared.folder / "p",
         images=settings.images,
+        pull_backoff_s=settings.pull_backoff_s,
+        pull_backoff_most_s=settings.pull_backoff_most_s,
         crash_backoff_s=settings.crash_backoff_s,
         crash_backoff_most_s=settings.crash_backoff_most_s,
         token_s=token_s,

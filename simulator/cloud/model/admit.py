@@ -24,6 +24,7 @@ from simulator.cloud.model.requests import (
     SetCapacity,
     SetPrice,
     SetQuota,
+    SetRoles,
     Started,
     StockOut,
     UpdatePool,
@@ -50,7 +51,7 @@ def admit(cloud: Cloud, request: Request, at_s: float) -> tuple[Cloud, Outcome]:
             return _update_pool(cloud, request, at_s)
         case DeleteInstances():
             return _delete_instances(cloud, request, at_s)
-        case PreemptNode() | StockOut() | SetCapacity() | SetPrice() | SetQuota():
+        case PreemptNode() | StockOut() | SetCapacity() | SetPrice() | SetQuota() | SetRoles():
             return control.obey(cloud, request, at_s)
         case _:
             assert_never(request)
@@ -72,6 +73,8 @@ def _create_cluster(cloud: Cloud, request: CreateCluster, at_s: float) -> tuple[
         up_s=at_s + cloud.rules.cluster_s,
         zones=request.zones or _default_zones(key.location),
         echo=request.echo,
+        private_nodes=request.private_nodes,
+        authorized_networks=request.authorized_networks,
     )
     cloud = replace(cloud, clusters={**cloud.clusters, key: cluster})
     for wish in request.pools:

@@ -20,6 +20,7 @@ class HostCluster:
     called: str
     key: ClusterKey
     uid: str
+    authorized_networks: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,7 @@ class PlaceNode:
     taints: tuple[Taint, ...]
     capacity: Mapping[str, str]
     shutdown_grace_s: float
+    service_account: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,8 @@ class CreateCluster:
     pools: tuple[PoolWish, ...]
     zones: tuple[str, ...] = ()
     echo: bytes = b""
+    private_nodes: bool = False
+    authorized_networks: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +104,14 @@ class SetQuota:
     """None: the default."""
 
 
+@dataclass(frozen=True, slots=True)
+class SetRoles:
+    """The service account of nodes has the roles that GKE needs, or lacks them."""
+
+    account: str
+    granted: bool
+
+
 Request = (
     CreateCluster
     | DeleteCluster
@@ -115,6 +125,7 @@ Request = (
     | SetCapacity
     | SetPrice
     | SetQuota
+    | SetRoles
 )
 
 

@@ -82,6 +82,9 @@ class PoolSpec:
     resource_labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
     shutdown_grace_s: float = 30.0
+    private: bool = False
+    """Nodes without an external address."""
+    service_account: str = "default"
 
     @property
     def bought_as(self) -> str:
@@ -111,6 +114,10 @@ class Cluster:
     failed: "Failure | None" = None
     """Why its creation ended with an error."""
     deleting: bool = False
+    private_nodes: bool = False
+    """For pools that do not say."""
+    authorized_networks: tuple[str, ...] | None = None
+    """From where its Kubernetes API may be reached; None: from anywhere."""
 
     @property
     def region(self) -> str:
@@ -308,6 +315,8 @@ class Cloud:
     """Limits that were set, by project, region and metric."""
     lines: Mapping[tuple[str, str], BillLine] = field(default_factory=dict)
     """By the pool's uid and zone."""
+    roleless: frozenset[str] = frozenset()
+    """Service accounts of nodes that lack the roles GKE needs."""
     made: int = 0
     """Numbers what is made, so that every name and every choice follows from the seed."""
     requests: int = 0

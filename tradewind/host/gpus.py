@@ -1,6 +1,7 @@
 """The GPUs that a host must have: how its processes find the driver, and a check before the host reports ready.
 
-A pod with GPUs sets both variables. The driver of the node is mounted in a folder that an ordinary image does not search.
+A pod with GPUs sets both variables. The driver of the node is mounted in a folder that an ordinary image does not
+search.
 """
 
 import contextlib
@@ -113,7 +114,7 @@ def _probe(wanted: int) -> tuple[int, str]:
         seen = int(torch.cuda.device_count())
         for index in range(min(seen, wanted)):
             torch.zeros(1, device=f"cuda:{index}")
-    except Exception as error:
+    except (RuntimeError, AssertionError, OSError, ValueError) as error:
         return seen, str(error).partition("\n")[0][:300]
     return seen, "" if seen else _why_no_driver()
 

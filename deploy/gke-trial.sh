@@ -68,6 +68,7 @@ if [[ -z ${python} ]]; then
 fi
 common=(--fleet "${fleet}" --job "${GKE_TRIAL_JOB:-${here}/gke-trial.yaml}" --log "${log}" ${GKE_TRIAL_BOUNDS:+--bounds "${GKE_TRIAL_BOUNDS}"})
 
+# shellcheck disable=SC2329 # the trap calls it
 cleanup() {
   local code=$?
   trap - EXIT INT TERM

@@ -118,7 +118,9 @@ class Gcloud:
     async def machines(self, job: str = "") -> Sequence[Machine]:
         """Machines of the fleet, or of one of its jobs."""
         wanted = f"labels.{JOB_LABEL}={job}" if job else f"labels.{FLEET_LABEL}={self._fleet}"
-        return await self._json("list machines", tuple[Machine, ...], "compute", "instances", "list", f"--filter={wanted}")
+        return await self._json(
+            "list machines", tuple[Machine, ...], "compute", "instances", "list", f"--filter={wanted}"
+        )
 
     async def disks(self, job: str) -> Sequence[Named]:
         wanted = f"--filter=labels.{JOB_LABEL}={job}"
@@ -140,7 +142,7 @@ class Gcloud:
             *(*_POOLS, "create", pool.name, f"--cluster={pool.cluster}", f"--location={pool.location}"),
             *(f"--node-locations={pool.zone}", f"--machine-type={pool.machine_type}", f"--num-nodes={pool.nodes}"),
             *(f"--accelerator=type={pool.accelerator},count={pool.accelerators}", f"--disk-size={pool.disk_gb}"),
-            *(f"--node-labels={FLEET_LABEL}={self._fleet}", *(("--spot",) if pool.spot else ())),
+            *(("--spot",) if pool.spot else ()),
             within_s=within_s,
         )
 
@@ -159,7 +161,9 @@ class Gcloud:
             f"AND usage_start_time >= TIMESTAMP_SECONDS({int(since)}) "
             "AND REGEXP_CONTAINS(sku.description, r'Core|Ram|GPU')"
         )
-        ran = await self._run("bq", f"--project_id={self._project}", "query", "--use_legacy_sql=false", "--format=json", query)
+        ran = await self._run(
+            "bq", f"--project_id={self._project}", "query", "--use_legacy_sql=false", "--format=json", query
+        )
         rows = _decoded(output_of(ran, "query the billing export"), tuple[Billed, ...], "the billing export")
         return rows[0] if rows else Billed()
 

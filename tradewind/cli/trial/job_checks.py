@@ -17,7 +17,9 @@ async def gpu(trial: Trial) -> Verdict:
     took_s = time.monotonic() - began_s
     lines = [line async for line in trial.api.logs(trial.spec.name) if line.line.startswith(DEVICE)]
     devices = {line.rank: line.line.removeprefix(DEVICE).strip() for line in lines}
-    named = ", ".join(f"rank {rank}: {device}" for rank, device in sorted(devices.items())) or "no rank named its device"
+    named = (
+        ", ".join(f"rank {rank}: {device}" for rank, device in sorted(devices.items())) or "no rank named its device"
+    )
     if len(devices) < view.world_size or any(not device.startswith("cuda") for device in devices.values()):
         return failed(f"{named}. Was the image built with CUDA, and does the job ask for `pod.gpu`?")
     return passed(f"{named}; training {took_s:.0f} s after the request")
@@ -78,9 +80,13 @@ async def removal(trial: Trial) -> Verdict:
     kept = await trial.until(removed, trial.bounds.removed_s)
     took_s = time.monotonic() - began_s
     if kept is None:
-        return failed(f"{len(before)} machines were there, and {fewer} should be, {trial.bounds.removed_s:g} s after the request")
+        return failed(
+            f"{len(before)} machines were there, and {fewer} should be, {trial.bounds.removed_s:g} s after the request"
+        )
     if len(kept) < fewer or not kept <= set(before):
-        return failed(f"of {_names(before, set(before))} only {_names(before, kept)} are left: the wrong ones were removed")
+        return failed(
+            f"of {_names(before, set(before))} only {_names(before, kept)} are left: the wrong ones were removed"
+        )
     extra = await trial.until(lambda: _others(trial, kept), trial.bounds.settled_s)
     if extra:
         return failed(f"{', '.join(sorted(extra))} came in place of what was removed")

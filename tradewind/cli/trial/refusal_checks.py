@@ -25,7 +25,12 @@ PROBE_NODES_AT_MOST = 8
 """More would cost too much if Google granted them after all."""
 SAID_AT_MOST = 300
 
-_CODES = {400: Code.INVALID_ARGUMENT, 403: Code.PERMISSION_DENIED, 409: Code.ALREADY_EXISTS, 429: Code.RESOURCE_EXHAUSTED}
+_CODES = {
+    400: Code.INVALID_ARGUMENT,
+    403: Code.PERMISSION_DENIED,
+    409: Code.ALREADY_EXISTS,
+    429: Code.RESOURCE_EXHAUSTED,
+}
 _CODE = re.compile(r"\bcode=(\d{3})\b")
 
 
@@ -65,7 +70,9 @@ async def quota(trial: Trial) -> Verdict:
     known = await quotas_of(trial, region_of(offer.zone))
     plan = complete(trial.fleet, pool_plan(trial.spec.name, offer, 1), {})
     taken = needs(plan, known)
-    room = min((int((quota.limit - quota.usage) // taken[quota.key]) for quota in known if quota.key in taken), default=0)
+    room = min(
+        (int((quota.limit - quota.usage) // taken[quota.key]) for quota in known if quota.key in taken), default=0
+    )
     if room >= PROBE_NODES_AT_MOST:
         return skipped(f"the quotas have room for {room} nodes; granting one more would cost too much")
     pool = ProbePool(

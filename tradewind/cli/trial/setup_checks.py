@@ -37,7 +37,11 @@ async def quotas(trial: Trial) -> Verdict:
     plan = complete(trial.fleet, pool_plan(trial.spec.name, offer, nodes), {})
     needed = {key: amount * nodes for key, amount in needs(plan, known).items()}
     free = {quota.key: quota.limit - quota.usage for quota in known}
-    short = [f"{key.metric} ({key.scope}): {amount:g} needed, {free[key]:g} free" for key, amount in needed.items() if free[key] < amount]
+    short = [
+        f"{key.metric} ({key.scope}): {amount:g} needed, {free[key]:g} free"
+        for key, amount in needed.items()
+        if free[key] < amount
+    ]
     if short:
         return failed(f"{'; '.join(short)}. Request more, or take smaller disks or fewer workers")
     room = ", ".join(f"{key.metric} {amount:g} of {free[key]:g}" for key, amount in sorted(needed.items(), key=str))

@@ -36,7 +36,7 @@ fail() {
   exit 2
 }
 
-fleet="" log="gke-trial-$(date +%Y%m%d-%H%M%S).log" minutes=120 dry_run=false
+child="" fleet="" log="gke-trial-$(date +%Y%m%d-%H%M%S).log" minutes=120 dry_run=false
 options=()
 while [[ $# -gt 0 ]]; do
   case $1 in
@@ -59,7 +59,7 @@ while [[ $# -gt 0 ]]; do
 done
 
 [[ -n ${fleet} ]] || fail "--fleet is missing; see --help"
-[[ ${minutes} =~ ^[0-9]+$ ]] || fail "--minutes must be a whole number, not ${minutes}"
+[[ ${minutes} =~ ^[1-9][0-9]*$ ]] || fail "--minutes must be a whole number, not ${minutes}"
 command -v gcloud > /dev/null || fail "gcloud is not installed; see https://cloud.google.com/sdk/docs/install"
 python=${PYTHON:-}
 if [[ -z ${python} ]]; then
@@ -71,7 +71,12 @@ common=(--fleet "${fleet}" --job "${GKE_TRIAL_JOB:-${here}/gke-trial.yaml}" --lo
 # shellcheck disable=SC2329 # the trap calls it
 cleanup() {
   local code=$?
-  trap - EXIT INT TERM
+  trap - EXIT
+  trap '' INT TERM # a second Ctrl-C must not leave machines behind
+  if [[ -n ${child} ]]; then
+    kill -TERM "${child}" 2> /dev/null || true
+    wait "${child}" || true
+  fi
   if [[ ${dry_run} == false && ${code} -ne 2 ]]; then
     timeout --kill-after=30 40m "${python}" -m tradewind.cli.trial cleanup "${common[@]}" || code=1
   fi
@@ -82,9 +87,13 @@ trap cleanup EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
+# In the background, so that a signal is answered at once and not when the checks have ended.
 code=0
-timeout --foreground --signal=INT --kill-after=60 "${minutes}m" \
-  "${python}" -m tradewind.cli.trial run "${common[@]}" ${options[@]+"${options[@]}"} || code=$?
+timeout --kill-after=60 "${minutes}m" \
+  "${python}" -m tradewind.cli.trial run "${common[@]}" ${options[@]+"${options[@]}"} &
+child=$!
+wait "${child}" || code=$?
+child=""
 if [[ ${code} -eq 124 ]]; then
   echo "The time was over after ${minutes} minutes; the checks that are missing above did not run." | tee -a "${log}"
   code=4

@@ -27,6 +27,8 @@ class TrialMaster(FakeMaster):
     device: str = "cuda:0 (NVIDIA L4)"
     has_notices: bool = True
     replaces: bool = True
+    grows: bool = True
+    """False: a world of one is all that ever trains."""
     on_scale: str = "removes one"
     """Or `ignores`, `removes all`, `refills`."""
     deletes_pools: bool = True
@@ -49,7 +51,7 @@ class TrialMaster(FakeMaster):
         if view.phase == "running":
             await self._see()
             size = await self._machines()
-            size = size if self.replaces or not self.doomed else min(size, 1)
+            size = size if self.grows and (self.replaces or not self.doomed) else min(size, 1)
             self.views[JOB] = msgspec.structs.replace(
                 view, step=(view.step or 0) + 1, world_size=min(size, view.wanted)
             )
@@ -77,9 +79,9 @@ class TrialMaster(FakeMaster):
         return answer
 
     async def _cost(self, request: web.Request) -> web.Response:
-        async with aiohttp.ClientSession() as http:
-            async with http.get(f"{self.control_url}/bill?label={JOB_LABEL}={JOB}") as response:
-                billed = (await response.json())["micro_usd"]
+        url = f"{self.control_url}/bill?label={JOB_LABEL}={JOB}"
+        async with aiohttp.ClientSession() as http, http.get(url) as response:
+            billed = (await response.json())["micro_usd"]
         self.cost_micro_usd = round(billed * self.ledger_factor)
         return await super()._cost(request)
 

@@ -19,6 +19,7 @@ async def test_services(scene: Scene) -> None:
     assert "gcloud services enable artifactregistry.googleapis.com" in verdict.text
 
 
+@pytest.mark.slow
 async def test_quotas(scene: Scene) -> None:
     await scene.ground.stage.order("quota", {"region": REGION, "metric": "PREEMPTIBLE_NVIDIA_L4_GPUS", "limit": 2})
     verdict = await scene.check("quotas")
@@ -30,6 +31,7 @@ async def test_quotas(scene: Scene) -> None:
     assert "PREEMPTIBLE_NVIDIA_L4_GPUS (us-central1): 2 needed, 1 free" in verdict.text
 
 
+@pytest.mark.slow
 async def test_node_account(scene: Scene) -> None:
     assert (await scene.check("node-account")).result is Result.PASS
     scene.change(roles={DEFAULT_ACCOUNT: ("roles/editor",)})
@@ -40,6 +42,7 @@ async def test_node_account(scene: Scene) -> None:
     assert f"--member=serviceAccount:{DEFAULT_ACCOUNT} --role=roles/artifactregistry.reader" in verdict.text
 
 
+@pytest.mark.slow
 async def test_gpu(scene: Scene) -> None:
     verdict = await scene.check("gpu")
     assert verdict.result is Result.PASS, verdict
@@ -53,6 +56,7 @@ async def test_gpu_that_ranks_do_not_see(scene: Scene) -> None:
     assert "rank 0: cpu" in verdict.text
 
 
+@pytest.mark.slow
 async def test_a_notice_and_a_preemption_that_training_survives(scene: Scene) -> None:
     notice = await scene.check("notice")
     assert notice.result is Result.PASS, notice
@@ -62,12 +66,14 @@ async def test_a_notice_and_a_preemption_that_training_survives(scene: Scene) ->
     assert "a world of 2 trains again" in preemption.text
 
 
+@pytest.mark.slow
 async def test_a_preemption_without_a_notice(scene: Scene) -> None:
     scene.master.has_notices = False
     verdict = await scene.check("notice")
     assert (verdict.result, "without a notice" in verdict.text) == (Result.FAIL, True)
 
 
+@pytest.mark.slow
 async def test_a_preemption_after_which_no_machine_comes(scene: Scene) -> None:
     scene.master.replaces = False
     scene.bounds = replace(scene.bounds, replaced_s=0.5)
@@ -77,12 +83,14 @@ async def test_a_preemption_after_which_no_machine_comes(scene: Scene) -> None:
     assert code_lines[0].startswith("FAIL  preemption    no world of 2 trained within 0.5 s")
 
 
+@pytest.mark.slow
 async def test_removal(scene: Scene) -> None:
     verdict = await scene.check("removal")
     assert verdict.result is Result.PASS, verdict
     assert "was removed after" in verdict.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("on_scale", "told"),
     [
@@ -98,6 +106,7 @@ async def test_removal_that_goes_wrong(scene: Scene, on_scale: str, told: str) -
     assert (verdict.result, told in verdict.text) == (Result.FAIL, True), verdict
 
 
+@pytest.mark.slow
 async def test_stockout(scene: Scene) -> None:
     assert (await scene.check("stockout")).result is Result.SKIP
     await scene.ground.stage.stock_out()
@@ -107,6 +116,7 @@ async def test_stockout(scene: Scene) -> None:
     assert await scene.ground.pools() == set()
 
 
+@pytest.mark.slow
 async def test_a_stockout_in_words_that_tradewind_does_not_know(scene: Scene) -> None:
     await scene.ground.stage.stock_out()
     scene.change(stockout_text="The moon is in the wrong phase.")
@@ -122,12 +132,14 @@ async def test_quota(scene: Scene) -> None:
     assert "PREEMPTIBLE_NVIDIA_L4_GPUS (1 free)" in verdict.text
 
 
+@pytest.mark.slow
 async def test_leftovers(scene: Scene) -> None:
     await scene.check("gpu")
     verdict = await scene.check("leftovers")
     assert verdict.result is Result.PASS, verdict
 
 
+@pytest.mark.slow
 async def test_leftovers_that_are_there(scene: Scene) -> None:
     scene.master.deletes_pools = False
     scene.bounds = replace(scene.bounds, gone_s=0.5)
@@ -137,6 +149,7 @@ async def test_leftovers_that_are_there(scene: Scene) -> None:
     assert "pool a-job-pool" in verdict.text and "tradewind reap" in verdict.text
 
 
+@pytest.mark.slow
 async def test_a_disk_that_is_left(scene: Scene) -> None:
     scene.change(lost_disks=("pvc-1",))
     scene.bounds = replace(scene.bounds, gone_s=0.2)
@@ -144,6 +157,7 @@ async def test_a_disk_that_is_left(scene: Scene) -> None:
     assert (verdict.result, "disk pvc-1" in verdict.text) == (Result.FAIL, True)
 
 
+@pytest.mark.slow
 async def test_ledger(scene: Scene) -> None:
     assert (await scene.check("ledger")).result is Result.SKIP
     await scene.check("gpu")
@@ -153,6 +167,7 @@ async def test_ledger(scene: Scene) -> None:
     assert (await scene.check("ledger")).result is Result.SKIP
 
 
+@pytest.mark.slow
 async def test_a_ledger_that_differs_from_the_bill(scene: Scene) -> None:
     await scene.ground.stage.order("price", {"zone": ZONE, "accelerator": "nvidia-l4", "price": 100_000.0})
     await scene.check("gpu")
@@ -163,6 +178,7 @@ async def test_a_ledger_that_differs_from_the_bill(scene: Scene) -> None:
     assert (verdict.result, "more than 5% apart" in verdict.text) == (Result.FAIL, True), verdict
 
 
+@pytest.mark.slow
 async def test_a_dry_run_changes_nothing_and_says_what_it_would_run(scene: Scene) -> None:
     scene.dry_run = True
     lines: list[str] = []
@@ -172,8 +188,9 @@ async def test_a_dry_run_changes_nothing_and_says_what_it_would_run(scene: Scene
     assert any("dry run: would run gcloud container node-pools create trial-stockout" in line for line in lines)
 
 
+@pytest.mark.slow
 async def test_money_that_is_spent_ends_what_costs_money(scene: Scene) -> None:
-    await scene.ground.stage.order("price", {"zone": ZONE, "accelerator": "nvidia-l4", "price": 10_000_000.0})
+    await scene.ground.stage.order("price", {"zone": ZONE, "accelerator": "nvidia-l4", "price": 1_000_000.0})
     lines: list[str] = []
     code = await run_all(scene.trial(), ["gpu", "removal", "leftovers"], 0.01, lines.append)
     assert code == 3
@@ -181,6 +198,7 @@ async def test_money_that_is_spent_ends_what_costs_money(scene: Scene) -> None:
     assert "0.01 USD are spent" in lines[1]
 
 
+@pytest.mark.slow
 async def test_cleaning_up_stops_the_job_and_deletes_the_probes(scene: Scene) -> None:
     await scene.check("gpu")
     await scene.ground.plant("trial-stockout", "none")
@@ -190,6 +208,7 @@ async def test_cleaning_up_stops_the_job_and_deletes_the_probes(scene: Scene) ->
     assert await scene.ground.pools() == set()
 
 
+@pytest.mark.slow
 async def test_the_worst_case_is_more_with_more_time(scene: Scene) -> None:
     trial = scene.trial()
     assert 0 < worst_case_usd(trial, 30) < worst_case_usd(trial, 120) < 50

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from dataclasses import replace
@@ -12,6 +13,7 @@ import msgspec
 import pytest
 
 from tests.cli.command import Outcome, finished, without_ours
+from tests.conftest import eventually
 from tests.gcloud.__main__ import VARIABLE
 from tests.trial.conftest import QUICK, Scene
 from tradewind.cli.trial.checklist import CHECKS
@@ -46,6 +48,7 @@ def test_help_names_every_check_in_order() -> None:
         (("--fleet",), "--fleet needs a value"),
         (("--fleet", "x", "--only", "moon"), "there is no check moon"),
         (("--fleet", "x", "--minutes", "soon"), "--minutes must be a whole number"),
+        (("--fleet", "x", "--minutes", "0"), "--minutes must be a whole number"),
         (("--flet", "x"), "unknown option --flet"),
     ],
 )
@@ -56,6 +59,12 @@ def test_a_wrong_option_is_refused_before_anything_is_done(arguments: tuple[str,
 
 async def trial(scene: Scene, folder: Path, *arguments: str) -> tuple[Outcome, str]:
     """A run of the script; with its log."""
+    done = await finished(await started(scene, folder, *arguments), 240.0)
+    log = folder / "trial.log"
+    return done, log.read_text() if log.exists() else ""
+
+
+async def started(scene: Scene, folder: Path, *arguments: str) -> asyncio.subprocess.Process:
     for program in ("gcloud", "bq"):
         path = folder / "bin" / program
         path.parent.mkdir(exist_ok=True)
@@ -71,14 +80,13 @@ async def trial(scene: Scene, folder: Path, *arguments: str) -> tuple[Outcome, s
         "GKE_TRIAL_BOUNDS": msgspec.json.encode(replace(QUICK, gone_s=20.0, notice_s=20.0, replaced_s=20.0)).decode(),
     }
     log = folder / "trial.log"
-    process = await asyncio.create_subprocess_exec(
+    return await asyncio.create_subprocess_exec(
         *(str(SCRIPT), "--fleet", str(scene.ground.fleet_file), "--log", str(log), *arguments),
         env=environ,
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
-    return await finished(process, 240.0), log.read_text() if log.exists() else ""
 
 
 @pytest.mark.slow
@@ -114,3 +122,31 @@ async def test_a_run_that_could_cost_too_much_does_not_start(scene: Scene, tmp_p
     assert done.code == 2
     assert "This could cost more than the limit." in done.err
     assert scene.master.submitted == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+async def test_a_signal_ends_the_checks_at_once_and_cleans_up(
+    scene: Scene, tmp_path: Path, sent: signal.Signals, code: int
+) -> None:
+    scene.master.grows = False
+    process = await started(scene, tmp_path, "--only", "gpu")
+    await eventually(lambda: "gke-trial" in scene.master.views, timeout_s=60.0)
+    process.send_signal(sent)
+    done = await finished(process, 120.0)
+    assert (done.code, "The job is stopped" in done.out) == (code, True), done
+    assert scene.master.views["gke-trial"].phase == "stopped"
+    assert await scene.ground.pools() == set()
+
+
+@pytest.mark.slow
+async def test_time_that_is_over_is_said_and_cleaned_up_after(scene: Scene, tmp_path: Path) -> None:
+    """The limit is in minutes: in its place, a `timeout` for which the time of the checks is over at once."""
+    path = tmp_path / "bin" / "timeout"
+    path.parent.mkdir()
+    path.write_text(f'#!/bin/sh\ncase "$*" in *" run "*) exit 124 ;; esac\nexec {shutil.which("timeout")} "$@"\n')
+    path.chmod(0o755)
+    done, log = await trial(scene, tmp_path)
+    assert done.code == 4
+    assert "The time was over after 120 minutes" in done.out and "The time was over" in log
+    assert "The job is stopped" in done.out

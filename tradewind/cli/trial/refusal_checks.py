@@ -11,6 +11,7 @@ from controlplane.clouds.outcomes import Outcome, QuotaExceeded, StockedOut
 from controlplane.fleet.checks import region_of
 from controlplane.fleet.plans import complete, offers
 from controlplane.fleet.spec import ClusterSpec
+from messages.ids import JobName
 from runtime.errors import UserError
 from tradewind.cli.trial.commands import TIMED_OUT, Ran
 from tradewind.cli.trial.gcloud import ProbePool
@@ -68,7 +69,7 @@ async def quota(trial: Trial) -> Verdict:
     if offer is None or cluster is None:
         return skipped("no offer of the fleet has a GPU")
     known = await quotas_of(trial, region_of(offer.zone))
-    plan = complete(trial.fleet, pool_plan(trial.spec.name, offer, 1), {})
+    plan = complete(trial.fleet, pool_plan(JobName(trial.spec.name), offer, 1), {})
     taken = needs(plan, known)
     room = min(
         (int((quota.limit - quota.usage) // taken[quota.key]) for quota in known if quota.key in taken), default=0

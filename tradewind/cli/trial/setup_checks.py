@@ -5,6 +5,7 @@ from controlplane.clouds.gke.quotas import needs
 from controlplane.clouds.interface import PROJECT, Quota, QuotaKey
 from controlplane.fleet.checks import region_of
 from controlplane.fleet.plans import complete, offers
+from messages.ids import JobName
 from tradewind.cli.trial.stage import Trial
 from tradewind.cli.trial.verdicts import Verdict, failed, passed
 
@@ -34,7 +35,7 @@ async def quotas(trial: Trial) -> Verdict:
     offer = offers(trial.fleet)[0]
     region, nodes = region_of(offer.zone), trial.spec.workers.max
     known = await quotas_of(trial, region)
-    plan = complete(trial.fleet, pool_plan(trial.spec.name, offer, nodes), {})
+    plan = complete(trial.fleet, pool_plan(JobName(trial.spec.name), offer, nodes), {})
     needed = {key: amount * nodes for key, amount in needs(plan, known).items()}
     free = {quota.key: quota.limit - quota.usage for quota in known}
     short = [

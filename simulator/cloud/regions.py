@@ -72,6 +72,7 @@ class RegionClient:
                     "name": request.key.cluster,
                     "uid": request.uid,
                     "token_seconds": self._token_s,
+                    "authorized_networks": request.authorized_networks,
                 }
                 hosted = _as(HostedView, await self._call("PUT", _cluster(request.called), body))
                 return hosted.endpoint, hosted.ca

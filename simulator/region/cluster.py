@@ -18,6 +18,7 @@ from simulator.kubelet.pod import Node
 from simulator.kubelet.processes import Sweeper
 from simulator.kubelet.pulls import Accounts
 from simulator.kubernetes import identities
+from simulator.kubernetes.authorized import networks
 from simulator.kubernetes.controllers import nodes as node_controller
 from simulator.kubernetes.controllers.actions import perform
 from simulator.kubernetes.controllers.loop import Controllers
@@ -63,7 +64,9 @@ class Cluster:
         # Versions go on rising when a region is started anew: what clients remember of its last life is too old.
         self.server = ApiServer(shared.clock, options, first_version=int(time.time() * 1000))
         self.logs = LogFolder(shared.folder / "logs" / name, self.server.store)
-        self.http = ClusterHttp(name, self.server, self.gate, self.logs, shared.clock, _http_options(shared.settings))
+        self.http = ClusterHttp(
+            name, self.server, self.gate, self.logs, shared.clock, _http_options(shared.settings, request)
+        )
         self.nodes: dict[str, RegionNode] = {}
         self._shared = shared
         self._token_s = request.token_seconds or shared.settings.token_s
@@ -260,12 +263,13 @@ def _server_options(settings: RegionSettings, request: ClusterRequest) -> Server
     )
 
 
-def _http_options(settings: RegionSettings) -> HttpOptions:
+def _http_options(settings: RegionSettings, request: ClusterRequest) -> HttpOptions:
     return HttpOptions(
         settings.secret,
         bookmark_s=settings.bookmark_s,
         gone_as_status=settings.gone_as_status,
         enforces_rbac=settings.enforce_rbac,
+        authorized=None if request.authorized_networks is None else networks(request.authorized_networks),
     )
 
 

@@ -57,6 +57,8 @@ class ClusterRequest(Struct, frozen=True, kw_only=True):
     project: str = "simulated"
     location: str = ""
     token_seconds: NotNothing | None = None
+    authorized_networks: list[str] | None = None
+    """Clients from elsewhere are refused, except for pods of the cluster; null: nobody is."""
     controllers: bool = True
     """Without them it is a bare API server: nothing places or makes pods, and whoever tests plays those parts."""
 

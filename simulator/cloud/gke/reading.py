@@ -1,5 +1,6 @@
 """From GKE's requests to the model's: what is asked for, or why it cannot be."""
 
+import ipaddress
 from collections.abc import Sequence
 from typing import Any
 
@@ -42,24 +43,50 @@ def cluster_wish(path: Path, cluster: container_v1.Cluster) -> CreateCluster | R
     if not pools and cluster.initial_node_count > 0:
         count, config = cluster.initial_node_count, cluster.node_config
         pools = [container_v1.NodePool(name=DEFAULT_POOL, initial_node_count=count, config=config)]
+    private = cluster.network_config.default_enable_private_nodes or cluster.private_cluster_config.enable_private_nodes
     wishes: list[PoolWish] = []
     for pool in pools:
-        wish = pool_wish(pool)
+        wish = pool_wish(pool, private=private)
         if isinstance(wish, Refusal):
             return wish
         wishes.append(wish)
-    key = path.cluster_key._replace(cluster=cluster.name)
-    return CreateCluster(key, tuple(wishes), tuple(cluster.locations), container_v1.Cluster.serialize(cluster))
+    networks = _authorized_networks(cluster)
+    if isinstance(networks, Refusal):
+        return networks
+    return CreateCluster(
+        path.cluster_key._replace(cluster=cluster.name),
+        tuple(wishes),
+        tuple(cluster.locations),
+        container_v1.Cluster.serialize(cluster),
+        private,
+        networks,
+    )
 
 
-def pool_wish(pool: container_v1.NodePool) -> PoolWish | Refusal:
-    spec = spec_of(pool)
+def _authorized_networks(cluster: container_v1.Cluster) -> tuple[str, ...] | Refusal | None:
+    """None where everybody may reach the control plane."""
+    config = cluster.control_plane_endpoints_config.ip_endpoints_config.authorized_networks_config
+    config = config if config.enabled else cluster.master_authorized_networks_config
+    if not config.enabled:
+        return None
+    blocks = tuple(block.cidr_block for block in config.cidr_blocks)
+    for block in blocks:
+        try:
+            ipaddress.ip_network(block)
+        except ValueError:
+            return refusals.invalid(f'Invalid CIDR block "{block}" in authorized networks.')
+    return blocks
+
+
+def pool_wish(pool: container_v1.NodePool, *, private: bool) -> PoolWish | Refusal:
+    """`private`: whether the cluster's nodes have no external address where the pool does not say."""
+    spec = spec_of(pool, private=private)
     if isinstance(spec, Refusal):
         return spec
     return PoolWish(pool.name, spec, container_v1.NodePool.serialize(pool))
 
 
-def spec_of(pool: container_v1.NodePool) -> PoolSpec | Refusal:
+def spec_of(pool: container_v1.NodePool, *, private: bool) -> PoolSpec | Refusal:
     config = pool.config
     if pool.autoscaling.enabled:
         return Refusal(Code.UNIMPLEMENTED, "The simulator has no autoscaler: create the pool without autoscaling.")
@@ -86,6 +113,7 @@ def spec_of(pool: container_v1.NodePool) -> PoolSpec | Refusal:
         resource_labels=dict(config.resource_labels),
         taints=taints_of(config.taints),
         shutdown_grace_s=_grace_s(config),
+        private=_is_private(pool, private),
         service_account=config.service_account or DEFAULT_ACCOUNT,
     )
 
@@ -105,6 +133,11 @@ def _accelerators(given: Sequence[container_v1.AcceleratorConfig]) -> tuple[str,
     if count < 1:
         return refusals.invalid("Accelerator count must be at least 1.")
     return kind, count
+
+
+def _is_private(pool: container_v1.NodePool, default: bool) -> bool:
+    said = pool.network_config
+    return bool(said.enable_private_nodes) if "enable_private_nodes" in said else default
 
 
 def _grace_s(config: container_v1.NodeConfig) -> float:

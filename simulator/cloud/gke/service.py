@@ -62,7 +62,8 @@ class GkeService:
         return found if isinstance(found, Refusal) else self._pool(found)
 
     async def create_node_pool(self, path: Path, request: Any) -> Answer:
-        wish = pool_wish(request.node_pool)
+        cluster = self._desk.cloud.clusters.get(path.cluster_key)
+        wish = pool_wish(request.node_pool, private=cluster is not None and cluster.private_nodes)
         return wish if isinstance(wish, Refusal) else await self._change(CreatePool(path.cluster_key, wish))
 
     async def delete_node_pool(self, path: Path, request: Any) -> Answer:
@@ -77,7 +78,7 @@ class GkeService:
             return found
         said = updated_pool(found.echo, request)
         said.locations, said.initial_node_count = list(found.spec.zones), found.spec.size
-        spec = spec_of(said)
+        spec = spec_of(said, private=found.spec.private)
         if isinstance(spec, Refusal):
             return spec
         return await self._change(UpdatePool(path.pool_key, spec, container_v1.NodePool.serialize(said)))

@@ -73,6 +73,8 @@ def _create_cluster(cloud: Cloud, request: CreateCluster, at_s: float) -> tuple[
         up_s=at_s + cloud.rules.cluster_s,
         zones=request.zones or _default_zones(key.location),
         echo=request.echo,
+        private_nodes=request.private_nodes,
+        authorized_networks=request.authorized_networks,
     )
     cloud = replace(cloud, clusters={**cloud.clusters, key: cluster})
     for wish in request.pools:

@@ -20,6 +20,7 @@ class HostCluster:
     called: str
     key: ClusterKey
     uid: str
+    authorized_networks: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

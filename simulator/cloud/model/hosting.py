@@ -113,7 +113,7 @@ def _requests(cloud: Cloud, at_s: float) -> Iterator[RegionRequest]:
         if told.id and (cluster is None or cluster.uid != told.id):
             yield DropCluster(region, called)
         elif cluster is not None and not told.id and cluster.up_s <= at_s:
-            yield HostCluster(region, called, cluster.key, cluster.uid)
+            yield HostCluster(region, called, cluster.key, cluster.uid, cluster.authorized_networks)
     hosted = {each.key: each for place, each in wanted.items() if cloud.hosted.get(place, Told()).id == each.uid}
     for presence in cloud.presences.values():
         cluster = hosted.get(presence.pool.of)

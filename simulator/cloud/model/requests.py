@@ -22,6 +22,8 @@ class CreateCluster:
     pools: tuple[PoolWish, ...]
     zones: tuple[str, ...] = ()
     echo: bytes = b""
+    private_nodes: bool = False
+    authorized_networks: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,6 +82,8 @@ class PoolSpec:
     resource_labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
     shutdown_grace_s: float = 30.0
+    private: bool = False
+    """Nodes without an external address."""
     service_account: str = "default"
 
     @property
@@ -112,6 +114,10 @@ class Cluster:
     failed: "Failure | None" = None
     """Why its creation ended with an error."""
     deleting: bool = False
+    private_nodes: bool = False
+    """For pools that do not say."""
+    authorized_networks: tuple[str, ...] | None = None
+    """From where its Kubernetes API may be reached; None: from anywhere."""
 
     @property
     def region(self) -> str:

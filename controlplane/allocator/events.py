@@ -119,6 +119,16 @@ class StartsSeen:
 
 
 @dataclass(frozen=True, slots=True)
+class ControllerFailed:
+    """The controller of a cluster cannot start, so no worker can. Told again while it is so."""
+
+    at_s: float
+    cluster: ClusterName
+    detail: str = ""
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class UseSeen:
     """As reported lately, of all nodes of which anything is known."""
 
@@ -171,6 +181,7 @@ AllocatorEvent = (
     | ClusterLost
     | NodesReleased
     | StartsSeen
+    | ControllerFailed
     | UseSeen
     | ProfileMeasured
     | MachinesGivenBack

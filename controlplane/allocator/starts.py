@@ -7,7 +7,7 @@ is tried again with few nodes, each time after a longer pause. Workers that run 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from controlplane.allocator.events import StartsSeen
+from controlplane.allocator.events import ControllerFailed, StartsSeen
 from controlplane.allocator.learn_nodes import lose
 from controlplane.allocator.offers import Offer
 from controlplane.allocator.pauses import pause_s
@@ -32,6 +32,22 @@ def learn_starts(allocator: Allocator, event: StartsSeen) -> Allocator:
         known = Block(since_s, until_s, failures, event.detail, event.hint)
     blocks = {name: block for name, block in allocator.blocks.items() if name != cluster}
     return replace(allocator, blocks=blocks if known is None else {**blocks, cluster: known})
+
+
+def block_silent(allocator: Allocator, event: ControllerFailed) -> Allocator:
+    known = allocator.blocks.get(event.cluster)
+    since_s = known.since_s if known is not None and known.of_controller else event.at_s
+    until_s = event.at_s + allocator.settings.controller_block_s
+    block = Block(since_s, until_s, 1, event.detail, event.hint, of_controller=True)
+    return replace(allocator, blocks={**allocator.blocks, event.cluster: block})
+
+
+def unblock_heard(allocator: Allocator, cluster: ClusterName) -> Allocator:
+    """The controller of the cluster runs."""
+    block = allocator.blocks.get(cluster)
+    if block is None or not block.of_controller:
+        return allocator
+    return replace(allocator, blocks={name: each for name, each in allocator.blocks.items() if name != cluster})
 
 
 def give_up_unstartable(pool: Pool, failing: Mapping[str, float], settings: AllocatorSettings, now_s: float) -> Pool:

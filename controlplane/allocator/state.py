@@ -68,6 +68,8 @@ class AllocatorSettings:
     start_retry_s: float = 600.0
     """Seconds until a cluster in which workers could not start is tried again; doubles with each time."""
     start_retry_max_s: float = 14_400.0
+    controller_block_s: float = 120.0
+    """Seconds that nothing is asked for in a cluster after its controller was last said to fail."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,6 +235,8 @@ class Block:
     """How often it was tried."""
     detail: str
     hint: str = ""
+    of_controller: bool = False
+    """The cluster's controller cannot start; over when it is heard."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from controlplane.allocator.events import (
     AllocatorEvent,
     ClusterBecameReady,
     ClusterLost,
+    ControllerFailed,
     CriteriaChanged,
     JobEnded,
     MachinesGivenBack,
@@ -78,7 +79,7 @@ class Capacity:
         pull_hint: PullHint = lambda image: "",
     ) -> None:
         """Without `planning` all jobs take their nodes in the fleet's order."""
-        self._pull_hint = pull_hint
+        self.pull_hint = pull_hint
         self._cloud = cloud
         self._offers = offers
         self._complete = complete
@@ -133,7 +134,7 @@ class Capacity:
         )
         loop = self._loop_of(job, state)
         task = tasks.create_task(loop.run(), name=f"capacity/{job}")
-        starts = Starts(job, self._pull_hint)
+        starts = Starts(job, self.pull_hint)
         self._held[job] = _Held(loop, task, starts, None if ended is not None else wanted)
         if demand is not None and ended is None:
             self._plan_for(job, demand.criteria)
@@ -219,6 +220,11 @@ class Capacity:
             if not waits_for:
                 held.loop.post(ClusterBecameReady(self._clock.monotonic_s(), cluster))
             self._place(job, held)
+
+    def block(self, cluster: ClusterName, detail: str, hint: str) -> None:
+        """Its controller cannot start. Told again while it is so."""
+        for held in self._held.values():
+            held.loop.post(ControllerFailed(self._clock.monotonic_s(), cluster, detail, hint))
 
     def lose(self, job: JobName, cluster: ClusterName, why: str) -> None:
         """Told again and again while it is so: all nodes that the job had there are of no more use to it."""

@@ -15,6 +15,7 @@ from controlplane.capacity.capacity import Capacity, OnPlacement
 from controlplane.capacity.fleet_keeper import FleetKeeper
 from controlplane.capacity.leaders_cloud import LeadersCloud
 from controlplane.capacity.planning import Planning, known_prices
+from controlplane.capacity.silent_controllers import SilentControllers
 from controlplane.clouds.interface import Cloud, PoolPlan
 from controlplane.clouds.outcomes import reason_of
 from controlplane.fleet.cloud import load_clients, open_cloud, pull_hint
@@ -104,8 +105,16 @@ def _keeper(fleet: Fleet, cloud: Cloud, capacity: Capacity, leader: Leader) -> F
     async def install(cluster: ClusterName) -> None:
         await bootstrap.install_until_done(by_cluster[cluster])
 
+    silent = SilentControllers(
+        bootstrap.controller_failure,
+        capacity.block,
+        leader.announce,
+        capacity.heard_s,
+        capacity.pull_hint,
+        leader.clock,
+    )
     plans, heard_s, hear_of = cluster_plans(fleet), capacity.heard_s, capacity.hear_of_cluster
-    return FleetKeeper(cloud, plans, install, leader.announce, heard_s, hear_of, leader.clock)
+    return FleetKeeper(cloud, plans, install, leader.announce, heard_s, hear_of, leader.clock, outwait=silent.outwait)
 
 
 def event_of(place: Place, outcome: PassOutcome) -> Event | None:

@@ -87,6 +87,7 @@ EVENTS: st.SearchStrategy[AllocatorEvent | Outcome] = st.one_of(
         st.lists(st.tuples(NAMES, st.sampled_from([20.0, 400.0])), max_size=3).map(tuple),
         st.frozensets(NAMES, max_size=3),
     ),
+    st.builds(events.ControllerFailed, st.just(0.0), CLUSTERS),
     OUTCOMES,
 )
 

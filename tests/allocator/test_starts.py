@@ -1,9 +1,10 @@
 """Clusters in which workers cannot start: nothing is bought there, machines go back, and it is tried again."""
 
+from controlplane.allocator import events
 from controlplane.allocator.effects import Announce, CreatePool, RemoveNodes, ResizePool
 from controlplane.allocator.sentences import shortage
 from controlplane.allocator.state import AllocatorSettings
-from tests.allocator.stage import EU, US, A, B, C, Stage, a_full_stage, asked, of
+from tests.allocator.stage import EU, US, A, B, C, Stage, a_full_stage, a_stage, asked, of
 
 GIVE_BACK_S = AllocatorSettings().start_give_back_s
 RETRY_S = AllocatorSettings().start_retry_s
@@ -143,3 +144,19 @@ def test_a_failure_in_one_cluster_closes_no_other() -> None:
     stage = a_full_stage(A, C, wanted=2)
     stage.cannot_start("us-a-1", "us-a-2", cluster=EU)
     assert asked(stage.wants(3)) == [("resize", "us-a", "3")]
+
+
+# Controllers that cannot start
+
+
+def test_a_cluster_whose_controller_cannot_start_gives_back_what_comes_and_opens_when_it_is_heard() -> None:
+    stage = a_stage(A, wanted=2)
+    create = stage.begins()
+    stage.ends(create)
+    stage.happens(events.ControllerFailed(stage.now_s, US, "its controller cannot start", "grant a role"))
+    assert "its controller cannot start; try: grant a role" in shortage(stage.allocator, stage.now_s, {})
+    [shed] = of(stage.ticks(20.0), ResizePool)
+    assert shed.size == 0
+    stage.ends(shed)
+    assert asked(stage.sees()) == [("resize", "us-a", "2")]
+    assert US not in stage.allocator.blocks

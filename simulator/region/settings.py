@@ -87,6 +87,10 @@ class PreemptRequest(Struct, frozen=True, kw_only=True):
     delete_node: bool = False
 
 
+class SilenceRequest(Struct, frozen=True, kw_only=True):
+    silent: bool
+
+
 class MaintenanceEvent(StrEnum):
     """Values of the metadata key `instance/maintenance-event`."""
 

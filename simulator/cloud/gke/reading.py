@@ -11,7 +11,7 @@ from simulator.cloud.model.machines import machine, may_take
 from simulator.cloud.model.names import Path, parse
 from simulator.cloud.model.refusals import Code, Refusal
 from simulator.cloud.model.requests import CreateCluster, PoolWish
-from simulator.cloud.model.state import PoolSpec, Taint, TaintEffect
+from simulator.cloud.model.state import Exclusion, PoolSpec, Taint, TaintEffect
 from simulator.market.accelerators import ACCELERATORS, CPU
 
 DEFAULT_MACHINE = "e2-medium"
@@ -36,7 +36,9 @@ def path_of(
     return Path(project, location, cluster, pool, operation)
 
 
-def cluster_wish(path: Path, cluster: container_v1.Cluster) -> CreateCluster | Refusal:
+def cluster_wish(
+    path: Path, cluster: container_v1.Cluster, exclusions: tuple[Exclusion, ...] = ()
+) -> CreateCluster | Refusal:
     if cluster.autopilot.enabled:
         return Refusal(Code.UNIMPLEMENTED, "The simulator has no Autopilot clusters.")
     pools: list[container_v1.NodePool] = list(cluster.node_pools)
@@ -58,6 +60,7 @@ def cluster_wish(path: Path, cluster: container_v1.Cluster) -> CreateCluster | R
         tuple(wishes),
         tuple(cluster.locations),
         container_v1.Cluster.serialize(cluster),
+        exclusions,
         private,
         networks,
     )
@@ -102,6 +105,9 @@ def spec_of(pool: container_v1.NodePool, *, private: bool) -> PoolSpec | Refusal
         return refusals.invalid(f"{name} has {host.accelerators} of {host.accelerator}, not {count} of {kind}.")
     if kind and not host.accelerator and not may_take(host, kind):
         return refusals.invalid(f"{kind} cannot be attached to {name}.")
+    surge, unavailable = _upgrade_settings(pool)
+    if surge < 0 or unavailable < 0 or surge + unavailable == 0:
+        return refusals.invalid("maxSurge and maxUnavailable must not be negative, nor both be 0.")
     return PoolSpec(
         machine=host,
         accelerator=kind,
@@ -113,6 +119,10 @@ def spec_of(pool: container_v1.NodePool, *, private: bool) -> PoolSpec | Refusal
         resource_labels=dict(config.resource_labels),
         taints=taints_of(config.taints),
         shutdown_grace_s=_grace_s(config),
+        auto_upgrade=pool.management.auto_upgrade,
+        auto_repair=pool.management.auto_repair,
+        max_surge=surge,
+        max_unavailable=unavailable,
         private=_is_private(pool, private),
         service_account=config.service_account or DEFAULT_ACCOUNT,
     )
@@ -145,6 +155,12 @@ def _grace_s(config: container_v1.NodeConfig) -> float:
     return float(asked.shutdown_grace_period_seconds) if "shutdown_grace_period_seconds" in asked else DEFAULT_GRACE_S
 
 
+def _upgrade_settings(pool: container_v1.NodePool) -> tuple[int, int]:
+    """Nodes of surge and nodes that may be unavailable; one of surge unless anything is said."""
+    settings: Any = pool.upgrade_settings
+    return (settings.max_surge, settings.max_unavailable) if "upgrade_settings" in pool else (1, 0)
+
+
 def updated_pool(known: bytes, request: Any) -> Any:
     """What was said of the pool, with what is said now."""
     pool: Any = container_v1.NodePool.deserialize(known)
@@ -158,6 +174,8 @@ def updated_pool(known: bytes, request: Any) -> Any:
         pool.config.machine_type = request.machine_type
     if request.disk_size_gb:
         pool.config.disk_size_gb = request.disk_size_gb
+    if "upgrade_settings" in request:
+        pool.upgrade_settings = request.upgrade_settings
     if "kubelet_config" in request:
         pool.config.kubelet_config = request.kubelet_config
     return pool

@@ -21,7 +21,7 @@ def learn_starts(allocator: Allocator, event: StartsSeen) -> Allocator:
     failing = {name: event.at_s - for_s for name, for_s in event.failing if name in nodes}
     allocator = replace(allocator, failing={**allocator.failing, cluster: failing})
     started = [node for name, node in nodes.items() if name in event.started]
-    if known is not None and any(node.name in before or node.first_seen_s >= known.since_s for node in started):
+    if known is not None and any(_is_proof(known, node) for node in started):
         known = None
     if failing and not _is_of_single_nodes([nodes[name] for name in failing], started):
         is_new = known is None or not before
@@ -29,7 +29,8 @@ def learn_starts(allocator: Allocator, event: StartsSeen) -> Allocator:
         since_s = event.at_s if known is None or is_new else known.since_s
         settings = allocator.settings
         until_s = event.at_s + pause_s(settings.start_retry_s, settings.start_retry_max_s, failures - 1)
-        known = Block(since_s, until_s, failures, event.detail, event.hint)
+        nodes_tried = frozenset(failing) | (known.nodes if known is not None and not is_new else frozenset())
+        known = Block(since_s, until_s, failures, event.detail, event.hint, nodes_tried)
     blocks = {name: block for name, block in allocator.blocks.items() if name != cluster}
     return replace(allocator, blocks=blocks if known is None else {**blocks, cluster: known})
 
@@ -78,6 +79,11 @@ def start_times(allocator: Allocator) -> Iterator[float]:
     yield from (block.until_s for block in allocator.blocks.values())
     for failing in allocator.failing.values():
         yield from (since_s + allocator.settings.start_give_back_s for since_s in failing.values())
+
+
+def _is_proof(block: Block, started: Node) -> bool:
+    """A worker started where one could not, or on a machine that came later."""
+    return started.name in block.nodes or started.first_seen_s >= block.since_s
 
 
 def _is_of_single_nodes(failing: list[Node], started: list[Node]) -> bool:

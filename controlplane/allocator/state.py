@@ -235,6 +235,8 @@ class Block:
     """How often it was tried."""
     detail: str
     hint: str = ""
+    nodes: frozenset[str] = frozenset()
+    """Names of the nodes that it was last tried with."""
     of_controller: bool = False
     """The cluster's controller cannot start; over when it is heard."""
 

@@ -107,6 +107,7 @@ def test_all_are_asked_for_when_a_worker_starts_on_the_node_that_tried() -> None
 def test_a_node_whose_worker_starts_after_all_is_kept_and_ends_the_pause() -> None:
     stage = an_unstartable_stage()
     stage.now_s += GIVE_BACK_S - 10.0
+    stage.cannot_start()
     stage.cannot_start(started={"us-a-1", "us-a-2"})
     stage.ticks(20.0)
     stage.sees()

@@ -10,7 +10,7 @@ from controlplane.bootstrap.bootstrap import Bootstrap
 from controlplane.bootstrap.settings import Secrets
 from controlplane.clouds.outcomes import Busy, Done, Refused, Unreachable
 from messages import subjects
-from messages.clusters import ClusterHeartbeat
+from messages.clusters import ClusterHeartbeat, StartFailure
 from messages.codec import Received
 from runtime.bus import Bus
 from runtime.errors import Temporary, UserError
@@ -224,11 +224,18 @@ async def test_a_controller_whose_image_cannot_be_pulled_is_found_out(cloud: Sim
     assert await bootstrap.controller_failure(CLUSTER) is None
     await cloud.command("PUT", f"clusters/{CLUSTER}/nodes/system-1", {"instance_id": "1"})
     await bootstrap.install_until_done(a_place())
-    async with asyncio.timeout(10.0):
-        while (failure := await bootstrap.controller_failure(CLUSTER)) is None:
-            await asyncio.sleep(0.02)
+    failure = await _failure(bootstrap)
     assert (failure.image, failure.node) == (IMAGE, "system-1")
     assert "not found" in failure.detail
+
+
+async def _failure(bootstrap: Bootstrap) -> StartFailure:
+    async with asyncio.timeout(10.0):
+        while True:
+            found = await bootstrap.controller_failure(CLUSTER)
+            if found is not None:
+                return found
+            await asyncio.sleep(0.02)
 
 
 async def test_a_cluster_that_does_not_answer_says_nothing_of_its_controller() -> None:

@@ -82,7 +82,10 @@ def explain(failure: StartFailure, pull_hint: PullHint) -> tuple[str, str]:
         case Cause.UNSCHEDULABLE:
             return f"pods find no room on ready nodes ({said})", "ask for less CPU or memory, or for a larger machine"
         case Cause.OTHER if failure.reason in _IMAGE_REASONS:
-            return f"the image {image} cannot be pulled ({said})", "see that nodes reach its registry"
+            return (
+                f"the image {image} cannot be pulled ({said})",
+                "see that nodes reach its registry; docs/fleet.md says what private nodes need",
+            )
         case _:
             return f"{failure.reason}: {said}", "correct what it names"
 

@@ -126,6 +126,7 @@ async def test_every_command_of_tradewind_runs(recorded: Recorded, tmp_path: Pat
         assert await ground.clusters() == set()
 
 
+@pytest.mark.slow
 def test_every_command_of_the_trial_has_options_that_it_knows(recorded: Recorded, tmp_path: Path) -> None:
     """In a folder without a fleet file, so that it ends as soon as its options are read."""
     environ = {"PATH": f"{recorded[0] / 'bin'}:/usr/bin:/bin", "RECORD": "/dev/null", "PYTHON": sys.executable}

@@ -49,6 +49,7 @@ async def test_gpu(scene: Scene) -> None:
     assert "rank 0: cuda:0 (NVIDIA L4), rank 1: cuda:0 (NVIDIA L4)" in verdict.text
 
 
+@pytest.mark.slow
 async def test_gpu_that_ranks_do_not_see(scene: Scene) -> None:
     scene.master.device = "cpu"
     verdict = await scene.check("gpu")
@@ -124,6 +125,7 @@ async def test_a_stockout_in_words_that_tradewind_does_not_know(scene: Scene) ->
     assert (verdict.result, "Tradewind takes this for" in verdict.text) == (Result.FAIL, True)
 
 
+@pytest.mark.slow
 async def test_quota(scene: Scene) -> None:
     await scene.ground.stage.order("quota", {"region": REGION, "metric": "PREEMPTIBLE_NVIDIA_L4_GPUS", "limit": 1})
     verdict = await scene.check("quota")

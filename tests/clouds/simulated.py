@@ -104,6 +104,7 @@ def quick_cloud(region_url: str, key: Path, **rules: Any) -> CloudSettings:
         "grpc_port": 0,
         "http_port": 0,
         "operation_s": 0.05,
+        "group_s": 0.0,
         "cluster_s": 0.05,
         "boot_s": 0.02,
         "recreate_s": 0.05,

@@ -57,7 +57,9 @@ def _handle(name: str, method: Method, service: GkeService, gate: Gate, calls: C
     async def handle(request: Any, context: Any) -> Any:
         path = method.path(request)
         number = calls.arrived("gke", name, *_about(path, request))
-        refusal = path if isinstance(path, Refusal) else gate.refusal(CONTAINER, path.project, _authorization(context))
+        refusal = (
+            path if isinstance(path, Refusal) else gate.refusal(CONTAINER, path.project, _authorization(context), name)
+        )
         answer = refusal if isinstance(path, Refusal) or refusal else await method.answer(service, path, request)
         calls.ended(number, answer.code.value if isinstance(answer, Refusal) else "OK")
         if isinstance(answer, Refusal):

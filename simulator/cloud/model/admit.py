@@ -75,7 +75,7 @@ def _create_cluster(cloud: Cloud, request: CreateCluster, at_s: float) -> tuple[
     )
     cloud = replace(cloud, clusters={**cloud.clusters, key: cluster})
     for wish in request.pools:
-        cloud = _with_pool(cloud, cluster, wish)
+        cloud = _with_pool(cloud, cluster, wish, at_s)
     return _start(cloud, Kind.CREATE_CLUSTER, key, at_s)
 
 
@@ -128,7 +128,7 @@ def _create_pool(cloud: Cloud, request: CreatePool, at_s: float) -> tuple[Cloud,
     )
     if refusal is not None:
         return cloud, refusal
-    return _start(_with_pool(cloud, cluster, request.wish), Kind.CREATE_POOL, key.of, at_s, key.pool)
+    return _start(_with_pool(cloud, cluster, request.wish, at_s), Kind.CREATE_POOL, key.of, at_s, key.pool)
 
 
 def _delete_pool(cloud: Cloud, request: DeletePool, at_s: float) -> tuple[Cloud, Outcome]:
@@ -241,7 +241,7 @@ def _conflict(cloud: Cloud, key: PoolKey) -> Refusal | None:
     return None
 
 
-def _with_pool(cloud: Cloud, cluster: Cluster, wish: PoolWish) -> Cloud:
+def _with_pool(cloud: Cloud, cluster: Cluster, wish: PoolWish, at_s: float) -> Cloud:
     cloud, number = chance.count(cloud)
     zones = wish.spec.zones or cluster.zones
     key = PoolKey(*cluster.key, wish.name)
@@ -251,7 +251,8 @@ def _with_pool(cloud: Cloud, cluster: Cluster, wish: PoolWish) -> Cloud:
         for zone in zones
     )
     uid = chance.hexadecimal(cloud, "pool", number)
-    return _replacing(cloud, Pool(key, uid, replace(wish.spec, zones=zones), groups, wish.echo))
+    spec, grouped_s = replace(wish.spec, zones=zones), at_s + cloud.rules.group_s
+    return _replacing(cloud, Pool(key, uid, spec, groups, wish.echo, grouped_s=grouped_s))
 
 
 def _replacing(cloud: Cloud, pool: Pool) -> Cloud:
@@ -269,7 +270,9 @@ def _start(
 ) -> tuple[Cloud, Started]:
     cloud, number = chance.count(cloud)
     name = OperationName(f"operation-{number:013}-{chance.hexadecimal(cloud, 'operation', number)}")
-    operation = Operation(name, kind, cluster, at_s, pool, zone, tuple(nodes))
+    made = cloud.pools.get(PoolKey(*cluster, pool))
+    expects = sum(group.target for group in made.groups) if made is not None else 0
+    operation = Operation(name, kind, cluster, at_s, pool, zone, tuple(nodes), expects)
     return replace(cloud, operations={**cloud.operations, name: operation}), Started(name)
 
 

@@ -37,3 +37,5 @@ class OfferList(Struct, frozen=True):
     """False where nobody was asked what was seen."""
     of_the_moment: bool = False
     """Prices move, and are those of now where they do; the date is of the list."""
+    not_refreshed: str = ""
+    """Why the list is not newer and what to do about it; empty if the last refresh succeeded."""

@@ -1,6 +1,6 @@
 """A cloud for leaders only: whoever has lost the lease changes nothing in it, also if it does not know that yet."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from controlplane.clouds.interface import (
     Cloud,
@@ -60,6 +60,9 @@ class LeadersCloud:
 
     async def access_token(self) -> str:
         return await self._cloud.access_token()
+
+    async def api_headers(self) -> Mapping[str, str]:
+        return await self._cloud.api_headers()
 
     async def close(self) -> None:
         await self._cloud.close()

@@ -10,7 +10,7 @@ from controlplane.allocator.state import Allocator
 from controlplane.capacity.markets import LOOK_S, Markets, Tell
 from controlplane.capacity.planner import Planner
 from controlplane.capacity.remembering import Remembering
-from controlplane.catalog.fetching import PriceSettings, Token
+from controlplane.catalog.fetching import Account, PriceSettings
 from controlplane.catalog.money import MicroDollars
 from controlplane.catalog.offers import Catalog
 from controlplane.catalog.refresh import Prices, open_prices
@@ -22,7 +22,7 @@ from controlplane.planning.market import is_allowed
 from controlplane.planning.profiles import profile_of
 from controlplane.planning.refusals import Problem, refusals, unfit, unplannable
 from messages.criteria import Capacity
-from messages.events import Event
+from messages.events import FLEET, Event
 from messages.ids import JobName
 from messages.jobs import JobSpec
 from messages.offers import OfferList
@@ -49,6 +49,7 @@ class Planning:
         self.planner = Planner()
         self._clock = clock
         self._prices = prices
+        self._announce = announce
         self._gpus = {offer.accelerators_per_node for offer in offers}
         self._allocators: Callable[[], dict[JobName, Allocator]] = dict
         self._remembering = Remembering(bucket, clock, may_act, self._refused_for_quota)
@@ -68,7 +69,7 @@ class Planning:
         """Until cancelled."""
         try:
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._prices.run(), name="prices")
+                tasks.create_task(self._prices.run(self._tell_old_prices), name="prices")
                 tasks.create_task(self._markets.run(), name="markets")
                 tasks.create_task(self._remembering.run(), name="memory-of-zones")
         finally:
@@ -112,16 +113,23 @@ class Planning:
 
     def offers(self) -> OfferList:
         known = offer_list(self._markets.catalog(), self._remembering.memory, self._clock.wall_s())
-        return structs.replace(known, of_the_moment=self._markets.has_prices_of_the_moment)
+        return structs.replace(
+            known, of_the_moment=self._markets.has_prices_of_the_moment, not_refreshed=self._prices.problem
+        )
 
     def list_prices(self) -> Catalog:
         return self._prices.catalog
+
+    def _tell_old_prices(self, why: str) -> None:
+        catalog = self._prices.catalog
+        text = f"the price list could not be refreshed; plans use the prices of {catalog.date} from {catalog.source}"
+        self._announce(Event(FLEET, "prices_not_refreshed", text, why))
 
     def _refused_for_quota(self, zone: str) -> None:
         self._markets.refused_for_quota(zone)
 
 
-def known_prices(environ: Mapping[str, str], token: Token | None) -> Prices:
+def known_prices(environ: Mapping[str, str], account: Account | None) -> Prices:
     """Reads files: not for the loop. Raises `UserError` for settings that cannot be used."""
     settings = read_settings(PriceSettings, environ, prefix=PRICES_PREFIX)
-    return open_prices(shipped_catalog(), settings, token=token)
+    return open_prices(shipped_catalog(), settings, account=account)

@@ -56,13 +56,13 @@ async def provided(fleet_file: Path, environ: Mapping[str, str], leader: Leader)
     bus = bus_of(await leader.bucket.made_at())
     cloud = LeadersCloud(await open_cloud(fleet, environ), may_act)
     # Elsewhere a token of ours is of no use to Google, and none of its business.
-    token = cloud.access_token if is_in_google(fleet, environ) else None
+    account = cloud.api_headers if is_in_google(fleet, environ) else None
 
     def completed(plan: PoolPlan) -> PoolPlan:
         return complete(fleet, plan, lease_of(clock.wall_s(), bus))
 
     try:
-        prices = await asyncio.to_thread(known_prices, environ, token)
+        prices = await asyncio.to_thread(known_prices, environ, account)
         async with asyncio.TaskGroup() as tasks:
             planning = Planning(cloud, offers(fleet), prices, leader.bucket, clock, may_act, announce)
             capacity = Capacity(

@@ -14,7 +14,7 @@ from simulator.cloud.inventory import bill_of, inventory, market
 from simulator.cloud.model.names import NodeName, is_location, is_zone
 from simulator.cloud.model.quotas import metric_named
 from simulator.cloud.model.refusals import COMPUTE, CONTAINER, Code, Refusal
-from simulator.cloud.model.requests import PreemptNode, Request, SetCapacity, SetPrice, SetQuota, StockOut
+from simulator.cloud.model.requests import PreemptNode, Request, SetCapacity, SetPrice, SetQuota, SetRoles, StockOut
 from simulator.cloud.regions import RegionClient, RegionTrouble
 from simulator.cloud.replies import body_of, mistake, reply
 from simulator.market.accelerators import ACCELERATORS, accelerator, micro_usd
@@ -55,6 +55,12 @@ class QuotaBody(Struct, frozen=True, forbid_unknown_fields=True):
     limit: Amount | None
     project: str | None = None
     """None: all."""
+
+
+class RolesBody(Struct, frozen=True, forbid_unknown_fields=True):
+    account: str
+    """Of nodes; `default` is the project's default account."""
+    granted: bool
 
 
 class CutBody(Struct, frozen=True, forbid_unknown_fields=True):
@@ -107,6 +113,7 @@ class ControlApi:
             web.post("/control/capacity", self._capacity),
             web.post("/control/price", self._price),
             web.post("/control/quota", self._quota),
+            web.post("/control/roles", self._roles),
             web.post("/control/cut", self._cut),
             web.post("/control/api", self._api),
             web.post("/control/refuse", self._refuse),
@@ -177,6 +184,17 @@ class ControlApi:
         projects = self._gate.projects if body.project is None else [body.project]
         orders = [SetQuota(project, body.region, metric, body.limit) for project in projects]
         return await self._order(request, f"{body.region}/{metric}", *orders)
+
+    async def _roles(self, request: web.Request) -> web.Response:
+        body = await body_of(request, RolesBody)
+        if isinstance(body, web.Response):
+            return body
+        for name, region in self._regions.items():
+            try:
+                await region.set_roles(body.account, body.granted)
+            except RegionTrouble as trouble:
+                return mistake(f"The region {name} did not obey: {trouble}", 502)
+        return await self._order(request, body.account, SetRoles(body.account, body.granted))
 
     async def _cut(self, request: web.Request) -> web.Response:
         body = await body_of(request, CutBody)

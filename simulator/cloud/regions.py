@@ -58,6 +58,10 @@ class RegionClient:
         """The Kubernetes API of one or all of its clusters stops answering, or answers again."""
         await self._call("POST", "/region/cut", {"cut": cut} | ({} if cluster is None else {"cluster": cluster}))
 
+    async def set_roles(self, account: str, granted: bool) -> None:
+        """Whether nodes of this service account may pull from Google's registries."""
+        await self._call("POST", "/region/roles", {"account": account, "granted": granted})
+
     async def tell(self, request: RegionRequest) -> tuple[str, str]:
         """The endpoint and certificate of a hosted cluster; nothing for the rest."""
         match request:
@@ -126,6 +130,7 @@ def _placing(request: PlaceNode) -> dict[str, object]:
         "instance_id": request.instance,
         "zone": request.zone,
         "shutdown_grace_s": request.shutdown_grace_s,
+        "service_account": request.service_account,
         "provider_id": f"gce://{request.project}/{request.zone}/{request.node}",
     }
 

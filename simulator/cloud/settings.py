@@ -78,6 +78,8 @@ class CloudSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     default_cpus: Count = 10_000
     quotas: str = ""
     """`us-central1:PREEMPTIBLE_NVIDIA_L4_GPUS=8` and so on, with commas between; for every project."""
+    roleless_accounts: str = ""
+    """Service accounts of nodes without the roles that GKE needs, with commas between; also of regions here."""
     quota_in_call: bool = False
     operations_at_once: Annotated[int, Meta(ge=1, le=1000)] = 5
     calls_per_minute: Count = 3000

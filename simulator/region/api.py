@@ -9,6 +9,7 @@ POST   /region/clusters/{cluster}/nodes/{node}/preempt    {"notice_s": 30, "dele
 POST   /region/clusters/{cluster}/nodes/{node}/maintenance {"event": "TERMINATE_ON_HOST_MAINTENANCE"}: in its metadata
 DELETE /region/clusters/{cluster}/nodes/{node}            ?grace_s=5&wait=true
 POST   /region/clusters/{cluster}/compact                 {"expire_watches": false}: older versions are gone, 410
+POST   /region/roles                                      {"account": "default", "granted": false}: pulls are forbidden
 POST   /region/cut                                        {"cut": true, "cluster": null, "how": "reset" | "silence"}
 """
 
@@ -29,6 +30,7 @@ from simulator.region.settings import (
     Name,
     NodeRequest,
     PreemptRequest,
+    RolesRequest,
 )
 
 T = TypeVar("T")
@@ -87,6 +89,9 @@ class RegionApi:
             case "POST", ["clusters", name, "compact"]:
                 wanted = await _read(request, CompactRequest)
                 clusters.compact(name, expire_watches=wanted.expire_watches)
+                return _json({})
+            case "POST", ["roles"]:
+                clusters.set_roles(await _read(request, RolesRequest))
                 return _json({})
             case "POST", ["cut"]:
                 clusters.cut(await _read(request, CutRequest))

@@ -16,6 +16,7 @@ from simulator.kubelet.kubelet import Kubelet
 from simulator.kubelet.logs import LogFolder
 from simulator.kubelet.pod import Node
 from simulator.kubelet.processes import Sweeper
+from simulator.kubelet.pulls import Accounts
 from simulator.kubernetes import identities
 from simulator.kubernetes.controllers import nodes as node_controller
 from simulator.kubernetes.controllers.actions import perform
@@ -49,6 +50,7 @@ class Shared:
     metadata: MetadataServers
     addresses: Addresses
     sweeper: Sweeper
+    accounts: Accounts
 
 
 class Cluster:
@@ -151,9 +153,19 @@ class Cluster:
         metadata_host = await shared.metadata.add(metadata)
         host_ip = shared.addresses.take()
         folder = shared.folder / "n" / request.instance_id[-12:] / name
-        facts = NodeFacts(name, host_ip, folder, metadata_host, shared.metadata.hidden_host)
+        hidden_host, account = shared.metadata.hidden_host, request.service_account
+        facts = NodeFacts(name, host_ip, folder, metadata_host, hidden_host, account)
         kubelet = Kubelet(
-            Node(facts, self._run_options, self.server, shared.clock, self.logs, self._new_token, shared.sweeper),
+            Node(
+                facts,
+                self._run_options,
+                self.server,
+                shared.clock,
+                self.logs,
+                self._new_token,
+                shared.sweeper,
+                shared.accounts,
+            ),
             shared.addresses,
         )
         body = node_object(name, shared.settings.region, host_ip, request, self.server.store.now)
@@ -265,6 +277,8 @@ def _run_options(cluster: str, endpoint: str, shared: Shared, token_s: float) ->
         run_mark=shared.incarnation,
         pods_folder=shared.folder / "p",
         images=settings.images,
+        pull_backoff_s=settings.pull_backoff_s,
+        pull_backoff_most_s=settings.pull_backoff_most_s,
         crash_backoff_s=settings.crash_backoff_s,
         crash_backoff_most_s=settings.crash_backoff_most_s,
         token_s=token_s,

@@ -15,6 +15,7 @@ from simulator.region.settings import (
     NodeRequest,
     NodeView,
     PreemptRequest,
+    RolesRequest,
 )
 
 
@@ -94,6 +95,10 @@ class Clusters:
         for cluster in chosen:
             cluster.gate.set(request.how if request.cut else Cut.NONE)
         self._log.info("cut", cut=request.cut, cluster=request.cluster or "all", how=str(request.how))
+
+    def set_roles(self, request: RolesRequest) -> None:
+        self._shared.accounts.set(request.account, granted=request.granted)
+        self._log.info("roles_set", account=request.account, granted=request.granted)
 
     def compact(self, cluster: str, *, expire_watches: bool = False) -> None:
         """The API forgets what happened until now: older versions are gone."""

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct, field
 
 from simulator.kubelet.images import ImageRuntime
+from simulator.kubelet.pulls import DEFAULT_ACCOUNT
 from simulator.kubernetes.gate import Cut
 
 Seconds = Annotated[float, Meta(ge=0, le=86400)]
@@ -30,6 +31,10 @@ class RegionSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """The address of all pods, or a name that has it; empty: a loopback address for each."""
     images: dict[str, ImageRuntime] = field(default_factory=dict)
     """By a pattern of the image's name; an image that is not named runs in the simulator's own environment."""
+    roleless_accounts: str = ""
+    """Service accounts of nodes that cannot pull from Google's registries, with commas between."""
+    pull_backoff_s: NotNothing = 10.0
+    pull_backoff_most_s: NotNothing = 300.0
     token_s: NotNothing = 3600.0
     """How long tokens of service accounts are good for."""
     crash_backoff_s: Seconds = 10.0
@@ -71,6 +76,7 @@ class NodeRequest(Struct, frozen=True, kw_only=True):
     provider_id: str = ""
     shutdown_grace_s: Seconds = 30.0
     annotations: dict[str, str] = field(default_factory=dict)
+    service_account: str = DEFAULT_ACCOUNT
 
 
 class PreemptRequest(Struct, frozen=True, kw_only=True):
@@ -96,6 +102,13 @@ class CutRequest(Struct, frozen=True, kw_only=True):
     cluster: str | None = None
     """None: all."""
     how: Cut = Cut.RESET
+
+
+class RolesRequest(Struct, frozen=True, kw_only=True):
+    """Whether the service account of nodes has the roles that pulls from Google's registries need."""
+
+    account: str
+    granted: bool
 
 
 class CompactRequest(Struct, frozen=True, kw_only=True):

@@ -116,10 +116,10 @@ def _channel(settings: GkeSettings) -> Any:
 
 
 def _metadata(token: FetchedToken) -> tuple[tuple[str, str], ...]:
-    authorization = ("authorization", f"Bearer {token.text}")
-    return (authorization, ("x-goog-user-project", token.quota_project)) if token.quota_project else (authorization,)
+    """The same headers in lower case, as gRPC demands."""
+    return tuple((name.lower(), value) for name, value in token.headers.items())
 
 
 def _failed(error: exceptions.GoogleAPICallError) -> CallFailed:
     code = code_named(error.grpc_status_code.name) if error.grpc_status_code is not None else Code.UNKNOWN
-    return CallFailed(code, error.message or str(error), reason=error.reason or "")
+    return CallFailed(code, error.message or str(error), error.reason or "")

@@ -16,6 +16,7 @@ from simulator.market.accelerators import ACCELERATORS, CPU
 DEFAULT_MACHINE = "e2-medium"
 DEFAULT_POOL = "default-pool"
 DEFAULT_GRACE_S = 30.0
+DEFAULT_ACCOUNT = "default"
 _EFFECTS = {
     container_v1.NodeTaint.Effect.NO_SCHEDULE: TaintEffect.NO_SCHEDULE,
     container_v1.NodeTaint.Effect.PREFER_NO_SCHEDULE: TaintEffect.PREFER_NO_SCHEDULE,
@@ -85,6 +86,7 @@ def spec_of(pool: container_v1.NodePool) -> PoolSpec | Refusal:
         resource_labels=dict(config.resource_labels),
         taints=taints_of(config.taints),
         shutdown_grace_s=_grace_s(config),
+        service_account=config.service_account or DEFAULT_ACCOUNT,
     )
 
 

@@ -16,6 +16,7 @@ API = "https://container.googleapis.com/v1"
 COMPUTE_API = "https://www.googleapis.com/compute/v1"
 _RESOURCE_EXHAUSTED = 8
 _DEADLINE_EXCEEDED = 4
+_PERMISSION_DENIED = 7
 _PENDING_SHARE = 0.05
 
 Wall = Callable[[float], float]
@@ -41,6 +42,8 @@ def cluster_message(cloud: Cloud, cluster: Cluster, now_s: float, wall: Wall) ->
     if cluster.failed is not None:
         message.status_message = cluster.failed.message
         message.conditions = _conditions(cluster.failed)
+    if any(pool.spec.service_account in cloud.roleless for pool in pools):
+        message.conditions = [*message.conditions, _missing_permissions()]
     return message
 
 
@@ -59,6 +62,7 @@ def pool_message(cloud: Cloud, pool: Pool, now_s: float) -> Any:
         if now_s >= pool.grouped_s
     ]
     message.config.machine_type = spec.machine.name
+    message.config.service_account = spec.service_account
     if spec.accelerator and not message.config.accelerators:
         message.config.accelerators = [
             container_v1.AcceleratorConfig(accelerator_type=spec.accelerator, accelerator_count=spec.accelerators)
@@ -121,6 +125,16 @@ def _tell_failure(message: Any, operation: Operation, failure: Failure) -> None:
         message.cluster_conditions = _conditions(failure)
     else:
         message.nodepool_conditions = _conditions(failure)
+
+
+def _missing_permissions() -> Any:
+    """Google's console shows it with the cluster; that the API has it in the cluster's conditions is not verified."""
+    return container_v1.StatusCondition(
+        code="NODE_SERVICE_ACCOUNT_MISSING_PERMISSIONS",
+        message="Grant roles/container.defaultNodeServiceAccount role to Node service account to allow for "
+        "non-degraded operations.",
+        canonical_code=_PERMISSION_DENIED,
+    )
 
 
 def _conditions(failure: Failure) -> list[Any]:

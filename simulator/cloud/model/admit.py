@@ -24,6 +24,7 @@ from simulator.cloud.model.requests import (
     SetCapacity,
     SetPrice,
     SetQuota,
+    SetRoles,
     Started,
     StockOut,
     UpdatePool,
@@ -50,7 +51,7 @@ def admit(cloud: Cloud, request: Request, at_s: float) -> tuple[Cloud, Outcome]:
             return _update_pool(cloud, request, at_s)
         case DeleteInstances():
             return _delete_instances(cloud, request, at_s)
-        case PreemptNode() | StockOut() | SetCapacity() | SetPrice() | SetQuota():
+        case PreemptNode() | StockOut() | SetCapacity() | SetPrice() | SetQuota() | SetRoles():
             return control.obey(cloud, request, at_s)
         case _:
             assert_never(request)

@@ -4,12 +4,21 @@ from dataclasses import replace
 from typing import assert_never
 
 from simulator.cloud.model import refusals
-from simulator.cloud.model.requests import Done, Outcome, PreemptNode, SetCapacity, SetPrice, SetQuota, StockOut
+from simulator.cloud.model.requests import (
+    Done,
+    Outcome,
+    PreemptNode,
+    SetCapacity,
+    SetPrice,
+    SetQuota,
+    SetRoles,
+    StockOut,
+)
 from simulator.cloud.model.spot import doom
 from simulator.cloud.model.state import Cloud, Offer
 from simulator.market.changes import Market
 
-Order = PreemptNode | StockOut | SetCapacity | SetPrice | SetQuota
+Order = PreemptNode | StockOut | SetCapacity | SetPrice | SetQuota | SetRoles
 
 
 def obey(cloud: Cloud, order: Order, at_s: float) -> tuple[Cloud, Outcome]:
@@ -26,6 +35,9 @@ def obey(cloud: Cloud, order: Order, at_s: float) -> tuple[Cloud, Outcome]:
             return _offering(cloud, order.market, offer), Done()
         case SetQuota():
             return _set_quota(cloud, order), Done()
+        case SetRoles(account, granted):
+            roleless = cloud.roleless - {account} if granted else cloud.roleless | {account}
+            return replace(cloud, roleless=roleless), Done()
         case _:
             assert_never(order)
 

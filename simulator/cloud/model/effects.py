@@ -40,6 +40,7 @@ class PlaceNode:
     taints: tuple[Taint, ...]
     capacity: Mapping[str, str]
     shutdown_grace_s: float
+    service_account: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -170,6 +170,7 @@ def _placing(cluster: Cluster, pool: Pool, node: Node, instance: InstanceId) -> 
         taints=taints,
         capacity=capacity,
         shutdown_grace_s=spec.shutdown_grace_s,
+        service_account=spec.service_account,
     )
 
 

@@ -93,6 +93,26 @@ def api_disabled(project: str, service: str) -> Refusal:
     )
 
 
+def no_quota_project(service: str) -> Refusal:
+    return Refusal(
+        Code.PERMISSION_DENIED,
+        f"Your application is authenticating by using local Application Default Credentials. The {service} API "
+        "requires a quota project, which is not set by default. To learn how to set your quota project, see "
+        "https://cloud.google.com/docs/authentication/adc-troubleshooting/user-creds .",
+        "SERVICE_DISABLED",
+    )
+
+
+def user_project_denied(project: str) -> Refusal:
+    return Refusal(
+        Code.PERMISSION_DENIED,
+        f"Caller does not have required permission to use project {project}. Grant the caller the "
+        "roles/serviceusage.serviceUsageConsumer role, or a custom role with the serviceusage.services.use permission, "
+        f"by visiting https://console.developers.google.com/iam-admin/iam/project?project={project} and then retry.",
+        "USER_PROJECT_DENIED",
+    )
+
+
 def not_signed_in() -> Refusal:
     return Refusal(
         Code.UNAUTHENTICATED,

@@ -102,6 +102,14 @@ class SetQuota:
     """None: the default."""
 
 
+@dataclass(frozen=True, slots=True)
+class SetRoles:
+    """The service account of nodes has the roles that GKE needs, or lacks them."""
+
+    account: str
+    granted: bool
+
+
 Request = (
     CreateCluster
     | DeleteCluster
@@ -115,6 +123,7 @@ Request = (
     | SetCapacity
     | SetPrice
     | SetQuota
+    | SetRoles
 )
 
 

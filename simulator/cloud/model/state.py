@@ -86,6 +86,7 @@ class PoolSpec:
     resource_labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
     shutdown_grace_s: float = 30.0
+    service_account: str = "default"
 
     @property
     def bought_as(self) -> str:
@@ -340,6 +341,8 @@ class Cloud:
     """Limits that were set, by project, region and metric."""
     lines: Mapping[tuple[str, str], BillLine] = field(default_factory=dict)
     """By the pool's uid and zone."""
+    roleless: frozenset[str] = frozenset()
+    """Service accounts of nodes that lack the roles GKE needs."""
     made: int = 0
     """Numbers what is made, so that every name and every choice follows from the seed."""
     requests: int = 0

@@ -24,6 +24,10 @@ class Supply:
     """No operation is under way, so that it can be changed."""
     reachable: bool = True
     """Its cluster is there and takes orders."""
+    granted: bool = False
+    """What is coming was granted, whatever the zone refuses now."""
+    busy_until_s: float | None = None
+    """It could not be changed several times in a row: until then it is not tried again."""
     closed_until_s: float | None = None
     """Until then it has nothing more to give."""
     distrusted_until_s: float | None = None
@@ -47,8 +51,12 @@ def plan(wanted: int, offers: Sequence[Offer], pools: Mapping[Offer, Supply], no
 
 def kept(supply: Supply, now_s: float) -> int:
     """Nodes that are there, and those that may be counted on to come."""
-    hopeless = supply.settled and _is_before(now_s, supply.closed_until_s)
+    hopeless = supply.settled and _is_before(now_s, supply.closed_until_s) and not supply.granted
     return supply.held if hopeless else supply.held + supply.coming
+
+
+def has_no_more(supply: Supply, now_s: float) -> bool:
+    return _is_before(now_s, supply.closed_until_s) or _is_before(now_s, supply.busy_until_s)
 
 
 def _add(
@@ -56,7 +64,7 @@ def _add(
 ) -> None:
     for offer in offers:
         supply = pools[offer]
-        if supply.settled and supply.reachable and not _is_before(now_s, supply.closed_until_s):
+        if supply.settled and supply.reachable and not has_no_more(supply, now_s):
             more = max(0, min(missing, offer.max_nodes - targets[offer]))
             targets[offer] += more
             missing -= more

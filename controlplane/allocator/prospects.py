@@ -32,6 +32,8 @@ def supply_of(allocator: Allocator, offer: Offer) -> Supply:
         spare=len(spare(allocator, pool)),
         settled=is_settled(pool),
         reachable=allocator.clusters.get(offer.cluster, False) and usable,
+        granted=pool.granted,
+        busy_until_s=pool.retry_s if pool.failures >= allocator.settings.busy_tries else None,
         closed_until_s=shelf.closed_until_s,
         distrusted_until_s=shelf.distrusted_until_s,
     )

@@ -53,7 +53,9 @@ class Operations:
                 begun = await ask()
             except CallFailed as failed:
                 outcome = classify(failed, self._settings.project)
-                return await when_busy(outcome) if when_busy is not None and isinstance(outcome, Busy) else outcome
+                if when_busy is None or not isinstance(outcome, Busy):
+                    return outcome
+                return await _instead(when_busy, outcome)
             return await self._until_ended(begun, what, within_s or self._settings.operation_s, watch)
 
         return await self.do(cluster, pool, what, act, classify)
@@ -102,6 +104,13 @@ class Operations:
                     return seen
                 look_s = self._clock.monotonic_s() + next(looks)
         return operation_outcome(report, settings.project)
+
+
+async def _instead(when_busy: WhenBusy, busy: Busy) -> Outcome:
+    try:
+        return await when_busy(busy)
+    except CallFailed:
+        return busy
 
 
 async def _look(watch: Watch, report: OperationReport) -> Outcome | None:

@@ -19,14 +19,15 @@ def learn_outcome(allocator: Allocator, event: OperationEnded) -> Allocator:
         return allocator
     operation, now_s = pool.operation, event.at_s
     allocator = replace(allocator, quiet_since_s=now_s)
-    granted = pool.granted and not operation.raises
-    pool = replace(pool, operation=None, touched=allocator.listing.number, granted=granted)
+    still_granted = pool.granted and not operation.raises
+    pool = replace(pool, operation=None, touched=allocator.listing.number, granted=still_granted)
     match event.outcome:
         case outcomes.Done():
             return _done(allocator, pool, operation, now_s)
         case outcomes.PartlyDone(size, reason):
             allocator = close_for(allocator, pool.offer.stock, reason, now_s)
-            return _put(allocator, replace(_as_asked(pool, replace(operation, target=size)), granted=True))
+            granted = replace(operation, target=min(size, operation.target))
+            return _put(allocator, replace(_as_asked(pool, granted), granted=True))
         case outcomes.StockedOut(detail):
             allocator = close(allocator, pool.offer.stock, Shortage.STOCKOUT, detail, now_s)
             return _goes_on(allocator, pool, operation, detail, now_s)

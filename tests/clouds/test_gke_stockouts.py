@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 
 from controlplane.clouds.interface import PoolRef, PoolStatus
 from controlplane.clouds.outcomes import Busy, Done, PartlyDone, QuotaExceeded, Refused, StockedOut, Unexplained
@@ -50,6 +51,7 @@ async def test_a_stockout_is_known_while_gke_still_waits_and_nothing_is_tried_an
         assert isinstance(await stage.cloud.resize_pool(ref_of(stage), 1), Busy), "GKE's own operation runs on"
 
 
+@pytest.mark.slow
 async def test_nodes_that_were_granted_are_kept_when_others_are_refused(tmp_path: Path) -> None:
     async with a_stage(tmp_path, boot_s=0.5, **LATE) as stage:
         await has_capacity(stage, 2)
@@ -60,6 +62,7 @@ async def test_nodes_that_were_granted_are_kept_when_others_are_refused(tmp_path
         assert (await the_pool(stage)).size == 2
 
 
+@pytest.mark.slow
 async def test_a_quota_that_ran_out_is_known_as_early(tmp_path: Path) -> None:
     async with a_stage(tmp_path, quota_in_call=False, **LATE) as stage:
         await stage.take_quota()
@@ -68,12 +71,14 @@ async def test_a_quota_that_ran_out_is_known_as_early(tmp_path: Path) -> None:
         assert isinstance(outcome.reason, QuotaExceeded)
 
 
+@pytest.mark.slow
 async def test_the_group_of_a_new_pool_is_waited_for(tmp_path: Path) -> None:
     async with a_stage(tmp_path, group_s=0.3, **LATE) as stage:
         await stage.stock_out()
         assert isinstance(await stage.cloud.create_pool(stage.cluster.name, stage.pool), PartlyDone)
 
 
+@pytest.mark.slow
 async def test_refusals_from_before_an_operation_do_not_count(tmp_path: Path) -> None:
     async with a_stage(tmp_path, stockout_s=0.2, boot_s=0.3) as stage:
         await stage.stock_out()
@@ -89,6 +94,7 @@ async def is_done(stage: SimulatedStage, size: int) -> bool:
     return outcome == Done()
 
 
+@pytest.mark.slow
 async def test_without_compute_the_end_of_the_operation_tells(tmp_path: Path) -> None:
     async with a_stage(tmp_path, stockout_s=0.3) as stage:
         await stage.stock_out()
@@ -115,6 +121,7 @@ async def is_listed(stage: SimulatedStage) -> bool:
     return "OK" in await stage.calls("CreateNodePool")
 
 
+@pytest.mark.slow
 async def test_nobody_pays_for_a_pool_that_gke_is_too_busy_to_delete(tmp_path: Path) -> None:
     async with a_stage(tmp_path, **LATE) as stage:
         await has_capacity(stage, 1)
@@ -125,6 +132,7 @@ async def test_nobody_pays_for_a_pool_that_gke_is_too_busy_to_delete(tmp_path: P
         await until(lambda: count(stage, ref_of(stage)), 0)
 
 
+@pytest.mark.slow
 async def test_a_pool_that_was_created_in_error_lacks_nodes_until_they_come(tmp_path: Path) -> None:
     async with a_stage(tmp_path, stockout_s=0.1, retry_s=0.1) as stage:
         await stage.stock_out()

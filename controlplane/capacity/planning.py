@@ -21,6 +21,7 @@ from controlplane.planning.criteria import Criteria, criteria_of
 from controlplane.planning.market import is_allowed
 from controlplane.planning.profiles import profile_of
 from controlplane.planning.refusals import Problem, refusals, unfit, unplannable
+from controlplane.planning.sentences import IDLE_GPUS
 from messages.criteria import Capacity
 from messages.events import FLEET, Event
 from messages.ids import JobName
@@ -105,6 +106,10 @@ class Planning:
         criteria, profile = criteria_of(spec), profile_of(spec)
         offers, market = self._markets.offers(), self._markets.market(criteria)
         return await self.planner.work(lambda: refusals(spec, criteria, offers, market, profile)) or []
+
+    def warning(self, spec: JobSpec) -> str:
+        """What a person should know of a job that can be had; empty if there is nothing."""
+        return IDLE_GPUS if any(self._gpus) and not spec.pod.gpu else ""
 
     def dearest(self, criteria: Criteria) -> MicroDollars | None:
         """An hour of the dearest machine that the job may be given, on demand."""

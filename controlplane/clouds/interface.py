@@ -66,6 +66,10 @@ class PoolPlan:
     shutdown_grace_s: int = 30
     tags: tuple[str, ...] = ()
     service_account: str | None = None
+    private: bool = False
+    """Nodes have no external address."""
+    image_streaming: bool = False
+    """Containers start before their image is pulled completely."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +93,9 @@ class ClusterPlan:
     system_disk_gb: int = 50
     system_disk_type: str = "pd-balanced"
     service_account: str | None = None
+    private_nodes: bool = False
+    authorized_networks: tuple[str, ...] = ()
+    """CIDR blocks from which the Kubernetes API may be reached; empty: from anywhere."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,8 @@ DELETE /region/clusters/{cluster}                         with all its processes
 GET    /region/clusters/{cluster}/nodes                   with state and processes
 PUT    /region/clusters/{cluster}/nodes/{node}            registered, if this instance is not yet
 POST   /region/clusters/{cluster}/nodes/{node}/preempt    {"notice_s": 30, "delete_node": false}
+POST   /region/clusters/{cluster}/nodes/{node}/drain      cordoned, its pods evicted; answers whether they have left
+POST   /region/clusters/{cluster}/nodes/{node}/silence    {"silent": true}: it hangs, or is there again
 POST   /region/clusters/{cluster}/nodes/{node}/maintenance {"event": "TERMINATE_ON_HOST_MAINTENANCE"}: in its metadata
 DELETE /region/clusters/{cluster}/nodes/{node}            ?grace_s=5&wait=true
 POST   /region/clusters/{cluster}/compact                 {"expire_watches": false}: older versions are gone, 410
@@ -31,6 +33,7 @@ from simulator.region.settings import (
     NodeRequest,
     PreemptRequest,
     RolesRequest,
+    SilenceRequest,
 )
 
 T = TypeVar("T")
@@ -77,6 +80,11 @@ class RegionApi:
                 return _json(await clusters.put_node(name, node, await _read(request, NodeRequest)))
             case "POST", ["clusters", name, "nodes", node, "preempt"]:
                 return _json(clusters.preempt(name, node, await _read(request, PreemptRequest)), 202)
+            case "POST", ["clusters", name, "nodes", node, "drain"]:
+                return _json({"drained": clusters.drain(name, node)})
+            case "POST", ["clusters", name, "nodes", node, "silence"]:
+                await clusters.silence(name, node, await _read(request, SilenceRequest))
+                return _json({})
             case "POST", ["clusters", name, "nodes", node, "maintenance"]:
                 wanted_event = (await _read(request, MaintenanceRequest)).event
                 return _json(clusters.announce_maintenance(name, node, wanted_event))

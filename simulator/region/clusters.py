@@ -16,6 +16,7 @@ from simulator.region.settings import (
     NodeView,
     PreemptRequest,
     RolesRequest,
+    SilenceRequest,
 )
 
 
@@ -67,6 +68,13 @@ class Clusters:
     async def put_node(self, cluster: str, name: str, request: NodeRequest) -> NodeView:
         found = self.get(cluster)
         return found.view(await found.put_node(name, request))
+
+    def drain(self, cluster: str, name: str) -> bool:
+        """Whether its pods have left."""
+        return self._with_node(cluster, name).drain(name)
+
+    async def silence(self, cluster: str, name: str, request: SilenceRequest) -> None:
+        await self._with_node(cluster, name).silence(name, silent=request.silent)
 
     def preempt(self, cluster: str, name: str, request: PreemptRequest) -> NodeView:
         found = self._with_node(cluster, name)

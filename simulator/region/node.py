@@ -33,6 +33,8 @@ class RegionNode:
     metadata: Metadata
     metadata_host: str
     state: NodeState = NodeState.READY
+    silent: bool = False
+    """Its kubelet does not report, and its programs do not run."""
     ending: "asyncio.Task[None] | None" = None
     running: "asyncio.Task[None] | None" = None
     ended: asyncio.Event = field(default_factory=asyncio.Event)
@@ -72,6 +74,10 @@ def node_object(name: str, region: str, host_ip: str, request: NodeRequest, now:
             "daemonEndpoints": {"kubeletEndpoint": {"Port": 10250}},
         },
     }
+
+
+def cordon(node: Obj) -> None:
+    node.setdefault("spec", {})["unschedulable"] = True
 
 
 def set_ready(server: ApiServer, name: str, status: str, reason: str, message: str) -> None:

@@ -57,6 +57,8 @@ class ClusterRequest(Struct, frozen=True, kw_only=True):
     project: str = "simulated"
     location: str = ""
     token_seconds: NotNothing | None = None
+    authorized_networks: list[str] | None = None
+    """Clients from elsewhere are refused, except for pods of the cluster; null: nobody is."""
     controllers: bool = True
     """Without them it is a bare API server: nothing places or makes pods, and whoever tests plays those parts."""
 
@@ -83,6 +85,10 @@ class PreemptRequest(Struct, frozen=True, kw_only=True):
     notice_s: Seconds = 30.0
     """0: lost at once, without a word."""
     delete_node: bool = False
+
+
+class SilenceRequest(Struct, frozen=True, kw_only=True):
+    silent: bool
 
 
 class MaintenanceEvent(StrEnum):

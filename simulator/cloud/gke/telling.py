@@ -6,6 +6,7 @@ from typing import Any
 from google.cloud import container_v1
 from google.rpc import status_pb2
 
+from simulator.cloud.gke.maintenance import version_of
 from simulator.cloud.model import view
 from simulator.cloud.model.operations import shortage_of
 from simulator.cloud.model.state import Cloud, Cluster, Failure, Kind, Operation, Pool
@@ -39,6 +40,7 @@ def cluster_message(cloud: Cloud, cluster: Cluster, now_s: float, wall: Wall) ->
     message.node_pools = [pool_message(cloud, pool, now_s) for pool in pools]
     message.current_node_count = sum(len(view.members(cloud, pool.key)) for pool in pools)
     message.instance_group_urls = [url for pool in message.node_pools for url in pool.instance_group_urls]
+    message.maintenance_policy.resource_version = version_of(message.maintenance_policy)
     if cluster.failed is not None:
         message.status_message = cluster.failed.message
         message.conditions = _conditions(cluster.failed)
@@ -62,6 +64,7 @@ def pool_message(cloud: Cloud, pool: Pool, now_s: float) -> Any:
         if now_s >= pool.grouped_s
     ]
     message.config.machine_type = spec.machine.name
+    message.upgrade_settings = {"max_surge": spec.max_surge, "max_unavailable": spec.max_unavailable}
     message.config.service_account = spec.service_account
     if spec.accelerator and not message.config.accelerators:
         message.config.accelerators = [

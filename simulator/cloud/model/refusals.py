@@ -64,6 +64,11 @@ def busy(operation: OperationName) -> Refusal:
     return Refusal(Code.FAILED_PRECONDITION, message, "CLUSTER_ALREADY_HAS_OPERATION", CONTAINER)
 
 
+def excluded(key: PoolKey) -> Refusal:
+    message = f"Node pool {key.pool}: a maintenance exclusion forbids upgrades of nodes now."
+    return Refusal(Code.FAILED_PRECONDITION, message)
+
+
 def too_many_operations(key: ClusterKey, limit: int) -> Refusal:
     return Refusal(
         Code.RESOURCE_EXHAUSTED,

@@ -14,7 +14,7 @@ from controlplane.planning.criteria import criteria_of
 from controlplane.planning.market import market_of
 from controlplane.planning.plan import Plan, plan
 from controlplane.planning.refusals import refusals
-from controlplane.planning.sentences import UNMEASURED
+from controlplane.planning.sentences import IDLE_GPUS, UNMEASURED
 from controlplane.throughput.profile import Profile
 from messages.criteria import Objective
 from messages.jobs import JobSpec
@@ -100,5 +100,7 @@ def _print(
         )
     if is_assumed and spec.capacity is not None and spec.capacity.deadline is not None:
         click.echo(f"Nobody knows yet whether it is done in time: {UNMEASURED}.")
+    if not spec.pod.gpu:
+        click.echo(f"Warning: job {spec.name}: {IDLE_GPUS}.")
     if not made.proven:
         click.echo("There are too many ways to try all: a better one may exist.")

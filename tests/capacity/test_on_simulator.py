@@ -10,12 +10,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from controlplane.allocator.offers import Offer, pool_ref
+from controlplane.allocator.offers import Offer, pool_plan, pool_ref
 from controlplane.allocator.state import AllocatorSettings
 from controlplane.capacity.capacity import Capacity
 from controlplane.capacity.fleet_keeper import FleetKeeper
 from controlplane.capacity.placement import Placed
 from controlplane.clouds.gke.cloud import GkeCloud
+from controlplane.clouds.outcomes import Done, StockedOut
 from messages.clusters import ClusterHeartbeat, NodeSight
 from messages.events import Event
 from messages.ids import ClusterName, JobName
@@ -171,19 +172,24 @@ async def test_a_stockout_that_gke_does_not_report_sends_the_job_to_another_zone
 
 
 @pytest.mark.slow
-async def test_an_error_status_that_stays_is_no_stockout(tmp_path: Path) -> None:
-    """GKE keeps calling the pool RUNNING_WITH_ERROR after its nodes have come, and while one is replaced."""
-    async with a_bench(tmp_path, gke={"errors_first_s": 60.0, "errors_most_s": 60.0}, stockout_s=0.2) as bench:
-        await bench.stage.order("capacity", {"zone": ZONE, "accelerator": "nvidia-l4", "capacity": 1})
-        async with running(bench):
-            await until(bench.nodes, [1, 1])
-            await bench.stage.order("capacity", {"zone": ZONE, "accelerator": "nvidia-l4", "capacity": 8})
-            before = [event.kind for event in bench.told].count("zone_stocked_out")
-            [lost] = await bench.stage.nodes(pool_ref(JOB, bench.offers[0]))
-            await bench.stage.order("preempt", {"node": lost, "notice_s": 0})
+async def test_a_pool_that_was_created_in_error_is_used_when_its_nodes_came(tmp_path: Path) -> None:
+    """GKE still calls it ERROR."""
+    async with a_bench(tmp_path, stockout_s=0.2, recreate_s=100.0) as bench:
+        stage, offer = bench.stage, bench.offers[0]
+        market = {"zone": ZONE, "accelerator": "nvidia-l4"}
+        assert await bench.cloud.create_cluster_with_node_pool(stage.cluster) == Done()
+        await stage.order("capacity", market | {"capacity": 0})
+        made = await bench.cloud.create_pool(offer.cluster, pool_plan(JOB, offer, 2))
+        assert isinstance(made, StockedOut)
+        await stage.order("capacity", market | {"capacity": 8})
+        await until(bench.nodes, [2, 0])
+        async with running(bench, clusters=False):
+            await eventually(lambda: "capacity_reached" in {event.kind for event in bench.told})
+            lost = min(await stage.nodes(pool_ref(JOB, offer)))
+            await stage.order("preempt", {"node": lost, "notice_s": 0})
             await _for_a_while(bench)
             await until(bench.all_nodes, 2)
-    assert [event.kind for event in bench.told].count("zone_stocked_out") == before
+    assert not {event.kind for event in bench.told} & {"zone_stocked_out", "pool_deleted"}
 
 
 async def test_what_a_pool_that_could_not_be_lowered_brings_after_all_goes(tmp_path: Path) -> None:

@@ -10,6 +10,9 @@ from msgspec import Struct, field
 
 T = TypeVar("T")
 
+CREATING = ("CREATING", "CREATING_WITHOUT_RETRIES", "RECREATING")
+NO_MACHINE = ("", "STOPPING", "STOPPED", "TERMINATED")
+
 
 @dataclass(frozen=True, slots=True)
 class GroupState:
@@ -74,9 +77,9 @@ def group_errors(answer: Mapping[str, Any]) -> Iterator[GroupError]:
 
 
 def instances_told(answer: Mapping[str, Any], *, pending_only: bool = False) -> Iterator[str]:
-    """Names of the group's instances; pending ones have no machine yet."""
+    """Names of the group's instances; pending ones have no machine yet, or no more."""
     for told in _items(answer, "managedInstances", ManagedInstance):
-        is_pending = told.current_action.startswith("CREATING") and not told.instance_status
+        is_pending = told.current_action in CREATING and told.instance_status in NO_MACHINE
         if is_pending or not pending_only:
             yield told.instance.rpartition("/")[2]
 

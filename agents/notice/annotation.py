@@ -4,7 +4,13 @@ none any more."""
 import asyncio
 
 from agents.cluster.kubernetes.client import ApiRefused, ApiUnavailable, KubernetesApi
-from agents.cluster.kubernetes.names import NODES_PATH, NOTICE_ANNOTATION, NOTICE_BOOT_ANNOTATION, NOTICE_WHY_ANNOTATION
+from agents.cluster.kubernetes.names import (
+    NODES_PATH,
+    NOTICE_ANNOTATION,
+    NOTICE_BOOT_ANNOTATION,
+    NOTICE_WHY_ANNOTATION,
+    NOTICED_LABEL,
+)
 from agents.cluster.kubernetes.pauses import Pauses
 from agents.notice.source import Notice
 from runtime.clock import Clock
@@ -57,7 +63,8 @@ class NodeAnnotation:
         while True:
             wanted = self._wanted
             try:
-                await self._api.patch(self._path, {"metadata": {"annotations": wanted}})
+                labels = {NOTICED_LABEL: None if wanted == NONE else "true"}
+                await self._api.patch(self._path, {"metadata": {"annotations": wanted, "labels": labels}})
             except (ApiUnavailable, ApiRefused) as error:
                 self._log_trouble(str(error))
                 await pauses.wait(error.retry_after_s if isinstance(error, ApiUnavailable) else 0.0)

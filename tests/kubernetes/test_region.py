@@ -175,6 +175,7 @@ async def test_a_machine_that_is_lost_without_a_word_takes_its_worker_with_it(si
     assert "notice" not in site.master.told(lost)
 
 
+@pytest.mark.slow
 async def test_the_ranks_of_a_pod_with_gpus_find_the_driver_and_keep_their_own_libraries(
     site: Site, tmp_path: Path
 ) -> None:
@@ -209,6 +210,7 @@ async def test_workers_are_placed_on_nodes_with_the_taints_of_the_fleet(site: Si
     assert site.master.statuses[worker].node == "n1"
 
 
+@pytest.mark.slow
 async def test_the_notice_of_host_maintenance_on_a_gpu_node_leaves_its_worker_almost_an_hour(
     site: Site, tmp_path: Path
 ) -> None:
@@ -227,6 +229,10 @@ async def test_the_notice_of_host_maintenance_on_a_gpu_node_leaves_its_worker_al
     assert (noticed.worker, noticed.source) == (worker, "node")
     assert 3500.0 < noticed.remaining_s <= 3585.0
     assert worker in site.present(Presence.ALIVE)
+    site.master.releases(worker)
+    await eventually(lambda: worker in site.present(Presence.GONE), SECONDS, "the worker gone")
+    await eventually(lambda: site.present(Presence.STARTING), SECONDS, "its successor")
+    assert site.present(Presence.ALIVE) == [], "the successor waits for another machine"
 
 
 @contextlib.asynccontextmanager

@@ -19,6 +19,8 @@ NOTICE_BOOT_ANNOTATION = "tradewind.dev/notice-boot"
 
 ZONE_LABEL = "topology.kubernetes.io/zone"
 HOST_LABEL = "kubernetes.io/hostname"
+NOTICED_LABEL = "tradewind-noticed"
+"""On a node with a notice: no further worker is placed there."""
 ACCELERATOR_LABEL = "cloud.google.com/gke-accelerator"
 SPOT_LABELS = ("cloud.google.com/gke-spot", "cloud.google.com/gke-preemptible")
 POOL_LABEL = "cloud.google.com/gke-nodepool"

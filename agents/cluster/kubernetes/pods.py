@@ -20,6 +20,7 @@ from agents.cluster.kubernetes.names import (
     MANAGER,
     NATS_CREDENTIALS_KEY,
     NATS_URL_KEY,
+    NOTICED_LABEL,
     UID_LABEL,
     WORKER_APP,
 )
@@ -95,7 +96,7 @@ def worker_pod(plan: PodPlan, uid: str, job: JobName, template: WorkerTemplate) 
                 {"key": GPU_RESOURCE, "operator": "Exists", "effect": "NoSchedule"},
                 *({"operator": "Equal", **taint._asdict()} for taint in plan.taints),
             ],
-            "affinity": _alone_on_its_node(),
+            "affinity": {**_alone_on_its_node(), **_where_no_notice_is()},
             **({"initContainers": [_host_files(plan)]} if own_image else {}),
             "containers": [_agent(plan, uid, job, template), _host(plan, uid, template)],
             "volumes": _volumes(plan),
@@ -212,6 +213,12 @@ def _alone_on_its_node() -> Manifest:
     others: Mapping[str, object] = {"matchLabels": {APP_LABEL: WORKER_APP}}
     term = {"labelSelector": others, "topologyKey": HOST_LABEL}
     return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+
+
+def _where_no_notice_is() -> Manifest:
+    """A node with an hour of notice has room for another worker once its own has left, which would have to leave too."""
+    terms = [{"matchExpressions": [{"key": NOTICED_LABEL, "operator": "DoesNotExist"}]}]
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
 
 
 def _value(name: str, value: str) -> Manifest:

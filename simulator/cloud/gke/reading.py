@@ -11,12 +11,11 @@ from simulator.cloud.model.machines import machine, may_take
 from simulator.cloud.model.names import Path, parse
 from simulator.cloud.model.refusals import Code, Refusal
 from simulator.cloud.model.requests import CreateCluster, PoolWish
-from simulator.cloud.model.state import Exclusion, PoolSpec, Taint, TaintEffect
+from simulator.cloud.model.state import DEFAULT_GRACE_S, Exclusion, PoolSpec, Taint, TaintEffect
 from simulator.market.accelerators import ACCELERATORS, CPU
 
 DEFAULT_MACHINE = "e2-medium"
 DEFAULT_POOL = "default-pool"
-DEFAULT_GRACE_S = 30.0
 DEFAULT_ACCOUNT = "default"
 _EFFECTS = {
     container_v1.NodeTaint.Effect.NO_SCHEDULE: TaintEffect.NO_SCHEDULE,

@@ -54,9 +54,10 @@ def lose_overdue(pool: Pool, settings: AllocatorSettings, now_s: float) -> tuple
 
 def lose_left(pool: Pool, left: frozenset[str], settings: AllocatorSettings, now_s: float) -> Pool:
     """Noticed nodes that the job has left: for a long notice they would be paid for nothing."""
+    soon_s = now_s + settings.notice_idle_s
     for node in pool.nodes.values():
-        until_s = node.doomed_until_s
-        if node.lost_s is None and node.name in left and until_s is not None and until_s - now_s > settings.notice_idle_s:
+        is_late = node.doomed_until_s is not None and node.doomed_until_s > soon_s
+        if is_late and node.lost_s is None and node.name in left:
             pool = lose(pool, node, now_s)
     return pool
 

@@ -148,8 +148,8 @@ def test_the_controller_understands_what_it_is_told() -> None:
     settings = read_kubernetes_settings(env_of(one(found, "Deployment")))
     assert [taint.key for taint in settings.taints] == ["team", "example.com/a"]
     assert settings.shutdown_grace_s == 120
-    notice = {**env_of(one(found, "DaemonSet")), "TRADEWIND_NODE": "n1"}
-    assert read_notice_settings({name: notice[name] for name in ("TRADEWIND_NODE", "TRADEWIND_NOTICE_S")}).notice_s == 120
+    told = env_of(one(found, "DaemonSet"))["TRADEWIND_NOTICE_S"]
+    assert read_notice_settings({"TRADEWIND_NODE": "n1", "TRADEWIND_NOTICE_S": told}).notice_s == 120
     assert settings.cluster == "tw-us-central1"
     assert settings.region == "us-central1"
     assert settings.namespace == "training"

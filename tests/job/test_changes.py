@@ -153,10 +153,8 @@ def test_a_worker_with_an_hour_of_notice_that_is_needed_trains_until_another_one
 def test_a_needed_worker_goes_a_minute_before_its_end_though_no_other_came() -> None:
     stage = a_stage(a_spec(workers=3, at_least=3)).runs("a", "b", "c")
     stage.happens(events.WorkerNoticeCame(stage.now_s, WorkerId("b"), 3585.0, "node"))
-    stage.wait(3524.0)
-    assert stage.phase is Phase.RUNNING
-    stage.wait(1.0)
-    assert stage.phase is Phase.RESHAPING
+    assert halts(stage.wait(3524.0)) == []
+    assert "worker b has to go" in halts(stage.wait(1.0))[0].why
 
 
 def test_a_worker_that_joins_makes_the_world_larger() -> None:

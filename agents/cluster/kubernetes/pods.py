@@ -216,7 +216,7 @@ def _alone_on_its_node() -> Manifest:
 
 
 def _where_no_notice_is() -> Manifest:
-    """A node with an hour of notice has room for another worker once its own has left, which would have to leave too."""
+    """A node with an hour of notice has room once its worker has left; the next one would have to leave again."""
     terms = [{"matchExpressions": [{"key": NOTICED_LABEL, "operator": "DoesNotExist"}]}]
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
 

@@ -120,6 +120,8 @@ class ClusterInfo:
     labels: Mapping[str, str]
     pools: tuple[PoolInfo, ...] = ()
     detail: str = ""
+    advice: str = ""
+    """What a person should correct though it runs, and how; empty if nothing is known."""
     status: ClusterStatus = ClusterStatus.PROVISIONING
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from controlplane.clouds.gke.classify import OperationReport
 from controlplane.clouds.gke.failures import code_numbered
+from controlplane.clouds.gke.node_accounts import advice_on
 from controlplane.clouds.interface import (
     FLEET_LABEL,
     ClusterInfo,
@@ -243,6 +244,7 @@ def cluster_seen(cluster: "container_v1.Cluster") -> ClusterSeen:
         labels=dict(cluster.resource_labels),
         pools=tuple(pool.info for pool in pools),
         detail=_detail(cluster.status_message, cluster.conditions),
+        advice=advice_on(cluster),
         status=status,
     )
     return ClusterSeen(info, pools)

@@ -80,6 +80,10 @@ class Taint:
     effect: TaintEffect
 
 
+DEFAULT_GRACE_S = 30.0
+"""Seconds that a node delays its end, unless its pool says otherwise."""
+
+
 @dataclass(frozen=True, slots=True)
 class PoolSpec:
     machine: Machine
@@ -93,7 +97,7 @@ class PoolSpec:
     labels: Mapping[str, str] = field(default_factory=dict)
     resource_labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
-    shutdown_grace_s: float = 30.0
+    shutdown_grace_s: float = DEFAULT_GRACE_S
     auto_upgrade: bool = True
     auto_repair: bool = True
     max_surge: int = 1

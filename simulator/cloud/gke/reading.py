@@ -10,7 +10,7 @@ from simulator.cloud.model.machines import machine, may_take
 from simulator.cloud.model.names import Path, parse
 from simulator.cloud.model.refusals import Code, Refusal
 from simulator.cloud.model.requests import CreateCluster, PoolWish
-from simulator.cloud.model.state import PoolSpec, Taint, TaintEffect
+from simulator.cloud.model.state import DEFAULT_DISK_GB, DEFAULT_DISK_TYPE, PoolSpec, Taint, TaintEffect
 from simulator.market.accelerators import ACCELERATORS, CPU
 
 DEFAULT_MACHINE = "e2-medium"
@@ -85,6 +85,9 @@ def spec_of(pool: container_v1.NodePool) -> PoolSpec | Refusal:
         resource_labels=dict(config.resource_labels),
         taints=taints_of(config.taints),
         shutdown_grace_s=_grace_s(config),
+        disk_gb=config.disk_size_gb or DEFAULT_DISK_GB,
+        disk_type=config.disk_type or DEFAULT_DISK_TYPE,
+        public_address=not pool.network_config.enable_private_nodes,
     )
 
 

@@ -133,7 +133,7 @@ async def test_a_quota_is_set_and_lifted() -> None:
         await cloud.with_cluster()
         for where in ({"region": REGION, "metric": "nvidia-l4"}, {"metric": "GPUS_ALL_REGIONS"}):
             await cloud.post("/control/quota", {**where, "limit": 1})
-            with pytest.raises(exceptions.PermissionDenied, match="quota of '1.0' with '1.0' available"):
+            with pytest.raises(exceptions.PermissionDenied, match=r"quota of '1\.0' with '1\.0' available"):
                 await cloud.call("create_node_pool", parent=CLUSTER, node_pool=a_pool(2))
             await cloud.post("/control/quota", {**where, "limit": None})
         await cloud.with_pool(2)

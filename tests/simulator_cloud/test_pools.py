@@ -15,7 +15,6 @@ from simulator.cloud.model.requests import (
     DeletePool,
     PoolWish,
     ResizePool,
-    SetQuota,
     StockOut,
     UpdatePool,
 )

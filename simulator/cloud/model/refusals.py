@@ -129,9 +129,9 @@ def short_of_quota(project: str, short: Sequence["Short"]) -> Refusal:
 
 def _short(project: str, short: "Short") -> str:
     return (
-        f"insufficient {'regional' if short.scope else 'project'} quota to satisfy request: "
-        f"resource \"{short.metric}\": request requires '{short.wanted}.0' and is short '{short.wanted - short.free}.0'. "
-        f"project has a quota of '{short.limit}.0' with '{short.free}.0' available. View and manage quotas at "
+        f'insufficient {"regional" if short.scope else "project"} quota to satisfy request: resource "{short.metric}": '
+        f"request requires '{short.wanted}.0' and is short '{short.wanted - short.free}.0'. project has a quota of "
+        f"'{short.limit}.0' with '{short.free}.0' available. View and manage quotas at "
         f"https://console.cloud.google.com/iam-admin/quotas?usage=USED&project={project}"
     )
 

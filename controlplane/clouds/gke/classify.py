@@ -5,9 +5,10 @@ A stockout is told nowhere but in the text of an operation that has ended, so ph
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from controlplane.clouds.gke.failures import UNANSWERED, CallFailed, Code
+from controlplane.clouds.gke.quotas import exceeded
 from controlplane.clouds.outcomes import (
     AlreadyExists,
     Busy,
@@ -21,7 +22,7 @@ from controlplane.clouds.outcomes import (
     Unreachable,
 )
 
-LONGEST_DETAIL = 600
+LONGEST_DETAIL = 1200
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,8 @@ def call_outcome(failed: CallFailed, project: str) -> Outcome:
     if failed.code in UNANSWERED:
         return Unreachable(said)
     found = _first(_CALL_RULES, (failed.reason,), said, project)
+    if isinstance(found, QuotaExceeded):
+        return replace(found, in_call=True)
     return found if found is not None else _by_call_code(failed.code, said)
 
 
@@ -143,12 +146,6 @@ _GRANT = (
 )
 
 
-def _quota(project: str, said: str) -> Outcome:
-    where = f"https://console.cloud.google.com/iam-admin/quotas?project={project}"
-    gist = _gist(_QUOTA_GIST, said)
-    return QuotaExceeded(gist if where in gist else f"{gist} Ask for more at {where}")
-
-
 def _stockout(_project: str, said: str) -> Outcome:
     return StockedOut(_gist(_STOCKOUT_GIST, said))
 
@@ -159,7 +156,6 @@ def _gist(pattern: re.Pattern[str], said: str) -> str:
     return found[0] if found is not None else said
 
 
-_QUOTA_GIST = re.compile(r"Quota '[^']+' exceeded\.( Limit: \S+ in (region|zone) [a-z0-9-]+\.)?", re.IGNORECASE)
 _STOCKOUT_GIST = re.compile(r"The zone '[^']+' does not have enough resources[^.;]*\.?", re.IGNORECASE)
 
 
@@ -206,7 +202,7 @@ def _rule(outcome: Callable[[str, str], Outcome], *reasons: str, phrase: str = "
 
 
 _SHORTAGES = (
-    _rule(_quota, "GCE_QUOTA_EXCEEDED", phrase=r"QUOTA_EXCEEDED|Quota '[^']+' exceeded|Insufficient \w* ?quota"),
+    _rule(exceeded, "GCE_QUOTA_EXCEEDED", phrase=r"QUOTA_EXCEEDED|Quota '[^']+' exceeded|Insufficient \w* ?quota"),
     _rule(
         _stockout,
         "GCE_STOCKOUT",

@@ -1,0 +1,43 @@
+"""Quotas as sums: what nodes take of each, and how many more have room in all of them."""
+
+import math
+from collections.abc import Mapping
+
+from controlplane.clouds.interface import QuotaKey
+from controlplane.planning.market import Choice, Nodes, Quotas
+
+Amounts = Mapping[QuotaKey, float]
+
+
+def taken(quotas: Quotas, nodes: Nodes) -> dict[QuotaKey, int]:
+    used: dict[QuotaKey, int] = {}
+    for choice, count in nodes.items():
+        take(used, quotas, choice, count)
+    return used
+
+
+def take(used: dict[QuotaKey, int], quotas: Quotas, choice: Choice, count: int) -> None:
+    for key, amount in quotas.needs.get(choice, {}).items():
+        used[key] = used.get(key, 0) + count * amount
+
+
+def allowed(quotas: Quotas, held: Nodes) -> dict[QuotaKey, int]:
+    """The most that may be taken. What is held is there: a quota that became smaller only keeps it from growing."""
+    there = taken(quotas, held)
+    return {key: max(left, there.get(key, 0)) for key, left in quotas.left.items()}
+
+
+def room_for(quotas: Quotas, choice: Choice, limits: Amounts, used: Amounts) -> float:
+    """How many more nodes of this choice fit beside what is used; infinite where no quota limits them."""
+    fits = (
+        (limits[key] - used.get(key, 0)) // amount
+        for key, amount in quotas.needs.get(choice, {}).items()
+        if key in limits
+    )
+    return max(0, min(fits, default=math.inf))
+
+
+def full_for(quotas: Quotas, choice: Choice, limits: Amounts, used: Amounts) -> list[QuotaKey]:
+    """The quotas that have no room for another node of this choice."""
+    needs = quotas.needs.get(choice, {})
+    return [key for key, amount in needs.items() if key in limits and used.get(key, 0) + amount > limits[key]]

@@ -14,7 +14,7 @@ from controlplane.capacity.capacity import Capacity, OnPlacement
 from controlplane.capacity.fleet_keeper import FleetKeeper
 from controlplane.capacity.leaders_cloud import LeadersCloud
 from controlplane.capacity.planning import Planning, known_prices
-from controlplane.clouds.interface import Cloud, PoolPlan
+from controlplane.clouds.interface import Cloud, PoolPlan, system_pool
 from controlplane.clouds.outcomes import reason_of
 from controlplane.fleet.cloud import load_clients, open_cloud
 from controlplane.fleet.files import read_fleet
@@ -64,7 +64,17 @@ async def provided(fleet_file: Path, environ: Mapping[str, str], leader: Leader)
     try:
         prices = await asyncio.to_thread(known_prices, environ, token)
         async with asyncio.TaskGroup() as tasks:
-            planning = Planning(cloud, offers(fleet), prices, leader.bucket, clock, may_act, announce)
+            planning = Planning(
+                cloud,
+                offers(fleet),
+                prices,
+                leader.bucket,
+                clock,
+                may_act,
+                announce,
+                complete=completed,
+                systems=[system_pool(plan) for plan in cluster_plans(fleet)],
+            )
             capacity = Capacity(
                 cloud, offers(fleet), completed, clock, announce, leader.on_placement, planning=planning
             )

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 
 from controlplane.clouds.interface import QuotaKey
-from controlplane.planning.market import Choice, Nodes, Quotas
+from controlplane.planning.market import Choice, Market, Nodes, Present, Quotas
 
 Amounts = Mapping[QuotaKey, float]
 
@@ -35,6 +35,18 @@ def room_for(quotas: Quotas, choice: Choice, limits: Amounts, used: Amounts) -> 
         if key in limits
     )
     return max(0, min(fits, default=math.inf))
+
+
+def limiting(market: Market, present: Present, nodes: Nodes) -> tuple[QuotaKey, ...]:
+    """Quotas that have no room for another node, where zones and the type of accelerator would allow one."""
+    quotas, types = market.quotas, {choice.accelerator for choice in nodes}
+    limits, used = allowed(quotas, present.held), taken(quotas, nodes)
+    found: dict[QuotaKey, None] = {}
+    for choice, option in market.options.items():
+        is_open = choice not in present.stocked_out and nodes.get(choice, 0) < option.limit
+        if is_open and (not types or choice.accelerator in types):
+            found |= dict.fromkeys(full_for(quotas, choice, limits, used))
+    return tuple(found)
 
 
 def full_for(quotas: Quotas, choice: Choice, limits: Amounts, used: Amounts) -> list[QuotaKey]:

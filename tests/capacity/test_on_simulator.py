@@ -222,7 +222,7 @@ async def test_a_quota_of_nothing_is_told_with_where_to_ask_for_more(tmp_path: P
         async with running(bench):
             await eventually(lambda: bench.shortages and OTHER_ZONE in bench.shortages[-1])
     said = bench.shortages[-1]
-    _is_one_clear_sentence(said, "is beyond the quota: Quota 'PREEMPTIBLE_NVIDIA_L4_GPUS' exceeded", "Ask for more at")
+    _is_one_clear_sentence(said, "is beyond the quota: quota NVIDIA_L4_GPUS of the region", "Ask for more at")
 
 
 def _is_one_clear_sentence(said: str, says: str, to_do: str) -> None:

@@ -49,17 +49,16 @@ ALL_GPUS = QuotaKey(PROJECT, "GPUS")
 DISK_GB = 100
 
 
-def needs_of(option: Option) -> Needs:
+def needs_of(choice: Choice, gpus: int = 1) -> Needs:
     """As a cloud would say: GPUs by kind and region, disks that all kinds of a region share, GPUs of all regions."""
-    region, accelerator, spot = option.choice.region, option.choice.accelerator, option.choice.spot
-    own = gpus_of(region, accelerator, spot=spot)
-    return {own: option.gpus, disks_of(region): DISK_GB, ALL_GPUS: option.gpus}
+    own = gpus_of(choice.region, choice.accelerator, spot=choice.spot)
+    return {own: gpus, disks_of(choice.region): DISK_GB, ALL_GPUS: gpus}
 
 
 def a_market(*options: Option, links: Links | None = None, quotas: Mapping[QuotaKey, int] | None = None) -> Market:
     found = {option.choice: option for option in options or (an_option(),)}
     known = {choice: found[choice] for choice in sorted(found)}
-    needs = {choice: needs_of(option) for choice, option in known.items()} if quotas else {}
+    needs = {choice: needs_of(choice, option.gpus) for choice, option in known.items()} if quotas else {}
     return Market(known, links or some_links(), Quotas(quotas or {}, needs))
 
 

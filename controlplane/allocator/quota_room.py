@@ -9,7 +9,7 @@ from controlplane.allocator.choices import choice_of
 from controlplane.allocator.counting import at_most, doomed
 from controlplane.allocator.offers import Offer
 from controlplane.allocator.state import Allocator, Pool
-from controlplane.clouds.interface import PROJECT, PoolRef, QuotaKey
+from controlplane.clouds.interface import PROJECT, Needs, PoolRef, QuotaKey
 from controlplane.clouds.outcomes import QuotaExceeded
 from controlplane.planning.market import Choice, Quotas
 from controlplane.planning.quotas import full_for, room_for, take, taken
@@ -80,13 +80,22 @@ def learn_refusal(
     choice = choice_of(pool.offer)
     scopes = {True: choice.region, False: PROJECT}
     keys = {QuotaKey(scopes[each.is_regional], each.metric): each for each in told}
-    needs = {**allocator.quotas.needs.get(choice, {})}
-    needs |= {key: math.ceil(each.requested / asked) for key, each in keys.items()}
-    quotas = structs.replace(allocator.quotas, needs={**allocator.quotas.needs, choice: needs})
+    needs = {key: math.ceil(each.requested / asked) for key, each in keys.items()}
+    quotas = structs.replace(allocator.quotas, needs=_with_needs(allocator, choice, needs))
     used = taken(quotas, may_come(replace(allocator, pools={**allocator.pools, pool.ref: pool}), with_doomed=True))
     left = {key: used.get(key, 0) + int(each.available) for key, each in keys.items()}
     quotas = structs.replace(quotas, left={**quotas.left, **left})
     return replace(allocator, quotas=quotas), int(room_for(quotas, choice, left, used))
+
+
+def _with_needs(allocator: Allocator, choice: Choice, needs: Needs) -> dict[Choice, Needs]:
+    """Machines of the same kind take as much in every zone."""
+    found = dict(allocator.quotas.needs)
+    for other in {choice, *map(choice_of, allocator.offers)}:
+        if other[1:] == choice[1:]:
+            here = {key: amount for key, amount in needs.items() if key.scope in (PROJECT, other.region)}
+            found[other] = {**found.get(other, {}), **here}
+    return found
 
 
 def learn_quotas(allocator: Allocator, quotas: Quotas, at_s: float) -> Allocator:

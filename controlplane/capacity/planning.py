@@ -9,7 +9,7 @@ from controlplane.allocator.offers import Offer
 from controlplane.allocator.state import Allocator
 from controlplane.capacity.markets import LOOK_S, Markets, Tell
 from controlplane.capacity.planner import Planner
-from controlplane.capacity.quotas import QuotaWatch
+from controlplane.capacity.quotas import QuotaWatch, quota_views
 from controlplane.capacity.remembering import Remembering
 from controlplane.catalog.fetching import PriceSettings, Token
 from controlplane.catalog.money import MicroDollars
@@ -124,7 +124,13 @@ class Planning:
 
     def offers(self) -> OfferList:
         known = offer_list(self._markets.catalog(), self._remembering.memory, self._clock.wall_s())
-        return structs.replace(known, of_the_moment=self._markets.has_prices_of_the_moment)
+        quotas = self._quotas.left_at_best()
+        return structs.replace(
+            known,
+            of_the_moment=self._markets.has_prices_of_the_moment,
+            quotas=quota_views(quotas),
+            quotas_page=quotas.page,
+        )
 
     def list_prices(self) -> Catalog:
         return self._prices.catalog

@@ -14,6 +14,7 @@ from controlplane.clouds.outcomes import Refused, Unreachable
 from controlplane.planning.market import Choice, Quotas
 from controlplane.planning.quotas import taken
 from messages.ids import JobName
+from messages.offers import NeedView, QuotaView
 from runtime.logs import WhyLog, logger
 from runtime.waiting import first_of
 
@@ -53,6 +54,14 @@ def used_by(allocators: Iterable[Allocator], needs: Mapping[Choice, Needs]) -> d
         for key, amount in taken(Quotas(needs=needs), may_come(allocator, with_doomed=True)).items():
             together[key] = together.get(key, 0) + amount
     return together
+
+
+def quota_views(quotas: Quotas) -> tuple[QuotaView, ...]:
+    needs: dict[QuotaKey, list[NeedView]] = {}
+    for choice, each in quotas.needs.items():
+        for key, amount in each.items():
+            needs.setdefault(key, []).append(NeedView(*choice, amount))
+    return tuple(QuotaView(*key, left, tuple(needs.get(key, ()))) for key, left in quotas.left.items())
 
 
 class QuotaWatch:

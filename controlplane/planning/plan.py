@@ -19,7 +19,7 @@ from controlplane.planning.criteria import Criteria
 from controlplane.planning.field import Range
 from controlplane.planning.market import Choice, Market, Nodes, Present
 from controlplane.planning.profiles import until_measured
-from controlplane.planning.quotas import limiting
+from controlplane.planning.quotas import limiting, too_small_for
 from controlplane.planning.scoring import Score, breach, gain, how_many, is_affordable, limit_of, score
 from controlplane.planning.search import Candidate, Search
 from controlplane.planning.steps import first_step
@@ -73,7 +73,7 @@ def _planned(criteria: Criteria, profile: Profile, market: Market, present: Pres
     chosen, change, why = choose(search, anything.best)
     if chosen is None:
         left = _within_the_caps(search)
-        limited_by = limiting(market, present, left)
+        limited_by = too_small_for(criteria.min_workers, market, present)
         why = sentences.waits(criteria, market, present, limited_by)
         return Plan(placement=left, ask=left, change=Change.WAIT, score=None, why=why, limited_by=limited_by)
     egress = max(chosen.score.estimate.egress_micro_usd_per_hour, _egress_beside(search, chosen.nodes))

@@ -49,6 +49,26 @@ def limiting(market: Market, present: Present, nodes: Nodes) -> tuple[QuotaKey, 
     return tuple(found)
 
 
+def too_small_for(wanted: int, market: Market, present: Present) -> tuple[QuotaKey, ...]:
+    """Quotas that keep a job from so many nodes of one accelerator, whatever they cost."""
+    filled = [_filled(wanted, name, market, present) for name in {choice.accelerator for choice in market.options}]
+    most = max(filled, key=lambda nodes: sum(nodes.values()), default={})
+    return limiting(market, present, most) if sum(most.values()) < wanted else ()
+
+
+def _filled(wanted: int, accelerator: str, market: Market, present: Present) -> dict[Choice, int]:
+    quotas = market.quotas
+    nodes = {choice: count for choice, count in present.kept().items() if choice.accelerator == accelerator}
+    limits, used = allowed(quotas, present.held), taken(quotas, nodes)
+    for choice, option in market.options.items():
+        if choice.accelerator == accelerator and choice not in present.stocked_out:
+            missing = min(wanted - sum(nodes.values()), option.limit - nodes.get(choice, 0))
+            more = int(max(0, min(missing, room_for(quotas, choice, limits, used))))
+            nodes[choice] = nodes.get(choice, 0) + more
+            take(used, quotas, choice, more)
+    return nodes
+
+
 def full_for(quotas: Quotas, choice: Choice, limits: Amounts, used: Amounts) -> list[QuotaKey]:
     """The quotas that have no room for another node of this choice."""
     needs = quotas.needs.get(choice, {})

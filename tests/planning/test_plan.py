@@ -171,6 +171,18 @@ def test_a_quota_of_the_project_is_shared_by_all_regions() -> None:
     assert sum(made.placement.values()) == 5
 
 
+def test_a_plan_says_which_quota_keeps_it_from_more_nodes() -> None:
+    tight = planned(FASTEST, a_market(quotas={disks_of("us-central1"): 500, ALL_GPUS: 64}))
+    assert tight.limited_by == (disks_of("us-central1"),)
+    assert planned(FASTEST, a_market(quotas={disks_of("us-central1"): 800})).limited_by == ()
+
+
+def test_a_job_that_waits_for_a_quota_says_which() -> None:
+    made = planned(some_criteria(min_workers=4), a_market(quotas={ALL_GPUS: 3}))
+    assert made.change is Change.WAIT
+    assert made.why.endswith("quota GPUS in the project has no room for another node")
+
+
 def test_where_too_few_may_be_had_what_there_is_stays_and_the_numbers_are_said() -> None:
     made = planned(some_criteria(min_workers=5), a_market(an_option(limit=3)), Present(held={a_choice(): 2}))
     assert (made.change, made.placement) == (Change.WAIT, {a_choice(): 2})

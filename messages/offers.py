@@ -56,6 +56,8 @@ class OfferList(Struct, frozen=True):
     """False where nobody was asked what was seen."""
     of_the_moment: bool = False
     """Prices move, and are those of now where they do; the date is of the list."""
+    not_refreshed: str = ""
+    """Why the list is not newer and what to do about it; empty if the last refresh succeeded."""
     quotas: tuple[QuotaView, ...] = ()
     """Those that limit the machines of the master's fleet."""
     quotas_page: str = ""

@@ -259,11 +259,13 @@ class WorkerPeerLost(Struct, frozen=True, omit_defaults=True):
     """None if the trainer lives and said so."""
 
 
-class WorkerLeft(Struct, frozen=True):
+class WorkerLeft(Struct, frozen=True, omit_defaults=True):
     """Gone for good, with no trainer left behind."""
 
     status: WorkerStatus
     why: str
+    is_unfit: bool = False
+    """It has not the GPUs that the job asks for, and never took a rank."""
 
 
 class WorkerNoticed(Struct, frozen=True, omit_defaults=True):

@@ -55,6 +55,7 @@ def read_simulator_settings(environ: Mapping[str, str], flags: Mapping[str, obje
     told = {
         f"{REGION_PREFIX}SECRET": cloud.secret,
         f"{REGION_PREFIX}HOST": cloud.host,
+        f"{REGION_PREFIX}ROLELESS_ACCOUNTS": cloud.roleless_accounts,
         f"{REGION_PREFIX}PORT": str(port),
         **environ,
     }

@@ -31,3 +31,22 @@ def light_torch(folder: Path) -> str:
         (package / "__init__.py").write_text(ANYTHING)
     (folder / "torch" / "_C" / "_distributed_c10d.py").write_text(STORE)
     return str(folder)
+
+
+CUDA_BUILD = "cuda, hip = '12.9', None"
+CPU_BUILD = "cuda = hip = None"
+
+
+def torch_with_gpus(folder: Path, devices: int, use: str = "pass", build: str = CUDA_BUILD) -> str:
+    """A folder for PYTHONPATH, whose torch sees so many GPUs; `use` is executed when one of them is used."""
+    package = Path(light_torch(folder)) / "torch"
+    (package / "version.py").write_text(build)
+    (package / "cuda.py").write_text(f"""
+def device_count(): return {devices}
+def is_initialized(): return False
+def zeros(*size, device=None):
+    if device is not None: {use}
+""")
+    with (package / "__init__.py").open("a") as torch:
+        torch.write("\nimport torch.version\nfrom torch.cuda import zeros\n")
+    return str(folder)

@@ -45,6 +45,8 @@ class Conversation(ABC):
         self._warm = asyncio.Event()
         self._gone = asyncio.Event()
         self._refused = ""
+        self.is_unfit = False
+        """The host found that this worker cannot train."""
         self._forking: dict[Generation, set[Rank]] = {}
         self._pids: dict[tuple[Generation, Rank], int] = {}
         self._stops: list[tuple[Generation, asyncio.Event]] = []
@@ -138,7 +140,7 @@ class Conversation(ABC):
             case wire.Stopped():
                 self._answer_stop(message.generation)
             case wire.Refused():
-                self._on_refused(message.why)
+                self._on_refused(message)
             case wire.Output() | wire.Reported() | wire.Checkpointed():
                 pass
         self._hear(message)
@@ -150,11 +152,12 @@ class Conversation(ABC):
                 stop[1].set()
                 return
 
-    def _on_refused(self, why: str) -> None:
+    def _on_refused(self, refused: wire.Refused) -> None:
         """A refusal names no trainer: if it was a fork, none of those that were not yet answered will be."""
+        why = refused.why
         self._log.error("host_refused", why=why)
         if not self._warm.is_set():
-            self._refused = why
+            self._refused, self.is_unfit = why, refused.unfit
             return
         for generation, ranks in self._forking.items():
             for rank in sorted(ranks):

@@ -107,6 +107,8 @@ def _go_in_time(state: WorkerState, at_s: float) -> Step:
         why = f"the bus was away for {rules.orphan_s:.0f} s"
     if why is not None:
         return replace(state, leaving=Leaving(why, 0, grace_s)), []
+    if state.is_unfit:
+        return replace(state, leaving=Leaving(state.host_why, 1, grace_s, is_unfit=True)), []
     if state.host is Host.ABSENT and state.host_losses >= rules.host_losses_max:
         why = f"the host was lost {state.host_losses} times: {state.host_why}"
         return replace(state, leaving=Leaving(why, 1, grace_s)), []
@@ -274,7 +276,7 @@ def _leave(before: WorkerState, after: WorkerState, at_s: float) -> Step:
     after = replace(after, seq=after.seq + 1, left=True, stop=None)
     leaving = after.leaving
     assert leaving is not None
-    left = TellFact("left", status_of(after, at_s), why=leaving.why)
+    left = TellFact("left", status_of(after, at_s), why=leaving.why, is_unfit=leaving.is_unfit)
     return after, [FlushProgress(), left, Leave(leaving.code, leaving.why)]
 
 

@@ -64,6 +64,7 @@ class TellFact:
     exit: TrainerExit | None = None
     step: int | None = None
     why: str = ""
+    is_unfit: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,8 @@ class HostLost:
 
     at_s: float
     why: str
+    is_unfit: bool = False
+    """It found that this worker cannot train: another host would find the same."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,7 @@ def fact_message(told: TellFact) -> FactMessage:
         case TellFact(fact="position"):
             return WorkerPosition(told.status)
         case TellFact(fact="left"):
-            return WorkerLeft(told.status, told.why)
+            return WorkerLeft(told.status, told.why, told.is_unfit)
         case TellFact(fact="switched", step=int(step)):
             return WorkerSwitched(told.status, step)
         case TellFact(fact="exited", exit=ended) if ended is not None:

@@ -100,6 +100,7 @@ class Stopped(Struct, frozen=True, tag_field="type", tag="stopped"):
 
 class Refused(Struct, frozen=True, tag_field="type", tag="refused"):
     why: str
+    unfit: bool = False
 
 
 Command = Fork | Stop | Abort | Exit

@@ -115,6 +115,7 @@ def _host_lost(state: WorkerState, event: HostLost) -> WorkerState:
         host_since_s=event.at_s,
         host_losses=losses,
         host_why=event.why,
+        is_unfit=event.is_unfit,
         host_start_due_s=event.at_s + backoff_s,
         stop=None,
     )

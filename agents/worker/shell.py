@@ -232,7 +232,7 @@ class WorkerShell:
         self._host = None
         if not self.left.done():
             self._log.warning("host_lost", why=why)
-        self._inbox.post(HostLost(self._clock.monotonic_s(), why))
+        self._inbox.post(HostLost(self._clock.monotonic_s(), why, is_unfit=host.is_unfit))
 
     def _new_host(self) -> Conversation:
         match self._command:

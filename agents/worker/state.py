@@ -91,6 +91,7 @@ class Leaving:
     why: str
     code: int
     grace_s: float
+    is_unfit: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +154,8 @@ class WorkerState:
     host_since_s: float = 0.0
     host_losses: int = 0
     host_why: str = ""
+    is_unfit: bool = False
+    """The last host found that this worker cannot train."""
     was_warm: bool = False
     connected: bool = True
     notice_deadline_s: float | None = None

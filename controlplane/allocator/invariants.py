@@ -17,6 +17,7 @@ from controlplane.allocator.effects import (
 )
 from controlplane.allocator.quota_room import may_come
 from controlplane.allocator.shelves import is_closed
+from controlplane.allocator.starts import is_blocked
 from controlplane.allocator.state import Allocator, Pool
 from controlplane.catalog.money import usd_text
 from controlplane.planning.quotas import taken
@@ -29,6 +30,7 @@ def check(before: Allocator, after: Allocator, effects: Sequence[AllocatorEffect
         *_of_caps(after, changes),
         *_of_the_market(after, changes),
         *_of_quotas(after, changes),
+        *_of_starts(after, changes),
         *_of_plans(before, effects),
         *_of_nodes(after, changes),
         *_of_dismissals(after),
@@ -108,6 +110,15 @@ def _of_quotas(after: Allocator, changes: Sequence[Change]) -> list[str]:
         f"{used[key]} of quota {key.metric} in {key.scope} may be taken, which has {left[key]}"
         for key in {key for choice in raised for key in after.quotas.needs.get(choice, {})}
         if key in left and used[key] > left[key]
+    ]
+
+
+def _of_starts(after: Allocator, changes: Sequence[Change]) -> list[str]:
+    raised = [after.pools[change.ref] for change in changes if _raises(after, change)]
+    return [
+        f"pool {pool.ref.pool} was raised in {pool.ref.cluster}, where workers cannot start"
+        for pool in raised
+        if pool.operation is not None and is_blocked(after, pool.ref.cluster, pool.operation.asked_s)
     ]
 
 

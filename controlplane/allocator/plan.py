@@ -24,6 +24,10 @@ class Supply:
     """No operation is under way, so that it can be changed."""
     reachable: bool = True
     """Its cluster is there and takes orders."""
+    blocked: bool = False
+    """Workers cannot start in its cluster."""
+    room: int | None = None
+    """The most nodes that may be asked of it now, if fewer than it offers."""
     closed_until_s: float | None = None
     """Until then it has nothing more to give."""
     distrusted_until_s: float | None = None
@@ -61,8 +65,12 @@ def plan(
 
 def kept(supply: Supply, now_s: float) -> int:
     """Nodes that are there, and those that may be counted on to come."""
-    hopeless = supply.settled and _is_before(now_s, supply.closed_until_s)
+    hopeless = supply.settled and (supply.blocked or _is_before(now_s, supply.closed_until_s))
     return supply.held if hopeless else supply.held + supply.coming
+
+
+def most_of(offer: Offer, supply: Supply) -> int:
+    return offer.max_nodes if supply.room is None else min(supply.room, offer.max_nodes)
 
 
 def _add(
@@ -76,7 +84,7 @@ def _add(
     for offer in offers:
         supply = pools[offer]
         if supply.settled and supply.reachable and not _is_before(now_s, supply.closed_until_s):
-            more = fits(offer, max(0, min(missing, offer.max_nodes - targets[offer])))
+            more = fits(offer, max(0, min(missing, most_of(offer, supply) - targets[offer])))
             targets[offer] += more
             missing -= more
 

@@ -30,7 +30,7 @@ def outcome_of(complaint: Complaint, doing: str, cluster: str) -> PassOutcome:
         case 0:
             return Unreachable(
                 f"The Kubernetes API of the cluster {cluster} does not answer ({said}): see that it is running and that"
-                " this machine may reach it (authorised networks, a private endpoint, a proxy)"
+                " this machine may reach it (`authorized_networks` of the fleet file, a private endpoint, a proxy)"
             )
         case 401:
             return Refused(

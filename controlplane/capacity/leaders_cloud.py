@@ -1,6 +1,6 @@
 """A cloud for leaders only: whoever has lost the lease changes nothing in it, also if it does not know that yet."""
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
 from controlplane.clouds.interface import (
     Cloud,
@@ -21,12 +21,21 @@ NOT_LEADING = Unreachable("this master does not lead any more")
 
 
 class LeadersCloud:
-    def __init__(self, cloud: Cloud, may_act: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        cloud: Cloud,
+        may_act: Callable[[], bool],
+        on_listing: Callable[[Sequence[ClusterInfo]], None] = lambda clusters: None,
+    ) -> None:
         self._cloud = cloud
         self._may_act = may_act
+        self._on_listing = on_listing
 
     async def clusters(self) -> Sequence[ClusterInfo] | Unreachable | Refused:
-        return await self._cloud.clusters()
+        found = await self._cloud.clusters()
+        if not isinstance(found, Unreachable | Refused):
+            self._on_listing(found)
+        return found
 
     async def create_cluster_with_node_pool(self, plan: ClusterPlan) -> Outcome:
         return await self._change(lambda: self._cloud.create_cluster_with_node_pool(plan))
@@ -68,6 +77,9 @@ class LeadersCloud:
 
     async def access_token(self) -> str:
         return await self._cloud.access_token()
+
+    async def api_headers(self) -> Mapping[str, str]:
+        return await self._cloud.api_headers()
 
     async def close(self) -> None:
         await self._cloud.close()

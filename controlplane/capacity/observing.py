@@ -105,6 +105,10 @@ def _boot_s(asked_s: float | None, now_s: float) -> float | None:
 def _was_taken(watch: Watch, allocator: Allocator, key: NodeKey) -> bool:
     """Rather than removed by us, or only out of sight."""
     is_seen = allocator.clusters.get(key[0].cluster, False)
+    pool = allocator.pools.get(key[0])
+    node = pool.nodes.get(key[1]) if pool is not None else None
+    if node is not None and node.useless:
+        return False
     return is_seen and allocator.ended is None and key not in watch.given_back
 
 

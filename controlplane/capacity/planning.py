@@ -11,7 +11,7 @@ from controlplane.capacity.markets import LOOK_S, Markets, Tell
 from controlplane.capacity.planner import Planner
 from controlplane.capacity.quotas import QuotaWatch, quota_views
 from controlplane.capacity.remembering import Remembering
-from controlplane.catalog.fetching import PriceSettings, Token
+from controlplane.catalog.fetching import Account, PriceSettings
 from controlplane.catalog.money import MicroDollars
 from controlplane.catalog.offers import Catalog
 from controlplane.catalog.refresh import Prices, open_prices
@@ -22,8 +22,9 @@ from controlplane.planning.criteria import Criteria, criteria_of
 from controlplane.planning.market import is_allowed
 from controlplane.planning.profiles import profile_of
 from controlplane.planning.refusals import Problem, refusals, unfit, unplannable
+from controlplane.planning.sentences import IDLE_GPUS
 from messages.criteria import Capacity
-from messages.events import Event
+from messages.events import FLEET, Event
 from messages.ids import JobName
 from messages.jobs import JobSpec
 from messages.offers import OfferList
@@ -53,6 +54,7 @@ class Planning:
         self.planner = Planner()
         self._clock = clock
         self._prices = prices
+        self._announce = announce
         self._gpus = {offer.accelerators_per_node for offer in offers}
         self._allocators: Callable[[], dict[JobName, Allocator]] = dict
         self._remembering = Remembering(bucket, clock, may_act)
@@ -75,7 +77,7 @@ class Planning:
         """Until cancelled."""
         try:
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._prices.run(), name="prices")
+                tasks.create_task(self._prices.run(self._tell_old_prices), name="prices")
                 tasks.create_task(self._markets.run(), name="markets")
                 tasks.create_task(self._remembering.run(), name="memory-of-zones")
         finally:
@@ -117,6 +119,10 @@ class Planning:
         offers, market = self._markets.offers(), self._markets.market(criteria)
         return await self.planner.work(lambda: refusals(spec, criteria, offers, market, profile)) or []
 
+    def warning(self, spec: JobSpec) -> str:
+        """What a person should know of a job that can be had; empty if there is nothing."""
+        return IDLE_GPUS if any(self._gpus) and not spec.pod.gpu else ""
+
     def dearest(self, criteria: Criteria) -> MicroDollars | None:
         """An hour of the dearest machine that the job may be given, on demand."""
         prices = (offer.on_demand_micro_usd_per_hour for offer in self._markets.offers() if is_allowed(criteria, offer))
@@ -128,6 +134,7 @@ class Planning:
         return structs.replace(
             known,
             of_the_moment=self._markets.has_prices_of_the_moment,
+            not_refreshed=self._prices.problem,
             quotas=quota_views(quotas),
             quotas_page=quotas.page,
         )
@@ -135,8 +142,13 @@ class Planning:
     def list_prices(self) -> Catalog:
         return self._prices.catalog
 
+    def _tell_old_prices(self, why: str) -> None:
+        catalog = self._prices.catalog
+        text = f"the price list could not be refreshed; plans use the prices of {catalog.date} from {catalog.source}"
+        self._announce(Event(FLEET, "prices_not_refreshed", text, why))
 
-def known_prices(environ: Mapping[str, str], token: Token | None) -> Prices:
+
+def known_prices(environ: Mapping[str, str], account: Account | None) -> Prices:
     """Reads files: not for the loop. Raises `UserError` for settings that cannot be used."""
     settings = read_settings(PriceSettings, environ, prefix=PRICES_PREFIX)
-    return open_prices(shipped_catalog(), settings, token=token)
+    return open_prices(shipped_catalog(), settings, account=account)

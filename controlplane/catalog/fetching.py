@@ -1,12 +1,13 @@
 """The Cloud Billing Catalog API over HTTP: all pages or nothing, each tried again for a while, all within a bound."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import re
+from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
-from typing import Annotated
+from typing import Annotated, Any
 
 import aiohttp
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, field
 
 from controlplane.catalog.billing import Page, Sku
 from messages.decoding import Undecodable, decode
@@ -18,9 +19,12 @@ MAX_PAGES = 100
 MAX_PAGE_BYTES = 64 * 1024 * 1024
 FIRST_BACKOFF_S = 0.5
 MAX_BACKOFF_S = 20.0
+PAYS = "X-Goog-User-Project"
+_PROJECT = re.compile(r"in project ([a-z0-9.:-]+) before")
 AGAIN_LATER = {HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS}
 
-Token = Callable[[], Awaitable[str]]
+Account = Callable[[], Awaitable[Mapping[str, str]]]
+"""HTTP headers that identify the caller and the project that pays."""
 Rest = Callable[[float], Awaitable[None]]
 
 
@@ -29,7 +33,11 @@ class PricesAway(Temporary):
 
 
 class PricesRefused(Permanent):
-    """We are not let in, or what answers is not the price list: a person has to look."""
+    """Google refuses, or what answers is not the price list: a person has to act."""
+
+    def __init__(self, sentence: str, hint: str = "") -> None:
+        super().__init__(sentence)
+        self.hint = hint
 
 
 class PriceSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -40,6 +48,8 @@ class PriceSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """A key of a project with the Cloud Billing API; it needs no rights."""
     token: str | None = None
     """An OAuth access token, instead of a key. It expires: a master of a fleet uses its own account's."""
+    project: str | None = None
+    """The project that pays for calls with the token; a user's token needs one."""
     cache: str | None = None
     """A file; without it `tradewind/gcp-prices.json` in the user's cache folder."""
     every_s: Annotated[float, Meta(ge=60, le=30 * 86400)] = 86400.0
@@ -51,23 +61,27 @@ class PriceSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 async def fetch_skus(
-    session: aiohttp.ClientSession, settings: PriceSettings, *, token: Token | None = None, rest: Rest = asyncio.sleep
+    session: aiohttp.ClientSession,
+    settings: PriceSettings,
+    *,
+    account: Account | None = None,
+    rest: Rest = asyncio.sleep,
 ) -> list[Sku]:
     """Raises `PricesAway` or `PricesRefused`."""
     try:
         async with asyncio.timeout(settings.total_s):
-            return await _all_pages(session, settings, token, rest)
+            return await _all_pages(session, settings, account, rest)
     except TimeoutError:
         raise PricesAway(f"{settings.url} did not give all its pages within {settings.total_s:g} s.") from None
 
 
 async def _all_pages(
-    session: aiohttp.ClientSession, settings: PriceSettings, token: Token | None, rest: Rest
+    session: aiohttp.ClientSession, settings: PriceSettings, account: Account | None, rest: Rest
 ) -> list[Sku]:
     skus: list[Sku] = []
     page_token, seen = "", {""}
     for _ in range(MAX_PAGES):
-        page = await _page_in_time(session, settings, page_token, token, rest)
+        page = await _page_in_time(session, settings, page_token, account, rest)
         skus += page.skus
         page_token = page.next_page_token
         if not page_token:
@@ -79,12 +93,12 @@ async def _all_pages(
 
 
 async def _page_in_time(
-    session: aiohttp.ClientSession, settings: PriceSettings, page_token: str, token: Token | None, rest: Rest
+    session: aiohttp.ClientSession, settings: PriceSettings, page_token: str, account: Account | None, rest: Rest
 ) -> Page:
     backoff_s = FIRST_BACKOFF_S
     for attempt in range(1, settings.attempts + 1):
         try:
-            return await _page(session, settings, page_token, token)
+            return await _page(session, settings, page_token, account)
         except PricesAway:
             if attempt == settings.attempts:
                 raise
@@ -93,13 +107,16 @@ async def _page_in_time(
     raise AssertionError("the last attempt answers or raises")
 
 
-async def _page(session: aiohttp.ClientSession, settings: PriceSettings, page_token: str, token: Token | None) -> Page:
+async def _page(
+    session: aiohttp.ClientSession, settings: PriceSettings, page_token: str, account: Account | None
+) -> Page:
     query = {"pageSize": str(PAGE_SIZE), "currencyCode": "USD", **({"pageToken": page_token} if page_token else {})}
+    headers = await _headers(settings, account)
     try:
         async with session.get(
             f"{settings.url.rstrip('/')}/v1/services/{COMPUTE_SERVICE}/skus",
             params=query,
-            headers=await _headers(settings, token),
+            headers=headers,
             timeout=aiohttp.ClientTimeout(settings.call_s),
         ) as response:
             content = await _bounded(response, settings)
@@ -108,24 +125,22 @@ async def _page(session: aiohttp.ClientSession, settings: PriceSettings, page_to
     if response.status >= HTTPStatus.INTERNAL_SERVER_ERROR or response.status in AGAIN_LATER:
         raise PricesAway(f"{settings.url} answered with status {response.status}.")
     if response.status != HTTPStatus.OK:
-        raise PricesRefused(f"{settings.url} refused with status {response.status}: {_said(content)}")
+        raise _refused(settings.url, response.status, content, headers.get(PAYS, ""))
     try:
         return decode(content, Page)
     except Undecodable as error:
         raise PricesRefused(f"{settings.url} did not answer with a list of SKUs: {error}.") from None
 
 
-async def _headers(settings: PriceSettings, token: Token | None) -> dict[str, str]:
+async def _headers(settings: PriceSettings, account: Account | None) -> Mapping[str, str]:
     """In a header, as an address is written to logs."""
+    pays = {PAYS: settings.project} if settings.project else {}
     if settings.api_key:
         return {"X-Goog-Api-Key": settings.api_key}
-    given = settings.token or await _asked(token)
-    return {"Authorization": f"Bearer {given}"} if given else {}
-
-
-async def _asked(token: Token | None) -> str:
+    if settings.token:
+        return {"Authorization": f"Bearer {settings.token}", **pays}
     try:
-        return await token() if token is not None else ""
+        return {**await account(), **pays} if account is not None else {}
     except Temporary as error:
         raise PricesAway(f"There is no token for the price list just now: {error}") from error
     except UserError as error:
@@ -143,14 +158,34 @@ async def _bounded(response: aiohttp.ClientResponse, settings: PriceSettings) ->
 
 class _Error(Struct, frozen=True):
     message: str = ""
+    details: list[dict[str, Any]] = field(default_factory=list)
 
 
 class _Refusal(Struct, frozen=True):
     error: _Error = _Error()
 
 
-def _said(content: bytes) -> str:
+def _refused(url: str, status: int, content: bytes, project: str) -> PricesRefused:
     try:
-        return decode(content, _Refusal).error.message[:200] or "it gave no reason"
+        error = decode(content, _Refusal).error
     except Undecodable:
-        return "it gave no reason"
+        error = _Error()
+    said = error.message[:300] or "it gave no reason"
+    reasons = [str(each.get("reason", "")) for each in error.details]
+    named = _PROJECT.search(said)
+    hint = _hint(reasons, said, project or (named[1] if named else "PROJECT"))
+    return PricesRefused(f"{url} refused with status {status}: {said}", hint)
+
+
+def _hint(reasons: list[str], said: str, project: str) -> str:
+    """What to run, in the order in which Google checks."""
+    if "requires a quota project" in said:
+        return "Run: gcloud auth application-default set-quota-project PROJECT; or set TRADEWIND_PRICES_PROJECT."
+    if "USER_PROJECT_DENIED" in reasons:
+        return (
+            f"Run: gcloud projects add-iam-policy-binding {project} --member=user:YOU "
+            "--role=roles/serviceusage.serviceUsageConsumer"
+        )
+    if "SERVICE_DISABLED" in reasons or "has not been used in project" in said:
+        return f"Run: gcloud services enable cloudbilling.googleapis.com --project={project}"
+    return "docs/catalog.md says what the price list needs."

@@ -12,7 +12,7 @@ import aiohttp
 
 from controlplane.catalog import cache
 from controlplane.catalog.billing import parts_of, prices_of
-from controlplane.catalog.fetching import PricesAway, PriceSettings, PricesRefused, Rest, Token, fetch_skus
+from controlplane.catalog.fetching import Account, PricesAway, PriceSettings, PricesRefused, Rest, fetch_skus
 from controlplane.catalog.offers import Catalog
 from controlplane.catalog.price_list import PriceList, reprice
 from runtime.logs import logger
@@ -24,6 +24,7 @@ LEAST_SHARE = 0.5
 TOLD_AT_MOST = 5
 
 OnChange = Callable[[Catalog], None]
+OnProblem = Callable[[str], None]
 
 
 class Prices:
@@ -34,13 +35,13 @@ class Prices:
         shipped: Catalog,
         settings: PriceSettings,
         *,
-        token: Token | None = None,
+        account: Account | None = None,
         on_change: OnChange = lambda catalog: None,
         rest: Rest = asyncio.sleep,
     ) -> None:
         self._settings = settings
         self._shipped = shipped
-        self._token = token
+        self._account = account
         self._on_change = on_change
         self._rest = rest
         given = settings.cache
@@ -58,21 +59,27 @@ class Prices:
         elif found is not None and found.date >= self._shipped.date:
             self.catalog = reprice(self._shipped, found).catalog
 
-    async def run(self) -> None:
-        """For ever; returns at once where nobody may ask."""
-        if not (self._settings.api_key or self._settings.token or self._token):
-            self.problem = "Prices are not refreshed: neither a key nor a token is set."
+    async def run(self, on_problem: OnProblem = lambda problem: None) -> None:
+        """For ever; returns at once where nobody may ask. `on_problem` is called once for each new reason."""
+        if not (self._settings.api_key or self._settings.token or self._account):
+            self.problem = "neither a key nor a token is set; set TRADEWIND_PRICES_API_KEY to refresh them."
             return
         async with aiohttp.ClientSession(trust_env=True) as session:
+            told = ""
             while True:
                 refreshed = await self.refresh(session)
+                if self.problem not in ("", told):
+                    on_problem(self.problem)
+                told = self.problem
                 await self._rest(self._settings.every_s if refreshed else min(AGAIN_S, self._settings.every_s))
 
     async def refresh(self, session: aiohttp.ClientSession) -> bool:
         """Once. False if nothing came of it."""
         try:
-            skus = await fetch_skus(session, self._settings, token=self._token, rest=self._rest)
-        except (PricesAway, PricesRefused) as error:
+            skus = await fetch_skus(session, self._settings, account=self._account, rest=self._rest)
+        except PricesRefused as error:
+            return self._fail(f"{error} {error.hint}".rstrip())
+        except PricesAway as error:
             return self._fail(str(error))
         prices = prices_of(parts_of(skus), self._shipped.offers)
         known = len({(offer.region, offer.machine_type, offer.accelerator) for offer in self._shipped.offers}) * 2
@@ -95,7 +102,7 @@ class Prices:
 
     def _fail(self, sentence: str) -> bool:
         if sentence != self.problem:
-            self._log.warning("prices_not_refreshed", why=sentence)
+            self._log.warning("prices_not_refreshed", using=f"prices of {self.catalog.date}", why=sentence)
         self.problem = sentence
         return False
 
@@ -104,10 +111,10 @@ def open_prices(
     shipped: Catalog,
     settings: PriceSettings,
     *,
-    token: Token | None = None,
+    account: Account | None = None,
     on_change: OnChange = lambda catalog: None,
     rest: Rest = asyncio.sleep,
 ) -> Prices:
-    prices = Prices(shipped, settings, token=token, on_change=on_change, rest=rest)
+    prices = Prices(shipped, settings, account=account, on_change=on_change, rest=rest)
     prices.recall()
     return prices

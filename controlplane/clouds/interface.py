@@ -66,6 +66,10 @@ class PoolPlan:
     shutdown_grace_s: int = 30
     tags: tuple[str, ...] = ()
     service_account: str | None = None
+    private: bool = False
+    """Nodes have no external address."""
+    image_streaming: bool = False
+    """Containers start before their image is pulled completely."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +93,9 @@ class ClusterPlan:
     system_disk_gb: int = 50
     system_disk_type: str = "pd-balanced"
     service_account: str | None = None
+    private_nodes: bool = False
+    authorized_networks: tuple[str, ...] = ()
+    """CIDR blocks from which the Kubernetes API may be reached; empty: from anywhere."""
 
 
 def system_pool(plan: ClusterPlan) -> PoolPlan:
@@ -100,6 +107,7 @@ def system_pool(plan: ClusterPlan) -> PoolPlan:
         spot=False,
         disk_gb=plan.system_disk_gb,
         disk_type=plan.system_disk_type,
+        private=plan.private_nodes,
     )
 
 
@@ -125,6 +133,8 @@ class ClusterInfo:
     labels: Mapping[str, str]
     pools: tuple[PoolInfo, ...] = ()
     detail: str = ""
+    advice: str = ""
+    """What a person should correct though it runs, and how; empty if nothing is known."""
     status: ClusterStatus = ClusterStatus.PROVISIONING
 
 
@@ -228,6 +238,12 @@ class Cloud(Protocol):
         """A fresh one for Kubernetes, cached until shortly before it expires.
 
         Raises `Temporary` where nobody answers, and `UserError` where a person has to act.
+        """
+
+    async def api_headers(self) -> Mapping[str, str]:
+        """HTTP headers for another API of the same provider: the token, and the project that pays.
+
+        Raises as `access_token` does.
         """
 
     async def close(self) -> None: ...

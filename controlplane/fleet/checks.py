@@ -1,5 +1,6 @@
 """What no single key of a fleet file can show: (path in the file, what is wrong and what would be right)."""
 
+import ipaddress
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -11,10 +12,25 @@ T = TypeVar("T")
 Problem = tuple[str, str]
 
 OUR_PREFIX = "tradewind-"
+NOT_YET = {
+    "compact_placement": "leave it out, and use machine types with more GPUs where ranks must be close to each other",
+    "flex_start": "leave it out, and list more zones or `spot: false` offers: the next offer is asked at once",
+    "queued_provisioning": "leave it out, and list more zones or `spot: false` offers: the next offer is asked at once",
+    "reservation": "leave it out, and use `spot: false` for machines that are not preempted",
+}
+"""Keys of an offer that GKE could do and Tradewind cannot yet, with what to use instead."""
 
 
 def contradictions(fleet: Fleet) -> list[Problem]:
-    return [*_cloud(fleet), *_clusters(fleet), *_pod_ranges(fleet), *_offers(fleet), *_labels(fleet)]
+    return [
+        *_cloud(fleet),
+        *_clusters(fleet),
+        *_pod_ranges(fleet),
+        *_authorized_networks(fleet),
+        *_offers(fleet),
+        *_unsupported(fleet),
+        *_labels(fleet),
+    ]
 
 
 def region_of(location: str) -> str:
@@ -82,6 +98,21 @@ def _pod_ranges(fleet: Fleet) -> Iterator[Problem]:
         if other != cluster.name:
             text = f"is {cluster.pod_range} of {key[1]}, as is that of {other}; every cluster needs a range of its own"
             yield f"clusters[{index}].pod_range", text
+
+
+def _authorized_networks(fleet: Fleet) -> Iterator[Problem]:
+    for index, block in enumerate(fleet.authorized_networks):
+        try:
+            ipaddress.ip_network(block)
+        except ValueError as error:
+            yield f"authorized_networks[{index}]", f"is no CIDR block: {error}"
+
+
+def _unsupported(fleet: Fleet) -> Iterator[Problem]:
+    for index, offer in enumerate(fleet.offers):
+        for key, instead in NOT_YET.items():
+            if getattr(offer, key) is not None:
+                yield f"offers[{index}].{key}", f"is not supported yet; {instead}"
 
 
 def _offers(fleet: Fleet) -> Iterator[Problem]:

@@ -58,6 +58,8 @@ def _cluster_plan(fleet: Fleet, cluster: ClusterSpec) -> ClusterPlan:
         system_disk_gb=system.disk.size_gb,
         system_disk_type=system.disk.type,
         service_account=fleet.nodes.service_account,
+        private_nodes=fleet.nodes.private,
+        authorized_networks=fleet.authorized_networks,
     )
 
 
@@ -75,6 +77,8 @@ def complete(fleet: Fleet, plan: PoolPlan, lease: Mapping[str, str]) -> PoolPlan
         shutdown_grace_s=nodes.shutdown_grace_s,
         tags=nodes.tags,
         service_account=nodes.service_account,
+        private=nodes.private,
+        image_streaming=nodes.image_streaming,
     )
 
 

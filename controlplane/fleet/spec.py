@@ -43,6 +43,7 @@ FilePath = Annotated[str, Meta(pattern=r"^[^\0]+\Z", description="the path of a 
 Url = Annotated[str, Meta(pattern=r"^https?://[^\s/]+(/\S*)?\Z", description="http://… or https://…")]
 Image = Annotated[str, Meta(pattern=r"^\S{1,500}\Z", description="an image, such as registry/tradewind:1.0")]
 Email = Annotated[str, Meta(pattern=r"^[^\s@]+@[^\s@]+\Z", description="a service account's e-mail address")]
+Cidr = Annotated[str, Meta(pattern=r"^[0-9a-fA-F.:]+/\d{1,3}\Z", description="a CIDR block, such as 203.0.113.0/24")]
 DiskGb = Annotated[int, Meta(ge=10, le=65_536)]
 Nodes = Annotated[int, Meta(ge=1, le=1000)]
 
@@ -104,6 +105,8 @@ class NodeSpec(Struct, frozen=True, forbid_unknown_fields=True):
     workload_identity: bool = True
     shutdown_grace_s: Literal[0, 30, 120] = 30
     service_account: Email | None = None
+    private: bool = False
+    image_streaming: bool = False
 
 
 class OfferSpec(Struct, frozen=True, forbid_unknown_fields=True):
@@ -114,6 +117,11 @@ class OfferSpec(Struct, frozen=True, forbid_unknown_fields=True):
     accelerator: Accelerator | None = None
     per_node: Annotated[int, Meta(ge=1, le=64)] | None = None
     spot: bool = True
+    compact_placement: object = None
+    flex_start: object = None
+    queued_provisioning: object = None
+    reservation: object = None
+    """These four are known in order to be refused with a reason: see `checks`."""
 
 
 class PodSpec(Struct, frozen=True, forbid_unknown_fields=True):
@@ -137,4 +145,6 @@ class Fleet(Struct, frozen=True, forbid_unknown_fields=True):
     release_channel: Literal["rapid", "regular", "stable", "extended"] = "regular"
     system_pool: SystemPool = SystemPool()
     nodes: NodeSpec = NodeSpec()
+    authorized_networks: Annotated[tuple[Cidr, ...], Meta(max_length=50)] = ()
+    """From where the Kubernetes API of each cluster may be reached; empty: from anywhere."""
     labels: dict[LabelKey, LabelValue] = field(default_factory=dict)

@@ -31,6 +31,8 @@ class WorkerSaidLeft:
     worker: WorkerId
     cluster: ClusterName
     why: str
+    is_unfit: bool = False
+    """It has not the GPUs that the job asks for."""
 
 
 @dataclass(frozen=True, slots=True)

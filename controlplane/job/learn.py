@@ -20,7 +20,7 @@ from controlplane.job.reload import ask_for_reload, forget_outdated
 from controlplane.job.sentences import describe_waiting
 from controlplane.job.settling import came_further, has_first_step, has_fresh_checkpoint
 from controlplane.job.sharing import heard_again
-from controlplane.job.state import Barred, Cluster, Failure, Job, Store, Worker
+from controlplane.job.state import Barred, Cluster, Failure, Job, Store, Unfit, Worker
 from controlplane.job.stopping import ask_to_stop, keep_checkpoint
 from messages.bounds import doubt_notice
 from messages.clusters import ClusterHeartbeat, Presence, WorkerSight
@@ -50,7 +50,9 @@ def learn(job: Job, event: events.JobEvent) -> Job:
                 return note_doubt(job, status.worker, doubt)
             job = _hear(job, status, at_s, heard_s=at_s, presence=Presence.ALIVE)
             return _learn_newcomer(job, status.worker, exit_)
-        case events.WorkerSaidLeft(_, worker, _, why):
+        case events.WorkerSaidLeft(_, worker, _, why, is_unfit):
+            if is_unfit and knows(job, worker):
+                job = replace(job, unfit=Unfit(job.unfit.workers + 1, why))
             return bury(job, worker, why or "left")
         case events.WorkerNoticeCame(at_s, worker, remaining_s, source):
             doubt = doubt_notice(remaining_s)
@@ -166,6 +168,8 @@ def _hear(job: Job, status: WorkerStatus, at_s: float, *, heard_s: float, presen
         deadline_s=known.deadline_s,
         trainers=status.trainers,
     )
+    if job.unfit.workers and status.phase not in (WorkerPhase.WARMING, WorkerPhase.LEAVING):
+        job = replace(job, unfit=Unfit())
     if _active_ranks(heard) - _active_ranks(known):
         job = replace(job, share_taken_s=at_s)
     if status.step is not None and has_first_step(job, heard):

@@ -47,6 +47,7 @@ from controlplane.job.repair import repair
 from controlplane.job.rounds import has_switched, some_switched, unparked, unready
 from controlplane.job.sentences import (
     all_exited,
+    count,
     describe_exit,
     excerpt_of,
     failures_allowed,
@@ -138,6 +139,10 @@ class Turn:
             return self._reshape(self._record.stop_why)
         if self._record.stop_why is not None:
             return self._end(Phase.STOPPED, self._record.stop_why)
+        unfit = self.job.unfit
+        if unfit.workers > self.job.spec.failures.max:
+            why = f"{count(unfit.workers, 'worker')} in a row could not train: {unfit.why}"
+            return self._end(Phase.FAILED, why)
         if self._halt_again():
             return True
         wait = what_to_wait_for(self.job, self.now_s)

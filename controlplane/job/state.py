@@ -153,6 +153,15 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
+class Unfit:
+    """Workers that left because they have not the GPUs that the job asks for, since one last could train."""
+
+    workers: int = 0
+    why: str = ""
+    """Of the newest."""
+
+
+@dataclass(frozen=True, slots=True)
 class Barred:
     """A worker whose trainers failed is not invited for a while."""
 
@@ -230,6 +239,7 @@ class Job:
     """The last that counted against what is allowed."""
     newcomer_failed: Failure | None = None
     """The last that came, or was to come, to others that train on without it."""
+    unfit: Unfit = Unfit()
     quit: Failure | None = None
     """A rank that ended with 0 before the last step: no failure if all do."""
     clean: frozenset[Rank] = frozenset()

@@ -49,7 +49,9 @@ def _workers(before: Job, after: Job) -> list[Announce]:
             )
     for name, why in after.gone.items():
         if name not in before.gone and name in before.workers:
-            said.append(_about(name, "worker_gone", f"worker {name} is gone", {}, why))
+            is_unfit = after.unfit.workers > before.unfit.workers and after.unfit.why == why
+            kind, what = ("worker_unfit", "cannot train") if is_unfit else ("worker_gone", "is gone")
+            said.append(_about(name, kind, f"worker {name} {what}", {}, why))
     return said
 
 

@@ -90,8 +90,11 @@ class Desk:
         if spec.capacity is not None and self._master.capacity is None:
             why = "this master has no fleet: workers are started where its clusters are, whatever they cost"
             self._master.announce(Event(name, "capacity_ignored", "the job's capacity section is not used", why))
+        warning = self._master.planning.warning(spec) if self._master.planning is not None else ""
+        if warning:
+            self._master.announce(Event(name, "gpus_idle", "the job pays for GPUs that it does not use", warning))
         await self._master.forget_oldest()
-        return self.view(name)
+        return structs.replace(self.view(name), warning=warning)
 
     async def _check_can_be_had(self, spec: JobSpec) -> None:
         """Before anything is made: what the job allows may be none of what there is, or cost more than it may."""

@@ -52,7 +52,8 @@ def worker_fact(subject: str, message: Message, at_s: float) -> ForJob | Refused
     if (status.cluster, status.worker) != (speaker.cluster, speaker.worker):
         return Refused.SUBJECT_MISMATCH
     if isinstance(message, workers.WorkerLeft):
-        return ForJob(status.job, events.WorkerSaidLeft(at_s, status.worker, status.cluster, message.why))
+        left = events.WorkerSaidLeft(at_s, status.worker, status.cluster, message.why, message.is_unfit)
+        return ForJob(status.job, left)
     ended = message.exit if isinstance(message, workers.WorkerExited | workers.WorkerPeerLost) else None
     return ForJob(status.job, events.WorkerSpoke(at_s, status, ended))
 

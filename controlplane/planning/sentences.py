@@ -23,6 +23,7 @@ _WANTS_UNMEASURED = {
 UNMEASURED = (
     "until its steps have been measured it runs as fast as its limits allow; then it is planned for its deadline"
 )
+IDLE_GPUS = "its machines have GPUs, but pod.gpu is false: the ranks train on the CPU; set pod.gpu: true to use them"
 
 VISIBLE = 0.0005
 VISIBLE_BESIDE_MONEY = 0.005

@@ -53,7 +53,12 @@ class ComputeApi:
         async def handle(request: web.Request) -> web.Response:
             path = request.match_info
             number = self._calls.arrived("compute", method, "/".join(path.values()))
-            refusal = self._gate.refusal(COMPUTE, path["project"], request.headers.get("Authorization", ""))
+            refusal = self._gate.refusal(
+                COMPUTE,
+                path["project"],
+                request.headers.get("Authorization", ""),
+                request.headers.get("X-Goog-User-Project", ""),
+            )
             answer = refusal or await handler(request)
             self._calls.ended(number, answer.code.value if isinstance(answer, Refusal) else "OK")
             return google_error(answer) if isinstance(answer, Refusal) else answer

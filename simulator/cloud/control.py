@@ -13,7 +13,18 @@ from simulator.cloud.inventory import bill_of, inventory, market
 from simulator.cloud.model.names import NodeName, is_location, is_zone
 from simulator.cloud.model.quotas import is_project_wide, metrics_named, scope_of
 from simulator.cloud.model.refusals import COMPUTE, CONTAINER, Refusal
-from simulator.cloud.model.requests import PreemptNode, Request, SetCapacity, SetPrice, SetQuota, StockOut
+from simulator.cloud.model.requests import (
+    MaintainHost,
+    PreemptNode,
+    Request,
+    SetCapacity,
+    SetNodeReady,
+    SetPrice,
+    SetQuota,
+    SetRoles,
+    StockOut,
+    UpgradePool,
+)
 from simulator.cloud.regions import RegionClient, RegionTrouble
 from simulator.cloud.replies import body_of, mistake, reply
 from simulator.market.accelerators import ACCELERATORS, accelerator, micro_usd
@@ -27,6 +38,23 @@ SERVICES = {"gke": CONTAINER, "compute": COMPUTE}
 class PreemptBody(Struct, frozen=True, forbid_unknown_fields=True):
     node: str
     notice_s: NoticeSeconds | None = None
+
+
+class UpgradeBody(Struct, frozen=True, forbid_unknown_fields=True):
+    cluster: str
+    pool: str
+    forced: bool = False
+    """Also during a maintenance exclusion."""
+
+
+class MaintenanceBody(Struct, frozen=True, forbid_unknown_fields=True):
+    node: str
+    notice_s: NoticeSeconds | None = None
+
+
+class ReadyBody(Struct, frozen=True, forbid_unknown_fields=True):
+    node: str
+    ready: bool
 
 
 class StockoutBody(Struct, frozen=True, forbid_unknown_fields=True):
@@ -55,6 +83,12 @@ class QuotaBody(Struct, frozen=True, forbid_unknown_fields=True):
     """Empty for a quota of the whole project."""
     project: str | None = None
     """None: all."""
+
+
+class RolesBody(Struct, frozen=True, forbid_unknown_fields=True):
+    account: str
+    """Of nodes; `default` is the project's default account."""
+    granted: bool
 
 
 class CutBody(Struct, frozen=True, forbid_unknown_fields=True):
@@ -90,10 +124,14 @@ class ControlApi:
             web.get("/market", self._market),
             web.get("/calls", self._seen_calls),
             web.post("/control/preempt", self._preempt),
+            web.post("/control/upgrade", self._upgrade),
+            web.post("/control/maintenance", self._maintenance),
+            web.post("/control/ready", self._ready),
             web.post("/control/stockout", self._stockout),
             web.post("/control/capacity", self._capacity),
             web.post("/control/price", self._price),
             web.post("/control/quota", self._quota),
+            web.post("/control/roles", self._roles),
             web.post("/control/cut", self._cut),
             web.post("/control/api", self._api),
         ]
@@ -122,6 +160,27 @@ class ControlApi:
         if isinstance(body, web.Response):
             return body
         return await self._order(request, body.node, PreemptNode(NodeName(body.node), body.notice_s))
+
+    async def _upgrade(self, request: web.Request) -> web.Response:
+        body = await body_of(request, UpgradeBody)
+        if isinstance(body, web.Response):
+            return body
+        found = [key for key in self._desk.cloud.pools if (key.cluster, key.pool) == (body.cluster, body.pool)]
+        if not found:
+            return mistake(f"There is no pool {body.pool!r} in a cluster {body.cluster!r}.", 404)
+        return await self._order(request, f"{body.cluster}/{body.pool}", UpgradePool(found[0], body.forced))
+
+    async def _maintenance(self, request: web.Request) -> web.Response:
+        body = await body_of(request, MaintenanceBody)
+        if isinstance(body, web.Response):
+            return body
+        return await self._order(request, body.node, MaintainHost(NodeName(body.node), body.notice_s))
+
+    async def _ready(self, request: web.Request) -> web.Response:
+        body = await body_of(request, ReadyBody)
+        if isinstance(body, web.Response):
+            return body
+        return await self._order(request, body.node, SetNodeReady(NodeName(body.node), body.ready))
 
     async def _stockout(self, request: web.Request) -> web.Response:
         body = await body_of(request, StockoutBody)
@@ -167,6 +226,17 @@ class ControlApi:
             for metric in metrics
         ]
         return await self._order(request, f"{body.region}/{body.metric}", *orders)
+
+    async def _roles(self, request: web.Request) -> web.Response:
+        body = await body_of(request, RolesBody)
+        if isinstance(body, web.Response):
+            return body
+        for name, region in self._regions.items():
+            try:
+                await region.set_roles(body.account, body.granted)
+            except RegionTrouble as trouble:
+                return mistake(f"The region {name} did not obey: {trouble}", 502)
+        return await self._order(request, body.account, SetRoles(body.account, body.granted))
 
     async def _cut(self, request: web.Request) -> web.Response:
         body = await body_of(request, CutBody)

@@ -33,6 +33,10 @@ class Desk:
         """Unix seconds of a time of the core."""
         return self._clock.wall_s() - (self._clock.monotonic_s() - at_s)
 
+    def core_s(self, unix_s: float) -> float:
+        """The core's time of Unix seconds."""
+        return unix_s - self._clock.wall_s() + self._clock.monotonic_s()
+
     async def ask(self, request: Request) -> Outcome:
         number = next(self._numbers)
         answer = self._shell.expect(number)

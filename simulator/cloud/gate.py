@@ -27,11 +27,17 @@ class Gate:
     """Services that nobody answers for."""
     _recent: dict[str, deque[float]] = field(default_factory=dict)
 
-    def refusal(self, service: str, project: str, authorization: str) -> Refusal | None:
+    def refusal(self, service: str, project: str, authorization: str, user_project: str = "") -> Refusal | None:
+        """Why a call is refused. `user_project` is the `X-Goog-User-Project` header, which users must send."""
+        token = tokens.bearer(authorization)
         if service in self.away:
             return refusals.away()
-        if self.auth and not tokens.is_valid(self.secret, tokens.bearer(authorization), self.clock.wall_s()):
+        if self.auth and not tokens.is_valid(self.secret, token, self.clock.wall_s()):
             return refusals.not_signed_in()
+        if tokens.is_user(token) and not user_project:
+            return refusals.no_quota_project(service)
+        if user_project and user_project not in self.projects:
+            return refusals.user_project_denied(user_project)
         if project not in self.projects:
             return refusals.no_project(project)
         if (project, service) in self.disabled:

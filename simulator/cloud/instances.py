@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from simulator.cloud.inventory import Wanted, wanting
-from simulator.cloud.model.state import Cloud, Instance, Node, Pool
+from simulator.cloud.model.state import Cloud, Instance, Node, Pool, PoolSpec
 
 API = "https://www.googleapis.com/compute/v1"
 _FILTER = re.compile(r"(?:labels\.([a-z0-9_-]+)(?::\*|=([a-z0-9_-]*)))?\Z")
@@ -27,6 +27,12 @@ def instances_of(cloud: Cloud, project: str, wanted: Wanted) -> Iterator[tuple[P
             yield pool, node, node.instance
 
 
+def _interface(spec: PoolSpec) -> dict[str, Any]:
+    """Private nodes have no access config, and so no external address."""
+    access = [] if spec.private else [{"kind": "compute#accessConfig", "type": "ONE_TO_ONE_NAT"}]
+    return {"name": "nic0", **({"accessConfigs": access} if access else {})}
+
+
 def instance_told(pool: Pool, node: Node, instance: Instance, started: str) -> dict[str, Any]:
     spec = pool.spec
     zone = f"{API}/projects/{node.pool.project}/zones/{node.zone}"
@@ -41,6 +47,7 @@ def instance_told(pool: Pool, node: Node, instance: Instance, started: str) -> d
         "creationTimestamp": started,
         "lastStartTimestamp": started,
         "labels": {**spec.resource_labels, "goog-k8s-node-pool-name": pool.key.pool},
+        "networkInterfaces": [_interface(spec)],
         "scheduling": {"provisioningModel": "SPOT" if spec.spot else "STANDARD", "preemptible": spec.spot},
         **({"guestAccelerators": gpus} if spec.accelerator else {}),
     }

@@ -5,13 +5,16 @@ from typing import assert_never
 from runtime.logs import logger
 from runtime.role import Decision
 from simulator.cloud.model.effects import (
+    AnnounceMaintenance,
     Answer,
+    DrainNode,
     DropCluster,
     Effect,
     HostCluster,
     PlaceNode,
     RegionRequest,
     RemoveNode,
+    SilenceNode,
     WarnNode,
 )
 from simulator.cloud.model.events import Asked, Event
@@ -54,6 +57,12 @@ class Journal:
                 self._log.info("node_preempted", node=request.node, notice_s=round(request.notice_s, 3))
             case PlaceNode():
                 self._log.info("node_placed", node=request.node, zone=request.zone, instance=request.instance)
+            case DrainNode():
+                return  # asked again and again
+            case AnnounceMaintenance():
+                self._log.info("maintenance_announced", node=request.node)
+            case SilenceNode():
+                self._log.info("node_silenced", node=request.node, silent=request.silent)
             case RemoveNode():
                 self._log.info("node_removed", node=request.node)
             case HostCluster():

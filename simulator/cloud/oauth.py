@@ -1,4 +1,4 @@
-"""The token endpoint: a service account's signed claim is exchanged for an access token, as at Google."""
+"""The token endpoint: a service account's signed claim or a user's refresh token becomes an access token."""
 
 from aiohttp import web
 
@@ -9,6 +9,8 @@ from simulator.cloud.credentials import ServiceAccount
 from simulator.cloud.replies import reply
 
 GRANT = "urn:ietf:params:oauth:grant-type:jwt-bearer"
+USER_GRANT = "refresh_token"
+"""The refresh token of the only user is the secret."""
 
 
 class TokenEndpoint:
@@ -29,12 +31,22 @@ class TokenEndpoint:
     async def _token(self, request: web.Request) -> web.Response:
         form = await request.post()
         number = self._calls.arrived("token", "token", "")
-        refusal = self._refusal(str(form.get("grant_type", "")), str(form.get("assertion", "")))
+        grant = str(form.get("grant_type", ""))
+        if grant == USER_GRANT:
+            refusal = self._user_refusal(str(form.get("refresh_token", "")))
+        else:
+            refusal = self._refusal(grant, str(form.get("assertion", "")))
         self._calls.ended(number, "OK" if refusal is None else "UNAUTHENTICATED")
         if refusal is not None:
             return refusal
-        token = tokens.issue(self._secret, self._clock.wall_s(), self._lifetime_s)
+        prefix = tokens.USER if grant == USER_GRANT else tokens.SERVICE_ACCOUNT
+        token = tokens.issue(self._secret, self._clock.wall_s(), self._lifetime_s, prefix)
         return reply({"access_token": token, "expires_in": max(1, int(self._lifetime_s)), "token_type": "Bearer"})
+
+    def _user_refusal(self, refresh_token: str) -> web.Response | None:
+        if refresh_token == self._secret:
+            return None
+        return _error("invalid_grant", "Token has been expired or revoked.")
 
     def _refusal(self, grant: str, assertion: str) -> web.Response | None:
         if grant != GRANT:

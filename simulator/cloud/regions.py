@@ -12,11 +12,14 @@ from runtime.clock import Clock
 from runtime.errors import Temporary
 from runtime.logs import WhyLog, logger
 from simulator.cloud.model.effects import (
+    AnnounceMaintenance,
+    DrainNode,
     DropCluster,
     HostCluster,
     PlaceNode,
     RegionRequest,
     RemoveNode,
+    SilenceNode,
     WarnNode,
 )
 from simulator.cloud.model.events import Event, RegionMissed, RegionSeen
@@ -39,9 +42,12 @@ class RegionView(Struct, frozen=True):
     clusters: tuple[Any, ...] = ()
 
 
-class HostedView(Struct, frozen=True):
-    endpoint: str
+class Reply(Struct, frozen=True):
+    """What a region answers to a request: where a hosted cluster is, whether a node is drained."""
+
+    endpoint: str = ""
     ca: str = ""
+    drained: bool = False
 
 
 class RegionClient:
@@ -58,8 +64,11 @@ class RegionClient:
         """The Kubernetes API of one or all of its clusters stops answering, or answers again."""
         await self._call("POST", "/region/cut", {"cut": cut} | ({} if cluster is None else {"cluster": cluster}))
 
-    async def tell(self, request: RegionRequest) -> tuple[str, str]:
-        """The endpoint and certificate of a hosted cluster; nothing for the rest."""
+    async def set_roles(self, account: str, granted: bool) -> None:
+        """Whether nodes of this service account may pull from Google's registries."""
+        await self._call("POST", "/region/roles", {"account": account, "granted": granted})
+
+    async def tell(self, request: RegionRequest) -> Reply:
         match request:
             case HostCluster():
                 body = {
@@ -68,9 +77,17 @@ class RegionClient:
                     "name": request.key.cluster,
                     "uid": request.uid,
                     "token_seconds": self._token_s,
+                    "authorized_networks": request.authorized_networks,
                 }
-                hosted = _as(HostedView, await self._call("PUT", _cluster(request.called), body))
-                return hosted.endpoint, hosted.ca
+                return _as(Reply, await self._call("PUT", _cluster(request.called), body))
+            case DrainNode():
+                path = f"{_node(request.called, request.node)}/drain"
+                return _as(Reply, await self._call("POST", path, gone_is_fine=True) or {"drained": True})
+            case AnnounceMaintenance():
+                await self._call("POST", f"{_node(request.called, request.node)}/maintenance", {}, gone_is_fine=True)
+            case SilenceNode():
+                path = f"{_node(request.called, request.node)}/silence"
+                await self._call("POST", path, {"silent": request.silent}, gone_is_fine=True)
             case DropCluster():
                 await self._call("DELETE", _cluster(request.called), timeout_s=REMOVE_S, gone_is_fine=True)
             case PlaceNode():
@@ -84,7 +101,7 @@ class RegionClient:
                 await self._call("DELETE", path, timeout_s=REMOVE_S, gone_is_fine=True)
             case _:
                 assert_never(request)
-        return "", ""
+        return Reply()
 
     async def _call(
         self, method: str, path: str, body: object = None, *, timeout_s: float = REQUEST_S, gone_is_fine: bool = False
@@ -126,6 +143,7 @@ def _placing(request: PlaceNode) -> dict[str, object]:
         "instance_id": request.instance,
         "zone": request.zone,
         "shutdown_grace_s": request.shutdown_grace_s,
+        "service_account": request.service_account,
         "provider_id": f"gce://{request.project}/{request.zone}/{request.node}",
     }
 

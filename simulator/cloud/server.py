@@ -30,6 +30,7 @@ from simulator.cloud.prices import PricesPage
 from simulator.cloud.regions import RegionClient, watch
 from simulator.cloud.settings import (
     CloudSettings,
+    items,
     markets_of,
     project_names,
     quota_limits,
@@ -60,7 +61,8 @@ async def serve_cloud(settings: CloudSettings, clock: Clock | None = None) -> As
     clock = clock or SystemClock()
     changes = _changes(settings)
     urls = region_urls(settings)
-    state = Cloud(rules=rules_of(settings), quotas=quota_limits(settings))
+    roleless = frozenset(items(settings.roleless_accounts))
+    state = Cloud(rules=rules_of(settings), quotas=quota_limits(settings), roleless=roleless)
     key_file = Path(settings.write_credentials) if settings.write_credentials else None
     projects = project_names(settings)
     account = await asyncio.to_thread(service_account, projects[0], key_file) if key_file else None

@@ -70,6 +70,12 @@ class CloudSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     notice_s: NoticeSeconds = 30.0
     """Real seconds, whatever the speed."""
     silent_share: Share = 0.0
+    maintenance_s: Seconds = 3600.0
+    """Real seconds, whatever the speed."""
+    repair_s: Seconds = 600.0
+    drain_s: Seconds = 3600.0
+    upgrade_every_s: Annotated[float, Meta(ge=0, le=100_000_000)] = 2_592_000.0
+    """How old the version of a pool's nodes gets before they are upgraded; 0: never by themselves."""
 
     default_capacity: Count = 64
     default_quota: Count = 64
@@ -78,6 +84,8 @@ class CloudSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     Without a region: that of the whole project, or of every region.
     """
+    roleless_accounts: str = ""
+    """Service accounts of nodes without the roles that GKE needs, with commas between; also of regions here."""
     operations_at_once: Annotated[int, Meta(ge=1, le=1000)] = 5
     calls_per_minute: Count = 3000
     """Of each project; more are throttled. 0: as many as they like."""
@@ -122,6 +130,10 @@ def rules_of(settings: CloudSettings) -> Rules:
         forget_s=settings.forget_s / speed,
         notice_s=settings.notice_s,
         silent_share=settings.silent_share,
+        maintenance_s=settings.maintenance_s,
+        repair_s=settings.repair_s / speed,
+        drain_s=settings.drain_s / speed,
+        upgrade_every_s=settings.upgrade_every_s / speed,
         default_capacity=settings.default_capacity,
         default_quota=settings.default_quota,
         operations_at_once=settings.operations_at_once,

@@ -39,8 +39,8 @@ class CloudShell:
     async def _tell(self, told: TellRegion) -> Event:
         request = told.request
         try:
-            endpoint, ca = await self._regions[request.region].tell(request)
+            reply = await self._regions[request.region].tell(request)
         except RegionTrouble as trouble:
             self._log.warning("region_failed", region=request.region, what=type(request).__name__, why=str(trouble))
             return RegionFailed(self._clock.monotonic_s(), told.number, request, str(trouble))
-        return RegionObeyed(self._clock.monotonic_s(), told.number, request, endpoint, ca)
+        return RegionObeyed(self._clock.monotonic_s(), told.number, request, reply.endpoint, reply.ca, reply.drained)

@@ -1,18 +1,20 @@
-"""Access tokens that need no memory: `sim.<expiry>.<signature>`, checked by whoever shares the secret.
+"""Access tokens that need no memory: `<prefix>.<expiry>.<signature>`, checked by whoever shares the secret.
 
 The cloud issues them, the cloud and its regions check them. `expiry` is in whole Unix seconds; the signature is the
-hexadecimal HMAC-SHA256, under the secret, of `sim.<expiry>`.
+hexadecimal HMAC-SHA256, under the secret, of `<prefix>.<expiry>`. The prefix is `sim` for service accounts and `user`
+for people.
 """
 
 import hashlib
 import hmac
 import math
 
-PREFIX = "sim"
+SERVICE_ACCOUNT = "sim"
+USER = "user"
 
 
-def issue(secret: str, now_s: float, lifetime_s: float) -> str:
-    claim = f"{PREFIX}.{math.ceil(now_s + lifetime_s)}"
+def issue(secret: str, now_s: float, lifetime_s: float, prefix: str = SERVICE_ACCOUNT) -> str:
+    claim = f"{prefix}.{math.ceil(now_s + lifetime_s)}"
     return f"{claim}.{_signature(secret, claim)}"
 
 
@@ -21,7 +23,11 @@ def is_valid(secret: str, token: str, now_s: float) -> bool:
     if not hmac.compare_digest(signature.encode(), _signature(secret, claim).encode()):
         return False
     prefix, _, expiry = claim.partition(".")
-    return prefix == PREFIX and expiry.isdecimal() and now_s < int(expiry)
+    return prefix in (SERVICE_ACCOUNT, USER) and expiry.isdecimal() and now_s < int(expiry)
+
+
+def is_user(token: str) -> bool:
+    return token.startswith(f"{USER}.")
 
 
 def bearer(authorization: str) -> str:

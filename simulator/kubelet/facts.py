@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from simulator.kubelet.images import ImageRuntime
+from simulator.kubelet.pulls import DEFAULT_ACCOUNT
 from simulator.kubernetes.objects import Obj
 
 TokenSource = Callable[[Obj], str]
@@ -21,6 +22,8 @@ class NodeFacts:
     """The metadata server, as pods in the node's own network reach it."""
     hidden_metadata_host: str
     """What all other pods reach, which tells less."""
+    service_account: str = DEFAULT_ACCOUNT
+    """With which the node pulls images."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +35,9 @@ class RunOptions:
     """Carried by every process of the region."""
     pods_folder: Path
     images: Mapping[str, ImageRuntime] = field(default_factory=dict)
+    pull_backoff_s: float = 10.0
+    """After the first failed pull of an image; doubles with each failure in a row."""
+    pull_backoff_most_s: float = 300.0
     crash_backoff_s: float = 10.0
     crash_backoff_most_s: float = 300.0
     crash_forgiven_s: float = 600.0

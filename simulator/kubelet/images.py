@@ -7,6 +7,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from simulator.kubelet.pulls import Pull
+
 
 class ImageRuntime(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     python: str = ""
@@ -15,8 +17,8 @@ class ImageRuntime(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """Folders searched for programs before all others, with colons between."""
     entrypoint: tuple[str, ...] = ()
     """Run when a container has no command of its own."""
-    missing: bool = False
-    """The image cannot be pulled."""
+    pull: Pull = Pull.WORKS
+    """What a pull of the image comes to."""
 
     def interpreter(self) -> str:
         return self.python or sys.executable

@@ -2,12 +2,13 @@
 
 import asyncio
 import contextlib
+import signal
 
 from simulator.kubelet.addresses import Addresses
 from simulator.kubelet.pod import Node, PodRunner
 from simulator.kubelet.volumes import remove_folder
 from simulator.kubernetes.history import Change, ChangeType
-from simulator.kubernetes.objects import Obj, is_deleting, is_finished, key_of, meta, spec_of, uid_of
+from simulator.kubernetes.objects import Obj, is_daemon, is_deleting, is_finished, key_of, meta, spec_of, uid_of
 from simulator.kubernetes.pods import is_critical
 from simulator.kubernetes.resources import PODS
 from simulator.kubernetes.store import DeleteOptions
@@ -28,6 +29,7 @@ class Kubelet:
         self._tasks: asyncio.TaskGroup | None = None
         self._ending = asyncio.Event()
         self._refuses = False
+        self._frozen = False
 
     async def run(self) -> None:
         """Until the node is no more; then none of its processes is left."""
@@ -48,12 +50,18 @@ class Kubelet:
 
     def on_change(self, change: Change) -> None:
         """Of a pod of this node."""
+        if self._frozen:
+            return
         uid = uid_of(change.object)
         if change.type is not ChangeType.DELETED:
             self._see(change.object)
         elif uid in self._runners:
-            self._runners[uid].end(FORCED_GRACE_S)
-            self._runners[uid].gone.set()
+            self._forget(uid)
+
+    def _forget(self, uid: str) -> None:
+        """A pod that is no longer in the API."""
+        self._runners[uid].end(FORCED_GRACE_S)
+        self._runners[uid].gone.set()
 
     @property
     def pods(self) -> list[Obj]:
@@ -70,6 +78,26 @@ class Kubelet:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(window_s + FORCED_GRACE_S):
                     await self._until_idle(ending)
+
+    async def freeze(self) -> None:
+        """The machine hangs: neither this agent nor a program of a pod does anything."""
+        self._frozen = True
+        await self._signal_all(signal.SIGSTOP)
+
+    async def thaw(self) -> None:
+        """Everything continues, and what was missed is caught up with."""
+        self._frozen = False
+        await self._signal_all(signal.SIGCONT)
+        pods = {uid_of(pod): pod for pod in self.node.server.store.all(PODS)}
+        for uid in self._runners.keys() - pods.keys():
+            self._forget(uid)
+        for pod in pods.values():
+            if spec_of(pod).get("nodeName") == self.node.facts.name:
+                self._see(pod)
+
+    async def _signal_all(self, number: signal.Signals) -> None:
+        marks = {mark for runner in self._runners.values() if runner.pids for mark in runner.marks}
+        await self.node.sweeper.signal_all(marks, number)
 
     async def die(self) -> None:
         """The machine is gone between two instructions."""
@@ -95,8 +123,7 @@ class Kubelet:
 
     def _has_room_for(self, pod: Obj) -> bool:
         """Not when it ends. A daemon's pod that a node in shutdown refused would be made anew at once, without end."""
-        is_daemon = any(owner.get("kind") == "DaemonSet" for owner in meta(pod).get("ownerReferences") or ())
-        return not self._ending.is_set() and not (self._refuses and is_daemon)
+        return not self._ending.is_set() and not (self._refuses and is_daemon(pod))
 
     def _take_on(self, pod: Obj) -> None:
         assert self._tasks is not None  # seen only while running

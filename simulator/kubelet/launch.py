@@ -50,8 +50,6 @@ class Surroundings:
 
 
 def launch_of(pod: Obj, container: Obj, runtime: ImageRuntime, around: Surroundings) -> Launch:
-    if runtime.missing:
-        raise CannotLaunch("ErrImagePull", f'failed to pull image "{container["image"]}": not found')
     substitute = substitution(around.mounts)
     env = _environment(pod, container, runtime, around, substitute)
     command = [*(container.get("command") or runtime.entrypoint), *(container.get("args") or [])]

@@ -16,6 +16,7 @@ from simulator.kubelet.janitor import RUN_MARK
 from simulator.kubelet.launch import CannotLaunch, Launch, Surroundings, launch_of
 from simulator.kubelet.logs import LogFolder
 from simulator.kubelet.processes import MARK, Sweeper
+from simulator.kubelet.pulls import Accounts, PullFailed, back_off, tried_pull
 from simulator.kubelet.records import ContainerRecord, Ended, PodFacts, Running, Waiting
 from simulator.kubelet.volumes import make_volumes, mounts_of
 from simulator.kubernetes.events import record_event
@@ -27,7 +28,9 @@ _RETRY_FIRST_S = 0.1
 _RETRY_MOST_S = 2.0
 _CANNOT_START = 128
 _KILLED = 137
-_TRIED_AGAIN = ("ErrImagePull", "CreateContainerConfigError")
+_TRIED_AGAIN = ("CreateContainerConfigError",)
+_SYNC_SHARE = 0.1
+"""The share of a pull's backoff after which the kubelet calls it a backoff."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,7 @@ class Node:
     logs: LogFolder
     new_token: TokenSource
     sweeper: Sweeper
+    accounts: Accounts
 
 
 class PodRunner:
@@ -152,6 +156,9 @@ class PodRunner:
         policy = spec_of(self.pod).get("restartPolicy", records.ALWAYS)
         failures = 0
         while not self._asked.is_set():
+            await self._pull(container)
+            if self._asked.is_set():
+                return
             ended = await self._run_once(container)
             if ended is None:
                 continue
@@ -173,6 +180,28 @@ class PodRunner:
                 record = self._records[name]
                 last = record.state if isinstance(record.state, Ended) else record.last
                 self._set(name, replace(record, restarts=record.restarts + 1, last=last, state=Waiting()), quietly=True)
+
+    async def _pull(self, container: Obj) -> None:
+        """Until the image is there or the pod ends. A failed pull is tried again, later and later."""
+        options, image, failures = self._node.options, container["image"], 0
+        while not self._asked.is_set() and (failed := self._tried_pull(image)) is not None:
+            failures += 1
+            wait_s = records.backoff_s(failures, options.pull_backoff_s, options.pull_backoff_most_s)
+            self._wait_for_image(container, failed)
+            self._tell("Failed", f'Failed to pull image "{image}": {failed.message}', is_warning=True)
+            await self._pause(wait_s * _SYNC_SHARE)
+            if failed.reason == "ErrImagePull" and not self._asked.is_set():
+                self._wait_for_image(container, back_off(image, failed))
+                self._tell("BackOff", f'Back-off pulling image "{image}"')
+            await self._pause(wait_s * (1 - _SYNC_SHARE))
+
+    def _tried_pull(self, image: str) -> PullFailed | None:
+        pull, account = runtime_of(image, self._node.options.images).pull, self._node.facts.service_account
+        return tried_pull(image, pull, account, self._node.accounts.roleless)
+
+    def _wait_for_image(self, container: Obj, failed: PullFailed) -> None:
+        name = container["name"]
+        self._set(name, self._records[name].backing_off(failed.reason, failed.message))
 
     async def _run_once(self, container: Obj) -> Ended | None:
         """How it ended; None when it could not be started yet."""

@@ -40,6 +40,14 @@ class Sweeper:
         if left:
             logger().warning("container_not_empty", processes=left)
 
+    async def signal_all(self, marks: Collection[str], number: signal.Signals) -> None:
+        """Twice: what was started during the first look is found by the second."""
+        for _ in range(2 if marks else 0):
+            found = await self._look()
+            for pid in (pid for mark in marks for pid in found.get(mark, ())):
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, number)
+
     async def _look(self) -> dict[str, list[int]]:
         """What a look finds that began after this was asked."""
         wanted = self._begun + 1

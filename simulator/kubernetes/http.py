@@ -11,6 +11,7 @@ from aiohttp import web
 
 from runtime.clock import Clock
 from simulator.kubernetes import discovery, identities, problems, queries, rbac, routes
+from simulator.kubernetes.authorized import Networks, may_enter
 from simulator.kubernetes.gate import Gate
 from simulator.kubernetes.identities import Claim, User
 from simulator.kubernetes.listing import list_objects
@@ -41,6 +42,7 @@ class HttpOptions:
     bookmark_s: float = 60.0
     gone_as_status: bool = False
     enforces_rbac: bool = True
+    authorized: Networks | None = None
 
 
 class ClusterHttp:
@@ -55,6 +57,11 @@ class ClusterHttp:
         self._options = options
 
     async def handle(self, request: web.Request, path: str) -> web.StreamResponse:
+        if not may_enter(self._options.authorized, request.remote, request.headers.get("Authorization", "")):
+            # Google drops the packets; a reset shows the same without the wait.
+            if request.transport is not None:
+                request.transport.abort()
+            return web.Response(status=503)
         if not await self._gate.enter(request):
             return web.Response(status=503)
         try:

@@ -39,6 +39,10 @@ def issue_for_account(secret: str, claim: Claim) -> str:
     return f"{_PREFIX}.{told}.{_signature(secret, told)}"
 
 
+def is_of_account(token: str) -> bool:
+    return token.startswith(f"{_PREFIX}.")
+
+
 def identify(secret: str, cluster: str, authorization: str, now_s: float) -> User | None:
     """None for a token that is forged or expired. A service account's token is for its cluster only."""
     token = tokens.bearer(authorization)

@@ -60,6 +60,11 @@ def is_deleting(obj: Obj) -> bool:
     return bool(meta(obj).get("deletionTimestamp"))
 
 
+def is_daemon(pod: Obj) -> bool:
+    """Whether a DaemonSet made it."""
+    return any(owner.get("kind") == "DaemonSet" for owner in meta(pod).get("ownerReferences") or ())
+
+
 def is_finished(pod: Obj) -> bool:
     return status_of(pod).get("phase") in ("Succeeded", "Failed")
 

@@ -6,8 +6,12 @@ DELETE /region/clusters/{cluster}                         with all its processes
 GET    /region/clusters/{cluster}/nodes                   with state and processes
 PUT    /region/clusters/{cluster}/nodes/{node}            registered, if this instance is not yet
 POST   /region/clusters/{cluster}/nodes/{node}/preempt    {"notice_s": 30, "delete_node": false}
+POST   /region/clusters/{cluster}/nodes/{node}/drain      cordoned, its pods evicted; answers whether they have left
+POST   /region/clusters/{cluster}/nodes/{node}/silence    {"silent": true}: it hangs, or is there again
+POST   /region/clusters/{cluster}/nodes/{node}/maintenance {"event": "TERMINATE_ON_HOST_MAINTENANCE"}: in its metadata
 DELETE /region/clusters/{cluster}/nodes/{node}            ?grace_s=5&wait=true
 POST   /region/clusters/{cluster}/compact                 {"expire_watches": false}: older versions are gone, 410
+POST   /region/roles                                      {"account": "default", "granted": false}: pulls are forbidden
 POST   /region/cut                                        {"cut": true, "cluster": null, "how": "reset" | "silence"}
 """
 
@@ -24,9 +28,12 @@ from simulator.region.settings import (
     ClusterRequest,
     CompactRequest,
     CutRequest,
+    MaintenanceRequest,
     Name,
     NodeRequest,
     PreemptRequest,
+    RolesRequest,
+    SilenceRequest,
 )
 
 T = TypeVar("T")
@@ -73,6 +80,14 @@ class RegionApi:
                 return _json(await clusters.put_node(name, node, await _read(request, NodeRequest)))
             case "POST", ["clusters", name, "nodes", node, "preempt"]:
                 return _json(clusters.preempt(name, node, await _read(request, PreemptRequest)), 202)
+            case "POST", ["clusters", name, "nodes", node, "drain"]:
+                return _json({"drained": clusters.drain(name, node)})
+            case "POST", ["clusters", name, "nodes", node, "silence"]:
+                await clusters.silence(name, node, await _read(request, SilenceRequest))
+                return _json({})
+            case "POST", ["clusters", name, "nodes", node, "maintenance"]:
+                wanted_event = (await _read(request, MaintenanceRequest)).event
+                return _json(clusters.announce_maintenance(name, node, wanted_event))
             case "DELETE", ["clusters", name, "nodes", node]:
                 grace = request.query.get("grace_s")
                 grace_s = None if grace is None else decode_checked(float, grace, what="grace_s", strict=False)
@@ -82,6 +97,9 @@ class RegionApi:
             case "POST", ["clusters", name, "compact"]:
                 wanted = await _read(request, CompactRequest)
                 clusters.compact(name, expire_watches=wanted.expire_watches)
+                return _json({})
+            case "POST", ["roles"]:
+                clusters.set_roles(await _read(request, RolesRequest))
                 return _json({})
             case "POST", ["cut"]:
                 clusters.cut(await _read(request, CutRequest))

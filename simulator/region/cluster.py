@@ -16,21 +16,34 @@ from simulator.kubelet.kubelet import Kubelet
 from simulator.kubelet.logs import LogFolder
 from simulator.kubelet.pod import Node
 from simulator.kubelet.processes import Sweeper
+from simulator.kubelet.pulls import Accounts
 from simulator.kubernetes import identities
+from simulator.kubernetes.authorized import networks
 from simulator.kubernetes.controllers import nodes as node_controller
-from simulator.kubernetes.controllers.actions import perform
+from simulator.kubernetes.controllers.actions import Delete, perform
 from simulator.kubernetes.controllers.loop import Controllers
 from simulator.kubernetes.events import record_event
 from simulator.kubernetes.gate import Gate
 from simulator.kubernetes.history import Change
 from simulator.kubernetes.http import ClusterHttp, HttpOptions
 from simulator.kubernetes.identities import Claim
-from simulator.kubernetes.objects import Key, Obj, meta, name_of, spec_of, uid_of
+from simulator.kubernetes.objects import (
+    Key,
+    Obj,
+    is_daemon,
+    is_deleting,
+    is_finished,
+    key_of,
+    meta,
+    name_of,
+    spec_of,
+    uid_of,
+)
 from simulator.kubernetes.resources import NODES, PODS, Resource
 from simulator.kubernetes.server import ApiServer, ServerOptions
 from simulator.metadata.server import MetadataServers
 from simulator.metadata.tree import PREEMPTED
-from simulator.region.node import NodeState, RegionNode, new_metadata, node_object, set_ready, windows
+from simulator.region.node import NodeState, RegionNode, cordon, new_metadata, node_object, set_ready, windows
 from simulator.region.settings import ClusterRequest, NodeRequest, NodeView, RegionSettings
 
 
@@ -49,6 +62,7 @@ class Shared:
     metadata: MetadataServers
     addresses: Addresses
     sweeper: Sweeper
+    accounts: Accounts
 
 
 class Cluster:
@@ -61,7 +75,9 @@ class Cluster:
         # Versions go on rising when a region is started anew: what clients remember of its last life is too old.
         self.server = ApiServer(shared.clock, options, first_version=int(time.time() * 1000))
         self.logs = LogFolder(shared.folder / "logs" / name, self.server.store)
-        self.http = ClusterHttp(name, self.server, self.gate, self.logs, shared.clock, _http_options(shared.settings))
+        self.http = ClusterHttp(
+            name, self.server, self.gate, self.logs, shared.clock, _http_options(shared.settings, request)
+        )
         self.nodes: dict[str, RegionNode] = {}
         self._shared = shared
         self._token_s = request.token_seconds or shared.settings.token_s
@@ -126,6 +142,38 @@ class Cluster:
         self._log.info("node_preempted", node=name, notice_s=notice_s)
         node.ending = self._task(self._preempted(node, notice_s, delete_node), f"preempt/{name}")
 
+    def drain(self, name: str) -> bool:
+        """Cordon it and evict its pods, but for those of DaemonSets. Whether they have left, or nobody can tell."""
+        self.server.store.modify(NODES, Key("", name), cordon)
+        staying = [
+            pod
+            for pod in self.server.store.all(PODS)
+            if spec_of(pod).get("nodeName") == name and not is_finished(pod) and not is_daemon(pod)
+        ]
+        for pod in staying:
+            if not is_deleting(pod):
+                perform(self.server, Delete(PODS, key_of(pod), uid_of(pod)))
+        return not staying or self.nodes[name].silent
+
+    async def silence(self, name: str, *, silent: bool) -> None:
+        """The machine hangs with all its programs, or continues."""
+        node = self.nodes[name]
+        if node.state is not NodeState.READY or node.silent is silent:
+            return
+        node.silent = silent
+        self._log.info("node_silenced", node=name, silent=silent)
+        if silent:
+            await node.kubelet.freeze()
+            self._task(self._missed(node), f"missed/{name}")
+        else:
+            await node.kubelet.thaw()
+            set_ready(self.server, name, "True", "KubeletReady", "kubelet is posting ready status")
+
+    async def _missed(self, node: RegionNode) -> None:
+        await asyncio.sleep(self._shared.settings.node_monitor_s)
+        if node.silent and self.nodes.get(node.name) is node:
+            set_ready(self.server, node.name, "Unknown", "NodeStatusUnknown", "Kubelet stopped posting node status.")
+
     def remove_node(self, name: str, grace_s: float | None) -> RegionNode | None:
         """None when there is no such node."""
         node = self.nodes.get(name)
@@ -151,9 +199,19 @@ class Cluster:
         metadata_host = await shared.metadata.add(metadata)
         host_ip = shared.addresses.take()
         folder = shared.folder / "n" / request.instance_id[-12:] / name
-        facts = NodeFacts(name, host_ip, folder, metadata_host, shared.metadata.hidden_host)
+        hidden_host, account = shared.metadata.hidden_host, request.service_account
+        facts = NodeFacts(name, host_ip, folder, metadata_host, hidden_host, account)
         kubelet = Kubelet(
-            Node(facts, self._run_options, self.server, shared.clock, self.logs, self._new_token, shared.sweeper),
+            Node(
+                facts,
+                self._run_options,
+                self.server,
+                shared.clock,
+                self.logs,
+                self._new_token,
+                shared.sweeper,
+                shared.accounts,
+            ),
             shared.addresses,
         )
         body = node_object(name, shared.settings.region, host_ip, request, self.server.store.now)
@@ -181,7 +239,7 @@ class Cluster:
 
     def _end(self, node: RegionNode, grace_s: float) -> None:
         """Whatever it was doing: its pods are given the grace, then it is gone with everything."""
-        was_lost = node.state is NodeState.LOST
+        was_lost = node.state is NodeState.LOST or node.silent
         node.state = NodeState.REMOVING
         before = node.ending
         if before is not None:
@@ -248,12 +306,13 @@ def _server_options(settings: RegionSettings, request: ClusterRequest) -> Server
     )
 
 
-def _http_options(settings: RegionSettings) -> HttpOptions:
+def _http_options(settings: RegionSettings, request: ClusterRequest) -> HttpOptions:
     return HttpOptions(
         settings.secret,
         bookmark_s=settings.bookmark_s,
         gone_as_status=settings.gone_as_status,
         enforces_rbac=settings.enforce_rbac,
+        authorized=None if request.authorized_networks is None else networks(request.authorized_networks),
     )
 
 
@@ -265,6 +324,8 @@ def _run_options(cluster: str, endpoint: str, shared: Shared, token_s: float) ->
         run_mark=shared.incarnation,
         pods_folder=shared.folder / "p",
         images=settings.images,
+        pull_backoff_s=settings.pull_backoff_s,
+        pull_backoff_most_s=settings.pull_backoff_most_s,
         crash_backoff_s=settings.crash_backoff_s,
         crash_backoff_most_s=settings.crash_backoff_most_s,
         token_s=token_s,

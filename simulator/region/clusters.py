@@ -4,9 +4,20 @@ import asyncio
 
 from runtime.logs import logger
 from simulator.kubernetes.gate import Cut
+from simulator.metadata.tree import MAINTENANCE
 from simulator.region.cluster import Cluster, NoSuch, Shared
 from simulator.region.ports import Ports
-from simulator.region.settings import ClusterRequest, ClusterView, CutRequest, NodeRequest, NodeView, PreemptRequest
+from simulator.region.settings import (
+    ClusterRequest,
+    ClusterView,
+    CutRequest,
+    MaintenanceEvent,
+    NodeRequest,
+    NodeView,
+    PreemptRequest,
+    RolesRequest,
+    SilenceRequest,
+)
 
 
 class Clusters:
@@ -58,11 +69,22 @@ class Clusters:
         found = self.get(cluster)
         return found.view(await found.put_node(name, request))
 
+    def drain(self, cluster: str, name: str) -> bool:
+        """Whether its pods have left."""
+        return self._with_node(cluster, name).drain(name)
+
+    async def silence(self, cluster: str, name: str, request: SilenceRequest) -> None:
+        await self._with_node(cluster, name).silence(name, silent=request.silent)
+
     def preempt(self, cluster: str, name: str, request: PreemptRequest) -> NodeView:
-        found = self.get(cluster)
-        if name not in found.nodes:
-            raise NoSuch(f"cluster {cluster} has no node {name}")
+        found = self._with_node(cluster, name)
         found.preempt(name, request.notice_s, delete_node=request.delete_node)
+        return found.view(found.nodes[name])
+
+    def announce_maintenance(self, cluster: str, name: str, event: MaintenanceEvent) -> NodeView:
+        """The node's metadata server announces it; what happens to the machine later is the cloud's decision."""
+        found = self._with_node(cluster, name)
+        found.nodes[name].metadata.set(MAINTENANCE, event)
         return found.view(found.nodes[name])
 
     async def delete_node(self, cluster: str, name: str, *, grace_s: float | None = None, wait: bool = True) -> bool:
@@ -82,9 +104,19 @@ class Clusters:
             cluster.gate.set(request.how if request.cut else Cut.NONE)
         self._log.info("cut", cut=request.cut, cluster=request.cluster or "all", how=str(request.how))
 
+    def set_roles(self, request: RolesRequest) -> None:
+        self._shared.accounts.set(request.account, granted=request.granted)
+        self._log.info("roles_set", account=request.account, granted=request.granted)
+
     def compact(self, cluster: str, *, expire_watches: bool = False) -> None:
         """The API forgets what happened until now: older versions are gone."""
         self.get(cluster).server.store.compact(expire_watches=expire_watches)
+
+    def _with_node(self, cluster: str, name: str) -> Cluster:
+        found = self.get(cluster)
+        if name not in found.nodes:
+            raise NoSuch(f"cluster {cluster} has no node {name}")
+        return found
 
     async def _run(self, cluster: Cluster) -> None:
         await self._ports.open(cluster.name)

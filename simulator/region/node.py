@@ -8,11 +8,12 @@ from simulator.kubelet.kubelet import Kubelet
 from simulator.kubernetes.objects import Key, Obj, clone, status_of, with_condition
 from simulator.kubernetes.resources import NODES
 from simulator.kubernetes.server import ApiServer
-from simulator.metadata.tree import Metadata
-from simulator.region.settings import NodeRequest
+from simulator.metadata.tree import MAINTENANCE, PREEMPTED, Metadata
+from simulator.region.settings import MaintenanceEvent, NodeRequest
 
 ORDINARY_S = 15.0
 """Of the usual notice of 30 s ordinary pods get the first half, those the system needs the rest."""
+_SPOT_LABEL = "cloud.google.com/gke-spot"
 _VERSION = "v1.35.0-tradewind-simulator"
 
 
@@ -32,6 +33,8 @@ class RegionNode:
     metadata: Metadata
     metadata_host: str
     state: NodeState = NodeState.READY
+    silent: bool = False
+    """Its kubelet does not report, and its programs do not run."""
     ending: "asyncio.Task[None] | None" = None
     running: "asyncio.Task[None] | None" = None
     ended: asyncio.Event = field(default_factory=asyncio.Event)
@@ -73,6 +76,10 @@ def node_object(name: str, region: str, host_ip: str, request: NodeRequest, now:
     }
 
 
+def cordon(node: Obj) -> None:
+    node.setdefault("spec", {})["unschedulable"] = True
+
+
 def set_ready(server: ApiServer, name: str, status: str, reason: str, message: str) -> None:
     now = server.store.now
 
@@ -90,13 +97,13 @@ def new_metadata(name: str, project: str, request: NodeRequest) -> Metadata:
     zone = f"projects/{project}/zones/{request.zone}"
     return Metadata(
         {
-            "instance/preempted": "FALSE",
-            "instance/maintenance-event": "NONE",
+            PREEMPTED: "FALSE",
+            MAINTENANCE: MaintenanceEvent.NONE,
             "instance/name": name,
             "instance/hostname": f"{name}.{request.zone}.c.{project}.internal",
             "instance/zone": zone,
             "instance/id": request.instance_id,
-            "instance/scheduling/preemptible": "TRUE",
+            "instance/scheduling/preemptible": "TRUE" if _SPOT_LABEL in request.labels else "FALSE",
             "project/project-id": project,
         }
     )

@@ -20,6 +20,7 @@ from simulator.cloud import tokens
 from simulator.kubelet import janitor
 from simulator.kubelet.addresses import Addresses
 from simulator.kubelet.processes import Sweeper
+from simulator.kubelet.pulls import Accounts
 from simulator.metadata.server import MetadataServers
 from simulator.region.api import RegionApi
 from simulator.region.cluster import Shared
@@ -99,7 +100,10 @@ class Region:
             cleaning.push_async_callback(self._ports.stop)
             second = 64 + zlib.crc32(self.settings.region.encode()) % 128
             addresses = Addresses(await _address_of(self.settings.pod_ip), second)
-            shared = Shared(self.settings, self.incarnation, self._clock, folder, metadata, addresses, Sweeper())
+            accounts = Accounts({name.strip() for name in self.settings.roleless_accounts.split(",") if name.strip()})
+            shared = Shared(
+                self.settings, self.incarnation, self._clock, folder, metadata, addresses, Sweeper(), accounts
+            )
             tasks = await cleaning.enter_async_context(asyncio.TaskGroup())
             self._clusters = Clusters(shared, self._ports, tasks)
             cleaning.push_async_callback(self._clusters.delete_all)

@@ -1,10 +1,12 @@
 """Settings of a region, and what the cloud asks of it."""
 
+from enum import StrEnum
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct, field
 
 from simulator.kubelet.images import ImageRuntime
+from simulator.kubelet.pulls import DEFAULT_ACCOUNT
 from simulator.kubernetes.gate import Cut
 
 Seconds = Annotated[float, Meta(ge=0, le=86400)]
@@ -29,6 +31,10 @@ class RegionSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """The address of all pods, or a name that has it; empty: a loopback address for each."""
     images: dict[str, ImageRuntime] = field(default_factory=dict)
     """By a pattern of the image's name; an image that is not named runs in the simulator's own environment."""
+    roleless_accounts: str = ""
+    """Service accounts of nodes that cannot pull from Google's registries, with commas between."""
+    pull_backoff_s: NotNothing = 10.0
+    pull_backoff_most_s: NotNothing = 300.0
     token_s: NotNothing = 3600.0
     """How long tokens of service accounts are good for."""
     crash_backoff_s: Seconds = 10.0
@@ -51,6 +57,8 @@ class ClusterRequest(Struct, frozen=True, kw_only=True):
     project: str = "simulated"
     location: str = ""
     token_seconds: NotNothing | None = None
+    authorized_networks: list[str] | None = None
+    """Clients from elsewhere are refused, except for pods of the cluster; null: nobody is."""
     controllers: bool = True
     """Without them it is a bare API server: nothing places or makes pods, and whoever tests plays those parts."""
 
@@ -70,6 +78,7 @@ class NodeRequest(Struct, frozen=True, kw_only=True):
     provider_id: str = ""
     shutdown_grace_s: Seconds = 30.0
     annotations: dict[str, str] = field(default_factory=dict)
+    service_account: str = DEFAULT_ACCOUNT
 
 
 class PreemptRequest(Struct, frozen=True, kw_only=True):
@@ -78,11 +87,34 @@ class PreemptRequest(Struct, frozen=True, kw_only=True):
     delete_node: bool = False
 
 
+class SilenceRequest(Struct, frozen=True, kw_only=True):
+    silent: bool
+
+
+class MaintenanceEvent(StrEnum):
+    """Values of the metadata key `instance/maintenance-event`."""
+
+    NONE = "NONE"
+    MIGRATE = "MIGRATE_ON_HOST_MAINTENANCE"
+    TERMINATE = "TERMINATE_ON_HOST_MAINTENANCE"
+
+
+class MaintenanceRequest(Struct, frozen=True, kw_only=True):
+    event: MaintenanceEvent = MaintenanceEvent.TERMINATE
+
+
 class CutRequest(Struct, frozen=True, kw_only=True):
     cut: bool
     cluster: str | None = None
     """None: all."""
     how: Cut = Cut.RESET
+
+
+class RolesRequest(Struct, frozen=True, kw_only=True):
+    """Whether the service account of nodes has the roles that pulls from Google's registries need."""
+
+    account: str
+    granted: bool
 
 
 class CompactRequest(Struct, frozen=True, kw_only=True):

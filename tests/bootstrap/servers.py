@@ -22,6 +22,7 @@ from controlplane.clouds.outcomes import Refused, Unreachable
 from messages.ids import ClusterName
 from simulator.cloud import tokens
 from simulator.kubelet.images import ImageRuntime
+from simulator.kubelet.pulls import Pull
 from simulator.region.region import Region
 from simulator.region.settings import RegionSettings
 from tests.bootstrap.builders import CLUSTER, IMAGE
@@ -61,7 +62,8 @@ class SimulatedCloud:
 @contextlib.asynccontextmanager
 async def simulated_cloud(*, controllers: bool, runs_pods: bool = False) -> AsyncIterator[SimulatedCloud]:
     """Controllers make pods and place them; nothing runs in them where their image cannot be pulled."""
-    settings = RegionSettings(secret=SECRET, images={IMAGE: ImageRuntime(missing=not runs_pods)})
+    ours = ImageRuntime(pull=Pull.WORKS if runs_pods else Pull.MISSING)
+    settings = RegionSettings(secret=SECRET, images={IMAGE: ours})
     async with Region(settings) as region:
         cloud = SimulatedCloud(region.url)
         await cloud.command("PUT", f"clusters/{CLUSTER}", {"controllers": controllers})

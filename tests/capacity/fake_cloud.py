@@ -1,6 +1,6 @@
 """A cloud in memory: does what it is asked at once, and remembers what it was asked."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from controlplane.catalog.places import region_of
@@ -127,6 +127,9 @@ class FakeCloud:
 
     async def kubernetes_access(self, cluster: ClusterName) -> KubernetesAccess | Unreachable | Refused:
         return KubernetesAccess("http://127.0.0.1:1", "")
+
+    async def api_headers(self) -> Mapping[str, str]:
+        return {}
 
     async def access_token(self) -> str:
         return "token"

@@ -198,6 +198,26 @@ async def test_a_job_without_criteria_that_fits_on_no_machine_is_refused_in_the_
         assert await stage.planning.refusals(structs.replace(unplanned, pod=Pod())) == []
 
 
+async def test_prices_that_cannot_be_refreshed_are_announced_and_shown_with_the_offers(connect: Connect) -> None:
+    """Nobody listens on port 9."""
+    told: list[Event] = []
+    bucket = await (await connect("master")).bucket(subjects.STATE_BUCKET)
+    environ = {
+        "TRADEWIND_PRICES_CACHE": "/nowhere/prices.json",
+        "TRADEWIND_PRICES_URL": "http://127.0.0.1:9",
+        "TRADEWIND_PRICES_API_KEY": "a-key",
+        "TRADEWIND_PRICES_ATTEMPTS": "1",
+    }
+    known = known_prices(environ, None)
+    planning = Planning(FakeCloud(US, EU), OFFERS, known, bucket, SystemClock(), lambda: True, told.append)
+    running = asyncio.create_task(planning.run(), name="planning")
+    await eventually(lambda: any(event.kind == "prices_not_refreshed" for event in told))
+    running.cancel()
+    [event] = [event for event in told if event.kind == "prices_not_refreshed"]
+    assert "the prices of 2026-08-22" in event.text and "cannot be reached" in event.why
+    assert planning.offers().not_refreshed == event.why
+
+
 async def test_offers_say_when_their_prices_are_those_of_the_moment(connect: Connect) -> None:
     cloud = FakeCloud(US, EU)
     async with a_stage(connect, cloud, a_spec()) as stage:

@@ -104,13 +104,19 @@ Answer = Callable[[web.Request], web.Response]
 
 @dataclass
 class PriceApi:
-    """Serves its SKUs in pages; `answers` are given first, one for each request."""
+    """Serves its SKUs in pages; `answers` are given first, one for each request.
+
+    It refuses as Google does: a user's token needs the project that pays, the caller must be allowed to use that
+    project, and the Cloud Billing API must be enabled in it.
+    """
 
     skus: list[Json] = field(default_factory=l4_skus)
     page_size: int = 4
     answers: list[Answer] = field(default_factory=list)
     asked: list[web.Request] = field(default_factory=list)
     port: int = field(default_factory=free_port)
+    usable: set[str] = field(default_factory=lambda: {"a-project"})
+    enabled: set[str] = field(default_factory=lambda: {"a-project"})
     _runner: web.AppRunner | None = None
 
     @property
@@ -132,14 +138,31 @@ class PriceApi:
         self.asked.append(request)
         if self.answers:
             return self.answers.pop(0)(request)
+        refused = self._refused(request)
+        if refused is not None:
+            return refused(request)
         first = int(request.query.get("pageToken") or 0)
         end = first + self.page_size
         token = str(end) if end < len(self.skus) else ""
         return web.json_response({"skus": self.skus[first:end], "nextPageToken": token})
 
+    def _refused(self, request: web.Request) -> Answer | None:
+        project = request.headers.get("X-Goog-User-Project", "")
+        if not project and request.headers.get("Authorization", "").startswith("Bearer user."):
+            said = "The cloudbilling.googleapis.com API requires a quota project, which is not set by default."
+            return status(403, said, "SERVICE_DISABLED")
+        if project and project not in self.usable:
+            said = f"Caller does not have required permission to use project {project}."
+            return status(403, said, "USER_PROJECT_DENIED")
+        if project and project not in self.enabled:
+            said = f"Cloud Billing API has not been used in project {project} before or it is disabled."
+            return status(403, said, "SERVICE_DISABLED")
+        return None
 
-def status(code: int, message: str = "") -> Answer:
-    body = json.dumps({"error": {"code": code, "message": message}})
+
+def status(code: int, message: str = "", reason: str = "") -> Answer:
+    details = [{"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": reason}] if reason else []
+    body = json.dumps({"error": {"code": code, "message": message, "details": details}})
     return lambda request: web.Response(status=code, text=body, content_type="application/json")
 
 

@@ -92,6 +92,21 @@ async def test_a_master_tells_what_was_seen(master: tuple[dict[str, str], Serve]
     assert unseen[-2:] == ["–", "–"]
 
 
+async def test_prices_that_could_not_be_refreshed_are_shown_with_the_reason(
+    master: tuple[dict[str, str], Serve],
+) -> None:
+    environ, serve = master
+    told = msgspec.structs.replace(
+        offer_list(a_catalog(), Memory(), NOW), not_refreshed="Run: gcloud services enable cloudbilling.googleapis.com"
+    )
+    serve(web.Response(body=msgspec.json.encode(told), content_type="application/json"))
+    done = await tradewind("offers", environ=environ)
+    assert "prices of 2026-08-22" in done.out
+    assert done.err == (
+        "The price list could not be refreshed: Run: gcloud services enable cloudbilling.googleapis.com\n"
+    )
+
+
 async def test_a_master_that_does_not_know_offers_yet_is_no_hindrance(master: tuple[dict[str, str], Serve]) -> None:
     environ, _ = master
     done = await tradewind("offers", "--gpu", "H100", environ=environ)

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -54,12 +55,60 @@ async def test_all_pages_are_fetched_with_the_key_in_a_header(price_api: PriceAp
 
 
 async def test_a_token_is_asked_for_where_there_is_no_key(price_api: PriceApi) -> None:
-    async def token() -> str:
-        return "from-the-account"
+    async def account() -> dict[str, str]:
+        return {"Authorization": "Bearer from-the-account"}
 
     async with aiohttp.ClientSession() as session:
-        await fetch_skus(session, PriceSettings(url=price_api.url), token=token)
+        await fetch_skus(session, PriceSettings(url=price_api.url), account=account)
     assert price_api.asked[0].headers["Authorization"] == "Bearer from-the-account"
+
+
+def a_user(project: str = "") -> fetching.Account:
+    """A user's credentials, as `GkeCloud.api_headers` gives them."""
+
+    async def account() -> dict[str, str]:
+        return {"Authorization": "Bearer user.token"} | ({"X-Goog-User-Project": project} if project else {})
+
+    return account
+
+
+async def test_the_project_that_pays_is_sent_with_a_user_s_token(price_api: PriceApi, tmp_path: Path) -> None:
+    settings = settings_for(price_api, tmp_path, api_key=None)
+    assert await refreshed(open_prices(a_catalog(), settings, account=a_user("a-project")))
+    given = settings_for(price_api, tmp_path, api_key=None, token="user.given", project="a-project")
+    assert await refreshed(open_prices(a_catalog(), given))
+    assert {request.headers["X-Goog-User-Project"] for request in price_api.asked} == {"a-project"}
+
+
+@pytest.mark.parametrize(
+    ("project", "told"),
+    [
+        ("", "Run: gcloud auth application-default set-quota-project"),
+        ("foreign", "gcloud projects add-iam-policy-binding foreign .*roles/serviceusage.serviceUsageConsumer"),
+        ("bare", "Run: gcloud services enable cloudbilling.googleapis.com --project=bare"),
+    ],
+)
+async def test_a_refusal_leaves_the_shipped_prices_and_says_what_to_run(
+    price_api: PriceApi, tmp_path: Path, project: str, told: str
+) -> None:
+    price_api.usable.add("bare")
+    prices = open_prices(a_catalog(), settings_for(price_api, tmp_path, api_key=None), account=a_user(project))
+    assert not await refreshed(prices)
+    assert prices.catalog == a_catalog()
+    assert re.search(told, prices.problem)
+    assert len(price_api.asked) == 1
+
+
+async def test_the_same_problem_is_announced_once(price_api: PriceApi, tmp_path: Path) -> None:
+    price_api.answers = [status(403, "no"), status(403, "no"), status(403, "other")]
+    rests, announced = Rests(), list[str]()
+    prices = open_prices(a_catalog(), settings_for(price_api, tmp_path), rest=rests)
+    running = asyncio.create_task(prices.run(announced.append), name="prices")
+    await eventually(lambda: len(rests.taken) >= 4, what="four rounds")
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert ["no" in announced[0], "other" in announced[1], len(announced)] == [True, True, 2]
 
 
 async def test_a_page_that_fails_for_a_moment_is_asked_for_again_with_backoff(price_api: PriceApi) -> None:
@@ -115,12 +164,12 @@ async def test_an_api_that_is_silent_is_waited_for_no_longer_than_allowed(price_
 async def test_a_token_that_cannot_be_had_is_a_reason(
     price_api: PriceApi, raised: Exception, told: type[Exception]
 ) -> None:
-    async def token() -> str:
+    async def account() -> dict[str, str]:
         raise raised
 
     async with aiohttp.ClientSession() as session:
         with pytest.raises(told):
-            await fetch_skus(session, PriceSettings(url=price_api.url, attempts=1), token=token)
+            await fetch_skus(session, PriceSettings(url=price_api.url, attempts=1), account=account)
 
 
 async def test_new_prices_are_used_told_and_kept_for_the_next_start(price_api: PriceApi, tmp_path: Path) -> None:

@@ -222,3 +222,45 @@ def _keys(struct: Any) -> list[str]:
                 if isinstance(each, type) and issubclass(each, msgspec.Struct):
                     found.extend(_keys(each))
     return found
+
+
+def test_private_nodes_networks_and_image_streaming_reach_the_plans(folder: Path) -> None:
+    changes = {
+        "nodes.private": True,
+        "nodes.image_streaming": True,
+        "authorized_networks": ["203.0.113.7/32"],
+    }
+    fleet = read(folder, changes)
+    assert {(plan.private_nodes, plan.authorized_networks) for plan in cluster_plans(fleet)} == {
+        (True, ("203.0.113.7/32",))
+    }
+    plan = complete(fleet, pool_plan(JobName("a-job"), offers(fleet)[0], 1), {})
+    assert plan.private and plan.image_streaming
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "instead"),
+    [
+        ("compact_placement", True, "machine types with more GPUs"),
+        ("flex_start", True, "list more zones"),
+        ("queued_provisioning", {"enabled": True}, "list more zones"),
+        ("reservation", "my-reservation", "`spot: false`"),
+    ],
+)
+def test_what_is_not_supported_yet_is_refused_at_its_place_with_what_to_use_instead(
+    folder: Path, key: str, value: Any, instead: str
+) -> None:
+    with pytest.raises(UserError) as caught:
+        read(folder, {f"offers.1.{key}": value})
+    (problem,) = caught.value.problems
+    assert problem.startswith(f"offers[1].{key}: is not supported yet; ")
+    assert instead in problem
+
+
+def test_a_network_that_is_no_cidr_block_is_refused(folder: Path) -> None:
+    with pytest.raises(UserError) as caught:
+        read(folder, {"authorized_networks": ["203.0.113.7/32", "203.0.113.7/24", "300.0.0.0/8"]})
+    assert [problem.partition(":")[0] for problem in caught.value.problems] == [
+        "authorized_networks[1]",
+        "authorized_networks[2]",
+    ]

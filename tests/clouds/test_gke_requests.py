@@ -193,3 +193,25 @@ def test_clusters_elsewhere_are_none_of_ours_unless_they_bear_our_label() -> Non
     assert [seen.info.name for seen in requests.clusters_seen(answer, ["us-central1"])] == ["a", "c"]
     assert requests.missing_locations(answer, ["us-central1"]) == ("us-central1-f",)
     assert len(requests.missing_locations(answer, [])) == 2
+
+
+def test_private_nodes_are_asked_of_the_cluster_and_of_each_pool() -> None:
+    cluster = cluster_message(replace(a_cluster("us-central1"), private_nodes=True)).cluster
+    assert cluster.network_config.default_enable_private_nodes
+    assert pool_message(replace(a_pool("us-central1-a"), private=True)).node_pool.network_config.enable_private_nodes
+    assert "enable_private_nodes" not in pool_message(a_pool("us-central1-a")).node_pool.network_config
+
+
+def test_authorized_networks_are_the_only_ones_that_reach_the_control_plane() -> None:
+    plan = replace(a_cluster("us-central1"), authorized_networks=("203.0.113.7/32", "198.51.100.0/24"))
+    asked = cluster_message(plan).cluster.control_plane_endpoints_config.ip_endpoints_config
+    allowed = asked.authorized_networks_config
+    assert asked.enable_public_endpoint and allowed.enabled and not allowed.gcp_public_cidrs_access_enabled
+    assert [block.cidr_block for block in allowed.cidr_blocks] == ["203.0.113.7/32", "198.51.100.0/24"]
+    open_to_all = cluster_message(a_cluster("us-central1")).cluster
+    assert "control_plane_endpoints_config" not in open_to_all
+
+
+def test_image_streaming_is_asked_of_pools_that_want_it() -> None:
+    assert pool_message(replace(a_pool("us-central1-a"), image_streaming=True)).node_pool.config.gcfs_config.enabled
+    assert "gcfs_config" not in pool_message(a_pool("us-central1-a")).node_pool.config

@@ -46,6 +46,41 @@ def test_every_package_of_ours_is_in_the_image() -> None:
     assert packages < kept
 
 
+@pytest.mark.parametrize(
+    ("torch", "links", "backend"),
+    [
+        ("cpu", "", "--torch-backend=cpu"),
+        ("cuda", "", "--torch-backend=cu129"),
+        ("cu130", "", "--torch-backend=cu130"),
+        ("none", "", None),
+        ("cuda", "/wheels", None),
+    ],
+)
+def test_the_build_argument_chooses_the_build_of_torch(
+    tmp_path: Path, torch: str, links: str, backend: str | None
+) -> None:
+    """The step that installs what we depend on, with a stand-in for uv."""
+    steps = re.split(r"^(?=RUN )", DOCKERFILE.read_text(), flags=re.MULTILINE)
+    step = next(part for part in steps if "UV_FIND_LINKS" in part)
+    script = re.sub(r"^ *#.*\n", "", step.partition("COPY")[0].removeprefix("RUN "), flags=re.MULTILINE)
+    for command in ("uv", "find"):
+        (tmp_path / command).write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
+        (tmp_path / command).chmod(0o755)
+    env = {"PATH": f"{tmp_path}:/usr/bin:/bin", "TORCH": torch, "PIP_FIND_LINKS": links}
+    ran = subprocess.run(["sh", "-c", script], env=env, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+
+    assert ran.returncode == 0, ran.stderr
+    assert next((line for line in ran.stdout.splitlines() if line.startswith("--torch-backend")), None) == backend
+    assert (tmp_path / "overrides.txt").read_text().startswith("torch" if torch == "none" else "")
+    assert backend is None or _uv_knows(backend)
+
+
+def _uv_knows(backend: str) -> bool:
+    """Whether its parser takes the option, which it does before it shows its help."""
+    uv = Path(sys.executable).with_name("uv")
+    return subprocess.run([uv, "pip", "install", backend, "--help"], capture_output=True, timeout=60).returncode == 0
+
+
 async def test_a_bus_with_our_configuration_takes_clients_and_keeps_state(tmp_path: Path) -> None:
     port = free_port()
     # Its port for health checks is fixed: another server on this machine may have it.

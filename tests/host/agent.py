@@ -62,6 +62,7 @@ class Agent:
         cwd: Path | None = None,
         env: Callable[[int], dict[str, str]] = lambda rank: {},
         program: bool = False,
+        inherit: bool = False,
         after: dict[str, str] | None = None,
     ) -> int:
         """Forks the trainers and returns their generation; `after` this message, which goes out together with that."""
@@ -75,6 +76,7 @@ class Agent:
                 "argv": list(argv),
                 "cwd": str(cwd or self._folder),
                 "program": program,
+                "inherit": inherit,
             }
             for rank in range(ranks)
         ]

@@ -3,21 +3,21 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from agents.cluster.kubernetes.client import KubernetesApi, connected
 from agents.cluster.kubernetes.main import control
-from agents.cluster.kubernetes.names import JOB_LABEL, POOL_LABEL
+from agents.cluster.kubernetes.names import GPU_RESOURCE, JOB_LABEL, POOL_LABEL
 from agents.cluster.kubernetes.settings import KubernetesSettings
 from messages import subjects
 from messages.clusters import ClusterHeartbeat, KeepWorkers, NodeSight, Presence, WorkerTemplate
 from messages.codec import Received
 from messages.ids import Epoch
 from messages.jobs import Pod
-from messages.workers import WorkerPhase
+from messages.workers import WorkerLeft, WorkerPhase
 from runtime.nats_server import NatsServer
 from runtime.process import Stop
 from simulator.cloud import tokens
@@ -25,7 +25,7 @@ from simulator.region.region import Region
 from simulator.region.settings import ClusterRequest, NodeRequest, PreemptRequest, RegionSettings, Taint
 from tests.conftest import Connect, eventually
 from tests.kubernetes.endpoints import from_endpoint
-from tests.light import light_torch
+from tests.light import light_torch, torch_with_gpus
 from tests.worker.builders import JOB, LOCAL
 from tests.worker.fakes import NO_STORE, SECONDS, FakeMaster, a_script
 
@@ -46,12 +46,12 @@ class Site:
         if isinstance(received.message, ClusterHeartbeat):
             self.topology = received.message
 
-    async def add_node(self, name: str, instance: str = "1") -> None:
+    async def add_node(self, name: str, instance: str = "1", gpus: int = 0, taints: Sequence[Taint] = ()) -> None:
         request = NodeRequest(
             instance_id=f"{name}-{instance}",
             labels={JOB_LABEL: JOB, POOL_LABEL: "spot"},
-            taints=[Taint(key=JOB_LABEL, value=JOB, effect="NoSchedule")],
-            capacity={"cpu": "4", "memory": "8Gi", "pods": "20"},
+            taints=[Taint(key=JOB_LABEL, value=JOB, effect="NoSchedule"), *taints],
+            capacity={"cpu": "4", "memory": "8Gi", "pods": "20", **({GPU_RESOURCE: str(gpus)} if gpus else {})},
             zone="us-central1-a",
         )
         await self.region.clusters.put_node(LOCAL, name, request)
@@ -147,3 +147,26 @@ async def test_a_machine_that_is_lost_without_a_word_takes_its_worker_with_it(si
     await eventually(lambda: lost in site.present(Presence.GONE), SECONDS, "the worker gone")
     await eventually(lambda: len(site.present(Presence.STARTING)) == 1, SECONDS, "its successor waits")
     assert "notice" not in site.master.told(lost)
+
+
+async def test_the_ranks_of_a_pod_with_gpus_find_the_driver_and_keep_their_own_libraries(
+    site: Site, tmp_path: Path
+) -> None:
+    env = {"PYTHONPATH": torch_with_gpus(tmp_path / "torch", 2), "LD_LIBRARY_PATH": "/of/the/job"}
+    await site.keep(1, WorkerTemplate(slots=2, env=env, pod=Pod(gpu=True)))
+    await site.add_node("n1", gpus=2, taints=[Taint(key=GPU_RESOURCE, value="present", effect="NoSchedule")])
+    [worker] = await site.master.workers()
+    launch = a_script(tmp_path / "job", "import os; print(os.environ['LD_LIBRARY_PATH'], flush=True)")
+    site.master.assigns(1, worker, launch=launch, store=NO_STORE)
+    await site.master.until_lines(1, ["/of/the/job:/usr/local/nvidia/lib64"])
+
+
+@pytest.mark.slow
+async def test_a_worker_that_would_train_on_the_cpu_of_a_gpu_node_leaves_and_says_what_to_do(site: Site) -> None:
+    await site.keep(1, WorkerTemplate(pod=Pod(gpu=True)))
+    await site.add_node("n1", gpus=1)
+    await eventually(lambda: any(fact == "left" for _, fact, _ in site.master.facts), SECONDS, "the worker's end")
+    left = next(message for _, _, message in site.master.facts if isinstance(message, WorkerLeft))
+    assert left.is_unfit
+    assert "is a build without CUDA, and each worker of the job needs 1 GPU (pod.gpu): set pod.image" in left.why
+    assert all(fact != "joined" for _, fact, _ in site.master.facts)

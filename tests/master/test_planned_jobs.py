@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from controlplane.allocator.state import AllocatorSettings
 from controlplane.capacity.capacity import Capacity
@@ -21,7 +22,7 @@ from messages import subjects
 from messages.clusters import ClusterHeartbeat, NodeSight, Presence, WorkerSight
 from messages.criteria import Capacity as Criteria
 from messages.ids import Epoch, Generation, JobName, Rank, WorkerId
-from messages.jobs import JobSpec, Launch, Workers
+from messages.jobs import JobSpec, Launch, Pod, Workers
 from messages.measured import StepsMeasured
 from messages.workers import WorkerPhase, WorkerStatus
 from messages.worlds import Progress, RankProgress
@@ -79,6 +80,14 @@ async def test_a_job_with_criteria_gets_its_machines_by_plan(connect: Connect) -
         await Desk(master).submit(a_spec())
         await eventually(lambda: {pool.zone: pool.size for pool in cloud.pools()} == {IOWA_A: 2})
         await eventually(lambda: master.jobs[JobName("planned")].state.placement == {US: 2})
+
+
+async def test_a_job_that_would_not_use_the_gpus_it_pays_for_is_warned_of(connect: Connect) -> None:
+    async with a_master(connect, a_cloud()) as master:
+        cpu = await Desk(master).submit(a_spec())
+        gpu = await Desk(master).submit(structs.replace(a_spec("gpu"), pod=Pod(gpu=True)))
+    assert "pod.gpu is false: the ranks train on the CPU" in cpu.warning
+    assert gpu.warning == ""
 
 
 async def test_what_its_trainers_measure_is_what_it_is_planned_by(connect: Connect) -> None:

@@ -53,6 +53,7 @@ async def test_the_best_comes_first_then_what_lost_and_by_how_much(tmp_path: Pat
     assert "\\n" not in done.out, "several kinds of machines stand below each other"
     assert any("A100" in line and "dearer" in line for line in rest)
     assert "for 1,000 steps; prices of 2026-08-22." in done.out
+    assert "Warning: job opt: its machines have GPUs, but pod.gpu is false" in done.out
 
 
 async def test_a_fleet_limits_where_and_how_many(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ class FakeRegion:
     nodes: dict[str, dict[str, Any]] = field(default_factory=dict)
     preempted: list[tuple[str, float]] = field(default_factory=list)
     cut: bool = False
+    roleless: set[str] = field(default_factory=set)
     obeys: bool = True
     _runner: web.AppRunner | None = None
 
@@ -37,6 +38,7 @@ class FakeRegion:
                 web.delete(node, self._delete_node),
                 web.post(f"{node}/preempt", self._preempt),
                 web.post("/region/cut", self._cut),
+                web.post("/region/roles", self._set_roles),
             ]
         )
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
@@ -97,6 +99,11 @@ class FakeRegion:
 
     async def _cut(self, request: web.Request) -> web.Response:
         self.cut = (await request.json())["cut"]
+        return web.json_response({})
+
+    async def _set_roles(self, request: web.Request) -> web.Response:
+        body = await request.json()
+        (self.roleless.discard if body["granted"] else self.roleless.add)(body["account"])
         return web.json_response({})
 
 

@@ -6,13 +6,16 @@ from dataclasses import dataclass, field, replace
 from simulator.cloud.model import bill, invariants, view
 from simulator.cloud.model.decide import decide
 from simulator.cloud.model.effects import (
+    AnnounceMaintenance,
     Answer,
+    DrainNode,
     DropCluster,
     Effect,
     HostCluster,
     PlaceNode,
     RegionRequest,
     RemoveNode,
+    SilenceNode,
     TellRegion,
     WarnNode,
 )
@@ -90,7 +93,7 @@ def a_spec(size: int = 2, spot: bool = True, zone: str = ZONE, machine_type: str
         size=size,
         labels={"job": "mnist"},
         disk_gb=10,
-        public_address=False,
+        private=True,
     )
 
 
@@ -107,6 +110,8 @@ class Host:
     heard: list[RegionRequest] = field(default_factory=list)
     incarnation: str = "first"
     obeys: bool = True
+    holds_pods: bool = False
+    """Pods do not leave nodes that are drained."""
 
 
 class Stage:
@@ -202,10 +207,12 @@ class Stage:
                 host.nodes[request.node] = request.instance
             case WarnNode():
                 assert request.node in host.nodes, "a notice to a node that is not there"
+            case DrainNode() | SilenceNode() | AnnounceMaintenance():
+                assert request.node in host.nodes, "an order to a node that is not there"
             case RemoveNode():
                 host.nodes.pop(request.node, None)
         endpoint = f"http://host/k8s/{request.called}" if isinstance(request, HostCluster) else ""
-        return RegionObeyed(self.now_s, told.number, request, endpoint)
+        return RegionObeyed(self.now_s, told.number, request, endpoint, drained=not host.holds_pods)
 
     # what there is
 

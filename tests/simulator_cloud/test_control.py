@@ -259,3 +259,21 @@ async def test_a_generated_market_deals_in_every_zone() -> None:
         assert all(market["spot_micro_usd_per_hour"] > 0 for market in markets)
     async with running_cloud(generate=True, accelerators="L4,T4", seed=3) as cloud:
         assert await cloud.get("/market") == markets
+
+
+async def test_a_node_account_without_roles_shows_in_the_clusters_conditions_until_they_are_granted() -> None:
+    async with running_cloud() as cloud:
+        await (await cloud.with_cluster()).with_pool(1, service_account="nodes@acme.iam.gserviceaccount.com")
+        assert await _conditions(cloud) == []
+        await cloud.post("/control/roles", {"account": "nodes@acme.iam.gserviceaccount.com", "granted": False})
+        assert await _conditions(cloud) == ["NODE_SERVICE_ACCOUNT_MISSING_PERMISSIONS"]
+        assert cloud.region.roleless == {"nodes@acme.iam.gserviceaccount.com"}
+        (node,) = await cloud.nodes()
+        assert cloud.region.nodes[node["name"]]["service_account"] == "nodes@acme.iam.gserviceaccount.com"
+        await cloud.post("/control/roles", {"account": "nodes@acme.iam.gserviceaccount.com", "granted": True})
+        assert await _conditions(cloud) == []
+        assert not cloud.region.roleless
+
+
+async def _conditions(cloud: Running) -> list[str]:
+    return [each.code.name for each in (await cloud.call("get_cluster", name=CLUSTER)).conditions]

@@ -1,5 +1,6 @@
 """GKE's API, asked by Google's own client."""
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -275,3 +276,51 @@ async def test_every_method_that_is_served_is_one_of_googles() -> None:
 
     names = {"".join(part.title() for part in name.split("_")) for name in dir(container_v1.ClusterManagerAsyncClient)}
     assert METHODS.keys() <= names
+
+
+def a_policy(days: float, scope: str = "NO_MINOR_OR_NODE_UPGRADES", name: str = "mine", version: str = "") -> Any:
+    begin = datetime.now(UTC)
+    options = {"scope": scope}
+    window = {"start_time": begin, "end_time": begin + timedelta(days=days), "maintenance_exclusion_options": options}
+    return {"window": {"maintenance_exclusions": {name: window}}, "resource_version": version}
+
+
+async def test_a_maintenance_policy_is_kept_and_changed_only_by_who_has_read_it() -> None:
+    async with running_cloud() as cloud:
+        created = {**a_cluster(), "maintenance_policy": a_policy(30)}
+        await cloud.done(await cloud.call("create_cluster", parent=LOCATION, cluster=created))
+        policy = (await cloud.call("get_cluster", name=CLUSTER)).maintenance_policy
+        assert list(policy.window.maintenance_exclusions) == ["mine"] and policy.resource_version
+        with pytest.raises(exceptions.FailedPrecondition, match="changed by somebody else"):
+            await cloud.call("set_maintenance_policy", **_setting(a_policy(60, version="another")))
+        changed = a_policy(60, name="other", version=policy.resource_version)
+        operation = await cloud.call("set_maintenance_policy", **_setting(changed))
+        assert operation.operation_type.name == "UPDATE_CLUSTER"
+        await cloud.done(operation)
+        now = (await cloud.call("get_cluster", name=CLUSTER)).maintenance_policy
+        assert list(now.window.maintenance_exclusions) == ["other"]
+        assert now.resource_version != policy.resource_version
+
+
+@pytest.mark.parametrize(
+    ("days", "scope", "said"),
+    [(-1, "NO_UPGRADES", "end after"), (200, "NO_UPGRADES", "too long"), (900, "NO_MINOR_UPGRADES", "end of support")],
+)
+async def test_exclusions_beyond_the_limits_are_refused(days: float, scope: str, said: str) -> None:
+    async with running_cloud() as cloud:
+        created = {**a_cluster(), "maintenance_policy": a_policy(days, scope)}
+        with pytest.raises(exceptions.InvalidArgument, match=said):
+            await cloud.call("create_cluster", parent=LOCATION, cluster=created)
+
+
+async def test_a_pool_needs_room_to_be_upgraded() -> None:
+    async with running_cloud() as cloud:
+        await cloud.with_cluster()
+        pool = a_pool(0)
+        pool["upgrade_settings"] = {"max_surge": 0, "max_unavailable": 0}
+        with pytest.raises(exceptions.InvalidArgument, match="maxSurge"):
+            await cloud.call("create_node_pool", parent=CLUSTER, node_pool=pool)
+
+
+def _setting(policy: Any) -> dict[str, Any]:
+    return {"name": CLUSTER, "maintenance_policy": policy}

@@ -9,7 +9,16 @@ from hypothesis import strategies as st
 from simulator.cloud.model import invariants, spot
 from simulator.cloud.model.events import Event
 from simulator.cloud.model.names import NodeName, PoolKey
-from simulator.cloud.model.requests import CreatePool, DeleteInstances, PoolWish, PreemptNode, ResizePool, StockOut
+from simulator.cloud.model.requests import (
+    CreatePool,
+    DeleteInstances,
+    PoolWish,
+    PreemptNode,
+    ResizePool,
+    SetNodeReady,
+    StockOut,
+    UpgradePool,
+)
 from simulator.cloud.model.view import NodePhase
 from tests.simulator_cloud.stage import CLUSTER, L4, PROJECT, REGION, ZONE, Stage, a_spec, some_rules
 
@@ -74,6 +83,15 @@ def come_and_go(obeys: bool) -> Step:
     return step
 
 
+def set_ready(index: int, ready: bool) -> Step:
+    def step(stage: Stage) -> None:
+        names = sorted(stage.cloud.nodes)
+        if names:
+            stage.ask(SetNodeReady(names[index % len(names)], ready))
+
+    return step
+
+
 SECONDS = st.floats(0.0, 90.0).map(lambda seconds: round(seconds, 3))
 STEPS = st.one_of(
     st.builds(resize, st.integers(0, 1), st.integers(0, 6)),
@@ -82,6 +100,8 @@ STEPS = st.one_of(
     st.builds(lambda capacity: lambda stage: stage.market(capacity=capacity), st.integers(0, 12)),
     st.builds(lambda usd: lambda stage: stage.market(usd=usd), st.floats(0.1, 9.0)),
     st.builds(lambda on: lambda stage: stage.ask(StockOut(L4, on)), st.booleans()),
+    st.builds(lambda pool: lambda stage: stage.ask(UpgradePool(POOLS[pool])), st.integers(0, 1)),
+    st.builds(set_ready, st.integers(0, 20), st.booleans()),
     st.builds(come_and_go, st.booleans()),
     st.just(Stage.restart),
     st.builds(lambda seconds: lambda stage: stage.pass_s(seconds), SECONDS),
@@ -102,7 +122,7 @@ def test_when_the_trouble_is_over_every_pool_has_what_it_should(seed: int, steps
     for key in POOLS:
         if stage.target(key) > 4:
             stage.ask(ResizePool(key, 4))
-    stage.pass_s(900.0)
+    stage.pass_s(2000.0)
     for key in POOLS:
         assert stage.phases(key) == ({NodePhase.RUNNING: stage.target(key)} if stage.target(key) else {})
     there = {node.name: node.instance.id for node in stage.cloud.nodes.values() if node.instance is not None}

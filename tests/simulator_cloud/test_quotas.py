@@ -26,7 +26,7 @@ ANYWHERE = ""
 
 def ordinary(size: int) -> PoolSpec:
     """Nodes as GKE makes them unless it is told otherwise."""
-    return replace(a_spec(size), disk_gb=100, public_address=True)
+    return replace(a_spec(size), disk_gb=100, private=False)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """How nodes end: with a notice, without a word, by command; and what pods, processes and watchers see of it."""
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -8,7 +9,7 @@ import pytest
 
 from simulator.kubelet.processes import marked_processes
 from simulator.region.node import windows
-from simulator.region.settings import PreemptRequest
+from simulator.region.settings import MaintenanceEvent, PreemptRequest, SilenceRequest
 from tests.simulator_region.conftest import CLUSTER, Bench, a_bench, a_node, until
 
 FLAVOR = {"Metadata-Flavor": "Google"}
@@ -272,3 +273,66 @@ async def test_a_lost_node_s_metadata_server_is_gone_too() -> None:
             bench.session = session
             with pytest.raises(aiohttp.ClientConnectionError):
                 await get(bench, view.metadata_host, "instance/name")
+
+
+async def test_a_drained_node_is_cordoned_and_its_pods_leave_with_their_grace(bench: Bench) -> None:
+    await bench.node()
+    await bench.pod("listens", "python", "-c", LISTENS, termination_grace_period_seconds=5)
+    await bench.until_phase("listens", "Running")
+    assert not bench.region.clusters.drain(CLUSTER, "node-1"), "its pod is still leaving"
+
+    async def drained() -> bool:
+        return bench.region.clusters.drain(CLUSTER, "node-1")
+
+    await until(drained, bool, "the end of the drain")
+    node = await until(
+        lambda: bench.core.read_node("node-1"), lambda found: found.spec.taints, "the taint of the cordon"
+    )
+    assert node.spec.unschedulable
+    assert [taint.key for taint in node.spec.taints] == ["node.kubernetes.io/unschedulable"]
+    assert await ready(bench) == "True"
+
+
+async def test_a_node_that_hangs_is_unknown_and_its_programs_stand_still_until_it_continues(bench: Bench) -> None:
+    await bench.node()
+    pod = await bench.pod("stubborn", "python", "-c", STUBBORN)
+    await bench.until_phase("stubborn", "Running")
+    clusters = bench.region.clusters
+    await clusters.silence(CLUSTER, "node-1", SilenceRequest(silent=True))
+    await until(lambda: ready(bench), lambda status: status == "Unknown", "the node controller's verdict")
+    assert {state_of(pid) for pid in await processes(pod.metadata.uid)} == {"T"}
+    await clusters.silence(CLUSTER, "node-1", SilenceRequest(silent=False))
+    assert await ready(bench) == "True"
+    assert "T" not in {state_of(pid) for pid in await processes(pod.metadata.uid)}
+
+
+async def processes(uid: str) -> list[int]:
+    found = await asyncio.to_thread(marked_processes)
+    return [pid for mark, pids in found.items() if mark.startswith(uid) for pid in pids]
+
+
+def state_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+@pytest.mark.parametrize(("labels", "preemptible"), [({"cloud.google.com/gke-spot": "true"}, "TRUE"), ({}, "FALSE")])
+async def test_host_maintenance_is_announced_in_the_metadata_of_the_node(
+    bench: Bench, labels: dict[str, str], preemptible: str
+) -> None:
+    view = await bench.region.clusters.put_node(CLUSTER, "node-1", a_node(labels=labels))
+    root = f"http://{view.metadata_host}/computeMetadata/v1/instance"
+    url = f"{bench.region.url}/region/clusters/{CLUSTER}/nodes/node-1/maintenance"
+    async with aiohttp.ClientSession(headers=FLAVOR) as session:
+
+        async def value(path: str) -> str:
+            async with session.get(f"{root}/{path}") as answer:
+                return await answer.text()
+
+        assert await value("scheduling/preemptible") == preemptible
+        assert await value("maintenance-event") == "NONE"
+        for event in (MaintenanceEvent.TERMINATE, MaintenanceEvent.NONE):
+            async with session.post(url, json={"event": event}) as answer:
+                assert answer.status == 200
+            assert await value("maintenance-event") == event
+        async with session.post(url, json={"event": "SOON"}) as answer:
+            assert answer.status == 400

@@ -13,6 +13,7 @@ from kubernetes_asyncio.watch import Watch
 from runtime import children
 from simulator.kubelet.images import ImageRuntime
 from simulator.kubelet.processes import marked_processes
+from simulator.kubelet.pulls import Pull
 from tests.simulator_region.conftest import Bench, a_bench, a_pod, refused, until
 
 COUNTS_TERMS = """
@@ -164,7 +165,7 @@ async def test_a_volume_that_is_not_there_yet_is_waited_for(bench: Bench) -> Non
 
 
 async def test_a_missing_key_and_a_missing_image_keep_a_pod_waiting() -> None:
-    async with a_bench(images={"absent/*": ImageRuntime(missing=True)}) as bench:
+    async with a_bench(images={"absent/*": ImageRuntime(pull=Pull.MISSING)}) as bench:
         await bench.node("node-1")
         env = [{"name": "K", "valueFrom": {"secretKeyRef": {"name": "none", "key": "k"}}}]
         await bench.pod("unkeyed", "true", container={"env": env})

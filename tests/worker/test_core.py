@@ -379,6 +379,14 @@ def test_a_host_that_is_lost_again_and_again_makes_the_worker_leave_with_the_rea
     assert story.last[-1] == Leave(1, "the host was lost 3 times: no torch")
 
 
+def test_a_worker_that_its_host_finds_unfit_leaves_at_once_with_that_sentence() -> None:
+    story = a_new_worker(rules=WorkerRules(host_losses_max=3))
+    story.happens(HostLost(story.now_s, "torch sees 0 GPUs", is_unfit=True))
+    left = next(effect for effect in story.last if isinstance(effect, TellFact))
+    assert (left.fact, left.why, left.is_unfit) == ("left", "torch sees 0 GPUs", True)
+    assert story.last[-1] == Leave(1, "torch sees 0 GPUs")
+
+
 def test_a_host_that_stayed_warm_has_made_good_for_earlier_losses() -> None:
     story = a_warm_worker(rules=WorkerRules(host_steady_s=60.0))
     story.happens(HostLost(100.0, "gone")).after(1.0).happens(HostWarmed(101.0))

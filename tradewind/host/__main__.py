@@ -13,9 +13,10 @@ import socket
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
+    from tradewind.host.connection import AgentConnection
     from tradewind.host.trainer import Newborn
 
 
@@ -27,10 +28,17 @@ def main() -> "Newborn | None":
     )
     given = parser.parse_args()
     _take_only_the_package_along()
+    _find_the_driver()
     sock = _connect(given.socket, given.wait_s)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     return _serve(sock)
+
+
+def _find_the_driver() -> None:
+    from tradewind.host.gpus import restart_with_driver
+
+    restart_with_driver()
 
 
 def _connect(path: str, wait_s: float) -> socket.socket:
@@ -56,6 +64,7 @@ def _serve(sock: socket.socket) -> "Newborn | None":
     from tradewind.host import protocol
     from tradewind.host.connection import AgentConnection
     from tradewind.host.diagnosis import CHOOSE_ANOTHER
+    from tradewind.host.gpus import why_unfit
     from tradewind.host.loop import Host
     from tradewind.host.warm import warm_up
 
@@ -64,14 +73,22 @@ def _serve(sock: socket.socket) -> "Newborn | None":
     try:
         torch = warm_up()
     except (ImportError, OSError) as error:
-        why = f"{sys.executable} cannot import torch: {error}. {CHOOSE_ANOTHER}"
-        agent.send(protocol.refused(why))
-        agent.flush()
-        sys.exit(f"tradewind.host: {why}")
+        _refuse(agent, f"{sys.executable} cannot import torch: {error}. {CHOOSE_ANOTHER}", is_unfit=False)
+    unfit = why_unfit()
+    if unfit is not None:
+        _refuse(agent, unfit, is_unfit=True)
     agent.send(protocol.hello(os.getpid(), platform.python_version(), torch, time.monotonic() - started))
     agent.flush()
     sys.stdout.flush()
     return Host(agent).run()
+
+
+def _refuse(agent: "AgentConnection", why: str, *, is_unfit: bool) -> NoReturn:
+    from tradewind.host import protocol
+
+    agent.send(protocol.refused(why, unfit=is_unfit))
+    agent.flush()
+    sys.exit(f"tradewind.host: {why}")
 
 
 def _take_only_the_package_along() -> None:

@@ -6,7 +6,8 @@ Messages are handled in the order they were sent. Unknown fields are ignored. Th
 and takes none longer than 16 MiB. Generations and ranks are integers ≥ 0; a trainer is known by (generation, rank).
 
 Start the host in the job's environment (variables included): what Python and torch read only once, at start and at
-import, they read there (PYTHONHASHSEED, TORCH_LOGS, …). TRADEWIND_PRELOAD names modules that it imports besides torch,
+import, they read there (PYTHONHASHSEED, TORCH_LOGS, …). TRADEWIND_GPUS is the number of GPUs that it must be able to
+use, TRADEWIND_DRIVER_FOLDER the folder of their driver. TRADEWIND_PRELOAD names modules that it imports besides torch,
 with commas between. A host ignores SIGTERM and SIGINT: its agent decides. When the
 agent's end of the socket closes, it ends every trainer, as for `exit`, and exits.
 
@@ -36,7 +37,8 @@ Host → agent
 
     hello        {pid, python, torch, warm_s}
                  Once, first: versions as text, and the seconds that warming up took. Commands sent before it are obeyed
-                 after it. If torch cannot be imported, `refused` comes instead and the host exits with code 1.
+                 after it. If torch cannot be imported, or too few GPUs can be used, `refused` comes instead and the
+                 host exits with code 1.
     forked       {generation, rank, pid}
                  `pid` leads a session and a process group of its own.
     fork_failed  {generation, rank, error}
@@ -61,8 +63,9 @@ Host → agent
                  person can do about it, where stderr shows that.
     stopped      {generation}
                  After the `exited` of every trainer that the `stop` was for.
-    refused      {why}
-                 A message that could not be understood or obeyed. It changed nothing.
+    refused      {why, unfit}
+                 A message that could not be understood or obeyed. It changed nothing. Before `hello`, the reason why
+                 the host ends; `unfit` is true if the worker has not the GPUs that TRADEWIND_GPUS promises.
 """
 
 import json
@@ -214,8 +217,8 @@ def stopped(generation: int) -> Message:
     return {"type": "stopped", "generation": generation}
 
 
-def refused(why: str) -> Message:
-    return {"type": "refused", "why": why}
+def refused(why: str, *, unfit: bool = False) -> Message:
+    return {"type": "refused", "why": why, "unfit": unfit}
 
 
 def _fork(message: Mapping[str, object]) -> Fork:

@@ -23,6 +23,7 @@ from typing import Final, NoReturn
 
 from tradewind import progress
 from tradewind.host import stacks
+from tradewind.host.gpus import with_driver
 from tradewind.host.preload import show_remarks
 from tradewind.host.protocol import TrainerSpec
 from tradewind.host.warm import start_anew
@@ -62,7 +63,7 @@ def detach(host_pid: int, stdout: int, stderr: int) -> None:
 def become(newborn: Newborn) -> None:
     spec = newborn.spec
     if spec.inherit:
-        spec = replace(spec, env={**os.environ, **spec.env})
+        spec = replace(spec, env=with_driver({**os.environ, **spec.env}))
     os.environ.clear()
     os.environ.update(spec.env)
     try:

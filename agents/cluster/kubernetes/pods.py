@@ -31,6 +31,8 @@ Manifest = dict[str, Any]
 RUN_FOLDER = "/run/tradewind"
 CODE_FOLDER = f"{RUN_FOLDER}/code"
 CREDENTIALS_FOLDER = "/etc/tradewind"
+DRIVER_FOLDER = "/usr/local/nvidia"
+"""Where GKE mounts the driver of a node into each container that asks for GPUs."""
 GRACE_S = 30
 CONNECT_S = 50
 """A bus that is away for a moment makes no pod fail; the controller gives a worker a minute to speak."""
@@ -131,13 +133,21 @@ def _host(plan: PodPlan, uid: str, template: WorkerTemplate) -> Manifest:
             *(template.python or "python", f"{folder}/host/__main__.py"),
             *("--socket", f"{RUN_FOLDER}/{uid}/host.sock", "--wait-s", str(HOST_WITHIN_S)),
         ],
-        "env": [_value(name, _literal(value)) for name, value in template.env.items()],
+        "env": [
+            *(_gpu_env(template) if pod.gpu else ()),
+            *(_value(name, _literal(value)) for name, value in template.env.items()),
+        ],
         "envFrom": [{"secretRef": {"name": name}} for name in pod.secrets],
         "resources": _resources(template),
         # Loaders of data share tensors through this; what a container has of it by default is too little for any.
         "volumeMounts": [{"name": "run", "mountPath": RUN_FOLDER}, {"name": "shm", "mountPath": "/dev/shm"}],
         "terminationMessagePolicy": "FallbackToLogsOnError",
     }
+
+
+def _gpu_env(template: WorkerTemplate) -> list[Manifest]:
+    """The host adds the driver to its own paths: a variable here would replace that of the image."""
+    return [_value("TRADEWIND_DRIVER_FOLDER", DRIVER_FOLDER), _value("TRADEWIND_GPUS", str(template.slots))]
 
 
 def _host_files(plan: PodPlan) -> Manifest:

@@ -167,6 +167,18 @@ def _api_disabled(project: str, said: str) -> Outcome:
     )
 
 
+def _no_quota_project(project: str, said: str) -> Outcome:
+    return Refused(said, f"run `gcloud auth application-default set-quota-project {project}`")
+
+
+def _quota_project_denied(_project: str, said: str) -> Outcome:
+    return Refused(
+        said,
+        "grant the account roles/serviceusage.serviceUsageConsumer in that project, or choose another with "
+        "`gcloud auth application-default set-quota-project`",
+    )
+
+
 def _no_project(project: str, said: str) -> Outcome:
     return Refused(
         f"There is no project {project}, or our account may not see it: {said}",
@@ -224,12 +236,13 @@ _CALL_RULES = (
         "userRateLimitExceeded",
         phrase=r"quota exceeded for quota metric|rate limit exceeded|too many requests",
     ),
+    _rule(_no_quota_project, phrase=r"requires a quota project"),
+    _rule(_quota_project_denied, "USER_PROJECT_DENIED", phrase=r"permission to use project"),
     _rule(_api_disabled, "SERVICE_DISABLED", "accessNotConfigured", phrase=r"has not been used in project .* before"),
     _rule(_no_billing, "BILLING_DISABLED", "UREQ_PROJECT_BILLING_NOT_FOUND", phrase=r"billing .*(disabled|enabled)"),
     _rule(
         _no_project,
         "CONSUMER_INVALID",
-        "USER_PROJECT_DENIED",
         "RESOURCE_PROJECT_INVALID",
         phrase=r"project '?[^ ']+'? (was )?not found|denied on resource project|unknown project",
     ),

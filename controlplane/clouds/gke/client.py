@@ -116,8 +116,8 @@ def _channel(settings: GkeSettings) -> Any:
 
 
 def _metadata(token: FetchedToken) -> tuple[tuple[str, str], ...]:
-    authorization = ("authorization", f"Bearer {token.text}")
-    return (authorization, ("x-goog-user-project", token.quota_project)) if token.quota_project else (authorization,)
+    """The same headers in lower case, as gRPC demands."""
+    return tuple((name.lower(), value) for name, value in token.headers.items())
 
 
 def _failed(error: exceptions.GoogleAPICallError) -> CallFailed:

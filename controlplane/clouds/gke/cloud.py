@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
@@ -15,7 +15,7 @@ from controlplane.clouds.gke.operations import Operations
 from controlplane.clouds.gke.quotas import needs, quotas_page
 from controlplane.clouds.gke.reads import patiently
 from controlplane.clouds.gke.settings import GkeSettings
-from controlplane.clouds.gke.tokens import AccessTokens
+from controlplane.clouds.gke.tokens import AccessTokens, FetchedToken
 from controlplane.clouds.interface import (
     FLEET_LABEL,
     JOB_LABEL,
@@ -157,8 +157,14 @@ class GkeCloud(Cloud):
                 return Refused(f"There is no cluster {cluster} in the project {self._settings.project}")
 
     async def access_token(self) -> str:
+        return (await self._token()).text
+
+    async def api_headers(self) -> Mapping[str, str]:
+        return (await self._token()).headers
+
+    async def _token(self) -> FetchedToken:
         try:
-            return (await self._tokens.get()).text
+            return await self._tokens.get()
         except CallFailed as failed:
             outcome = call_outcome(failed, self._settings.project)
             if isinstance(outcome, Refused):
@@ -242,4 +248,4 @@ def _load(settings: GkeSettings) -> "tuple[type[GkeClient], AccessTokens]":
     client = load_client()
     from controlplane.clouds.gke.credentials import token_fetcher
 
-    return client, AccessTokens(token_fetcher(settings.credentials_file))
+    return client, AccessTokens(token_fetcher(settings.credentials_file, settings.project))

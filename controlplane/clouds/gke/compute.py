@@ -95,7 +95,7 @@ class ComputeClient:
         async def once(token: FetchedToken) -> Mapping[str, Any]:
             try:
                 async with self._session.request(
-                    method, f"{self._base}/{path}", params=query, json=body, headers=_headers(token)
+                    method, f"{self._base}/{path}", params=query, json=body, headers=token.headers
                 ) as response:
                     answer = await _json(response)
                     if response.status >= 400:
@@ -115,11 +115,6 @@ def _path(group: InstanceGroup) -> str:
 
 def _part(text: str) -> str:
     return quote(text, safe="")
-
-
-def _headers(token: FetchedToken) -> dict[str, str]:
-    headers = {"Authorization": f"Bearer {token.text}"}
-    return headers | {"X-Goog-User-Project": token.quota_project} if token.quota_project else headers
 
 
 async def _json(response: aiohttp.ClientResponse) -> Mapping[str, Any]:

@@ -36,14 +36,18 @@ _OTHER_FILE = (
 _RENEW_KEY = "check that the key was not deleted, that the account exists, and that this machine's clock is right"
 
 
-def token_fetcher(credentials_file: str | None) -> Callable[[], FetchedToken]:
-    """What it returns is called from one thread at a time. It raises `CallFailed`."""
-    return _Fetcher(credentials_file)
+def token_fetcher(credentials_file: str | None, project: str) -> Callable[[], FetchedToken]:
+    """What it returns is called from one thread at a time. It raises `CallFailed`.
+
+    `project` pays for the calls of user credentials that name no quota project: such calls need one.
+    """
+    return _Fetcher(credentials_file, project)
 
 
 class _Fetcher:
-    def __init__(self, credentials_file: str | None) -> None:
+    def __init__(self, credentials_file: str | None, project: str) -> None:
         self._file = credentials_file
+        self._project = project
         self._credentials: Any = None
 
     def __call__(self) -> FetchedToken:
@@ -62,8 +66,12 @@ class _Fetcher:
         return FetchedToken(
             self._credentials.token,
             _lifetime_s(self._credentials.expiry),
-            getattr(self._credentials, "quota_project_id", None),
+            self._quota_project(),
         )
+
+    def _quota_project(self) -> str | None:
+        named: str | None = getattr(self._credentials, "quota_project_id", None)
+        return named or (self._project if isinstance(self._credentials, _USER) else None)
 
 
 def _default() -> Any:

@@ -49,7 +49,9 @@ def needs(plan: PoolPlan, quotas: Iterable[Quota]) -> Needs:
         own = QuotaKey(region, spot)
         return own if plan.spot and limits.get(own, 0) > 0 else QuotaKey(region, ordinary)
 
-    found = {QuotaKey(region, "INSTANCES"): 1, QuotaKey(region, "IN_USE_ADDRESSES"): 1}
+    found = {QuotaKey(region, "INSTANCES"): 1}
+    if not plan.private:
+        found[QuotaKey(region, "IN_USE_ADDRESSES")] = 1
     vcpus, series = _vcpus(plan.machine_type), plan.machine_type.partition("-")[0]
     if vcpus:
         found[QuotaKey(PROJECT, "CPUS_ALL_REGIONS")] = vcpus

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from controlplane.clouds.gke.classify import OperationReport
 from controlplane.clouds.gke.failures import code_numbered
+from controlplane.clouds.gke.node_accounts import advice_on
 from controlplane.clouds.interface import (
     FLEET_LABEL,
     ClusterInfo,
@@ -114,6 +115,7 @@ def create_cluster(names: Names, plan: ClusterPlan) -> Request:
     }
     if plan.system_zone is not None:
         system["locations"] = [plan.system_zone]
+    private: Request = {"network_config": {"default_enable_private_nodes": True}} if plan.private_nodes else {}
     return {
         "parent": names.location(plan.location),
         "cluster": {
@@ -128,6 +130,8 @@ def create_cluster(names: Names, plan: ClusterPlan) -> Request:
             "resource_labels": _resource_labels(plan.labels),
             "workload_identity_config": {"workload_pool": f"{names.project}.svc.id.goog"},
             "node_pools": [system],
+            **private,
+            **_endpoints(plan.authorized_networks),
         },
     }
 
@@ -143,6 +147,8 @@ def create_pool(names: Names, location: str, cluster: ClusterName, plan: PoolPla
     }
     if plan.workload_identity:
         config["workload_metadata_config"] = {"mode": "GKE_METADATA"}
+    if plan.image_streaming:
+        config["gcfs_config"] = {"enabled": True}
     if plan.accelerator is not None:
         config["accelerators"] = [
             {
@@ -153,9 +159,11 @@ def create_pool(names: Names, location: str, cluster: ClusterName, plan: PoolPla
         ]
     if plan.spot and plan.shutdown_grace_s != DEFAULT_SHUTDOWN_GRACE_S:
         config["kubelet_config"] = {"shutdown_grace_period_seconds": plan.shutdown_grace_s}
+    network: Request = {"network_config": {"enable_private_nodes": True}} if plan.private else {}
     return {
         "parent": names.cluster(location, cluster),
         "node_pool": {
+            **network,
             "name": plan.name,
             "initial_node_count": plan.size,
             "locations": [plan.zone],
@@ -167,6 +175,19 @@ def create_pool(names: Names, location: str, cluster: ClusterName, plan: PoolPla
 
 def resize_pool(names: Names, location: str, pool: PoolRef, size: int) -> Request:
     return {"name": names.pool(location, pool), "node_count": size}
+
+
+def _endpoints(networks: Sequence[str]) -> Request:
+    """Nodes and pods always reach the control plane; other machines at Google only if they are listed."""
+    if not networks:
+        return {}
+    authorized: Request = {
+        "enabled": True,
+        "cidr_blocks": [{"cidr_block": block} for block in networks],
+        "gcp_public_cidrs_access_enabled": False,
+    }
+    addresses: Request = {"enabled": True, "enable_public_endpoint": True, "authorized_networks_config": authorized}
+    return {"control_plane_endpoints_config": {"ip_endpoints_config": addresses}}
 
 
 def _common_config(labels: Mapping[str, str], tags: Sequence[str], service_account: str | None) -> Request:
@@ -218,6 +239,7 @@ def cluster_seen(cluster: "container_v1.Cluster") -> ClusterSeen:
         labels=dict(cluster.resource_labels),
         pools=tuple(pool.info for pool in pools),
         detail=_detail(cluster.status_message, cluster.conditions),
+        advice=advice_on(cluster),
         status=status,
     )
     return ClusterSeen(info, pools)

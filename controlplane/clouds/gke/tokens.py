@@ -26,7 +26,15 @@ class FetchedToken:
     text: str
     lifetime_s: float
     quota_project: str | None = None
-    """The project that pays for calls, where it is another than that of the account."""
+    """The project that pays for calls; None where the account's own project does."""
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """HTTP headers that identify the caller and the project that pays."""
+        authorization = {"Authorization": f"Bearer {self.text}"}
+        if self.quota_project is None:
+            return authorization
+        return authorization | {"X-Goog-User-Project": self.quota_project}
 
 
 @dataclass(frozen=True, slots=True)

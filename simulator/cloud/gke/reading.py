@@ -1,5 +1,6 @@
 """From GKE's requests to the model's: what is asked for, or why it cannot be."""
 
+import ipaddress
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,12 +11,13 @@ from simulator.cloud.model.machines import machine, may_take
 from simulator.cloud.model.names import Path, parse
 from simulator.cloud.model.refusals import Code, Refusal
 from simulator.cloud.model.requests import CreateCluster, PoolWish
-from simulator.cloud.model.state import DEFAULT_DISK_GB, DEFAULT_DISK_TYPE, PoolSpec, Taint, TaintEffect
+from simulator.cloud.model.state import DEFAULT_DISK_GB, DEFAULT_DISK_TYPE, Exclusion, PoolSpec, Taint, TaintEffect
 from simulator.market.accelerators import ACCELERATORS, CPU
 
 DEFAULT_MACHINE = "e2-medium"
 DEFAULT_POOL = "default-pool"
 DEFAULT_GRACE_S = 30.0
+DEFAULT_ACCOUNT = "default"
 _EFFECTS = {
     container_v1.NodeTaint.Effect.NO_SCHEDULE: TaintEffect.NO_SCHEDULE,
     container_v1.NodeTaint.Effect.PREFER_NO_SCHEDULE: TaintEffect.PREFER_NO_SCHEDULE,
@@ -34,31 +36,60 @@ def path_of(
     return Path(project, location, cluster, pool, operation)
 
 
-def cluster_wish(path: Path, cluster: container_v1.Cluster) -> CreateCluster | Refusal:
+def cluster_wish(
+    path: Path, cluster: container_v1.Cluster, exclusions: tuple[Exclusion, ...] = ()
+) -> CreateCluster | Refusal:
     if cluster.autopilot.enabled:
         return Refusal(Code.UNIMPLEMENTED, "The simulator has no Autopilot clusters.")
     pools: list[container_v1.NodePool] = list(cluster.node_pools)
     if not pools and cluster.initial_node_count > 0:
         count, config = cluster.initial_node_count, cluster.node_config
         pools = [container_v1.NodePool(name=DEFAULT_POOL, initial_node_count=count, config=config)]
+    private = cluster.network_config.default_enable_private_nodes or cluster.private_cluster_config.enable_private_nodes
     wishes: list[PoolWish] = []
     for pool in pools:
-        wish = pool_wish(pool)
+        wish = pool_wish(pool, private=private)
         if isinstance(wish, Refusal):
             return wish
         wishes.append(wish)
-    key = path.cluster_key._replace(cluster=cluster.name)
-    return CreateCluster(key, tuple(wishes), tuple(cluster.locations), container_v1.Cluster.serialize(cluster))
+    networks = _authorized_networks(cluster)
+    if isinstance(networks, Refusal):
+        return networks
+    return CreateCluster(
+        path.cluster_key._replace(cluster=cluster.name),
+        tuple(wishes),
+        tuple(cluster.locations),
+        container_v1.Cluster.serialize(cluster),
+        exclusions,
+        private,
+        networks,
+    )
 
 
-def pool_wish(pool: container_v1.NodePool) -> PoolWish | Refusal:
-    spec = spec_of(pool)
+def _authorized_networks(cluster: container_v1.Cluster) -> tuple[str, ...] | Refusal | None:
+    """None where everybody may reach the control plane."""
+    config = cluster.control_plane_endpoints_config.ip_endpoints_config.authorized_networks_config
+    config = config if config.enabled else cluster.master_authorized_networks_config
+    if not config.enabled:
+        return None
+    blocks = tuple(block.cidr_block for block in config.cidr_blocks)
+    for block in blocks:
+        try:
+            ipaddress.ip_network(block)
+        except ValueError:
+            return refusals.invalid(f'Invalid CIDR block "{block}" in authorized networks.')
+    return blocks
+
+
+def pool_wish(pool: container_v1.NodePool, *, private: bool) -> PoolWish | Refusal:
+    """`private`: whether the cluster's nodes have no external address where the pool does not say."""
+    spec = spec_of(pool, private=private)
     if isinstance(spec, Refusal):
         return spec
     return PoolWish(pool.name, spec, container_v1.NodePool.serialize(pool))
 
 
-def spec_of(pool: container_v1.NodePool) -> PoolSpec | Refusal:
+def spec_of(pool: container_v1.NodePool, *, private: bool) -> PoolSpec | Refusal:
     config = pool.config
     if pool.autoscaling.enabled:
         return Refusal(Code.UNIMPLEMENTED, "The simulator has no autoscaler: create the pool without autoscaling.")
@@ -74,6 +105,9 @@ def spec_of(pool: container_v1.NodePool) -> PoolSpec | Refusal:
         return refusals.invalid(f"{name} has {host.accelerators} of {host.accelerator}, not {count} of {kind}.")
     if kind and not host.accelerator and not may_take(host, kind):
         return refusals.invalid(f"{kind} cannot be attached to {name}.")
+    surge, unavailable = _upgrade_settings(pool)
+    if surge < 0 or unavailable < 0 or surge + unavailable == 0:
+        return refusals.invalid("maxSurge and maxUnavailable must not be negative, nor both be 0.")
     return PoolSpec(
         machine=host,
         accelerator=kind,
@@ -87,7 +121,12 @@ def spec_of(pool: container_v1.NodePool) -> PoolSpec | Refusal:
         shutdown_grace_s=_grace_s(config),
         disk_gb=config.disk_size_gb or DEFAULT_DISK_GB,
         disk_type=config.disk_type or DEFAULT_DISK_TYPE,
-        public_address=not pool.network_config.enable_private_nodes,
+        auto_upgrade=pool.management.auto_upgrade,
+        auto_repair=pool.management.auto_repair,
+        max_surge=surge,
+        max_unavailable=unavailable,
+        private=_is_private(pool, private),
+        service_account=config.service_account or DEFAULT_ACCOUNT,
     )
 
 
@@ -108,9 +147,20 @@ def _accelerators(given: Sequence[container_v1.AcceleratorConfig]) -> tuple[str,
     return kind, count
 
 
+def _is_private(pool: container_v1.NodePool, default: bool) -> bool:
+    said = pool.network_config
+    return bool(said.enable_private_nodes) if "enable_private_nodes" in said else default
+
+
 def _grace_s(config: container_v1.NodeConfig) -> float:
     asked = config.kubelet_config
     return float(asked.shutdown_grace_period_seconds) if "shutdown_grace_period_seconds" in asked else DEFAULT_GRACE_S
+
+
+def _upgrade_settings(pool: container_v1.NodePool) -> tuple[int, int]:
+    """Nodes of surge and nodes that may be unavailable; one of surge unless anything is said."""
+    settings: Any = pool.upgrade_settings
+    return (settings.max_surge, settings.max_unavailable) if "upgrade_settings" in pool else (1, 0)
 
 
 def updated_pool(known: bytes, request: Any) -> Any:
@@ -126,6 +176,8 @@ def updated_pool(known: bytes, request: Any) -> Any:
         pool.config.machine_type = request.machine_type
     if request.disk_size_gb:
         pool.config.disk_size_gb = request.disk_size_gb
+    if "upgrade_settings" in request:
+        pool.upgrade_settings = request.upgrade_settings
     if "kubelet_config" in request:
         pool.config.kubelet_config = request.kubelet_config
     return pool

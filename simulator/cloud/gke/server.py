@@ -57,7 +57,11 @@ def _handle(name: str, method: Method, service: GkeService, gate: Gate, calls: C
     async def handle(request: Any, context: Any) -> Any:
         path = method.path(request)
         number = calls.arrived("gke", name, *_about(path, request))
-        refusal = path if isinstance(path, Refusal) else gate.refusal(CONTAINER, path.project, _authorization(context))
+        sent = _metadata(context)
+        authorization, user_project = sent.get("authorization", ""), sent.get("x-goog-user-project", "")
+        refusal = (
+            path if isinstance(path, Refusal) else gate.refusal(CONTAINER, path.project, authorization, user_project)
+        )
         answer = refusal if isinstance(path, Refusal) or refusal else await method.answer(service, path, request)
         calls.ended(number, answer.code.value if isinstance(answer, Refusal) else "OK")
         if isinstance(answer, Refusal):
@@ -78,8 +82,8 @@ async def _abort(context: Any, refusal: Refusal) -> None:
     await context.abort(code, refusal.message, trailing_metadata=details)
 
 
-def _authorization(context: Any) -> str:
-    return next((str(value) for key, value in context.invocation_metadata() or () if key == "authorization"), "")
+def _metadata(context: Any) -> dict[str, str]:
+    return {key: str(value) for key, value in context.invocation_metadata() or ()}
 
 
 def _about(path: Path | Refusal, request: Any) -> tuple[str, str]:

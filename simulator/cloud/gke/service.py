@@ -7,6 +7,7 @@ from typing import Any
 from google.cloud import container_v1
 
 from simulator.cloud.desk import Desk
+from simulator.cloud.gke.maintenance import exclusions_of, with_policy
 from simulator.cloud.gke.reading import cluster_wish, path_of, pool_wish, spec_of, updated_pool
 from simulator.cloud.gke.telling import cluster_message, operation_message, pool_message, server_config
 from simulator.cloud.model import refusals, view
@@ -18,10 +19,11 @@ from simulator.cloud.model.requests import (
     DeletePool,
     Request,
     ResizePool,
+    SetExclusions,
     Started,
     UpdatePool,
 )
-from simulator.cloud.model.state import Cluster, Kind, Operation, Pool
+from simulator.cloud.model.state import Cluster, Exclusion, Kind, Operation, Pool
 
 Answer = Any
 """One of GKE's messages, or a `Refusal`."""
@@ -44,7 +46,10 @@ class GkeService:
         return refusals.no_cluster(path.cluster_key) if cluster is None else self._cluster(cluster)
 
     async def create_cluster(self, path: Path, request: Any) -> Answer:
-        wish = cluster_wish(path, request.cluster)
+        exclusions = self._exclusions(request.cluster.maintenance_policy)
+        if isinstance(exclusions, Refusal):
+            return exclusions
+        wish = cluster_wish(path, request.cluster, exclusions)
         return wish if isinstance(wish, Refusal) else await self._change(wish)
 
     async def delete_cluster(self, path: Path, request: Any) -> Answer:
@@ -62,7 +67,8 @@ class GkeService:
         return found if isinstance(found, Refusal) else self._pool(found)
 
     async def create_node_pool(self, path: Path, request: Any) -> Answer:
-        wish = pool_wish(request.node_pool)
+        cluster = self._desk.cloud.clusters.get(path.cluster_key)
+        wish = pool_wish(request.node_pool, private=cluster is not None and cluster.private_nodes)
         return wish if isinstance(wish, Refusal) else await self._change(CreatePool(path.cluster_key, wish))
 
     async def delete_node_pool(self, path: Path, request: Any) -> Answer:
@@ -77,10 +83,22 @@ class GkeService:
             return found
         said = updated_pool(found.echo, request)
         said.locations, said.initial_node_count = list(found.spec.zones), found.spec.size
-        spec = spec_of(said)
+        spec = spec_of(said, private=found.spec.private)
         if isinstance(spec, Refusal):
             return spec
         return await self._change(UpdatePool(path.pool_key, spec, container_v1.NodePool.serialize(said)))
+
+    async def set_maintenance_policy(self, path: Path, request: Any) -> Answer:
+        cluster = self._desk.cloud.clusters.get(path.cluster_key)
+        if cluster is None:
+            return refusals.no_cluster(path.cluster_key)
+        exclusions = self._exclusions(request.maintenance_policy)
+        if isinstance(exclusions, Refusal):
+            return exclusions
+        said = with_policy(container_v1.Cluster.deserialize(cluster.echo), request.maintenance_policy)
+        if isinstance(said, Refusal):
+            return said
+        return await self._change(SetExclusions(cluster.key, exclusions, container_v1.Cluster.serialize(said)))
 
     async def get_operation(self, path: Path, request: Any) -> Answer:
         operation = self._desk.cloud.operations.get(OperationName(path.operation))
@@ -100,6 +118,9 @@ class GkeService:
         return (
             self._operation(self._desk.cloud.operations[outcome.operation]) if isinstance(outcome, Started) else outcome
         )
+
+    def _exclusions(self, policy: Any) -> tuple[Exclusion, ...] | Refusal:
+        return exclusions_of(policy, self._desk.wall_s(self._desk.now_s), self._desk.core_s)
 
     def _known_pool(self, path: Path) -> Pool | Refusal:
         cloud = self._desk.cloud
@@ -168,6 +189,9 @@ METHODS = {
     "DeleteNodePool": Method(_V1.DeleteNodePoolRequest, _V1.Operation, _at_pool, _S.delete_node_pool),
     "SetNodePoolSize": Method(_V1.SetNodePoolSizeRequest, _V1.Operation, _at_pool, _S.set_node_pool_size),
     "UpdateNodePool": Method(_V1.UpdateNodePoolRequest, _V1.Operation, _at_pool, _S.update_node_pool),
+    "SetMaintenancePolicy": Method(
+        _V1.SetMaintenancePolicyRequest, _V1.Operation, _at_cluster, _S.set_maintenance_policy
+    ),
     "GetOperation": Method(_V1.GetOperationRequest, _V1.Operation, _at_operation, _S.get_operation),
     "ListOperations": Method(_V1.ListOperationsRequest, _V1.ListOperationsResponse, _at_parent, _S.list_operations),
     "GetServerConfig": Method(_V1.GetServerConfigRequest, _V1.ServerConfig, _at_name, _S.get_server_config),

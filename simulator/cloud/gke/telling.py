@@ -6,6 +6,7 @@ from typing import Any
 from google.cloud import container_v1
 from google.rpc import status_pb2
 
+from simulator.cloud.gke.maintenance import version_of
 from simulator.cloud.model import view
 from simulator.cloud.model.operations import shortage_of
 from simulator.cloud.model.state import Cloud, Cluster, Failure, Kind, Operation, Pool
@@ -16,6 +17,7 @@ API = "https://container.googleapis.com/v1"
 COMPUTE_API = "https://www.googleapis.com/compute/v1"
 _RESOURCE_EXHAUSTED = 8
 _DEADLINE_EXCEEDED = 4
+_PERMISSION_DENIED = 7
 _PENDING_SHARE = 0.05
 
 Wall = Callable[[float], float]
@@ -38,9 +40,12 @@ def cluster_message(cloud: Cloud, cluster: Cluster, wall: Wall) -> Any:
     message.node_pools = [pool_message(cloud, pool) for pool in pools]
     message.current_node_count = sum(len(view.members(cloud, pool.key)) for pool in pools)
     message.instance_group_urls = [url for pool in message.node_pools for url in pool.instance_group_urls]
+    message.maintenance_policy.resource_version = version_of(message.maintenance_policy)
     if cluster.failed is not None:
         message.status_message = cluster.failed.message
         message.conditions = _conditions(cluster.failed)
+    if any(pool.spec.service_account in cloud.roleless for pool in pools):
+        message.conditions = [*message.conditions, _missing_permissions()]
     return message
 
 
@@ -58,6 +63,8 @@ def pool_message(cloud: Cloud, pool: Pool) -> Any:
         for group in pool.groups
     ]
     message.config.machine_type = spec.machine.name
+    message.upgrade_settings = {"max_surge": spec.max_surge, "max_unavailable": spec.max_unavailable}
+    message.config.service_account = spec.service_account
     if spec.accelerator and not message.config.accelerators:
         message.config.accelerators = [
             container_v1.AcceleratorConfig(accelerator_type=spec.accelerator, accelerator_count=spec.accelerators)
@@ -115,6 +122,16 @@ def _tell_failure(message: Any, operation: Operation, failure: Failure) -> None:
         message.cluster_conditions = _conditions(failure)
     else:
         message.nodepool_conditions = _conditions(failure)
+
+
+def _missing_permissions() -> Any:
+    """Google's console shows it with the cluster; that the API has it in the cluster's conditions is not verified."""
+    return container_v1.StatusCondition(
+        code="NODE_SERVICE_ACCOUNT_MISSING_PERMISSIONS",
+        message="Grant roles/container.defaultNodeServiceAccount role to Node service account to allow for "
+        "non-degraded operations.",
+        canonical_code=_PERMISSION_DENIED,
+    )
 
 
 def _conditions(failure: Failure) -> list[Any]:

@@ -1,13 +1,13 @@
 """Whether a request is granted: Google's checks, in Google's order. What is granted becomes an operation."""
 
 import re
-from collections.abc import Iterable
 from dataclasses import replace
 from typing import assert_never
 
-from simulator.cloud.model import chance, control, refusals, view
+from simulator.cloud.model import chance, control, refusals, upkeep, view
 from simulator.cloud.model.groups import remove_nodes
-from simulator.cloud.model.names import ClusterKey, NodeName, OperationName, PoolKey, is_own_name, is_zone, region_of
+from simulator.cloud.model.names import ClusterKey, PoolKey, is_own_name, is_zone, region_of
+from simulator.cloud.model.operations import start
 from simulator.cloud.model.quotas import Wanted, shortfalls
 from simulator.cloud.model.refusals import Refusal
 from simulator.cloud.model.requests import (
@@ -16,19 +16,24 @@ from simulator.cloud.model.requests import (
     DeleteCluster,
     DeleteInstances,
     DeletePool,
+    Done,
+    MaintainHost,
     Outcome,
     PoolWish,
     PreemptNode,
     Request,
     ResizePool,
     SetCapacity,
+    SetExclusions,
+    SetNodeReady,
     SetPrice,
     SetQuota,
-    Started,
+    SetRoles,
     StockOut,
     UpdatePool,
+    UpgradePool,
 )
-from simulator.cloud.model.state import Cloud, Cluster, Group, Kind, Operation, Pool
+from simulator.cloud.model.state import Cloud, Cluster, Group, Kind, Pool
 
 NODES_AT_MOST = 2000
 _NAME_RULE = "must be up to 40 letters, digits and hyphens, begin with a letter and end with a letter or digit."
@@ -50,7 +55,20 @@ def admit(cloud: Cloud, request: Request, at_s: float) -> tuple[Cloud, Outcome]:
             return _update_pool(cloud, request, at_s)
         case DeleteInstances():
             return _delete_instances(cloud, request, at_s)
-        case PreemptNode() | StockOut() | SetCapacity() | SetPrice() | SetQuota():
+        case SetExclusions():
+            return _set_exclusions(cloud, request, at_s)
+        case UpgradePool():
+            return _upgrade_pool(cloud, request, at_s)
+        case (
+            PreemptNode()
+            | MaintainHost()
+            | SetNodeReady()
+            | StockOut()
+            | SetCapacity()
+            | SetPrice()
+            | SetQuota()
+            | SetRoles()
+        ):
             return control.obey(cloud, request, at_s)
         case _:
             assert_never(request)
@@ -72,11 +90,14 @@ def _create_cluster(cloud: Cloud, request: CreateCluster, at_s: float) -> tuple[
         up_s=at_s + cloud.rules.cluster_s,
         zones=request.zones or _default_zones(key.location),
         echo=request.echo,
+        exclusions=request.exclusions,
+        private_nodes=request.private_nodes,
+        authorized_networks=request.authorized_networks,
     )
     cloud = replace(cloud, clusters={**cloud.clusters, key: cluster})
     for wish in request.pools:
-        cloud = _with_pool(cloud, cluster, wish)
-    return _start(cloud, Kind.CREATE_CLUSTER, key, at_s)
+        cloud = _with_pool(cloud, cluster, wish, at_s)
+    return start(cloud, Kind.CREATE_CLUSTER, key, at_s)
 
 
 def _cluster_refusal(cloud: Cloud, request: CreateCluster, region: str) -> Refusal | None:
@@ -115,7 +136,7 @@ def _delete_cluster(cloud: Cloud, request: DeleteCluster, at_s: float) -> tuple[
         },
     )
     doomed = [node.name for node in cloud.nodes.values() if node.pool.of == request.key]
-    return _start(remove_nodes(cloud, doomed, at_s, at_once=True), Kind.DELETE_CLUSTER, request.key, at_s)
+    return start(remove_nodes(cloud, doomed, at_s, at_once=True), Kind.DELETE_CLUSTER, request.key, at_s)
 
 
 def _create_pool(cloud: Cloud, request: CreatePool, at_s: float) -> tuple[Cloud, Outcome]:
@@ -131,7 +152,7 @@ def _create_pool(cloud: Cloud, request: CreatePool, at_s: float) -> tuple[Cloud,
     )
     if refusal is not None:
         return cloud, refusal
-    return _start(_with_pool(cloud, cluster, request.wish), Kind.CREATE_POOL, key.of, at_s, key.pool)
+    return start(_with_pool(cloud, cluster, request.wish, at_s), Kind.CREATE_POOL, key.of, at_s, key.pool)
 
 
 def _delete_pool(cloud: Cloud, request: DeletePool, at_s: float) -> tuple[Cloud, Outcome]:
@@ -142,7 +163,7 @@ def _delete_pool(cloud: Cloud, request: DeletePool, at_s: float) -> tuple[Cloud,
     cloud = _replacing(cloud, replace(pool, deleting=True))
     doomed = [node.name for node in view.nodes_of(cloud, request.key)]
     cloud = remove_nodes(cloud, doomed, at_s, at_once=True)
-    return _start(cloud, Kind.DELETE_POOL, pool.key.of, at_s, pool.key.pool)
+    return start(cloud, Kind.DELETE_POOL, pool.key.of, at_s, pool.key.pool)
 
 
 def _resize_pool(cloud: Cloud, request: ResizePool, at_s: float) -> tuple[Cloud, Outcome]:
@@ -156,7 +177,7 @@ def _resize_pool(cloud: Cloud, request: ResizePool, at_s: float) -> tuple[Cloud,
         return cloud, refusal
     groups = tuple(replace(group, target=request.size) for group in pool.groups)
     cloud = _replacing(cloud, replace(pool, groups=groups, spec=replace(pool.spec, size=request.size)))
-    return _start(cloud, Kind.RESIZE_POOL, pool.key.of, at_s, pool.key.pool)
+    return start(cloud, Kind.RESIZE_POOL, pool.key.of, at_s, pool.key.pool)
 
 
 def _update_pool(cloud: Cloud, request: UpdatePool, at_s: float) -> tuple[Cloud, Outcome]:
@@ -165,7 +186,26 @@ def _update_pool(cloud: Cloud, request: UpdatePool, at_s: float) -> tuple[Cloud,
         return cloud, refusal
     pool = cloud.pools[request.key]
     cloud = _replacing(cloud, replace(pool, spec=request.spec, echo=request.echo))
-    return _start(cloud, Kind.UPDATE_POOL, pool.key.of, at_s, pool.key.pool)
+    return start(cloud, Kind.UPDATE, pool.key.of, at_s, pool.key.pool)
+
+
+def _set_exclusions(cloud: Cloud, request: SetExclusions, at_s: float) -> tuple[Cloud, Outcome]:
+    cluster = cloud.clusters.get(request.key)
+    if cluster is None:
+        return cloud, refusals.no_cluster(request.key)
+    for operation in view.under_way(cloud, request.key):
+        return cloud, refusals.busy(operation.name)
+    changed = replace(cluster, exclusions=request.exclusions, echo=request.echo)
+    return start(replace(cloud, clusters={**cloud.clusters, cluster.key: changed}), Kind.UPDATE, cluster.key, at_s)
+
+
+def _upgrade_pool(cloud: Cloud, request: UpgradePool, at_s: float) -> tuple[Cloud, Outcome]:
+    refusal = _pool_refusal(cloud, request.key)
+    if refusal is None and upkeep.is_excluded(cloud, request.key, at_s) and not request.forced:
+        refusal = refusals.excluded(request.key)
+    if refusal is not None:
+        return cloud, refusal
+    return upkeep.begin_upgrade(cloud, cloud.pools[request.key], at_s), Done()
 
 
 def _delete_instances(cloud: Cloud, request: DeleteInstances, at_s: float) -> tuple[Cloud, Outcome]:
@@ -186,7 +226,7 @@ def _delete_instances(cloud: Cloud, request: DeleteInstances, at_s: float) -> tu
         for group in pool.groups
     )
     cloud = remove_nodes(_replacing(cloud, replace(pool, groups=groups)), names, at_s)
-    return _start(cloud, Kind.DELETE_INSTANCES, pool.key.of, at_s, pool.key.pool, request.zone, names)
+    return start(cloud, Kind.DELETE_INSTANCES, pool.key.of, at_s, pool.key.pool, request.zone, names)
 
 
 def _pool_of_group(cloud: Cloud, request: DeleteInstances) -> Pool | None:
@@ -242,7 +282,7 @@ def _conflict(cloud: Cloud, key: PoolKey) -> Refusal | None:
     return None
 
 
-def _with_pool(cloud: Cloud, cluster: Cluster, wish: PoolWish) -> Cloud:
+def _with_pool(cloud: Cloud, cluster: Cluster, wish: PoolWish, at_s: float) -> Cloud:
     cloud, number = chance.count(cloud)
     zones = wish.spec.zones or cluster.zones
     key = PoolKey(*cluster.key, wish.name)
@@ -252,26 +292,11 @@ def _with_pool(cloud: Cloud, cluster: Cluster, wish: PoolWish) -> Cloud:
         for zone in zones
     )
     uid = chance.hexadecimal(cloud, "pool", number)
-    return _replacing(cloud, Pool(key, uid, replace(wish.spec, zones=zones), groups, wish.echo))
+    return _replacing(cloud, Pool(key, uid, replace(wish.spec, zones=zones), groups, wish.echo, version_s=at_s))
 
 
 def _replacing(cloud: Cloud, pool: Pool) -> Cloud:
     return replace(cloud, pools={**cloud.pools, pool.key: pool})
-
-
-def _start(
-    cloud: Cloud,
-    kind: Kind,
-    cluster: ClusterKey,
-    at_s: float,
-    pool: str = "",
-    zone: str = "",
-    nodes: Iterable[NodeName] = (),
-) -> tuple[Cloud, Started]:
-    cloud, number = chance.count(cloud)
-    name = OperationName(f"operation-{number:013}-{chance.hexadecimal(cloud, 'operation', number)}")
-    operation = Operation(name, kind, cluster, at_s, pool, zone, tuple(nodes))
-    return replace(cloud, operations={**cloud.operations, name: operation}), Started(name)
 
 
 def _are_in(zones: tuple[str, ...], region: str) -> bool:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from runtime.role import Decision
-from simulator.cloud.model import bill, groups, hosting, operations, spot
+from simulator.cloud.model import bill, groups, hosting, operations, spot, upkeep
 from simulator.cloud.model.admit import admit
 from simulator.cloud.model.effects import Answer, Effect
 from simulator.cloud.model.events import (
@@ -68,6 +68,7 @@ def _market_moved(cloud: Cloud, event: MarketMoved) -> Cloud:
 
 def _reconcile(cloud: Cloud, at_s: float, answers: tuple[Answer, ...]) -> Decision[Cloud, Effect]:
     cloud = spot.take_back(cloud, at_s)
+    cloud = upkeep.proceed(cloud, at_s)
     cloud = groups.reach_targets(cloud, at_s)
     cloud, told = hosting.tell_regions(cloud, at_s)
     cloud = operations.finish(cloud, at_s)
@@ -84,3 +85,4 @@ def _wake_times(cloud: Cloud) -> Iterator[float]:
             yield from (node.instance.ready_s, node.instance.expires_s, node.instance.ends_s)
     yield from hosting.wake_times(cloud)
     yield from operations.wake_times(cloud)
+    yield from upkeep.wake_times(cloud)

@@ -20,6 +20,7 @@ class HostCluster:
     called: str
     key: ClusterKey
     uid: str
+    authorized_networks: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,7 @@ class PlaceNode:
     taints: tuple[Taint, ...]
     capacity: Mapping[str, str]
     shutdown_grace_s: float
+    service_account: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,39 @@ class RemoveNode:
     node: NodeName
 
 
-RegionRequest = HostCluster | DropCluster | PlaceNode | WarnNode | RemoveNode
+@dataclass(frozen=True, slots=True)
+class DrainNode:
+    """Cordon it and evict its pods; asked again until the region says that they have left."""
+
+    region: str
+    called: str
+    node: NodeName
+
+
+@dataclass(frozen=True, slots=True)
+class SilenceNode:
+    """Its kubelet stops to report, or reports again; its programs stop and continue with it."""
+
+    region: str
+    called: str
+    node: NodeName
+    instance: InstanceId
+    silent: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AnnounceMaintenance:
+    """Its host will be maintained, and it stops then."""
+
+    region: str
+    called: str
+    node: NodeName
+    instance: InstanceId
+
+
+RegionRequest = (
+    HostCluster | DropCluster | PlaceNode | WarnNode | RemoveNode | DrainNode | SilenceNode | AnnounceMaintenance
+)
 
 
 @dataclass(frozen=True, slots=True)

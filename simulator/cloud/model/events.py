@@ -45,6 +45,7 @@ class RegionObeyed:
     request: RegionRequest
     endpoint: str = ""
     ca: str = ""
+    drained: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ def reach_targets(cloud: Cloud, at_s: float) -> Cloud:
             if len(there) > group.target:
                 cloud = _shrink(cloud, there, len(there) - group.target, at_s)
             for _ in range(group.target - len(there)):
-                cloud = _add_node(cloud, pool, group, at_s)
+                cloud = add_node(cloud, pool, group, at_s)
     return _ask_for_instances(cloud, at_s)
 
 
@@ -49,13 +49,13 @@ def _shrink(cloud: Cloud, there: list[Node], too_many: int, at_s: float) -> Clou
     return remove_nodes(cloud, [node.name for node in mixed[:too_many]], at_s)
 
 
-def _add_node(cloud: Cloud, pool: Pool, group: Group, at_s: float) -> Cloud:
+def add_node(cloud: Cloud, pool: Pool, group: Group, at_s: float, *, is_surge: bool = False) -> Cloud:
     stem = re.sub("-grp$", "", group.name)
     while True:
         cloud, number = chance.count(cloud)
         name = NodeName(f"{stem}-{chance.suffix(cloud, number)}")
         if name not in cloud.nodes and name not in cloud.presences:
-            node = Node(name, pool.key, group.zone, ask_s=at_s)
+            node = Node(name, pool.key, group.zone, ask_s=at_s, is_surge=is_surge)
             return replace(cloud, nodes={**cloud.nodes, name: node})
 
 

@@ -4,16 +4,20 @@ One request at a time for each thing, so that a region never hears of a node's s
 A request that failed is made again, later and later. Nothing is sent to a region that does not answer.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import assert_never
 
 from simulator.cloud.model.effects import (
+    AnnounceMaintenance,
+    DrainNode,
     DropCluster,
     HostCluster,
     PlaceNode,
     RegionRequest,
     RemoveNode,
+    SilenceNode,
     TellRegion,
     WarnNode,
 )
@@ -23,6 +27,8 @@ from simulator.cloud.model.names import InstanceId, region_of
 from simulator.cloud.model.spot import end
 from simulator.cloud.model.state import Cloud, Cluster, Node, Pool, Presence, Region, Taint, TaintEffect, Told
 
+DRAIN_LOOK_S = 0.5
+"""Between two looks at whether a node is drained."""
 RETRY_FIRST_S = 0.2
 RETRY_MOST_S = 5.0
 LEFTOVER = "leftover"
@@ -64,6 +70,22 @@ def obeyed(cloud: Cloud, event: RegionObeyed) -> Cloud:
             cloud = _noting(cloud, request, Told(told.id))
             warned = replace(cloud.presences[request.node], doom_told=True)
             return replace(cloud, presences={**cloud.presences, request.node: warned})
+        case DrainNode():
+            left_s = 0.0 if event.drained else event.at_s + DRAIN_LOOK_S
+            cloud = _noting(cloud, request, Told(told.id, retry_s=left_s))
+            if not event.drained:
+                return cloud
+            drained = replace(cloud.presences[request.node], drained=InstanceId(told.id))
+            return replace(cloud, presences={**cloud.presences, request.node: drained})
+        case AnnounceMaintenance():
+            cloud = _noting(cloud, request, Told(told.id))
+            announced = replace(cloud.presences[request.node], announced=request.instance)
+            return replace(cloud, presences={**cloud.presences, request.node: announced})
+        case SilenceNode():
+            cloud = _noting(cloud, request, Told(told.id))
+            silenced = request.instance if request.silent else None
+            heard = replace(cloud.presences[request.node], silenced=silenced)
+            return replace(cloud, presences={**cloud.presences, request.node: heard})
         case RemoveNode():
             return _noting(cloud, request, Told())
         case _:
@@ -113,7 +135,7 @@ def _requests(cloud: Cloud, at_s: float) -> Iterator[RegionRequest]:
         if told.id and (cluster is None or cluster.uid != told.id):
             yield DropCluster(region, called)
         elif cluster is not None and not told.id and cluster.up_s <= at_s:
-            yield HostCluster(region, called, cluster.key, cluster.uid)
+            yield HostCluster(region, called, cluster.key, cluster.uid, cluster.authorized_networks)
     hosted = {each.key: each for place, each in wanted.items() if cloud.hosted.get(place, Told()).id == each.uid}
     for presence in cloud.presences.values():
         cluster = hosted.get(presence.pool.of)
@@ -134,6 +156,14 @@ def _node_requests(cloud: Cloud, cluster: Cluster, presence: Presence, at_s: flo
         yield RemoveNode(cluster.region, cluster.called, presence.node)
     elif node is not None and instance is not None and not told.id and is_due:
         yield _placing(cluster, cloud.pools[node.pool], node, instance.id)
+    elif node is not None and instance is not None and is_current and not instance.is_doomed:
+        is_silent = presence.silenced == instance.id
+        if is_silent != (node.unready_s is not None):
+            yield SilenceNode(cluster.region, cluster.called, node.name, instance.id, not is_silent)
+        elif instance.stops_s < math.inf and presence.announced != instance.id:
+            yield AnnounceMaintenance(cluster.region, cluster.called, node.name, instance.id)
+        elif node.drain_s is not None and presence.drained != instance.id:
+            yield DrainNode(cluster.region, cluster.called, node.name)
 
 
 def _placing(cluster: Cluster, pool: Pool, node: Node, instance: InstanceId) -> PlaceNode:
@@ -170,6 +200,7 @@ def _placing(cluster: Cluster, pool: Pool, node: Node, instance: InstanceId) -> 
         taints=taints,
         capacity=capacity,
         shutdown_grace_s=spec.shutdown_grace_s,
+        service_account=spec.service_account,
     )
 
 

@@ -4,12 +4,13 @@ An operation that cannot get its instances ends with an error after a while. Wha
 and its groups keep trying: that an operation is over says nothing about what there is.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import assert_never
 
-from simulator.cloud.model import view
-from simulator.cloud.model.names import OperationName, PoolKey, region_of
+from simulator.cloud.model import chance, view
+from simulator.cloud.model.names import ClusterKey, NodeName, OperationName, PoolKey, region_of
+from simulator.cloud.model.requests import Started
 from simulator.cloud.model.state import Cloud, Cluster, Failure, Kind, Operation, Pool, Shortage
 from simulator.cloud.model.view import is_full, is_gone, is_running, members
 
@@ -27,13 +28,30 @@ def finish(cloud: Cloud, at_s: float) -> Cloud:
                 cloud = _filled(cloud, operation, [cloud.pools[operation.pool_key]], operation.started_s, at_s)
             case Kind.DELETE_POOL:
                 cloud = _pool_deleted(cloud, operation, at_s)
-            case Kind.UPDATE_POOL:
-                cloud = _done(cloud, operation, at_s) if _has_lasted(cloud, operation, at_s) else cloud
+            case Kind.UPDATE:
+                cloud = done(cloud, operation, at_s) if _has_lasted(cloud, operation, at_s) else cloud
             case Kind.DELETE_INSTANCES:
                 cloud = _instances_deleted(cloud, operation, at_s)
+            case Kind.UPGRADE_NODES | Kind.REPAIR_NODES:
+                continue
             case _:
                 assert_never(operation.kind)
     return _recovered(_bounded(cloud))
+
+
+def start(
+    cloud: Cloud,
+    kind: Kind,
+    cluster: ClusterKey,
+    at_s: float,
+    pool: str = "",
+    zone: str = "",
+    nodes: Iterable[NodeName] = (),
+) -> tuple[Cloud, Started]:
+    cloud, number = chance.count(cloud)
+    name = OperationName(f"operation-{number:013}-{chance.hexadecimal(cloud, 'operation', number)}")
+    operation = Operation(name, kind, cluster, at_s, pool, zone, tuple(nodes))
+    return replace(cloud, operations={**cloud.operations, name: operation}), Started(name)
 
 
 def wake_times(cloud: Cloud) -> Iterator[float]:
@@ -60,12 +78,12 @@ def _created(cloud: Cloud, operation: Operation, at_s: float) -> Cloud:
 
 def _filled(cloud: Cloud, operation: Operation, pools: list[Pool], since_s: float, at_s: float) -> Cloud:
     if all(is_full(cloud, pool) for pool in pools):
-        return _done(cloud, operation, at_s) if _has_lasted(cloud, operation, at_s) else cloud
+        return done(cloud, operation, at_s) if _has_lasted(cloud, operation, at_s) else cloud
     if at_s >= since_s + cloud.rules.stockout_s:
         for pool in pools:
             failure = shortage_of(cloud, pool, at_s - since_s)
             if failure is not None:
-                return _done(cloud, operation, at_s, failure)
+                return done(cloud, operation, at_s, failure)
     return _given_up(cloud, operation, since_s, at_s)
 
 
@@ -93,7 +111,7 @@ def _pool_deleted(cloud: Cloud, operation: Operation, at_s: float) -> Cloud:
     if not _has_lasted(cloud, operation, at_s) or not _is_empty(cloud, key):
         return cloud
     pools = {each: pool for each, pool in cloud.pools.items() if each != key}
-    return _done(replace(cloud, pools=pools), operation, at_s)
+    return done(replace(cloud, pools=pools), operation, at_s)
 
 
 def _cluster_deleted(cloud: Cloud, operation: Operation, at_s: float) -> Cloud:
@@ -102,13 +120,13 @@ def _cluster_deleted(cloud: Cloud, operation: Operation, at_s: float) -> Cloud:
         return cloud
     pools = {key: pool for key, pool in cloud.pools.items() if key.of != operation.cluster}
     clusters = {key: each for key, each in cloud.clusters.items() if key != operation.cluster}
-    return _done(replace(cloud, pools=pools, clusters=clusters), operation, at_s)
+    return done(replace(cloud, pools=pools, clusters=clusters), operation, at_s)
 
 
 def _instances_deleted(cloud: Cloud, operation: Operation, at_s: float) -> Cloud:
     region = region_of(operation.zone)
     if _has_lasted(cloud, operation, at_s) and all(is_gone(cloud, node, region) for node in operation.nodes):
-        return _done(cloud, operation, at_s)
+        return done(cloud, operation, at_s)
     return cloud
 
 
@@ -135,10 +153,10 @@ def _given_up(cloud: Cloud, operation: Operation, since_s: float, at_s: float) -
     if at_s < since_s + cloud.rules.give_up_s:
         return cloud
     message = f"Timed out after {_go_duration(at_s - operation.started_s)}: not all components are healthy."
-    return _done(cloud, operation, at_s, Failure(None, message))
+    return done(cloud, operation, at_s, Failure(None, message))
 
 
-def _done(cloud: Cloud, operation: Operation, at_s: float, failure: Failure | None = None) -> Cloud:
+def done(cloud: Cloud, operation: Operation, at_s: float, failure: Failure | None = None) -> Cloud:
     ended = replace(operation, done_s=at_s, failed=failure)
     cloud = replace(cloud, operations={**cloud.operations, operation.name: ended})
     cluster = cloud.clusters.get(operation.cluster)

@@ -68,7 +68,7 @@ def needs(cloud: Cloud, project: str, spec: PoolSpec, zone: str) -> Mapping[tupl
     }
     if spec.disk_type in _DISKS:
         found[region, _DISKS[spec.disk_type]] = spec.disk_gb
-    if spec.public_address:
+    if not spec.private:
         found[region, "IN_USE_ADDRESSES"] = 1
     if spec.accelerator:
         found[metric(ACCELERATORS[spec.accelerator].quota)] = spec.accelerators

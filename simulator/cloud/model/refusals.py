@@ -67,6 +67,11 @@ def busy(operation: OperationName) -> Refusal:
     return Refusal(Code.FAILED_PRECONDITION, message, "CLUSTER_ALREADY_HAS_OPERATION", CONTAINER)
 
 
+def excluded(key: PoolKey) -> Refusal:
+    message = f"Node pool {key.pool}: a maintenance exclusion forbids upgrades of nodes now."
+    return Refusal(Code.FAILED_PRECONDITION, message)
+
+
 def too_many_operations(key: ClusterKey, limit: int) -> Refusal:
     return Refusal(
         Code.RESOURCE_EXHAUSTED,
@@ -93,6 +98,26 @@ def api_disabled(project: str, service: str) -> Refusal:
         f"{where} then retry. If you enabled this API recently, wait a few minutes for the action to propagate to our "
         "systems and retry.",
         "SERVICE_DISABLED",
+    )
+
+
+def no_quota_project(service: str) -> Refusal:
+    return Refusal(
+        Code.PERMISSION_DENIED,
+        f"Your application is authenticating by using local Application Default Credentials. The {service} API "
+        "requires a quota project, which is not set by default. To learn how to set your quota project, see "
+        "https://cloud.google.com/docs/authentication/adc-troubleshooting/user-creds .",
+        "SERVICE_DISABLED",
+    )
+
+
+def user_project_denied(project: str) -> Refusal:
+    return Refusal(
+        Code.PERMISSION_DENIED,
+        f"Caller does not have required permission to use project {project}. Grant the caller the "
+        "roles/serviceusage.serviceUsageConsumer role, or a custom role with the serviceusage.services.use permission, "
+        f"by visiting https://console.developers.google.com/iam-admin/iam/project?project={project} and then retry.",
+        "USER_PROJECT_DENIED",
     )
 
 

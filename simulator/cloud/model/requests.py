@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from simulator.cloud.model.names import ClusterKey, NodeName, OperationName, PoolKey
 from simulator.cloud.model.refusals import Refusal
-from simulator.cloud.model.state import PoolSpec
+from simulator.cloud.model.state import Exclusion, PoolSpec
 from simulator.market.accelerators import MicroUsd
 from simulator.market.changes import Market
 
@@ -22,6 +22,9 @@ class CreateCluster:
     pools: tuple[PoolWish, ...]
     zones: tuple[str, ...] = ()
     echo: bytes = b""
+    exclusions: tuple[Exclusion, ...] = ()
+    private_nodes: bool = False
+    authorized_networks: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +57,35 @@ class UpdatePool:
     key: PoolKey
     spec: PoolSpec
     echo: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class SetExclusions:
+    """Of a cluster, with everything else that its new maintenance policy says in the echo."""
+
+    key: ClusterKey
+    exclusions: tuple[Exclusion, ...]
+    echo: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class UpgradePool:
+    key: PoolKey
+    forced: bool = False
+    """Also during an exclusion: as GKE does for security, or at a version's end of support."""
+
+
+@dataclass(frozen=True, slots=True)
+class MaintainHost:
+    node: NodeName
+    notice_s: float | None = None
+    """None: as usual."""
+
+
+@dataclass(frozen=True, slots=True)
+class SetNodeReady:
+    node: NodeName
+    ready: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +135,14 @@ class SetQuota:
     """None: the default."""
 
 
+@dataclass(frozen=True, slots=True)
+class SetRoles:
+    """The service account of nodes has the roles that GKE needs, or lacks them."""
+
+    account: str
+    granted: bool
+
+
 Request = (
     CreateCluster
     | DeleteCluster
@@ -110,12 +150,17 @@ Request = (
     | DeletePool
     | ResizePool
     | UpdatePool
+    | SetExclusions
+    | UpgradePool
+    | MaintainHost
+    | SetNodeReady
     | DeleteInstances
     | PreemptNode
     | StockOut
     | SetCapacity
     | SetPrice
     | SetQuota
+    | SetRoles
 )
 
 

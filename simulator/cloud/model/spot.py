@@ -92,7 +92,9 @@ def end(cloud: Cloud, node: Node, at_s: float) -> Cloud:
         del nodes[node.name]
         forget_s = at_s
     else:
-        nodes[node.name] = replace(node, instance=None, ask_s=at_s + cloud.rules.recreate_s, refused=None)
+        nodes[node.name] = replace(
+            node, instance=None, ask_s=at_s + cloud.rules.recreate_s, refused=None, drain_s=None, unready_s=None
+        )
     return replace(cloud, nodes=nodes, presences=forgotten_from(cloud, node.name, forget_s))
 
 

@@ -50,6 +50,14 @@ class Rules:
     default_quota: int = 64
     """Accelerators of each kind in a region, spot and on demand apart."""
     operations_at_once: int = 5
+    maintenance_s: float = 3600.0
+    """What GPU nodes on demand are given before maintenance of their host. Never divided by the speed, as notices."""
+    repair_s: float = 600.0
+    """How long a node is not ready before GKE repairs it."""
+    drain_s: float = 3600.0
+    """The most that pods may take to leave a node that is drained."""
+    upgrade_every_s: float = 2_592_000.0
+    """How old the version of a pool's nodes gets before GKE upgrades them; 0: never by itself."""
     lifetimes: Lifetimes | None = None
     """How long spot nodes live; without, only capacity and the control endpoint take them."""
 
@@ -83,8 +91,13 @@ class PoolSpec:
     shutdown_grace_s: float = 30.0
     disk_gb: int = DEFAULT_DISK_GB
     disk_type: str = DEFAULT_DISK_TYPE
-    public_address: bool = True
-    """False for private nodes."""
+    auto_upgrade: bool = True
+    auto_repair: bool = True
+    max_surge: int = 1
+    max_unavailable: int = 0
+    private: bool = False
+    """Nodes without an external address."""
+    service_account: str = "default"
 
     @property
     def bought_as(self) -> str:
@@ -94,6 +107,25 @@ class PoolSpec:
     def units(self) -> int:
         """What one node takes of its market: accelerators, or vCPUs where it has none."""
         return self.accelerators if self.accelerator else self.machine.vcpus
+
+
+class Scope(enum.StrEnum):
+    """What a maintenance exclusion forbids."""
+
+    NO_UPGRADES = "NO_UPGRADES"
+    NO_MINOR_UPGRADES = "NO_MINOR_UPGRADES"
+    NO_MINOR_OR_NODE_UPGRADES = "NO_MINOR_OR_NODE_UPGRADES"
+
+
+@dataclass(frozen=True, slots=True)
+class Exclusion:
+    scope: Scope
+    from_s: float
+    until_s: float
+
+    def keeps_nodes(self, at_s: float) -> bool:
+        """Whether it forbids upgrades of nodes at that time."""
+        return self.scope is not Scope.NO_MINOR_UPGRADES and self.from_s <= at_s < self.until_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +146,11 @@ class Cluster:
     failed: "Failure | None" = None
     """Why its creation ended with an error."""
     deleting: bool = False
+    exclusions: tuple[Exclusion, ...] = ()
+    private_nodes: bool = False
+    """For pools that do not say."""
+    authorized_networks: tuple[str, ...] | None = None
+    """From where its Kubernetes API may be reached; None: from anywhere."""
 
     @property
     def region(self) -> str:
@@ -137,6 +174,8 @@ class Pool:
     groups: tuple[Group, ...]
     echo: bytes = b""
     deleting: bool = False
+    version_s: float = 0.0
+    """When its nodes got their version."""
 
     def group(self, zone: str) -> Group | None:
         return next((group for group in self.groups if group.zone == zone), None)
@@ -169,6 +208,8 @@ class Instance:
     """When the market takes it."""
     ends_s: float = math.inf
     """When the notice that it was given is over."""
+    stops_s: float = math.inf
+    """When it stops for maintenance of its host."""
 
     @property
     def is_doomed(self) -> bool:
@@ -188,6 +229,12 @@ class Node:
     refused: Failure | None = None
     leaving: bool = False
     """No longer of its group, but its instance has the rest of its notice."""
+    is_surge: bool = False
+    """Only there for the time of an upgrade."""
+    drain_s: float | None = None
+    """Since when its pods are evicted, because its machine will be re-created."""
+    unready_s: float | None = None
+    """Since when its kubelet does not report."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +265,12 @@ class Presence:
     told: Told = Told()
     doom: Doom | None = None
     doom_told: bool = False
+    silenced: InstanceId | None = None
+    """The machine whose kubelet was told to stop reporting."""
+    announced: InstanceId | None = None
+    """The machine that was told of the maintenance of its host."""
+    drained: InstanceId | None = None
+    """The machine that its pods have left."""
     forget_s: float = 0.0
     """From then on the region may forget it, if the cloud has no instance for it."""
 
@@ -236,7 +289,10 @@ class Kind(enum.StrEnum):
     CREATE_POOL = "CREATE_NODE_POOL"
     DELETE_POOL = "DELETE_NODE_POOL"
     RESIZE_POOL = "SET_NODE_POOL_SIZE"
-    UPDATE_POOL = "UPDATE_CLUSTER"
+    UPDATE = "UPDATE_CLUSTER"
+    """Of a pool's settings or of a cluster's maintenance policy."""
+    UPGRADE_NODES = "UPGRADE_NODES"
+    REPAIR_NODES = "AUTO_REPAIR_NODES"
     DELETE_INSTANCES = "DELETE_INSTANCES"
     """Compute's, not GKE's: neither is in the other's way."""
 
@@ -250,7 +306,7 @@ class Operation:
     pool: str = ""
     zone: str = ""
     nodes: tuple[NodeName, ...] = ()
-    """That it removes; Compute's operations only."""
+    """That it removes (Compute's operations) or re-creates (repairs)."""
     done_s: float | None = None
     failed: Failure | None = None
 
@@ -311,6 +367,8 @@ class Cloud:
     """Limits that were set, by project, scope and metric."""
     lines: Mapping[tuple[str, str], BillLine] = field(default_factory=dict)
     """By the pool's uid and zone."""
+    roleless: frozenset[str] = frozenset()
+    """Service accounts of nodes that lack the roles GKE needs."""
     made: int = 0
     """Numbers what is made, so that every name and every choice follows from the seed."""
     requests: int = 0

@@ -61,6 +61,11 @@ def is_full(cloud: Cloud, pool: Pool) -> bool:
     return True
 
 
+def has_conflict(cloud: Cloud, key: PoolKey) -> bool:
+    """Whether an operation under way keeps another from this pool."""
+    return any(operation.pool in ("", key.pool) for operation in under_way(cloud, key.of))
+
+
 def under_way(cloud: Cloud, cluster: ClusterKey) -> Iterator[Operation]:
     """GKE's operations on a cluster that are not done. Compute's are in nobody's way."""
     for operation in cloud.operations.values():

@@ -23,7 +23,8 @@ from simulator.kubernetes.resources import NODES, PODS
 
 NOT_READY = "node.kubernetes.io/not-ready"
 UNREACHABLE = "node.kubernetes.io/unreachable"
-_OURS = (NOT_READY, UNREACHABLE)
+CORDONED = "node.kubernetes.io/unschedulable"
+_OURS = (NOT_READY, UNREACHABLE, CORDONED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +84,12 @@ def _repels(node: Obj) -> bool:
 
 
 def _wanted_taints(node: Obj) -> list[tuple[str, str]]:
+    cordoned = [(CORDONED, "NoSchedule")] if spec_of(node).get("unschedulable") else []
     status = (condition(node, "Ready") or {}).get("status", "Unknown")
     if status == "True":
-        return []
+        return cordoned
     key = UNREACHABLE if status == "Unknown" and condition(node, "Ready") else NOT_READY
-    return [(key, "NoSchedule"), (key, "NoExecute")]
+    return [*cordoned, (key, "NoSchedule"), (key, "NoExecute")]
 
 
 def _taint(key: str, effect: str, old: list[Obj], now_s: float) -> Obj:

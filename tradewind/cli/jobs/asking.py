@@ -30,6 +30,8 @@ async def submit(api: Api, spec: JobSpec, *, replace: bool, wait: bool, as_json:
         return await _wait(api, view, as_json=as_json)
     if spec.capacity is not None and await _has_no_fleet(api):
         present.say("its capacity section is not used: this master has no fleet, so no budget is kept")
+    if view.warning:
+        present.say(f"warning: {view.warning}")
     if as_json:
         echo_json(view)
     else:

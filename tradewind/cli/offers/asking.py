@@ -44,6 +44,8 @@ async def _show(wanted: frozenset[str] | None, region: str, *, as_json: bool) ->
     else:
         present.console().print(offer_table(chosen))
         click.echo(f"\n{len(chosen)} offers; {prices_of(known)} in USD an hour, of a whole machine.")
+    if known.not_refreshed and not known.of_the_moment:
+        click.echo(f"The price list could not be refreshed: {known.not_refreshed}", err=True)
     if why:
         click.echo(f"What was seen of these zones is not known here: {why}", err=True)
     return 0

@@ -14,7 +14,7 @@ from controlplane.planning.criteria import criteria_of
 from controlplane.planning.market import market_of
 from controlplane.planning.plan import Plan, plan
 from controlplane.planning.refusals import refusals
-from controlplane.planning.sentences import UNMEASURED, no_room
+from controlplane.planning.sentences import IDLE_GPUS, UNMEASURED, no_room
 from controlplane.throughput.profile import Profile
 from messages.criteria import Objective
 from messages.jobs import JobSpec
@@ -110,5 +110,7 @@ def print_plan(
     if made.limited_by:
         page = f" Ask for more at {quotas_page}." if quotas_page else ""
         click.echo(f"More nodes cannot be had: {no_room(made.limited_by)}.{page}")
+    if not spec.pod.gpu:
+        click.echo(f"Warning: job {spec.name}: {IDLE_GPUS}.")
     if not made.proven:
         click.echo("There are too many ways to try all: a better one may exist.")

@@ -1,0 +1,84 @@
+"""Image pulls that fail on a node, as a kubelet reports them, and that work once the reason is gone."""
+
+from typing import Any
+
+import pytest
+
+from simulator.kubelet.images import ImageRuntime
+from simulator.kubelet.pulls import Pull, tried_pull
+from tests.simulator_region.conftest import CLUSTER, Bench, a_bench, a_node
+
+OURS = "europe-west4-docker.pkg.dev/acme/images/tradewind:1"
+PUBLIC = "python:3.11-slim"
+
+
+def waiting(pod: Any) -> Any:
+    (status,) = pod.status.container_statuses or [None]
+    return status.state.waiting if status is not None else None
+
+
+async def until_waits(bench: Bench, name: str, reason: str) -> str:
+    pod = await bench.until_pod(name, lambda pod: (found := waiting(pod)) is not None and found.reason == reason)
+    return str(waiting(pod).message)
+
+
+async def test_a_failed_pull_is_reported_backs_off_and_heals_with_the_roles_of_the_node_account() -> None:
+    async with a_bench(pull_backoff_s=0.2, roleless_accounts="default") as bench:
+        await bench.node("node-1")
+        await bench.pod("ours", "true", container={"image": OURS})
+        await bench.pod("public", "true", container={"image": PUBLIC})
+        assert "403 Forbidden" in await until_waits(bench, "ours", "ErrImagePull")
+        said = await until_waits(bench, "ours", "ImagePullBackOff")
+        assert said.startswith(f'Back-off pulling image "{OURS}": ErrImagePull: ')
+        await bench.until_phase("public", "Succeeded")
+        url, granted = f"{bench.region.url}/region/roles", {"account": "default", "granted": True}
+        async with bench.session.post(url, json=granted) as answer:
+            assert answer.ok
+        await bench.until_phase("ours", "Succeeded")
+
+
+async def test_a_node_with_another_account_pulls_what_the_default_account_cannot() -> None:
+    async with a_bench(roleless_accounts="default") as bench:
+        node = a_node()
+        own = type(node)(instance_id="i", service_account="nodes@acme.iam.gserviceaccount.com")
+        await bench.region.clusters.put_node(CLUSTER, "node-1", own)
+        await bench.pod("ours", "true", container={"image": OURS})
+        await bench.until_phase("ours", "Succeeded")
+
+
+async def test_an_init_container_whose_image_is_missing_keeps_the_pod_pending() -> None:
+    async with a_bench(images={"absent/*": ImageRuntime(pull=Pull.MISSING)}) as bench:
+        await bench.node("node-1")
+        init = [{"name": "first", "image": "absent/one:1", "command": ["true"]}]
+        await bench.pod("held", "true", initContainers=init)
+
+        def fails(pod: Any) -> bool:
+            statuses = pod.status.init_container_statuses or []
+            return any(each.state.waiting and each.state.waiting.reason == "ErrImagePull" for each in statuses)
+
+        pod = await bench.until_pod("held", fails)
+        assert pod.status.phase == "Pending"
+
+
+@pytest.mark.parametrize(
+    ("image", "pull", "reason", "text"),
+    [
+        ("registry.example.com/a:1", Pull.FORBIDDEN, "ErrImagePull", "failed to authorize"),
+        ("registry.example.com/a:1", Pull.MISSING, "ErrImagePull", "registry.example.com/a:1: not found"),
+        ("registry.example.com/a:1", Pull.OTHER_PLATFORM, "ErrImagePull", "no match for platform in manifest"),
+        ("trainer", Pull.UNAVAILABLE, "ErrImagePull", "docker.io/v2/library/trainer/manifests/latest: 503"),
+        ("Registry/Upper Case", Pull.WORKS, "InvalidImageName", "invalid reference format"),
+    ],
+)
+def test_each_failure_has_the_words_of_the_runtime(image: str, pull: Pull, reason: str, text: str) -> None:
+    failed = tried_pull(image, pull, "default", ())
+    assert failed is not None
+    assert failed.reason == reason
+    assert text in failed.message
+
+
+@pytest.mark.parametrize("image", [OURS, "gcr.io/acme/a:1", "eu.gcr.io/acme/a@sha256:" + "0" * 64])
+def test_only_googles_registries_ask_for_roles(image: str) -> None:
+    assert tried_pull(image, Pull.WORKS, "default", {"default"}) is not None
+    assert tried_pull(image, Pull.WORKS, "another", {"default"}) is None
+    assert tried_pull("localhost:5000/a:1", Pull.WORKS, "default", {"default"}) is None

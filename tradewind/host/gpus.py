@@ -1,0 +1,136 @@
+"""The GPUs that a host must have: how its processes find the driver, and a check before the host reports ready.
+
+A pod with GPUs sets both variables. The driver of the node is mounted in a folder that an ordinary image does not
+search.
+"""
+
+import contextlib
+import ctypes
+import json
+import os
+import select
+import signal
+import sys
+import time
+from collections.abc import Mapping
+from typing import Final
+
+DRIVER_VARIABLE: Final = "TRADEWIND_DRIVER_FOLDER"
+"""The folder where the node's driver is mounted, with `lib64` and `bin` in it."""
+COUNT_VARIABLE: Final = "TRADEWIND_GPUS"
+"""How many GPUs the host must see: one for each rank that its worker can hold."""
+CHECK_S: Final = 60.0
+"""Seconds that starting CUDA on all GPUs may take."""
+_DRIVER_LIBRARY: Final = "libcuda.so.1"
+_OUR_IMAGE: Final = "build ours with --build-arg TORCH=cuda"
+
+
+def with_driver(env: Mapping[str, str]) -> dict[str, str]:
+    """The environment with the driver's folders last, so that the paths of the image and of the job stay and win."""
+    folder = env.get(DRIVER_VARIABLE)
+    if not folder:
+        return dict(env)
+    added = {"LD_LIBRARY_PATH": f"{folder}/lib64", "PATH": f"{folder}/bin"}
+    return {**env, **{name: _with(env.get(name, ""), path) for name, path in added.items()}}
+
+
+def restart_with_driver() -> None:
+    """Executes this process again if the driver is not in its paths: the loader reads them only at the start."""
+    env = with_driver(os.environ)
+    if env != dict(os.environ):
+        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], env)
+
+
+def why_unfit(check_s: float = CHECK_S) -> str | None:
+    """Why this worker cannot train on the GPUs that it was promised, in one sentence; None if it can.
+
+    Another process asks: this one forks trainers, and CUDA does not survive a fork.
+    """
+    given = os.environ.get(COUNT_VARIABLE, "")
+    wanted = int(given) if given.isdecimal() else 0
+    if wanted == 0:
+        return None
+    import torch
+
+    what = f"torch {torch.__version__}"
+    asked = f"and each worker of the job needs {_gpus(wanted)} (pod.gpu)"
+    if torch.version.cuda is None and torch.version.hip is None:
+        return f"{what} is a build without CUDA, {asked}: set pod.image to an image with a CUDA build, or {_OUR_IMAGE}"
+    found = _ask(wanted, check_s)
+    if found is None:
+        return f"CUDA did not start within {check_s:g} s, {asked}: the driver or a GPU of the node hangs"
+    seen, error = found
+    if error:
+        return f"{what} sees {_gpus(seen)}, {asked}: {error}; use a node with a driver that fits this torch"
+    if seen < wanted:
+        return f"{what} sees {_gpus(seen)}, {asked}: choose machines with more GPUs, or fewer ranks (workers.ranks)"
+    return None
+
+
+def _ask(wanted: int, check_s: float) -> tuple[int, str] | None:
+    """How many GPUs torch sees, and what is wrong with them; None if no answer came in time."""
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.write(writing, json.dumps(_probe(wanted)).encode())
+        finally:
+            os._exit(0)
+    os.close(writing)
+    try:
+        said = _read(reading, time.monotonic() + check_s)
+    finally:
+        os.close(reading)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+    if said is None:
+        return None
+    if not said:
+        return 0, "the process that started CUDA crashed"
+    seen, error = json.loads(said)
+    return int(seen), str(error)
+
+
+def _read(fd: int, until_s: float) -> bytes | None:
+    """What is written until the other end closes; None if that takes too long."""
+    said = b""
+    while True:
+        ready, _, _ = select.select([fd], [], [], max(0.0, until_s - time.monotonic()))
+        if not ready:
+            return None
+        part = os.read(fd, 65536)
+        if not part:
+            return said
+        said += part
+
+
+def _probe(wanted: int) -> tuple[int, str]:
+    """In the other process: may start CUDA."""
+    import torch
+
+    seen = 0
+    try:
+        seen = int(torch.cuda.device_count())
+        for index in range(min(seen, wanted)):
+            torch.zeros(1, device=f"cuda:{index}")
+    except (RuntimeError, AssertionError, OSError, ValueError) as error:
+        return seen, str(error).partition("\n")[0][:300]
+    return seen, "" if seen else _why_no_driver()
+
+
+def _why_no_driver() -> str:
+    try:
+        ctypes.CDLL(_DRIVER_LIBRARY)
+    except OSError as error:
+        return f"the driver cannot be loaded ({error})"
+    return ""
+
+
+def _gpus(number: int) -> str:
+    return f"{number} GPU{'' if number == 1 else 's'}"
+
+
+def _with(paths: str, path: str) -> str:
+    known = [part for part in paths.split(os.pathsep) if part]
+    return paths if path in known else os.pathsep.join([*known, path])

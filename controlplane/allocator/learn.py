@@ -85,7 +85,7 @@ def _age(allocator: Allocator, now_s: float) -> Allocator:
         if aged.empty_since_s is not None and now_s - aged.empty_since_s >= settings.arrival_s:
             detail = f"a slot of pool {pool.ref.pool} stayed empty for {settings.arrival_s:g} s"
             allocator = close(allocator, pool.offer.stock, Shortage.STOCKOUT, detail, now_s)
-            aged = replace(aged, empty_since_s=now_s)
+            aged = replace(aged, empty_since_s=now_s, granted=False)
         if aged != pool:
             allocator = replace(allocator, pools={**allocator.pools, pool.ref: aged})
     return allocator

@@ -35,6 +35,12 @@ class AllocatorSettings:
     """How long a lost slot that cannot be given up yet, since its pool is busy or its region away, still counts."""
     arrival_s: float = 600.0
     """A slot of a pool that is empty for so long, without an operation, will not be filled."""
+    recent_s: float = 300.0
+    """Seconds for which a refusal of a node counts as a sign that its zone has none."""
+    busy_tries: int = 3
+    """Failed changes of a pool in a row after which nodes are asked for elsewhere between two tries."""
+    unexplained_tries: int = 5
+    """Failed changes in a row, the last without a known reason, after which the offer counts as refused."""
     hang_s: float = 120.0
     """How long a pool that gets no nodes and cannot be lowered either keeps others from being raised."""
     fresh_s: float = 15.0
@@ -171,6 +177,8 @@ class Pool:
     """Since when an operation goes on that is no longer waited for: the cloud tries, and refuses to be told less."""
     given_up: bool = False
     """It has hung for `hang_s`: what it does not hold counts no longer."""
+    granted: bool = False
+    """The cloud refused some nodes and granted the rest, which will come although the zone has no more."""
     sighted_s: float | None = None
     filled_s: float | None = None
     """When the cloud last said that all the nodes are there which were asked for: older sights do not show them."""

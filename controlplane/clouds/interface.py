@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
-from controlplane.clouds.outcomes import Outcome, Refused, Unreachable
+from controlplane.clouds.outcomes import Outcome, QuotaExceeded, Refused, StockedOut, Unreachable
 from messages.ids import ClusterName
 
 JOB_LABEL = "tradewind-job"
@@ -25,10 +25,10 @@ class ClusterStatus(StrEnum):
 class PoolStatus(StrEnum):
     PROVISIONING = "provisioning"
     RUNNING = "running"
-    RUNNING_WITH_ERROR = "running_with_error"
-    """It exists, but the cloud could not give it all its nodes."""
+    """It exists. Whether it lacks nodes, and why, is in `PoolInfo.shortage`."""
     STOPPING = "stopping"
     ERROR = "error"
+    """No node will ever come: it has to be deleted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +112,15 @@ def system_pool(plan: ClusterPlan) -> PoolPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class RecentShortage:
+    """The newest refusal of a node that a pool still misses."""
+
+    reason: StockedOut | QuotaExceeded | Refused
+    age_s: float
+    """By the cloud's own clock."""
+
+
+@dataclass(frozen=True, slots=True)
 class PoolInfo:
     ref: PoolRef
     zone: str
@@ -123,6 +132,7 @@ class PoolInfo:
     status: PoolStatus
     labels: Mapping[str, str]
     detail: str = ""
+    shortage: RecentShortage | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -137,11 +137,12 @@ def test_a_half_made_cluster_is_told_from_a_ready_one(
     assert (info.status, info.ready) == (known, ready)
 
 
-def test_a_pool_that_cannot_have_its_nodes_says_why() -> None:
+@pytest.mark.parametrize("status", ["RUNNING_WITH_ERROR", "ERROR"])
+def test_the_error_status_of_a_pool_that_has_a_group_says_nothing_of_its_nodes(status: str) -> None:
     message = container_v1.NodePool(
         {
             "name": "a-pool",
-            "status": "RUNNING_WITH_ERROR",
+            "status": status,
             "conditions": [{"code": "GCE_STOCKOUT", "message": "no machines"}],
             "locations": ["us-central1-a"],
             "instance_group_urls": [
@@ -151,8 +152,13 @@ def test_a_pool_that_cannot_have_its_nodes_says_why() -> None:
         }
     )
     seen = requests.pool_seen(CLUSTER, message)
-    assert (seen.info.status, seen.info.detail) == (PoolStatus.RUNNING_WITH_ERROR, "GCE_STOCKOUT: no machines")
+    assert (seen.info.status, seen.info.detail) == (PoolStatus.RUNNING, "GCE_STOCKOUT: no machines")
     assert seen.groups == (requests.InstanceGroup("p", "us-central1-a", "g-grp"),)
+
+
+def test_a_pool_in_error_without_a_group_gets_no_nodes() -> None:
+    message = container_v1.NodePool({"name": "a-pool", "status": "ERROR", "locations": ["us-central1-a"]})
+    assert requests.pool_seen(CLUSTER, message).info.status is PoolStatus.ERROR
 
 
 def test_an_operation_is_over_when_it_is_done_and_failed_when_it_says_so() -> None:

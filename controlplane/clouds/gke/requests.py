@@ -5,6 +5,7 @@ import binascii
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from controlplane.clouds.gke.classify import OperationReport
@@ -53,10 +54,11 @@ _CLUSTER_STATUS = {
 _POOL_STATUS = {
     "RUNNING": PoolStatus.RUNNING,
     "RECONCILING": PoolStatus.RUNNING,
-    "RUNNING_WITH_ERROR": PoolStatus.RUNNING_WITH_ERROR,
+    "RUNNING_WITH_ERROR": PoolStatus.RUNNING,
     "STOPPING": PoolStatus.STOPPING,
     "ERROR": PoolStatus.ERROR,
 }
+"""An error status may be old, and remains although all nodes run: it is no sign of a shortage."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,11 +257,17 @@ def pool_seen(cluster: ClusterName, pool: "container_v1.NodePool") -> PoolSeen:
         accelerator=accelerators[0] if accelerators else None,
         spot=pool.config.spot,
         size=pool.initial_node_count,
-        status=_POOL_STATUS.get(pool.status.name, PoolStatus.PROVISIONING),
+        status=_pool_status(pool.status.name, bool(groups)),
         labels=dict(pool.config.labels),
         detail=_detail(pool.status_message, pool.conditions),
     )
     return PoolSeen(info, groups)
+
+
+def _pool_status(name: str, has_groups: bool) -> PoolStatus:
+    """A pool that was created in ERROR keeps trying, if it has instance groups."""
+    status = _POOL_STATUS.get(name, PoolStatus.PROVISIONING)
+    return PoolStatus.RUNNING if status is PoolStatus.ERROR and has_groups else status
 
 
 def operation_report(operation: "container_v1.Operation") -> OperationReport:
@@ -273,7 +281,15 @@ def operation_report(operation: "container_v1.Operation") -> OperationReport:
         error=code_numbered(error.code) if failed else None,
         message=error.message or told,
         conditions=tuple((each.code.name, each.message) for each in conditions),
+        started_at=_unix_s(operation.start_time),
     )
+
+
+def _unix_s(rfc3339: str) -> float | None:
+    try:
+        return datetime.fromisoformat(rfc3339).timestamp()
+    except ValueError:
+        return None
 
 
 def kubernetes_access(cluster: "container_v1.Cluster") -> KubernetesAccess | None:

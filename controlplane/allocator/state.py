@@ -63,6 +63,8 @@ class AllocatorSettings:
     """Nodes of a job that wants none go as it releases them, but no later than this: nobody may be left to do so."""
     idle_timeout_s: float = 600.0
     """A node of a planned job on which it has nothing and wants nothing for so long, or computes too little, goes."""
+    notice_idle_s: float = 120.0
+    """A noticed node that the job has left is removed at once if its notice leaves more than this."""
     rest_max_s: float = 3600.0
     """Where such nodes were too few to run with, none are asked for after for as long; doubles with each time after."""
     regrow_after_s: float = 1800.0

@@ -79,6 +79,10 @@ class Taint:
     effect: TaintEffect
 
 
+DEFAULT_GRACE_S = 30.0
+"""Seconds that a node delays its end, unless its pool says otherwise."""
+
+
 @dataclass(frozen=True, slots=True)
 class PoolSpec:
     machine: Machine
@@ -92,7 +96,7 @@ class PoolSpec:
     labels: Mapping[str, str] = field(default_factory=dict)
     resource_labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
-    shutdown_grace_s: float = 30.0
+    shutdown_grace_s: float = DEFAULT_GRACE_S
     disk_gb: int = DEFAULT_DISK_GB
     disk_type: str = DEFAULT_DISK_TYPE
     auto_upgrade: bool = True

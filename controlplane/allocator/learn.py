@@ -11,9 +11,10 @@ from controlplane.allocator import events
 from controlplane.allocator.counting import is_settled, wants_none
 from controlplane.allocator.idle import forget_idle_cap, note_released
 from controlplane.allocator.learn_listing import fail_listing, hear_of_cluster, learn_listing
-from controlplane.allocator.learn_nodes import learn_sight, lose_cluster, lose_overdue, revive
+from controlplane.allocator.learn_nodes import learn_sight, lose_cluster, lose_left, lose_overdue, revive
 from controlplane.allocator.learn_outcome import learn_outcome
 from controlplane.allocator.learn_plan import learn_criteria, learn_plan, learn_profile
+from controlplane.allocator.quota_room import learn_quotas
 from controlplane.allocator.shelves import close, distrust, reopen_after
 from controlplane.allocator.starts import block_silent, give_up_unstartable, learn_starts, unblock_heard
 from controlplane.allocator.state import Allocator, Pool, Shortage
@@ -31,8 +32,10 @@ def _take_in(allocator: Allocator, event: events.AllocatorEvent) -> Allocator:
             return allocator
         case events.WantedChanged(_, wanted, why):
             return replace(allocator, wanted=max(0, wanted), wanted_why=why)
-        case events.MarketSeen(_, market):
-            return replace(allocator, market=market)
+        case events.MarketSeen(at_s, market):
+            return learn_quotas(replace(allocator, market=market), market.quotas, at_s)
+        case events.QuotasSeen(at_s, quotas):
+            return learn_quotas(allocator, quotas, at_s)
         case events.CriteriaChanged(_, criteria):
             return learn_criteria(allocator, criteria)
         case events.Planned():
@@ -73,7 +76,8 @@ def _age(allocator: Allocator, now_s: float) -> Allocator:
     if wants_none(allocator) != (allocator.needless_since_s is not None):
         allocator = replace(allocator, needless_since_s=now_s if wants_none(allocator) else None)
     for pool in allocator.pools.values():
-        aged, lost = lose_overdue(revive(pool), settings, now_s)
+        left = allocator.released.get(pool.ref.cluster, frozenset())
+        aged, lost = lose_overdue(lose_left(revive(pool), left, settings, now_s), settings, now_s)
         aged = give_up_unstartable(aged, allocator.failing.get(pool.ref.cluster, {}), settings, now_s)
         aged = _write_off(_note_emptiness(aged, now_s), settings.owed_s, now_s)
         aged = _give_up(aged, settings.hang_s, now_s)

@@ -6,7 +6,7 @@ from enum import StrEnum
 from controlplane.allocator.demand import Basis, Demand
 from controlplane.allocator.offers import Offer, Stock, pool_ref
 from controlplane.clouds.interface import PoolRef
-from controlplane.planning.market import Market, Nodes
+from controlplane.planning.market import UNLIMITED, Market, Nodes, Quotas
 from controlplane.planning.plan import Change, Plan
 from messages.ids import ClusterName, JobName
 from runtime.errors import UserError
@@ -63,6 +63,8 @@ class AllocatorSettings:
     """Nodes of a job that wants none go as it releases them, but no later than this: nobody may be left to do so."""
     idle_timeout_s: float = 600.0
     """A node of a planned job on which it has nothing and wants nothing for so long, or computes too little, goes."""
+    notice_idle_s: float = 120.0
+    """A noticed node that the job has left is removed at once if its notice leaves more than this."""
     rest_max_s: float = 3600.0
     """Where such nodes were too few to run with, none are asked for after for as long; doubles with each time after."""
     regrow_after_s: float = 1800.0
@@ -186,6 +188,8 @@ class Pool:
     failures: int = 0
     retry_s: float | None = None
     last_error: str = ""
+    asks_less: bool = False
+    """Its last request was refused for a quota with room for fewer: those are asked for, once."""
 
 
 class Shortage(StrEnum):
@@ -337,6 +341,9 @@ class Allocator:
     demand: Demand | None = None
     """Of a planned job."""
     market: Market | None = None
+    quotas: Quotas = UNLIMITED
+    """As last read, or as the cloud said when it refused a request."""
+    quota_refused_s: float | None = None
     plans: Plans = Plans()
     by: str = ""
     """Whose word a planned job's pools follow now."""

@@ -34,6 +34,8 @@ ANYWHERE = "-"
 SYSTEM_POOL = "system"
 DEFAULT_SHUTDOWN_GRACE_S = 30
 """What GKE gives a spot node anyway; other values need a recent GKE version, so this one is not asked for."""
+CRITICAL_PODS_S = 15
+"""Of a longer one, what is for the system's pods; as much as GKE reserves of the usual one."""
 
 _SCOPES = ["https://www.googleapis.com/auth/cloud-platform"]
 _RESOURCE_LABEL = re.compile(r"^[a-z][a-z0-9_-]{0,62}\Z")
@@ -160,7 +162,10 @@ def create_pool(names: Names, location: str, cluster: ClusterName, plan: PoolPla
             }
         ]
     if plan.spot and plan.shutdown_grace_s != DEFAULT_SHUTDOWN_GRACE_S:
-        config["kubelet_config"] = {"shutdown_grace_period_seconds": plan.shutdown_grace_s}
+        config["kubelet_config"] = {
+            "shutdown_grace_period_seconds": plan.shutdown_grace_s,
+            "shutdown_grace_period_critical_pods_seconds": CRITICAL_PODS_S,
+        }
     network: Request = {"network_config": {"enable_private_nodes": True}} if plan.private else {}
     return {
         "parent": names.cluster(location, cluster),

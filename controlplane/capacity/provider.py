@@ -14,6 +14,7 @@ from controlplane.capacity.capacity import Capacity, OnPlacement
 from controlplane.capacity.fleet_keeper import FleetKeeper
 from controlplane.capacity.leaders_cloud import LeadersCloud
 from controlplane.capacity.planning import Planning, known_prices
+from controlplane.capacity.upgrade_guard import UpgradeGuard
 from controlplane.clouds.interface import Cloud, PoolPlan
 from controlplane.clouds.outcomes import reason_of
 from controlplane.fleet.cloud import load_clients, open_cloud
@@ -73,6 +74,7 @@ async def provided(fleet_file: Path, environ: Mapping[str, str], leader: Leader)
             reaper = Reaper(cloud, ours, records, capacity.is_settled, announce, may_act, clock)
             running = (
                 tasks.create_task(_keeper(fleet, cloud, capacity, leader).run(), name="fleet"),
+                tasks.create_task(UpgradeGuard(cloud, cluster_plans(fleet), announce, clock).run(), name="upgrades"),
                 tasks.create_task(leader.books.run(cloud, fleet.name), name="ledger"),
                 tasks.create_task(planning.run(), name="planning"),
                 tasks.create_task(reaper.run(), name="reaper"),

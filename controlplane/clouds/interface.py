@@ -14,6 +14,10 @@ LEASE_LABEL = "tradewind-lease"
 BUS_LABEL = "tradewind-bus"
 
 
+PROTECT_S = 180 * 86_400.0
+"""Seconds for which a cluster's nodes are kept from upgrades, each time that this is asked for."""
+
+
 class ClusterStatus(StrEnum):
     PROVISIONING = "provisioning"
     RUNNING = "running"
@@ -28,6 +32,8 @@ class PoolStatus(StrEnum):
     RUNNING_WITH_ERROR = "running_with_error"
     """It exists, but the cloud could not give it all its nodes."""
     STOPPING = "stopping"
+    UPDATING = "updating"
+    """The cloud changes its nodes, in an upgrade, a repair or a resize; it may have extra nodes meanwhile."""
     ERROR = "error"
 
 
@@ -93,6 +99,7 @@ class ClusterPlan:
     system_disk_gb: int = 50
     system_disk_type: str = "pd-balanced"
     service_account: str | None = None
+    protect_s: float = PROTECT_S
     private_nodes: bool = False
     authorized_networks: tuple[str, ...] = ()
     """CIDR blocks from which the Kubernetes API may be reached; empty: from anywhere."""
@@ -121,6 +128,8 @@ class ClusterInfo:
     pools: tuple[PoolInfo, ...] = ()
     detail: str = ""
     status: ClusterStatus = ClusterStatus.PROVISIONING
+    protected_until: float | None = None
+    """Unix seconds until when the cloud does not upgrade its nodes by itself; None: it may do so now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +183,9 @@ class Cloud(Protocol):
     async def create_cluster_with_node_pool(self, plan: ClusterPlan) -> Outcome: ...
 
     async def delete_cluster(self, cluster: ClusterName) -> Outcome: ...
+
+    async def protect_from_upgrades(self, cluster: ClusterName, until: float) -> Outcome:
+        """Keep its nodes from upgrades until then (Unix seconds); what other people set stays as it is."""
 
     async def create_pool(self, cluster: ClusterName, plan: PoolPlan) -> Outcome: ...
 

@@ -7,7 +7,7 @@ more: against the caps all of that is counted.
 import math
 
 from controlplane.allocator.choices import choice_of
-from controlplane.allocator.counting import at_most, ceiling, doomed, total
+from controlplane.allocator.counting import at_most, ceiling, doomed, sidelined, total
 from controlplane.allocator.demand import Demand
 from controlplane.allocator.state import Allocator, Pool
 from controlplane.clouds.interface import PoolRef
@@ -19,12 +19,16 @@ _TUNING = Tuning()
 
 
 def most_for(allocator: Allocator, pool: Pool, wanted: int) -> int:
-    """As many as wanted, or fewer; what the pool aims at already is not in question."""
+    """What the pool may aim at for as many nodes as wanted, or fewer; what it aims at already is not in question.
+
+    A node that is replaced and kept has its slot beside them: it costs money and quota, but has no worker.
+    """
+    aside = sidelined(pool)
     room = ceiling(allocator) - total(allocator.pools.values(), but=pool.ref)
-    most = min(wanted, pool.offer.max_nodes, room)
+    most = min(min(wanted, room) + aside, pool.offer.max_nodes)
     if allocator.demand is None or most <= pool.target:
         return most
-    choice, others = choice_of(pool.offer), may_come(allocator, but=pool.ref)
+    choice, others = choice_of(pool.offer), may_come(allocator, but=pool.ref, with_sidelined=True)
     market = allocator.market
     if market is None or choice not in market.options or _is_in_the_way(others, choice, market):
         return pool.target
@@ -33,11 +37,13 @@ def most_for(allocator: Allocator, pool: Pool, wanted: int) -> int:
     return _affordable(allocator.demand, market, others, choice, pool.target, most)
 
 
-def may_come(allocator: Allocator, *, but: PoolRef | None = None, with_doomed: bool = False) -> dict[Choice, int]:
+def may_come(
+    allocator: Allocator, *, but: PoolRef | None = None, with_doomed: bool = False, with_sidelined: bool = False
+) -> dict[Choice, int]:
     """Nodes at most, counting operations under way and doubts."""
     found: dict[Choice, int] = {}
     for pool in allocator.pools.values():
-        count = at_most(pool, with_doomed=with_doomed) if pool.ref != but else 0
+        count = at_most(pool, with_doomed=with_doomed, with_sidelined=with_sidelined) if pool.ref != but else 0
         if count:
             choice = choice_of(pool.offer)
             found[choice] = found.get(choice, 0) + count
@@ -45,9 +51,9 @@ def may_come(allocator: Allocator, *, but: PoolRef | None = None, with_doomed: b
 
 
 def held_up(allocator: Allocator) -> set[Choice]:
-    """Where the quota would have room for one more, but for nodes that were noticed and are still there."""
+    """Where the quota would have room for one more, but for nodes that were noticed or replaced and are still there."""
     market = allocator.market
-    if market is None or not any(map(doomed, allocator.pools.values())):
+    if market is None or not any(doomed(pool) + sidelined(pool) for pool in allocator.pools.values()):
         return set()
     now, then = (gpus_by_quota(market, may_come(allocator, with_doomed=with_doomed)) for with_doomed in (True, False))
     found = set()

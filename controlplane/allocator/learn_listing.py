@@ -77,6 +77,7 @@ def _learn_pool(allocator: Allocator, info: PoolInfo, now_s: float) -> Allocator
         target=info.size,
         doubt=pool.doubt if making or _is_doubted(pool, listing) else None,
         stopping=info.status is PoolStatus.STOPPING,
+        updating=info.status is PoolStatus.UPDATING and pool.hanging_s is None,
         broken=info.status is PoolStatus.ERROR,
         vacant=dict(sorted(pool.vacant.items())[: max(0, info.size - len(pool.nodes))]),
     )

@@ -18,6 +18,8 @@ class Supply:
     """Nodes that are there and will stay."""
     coming: int = 0
     """Asked for, and not there yet."""
+    aside: int = 0
+    """Replaced, but still there: their slots are not free."""
     spare: int = 0
     """Of those that are held: nobody would miss them."""
     settled: bool = True
@@ -57,7 +59,7 @@ def _add(
     for offer in offers:
         supply = pools[offer]
         if supply.settled and supply.reachable and not _is_before(now_s, supply.closed_until_s):
-            more = max(0, min(missing, offer.max_nodes - targets[offer]))
+            more = max(0, min(missing, offer.max_nodes - supply.aside - targets[offer]))
             targets[offer] += more
             missing -= more
 

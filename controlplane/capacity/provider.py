@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from controlplane.allocator.state import AllocatorSettings
 from controlplane.bootstrap.answers import PassOutcome
 from controlplane.bootstrap.bootstrap import Bootstrap
 from controlplane.bootstrap.settings import Place, Secrets
@@ -66,8 +67,9 @@ async def provided(fleet_file: Path, environ: Mapping[str, str], leader: Leader)
         prices = await asyncio.to_thread(known_prices, environ, account)
         async with asyncio.TaskGroup() as tasks:
             planning = Planning(cloud, offers(fleet), prices, leader.bucket, clock, may_act, announce)
+            settings = AllocatorSettings(unready_timeout_s=fleet.nodes.unready_timeout_s)
             capacity = Capacity(
-                cloud, offers(fleet), completed, clock, announce, leader.on_placement, planning=planning
+                cloud, offers(fleet), completed, clock, announce, leader.on_placement, settings, planning
             )
             ours = findings.FleetScope(fleet.name, [plan.name for plan in cluster_plans(fleet)])
             records = partial(read_records, leader.bucket)

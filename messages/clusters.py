@@ -19,6 +19,19 @@ class Presence(StrEnum):
     """Proof: the process exited, the pod or node is gone, or it said that it left."""
 
 
+class StartFailure(Struct, frozen=True, omit_defaults=True):
+    """Why a worker's pod cannot start. Kubernetes keeps trying."""
+
+    reason: str
+    """Kubernetes' name of it, such as `ErrImagePull` or `Unschedulable`."""
+    detail: str = ""
+    image: str = ""
+    node: str = ""
+    """Empty while the pod has none."""
+    for_s: Duration = 0.0
+    """Seconds since the controller first saw it."""
+
+
 class WorkerSight(Struct, frozen=True, omit_defaults=True):
     """What the controller knows of one worker."""
 
@@ -28,6 +41,7 @@ class WorkerSight(Struct, frozen=True, omit_defaults=True):
     silent_s: Duration = 0.0
     why: str = ""
     status: WorkerStatus | None = None
+    start_failure: StartFailure | None = None
 
 
 class NodeSight(Struct, frozen=True, omit_defaults=True):

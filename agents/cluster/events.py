@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from messages.clusters import KeepWorkers, NodeSight, RemoveWorkers
+from messages.clusters import KeepWorkers, NodeSight, RemoveWorkers, StartFailure
 from messages.ids import Epoch, JobName, WorkerId
 from messages.workers import WorkerStatus
 
@@ -74,6 +74,8 @@ class PlaceSeen:
     waits_for: str = ""
     notice_s: float | None = None
     """Somebody else ends it, in so many seconds."""
+    failure: StartFailure | None = None
+    """Why it cannot start, if that is known; its age is counted by the core."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,8 @@
 from dataclasses import replace
 from typing import assert_never
 
+from msgspec import structs
+
 from agents.cluster.commands import answer_to
 from agents.cluster.events import (
     AgentEnded,
@@ -165,7 +167,7 @@ def _see_place(state: ClusterState, event: PlaceSeen) -> ClusterState:
         return state
     begins = place.mute and not event.mute
     seen = replace(
-        place,
+        _with_failure(place, event),
         node=event.node,
         mute=event.mute,
         waits_for=event.waits_for[:WHY_AT_MOST],
@@ -174,6 +176,18 @@ def _see_place(state: ClusterState, event: PlaceSeen) -> ClusterState:
     if event.notice_s is not None and place.ending is None:
         seen = seen.with_notice(event.at_s + event.notice_s, "pod")
     return _put(state, seen) if seen != place else state
+
+
+def _with_failure(place: Place, event: PlaceSeen) -> Place:
+    """While the same image fails on the same node, the age continues, and a backoff without a detail keeps the last."""
+    known, failure = place.failure, event.failure
+    if failure is None:
+        return replace(place, failure=None, failing_since_s=0.0)
+    if known is None or (known.image, known.node) != (failure.image, failure.node):
+        return replace(place, failure=failure, failing_since_s=event.at_s)
+    if not failure.detail:
+        failure = structs.replace(failure, detail=known.detail)
+    return replace(place, failure=failure)
 
 
 def _see_node(state: ClusterState, event: NodeSeen) -> ClusterState:

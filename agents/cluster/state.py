@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from messages.clusters import Answer, NodeSight, WorkerTemplate
+from messages.clusters import Answer, NodeSight, StartFailure, WorkerTemplate
 from messages.ids import ClusterName, Epoch, JobName, WorkerId
 from messages.workers import WorkerPhase, WorkerStatus
 
@@ -95,6 +95,9 @@ class Place:
     mute: bool = False
     """Its worker cannot speak yet, so its silence says nothing."""
     waits_for: str = ""
+    failure: StartFailure | None = None
+    """Why it cannot start."""
+    failing_since_s: float = 0.0
     notice_at_s: float | None = None
     """When it will be taken, as was seen from outside of it."""
     notice_source: str = ""

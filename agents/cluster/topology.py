@@ -6,7 +6,7 @@ import msgspec
 from msgspec import structs
 
 from agents.cluster.state import ClusterState, Gone, Node, Place, Rules
-from messages.clusters import ClusterHeartbeat, NodeSight, Presence, WorkerSight
+from messages.clusters import ClusterHeartbeat, NodeSight, Presence, StartFailure, WorkerSight
 from messages.workers import WorkerStatus
 
 _encoder = msgspec.json.Encoder(order="deterministic")
@@ -57,7 +57,14 @@ def _sight(state: ClusterState, place: Place, now_s: float) -> WorkerSight:
     silent_s = now_s - place.silent_since_s(state.connected_since_s) if place.status is not None else 0.0
     why = f"being ended: {place.ending.why}" if place.ending is not None else place.waits_for
     status = _with_zone(state, place, _with_notice(state, place, now_s))
-    return WorkerSight(place.id, place.job, presence(place), round(max(0.0, silent_s), 3), why, status)
+    failure = _failure(place, now_s)
+    return WorkerSight(place.id, place.job, presence(place), round(max(0.0, silent_s), 3), why, status, failure)
+
+
+def _failure(place: Place, now_s: float) -> StartFailure | None:
+    if place.failure is None or place.ending is not None:
+        return None
+    return structs.replace(place.failure, for_s=round(max(0.0, now_s - place.failing_since_s), 3))
 
 
 def _with_notice(state: ClusterState, place: Place, now_s: float) -> WorkerStatus | None:
@@ -114,10 +121,17 @@ def _all_statuses(sight: WorkerSight) -> WorkerSight:
     return structs.replace(sight, status=None)
 
 
+def _ageless(sight: WorkerSight) -> WorkerSight:
+    failure = sight.start_failure
+    return structs.replace(
+        sight,
+        silent_s=0.0,
+        status=what_matters(sight.status) if sight.status is not None else None,
+        start_failure=structs.replace(failure, for_s=0.0) if failure is not None else None,
+    )
+
+
 def _digest(heartbeat: ClusterHeartbeat) -> str:
-    ageless = [
-        structs.replace(sight, silent_s=0.0, status=what_matters(sight.status) if sight.status is not None else None)
-        for sight in heartbeat.workers
-    ]
+    ageless = list(map(_ageless, heartbeat.workers))
     nodes = [structs.replace(sight, notice_s=None if sight.notice_s is None else 0.0) for sight in heartbeat.nodes]
     return hashlib.blake2b(_encoder.encode((ageless, nodes, heartbeat.keeps)), digest_size=8).hexdigest()

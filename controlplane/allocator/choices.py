@@ -6,7 +6,7 @@ from functools import lru_cache
 from msgspec import structs
 
 from controlplane.allocator.offers import Offer
-from controlplane.allocator.plan import Supply, kept
+from controlplane.allocator.plan import Supply, kept, most_of
 from controlplane.catalog.accelerators import matching
 from controlplane.planning.market import Choice, Market, Present
 
@@ -32,7 +32,7 @@ def within_reach(market: Market, supplies: Mapping[Offer, Supply]) -> Market:
     room: dict[Choice, int] = {}
     for offer, supply in supplies.items():
         choice = choice_of(offer)
-        most = max(supply.held, offer.max_nodes - supply.aside) if supply.reachable else supply.held
+        most = max(supply.held, most_of(offer, supply)) if supply.reachable else supply.held
         room[choice] = room.get(choice, 0) + most
     less = {
         choice: structs.replace(option, limit=room.get(choice, 0))

@@ -105,6 +105,30 @@ class NodesReleased:
 
 
 @dataclass(frozen=True, slots=True)
+class StartsSeen:
+    """How the job's workers start in a cluster, while some cannot, and until the cluster is known to work again."""
+
+    at_s: float
+    cluster: ClusterName
+    failing: tuple[tuple[str, float], ...] = ()
+    """Names of nodes on which a worker cannot start, for so many seconds."""
+    started: frozenset[str] = frozenset()
+    """Names of nodes on which a worker has started."""
+    detail: str = ""
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerFailed:
+    """The controller of a cluster cannot start, so no worker can. Told again while it is so."""
+
+    at_s: float
+    cluster: ClusterName
+    detail: str = ""
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class UseSeen:
     """As reported lately, of all nodes of which anything is known."""
 
@@ -156,6 +180,8 @@ AllocatorEvent = (
     | NodesSeen
     | ClusterLost
     | NodesReleased
+    | StartsSeen
+    | ControllerFailed
     | UseSeen
     | ProfileMeasured
     | MachinesGivenBack

@@ -17,6 +17,7 @@ from controlplane.allocator.effects import (
     ResizePool,
 )
 from controlplane.allocator.shelves import is_closed
+from controlplane.allocator.starts import is_blocked
 from controlplane.allocator.state import Allocator, Pool
 from controlplane.catalog.money import usd_text
 from controlplane.planning.market import QuotaKey
@@ -29,6 +30,7 @@ def check(before: Allocator, after: Allocator, effects: Sequence[AllocatorEffect
         *_of_order(before, after, effects, changes),
         *_of_caps(after, changes),
         *_of_the_market(after, changes),
+        *_of_starts(after, changes),
         *_of_plans(before, effects),
         *_of_nodes(after, changes),
         *_of_dismissals(after),
@@ -102,6 +104,15 @@ def _of_the_market(after: Allocator, changes: Sequence[Change]) -> list[str]:
         if pool.operation is not None and is_closed(after, pool.offer.stock, pool.operation.asked_s):
             broken.append(f"pool {pool.ref.pool} was raised, where nothing is to be had")
     return broken
+
+
+def _of_starts(after: Allocator, changes: Sequence[Change]) -> list[str]:
+    raised = [after.pools[change.ref] for change in changes if _raises(after, change)]
+    return [
+        f"pool {pool.ref.pool} was raised in {pool.ref.cluster}, where workers cannot start"
+        for pool in raised
+        if pool.operation is not None and is_blocked(after, pool.ref.cluster, pool.operation.asked_s)
+    ]
 
 
 def _of_plans(before: Allocator, effects: Sequence[AllocatorEffect]) -> list[str]:

@@ -15,6 +15,7 @@ from controlplane.allocator.learn_nodes import learn_sight, lose_cluster, lose_o
 from controlplane.allocator.learn_outcome import learn_outcome
 from controlplane.allocator.learn_plan import learn_criteria, learn_plan, learn_profile
 from controlplane.allocator.shelves import close, distrust, reopen_after
+from controlplane.allocator.starts import block_silent, give_up_unstartable, learn_starts, unblock_heard
 from controlplane.allocator.state import Allocator, Pool, Shortage
 from controlplane.allocator.use import call_back, forget_cutback, note_use
 
@@ -43,11 +44,15 @@ def _take_in(allocator: Allocator, event: events.AllocatorEvent) -> Allocator:
         case events.ClusterBecameReady(at_s, cluster):
             return hear_of_cluster(allocator, cluster, at_s)
         case events.NodesSeen():
-            return learn_sight(allocator, event)
+            return unblock_heard(learn_sight(allocator, event), event.cluster)
         case events.ClusterLost(at_s, cluster):
             return lose_cluster(allocator, cluster, at_s)
         case events.NodesReleased():
             return note_released(allocator, event)
+        case events.StartsSeen():
+            return learn_starts(allocator, event)
+        case events.ControllerFailed():
+            return block_silent(allocator, event)
         case events.UseSeen():
             return note_use(allocator, event)
         case events.ProfileMeasured(_, profile):
@@ -70,6 +75,7 @@ def _age(allocator: Allocator, now_s: float) -> Allocator:
     for pool in allocator.pools.values():
         aged, sidelined = sideline(revive(pool), settings, now_s)
         aged, lost = lose_overdue(aged, settings, now_s)
+        aged = give_up_unstartable(aged, allocator.failing.get(pool.ref.cluster, {}), settings, now_s)
         aged = _write_off(_note_emptiness(aged, now_s), settings.owed_s, now_s)
         aged = _give_up(aged, settings.hang_s, now_s)
         if lost or sidelined:

@@ -26,6 +26,10 @@ class Supply:
     """No operation is under way, so that it can be changed."""
     reachable: bool = True
     """Its cluster is there and takes orders."""
+    blocked: bool = False
+    """Workers cannot start in its cluster."""
+    room: int | None = None
+    """The most nodes that may be asked of it now, if fewer than it offers."""
     closed_until_s: float | None = None
     """Until then it has nothing more to give."""
     distrusted_until_s: float | None = None
@@ -49,8 +53,13 @@ def plan(wanted: int, offers: Sequence[Offer], pools: Mapping[Offer, Supply], no
 
 def kept(supply: Supply, now_s: float) -> int:
     """Nodes that are there, and those that may be counted on to come."""
-    hopeless = supply.settled and _is_before(now_s, supply.closed_until_s)
+    hopeless = supply.settled and (supply.blocked or _is_before(now_s, supply.closed_until_s))
     return supply.held if hopeless else supply.held + supply.coming
+
+
+def most_of(offer: Offer, supply: Supply) -> int:
+    most = offer.max_nodes - supply.aside
+    return most if supply.room is None else min(supply.room, most)
 
 
 def _add(
@@ -59,7 +68,7 @@ def _add(
     for offer in offers:
         supply = pools[offer]
         if supply.settled and supply.reachable and not _is_before(now_s, supply.closed_until_s):
-            more = max(0, min(missing, offer.max_nodes - supply.aside - targets[offer]))
+            more = max(0, min(missing, most_of(offer, supply) - targets[offer]))
             targets[offer] += more
             missing -= more
 

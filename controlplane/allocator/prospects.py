@@ -1,16 +1,19 @@
 """What the plan is told: for each offer what there is of it, and what may be asked of it."""
 
+import math
+
 from controlplane.allocator.counting import expected, held, is_settled, sidelined, spare
 from controlplane.allocator.offers import Offer, pool_ref
 from controlplane.allocator.plan import Supply
 from controlplane.allocator.shelves import shelf_of
+from controlplane.allocator.starts import is_blocked, room_of
 from controlplane.allocator.state import Allocator, Pool
 
 Supplies = dict[Offer, Supply]
 
 
-def supplies_of(allocator: Allocator) -> Supplies:
-    return {offer: supply_of(allocator, offer) for offer in known_offers(allocator)}
+def supplies_of(allocator: Allocator, now_s: float) -> Supplies:
+    return {offer: supply_of(allocator, offer, now_s) for offer in known_offers(allocator)}
 
 
 def known_offers(allocator: Allocator) -> list[Offer]:
@@ -19,13 +22,15 @@ def known_offers(allocator: Allocator) -> list[Offer]:
     return [*allocator.offers, *found]
 
 
-def supply_of(allocator: Allocator, offer: Offer) -> Supply:
+def supply_of(allocator: Allocator, offer: Offer, now_s: float) -> Supply:
     ref = pool_ref(allocator.job, offer)
     pool = allocator.pools.get(ref, Pool(ref, offer))
     if pool.stopping:
         return Supply(settled=False)
     shelf = shelf_of(allocator, offer.stock)
-    usable = offer.pool is None and not pool.broken and pool.hanging_s is None
+    blocked = is_blocked(allocator, offer.cluster, now_s)
+    usable = offer.pool is None and not pool.broken and pool.hanging_s is None and not blocked
+    is_tried = offer.cluster in allocator.blocks
     return Supply(
         held=held(pool),
         coming=max(0, expected(pool) - held(pool)),
@@ -33,6 +38,8 @@ def supply_of(allocator: Allocator, offer: Offer) -> Supply:
         spare=len(spare(allocator, pool)),
         settled=is_settled(pool),
         reachable=allocator.clusters.get(offer.cluster, False) and usable,
+        blocked=blocked,
+        room=room_of(allocator, offer) if is_tried else None,
         closed_until_s=shelf.closed_until_s,
-        distrusted_until_s=shelf.distrusted_until_s,
+        distrusted_until_s=math.inf if is_tried else shelf.distrusted_until_s,
     )

@@ -64,7 +64,7 @@ class Turn:
     # Aiming
 
     def _aim(self) -> None:
-        supplies = supplies_of(self.allocator)
+        supplies = supplies_of(self.allocator, self.now_s)
         self._note(supplies)
         plan = current(self.allocator.plans)
         if plan is not None:
@@ -78,7 +78,7 @@ class Turn:
         for offer, target in aims.targets.items():
             self._raise(self._pool(offer), target)
         if self.effects:
-            self._note(supplies_of(self.allocator))
+            self._note(supplies_of(self.allocator, self.now_s))
 
     def _note(self, supplies: Supplies) -> None:
         if self.allocator.demand is not None:

@@ -7,7 +7,8 @@ from controlplane.allocator.counting import at_most, ceiling, dismissed, held, i
 from controlplane.allocator.facts import current
 from controlplane.allocator.offers import Offer
 from controlplane.allocator.shelves import shelf_of
-from controlplane.allocator.state import Allocator, Closure, Pool, Shortage
+from controlplane.allocator.starts import is_blocked
+from controlplane.allocator.state import Allocator, Block, Closure, Pool, Shortage
 from controlplane.clouds.outcomes import with_hint
 from controlplane.planning.plan import Change
 from messages.ids import ClusterName
@@ -32,6 +33,9 @@ def explain_lowering(allocator: Allocator, pool: Pool, now_s: float) -> str:
     closed = shelf_of(allocator, pool.offer.stock).closed
     if closed is not None and now_s < closed.until_s:
         return f"{pool.offer.zone} {SHORTAGES[closed.shortage]}, and the pool would keep trying: {closed.detail}"
+    useless = [f"{node.name}: {node.useless}" for node in lost(pool) if node.useless]
+    if useless:
+        return "; ".join(useless)
     taken = sorted(pool.vacant.keys() | {node.name for node in lost(pool)})
     if taken:
         return f"{', '.join(taken)} of it was lost; the cloud would fill the slot again, whenever it can"
@@ -107,12 +111,13 @@ def shortage(allocator: Allocator, now_s: float, unready: Mapping[ClusterName, s
         return ""
     plan, wanted = current(allocator.plans), goal(allocator)
     waits = plan.why if plan is not None and plan.change is Change.WAIT else ""
+    blocked = _blocked(allocator, now_s)
     if not waits and sum(at_most(pool) for pool in allocator.pools.values()) >= wanted:
-        return ""
+        return "; ".join(blocked)
     if allocator.demand is not None and allocator.market is None:
         return "nobody has told yet what machines cost"
     room = sum(offer.max_nodes for offer in allocator.offers)
-    told = [f"the fleet's offers have room for {count_nodes(room)}"] if room < wanted else []
+    told = blocked + ([f"the fleet's offers have room for {count_nodes(room)}"] if room < wanted else [])
     told += [text for text in (waits, allocator.by if is_resting(allocator) else "") if text]
     zones: dict[tuple[str, str], list[str]] = {}
     for offer in allocator.offers:
@@ -123,6 +128,14 @@ def shortage(allocator: Allocator, now_s: float, unready: Mapping[ClusterName, s
             zones.setdefault((offer.machine_type, _problem(closed)), []).append(offer.zone)
     told += [f"{machine} in {', '.join(dict.fromkeys(where))} {what}" for (machine, what), where in zones.items()]
     return "; ".join(dict.fromkeys(told))
+
+
+def describe_block(cluster: ClusterName, block: Block) -> str:
+    return f"workers cannot start in cluster {cluster}: {with_hint(block.detail, block.hint)}"
+
+
+def _blocked(allocator: Allocator, now_s: float) -> list[str]:
+    return [describe_block(name, block) for name, block in allocator.blocks.items() if now_s < block.until_s]
 
 
 def _problem(closed: Closure) -> str:
@@ -154,6 +167,8 @@ def _passed_over(allocator: Allocator, offer: Offer, now_s: float) -> str:
         return f"{offer.zone} has to be listed first"
     if not allocator.clusters.get(offer.cluster, False):
         return f"cluster {offer.cluster} is not ready"
+    if is_blocked(allocator, offer.cluster, now_s):
+        return f"workers cannot start in cluster {offer.cluster}"
     if shelf.distrusted_until_s is not None and now_s < shelf.distrusted_until_s:
         return f"{offer.zone} took a node lately or did not answer"
     if pool is not None and pool.target >= offer.max_nodes:

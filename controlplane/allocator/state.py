@@ -67,6 +67,14 @@ class AllocatorSettings:
     """How long no more nodes are asked for after one went that was used too little; doubles with each time after."""
     regrow_after_max_s: float = 86_400.0
 
+    start_give_back_s: float = 300.0
+    """Seconds that a node is kept on which the job's worker cannot start: until then a person may repair the cause."""
+    start_retry_s: float = 600.0
+    """Seconds until a cluster in which workers could not start is tried again; doubles with each time."""
+    start_retry_max_s: float = 14_400.0
+    controller_block_s: float = 120.0
+    """Seconds that nothing is asked for in a cluster after its controller was last said to fail."""
+
 
 @dataclass(frozen=True, slots=True)
 class Node:
@@ -88,6 +96,8 @@ class Node:
     lost_s: float | None = None
     given_up: bool = False
     """It came to a slot that is being given up: it is lost with it, unless that fails."""
+    useless: str = ""
+    """Why it was given up though the cloud did not take it; then it counts as lost."""
     dismissed: str = ""
     """Why it is given up though the job uses it; it goes when the job has left it."""
 
@@ -225,6 +235,23 @@ class Shelf:
 
 
 @dataclass(frozen=True, slots=True)
+class Block:
+    """The job's workers cannot start in a cluster."""
+
+    since_s: float
+    until_s: float
+    """Nothing is asked for there until then; counts from the last report of a worker that cannot start."""
+    failures: int
+    """How often it was tried."""
+    detail: str
+    hint: str = ""
+    nodes: frozenset[str] = frozenset()
+    """Names of the nodes that it was last tried with."""
+    of_controller: bool = False
+    """The cluster's controller cannot start; over when it is heard."""
+
+
+@dataclass(frozen=True, slots=True)
 class LowUse:
     """Of a node on which the job computes too little of the time in which it computes or waits for others."""
 
@@ -297,6 +324,9 @@ class Allocator:
     """Those that are there, and whether they are ready."""
     pools: dict[PoolRef, Pool] = field(default_factory=dict)
     shelves: dict[Stock, Shelf] = field(default_factory=dict)
+    blocks: dict[ClusterName, Block] = field(default_factory=dict)
+    failing: dict[ClusterName, dict[str, float]] = field(default_factory=dict)
+    """Names of nodes on which the job's worker cannot start, and since when."""
     released: dict[ClusterName, frozenset[str]] = field(default_factory=dict)
     deleted: dict[PoolRef, int] = field(default_factory=dict)
     """The newest listing when a pool was deleted: neither it nor one before it brings the pool back."""

@@ -18,6 +18,7 @@ from controlplane.allocator.planned import planned
 from controlplane.allocator.sentences import count_nodes, describe_offer, goal
 from controlplane.allocator.shelves import newly_closed
 from controlplane.allocator.state import Allocator, Node, Pool, Shortage
+from controlplane.clouds.outcomes import with_hint
 from messages.jobs import Scalar
 
 SHORTAGE_KINDS = {
@@ -33,6 +34,7 @@ def tell(before: Allocator, after: Allocator, asked: Sequence[AllocatorEffect]) 
         *planned(before.plans, after.plans),
         *_nodes(before, after),
         *_shortages(before, after),
+        *_blocks(before, after),
         *(said for effect in asked if not _is_said(before, effect) and (said := _asked(after, effect)) is not None),
         *_held(before, after),
         *_trouble(before, after),
@@ -66,7 +68,7 @@ def _fate(node: Node, now: Node | None, pool: Pool) -> tuple[str, str, str] | No
         return None
     if now is not None and now.uid == node.uid:
         if now.lost_s is not None:
-            return "node_lost", "was lost", ""
+            return ("node_given_back", "is given back", now.useless) if now.useless else ("node_lost", "was lost", "")
         if now.sidelined_s is not None and node.sidelined_s is None:
             return "node_sidelined", *_why_sidelined(now)
         if now.sidelined_s is None and node.sidelined_s is not None and now.is_sound:
@@ -94,6 +96,22 @@ def _shortages(before: Allocator, after: Allocator) -> list[Announce]:
             text += f" ({closure.hint})"
         fields: dict[str, Scalar | None] = {"zone": stock.zone, "machine_type": stock.machine_type}
         said.append(Announce(SHORTAGE_KINDS[closure.shortage], text, closure.detail, fields))
+    return said
+
+
+def _blocks(before: Allocator, after: Allocator) -> list[Announce]:
+    """Once for each time that a cluster is tried."""
+    said = []
+    for cluster, block in after.blocks.items():
+        known = before.blocks.get(cluster)
+        if known is None or (known.failures, known.hint) != (block.failures, block.hint):
+            text = f"workers cannot start in cluster {cluster}, where nothing is asked for now"
+            why = with_hint(block.detail, block.hint)
+            said.append(Announce("starts_failed", text, why, {"cluster": cluster}))
+    said += [
+        Announce("starts_work", f"workers start in cluster {cluster} again", "", {"cluster": cluster})
+        for cluster in sorted(before.blocks.keys() - after.blocks.keys())
+    ]
     return said
 
 

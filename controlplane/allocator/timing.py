@@ -6,6 +6,7 @@ from controlplane.allocator.counting import is_settled, is_there
 from controlplane.allocator.facts import plan_due_s
 from controlplane.allocator.idle import idle_due_s
 from controlplane.allocator.pauses import pause_s
+from controlplane.allocator.starts import start_times
 from controlplane.allocator.state import Allocator, AllocatorSettings, Doubt, Listing, Node, Pool
 
 
@@ -77,6 +78,7 @@ def _times(allocator: Allocator) -> Iterator[float]:
     if plan_s is not None:
         yield plan_s
     yield from idle_due_s(allocator)
+    yield from start_times(allocator)
     if allocator.needless_since_s is not None:
         yield allocator.needless_since_s + allocator.settings.release_s
     yield from (each.until_s for each in (allocator.cutback, allocator.idle_cap) if each is not None)

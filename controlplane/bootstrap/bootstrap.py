@@ -8,9 +8,11 @@ from controlplane.bootstrap.answers import PassOutcome, outcome_of
 from controlplane.bootstrap.apply import install
 from controlplane.bootstrap.client import CallFailed, connected
 from controlplane.bootstrap.manifests import manifests
+from controlplane.bootstrap.pods import controller_failure
 from controlplane.bootstrap.settings import BootstrapSettings, Place, Secrets
 from controlplane.clouds.interface import KubernetesAccess
 from controlplane.clouds.outcomes import Busy, Done, Refused, Throttled, Unreachable
+from messages.clusters import StartFailure
 from messages.ids import ClusterName
 from runtime.backoff import pauses
 from runtime.errors import Temporary, UserError
@@ -70,6 +72,18 @@ class Bootstrap:
             return Unreachable(str(error))
         except UserError as error:
             return Refused(str(error), error.hint)
+
+    async def controller_failure(self, cluster: ClusterName) -> StartFailure | None:
+        """Why the controller's pod cannot start; None where it can, or nobody answers."""
+        try:
+            access = await self._cloud.kubernetes_access(cluster)
+            if not isinstance(access, KubernetesAccess):
+                return None
+            async with connected(access, self._cloud.access_token, self._settings.call_s) as client:
+                return await controller_failure(client, self._settings.namespace)
+        except (CallFailed, Temporary, UserError) as error:
+            self._log.warning("controller_not_looked_at", cluster=cluster, why=str(error))
+            return None
 
     def _tell(self, place: Place, outcome: PassOutcome) -> None:
         match outcome:

@@ -57,6 +57,11 @@ class KubernetesClient:
                 return None
             raise
 
+    async def pods(self, namespace: str, labels: str) -> Manifest:
+        """A list of those that have these labels (`a=b,c=d`)."""
+        path = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods"
+        return await self._call("GET", path, query=[("labelSelector", labels)])
+
     async def apply(self, manifest: Manifest) -> None:
         """What is in the manifest becomes so; what others have set beside it stays."""
         query = [("fieldManager", FIELD_MANAGER), ("force", "true")]

@@ -11,6 +11,7 @@ from controlplane.allocator.events import (
     AllocatorEvent,
     ClusterBecameReady,
     ClusterLost,
+    ControllerFailed,
     CriteriaChanged,
     JobEnded,
     MachinesGivenBack,
@@ -30,6 +31,7 @@ from controlplane.capacity.placement import Placed, free_nodes, placed_of
 from controlplane.capacity.planner import Planner
 from controlplane.capacity.planning import Planning
 from controlplane.capacity.shell import AllocatorShell, Complete
+from controlplane.capacity.starts import PullHint, Starts
 from controlplane.catalog.accelerators import from_gke
 from controlplane.clouds.interface import Cloud
 from controlplane.planning.criteria import Criteria
@@ -53,6 +55,7 @@ class _Held:
 
     loop: AllocatorLoop
     task: asyncio.Task[None]
+    starts: Starts
     wanted: int | None
     """None when it has ended."""
     criteria: Criteria | None = None
@@ -73,8 +76,10 @@ class Capacity:
         on_placement: OnPlacement,
         settings: AllocatorSettings | None = None,
         planning: Planning | None = None,
+        pull_hint: PullHint = lambda image: "",
     ) -> None:
         """Without `planning` all jobs take their nodes in the fleet's order."""
+        self.pull_hint = pull_hint
         self._cloud = cloud
         self._offers = offers
         self._complete = complete
@@ -129,7 +134,8 @@ class Capacity:
         )
         loop = self._loop_of(job, state)
         task = tasks.create_task(loop.run(), name=f"capacity/{job}")
-        self._held[job] = _Held(loop, task, None if ended is not None else wanted)
+        starts = Starts(job, self.pull_hint)
+        self._held[job] = _Held(loop, task, starts, None if ended is not None else wanted)
         if demand is not None and ended is None:
             self._plan_for(job, demand.criteria)
 
@@ -183,6 +189,16 @@ class Capacity:
             if free != held.free.get(topology.cluster, ()):
                 held.free[topology.cluster] = free
                 held.loop.post(NodesReleased(now_s, topology.cluster, free))
+            self._see_starts(held, topology, now_s)
+
+    def _see_starts(self, held: _Held, topology: ClusterHeartbeat, now_s: float) -> None:
+        """Of interest while some cannot start, and until the allocator knows that they can."""
+        state, cluster = held.loop.state, topology.cluster
+        was_failing = cluster in state.blocks or bool(state.failing.get(cluster))
+        if was_failing or any(sight.start_failure is not None for sight in topology.workers):
+            seen = held.starts.see(topology, now_s)
+            if was_failing or seen.failing:
+                held.loop.post(seen)
 
     def heard_s(self, cluster: ClusterName) -> float | None:
         """When its controller was last heard."""
@@ -204,6 +220,11 @@ class Capacity:
             if not waits_for:
                 held.loop.post(ClusterBecameReady(self._clock.monotonic_s(), cluster))
             self._place(job, held)
+
+    def block(self, cluster: ClusterName, detail: str, hint: str) -> None:
+        """Its controller cannot start. Told again while it is so."""
+        for held in self._held.values():
+            held.loop.post(ControllerFailed(self._clock.monotonic_s(), cluster, detail, hint))
 
     def lose(self, job: JobName, cluster: ClusterName, why: str) -> None:
         """Told again and again while it is so: all nodes that the job had there are of no more use to it."""

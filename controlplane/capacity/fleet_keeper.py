@@ -5,7 +5,7 @@ lost what was put into it.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 from controlplane.clouds.interface import FLEET_LABEL, JOB_LABEL, Cloud, ClusterInfo, ClusterPlan, ClusterStatus
@@ -40,8 +40,12 @@ class FleetKeeper:
         hear_of: Callable[[ClusterName, str], None],
         clock: Clock,
         silence_s: float = SILENCE_FIRST_S,
+        outwait: Callable[[ClusterName], Awaitable[None]] | None = None,
     ) -> None:
-        """`heard_s`: when the controller of a cluster was last heard; `hear_of`: what it waits for, if for anything."""
+        """`heard_s`: when the controller of a cluster was last heard; `hear_of`: what it waits for, if for anything.
+
+        `outwait`: returns when a silent controller does not fail for a reason that is known.
+        """
         self._cloud = cloud
         self._clusters = clusters
         self._install = install
@@ -50,6 +54,7 @@ class FleetKeeper:
         self._hear_of = hear_of
         self._clock = clock
         self._silence_s = silence_s
+        self._outwait = outwait
         self._log = logger()
 
     async def run(self) -> None:
@@ -71,6 +76,8 @@ class FleetKeeper:
                 why = "it may have lost what was installed in it, which is looked after"
                 self._tell("cluster_silent", plan, f"nothing is heard of cluster {plan.name}", why)
             await self._make_ready(plan)
+            if self._outwait is not None:
+                await self._outwait(plan.name)
 
     async def _until_silent(self, cluster: ClusterName, since_s: float, silence_s: float) -> float:
         """Since when nothing was heard of it."""

@@ -20,12 +20,21 @@ NOT_LEADING = Unreachable("this master does not lead any more")
 
 
 class LeadersCloud:
-    def __init__(self, cloud: Cloud, may_act: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        cloud: Cloud,
+        may_act: Callable[[], bool],
+        on_listing: Callable[[Sequence[ClusterInfo]], None] = lambda clusters: None,
+    ) -> None:
         self._cloud = cloud
         self._may_act = may_act
+        self._on_listing = on_listing
 
     async def clusters(self) -> Sequence[ClusterInfo] | Unreachable | Refused:
-        return await self._cloud.clusters()
+        found = await self._cloud.clusters()
+        if not isinstance(found, Unreachable | Refused):
+            self._on_listing(found)
+        return found
 
     async def create_cluster_with_node_pool(self, plan: ClusterPlan) -> Outcome:
         return await self._change(lambda: self._cloud.create_cluster_with_node_pool(plan))

@@ -105,8 +105,11 @@ def _boot_s(asked_s: float | None, now_s: float) -> float | None:
 def _was_taken(watch: Watch, allocator: Allocator, key: NodeKey) -> bool:
     """Rather than removed by us, upgraded or repaired by the cloud, or only out of sight."""
     is_seen = allocator.clusters.get(key[0].cluster, False)
-    updates = key[0] in allocator.pools and allocator.pools[key[0]].updating
-    return is_seen and not updates and allocator.ended is None and key not in watch.given_back
+    pool = allocator.pools.get(key[0])
+    node = pool.nodes.get(key[1]) if pool is not None else None
+    if (pool is not None and pool.updating) or (node is not None and node.useless):
+        return False
+    return is_seen and allocator.ended is None and key not in watch.given_back
 
 
 def _is_removed(pool: Pool, name: str) -> bool:

@@ -11,14 +11,16 @@ from controlplane.allocator.state import AllocatorSettings
 from controlplane.bootstrap.answers import PassOutcome
 from controlplane.bootstrap.bootstrap import Bootstrap
 from controlplane.bootstrap.settings import Place, Secrets
+from controlplane.capacity.advice import Advice
 from controlplane.capacity.capacity import Capacity, OnPlacement
 from controlplane.capacity.fleet_keeper import FleetKeeper
 from controlplane.capacity.leaders_cloud import LeadersCloud
 from controlplane.capacity.planning import Planning, known_prices
+from controlplane.capacity.silent_controllers import SilentControllers
 from controlplane.capacity.upgrade_guard import UpgradeGuard
 from controlplane.clouds.interface import Cloud, PoolPlan
 from controlplane.clouds.outcomes import reason_of
-from controlplane.fleet.cloud import load_clients, open_cloud
+from controlplane.fleet.cloud import load_clients, open_cloud, pull_hint
 from controlplane.fleet.files import read_fleet
 from controlplane.fleet.plans import bootstrap_settings, cluster_plans, complete, is_in_google, offers, places
 from controlplane.fleet.spec import Fleet
@@ -56,7 +58,7 @@ async def provided(fleet_file: Path, environ: Mapping[str, str], leader: Leader)
     """While it is open the fleet's clusters are made ready, each job gets its nodes, and what they cost is noted."""
     fleet, clock, announce, may_act = read_fleet(fleet_file), leader.clock, leader.announce, leader.may_act
     bus = bus_of(await leader.bucket.made_at())
-    cloud = LeadersCloud(await open_cloud(fleet, environ), may_act)
+    cloud = LeadersCloud(await open_cloud(fleet, environ), may_act, Advice(announce).see)
     # Elsewhere a token of ours is of no use to Google, and none of its business.
     account = cloud.api_headers if is_in_google(fleet, environ) else None
 
@@ -69,7 +71,15 @@ async def provided(fleet_file: Path, environ: Mapping[str, str], leader: Leader)
             planning = Planning(cloud, offers(fleet), prices, leader.bucket, clock, may_act, announce)
             settings = AllocatorSettings(unready_timeout_s=fleet.nodes.unready_timeout_s)
             capacity = Capacity(
-                cloud, offers(fleet), completed, clock, announce, leader.on_placement, settings, planning
+                cloud,
+                offers(fleet),
+                completed,
+                clock,
+                announce,
+                leader.on_placement,
+                settings,
+                planning=planning,
+                pull_hint=pull_hint(fleet, environ),
             )
             ours = findings.FleetScope(fleet.name, [plan.name for plan in cluster_plans(fleet)])
             records = partial(read_records, leader.bucket)
@@ -100,8 +110,16 @@ def _keeper(fleet: Fleet, cloud: Cloud, capacity: Capacity, leader: Leader) -> F
     async def install(cluster: ClusterName) -> None:
         await bootstrap.install_until_done(by_cluster[cluster])
 
+    silent = SilentControllers(
+        bootstrap.controller_failure,
+        capacity.block,
+        leader.announce,
+        capacity.heard_s,
+        capacity.pull_hint,
+        leader.clock,
+    )
     plans, heard_s, hear_of = cluster_plans(fleet), capacity.heard_s, capacity.hear_of_cluster
-    return FleetKeeper(cloud, plans, install, leader.announce, heard_s, hear_of, leader.clock)
+    return FleetKeeper(cloud, plans, install, leader.announce, heard_s, hear_of, leader.clock, outwait=silent.outwait)
 
 
 def event_of(place: Place, outcome: PassOutcome) -> Event | None:

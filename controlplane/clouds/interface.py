@@ -127,6 +127,8 @@ class ClusterInfo:
     labels: Mapping[str, str]
     pools: tuple[PoolInfo, ...] = ()
     detail: str = ""
+    advice: str = ""
+    """What a person should correct though it runs, and how; empty if nothing is known."""
     status: ClusterStatus = ClusterStatus.PROVISIONING
     protected_until: float | None = None
     """Unix seconds until when the cloud does not upgrade its nodes by itself; None: it may do so now."""

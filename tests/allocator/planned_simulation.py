@@ -152,7 +152,7 @@ def _check_word(learned: Allocator, after: Allocator, now_s: float) -> None:
         raise Broken("a plan was asked for before steps were measured")
     begun = [pool for pool in after.pools.values() if pool.operation and pool.operation.number > learned.operations]
     raised = {choice_of(pool.offer) for pool in begun if pool.operation and pool.operation.raises}
-    basis = basis_of(learned, supplies_of(learned), now_s) if raised else None
+    basis = basis_of(learned, supplies_of(learned, now_s), now_s) if raised else None
     if basis is None or any(pool.operation and pool.operation.kind is Kind.REMOVE for pool in begun):
         return
     plans, there = learned.plans, basis.present.committed()

@@ -72,8 +72,8 @@ def act_before_the_first_listing(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
         reconcile,
         "supplies_of",
-        lambda allocator: prospects.supplies_of(
-            replace(allocator, clusters=dict.fromkeys((offer.cluster for offer in allocator.offers), True))
+        lambda allocator, now_s: prospects.supplies_of(
+            replace(allocator, clusters=dict.fromkeys((offer.cluster for offer in allocator.offers), True)), now_s
         ),
     )
 

@@ -1,6 +1,6 @@
 """A stage for allocator stories: a cloud that does what it is told, nodes that appear when told, a clock likewise."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -122,6 +122,16 @@ class Stage:
 
     def releases(self, *nodes: str, cluster: ClusterName = US) -> list[AllocatorEffect]:
         return self.happens(events.NodesReleased(self.now_s, cluster, nodes))
+
+    def cannot_start(
+        self, *nodes: str, for_s: float = 20.0, cluster: ClusterName = US, started: Collection[str] = ()
+    ) -> list[AllocatorEffect]:
+        """Workers on these nodes cannot start, and have started on others."""
+        failing = tuple((node, for_s) for node in nodes)
+        detail = "image x cannot be pulled" if nodes else ""
+        return self.happens(
+            events.StartsSeen(self.now_s, cluster, failing, frozenset(started), detail, "grant a role" * bool(nodes))
+        )
 
     # What the cloud does
 

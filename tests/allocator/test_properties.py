@@ -80,6 +80,14 @@ EVENTS: st.SearchStrategy[AllocatorEvent | Outcome] = st.one_of(
     st.builds(events.NodesSeen, st.just(0.0), CLUSTERS, st.lists(SIGHTS, max_size=4).map(tuple)),
     st.builds(events.ClusterLost, st.just(0.0), CLUSTERS),
     st.builds(events.NodesReleased, st.just(0.0), CLUSTERS, st.lists(NAMES, max_size=3).map(tuple)),
+    st.builds(
+        events.StartsSeen,
+        st.just(0.0),
+        CLUSTERS,
+        st.lists(st.tuples(NAMES, st.sampled_from([20.0, 400.0])), max_size=3).map(tuple),
+        st.frozensets(NAMES, max_size=3),
+    ),
+    st.builds(events.ControllerFailed, st.just(0.0), CLUSTERS),
     OUTCOMES,
 )
 

@@ -10,13 +10,13 @@ from controlplane.bootstrap.bootstrap import Bootstrap
 from controlplane.bootstrap.settings import Secrets
 from controlplane.clouds.outcomes import Busy, Done, Refused, Unreachable
 from messages import subjects
-from messages.clusters import ClusterHeartbeat
+from messages.clusters import ClusterHeartbeat, StartFailure
 from messages.codec import Received
 from runtime.bus import Bus
 from runtime.errors import Temporary, UserError
 from runtime.nats_server import NatsServer
 from simulator.cloud import tokens
-from tests.bootstrap.builders import CLUSTER, a_place, some_manifests, some_secrets, some_settings
+from tests.bootstrap.builders import CLUSTER, IMAGE, a_place, some_manifests, some_secrets, some_settings
 from tests.bootstrap.servers import SECRET, SimulatedCloud, simulated_cloud
 from tests.conftest import eventually
 
@@ -217,3 +217,26 @@ async def _placed(cloud: SimulatedCloud, count: int) -> list[tuple[str, str]]:
             if len(on_nodes) == count:
                 return sorted((each["metadata"]["labels"]["app"], each["spec"]["nodeName"]) for each in on_nodes)
             await asyncio.sleep(0.02)
+
+
+async def test_a_controller_whose_image_cannot_be_pulled_is_found_out(cloud: SimulatedCloud) -> None:
+    bootstrap = a_bootstrap(cloud)
+    assert await bootstrap.controller_failure(CLUSTER) is None
+    await cloud.command("PUT", f"clusters/{CLUSTER}/nodes/system-1", {"instance_id": "1"})
+    await bootstrap.install_until_done(a_place())
+    failure = await _failure(bootstrap)
+    assert (failure.image, failure.node) == (IMAGE, "system-1")
+    assert "not found" in failure.detail
+
+
+async def _failure(bootstrap: Bootstrap) -> StartFailure:
+    async with asyncio.timeout(10.0):
+        while True:
+            found = await bootstrap.controller_failure(CLUSTER)
+            if found is not None:
+                return found
+            await asyncio.sleep(0.02)
+
+
+async def test_a_cluster_that_does_not_answer_says_nothing_of_its_controller() -> None:
+    assert await a_bootstrap(SimulatedCloud("http://127.0.0.1:1")).controller_failure(CLUSTER) is None

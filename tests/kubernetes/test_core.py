@@ -15,7 +15,7 @@ from agents.cluster.events import (
     WorkerHeard,
 )
 from agents.cluster.state import Rules, Stage, new_cluster
-from messages.clusters import NodeSight, Presence
+from messages.clusters import NodeSight, Presence, StartFailure
 from messages.ids import Epoch
 from tests.cluster.builders import JOB, LOCAL, Story, a_controller, a_controller_with, a_status, keep
 
@@ -234,3 +234,32 @@ def test_a_worker_that_does_not_know_its_zone_is_told_of_in_that_of_its_node() -
     [sight] = story.topologies[-1].workers
     assert sight.status is not None
     assert sight.status.zone == "z1"
+
+
+def failing(story: Story) -> StartFailure | None:
+    sight = story.sight(f"{story.uids[0]}-0000")
+    return sight.start_failure if sight is not None else None
+
+
+def test_a_failure_to_start_is_told_with_its_age_and_keeps_its_detail_through_a_silent_backoff() -> None:
+    story = a_place_on("n1", spoke=False)
+    uid, first = story.uids[0], StartFailure("ErrImagePull", "403 Forbidden", "image:1", "n1")
+    story.happens(PlaceSeen(story.now_s, uid, "n1", mute=True, failure=first)).after(5.0)
+    backoff = StartFailure("ImagePullBackOff", "", "image:1", "n1")
+    story.happens(PlaceSeen(story.now_s, uid, "n1", mute=True, failure=backoff)).after(10.0)
+    told = failing(story)
+    assert told is not None
+    assert (told.reason, told.detail, told.image, told.node) == ("ImagePullBackOff", "403 Forbidden", "image:1", "n1")
+    assert told.for_s >= 14.0
+    story.happens(PlaceSeen(story.now_s, uid, "n1")).after(1.5)
+    assert failing(story) is None
+
+
+def test_the_age_of_a_failure_makes_no_new_digest() -> None:
+    story = a_place_on("n1", spoke=False)
+    failure = StartFailure("ErrImagePull", "not found", "image:1", "n1")
+    story.happens(PlaceSeen(story.now_s, story.uids[0], "n1", mute=True, failure=failure)).after(1.5)
+    before = story.topologies[-1]
+    story.after(3.0)
+    assert story.topologies[-1].seq > before.seq
+    assert story.topologies[-1].digest == before.digest

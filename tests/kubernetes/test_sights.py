@@ -7,8 +7,8 @@ import msgspec
 import pytest
 
 from agents.cluster.kubernetes.objects import Node, Pod
-from agents.cluster.kubernetes.sights import PodSight, Stage, read_node, read_pod
-from messages.clusters import NodeSight
+from agents.cluster.kubernetes.sights import START_FAILURES, PodSight, Stage, read_node, read_pod
+from messages.clusters import NodeSight, StartFailure
 
 NOW = 1_800_000_000.0
 
@@ -157,3 +157,45 @@ def test_a_pod_that_is_being_deleted_tells_until_when() -> None:
 def test_a_pod_whose_labels_do_not_fit_is_not_ours(labels: dict[str, str] | None) -> None:
     pod = {"metadata": {"name": "w1x1", "labels": labels}}
     assert read_pod(msgspec.json.decode(msgspec.json.encode(pod), type=Pod)) is None
+
+
+def waits(reason: str, message: str = "", image: str = "registry/trainer:1") -> dict[str, Any]:
+    return {"name": "host", "image": image, "state": {"waiting": {"reason": reason, "message": message}}}
+
+
+@pytest.mark.parametrize("reason", sorted(START_FAILURES))
+def test_a_container_that_the_kubelet_cannot_start_is_told_with_its_image_and_node(reason: str) -> None:
+    agent = {"name": "agent", "state": RUNNING}
+    sight = a_pod({"phase": "Pending", "containerStatuses": [agent, waits(reason, "403 Forbidden")]})
+    assert sight.failure == StartFailure(reason, "403 Forbidden", "registry/trainer:1", "n1")
+
+
+def test_the_image_of_an_init_container_counts_and_one_that_is_being_created_does_not_fail() -> None:
+    main = [{"name": "agent", "state": {"waiting": {"reason": "PodInitializing"}}}]
+    failing = a_pod({"phase": "Pending", "initContainerStatuses": [waits("ErrImagePull")], "containerStatuses": main})
+    assert failing.failure is not None
+    pulling = waits("ContainerCreating")
+    assert a_pod({"phase": "Pending", "containerStatuses": [pulling]}).failure is None
+
+
+def test_the_backoff_of_an_old_kubelet_has_no_detail_and_a_long_detail_keeps_its_end() -> None:
+    silent = waits("ImagePullBackOff", 'Back-off pulling image "registry/trainer:1"')
+    sight = a_pod({"phase": "Pending", "containerStatuses": [silent]})
+    assert sight.failure is not None
+    assert sight.failure.detail == ""
+    long = waits("ErrImagePull", f"failed to pull {'x' * 1000}: 403 Forbidden")
+    sight = a_pod({"phase": "Pending", "containerStatuses": [long]})
+    assert sight.failure is not None
+    assert sight.failure.detail.endswith("403 Forbidden")
+    assert len(sight.failure.detail) < 500
+
+
+def test_a_pod_that_no_node_has_room_for_fails_to_start_without_a_node() -> None:
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/2 nodes"}
+    pod = {
+        "metadata": {"name": "w1x1", "uid": "p1", "labels": {"tradewind-job": "story", "tradewind-uid": "w1x1"}},
+        "status": {"phase": "Pending", "conditions": [condition]},
+    }
+    sight = read_pod(msgspec.json.decode(msgspec.json.encode(pod), type=Pod))
+    assert sight is not None
+    assert sight.failure == StartFailure("Unschedulable", "0/2 nodes")

@@ -69,6 +69,7 @@ class ContainerState(Struct, frozen=True):
 
 class ContainerStatus(Struct, frozen=True):
     name: str
+    image: str = ""
     state: ContainerState = ContainerState()
 
 

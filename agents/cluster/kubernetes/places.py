@@ -203,7 +203,7 @@ class PodPlaces:
         if sight.deleted_at is not None and sight.uid not in self._to_end:
             notice_s = max(0.0, sight.deleted_at.timestamp() - self._clock.wall_s())
         mute = sight.stage is Stage.WAITING
-        self._post(PlaceSeen(now_s, sight.uid, sight.node, mute, sight.why, notice_s))
+        self._post(PlaceSeen(now_s, sight.uid, sight.node, mute, sight.why, notice_s, sight.failure))
 
     def _ended(self, uid: str, why: str, code: int | None) -> None:
         """Told once."""

@@ -1,5 +1,6 @@
 """What the state of a node or of a worker's pod means to us. Pure: the time is handed in."""
 
+import re
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -15,7 +16,7 @@ from agents.cluster.kubernetes.names import (
     ZONE_LABEL,
 )
 from agents.cluster.kubernetes.objects import Condition, Node, Pod, PodStatus, Terminated
-from messages.clusters import NodeSight
+from messages.clusters import NodeSight, StartFailure
 from messages.ids import JobName, is_name
 
 STALE_NOTICE_S = 300.0
@@ -31,6 +32,25 @@ GOING_TAINTS = (
     "ToBeDeletedByClusterAutoscaler",
 )
 WHY_AT_MOST = 300
+DETAIL_AT_MOST = 400
+"""Characters of a failure to start: of a longer text the first and the last half, where the cause is."""
+START_FAILURES = frozenset(
+    {
+        "ErrImagePull",
+        "ImagePullBackOff",
+        "InvalidImageName",
+        "ErrImageNeverPull",
+        "ImageInspectError",
+        "RegistryUnavailable",
+        "SignatureValidationFailed",
+        "CreateContainerConfigError",
+        "CreateContainerError",
+    }
+)
+"""Reasons for which a kubelet does not start a container, and tries again."""
+UNSCHEDULABLE = "Unschedulable"
+_EMPTY_BACKOFF = re.compile(r'^Back-off pulling image "[^"]*"$')
+"""Kubelets before 1.32 do not repeat why a pull failed."""
 _PLAIN_REASONS = ("Error", "Completed", None)
 
 
@@ -62,6 +82,8 @@ class PodSight:
     scheduled_at: datetime | None = None
     deleted_at: datetime | None = None
     """When its grace is over, once somebody has deleted it."""
+    failure: StartFailure | None = None
+    """Why it cannot start, without its age."""
 
 
 def read_node(node: Node, now_unix_s: float) -> NodeSight:
@@ -105,6 +127,7 @@ def read_pod(pod: Pod) -> PodSight | None:
         code=code,
         scheduled_at=scheduled.last_transition_time if scheduled is not None and placed else None,
         deleted_at=metadata.deletion_timestamp,
+        failure=_failure(pod) if stage in (Stage.WAITING, Stage.RUNNING) else None,
     )
 
 
@@ -173,6 +196,24 @@ def _what_it_waits_for(status: PodStatus) -> str:
         if waiting is not None:
             return f"{container.name}: " + ": ".join(part for part in (waiting.reason, waiting.message) if part)
     return ""
+
+
+def _failure(pod: Pod) -> StartFailure | None:
+    status, node = pod.status, pod.spec.node_name or ""
+    scheduled = _condition(status.conditions, "PodScheduled")
+    if scheduled is not None and scheduled.status == "False" and scheduled.reason == UNSCHEDULABLE:
+        return StartFailure(UNSCHEDULABLE, _shortened(scheduled.message or ""))
+    for container in (*(status.init_container_statuses or ()), *(status.container_statuses or ())):
+        waiting = container.state.waiting
+        if waiting is not None and waiting.reason in START_FAILURES:
+            said = "" if _EMPTY_BACKOFF.match(waiting.message or "") else waiting.message or ""
+            return StartFailure(waiting.reason, _shortened(said), container.image, node)
+    return None
+
+
+def _shortened(text: str) -> str:
+    half = DETAIL_AT_MOST // 2
+    return text if len(text) <= DETAIL_AT_MOST else f"{text[:half]}…{text[-half:]}"
 
 
 def _condition(conditions: tuple[Condition, ...] | None, kind: str) -> Condition | None:

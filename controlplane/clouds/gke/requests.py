@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from controlplane.clouds.gke import maintenance
 from controlplane.clouds.gke.classify import OperationReport
 from controlplane.clouds.gke.failures import code_numbered
+from controlplane.clouds.gke.node_accounts import advice_on
 from controlplane.clouds.interface import (
     FLEET_LABEL,
     ClusterInfo,
@@ -252,6 +253,7 @@ def cluster_seen(cluster: "container_v1.Cluster", now_unix_s: float) -> ClusterS
         labels=dict(cluster.resource_labels),
         pools=tuple(pool.info for pool in pools),
         detail=_detail(cluster.status_message, cluster.conditions),
+        advice=advice_on(cluster),
         status=status,
         protected_until=maintenance.excluded_until(cluster.maintenance_policy, now_unix_s),
     )

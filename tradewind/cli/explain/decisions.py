@@ -34,8 +34,9 @@ ABOUT: dict[str, About] = {
     **dict.fromkeys(
         ("pool_found", "pool_created", "pool_raised", "pool_lowered", "pool_deleted", "nodes_removed"), About.POOLS
     ),
-    **dict.fromkeys(("capacity_reached", "capacity_gone", "node_underused"), About.POOLS),
+    **dict.fromkeys(("capacity_reached", "capacity_gone", "node_underused", "node_given_back"), About.POOLS),
     **dict.fromkeys(("zone_stocked_out", "quota_exceeded", "cloud_refused", "listing_failed"), About.SHORTAGE),
+    **dict.fromkeys(("starts_failed", "starts_work"), About.SHORTAGE),
     **dict.fromkeys(("pool_trouble", "cluster_refused", "share_moved", "shares_renewed"), About.SHORTAGE),
     **dict.fromkeys((WORLD, "world_halted", "job_waiting"), About.WORLD),
     **dict.fromkeys(("budget_raised", "job_paused", "job_continued", "on_demand_off", "on_demand_on"), About.BUDGET),

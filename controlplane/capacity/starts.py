@@ -1,0 +1,149 @@
+"""Workers that cannot start, as a topology shows them: which of them count, and what a person can do."""
+
+import re
+from collections.abc import Callable
+from enum import StrEnum
+
+from controlplane.allocator.events import StartsSeen
+from messages.clusters import ClusterHeartbeat, Presence, StartFailure, WorkerSight
+from messages.ids import JobName
+from messages.workers import WorkerPhase
+
+SURE_AFTER_S = 15.0
+"""Seconds until a failure counts that only a person can repair."""
+LIKELY_AFTER_S = 90.0
+"""Seconds until any other failure counts: registries have short outages."""
+UNSCHEDULABLE_AFTER_S = 600.0
+"""Seconds until a ready node counts on which no worker finds room: GPU drivers take minutes to install."""
+
+UNSCHEDULABLE = "Unschedulable"
+
+PullHint = Callable[[str], str]
+"""How to let nodes pull an image that its registry denies them."""
+
+
+class Cause(StrEnum):
+    FORBIDDEN = "forbidden"
+    MISSING = "missing"
+    OTHER_PLATFORM = "other_platform"
+    BAD_NAME = "bad_name"
+    UNSCHEDULABLE = "unschedulable"
+    OTHER = "other"
+
+
+_CAUSES = (
+    (
+        Cause.OTHER,
+        r"\b(429|5\d\d)\b [A-Z]|toomanyrequests|timeout|timed out|deadline exceeded|connection (refused|reset)"
+        r"|no such host|temporary failure|EOF",
+    ),
+    (
+        Cause.FORBIDDEN,
+        r"\b(401|403)\b|unauthorized|forbidden|denied|authorization failed|failed to (authorize|fetch \w+ token)",
+    ),
+    (Cause.OTHER_PLATFORM, r"no match(ing manifest)? for platform|no matching manifest"),
+    (Cause.MISSING, r"not found|manifest unknown|does not exist"),
+)
+"""Temporary errors first: a token that cannot be fetched just now is no missing permission."""
+_CAUSE_PATTERNS = tuple((cause, re.compile(pattern, re.IGNORECASE)) for cause, pattern in _CAUSES)
+_BAD_NAMES = ("InvalidImageName", "ErrImageNeverPull")
+_IMAGE_REASONS = ("ErrImagePull", "ImagePullBackOff", "RegistryUnavailable", "ImageInspectError")
+_WRAPPING = re.compile(r'^(Back-off pulling image "[^"]*": )?(ErrImagePull: )?(rpc error: code = \w+ desc = )?')
+
+
+def cause_of(failure: StartFailure) -> Cause:
+    if failure.reason == UNSCHEDULABLE:
+        return Cause.UNSCHEDULABLE
+    if failure.reason in _BAD_NAMES:
+        return Cause.BAD_NAME
+    if failure.reason not in _IMAGE_REASONS:
+        return Cause.OTHER
+    return next((cause for cause, pattern in _CAUSE_PATTERNS if pattern.search(failure.detail)), Cause.OTHER)
+
+
+def counts(failure: StartFailure) -> bool:
+    """Whether it lasts long enough to act on it."""
+    return failure.for_s >= (LIKELY_AFTER_S if cause_of(failure) is Cause.OTHER else SURE_AFTER_S)
+
+
+def explain(failure: StartFailure, pull_hint: PullHint) -> tuple[str, str]:
+    """What is wrong, and what a person can do about it."""
+    image, said = failure.image, _WRAPPING.sub("", failure.detail).strip()
+    match cause_of(failure):
+        case Cause.FORBIDDEN:
+            hint = pull_hint(image) or "name a secret for its registry in `pods.pull_secrets` of the fleet file"
+            return f"nodes may not pull the image {image}, or its repository does not exist ({_last(said)})", hint
+        case Cause.MISSING:
+            return f"the image {image} does not exist", "push it, or correct `image` in the job file or the fleet file"
+        case Cause.OTHER_PLATFORM:
+            return f"the image {image} has no variant for the nodes' platform", "build it for linux/amd64"
+        case Cause.BAD_NAME:
+            return f"the image {image} cannot be used ({failure.reason})", "correct its name and its pull policy"
+        case Cause.UNSCHEDULABLE:
+            return f"pods find no room on ready nodes ({said})", "ask for less CPU or memory, or for a larger machine"
+        case Cause.OTHER if failure.reason in _IMAGE_REASONS:
+            return (
+                f"the image {image} cannot be pulled ({said})",
+                "see that nodes reach its registry; docs/fleet.md says what private nodes need",
+            )
+        case _:
+            return f"{failure.reason}: {said}", "correct what it names"
+
+
+class Starts:
+    """How the workers of one job start in each cluster."""
+
+    def __init__(self, job: JobName, pull_hint: PullHint) -> None:
+        self._job = job
+        self._pull_hint = pull_hint
+        self._unused_s: dict[tuple[str, str], float] = {}
+        """Since when a ready node has no worker though some find no room, by cluster and name."""
+
+    def see(self, topology: ClusterHeartbeat, now_s: float) -> StartsSeen:
+        workers = [
+            sight for sight in topology.workers if sight.job == self._job and sight.presence is not Presence.GONE
+        ]
+        failures = [sight.start_failure for sight in workers if sight.start_failure is not None]
+        placed = [each for each in failures if each.node and counts(each)]
+        unplaced = [each for each in failures if cause_of(each) is Cause.UNSCHEDULABLE]
+        failing = {each.node: each.for_s for each in placed}
+        unused = self._unused(topology, workers, now_s) if unplaced else {}
+        failing |= unused
+        told = [*placed, *(unplaced if unused else ())]
+        worst = max(told, key=lambda each: each.for_s, default=None)
+        detail, hint = explain(worst, self._pull_hint) if worst is not None else ("", "")
+        started = frozenset(
+            sight.status.node
+            for sight in workers
+            if sight.status is not None and has_started(sight) and sight.status.node
+        )
+        return StartsSeen(now_s, topology.cluster, tuple(failing.items()), started, detail, hint)
+
+    def _unused(self, topology: ClusterHeartbeat, workers: list[WorkerSight], now_s: float) -> dict[str, float]:
+        """Ready nodes of the job without a worker, for so long that one should have found room there.
+
+        While a worker has neither spoken nor failed, it may be on any of them.
+        """
+        known = {key: since_s for key, since_s in self._unused_s.items() if key[0] == topology.cluster}
+        used = {sight.status.node for sight in workers if sight.status is not None}
+        used |= {sight.start_failure.node for sight in workers if sight.start_failure is not None}
+        is_unsure = any(sight.status is None and sight.start_failure is None for sight in workers)
+        free = [
+            (topology.cluster, node.node)
+            for node in topology.nodes
+            if node.job == self._job and node.ready and node.notice_s is None and node.node not in used
+        ]
+        others = {key: since_s for key, since_s in self._unused_s.items() if key[0] != topology.cluster}
+        now = {} if is_unsure else {key: known.get(key, now_s) for key in free}
+        self._unused_s = others | now
+        return {name: now_s - since_s for (_, name), since_s in now.items() if now_s - since_s >= UNSCHEDULABLE_AFTER_S}
+
+
+def has_started(sight: WorkerSight) -> bool:
+    warming = (WorkerPhase.WARMING, WorkerPhase.LEAVING)
+    return sight.status is not None and sight.status.phase not in warming and sight.start_failure is None
+
+
+def _last(said: str) -> str:
+    """The end of a chain of errors, which names the cause."""
+    return said.rpartition(": ")[2][:100] or "access denied"

@@ -1,0 +1,20 @@
+"""What a listing says should be corrected in a cluster is told once."""
+
+from dataclasses import replace
+
+from controlplane.capacity.advice import Advice
+from controlplane.capacity.leaders_cloud import LeadersCloud
+from messages.events import Event
+from tests.capacity.builders import US
+from tests.capacity.fake_cloud import FakeCloud
+
+
+async def test_advice_of_a_listing_is_told_once_and_again_when_it_comes_back() -> None:
+    told: list[Event] = []
+    inner = FakeCloud(US)
+    cloud = LeadersCloud(inner, lambda: True, Advice(told.append).see)
+    plain = inner.infos[US]
+    for advice in ("", "grant a role", "grant a role", "", "grant a role"):
+        inner.infos[US] = replace(plain, advice=advice)
+        await cloud.clusters()
+    assert [(event.kind, event.why) for event in told] == [("cluster_advice", "grant a role")] * 2

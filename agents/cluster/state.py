@@ -186,8 +186,8 @@ class Rules:
     backoff_max_s: float = 30.0
     lost_after_s: float = 10.0
     """A place on a node that is not ready, and that is not heard of for so long either, is ended and replaced."""
-    notice_for_pods_s: float = 15.0
-    """What the notice of a node leaves at most to what runs on it; the rest is for the node itself."""
+    notice_for_node_s: float = 15.0
+    """The end of a node's notice that is for the node itself; workers have the rest, or as much if that is more."""
     lived_s: float = 10.0
     """A place that lived so long has shown that its template works."""
     save_retry_s: float = 0.5

@@ -50,7 +50,8 @@ def _is_listed(place: Place) -> bool:
 
 def notice_left_s(rules: Rules, notice_at_s: float, now_s: float) -> float:
     """For a worker."""
-    return round(min(max(0.0, notice_at_s - now_s), rules.notice_for_pods_s), 3)
+    left_s, for_node_s = max(0.0, notice_at_s - now_s), rules.notice_for_node_s
+    return round(min(left_s, max(for_node_s, left_s - for_node_s)), 3)
 
 
 def _sight(state: ClusterState, place: Place, now_s: float) -> WorkerSight:

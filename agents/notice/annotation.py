@@ -4,7 +4,13 @@ none any more."""
 import asyncio
 
 from agents.cluster.kubernetes.client import ApiRefused, ApiUnavailable, KubernetesApi
-from agents.cluster.kubernetes.names import NODES_PATH, NOTICE_ANNOTATION, NOTICE_WHY_ANNOTATION
+from agents.cluster.kubernetes.names import (
+    NODES_PATH,
+    NOTICE_ANNOTATION,
+    NOTICE_BOOT_ANNOTATION,
+    NOTICE_WHY_ANNOTATION,
+    NOTICED_LABEL,
+)
 from agents.cluster.kubernetes.pauses import Pauses
 from agents.notice.source import Notice
 from runtime.clock import Clock
@@ -14,12 +20,13 @@ PAUSE_S = 0.05
 PAUSE_MOST_S = 2.0
 
 Annotations = dict[str, str | None]
-NONE: Annotations = {NOTICE_ANNOTATION: None, NOTICE_WHY_ANNOTATION: None}
+NONE: Annotations = {NOTICE_ANNOTATION: None, NOTICE_WHY_ANNOTATION: None, NOTICE_BOOT_ANNOTATION: None}
 
 
 class NodeAnnotation:
-    def __init__(self, api: KubernetesApi, node: str, clock: Clock) -> None:
+    def __init__(self, api: KubernetesApi, node: str, boot_id: str, clock: Clock) -> None:
         self._api = api
+        self._boot_id = boot_id
         self._path = f"{NODES_PATH}/{node}"
         self._clock = clock
         self._deadline_unix_s: float | None = None
@@ -36,7 +43,11 @@ class NodeAnnotation:
             if self._deadline_unix_s is not None:
                 deadline_unix_s = min(deadline_unix_s, self._deadline_unix_s)
             self._deadline_unix_s = deadline_unix_s
-            self._wanted = {NOTICE_ANNOTATION: f"{deadline_unix_s:.3f}", NOTICE_WHY_ANNOTATION: notice.why}
+            self._wanted = {
+                NOTICE_ANNOTATION: f"{deadline_unix_s:.3f}",
+                NOTICE_WHY_ANNOTATION: notice.why,
+                NOTICE_BOOT_ANNOTATION: self._boot_id or None,
+            }
             self._log.warning("notice_heard", remaining_s=notice.remaining_s, why=notice.why)
         self._changed.set()
 
@@ -52,7 +63,8 @@ class NodeAnnotation:
         while True:
             wanted = self._wanted
             try:
-                await self._api.patch(self._path, {"metadata": {"annotations": wanted}})
+                labels = {NOTICED_LABEL: None if wanted == NONE else "true"}
+                await self._api.patch(self._path, {"metadata": {"annotations": wanted, "labels": labels}})
             except (ApiUnavailable, ApiRefused) as error:
                 self._log_trouble(str(error))
                 await pauses.wait(error.retry_after_s if isinstance(error, ApiUnavailable) else 0.0)

@@ -4,15 +4,20 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from agents.cluster.kubernetes.client import connected, found_configuration
+from agents.cluster.kubernetes.client import KubernetesApi, connected, found_configuration
 from agents.notice.annotation import NodeAnnotation
 from agents.notice.file import NoticeFile
+from agents.notice.machine import Machine, read_machine
 from agents.notice.metadata import GceMetadata
 from agents.notice.settings import NoticeSettings
 from agents.notice.source import NoticeSource
 from runtime.clock import SystemClock
 from runtime.logs import logger
 from runtime.process import Stop
+
+MAINTENANCE_S = 60.0
+GPU_MAINTENANCE_S = 3600.0
+"""For machines on demand; those with GPUs cannot be moved to another host and are told earlier."""
 
 
 async def main(settings: NoticeSettings, stop: Stop) -> int:
@@ -22,19 +27,32 @@ async def main(settings: NoticeSettings, stop: Stop) -> int:
 async def watch(settings: NoticeSettings, configuration: Any, stop: Stop) -> int:
     """`configuration` says how to reach the API: see `agents.cluster.kubernetes.client`."""
     async with connected(configuration, "tradewind-notice") as api, asyncio.TaskGroup() as tasks:
-        annotation = NodeAnnotation(api, settings.node, SystemClock())
-        own = [
-            tasks.create_task(annotation.run(), name="notice/annotation"),
-            tasks.create_task(source_of(settings).watch(annotation.tell), name="notice/source"),
-        ]
-        logger(node=settings.node).info("notice_watched")
+        watching = tasks.create_task(_watch(settings, api), name="notice/watch")
         await stop.wait()
-        for task in own:
-            task.cancel()
+        watching.cancel()
     return 0
 
 
-def source_of(settings: NoticeSettings) -> NoticeSource:
+async def _watch(settings: NoticeSettings, api: KubernetesApi) -> None:
+    """Until cancelled. Without the API a notice could not be written, so nothing is lost by asking it first."""
+    machine = await read_machine(api, settings.node)
+    annotation = NodeAnnotation(api, settings.node, machine.boot_id, SystemClock())
+    logger(node=settings.node).info("notice_watched", maintenance_s=maintenance_s(settings, machine))
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(annotation.run(), name="notice/annotation")
+        tasks.create_task(source_of(settings, machine).watch(annotation.tell), name="notice/source")
+
+
+def source_of(settings: NoticeSettings, machine: Machine) -> NoticeSource:
     if settings.notice_file is not None:
         return NoticeFile(Path(settings.notice_file))
-    return GceMetadata(settings.metadata_host, settings.notice_s, settings.maintenance_s)
+    return GceMetadata(settings.metadata_host, settings.notice_s, maintenance_s(settings, machine))
+
+
+def maintenance_s(settings: NoticeSettings, machine: Machine) -> float:
+    """From the announcement of host maintenance to the end of the machine, as Compute Engine documents it."""
+    if settings.maintenance_s is not None:
+        return settings.maintenance_s
+    if machine.is_spot:
+        return settings.notice_s  # it is preempted instead
+    return GPU_MAINTENANCE_S if machine.has_gpus else MAINTENANCE_S

@@ -22,8 +22,8 @@ class NoticeSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """GCE_METADATA_HOST if not given."""
     notice_s: Annotated[float, Meta(gt=0, le=3600)] = 30.0
     """How long a machine stays after it was said to be preempted."""
-    maintenance_s: Annotated[float, Meta(gt=0, le=3600)] = 60.0
-    """How long it stays after the maintenance of its host was announced; machines with GPUs are given more."""
+    maintenance_s: Annotated[float, Meta(gt=0, le=3600)] | None = None
+    """How long it stays after the maintenance of its host was announced; by the kind of machine if not given."""
     notice_file: str | None = None
     """Instead of the metadata server: a file that holds the seconds that are left."""
 

@@ -2,18 +2,22 @@
 
 import os
 
-from agents.worker.main import DRAIN_S, main
+from agents.worker.main import drain_s, main
 from agents.worker.settings import WorkerSettings
+from runtime.errors import UserError
 from runtime.logs import configure
-from runtime.process import Stop, leave, run
+from runtime.process import leave, run, tell
 from runtime.settings import read_settings
 
 
-async def start(stop: Stop) -> int:
-    settings = read_settings(WorkerSettings, os.environ)
+def start() -> int:
+    try:
+        settings = read_settings(WorkerSettings, os.environ)
+    except UserError as error:
+        return tell(error)
     configure("worker", job=settings.job)
-    return await main(settings, stop, alone=True)
+    return run(lambda stop: main(settings, stop, alone=True), drain_s=drain_s(settings))
 
 
 if __name__ == "__main__":
-    leave(run(start, drain_s=DRAIN_S))
+    leave(start())

@@ -33,11 +33,16 @@ from runtime.logs import logger
 from runtime.process import Stop
 from runtime.role import RoleLoop
 
-DRAIN_S = 45.0
-"""For `runtime.process.run`: a notice, the grace of trainers, and what is said last."""
+DRAIN_AFTER_NOTICE_S = 30.0
+"""For the grace of trainers, and what is said last."""
 FLUSH_S = 5.0
 BUS_DRAIN_S = 3.0
 FORCED_GRACE_S = 2.0
+
+
+def drain_s(settings: WorkerSettings) -> float:
+    """For `runtime.process.run`: how long an agent may take to end after SIGTERM."""
+    return settings.notice_s + DRAIN_AFTER_NOTICE_S
 
 
 async def main(settings: WorkerSettings, stop: Stop, *, alone: bool = False) -> int:

@@ -36,7 +36,7 @@ class WorkerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Where it may, it makes a cgroup below its own for all that the job starts."""
     echo: bool = False
     """Trainers' lines also go to the terminal, each after its rank."""
-    notice_s: Annotated[float, Meta(gt=0, le=15)] = 15.0
+    notice_s: Annotated[float, Meta(gt=0, le=3600)] = 15.0
     """What a SIGTERM leaves to hand over."""
     orphan_s: Annotated[float, Meta(gt=0)] = 600.0
     """A worker whose bus is away for so long ends by itself."""

@@ -6,7 +6,7 @@ from functools import lru_cache
 from msgspec import structs
 
 from controlplane.allocator.offers import Offer
-from controlplane.allocator.plan import Supply, kept, most_of
+from controlplane.allocator.plan import Supply, has_no_more, kept, most_of
 from controlplane.catalog.accelerators import matching
 from controlplane.planning.market import Choice, Market, Present
 
@@ -59,6 +59,6 @@ def present_of(supplies: Mapping[Offer, Supply], now_s: float) -> Present:
             held[choice] = held.get(choice, 0) + supply.held
         if coming:
             in_flight[choice] = in_flight.get(choice, 0) + coming
-        if supply.closed_until_s is not None and now_s < supply.closed_until_s:
+        if has_no_more(supply, now_s):
             stocked_out.add(choice)
     return Present(dict(sorted(held.items())), dict(sorted(in_flight.items())), frozenset(stocked_out))

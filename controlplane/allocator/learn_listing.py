@@ -5,10 +5,10 @@ from dataclasses import replace
 from controlplane.allocator.events import ListingFailed, PoolsListed
 from controlplane.allocator.offers import Offer, pool_ref
 from controlplane.allocator.pauses import pause_s
-from controlplane.allocator.shelves import close, is_closed
-from controlplane.allocator.state import Allocator, Listing, Pool, Shortage
+from controlplane.allocator.shelves import close_for, is_closed, shelf_of
+from controlplane.allocator.state import Allocator, Listing, Pool
 from controlplane.allocator.timing import settles
-from controlplane.clouds.interface import JOB_LABEL, PoolInfo, PoolStatus
+from controlplane.clouds.interface import JOB_LABEL, PoolInfo, PoolStatus, RecentShortage
 from controlplane.clouds.outcomes import Refused
 from messages.ids import ClusterName
 
@@ -82,11 +82,19 @@ def _learn_pool(allocator: Allocator, info: PoolInfo, now_s: float) -> Allocator
         vacant=dict(sorted(pool.vacant.items())[: max(0, info.size - len(pool.nodes))]),
     )
     allocator = replace(allocator, pools={**allocator.pools, pool.ref: pool})
-    starved = info.status is PoolStatus.RUNNING_WITH_ERROR and pool.target > len(pool.nodes)
-    if starved and pool.sighted_s is not None and not is_closed(allocator, pool.offer.stock, now_s):
-        detail = info.detail or "the pool could not be given all its nodes"
-        return close(allocator, pool.offer.stock, Shortage.STOCKOUT, detail, now_s)
-    return allocator
+    is_short = pool.sighted_s is not None and pool.target > len(pool.nodes)
+    return _note_shortage(allocator, pool, info.shortage, now_s) if is_short and info.shortage else allocator
+
+
+def _note_shortage(allocator: Allocator, pool: Pool, shortage: RecentShortage, now_s: float) -> Allocator:
+    """Only a refusal that is recent, and newer than the last one that is known, closes the zone."""
+    stock, at_s = pool.offer.stock, now_s - shortage.age_s
+    known_s = shelf_of(allocator, stock).short_s
+    is_old = shortage.age_s > allocator.settings.recent_s or (known_s is not None and at_s <= known_s)
+    if is_old or is_closed(allocator, stock, now_s):
+        return allocator
+    allocator = replace(allocator, pools={**allocator.pools, pool.ref: replace(pool, granted=False)})
+    return close_for(allocator, stock, shortage.reason, now_s)
 
 
 def _offer_of(allocator: Allocator, info: PoolInfo) -> Offer:

@@ -66,6 +66,16 @@ def lose_overdue(pool: Pool, settings: AllocatorSettings, now_s: float) -> tuple
     return pool, len(overdue)
 
 
+def lose_left(pool: Pool, left: frozenset[str], settings: AllocatorSettings, now_s: float) -> Pool:
+    """Noticed nodes that the job has left: for a long notice they would be paid for nothing."""
+    soon_s = now_s + settings.notice_idle_s
+    for node in pool.nodes.values():
+        is_late = node.doomed_until_s is not None and node.doomed_until_s > soon_s
+        if is_late and node.lost_s is None and node.name in left:
+            pool = lose(pool, node, now_s)
+    return pool
+
+
 def lose(pool: Pool, node: Node, now_s: float) -> Pool:
     """From now on it does not count, whatever is said of it."""
     dead = (*pool.dead, node.uid)[-TOMBSTONES_AT_MOST:] if node.uid else pool.dead

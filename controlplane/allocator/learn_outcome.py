@@ -6,9 +6,11 @@ from typing import assert_never
 from controlplane.allocator.events import OperationEnded
 from controlplane.allocator.offers import Stock
 from controlplane.allocator.pauses import pause_s
-from controlplane.allocator.shelves import close, distrust, region_of, reopen
+from controlplane.allocator.shelves import close, close_for, distrust, region_of, reopen
 from controlplane.allocator.state import Allocator, Doubt, Kind, Operation, Pool, Shortage
 from controlplane.clouds import outcomes
+
+UNEXPLAINED = "look up what the cloud says, and correct what it complains about"
 
 
 def learn_outcome(allocator: Allocator, event: OperationEnded) -> Allocator:
@@ -17,10 +19,15 @@ def learn_outcome(allocator: Allocator, event: OperationEnded) -> Allocator:
         return allocator
     operation, now_s = pool.operation, event.at_s
     allocator = replace(allocator, quiet_since_s=now_s)
-    pool = replace(pool, operation=None, touched=allocator.listing.number)
+    still_granted = pool.granted and not operation.raises
+    pool = replace(pool, operation=None, touched=allocator.listing.number, granted=still_granted)
     match event.outcome:
         case outcomes.Done():
             return _done(allocator, pool, operation, now_s)
+        case outcomes.PartlyDone(size, reason):
+            allocator = close_for(allocator, pool.offer.stock, reason, now_s)
+            granted = replace(operation, target=min(size, operation.target))
+            return _put(allocator, replace(_as_asked(pool, granted), granted=True))
         case outcomes.StockedOut(detail):
             allocator = close(allocator, pool.offer.stock, Shortage.STOCKOUT, detail, now_s)
             return _goes_on(allocator, pool, operation, detail, now_s)
@@ -48,6 +55,10 @@ def learn_outcome(allocator: Allocator, event: OperationEnded) -> Allocator:
             if operation.raises:
                 allocator = distrust(allocator, pool.offer.stock, now_s)
             return _unsure(allocator, pool, operation, detail, now_s, settles_s=settles_s)
+        case outcomes.Unexplained(detail):
+            if operation.raises and pool.failures + 1 >= allocator.settings.unexplained_tries:
+                allocator = close(allocator, pool.offer.stock, Shortage.REFUSED, detail, now_s, hint=UNEXPLAINED)
+            return _unsure(allocator, pool, operation, detail, now_s, settles_s=now_s)
         case outcomes.Busy(detail) | outcomes.Throttled(detail):
             return _put(allocator, _later(allocator, pool, detail, now_s))
         case _:

@@ -30,6 +30,10 @@ class Supply:
     """Workers cannot start in its cluster."""
     room: int | None = None
     """The most nodes that may be asked of it now, if fewer than it offers."""
+    granted: bool = False
+    """What is coming was granted, whatever the zone refuses now."""
+    busy_until_s: float | None = None
+    """It could not be changed several times in a row: until then it is not tried again."""
     closed_until_s: float | None = None
     """Until then it has nothing more to give."""
     distrusted_until_s: float | None = None
@@ -53,7 +57,8 @@ def plan(wanted: int, offers: Sequence[Offer], pools: Mapping[Offer, Supply], no
 
 def kept(supply: Supply, now_s: float) -> int:
     """Nodes that are there, and those that may be counted on to come."""
-    hopeless = supply.settled and (supply.blocked or _is_before(now_s, supply.closed_until_s))
+    is_refused = _is_before(now_s, supply.closed_until_s) and not supply.granted
+    hopeless = supply.settled and (supply.blocked or is_refused)
     return supply.held if hopeless else supply.held + supply.coming
 
 
@@ -62,12 +67,16 @@ def most_of(offer: Offer, supply: Supply) -> int:
     return most if supply.room is None else min(supply.room, most)
 
 
+def has_no_more(supply: Supply, now_s: float) -> bool:
+    return _is_before(now_s, supply.closed_until_s) or _is_before(now_s, supply.busy_until_s)
+
+
 def _add(
     targets: dict[Offer, int], offers: Sequence[Offer], pools: Mapping[Offer, Supply], missing: int, now_s: float
 ) -> None:
     for offer in offers:
         supply = pools[offer]
-        if supply.settled and supply.reachable and not _is_before(now_s, supply.closed_until_s):
+        if supply.settled and supply.reachable and not has_no_more(supply, now_s):
             more = max(0, min(missing, most_of(offer, supply) - targets[offer]))
             targets[offer] += more
             missing -= more

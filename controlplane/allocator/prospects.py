@@ -40,6 +40,8 @@ def supply_of(allocator: Allocator, offer: Offer, now_s: float) -> Supply:
         reachable=allocator.clusters.get(offer.cluster, False) and usable,
         blocked=blocked,
         room=room_of(allocator, offer) if is_tried else None,
+        granted=pool.granted,
+        busy_until_s=pool.retry_s if pool.failures >= allocator.settings.busy_tries else None,
         closed_until_s=shelf.closed_until_s,
         distrusted_until_s=math.inf if is_tried else shelf.distrusted_until_s,
     )

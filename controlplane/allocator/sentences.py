@@ -163,6 +163,8 @@ def _passed_over(allocator: Allocator, offer: Offer, now_s: float) -> str:
         return f"{offer.zone} has an operation under way"
     if pool is not None and pool.hanging_s is not None:
         return f"{offer.zone} gave no machines in time and is still trying"
+    if pool is not None and pool.failures >= allocator.settings.busy_tries and pool.retry_s is not None:
+        return f"{offer.zone} could not be changed {pool.failures} times and is left alone for a while"
     if pool is not None and pool.doubt is not None:
         return f"{offer.zone} has to be listed first"
     if not allocator.clusters.get(offer.cluster, False):

@@ -2,10 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import assert_never
 
 from controlplane.allocator.offers import Stock
 from controlplane.allocator.pauses import pause_s
 from controlplane.allocator.state import Allocator, Closure, Shelf, Shortage
+from controlplane.clouds.outcomes import QuotaExceeded, Refused, StockedOut
 
 
 def close(
@@ -31,6 +33,20 @@ def close(
         return _close(allocator, stock, Closure(shortage, now_s, until_s, failures, detail, hint))
     until_s = now_s + pause_s(first_s, most_s, failures)
     return _close(allocator, stock, Closure(shortage, now_s, until_s, failures + 1, detail, hint))
+
+
+def close_for(
+    allocator: Allocator, stock: Stock, reason: StockedOut | QuotaExceeded | Refused, now_s: float
+) -> Allocator:
+    match reason:
+        case StockedOut(detail):
+            return close(allocator, stock, Shortage.STOCKOUT, detail, now_s)
+        case QuotaExceeded(detail):
+            return close(allocator, stock, Shortage.QUOTA, detail, now_s)
+        case Refused(detail, hint):
+            return close(allocator, stock, Shortage.REFUSED, detail, now_s, hint=hint)
+        case _:
+            assert_never(reason)
 
 
 def reopen(allocator: Allocator, stock: Stock) -> Allocator:

@@ -37,6 +37,12 @@ class AllocatorSettings:
     """How long a lost slot that cannot be given up yet, since its pool is busy or its region away, still counts."""
     arrival_s: float = 600.0
     """A slot of a pool that is empty for so long, without an operation, will not be filled."""
+    recent_s: float = 300.0
+    """Seconds for which a refusal of a node counts as a sign that its zone has none."""
+    busy_tries: int = 3
+    """Failed changes of a pool in a row after which nodes are asked for elsewhere between two tries."""
+    unexplained_tries: int = 5
+    """Failed changes in a row, the last without a known reason, after which the offer counts as refused."""
     hang_s: float = 120.0
     """How long a pool that gets no nodes and cannot be lowered either keeps others from being raised."""
     fresh_s: float = 15.0
@@ -61,6 +67,8 @@ class AllocatorSettings:
     """Nodes of a job that wants none go as it releases them, but no later than this: nobody may be left to do so."""
     idle_timeout_s: float = 600.0
     """A node of a planned job on which it has nothing and wants nothing for so long, or computes too little, goes."""
+    notice_idle_s: float = 120.0
+    """A noticed node that the job has left is removed at once if its notice leaves more than this."""
     rest_max_s: float = 3600.0
     """Where such nodes were too few to run with, none are asked for after for as long; doubles with each time after."""
     regrow_after_s: float = 1800.0
@@ -181,6 +189,8 @@ class Pool:
     """Since when an operation goes on that is no longer waited for: the cloud tries, and refuses to be told less."""
     given_up: bool = False
     """It has hung for `hang_s`: what it does not hold counts no longer."""
+    granted: bool = False
+    """The cloud refused some nodes and granted the rest, which will come although the zone has no more."""
     sighted_s: float | None = None
     filled_s: float | None = None
     """When the cloud last said that all the nodes are there which were asked for: older sights do not show them."""

@@ -21,6 +21,10 @@ class BootstrapSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields
     pull_policy: Literal["Always", "IfNotPresent", "Never"] = "IfNotPresent"
     pull_secrets: tuple[Name, ...] = ()
     """Secrets of the namespace with which the nodes pull the image."""
+    node_taints: tuple[str, ...] = ()
+    """Taints that the fleet gives its nodes, as kubectl writes them: workers tolerate them."""
+    shutdown_grace_s: Annotated[int, Meta(ge=30, le=3600)] = 30
+    """Seconds from the notice of a preemption to the end of the machine."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     controller_cpu: Quantity = "100m"
     controller_memory: Quantity = "256Mi"

@@ -33,6 +33,8 @@ def controller(settings: BootstrapSettings, place: Place, digest: str, *, has_cr
             TRADEWIND_PULL_SECRETS=",".join(settings.pull_secrets),
             TRADEWIND_WORKER_ACCOUNT=WORKER,
             TRADEWIND_BUS_SECRET=BUS_SECRET,
+            TRADEWIND_NODE_TAINTS=",".join(settings.node_taints),
+            TRADEWIND_SHUTDOWN_GRACE_S=str(settings.shutdown_grace_s),
         ),
         {"name": "TRADEWIND_NATS_URL", "valueFrom": {"secretKeyRef": {"name": BUS_SECRET, "key": NATS_URL_KEY}}},
     ]
@@ -68,7 +70,7 @@ def controller(settings: BootstrapSettings, place: Place, digest: str, *, has_cr
 
 def notice(settings: BootstrapSettings, place: Place, digest: str) -> Manifest:
     node = {"name": "TRADEWIND_NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}
-    env = [*_common_env(settings, place), node]
+    env = [*_common_env(settings, place), *_values(TRADEWIND_NOTICE_S=str(settings.shutdown_grace_s)), node]
     resources = {"requests": {"cpu": "10m", "memory": "96Mi"}, "limits": {"memory": "256Mi"}}
     volumes, mounts = _scratch()
     pod = {

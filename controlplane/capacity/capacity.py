@@ -183,19 +183,20 @@ class Capacity:
         now_s = self._clock.monotonic_s()
         self._heard_s[topology.cluster] = now_s
         event = NodesSeen(now_s, topology.cluster, topology.nodes)
+        some_fail = any(sight.start_failure is not None for sight in topology.workers)
         for job, held in self._held.items():
             held.loop.post(event)
             free = free_nodes(topology, job)
             if free != held.free.get(topology.cluster, ()):
                 held.free[topology.cluster] = free
                 held.loop.post(NodesReleased(now_s, topology.cluster, free))
-            self._see_starts(held, topology, now_s)
+            self._see_starts(held, topology, now_s, some_fail)
 
-    def _see_starts(self, held: _Held, topology: ClusterHeartbeat, now_s: float) -> None:
+    def _see_starts(self, held: _Held, topology: ClusterHeartbeat, now_s: float, some_fail: bool) -> None:
         """Of interest while some cannot start, and until the allocator knows that they can."""
         state, cluster = held.loop.state, topology.cluster
         was_failing = cluster in state.blocks or bool(state.failing.get(cluster))
-        if was_failing or any(sight.start_failure is not None for sight in topology.workers):
+        if was_failing or some_fail:
             seen = held.starts.see(topology, now_s)
             if was_failing or seen.failing:
                 held.loop.post(seen)

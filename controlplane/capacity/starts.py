@@ -87,7 +87,8 @@ def explain(failure: StartFailure, pull_hint: PullHint) -> tuple[str, str]:
                 "see that nodes reach its registry; docs/fleet.md says what private nodes need",
             )
         case _:
-            return f"{failure.reason}: {said}", "correct what it names"
+            hint = "create what it names in the namespace `pods.namespace` of the cluster, or correct the job file"
+            return f"the pod cannot be created ({failure.reason}: {said})", hint
 
 
 class Starts:

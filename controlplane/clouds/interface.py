@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
-from controlplane.clouds.outcomes import Outcome, Refused, Unreachable
+from controlplane.clouds.outcomes import Outcome, QuotaExceeded, Refused, StockedOut, Unreachable
 from messages.ids import ClusterName
 
 JOB_LABEL = "tradewind-job"
@@ -29,12 +29,12 @@ class ClusterStatus(StrEnum):
 class PoolStatus(StrEnum):
     PROVISIONING = "provisioning"
     RUNNING = "running"
-    RUNNING_WITH_ERROR = "running_with_error"
-    """It exists, but the cloud could not give it all its nodes."""
+    """It exists. Whether it lacks nodes, and why, is in `PoolInfo.shortage`."""
     STOPPING = "stopping"
     UPDATING = "updating"
     """The cloud changes its nodes, in an upgrade, a repair or a resize; it may have extra nodes meanwhile."""
     ERROR = "error"
+    """No node will ever come: it has to be deleted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +106,15 @@ class ClusterPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class RecentShortage:
+    """The newest refusal of a node that a pool still misses."""
+
+    reason: StockedOut | QuotaExceeded | Refused
+    age_s: float
+    """By the cloud's own clock."""
+
+
+@dataclass(frozen=True, slots=True)
 class PoolInfo:
     ref: PoolRef
     zone: str
@@ -117,6 +126,7 @@ class PoolInfo:
     status: PoolStatus
     labels: Mapping[str, str]
     detail: str = ""
+    shortage: RecentShortage | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,8 +72,35 @@ class Refused:
     hint: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Unexplained:
+    """A refusal that no rule explains: retry a few times with growing pauses, then treat it as refused."""
+
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class PartlyDone:
+    """The cloud refused some of the nodes, and their slots were given up; the operation itself may still run."""
+
+    size: int
+    """What the pool aims at now. Nodes that are missing to it were granted and are on their way."""
+    reason: StockedOut | QuotaExceeded | Refused
+
+
 Outcome = (
-    Done | StockedOut | Unfinished | QuotaExceeded | Busy | AlreadyExists | NotFound | Throttled | Unreachable | Refused
+    Done
+    | PartlyDone
+    | StockedOut
+    | Unfinished
+    | QuotaExceeded
+    | Busy
+    | AlreadyExists
+    | NotFound
+    | Throttled
+    | Unreachable
+    | Refused
+    | Unexplained
 )
 
 
@@ -84,6 +111,8 @@ def reason_of(outcome: Outcome) -> str:
             return ""
         case Refused(detail, hint):
             return with_hint(detail, hint)
+        case PartlyDone(_, reason):
+            return reason_of(reason)
         case (
             StockedOut(detail)
             | Unfinished(detail)
@@ -93,6 +122,7 @@ def reason_of(outcome: Outcome) -> str:
             | NotFound(detail)
             | Throttled(detail)
             | Unreachable(detail)
+            | Unexplained(detail)
         ):
             return detail
         case _:

@@ -27,6 +27,7 @@ def contradictions(fleet: Fleet) -> list[Problem]:
         *_clusters(fleet),
         *_pod_ranges(fleet),
         *_authorized_networks(fleet),
+        *_nodes(fleet),
         *_offers(fleet),
         *_unsupported(fleet),
         *_labels(fleet),
@@ -53,6 +54,12 @@ def _cloud(fleet: Fleet) -> Iterator[Problem]:
     credentials = fleet.cloud.credentials
     if credentials is not None and not _has_home(credentials):
         yield "cloud.credentials", f"is {credentials}, but there is no such user here"
+
+
+def _nodes(fleet: Fleet) -> Iterator[Problem]:
+    if fleet.nodes.shutdown_grace_s == 0:
+        why = "is 0: a preempted node would end its workers at once, and they could not hand over"
+        yield "nodes.shutdown_grace_s", f"{why}; use 30, which every GKE version has, or 120"
 
 
 def _can_be_dialled(url: str) -> bool:

@@ -105,7 +105,13 @@ def places(fleet: Fleet) -> tuple[Place, ...]:
 
 
 def bootstrap_settings(fleet: Fleet) -> BootstrapSettings:
-    return msgspec.convert({"fleet": fleet.name, **msgspec.structs.asdict(fleet.pods)}, BootstrapSettings)
+    told = {
+        "fleet": fleet.name,
+        "node_taints": tuple(f"{taint.key}={taint.value}:{taint.effect}" for taint in fleet.nodes.taints),
+        "shutdown_grace_s": fleet.nodes.shutdown_grace_s,
+        **msgspec.structs.asdict(fleet.pods),
+    }
+    return msgspec.convert(told, BootstrapSettings)
 
 
 def _labels(fleet: Fleet) -> dict[str, str]:

@@ -44,6 +44,20 @@ Url = Annotated[str, Meta(pattern=r"^https?://[^\s/]+(/\S*)?\Z", description="ht
 Image = Annotated[str, Meta(pattern=r"^\S{1,500}\Z", description="an image, such as registry/tradewind:1.0")]
 Email = Annotated[str, Meta(pattern=r"^[^\s@]+@[^\s@]+\Z", description="a service account's e-mail address")]
 Cidr = Annotated[str, Meta(pattern=r"^[0-9a-fA-F.:]+/\d{1,3}\Z", description="a CIDR block, such as 203.0.113.0/24")]
+TaintKey = Annotated[
+    str,
+    Meta(
+        pattern=r"^([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?\Z",
+        description="a taint's key as Kubernetes has it, such as dedicated or example.com/team",
+    ),
+]
+TaintValue = Annotated[
+    str,
+    Meta(
+        pattern=r"^([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?\Z",
+        description="letters, digits, '.', '_' and '-', at most 63",
+    ),
+]
 DiskGb = Annotated[int, Meta(ge=10, le=65_536)]
 Nodes = Annotated[int, Meta(ge=1, le=1000)]
 
@@ -90,8 +104,8 @@ class SystemPool(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TaintSpec(Struct, frozen=True, forbid_unknown_fields=True):
-    key: Annotated[str, Meta(min_length=1, max_length=253)]
-    value: str = ""
+    key: TaintKey
+    value: TaintValue = ""
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] = "NoSchedule"
 
 

@@ -4,6 +4,7 @@ from controlplane.job.given_up import can_go_on, is_given_up
 from controlplane.job.hot import concerned, detached, is_above, is_hot, is_over, lives_on
 from controlplane.job.planned import give_up_at_s, hurry_at_s, why_without_some
 from controlplane.job.present import (
+    chosen,
     has_finished,
     member_of,
     member_of_prepared,
@@ -14,8 +15,11 @@ from controlplane.job.reload import NEW_CODE
 from controlplane.job.sentences import describe_exit, name_workers
 from controlplane.job.stalls import waits_in_vain
 from controlplane.job.state import Job, Phase, Worker
-from messages.ids import Generation
+from messages.ids import Generation, WorkerId
 from messages.worlds import Member
+
+LONG_NOTICE_S = 60.0
+"""With more left of a notice, a world of plain scripts that needs the worker goes on until another one comes."""
 
 
 def must_change(job: Job, now_s: float) -> str | None:
@@ -64,11 +68,18 @@ def _has_to_go(job: Job, now_s: float) -> str | None:
         and not has_finished(job, member)
     }
     if not changes_in_place(job):
-        return next((f"worker {name} has to go: {why}" for name, why in noticed.items()), None)
+        going = [name for name in noticed if not _can_wait(job, name, now_s)]
+        return f"worker {going[0]} has to go: {noticed[going[0]]}" if going else None
     for name, at_s in hurry_at_s(job).items():
         if now_s >= at_s and not is_over(job):
             return f"worker {name} has to go and leaves no time for a hand-over: {noticed[name]}"
     return None
+
+
+def _can_wait(job: Job, worker: WorkerId, now_s: float) -> bool:
+    """Its notice is long, and without it too few would be left to train until another worker comes."""
+    deadline_s = job.workers[worker].deadline_s
+    return deadline_s is not None and deadline_s - now_s > LONG_NOTICE_S and not can_go_on(job, chosen(job))
 
 
 def _gives_up_all(job: Job) -> str | None:

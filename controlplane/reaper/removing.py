@@ -13,10 +13,12 @@ from controlplane.clouds.outcomes import (
     Done,
     NotFound,
     Outcome,
+    PartlyDone,
     QuotaExceeded,
     Refused,
     StockedOut,
     Throttled,
+    Unexplained,
     Unfinished,
     Unreachable,
     reason_of,
@@ -92,9 +94,9 @@ async def _ask(cloud: Cloud, resource: Resource) -> Outcome:
 
 def _may_pass(outcome: Outcome) -> bool:
     match outcome:
-        case Busy() | Throttled() | Unreachable() | Unfinished():
+        case Busy() | Throttled() | Unreachable() | Unfinished() | Unexplained():
             return True
-        case Done() | NotFound() | AlreadyExists() | StockedOut() | QuotaExceeded() | Refused():
+        case Done() | PartlyDone() | NotFound() | AlreadyExists() | StockedOut() | QuotaExceeded() | Refused():
             return False
         case _:
             assert_never(outcome)

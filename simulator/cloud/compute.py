@@ -14,11 +14,14 @@ from simulator.cloud.model import quotas, refusals, view
 from simulator.cloud.model.names import NodeName, OperationName
 from simulator.cloud.model.refusals import COMPUTE, Refusal
 from simulator.cloud.model.requests import DeleteInstances, Started
-from simulator.cloud.model.state import Group, Operation, Pool
+from simulator.cloud.model.state import Failure, Group, Node, Operation, Pool, Shortage
 from simulator.cloud.replies import body_of, google_error, reply
 from simulator.cloud.times import rfc3339
 
 BASE = "/compute/v1/projects/{project}"
+
+CODES = {Shortage.STOCKOUT: "ZONE_RESOURCE_POOL_EXHAUSTED", Shortage.QUOTA: "QUOTA_EXCEEDED"}
+"""What Compute calls what GKE calls otherwise."""
 
 Answer = web.Response | Refusal
 
@@ -43,6 +46,11 @@ class ComputeApi:
             web.get(f"{BASE}/regions/{{region}}", self._checked("regions.get", self._region)),
             web.get(group, self._checked("instanceGroupManagers.get", self._group)),
             web.post(f"{group}/deleteInstances", self._checked("instanceGroupManagers.deleteInstances", self._delete)),
+            web.get(f"{group}/listErrors", self._checked("instanceGroupManagers.listErrors", self._errors)),
+            web.post(
+                f"{group}/listManagedInstances",
+                self._checked("instanceGroupManagers.listManagedInstances", self._managed),
+            ),
             web.get(operation, self._checked("zoneOperations.get", self._operation)),
         ]
 
@@ -57,6 +65,7 @@ class ComputeApi:
                 path["project"],
                 request.headers.get("Authorization", ""),
                 request.headers.get("X-Goog-User-Project", ""),
+                method,
             )
             answer = refusal or await handler(request)
             self._calls.ended(number, answer.code.value if isinstance(answer, Refusal) else "OK")
@@ -114,6 +123,41 @@ class ComputeApi:
             }
         )
 
+    async def _errors(self, request: web.Request) -> Answer:
+        """Newest first (not verified against Google)."""
+        found = self._find(request)
+        if isinstance(found, Refusal):
+            return found
+        pool, group = found
+        items = [
+            {
+                "error": _error(error.why),
+                "instanceActionDetails": {"action": "CREATING", "instance": _link(pool, error.zone, error.node)},
+                "timestamp": rfc3339(self._desk.wall_s(error.at_s)),
+            }
+            for error in reversed(pool.errors)
+            if error.zone == group.zone
+        ]
+        return reply({"items": items} if items else {})
+
+    async def _managed(self, request: web.Request) -> Answer:
+        found = self._find(request)
+        if isinstance(found, Refusal):
+            return found
+        pool, group = found
+        there = view.members(self._desk.cloud, pool.key, group.zone)
+        return reply({"managedInstances": [self._managed_instance(pool, node) for node in there]})
+
+    def _managed_instance(self, pool: Pool, node: Node) -> dict[str, Any]:
+        told: dict[str, Any] = {"instance": _link(pool, node.zone, node.name), "currentAction": "CREATING"}
+        if node.instance is not None:
+            is_running = view.is_running(self._desk.cloud, node)
+            told |= {"id": node.instance.id, "instanceStatus": "RUNNING" if is_running else "STAGING"}
+            told["currentAction"] = "NONE" if is_running else "CREATING"
+        if node.refused is not None:
+            told["lastAttempt"] = {"errors": {"errors": [_error(node.refused)]}}
+        return told
+
     async def _delete(self, request: web.Request) -> Answer:
         body = await body_of(request, Instances)
         if isinstance(body, web.Response):
@@ -139,7 +183,8 @@ class ComputeApi:
         path = request.match_info
         for pool in self._desk.cloud.pools.values():
             group = pool.group(path["zone"])
-            if pool.key.project == path["project"] and group is not None and group.name == path["group"]:
+            is_there = self._desk.now_s >= pool.grouped_s and pool.key.project == path["project"]
+            if is_there and group is not None and group.name == path["group"]:
                 return pool, group
         return refusals.no_resource("projects/{project}/zones/{zone}/instanceGroupManagers/{group}".format(**path))
 
@@ -159,3 +204,12 @@ class ComputeApi:
         if operation.done_s is not None:
             told["endTime"] = rfc3339(self._desk.wall_s(operation.done_s))
         return told
+
+
+def _link(pool: Pool, zone: str, node: NodeName) -> str:
+    return f"{API}/projects/{pool.key.project}/zones/{zone}/instances/{node}"
+
+
+def _error(failure: Failure) -> dict[str, str]:
+    code = CODES[failure.shortage] if failure.shortage is not None else "INTERNAL_ERROR"
+    return {"code": code, "message": failure.message}

@@ -1,10 +1,11 @@
 """The control endpoint: what a test, a demo or a person orders, and what they may look at."""
 
+from collections import deque
 from collections.abc import Mapping
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
 from aiohttp import web
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from simulator.cloud.calls import CallLog
 from simulator.cloud.desk import Desk
@@ -12,7 +13,7 @@ from simulator.cloud.gate import Gate
 from simulator.cloud.inventory import bill_of, inventory, market
 from simulator.cloud.model.names import NodeName, is_location, is_zone
 from simulator.cloud.model.quotas import metric_named
-from simulator.cloud.model.refusals import COMPUTE, CONTAINER, Refusal
+from simulator.cloud.model.refusals import COMPUTE, CONTAINER, Code, Refusal
 from simulator.cloud.model.requests import (
     MaintainHost,
     PreemptNode,
@@ -105,6 +106,19 @@ class ApiBody(Struct, frozen=True, forbid_unknown_fields=True):
     disabled: bool | None = None
 
 
+class RefuseBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """What the next calls of a method are refused with."""
+
+    method: str
+    code: Code
+    message: str
+    reason: str = ""
+    """Google's constant; one that begins with a small letter is Compute's older kind, such as `resourceNotReady`."""
+    api: str = "gke"
+    times: Annotated[int, Meta(ge=0, le=1000)] = 1
+    """0 takes back what is left."""
+
+
 class ControlApi:
     def __init__(
         self, desk: Desk, gate: Gate, calls: CallLog, regions: Mapping[str, RegionClient], speed: float
@@ -133,6 +147,7 @@ class ControlApi:
             web.post("/control/roles", self._roles),
             web.post("/control/cut", self._cut),
             web.post("/control/api", self._api),
+            web.post("/control/refuse", self._refuse),
         ]
 
     async def _health(self, request: web.Request) -> web.Response:
@@ -259,6 +274,18 @@ class ControlApi:
         _switch(self._gate.throttling, {service}, body.throttled)
         _switch(self._gate.disabled, {(project, service) for project in self._gate.projects}, body.disabled)
         self._calls.ended(self._calls.arrived("control", "api", body.api), "OK")
+        return reply({"ok": True})
+
+    async def _refuse(self, request: web.Request) -> web.Response:
+        body = await body_of(request, RefuseBody)
+        if isinstance(body, web.Response):
+            return body
+        service = SERVICES.get(body.api)
+        if service is None:
+            return mistake(f"There is no API {body.api!r}; known are {', '.join(SERVICES)}.", 404)
+        refusal = Refusal(body.code, body.message, body.reason)
+        self._gate.planned[service, body.method] = deque([refusal] * body.times)
+        self._calls.ended(self._calls.arrived("control", "refuse", body.method), "OK")
         return reply({"ok": True})
 
     async def _order(self, request: web.Request, target: str, *orders: Request) -> web.Response:

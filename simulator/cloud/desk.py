@@ -20,6 +20,7 @@ class Desk:
         self._shell = shell
         self._clock = clock
         self._numbers = count(1)
+        self._epoch_s = clock.wall_s() - clock.monotonic_s()
 
     @property
     def cloud(self) -> Cloud:
@@ -30,8 +31,8 @@ class Desk:
         return self._clock.monotonic_s()
 
     def wall_s(self, at_s: float) -> float:
-        """Unix seconds of a time of the core."""
-        return self._clock.wall_s() - (self._clock.monotonic_s() - at_s)
+        """Unix seconds of a time of the core: the same each time, as equal times must stay equal."""
+        return self._epoch_s + at_s
 
     def core_s(self, unix_s: float) -> float:
         """The core's time of Unix seconds."""

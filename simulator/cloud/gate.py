@@ -25,9 +25,13 @@ class Gate:
     """Services that refuse every call as one too many."""
     away: set[str] = field(default_factory=set)
     """Services that nobody answers for."""
+    planned: dict[tuple[str, str], deque[Refusal]] = field(default_factory=dict)
+    """What the next calls of a method are refused with, by service and method."""
     _recent: dict[str, deque[float]] = field(default_factory=dict)
 
-    def refusal(self, service: str, project: str, authorization: str, user_project: str = "") -> Refusal | None:
+    def refusal(
+        self, service: str, project: str, authorization: str, user_project: str = "", method: str = ""
+    ) -> Refusal | None:
         """Why a call is refused. `user_project` is the `X-Goog-User-Project` header, which users must send."""
         token = tokens.bearer(authorization)
         if service in self.away:
@@ -44,7 +48,8 @@ class Gate:
             return refusals.api_disabled(project, service)
         if service in self.throttling or self._is_too_fast(project):
             return refusals.throttled(project, service)
-        return None
+        planned = self.planned.get((service, method))
+        return planned.popleft() if planned else None
 
     def _is_too_fast(self, project: str) -> bool:
         if not self.calls_per_minute:

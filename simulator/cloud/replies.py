@@ -19,6 +19,8 @@ _STATUS = {
     Code.UNAUTHENTICATED: 401,
     Code.RESOURCE_EXHAUSTED: 429,
     Code.FAILED_PRECONDITION: 412,
+    Code.ABORTED: 409,
+    Code.INTERNAL: 500,
     Code.UNIMPLEMENTED: 501,
     Code.UNAVAILABLE: 503,
 }
@@ -30,6 +32,8 @@ _REASONS = {
     Code.UNAUTHENTICATED: "required",
     Code.RESOURCE_EXHAUSTED: "rateLimitExceeded",
     Code.FAILED_PRECONDITION: "conditionNotMet",
+    Code.ABORTED: "aborted",
+    Code.INTERNAL: "internalError",
     Code.UNIMPLEMENTED: "notImplemented",
     Code.UNAVAILABLE: "backendError",
 }
@@ -57,13 +61,16 @@ def mistake(sentence: str, status: int = 400) -> web.Response:
 def google_error(refusal: Refusal) -> web.Response:
     status = _STATUS[refusal.code]
     reason = "accessNotConfigured" if refusal.reason == "SERVICE_DISABLED" else _REASONS[refusal.code]
+    is_plain = refusal.reason[:1].islower()
+    if is_plain:
+        reason = refusal.reason
     error: dict[str, Any] = {
         "code": status,
         "message": refusal.message,
         "status": refusal.code.value,
         "errors": [{"message": refusal.message, "domain": "global", "reason": reason}],
     }
-    if refusal.reason:
+    if refusal.reason and not is_plain:
         info = {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": refusal.reason, "domain": refusal.domain}
         error["details"] = [info]
     answer = reply({"error": error}, status)

@@ -64,7 +64,9 @@ class CloudSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     boot_s: Seconds = 60.0
     recreate_s: Seconds = 10.0
     retry_s: Seconds = 30.0
-    stockout_s: Seconds = 90.0
+    stockout_s: Seconds = 2100.0
+    group_s: Seconds = 5.0
+    sticky_error_s: Seconds = 86_400.0
     give_up_s: Seconds = 2100.0
     forget_s: Seconds = 10.0
     notice_s: NoticeSeconds = 30.0
@@ -125,6 +127,8 @@ def rules_of(settings: CloudSettings) -> Rules:
         recreate_s=settings.recreate_s / speed,
         retry_s=max(0.01, settings.retry_s / speed),
         stockout_s=settings.stockout_s / speed,
+        group_s=settings.group_s / speed,
+        sticky_error_s=settings.sticky_error_s / speed,
         give_up_s=settings.give_up_s / speed,
         forget_s=settings.forget_s / speed,
         notice_s=settings.notice_s,

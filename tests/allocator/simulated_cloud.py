@@ -12,7 +12,7 @@ from functools import partial
 
 from controlplane.allocator.effects import Change, CreatePool, DeletePool, RemoveNodes, ResizePool
 from controlplane.clouds import outcomes
-from controlplane.clouds.interface import ClusterInfo, PoolInfo, PoolPlan, PoolRef, PoolStatus
+from controlplane.clouds.interface import ClusterInfo, PoolInfo, PoolPlan, PoolRef, PoolStatus, RecentShortage
 from controlplane.clouds.outcomes import Outcome
 from messages.clusters import NodeSight
 from messages.ids import ClusterName
@@ -56,6 +56,8 @@ class CloudPool:
     """Uids of machines that are gone but still in sight, and until when."""
     busy: bool = False
     starved: bool = False
+    refused_s: float | None = None
+    """When a machine was last refused."""
     stopping: bool = False
     updating: bool = False
     """Its nodes are upgraded or repaired."""
@@ -130,7 +132,7 @@ class SimulatedCloud:
         """Answers at once with a refusal, or when the operation has ended."""
         refusal = self._refusal(change)
         if refusal is not None:
-            answer(refusal)
+            answer(self._lowered_beside(change) or refusal)
             return
         pool = self._apply(change)
         pool.busy = True
@@ -138,9 +140,24 @@ class SimulatedCloud:
         least_s = self.clockwork.chance.uniform(0.2, 2.0)
         patience_s = self.clockwork.chance.uniform(3.0, 8.0)
         waits_s = self.clockwork.chance.uniform(2.0, 6.0) if isinstance(change, CreatePool | ResizePool) else 1e9
+        is_cut = False
 
         def look() -> None:
+            nonlocal is_cut
             lasted_s = self.clockwork.now_s - started_s
+            if is_cut:
+                if lasted_s >= patience_s:
+                    pool.busy = False
+                else:
+                    self.clockwork.after(LOOK_S, look)
+                return
+            if pool.starved and waits_s < 1e9 and self.clockwork.happens(0.05, "refused nodes given up early"):
+                is_cut = True
+                pool.target = len(pool.machines)
+                pool.names.clear()
+                answer(outcomes.PartlyDone(pool.target, outcomes.StockedOut("ZONE_RESOURCE_POOL_EXHAUSTED")))
+                self.clockwork.after(LOOK_S, look)
+                return
             outcome = self._outcome(change, pool, lasted_s >= patience_s)
             if outcome is None or lasted_s < least_s:
                 is_over = waits_s <= lasted_s < waits_s + LOOK_S
@@ -263,6 +280,18 @@ class SimulatedCloud:
         under_way = sum(other.busy for other in self._pools_of(change.ref.cluster))
         return outcomes.Busy("too many operations") if under_way >= OPERATIONS_AT_ONCE else None
 
+    def _lowered_beside(self, change: Change) -> Outcome | None:
+        """Slots without a machine can be given up although an operation is under way."""
+        pool = self.pools.get(change.ref)
+        if pool is None or not pool.busy or not isinstance(change, ResizePool):
+            return None
+        if not len(pool.machines) <= change.size < pool.target:
+            return None
+        self.clockwork.made["pool lowered beside an operation"] += 1
+        pool.target = change.size
+        self._shrink(pool)
+        return outcomes.Done()
+
     def _apply(self, change: Change) -> CloudPool:
         match change:
             case CreatePool(_, _, plan, _):
@@ -306,7 +335,7 @@ class SimulatedCloud:
         pool.starved = False
         while len(pool.machines) < pool.target and pool.ref.cluster not in self.dark:
             if self._used(pool.plan.zone) >= self.capacities[pool.plan.zone]:
-                pool.starved = True
+                pool.starved, pool.refused_s = True, self.clockwork.now_s
                 break
             number = next(self._numbers)
             again = pool.names.pop(0) if pool.names else None
@@ -369,8 +398,6 @@ class SimulatedCloud:
             status = PoolStatus.PROVISIONING
         elif pool.updating:
             status = PoolStatus.UPDATING
-        elif pool.starved:
-            status = PoolStatus.RUNNING_WITH_ERROR
         plan = pool.plan
         return PoolInfo(
             pool.ref,
@@ -381,4 +408,12 @@ class SimulatedCloud:
             pool.target,
             status,
             plan.labels,
+            shortage=self._shortage(pool),
         )
+
+    def _shortage(self, pool: CloudPool) -> RecentShortage | None:
+        """Also one that is long over, since the cloud keeps its errors."""
+        none_left = outcomes.StockedOut("ZONE_RESOURCE_POOL_EXHAUSTED")
+        if pool.refused_s is None:
+            return RecentShortage(none_left, 3600.0) if self.clockwork.happens(0.05, "old refusal listed") else None
+        return RecentShortage(none_left, self.clockwork.now_s - pool.refused_s) if pool.starved else None

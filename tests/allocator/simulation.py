@@ -46,6 +46,7 @@ SETTINGS = AllocatorSettings(
     linger_s=6.0,
     owed_s=3.0,
     arrival_s=25.0,
+    recent_s=20.0,
     hang_s=5.0,
     fresh_s=4.0,
     doubt_s=2.0,

@@ -94,6 +94,26 @@ def test_a_noticed_node_that_outlives_its_notice_is_removed() -> None:
     assert asked(stage.sees()) == [("remove", "us-a", "us-a-2")]
 
 
+def test_a_node_with_an_hour_of_notice_is_replaced_once_and_goes_when_its_worker_has_left_it() -> None:
+    stage = a_full_stage()
+    [create] = of(stage.notices("us-a-2", remaining_s=3600.0), CreatePool)
+    stage.ends(create)
+    stage.fills(B)
+    stage.sees()
+    for remaining_s in (3500.0, 3400.0):
+        stage.now_s += 100.0
+        assert asked(stage.notices("us-a-2", remaining_s)) == [("list",)]
+        assert asked(stage.lists()) == []
+    assert held_by(stage) == {"us-a": 2, "us-b": 1}
+    assert asked(stage.releases("us-a-2")) == [("remove", "us-a", "us-a-2")]
+
+
+def test_a_node_whose_notice_is_short_is_left_alone_though_its_worker_has_left_it() -> None:
+    stage = a_full_stage()
+    stage.notices("us-a-2", remaining_s=100.0)
+    assert asked(stage.releases("us-a-2")) == []
+
+
 def test_a_machine_that_comes_back_under_the_same_name_is_another_machine() -> None:
     stage = a_full_stage()
     stage.takes("us-a-2")

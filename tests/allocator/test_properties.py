@@ -13,17 +13,19 @@ from controlplane.allocator.events import AllocatorEvent
 from controlplane.allocator.invariants import check
 from controlplane.allocator.offers import Offer, pool_ref
 from controlplane.allocator.state import Allocator, new_allocator
-from controlplane.clouds.interface import JOB_LABEL, ClusterInfo, PoolInfo, PoolRef, PoolStatus
+from controlplane.clouds.interface import JOB_LABEL, ClusterInfo, PoolInfo, PoolRef, PoolStatus, RecentShortage
 from controlplane.clouds.outcomes import (
     AlreadyExists,
     Busy,
     Done,
     NotFound,
     Outcome,
+    PartlyDone,
     QuotaExceeded,
     Refused,
     StockedOut,
     Throttled,
+    Unexplained,
     Unreachable,
 )
 from messages.clusters import NodeSight
@@ -32,7 +34,7 @@ from tests.allocator.stage import EU, JOB, US, an_offer
 OFFERS = (an_offer("us-a", at_most=2), an_offer("us-b", at_most=4), an_offer("eu-c", at_most=1, cluster=EU))
 REFS = tuple(pool_ref(JOB, offer) for offer in OFFERS)
 FOUND = PoolRef(US, "found")
-REASONS = (StockedOut, QuotaExceeded, Busy, AlreadyExists, NotFound, Throttled, Unreachable, Refused)
+REASONS = (StockedOut, QuotaExceeded, Busy, AlreadyExists, NotFound, Throttled, Unreachable, Refused, Unexplained)
 
 AFTER_S = st.sampled_from([0.0, 0.1, 1.0, 2.0, 12.0, 40.0, 700.0])
 NAMES = st.sampled_from(["n1", "n2", "n3"])
@@ -40,7 +42,10 @@ UIDS = st.sampled_from(["", "u1", "u2", "u3"])
 CLUSTERS = st.sampled_from([US, EU])
 POOLS = st.sampled_from([*(ref.pool for ref in REFS), FOUND.pool])
 OUTCOMES: st.SearchStrategy[Outcome] = st.one_of(
-    st.just(Done()), st.just(Done()), st.sampled_from([reason("so it is") for reason in REASONS])
+    st.just(Done()),
+    st.just(Done()),
+    st.builds(PartlyDone, st.integers(0, 4), st.just(StockedOut("so it is"))),
+    st.sampled_from([reason("so it is") for reason in REASONS]),
 )
 SIGHTS = st.builds(
     NodeSight,
@@ -51,11 +56,14 @@ SIGHTS = st.builds(
     notice_s=st.sampled_from([None, None, None, 0.0, 15.0]),
 )
 INFOS = st.builds(
-    lambda ref, size, status, label: PoolInfo(ref, "us-x", "n1", None, True, size, status, {JOB_LABEL: label}),
+    lambda ref, size, status, label, shortage: PoolInfo(
+        ref, "us-x", "n1", None, True, size, status, {JOB_LABEL: label}, shortage=shortage
+    ),
     st.sampled_from([*REFS, FOUND]),
     st.integers(0, 4),
     st.sampled_from(PoolStatus),
     st.sampled_from([JOB, JOB, JOB, "other"]),
+    st.sampled_from([None, RecentShortage(StockedOut("none"), 1.0), RecentShortage(StockedOut("none"), 1000.0)]),
 )
 
 

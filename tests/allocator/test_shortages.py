@@ -6,13 +6,15 @@ from controlplane.allocator import events
 from controlplane.allocator.effects import Announce, CreatePool, RemoveNodes, ResizePool
 from controlplane.allocator.offers import pool_ref
 from controlplane.allocator.shelves import close, reopen_after, shelf_of
-from controlplane.allocator.state import Shortage
-from controlplane.clouds.interface import PoolStatus
+from controlplane.allocator.state import AllocatorSettings, Shortage
+from controlplane.clouds.interface import RecentShortage
 from controlplane.clouds.outcomes import (
     Busy,
+    PartlyDone,
     QuotaExceeded,
     Refused,
     StockedOut,
+    Unexplained,
     Unfinished,
 )
 from tests.allocator.stage import EU, JOB, A, B, C, Stage, a_full_stage, a_stage, asked, held_by, of
@@ -163,14 +165,105 @@ def test_a_pool_whose_slots_stay_empty_without_an_operation_counts_as_stocked_ou
     assert asked(stage.sees())[:2] == [("resize", "us-a", "3"), ("create", "us-b", "1")]
 
 
-def test_a_listing_that_calls_a_pool_starved_closes_its_zone() -> None:
+def _short_pool(shortage: RecentShortage) -> Stage:
+    """Of four nodes three are there, and the cloud lists this refusal."""
     stage = a_full_stage(A, B)
     stage.ends(of(stage.wants(4), ResizePool)[0])
     ref = pool_ref(JOB, A)
-    stage.cloud[ref] = replace(stage.cloud[ref], status=PoolStatus.RUNNING_WITH_ERROR, detail="GCE_STOCKOUT")
+    stage.cloud[ref] = replace(stage.cloud[ref], shortage=shortage)
     stage.ticks(30.0)
     stage.sees()
+    return stage
+
+
+def test_a_node_that_was_refused_lately_is_given_up_and_its_zone_closed() -> None:
+    stage = _short_pool(RecentShortage(StockedOut("GCE_STOCKOUT"), 20.0))
     assert asked(stage.lists()) == [("resize", "us-a", "3"), ("create", "us-b", "1")]
+
+
+def test_a_quota_or_a_person_that_refused_a_node_closes_its_zone_for_long() -> None:
+    stage = _short_pool(RecentShortage(Refused("no permission", "grant it"), 20.0))
+    stage.lists()
+    closed = shelf_of(stage.allocator, A.stock).closed
+    assert closed is not None
+    assert (closed.shortage, closed.hint) == (Shortage.REFUSED, "grant it")
+
+
+def test_an_old_refusal_is_no_new_stockout() -> None:
+    stage = _short_pool(RecentShortage(StockedOut("GCE_STOCKOUT"), 301.0))
+    assert asked(stage.lists()) == []
+    assert shelf_of(stage.allocator, A.stock).closed is None
+
+
+def test_a_refusal_that_closed_a_zone_does_not_close_it_again() -> None:
+    stage = a_stage(A, wanted=2)
+    create = stage.begins()
+    stage.does(create)
+    stage.ends(create, PartlyDone(1, StockedOut("none")))
+    stage.does(replace(create, plan=replace(create.plan, size=2)))
+    stage.now_s += 40.0
+    stage.sees()
+    ref = pool_ref(JOB, A)
+    stage.cloud[ref] = replace(stage.cloud[ref], shortage=RecentShortage(StockedOut("none"), 41.0))
+    closed = shelf_of(stage.allocator, A.stock).closed
+    stage.ticks()
+    stage.lists()
+    assert shelf_of(stage.allocator, A.stock).closed == closed
+
+
+def test_nodes_that_were_granted_are_waited_for_and_the_rest_is_asked_for_elsewhere_at_once() -> None:
+    stage = a_stage(A, B, wanted=3)
+    create = stage.begins()
+    stage.does(replace(create, plan=replace(create.plan, size=1)))
+    ended = stage.ends(create, PartlyDone(1, StockedOut("GCE_STOCKOUT")))
+    assert asked(ended) == [("create", "us-b", "2")]
+    assert [each.kind for each in of(ended, Announce)][:1] == ["zone_stocked_out"]
+    stage.ends(of(ended, CreatePool)[0])
+    stage.sees()
+    assert asked(stage.ticks(10.0)) == []
+    stage.fills(A)
+    stage.fills(B)
+    assert asked(stage.sees()) == []
+    assert held_by(stage) == {"us-a": 1, "us-b": 2}
+
+
+def test_a_granted_node_that_never_comes_is_given_up() -> None:
+    stage = a_stage(A, wanted=1, settings=AllocatorSettings(relist_s=10_000.0, fresh_s=10_000.0))
+    create = stage.begins()
+    stage.does(create)
+    stage.ends(create, PartlyDone(1, QuotaExceeded("GPUS")))
+    stage.sees()
+    assert asked(stage.ticks(599.0)) == []
+    assert asked(stage.ticks(1.0)) == [("resize", "us-a", "0")]
+
+
+def test_a_pool_that_stays_busy_does_not_keep_the_job_from_other_zones() -> None:
+    """As after a stockout, while the cloud's own operation runs on for half an hour."""
+    stage = a_stage(A, B, wanted=1)
+    ask = stage.begins()
+    for _ in range(2):
+        stage.ends(ask, Busy("an operation is under way"))
+        [ask] = of(stage.ticks(4.0), CreatePool)
+        assert ask.plan.zone == "us-a"
+    assert asked(stage.ends(ask, Busy("an operation is under way"))) == [("create", "us-b", "1")]
+
+
+def test_a_refusal_without_a_known_reason_is_told_once_tried_a_few_times_and_then_refused() -> None:
+    stage = a_stage(A, B, wanted=1)
+    ask, told = stage.begins(), list[Announce]()
+    stage.allocator = replace(stage.allocator, settings=replace(stage.allocator.settings, busy_tries=100))
+    for _ in range(4):
+        told += of(stage.ends(ask, Unexplained("the moon is wrong")), Announce)
+        stage.now_s += 60.0
+        [ask] = of([*stage.ticks(), *stage.lists()], CreatePool)
+        assert ask.plan.zone == "us-a"
+    assert [(each.kind, each.why) for each in told] == [("pool_trouble", "the moon is wrong")]
+    ended = stage.ends(ask, Unexplained("the moon is wrong"))
+    assert [each.kind for each in of(ended, Announce)] == ["cloud_refused"]
+    assert asked(stage.lists()) == [("create", "us-b", "1")]
+    closed = shelf_of(stage.allocator, A.stock).closed
+    assert closed is not None
+    assert closed.detail == "the moon is wrong"
 
 
 def test_a_slot_that_is_left_to_the_cloud_is_looked_at_soon_and_then_less_and_less_often() -> None:

@@ -2,8 +2,10 @@
 
 from controlplane.allocator import events
 from controlplane.allocator.effects import Announce, CreatePool, RemoveNodes, ResizePool
+from controlplane.allocator.offers import Offer
 from controlplane.allocator.sentences import shortage
 from controlplane.allocator.state import AllocatorSettings
+from tests.allocator.planned_stage import FAR, IOWA, PlannedStage, a_running_stage, prices_of
 from tests.allocator.stage import EU, US, A, B, C, Stage, a_full_stage, a_stage, asked, of
 
 GIVE_BACK_S = AllocatorSettings().start_give_back_s
@@ -161,3 +163,36 @@ def test_a_cluster_whose_controller_cannot_start_gives_back_what_comes_and_opens
     stage.ends(shed)
     assert asked(stage.sees()) == [("resize", "us-a", "2")]
     assert US not in stage.allocator.blocks
+
+
+# Planned jobs
+
+
+def a_planned_stage_that_gave_all_back(*offers: Offer) -> PlannedStage:
+    """Its four nodes were of no use, and are gone."""
+    stage = a_running_stage(*offers, options=prices_of(offers, **{FAR.zone.replace("-", "_"): 0.9}))
+    names = [name for nodes in stage.machines.values() for name in nodes]
+    assert len(names) == 4
+    stage.now_s += GIVE_BACK_S
+    [remove] = of(stage.cannot_start(*names, for_s=GIVE_BACK_S), RemoveNodes)
+    stage.ends(remove)
+    stage.sees()
+    stage.cannot_start()
+    return stage
+
+
+def test_a_planned_job_goes_to_a_cluster_in_which_workers_start() -> None:
+    stage = a_planned_stage_that_gave_all_back(IOWA, FAR)
+    made = [*stage.effects, *stage.settles()]
+    assert ("create", FAR.zone, "4") in stage.words(made)
+
+
+def test_a_planned_job_that_has_no_other_cluster_waits_and_then_tries_with_as_many_as_it_needs() -> None:
+    stage = a_planned_stage_that_gave_all_back(IOWA)
+    before = len(stage.effects)
+    stage.settles()
+    assert of(stage.effects[before:], ResizePool) == []
+    stage.ticks(RETRY_S)
+    stage.lists()
+    stage.settles()
+    assert ("resize", IOWA.zone, "4") in stage.words(stage.effects[before:])

@@ -7,6 +7,7 @@ import yaml
 
 from agents.cluster.kubernetes import names
 from agents.cluster.kubernetes.settings import read_kubernetes_settings
+from agents.notice.settings import read_notice_settings
 from controlplane.bootstrap.names import DIGEST_ANNOTATION, Manifest
 from controlplane.bootstrap.settings import BootstrapSettings, Secrets
 from runtime.decoding import problems
@@ -136,10 +137,19 @@ def test_selectors_name_nothing_that_could_ever_change(kind: str) -> None:
 
 
 def test_the_controller_understands_what_it_is_told() -> None:
-    deployment = one(
-        some_manifests(namespace="training", pull_secrets=("registry",), pull_policy="Always"), "Deployment"
+    taints = ("team=ml:NoSchedule", "example.com/a=:NoExecute")
+    found = some_manifests(
+        namespace="training",
+        pull_secrets=("registry",),
+        pull_policy="Always",
+        node_taints=taints,
+        shutdown_grace_s=120,
     )
-    settings = read_kubernetes_settings(env_of(deployment))
+    settings = read_kubernetes_settings(env_of(one(found, "Deployment")))
+    assert [taint.key for taint in settings.taints] == ["team", "example.com/a"]
+    assert settings.shutdown_grace_s == 120
+    told = env_of(one(found, "DaemonSet"))["TRADEWIND_NOTICE_S"]
+    assert read_notice_settings({"TRADEWIND_NODE": "n1", "TRADEWIND_NOTICE_S": told}).notice_s == 120
     assert settings.cluster == "tw-us-central1"
     assert settings.region == "us-central1"
     assert settings.namespace == "training"

@@ -146,7 +146,7 @@ async def test_the_controller_does_its_work_with_the_rights_of_its_account(
 async def test_a_notice_is_written_with_the_rights_of_its_account(there: Installation, node: str) -> None:
     await there.install()
     async with connected(await as_account(there, "notice"), "test") as api:
-        annotation = NodeAnnotation(api, node, SystemClock())
+        annotation = NodeAnnotation(api, node, "", SystemClock())
         annotation.tell(Notice(30.0, "it is being preempted"))
         async with running(annotation.run(), "annotation"):
 

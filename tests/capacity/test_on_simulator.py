@@ -10,12 +10,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from controlplane.allocator.offers import Offer, pool_ref
+from controlplane.allocator.offers import Offer, pool_plan, pool_ref
 from controlplane.allocator.state import AllocatorSettings
 from controlplane.capacity.capacity import Capacity
 from controlplane.capacity.fleet_keeper import FleetKeeper
 from controlplane.capacity.placement import Placed
 from controlplane.clouds.gke.cloud import GkeCloud
+from controlplane.clouds.outcomes import Done, StockedOut
 from messages.clusters import ClusterHeartbeat, NodeSight
 from messages.events import Event
 from messages.ids import ClusterName, JobName
@@ -151,11 +152,52 @@ async def test_a_zone_that_has_no_machines_for_long_is_lowered_first_and_brings_
     assert told == ["pool_created", "zone_stocked_out", "pool_lowered", "pool_created"]
 
 
+LATE = {"stockout_s": 100_000.0, "give_up_s": 100_000.0}
+"""GKE never says that there are no machines."""
+
+
+@pytest.mark.slow
+async def test_a_stockout_that_gke_does_not_report_sends_the_job_to_another_zone(tmp_path: Path) -> None:
+    quick = {"errors_first_s": 0.02, "errors_most_s": 0.05}
+    async with a_bench(tmp_path, gke=quick, **LATE) as bench:
+        await bench.stage.order("capacity", {"zone": ZONE, "accelerator": "nvidia-l4", "capacity": 1})
+        async with running(bench):
+            await until(bench.nodes, [1, 1])
+            assert await bench.sizes() == [1, 1]
+            await bench.stage.order("capacity", {"zone": ZONE, "accelerator": "nvidia-l4", "capacity": 8})
+            await _for_a_while(bench)
+            assert await bench.nodes() == [1, 1]
+    told = [event.kind for event in bench.told if event.kind in ("pool_created", "zone_stocked_out", "pool_lowered")]
+    assert told == ["pool_created", "zone_stocked_out", "pool_created"]
+
+
+@pytest.mark.slow
+async def test_a_pool_that_was_created_in_error_is_used_when_its_nodes_came(tmp_path: Path) -> None:
+    """GKE still calls it ERROR."""
+    async with a_bench(tmp_path, stockout_s=0.2, recreate_s=100.0) as bench:
+        stage, offer = bench.stage, bench.offers[0]
+        market = {"zone": ZONE, "accelerator": "nvidia-l4"}
+        assert await bench.cloud.create_cluster_with_node_pool(stage.cluster) == Done()
+        await stage.order("capacity", market | {"capacity": 0})
+        made = await bench.cloud.create_pool(offer.cluster, pool_plan(JOB, offer, 2))
+        assert isinstance(made, StockedOut)
+        await stage.order("capacity", market | {"capacity": 8})
+        await until(bench.nodes, [2, 0])
+        async with running(bench, clusters=False):
+            await eventually(lambda: "capacity_reached" in {event.kind for event in bench.told})
+            lost = min(await stage.nodes(pool_ref(JOB, offer)))
+            await stage.order("preempt", {"node": lost, "notice_s": 0})
+            await _for_a_while(bench)
+            await until(bench.all_nodes, 2)
+    assert not {event.kind for event in bench.told} & {"zone_stocked_out", "pool_deleted"}
+
+
 async def test_what_a_pool_that_could_not_be_lowered_brings_after_all_goes(tmp_path: Path) -> None:
     """By name if its nodes are in sight before it can be lowered, as empty slots if they are not."""
-    rules = {"stockout_s": 100_000.0, "give_up_s": 100_000.0}
-    async with a_bench(tmp_path, hang_s=0.5, gke={"nodes_s": 0.3}, **rules) as bench:
+    async with a_bench(tmp_path, hang_s=0.5, gke={"nodes_s": 0.3}, **LATE) as bench:
         await bench.stage.stock_out()
+        unknown = {"api": "compute", "method": "instanceGroupManagers.listManagedInstances", "times": 1000}
+        await bench.stage.order("refuse", unknown | {"code": "UNAVAILABLE", "message": "away"})
         async with running(bench):
             await until(bench.nodes, [0, 2])
             await until(bench.all_sizes, 4)

@@ -90,6 +90,12 @@ def test_a_backoff_is_told_without_its_wrapping() -> None:
     assert explain(failure, str) == explain(a_failure(UNAVAILABLE), str)
 
 
+def test_a_missing_secret_is_told_by_its_name() -> None:
+    detail, hint = explain(a_failure('secret "keys" not found', reason="CreateContainerConfigError"), str)
+    assert detail == 'the pod cannot be created (CreateContainerConfigError: secret "keys" not found)'
+    assert "`pods.namespace`" in hint
+
+
 def test_a_missing_permission_counts_soon_and_an_outage_of_the_registry_not_within_the_first_minute() -> None:
     def failing(failure: StartFailure) -> bool:
         return bool(some_starts().see(a_topology(a_stuck_worker(failure)), 0.0).failing)

@@ -166,7 +166,7 @@ class CloudContract:
         assert isinstance(outcome, StockedOut)
         assert outcome.detail
         seen = await the_pool(up)
-        assert (seen.status, seen.size) == (PoolStatus.RUNNING_WITH_ERROR, 1)
+        assert (seen.status, seen.size) == (PoolStatus.RUNNING, 1)
         assert await up.nodes(pool) == set()
         assert await up.cloud.resize_pool(pool, 0) == Done()
         assert await up.cloud.delete_pool(pool) == Done()

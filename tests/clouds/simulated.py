@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+from msgspec import structs
 
 from controlplane.clouds.gke.cloud import GkeCloud
 from controlplane.clouds.gke.settings import GkeSettings
@@ -58,6 +59,12 @@ class SimulatedStage:
         self._opened.append(cloud)
         return cloud
 
+    async def another_that_looks_late(self) -> Cloud:
+        """For refusals of nodes: the operation ends first."""
+        cloud = await GkeCloud.open(structs.replace(self.settings, errors_first_s=60.0, errors_most_s=60.0))
+        self._opened.append(cloud)
+        return cloud
+
     async def nodes(self, pool: PoolRef) -> set[str]:
         async with self._http.get(f"{self._serving.url}/inventory") as response:
             nodes = (await response.json())["nodes"]
@@ -85,9 +92,9 @@ class SimulatedStage:
         yield
         await self.order("api", {"api": "gke", "away": False})
 
-    async def calls(self, method: str) -> list[str]:
+    async def calls(self, method: str, api: str = "gke") -> list[str]:
         """How the calls of this method were answered."""
-        async with self._http.get(f"{self._serving.url}/calls?api=gke&method={method}") as response:
+        async with self._http.get(f"{self._serving.url}/calls?api={api}&method={method}") as response:
             return [call["outcome"] for call in await response.json()]
 
     async def order(self, what: str, body: Any, status: int = 200) -> None:
@@ -104,6 +111,7 @@ def quick_cloud(region_url: str, key: Path, **rules: Any) -> CloudSettings:
         "grpc_port": 0,
         "http_port": 0,
         "operation_s": 0.05,
+        "group_s": 0.0,
         "cluster_s": 0.05,
         "boot_s": 0.02,
         "recreate_s": 0.05,

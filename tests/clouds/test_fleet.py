@@ -120,6 +120,8 @@ def test_every_key_is_documented() -> None:
         ),
         ({"cloud.credentials": "key\0.json"}, "cloud.credentials: is 'key\\x00.json', but must be the path of a file"),
         ({"cloud.credentials": ""}, "cloud.credentials: is '', but must be the path of a file"),
+        ({"nodes.shutdown_grace_s": 0}, "nodes.shutdown_grace_s: is 0: a preempted node would end its workers at once"),
+        ({"nodes.taints": [{"key": "a,b"}]}, "nodes.taints[0].key: is 'a,b', but must be a taint's key"),
         ({"nodes.shutdown_grace_s": 60}, "nodes.shutdown_grace_s: expected 0, 30 or 120, got int 60"),
         ({"pods": {}}, "pods.image: is missing (an image, such as registry/tradewind:1.0)"),
         ({"netwerk": "x"}, "netwerk: unknown key; did you mean 'network'?"),
@@ -190,6 +192,13 @@ def test_the_allocators_plan_is_completed_by_the_fleet(folder: Path) -> None:
     assert plan.taints == (Taint("a", "", "NoSchedule"),)
     assert (plan.driver, plan.shutdown_grace_s, plan.workload_identity) == ("latest", 120, True)
     assert plan.labels == {"team": "research", FLEET_LABEL: "a-fleet", JOB_LABEL: "a-job", LEASE_LABEL: "7"}
+
+
+def test_taints_and_the_grace_of_nodes_reach_the_pods_in_the_clusters(folder: Path) -> None:
+    taints = [{"key": "a"}, {"key": "team", "value": "ml", "effect": "NoExecute"}]
+    settings = bootstrap_settings(read(folder, {"nodes": {"taints": taints, "shutdown_grace_s": 120}}))
+    assert settings.node_taints == ("a=:NoSchedule", "team=ml:NoExecute")
+    assert settings.shutdown_grace_s == 120
 
 
 def test_credentials_are_found_from_the_folder_of_the_file(folder: Path) -> None:

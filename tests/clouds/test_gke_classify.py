@@ -7,6 +7,7 @@ from controlplane.clouds.gke.classify import (
     OperationReport,
     call_outcome,
     creation_outcome,
+    group_problem,
     operation_outcome,
     read_problem,
 )
@@ -21,6 +22,7 @@ from controlplane.clouds.outcomes import (
     Refused,
     StockedOut,
     Throttled,
+    Unexplained,
     Unreachable,
 )
 
@@ -48,7 +50,24 @@ DISABLED = (
         (Code.NOT_FOUND, "Not found: projects/p/locations/l/clusters/c.", "", NotFound),
         (Code.FAILED_PRECONDITION, "Cluster is running incompatible operation operation-1.", "", Busy),
         (Code.FAILED_PRECONDITION, "x", "CLUSTER_ALREADY_HAS_OPERATION", Busy),
-        (Code.FAILED_PRECONDITION, "Something nobody has heard of.", "", Busy),
+        (
+            Code.FAILED_PRECONDITION,
+            "Operation operation-1596 is currently upgrading cluster c. Please wait and try again once it is done.",
+            "",
+            Busy,
+        ),
+        (Code.FAILED_PRECONDITION, "Operation operation-1 is currently creating a node pool for cluster c.", "", Busy),
+        (Code.FAILED_PRECONDITION, "Cluster c is not in the RUNNING state: its status is RECONCILING.", "", Busy),
+        (Code.FAILED_PRECONDITION, "Node pool p: repair in progress.", "", Busy),
+        (Code.FAILED_PRECONDITION, "Something nobody has heard of.", "", Unexplained),
+        (Code.FAILED_PRECONDITION, "Conditions were not met.", "conditionNotMet", Busy),
+        (Code.INVALID_ARGUMENT, "The resource 'projects/p/…/default' is not ready", "resourceNotReady", Busy),
+        (Code.INVALID_ARGUMENT, "The resource is used by 'x'", "resourceInUseByAnotherResource", Busy),
+        (Code.INVALID_ARGUMENT, "x", "RESOURCE_NOT_READY", Busy),
+        (Code.INVALID_ARGUMENT, "x", "operationInProgress", Busy),
+        (Code.PERMISSION_DENIED, "Too frequent operations", "RESOURCE_OPERATION_RATE_EXCEEDED", Throttled),
+        (Code.PERMISSION_DENIED, "Quota 'CPUS' exceeded. Limit: 8.0", "quotaExceeded", QuotaExceeded),
+        (Code.INVALID_ARGUMENT, "x", "UNSUPPORTED_OPERATION", StockedOut),
         (Code.ABORTED, "Try again.", "", Busy),
         (Code.RESOURCE_EXHAUSTED, 'cluster "c" hits the concurrent operations quota 5, please try later', "", Busy),
         (Code.RESOURCE_EXHAUSTED, "Quota exceeded for quota metric 'Requests' and limit …", "", Throttled),
@@ -104,6 +123,31 @@ def test_a_call_that_failed_has_one_outcome(code: Code, message: str, reason: st
             "gcloud auth",
         ),
         (CallFailed(Code.UNAUTHENTICATED, "There is no file", hint="make one"), "There is no file", "make one"),
+        (
+            CallFailed(Code.FAILED_PRECONDITION, "IP space of 'projects/p/…/default-a1b2' is exhausted."),
+            "exhausted",
+            "pod range",
+        ),
+        (
+            CallFailed(Code.FAILED_PRECONDITION, "Cluster c is in an ERROR state."),
+            "ERROR state",
+            "delete it if it cannot be repaired",
+        ),
+        (
+            CallFailed(Code.FAILED_PRECONDITION, "Cannot delete cluster: deletion protection is enabled."),
+            "deletion protection",
+            "deletion protection off",
+        ),
+        (
+            CallFailed(Code.FAILED_PRECONDITION, 'Master version "1.14.7-gke.10" is unsupported.'),
+            "1.14.7",
+            "upgrade the cluster",
+        ),
+        (
+            CallFailed(Code.FAILED_PRECONDITION, "Constraint constraints/compute.vmExternalIpAccess violated", "x"),
+            "vmExternalIpAccess",
+            "organisation",
+        ),
     ],
 )
 def test_what_a_person_has_to_do_is_said(failed: CallFailed, told: str, hint: str) -> None:
@@ -154,10 +198,12 @@ def ended(error: Code | None = None, message: str = "", *conditions: tuple[str, 
         (ended(Code.UNKNOWN, QUOTA), QuotaExceeded),
         (ended(Code.UNKNOWN, f"{STOCKOUT}; {QUOTA}"), QuotaExceeded),
         (ended(None, "", ("GCE_QUOTA_EXCEEDED", "")), QuotaExceeded),
-        (ended(Code.INTERNAL, "An internal error has occurred."), Busy),
+        (ended(Code.INTERNAL, "An internal error has occurred."), Unexplained),
         (ended(Code.ABORTED, "Operation was aborted."), Busy),
         (ended(Code.CANCELLED, ""), Busy),
-        (ended(Code.DEADLINE_EXCEEDED, "only 0 nodes out of 1 have registered"), Busy),
+        (ended(Code.DEADLINE_EXCEEDED, "only 0 nodes out of 1 have registered"), Unexplained),
+        (ended(Code.FAILED_PRECONDITION, "Something nobody has heard of."), Unexplained),
+        (ended(Code.UNAVAILABLE, "away"), Busy),
         (ended(Code.NOT_FOUND, "gone"), NotFound),
         (ended(Code.ALREADY_EXISTS, "there"), AlreadyExists),
         (ended(Code.INVALID_ARGUMENT, "Machine type is not supported in zone"), Refused),
@@ -168,6 +214,31 @@ def ended(error: Code | None = None, message: str = "", *conditions: tuple[str, 
 )
 def test_an_operation_that_ended_has_one_outcome(report: OperationReport, outcome: type[Outcome]) -> None:
     assert type(operation_outcome(report, "p")) is outcome
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "outcome"),
+    [
+        ("ZONE_RESOURCE_POOL_EXHAUSTED", "", StockedOut),
+        ("ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS", "", StockedOut),
+        ("RESOURCE_POOL_EXHAUSTED", "", StockedOut),
+        ("UNSUPPORTED_OPERATION", "", StockedOut),
+        ("QUOTA_EXCEEDED", "Quota 'NVIDIA_L4_GPUS' exceeded.  Limit: 0.0 in region us-central1.", QuotaExceeded),
+        ("IP_SPACE_EXHAUSTED", "", Refused),
+        ("IP_SPACE_EXHAUSTED_WITH_DETAILS", "", Refused),
+        ("PERMISSIONS_ERROR", "Required 'compute.instances.create' permission", Refused),
+        ("VM_EXTERNAL_IP_ACCESS_POLICY_CONSTRAINT", "", Refused),
+        ("CONDITION_NOT_MET", "Constraint constraints/compute.vmExternalIpAccess violated", Refused),
+        ("CONDITION_NOT_MET", "The fingerprint changed", None),
+        ("INVALID_RESERVATION", "", Refused),
+        ("INTERNAL_ERROR", "Internal error", None),
+        ("RESOURCE_NOT_READY", "is not ready", None),
+    ],
+)
+def test_an_error_of_an_instance_group_is_a_shortage_or_passes(
+    code: str, message: str, outcome: type[Outcome] | None
+) -> None:
+    assert type(group_problem(code, message, "p")) is (outcome or type(None))
 
 
 def test_every_code_has_an_outcome_in_a_call_and_in_an_operation() -> None:

@@ -21,6 +21,7 @@ from controlplane.clouds.outcomes import (
     Refused,
     StockedOut,
     Throttled,
+    Unexplained,
     Unfinished,
     Unreachable,
 )
@@ -84,7 +85,8 @@ async def test_a_refused_change_is_made_once_and_has_its_outcome(
         (Ending(status_message="Current errors: [GCE_STOCKOUT]: none left"), StockedOut),
         (Ending(code=8, message="ZONE_RESOURCE_POOL_EXHAUSTED"), StockedOut),
         (Ending(conditions=(("GCE_QUOTA_EXCEEDED", "0"),)), QuotaExceeded),
-        (Ending(code=13, message="An internal error has occurred."), Busy),
+        (Ending(code=13, message="An internal error has occurred."), Unexplained),
+        (Ending(code=10, message="Operation was aborted."), Busy),
         (Ending(code=3, message="No such machine type in this zone."), Refused),
     ],
 )
@@ -349,6 +351,7 @@ async def test_nodes_that_are_gone_already_are_removed(stage: StandInStage) -> N
     [
         (Refusal("RESOURCE_EXHAUSTED", "Rate Limit Exceeded"), Throttled),
         (Refusal("PERMISSION_DENIED", "Required permission"), Refused),
+        (Refusal("INVALID_ARGUMENT", "The resource 'groups/g' is not ready", "resourceNotReady"), Busy),
         (Refusal("UNAVAILABLE", "Backend Error"), Unreachable),
     ],
 )

@@ -78,6 +78,7 @@ def test_a_pool_is_of_one_zone_with_all_that_was_planned() -> None:
     assert config.spot
     assert config.workload_metadata_config.mode.name == "GKE_METADATA"
     assert config.kubelet_config.shutdown_grace_period_seconds == 120
+    assert config.kubelet_config.shutdown_grace_period_critical_pods_seconds == 15
     assert config.service_account == "nodes@p.iam.gserviceaccount.com"
     assert (config.disk_size_gb, config.disk_type, list(config.tags)) == (100, "pd-balanced", ["a-tag"])
     assert config.labels["tradewind-job"] == config.resource_labels["tradewind-job"] == "a-job"
@@ -139,11 +140,12 @@ def test_a_half_made_cluster_is_told_from_a_ready_one(
     assert (info.status, info.ready) == (known, ready)
 
 
-def test_a_pool_that_cannot_have_its_nodes_says_why() -> None:
+@pytest.mark.parametrize("status", ["RUNNING_WITH_ERROR", "ERROR"])
+def test_the_error_status_of_a_pool_that_has_a_group_says_nothing_of_its_nodes(status: str) -> None:
     message = container_v1.NodePool(
         {
             "name": "a-pool",
-            "status": "RUNNING_WITH_ERROR",
+            "status": status,
             "conditions": [{"code": "GCE_STOCKOUT", "message": "no machines"}],
             "locations": ["us-central1-a"],
             "instance_group_urls": [
@@ -153,8 +155,13 @@ def test_a_pool_that_cannot_have_its_nodes_says_why() -> None:
         }
     )
     seen = requests.pool_seen(CLUSTER, message)
-    assert (seen.info.status, seen.info.detail) == (PoolStatus.RUNNING_WITH_ERROR, "GCE_STOCKOUT: no machines")
+    assert (seen.info.status, seen.info.detail) == (PoolStatus.RUNNING, "GCE_STOCKOUT: no machines")
     assert seen.groups == (requests.InstanceGroup("p", "us-central1-a", "g-grp"),)
+
+
+def test_a_pool_in_error_without_a_group_gets_no_nodes() -> None:
+    message = container_v1.NodePool({"name": "a-pool", "status": "ERROR", "locations": ["us-central1-a"]})
+    assert requests.pool_seen(CLUSTER, message).info.status is PoolStatus.ERROR
 
 
 def test_an_operation_is_over_when_it_is_done_and_failed_when_it_says_so() -> None:

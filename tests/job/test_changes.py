@@ -134,6 +134,29 @@ def test_a_noticed_worker_is_left_out_of_the_next_world_and_then_released() -> N
     assert stage.job.record.failures == 0
 
 
+def test_a_worker_with_an_hour_of_notice_is_handed_over_at_once_if_the_others_are_enough() -> None:
+    stage = a_stage(a_spec(at_least=2)).runs("a", "b", "c")
+    stage.happens(events.WorkerNoticeCame(stage.now_s, WorkerId("b"), 3585.0, "node"))
+    assert stage.phase is Phase.RESHAPING
+
+
+def test_a_worker_with_an_hour_of_notice_that_is_needed_trains_until_another_one_has_come() -> None:
+    stage = a_stage(a_spec(workers=3, at_least=3)).runs("a", "b", "c")
+    stage.happens(events.WorkerNoticeCame(stage.now_s, WorkerId("b"), 3585.0, "node"))
+    stage.wait(600.0)
+    assert stage.phase is Phase.RUNNING
+    stage.join("d")
+    stage.parked("a", "b", "c")
+    assert set(stage.world) == {"a", "c", "d"}
+
+
+def test_a_needed_worker_goes_a_minute_before_its_end_though_no_other_came() -> None:
+    stage = a_stage(a_spec(workers=3, at_least=3)).runs("a", "b", "c")
+    stage.happens(events.WorkerNoticeCame(stage.now_s, WorkerId("b"), 3585.0, "node"))
+    assert halts(stage.wait(3524.0)) == []
+    assert "worker b has to go" in halts(stage.wait(1.0))[0].why
+
+
 def test_a_worker_that_joins_makes_the_world_larger() -> None:
     stage = a_stage(a_spec(workers=3, at_least=2)).runs("a", "b")
     assert halts(stage.join("c"))[0].why == "worker c joined"

@@ -140,6 +140,9 @@ class Ground:
     async def run(self, pod: str, node: str) -> None:
         """As scheduler and kubelet do: from now on its agent runs."""
         await self.bind(pod, node)
+        await self.set_running(pod)
+
+    async def set_running(self, pod: str) -> None:
         scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": _now()}
         containers = [_container(name, {"running": {"startedAt": _now()}}) for name in ("agent", "host")]
         status = {"phase": "Running", "conditions": [scheduled], "containerStatuses": containers, "startTime": _now()}
@@ -151,6 +154,15 @@ class Ground:
         containers = [_container(name, {"terminated": ended}) for name in ("agent", "host")]
         status = {"phase": "Failed" if code else "Succeeded", "containerStatuses": containers}
         await self._set_status(pod, status)
+
+    async def fail_pull(self, pod: str, node: str, message: str) -> None:
+        """It is on the node, its agent runs, and the image of its host cannot be pulled."""
+        await self.bind(pod, node)
+        containers = [
+            _container("agent", {"running": {"startedAt": _now()}}),
+            _container("host", {"waiting": {"reason": "ErrImagePull", "message": message}}),
+        ]
+        await self._set_status(pod, {"phase": "Pending", "containerStatuses": containers})
 
     async def lose_agent(self, pod: str, code: int) -> None:
         """Only the agent ends."""

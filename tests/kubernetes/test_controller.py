@@ -4,7 +4,7 @@ itself."""
 import time
 
 from agents.cluster.kubernetes.names import JOB_LABEL, UID_LABEL
-from messages.clusters import KeepWorkers, Presence, RemoveWorkers, WorkerTemplate
+from messages.clusters import KeepWorkers, Presence, RemoveWorkers, StartFailure, WorkerTemplate
 from messages.ids import JobName
 from messages.jobs import Pod
 from tests.conftest import eventually
@@ -34,7 +34,7 @@ async def test_a_pod_is_what_the_template_says(bench: Bench) -> None:
     assert pod["metadata"]["labels"][UID_LABEL] == name
     assert (agent["image"], host["image"]) == ("tradewind:test", "mine:1")
     assert host["resources"]["limits"] == {"nvidia.com/gpu": "2"}
-    assert host["env"] == [{"name": "GREETING", "value": "costs $$(MONEY)"}]
+    assert host["env"][-1] == {"name": "GREETING", "value": "costs $$(MONEY)"}
     assert pod["spec"]["nodeSelector"] == {JOB_LABEL: JOB}
 
 
@@ -74,6 +74,25 @@ async def test_a_pod_whose_host_cannot_start_is_replaced_though_its_agent_waits_
     assert gone is not None
     assert gone.why == "its container host exited with 1: No module named torch"
     assert await bench.ground.until_pods(1, besides={pod})
+
+
+async def test_an_image_that_cannot_be_pulled_is_told_in_the_topology_until_it_can(bench: Bench) -> None:
+    await bench.start_and_hear()
+    await bench.keep(1)
+    [pod] = await bench.ground.until_pods(1)
+    node = await bench.ground.node("n1")
+    await bench.ground.fail_pull(pod, node, "403 Forbidden")
+
+    def failure() -> StartFailure | None:
+        sight = bench.sight(pod)
+        return sight.start_failure if sight is not None else None
+
+    await eventually(failure, what="the failure is told")
+    told = failure()
+    assert told is not None
+    assert (told.reason, told.detail, told.image, told.node) == ("ErrImagePull", "403 Forbidden", "test", node)
+    await bench.ground.set_running(pod)
+    await eventually(lambda: failure() is None, what="the failure is over")
 
 
 async def test_a_pod_that_somebody_deletes_is_replaced(bench: Bench) -> None:

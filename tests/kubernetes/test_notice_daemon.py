@@ -12,7 +12,8 @@ from aiohttp import web
 
 from agents.cluster.kubernetes.names import NOTICE_ANNOTATION, NOTICE_WHY_ANNOTATION
 from agents.notice.file import NoticeFile
-from agents.notice.main import source_of, watch
+from agents.notice.machine import Machine
+from agents.notice.main import maintenance_s, source_of, watch
 from agents.notice.metadata import GceMetadata
 from agents.notice.settings import NoticeSettings, read_notice_settings
 from agents.notice.source import Notice, NoticeSource
@@ -27,7 +28,7 @@ from tests.kubernetes.ground import Ground, until
 from tests.kubernetes.meddler import Meddler
 
 
-class Machine:
+class Server:
     """The metadata server of a node."""
 
     def __init__(self, servers: MetadataServers, metadata: Metadata, host: str) -> None:
@@ -37,11 +38,11 @@ class Machine:
 
 
 @pytest.fixture
-async def machine() -> AsyncIterator[Machine]:
+async def machine() -> AsyncIterator[Server]:
     servers = MetadataServers("127.0.0.1", lambda: ("token", 60.0))
     await servers.start()
     metadata = Metadata({PREEMPTED: "FALSE", MAINTENANCE: "NONE"})
-    yield Machine(servers, metadata, await servers.add(metadata))
+    yield Server(servers, metadata, await servers.add(metadata))
     await servers.stop()
 
 
@@ -70,7 +71,7 @@ async def a_daemon(settings: NoticeSettings, configuration: Any) -> AsyncIterato
             assert await task == 0
 
 
-async def test_a_preemption_is_told_once_and_at_once(machine: Machine) -> None:
+async def test_a_preemption_is_told_once_and_at_once(machine: Server) -> None:
     async with watched(GceMetadata(machine.host, 30.0, 60.0)) as told:
         await eventually(lambda: len(told) == 2, what="both values")
         assert told == [None, None]
@@ -79,7 +80,7 @@ async def test_a_preemption_is_told_once_and_at_once(machine: Machine) -> None:
         assert told[-1] == Notice(30.0, "it is being preempted")
 
 
-async def test_maintenance_that_ends_the_machine_is_a_notice_and_one_that_moves_it_is_not(machine: Machine) -> None:
+async def test_maintenance_that_ends_the_machine_is_a_notice_and_one_that_moves_it_is_not(machine: Server) -> None:
     async with watched(GceMetadata(machine.host, 30.0, 60.0)) as told:
         machine.metadata.set(MAINTENANCE, "MIGRATE_ON_HOST_MAINTENANCE")
         await eventually(lambda: len(told) >= 2, what="both values")
@@ -89,6 +90,21 @@ async def test_maintenance_that_ends_the_machine_is_a_notice_and_one_that_moves_
         assert told[-1] == Notice(60.0, "its host goes into maintenance")
         machine.metadata.set(MAINTENANCE, "NONE")
         await eventually(lambda: told[-1] is None, what="the all-clear")
+
+
+@pytest.mark.parametrize(
+    ("machine", "announced_s"),
+    [
+        (Machine(has_gpus=True), 3600.0),
+        (Machine(), 60.0),
+        (Machine(is_spot=True, has_gpus=True), 30.0),
+    ],
+)
+def test_host_maintenance_is_announced_an_hour_before_only_to_gpus_on_demand(
+    machine: Machine, announced_s: float
+) -> None:
+    assert maintenance_s(NoticeSettings(node="n1"), machine) == announced_s
+    assert maintenance_s(NoticeSettings(node="n1", maintenance_s=7.0), machine) == 7.0
 
 
 async def test_a_metadata_server_that_comes_late_stumbles_or_hides_is_asked_again(
@@ -135,7 +151,7 @@ async def test_a_file_can_tell_too(tmp_path: Path) -> None:
 
 
 async def test_a_notice_is_written_on_the_node_and_a_stale_one_is_taken_off(
-    machine: Machine, ground: Ground, meddler: Meddler
+    machine: Server, ground: Ground, meddler: Meddler
 ) -> None:
     node = await ground.node("n1", annotations={NOTICE_ANNOTATION: "1.000", "of": "others"})
     settings = NoticeSettings(node=node, metadata_host=machine.host, notice_s=30.0)
@@ -160,7 +176,7 @@ async def test_a_notice_is_written_on_the_node_and_a_stale_one_is_taken_off(
         assert written[NOTICE_WHY_ANNOTATION] == "it is being preempted"
 
 
-async def test_from_the_metadata_server_to_the_master(machine: Machine, bench: Bench) -> None:
+async def test_from_the_metadata_server_to_the_master(machine: Server, bench: Bench) -> None:
     await bench.start_and_hear()
     await bench.keep(1)
     [pod] = await bench.ground.until_pods(1)
@@ -184,7 +200,7 @@ def test_settings_come_from_our_variables_and_from_what_a_pod_is_given() -> None
         {"TRADEWIND_NODE": "n1", "GCE_METADATA_HOST": "127.0.0.1:1", "TRADEWIND_NOTICE_S": "20"}
     )
     assert (given.node, given.metadata_host, given.notice_s) == ("n1", "127.0.0.1:1", 20.0)
-    assert isinstance(source_of(NoticeSettings(node="n1", notice_file="/nowhere")), NoticeFile)
+    assert isinstance(source_of(NoticeSettings(node="n1", notice_file="/nowhere"), Machine()), NoticeFile)
     with pytest.raises(UserError) as mistake:
         read_notice_settings({})
     assert "TRADEWIND_NODE" in str(mistake.value)

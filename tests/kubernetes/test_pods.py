@@ -99,6 +99,7 @@ def test_a_host_has_what_its_trainers_need() -> None:
     }
     assert host["envFrom"] == [{"secretRef": {"name": "keys"}}, {"secretRef": {"name": "more"}}]
     assert {mount["mountPath"] for mount in host["volumeMounts"]} == {"/run/tradewind", "/dev/shm"}
+    assert env_of(host) == {"TRADEWIND_DRIVER_FOLDER": "/usr/local/nvidia", "TRADEWIND_GPUS": "8"}
 
 
 def test_a_dollar_in_the_jobs_environment_stays_one() -> None:
@@ -129,6 +130,28 @@ def test_the_plan_is_what_the_settings_say() -> None:
     assert plan_of(KubernetesSettings(cluster="here", host_file="/x/tradewind/host/__main__.py")).host_package == (
         "/x/tradewind"
     )
+
+
+def test_workers_tolerate_the_taints_of_the_fleet() -> None:
+    plan = plan_of(KubernetesSettings(cluster="here", node_taints="team=ml:NoSchedule,example.com/a=:NoExecute"))
+    assert worker_pod(plan, "w1x1", JOB, WorkerTemplate())["spec"]["tolerations"][2:] == [
+        {"operator": "Equal", "key": "team", "value": "ml", "effect": "NoSchedule"},
+        {"operator": "Equal", "key": "example.com/a", "value": "", "effect": "NoExecute"},
+    ]
+    for wrong in ("team", "team:NoSchedule", "a=b:Never", "a=b=c:NoExecute"):
+        with pytest.raises(UserError, match="TRADEWIND_NODE_TAINTS"):
+            read_kubernetes_settings({"TRADEWIND_CLUSTER": "here", "TRADEWIND_NODE_TAINTS": wrong})
+
+
+@pytest.mark.parametrize(("grace_s", "notice_s", "end_s"), [(30, "15", 20.0), (120, "105", 110.0)])
+def test_the_grace_of_nodes_is_that_of_pods_and_leaves_agents_what_the_system_does_not_need(
+    grace_s: int, notice_s: str, end_s: float
+) -> None:
+    settings = KubernetesSettings(cluster="here", shutdown_grace_s=grace_s)
+    spec = worker_pod(plan_of(settings), "w1x1", JOB, WorkerTemplate())["spec"]
+    assert spec["terminationGracePeriodSeconds"] == grace_s
+    assert env_of(spec["containers"][0])["TRADEWIND_NOTICE_S"] == notice_s
+    assert settings.end_within_s == end_s
 
 
 def test_settings_come_from_the_environment() -> None:

@@ -3,26 +3,37 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 import pytest
 
 from agents.cluster.kubernetes.client import KubernetesApi, connected
 from agents.cluster.kubernetes.main import control
-from agents.cluster.kubernetes.names import GPU_RESOURCE, JOB_LABEL, POOL_LABEL
+from agents.cluster.kubernetes.names import ACCELERATOR_LABEL, GPU_RESOURCE, JOB_LABEL, POOL_LABEL
 from agents.cluster.kubernetes.settings import KubernetesSettings
+from agents.notice.main import watch
+from agents.notice.settings import NoticeSettings
 from messages import subjects
 from messages.clusters import ClusterHeartbeat, KeepWorkers, NodeSight, Presence, WorkerTemplate
 from messages.codec import Received
 from messages.ids import Epoch
 from messages.jobs import Pod
-from messages.workers import WorkerLeft, WorkerPhase
+from messages.workers import WorkerLeft, WorkerNoticed, WorkerPhase
 from runtime.nats_server import NatsServer
 from runtime.process import Stop
 from simulator.cloud import tokens
 from simulator.region.region import Region
-from simulator.region.settings import ClusterRequest, NodeRequest, PreemptRequest, RegionSettings, Taint
+from simulator.region.settings import (
+    ClusterRequest,
+    MaintenanceEvent,
+    NodeRequest,
+    PreemptRequest,
+    RegionSettings,
+    Taint,
+)
 from tests.conftest import Connect, eventually
 from tests.kubernetes.endpoints import from_endpoint
 from tests.light import light_torch, torch_with_gpus
@@ -36,7 +47,9 @@ NAMESPACE = "tradewind"
 class Site:
     """A region with one cluster, a controller for it, and a master that only says what it is told to."""
 
-    def __init__(self, region: Region, master: FakeMaster, api: KubernetesApi) -> None:
+    def __init__(self, region: Region, master: FakeMaster, api: KubernetesApi, configuration: Any) -> None:
+        self.configuration = configuration
+        """How to reach the API, for a client of its own."""
         self.region = region
         self.master = master
         self.api = api
@@ -46,15 +59,23 @@ class Site:
         if isinstance(received.message, ClusterHeartbeat):
             self.topology = received.message
 
-    async def add_node(self, name: str, instance: str = "1", gpus: int = 0, taints: Sequence[Taint] = ()) -> None:
+    async def add_node(
+        self,
+        name: str,
+        instance: str = "1",
+        gpus: int = 0,
+        taints: Sequence[Taint] = (),
+        labels: Mapping[str, str] = MappingProxyType({}),
+    ) -> str:
+        """The address of its metadata server."""
         request = NodeRequest(
             instance_id=f"{name}-{instance}",
-            labels={JOB_LABEL: JOB, POOL_LABEL: "spot"},
+            labels={JOB_LABEL: JOB, POOL_LABEL: "spot", **labels},
             taints=[Taint(key=JOB_LABEL, value=JOB, effect="NoSchedule"), *taints],
             capacity={"cpu": "4", "memory": "8Gi", "pods": "20", **({GPU_RESOURCE: str(gpus)} if gpus else {})},
             zone="us-central1-a",
         )
-        await self.region.clusters.put_node(LOCAL, name, request)
+        return (await self.region.clusters.put_node(LOCAL, name, request)).metadata_host
 
     async def keep(self, count: int, template: WorkerTemplate) -> None:
         command = KeepWorkers(JOB, count, template)
@@ -63,6 +84,11 @@ class Site:
     def present(self, presence: Presence) -> list[str]:
         workers = self.topology.workers if self.topology is not None else ()
         return [sight.worker for sight in workers if sight.presence is presence]
+
+    def waits(self, why: str) -> bool:
+        """Whether a worker has not started for this reason."""
+        workers = self.topology.workers if self.topology is not None else ()
+        return any(sight.presence is Presence.STARTING and why in sight.why for sight in workers)
 
     def node(self, name: str) -> NodeSight | None:
         nodes = self.topology.nodes if self.topology is not None else ()
@@ -95,10 +121,15 @@ async def site(nats_server: NatsServer, connect: Connect) -> AsyncIterator[Site]
             return tokens.issue(region.settings.secret, time.time(), 3600.0)
 
         async with connected(from_endpoint(view.endpoint, token), "test") as api:
-            made = Site(region, master, api)
+            made = Site(region, master, api, from_endpoint(view.endpoint, token))
             await master.bus.subscribe(subjects.cluster_heartbeat(LOCAL), made.hear)
             await api.create("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
-            settings = KubernetesSettings(cluster=LOCAL, nats_url=nats_server.url, connect_timeout_s=SECONDS)
+            settings = KubernetesSettings(
+                cluster=LOCAL,
+                nats_url=nats_server.url,
+                connect_timeout_s=SECONDS,
+                node_taints="team=research:NoSchedule,dedicated=:NoExecute",
+            )
             async with a_controller(settings, view.endpoint, region):
                 await eventually(lambda: made.topology, SECONDS, "the controller")
                 yield made
@@ -149,6 +180,7 @@ async def test_a_machine_that_is_lost_without_a_word_takes_its_worker_with_it(si
     assert "notice" not in site.master.told(lost)
 
 
+@pytest.mark.slow
 async def test_the_ranks_of_a_pod_with_gpus_find_the_driver_and_keep_their_own_libraries(
     site: Site, tmp_path: Path
 ) -> None:
@@ -170,3 +202,49 @@ async def test_a_worker_that_would_train_on_the_cpu_of_a_gpu_node_leaves_and_say
     assert left.is_unfit
     assert "is a build without CUDA, and each worker of the job needs 1 GPU (pod.gpu): set pod.image" in left.why
     assert all(fact != "joined" for _, fact, _ in site.master.facts)
+
+
+async def test_workers_are_placed_on_nodes_with_the_taints_of_the_fleet(site: Site, tmp_path: Path) -> None:
+    await site.keep(1, WorkerTemplate(env={"PYTHONPATH": light_torch(tmp_path / "light")}))
+    taints = [
+        Taint(key="team", value="research", effect="NoSchedule"),
+        Taint(key="dedicated", effect="NoExecute"),
+    ]
+    await site.add_node("n1", taints=taints)
+    [worker] = await site.master.workers()
+    assert site.master.statuses[worker].node == "n1"
+
+
+@pytest.mark.slow
+async def test_the_notice_of_host_maintenance_on_a_gpu_node_leaves_its_worker_almost_an_hour(
+    site: Site, tmp_path: Path
+) -> None:
+    await site.keep(1, WorkerTemplate(env={"PYTHONPATH": light_torch(tmp_path / "light")}))
+    metadata_host = await site.add_node("n1", labels={ACCELERATOR_LABEL: "nvidia-l4"})
+    [worker] = await site.master.workers()
+    settings = NoticeSettings(node="n1", metadata_host=metadata_host)
+    async with a_notice_daemon(settings, site.configuration):
+        site.region.clusters.announce_maintenance(LOCAL, "n1", MaintenanceEvent.TERMINATE)
+        await eventually(lambda: (node := site.node("n1")) is not None and node.notice_s, SECONDS, "the notice")
+    node = site.node("n1")
+    assert node is not None and node.notice_s is not None
+    assert 3500.0 < node.notice_s <= 3600.0
+    assert node.why == "its host goes into maintenance"
+    noticed = next(message for _, _, message in site.master.facts if isinstance(message, WorkerNoticed))
+    assert (noticed.worker, noticed.source) == (worker, "node")
+    assert 3500.0 < noticed.remaining_s <= 3585.0
+    assert worker in site.present(Presence.ALIVE)
+    site.master.releases(worker)
+    await eventually(lambda: worker in site.present(Presence.GONE), SECONDS, "the worker gone")
+    await eventually(lambda: site.waits("didn't match Pod's node affinity"), SECONDS, "a successor without a machine")
+
+
+@contextlib.asynccontextmanager
+async def a_notice_daemon(settings: NoticeSettings, configuration: Any) -> AsyncIterator[None]:
+    stop = Stop()
+    task = asyncio.get_running_loop().create_task(watch(settings, configuration, stop), name="notice")
+    try:
+        yield
+    finally:
+        stop.ask("test")
+        assert await task == 0

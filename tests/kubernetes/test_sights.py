@@ -20,13 +20,18 @@ def a_node(
     annotations: dict[str, str] | None = None,
     taints: list[dict[str, str]] | None = None,
     labels: dict[str, str] | None = None,
+    boot: str = "",
+    shutdown_grace_s: float = 30.0,
 ) -> NodeSight:
     node = {
         "metadata": {"name": "n1", "uid": "u1", "labels": labels, "annotations": annotations},
         "spec": {"taints": taints},
-        "status": {"conditions": [{"type": "Ready", "status": ready, "reason": "Because", "message": message}]},
+        "status": {
+            "conditions": [{"type": "Ready", "status": ready, "reason": "Because", "message": message}],
+            "nodeInfo": {"bootID": boot},
+        },
     }
-    return read_node(msgspec.json.decode(msgspec.json.encode(node), type=Node), NOW)
+    return read_node(msgspec.json.decode(msgspec.json.encode(node), type=Node), NOW, shutdown_grace_s)
 
 
 def a_pod(status: dict[str, Any], **metadata: Any) -> PodSight:
@@ -63,7 +68,7 @@ def test_a_node_tells_its_pool_zone_job_and_whether_it_is_ready() -> None:
 
 
 def test_a_node_without_a_word_about_itself_is_not_ready() -> None:
-    sight = read_node(msgspec.json.decode(b'{"metadata":{"name":"n1"}}', type=Node), NOW)
+    sight = read_node(msgspec.json.decode(b'{"metadata":{"name":"n1"}}', type=Node), NOW, 30.0)
     assert (sight.ready, sight.why) == (False, "it has not said whether it is ready")
 
 
@@ -85,11 +90,30 @@ def test_a_deadline_on_a_node_is_a_notice_unless_it_is_stale_or_nonsense(
     assert a_node(annotations={"tradewind.dev/notice-deadline": annotation}).notice_s == notice_s
 
 
+@pytest.mark.parametrize(("booted", "notice_s"), [("first", 3600.0), ("second", None), ("", 3600.0)])
+def test_a_notice_is_for_the_machine_that_it_was_written_for_though_the_node_object_stays(
+    booted: str, notice_s: float | None
+) -> None:
+    notice = {"tradewind.dev/notice-deadline": str(NOW + 3600), "tradewind.dev/notice-boot": "first"}
+    assert a_node(annotations=notice, boot=booted).notice_s == notice_s
+
+
+@pytest.mark.parametrize(
+    ("announced_s", "grace_s", "notice_s"), [(3600, 30, 30.0), (20, 30, 20.0), (120, 120, 120.0), (None, 120, 120.0)]
+)
+def test_a_node_that_shuts_down_is_gone_when_its_grace_is_over_at_the_latest(
+    announced_s: float | None, grace_s: float, notice_s: float
+) -> None:
+    notice = None if announced_s is None else {"tradewind.dev/notice-deadline": str(NOW + announced_s)}
+    sight = a_node(annotations=notice, ready="False", message="node is shutting down", shutdown_grace_s=grace_s)
+    assert sight.notice_s == notice_s
+
+
 def test_a_node_that_shuts_down_or_is_marked_to_go_is_noticed() -> None:
     going = a_node(ready="False", message="node is shutting down")
-    assert (going.notice_s, going.ready) == (15.0, False)
+    assert (going.notice_s, going.ready) == (30.0, False)
     taint = {"key": "ToBeDeletedByClusterAutoscaler", "effect": "NoSchedule"}
-    assert a_node(taints=[taint]).notice_s == 15.0
+    assert a_node(taints=[taint]).notice_s == 30.0
     assert a_node(taints=[{"key": "tradewind-job", "effect": "NoSchedule"}]).notice_s is None
     assert a_node(ready="False", message="PLEG is not healthy").notice_s is None
 

@@ -11,11 +11,12 @@ from pathlib import Path
 
 import aiohttp
 import msgspec
+import pytest
 
 from controlplane.capacity.leaders_cloud import LeadersCloud
 from controlplane.clouds.gke.cloud import GkeCloud
 from controlplane.clouds.interface import Cloud, MachineInfo, PoolPlan, PoolRef
-from controlplane.clouds.outcomes import Done, Refused, Unreachable
+from controlplane.clouds.outcomes import Done, Refused, Unfinished, Unreachable
 from controlplane.job.state import Job, new_job
 from controlplane.lease.keeper import Leadership
 from controlplane.ledger.books import Books
@@ -182,6 +183,31 @@ async def test_they_agree_in_a_cloud_that_lives_faster(tmp_path: Path, bus: Bus)
         view = await at_its_end(books)
         billed = await run.bill()
         allowed = WITHIN * billed + run.cloud.delay_s() * 3 * 60 * DEAREST / 3600
+    assert abs(view.micro_usd - billed) < allowed
+
+
+@pytest.mark.slow
+async def test_nodes_that_come_after_they_were_given_up_are_paid_for_until_they_are_removed(
+    tmp_path: Path, bus: Bus
+) -> None:
+    async with a_run(tmp_path, bus, stockout_s=100_000.0, retry_s=0.2) as run, run.master(1) as books:
+        hasty = msgspec.structs.replace(run.stage.settings, nodes_s=0.2, errors_first_s=60.0, errors_most_s=60.0)
+        cloud = WatchedCloud(await GkeCloud.open(hasty))
+        await run.stage.stock_out()
+        plan = replace(a_pool(ZONE), size=2)
+        pool = PoolRef(run.stage.cluster.name, plan.name)
+        assert isinstance(await cloud.create_pool(pool.cluster, plan), Unfinished)
+        assert (await the_view(books)).micro_usd == 0
+        await run.stage.stock_out(on=False)
+        await until(run.count, 2)
+        await asyncio.sleep(3.0)
+        assert await cloud.remove_nodes(pool, sorted(await run.stage.nodes(pool))) == Done()
+        await until(run.count, 0)
+        view = await at_its_end(books)
+        billed = await run.bill()
+        await cloud.close()
+        allowed = WITHIN * billed + run.cloud.delay_s() * 2 * DEAREST / 3600
+    assert billed > 0
     assert abs(view.micro_usd - billed) < allowed
 
 

@@ -121,6 +121,7 @@ def quick(**changes: Any) -> dict[str, Any]:
         "http_port": 0,
         "region_poll_s": 0.05,
         "operation_s": 0.05,
+        "group_s": 0.0,
         "cluster_s": 0.05,
         "boot_s": 0.05,
         "recreate_s": 0.05,

@@ -112,3 +112,30 @@ async def test_a_pool_that_is_waiting_for_machines_still_has_its_group() -> None
         group = await cloud.get(await group_path(cloud), token=cloud.token)
         assert group["targetSize"] == 2
         assert group["currentActions"] == {"none": 0, "creating": 2}
+
+
+async def test_the_errors_of_a_group_are_listed_while_gke_still_waits() -> None:
+    async with running_cloud(default_capacity=1, stockout_s=100.0, retry_s=100.0) as cloud:
+        await cloud.with_cluster()
+        operation = await cloud.call("create_node_pool", parent=CLUSTER, node_pool=a_pool(3))
+        await cloud.until_nodes(1)
+        answer = await cloud.get(f"{await group_path(cloud)}/listErrors", token=cloud.token)
+        waiting = {node["name"] for node in await cloud.nodes("waiting")}
+        assert {error["instanceActionDetails"]["instance"].rpartition("/")[2] for error in answer["items"]} == waiting
+        assert {error["error"]["code"] for error in answer["items"]} == {"ZONE_RESOURCE_POOL_EXHAUSTED"}
+        assert all("does not have enough resources" in error["error"]["message"] for error in answer["items"])
+        assert all(error["timestamp"] >= operation.start_time for error in answer["items"])
+        managed = await cloud.post(f"{await group_path(cloud)}/listManagedInstances", {}, token=cloud.token)
+        actions = [each["currentAction"] for each in managed["managedInstances"]]
+        assert sorted(actions) == ["CREATING", "CREATING", "NONE"]
+
+
+async def test_a_refusal_can_be_ordered_for_the_next_calls_of_a_method() -> None:
+    async with running_cloud() as cloud:
+        order = {"api": "compute", "method": "regions.get", "code": "INVALID_ARGUMENT", "message": "not ready"}
+        await cloud.post("/control/refuse", order | {"reason": "resourceNotReady"})
+        headers = {"Authorization": f"Bearer {cloud.token}"}
+        async with cloud.http.get(f"{cloud.serving.url}{BASE}/regions/{REGION}", headers=headers) as response:
+            assert response.status == 400
+            assert (await response.json())["error"]["errors"][0]["reason"] == "resourceNotReady"
+        await cloud.get(f"{BASE}/regions/{REGION}", token=cloud.token)

@@ -134,7 +134,7 @@ async def test_a_stockout_is_told_inside_an_operation_that_ends() -> None:
         assert [condition.code.name for condition in pool.conditions] == ["GCE_STOCKOUT"]
         await cloud.post("/control/capacity", {"zone": ZONE, "accelerator": "nvidia-l4", "capacity": None})
         await cloud.until_nodes(3)
-        assert (await cloud.pool()).status.name == "RUNNING"
+        assert (await cloud.pool()).status.name == "RUNNING_WITH_ERROR"
 
 
 async def test_a_quota_of_nothing_is_told_inside_an_operation_that_ends() -> None:

@@ -130,7 +130,57 @@ def test_a_stockout_arrives_inside_the_operation_and_the_pool_keeps_trying() -> 
     stage.market(capacity=3)
     stage.pass_s(80.0)
     assert len(stage.running()) == 3
+
+
+def test_a_pool_keeps_its_error_status_long_after_its_nodes_came() -> None:
+    stage = Stage(replace(some_rules(), sticky_error_s=500.0)).with_cluster()
+    stage.market(capacity=1)
+    stage.grant(CreatePool(CLUSTER, PoolWish("gpus", a_spec(3))))
+    stage.pass_s(61.0)
+    stage.market(capacity=3)
+    stage.pass_s(80.0)
+    assert (len(stage.running()), stage.status()) == (3, Status.RUNNING_WITH_ERROR)
+    stage.pass_s(501.0)
     assert stage.status() is Status.RUNNING
+
+
+def test_a_pool_that_was_created_without_nodes_is_in_error_and_gets_them_later() -> None:
+    stage = Stage().with_cluster()
+    stage.market(capacity=0)
+    stage.grant(CreatePool(CLUSTER, PoolWish("gpus", a_spec(2))))
+    stage.pass_s(61.0)
+    assert stage.status() is Status.ERROR
+    stage.market(capacity=2)
+    stage.pass_s(80.0)
+    assert (len(stage.running()), stage.status()) == (2, Status.ERROR)
+    stage.resize(1)
+    stage.pass_s(20.0)
+    assert stage.status() is Status.RUNNING, "an operation that ended well clears it"
+
+
+def test_an_operation_waits_for_all_nodes_that_it_was_asked_for_though_some_were_deleted() -> None:
+    stage = Stage().with_cluster()
+    stage.market(capacity=1)
+    created = stage.grant(CreatePool(CLUSTER, PoolWish("gpus", a_spec(2))))
+    stage.pass_s(45.0)
+    waiting = [node.name for node in stage.nodes() if node.instance is None]
+    stage.ask(delete_instances(stage, *waiting))
+    stage.pass_s(10.0)
+    assert (stage.target(), len(stage.running())) == (1, 1)
+    assert not stage.operation(created).is_done
+    stage.pass_s(10.0)
+    failed = stage.operation(created).failed
+    assert failed is not None
+    assert failed.shortage is Shortage.STOCKOUT
+
+
+def test_a_pool_has_no_group_and_asks_for_no_machines_at_first() -> None:
+    stage = Stage(replace(some_rules(), group_s=5.0)).with_cluster()
+    stage.grant(CreatePool(CLUSTER, PoolWish("gpus", a_spec(1))))
+    stage.pass_s(4.0)
+    assert stage.phases() == {NodePhase.WAITING: 1}
+    stage.pass_s(2.0)
+    assert stage.phases() == {NodePhase.BOOTING: 1}
 
 
 def test_too_small_a_quota_is_told_inside_the_operation() -> None:

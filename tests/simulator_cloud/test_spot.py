@@ -1,18 +1,20 @@
 """Stories of the spot market: nodes are taken, with and without a word, and come back under the same name."""
 
+from dataclasses import replace
+
 import pytest
 
 from simulator.cloud.model.effects import PlaceNode, RemoveNode, WarnNode
 from simulator.cloud.model.events import MarketMoved
-from simulator.cloud.model.names import NodeName
+from simulator.cloud.model.names import NodeName, PoolKey
 from simulator.cloud.model.refusals import Refusal
-from simulator.cloud.model.requests import DeleteInstances, PreemptNode, SetCapacity, SetPrice
+from simulator.cloud.model.requests import CreatePool, DeleteInstances, PoolWish, PreemptNode, SetCapacity, SetPrice
 from simulator.cloud.model.state import Rules
 from simulator.cloud.model.view import NodePhase, Status
 from simulator.market.accelerators import micro_usd
 from simulator.market.changes import Change
 from simulator.market.lifetimes import Lifetimes
-from tests.simulator_cloud.stage import L4, PROJECT, REGION, ZONE, Stage, some_rules
+from tests.simulator_cloud.stage import CLUSTER, L4, PROJECT, REGION, ZONE, Stage, a_spec, some_rules
 
 
 def warnings(stage: Stage) -> list[tuple[NodeName, float]]:
@@ -106,6 +108,14 @@ def test_an_instance_that_no_region_knows_yet_ends_without_a_word() -> None:
     assert warnings(stage) == []
     stage.pass_s(60.0)
     assert len(stage.running()) == 2
+
+
+def test_nodes_with_a_longer_grace_are_told_earlier() -> None:
+    stage = Stage().with_cluster()
+    stage.grant(CreatePool(CLUSTER, PoolWish("patient", replace(a_spec(1, True), shutdown_grace_s=120.0))))
+    stage.pass_s(60.0)
+    stage.preempt(stage.nodes(PoolKey(*CLUSTER, "patient"))[0])
+    assert [notice_s for _, notice_s in warnings(stage)] == [120.0]
 
 
 def test_a_shorter_notice_goes_before_a_longer_one() -> None:

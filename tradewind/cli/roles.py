@@ -100,7 +100,7 @@ def cluster(**flags: object) -> None:
 )
 def worker(**flags: object) -> None:
     """Start a worker-agent: it holds ranks of a job and starts their trainers."""
-    from agents.worker.main import DRAIN_S, main
+    from agents.worker.main import drain_s, main
     from agents.worker.settings import WorkerSettings
     from runtime.logs import configure
     from runtime.process import leave, run
@@ -108,4 +108,4 @@ def worker(**flags: object) -> None:
 
     settings = read_settings(WorkerSettings, os.environ, flags)
     configure("worker", job=settings.job)
-    leave(run(lambda stop: main(settings, stop, alone=True), drain_s=DRAIN_S))
+    leave(run(lambda stop: main(settings, stop, alone=True), drain_s=drain_s(settings)))

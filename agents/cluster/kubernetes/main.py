@@ -2,6 +2,7 @@
 
 import asyncio
 import importlib.util
+import math
 import secrets
 from pathlib import Path
 from typing import Any
@@ -56,7 +57,7 @@ async def _control(settings: KubernetesSettings, api: KubernetesApi, bus: Bus, i
     record = KnownRecord(await bus.bucket(STATE_BUCKET), cluster, incarnation)
     known = await record.load()
     rules = Rules(
-        max_workers=settings.max_workers, end_grace_s=settings.end_grace_s, lost_after_s=settings.lost_after_s
+        max_workers=settings.max_workers, end_grace_s=settings.end_within_s, lost_after_s=settings.lost_after_s
     )
     state = new_cluster(cluster, incarnation, settings.region, clock.monotonic_s(), known, rules, synced=False)
     async with asyncio.TaskGroup() as tasks:
@@ -90,6 +91,9 @@ def plan_of(settings: KubernetesSettings) -> PodPlan:
         region=settings.region,
         pull_policy=settings.pull_policy,
         pull_secrets=settings.pull_secret_names,
+        taints=settings.taints,
+        grace_s=math.ceil(settings.shutdown_grace_s),
+        notice_s=settings.notice_s,
         worker_account=settings.worker_account,
         nats_url=settings.nats_url,
         bus_secret=settings.bus_secret,

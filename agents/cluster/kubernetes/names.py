@@ -14,9 +14,15 @@ HOST_CONTAINER = "host"
 NOTICE_ANNOTATION = "tradewind.dev/notice-deadline"
 """On a node: Unix seconds at which it will be taken."""
 NOTICE_WHY_ANNOTATION = "tradewind.dev/notice-why"
+NOTICE_BOOT_ANNOTATION = "tradewind.dev/notice-boot"
+"""The boot id of the machine that is meant: the next one may get the same node object."""
 
 ZONE_LABEL = "topology.kubernetes.io/zone"
 HOST_LABEL = "kubernetes.io/hostname"
+NOTICED_LABEL = "tradewind-noticed"
+"""On a node with a notice: no further worker is placed there."""
+ACCELERATOR_LABEL = "cloud.google.com/gke-accelerator"
+SPOT_LABELS = ("cloud.google.com/gke-spot", "cloud.google.com/gke-preemptible")
 POOL_LABEL = "cloud.google.com/gke-nodepool"
 GPU_RESOURCE = "nvidia.com/gpu"
 

@@ -28,8 +28,10 @@ class Nodes:
         post: Callable[[ClusterEvent], None],
         on_gone: Callable[[str], None],
         clock: Clock,
+        shutdown_grace_s: float,
     ) -> None:
         self._api = api
+        self._shutdown_grace_s = shutdown_grace_s
         self._post = post
         self._on_gone = on_gone
         self._clock = clock
@@ -82,7 +84,7 @@ class Nodes:
                     assert_never(change)
 
     def _see(self, node: Node) -> None:
-        sight, name = read_node(node, self._clock.wall_s()), node.metadata.name
+        sight, name = read_node(node, self._clock.wall_s(), self._shutdown_grace_s), node.metadata.name
         deadline = (node.metadata.annotations or {}).get(NOTICE_ANNOTATION, "")
         # A notice runs down by itself: that is nothing new.
         timeless = structs.replace(sight, notice_s=None if sight.notice_s is None else 0.0, why=sight.why + deadline)

@@ -39,8 +39,13 @@ class NodeSpec(Struct, frozen=True):
     unschedulable: bool | None = None
 
 
-class NodeStatus(Struct, frozen=True):
+class NodeInfo(Struct, frozen=True):
+    boot_id: str = field(name="bootID", default="")
+
+
+class NodeStatus(Struct, frozen=True, rename="camel"):
     conditions: tuple[Condition, ...] | None = None
+    node_info: NodeInfo = NodeInfo()
 
 
 class Node(Struct, frozen=True):

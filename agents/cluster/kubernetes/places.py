@@ -56,7 +56,7 @@ class PodPlaces:
         self._clock = clock
         self._known = tuple(known)
         self._requests = PodRequests(api, plan.namespace)
-        self._nodes = Nodes(api, post, self._look_after, clock)
+        self._nodes = Nodes(api, post, self._look_after, clock, plan.grace_s)
         selector = f"{APP_LABEL}={WORKER_APP}"
         self._pods = Watcher(api, pods_path(plan.namespace), Pod, self._on_change, clock, selector=selector)
         self._tasks: asyncio.TaskGroup | None = None

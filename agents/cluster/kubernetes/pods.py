@@ -7,7 +7,7 @@ again: one that has ended is replaced by another, with another uid.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from agents.cluster.kubernetes.names import (
     AGENT_CONTAINER,
@@ -20,6 +20,7 @@ from agents.cluster.kubernetes.names import (
     MANAGER,
     NATS_CREDENTIALS_KEY,
     NATS_URL_KEY,
+    NOTICED_LABEL,
     UID_LABEL,
     WORKER_APP,
 )
@@ -33,11 +34,16 @@ CODE_FOLDER = f"{RUN_FOLDER}/code"
 CREDENTIALS_FOLDER = "/etc/tradewind"
 DRIVER_FOLDER = "/usr/local/nvidia"
 """Where GKE mounts the driver of a node into each container that asks for GPUs."""
-GRACE_S = 30
 CONNECT_S = 50
 """A bus that is away for a moment makes no pod fail; the controller gives a worker a minute to speak."""
 HOST_WITHIN_S = 3600
 """An image with all that training needs is large: both containers wait for the other's so long."""
+
+
+class Taint(NamedTuple):
+    key: str
+    value: str
+    effect: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +59,12 @@ class PodPlan:
     region: str = ""
     pull_policy: str = "IfNotPresent"
     pull_secrets: tuple[str, ...] = ()
+    taints: tuple[Taint, ...] = ()
+    """Of the fleet's nodes."""
+    grace_s: int = 30
+    """From SIGTERM to SIGKILL of a pod, unless somebody gives less."""
+    notice_s: float = 15.0
+    """What an agent takes a SIGTERM for."""
     worker_account: str = "default"
     nats_url: str = ""
     bus_secret: str | None = None
@@ -74,7 +86,7 @@ def worker_pod(plan: PodPlan, uid: str, job: JobName, template: WorkerTemplate) 
         },
         "spec": {
             "restartPolicy": "Never",
-            "terminationGracePeriodSeconds": GRACE_S,
+            "terminationGracePeriodSeconds": plan.grace_s,
             "serviceAccountName": plan.worker_account,
             "automountServiceAccountToken": False,
             "enableServiceLinks": False,
@@ -82,8 +94,9 @@ def worker_pod(plan: PodPlan, uid: str, job: JobName, template: WorkerTemplate) 
             "tolerations": [
                 {"key": JOB_LABEL, "operator": "Equal", "value": job, "effect": "NoSchedule"},
                 {"key": GPU_RESOURCE, "operator": "Exists", "effect": "NoSchedule"},
+                *({"operator": "Equal", **taint._asdict()} for taint in plan.taints),
             ],
-            "affinity": _alone_on_its_node(),
+            "affinity": {**_alone_on_its_node(), **_where_no_notice_is()},
             **({"initContainers": [_host_files(plan)]} if own_image else {}),
             "containers": [_agent(plan, uid, job, template), _host(plan, uid, template)],
             "volumes": _volumes(plan),
@@ -111,6 +124,7 @@ def _agent(plan: PodPlan, uid: str, job: JobName, template: WorkerTemplate) -> M
             _value("TRADEWIND_HOST_WITHIN_S", str(HOST_WITHIN_S)),
             # The host is not started again in this pod, so the first one that is lost is the last.
             _value("TRADEWIND_HOST_LOSSES", "1"),
+            _value("TRADEWIND_NOTICE_S", f"{plan.notice_s:g}"),
             _field("TRADEWIND_ADDRESS", "status.podIP"),
             _field("TRADEWIND_NODE", "spec.nodeName"),
             _value("TRADEWIND_LOG", "json"),
@@ -199,6 +213,12 @@ def _alone_on_its_node() -> Manifest:
     others: Mapping[str, object] = {"matchLabels": {APP_LABEL: WORKER_APP}}
     term = {"labelSelector": others, "topologyKey": HOST_LABEL}
     return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+
+
+def _where_no_notice_is() -> Manifest:
+    """A node with an hour of notice has room once its worker has left; the next one would have to leave again."""
+    terms = [{"matchExpressions": [{"key": NOTICED_LABEL, "operator": "DoesNotExist"}]}]
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
 
 
 def _value(name: str, value: str) -> Manifest:

@@ -1,15 +1,22 @@
 """Settings of the cluster-controller on Kubernetes: `TRADEWIND_<NAME>` in the environment, and `KUBECONFIG`."""
 
 import os
+import re
 import shlex
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
+from agents.cluster.kubernetes.pods import Taint
 from messages.ids import Name
 from runtime.settings import read_settings
 
+SYSTEM_PODS_S = 15.0
+"""Of a node's last seconds, those that GKE reserves for its own pods."""
+ENDING_S = 5.0
+"""What an agent needs to end its trainers and itself after a notice is over."""
+TAINTS_PATTERN = r"^([^=:,]+=[^=:,]*:(NoSchedule|PreferNoSchedule|NoExecute)(,|\Z))*\Z"
 KUBECONFIG_VARIABLE = "KUBECONFIG"
 
 
@@ -23,8 +30,8 @@ class KubernetesSettings(Struct, frozen=True, kw_only=True, forbid_unknown_field
     """How to reach the API server; KUBECONFIG if not given, else the pod's own service account."""
     max_workers: Annotated[int, Meta(ge=1, le=1000)] = 1000
     """Of all jobs together; a command that asks for more is refused."""
-    end_grace_s: Annotated[float, Meta(gt=0, le=600)] = 20.0
-    """From SIGTERM to SIGKILL of a worker: the agent takes a SIGTERM as a notice of up to 15 s."""
+    end_grace_s: Annotated[float, Meta(gt=0, le=600)] | None = None
+    """From SIGTERM to SIGKILL of a worker; 5 s more than its agent takes for a hand-over if not given."""
     lost_after_s: Annotated[float, Meta(gt=0, le=3600)] = 10.0
     """A pod on a node that is not ready, whose worker is not heard of for so long either, is replaced."""
     hostless_s: Annotated[float, Meta(gt=0, le=3600)] = 20.0
@@ -34,6 +41,10 @@ class KubernetesSettings(Struct, frozen=True, kw_only=True, forbid_unknown_field
     pull_policy: Literal["Always", "IfNotPresent", "Never"] = "IfNotPresent"
     pull_secrets: str = ""
     """Names of secrets for pulling images, with commas between."""
+    node_taints: Annotated[str, Meta(pattern=TAINTS_PATTERN, description="key=value:effect, with commas between")] = ""
+    """Taints of the nodes that workers tolerate, besides those of their job and of GPUs."""
+    shutdown_grace_s: Annotated[float, Meta(ge=30, le=3600)] = 30.0
+    """Seconds that a node delays its end when it is preempted; the last 15 of them are for the system's pods."""
     worker_account: str = "default"
     """The service account of workers; no token of it is given to them."""
     worker_command: str = "python -P -m tradewind worker"
@@ -52,6 +63,19 @@ class KubernetesSettings(Struct, frozen=True, kw_only=True, forbid_unknown_field
     @property
     def worker_argv(self) -> tuple[str, ...]:
         return tuple(shlex.split(self.worker_command))
+
+    @property
+    def notice_s(self) -> float:
+        """What a worker has from SIGTERM on when its node goes."""
+        return self.shutdown_grace_s - SYSTEM_PODS_S
+
+    @property
+    def end_within_s(self) -> float:
+        return self.notice_s + ENDING_S if self.end_grace_s is None else self.end_grace_s
+
+    @property
+    def taints(self) -> tuple[Taint, ...]:
+        return tuple(Taint(*re.split("[=:]", text)) for text in self.node_taints.split(",") if text)
 
     @property
     def pull_secret_names(self) -> tuple[str, ...]:

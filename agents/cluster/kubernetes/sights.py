@@ -10,6 +10,7 @@ from agents.cluster.kubernetes.names import (
     HOST_CONTAINER,
     JOB_LABEL,
     NOTICE_ANNOTATION,
+    NOTICE_BOOT_ANNOTATION,
     NOTICE_WHY_ANNOTATION,
     POOL_LABEL,
     UID_LABEL,
@@ -20,10 +21,8 @@ from messages.clusters import NodeSight, StartFailure
 from messages.ids import JobName, is_name
 
 STALE_NOTICE_S = 300.0
-"""A deadline so long ago was meant for an earlier machine of this name."""
+"""Seconds after its deadline until a notice is taken for that of an earlier machine, where no boot id tells."""
 NOTICE_AT_MOST_S = 3600.0
-SHUTDOWN_S = 15.0
-"""What is left when a node says that it is going, but not when."""
 DRAIN_S = 60.0
 """What a node leaves to its workers when somebody cordons it. Pods that are evicted announce their own deadlines."""
 GOING_TAINTS = (
@@ -86,12 +85,13 @@ class PodSight:
     """Why it cannot start, without its age."""
 
 
-def read_node(node: Node, now_unix_s: float) -> NodeSight:
+def read_node(node: Node, now_unix_s: float, shutdown_grace_s: float) -> NodeSight:
+    """`shutdown_grace_s` is left when a node says that it is going, but not when."""
     labels = node.metadata.labels or {}
     job = labels.get(JOB_LABEL, "")
     ready = _condition(node.status.conditions, "Ready")
     is_ready = ready is not None and ready.status == "True"
-    notice_s, notice_why = _notice(node, ready, now_unix_s)
+    notice_s, notice_why = _notice(node, ready, now_unix_s, shutdown_grace_s)
     cordoned = notice_s is None and bool(node.spec.unschedulable)
     if cordoned:
         notice_s, notice_why = DRAIN_S, "cordoned, to be drained"
@@ -131,18 +131,32 @@ def read_pod(pod: Pod) -> PodSight | None:
     )
 
 
-def _notice(node: Node, ready: Condition | None, now_unix_s: float) -> tuple[float | None, str]:
+def _notice(
+    node: Node, ready: Condition | None, now_unix_s: float, shutdown_grace_s: float
+) -> tuple[float | None, str]:
+    """Seconds until the machine is gone, and why; the earliest of what is known."""
+    announced_s, why = _announced(node, now_unix_s)
+    if ready is not None and ready.status == "False" and "shutting down" in (ready.message or ""):
+        if announced_s is None or announced_s > shutdown_grace_s:
+            return shutdown_grace_s, _sentence(ready)
+        return announced_s, why
+    going = next((taint.key for taint in node.spec.taints or () if taint.key in GOING_TAINTS), None)
+    if announced_s is None and going is not None:
+        return shutdown_grace_s, f"tainted {going}"
+    return announced_s, why
+
+
+def _announced(node: Node, now_unix_s: float) -> tuple[float | None, str]:
+    """By the notice daemon of this machine."""
     annotations = node.metadata.annotations or {}
     deadline_unix_s = _seconds(annotations.get(NOTICE_ANNOTATION, ""))
-    if deadline_unix_s is not None and deadline_unix_s > now_unix_s - STALE_NOTICE_S:
-        remaining_s = round(min(max(0.0, deadline_unix_s - now_unix_s), NOTICE_AT_MOST_S), 3)
-        return remaining_s, annotations.get(NOTICE_WHY_ANNOTATION) or "it will be taken"
-    going = next((taint.key for taint in node.spec.taints or () if taint.key in GOING_TAINTS), None)
-    if going is not None:
-        return SHUTDOWN_S, f"tainted {going}"
-    if ready is not None and ready.status == "False" and "shutting down" in (ready.message or ""):
-        return SHUTDOWN_S, _sentence(ready)
-    return None, ""
+    if deadline_unix_s is None or not deadline_unix_s > now_unix_s - STALE_NOTICE_S:
+        return None, ""
+    meant, booted = annotations.get(NOTICE_BOOT_ANNOTATION), node.status.node_info.boot_id
+    if meant and booted and meant != booted:
+        return None, ""
+    remaining_s = round(min(max(0.0, deadline_unix_s - now_unix_s), NOTICE_AT_MOST_S), 3)
+    return remaining_s, annotations.get(NOTICE_WHY_ANNOTATION) or "it will be taken"
 
 
 def _seconds(text: str) -> float | None:

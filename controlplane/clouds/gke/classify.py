@@ -1,13 +1,23 @@
-"""What Google said, as one of our outcomes: tables of its reasons, codes and phrases, the first that fits wins.
+"""What Google said, as one of our outcomes: by the rules of `rules.py`, otherwise by its code.
 
-A stockout is told nowhere but in the text of an operation that has ended, so phrases matter as much as codes.
+GKE reports a stockout in the text of an operation, so phrases matter as much as codes.
 """
 
 import re
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from controlplane.clouds.gke.failures import UNANSWERED, CallFailed, Code
+from controlplane.clouds.gke.rules import (
+    FORBIDDEN,
+    GRANT,
+    IN_THE_WAY,
+    PERMANENT,
+    STOCKOUT,
+    TEMPORARY,
+    first,
+    gist,
+    rule,
+)
 from controlplane.clouds.outcomes import (
     AlreadyExists,
     Busy,
@@ -18,6 +28,7 @@ from controlplane.clouds.outcomes import (
     Refused,
     StockedOut,
     Throttled,
+    Unexplained,
     Unreachable,
 )
 
@@ -35,17 +46,8 @@ class OperationReport:
     message: str = ""
     conditions: tuple[tuple[str, str], ...] = ()
     """GKE's condition codes with their texts, such as `GCE_STOCKOUT`."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Rule:
-    outcome: Callable[[str, str], Outcome]
-    """Of the project and what was said."""
-    reasons: frozenset[str] = frozenset()
-    phrase: re.Pattern[str] | None = None
-
-    def fits(self, reasons: Sequence[str], said: str) -> bool:
-        return any(reason in self.reasons for reason in reasons) or bool(self.phrase and self.phrase.search(said))
+    started_at: float | None = None
+    """Unix seconds by Google's clock; None until it is known."""
 
 
 def call_outcome(failed: CallFailed, project: str) -> Outcome:
@@ -55,7 +57,7 @@ def call_outcome(failed: CallFailed, project: str) -> Outcome:
         return Refused(said, failed.hint)
     if failed.code in UNANSWERED:
         return Unreachable(said)
-    found = _first(_CALL_RULES, (failed.reason,), said, project)
+    found = first(_RULES, failed.reasons, said, project)
     return found if found is not None else _by_call_code(failed.code, said)
 
 
@@ -84,17 +86,19 @@ def operation_outcome(report: OperationReport, project: str) -> Outcome:
     told = dict.fromkeys(text for text in (report.message, *(text for _, text in report.conditions)) if text)
     said = _one_line("; ".join(told))
     codes = tuple(code for code, _ in report.conditions)
-    short = _first(_SHORTAGES, codes, said, project)
+    short = first(_SHORTAGES, codes, said, project)
     if short is not None:
         return short
     if report.error is None:
         return Done()
-    found = _first(_OPERATION_RULES, codes, said, project)
+    found = first(_RULES, codes, said, project)
     return found if found is not None else _by_operation_code(report.error, said or report.error)
 
 
-def _first(rules: Sequence[_Rule], reasons: Sequence[str], said: str, project: str) -> Outcome | None:
-    return next((rule.outcome(project, said) for rule in rules if rule.fits(reasons, said)), None)
+def group_problem(code: str, message: str, project: str) -> StockedOut | QuotaExceeded | Refused | None:
+    """Why an instance group cannot create an instance; None where it may succeed by itself."""
+    outcome = first((*PERMANENT, *_SHORTAGES, FORBIDDEN), (code,), _one_line(message), project)
+    return outcome if isinstance(outcome, StockedOut | QuotaExceeded | Refused) else None
 
 
 def _by_call_code(code: Code, said: str) -> Outcome:
@@ -105,12 +109,14 @@ def _by_call_code(code: Code, said: str) -> Outcome:
             return NotFound(said)
         case Code.RESOURCE_EXHAUSTED:
             return Throttled(said)
-        case Code.FAILED_PRECONDITION | Code.ABORTED:
+        case Code.ABORTED:
             return Busy(said)
+        case Code.FAILED_PRECONDITION:
+            return Unexplained(said)
         case Code.UNAUTHENTICATED:
             return Refused(f"Google did not accept our credentials: {said}", _SIGN_IN)
         case Code.PERMISSION_DENIED:
-            return Refused(said, _GRANT)
+            return Refused(said, GRANT)
         case Code.UNIMPLEMENTED:
             return Refused(said, "check that the endpoint is that of the GKE or Compute API")
         case _:
@@ -128,138 +134,41 @@ def _by_operation_code(code: Code, said: str) -> Outcome:
         case Code.INVALID_ARGUMENT | Code.OUT_OF_RANGE | Code.UNIMPLEMENTED:
             return Refused(said, "correct what it complains about in the fleet file or in the job")
         case Code.PERMISSION_DENIED | Code.UNAUTHENTICATED:
-            return Refused(said, _GRANT)
-        case _:
+            return Refused(said, GRANT)
+        case Code.ABORTED | Code.CANCELLED | Code.UNAVAILABLE:
             return Busy(said)
+        case _:
+            return Unexplained(said)
 
 
 _SIGN_IN = (
     "run `gcloud auth application-default login`, or name a service account's key in `cloud.credentials` of the fleet "
     "file; and check this machine's clock"
 )
-_GRANT = (
-    "grant the account roles/container.admin, roles/compute.instanceAdmin.v1 and roles/iam.serviceAccountUser in the "
-    "project"
-)
 
 
 def _quota(project: str, said: str) -> Outcome:
     where = f"https://console.cloud.google.com/iam-admin/quotas?project={project}"
-    gist = _gist(_QUOTA_GIST, said)
-    return QuotaExceeded(gist if where in gist else f"{gist} Ask for more at {where}")
-
-
-def _stockout(_project: str, said: str) -> Outcome:
-    return StockedOut(_gist(_STOCKOUT_GIST, said))
-
-
-def _gist(pattern: re.Pattern[str], said: str) -> str:
-    """GKE wraps what Compute said in a history of its own: the one sentence that matters, where it is found."""
-    found = pattern.search(said)
-    return found[0] if found is not None else said
+    told = gist(_QUOTA_GIST, said)
+    return QuotaExceeded(told if where in told else f"{told} Ask for more at {where}")
 
 
 _QUOTA_GIST = re.compile(r"Quota '[^']+' exceeded\.( Limit: \S+ in (region|zone) [a-z0-9-]+\.)?", re.IGNORECASE)
-_STOCKOUT_GIST = re.compile(r"The zone '[^']+' does not have enough resources[^.;]*\.?", re.IGNORECASE)
-
-
-def _api_disabled(project: str, said: str) -> Outcome:
-    return Refused(
-        f"An API that we need is disabled in the project {project}: {said.partition('. ')[0]}",
-        f"run `gcloud services enable container.googleapis.com compute.googleapis.com --project={project}` "
-        "and wait a few minutes",
-    )
-
-
-def _no_quota_project(project: str, said: str) -> Outcome:
-    return Refused(said, f"run `gcloud auth application-default set-quota-project {project}`")
-
-
-def _quota_project_denied(_project: str, said: str) -> Outcome:
-    return Refused(
-        said,
-        "grant the account roles/serviceusage.serviceUsageConsumer in that project, or choose another with "
-        "`gcloud auth application-default set-quota-project`",
-    )
-
-
-def _no_project(project: str, said: str) -> Outcome:
-    return Refused(
-        f"There is no project {project}, or our account may not see it: {said}",
-        "correct `cloud.project` in the fleet file (the project's id, not its name)",
-    )
-
-
-def _no_billing(project: str, said: str) -> Outcome:
-    return Refused(
-        f"The project {project} has no billing account: {said}",
-        f"link one at https://console.cloud.google.com/billing/linkedaccount?project={project}",
-    )
-
-
-def _no_location(_project: str, said: str) -> Outcome:
-    return Refused(said, "correct the cluster's `location` in the fleet file")
-
-
-def _forbidden(_project: str, said: str) -> Outcome:
-    return Refused(said, _GRANT)
-
-
-def _no_addresses(_project: str, said: str) -> Outcome:
-    return Refused(said, "give the cluster a larger subnetwork or pod range")
-
-
-def _no_service_account(_project: str, said: str) -> Outcome:
-    return Refused(said, "correct `service_account` in the fleet file, or restore the project's GKE service account")
-
-
-def _rule(outcome: Callable[[str, str], Outcome], *reasons: str, phrase: str = "") -> _Rule:
-    return _Rule(outcome, frozenset(reasons), re.compile(phrase, re.IGNORECASE) if phrase else None)
 
 
 _SHORTAGES = (
-    _rule(_quota, "GCE_QUOTA_EXCEEDED", phrase=r"QUOTA_EXCEEDED|Quota '[^']+' exceeded|Insufficient \w* ?quota"),
-    _rule(
-        _stockout,
-        "GCE_STOCKOUT",
-        phrase=r"GCE_STOCKOUT|RESOURCE_POOL_EXHAUSTED|does not have enough resources available",
+    rule(
+        _quota,
+        "GCE_QUOTA_EXCEEDED",
+        "QUOTA_EXCEEDED",
+        "quotaExceeded",
+        phrase=r"QUOTA_EXCEEDED|Quota '[^']+' exceeded|Insufficient \w* ?quota",
     ),
+    STOCKOUT,
 )
 """Quota first: where both are told, machines would not help."""
 
-_CALL_RULES = (
-    _rule(
-        lambda _, said: Busy(said),
-        "CLUSTER_ALREADY_HAS_OPERATION",
-        phrase=r"incompatible operation|concurrent operations|too many operations",
-    ),
-    _rule(
-        lambda _, said: Throttled(said),
-        "RATE_LIMIT_EXCEEDED",
-        "rateLimitExceeded",
-        "userRateLimitExceeded",
-        phrase=r"quota exceeded for quota metric|rate limit exceeded|too many requests",
-    ),
-    _rule(_no_quota_project, phrase=r"requires a quota project"),
-    _rule(_quota_project_denied, "USER_PROJECT_DENIED", phrase=r"permission to use project"),
-    _rule(_api_disabled, "SERVICE_DISABLED", "accessNotConfigured", phrase=r"has not been used in project .* before"),
-    _rule(_no_billing, "BILLING_DISABLED", "UREQ_PROJECT_BILLING_NOT_FOUND", phrase=r"billing .*(disabled|enabled)"),
-    _rule(
-        _no_project,
-        "CONSUMER_INVALID",
-        "RESOURCE_PROJECT_INVALID",
-        phrase=r"project '?[^ ']+'? (was )?not found|denied on resource project|unknown project",
-    ),
-    _rule(_no_location, "LOCATION_POLICY_VIOLATED", phrase=r"denied on 'locations/|invalid zone|invalid location"),
-    *_SHORTAGES,
-    _rule(_forbidden, "IAM_PERMISSION_DENIED", "forbidden"),
-)
-
-_OPERATION_RULES = (
-    _rule(_no_addresses, phrase=r"IP_SPACE_EXHAUSTED|no free IP|insufficient free addresses"),
-    _rule(_no_service_account, "GKE_SERVICE_ACCOUNT_DELETED", phrase=r"service account .*(does not exist|not found)"),
-    *_CALL_RULES,
-)
+_RULES = (*IN_THE_WAY, *PERMANENT, *_SHORTAGES, *TEMPORARY, FORBIDDEN)
 
 
 def _one_line(text: str) -> str:

@@ -133,4 +133,4 @@ def _metadata(token: FetchedToken) -> tuple[tuple[str, str], ...]:
 
 def _failed(error: exceptions.GoogleAPICallError) -> CallFailed:
     code = code_named(error.grpc_status_code.name) if error.grpc_status_code is not None else Code.UNKNOWN
-    return CallFailed(code, error.message or str(error), reason=error.reason or "")
+    return CallFailed(code, error.message or str(error), error.reason or "")

@@ -12,8 +12,9 @@ from controlplane.clouds.gke.classify import call_outcome, creation_outcome, rea
 from controlplane.clouds.gke.compute import ComputeClient
 from controlplane.clouds.gke.failures import CallFailed
 from controlplane.clouds.gke.market import MarketClient
-from controlplane.clouds.gke.operations import Operations
+from controlplane.clouds.gke.operations import Operations, Watch
 from controlplane.clouds.gke.reads import patiently
+from controlplane.clouds.gke.refusals import Refusals
 from controlplane.clouds.gke.settings import GkeSettings
 from controlplane.clouds.gke.tokens import AccessTokens, FetchedToken
 from controlplane.clouds.interface import (
@@ -25,9 +26,11 @@ from controlplane.clouds.interface import (
     KubernetesAccess,
     MachineInfo,
     MarketPrice,
+    PoolInfo,
     PoolPlan,
     PoolRef,
     Quota,
+    RecentShortage,
 )
 from controlplane.clouds.outcomes import Done, NotFound, Outcome, Refused, Unreachable
 from messages.ids import ClusterName
@@ -38,7 +41,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-SIZES_AT_ONCE = 8
+POOLS_AT_ONCE = 8
 
 
 class GkeCloud(Cloud):
@@ -54,7 +57,10 @@ class GkeCloud(Cloud):
         self._compute = compute
         self._market = MarketClient(settings)
         self._operations = Operations(client, settings)
+        self._refusals = Refusals(client, compute, settings.project)
         self._locations: dict[ClusterName, str] = {}
+        self._targets: dict[PoolRef, int] = {}
+        """As last listed or asked for."""
 
     @classmethod
     async def open(cls, settings: GkeSettings) -> "GkeCloud":
@@ -98,8 +104,14 @@ class GkeCloud(Cloud):
             return location
         request = requests.create_pool(self._names, location, cluster, plan)
         what = f"creation of the pool {plan.name} of {cluster}"
+        pool = PoolRef(cluster, plan.name)
         return await self._operations.run(
-            cluster, plan.name, what, lambda: self._client.create_pool(request), within_s=self._settings.nodes_s
+            cluster,
+            plan.name,
+            what,
+            lambda: self._client.create_pool(request),
+            within_s=self._settings.nodes_s,
+            watch=self._watch(location, pool, plan.size),
         )
 
     async def resize_pool(self, pool: PoolRef, size: int) -> Outcome:
@@ -109,7 +121,13 @@ class GkeCloud(Cloud):
         request = requests.resize_pool(self._names, location, pool, size)
         what = f"resize of the pool {pool.pool} of {pool.cluster} to {size}"
         return await self._operations.run(
-            pool.cluster, pool.pool, what, lambda: self._client.resize_pool(request), within_s=self._settings.nodes_s
+            pool.cluster,
+            pool.pool,
+            what,
+            lambda: self._client.resize_pool(request),
+            within_s=self._settings.nodes_s,
+            watch=self._watch(location, pool, size),
+            when_busy=lambda busy: self._refusals.lower(location, pool, size, busy),
         )
 
     async def remove_nodes(self, pool: PoolRef, nodes: Sequence[str]) -> Outcome:
@@ -134,7 +152,11 @@ class GkeCloud(Cloud):
             return location
         what = f"deletion of the pool {pool.pool} of {pool.cluster}"
         return await self._operations.run(
-            pool.cluster, pool.pool, what, lambda: self._client.delete_pool(location, pool)
+            pool.cluster,
+            pool.pool,
+            what,
+            lambda: self._client.delete_pool(location, pool),
+            when_busy=lambda busy: self._refusals.empty(location, pool, busy),
         )
 
     async def quotas(self, region: str) -> Sequence[Quota] | Unreachable | Refused:
@@ -196,12 +218,11 @@ class GkeCloud(Cloud):
     async def _clusters(self) -> Sequence[ClusterInfo]:
         seen = await self._client.clusters()
         self._learn_locations(seen)
-        sizes = await self._sizes([pool for cluster in seen for pool in cluster.pools if JOB_LABEL in pool.info.labels])
+        ours = [pool for cluster in seen for pool in cluster.pools if JOB_LABEL in pool.info.labels]
+        known = await self._as_compute_knows_them(ours)
+        self._targets = {ref: pool.size for ref, pool in known.items()}
         return [
-            replace(
-                cluster.info,
-                pools=tuple(replace(pool, size=sizes.get(pool.ref, pool.size)) for pool in cluster.info.pools),
-            )
+            replace(cluster.info, pools=tuple(known.get(pool.ref, pool) for pool in cluster.info.pools))
             for cluster in seen
         ]
 
@@ -210,27 +231,49 @@ class GkeCloud(Cloud):
         for cluster in sorted(seen, key=lambda each: FLEET_LABEL in each.info.labels):
             self._locations[cluster.info.name] = cluster.info.location
 
-    async def _sizes(self, pools: Sequence[requests.PoolSeen]) -> dict[PoolRef, int]:
-        places = asyncio.Semaphore(SIZES_AT_ONCE)
+    async def _as_compute_knows_them(self, pools: Sequence[requests.PoolSeen]) -> dict[PoolRef, PoolInfo]:
+        """With the targets of their groups, and why nodes are missing. Raises `CallFailed`."""
+        places = asyncio.Semaphore(POOLS_AT_ONCE)
 
-        async def size(pool: requests.PoolSeen) -> int | CallFailed | None:
+        async def look_at(pool: requests.PoolSeen) -> PoolInfo | CallFailed:
             try:
                 async with places:
-                    targets = [await self._compute.target_size(group) for group in pool.groups]
+                    return await self._with_groups(pool)
             except CallFailed as failed:
                 return failed
-            known = [target for target in targets if target is not None]
-            return sum(known) if known else None
 
         async with asyncio.TaskGroup() as group:
-            asked = {
-                pool.info.ref: group.create_task(size(pool), name=f"gke/size/{pool.info.ref.pool}") for pool in pools
-            }
-        sizes = {ref: task.result() for ref, task in asked.items()}
-        for answer in sizes.values():
+            asked = [group.create_task(look_at(pool), name=f"gke/pool/{pool.info.ref.pool}") for pool in pools]
+        found: dict[PoolRef, PoolInfo] = {}
+        for task in asked:
+            answer = task.result()
             if isinstance(answer, CallFailed):
                 raise answer
-        return {ref: answer for ref, answer in sizes.items() if isinstance(answer, int)}
+            found[answer.ref] = answer
+        return found
+
+    async def _with_groups(self, pool: requests.PoolSeen) -> PoolInfo:
+        states = [await self._compute.group(group) for group in pool.groups]
+        targets = [state.target for state in states if state.target is not None]
+        short = [group for group, state in zip(pool.groups, states, strict=True) if state.creating]
+        return replace(
+            pool.info,
+            size=sum(targets) if targets else pool.info.size,
+            shortage=await self._shortage(short) if short else None,
+        )
+
+    async def _shortage(self, groups: Sequence[requests.InstanceGroup]) -> RecentShortage | None:
+        """A listing does not fail for want of it."""
+        try:
+            return await self._refusals.recent(groups)
+        except CallFailed:
+            return None
+
+    def _watch(self, location: str, pool: PoolRef, size: int) -> Watch | None:
+        """Only where nodes may be refused: the pool grows, or it is not known whether it does."""
+        raises = size > self._targets.get(pool, 0)
+        self._targets[pool] = size
+        return self._refusals.watch(location, pool) if raises else None
 
 
 def load_client() -> "type[GkeClient]":

@@ -1,15 +1,19 @@
-"""The little that GKE does not tell or do, at Compute's REST API: quotas, target sizes, the end of particular nodes.
+"""The little that GKE does not tell or do, at Compute's REST API: quotas, instance groups, the end of particular nodes.
 
 GKE never says how many nodes a pool should have now, only how many it was made with; its instance groups do.
 """
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import quote
 
 import aiohttp
 
 from controlplane.clouds.gke.failures import CallFailed, Code, code_named
+from controlplane.clouds.gke.groups import GroupError, GroupState, group_errors, group_state, instances_told
 from controlplane.clouds.gke.machines import MACHINE_FIELDS, machines_told
 from controlplane.clouds.gke.requests import InstanceGroup
 from controlplane.clouds.gke.settings import GkeSettings
@@ -19,6 +23,7 @@ from controlplane.clouds.interface import MachineInfo, Quota
 INSTANCES_AT_ONCE = 1000
 MACHINES_PER_PAGE = 500
 PAGES_AT_MOST = 200
+ERROR_PAGES_AT_MOST = 4
 _CODES = {
     400: Code.INVALID_ARGUMENT,
     401: Code.UNAUTHENTICATED,
@@ -32,6 +37,13 @@ _CODES = {
     503: Code.UNAVAILABLE,
     504: Code.DEADLINE_EXCEEDED,
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    body: Mapping[str, Any]
+    at: float
+    """When it was given, in Unix seconds."""
 
 
 class ComputeClient:
@@ -48,50 +60,75 @@ class ComputeClient:
 
     async def quotas(self, region: str) -> list[Quota]:
         answer = await self._call("GET", f"projects/{_part(self._project)}/regions/{_part(region)}")
-        return [quota for each in _list(answer, "quotas") if (quota := _quota(each)) is not None]
+        return [quota for each in _list(answer.body, "quotas") if (quota := _quota(each)) is not None]
 
-    async def target_size(self, group: InstanceGroup) -> int | None:
-        """None where the group does not exist, or not yet."""
+    async def group(self, group: InstanceGroup) -> GroupState:
+        """Without a target where the group does not exist, or not yet."""
         try:
-            answer = await self._call("GET", _path(group))
+            return group_state((await self._call("GET", _path(group))).body)
         except CallFailed as failed:
             if failed.code is Code.NOT_FOUND:
-                return None
+                return GroupState(None, 0)
             raise
-        size = answer.get("targetSize")
-        return size if isinstance(size, int) else None
+
+    async def errors(self, group: InstanceGroup) -> tuple[list[GroupError], float]:
+        """Failed attempts on the group's instances, and the time at Google (Unix seconds)."""
+        found: list[GroupError] = []
+        now = 0.0
+        async for answer in self._pages("GET", f"{_path(group)}/listErrors", ERROR_PAGES_AT_MOST):
+            found += group_errors(answer.body)
+            now = answer.at
+        return found, now
+
+    async def instances(self, group: InstanceGroup, *, pending_only: bool = False) -> set[str]:
+        found: set[str] = set()
+        async for answer in self._pages("POST", f"{_path(group)}/listManagedInstances", PAGES_AT_MOST):
+            found.update(instances_told(answer.body, pending_only=pending_only))
+        return found
 
     async def machines(self, label: str) -> list[MachineInfo]:
         """In all zones, of those that carry the label; page by page."""
         query = {"filter": f"labels.{label}:*", "maxResults": str(MACHINES_PER_PAGE), "fields": MACHINE_FIELDS}
+        path = f"projects/{_part(self._project)}/aggregated/instances"
         found: list[MachineInfo] = []
-        for _ in range(PAGES_AT_MOST):
-            answer = await self._call("GET", f"projects/{_part(self._project)}/aggregated/instances", query=query)
-            found += machines_told(answer)
-            token = answer.get("nextPageToken")
-            if not isinstance(token, str) or not token:
-                return found
-            query["pageToken"] = token
-        raise CallFailed(Code.ABORTED, f"Compute tells of more than {len(found)} machines")
+        last: Mapping[str, Any] = {}
+        async for answer in self._pages("GET", path, PAGES_AT_MOST, query):
+            found += machines_told(answer.body)
+            last = answer.body
+        if last.get("nextPageToken"):
+            raise CallFailed(Code.ABORTED, f"Compute tells of more than {len(found)} machines")
+        return found
 
     async def delete_instances(self, group: InstanceGroup, names: Sequence[str]) -> None:
         """The group shrinks with them. Those that are gone already count as deleted."""
         for start in range(0, len(names), INSTANCES_AT_ONCE):
             instances = [f"zones/{group.zone}/instances/{name}" for name in names[start : start + INSTANCES_AT_ONCE]]
             body = {"instances": instances, "skipInstancesOnValidationError": True}
-            answer = await self._call("POST", f"{_path(group)}/deleteInstances", body)
+            answer = (await self._call("POST", f"{_path(group)}/deleteInstances", body)).body
             errors = _list(answer.get("error", {}), "errors")
             if errors:
                 first = errors[0]
-                raise CallFailed(Code.ABORTED, str(first.get("message", "")), reason=str(first.get("code", "")))
+                raise CallFailed(Code.ABORTED, str(first.get("message", "")), str(first.get("code", "")))
 
     async def close(self) -> None:
         await self._session.close()
 
+    async def _pages(
+        self, method: str, path: str, at_most: int, query: Mapping[str, str] | None = None
+    ) -> AsyncIterator[Answer]:
+        query = dict(query or {})
+        for _ in range(at_most):
+            answer = await self._call(method, path, query=query)
+            yield answer
+            token = answer.body.get("nextPageToken")
+            if not isinstance(token, str) or not token:
+                return
+            query["pageToken"] = token
+
     async def _call(
         self, method: str, path: str, body: object = None, query: Mapping[str, str] | None = None
-    ) -> Mapping[str, Any]:
-        async def once(token: FetchedToken) -> Mapping[str, Any]:
+    ) -> Answer:
+        async def once(token: FetchedToken) -> Answer:
             try:
                 async with self._session.request(
                     method, f"{self._base}/{path}", params=query, json=body, headers=token.headers
@@ -99,13 +136,21 @@ class ComputeClient:
                     answer = await _json(response)
                     if response.status >= 400:
                         raise _refused(response.status, answer)
-                    return answer
+                    return Answer(answer, _date(response))
             except TimeoutError:
                 raise CallFailed(Code.DEADLINE_EXCEEDED, f"Compute did not answer in time at {self._base}") from None
             except aiohttp.ClientError as error:
                 raise CallFailed(Code.UNAVAILABLE, f"Compute cannot be reached at {self._base}: {error}") from None
 
         return await self._tokens.spend(once)
+
+
+def _date(response: aiohttp.ClientResponse) -> float:
+    """Google's time, so that ages do not depend on our clock; ours where it is not told."""
+    try:
+        return parsedate_to_datetime(response.headers.get("Date", "")).timestamp()
+    except ValueError:
+        return time.time()
 
 
 def _path(group: InstanceGroup) -> str:
@@ -134,7 +179,7 @@ def _refused(status: int, answer: Mapping[str, Any]) -> CallFailed:
         code = code_named(named)
     reasons = [str(each["reason"]) for each in (*_list(told, "details"), *_list(told, "errors")) if "reason" in each]
     message = str(told.get("message", "")) or f"Compute answered {status}"
-    return CallFailed(code, message, reason=reasons[0] if reasons else "")
+    return CallFailed(code, message, *reasons)
 
 
 def _list(answer: object, key: str) -> list[Mapping[str, Any]]:

@@ -31,12 +31,12 @@ UNANSWERED = frozenset(
 
 
 class CallFailed(TradewindError):
-    def __init__(self, code: Code, message: str, reason: str = "", hint: str = "") -> None:
+    def __init__(self, code: Code, message: str, *reasons: str, hint: str = "") -> None:
         super().__init__(f"{code}: {message}")
         self.code = code
         self.message = message
-        self.reason = reason
-        """A constant of Google's, such as `SERVICE_DISABLED`, where it gave one."""
+        self.reasons = tuple(filter(None, reasons))
+        """Google's constants, such as `SERVICE_DISABLED` or `resourceNotReady`; it may give several."""
         self.hint = hint
         """What a person should do, where whoever raised this knows better than the table."""
 

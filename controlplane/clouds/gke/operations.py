@@ -16,6 +16,10 @@ from runtime.clock import Clock, SystemClock
 POLL_GROWTH = 1.5
 
 Classify = Callable[[CallFailed, str], Outcome]
+Watch = Callable[[OperationReport], Awaitable[Outcome | None]]
+"""Looks after an operation that runs. An outcome ends the wait; a `CallFailed` is passed over."""
+WhenBusy = Callable[[Busy], Awaitable[Outcome]]
+"""What to do instead where GKE is busy."""
 
 
 class OperationSource(Protocol):
@@ -39,11 +43,20 @@ class Operations:
         classify: Classify = call_outcome,
         *,
         within_s: float | None = None,
+        watch: Watch | None = None,
+        when_busy: WhenBusy | None = None,
     ) -> Outcome:
         """Asks, then waits for the end. A call that nobody answered is not made again: it may have been heard."""
 
         async def act() -> Outcome:
-            return await self._until_ended(await ask(), what, within_s or self._settings.operation_s)
+            try:
+                begun = await ask()
+            except CallFailed as failed:
+                outcome = classify(failed, self._settings.project)
+                if when_busy is None or not isinstance(outcome, Busy):
+                    return outcome
+                return await _instead(when_busy, outcome)
+            return await self._until_ended(begun, what, within_s or self._settings.operation_s, watch)
 
         return await self.do(cluster, pool, what, act, classify)
 
@@ -64,10 +77,12 @@ class Operations:
         except NoTurn as busy:
             return Busy(f"{what}: {busy}")
 
-    async def _until_ended(self, report: OperationReport, what: str, within_s: float) -> Outcome:
+    async def _until_ended(self, report: OperationReport, what: str, within_s: float, watch: Watch | None) -> Outcome:
         settings = self._settings
+        looks = pauses(settings.errors_first_s, settings.errors_most_s, POLL_GROWTH)
         started_s = heard_s = self._clock.monotonic_s()
         waits = pauses(settings.poll_first_s, settings.poll_most_s, POLL_GROWTH)
+        look_s = started_s + next(looks)
         while not report.ended:
             now_s = self._clock.monotonic_s()
             if now_s - started_s > within_s:
@@ -83,7 +98,26 @@ class Operations:
                     return call_outcome(failed, settings.project)
                 if self._clock.monotonic_s() - heard_s > settings.lost_s:
                     return Unreachable(f"{what}: {report.name} was begun, but its end is unknown: {failed.message}")
+            if watch is not None and not report.ended and self._clock.monotonic_s() >= look_s:
+                seen = await _look(watch, report)
+                if seen is not None:
+                    return seen
+                look_s = self._clock.monotonic_s() + next(looks)
         return operation_outcome(report, settings.project)
+
+
+async def _instead(when_busy: WhenBusy, busy: Busy) -> Outcome:
+    try:
+        return await when_busy(busy)
+    except CallFailed:
+        return busy
+
+
+async def _look(watch: Watch, report: OperationReport) -> Outcome | None:
+    try:
+        return await watch(report)
+    except CallFailed:
+        return None
 
 
 def _may_pass(failed: CallFailed) -> bool:

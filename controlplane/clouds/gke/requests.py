@@ -5,6 +5,7 @@ import binascii
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from controlplane.clouds.gke import maintenance
@@ -34,6 +35,8 @@ ANYWHERE = "-"
 SYSTEM_POOL = "system"
 DEFAULT_SHUTDOWN_GRACE_S = 30
 """What GKE gives a spot node anyway; other values need a recent GKE version, so this one is not asked for."""
+CRITICAL_PODS_S = 15
+"""Of a longer one, what is for the system's pods; as much as GKE reserves of the usual one."""
 
 _SCOPES = ["https://www.googleapis.com/auth/cloud-platform"]
 _RESOURCE_LABEL = re.compile(r"^[a-z][a-z0-9_-]{0,62}\Z")
@@ -57,10 +60,11 @@ _CLUSTER_STATUS = {
 _POOL_STATUS = {
     "RUNNING": PoolStatus.RUNNING,
     "RECONCILING": PoolStatus.UPDATING,
-    "RUNNING_WITH_ERROR": PoolStatus.RUNNING_WITH_ERROR,
+    "RUNNING_WITH_ERROR": PoolStatus.RUNNING,
     "STOPPING": PoolStatus.STOPPING,
     "ERROR": PoolStatus.ERROR,
 }
+"""An error status may be old, and remains although all nodes run: it is no sign of a shortage."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +173,10 @@ def create_pool(names: Names, location: str, cluster: ClusterName, plan: PoolPla
             }
         ]
     if plan.spot and plan.shutdown_grace_s != DEFAULT_SHUTDOWN_GRACE_S:
-        config["kubelet_config"] = {"shutdown_grace_period_seconds": plan.shutdown_grace_s}
+        config["kubelet_config"] = {
+            "shutdown_grace_period_seconds": plan.shutdown_grace_s,
+            "shutdown_grace_period_critical_pods_seconds": CRITICAL_PODS_S,
+        }
     network: Request = {"network_config": {"enable_private_nodes": True}} if plan.private else {}
     return {
         "parent": names.cluster(location, cluster),
@@ -270,11 +277,17 @@ def pool_seen(cluster: ClusterName, pool: "container_v1.NodePool") -> PoolSeen:
         accelerator=accelerators[0] if accelerators else None,
         spot=pool.config.spot,
         size=pool.initial_node_count,
-        status=_POOL_STATUS.get(pool.status.name, PoolStatus.PROVISIONING),
+        status=_pool_status(pool.status.name, bool(groups)),
         labels=dict(pool.config.labels),
         detail=_detail(pool.status_message, pool.conditions),
     )
     return PoolSeen(info, groups)
+
+
+def _pool_status(name: str, has_groups: bool) -> PoolStatus:
+    """A pool that was created in ERROR keeps trying, if it has instance groups."""
+    status = _POOL_STATUS.get(name, PoolStatus.PROVISIONING)
+    return PoolStatus.RUNNING if status is PoolStatus.ERROR and has_groups else status
 
 
 def operation_report(operation: "container_v1.Operation") -> OperationReport:
@@ -288,7 +301,15 @@ def operation_report(operation: "container_v1.Operation") -> OperationReport:
         error=code_numbered(error.code) if failed else None,
         message=error.message or told,
         conditions=tuple((each.code.name, each.message) for each in conditions),
+        started_at=_unix_s(operation.start_time),
     )
+
+
+def _unix_s(rfc3339: str) -> float | None:
+    try:
+        return datetime.fromisoformat(rfc3339).timestamp()
+    except ValueError:
+        return None
 
 
 def kubernetes_access(cluster: "container_v1.Cluster") -> KubernetesAccess | None:

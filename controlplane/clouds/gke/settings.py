@@ -39,6 +39,9 @@ class GkeSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     poll_first_s: Seconds = 0.25
     poll_most_s: Seconds = 5.0
     """The pause between two questions after an operation grows from the first to the most."""
+    errors_first_s: Seconds = 2.0
+    errors_most_s: Seconds = 5.0
+    """While nodes are awaited, the pause between two looks at what Compute refuses grows from the first to the most."""
     turn_s: Seconds = 15.0
     """How long an operation waits for others on its pool, or for too many in its cluster, to end."""
     operations_per_cluster: Annotated[int, Meta(ge=1, le=100)] = 4

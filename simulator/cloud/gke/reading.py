@@ -11,12 +11,11 @@ from simulator.cloud.model.machines import machine, may_take
 from simulator.cloud.model.names import Path, parse
 from simulator.cloud.model.refusals import Code, Refusal
 from simulator.cloud.model.requests import CreateCluster, PoolWish
-from simulator.cloud.model.state import Exclusion, PoolSpec, Taint, TaintEffect
+from simulator.cloud.model.state import DEFAULT_GRACE_S, Exclusion, PoolSpec, Taint, TaintEffect
 from simulator.market.accelerators import ACCELERATORS, CPU
 
 DEFAULT_MACHINE = "e2-medium"
 DEFAULT_POOL = "default-pool"
-DEFAULT_GRACE_S = 30.0
 DEFAULT_ACCOUNT = "default"
 _EFFECTS = {
     container_v1.NodeTaint.Effect.NO_SCHEDULE: TaintEffect.NO_SCHEDULE,
@@ -105,6 +104,8 @@ def spec_of(pool: container_v1.NodePool, *, private: bool) -> PoolSpec | Refusal
         return refusals.invalid(f"{name} has {host.accelerators} of {host.accelerator}, not {count} of {kind}.")
     if kind and not host.accelerator and not may_take(host, kind):
         return refusals.invalid(f"{kind} cannot be attached to {name}.")
+    if (wrong := _wrong_grace(config)) is not None:
+        return wrong
     surge, unavailable = _upgrade_settings(pool)
     if surge < 0 or unavailable < 0 or surge + unavailable == 0:
         return refusals.invalid("maxSurge and maxUnavailable must not be negative, nor both be 0.")
@@ -153,6 +154,20 @@ def _is_private(pool: container_v1.NodePool, default: bool) -> bool:
 def _grace_s(config: container_v1.NodeConfig) -> float:
     asked = config.kubelet_config
     return float(asked.shutdown_grace_period_seconds) if "shutdown_grace_period_seconds" in asked else DEFAULT_GRACE_S
+
+
+def _wrong_grace(config: container_v1.NodeConfig) -> Refusal | None:
+    """As the field is described; the words of the refusals are not verified against Google."""
+    asked = config.kubelet_config
+    if "shutdown_grace_period_seconds" not in asked:
+        return None
+    if not (config.spot or config.preemptible):
+        return refusals.invalid("shutdown_grace_period_seconds is only valid for Spot VMs.")
+    if asked.shutdown_grace_period_seconds not in (0, 30, 120):
+        return refusals.invalid("shutdown_grace_period_seconds must be one of 0, 30, 120.")
+    if asked.shutdown_grace_period_critical_pods_seconds > asked.shutdown_grace_period_seconds:
+        return refusals.invalid("shutdown_grace_period_critical_pods_seconds exceeds shutdown_grace_period_seconds.")
+    return None
 
 
 def _upgrade_settings(pool: container_v1.NodePool) -> tuple[int, int]:

@@ -60,7 +60,9 @@ def _handle(name: str, method: Method, service: GkeService, gate: Gate, calls: C
         sent = _metadata(context)
         authorization, user_project = sent.get("authorization", ""), sent.get("x-goog-user-project", "")
         refusal = (
-            path if isinstance(path, Refusal) else gate.refusal(CONTAINER, path.project, authorization, user_project)
+            path
+            if isinstance(path, Refusal)
+            else gate.refusal(CONTAINER, path.project, authorization, user_project, name)
         )
         answer = refusal if isinstance(path, Refusal) or refusal else await method.answer(service, path, request)
         calls.ended(number, answer.code.value if isinstance(answer, Refusal) else "OK")

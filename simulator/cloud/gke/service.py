@@ -129,10 +129,10 @@ class GkeService:
         return cloud.pools.get(path.pool_key) or refusals.no_pool(path.pool_key)
 
     def _cluster(self, cluster: Cluster) -> Any:
-        return cluster_message(self._desk.cloud, cluster, self._desk.wall_s)
+        return cluster_message(self._desk.cloud, cluster, self._desk.now_s, self._desk.wall_s)
 
     def _pool(self, pool: Pool) -> Any:
-        return pool_message(self._desk.cloud, pool)
+        return pool_message(self._desk.cloud, pool, self._desk.now_s)
 
     def _operation(self, operation: Operation) -> Any:
         return operation_message(self._desk.cloud, operation, self._desk.now_s, self._desk.wall_s)

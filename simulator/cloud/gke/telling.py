@@ -24,7 +24,7 @@ Wall = Callable[[float], float]
 """From the core's time to Unix seconds."""
 
 
-def cluster_message(cloud: Cloud, cluster: Cluster, wall: Wall) -> Any:
+def cluster_message(cloud: Cloud, cluster: Cluster, now_s: float, wall: Wall) -> Any:
     message: Any = container_v1.Cluster.deserialize(cluster.echo)
     pools = view.pools_of(cloud, cluster.key)
     message.id = cluster.uid
@@ -37,7 +37,7 @@ def cluster_message(cloud: Cloud, cluster: Cluster, wall: Wall) -> Any:
     message.initial_cluster_version = message.initial_cluster_version or VERSION
     message.endpoint = cluster.endpoint
     message.master_auth = container_v1.MasterAuth(cluster_ca_certificate=cluster.ca)
-    message.node_pools = [pool_message(cloud, pool) for pool in pools]
+    message.node_pools = [pool_message(cloud, pool, now_s) for pool in pools]
     message.current_node_count = sum(len(view.members(cloud, pool.key)) for pool in pools)
     message.instance_group_urls = [url for pool in message.node_pools for url in pool.instance_group_urls]
     message.maintenance_policy.resource_version = version_of(message.maintenance_policy)
@@ -49,7 +49,7 @@ def cluster_message(cloud: Cloud, cluster: Cluster, wall: Wall) -> Any:
     return message
 
 
-def pool_message(cloud: Cloud, pool: Pool) -> Any:
+def pool_message(cloud: Cloud, pool: Pool, now_s: float) -> Any:
     message: Any = container_v1.NodePool.deserialize(pool.echo)
     spec = pool.spec
     message.name = pool.key.pool
@@ -61,6 +61,7 @@ def pool_message(cloud: Cloud, pool: Pool) -> Any:
     message.instance_group_urls = [
         f"{COMPUTE_API}/projects/{pool.key.project}/zones/{group.zone}/instanceGroupManagers/{group.name}"
         for group in pool.groups
+        if now_s >= pool.grouped_s
     ]
     message.config.machine_type = spec.machine.name
     message.upgrade_settings = {"max_surge": spec.max_surge, "max_unavailable": spec.max_unavailable}
@@ -69,12 +70,17 @@ def pool_message(cloud: Cloud, pool: Pool) -> Any:
         message.config.accelerators = [
             container_v1.AcceleratorConfig(accelerator_type=spec.accelerator, accelerator_count=spec.accelerators)
         ]
-    if view.pool_status(cloud, pool) is view.Status.RUNNING_WITH_ERROR:
-        failure = shortage_of(cloud, pool, cloud.rules.stockout_s)
-        if failure is not None:
-            message.status_message = failure.message
-            message.conditions = _conditions(failure)
+    failure = _complaint(cloud, pool)
+    if failure is not None:
+        message.status_message = failure.message
+        message.conditions = _conditions(failure)
     return message
+
+
+def _complaint(cloud: Cloud, pool: Pool) -> Failure | None:
+    if view.pool_status(cloud, pool) not in (view.Status.ERROR, view.Status.RUNNING_WITH_ERROR):
+        return None
+    return pool.trouble.failure if pool.trouble is not None else shortage_of(cloud, pool, cloud.rules.stockout_s)
 
 
 def operation_message(cloud: Cloud, operation: Operation, now_s: float, wall: Wall) -> Any:

@@ -291,7 +291,8 @@ def _with_pool(cloud: Cloud, cluster: Cluster, wish: PoolWish, at_s: float) -> C
         for zone in zones
     )
     uid = chance.hexadecimal(cloud, "pool", number)
-    return _replacing(cloud, Pool(key, uid, replace(wish.spec, zones=zones), groups, wish.echo, version_s=at_s))
+    pool = Pool(key, uid, replace(wish.spec, zones=zones), groups, wish.echo, version_s=at_s)
+    return _replacing(cloud, replace(pool, grouped_s=at_s + cloud.rules.group_s))
 
 
 def _replacing(cloud: Cloud, pool: Pool) -> Cloud:

@@ -16,7 +16,7 @@ from simulator.cloud.model.requests import (
     SetRoles,
     StockOut,
 )
-from simulator.cloud.model.spot import doom
+from simulator.cloud.model.spot import doom, usual_notice_s
 from simulator.cloud.model.state import Cloud, Offer
 from simulator.cloud.model.view import is_running
 from simulator.market.changes import Market
@@ -55,7 +55,7 @@ def _preempt(cloud: Cloud, order: PreemptNode, at_s: float) -> tuple[Cloud, Outc
         return cloud, refusals.no_resource(f"instances/{order.node}")
     if node.instance is None:
         return cloud, refusals.invalid(f"The node {order.node} has no instance now.")
-    notice_s = cloud.rules.notice_s if order.notice_s is None else order.notice_s
+    notice_s = usual_notice_s(cloud, node) if order.notice_s is None else order.notice_s
     return doom(cloud, node, at_s, notice_s), Done()
 
 

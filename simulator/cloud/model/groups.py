@@ -8,8 +8,11 @@ from dataclasses import replace
 
 from simulator.cloud.model import chance, quotas, refusals, spot
 from simulator.cloud.model.names import NodeName, region_of
-from simulator.cloud.model.state import Cloud, Failure, Group, Instance, Node, Offer, Pool, Shortage
+from simulator.cloud.model.state import Cloud, Failure, Group, GroupError, Instance, Node, Offer, Pool, Shortage
 from simulator.market.changes import Market
+
+ERRORS_KEPT = 200
+"""Of the groups of a pool; how many Compute keeps, and for how long, is not verified."""
 
 
 def reach_targets(cloud: Cloud, at_s: float) -> Cloud:
@@ -55,7 +58,7 @@ def add_node(cloud: Cloud, pool: Pool, group: Group, at_s: float, *, is_surge: b
         cloud, number = chance.count(cloud)
         name = NodeName(f"{stem}-{chance.suffix(cloud, number)}")
         if name not in cloud.nodes and name not in cloud.presences:
-            node = Node(name, pool.key, group.zone, ask_s=at_s, is_surge=is_surge)
+            node = Node(name, pool.key, group.zone, ask_s=max(at_s, pool.grouped_s), is_surge=is_surge)
             return replace(cloud, nodes={**cloud.nodes, name: node})
 
 
@@ -71,6 +74,7 @@ def _ask_for_instances(cloud: Cloud, at_s: float) -> Cloud:
         refused = _over_quota(cloud, node, used) or _stocked_out(cloud, node, held)
         if refused is not None:
             nodes[node.name] = replace(node, ask_s=at_s + cloud.rules.retry_s, refused=refused)
+            cloud = _noting(cloud, node, refused, at_s)
             continue
         pool = cloud.pools[node.pool]
         cloud, instance = _new_instance(cloud, pool, at_s)
@@ -80,6 +84,12 @@ def _ask_for_instances(cloud: Cloud, at_s: float) -> Cloud:
         if pool.spec.spot:
             held[pool.market(node.zone)] += pool.spec.units
     return replace(cloud, nodes=nodes)
+
+
+def _noting(cloud: Cloud, node: Node, refused: Failure, at_s: float) -> Cloud:
+    pool = cloud.pools[node.pool]
+    errors = (*pool.errors, GroupError(at_s, node.name, node.zone, refused))[-ERRORS_KEPT:]
+    return replace(cloud, pools={**cloud.pools, pool.key: replace(pool, errors=errors)})
 
 
 def _over_quota(cloud: Cloud, node: Node, used: Counter[tuple[str, str, str]]) -> Failure | None:

@@ -4,6 +4,7 @@ An operation that cannot get its instances ends with an error after a while. Wha
 and its groups keep trying: that an operation is over says nothing about what there is.
 """
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import assert_never
@@ -11,7 +12,7 @@ from typing import assert_never
 from simulator.cloud.model import chance, view
 from simulator.cloud.model.names import ClusterKey, NodeName, OperationName, PoolKey, region_of
 from simulator.cloud.model.requests import Started
-from simulator.cloud.model.state import Cloud, Cluster, Failure, Kind, Operation, Pool, Shortage
+from simulator.cloud.model.state import Cloud, Cluster, Failure, Kind, Operation, Pool, Shortage, Trouble
 from simulator.cloud.model.view import is_full, is_gone, is_running, members
 
 DONE_KEPT = 1000
@@ -36,7 +37,7 @@ def finish(cloud: Cloud, at_s: float) -> Cloud:
                 continue
             case _:
                 assert_never(operation.kind)
-    return _recovered(_bounded(cloud))
+    return _healed(_recovered(_bounded(cloud)), at_s)
 
 
 def start(
@@ -50,12 +51,17 @@ def start(
 ) -> tuple[Cloud, Started]:
     cloud, number = chance.count(cloud)
     name = OperationName(f"operation-{number:013}-{chance.hexadecimal(cloud, 'operation', number)}")
-    operation = Operation(name, kind, cluster, at_s, pool, zone, tuple(nodes))
+    made = cloud.pools.get(PoolKey(*cluster, pool))
+    expects = sum(group.target for group in made.groups) if made is not None else 0
+    operation = Operation(name, kind, cluster, at_s, pool, zone, tuple(nodes), expects)
     return replace(cloud, operations={**cloud.operations, name: operation}), Started(name)
 
 
 def wake_times(cloud: Cloud) -> Iterator[float]:
     rules = cloud.rules
+    for pool in cloud.pools.values():
+        if pool.trouble is not None and pool.trouble.healed_s is not None:
+            yield pool.trouble.healed_s + rules.sticky_error_s
     for operation in cloud.operations.values():
         if not operation.is_done:
             began_s = operation.started_s
@@ -77,24 +83,26 @@ def _created(cloud: Cloud, operation: Operation, at_s: float) -> Cloud:
 
 
 def _filled(cloud: Cloud, operation: Operation, pools: list[Pool], since_s: float, at_s: float) -> Cloud:
-    if all(is_full(cloud, pool) for pool in pools):
+    targets = sum(group.target for pool in pools for group in pool.groups)
+    if targets >= operation.expects and all(is_full(cloud, pool) for pool in pools):
         return done(cloud, operation, at_s) if _has_lasted(cloud, operation, at_s) else cloud
     if at_s >= since_s + cloud.rules.stockout_s:
         for pool in pools:
-            failure = shortage_of(cloud, pool, at_s - since_s)
+            failure = shortage_of(cloud, pool, at_s - since_s, since_s)
             if failure is not None:
                 return done(cloud, operation, at_s, failure)
     return _given_up(cloud, operation, since_s, at_s)
 
 
-def shortage_of(cloud: Cloud, pool: Pool, after_s: float) -> Failure | None:
-    """What GKE says of a pool whose nodes were refused their instances; nothing if none was."""
-    found = view.failures(cloud, pool.key)
+def shortage_of(cloud: Cloud, pool: Pool, after_s: float, since_s: float = math.inf) -> Failure | None:
+    """What GKE says of a pool whose nodes are refused their instances, or were since then; nothing if none was."""
+    now = [failure for _, failure in view.failures(cloud, pool.key)]
+    found = now or [error.why for error in pool.errors if error.at_s >= since_s]
     if not found:
         return None
     there = members(cloud, pool.key)
     running = sum(is_running(cloud, node) for node in there)
-    first = found[0][1]
+    first = found[0]
     wanted = sum(group.target for group in pool.groups)
     lead = (
         "Google Compute Engine" if first.shortage is Shortage.STOCKOUT else "Insufficient quota to satisfy the request"
@@ -159,10 +167,38 @@ def _given_up(cloud: Cloud, operation: Operation, since_s: float, at_s: float) -
 def done(cloud: Cloud, operation: Operation, at_s: float, failure: Failure | None = None) -> Cloud:
     ended = replace(operation, done_s=at_s, failed=failure)
     cloud = replace(cloud, operations={**cloud.operations, operation.name: ended})
+    pool = cloud.pools.get(operation.pool_key)
+    if operation.kind in (Kind.CREATE_POOL, Kind.RESIZE_POOL) and pool is not None:
+        cloud = _with_trouble(cloud, pool, _trouble(cloud, pool, operation, failure))
     cluster = cloud.clusters.get(operation.cluster)
     if operation.kind is Kind.CREATE_CLUSTER and cluster is not None and failure is not None:
         cloud = replace(cloud, clusters={**cloud.clusters, cluster.key: replace(cluster, failed=failure)})
     return cloud
+
+
+def _trouble(cloud: Cloud, pool: Pool, operation: Operation, failure: Failure | None) -> Trouble | None:
+    if failure is None:
+        return None
+    has_nodes = any(is_running(cloud, node) for node in members(cloud, pool.key))
+    return Trouble(failure, is_unusable=operation.kind is Kind.CREATE_POOL and not has_nodes)
+
+
+def _healed(cloud: Cloud, at_s: float) -> Cloud:
+    """GKE takes back what it said of a pool long after its nodes came."""
+    for pool in cloud.pools.values():
+        trouble = pool.trouble
+        if trouble is None or not is_full(cloud, pool):
+            continue
+        healed_s = at_s if trouble.healed_s is None else trouble.healed_s
+        is_over = at_s >= healed_s + cloud.rules.sticky_error_s
+        cloud = _with_trouble(cloud, pool, None if is_over else replace(trouble, healed_s=healed_s))
+    return cloud
+
+
+def _with_trouble(cloud: Cloud, pool: Pool, trouble: Trouble | None) -> Cloud:
+    if trouble == pool.trouble:
+        return cloud
+    return replace(cloud, pools={**cloud.pools, pool.key: replace(pool, trouble=trouble)})
 
 
 def _recovered(cloud: Cloud) -> Cloud:

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from simulator.cloud.model import chance
 from simulator.cloud.model.names import NodeName
-from simulator.cloud.model.state import Cloud, Doom, Node, Offer, Pool, Presence
+from simulator.cloud.model.state import DEFAULT_GRACE_S, Cloud, Doom, Node, Offer, Pool, Presence
 from simulator.market.accelerators import ACCELERATORS, CPU, MicroUsd
 from simulator.market.changes import Market
 
@@ -59,7 +59,7 @@ def take_back(cloud: Cloud, at_s: float) -> Cloud:
         if node.instance is not None and node.instance.ends_s <= at_s:
             cloud = end(cloud, node, at_s)
         elif node.instance is not None and node.instance.expires_s <= at_s and not node.instance.is_doomed:
-            cloud = doom(cloud, node, at_s, _notice_s(cloud, node, cloud.rules.notice_s))
+            cloud = doom(cloud, node, at_s, _notice_s(cloud, node, usual_notice_s(cloud, node)))
     for market, amount in held(cloud, doomed_too=False).items():
         cloud = _shed(cloud, market, amount - capacity_of(cloud, market), at_s)
     return cloud
@@ -110,16 +110,21 @@ def lifetime_end_s(cloud: Cloud, number: int, at_s: float) -> float:
     return math.inf if lifetimes is None else at_s + lifetimes.draw_s(f"{cloud.rules.seed}/lifetime/{number}")
 
 
+def usual_notice_s(cloud: Cloud, node: Node) -> float:
+    """The rule is for nodes with the usual grace; those that asked for more are told earlier."""
+    return cloud.rules.notice_s * cloud.pools[node.pool].spec.shutdown_grace_s / DEFAULT_GRACE_S
+
+
 def _shed(cloud: Cloud, market: Market, too_much: int, at_s: float) -> Cloud:
     if too_much <= 0:
         return cloud
     cloud, number = chance.count(cloud)
     offer = cloud.offers.get(market, Offer())
-    usual_s = cloud.rules.notice_s if offer.notice_s is None else offer.notice_s
     for node in chance.shuffled(cloud, "victims", number, _holders(cloud, market)):
         if too_much <= 0:
             break
         too_much -= cloud.pools[node.pool].spec.units
+        usual_s = usual_notice_s(cloud, node) if offer.notice_s is None else offer.notice_s
         cloud = doom(cloud, node, at_s, _notice_s(cloud, node, usual_s))
     return cloud
 

@@ -32,8 +32,12 @@ class Rules:
     """From the end of a preempted instance until its group asks for another."""
     retry_s: float = 30.0
     """How long a group that was refused waits until it asks again."""
-    stockout_s: float = 90.0
+    stockout_s: float = 2100.0
     """How long an operation waits for instances that are refused before it ends with an error."""
+    group_s: float = 0.0
+    """Seconds from the request for a pool until its instance groups exist."""
+    sticky_error_s: float = 86_400.0
+    """Seconds that a pool keeps its error status after all its nodes run."""
     give_up_s: float = 2100.0
     """How long an operation waits for anything else."""
     forget_s: float = 10.0
@@ -76,6 +80,10 @@ class Taint:
     effect: TaintEffect
 
 
+DEFAULT_GRACE_S = 30.0
+"""Seconds that a node delays its end, unless its pool says otherwise."""
+
+
 @dataclass(frozen=True, slots=True)
 class PoolSpec:
     machine: Machine
@@ -89,7 +97,7 @@ class PoolSpec:
     labels: Mapping[str, str] = field(default_factory=dict)
     resource_labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
-    shutdown_grace_s: float = 30.0
+    shutdown_grace_s: float = DEFAULT_GRACE_S
     auto_upgrade: bool = True
     auto_repair: bool = True
     max_surge: int = 1
@@ -165,24 +173,6 @@ class Group:
     target: int
 
 
-@dataclass(frozen=True, slots=True)
-class Pool:
-    key: PoolKey
-    uid: str
-    spec: PoolSpec
-    groups: tuple[Group, ...]
-    echo: bytes = b""
-    deleting: bool = False
-    version_s: float = 0.0
-    """When its nodes got their version."""
-
-    def group(self, zone: str) -> Group | None:
-        return next((group for group in self.groups if group.zone == zone), None)
-
-    def market(self, zone: str) -> Market:
-        return Market(zone, self.spec.bought_as)
-
-
 class Shortage(enum.StrEnum):
     """GKE's own words for why an instance could not be had."""
 
@@ -196,6 +186,50 @@ class Failure:
 
     shortage: Shortage | None
     message: str
+
+
+@dataclass(frozen=True, slots=True)
+class GroupError:
+    """A refused attempt to create an instance, as Compute lists it for the group."""
+
+    at_s: float
+    node: NodeName
+    zone: str
+    why: Failure
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """What GKE says of a pool since one of its operations failed. It stays although the nodes come later."""
+
+    failure: Failure
+    is_unusable: bool
+    """Shown as ERROR: the pool got no node at all when it was created."""
+    healed_s: float | None = None
+    """When all its nodes ran again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    key: PoolKey
+    uid: str
+    spec: PoolSpec
+    groups: tuple[Group, ...]
+    echo: bytes = b""
+    deleting: bool = False
+    version_s: float = 0.0
+    """When its nodes got their version."""
+    grouped_s: float = 0.0
+    """From then on its instance groups exist."""
+    errors: tuple[GroupError, ...] = ()
+    """The newest of its groups, oldest first."""
+    trouble: Trouble | None = None
+
+    def group(self, zone: str) -> Group | None:
+        return next((group for group in self.groups if group.zone == zone), None)
+
+    def market(self, zone: str) -> Market:
+        return Market(zone, self.spec.bought_as)
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,6 +340,8 @@ class Operation:
     zone: str = ""
     nodes: tuple[NodeName, ...] = ()
     """That it removes (Compute's operations) or re-creates (repairs)."""
+    expects: int = 0
+    """Nodes that GKE waits for, whatever Compute is told about the groups meanwhile (not verified against Google)."""
     done_s: float | None = None
     failed: Failure | None = None
 

@@ -86,6 +86,8 @@ def pool_status(cloud: Cloud, pool: Pool) -> Status:
         return Status.PROVISIONING
     if kinds:
         return Status.RECONCILING
+    if pool.trouble is not None:
+        return Status.ERROR if pool.trouble.is_unusable else Status.RUNNING_WITH_ERROR
     return Status.RUNNING_WITH_ERROR if failures(cloud, pool.key) else Status.RUNNING
 
 

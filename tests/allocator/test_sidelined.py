@@ -5,7 +5,7 @@ from controlplane.allocator.effects import Announce, CreatePool, DeletePool, Res
 from controlplane.allocator.events import JobEnded
 from controlplane.allocator.offers import Offer
 from controlplane.allocator.state import AllocatorSettings
-from controlplane.clouds.outcomes import Busy
+from controlplane.clouds.outcomes import Busy, StockedOut
 from tests.allocator.stage import A, B, Stage, a_full_stage, an_offer, asked, held_by, of
 
 PATIENT = AllocatorSettings(relist_s=100_000.0)
@@ -153,3 +153,14 @@ def test_a_job_that_ends_during_an_upgrade_asks_until_its_pool_can_be_deleted() 
     [delete] = of(stage.happens(JobEnded(stage.now_s, "succeeded")), DeletePool)
     stage.ends(delete, Busy("an upgrade is under way"))
     assert of(stage.ticks(2.0), DeletePool)
+
+
+def test_a_resize_that_waits_for_machines_is_no_upgrade() -> None:
+    stage = a_full_stage(A, B, settings=AllocatorSettings(relist_s=1.0))
+    [resize] = of(stage.wants(4), ResizePool)
+    stage.does(resize)
+    stage.updates(A)
+    assert asked(stage.ends(resize, StockedOut("no machines")))[-1:] == [("create", "us-b", "1")]
+    stage.ticks(2.0)
+    stage.lists()
+    assert not stage.pool(A).updating

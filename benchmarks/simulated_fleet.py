@@ -41,7 +41,12 @@ _SIMULATOR: Final = {
     "RECREATE_S": "1000",
     "REGION_NODE_MONITOR_S": "0",
     "CALLS_PER_MINUTE": "0",
+    # What is measured is a fleet of many zones, not how quotas limit it.
     "DEFAULT_QUOTA": "10000",
+    "QUOTAS": ",".join(
+        f"{metric}=100000"
+        for metric in ("CPUS", "SSD_TOTAL_GB", "IN_USE_ADDRESSES", "CPUS_ALL_REGIONS", "GPUS_ALL_REGIONS")
+    ),
 }
 _Seen = TypeVar("_Seen")
 

@@ -28,6 +28,25 @@ class OfferView(Struct, frozen=True):
     mean_lifetime_s: Duration | None = None
 
 
+class NeedView(Struct, frozen=True):
+    """What one node of a kind takes of a quota."""
+
+    zone: str
+    machine_type: str
+    accelerator: str
+    spot: bool
+    amount: Counted
+
+
+class QuotaView(Struct, frozen=True):
+    scope: str
+    """A region, or the whole project."""
+    metric: str
+    left: Counted
+    """For a new job, if all others gave theirs back."""
+    needs: tuple[NeedView, ...] = ()
+
+
 class OfferList(Struct, frozen=True):
     offers: tuple[OfferView, ...]
     date: str
@@ -39,3 +58,7 @@ class OfferList(Struct, frozen=True):
     """Prices move, and are those of now where they do; the date is of the list."""
     not_refreshed: str = ""
     """Why the list is not newer and what to do about it; empty if the last refresh succeeded."""
+    quotas: tuple[QuotaView, ...] = ()
+    """Those that limit the machines of the master's fleet."""
+    quotas_page: str = ""
+    """Where a person asks for more."""

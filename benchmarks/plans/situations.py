@@ -9,8 +9,9 @@ from benchmarks.plans.exhaustive import every_placement
 from benchmarks.plans.markets import PROFILE, generated, market_at
 from controlplane.catalog.money import MicroDollars
 from controlplane.catalog.shipped import shipped_links
+from controlplane.clouds.interface import QuotaKey
 from controlplane.planning.criteria import Criteria
-from controlplane.planning.market import Market, Nodes, Present, QuotaKey
+from controlplane.planning.market import Market, Nodes, Present, Quotas
 from controlplane.planning.scoring import score
 from controlplane.planning.tuning import Tuning
 from messages.criteria import Objective
@@ -37,8 +38,13 @@ def situation(case: str, seed: int, objective: Objective) -> tuple[Criteria, Mar
         market = structs.replace(market, options=spot)
     if case in (_QUOTA, _ALL):
         regions = sorted({choice.region for choice in market.options})
-        quotas = {QuotaKey(region, name, True): QUOTA for region in regions for name in ("L4", "A100-40")}
-        market = structs.replace(market, quotas=quotas)
+        left = {QuotaKey(region, name): QUOTA for region in regions for name in ("L4", "A100-40")}
+        needs = {
+            choice: {QuotaKey(choice.region, choice.accelerator): option.gpus}
+            for choice, option in market.options.items()
+            if choice.spot
+        }
+        market = structs.replace(market, quotas=Quotas(left, needs))
     if case in (_CAP, _ALL):
         fewest = structs.replace(criteria, max_workers=criteria.min_workers)
         least = min(_hourly(market, nodes) for nodes in every_placement(fewest, market, Present()))

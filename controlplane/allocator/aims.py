@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 
 from controlplane.allocator import plan as in_order
 from controlplane.allocator.calm import taken_lately
-from controlplane.allocator.caps import held_up
 from controlplane.allocator.choices import by_choice, choice_of
 from controlplane.allocator.counting import ceiling, dismissed, going, is_dismissed, is_paused, is_resting, spare
 from controlplane.allocator.facts import aimed_at, current
 from controlplane.allocator.offers import Offer, pool_ref
 from controlplane.allocator.plan import kept
 from controlplane.allocator.prospects import Supplies
+from controlplane.allocator.quota_room import Room, held_up
 from controlplane.allocator.state import Allocator, Node
 from controlplane.allocator.stopgap import stopgap
 from controlplane.planning.market import Choice, Nodes
@@ -41,7 +41,8 @@ def aims_of(allocator: Allocator, supplies: Supplies, now_s: float) -> Aims:
 def _aims(allocator: Allocator, supplies: Supplies, now_s: float) -> Aims:
     demand, plans = allocator.demand, allocator.plans
     if demand is None:
-        return Aims(in_order.plan(allocator.wanted, list(supplies), supplies, now_s), {})
+        fits = Room(allocator).take
+        return Aims(in_order.plan(allocator.wanted, list(supplies), supplies, now_s, fits), {})
     if is_paused(allocator):
         return _exactly(allocator, supplies, {}, now_s, "nothing is wanted")
     if plans.facts is None:

@@ -15,8 +15,9 @@ from controlplane.allocator.choices import choice_of
 from controlplane.allocator.shelves import shelf_of
 from controlplane.allocator.state import Allocator
 from controlplane.planning.criteria import Criteria
-from controlplane.planning.market import Choice, Market, Option, Present, QuotaKey
-from controlplane.planning.scoring import gpus_by_quota, how_many, is_affordable, limit_of, quota_of, score
+from controlplane.planning.market import Choice, Market, Option, Present
+from controlplane.planning.quotas import allowed, room_for, take, taken
+from controlplane.planning.scoring import how_many, is_affordable, limit_of, score
 from controlplane.planning.tuning import Tuning
 from controlplane.throughput.profile import Profile
 
@@ -94,7 +95,8 @@ class _Room:
         self._market, self._present = market, present
         self._there = present.committed()
         self._nodes = {choice: count for choice, count in self._there.items() if choice in market.options}
-        self._gpus = dict(gpus_by_quota(market, self._there))
+        self._limits = allowed(market.quotas, present.held)
+        self._used = taken(market.quotas, self._there)
         types = {choice.accelerator for choice in market.options}
         self._types = {choice.accelerator for choice in self._there} & types or types
         """A world has one; while it has some, others are no room for it."""
@@ -121,16 +123,15 @@ class _Room:
     def fill(self, option: Option) -> int:
         """How many of these come to what is there."""
         choice, price = option.choice, option.micro_usd_per_hour
-        key = QuotaKey(choice.region, choice.accelerator, choice.spot)
         fits = min(
             self._missing[choice.accelerator, choice.spot],
             limit_of(self._market, self._present, choice) - self._there.get(choice, 0),
-            how_many(quota_of(self._market, self._present, key) - self._gpus.get(key, 0), option.gpus),
+            room_for(self._market.quotas, choice, self._limits, self._used),
             how_many(self._money[choice.accelerator], price),
         )
         more = max(0, int(fits))
         self._missing[choice.accelerator, choice.spot] -= more
-        self._gpus[key] = self._gpus.get(key, 0) + more * option.gpus
+        take(self._used, self._market.quotas, choice, more)
         self._money[choice.accelerator] -= more * price
         if more:
             self._nodes[choice] = self._nodes.get(choice, 0) + more

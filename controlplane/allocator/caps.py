@@ -4,15 +4,13 @@ A plan knows what is held and expected. An answer that was lost, or a slot that 
 more: against the caps all of that is counted.
 """
 
-import math
-
 from controlplane.allocator.choices import choice_of
-from controlplane.allocator.counting import at_most, ceiling, doomed, sidelined, total
+from controlplane.allocator.counting import ceiling, sidelined, total
 from controlplane.allocator.demand import Demand
+from controlplane.allocator.quota_room import may_come, most_by_quota
 from controlplane.allocator.state import Allocator, Pool
-from controlplane.clouds.interface import PoolRef
-from controlplane.planning.market import Choice, Market, Nodes, QuotaKey
-from controlplane.planning.scoring import gpus_by_quota, how_many, score
+from controlplane.planning.market import Choice, Market, Nodes
+from controlplane.planning.scoring import score
 from controlplane.planning.tuning import Tuning
 
 _TUNING = Tuning()
@@ -26,43 +24,16 @@ def most_for(allocator: Allocator, pool: Pool, wanted: int) -> int:
     aside = sidelined(pool)
     room = ceiling(allocator) - total(allocator.pools.values(), but=pool.ref)
     most = min(min(wanted, room) + aside, pool.offer.max_nodes)
+    if most > pool.target:
+        most = int(min(most, most_by_quota(allocator, pool)))
     if allocator.demand is None or most <= pool.target:
         return most
     choice, others = choice_of(pool.offer), may_come(allocator, but=pool.ref, with_sidelined=True)
     market = allocator.market
     if market is None or choice not in market.options or _is_in_the_way(others, choice, market):
         return pool.target
-    option, key = market.options[choice], QuotaKey(choice.region, choice.accelerator, choice.spot)
-    most = int(min(most, option.limit - others.get(choice, 0), how_many(_left(allocator, key, pool.ref), option.gpus)))
+    most = min(most, market.options[choice].limit - others.get(choice, 0))
     return _affordable(allocator.demand, market, others, choice, pool.target, most)
-
-
-def may_come(
-    allocator: Allocator, *, but: PoolRef | None = None, with_doomed: bool = False, with_sidelined: bool = False
-) -> dict[Choice, int]:
-    """Nodes at most, counting operations under way and doubts."""
-    found: dict[Choice, int] = {}
-    for pool in allocator.pools.values():
-        count = at_most(pool, with_doomed=with_doomed, with_sidelined=with_sidelined) if pool.ref != but else 0
-        if count:
-            choice = choice_of(pool.offer)
-            found[choice] = found.get(choice, 0) + count
-    return found
-
-
-def held_up(allocator: Allocator) -> set[Choice]:
-    """Where the quota would have room for one more, but for nodes that were noticed or replaced and are still there."""
-    market = allocator.market
-    if market is None or not any(doomed(pool) + sidelined(pool) for pool in allocator.pools.values()):
-        return set()
-    now, then = (gpus_by_quota(market, may_come(allocator, with_doomed=with_doomed)) for with_doomed in (True, False))
-    found = set()
-    for choice, option in market.options.items():
-        key = QuotaKey(choice.region, choice.accelerator, choice.spot)
-        room = market.quotas.get(key, math.inf) - option.gpus
-        if then.get(key, 0) <= room < now.get(key, 0):
-            found.add(choice)
-    return found
 
 
 def money_per_hour(demand: Demand, market: Market, nodes: Nodes) -> int:
@@ -72,14 +43,6 @@ def money_per_hour(demand: Demand, market: Market, nodes: Nodes) -> int:
     if found is not None:
         return found.estimate.micro_usd_per_hour
     return sum(count * market.options[choice].micro_usd_per_hour for choice, count in priced.items())
-
-
-def _left(allocator: Allocator, key: QuotaKey, but: PoolRef) -> float:
-    """A machine that was noticed counts until it is gone: who asks sooner is refused, and waits for long."""
-    market = allocator.market
-    if market is None or key not in market.quotas:
-        return math.inf
-    return market.quotas[key] - gpus_by_quota(market, may_come(allocator, but=but, with_doomed=True)).get(key, 0)
 
 
 def _is_in_the_way(others: Nodes, choice: Choice, market: Market) -> bool:

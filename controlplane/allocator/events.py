@@ -6,7 +6,7 @@ from controlplane.allocator.offers import Stock
 from controlplane.clouds.interface import ClusterInfo, PoolRef
 from controlplane.clouds.outcomes import Outcome, Refused, Unreachable
 from controlplane.planning.criteria import Criteria
-from controlplane.planning.market import Market
+from controlplane.planning.market import Market, Quotas
 from controlplane.planning.plan import Plan
 from controlplane.throughput.profile import Profile
 from controlplane.throughput.use import NodeUse
@@ -34,6 +34,14 @@ class MarketSeen:
 
     at_s: float
     market: Market
+
+
+@dataclass(frozen=True, slots=True)
+class QuotasSeen:
+    """What quotas leave for a job that is not planned; a planned one sees them with its market."""
+
+    at_s: float
+    quotas: Quotas
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +180,7 @@ AllocatorEvent = (
     Ticked
     | WantedChanged
     | MarketSeen
+    | QuotasSeen
     | CriteriaChanged
     | Planned
     | PoolsListed

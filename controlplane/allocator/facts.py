@@ -28,7 +28,7 @@ def basis_of(allocator: Allocator, supplies: Supplies, now_s: float) -> Basis | 
     if demand is None or market is None or not market.options or is_paused(allocator) or is_resting(allocator):
         return None
     criteria = structs.replace(demand.criteria, max_workers=ceiling(allocator))
-    market = within_reach(market, supplies)
+    market = within_reach(structs.replace(market, quotas=allocator.quotas), supplies)
     present = _without_risky_moves(allocator, criteria, market, present_of(supplies, now_s), now_s)
     calm = calm_first(criteria, demand.profile, market, present, taken_lately(allocator, now_s))
     return Basis(criteria, demand.profile, calm, present)

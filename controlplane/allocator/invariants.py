@@ -1,9 +1,8 @@
 """What must hold after every decision of the allocator, whatever happened."""
 
-import math
 from collections.abc import Sequence
 
-from controlplane.allocator.caps import may_come, money_per_hour
+from controlplane.allocator.caps import money_per_hour
 from controlplane.allocator.choices import choice_of
 from controlplane.allocator.counting import ceiling, held, is_dismissed, total
 from controlplane.allocator.effects import (
@@ -16,12 +15,12 @@ from controlplane.allocator.effects import (
     RemoveNodes,
     ResizePool,
 )
+from controlplane.allocator.quota_room import may_come
 from controlplane.allocator.shelves import is_closed
 from controlplane.allocator.starts import is_blocked
 from controlplane.allocator.state import Allocator, Pool
 from controlplane.catalog.money import usd_text
-from controlplane.planning.market import QuotaKey
-from controlplane.planning.scoring import gpus_by_quota
+from controlplane.planning.quotas import taken
 
 
 def check(before: Allocator, after: Allocator, effects: Sequence[AllocatorEffect]) -> list[str]:
@@ -30,6 +29,7 @@ def check(before: Allocator, after: Allocator, effects: Sequence[AllocatorEffect
         *_of_order(before, after, effects, changes),
         *_of_caps(after, changes),
         *_of_the_market(after, changes),
+        *_of_quotas(after, changes),
         *_of_starts(after, changes),
         *_of_plans(before, effects),
         *_of_nodes(after, changes),
@@ -79,7 +79,7 @@ def _of_caps(after: Allocator, changes: Sequence[Change]) -> list[str]:
 
 
 def _of_the_market(after: Allocator, changes: Sequence[Change]) -> list[str]:
-    """Of a planned job, whenever something is raised: money, quotas, one type, nothing where there is none."""
+    """Of a planned job, whenever something is raised: money, one type, nothing where there is none."""
     raised = [after.pools[change.ref] for change in changes if _raises(after, change)]
     if after.demand is None or not raised:
         return []
@@ -91,19 +91,26 @@ def _of_the_market(after: Allocator, changes: Sequence[Change]) -> list[str]:
         broken.append(f"${usd_text(money)} an hour may come, ${usd_text(cap)} are allowed")
     if len({choice.accelerator for choice in coming}) > 1:
         broken.append("two types of accelerators may come")
-    gpus = gpus_by_quota(market, may_come(after, with_doomed=True))
     for pool in raised:
         choice = choice_of(pool.offer)
-        key = QuotaKey(choice.region, choice.accelerator, choice.spot)
         if choice not in market.options:
             broken.append(f"pool {pool.ref.pool}, which is not allowed or has no price, was raised")
         elif coming[choice] > market.options[choice].limit:
             broken.append(f"{coming[choice]} nodes may come in {choice.zone}, which has no more")
-        if gpus.get(key, 0) > market.quotas.get(key, math.inf):
-            broken.append(f"{gpus[key]} GPUs may come in {key.region}, above the quota")
         if pool.operation is not None and is_closed(after, pool.offer.stock, pool.operation.asked_s):
             broken.append(f"pool {pool.ref.pool} was raised, where nothing is to be had")
     return broken
+
+
+def _of_quotas(after: Allocator, changes: Sequence[Change]) -> list[str]:
+    """Nothing is raised beyond a quota. One that became smaller takes nothing away."""
+    raised = {choice_of(after.pools[change.ref].offer) for change in changes if _raises(after, change)}
+    used, left = taken(after.quotas, may_come(after, with_doomed=True)), after.quotas.left
+    return [
+        f"{used[key]} of quota {key.metric} in {key.scope} may be taken, which has {left[key]}"
+        for key in {key for choice in raised for key in after.quotas.needs.get(choice, {})}
+        if key in left and used[key] > left[key]
+    ]
 
 
 def _of_starts(after: Allocator, changes: Sequence[Change]) -> list[str]:

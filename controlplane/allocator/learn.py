@@ -14,6 +14,7 @@ from controlplane.allocator.learn_listing import fail_listing, hear_of_cluster, 
 from controlplane.allocator.learn_nodes import learn_sight, lose_cluster, lose_left, lose_overdue, revive, sideline
 from controlplane.allocator.learn_outcome import learn_outcome
 from controlplane.allocator.learn_plan import learn_criteria, learn_plan, learn_profile
+from controlplane.allocator.quota_room import learn_quotas
 from controlplane.allocator.shelves import close, distrust, reopen_after
 from controlplane.allocator.starts import block_silent, give_up_unstartable, learn_starts, unblock_heard
 from controlplane.allocator.state import Allocator, Pool, Shortage
@@ -31,8 +32,10 @@ def _take_in(allocator: Allocator, event: events.AllocatorEvent) -> Allocator:
             return allocator
         case events.WantedChanged(_, wanted, why):
             return replace(allocator, wanted=max(0, wanted), wanted_why=why)
-        case events.MarketSeen(_, market):
-            return replace(allocator, market=market)
+        case events.MarketSeen(at_s, market):
+            return learn_quotas(replace(allocator, market=market), market.quotas, at_s)
+        case events.QuotasSeen(at_s, quotas):
+            return learn_quotas(allocator, quotas, at_s)
         case events.CriteriaChanged(_, criteria):
             return learn_criteria(allocator, criteria)
         case events.Planned():

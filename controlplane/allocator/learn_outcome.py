@@ -6,6 +6,7 @@ from typing import assert_never
 from controlplane.allocator.events import OperationEnded
 from controlplane.allocator.offers import Stock
 from controlplane.allocator.pauses import pause_s
+from controlplane.allocator.quota_room import learn_refusal
 from controlplane.allocator.shelves import close, close_for, distrust, region_of, reopen
 from controlplane.allocator.state import Allocator, Doubt, Kind, Operation, Pool, Shortage
 from controlplane.clouds import outcomes
@@ -36,10 +37,8 @@ def learn_outcome(allocator: Allocator, event: OperationEnded) -> Allocator:
                 allocator = close(allocator, pool.offer.stock, Shortage.STOCKOUT, detail, now_s)
                 return _put(allocator, replace(_as_asked(pool, operation), hanging_s=now_s, last_error=detail))
             return _unsure(allocator, pool, operation, detail, now_s, settles_s=now_s)
-        case outcomes.QuotaExceeded(detail):
-            until_s = _room_s(allocator, pool.offer.stock, now_s)
-            allocator = close(allocator, pool.offer.stock, Shortage.QUOTA, detail, now_s, until_s=until_s)
-            return _put(allocator, _doubted(allocator, replace(pool, last_error=detail), operation, detail, now_s))
+        case outcomes.QuotaExceeded():
+            return _over_quota(allocator, pool, operation, event.outcome, now_s)
         case outcomes.Refused(detail, hint):
             if operation.raises:
                 allocator = close(allocator, pool.offer.stock, Shortage.REFUSED, detail, now_s, hint=hint)
@@ -65,13 +64,31 @@ def learn_outcome(allocator: Allocator, event: OperationEnded) -> Allocator:
             assert_never(event.outcome)
 
 
+def _over_quota(
+    allocator: Allocator, pool: Pool, operation: Operation, refused: outcomes.QuotaExceeded, now_s: float
+) -> Allocator:
+    """Where the cloud says that fewer have room, those are asked for at once; otherwise, and after that, nothing.
+
+    A request that was refused itself changed nothing. An operation that ran out of quota may have.
+    """
+    asked = operation.target - operation.before
+    allocator, fits = learn_refusal(allocator, pool, asked, refused, now_s)
+    pool = replace(pool, last_error=refused.detail)
+    if refused.in_call and fits and not pool.asks_less:
+        return _put(allocator, replace(pool, asks_less=True))
+    pool, until_s = replace(pool, asks_less=False), _room_s(allocator, pool.offer.stock, now_s)
+    allocator = close(allocator, pool.offer.stock, Shortage.QUOTA, refused.detail, now_s, until_s=until_s)
+    if not refused.in_call:
+        pool = _doubted(allocator, pool, operation, refused.detail, now_s)
+    return _put(allocator, pool)
+
+
 def _room_s(allocator: Allocator, stock: Stock, now_s: float) -> float | None:
-    """When those will be gone that count against the same quota, and are lost or were noticed; None without any."""
-    key = (region_of(stock), stock.accelerator, stock.spot)
+    """When nodes of the region that are lost or were noticed will be gone, and their quotas free; None without any."""
     going_s = [
         max(now_s, node.doomed_until_s or now_s)
         for pool in allocator.pools.values()
-        if (region_of(pool.offer.stock), pool.offer.accelerator, pool.offer.spot) == key
+        if region_of(pool.offer.stock) == region_of(stock)
         for node in pool.nodes.values()
         if not node.is_sound
     ]
@@ -112,6 +129,7 @@ def _as_asked(pool: Pool, operation: Operation) -> Pool:
         failures=0,
         retry_s=None,
         last_error="",
+        asks_less=False,
     )
 
 

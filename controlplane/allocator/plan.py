@@ -4,7 +4,7 @@ Planned from what is there now, never from an earlier plan, so that a lost answe
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from controlplane.allocator.offers import Offer
@@ -40,7 +40,21 @@ class Supply:
     """A node was taken there lately, or nobody answered: until then it comes last, and the longer ago the earlier."""
 
 
-def plan(wanted: int, offers: Sequence[Offer], pools: Mapping[Offer, Supply], now_s: float) -> dict[Offer, int]:
+Fits = Callable[[Offer, int], int]
+"""How many of so many more nodes have room; they take it."""
+
+
+def _all_fit(_offer: Offer, wanted: int) -> int:
+    return wanted
+
+
+def plan(
+    wanted: int,
+    offers: Sequence[Offer],
+    pools: Mapping[Offer, Supply],
+    now_s: float,
+    fits: Fits = _all_fit,
+) -> dict[Offer, int]:
     """Keeps what there is, adds where it is liked best, and gives up first what has not come yet.
 
     May come to more than wanted, when nodes that are in use are too many: those go only when they are released.
@@ -49,7 +63,7 @@ def plan(wanted: int, offers: Sequence[Offer], pools: Mapping[Offer, Supply], no
     missing = wanted - sum(targets.values())
     calm_first = sorted(offers, key=lambda offer: _distrusted_until_s(pools[offer], now_s))
     if missing > 0:
-        _add(targets, calm_first, pools, missing, now_s)
+        _add(targets, calm_first, pools, missing, now_s, fits)
     else:
         _give_up(targets, calm_first[::-1], pools, -missing)
     return targets
@@ -72,12 +86,17 @@ def has_no_more(supply: Supply, now_s: float) -> bool:
 
 
 def _add(
-    targets: dict[Offer, int], offers: Sequence[Offer], pools: Mapping[Offer, Supply], missing: int, now_s: float
+    targets: dict[Offer, int],
+    offers: Sequence[Offer],
+    pools: Mapping[Offer, Supply],
+    missing: int,
+    now_s: float,
+    fits: Fits,
 ) -> None:
     for offer in offers:
         supply = pools[offer]
         if supply.settled and supply.reachable and not has_no_more(supply, now_s):
-            more = max(0, min(missing, most_of(offer, supply) - targets[offer]))
+            more = fits(offer, max(0, min(missing, most_of(offer, supply) - targets[offer])))
             targets[offer] += more
             missing -= more
 

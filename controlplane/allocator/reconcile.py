@@ -163,7 +163,7 @@ class Turn:
         size = most_for(self.allocator, pool, target)
         if size <= pool.target:
             return
-        why = explain_raising(self.allocator, pool.offer, size - pool.target, self.now_s)
+        why = explain_raising(self.allocator, pool, size - pool.target, self.now_s)
         kind = Kind.RESIZE if pool.exists else Kind.CREATE
         operation = self._begin(pool, kind, size, vacant=frozenset(pool.vacant))
         if kind is Kind.RESIZE:

@@ -2,15 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 
-from controlplane.allocator.caps import held_up
 from controlplane.allocator.counting import at_most, ceiling, dismissed, held, is_paused, is_resting, is_there, lost
 from controlplane.allocator.facts import current
 from controlplane.allocator.offers import Offer
+from controlplane.allocator.quota_room import Room, held_up
 from controlplane.allocator.shelves import shelf_of
 from controlplane.allocator.starts import is_blocked
 from controlplane.allocator.state import Allocator, Block, Closure, Pool, Shortage
 from controlplane.clouds.outcomes import with_hint
 from controlplane.planning.plan import Change
+from controlplane.planning.sentences import describe_quota
 from messages.ids import ClusterName
 
 SHORTAGES = {
@@ -65,13 +66,15 @@ def goal(allocator: Allocator) -> int:
     return min(ceiling(allocator), sum(plan.placement.values()) if plan is not None else ceiling(allocator))
 
 
-def explain_raising(allocator: Allocator, offer: Offer, more: int, now_s: float) -> str:
-    here = sum(held(pool) for pool in allocator.pools.values())
+def explain_raising(allocator: Allocator, pool: Pool, more: int, now_s: float) -> str:
+    here = sum(held(other) for other in allocator.pools.values())
+    zone, fewer = pool.offer.zone, f"; fewer than before, since {pool.last_error}" if pool.asks_less else ""
     if allocator.demand is not None:
-        return f"{here} of {goal(allocator)} nodes are held, {more} more in {offer.zone}: {by_whom(allocator)}"
-    passed = [text for text in (_passed_over(allocator, other, now_s) for other in _before(allocator, offer)) if text]
+        return f"{here} of {goal(allocator)} nodes are held, {more} more in {zone}: {by_whom(allocator)}{fewer}"
+    before, room = _before(allocator, pool.offer), Room(allocator)
+    passed = [text for text in (_passed_over(allocator, other, room, now_s) for other in before) if text]
     others = f"; {', '.join(passed)}" if passed else ""
-    return f"{here} of {allocator.wanted} nodes are held, {more} more can be asked for in {offer.zone}{others}"
+    return f"{here} of {allocator.wanted} nodes are held, {more} more can be asked for in {zone}{others}{fewer}"
 
 
 def summary(allocator: Allocator, now_s: float) -> str:
@@ -94,7 +97,8 @@ def summary(allocator: Allocator, now_s: float) -> str:
             text += f"; the quota of {', '.join(sorted(regions))} is taken up until noticed nodes are gone"
         return f"{text}; {by_whom(allocator)}"
     if here + coming < allocator.wanted:
-        passed = [told for told in (_passed_over(allocator, offer, now_s) for offer in allocator.offers) if told]
+        room = Room(allocator)
+        passed = [told for told in (_passed_over(allocator, offer, room, now_s) for offer in allocator.offers) if told]
         text += f"; {', '.join(dict.fromkeys(passed)) or 'no offer has room for more'}"
     if here > allocator.wanted:
         text += "; those in use go when the job releases them"
@@ -120,14 +124,22 @@ def shortage(allocator: Allocator, now_s: float, unready: Mapping[ClusterName, s
     told = blocked + ([f"the fleet's offers have room for {count_nodes(room)}"] if room < wanted else [])
     told += [text for text in (waits, allocator.by if is_resting(allocator) else "") if text]
     zones: dict[tuple[str, str], list[str]] = {}
+    left, full = Room(allocator), dict[str, None]()
     for offer in allocator.offers:
         if not allocator.clusters.get(offer.cluster, False):
             waits_for = unready.get(offer.cluster, "")
             told.append(f"cluster {offer.cluster} is not ready" + (f": {waits_for}" if waits_for else ""))
         elif (closed := shelf_of(allocator, offer.stock).closed) is not None and now_s < closed.until_s:
             zones.setdefault((offer.machine_type, _problem(closed)), []).append(offer.zone)
+        else:
+            full |= dict.fromkeys(_no_room(offer, left))
     told += [f"{machine} in {', '.join(dict.fromkeys(where))} {what}" for (machine, what), where in zones.items()]
+    told += [*full, f"ask for more at {allocator.quotas.page}"] if full and allocator.quotas.page else full
     return "; ".join(dict.fromkeys(told))
+
+
+def _no_room(offer: Offer, room: Room) -> list[str]:
+    return [f"{describe_quota(key)} has no room for another {offer.machine_type}" for key in room.full_for(offer)]
 
 
 def describe_block(cluster: ClusterName, block: Block) -> str:
@@ -153,7 +165,7 @@ def _before(allocator: Allocator, offer: Offer) -> list[Offer]:
     return list(offers[: offers.index(offer)]) if offer in offers else []
 
 
-def _passed_over(allocator: Allocator, offer: Offer, now_s: float) -> str:
+def _passed_over(allocator: Allocator, offer: Offer, room: Room, now_s: float) -> str:
     shelf = shelf_of(allocator, offer.stock)
     pool = next((pool for pool in allocator.pools.values() if pool.offer == offer), None)
     closed = shelf.closed
@@ -175,4 +187,4 @@ def _passed_over(allocator: Allocator, offer: Offer, now_s: float) -> str:
         return f"{offer.zone} took a node lately or did not answer"
     if pool is not None and pool.target >= offer.max_nodes:
         return f"{offer.zone} has its {count_nodes(offer.max_nodes)}"
-    return ""
+    return ", ".join(_no_room(offer, room))

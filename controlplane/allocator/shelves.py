@@ -42,7 +42,8 @@ def close_for(
         case StockedOut(detail):
             return close(allocator, stock, Shortage.STOCKOUT, detail, now_s)
         case QuotaExceeded(detail):
-            return close(allocator, stock, Shortage.QUOTA, detail, now_s)
+            closed = close(allocator, stock, Shortage.QUOTA, detail, now_s)
+            return replace(closed, quota_refused_s=now_s)
         case Refused(detail, hint):
             return close(allocator, stock, Shortage.REFUSED, detail, now_s, hint=hint)
         case _:

@@ -6,7 +6,7 @@ from enum import StrEnum
 from controlplane.allocator.demand import Basis, Demand
 from controlplane.allocator.offers import Offer, Stock, pool_ref
 from controlplane.clouds.interface import PoolRef
-from controlplane.planning.market import Market, Nodes
+from controlplane.planning.market import UNLIMITED, Market, Nodes, Quotas
 from controlplane.planning.plan import Change, Plan
 from messages.ids import ClusterName, JobName
 from runtime.errors import UserError
@@ -198,6 +198,8 @@ class Pool:
     failures: int = 0
     retry_s: float | None = None
     last_error: str = ""
+    asks_less: bool = False
+    """Its last request was refused for a quota with room for fewer: those are asked for, once."""
 
 
 class Shortage(StrEnum):
@@ -349,6 +351,9 @@ class Allocator:
     demand: Demand | None = None
     """Of a planned job."""
     market: Market | None = None
+    quotas: Quotas = UNLIMITED
+    """As last read, or as the cloud said when it refused a request."""
+    quota_refused_s: float | None = None
     plans: Plans = Plans()
     by: str = ""
     """Whose word a planned job's pools follow now."""

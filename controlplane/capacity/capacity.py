@@ -19,6 +19,7 @@ from controlplane.allocator.events import (
     NodesReleased,
     NodesSeen,
     ProfileMeasured,
+    QuotasSeen,
     Ticked,
     UseSeen,
     WantedChanged,
@@ -35,7 +36,7 @@ from controlplane.capacity.starts import PullHint, Starts
 from controlplane.catalog.accelerators import from_gke
 from controlplane.clouds.interface import Cloud
 from controlplane.planning.criteria import Criteria
-from controlplane.planning.market import Market
+from controlplane.planning.market import Market, Quotas
 from controlplane.throughput.profile import Profile
 from controlplane.throughput.use import NodeUse
 from messages.clusters import ClusterHeartbeat
@@ -136,8 +137,8 @@ class Capacity:
         task = tasks.create_task(loop.run(), name=f"capacity/{job}")
         starts = Starts(job, self.pull_hint)
         self._held[job] = _Held(loop, task, starts, None if ended is not None else wanted)
-        if demand is not None and ended is None:
-            self._plan_for(job, demand.criteria)
+        if ended is None:
+            self._follow(job, demand.criteria if demand is not None else None)
 
     def _loop_of(self, job: JobName, state: Allocator) -> AllocatorLoop:
         why_log = WhyLog(logger(job=job), "capacity_decided")
@@ -171,7 +172,7 @@ class Capacity:
         now_s = self._clock.monotonic_s()
         if criteria is not None and held.criteria is not None and held.criteria != criteria:
             held.loop.post(CriteriaChanged(now_s, criteria))
-            self._plan_for(job, criteria)
+            self._follow(job, criteria)
         if held.wanted != new:
             held.wanted = new
             held.loop.post(WantedChanged(now_s, new) if new is not None else JobEnded(now_s, ended or ""))
@@ -270,11 +271,12 @@ class Capacity:
         if self.planning is not None:
             self.planning.forget(job)
 
-    def _plan_for(self, job: JobName, criteria: Criteria) -> None:
+    def _follow(self, job: JobName, criteria: Criteria | None) -> None:
         held = self._held[job]
 
-        def tell(market: Market) -> None:
-            held.loop.post(MarketSeen(self._clock.monotonic_s(), market))
+        def tell(news: Market | Quotas) -> None:
+            at_s = self._clock.monotonic_s()
+            held.loop.post(MarketSeen(at_s, news) if isinstance(news, Market) else QuotasSeen(at_s, news))
 
         held.criteria = criteria
         if self.planning is not None:

@@ -1,6 +1,6 @@
 """A cloud for leaders only: whoever has lost the lease changes nothing in it, also if it does not know that yet."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
 from controlplane.clouds.interface import (
     Cloud,
@@ -9,6 +9,7 @@ from controlplane.clouds.interface import (
     KubernetesAccess,
     MachineInfo,
     MarketPrice,
+    Needs,
     PoolPlan,
     PoolRef,
     Quota,
@@ -57,8 +58,15 @@ class LeadersCloud:
     async def delete_pool(self, pool: PoolRef) -> Outcome:
         return await self._change(lambda: self._cloud.delete_pool(pool))
 
-    async def quotas(self, region: str) -> Sequence[Quota] | Unreachable | Refused:
-        return await self._cloud.quotas(region)
+    async def quotas(self, scope: str) -> Sequence[Quota] | Unreachable | Refused:
+        return await self._cloud.quotas(scope)
+
+    def needs(self, plan: PoolPlan, quotas: Iterable[Quota]) -> Needs:
+        return self._cloud.needs(plan, quotas)
+
+    @property
+    def quotas_page(self) -> str:
+        return self._cloud.quotas_page
 
     async def machines(self) -> Sequence[MachineInfo] | Unreachable | Refused:
         return await self._cloud.machines()

@@ -1,9 +1,9 @@
 """What may be had just now, told to every planned job when it changes: prices, what was seen of zones, quotas.
 
-Prices of the moment are looked at every few seconds, quotas at the start, every few minutes and after a refusal. Before
-the first look nobody is told anything, so that nothing is begun at prices of a list where others hold. Where nobody
-has answered in the first minute, those of the list have to do until somebody does. Once prices of the moment were
-read, the last ones hold while nobody answers.
+Prices of the moment are looked at every few seconds. Before the first look no planned job is told anything, so that
+nothing is begun at prices of a list where others hold. Where nobody has answered in the first minute, those of the list
+have to do until somebody does. Once prices of the moment were read, the last ones hold while nobody answers. A job that
+is not planned is told what quotas leave for it.
 """
 
 import asyncio
@@ -12,45 +12,30 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from controlplane.allocator.offers import Offer
-from controlplane.allocator.state import Allocator
-from controlplane.capacity.offered import (
-    Allowance,
-    allowances_of,
-    coarse,
-    gpus_of,
-    left_for,
-    limits_of,
-    priced,
-    repriced,
-    total,
-)
+from controlplane.capacity.offered import coarse, limits_of, priced, repriced
+from controlplane.capacity.quotas import CALL_S, QuotaWatch
 from controlplane.catalog.links import Links
 from controlplane.catalog.memory import Estimate, Memory, estimate
 from controlplane.catalog.offers import Catalog
 from controlplane.catalog.offers import Offer as CatalogOffer
-from controlplane.catalog.places import region_of
 from controlplane.clouds.interface import Cloud, MarketPrice
 from controlplane.clouds.outcomes import Refused, Unreachable
 from controlplane.planning.criteria import Criteria
-from controlplane.planning.market import Market, QuotaKey, market_of
+from controlplane.planning.market import Market, Quotas, market_of
 from messages.events import FLEET, Event
 from messages.ids import JobName
 from runtime.backoff import pauses
 from runtime.clock import Clock
 from runtime.logs import WhyLog, logger
-from runtime.waiting import first_of
 
 LOOK_S = 5.0
 LOOK_MOST_S = 60.0
 """While nobody answers; the pauses grow up to this."""
 UNSEEN_S = 60.0
 """How long the first prices of the moment are waited for."""
-QUOTAS_S = 300.0
-QUOTAS_AGAIN_S = 10.0
-"""After a refusal for quota, at the earliest."""
-CALL_S = 20.0
 
-Tell = Callable[[Market], None]
+Tell = Callable[[Market | Quotas], None]
+"""A planned job is told its market, any other one what quotas leave for it."""
 Seen = dict[tuple[str, str], Estimate]
 
 
@@ -63,12 +48,13 @@ class Moment:
 
 
 @dataclass(slots=True)
-class _Planned:
-    criteria: Criteria
+class _Followed:
+    criteria: Criteria | None
+    """Of a planned job."""
     tell: Tell
-    told: Market | None = None
+    told: Market | Quotas | None = None
     moment: Moment | None = None
-    quotas: dict[QuotaKey, int] | None = None
+    quotas: Quotas | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,39 +74,32 @@ class Markets:
         catalog: Callable[[], Catalog],
         links: Links,
         memory: Callable[[], Memory],
-        allocators: Callable[[], dict[JobName, Allocator]],
+        quotas: QuotaWatch,
         clock: Clock,
         announce: Callable[[Event], None],
         *,
         look_s: float = LOOK_S,
         unseen_s: float = UNSEEN_S,
-        quotas_again_s: float = QUOTAS_AGAIN_S,
     ) -> None:
-        """`allocators`: of all jobs, planned or not, since quotas are for all of them."""
         self.links = links
         self._cloud = cloud
         self._offers = offers
         self._limits = limits_of(offers)
         self._catalog = catalog
         self._memory = memory
-        self._allocators = allocators
+        self._quotas = quotas
         self._clock = clock
         self._announce = announce
         self._look_s = look_s
         self._unseen_s = unseen_s
-        self._quotas_again_s = quotas_again_s
         self._prices: tuple[MarketPrice, ...] | None = None
         """None while they are waited for, and empty where those of the list hold."""
         self._listed: _Listed | None = None
         """While those of the list stand in for what nobody has told yet."""
-        self._allowances: dict[QuotaKey, Allowance] = {}
-        self._quotas_tried = False
-        self._quotas_due = asyncio.Event()
-        self._planned: dict[JobName, _Planned] = {}
+        self._followed: dict[JobName, _Followed] = {}
         self._looked: Moment | None = None
         """The newest."""
         self._unpriced = WhyLog(logger(), "market_not_seen")
-        self._unquoted = WhyLog(logger(), "quotas_not_seen")
 
     @property
     def has_prices(self) -> bool:
@@ -133,26 +112,21 @@ class Markets:
 
     # Who is told
 
-    def follow(self, job: JobName, criteria: Criteria, tell: Tell) -> None:
-        """From now on, and at once if anything is known."""
-        if self._listed is not None and job not in self._planned:
+    def follow(self, job: JobName, criteria: Criteria | None, tell: Tell) -> None:
+        """From now on, and at once if anything is known; `criteria`: of a planned job."""
+        if self._listed is not None and criteria is not None and job not in self._followed:
             self._say_listed((job,), self._listed)
-        self._planned[job] = _Planned(criteria, tell)
-        if self._is_known:
-            self._tell(job, self._moment())
+        self._followed[job] = _Followed(criteria, tell)
+        self._tell(job, self._moment())
 
     def unfollow(self, job: JobName) -> None:
-        self._planned.pop(job, None)
-
-    def refused_for_quota(self, _zone: str) -> None:
-        self._quotas_due.set()
+        self._followed.pop(job, None)
 
     # What is known
 
     def market(self, criteria: Criteria) -> Market:
         """Of a job that is not there yet; what others have now may be given back."""
-        quotas = {key: allowance.gpus for key, allowance in self._allowances.items()}
-        return self._market(criteria, self._moment(), quotas)
+        return self._market(criteria, self._moment(), self._quotas.left_at_best())
 
     def offers(self) -> tuple[CatalogOffer, ...]:
         """Of the fleet, at the prices of the last look."""
@@ -168,7 +142,7 @@ class Markets:
     async def run(self) -> None:
         """Until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._watch_quotas(), name="quotas")
+            tasks.create_task(self._quotas.run(self._on_quotas_read), name="quotas")
             tasks.create_task(self._watch_prices(), name="prices-of-the-moment")
 
     async def _watch_prices(self) -> None:
@@ -209,7 +183,7 @@ class Markets:
     @property
     def _concerned(self) -> tuple[str, ...]:
         """Whoever looks at the fleet, and at a job that waited for it."""
-        return (FLEET, *self._planned)
+        return (FLEET, *(job for job, followed in self._followed.items() if followed.criteria is not None))
 
     def _say_listed(self, scopes: Sequence[str], listed: _Listed) -> None:
         missing = f"those of the moment are missing since {_time(listed.since)}"
@@ -220,58 +194,37 @@ class Markets:
         for scope in scopes:
             self._announce(Event(scope, kind, text, why, {"since": round(since, 3)}))
 
-    async def _watch_quotas(self) -> None:
-        regions = sorted({region_of(offer.zone) for offer in self._offers})
-        while True:
-            self._quotas_due.clear()
-            async with asyncio.TaskGroup() as tasks:
-                for region in regions:
-                    tasks.create_task(self._read_quotas(region), name=f"quotas/{region}")
-            self._quotas_tried = True
-            await self._tell_all()
-            await asyncio.sleep(self._quotas_again_s)
-            await first_of(self._quotas_due, timeout_s=QUOTAS_S)
-
-    async def _read_quotas(self, region: str) -> None:
-        """What cannot be read limits nothing: whoever asks for too much is refused, and tries elsewhere."""
-        try:
-            async with asyncio.timeout(CALL_S):
-                found = await self._cloud.quotas(region)
-        except TimeoutError:
-            found = Unreachable(f"quotas of {region} were not told within {CALL_S:g} s")
-        elsewhere = {key: each for key, each in self._allowances.items() if key.region != region}
-        if isinstance(found, Unreachable | Refused):
-            self._unquoted(found.detail)
-            self._allowances = elsewhere
-            return
-        ours = total(gpus_of(allocator) for allocator in self._allocators().values())
-        self._allowances = elsewhere | allowances_of(region, found, ours)
-
-    @property
-    def _is_known(self) -> bool:
-        return self._prices is not None and self._quotas_tried
+    async def _on_quotas_read(self, after_refusal: bool) -> None:
+        """A job that was refused goes by what the refusal said until it is told what was read."""
+        if after_refusal:
+            for followed in self._followed.values():
+                followed.told = followed.quotas = None
+        await self._tell_all()
 
     async def _tell_all(self) -> None:
-        if not self._is_known:
-            return
-        moment = self._looked = self._moment()
-        for job in tuple(self._planned):
+        moment = self._moment()
+        if self._prices is not None:
+            self._looked = moment
+        for job in tuple(self._followed):
             self._tell(job, moment)
             await asyncio.sleep(0)
 
     def _tell(self, job: JobName, moment: Moment) -> None:
         """If it is another one than was told."""
-        planned = self._planned.get(job)
-        if planned is None:
+        followed = self._followed.get(job)
+        if followed is None or not self._quotas.is_read or self._quotas.is_outdated:
             return
-        quotas = self._quotas_for(job)
-        if planned.moment == moment and planned.quotas == quotas:
-            return
-        planned.moment, planned.quotas = moment, quotas
-        market = self._market(planned.criteria, moment, quotas)
-        if market != planned.told:
-            planned.told = market
-            planned.tell(market)
+        quotas, criteria = self._quotas.left_for(job), followed.criteria
+        if criteria is None:
+            self._pass_on(followed, quotas)
+        elif self._prices is not None and (followed.moment, followed.quotas) != (moment, quotas):
+            followed.moment, followed.quotas = moment, quotas
+            self._pass_on(followed, self._market(criteria, moment, quotas))
+
+    def _pass_on(self, followed: _Followed, news: Market | Quotas) -> None:
+        if news != followed.told:
+            followed.told = news
+            followed.tell(news)
 
     def _moment(self) -> Moment:
         offers = repriced(priced(self._catalog(), self._offers), self._prices or ())
@@ -282,13 +235,7 @@ class Markets:
         shelves = {(offer.zone, offer.accelerator) for offer in offers}
         return {shelf: coarse(estimate(memory, *shelf, at)) for shelf in shelves}
 
-    def _quotas_for(self, job: JobName) -> dict[QuotaKey, int]:
-        if not self._allowances:
-            return {}
-        used = total(gpus_of(allocator) for name, allocator in self._allocators().items() if name != job)
-        return left_for(self._allowances, used)
-
-    def _market(self, criteria: Criteria, moment: Moment, quotas: dict[QuotaKey, int]) -> Market:
+    def _market(self, criteria: Criteria, moment: Moment, quotas: Quotas) -> Market:
         return market_of(
             criteria,
             moment.offers,

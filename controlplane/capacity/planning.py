@@ -1,7 +1,7 @@
 """What planned jobs need beside their allocators: the market, the memory of zones, and a thread that plans."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import structs
 
@@ -9,6 +9,7 @@ from controlplane.allocator.offers import Offer
 from controlplane.allocator.state import Allocator
 from controlplane.capacity.markets import LOOK_S, Markets, Tell
 from controlplane.capacity.planner import Planner
+from controlplane.capacity.quotas import QuotaWatch, quota_views
 from controlplane.capacity.remembering import Remembering
 from controlplane.catalog.fetching import Account, PriceSettings
 from controlplane.catalog.money import MicroDollars
@@ -16,7 +17,7 @@ from controlplane.catalog.offers import Catalog
 from controlplane.catalog.refresh import Prices, open_prices
 from controlplane.catalog.shipped import shipped_catalog, shipped_links
 from controlplane.catalog.views import offer_list
-from controlplane.clouds.interface import Cloud
+from controlplane.clouds.interface import Cloud, PoolPlan
 from controlplane.planning.criteria import Criteria, criteria_of
 from controlplane.planning.market import is_allowed
 from controlplane.planning.profiles import profile_of
@@ -45,22 +46,28 @@ class Planning:
         may_act: Callable[[], bool],
         announce: Callable[[Event], None],
         *,
+        complete: Callable[[PoolPlan], PoolPlan] = lambda plan: plan,
+        systems: Sequence[PoolPlan] = (),
         look_s: float = LOOK_S,
     ) -> None:
+        """`complete` and `systems`: as `QuotaWatch` needs them."""
         self.planner = Planner()
         self._clock = clock
         self._prices = prices
         self._announce = announce
         self._gpus = {offer.accelerators_per_node for offer in offers}
         self._allocators: Callable[[], dict[JobName, Allocator]] = dict
-        self._remembering = Remembering(bucket, clock, may_act, self._refused_for_quota)
+        self._remembering = Remembering(bucket, clock, may_act)
+        self._quotas = QuotaWatch(cloud, offers, complete, systems, lambda: self._allocators())
+        self._refused_s: dict[JobName, float] = {}
+        """When a request of each job was last refused for a quota."""
         self._markets = Markets(
             cloud,
             offers,
             lambda: prices.catalog,
             shipped_links(),
             lambda: self._remembering.memory,
-            lambda: self._allocators(),
+            self._quotas,
             clock,
             announce,
             look_s=look_s,
@@ -87,15 +94,20 @@ class Planning:
         """A price is known of some machine of the fleet."""
         return self._markets.has_prices
 
-    def follow(self, job: JobName, criteria: Criteria, tell: Tell) -> None:
+    def follow(self, job: JobName, criteria: Criteria | None, tell: Tell) -> None:
         self._markets.follow(job, criteria, tell)
 
     def see(self, job: JobName, allocator: Allocator) -> None:
         self._remembering.see(job, allocator)
+        refused_s = allocator.quota_refused_s
+        if refused_s is not None and refused_s != self._refused_s.get(job):
+            self._refused_s[job] = refused_s
+            self._quotas.refused()
 
     def forget(self, job: JobName) -> None:
         self._markets.unfollow(job)
         self._remembering.forget(job)
+        self._refused_s.pop(job, None)
 
     # For people and budgets
 
@@ -118,8 +130,13 @@ class Planning:
 
     def offers(self) -> OfferList:
         known = offer_list(self._markets.catalog(), self._remembering.memory, self._clock.wall_s())
+        quotas = self._quotas.left_at_best()
         return structs.replace(
-            known, of_the_moment=self._markets.has_prices_of_the_moment, not_refreshed=self._prices.problem
+            known,
+            of_the_moment=self._markets.has_prices_of_the_moment,
+            not_refreshed=self._prices.problem,
+            quotas=quota_views(quotas),
+            quotas_page=quotas.page,
         )
 
     def list_prices(self) -> Catalog:
@@ -129,9 +146,6 @@ class Planning:
         catalog = self._prices.catalog
         text = f"the price list could not be refreshed; plans use the prices of {catalog.date} from {catalog.source}"
         self._announce(Event(FLEET, "prices_not_refreshed", text, why))
-
-    def _refused_for_quota(self, zone: str) -> None:
-        self._markets.refused_for_quota(zone)
 
 
 def known_prices(environ: Mapping[str, str], account: Account | None) -> Prices:

@@ -18,7 +18,7 @@ from controlplane.capacity.leaders_cloud import LeadersCloud
 from controlplane.capacity.planning import Planning, known_prices
 from controlplane.capacity.silent_controllers import SilentControllers
 from controlplane.capacity.upgrade_guard import UpgradeGuard
-from controlplane.clouds.interface import Cloud, PoolPlan
+from controlplane.clouds.interface import Cloud, PoolPlan, system_pool
 from controlplane.clouds.outcomes import reason_of
 from controlplane.fleet.cloud import load_clients, open_cloud, pull_hint
 from controlplane.fleet.files import read_fleet
@@ -68,7 +68,17 @@ async def provided(fleet_file: Path, environ: Mapping[str, str], leader: Leader)
     try:
         prices = await asyncio.to_thread(known_prices, environ, account)
         async with asyncio.TaskGroup() as tasks:
-            planning = Planning(cloud, offers(fleet), prices, leader.bucket, clock, may_act, announce)
+            planning = Planning(
+                cloud,
+                offers(fleet),
+                prices,
+                leader.bucket,
+                clock,
+                may_act,
+                announce,
+                complete=completed,
+                systems=[system_pool(plan) for plan in cluster_plans(fleet)],
+            )
             settings = AllocatorSettings(unready_timeout_s=fleet.nodes.unready_timeout_s)
             capacity = Capacity(
                 cloud,

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from controlplane.allocator.state import Allocator
 from controlplane.capacity.observing import Watch, observe
 from controlplane.catalog import memory_records
-from controlplane.catalog.memory import Memory, Observation, QuotaRefused, learn
+from controlplane.catalog.memory import Memory, Observation, learn
 from messages.decoding import Unreadable
 from messages.ids import JobName
 from runtime.backoff import pauses
@@ -33,7 +33,6 @@ class Remembering:
         bucket: Bucket,
         clock: Clock,
         may_act: Callable[[], bool],
-        on_quota_refusal: Callable[[str], None] = lambda zone: None,
         *,
         observe_s: float = OBSERVE_S,
         save_s: float = SAVE_S,
@@ -42,7 +41,6 @@ class Remembering:
         self._bucket = bucket
         self._clock = clock
         self._may_act = may_act
-        self._on_quota_refusal = on_quota_refusal
         self._observe_s = observe_s
         self._save_s = save_s
         self._watches: dict[JobName, Watch] = {}
@@ -116,5 +114,3 @@ class Remembering:
     def _learn(self, observation: Observation) -> None:
         self.memory = learn(self.memory, observation)
         self._dirty.add(observation.zone)
-        if isinstance(observation, QuotaRefused):
-            self._on_quota_refusal(observation.zone)

@@ -13,17 +13,15 @@ class Accelerator(Struct, frozen=True):
     """As descriptions in Google's price list call it."""
     bus_bit_per_s: float
     """Between the GPUs of a machine: PCIe or NVLink, roughly."""
-    quota: str
-    """As Compute's quotas call it; those of spot machines begin with `PREEMPTIBLE_`."""
 
 
 ACCELERATORS = (
-    Accelerator("T4", 16, "nvidia-tesla-t4", "Tesla T4", 64e9, "NVIDIA_T4_GPUS"),
-    Accelerator("L4", 24, "nvidia-l4", "L4", 100e9, "NVIDIA_L4_GPUS"),
-    Accelerator("V100", 16, "nvidia-tesla-v100", "Tesla V100", 540e9, "NVIDIA_V100_GPUS"),
-    Accelerator("A100-40", 40, "nvidia-tesla-a100", "Tesla A100", 1900e9, "NVIDIA_A100_GPUS"),
-    Accelerator("A100-80", 80, "nvidia-a100-80gb", "Tesla A100 80GB", 1900e9, "NVIDIA_A100_80GB_GPUS"),
-    Accelerator("H100", 80, "nvidia-h100-80gb", "H100 80GB", 2400e9, "NVIDIA_H100_GPUS"),
+    Accelerator("T4", 16, "nvidia-tesla-t4", "Tesla T4", 64e9),
+    Accelerator("L4", 24, "nvidia-l4", "L4", 100e9),
+    Accelerator("V100", 16, "nvidia-tesla-v100", "Tesla V100", 540e9),
+    Accelerator("A100-40", 40, "nvidia-tesla-a100", "Tesla A100", 1900e9),
+    Accelerator("A100-80", 80, "nvidia-a100-80gb", "Tesla A100 80GB", 1900e9),
+    Accelerator("H100", 80, "nvidia-h100-80gb", "H100 80GB", 2400e9),
 )
 BY_NAME = {each.name: each for each in ACCELERATORS}
 _BY_GKE = {each.gke: each for each in ACCELERATORS}

@@ -1,9 +1,9 @@
 """What every cloud must do. Small on purpose: EKS or AKS is one more implementation held to the same contract tests."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from controlplane.clouds.outcomes import Outcome, QuotaExceeded, Refused, StockedOut, Unreachable
 from messages.ids import ClusterName
@@ -105,6 +105,19 @@ class ClusterPlan:
     """CIDR blocks from which the Kubernetes API may be reached; empty: from anywhere."""
 
 
+def system_pool(plan: ClusterPlan) -> PoolPlan:
+    return PoolPlan(
+        name="system",
+        zone=plan.system_zone or plan.location,
+        machine_type=plan.system_machine_type,
+        size=plan.system_size,
+        spot=False,
+        disk_gb=plan.system_disk_gb,
+        disk_type=plan.system_disk_type,
+        private=plan.private_nodes,
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class RecentShortage:
     """The newest refusal of a node that a pool still misses."""
@@ -153,11 +166,28 @@ class KubernetesAccess:
     """PEM; empty where the endpoint is plain HTTP."""
 
 
+PROJECT = "the project"
+"""Scope of a quota that all regions share."""
+
+
+class QuotaKey(NamedTuple):
+    """One limit on what the project may have."""
+
+    scope: str
+    """A region, or `PROJECT`."""
+    metric: str
+    """The cloud's own name for it, shown to people."""
+
+
 @dataclass(frozen=True, slots=True)
 class Quota:
-    metric: str
+    key: QuotaKey
     limit: float
     usage: float
+
+
+Needs = Mapping[QuotaKey, int]
+"""What one node takes of each quota."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +238,15 @@ class Cloud(Protocol):
 
     async def delete_pool(self, pool: PoolRef) -> Outcome: ...
 
-    async def quotas(self, region: str) -> Sequence[Quota] | Unreachable | Refused: ...
+    async def quotas(self, scope: str) -> Sequence[Quota] | Unreachable | Refused:
+        """Those of a region, or of the whole `PROJECT`."""
+
+    def needs(self, plan: PoolPlan, quotas: Iterable[Quota]) -> Needs:
+        """What one node of the pool takes of these quotas. Pure: asks nobody."""
+
+    @property
+    def quotas_page(self) -> str:
+        """Where a person asks for more."""
 
     async def machines(self) -> Sequence[MachineInfo] | Unreachable | Refused:
         """All that were made for a job and cost now, also those that are not nodes yet."""

@@ -27,10 +27,26 @@ class Unfinished:
 
 
 @dataclass(frozen=True, slots=True)
+class Shortfall:
+    """A quota that a request would pass."""
+
+    metric: str
+    is_regional: bool
+    """False for a quota of the whole project."""
+    requested: float
+    """By the whole request."""
+    available: float
+
+
+@dataclass(frozen=True, slots=True)
 class QuotaExceeded:
-    """The project may not have so many; trying again helps nobody before somebody raises the quota."""
+    """The project may not have so many."""
 
     detail: str
+    shortfalls: tuple[Shortfall, ...] = ()
+    """As far as the cloud says how much is left."""
+    in_call: bool = False
+    """The request itself was refused, and nothing was changed."""
 
 
 @dataclass(frozen=True, slots=True)

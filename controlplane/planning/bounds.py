@@ -75,7 +75,8 @@ def _least(field: Field, ring: Ring, numbers: Ints) -> Ints:
 def _worth_a_thought(field: Field, numbers: Ints, least: Ints, ring: Ring, criteria: Criteria) -> tuple[Ints, Ints]:
     spot, most = field.spot[numbers], field.most[numbers]
     fewest = max(criteria.min_workers, int(least.sum()), ring.least_regions if ring.is_open else len(ring.zones))
-    nodes = np.arange(fewest, min(criteria.max_workers, int(most.sum())) + 1)
+    room = min(field.room, sum(_rooms(field, numbers, by_region=True).values()))
+    nodes = np.arange(fewest, int(min(criteria.max_workers, room)) + 1)
     on_demand = np.ceil(nodes * criteria.on_demand - 1e-9).astype(np.int64)
     on_spot = nodes - on_demand
     fits = (
@@ -103,14 +104,20 @@ def _egress(field: Field, ring: Ring, numbers: Ints, nodes: Ints) -> Floats:
 
 def _fewest(field: Field, numbers: Ints, nodes: Ints, *, by_region: bool) -> Ints:
     """Zones or regions that so many nodes need."""
-    room: dict[str, int] = {}
+    reached = np.cumsum(sorted(_rooms(field, numbers, by_region=by_region).values(), reverse=True))
+    found: Ints = np.searchsorted(reached, nodes) + 1
+    return found
+
+
+def _rooms(field: Field, numbers: Ints, *, by_region: bool) -> dict[str, float]:
+    """Nodes that each zone or region has at most."""
+    room: dict[str, float] = {}
     for number in numbers:
         zone = field.options[number].choice.zone
         place = region_of(zone) if by_region else zone
-        room[place] = room.get(place, 0) + int(field.most[number])
-    reached = np.cumsum(sorted(room.values(), reverse=True))
-    found: Ints = np.searchsorted(reached, nodes) + 1
-    return found
+        most = room.get(place, 0) + int(field.most[number])
+        room[place] = min(most, field.room_by_region[region_of(zone)])
+    return room
 
 
 def _cheapest(field: Field, numbers: Ints, least: Ints, nodes: Ints, on_demand: Ints, weights: Floats) -> Floats:

@@ -1,14 +1,16 @@
 """The options of one accelerator as arrays, with how many nodes of each there must be and may be."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from msgspec import Struct
 
+from controlplane.clouds.interface import QuotaKey
 from controlplane.planning.criteria import Criteria
-from controlplane.planning.market import Choice, Market, Option, QuotaKey
+from controlplane.planning.market import Choice, Market, Option, Quotas
 from controlplane.planning.paces import Bools, Floats, Ints, Paces, paces_of
+from controlplane.planning.quotas import Amounts
 from controlplane.planning.scoring import crowd_price, may_spread, risk_parts
 from controlplane.planning.tuning import Tuning
 from controlplane.throughput.profile import Profile
@@ -19,6 +21,14 @@ class Range(Struct, frozen=True):
 
     least: Mapping[Choice, int]
     most: Mapping[Choice, int]
+
+
+class Shared(Struct, frozen=True):
+    """A quota that some of the options draw on."""
+
+    needs: Mapping[int, int]
+    """Of one node, by option."""
+    limit: float
 
 
 class Field(Struct, frozen=True):
@@ -34,8 +44,10 @@ class Field(Struct, frozen=True):
     paces: Paces
     crowd_price: Mapping[str, float]
     """By zone; empty where there is nowhere to spread to."""
-    quotas: tuple[tuple[tuple[int, ...], float], ...]
-    """Options, and how many nodes of them together."""
+    quotas: tuple[Shared, ...]
+    room: float
+    """Nodes that quotas allow at most, all options together."""
+    room_by_region: Mapping[str, float]
     cards_bit_per_s: float
     by_zone: Mapping[str, tuple[int, ...]]
     """The options of each zone."""
@@ -51,7 +63,7 @@ def field_of(
     profile: Profile,
     market: Market,
     within: Range,
-    quota: Mapping[QuotaKey, float],
+    limits: Amounts,
     tuning: Tuning,
 ) -> Field | None:
     options = tuple(
@@ -65,6 +77,10 @@ def field_of(
     if paces is None:
         return None
     parts = [risk_parts(option, tuning) for option in options]
+    quotas = _quotas(options, market.quotas, limits)
+    by_region: dict[str, list[int]] = {}
+    for number, option in enumerate(options):
+        by_region.setdefault(option.choice.region, []).append(number)
     return Field(
         accelerator=accelerator,
         options=options,
@@ -76,7 +92,9 @@ def field_of(
         spot=np.array([option.choice.spot for option in options]),
         paces=paces,
         crowd_price=_crowd_prices(accelerator, market, tuning),
-        quotas=_quotas(options, quota),
+        quotas=quotas,
+        room=_room(quotas, range(len(options))),
+        room_by_region={region: _room(quotas, numbers) for region, numbers in by_region.items()},
         cards_bit_per_s=max(option.network_bit_per_s for option in options) * market.links.network_share,
         by_zone=_by_zone(options),
     )
@@ -99,13 +117,15 @@ def _crowd_prices(accelerator: str, market: Market, tuning: Tuning) -> dict[str,
     return {zone: crowd_price(options, tuning) for zone, options in by_zone.items()}
 
 
-def _quotas(options: tuple[Option, ...], quota: Mapping[QuotaKey, float]) -> tuple[tuple[tuple[int, ...], float], ...]:
-    shared: dict[QuotaKey, list[int]] = {}
+def _quotas(options: tuple[Option, ...], quotas: Quotas, limits: Amounts) -> tuple[Shared, ...]:
+    by_key: dict[QuotaKey, dict[int, int]] = {}
     for number, option in enumerate(options):
-        choice = option.choice
-        shared.setdefault(QuotaKey(choice.region, choice.accelerator, choice.spot), []).append(number)
-    return tuple(
-        (tuple(numbers), quota[key] // options[numbers[0]].gpus)
-        for key, numbers in shared.items()
-        if math.isfinite(quota.get(key, math.inf))
-    )
+        for key, amount in quotas.needs.get(option.choice, {}).items():
+            by_key.setdefault(key, {})[number] = amount
+    return tuple(Shared(needs, limits[key]) for key, needs in by_key.items() if key in limits)
+
+
+def _room(quotas: Iterable[Shared], numbers: Sequence[int]) -> float:
+    """By the quotas that all of these options draw on."""
+    shared = (quota for quota in quotas if quota.needs.keys() >= set(numbers))
+    return min((quota.limit // min(quota.needs[number] for number in numbers) for quota in shared), default=math.inf)

@@ -56,10 +56,10 @@ def _nodes(program: Program, field: Field, bound: Bound, workers: int, on_demand
         kind = {column: 1.0 for number, column in nodes.items() if field.spot[number] == is_spot}
         if kind:
             program.row(wanted, kind, wanted)
-    for numbers, most in field.quotas:
-        shared = {nodes[number]: 1.0 for number in numbers if number in nodes}
+    for quota in field.quotas:
+        shared = {nodes[number]: float(need) for number, need in quota.needs.items() if number in nodes}
         if shared:
-            program.row(-INFINITY, shared, most)
+            program.row(-INFINITY, shared, quota.limit)
     return nodes
 
 

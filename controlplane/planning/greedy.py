@@ -8,16 +8,9 @@ from collections.abc import Mapping
 
 from controlplane.catalog.places import Distance, distance
 from controlplane.planning.criteria import Criteria
-from controlplane.planning.market import NONE, Choice, Market, Nodes, Option, Present, QuotaKey
-from controlplane.planning.scoring import (
-    gpus_by_quota,
-    how_many,
-    is_affordable,
-    limit_of,
-    quota_of,
-    risk_of,
-    score,
-)
+from controlplane.planning.market import NONE, Choice, Market, Nodes, Option, Present
+from controlplane.planning.quotas import allowed, room_for, take, taken
+from controlplane.planning.scoring import is_affordable, limit_of, risk_of, score
 from controlplane.planning.tuning import Tuning
 from controlplane.throughput.profile import Profile
 
@@ -49,20 +42,19 @@ def greedy(
     missing_on_demand = max(0, on_demand - sum(count for choice, count in nodes.items() if not choice.spot))
     room_by_kind = {False: min(room, missing_on_demand)}
     room_by_kind[True] = room - room_by_kind[False]
-    quotas = {key: quota_of(market, present, key) for key in market.quotas}
-    used = dict(gpus_by_quota(market, nodes))
+    quotas = market.quotas
+    limits, used = allowed(quotas, present.held), taken(quotas, nodes)
     for option in _by_liking(market, present, accelerators.pop(), last, tuning):
         choice = option.choice
-        key = QuotaKey(choice.region, choice.accelerator, choice.spot)
         more = min(
             room_by_kind[choice.spot],
             limit_of(market, present, choice) - nodes.get(choice, 0),
-            how_many(quotas.get(key, math.inf) - used.get(key, 0), option.gpus),
+            room_for(quotas, choice, limits, used),
         )
         added = _affordable(criteria, profile, market, nodes, choice, max(0, int(more)), tuning)
         if added:
             nodes[choice] = nodes.get(choice, 0) + added
-            used[key] = used.get(key, 0) + added * option.gpus
+            take(used, quotas, choice, added)
             room_by_kind[choice.spot] -= added
     return nodes
 

@@ -12,6 +12,7 @@ from controlplane.catalog.links import Links
 from controlplane.catalog.money import MicroDollars
 from controlplane.catalog.offers import Offer
 from controlplane.catalog.places import region_of
+from controlplane.clouds.interface import Needs, QuotaKey
 from controlplane.planning.criteria import Criteria
 from controlplane.throughput.placement import Group
 
@@ -30,12 +31,6 @@ class Choice(NamedTuple):
     @property
     def region(self) -> str:
         return region_of(self.zone)
-
-
-class QuotaKey(NamedTuple):
-    region: str
-    accelerator: str
-    spot: bool
 
 
 class Option(Struct, frozen=True, kw_only=True):
@@ -66,12 +61,25 @@ Nodes = Mapping[Choice, int]
 NONE: Nodes = MappingProxyType({})
 
 
+class Quotas(Struct, frozen=True):
+    """What one job may take of each quota. Offers that need the same one share it."""
+
+    left: Mapping[QuotaKey, int] = MappingProxyType({})
+    """With what the job has already; a quota that is not here limits nothing."""
+    needs: Mapping[Choice, Needs] = MappingProxyType({})
+    """Of one node."""
+    page: str = ""
+    """Where a person asks for more."""
+
+
+UNLIMITED = Quotas()
+
+
 class Market(Struct, frozen=True):
     options: Mapping[Choice, Option]
     """In the order of their choices, so that equal markets are planned equally."""
     links: Links
-    quotas: Mapping[QuotaKey, int] = MappingProxyType({})
-    """GPUs; what is not here is not limited."""
+    quotas: Quotas = UNLIMITED
 
 
 class Present(Struct, frozen=True):
@@ -111,7 +119,7 @@ def market_of(
     *,
     seen: Seen,
     limits: Mapping[Choice, int] | None = None,
-    quotas: Mapping[QuotaKey, int] | None = None,
+    quotas: Quotas = UNLIMITED,
 ) -> Market:
     """`limits`, if given, are all that may be had: what is not there is not offered."""
     found = {
@@ -121,7 +129,7 @@ def market_of(
         for option in _options(offer, seen(offer.zone, offer.accelerator), limits)
         if _is_wanted(criteria, option)
     }
-    return Market({choice: found[choice] for choice in sorted(found)}, links, quotas or {})
+    return Market({choice: found[choice] for choice in sorted(found)}, links, quotas)
 
 
 def is_allowed(criteria: Criteria, offer: Offer) -> bool:

@@ -13,11 +13,13 @@ from types import MappingProxyType
 
 from msgspec import Struct, structs
 
+from controlplane.clouds.interface import QuotaKey
 from controlplane.planning import sentences
 from controlplane.planning.criteria import Criteria
 from controlplane.planning.field import Range
 from controlplane.planning.market import Choice, Market, Nodes, Present
 from controlplane.planning.profiles import until_measured
+from controlplane.planning.quotas import limiting, too_small_for
 from controlplane.planning.scoring import Score, breach, gain, how_many, is_affordable, limit_of, score
 from controlplane.planning.search import Candidate, Search
 from controlplane.planning.steps import first_step
@@ -53,6 +55,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     alternatives: tuple[Alternative, ...] = ()
     proven: bool = True
     """No other placement is better by what is known."""
+    limited_by: tuple[QuotaKey, ...] = ()
+    """Quotas that leave no room for another node, where the job may have more."""
 
 
 def plan(
@@ -69,8 +73,9 @@ def _planned(criteria: Criteria, profile: Profile, market: Market, present: Pres
     chosen, change, why = choose(search, anything.best)
     if chosen is None:
         left = _within_the_caps(search)
-        why = sentences.waits(criteria, market, present)
-        return Plan(placement=left, ask=left, change=Change.WAIT, score=None, why=why)
+        limited_by = too_small_for(criteria.min_workers, market, present)
+        why = sentences.waits(criteria, market, present, limited_by)
+        return Plan(placement=left, ask=left, change=Change.WAIT, score=None, why=why, limited_by=limited_by)
     egress = max(chosen.score.estimate.egress_micro_usd_per_hour, _egress_beside(search, chosen.nodes))
     others = [each for each in (anything.best, *anything.others) if each is not None and each.nodes != chosen.nodes]
     if profile.is_assumed and criteria.objective is Objective.COST:
@@ -83,6 +88,7 @@ def _planned(criteria: Criteria, profile: Profile, market: Market, present: Pres
         why=why,
         alternatives=tuple(Alternative(each.nodes, each.score, _why_not(each, chosen, criteria)) for each in others),
         proven=anything.proven,
+        limited_by=limiting(market, present, chosen.nodes) if chosen.score.workers < criteria.max_workers else (),
     )
 
 

@@ -16,8 +16,9 @@ from controlplane.catalog.offers import Offer
 from controlplane.planning.criteria import Criteria
 from controlplane.planning.market import Market, Present
 from controlplane.planning.plan import Plan, plan
+from controlplane.planning.quotas import limiting
 from controlplane.planning.scoring import limit_of
-from controlplane.planning.sentences import places
+from controlplane.planning.sentences import no_room, places
 from controlplane.planning.tuning import Tuning
 from controlplane.throughput.profile import Profile
 from messages.criteria import Capacity, Objective
@@ -146,6 +147,8 @@ def _too_much(criteria: Criteria, market: Market, profile: Profile) -> Iterator[
     if cheapest is None:
         possible = structs.replace(criteria, min_workers=_nearest_size(possible, market, profile))
         cheapest = _cheapest(possible, market, profile)
+        full = limiting(market, Present(), cheapest.placement) if cheapest is not None else ()
+        wrong = f"but {no_room(full)}" if full else wrong
     if possible.min_workers < criteria.min_workers:
         yield "workers.min", f"is {criteria.min_workers}, {wrong}; {possible.min_workers or 'none'} would do"
     if cheapest is not None and cheapest.score is not None:

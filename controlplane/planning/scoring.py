@@ -7,14 +7,15 @@ spreading pays only where prices are near.
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 import numpy as np
 from msgspec import Struct
 
 from controlplane.planning.criteria import Criteria
-from controlplane.planning.market import Choice, Market, Nodes, Option, Present, QuotaKey
+from controlplane.planning.market import Choice, Market, Nodes, Option, Present
 from controlplane.planning.paces import Floats
+from controlplane.planning.quotas import allowed, taken
 from controlplane.planning.tuning import Tuning
 from controlplane.throughput.estimate import Estimate, Impossible, estimate
 from controlplane.throughput.placement import placement_of
@@ -165,9 +166,10 @@ def breach(criteria: Criteria, market: Market, present: Present, nodes: Nodes) -
             return f"{choice.machine_type} in {choice.zone} is not allowed or not offered"
         if count > limit_of(market, present, choice):
             return f"{count} nodes of {choice.machine_type} in {choice.zone}, which has no more"
-    for key, gpus in gpus_by_quota(market, used).items():
-        if gpus > quota_of(market, present, key):
-            return f"{gpus} GPUs in {key.region}, above the quota"
+    limits = allowed(market.quotas, present.held)
+    for key, amount in taken(market.quotas, used).items():
+        if amount > limits.get(key, math.inf):
+            return f"{amount} of quota {key.metric} in {key.scope}, which allows {limits[key]}"
     return ""
 
 
@@ -176,24 +178,11 @@ def limit_of(market: Market, present: Present, choice: Choice) -> int:
     return held if choice in present.stocked_out else max(held, market.options[choice].limit)
 
 
-def quota_of(market: Market, present: Present, key: QuotaKey) -> float:
-    if key not in market.quotas:
-        return math.inf
-    return max(market.quotas[key], gpus_by_quota(market, present.held).get(key, 0))
-
-
 def how_many(room: float, each: int) -> float:
     """Fit into it. What takes no room fits without end; into an infinite one no number does for Python."""
+    if room < 0:
+        return 0
     return room // each if each and math.isfinite(room) else math.inf
-
-
-def gpus_by_quota(market: Market, nodes: Nodes) -> Mapping[QuotaKey, int]:
-    used: dict[QuotaKey, int] = {}
-    for choice, count in nodes.items():
-        if choice in market.options:
-            key = QuotaKey(choice.region, choice.accelerator, choice.spot)
-            used[key] = used.get(key, 0) + count * market.options[choice].gpus
-    return used
 
 
 def is_affordable(criteria: Criteria, found: Score) -> bool:

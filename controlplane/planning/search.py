@@ -4,7 +4,7 @@ What comes next in that order cannot be better than it promises, so that the fir
 promise is the best of all.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -15,14 +15,14 @@ from controlplane.planning.bounds import Bound, bound_of
 from controlplane.planning.criteria import Criteria
 from controlplane.planning.field import Field, Range, field_of
 from controlplane.planning.filling import TOLERANCE_MICRO_USD, fill
-from controlplane.planning.market import Market, Nodes, Present, QuotaKey
+from controlplane.planning.market import Market, Nodes, Present
+from controlplane.planning.quotas import allowed
 from controlplane.planning.rings import Ring, rings
 from controlplane.planning.scoring import (
     Rank,
     Score,
     is_affordable,
     is_better,
-    quota_of,
     rank,
     ranks_of,
     score,
@@ -141,15 +141,12 @@ class Search:
     def _fields(self, within: Range) -> Iterator[Field]:
         held = {choice.accelerator for choice, count in within.least.items() if count}
         names = sorted({choice.accelerator for choice in self.market.options})
-        quota = self._quota()
+        limits = allowed(self.market.quotas, self.present.held)
         for name in names:
             if held <= {name}:
-                field = field_of(name, self.criteria, self.profile, self.market, within, quota, self.tuning)
+                field = field_of(name, self.criteria, self.profile, self.market, within, limits, self.tuning)
                 if field is not None:
                     yield field
-
-    def _quota(self) -> Mapping[QuotaKey, float]:
-        return {key: quota_of(self.market, self.present, key) for key in self.market.quotas}
 
     def _others(self, prospects: list[_Prospect], best: Candidate, wanted: int) -> tuple[Candidate, ...]:
         """The best of each other accelerator first, then each of another kind than the best and than each other."""

@@ -1,8 +1,10 @@
 """Why a plan is as it is, for people."""
 
 import math
+from collections.abc import Sequence
 
 from controlplane.catalog.money import MICRO_PER_USD, usd_text
+from controlplane.clouds.interface import QuotaKey
 from controlplane.planning.criteria import Criteria
 from controlplane.planning.market import Market, Nodes, Present
 from controlplane.planning.scoring import Score, gain, limit_of
@@ -27,6 +29,10 @@ VISIBLE = 0.0005
 VISIBLE_BESIDE_MONEY = 0.005
 """Of speed, where dollars decide."""
 VISIBLE_USD = 0.005
+
+
+def describe_quota(key: QuotaKey) -> str:
+    return f"quota {key.metric} in {key.scope}"
 
 
 def figures(score: Score) -> str:
@@ -79,7 +85,7 @@ def pays(kind: str, score: Score, gained: float, life_s: float, criteria: Criter
     return f"{kind} to {figures(score)}: {worth} over an expected life of {_duration(life_s)}{_late(score, criteria)}"
 
 
-def waits(criteria: Criteria, market: Market, present: Present) -> str:
+def waits(criteria: Criteria, market: Market, present: Present, limited_by: Sequence[QuotaKey]) -> str:
     by_type: dict[str, int] = {}
     for choice in market.options:
         by_type[choice.accelerator] = by_type.get(choice.accelerator, 0) + limit_of(market, present, choice)
@@ -89,7 +95,14 @@ def waits(criteria: Criteria, market: Market, present: Present) -> str:
     if most < criteria.min_workers:
         return f"{criteria.min_workers} workers are needed and {most} of one type may be had now"
     workers = "1 worker" if criteria.min_workers == 1 else f"{criteria.min_workers} workers"
-    return f"{workers} cannot be had within quotas, the share on demand and the money an hour"
+    text = f"{workers} cannot be had within quotas, the share on demand and the money an hour"
+    return f"{text}; {no_room(limited_by)}" if limited_by else text
+
+
+def no_room(limited_by: Sequence[QuotaKey]) -> str:
+    """Which quotas keep a job from more nodes."""
+    have = "has" if len(limited_by) == 1 else "have"
+    return f"{', '.join(map(describe_quota, limited_by))} {have} no room for another node"
 
 
 def loses(other: Score, chosen: Score, criteria: Criteria) -> str:

@@ -8,8 +8,9 @@ is made for them where there is none.
 import math
 
 from controlplane.planning.criteria import Criteria
-from controlplane.planning.market import Choice, Market, Nodes, Present, QuotaKey
-from controlplane.planning.scoring import gpus_by_quota, how_many, quota_of
+from controlplane.planning.market import Choice, Market, Nodes, Present
+from controlplane.planning.quotas import allowed, room_for, take, taken
+from controlplane.planning.scoring import how_many
 
 
 def first_step(
@@ -46,16 +47,15 @@ def _raise(
 ) -> None:
     room = criteria.max_workers - sum(there.values())
     money = _money_left(criteria, market, there, egress_micro_usd_per_hour)
-    gpus = dict(gpus_by_quota(market, there))
+    limits, used = allowed(market.quotas, present.held), taken(market.quotas, there)
     for choice, count in sorted(target.items()):
         option = market.options[choice]
-        key = QuotaKey(choice.region, choice.accelerator, choice.spot)
-        by_quota = how_many(quota_of(market, present, key) - gpus.get(key, 0), option.gpus)
+        by_quota = room_for(market.quotas, choice, limits, used)
         by_money = how_many(money, option.micro_usd_per_hour)
         more = min(count - there.get(choice, 0), room, by_quota, by_money)
         if more > 0:
             asked[choice] = there.get(choice, 0) + int(more)
-            gpus[key] = gpus.get(key, 0) + int(more) * option.gpus
+            take(used, market.quotas, choice, int(more))
             room -= int(more)
             money -= int(more) * option.micro_usd_per_hour
 

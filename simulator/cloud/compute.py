@@ -42,6 +42,7 @@ class ComputeApi:
         group = f"{BASE}/zones/{{zone}}/instanceGroupManagers/{{group}}"
         operation = f"{BASE}/zones/{{zone}}/operations/{{operation}}"
         return [
+            web.get(BASE, self._checked("projects.get", self._project)),
             web.get(f"{BASE}/aggregated/instances", self._checked("instances.aggregatedList", self._instances)),
             web.get(f"{BASE}/regions/{{region}}", self._checked("regions.get", self._region)),
             web.get(group, self._checked("instanceGroupManagers.get", self._group)),
@@ -75,20 +76,27 @@ class ComputeApi:
 
     async def _region(self, request: web.Request) -> Answer:
         project, region = request.match_info["project"], request.match_info["region"]
-        cloud = self._desk.cloud
-        if region not in cloud.rules.regions:
+        if region not in self._desk.cloud.rules.regions:
             return refusals.no_resource(f"projects/{project}/regions/{region}")
-        used = quotas.usage(cloud)
-        told = [
+        link = f"{API}/projects/{project}/regions/{region}"
+        told = {"kind": "compute#region", "name": region, "status": "UP", "selfLink": link}
+        return reply(told | {"quotas": self._quotas(project, region)})
+
+    async def _project(self, request: web.Request) -> Answer:
+        project = request.match_info["project"]
+        told = {"kind": "compute#project", "name": project, "selfLink": f"{API}/projects/{project}"}
+        return reply(told | {"quotas": self._quotas(project, quotas.PROJECT_WIDE)})
+
+    def _quotas(self, project: str, scope: str) -> list[dict[str, Any]]:
+        cloud, used = self._desk.cloud, quotas.usage(self._desk.cloud)
+        return [
             {
                 "metric": metric,
-                "limit": float(quotas.limit_of(cloud, project, region, metric)),
-                "usage": float(used[project, region, metric]),
+                "limit": float(quotas.limit_of(cloud, project, scope, metric)),
+                "usage": float(used[project, scope, metric]),
             }
-            for metric in quotas.metrics(cloud, project, region)
+            for metric in quotas.metrics(scope)
         ]
-        link = f"{API}/projects/{project}/regions/{region}"
-        return reply({"kind": "compute#region", "name": region, "status": "UP", "quotas": told, "selfLink": link})
 
     async def _instances(self, request: web.Request) -> Answer:
         wanted = label_filter(request.query.get("filter", ""))

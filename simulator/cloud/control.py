@@ -12,7 +12,7 @@ from simulator.cloud.desk import Desk
 from simulator.cloud.gate import Gate
 from simulator.cloud.inventory import bill_of, inventory, market
 from simulator.cloud.model.names import NodeName, is_location, is_zone
-from simulator.cloud.model.quotas import metric_named
+from simulator.cloud.model.quotas import is_project_wide, metrics_named, scope_of
 from simulator.cloud.model.refusals import COMPUTE, CONTAINER, Code, Refusal
 from simulator.cloud.model.requests import (
     MaintainHost,
@@ -78,9 +78,10 @@ class PriceBody(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class QuotaBody(Struct, frozen=True, forbid_unknown_fields=True):
-    region: str
     metric: str
     limit: Amount | None
+    region: str = ""
+    """Empty for a quota of the whole project."""
     project: str | None = None
     """None: all."""
 
@@ -230,12 +231,16 @@ class ControlApi:
         body = await body_of(request, QuotaBody)
         if isinstance(body, web.Response):
             return body
-        metric = metric_named(body.metric)
-        if metric is None or not is_location(body.region):
+        metrics = metrics_named(body.metric)
+        if not metrics or not (is_location(body.region) or all(map(is_project_wide, metrics))):
             return mistake(f"There is no quota {body.metric!r} in {body.region!r}.")
         projects = self._gate.projects if body.project is None else [body.project]
-        orders = [SetQuota(project, body.region, metric, body.limit) for project in projects]
-        return await self._order(request, f"{body.region}/{metric}", *orders)
+        orders = [
+            SetQuota(project, scope_of(metric, body.region), metric, body.limit)
+            for project in projects
+            for metric in metrics
+        ]
+        return await self._order(request, f"{body.region}/{body.metric}", *orders)
 
     async def _roles(self, request: web.Request) -> web.Response:
         body = await body_of(request, RolesBody)

@@ -16,7 +16,7 @@ from msgspec import Meta, Struct
 
 from runtime.errors import UserError
 from simulator.cloud.model.names import is_location, is_zone
-from simulator.cloud.model.quotas import metric_named
+from simulator.cloud.model.quotas import metrics_named, scope_of
 from simulator.cloud.model.state import Rules
 from simulator.market.changes import Market, NoticeSeconds
 from simulator.market.generator import Weather
@@ -30,7 +30,7 @@ Seconds = Annotated[float, Meta(ge=0, le=1_000_000)]
 Count = Annotated[int, Meta(ge=0, le=1_000_000)]
 Share = Annotated[float, Meta(ge=0, le=1)]
 _REGION = re.compile(r"^([a-z]+-[a-z]+\d+)=(https?://.+)$")
-_QUOTA = re.compile(r"^([a-z]+-[a-z]+\d+):([A-Za-z0-9_-]+)=(\d+)$")
+_QUOTA = re.compile(r"^(?:([a-z]+-[a-z]+\d+):)?([A-Za-z0-9_-]+)=(\d+)$")
 
 
 class CloudSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -81,12 +81,13 @@ class CloudSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     default_capacity: Count = 64
     default_quota: Count = 64
-    default_cpus: Count = 10_000
     quotas: str = ""
-    """`us-central1:PREEMPTIBLE_NVIDIA_L4_GPUS=8` and so on, with commas between; for every project."""
+    """`us-central1:SSD_TOTAL_GB=2000`, `GPUS_ALL_REGIONS=8` and so on, with commas between; for every project.
+
+    Without a region: that of the whole project, or of every region.
+    """
     roleless_accounts: str = ""
     """Service accounts of nodes without the roles that GKE needs, with commas between; also of regions here."""
-    quota_in_call: bool = False
     operations_at_once: Annotated[int, Meta(ge=1, le=1000)] = 5
     calls_per_minute: Count = 3000
     """Of each project; more are throttled. 0: as many as they like."""
@@ -139,8 +140,6 @@ def rules_of(settings: CloudSettings) -> Rules:
         upgrade_every_s=settings.upgrade_every_s / speed,
         default_capacity=settings.default_capacity,
         default_quota=settings.default_quota,
-        default_cpus=settings.default_cpus,
-        quota_in_call=settings.quota_in_call,
         operations_at_once=settings.operations_at_once,
         lifetimes=lifetimes if settings.lifetime_s else None,
     )
@@ -170,14 +169,16 @@ def region_urls(settings: CloudSettings) -> dict[str, str]:
 
 
 def quota_limits(settings: CloudSettings) -> dict[tuple[str, str, str], int]:
-    """By project, region and metric."""
+    """By project, scope and metric."""
     found: dict[tuple[str, str, str], int] = {}
     for item in items(settings.quotas):
         match = _QUOTA.match(item)
-        metric = metric_named(match[2]) if match else None
-        if match is None or metric is None:
+        metrics = metrics_named(match[2]) if match else ()
+        if match is None or not metrics:
             raise UserError(f"{item!r} is no quota.", "--quotas us-central1:PREEMPTIBLE_NVIDIA_L4_GPUS=8")
-        found |= {(project, match[1], metric): int(match[3]) for project in project_names(settings)}
+        regions = [match[1]] if match[1] else [*region_urls(settings)]
+        for project, region, metric in product(project_names(settings), regions, metrics):
+            found[project, scope_of(metric, region), metric] = int(match[3])
     return found
 
 

@@ -1,5 +1,8 @@
 """What must hold by the cloud's own account, whatever the allocator believes."""
 
+import math
+
+from controlplane.allocator.choices import choice_of
 from controlplane.allocator.counting import doomed, held, lost, sidelined
 from controlplane.allocator.effects import DeletePool, RemoveNodes, ResizePool
 from controlplane.clouds.interface import PoolRef
@@ -30,6 +33,7 @@ class Account:
             raise Broken(f"pool {change.ref.pool} is changed while the cloud upgrades or repairs its nodes")
         pool = self.cloud.pools.get(change.ref)
         if request.raises:
+            self._check_quotas(actor, request)
             self.check_caps(actor, request)
         elif isinstance(change, ResizePool) and pool is not None:
             known = [uid for uid, (home, _) in self.cloud.running().items() if home is pool and uid in actor.seen]
@@ -38,6 +42,29 @@ class Account:
         elif isinstance(change, RemoveNodes) and pool is not None:
             for name in change.nodes:
                 self._check_unused(actor, pool.machines.get(name))
+
+    def _check_quotas(self, actor: Actor, request: Request) -> None:
+        """Of what may come, and of the machines that are there and that it was told of, whatever it thinks of them."""
+        coming, quotas = self.may_come(actor, request), actor.allocator.quotas
+        pools = actor.allocator.pools
+        needs = {ref: quotas.needs.get(choice_of(pool.offer), {}) for ref, pool in pools.items()}
+        going = {
+            name for each in self.wire.requests if isinstance(each.change, RemoveNodes) for name in each.change.nodes
+        }
+        for key, need in needs[request.change.ref].items():
+            quota = quotas.left.get(key, math.inf)
+            used = sum(coming.get(ref, 0) * each.get(key, 0) for ref, each in needs.items())
+            if used > quota:
+                raise Broken(f"{used} of {key} may come, above the quota of {quota}")
+            there = need * (request.size or 0) + sum(
+                needs[ref].get(key, 0)
+                for ref, pool in self.cloud.pools.items()
+                if ref != request.change.ref and ref in needs
+                for name, machine in pool.machines.items()
+                if machine.uid in actor.seen and name not in going
+            )
+            if there > quota:
+                raise Broken(f"{there} of {key} there or asked for, which the quota of {quota} would refuse")
 
     def check_caps(self, actor: Actor, request: Request) -> None:
         count = sum(self.may_come(actor, request).values())

@@ -15,19 +15,20 @@ from controlplane.allocator import events
 from controlplane.allocator.choices import choice_of
 from controlplane.allocator.counting import ceiling, going, sidelined
 from controlplane.allocator.demand import Demand
-from controlplane.allocator.effects import MakePlan, RemoveNodes
+from controlplane.allocator.effects import MakePlan
 from controlplane.allocator.facts import aimed_at, basis_of
 from controlplane.allocator.learn import learn
 from controlplane.allocator.offers import Offer, pool_ref
 from controlplane.allocator.prospects import supplies_of
 from controlplane.allocator.state import Allocator, Kind, new_allocator
 from controlplane.catalog.money import MicroDollars
-from controlplane.clouds.interface import PoolRef
+from controlplane.clouds.interface import PoolRef, QuotaKey
 from controlplane.clouds.outcomes import StockedOut
 from controlplane.planning.criteria import Criteria
-from controlplane.planning.market import Choice, Market, Option, Present, QuotaKey
+from controlplane.planning.market import Choice, Market, Option, Present, Quotas
 from controlplane.planning.plan import Change, plan
-from controlplane.planning.scoring import breach, gpus_by_quota, score
+from controlplane.planning.quotas import taken
+from controlplane.planning.scoring import breach, score
 from controlplane.planning.tuning import Tuning
 from controlplane.throughput.use import NodeUse
 from messages.criteria import Objective
@@ -37,7 +38,7 @@ from tests.allocator.actor import Actor, World
 from tests.allocator.simulated_cloud import CloudPool, Machine
 from tests.allocator.simulation import CLUSTERS, JOB, SETTINGS, Result, System
 from tests.allocator.wire import Request
-from tests.planning.builders import HOLLAND, IOWA_A, IOWA_B, MACHINES, OREGON, USD, a_market, a_small_profile
+from tests.planning.builders import HOLLAND, IOWA_A, IOWA_B, MACHINES, OREGON, USD, a_market, a_small_profile, needs_of
 from tests.simulation.clockwork import Broken, Clockwork
 from tests.simulation.seeds import replay
 
@@ -59,7 +60,7 @@ MEASURED_S = 2.0
 
 
 class PlannedAccount(Account):
-    """Counts money, quotas and workers, by the market that the allocator was last told of."""
+    """Counts money and workers, by the market that the allocator was last told of."""
 
     def check_caps(self, actor: Actor, request: Request) -> None:
         demand, market = actor.allocator.demand, actor.allocator.market
@@ -80,29 +81,7 @@ class PlannedAccount(Account):
             raise Broken(f"{coming} may come, {most} are the most")
         if len({choice.accelerator for choice in coming}) > 1:
             raise Broken(f"{coming} may come, of two types")
-        self._check_quota(actor, request, market, coming)
         self._check_money(demand, market, self._with_sidelined(actor, coming))
-
-    def _check_quota(self, actor: Actor, request: Request, market: Market, coming: dict[Choice, int]) -> None:
-        """Of what may come, and of the machines that are there and that it was told of, whatever it thinks of them."""
-        key = self._quota_of(actor, request.change.ref)
-        quota = market.quotas.get(key)
-        if quota is None:
-            return
-        gpus = gpus_by_quota(market, coming).get(key, 0)
-        if gpus > quota:
-            raise Broken(f"{gpus} GPUs may come in {key.region}, above the quota of {quota}")
-        going = {
-            name for each in self.wire.requests if isinstance(each.change, RemoveNodes) for name in each.change.nodes
-        }
-        there = (request.size or 0) + sum(
-            machine.uid in actor.seen and name not in going
-            for ref, pool in self.cloud.pools.items()
-            if ref != request.change.ref and self._quota_of(actor, ref) == key
-            for name, machine in pool.machines.items()
-        )
-        if there > quota:
-            raise Broken(f"{there} GPUs there or asked for in {key.region}, which the quota of {quota} would refuse")
 
     def _with_sidelined(self, actor: Actor, coming: dict[Choice, int]) -> dict[Choice, int]:
         """Nodes that were replaced but kept cost money, too."""
@@ -110,10 +89,6 @@ class PlannedAccount(Account):
         for pool in actor.allocator.pools.values():
             found[choice_of(pool.offer)] += sidelined(pool)
         return {choice: count for choice, count in found.items() if count and choice in market_of(actor).options}
-
-    def _quota_of(self, actor: Actor, ref: PoolRef) -> QuotaKey:
-        choice = choice_of(actor.allocator.pools[ref].offer)
-        return QuotaKey(choice.region, choice.accelerator, choice.spot)
 
     def _check_money(self, demand: Demand, market: Market, coming: dict[Choice, int]) -> None:
         cap = demand.criteria.max_micro_usd_per_hour
@@ -207,7 +182,6 @@ class PlannedSystem(System):
             min_utilisation=chance.choice((None, 0.5)),
         )
         self.usd = {offer.stock: chance.uniform(0.3, 1.0) for offer in self.offers}
-        self.quotas: dict[QuotaKey, int] = {}
         self.idlers: set[str] = set()
         """Uids of machines that the job will not use."""
         self.slackers: set[str] = set()
@@ -254,7 +228,10 @@ class PlannedSystem(System):
             )
             for offer in sorted(wanted, key=lambda offer: choice_of(offer))
         ]
-        return a_market(*options, quotas=dict(self.quotas))
+        return structs.replace(a_market(*options), quotas=self.quotas())
+
+    def tell_quotas(self) -> None:
+        self._tell_market(self.actor)
 
     def _tell_market(self, actor: Actor) -> None:
         actor.post(events.MarketSeen(self.clockwork.now_s, self.market()))
@@ -298,7 +275,6 @@ class PlannedSystem(System):
             *super().faults(),
             ("prices changed", self._change_prices),
             ("prices changed", self._change_prices),
-            ("quota changed", self._change_quota),
             ("criteria changed", self._change_criteria),
             ("profile measured", self._measure),
             ("node left idle", lambda: self._slacken(self.idlers)),
@@ -312,12 +288,6 @@ class PlannedSystem(System):
     def _change_prices(self) -> None:
         for stock in self.usd:
             self.usd[stock] *= self.clockwork.chance.choice((0.4, 0.95, 1.0, 1.05, 2.5))
-        self._tell_market(self.actor)
-
-    def _change_quota(self) -> None:
-        choice = choice_of(self.clockwork.chance.choice(self.offers))
-        key = QuotaKey(choice.region, choice.accelerator, choice.spot)
-        self.quotas[key] = self.clockwork.chance.randint(0, 6)
         self._tell_market(self.actor)
 
     def _change_criteria(self) -> None:
@@ -343,7 +313,6 @@ class PlannedSystem(System):
         self.wanted = 8
         self.idlers.clear()
         self.slackers.clear()
-        self.quotas.clear()
         self.usd = {offer.stock: 0.2 + 0.1 * number for number, offer in enumerate(self.offers)}
         self.criteria_now = self.criteria
         super().be_kind()
@@ -375,17 +344,20 @@ class PlannedSystem(System):
 
     def _notice_where_the_quota_is_full(self) -> None:
         """Whatever is asked for before the machine is gone would be refused."""
-        running = self._running()
-        self.quotas = dict(gpus_by_quota(self.market(), running))
+        self.cloud.quotas = self._all_used()
         self.clockwork.made["notice where the quota is full"] += 1
         self._tell_market(self.actor)
         for pool, machine in self._beside_others():
             self.cloud.preempt(pool, machine, 5.0)
         self.clockwork.run_until(lambda: False, self.clockwork.now_s + 6.0)
         self.must(self.is_as_wanted, "as wanted after a notice where the quota is full")
-        self.quotas = {}
+        self.cloud.quotas = {}
         self._tell_market(self.actor)
         self.must(self.is_as_wanted, "as wanted without quotas")
+
+    def _all_used(self) -> dict[QuotaKey, int]:
+        needs = {choice_of(offer): needs_of(choice_of(offer)) for offer in self.offers}
+        return taken(Quotas(needs=needs), self._running())
 
     def _beside_others(self) -> list[tuple[CloudPool, Machine]]:
         """One machine, of which there is another offer in the same region, if any is."""

@@ -6,7 +6,17 @@ from dataclasses import replace
 
 import pytest
 
-from controlplane.allocator import aims, caps, idle, learn_listing, learn_outcome, prospects, reconcile, timing
+from controlplane.allocator import (
+    aims,
+    caps,
+    idle,
+    learn_listing,
+    learn_outcome,
+    prospects,
+    quota_room,
+    reconcile,
+    timing,
+)
 from controlplane.allocator.counting import at_most, expected, held
 from controlplane.allocator.effects import ResizePool
 from controlplane.allocator.reconcile import Turn
@@ -40,7 +50,7 @@ def leave_a_pool_at_its_old_target_after_a_loss(patch: pytest.MonkeyPatch) -> No
 
     patch.setattr(Turn, "_lower", forgetful)
     patch.setattr(caps, "total", optimistic)
-    patch.setattr(caps, "at_most", lambda pool, **_: expected(pool))
+    patch.setattr(quota_room, "at_most", lambda pool, **_: expected(pool))
 
 
 def forget_an_operation_whose_answer_was_lost(patch: pytest.MonkeyPatch) -> None:
@@ -62,7 +72,7 @@ def check_the_cap_without_operations_under_way(patch: pytest.MonkeyPatch) -> Non
         return sum(pool.target for pool in pools if pool.ref != but)
 
     patch.setattr(caps, "total", confirmed)
-    patch.setattr(caps, "at_most", lambda pool, **_: pool.target)
+    patch.setattr(quota_room, "at_most", lambda pool, **_: pool.target)
     patch.setattr(prospects, "expected", lambda pool: pool.target)
 
 
@@ -111,12 +121,17 @@ def trust_a_listing_that_is_too_old(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(timing, "settles", lambda listing, doubt: True)
 
 
+def count_a_quota_for_each_pool_alone(patch: pytest.MonkeyPatch) -> None:
+    """Pools that draw on the same quota each take all of it."""
+    patch.setattr(quota_room, "may_come", lambda allocator, **only: {})
+
+
 # Of planned jobs
 
 
 def forget_that_noticed_machines_have_their_quota(patch: pytest.MonkeyPatch) -> None:
     """Others are asked for in their place while they are still there."""
-    patch.setattr(caps, "at_most", lambda pool, **_: at_most(pool))
+    patch.setattr(quota_room, "at_most", lambda pool, **_: at_most(pool))
 
 
 def rest_for_ever(patch: pytest.MonkeyPatch) -> None:

@@ -1,18 +1,29 @@
 """A small cloud for the allocator's simulation: pools that keep trying, and that choose themselves whom they let go.
 
 A preempted node comes back under its old name as another machine. A shortage shows inside an operation, while the pool
-exists and goes on trying.
+exists and goes on trying. Quotas refuse a request as a whole; what another takes meanwhile shows in the operation.
 """
 
 import itertools
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
 
 from controlplane.allocator.effects import Change, CreatePool, DeletePool, RemoveNodes, ResizePool
 from controlplane.clouds import outcomes
-from controlplane.clouds.interface import ClusterInfo, PoolInfo, PoolPlan, PoolRef, PoolStatus, RecentShortage
+from controlplane.clouds.interface import (
+    PROJECT,
+    ClusterInfo,
+    Needs,
+    PoolInfo,
+    PoolPlan,
+    PoolRef,
+    PoolStatus,
+    QuotaKey,
+    RecentShortage,
+)
 from controlplane.clouds.outcomes import Outcome
 from messages.clusters import NodeSight
 from messages.ids import ClusterName
@@ -56,6 +67,7 @@ class CloudPool:
     """Uids of machines that are gone but still in sight, and until when."""
     busy: bool = False
     starved: bool = False
+    over_quota: bool = False
     refused_s: float | None = None
     """When a machine was last refused."""
     stopping: bool = False
@@ -82,6 +94,9 @@ class SimulatedCloud:
         self.on_change: Callable[[ClusterName], None] = lambda cluster: None
         self.on_shrink: Callable[[Machine], None] = lambda machine: None
         """Told of machines that ran, and that the cloud chose to let go."""
+        self.quotas: dict[QuotaKey, int] = {}
+        self.needs: dict[PoolRef, Needs] = {}
+        self.on_quota_refusal: Callable[[], None] = lambda: None
         self.boot_s = (0.5, 5.0)
         self._numbers = itertools.count(1)
 
@@ -272,13 +287,37 @@ class SimulatedCloud:
             if pool is not None:
                 return outcomes.AlreadyExists(change.ref.pool)
             if clockwork.happens(0.03, "quota refused the call"):
-                return outcomes.QuotaExceeded("GPUS")
+                return outcomes.QuotaExceeded("GPUS", in_call=True)
         elif pool is None:
             return outcomes.NotFound(change.ref.pool)
         elif pool.busy or (pool.updating and not isinstance(change, RemoveNodes)):
             return outcomes.Busy("another operation is under way")
         under_way = sum(other.busy for other in self._pools_of(change.ref.cluster))
-        return outcomes.Busy("too many operations") if under_way >= OPERATIONS_AT_ONCE else None
+        if under_way >= OPERATIONS_AT_ONCE:
+            return outcomes.Busy("too many operations")
+        short = tuple(self._shortfalls(change))
+        if not short:
+            return None
+        clockwork.made["quota refused what it has no room for"] += 1
+        self.on_quota_refusal()
+        return outcomes.QuotaExceeded(f"quota {short[0].metric} is too small", short, in_call=True)
+
+    def _shortfalls(self, change: Change) -> Iterator[outcomes.Shortfall]:
+        """All or nothing, by the machines that there are now."""
+        if not isinstance(change, CreatePool | ResizePool):
+            return
+        size = change.plan.size if isinstance(change, CreatePool) else change.size
+        more = size - (self.pools[change.ref].target if change.ref in self.pools else 0)
+        for key, amount in self.needs.get(change.ref, {}).items():
+            free = self._free(key)
+            if amount * more > free:
+                yield outcomes.Shortfall(key.metric, key.scope != PROJECT, amount * more, max(0, free))
+
+    def _free(self, key: QuotaKey) -> float:
+        if key not in self.quotas:
+            return math.inf
+        used = sum(self.needs[pool.ref].get(key, 0) * len(pool.machines) for pool in self.pools.values())
+        return self.quotas[key] - used
 
     def _lowered_beside(self, change: Change) -> Outcome | None:
         """Slots without a machine can be given up although an operation is under way."""
@@ -323,7 +362,8 @@ class SimulatedCloud:
             return outcomes.Done()
         if not (patience_is_over and pool.starved):
             return None
-        if self.clockwork.happens(0.2, "quota inside an operation"):
+        if pool.over_quota or self.clockwork.happens(0.2, "quota inside an operation"):
+            self.on_quota_refusal()
             return outcomes.QuotaExceeded("GCE_QUOTA_EXCEEDED")
         self.clockwork.made["stockout inside an operation"] += 1
         return outcomes.StockedOut("GCE_STOCKOUT")
@@ -332,9 +372,10 @@ class SimulatedCloud:
         """What an instance group does all day."""
         if self.pools.get(pool.ref) is not pool:
             return
-        pool.starved = False
+        pool.starved = pool.over_quota = False
         while len(pool.machines) < pool.target and pool.ref.cluster not in self.dark:
-            if self._used(pool.plan.zone) >= self.capacities[pool.plan.zone]:
+            pool.over_quota = any(amount > self._free(key) for key, amount in self.needs.get(pool.ref, {}).items())
+            if pool.over_quota or self._used(pool.plan.zone) >= self.capacities[pool.plan.zone]:
                 pool.starved, pool.refused_s = True, self.clockwork.now_s
                 break
             number = next(self._numbers)

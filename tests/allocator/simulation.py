@@ -9,6 +9,7 @@ from functools import partial
 from typing import assert_never
 
 from controlplane.allocator import events
+from controlplane.allocator.choices import choice_of
 from controlplane.allocator.counting import ceiling
 from controlplane.allocator.effects import (
     AllocatorEffect,
@@ -23,12 +24,14 @@ from controlplane.allocator.effects import (
 from controlplane.allocator.offers import Offer, pool_ref
 from controlplane.allocator.state import Allocator, AllocatorSettings, new_allocator
 from controlplane.clouds.interface import PoolRef
+from controlplane.planning.market import Quotas
 from messages.clusters import NodeSight
 from messages.ids import ClusterName, JobName
 from tests.allocator.account import Account
 from tests.allocator.actor import Actor
 from tests.allocator.simulated_cloud import Machine, SimulatedCloud
 from tests.allocator.wire import STRAY_S, Request, Wire
+from tests.planning.builders import DISK_GB, needs_of
 from tests.simulation.clockwork import Broken, Clockwork
 
 JOB = JobName("simulated")
@@ -99,6 +102,8 @@ class System:
         capacities = {offer.zone: chance.randint(0, 6) for offer in self.offers}
         self.cloud = SimulatedCloud(self.clockwork, capacities, CLUSTERS)
         self.cloud.limits = {pool_ref(JOB, offer): offer.max_nodes for offer in self.offers}
+        self.cloud.needs = {pool_ref(JOB, offer): needs_of(choice_of(offer)) for offer in self.offers}
+        self.cloud.on_quota_refusal = self._tell_quotas_soon
         self.cloud.on_change = self._send_sight
         self.wire = Wire(self.clockwork, self.cloud)
         self.account = self.account_kind(self.clockwork, self.cloud, self.wire)
@@ -131,6 +136,7 @@ class System:
         return new_allocator(JOB, self.offers, wanted=self.wanted, at_s=now_s, ended=self.ended, settings=SETTINGS)
 
     def _new_actor(self) -> Actor:
+        self._tell_quotas_soon()
         return Actor(self, self.new_allocator(), self.clockwork)
 
     def run(self) -> Result:
@@ -298,6 +304,7 @@ class System:
             ("cluster cut off", self._cut_off),
             ("other number wanted", self.want),
             ("pool deleted by a person", self._delete_a_pool),
+            ("quota changed", self._change_quota),
         ]
 
     def _make(self, name: str, make: Callable[[], None]) -> None:
@@ -421,6 +428,23 @@ class System:
             del self.cloud.pools[pool.ref]
             self._send_sight(pool.ref.cluster)
 
+    def _change_quota(self) -> None:
+        """By a person, or by what others of the project take: it is read a while after."""
+        key = self.clockwork.chance.choice(sorted({key for needs in self.cloud.needs.values() for key in needs}))
+        self.cloud.quotas[key] = self.clockwork.chance.randint(0, 6) * (DISK_GB if key.metric == "DISK_GB" else 1)
+        self._tell_quotas_soon()
+
+    def quotas(self) -> Quotas:
+        """As read: of this job, which is the only one."""
+        needs = {choice_of(offer): needs_of(choice_of(offer)) for offer in self.offers}
+        return Quotas(dict(self.cloud.quotas), needs if self.cloud.quotas else {})
+
+    def _tell_quotas_soon(self) -> None:
+        self.clockwork.after(self.clockwork.chance.uniform(0.01, 3.0), lambda: self.tell_quotas())
+
+    def tell_quotas(self) -> None:
+        self.actor.post(events.QuotasSeen(self.clockwork.now_s, self.quotas()))
+
     def _end(self, why: str) -> None:
         self.ended = why
         self.clockwork.tell(f"the job has {why}")
@@ -430,6 +454,8 @@ class System:
         """From now on machines can be had, and nothing is lost on the way."""
         self.clockwork.tell("the faults stop")
         self.cut_off.clear()
+        self.cloud.quotas.clear()
+        self.tell_quotas()
         for offer in self.offers:
             self.cloud.capacities[offer.zone] = offer.max_nodes
         if self.actor.alive:

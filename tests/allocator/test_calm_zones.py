@@ -7,7 +7,8 @@ import pytest
 from controlplane.allocator.calm import calm_first
 from controlplane.allocator.effects import AllocatorEffect, CreatePool, RemoveNodes, ResizePool
 from controlplane.catalog.money import MicroDollars
-from controlplane.planning.market import Choice, Market, Present, QuotaKey
+from controlplane.clouds.interface import QuotaKey
+from controlplane.planning.market import Choice, Market, Present
 from controlplane.planning.plan import Change, plan
 from messages.criteria import Objective
 from tests.allocator.planned_stage import (
@@ -31,6 +32,7 @@ from tests.planning.builders import (
     a_market,
     a_small_profile,
     an_option,
+    gpus_of,
     some_criteria,
 )
 
@@ -128,7 +130,7 @@ def test_money_and_quotas_that_keep_calm_zones_from_giving_more_leave_room_to_th
         B: 2,
         C: 2,
     }
-    market = a_market_of_three({QuotaKey("us-west1", "L4", True): 1, QuotaKey("us-central1", "L4", True): 3})
+    market = a_market_of_three({gpus_of("us-west1"): 1, gpus_of("us-central1"): 3})
     seen = calm_first(some_criteria(max_workers=8), SMALL_GRADIENTS, market, Present(), {A: 20.0, B: 10.0})
     assert limits(seen) == {A: 0, B: 3, C: 2}
 

@@ -4,14 +4,14 @@ from dataclasses import replace
 from typing import Any
 
 from controlplane.allocator import events
-from controlplane.allocator.caps import may_come, money_per_hour, most_for
+from controlplane.allocator.caps import money_per_hour, most_for
 from controlplane.allocator.effects import AllocatorEffect, CreatePool, ResizePool
 from controlplane.allocator.offers import Offer, pool_ref
+from controlplane.allocator.quota_room import may_come
 from controlplane.allocator.shelves import shelf_of
 from controlplane.allocator.state import AllocatorSettings, Pool
 from controlplane.catalog.money import MicroDollars
 from controlplane.clouds.outcomes import QuotaExceeded, Unreachable
-from controlplane.planning.market import QuotaKey
 from messages.criteria import Objective
 from tests.allocator.planned_stage import (
     IOWA,
@@ -24,7 +24,7 @@ from tests.allocator.planned_stage import (
     prices_of,
 )
 from tests.allocator.stage import JOB, A, B, a_full_stage, asked, held_by, of
-from tests.planning.builders import IOWA_A, IOWA_B, OREGON, USD, a_small_profile, an_option, some_criteria
+from tests.planning.builders import IOWA_A, IOWA_B, OREGON, USD, a_small_profile, an_option, gpus_of, some_criteria
 
 BOTH = (IOWA, IOWA_TOO)
 NO_GRADIENTS = a_small_profile(gradient_bytes=0)
@@ -90,7 +90,7 @@ def test_the_quota_of_a_region_holds_for_all_its_zones_together() -> None:
     stage = a_planned_stage(*BOTH, **FASTEST)
     stage.ticks()
     stage.lists()
-    stage.sees_prices(*prices_of(BOTH), quotas={QuotaKey("us-central1", "L4", True): 5})
+    stage.sees_prices(*prices_of(BOTH), quotas={gpus_of("us-central1"): 5})
     [first, second] = of(stage.plans(), CreatePool)
     assert first.plan.size + second.plan.size == 5
     stage.gets(first)
@@ -100,7 +100,7 @@ def test_the_quota_of_a_region_holds_for_all_its_zones_together() -> None:
 def test_a_quota_that_shrinks_takes_nothing_and_gives_nothing() -> None:
     stage = a_running_stage(IOWA, **FASTEST)
     assert held_by(stage) == {IOWA_A: 8}
-    stage.sees_prices(*prices_of((IOWA,)), quotas={QuotaKey("us-central1", "L4", True): 5})
+    stage.sees_prices(*prices_of((IOWA,)), quotas={gpus_of("us-central1"): 5})
     assert stage.words(stage.settles()) == []
     assert stage.allocator.leaving == {}
     stage.takes(f"{IOWA_A}-1")
@@ -129,7 +129,7 @@ def _one_was_noticed(*others: Offer) -> tuple[PlannedStage, list[AllocatorEffect
     offers, usd = (*BOTH, *others), {"us_central1_a": 0.6, "us_west1_a": 0.6}
     few = prices_of((IOWA, replace(IOWA_TOO, max_nodes=2)), **usd)
     stage = a_running_stage(*offers, options=few, profile=NO_GRADIENTS)
-    stage.sees_prices(*prices_of(offers, **usd), quotas={QuotaKey("us-central1", "L4", True): 4})
+    stage.sees_prices(*prices_of(offers, **usd), quotas={gpus_of("us-central1"): 4})
     stage.settles()
     assert held_by(stage) == {IOWA_A: 2, IOWA_B: 2}
     return stage, stage.notices(f"{IOWA_A}-1", 25.0)

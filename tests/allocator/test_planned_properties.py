@@ -6,21 +6,21 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from controlplane.allocator import events
-from controlplane.allocator.caps import may_come, money_per_hour
+from controlplane.allocator.caps import money_per_hour
 from controlplane.allocator.demand import Demand
 from controlplane.allocator.events import AllocatorEvent
+from controlplane.allocator.quota_room import may_come
 from controlplane.allocator.state import new_allocator
 from controlplane.catalog.money import MicroDollars
 from controlplane.clouds.outcomes import Outcome
 from controlplane.planning.criteria import Criteria
-from controlplane.planning.market import QuotaKey
 from controlplane.planning.plan import plan
 from controlplane.planning.tuning import Tuning
 from controlplane.throughput.use import NodeUse
 from messages.criteria import Objective
 from tests.allocator.stage import EU, JOB, US
 from tests.allocator.test_properties import AFTER_S, EVENTS, NAMES, OFFERS, Run, clusters_with
-from tests.planning.builders import USD, a_market, a_small_profile, an_option
+from tests.planning.builders import USD, a_market, a_small_profile, an_option, gpus_of
 
 FEW = settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 PROFILES = tuple(a_small_profile(gradient_bytes=size) for size in (10**6, 10**8))
@@ -51,7 +51,7 @@ OPTIONS = st.builds(
     st.integers(1, 4),
 )
 MARKETS = st.builds(
-    lambda options, quota: a_market(*options, quotas={} if quota is None else {QuotaKey("us-a", "T4", True): quota}),
+    lambda options, quota: a_market(*options, quotas={} if quota is None else {gpus_of("us-a", "T4"): quota}),
     st.lists(OPTIONS, min_size=1, max_size=4),
     st.sampled_from([None, None, 0, 1, 3]),
 )

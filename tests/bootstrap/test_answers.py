@@ -34,7 +34,7 @@ def test_whoever_is_not_answered_is_told_where_to_look() -> None:
     outcome = told(0, "Connect call failed")
     assert isinstance(outcome, Unreachable)
     assert "Connect call failed" in outcome.detail
-    assert "authorised networks" in outcome.detail
+    assert "`authorized_networks`" in outcome.detail
 
 
 def test_whoever_may_not_is_told_which_role_is_missing() -> None:

@@ -1,23 +1,31 @@
 """A cloud in memory: does what it is asked at once, and remembers what it was asked."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from controlplane.catalog.places import region_of
 from controlplane.clouds.interface import (
+    PROJECT,
     ClusterInfo,
     ClusterPlan,
     ClusterStatus,
     KubernetesAccess,
     MachineInfo,
     MarketPrice,
+    Needs,
     PoolInfo,
     PoolPlan,
     PoolRef,
     PoolStatus,
     Quota,
+    QuotaKey,
 )
 from controlplane.clouds.outcomes import Done, Outcome, Refused, Unreachable
 from messages.ids import ClusterName
+
+
+def a_quota(scope: str, metric: str, limit: float, usage: float = 0.0) -> Quota:
+    return Quota(QuotaKey(scope, metric), limit, usage)
 
 
 class FakeCloud:
@@ -37,7 +45,7 @@ class FakeCloud:
         """Unix seconds; no longer protection is given."""
         self.running: list[MachineInfo] = []
         self.prices: Sequence[MarketPrice] | Unreachable = ()
-        self.quota_by_region: dict[str, Sequence[Quota] | Unreachable] = {}
+        self.quota_by_scope: dict[str, Sequence[Quota] | Unreachable] = {}
         self.quotas_asked: list[str] = []
         self.listings = 0
         self.looks = 0
@@ -101,9 +109,25 @@ class FakeCloud:
         self._put(pool.cluster, tuple(each for each in self.infos[pool.cluster].pools if each.ref != pool))
         return Done()
 
-    async def quotas(self, region: str) -> Sequence[Quota] | Unreachable | Refused:
-        self.quotas_asked.append(region)
-        return self.quota_by_region.get(region, ())
+    async def quotas(self, scope: str) -> Sequence[Quota] | Unreachable | Refused:
+        self.quotas_asked.append(scope)
+        return self.quota_by_scope.get(scope, ())
+
+    def needs(self, plan: PoolPlan, quotas: Iterable[Quota]) -> Needs:
+        """GPUs by region and kind, disks that all kinds of a region share, GPUs of all regions."""
+        region = region_of(plan.zone)
+        kind = f"{plan.accelerator}{'_SPOT' if plan.spot else ''}"
+        found = {
+            QuotaKey(region, kind): plan.accelerators_per_node,
+            QuotaKey(region, "DISK_GB"): plan.disk_gb,
+            QuotaKey(PROJECT, "GPUS"): plan.accelerators_per_node,
+        }
+        known = {quota.key for quota in quotas}
+        return {key: amount for key, amount in found.items() if key in known and amount}
+
+    @property
+    def quotas_page(self) -> str:
+        return "https://quotas.example"
 
     async def machines(self) -> Sequence[MachineInfo] | Unreachable | Refused:
         return tuple(self.running)

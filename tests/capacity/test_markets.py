@@ -3,28 +3,32 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 
 from controlplane.allocator.state import Allocator
 from controlplane.capacity import markets
 from controlplane.capacity.markets import Markets
+from controlplane.capacity.quotas import QuotaWatch
 from controlplane.catalog.memory import Memory, StockedOut, learn
 from controlplane.catalog.shipped import shipped_catalog, shipped_links
-from controlplane.clouds.interface import MarketPrice, Quota
+from controlplane.clouds.interface import PROJECT, MarketPrice, PoolPlan, Quota, QuotaKey
 from controlplane.clouds.outcomes import Refused, Unreachable
-from controlplane.planning.market import Market, QuotaKey
+from controlplane.planning.market import Market, Quotas
 from messages.events import FLEET, Event
 from messages.ids import JobName
 from runtime.clock import SystemClock
 from tests.allocator.planned_stage import offer_in
 from tests.allocator.stage import JOB, a_full_stage
-from tests.capacity.fake_cloud import FakeCloud
+from tests.capacity.fake_cloud import FakeCloud, a_quota
 from tests.conftest import eventually
-from tests.planning.builders import IOWA_A, IOWA_B, a_choice, some_criteria
+from tests.planning.builders import ALL_GPUS, IOWA_A, IOWA_B, a_choice, some_criteria
 
 OFFERS = (offer_in(IOWA_A), offer_in(IOWA_B), offer_in(IOWA_B, spot=False))
-SPOT_L4 = QuotaKey("us-central1", "L4", True)
+REGION = "us-central1"
+SPOT_L4 = QuotaKey(REGION, "nvidia-l4_SPOT")
+DISKS = QuotaKey(REGION, "DISK_GB")
 
 
 class Stage:
@@ -32,29 +36,54 @@ class Stage:
         self.memory = Memory()
         self.allocators: dict[JobName, Allocator] = {}
         self.told: list[Market] = []
+        self.left: list[Quotas] = []
+        """What an unplanned job was told."""
         self.said: list[Event] = []
+        systems = [PoolPlan("system", IOWA_A, "e2-standard-2", 1, spot=False, disk_gb=50)]
+        self.quotas = QuotaWatch(cloud, OFFERS, _small_disks, systems, lambda: self.allocators, again_s=0.01)
         self.markets = Markets(
             cloud,
             OFFERS,
             shipped_catalog,
             shipped_links(),
             lambda: self.memory,
-            lambda: self.allocators,
+            self.quotas,
             SystemClock(),
             self.said.append,
             look_s=0.01,
             unseen_s=unseen_s,
-            quotas_again_s=0.01,
         )
+
+    def hear(self, news: Market | Quotas) -> None:
+        if isinstance(news, Market):
+            self.told.append(news)
+        else:
+            self.left.append(news)
 
     def usd_in(self, zone: str) -> int:
         return self.told[-1].options[a_choice(zone)].micro_usd_per_hour
+
+
+def _small_disks(plan: PoolPlan) -> PoolPlan:
+    return replace(plan, disk_gb=70)
 
 
 class SilentCloud(FakeCloud):
     async def market(self) -> Sequence[MarketPrice] | Unreachable | Refused:
         await asyncio.sleep(3600.0)
         return ()
+
+
+class SlowQuotas(FakeCloud):
+    def __init__(self) -> None:
+        super().__init__()
+        self.quota_by_scope[REGION] = (a_quota(REGION, "nvidia-l4_SPOT", 8.0),)
+        self.may_answer = asyncio.Event()
+        self.may_answer.set()
+
+    async def quotas(self, scope: str) -> Sequence[Quota] | Unreachable | Refused:
+        await self.may_answer.wait()
+        return await super().quotas(scope)
 
 
 async def looked_at(cloud: FakeCloud, times: int) -> None:
@@ -79,7 +108,7 @@ async def a_stage(cloud: FakeCloud, unseen_s: float = 60.0) -> AsyncIterator[Sta
 
 async def test_a_job_is_told_what_the_fleet_has_of_what_it_allows() -> None:
     async with a_stage(FakeCloud()) as stage:
-        stage.markets.follow(JOB, some_criteria(zones=(IOWA_B,)), stage.told.append)
+        stage.markets.follow(JOB, some_criteria(zones=(IOWA_B,)), stage.hear)
         await eventually(lambda: stage.told)
     assert [(*choice, option.limit) for choice, option in stage.told[0].options.items()] == [
         (IOWA_B, "g2-standard-8", "L4", True, 8)
@@ -90,7 +119,7 @@ async def test_nothing_is_told_before_the_prices_of_the_moment_are_known() -> No
     cloud = FakeCloud()
     cloud.prices = Unreachable("nobody answers")
     async with a_stage(cloud) as stage:
-        stage.markets.follow(JOB, some_criteria(), stage.told.append)
+        stage.markets.follow(JOB, some_criteria(), stage.hear)
         await looked_at(cloud, 3)
         assert stage.told == []
         cloud.prices = (MarketPrice(IOWA_A, "nvidia-l4", 123_456, 900_000),)
@@ -103,7 +132,7 @@ async def test_list_prices_have_to_do_where_nobody_answers_until_somebody_does()
     cloud.prices = Unreachable("nobody answers")
     began = SystemClock().wall_s()
     async with a_stage(cloud, unseen_s=0.1) as stage:
-        stage.markets.follow(JOB, some_criteria(), stage.told.append)
+        stage.markets.follow(JOB, some_criteria(), stage.hear)
         await eventually(lambda: stage.told)
         assert stage.usd_in(IOWA_A) == listed_in(IOWA_A)
         cloud.prices = (MarketPrice(IOWA_A, "nvidia-l4", 123_456, 900_000),)
@@ -126,7 +155,7 @@ async def test_a_job_that_comes_while_list_prices_hold_is_told_so_once() -> None
     async with a_stage(cloud, unseen_s=0.1) as stage:
         await eventually(lambda: stage.said)
         for most in (4, 3):
-            stage.markets.follow(later, some_criteria(max_workers=most), stage.told.append)
+            stage.markets.follow(later, some_criteria(max_workers=most), stage.hear)
         [of_fleet, of_job] = stage.said
     assert (of_fleet.scope, of_job.scope) == (FLEET, later)
     assert (of_job.kind, of_job.text, of_job.why) == (of_fleet.kind, of_fleet.text, of_fleet.why)
@@ -136,7 +165,7 @@ async def test_once_prices_of_the_moment_were_read_the_last_ones_hold_while_nobo
     cloud = FakeCloud()
     cloud.prices = (MarketPrice(IOWA_A, "nvidia-l4", 123_456, 900_000),)
     async with a_stage(cloud, unseen_s=0.05) as stage:
-        stage.markets.follow(JOB, some_criteria(), stage.told.append)
+        stage.markets.follow(JOB, some_criteria(), stage.hear)
         await eventually(lambda: stage.told)
         cloud.prices = Unreachable("nobody answers")
         await looked_at(cloud, 6)
@@ -147,7 +176,7 @@ async def test_once_prices_of_the_moment_were_read_the_last_ones_hold_while_nobo
 async def test_an_answer_that_never_comes_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(markets, "CALL_S", 0.01)
     async with a_stage(SilentCloud(), unseen_s=0.1) as stage:
-        stage.markets.follow(JOB, some_criteria(), stage.told.append)
+        stage.markets.follow(JOB, some_criteria(), stage.hear)
         await eventually(lambda: stage.told)
     assert stage.said[0].why == "prices of the moment were not told within 0.01 s"
 
@@ -155,7 +184,7 @@ async def test_an_answer_that_never_comes_is_no_answer(monkeypatch: pytest.Monke
 async def test_other_prices_are_told_and_the_same_ones_are_not() -> None:
     cloud = FakeCloud()
     async with a_stage(cloud) as stage:
-        stage.markets.follow(JOB, some_criteria(), stage.told.append)
+        stage.markets.follow(JOB, some_criteria(), stage.hear)
         await eventually(lambda: stage.told)
         await looked_at(cloud, 3)
         assert len(stage.told) == 1
@@ -169,7 +198,7 @@ async def test_prices_that_cannot_be_seen_any_more_stay_as_they_were() -> None:
     cloud = FakeCloud()
     cloud.prices = (MarketPrice(IOWA_A, "nvidia-l4", 123_456, 900_000),)
     async with a_stage(cloud) as stage:
-        stage.markets.follow(JOB, some_criteria(), stage.told.append)
+        stage.markets.follow(JOB, some_criteria(), stage.hear)
         await eventually(lambda: stage.told)
         cloud.prices = Unreachable("nobody answers")
         await looked_at(cloud, 3)
@@ -178,7 +207,7 @@ async def test_prices_that_cannot_be_seen_any_more_stay_as_they_were() -> None:
 
 async def test_what_was_seen_of_a_zone_is_told() -> None:
     async with a_stage(FakeCloud()) as stage:
-        stage.markets.follow(JOB, some_criteria(), stage.told.append)
+        stage.markets.follow(JOB, some_criteria(), stage.hear)
         await eventually(lambda: stage.told)
         for _ in range(5):
             stage.memory = learn(stage.memory, StockedOut(IOWA_A, "L4", SystemClock().wall_s()))
@@ -187,39 +216,67 @@ async def test_what_was_seen_of_a_zone_is_told() -> None:
     assert options[a_choice(IOWA_A)].availability < options[a_choice(IOWA_B)].availability
 
 
-async def test_quotas_leave_out_what_other_jobs_have() -> None:
+async def test_quotas_leave_out_what_other_jobs_and_system_pools_have() -> None:
     cloud = FakeCloud()
-    cloud.quota_by_region["us-central1"] = (Quota("PREEMPTIBLE_NVIDIA_L4_GPUS", 8.0, 0.0),)
+    cloud.quota_by_scope[REGION] = (a_quota(REGION, "nvidia-l4_SPOT", 8.0), a_quota(REGION, "DISK_GB", 500.0))
+    cloud.quota_by_scope[PROJECT] = (a_quota(PROJECT, "GPUS", 9.0, usage=2.0),)
     async with a_stage(cloud) as stage:
-        stage.markets.follow(JOB, some_criteria(), stage.told.append)
+        stage.markets.follow(JOB, some_criteria(), stage.hear)
         await eventually(lambda: stage.told)
-        assert stage.told[-1].quotas[SPOT_L4] == 8
+        assert stage.told[-1].quotas.left == {SPOT_L4: 8, DISKS: 450, ALL_GPUS: 7}
+        assert stage.told[-1].quotas.needs[a_choice(IOWA_A)] == {SPOT_L4: 1, DISKS: 70, ALL_GPUS: 1}
         held = a_full_stage(offer_in(IOWA_A), wanted=3).allocator
         stage.allocators = {JobName("other"): held, JOB: held}
-        await eventually(lambda: stage.told[-1].quotas[SPOT_L4] == 5)
-        assert stage.markets.market(some_criteria()).quotas[SPOT_L4] == 8
+        await eventually(lambda: stage.told[-1].quotas.left == {SPOT_L4: 5, DISKS: 240, ALL_GPUS: 4})
+        assert stage.markets.market(some_criteria()).quotas.left[SPOT_L4] == 8
+
+
+async def test_a_job_that_is_not_planned_is_told_what_quotas_leave_without_waiting_for_prices() -> None:
+    cloud = SilentCloud()
+    cloud.quota_by_scope[REGION] = (a_quota(REGION, "DISK_GB", 200.0),)
+    async with a_stage(cloud) as stage:
+        stage.markets.follow(JOB, None, stage.hear)
+        await eventually(lambda: stage.left)
+    assert (stage.left[-1].left, stage.left[-1].page) == ({DISKS: 150}, cloud.quotas_page)
 
 
 async def test_quotas_that_cannot_be_read_limit_nothing_and_are_read_again_after_a_refusal() -> None:
     cloud = FakeCloud()
-    cloud.quota_by_region["us-central1"] = Unreachable("nobody answers")
+    cloud.quota_by_scope[REGION] = Unreachable("nobody answers")
     async with a_stage(cloud) as stage:
-        stage.markets.follow(JOB, some_criteria(), stage.told.append)
+        stage.markets.follow(JOB, some_criteria(), stage.hear)
         await eventually(lambda: stage.told)
         await looked_at(cloud, 3)
-        assert (stage.told[-1].quotas, cloud.quotas_asked) == ({}, ["us-central1"])
-        cloud.quota_by_region["us-central1"] = (Quota("PREEMPTIBLE_NVIDIA_L4_GPUS", 2.0, 0.0),)
-        stage.markets.refused_for_quota(IOWA_A)
-        await eventually(lambda: stage.told[-1].quotas == {SPOT_L4: 2})
+        assert (stage.told[-1].quotas.left, sorted(cloud.quotas_asked)) == ({}, [PROJECT, REGION])
+        cloud.quota_by_scope[REGION] = (a_quota(REGION, "nvidia-l4_SPOT", 2.0),)
+        stage.quotas.refused()
+        await eventually(lambda: stage.told[-1].quotas.left == {SPOT_L4: 2})
+
+
+async def test_after_a_refusal_nothing_older_is_told_and_what_is_read_is_told_though_it_is_the_same() -> None:
+    cloud = SlowQuotas()
+    async with a_stage(cloud) as stage:
+        stage.markets.follow(JOB, None, stage.hear)
+        await eventually(lambda: stage.left)
+        cloud.may_answer.clear()
+        stage.quotas.refused()
+        stage.allocators = {JobName("other"): a_full_stage(offer_in(IOWA_A), wanted=3).allocator}
+        await looked_at(cloud, 3)
+        assert len(stage.left) == 1
+        stage.allocators = {}
+        cloud.may_answer.set()
+        await eventually(lambda: len(stage.left) == 2)
+    assert stage.left[0] == stage.left[1]
 
 
 async def test_a_job_that_comes_later_is_told_at_once_and_one_that_went_no_more() -> None:
     cloud = FakeCloud()
     async with a_stage(cloud) as stage:
-        stage.markets.follow(JOB, some_criteria(), stage.told.append)
+        stage.markets.follow(JOB, some_criteria(), stage.hear)
         await eventually(lambda: stage.told)
-        later: list[Market] = []
+        later: list[Market | Quotas] = []
         stage.markets.follow(JobName("later"), some_criteria(on_demand=1.0), later.append)
+        assert isinstance(later[0], Market)
         assert [choice.spot for choice in later[0].options] == [False]
         stage.markets.unfollow(JobName("later"))
         cloud.prices = (MarketPrice(IOWA_B, "nvidia-l4", 123_456, 900_000),)
@@ -231,7 +288,7 @@ async def test_people_are_told_all_offers_at_the_prices_of_the_moment() -> None:
     cloud = FakeCloud()
     cloud.prices = (MarketPrice(IOWA_A, "nvidia-l4", 123_456, 900_000),)
     async with a_stage(cloud) as stage:
-        stage.markets.follow(JOB, some_criteria(), stage.told.append)
+        stage.markets.follow(JOB, some_criteria(), stage.hear)
         await eventually(lambda: stage.told)
         catalog = stage.markets.catalog()
     found = catalog.find(IOWA_A, "g2-standard-8", "L4")

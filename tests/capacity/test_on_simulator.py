@@ -262,9 +262,10 @@ async def test_a_quota_of_nothing_is_told_with_where_to_ask_for_more(tmp_path: P
     async with a_bench(tmp_path) as bench:
         await bench.stage.take_quota()
         async with running(bench):
-            await eventually(lambda: bench.shortages and OTHER_ZONE in bench.shortages[-1])
+            await eventually(lambda: bench.shortages and "beyond the quota" in bench.shortages[-1])
     said = bench.shortages[-1]
-    _is_one_clear_sentence(said, "is beyond the quota: Quota 'PREEMPTIBLE_NVIDIA_L4_GPUS' exceeded", "Ask for more at")
+    assert "quota NVIDIA_L4_GPUS in us-central1 has no room for another g2-standard-8" in said, "of the other zone"
+    _is_one_clear_sentence(said, "is beyond the quota: quota NVIDIA_L4_GPUS of the region", "Ask for more at")
 
 
 def _is_one_clear_sentence(said: str, says: str, to_do: str) -> None:

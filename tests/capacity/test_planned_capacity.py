@@ -15,7 +15,7 @@ from controlplane.allocator.state import AllocatorSettings
 from controlplane.capacity.capacity import Capacity
 from controlplane.capacity.placement import Placed
 from controlplane.capacity.planning import Planning, known_prices
-from controlplane.clouds.interface import MarketPrice, Quota
+from controlplane.clouds.interface import MarketPrice
 from controlplane.planning.criteria import criteria_of
 from controlplane.planning.profiles import profile_of
 from controlplane.throughput.use import NodeUse
@@ -30,7 +30,7 @@ from runtime.clock import SystemClock
 from tests.allocator.planned_stage import FAR, IOWA
 from tests.allocator.stage import EU, US
 from tests.capacity.builders import a_worker
-from tests.capacity.fake_cloud import FakeCloud
+from tests.capacity.fake_cloud import FakeCloud, a_quota
 from tests.conftest import Connect, eventually
 from tests.planning.builders import HOLLAND, IOWA_A
 
@@ -167,7 +167,7 @@ async def test_other_criteria_are_planned_for_at_once(connect: Connect) -> None:
 async def test_no_more_is_asked_for_than_the_quota_leaves(connect: Connect) -> None:
     cloud = FakeCloud(US, EU)
     cloud.prices = prices(iowa=100_000, holland=110_000)
-    cloud.quota_by_region["us-central1"] = (Quota("PREEMPTIBLE_NVIDIA_L4_GPUS", 1.0, 0.0),)
+    cloud.quota_by_scope["us-central1"] = (a_quota("us-central1", "nvidia-l4_SPOT", 1.0),)
     async with a_stage(connect, cloud, a_spec(workers=2)) as stage:
         await eventually(lambda: sum(stage.zones().values()) == 2)
         assert stage.zones().get(IOWA_A, 0) <= 1

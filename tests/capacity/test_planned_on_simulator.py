@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 
 from controlplane.allocator.demand import Demand
 from controlplane.allocator.offers import Offer, pool_ref
@@ -134,10 +135,22 @@ async def test_what_a_zone_did_is_in_the_offers(tmp_path: Path, connect: Connect
         await eventually(lambda: (bench.seen(ZONE).mean_lifetime_s or 4 * 3600.0) < 3 * 3600.0)
 
 
-async def test_no_more_is_asked_for_than_the_project_s_quota_allows(tmp_path: Path, connect: Connect) -> None:
-    quota = "us-central1:PREEMPTIBLE_NVIDIA_L4_GPUS=3"
+@pytest.mark.parametrize(
+    "quota",
+    [
+        "us-central1:PREEMPTIBLE_NVIDIA_L4_GPUS=3",
+        pytest.param("us-central1:SSD_TOTAL_GB=360", marks=pytest.mark.slow),
+        pytest.param("us-central1:IN_USE_ADDRESSES=4", marks=pytest.mark.slow),
+        pytest.param("CPUS_ALL_REGIONS=28", marks=pytest.mark.slow),
+        pytest.param("GPUS_ALL_REGIONS=3", marks=pytest.mark.slow),
+    ],
+)
+async def test_no_more_is_asked_for_than_the_project_s_quota_allows(
+    tmp_path: Path, connect: Connect, quota: str
+) -> None:
     async with a_bench(tmp_path, connect, {"quotas": quota}, objective=Objective.THROUGHPUT) as bench:
         await until_asked(bench.nodes, lambda nodes: sum(nodes.values()) == 3, "as many as the quota allows")
         await asyncio.sleep(1.0)
         assert sum((await bench.nodes()).values()) == 3
+        assert set(await bench.stage.calls("CreateNodePool")) == {"OK"}
     assert "quota_exceeded" not in {event.kind for event in bench.told}

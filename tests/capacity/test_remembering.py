@@ -10,7 +10,7 @@ from controlplane.allocator.effects import CreatePool
 from controlplane.capacity.remembering import Remembering
 from controlplane.catalog.memory import estimate
 from controlplane.catalog.memory_records import key_of
-from controlplane.clouds.outcomes import QuotaExceeded, StockedOut
+from controlplane.clouds.outcomes import StockedOut
 from messages import subjects
 from messages.ids import JobName
 from runtime.bus import Bucket
@@ -25,18 +25,15 @@ HERE = offer_in(IOWA_A)
 
 
 @asynccontextmanager
-async def remembering(
-    bucket: Bucket, *, leads: bool = True, refused: list[str] | None = None
-) -> AsyncIterator[Remembering]:
-    told = [] if refused is None else refused
-    made = Remembering(bucket, SystemClock(), lambda: leads, told.append, observe_s=0.01, save_s=0.02)
+async def remembering(bucket: Bucket, *, leads: bool = True) -> AsyncIterator[Remembering]:
+    made = Remembering(bucket, SystemClock(), lambda: leads, observe_s=0.01, save_s=0.02)
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(made.run())
         yield made
         running.cancel()
 
 
-def a_refused_stage(outcome: StockedOut | QuotaExceeded) -> Stage:
+def a_refused_stage(outcome: StockedOut) -> Stage:
     stage = a_stage(HERE, wanted=1)
     stage.ticks()
     [create] = of(stage.lists(), CreatePool)
@@ -96,14 +93,6 @@ async def test_whoever_does_not_lead_writes_nothing(connect: Connect) -> None:
         await eventually(lambda: seen(found) > 0)
         await asyncio.sleep(0.1)
         assert await bucket.get(key_of(IOWA_A)) is None
-
-
-async def test_a_refusal_for_quota_is_told_on(connect: Connect) -> None:
-    bucket = await (await connect("master")).bucket(subjects.STATE_BUCKET)
-    refused: list[str] = []
-    async with remembering(bucket, refused=refused) as found:
-        found.see(JOB, a_refused_stage(QuotaExceeded("no more")).allocator)
-        await eventually(lambda: refused == [IOWA_A])
 
 
 async def test_of_a_job_that_is_let_go_nothing_is_kept_but_what_it_saw(connect: Connect) -> None:

@@ -11,6 +11,7 @@ import pytest
 from controlplane.clouds.interface import (
     FLEET_LABEL,
     JOB_LABEL,
+    PROJECT,
     Cloud,
     ClusterInfo,
     ClusterPlan,
@@ -190,9 +191,20 @@ class CloudContract:
     async def test_quotas_can_be_read(self, stage: Stage) -> None:
         quotas = await stage.cloud.quotas(stage.region)
         assert not isinstance(quotas, Unreachable | Refused)
-        assert all(quota.metric and quota.limit >= quota.usage >= 0 for quota in quotas)
-        assert quotas
+        assert all(quota.key.metric and quota.limit >= quota.usage >= 0 for quota in quotas)
+        assert {quota.key.scope for quota in quotas} == {stage.region}
         assert isinstance(await stage.cloud.quotas("atlantis-north1"), Refused)
+        everywhere = await stage.cloud.quotas(PROJECT)
+        assert not isinstance(everywhere, Unreachable | Refused)
+        assert {quota.key.scope for quota in everywhere} == {PROJECT}
+
+    async def test_what_one_node_needs_is_part_of_the_quotas_that_were_read(self, stage: Stage) -> None:
+        quotas = await stage.cloud.quotas(stage.region)
+        assert not isinstance(quotas, Unreachable | Refused)
+        needs = stage.cloud.needs(stage.pool, quotas)
+        assert needs
+        assert needs.keys() <= {quota.key for quota in quotas}
+        assert not stage.cloud.needs(stage.pool, ())
 
     async def test_operations_on_one_pool_go_one_after_the_other(self, up: Stage) -> None:
         pool = PoolRef(up.cluster.name, up.pool.name)
@@ -272,6 +284,7 @@ def a_pool(zone: str) -> PoolPlan:
         size=1,
         accelerator="nvidia-l4",
         accelerators_per_node=1,
+        disk_gb=50,
         labels={JOB_LABEL: "a-job", FLEET_LABEL: "a-fleet"},
         taints=(Taint("nvidia.com/gpu", "present", "NoSchedule"),),
     )

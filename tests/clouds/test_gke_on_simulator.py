@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,8 @@ import msgspec
 import pytest
 
 from controlplane.clouds.gke.cloud import GkeCloud
-from controlplane.clouds.interface import KubernetesAccess, PoolRef, PoolStatus
-from controlplane.clouds.outcomes import Busy, Done, NotFound, QuotaExceeded, Refused, Throttled
+from controlplane.clouds.interface import PROJECT, KubernetesAccess, PoolRef, PoolStatus, QuotaKey
+from controlplane.clouds.outcomes import Busy, Done, NotFound, QuotaExceeded, Refused, Shortfall, Throttled, Unreachable
 from controlplane.fleet.cloud import open_cloud
 from controlplane.fleet.files import read_fleet
 from controlplane.fleet.plans import cluster_plans
@@ -60,15 +61,37 @@ async def test_a_location_that_does_not_exist_is_refused(stage: SimulatedStage) 
     assert "location" in answer.hint
 
 
-async def test_a_quota_of_zero_is_told_at_once_where_the_cloud_looks_first(tmp_path: Path) -> None:
-    async with SimulatedStage.open(tmp_path, quota_in_call=True) as stage:
-        assert await stage.cloud.create_cluster_with_node_pool(stage.cluster) == Done()
-        await stage.take_quota()
-        outcome = await stage.cloud.create_pool(stage.cluster.name, stage.pool)
-        assert isinstance(outcome, QuotaExceeded)
-        assert "console.cloud.google.com/iam-admin/quotas" in outcome.detail
-        resized = await stage.cloud.resize_pool(PoolRef(stage.cluster.name, stage.pool.name), 1)
-        assert isinstance(resized, NotFound)
+async def test_a_quota_that_is_too_small_refuses_the_call_and_tells_what_is_left(stage: SimulatedStage) -> None:
+    assert await stage.cloud.create_cluster_with_node_pool(stage.cluster) == Done()
+    await stage.order("quota", {"region": REGION, "metric": "SSD_TOTAL_GB", "limit": 220})
+    await stage.order("quota", {"metric": "GPUS_ALL_REGIONS", "limit": 2})
+    outcome = await stage.cloud.create_pool(stage.cluster.name, replace(stage.pool, size=3, disk_gb=100))
+    assert isinstance(outcome, QuotaExceeded)
+    assert outcome.in_call
+    disks, gpus = outcome.shortfalls
+    assert disks == Shortfall("SSD_TOTAL_GB", True, 300.0, 220.0 - stage.cluster.system_disk_gb)
+    assert gpus == Shortfall("GPUS_ALL_REGIONS", False, 3.0, 2.0)
+    assert "quota SSD_TOTAL_GB of the region is too small: 300 more requested, 170 of 220 available" in outcome.detail
+    assert f"console.cloud.google.com/iam-admin/quotas?project={stage.settings.project}" in outcome.detail
+    resized = await stage.cloud.resize_pool(PoolRef(stage.cluster.name, stage.pool.name), 1)
+    assert isinstance(resized, NotFound)
+
+
+async def test_what_a_node_needs_is_what_the_cloud_counts_for_it(stage: SimulatedStage) -> None:
+    cloud = stage.cloud
+    assert await cloud.create_cluster_with_node_pool(stage.cluster) == Done()
+
+    async def used() -> dict[QuotaKey, float]:
+        read = [await cloud.quotas(scope) for scope in (REGION, PROJECT)]
+        found = [quota for quotas in read if not isinstance(quotas, Unreachable | Refused) for quota in quotas]
+        needs.update(cloud.needs(stage.pool, found))
+        return {quota.key: quota.usage for quota in found}
+
+    needs: dict[QuotaKey, int] = {}
+    before = await used()
+    assert await cloud.create_pool(stage.cluster.name, replace(stage.pool, size=1)) == Done()
+    after = await used()
+    assert {key: after[key] - before[key] for key in after if after[key] > before[key]} == needs
 
 
 async def test_a_cluster_survives_tokens_of_two_seconds(tmp_path: Path) -> None:

@@ -80,7 +80,7 @@ def test_a_pool_is_of_one_zone_with_all_that_was_planned() -> None:
     assert config.kubelet_config.shutdown_grace_period_seconds == 120
     assert config.kubelet_config.shutdown_grace_period_critical_pods_seconds == 15
     assert config.service_account == "nodes@p.iam.gserviceaccount.com"
-    assert (config.disk_size_gb, config.disk_type, list(config.tags)) == (100, "pd-balanced", ["a-tag"])
+    assert (config.disk_size_gb, config.disk_type, list(config.tags)) == (50, "pd-balanced", ["a-tag"])
     assert config.labels["tradewind-job"] == config.resource_labels["tradewind-job"] == "a-job"
 
 

@@ -6,8 +6,9 @@ from typing import Any
 from benchmarks.plans.exhaustive import every_placement
 from controlplane.catalog.links import Links
 from controlplane.catalog.money import MicroDollars
+from controlplane.clouds.interface import PROJECT, Needs, QuotaKey
 from controlplane.planning.criteria import Criteria
-from controlplane.planning.market import Choice, Market, Option, Present, QuotaKey
+from controlplane.planning.market import Choice, Market, Option, Present, Quotas
 from controlplane.planning.scoring import Rank, is_affordable, is_better, rank, score
 from controlplane.planning.tuning import Tuning
 from controlplane.throughput.profile import Compute, Profile
@@ -36,9 +37,29 @@ def an_option(
     return Option(**given)
 
 
+def gpus_of(region: str, accelerator: str = "L4", *, spot: bool = True) -> QuotaKey:
+    return QuotaKey(region, f"{accelerator}_SPOT" if spot else accelerator)
+
+
+def disks_of(region: str) -> QuotaKey:
+    return QuotaKey(region, "DISK_GB")
+
+
+ALL_GPUS = QuotaKey(PROJECT, "GPUS")
+DISK_GB = 100
+
+
+def needs_of(choice: Choice, gpus: int = 1) -> Needs:
+    """As a cloud would say: GPUs by kind and region, disks that all kinds of a region share, GPUs of all regions."""
+    own = gpus_of(choice.region, choice.accelerator, spot=choice.spot)
+    return {own: gpus, disks_of(choice.region): DISK_GB, ALL_GPUS: gpus}
+
+
 def a_market(*options: Option, links: Links | None = None, quotas: Mapping[QuotaKey, int] | None = None) -> Market:
     found = {option.choice: option for option in options or (an_option(),)}
-    return Market({choice: found[choice] for choice in sorted(found)}, links or some_links(), quotas or {})
+    known = {choice: found[choice] for choice in sorted(found)}
+    needs = {choice: needs_of(choice, option.gpus) for choice, option in known.items()} if quotas else {}
+    return Market(known, links or some_links(), Quotas(quotas or {}, needs))
 
 
 def a_small_profile(**changes: Any) -> Profile:

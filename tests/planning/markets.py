@@ -4,10 +4,22 @@ from hypothesis import strategies as st
 
 from controlplane.catalog.money import MicroDollars
 from controlplane.planning.criteria import Criteria
-from controlplane.planning.market import Choice, Market, Option, Present, QuotaKey
+from controlplane.planning.market import Choice, Market, Option, Present
 from controlplane.throughput.profile import Compute, Profile
 from messages.criteria import Objective
-from tests.planning.builders import HOLLAND, IOWA_A, IOWA_B, OREGON, USD, a_market, an_option
+from tests.planning.builders import (
+    ALL_GPUS,
+    DISK_GB,
+    HOLLAND,
+    IOWA_A,
+    IOWA_B,
+    OREGON,
+    USD,
+    a_market,
+    an_option,
+    disks_of,
+    gpus_of,
+)
 
 ZONES = (IOWA_A, IOWA_B, OREGON, HOLLAND)
 ACCELERATORS = ("L4", "A100-40")
@@ -35,10 +47,12 @@ def markets(draw: st.DrawFn, *, on_demand: bool = True) -> Market:
     found = draw(st.lists(options(spot=True), min_size=1, max_size=6))
     if on_demand:
         found += draw(st.lists(options(spot=False), max_size=3))
-    keys = st.builds(
-        QuotaKey, st.sampled_from(("us-central1", "us-west1")), st.sampled_from(ACCELERATORS), st.booleans()
-    )
-    return a_market(*found, quotas=draw(st.dictionaries(keys, st.integers(0, 5), max_size=2)))
+    regions = st.sampled_from(("us-central1", "us-west1"))
+    own = st.builds(gpus_of, regions, st.sampled_from(ACCELERATORS), spot=st.booleans())
+    shared = st.one_of(st.builds(disks_of, regions), st.just(ALL_GPUS))
+    nodes = draw(st.dictionaries(st.one_of(own, shared), st.integers(0, 5), max_size=3))
+    quotas = {key: count * (DISK_GB if key.metric == "DISK_GB" else 1) for key, count in nodes.items()}
+    return a_market(*found, quotas=quotas)
 
 
 @st.composite

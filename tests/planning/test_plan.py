@@ -8,13 +8,14 @@ import pytest
 from controlplane.catalog.money import MicroDollars
 from controlplane.planning.criteria import Criteria
 from controlplane.planning.greedy import greedy
-from controlplane.planning.market import Choice, Market, Nodes, Present, QuotaKey
+from controlplane.planning.market import Choice, Market, Nodes, Present
 from controlplane.planning.plan import Change, Plan, plan
 from controlplane.planning.scoring import is_affordable, score
 from controlplane.planning.sentences import UNMEASURED
 from controlplane.planning.tuning import Tuning
 from messages.criteria import Objective
 from tests.planning.builders import (
+    ALL_GPUS,
     HOLLAND,
     IOWA_A,
     IOWA_B,
@@ -24,6 +25,8 @@ from tests.planning.builders import (
     a_market,
     a_small_profile,
     an_option,
+    disks_of,
+    gpus_of,
     some_criteria,
 )
 
@@ -150,9 +153,34 @@ def test_the_share_on_demand_is_rounded_up(share: float, on_demand: int) -> None
 
 
 def test_a_quota_is_shared_by_the_zones_of_a_region() -> None:
-    quotas = {QuotaKey("us-central1", "L4", True): 5}
+    quotas = {gpus_of("us-central1"): 5}
     made = planned(FASTEST, a_market(an_option(), an_option(IOWA_B), quotas=quotas))
     assert sum(made.placement.values()) == 5
+
+
+def test_a_quota_is_shared_by_spot_and_on_demand_nodes_that_draw_on_it() -> None:
+    criteria = some_criteria(objective=Objective.THROUGHPUT, on_demand=0.5)
+    options = (an_option(), an_option(spot=False), an_option(OREGON), an_option(OREGON, spot=False))
+    made = planned(criteria, a_market(*options, quotas={disks_of("us-central1"): 399, disks_of("us-west1"): 100}))
+    assert sum(made.placement.values()) == 4
+    assert sum(count for choice, count in made.placement.items() if choice.region == "us-central1") == 3
+
+
+def test_a_quota_of_the_project_is_shared_by_all_regions() -> None:
+    made = planned(FASTEST, a_market(an_option(), an_option(OREGON), quotas={ALL_GPUS: 5}))
+    assert sum(made.placement.values()) == 5
+
+
+def test_a_plan_says_which_quota_keeps_it_from_more_nodes() -> None:
+    tight = planned(FASTEST, a_market(quotas={disks_of("us-central1"): 500, ALL_GPUS: 64}))
+    assert tight.limited_by == (disks_of("us-central1"),)
+    assert planned(FASTEST, a_market(quotas={disks_of("us-central1"): 800})).limited_by == ()
+
+
+def test_a_job_that_waits_for_a_quota_says_which() -> None:
+    made = planned(some_criteria(min_workers=4), a_market(quotas={ALL_GPUS: 3}))
+    assert made.change is Change.WAIT
+    assert made.why.endswith("quota GPUS in the project has no room for another node")
 
 
 def test_where_too_few_may_be_had_what_there_is_stays_and_the_numbers_are_said() -> None:

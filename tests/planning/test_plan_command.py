@@ -4,11 +4,22 @@ import json
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
+from controlplane.capacity.profiling import combined
+from controlplane.capacity.quotas import quota_views
+from controlplane.catalog.shipped import shipped_catalog
+from controlplane.catalog.views import offer_list
+from controlplane.clouds.interface import QuotaKey
+from controlplane.planning.market import Choice, Quotas
 from messages.offers import OfferList
 from runtime.children import free_port
 from tests.cli.command import Outcome, tradewind
+from tradewind.cli.jobs.jobfile import read_job
 from tradewind.cli.offers.asking import prices_of
+from tradewind.cli.plan.asking import planned as planned_of
+from tradewind.cli.plan.asking import print_plan
+from tradewind.cli.plan.offered import offered
 
 FLEET = Path(__file__).resolve().parents[2] / "examples" / "fleet-simulator.yaml"
 A_JOB = """
@@ -108,3 +119,25 @@ async def test_a_file_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
     nobody = {"TRADEWIND_API_URL": f"http://127.0.0.1:{free_port()}"}
     done = await tradewind("plan", str(tmp_path / "none.yaml"), environ=nobody)
     assert (done.code, "There is no file" in done.err) == (2, True)
+
+
+def test_the_quota_that_keeps_a_job_from_more_nodes_is_named(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """As a master tells of it."""
+    needs = {Choice("us-central1-a", "g2-standard-8", "L4", True): {QuotaKey("us-central1", "SSD_TOTAL_GB"): 100}}
+    quotas = quota_views(Quotas({QuotaKey("us-central1", "SSD_TOTAL_GB"): 450}, needs))
+    catalog = shipped_catalog()
+    known = structs.replace(offer_list(catalog, None, 0.0), quotas=quotas, quotas_page="https://quotas.example")
+    job = tmp_path / "job.yaml"
+    job.write_text(
+        "name: opt\nlaunch: {script: train.py}\nworkers: {min: 1, max: 8}\nhyperparameters: {global_batch: 256}\n"
+        "capacity: {objective: throughput, accelerators: [L4], zones: [us-central1-a], "
+        "machine_types: [g2-standard-8]}\n" + A_PROFILE
+    )
+    spec = read_job(job, "plan")
+    made = planned_of(spec, offered(known), "job.yaml", combined(spec, None))
+    assert sum(made.placement.values()) == 4
+    print_plan(made, spec, combined(spec, None), None, "prices", known.quotas_page, as_json=False)
+    said = " ".join(capsys.readouterr().out.split())
+    assert "quota SSD_TOTAL_GB in us-central1 has no room for another node. Ask for more at https://quotas.exam" in said

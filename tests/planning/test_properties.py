@@ -1,5 +1,6 @@
 """Under random markets: no limit is ever passed, nothing better is missed, and the same question has one answer."""
 
+import math
 import random
 
 import pytest
@@ -12,7 +13,8 @@ from controlplane.planning.criteria import Criteria
 from controlplane.planning.greedy import greedy
 from controlplane.planning.market import Market, Nodes, Present
 from controlplane.planning.plan import Change, anywhere, choose, plan
-from controlplane.planning.scoring import breach, gain, gpus_by_quota, is_affordable, quota_of, rank, score
+from controlplane.planning.quotas import allowed, taken
+from controlplane.planning.scoring import breach, gain, is_affordable, rank, score
 from controlplane.planning.tuning import Tuning
 from controlplane.throughput.profile import Profile
 from messages.criteria import Objective
@@ -36,8 +38,9 @@ def assert_within_limits(criteria: Criteria, market: Market, present: Present, n
         assert count <= max(market.options[choice].limit, present.held.get(choice, 0))
         if choice in present.stocked_out:
             assert count <= present.held.get(choice, 0)
-    for key, gpus in gpus_by_quota(market, nodes).items():
-        assert gpus <= quota_of(market, present, key)
+    limits = allowed(market.quotas, present.held)
+    for key, amount in taken(market.quotas, nodes).items():
+        assert amount <= limits.get(key, math.inf)
 
 
 def assert_money_kept(criteria: Criteria, profile: Profile, market: Market, nodes: Nodes) -> None:
@@ -86,9 +89,10 @@ def test_what_is_asked_for_fits_beside_everything_that_may_still_come(
     at_most = {choice: max(made.ask.get(choice, 0), there.get(choice, 0)) for choice in {*made.ask, *there}}
     assert sum(at_most.values()) <= criteria.max_workers
     assert len({choice.accelerator for choice in at_most}) == 1
-    for key, gpus in gpus_by_quota(market, at_most).items():
-        if gpus > gpus_by_quota(market, there).get(key, 0):
-            assert gpus <= quota_of(market, present, key)
+    limits = allowed(market.quotas, present.held)
+    for key, amount in taken(market.quotas, at_most).items():
+        if amount > taken(market.quotas, there).get(key, 0):
+            assert amount <= limits.get(key, math.inf)
     if criteria.max_micro_usd_per_hour is not None:
         machines = sum(count * market.options[choice].micro_usd_per_hour for choice, count in at_most.items())
         assert machines <= criteria.max_micro_usd_per_hour
@@ -150,7 +154,7 @@ def test_the_same_question_has_the_same_answer(
     criteria: Criteria, profile: Profile, situation: tuple[Market, Present]
 ) -> None:
     market, present = situation
-    again = Market({**market.options}, market.links, {**market.quotas})
+    again = Market({**market.options}, market.links, market.quotas)
     assert plan(criteria, profile, market, present, TUNING) == plan(criteria, profile, again, present, TUNING)
 
 
@@ -200,7 +204,8 @@ def test_the_greedy_step_keeps_every_limit_too_and_gives_nothing_up(
         if count > there.get(choice, 0):
             assert count <= market.options[choice].limit
             assert choice not in present.stocked_out
-    for key, gpus in gpus_by_quota(market, nodes).items():
-        assert gpus <= max(quota_of(market, present, key), gpus_by_quota(market, there).get(key, 0))
+    limits = allowed(market.quotas, present.held)
+    for key, amount in taken(market.quotas, nodes).items():
+        assert amount <= max(limits.get(key, math.inf), taken(market.quotas, there).get(key, 0))
     if nodes != there and criteria.max_micro_usd_per_hour is not None:
         assert_money_kept(criteria, profile, market, nodes)

@@ -103,7 +103,7 @@ def a_pool(size: int = 2, name: str = "gpus", **config: Any) -> dict[str, Any]:
     settings = {
         "machine_type": "g2-standard-8",
         "spot": True,
-        "disk_size_gb": 100,
+        "disk_size_gb": 50,
         "labels": {"tradewind-job": "mnist"},
         "accelerators": [{"accelerator_type": "nvidia-l4", "accelerator_count": 1}],
         "taints": [{"key": "tradewind", "value": "gpu", "effect": "NO_SCHEDULE"}],

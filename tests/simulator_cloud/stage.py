@@ -63,7 +63,6 @@ def some_rules(
     retry_s: float = 30.0,
     silent_share: float = 0.0,
     default_quota: int = 64,
-    quota_in_call: bool = False,
 ) -> Rules:
     return Rules(
         seed=seed,
@@ -78,11 +77,11 @@ def some_rules(
         forget_s=10.0,
         silent_share=silent_share,
         default_quota=default_quota,
-        quota_in_call=quota_in_call,
     )
 
 
 def a_spec(size: int = 2, spot: bool = True, zone: str = ZONE, machine_type: str = "g2-standard-8") -> PoolSpec:
+    """Of private nodes with small disks, of which the default quotas allow a dozen."""
     host = machine(machine_type)
     assert host is not None
     return PoolSpec(
@@ -93,6 +92,8 @@ def a_spec(size: int = 2, spot: bool = True, zone: str = ZONE, machine_type: str
         zones=(zone,),
         size=size,
         labels={"job": "mnist"},
+        disk_gb=10,
+        private=True,
     )
 
 

@@ -77,8 +77,13 @@ async def test_quotas_are_told_with_what_is_used_of_them() -> None:
         quotas = {each["metric"]: (each["limit"], each["usage"]) for each in told["quotas"]}
         assert quotas["PREEMPTIBLE_NVIDIA_L4_GPUS"] == (7.0, 2.0)
         assert quotas["NVIDIA_L4_GPUS"] == (64.0, 0.0)
-        assert quotas["CPUS"][1] == 2.0
-        assert quotas["PREEMPTIBLE_CPUS"][1] == 16.0
+        assert quotas["CPUS"] == (96.0, 18.0)
+        assert quotas["PREEMPTIBLE_CPUS"] == (0.0, 0.0)
+        assert quotas["SSD_TOTAL_GB"] == (500.0, 200.0)
+        assert quotas["IN_USE_ADDRESSES"] == (8.0, 3.0)
+        told = await cloud.get(BASE, token=cloud.token)
+        quotas = {each["metric"]: (each["limit"], each["usage"]) for each in told["quotas"]}
+        assert quotas == {"CPUS_ALL_REGIONS": (200.0, 18.0), "GPUS_ALL_REGIONS": (64.0, 2.0)}
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
+from google.api_core import exceptions
+
 from tests.simulator_cloud.running import CLUSTER, OTHER, POOL, REGION, ZONE, Running, a_pool, running_cloud, until
 
 L4 = {"zone": ZONE, "accelerator": "nvidia-l4"}
@@ -128,11 +131,12 @@ async def test_a_region_is_cut_off_and_joined_again() -> None:
 async def test_a_quota_is_set_and_lifted() -> None:
     async with running_cloud() as cloud:
         await cloud.with_cluster()
-        await cloud.post("/control/quota", {"region": REGION, "metric": "nvidia-l4", "limit": 1})
-        ended = await cloud.done(await cloud.call("create_node_pool", parent=CLUSTER, node_pool=a_pool(2)))
-        assert "Limit: 1.0 in region us-central1" in ended.status_message
-        await cloud.post("/control/quota", {"region": REGION, "metric": "nvidia-l4", "limit": None})
-        await cloud.until_nodes(2)
+        for where in ({"region": REGION, "metric": "nvidia-l4"}, {"metric": "GPUS_ALL_REGIONS"}):
+            await cloud.post("/control/quota", {**where, "limit": 1})
+            with pytest.raises(exceptions.PermissionDenied, match=r"quota of '1\.0' with '1\.0' available"):
+                await cloud.call("create_node_pool", parent=CLUSTER, node_pool=a_pool(2))
+            await cloud.post("/control/quota", {**where, "limit": None})
+        await cloud.with_pool(2)
 
 
 async def test_calls_are_logged_with_the_time_of_their_arrival() -> None:
@@ -168,6 +172,7 @@ NONSENSE: list[tuple[str, Any, int]] = [
     ("capacity", {**L4, "capacity": 10**30}, 400),
     ("quota", {"region": REGION, "metric": "nvidia-l4", "limit": 10**20}, 400),
     ("quota", {"region": REGION, "metric": "LUCK", "limit": 1}, 400),
+    ("quota", {"metric": "CPUS", "limit": 1}, 400),
     ("api", {"api": "dns"}, 404),
     ("cut", {"region": REGION}, 400),
 ]

@@ -67,7 +67,7 @@ async def test_a_pool_says_of_itself_what_was_asked_for() -> None:
         assert list(pool.locations) == [ZONE]
         assert pool.initial_node_count == 2
         assert pool.config.spot
-        assert pool.config.disk_size_gb == 100
+        assert pool.config.disk_size_gb == 50
         assert dict(pool.config.labels) == {"tradewind-job": "mnist"}
         (url,) = pool.instance_group_urls
         assert f"/projects/{PROJECT}/zones/{ZONE}/instanceGroupManagers/gke-tw-gpus-" in url
@@ -137,19 +137,25 @@ async def test_a_stockout_is_told_inside_an_operation_that_ends() -> None:
         assert (await cloud.pool()).status.name == "RUNNING_WITH_ERROR"
 
 
-async def test_a_quota_of_nothing_is_told_inside_an_operation_that_ends() -> None:
-    async with running_cloud(quotas=f"{REGION}:nvidia-l4=0") as cloud:
+async def test_a_quota_that_another_takes_meanwhile_is_told_inside_an_operation_that_ends() -> None:
+    async with running_cloud() as cloud:
         await cloud.with_cluster()
-        ended = await cloud.done(await cloud.call("create_node_pool", parent=CLUSTER, node_pool=a_pool(1)))
+        await cloud.post("/control/stockout", {"zone": ZONE, "on": True})
+        created = await cloud.call("create_node_pool", parent=CLUSTER, node_pool=a_pool(1))
+        await cloud.post("/control/quota", {"region": REGION, "metric": "nvidia-l4", "limit": 0})
+        await cloud.post("/control/stockout", {"zone": ZONE, "on": False})
+        ended = await cloud.done(created)
         assert "[GCE_QUOTA_EXCEEDED]: Instance 'gke-tw-gpus-" in ended.status_message
         assert [condition.code.name for condition in ended.nodepool_conditions] == ["GCE_QUOTA_EXCEEDED"]
 
 
-async def test_a_quota_can_refuse_the_call() -> None:
-    async with running_cloud(quotas=f"{REGION}:nvidia-l4=0", quota_in_call=True) as cloud:
+async def test_a_quota_refuses_the_call_and_nothing_is_made() -> None:
+    async with running_cloud(quotas=f"{REGION}:nvidia-l4=0") as cloud:
         await cloud.with_cluster()
         with pytest.raises(exceptions.PermissionDenied, match="Insufficient regional quota"):
             await cloud.call("create_node_pool", parent=CLUSTER, node_pool=a_pool(1))
+        with pytest.raises(exceptions.NotFound):
+            await cloud.pool()
 
 
 async def test_what_is_in_the_way_has_googles_codes() -> None:

@@ -15,7 +15,6 @@ from simulator.cloud.model.requests import (
     DeletePool,
     PoolWish,
     ResizePool,
-    SetQuota,
     StockOut,
     UpdatePool,
 )
@@ -181,29 +180,6 @@ def test_a_pool_has_no_group_and_asks_for_no_machines_at_first() -> None:
     assert stage.phases() == {NodePhase.WAITING: 1}
     stage.pass_s(2.0)
     assert stage.phases() == {NodePhase.BOOTING: 1}
-
-
-def test_too_small_a_quota_is_told_inside_the_operation() -> None:
-    stage = Stage().with_cluster()
-    stage.ask(SetQuota(PROJECT, REGION, "PREEMPTIBLE_NVIDIA_L4_GPUS", 0))
-    created = stage.grant(CreatePool(CLUSTER, PoolWish("gpus", a_spec(1))))
-    stage.pass_s(61.0)
-    failed = stage.operation(created).failed
-    assert failed is not None
-    assert failed.shortage is Shortage.QUOTA
-    assert "Quota 'PREEMPTIBLE_NVIDIA_L4_GPUS' exceeded.  Limit: 0.0 in region us-central1." in failed.message
-    stage.ask(SetQuota(PROJECT, REGION, "PREEMPTIBLE_NVIDIA_L4_GPUS", None))
-    stage.pass_s(80.0)
-    assert len(stage.running()) == 1
-
-
-def test_too_small_a_quota_can_refuse_the_request_itself() -> None:
-    stage = Stage(some_rules(default_quota=2, quota_in_call=True)).with_cluster()
-    refusal = stage.refuse(CreatePool(CLUSTER, PoolWish("gpus", a_spec(3))))
-    assert refusal.code is Code.PERMISSION_DENIED
-    assert "request requires '3.0' and is short '1.0'. project has a quota of '2.0'" in refusal.message
-    stage.with_pool(2)
-    assert stage.refuse(ResizePool(POOL, 3)).code is Code.PERMISSION_DENIED
 
 
 def test_a_cluster_whose_system_pool_runs_short_is_in_error_until_it_is_not() -> None:

@@ -36,14 +36,21 @@ def test_lists_are_read_with_commas_between() -> None:
     settings = CloudSettings(
         regions=f"{SOMEWHERE}, europe-west4=http://there:2",
         projects="a,b",
-        quotas="us-central1:nvidia-l4=3,us-central1:CPUS=9",
+        quotas="us-central1:nvidia-l4=3,us-central1:CPUS=9,SSD_TOTAL_GB=70,GPUS_ALL_REGIONS=8",
         trace="one.csv, us-central1-a/L4=two.json",
         accelerators="l4,a100",
     )
     assert region_urls(settings) == {"us-central1": "http://here:1", "europe-west4": "http://there:2"}
     assert project_names(settings) == ("a", "b")
-    assert quota_limits(settings)["b", "us-central1", "PREEMPTIBLE_NVIDIA_L4_GPUS"] == 3
-    assert quota_limits(settings)["a", "us-central1", "CPUS"] == 9
+    limits = {key[1:]: limit for key, limit in quota_limits(settings).items() if key[0] == "b"}
+    assert limits == {
+        ("us-central1", "NVIDIA_L4_GPUS"): 3,
+        ("us-central1", "PREEMPTIBLE_NVIDIA_L4_GPUS"): 3,
+        ("us-central1", "CPUS"): 9,
+        ("us-central1", "SSD_TOTAL_GB"): 70,
+        ("europe-west4", "SSD_TOTAL_GB"): 70,
+        ("", "GPUS_ALL_REGIONS"): 8,
+    }
     first, second = trace_files(settings)
     assert (first.path, first.market) == (Path("one.csv"), None)
     assert (second.path, second.market) == (Path("two.json"), Market("us-central1-a", "nvidia-l4"))

@@ -84,10 +84,10 @@ def test_a_change_can_say_what_notice_it_gives() -> None:
 
 
 def test_some_of_the_markets_victims_get_no_word() -> None:
-    stage = Stage(some_rules(silent_share=0.5)).with_cluster().with_pool(20)
+    stage = Stage(some_rules(silent_share=0.5)).with_cluster().with_pool(11)
     stage.market(capacity=0)
     silent = [notice_s for _, notice_s in warnings(stage)].count(0.0)
-    assert 0 < silent < 20
+    assert 0 < silent < 11
 
 
 def test_the_same_seed_takes_the_same_nodes() -> None:

@@ -3,10 +3,10 @@
 GKE reports a stockout in the text of an operation, so phrases matter as much as codes.
 """
 
-import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from controlplane.clouds.gke.failures import UNANSWERED, CallFailed, Code
+from controlplane.clouds.gke.quotas import exceeded
 from controlplane.clouds.gke.rules import (
     FORBIDDEN,
     GRANT,
@@ -15,7 +15,6 @@ from controlplane.clouds.gke.rules import (
     STOCKOUT,
     TEMPORARY,
     first,
-    gist,
     rule,
 )
 from controlplane.clouds.outcomes import (
@@ -32,7 +31,7 @@ from controlplane.clouds.outcomes import (
     Unreachable,
 )
 
-LONGEST_DETAIL = 600
+LONGEST_DETAIL = 1200
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +57,8 @@ def call_outcome(failed: CallFailed, project: str) -> Outcome:
     if failed.code in UNANSWERED:
         return Unreachable(said)
     found = first(_RULES, failed.reasons, said, project)
+    if isinstance(found, QuotaExceeded):
+        return replace(found, in_call=True)
     return found if found is not None else _by_call_code(failed.code, said)
 
 
@@ -147,18 +148,9 @@ _SIGN_IN = (
 )
 
 
-def _quota(project: str, said: str) -> Outcome:
-    where = f"https://console.cloud.google.com/iam-admin/quotas?project={project}"
-    told = gist(_QUOTA_GIST, said)
-    return QuotaExceeded(told if where in told else f"{told} Ask for more at {where}")
-
-
-_QUOTA_GIST = re.compile(r"Quota '[^']+' exceeded\.( Limit: \S+ in (region|zone) [a-z0-9-]+\.)?", re.IGNORECASE)
-
-
 _SHORTAGES = (
     rule(
-        _quota,
+        exceeded,
         "GCE_QUOTA_EXCEEDED",
         "QUOTA_EXCEEDED",
         "quotaExceeded",

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
@@ -13,6 +13,7 @@ from controlplane.clouds.gke.compute import ComputeClient
 from controlplane.clouds.gke.failures import CallFailed
 from controlplane.clouds.gke.market import MarketClient
 from controlplane.clouds.gke.operations import Operations, Watch
+from controlplane.clouds.gke.quotas import needs, quotas_page
 from controlplane.clouds.gke.reads import patiently
 from controlplane.clouds.gke.refusals import Refusals
 from controlplane.clouds.gke.settings import GkeSettings
@@ -26,6 +27,7 @@ from controlplane.clouds.interface import (
     KubernetesAccess,
     MachineInfo,
     MarketPrice,
+    Needs,
     PoolInfo,
     PoolPlan,
     PoolRef,
@@ -159,8 +161,15 @@ class GkeCloud(Cloud):
             when_busy=lambda busy: self._refusals.empty(location, pool, busy),
         )
 
-    async def quotas(self, region: str) -> Sequence[Quota] | Unreachable | Refused:
-        return await self._read(lambda: self._compute.quotas(region))
+    async def quotas(self, scope: str) -> Sequence[Quota] | Unreachable | Refused:
+        return await self._read(lambda: self._compute.quotas(scope))
+
+    def needs(self, plan: PoolPlan, quotas: Iterable[Quota]) -> Needs:
+        return needs(plan, quotas)
+
+    @property
+    def quotas_page(self) -> str:
+        return quotas_page(self._settings.project)
 
     async def machines(self) -> Sequence[MachineInfo] | Unreachable | Refused:
         return await self._read(lambda: self._compute.machines(JOB_LABEL))

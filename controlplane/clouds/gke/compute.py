@@ -18,7 +18,7 @@ from controlplane.clouds.gke.machines import MACHINE_FIELDS, machines_told
 from controlplane.clouds.gke.requests import InstanceGroup
 from controlplane.clouds.gke.settings import GkeSettings
 from controlplane.clouds.gke.tokens import AccessTokens, FetchedToken
-from controlplane.clouds.interface import MachineInfo, Quota
+from controlplane.clouds.interface import PROJECT, MachineInfo, Quota, QuotaKey
 
 INSTANCES_AT_ONCE = 1000
 MACHINES_PER_PAGE = 500
@@ -58,9 +58,10 @@ class ComputeClient:
             trust_env=True,  # the proxies that grpc and google-auth use
         )
 
-    async def quotas(self, region: str) -> list[Quota]:
-        answer = await self._call("GET", f"projects/{_part(self._project)}/regions/{_part(region)}")
-        return [quota for each in _list(answer.body, "quotas") if (quota := _quota(each)) is not None]
+    async def quotas(self, scope: str) -> list[Quota]:
+        path = f"projects/{_part(self._project)}"
+        answer = await self._call("GET", path if scope == PROJECT else f"{path}/regions/{_part(scope)}")
+        return [quota for each in _list(answer.body, "quotas") if (quota := _quota(scope, each)) is not None]
 
     async def group(self, group: InstanceGroup) -> GroupState:
         """Without a target where the group does not exist, or not yet."""
@@ -187,8 +188,8 @@ def _list(answer: object, key: str) -> list[Mapping[str, Any]]:
     return [each for each in found if isinstance(each, Mapping)] if isinstance(found, list) else []
 
 
-def _quota(told: Mapping[str, Any]) -> Quota | None:
+def _quota(scope: str, told: Mapping[str, Any]) -> Quota | None:
     metric, limit, usage = told.get("metric"), told.get("limit"), told.get("usage", 0.0)
     if not isinstance(metric, str) or not isinstance(limit, int | float) or not isinstance(usage, int | float):
         return None
-    return Quota(metric, float(limit), float(usage))
+    return Quota(QuotaKey(scope, metric), float(limit), float(usage))

@@ -28,8 +28,8 @@ class Refusals:
         self._compute = compute
         self._project = project
 
-    def watch(self, location: str, pool: PoolRef) -> "Watch":
-        return Watch(self, location, pool)
+    def watch(self, location: str, pool: PoolRef) -> "PoolWatch":
+        return PoolWatch(self, location, pool)
 
     async def groups(self, location: str, pool: PoolRef) -> Sequence[InstanceGroup]:
         """None while the pool is so new that it has no group."""
@@ -83,7 +83,7 @@ class Refusals:
         return busy
 
 
-class Watch:
+class PoolWatch:
     """Looks at the groups of one pool while an operation raises it."""
 
     def __init__(self, refusals: Refusals, location: str, pool: PoolRef) -> None:

@@ -11,7 +11,15 @@ from simulator.cloud.model.machines import machine, may_take
 from simulator.cloud.model.names import Path, parse
 from simulator.cloud.model.refusals import Code, Refusal
 from simulator.cloud.model.requests import CreateCluster, PoolWish
-from simulator.cloud.model.state import DEFAULT_GRACE_S, Exclusion, PoolSpec, Taint, TaintEffect
+from simulator.cloud.model.state import (
+    DEFAULT_DISK_GB,
+    DEFAULT_DISK_TYPE,
+    DEFAULT_GRACE_S,
+    Exclusion,
+    PoolSpec,
+    Taint,
+    TaintEffect,
+)
 from simulator.market.accelerators import ACCELERATORS, CPU
 
 DEFAULT_MACHINE = "e2-medium"
@@ -120,6 +128,8 @@ def spec_of(pool: container_v1.NodePool, *, private: bool) -> PoolSpec | Refusal
         resource_labels=dict(config.resource_labels),
         taints=taints_of(config.taints),
         shutdown_grace_s=_grace_s(config),
+        disk_gb=config.disk_size_gb or DEFAULT_DISK_GB,
+        disk_type=config.disk_type or DEFAULT_DISK_TYPE,
         auto_upgrade=pool.management.auto_upgrade,
         auto_repair=pool.management.auto_repair,
         max_surge=surge,

@@ -8,7 +8,7 @@ from simulator.cloud.model import chance, control, refusals, upkeep, view
 from simulator.cloud.model.groups import remove_nodes
 from simulator.cloud.model.names import ClusterKey, PoolKey, is_own_name, is_zone, region_of
 from simulator.cloud.model.operations import start
-from simulator.cloud.model.quotas import shortfall
+from simulator.cloud.model.quotas import Wanted, shortfalls
 from simulator.cloud.model.refusals import Refusal
 from simulator.cloud.model.requests import (
     CreateCluster,
@@ -33,7 +33,7 @@ from simulator.cloud.model.requests import (
     UpdatePool,
     UpgradePool,
 )
-from simulator.cloud.model.state import Cloud, Cluster, Group, Kind, Pool, PoolSpec
+from simulator.cloud.model.state import Cloud, Cluster, Group, Kind, Pool
 
 NODES_AT_MOST = 2000
 _NAME_RULE = "must be up to 40 letters, digits and hyphens, begin with a letter and end with a letter or digit."
@@ -116,8 +116,10 @@ def _cluster_refusal(cloud: Cloud, request: CreateCluster, region: str) -> Refus
     zones = request.zones or _default_zones(key.location)
     if not _are_in(zones, region):
         return refusals.invalid(f"Cluster.locations must be zones of {region}.")
-    found = (_wish_refusal(cloud, key, wish, zones) for wish in request.pools)
-    return next((refusal for refusal in found if refusal is not None), None)
+    found = (_wish_refusal(key, wish, zones) for wish in request.pools)
+    return next((refusal for refusal in found if refusal is not None), None) or _quota_refusal(
+        cloud, key.project, [each for wish in request.pools for each in _wanted(wish, zones)]
+    )
 
 
 def _delete_cluster(cloud: Cloud, request: DeleteCluster, at_s: float) -> tuple[Cloud, Outcome]:
@@ -143,9 +145,10 @@ def _create_pool(cloud: Cloud, request: CreatePool, at_s: float) -> tuple[Cloud,
         return cloud, refusals.no_cluster(request.cluster)
     key = PoolKey(*request.cluster, request.wish.name)
     refusal = (
-        _wish_refusal(cloud, request.cluster, request.wish, cluster.zones)
+        _wish_refusal(request.cluster, request.wish, cluster.zones)
         or (refusals.exists(key) if key in cloud.pools else None)
         or _conflict(cloud, key)
+        or _quota_refusal(cloud, key.project, _wanted(request.wish, cluster.zones))
     )
     if refusal is not None:
         return cloud, refusal
@@ -168,8 +171,8 @@ def _resize_pool(cloud: Cloud, request: ResizePool, at_s: float) -> tuple[Cloud,
     if refusal is not None:
         return cloud, refusal
     pool = cloud.pools[request.key]
-    more = sum(max(0, request.size - group.target) for group in pool.groups)
-    refusal = _quota_refusal(cloud, request.key.project, pool.spec, pool.groups[0].zone, more)
+    more = [Wanted(pool.spec, group.zone, max(0, request.size - group.target)) for group in pool.groups]
+    refusal = _quota_refusal(cloud, request.key.project, more)
     if refusal is not None:
         return cloud, refusal
     groups = tuple(replace(group, target=request.size) for group in pool.groups)
@@ -234,26 +237,24 @@ def _pool_of_group(cloud: Cloud, request: DeleteInstances) -> Pool | None:
     return None
 
 
-def _wish_refusal(cloud: Cloud, cluster: ClusterKey, wish: PoolWish, zones: tuple[str, ...]) -> Refusal | None:
+def _wish_refusal(cluster: ClusterKey, wish: PoolWish, zones: tuple[str, ...]) -> Refusal | None:
     if not is_own_name(wish.name):
         return refusals.invalid(f'Node pool name "{wish.name}" {_NAME_RULE}')
     region = region_of(cluster.location)
     wanted = wish.spec.zones or zones
     if not _are_in(wanted, region):
         return refusals.invalid(f"NodePool.locations must be zones of {region}, got {', '.join(wanted)}.")
-    size = _size_refusal(wish.spec.size)
-    if size is not None:
-        return size
-    return _quota_refusal(cloud, cluster.project, wish.spec, wanted[0], wish.spec.size * len(wanted))
+    return _size_refusal(wish.spec.size)
 
 
-def _quota_refusal(cloud: Cloud, project: str, spec: PoolSpec, zone: str, nodes: int) -> Refusal | None:
-    if not cloud.rules.quota_in_call:
-        return None
-    short = shortfall(cloud, project, spec, zone, nodes)
-    if short is None:
-        return None
-    return refusals.short_of_quota(project, short.metric, short.wanted, short.limit, short.free)
+def _wanted(wish: PoolWish, zones: tuple[str, ...]) -> list[Wanted]:
+    return [Wanted(wish.spec, zone, wish.spec.size) for zone in wish.spec.zones or zones]
+
+
+def _quota_refusal(cloud: Cloud, project: str, wanted: list[Wanted]) -> Refusal | None:
+    """All or nothing: where any quota is too small, nothing is made."""
+    short = shortfalls(cloud, project, wanted)
+    return refusals.short_of_quota(project, short) if short else None
 
 
 def _size_refusal(size: int) -> Refusal | None:

@@ -85,7 +85,7 @@ def _set_ready(cloud: Cloud, order: SetNodeReady, at_s: float) -> tuple[Cloud, O
 
 
 def _set_quota(cloud: Cloud, order: SetQuota) -> Cloud:
-    key = (order.project, order.region, order.metric)
+    key = (order.project, order.scope, order.metric)
     quotas = {each: limit for each, limit in cloud.quotas.items() if each != key}
     return replace(cloud, quotas=quotas if order.limit is None else {**quotas, key: order.limit})
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from simulator.cloud.model import chance, quotas, refusals, spot
-from simulator.cloud.model.names import NodeName, region_of
+from simulator.cloud.model.names import NodeName
 from simulator.cloud.model.state import Cloud, Failure, Group, GroupError, Instance, Node, Offer, Pool, Shortage
 from simulator.market.changes import Market
 
@@ -79,8 +79,7 @@ def _ask_for_instances(cloud: Cloud, at_s: float) -> Cloud:
         pool = cloud.pools[node.pool]
         cloud, instance = _new_instance(cloud, pool, at_s)
         nodes[node.name] = replace(node, instance=instance, refused=None)
-        for metric, amount in quotas.needs(pool.spec).items():
-            used[node.pool.project, region_of(node.zone), metric] += amount
+        quotas.count(used, cloud, node.pool.project, pool.spec, node.zone)
         if pool.spec.spot:
             held[pool.market(node.zone)] += pool.spec.units
     return replace(cloud, nodes=nodes)
@@ -92,12 +91,12 @@ def _noting(cloud: Cloud, node: Node, refused: Failure, at_s: float) -> Cloud:
     return replace(cloud, pools={**cloud.pools, pool.key: replace(pool, errors=errors)})
 
 
-def _over_quota(cloud: Cloud, node: Node, used: Counter[tuple[str, str, str]]) -> Failure | None:
-    project, region = node.pool.project, region_of(node.zone)
-    for metric, amount in quotas.needs(cloud.pools[node.pool].spec).items():
-        limit = quotas.limit_of(cloud, project, region, metric)
-        if used[project, region, metric] + amount > limit:
-            return Failure(Shortage.QUOTA, refusals.over_quota(node.zone, node.name, metric, limit))
+def _over_quota(cloud: Cloud, node: Node, used: quotas.Usage) -> Failure | None:
+    project = node.pool.project
+    for (scope, metric), amount in quotas.needs(cloud, project, cloud.pools[node.pool].spec, node.zone).items():
+        limit = quotas.limit_of(cloud, project, scope, metric)
+        if used[project, scope, metric] + amount > limit:
+            return Failure(Shortage.QUOTA, refusals.over_quota(scope, node.name, metric, limit))
     return None
 
 

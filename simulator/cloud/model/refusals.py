@@ -1,9 +1,14 @@
 """How the cloud says no: Google's codes and Google's way of putting it, so that clients are tested on both."""
 
 import enum
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from simulator.cloud.model.names import ClusterKey, OperationName, PoolKey, region_of
+from simulator.cloud.model.names import ClusterKey, OperationName, PoolKey
+
+if TYPE_CHECKING:
+    from simulator.cloud.model.quotas import Short
 
 CONTAINER = "container.googleapis.com"
 COMPUTE = "compute.googleapis.com"
@@ -140,12 +145,21 @@ def away() -> Refusal:
     return Refusal(Code.UNAVAILABLE, "The service is currently unavailable.")
 
 
-def short_of_quota(project: str, metric: str, wanted: int, limit: int, free: int) -> Refusal:
-    return Refusal(
-        Code.PERMISSION_DENIED,
-        f"Insufficient regional quota to satisfy request: resource \"{metric}\": request requires '{wanted}.0' and is "
-        f"short '{wanted - free}.0'. project has a quota of '{limit}.0' with '{free}.0' available. View and manage "
-        f"quotas at https://console.cloud.google.com/iam-admin/quotas?usage=USED&project={project}.",
+def short_of_quota(project: str, short: Sequence["Short"]) -> Refusal:
+    """One quota is named in a sentence of its own, several in a numbered list."""
+    told = [_short(project, each) for each in short]
+    if len(told) == 1:
+        return Refusal(Code.PERMISSION_DENIED, f"I{told[0][1:]}.")
+    listed = "".join(f"\n\t({number}) {each}" for number, each in enumerate(told, start=1))
+    return Refusal(Code.PERMISSION_DENIED, f"{listed}.")
+
+
+def _short(project: str, short: "Short") -> str:
+    return (
+        f'insufficient {"regional" if short.scope else "project"} quota to satisfy request: resource "{short.metric}": '
+        f"request requires '{short.wanted}.0' and is short '{short.wanted - short.free}.0'. project has a quota of "
+        f"'{short.limit}.0' with '{short.free}.0' available. View and manage quotas at "
+        f"https://console.cloud.google.com/iam-admin/quotas?usage=USED&project={project}"
     )
 
 
@@ -156,7 +170,6 @@ def stocked_out(project: str, zone: str, node: str) -> str:
     )
 
 
-def over_quota(zone: str, node: str, metric: str, limit: int) -> str:
-    return (
-        f"Instance '{node}' creation failed: Quota '{metric}' exceeded.  Limit: {limit}.0 in region {region_of(zone)}."
-    )
+def over_quota(scope: str, node: str, metric: str, limit: int) -> str:
+    where = f"in region {scope}" if scope else "globally"
+    return f"Instance '{node}' creation failed: Quota '{metric}' exceeded.  Limit: {limit}.0 {where}."

@@ -128,7 +128,8 @@ class SetPrice:
 @dataclass(frozen=True, slots=True)
 class SetQuota:
     project: str
-    region: str
+    scope: str
+    """A region, or empty: the whole project."""
     metric: str
     limit: int | None
     """None: the default."""

@@ -15,6 +15,9 @@ from simulator.market.accelerators import CPU, FREE, MicroUsd
 from simulator.market.changes import Market
 from simulator.market.lifetimes import Lifetimes
 
+DEFAULT_DISK_GB = 100
+DEFAULT_DISK_TYPE = "pd-balanced"
+
 
 @dataclass(frozen=True, slots=True)
 class Rules:
@@ -49,11 +52,7 @@ class Rules:
     default_capacity: int = 64
     """Accelerators in a zone of which no trace tells."""
     default_quota: int = 64
-    """Accelerators of each kind in a region."""
-    default_cpus: int = 10_000
-    """vCPUs in a region."""
-    quota_in_call: bool = False
-    """Whether too small a quota already refuses the request, or only shows inside the operation."""
+    """Accelerators of each kind in a region, spot and on demand apart."""
     operations_at_once: int = 5
     maintenance_s: float = 3600.0
     """What GPU nodes on demand are given before maintenance of their host. Never divided by the speed, as notices."""
@@ -98,6 +97,8 @@ class PoolSpec:
     resource_labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
     shutdown_grace_s: float = DEFAULT_GRACE_S
+    disk_gb: int = DEFAULT_DISK_GB
+    disk_type: str = DEFAULT_DISK_TYPE
     auto_upgrade: bool = True
     auto_repair: bool = True
     max_surge: int = 1
@@ -399,7 +400,7 @@ class Cloud:
     operations: Mapping[OperationName, Operation] = field(default_factory=dict)
     offers: Mapping[Market, Offer] = field(default_factory=dict)
     quotas: Mapping[tuple[str, str, str], int] = field(default_factory=dict)
-    """Limits that were set, by project, region and metric."""
+    """Limits that were set, by project, scope and metric."""
     lines: Mapping[tuple[str, str], BillLine] = field(default_factory=dict)
     """By the pool's uid and zone."""
     roleless: frozenset[str] = frozenset()

@@ -26,6 +26,7 @@ class WebServer:
         groups = f"/compute/v1/projects/{PROJECT}/zones/{{zone}}/instanceGroupManagers/{{group}}"
         application.router.add_get(groups, self._group)
         application.router.add_post(f"{groups}/deleteInstances", self._delete_instances)
+        application.router.add_get(f"/compute/v1/projects/{PROJECT}", self._project)
         application.router.add_get(f"/compute/v1/projects/{PROJECT}/regions/{{region}}", self._region)
         self._runner = web.AppRunner(application, shutdown_timeout=0.1)
         await self._runner.setup()
@@ -51,6 +52,9 @@ class WebServer:
             return _error(404, "NOT_FOUND", f"The resource 'regions/{request.match_info['region']}' was not found")
         quotas = [{"metric": metric, "limit": limit, "usage": 0.0} for metric, limit in self._google.quotas.items()]
         return web.json_response({"name": "us-central1", "quotas": quotas})
+
+    async def _project(self, request: web.Request) -> web.Response:
+        return web.json_response({"quotas": [{"metric": "GPUS_ALL_REGIONS", "limit": 64.0, "usage": 0.0}]})
 
     async def _group(self, request: web.Request) -> web.Response:
         refused = self._refused(request, "instanceGroupManagers.get")

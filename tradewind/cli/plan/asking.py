@@ -14,7 +14,7 @@ from controlplane.planning.criteria import criteria_of
 from controlplane.planning.market import market_of
 from controlplane.planning.plan import Plan, plan
 from controlplane.planning.refusals import refusals
-from controlplane.planning.sentences import IDLE_GPUS, UNMEASURED
+from controlplane.planning.sentences import IDLE_GPUS, UNMEASURED, no_room
 from controlplane.throughput.profile import Profile
 from messages.criteria import Objective
 from messages.jobs import JobSpec
@@ -47,7 +47,7 @@ def show_plan(jobfile: Path, fleetfile: Path | None, *, as_json: bool) -> None:
         measured = await known_measurement(os.environ, spec.name) if not why else None
         profile = combined(spec, measured)
         made = planned(spec, found if fleet is None else of_fleet(found, fleet), str(jobfile), profile)
-        _print(made, spec, profile, measured, prices_of(known), as_json=as_json)
+        print_plan(made, spec, profile, measured, prices_of(known), known.quotas_page, as_json=as_json)
         if why and not as_json:
             click.echo(f"What was seen of these zones is not known here: {why}", err=True)
         return 0
@@ -68,7 +68,7 @@ async def known_measurement(environ: Mapping[str, str], name: str) -> MeasuredPr
 
 def planned(spec: JobSpec, found: Offered, name: str, profile: Profile) -> Plan:
     criteria = criteria_of(spec)
-    market = market_of(criteria, found.offers, found.links, seen=found.seen, limits=found.limits)
+    market = market_of(criteria, found.offers, found.links, seen=found.seen, limits=found.limits, quotas=found.quotas)
     problems = refusals(spec, criteria, found.offers, market, profile)
     if problems:
         lines = tuple(f"{path}: {text}" for path, text in problems)
@@ -79,8 +79,15 @@ def planned(spec: JobSpec, found: Offered, name: str, profile: Profile) -> Plan:
     return made
 
 
-def _print(
-    made: Plan, spec: JobSpec, profile: Profile, measured: MeasuredProfile | None, prices: str, *, as_json: bool
+def print_plan(
+    made: Plan,
+    spec: JobSpec,
+    profile: Profile,
+    measured: MeasuredProfile | None,
+    prices: str,
+    quotas_page: str,
+    *,
+    as_json: bool,
 ) -> None:
     is_assumed = profile.is_assumed
     if as_json:
@@ -100,6 +107,9 @@ def _print(
         )
     if is_assumed and spec.capacity is not None and spec.capacity.deadline is not None:
         click.echo(f"Nobody knows yet whether it is done in time: {UNMEASURED}.")
+    if made.limited_by:
+        page = f" Ask for more at {quotas_page}." if quotas_page else ""
+        click.echo(f"More nodes cannot be had: {no_room(made.limited_by)}.{page}")
     if not spec.pod.gpu:
         click.echo(f"Warning: job {spec.name}: {IDLE_GPUS}.")
     if not made.proven:

@@ -10,9 +10,10 @@ from controlplane.catalog.links import Links
 from controlplane.catalog.money import MicroDollars
 from controlplane.catalog.offers import Catalog, Offer
 from controlplane.catalog.shipped import shipped_catalog, shipped_links
+from controlplane.clouds.interface import QuotaKey
 from controlplane.fleet.plans import offers
 from controlplane.fleet.spec import Fleet
-from controlplane.planning.market import Choice, Seen
+from controlplane.planning.market import UNLIMITED, Choice, Quotas, Seen
 from messages.offers import OfferList, OfferView
 from runtime.errors import UserError
 
@@ -23,6 +24,8 @@ class Offered(Struct, frozen=True):
     seen: Seen
     limits: Mapping[Choice, int] | None = None
     """Nodes, where a fleet says so."""
+    quotas: Quotas = UNLIMITED
+    """As the master read them."""
 
 
 def offered(known: OfferList) -> Offered:
@@ -45,7 +48,17 @@ def offered(known: OfferList) -> Offered:
             0.0,
         )
 
-    return Offered([_priced(offer, view) for view, offer in pairs], shipped_links(), seen)
+    return Offered([_priced(offer, view) for view, offer in pairs], shipped_links(), seen, quotas=_quotas(known))
+
+
+def _quotas(known: OfferList) -> Quotas:
+    left = {QuotaKey(each.scope, each.metric): each.left for each in known.quotas}
+    needs: dict[Choice, dict[QuotaKey, int]] = {}
+    for each in known.quotas:
+        for need in each.needs:
+            choice = Choice(need.zone, need.machine_type, need.accelerator, need.spot)
+            needs.setdefault(choice, {})[QuotaKey(each.scope, each.metric)] = need.amount
+    return Quotas(left, needs, known.quotas_page)
 
 
 def of_fleet(found: Offered, fleet: Fleet) -> Offered:

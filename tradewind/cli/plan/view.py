@@ -28,6 +28,11 @@ class PlacementView(Struct, frozen=True):
     why: str
 
 
+class QuotaLimit(Struct, frozen=True):
+    scope: str
+    metric: str
+
+
 class PlanView(Struct, frozen=True):
     job: str
     best: PlacementView
@@ -37,6 +42,8 @@ class PlanView(Struct, frozen=True):
     proven: bool
     measured: MeasuredProfile | None = None
     """By the job of this name, while it trained."""
+    limited_by: tuple[QuotaLimit, ...] = ()
+    """Quotas that leave no room for another node, where the job may have more."""
 
 
 def plan_view(job: str, made: Plan, *, is_assumed: bool, measured: MeasuredProfile | None = None) -> PlanView | None:
@@ -44,7 +51,8 @@ def plan_view(job: str, made: Plan, *, is_assumed: bool, measured: MeasuredProfi
         return None
     others = tuple(_placement(other.nodes, other.score, other.why_not) for other in made.alternatives)
     best = _placement(made.placement, made.score, made.why)
-    return PlanView(job, best, others, is_assumed, made.proven, measured)
+    limited_by = tuple(QuotaLimit(*key) for key in made.limited_by)
+    return PlanView(job, best, others, is_assumed, made.proven, measured, limited_by)
 
 
 def _placement(nodes: Nodes, score: Score, why: str) -> PlacementView:

@@ -1,0 +1,107 @@
+"""Room in quotas: what is left beside everything that may come, and what a refusal says of it."""
+
+import math
+from dataclasses import replace
+
+from msgspec import structs
+
+from controlplane.allocator.choices import choice_of
+from controlplane.allocator.counting import at_most, doomed, sidelined
+from controlplane.allocator.offers import Offer
+from controlplane.allocator.state import Allocator, Pool
+from controlplane.clouds.interface import PROJECT, Needs, PoolRef, QuotaKey
+from controlplane.clouds.outcomes import QuotaExceeded
+from controlplane.planning.market import Choice, Quotas
+from controlplane.planning.quotas import full_for, room_for, take, taken
+
+
+def may_come(
+    allocator: Allocator, *, but: PoolRef | None = None, with_doomed: bool = False, with_sidelined: bool = False
+) -> dict[Choice, int]:
+    """Nodes at most, counting operations under way and doubts."""
+    found: dict[Choice, int] = {}
+    for pool in allocator.pools.values():
+        count = at_most(pool, with_doomed=with_doomed, with_sidelined=with_sidelined) if pool.ref != but else 0
+        if count:
+            choice = choice_of(pool.offer)
+            found[choice] = found.get(choice, 0) + count
+    return found
+
+
+def most_by_quota(allocator: Allocator, pool: Pool) -> float:
+    """What the pool may be raised to.
+
+    A machine that was noticed counts until it is gone: a request that comes sooner is refused.
+    """
+    quotas = allocator.quotas
+    used = taken(quotas, may_come(allocator, but=pool.ref, with_doomed=True))
+    return room_for(quotas, choice_of(pool.offer), quotas.left, used)
+
+
+class Room:
+    """What quotas leave for more nodes; each that is taken leaves less for the others."""
+
+    def __init__(self, allocator: Allocator) -> None:
+        self._quotas = allocator.quotas
+        self._used = taken(self._quotas, may_come(allocator, with_doomed=True))
+
+    def take(self, offer: Offer, wanted: int) -> int:
+        choice = choice_of(offer)
+        fits = int(min(wanted, room_for(self._quotas, choice, self._quotas.left, self._used)))
+        take(self._used, self._quotas, choice, fits)
+        return fits
+
+    def full_for(self, offer: Offer) -> list[QuotaKey]:
+        return full_for(self._quotas, choice_of(offer), self._quotas.left, self._used)
+
+
+def held_up(allocator: Allocator) -> set[Choice]:
+    """Where quotas would have room for one more, but for nodes that were noticed or replaced and are still there."""
+    quotas = allocator.quotas
+    if not quotas.left or not any(doomed(pool) + sidelined(pool) for pool in allocator.pools.values()):
+        return set()
+    now, then = (taken(quotas, may_come(allocator, with_doomed=with_doomed)) for with_doomed in (True, False))
+    return {
+        choice
+        for choice in quotas.needs
+        if room_for(quotas, choice, quotas.left, now) < 1 <= room_for(quotas, choice, quotas.left, then)
+    }
+
+
+def learn_refusal(
+    allocator: Allocator, pool: Pool, asked: int, outcome: QuotaExceeded, now_s: float
+) -> tuple[Allocator, int]:
+    """What is left by the cloud's own word, and how many of the nodes that were asked for have room in it.
+
+    `pool` no longer has the operation that was refused.
+    """
+    allocator = replace(allocator, quota_refused_s=now_s)
+    told = [each for each in outcome.shortfalls if each.requested > 0]
+    if not told or asked <= 0:
+        return allocator, 0
+    choice = choice_of(pool.offer)
+    scopes = {True: choice.region, False: PROJECT}
+    keys = {QuotaKey(scopes[each.is_regional], each.metric): each for each in told}
+    needs = {key: math.ceil(each.requested / asked) for key, each in keys.items()}
+    quotas = structs.replace(allocator.quotas, needs=_with_needs(allocator, choice, needs))
+    used = taken(quotas, may_come(replace(allocator, pools={**allocator.pools, pool.ref: pool}), with_doomed=True))
+    left = {key: used.get(key, 0) + int(each.available) for key, each in keys.items()}
+    quotas = structs.replace(quotas, left={**quotas.left, **left})
+    return replace(allocator, quotas=quotas), int(room_for(quotas, choice, left, used))
+
+
+def _with_needs(allocator: Allocator, choice: Choice, needs: Needs) -> dict[Choice, Needs]:
+    """Machines of the same kind take as much in every zone."""
+    found = dict(allocator.quotas.needs)
+    for other in {choice, *map(choice_of, allocator.offers)}:
+        if other[1:] == choice[1:]:
+            here = {key: amount for key, amount in needs.items() if key.scope in (PROJECT, other.region)}
+            found[other] = {**found.get(other, {}), **here}
+    return found
+
+
+def learn_quotas(allocator: Allocator, quotas: Quotas, at_s: float) -> Allocator:
+    """What was read before a refusal is older than what the refusal said."""
+    if allocator.quota_refused_s is not None and at_s <= allocator.quota_refused_s:
+        return allocator
+    return replace(allocator, quotas=quotas)

@@ -1,0 +1,151 @@
+"""What quotas leave for each job of the fleet: read at the start, every few minutes, and after a refusal."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from controlplane.allocator.choices import choice_of
+from controlplane.allocator.offers import Offer, pool_plan
+from controlplane.allocator.quota_room import may_come
+from controlplane.allocator.state import Allocator
+from controlplane.catalog.places import region_of
+from controlplane.clouds.interface import PROJECT, Cloud, Needs, PoolPlan, Quota, QuotaKey
+from controlplane.clouds.outcomes import Refused, Unreachable
+from controlplane.planning.market import Choice, Quotas
+from controlplane.planning.quotas import taken
+from messages.ids import JobName
+from messages.offers import NeedView, QuotaView
+from runtime.logs import WhyLog, logger
+from runtime.waiting import first_of
+
+EVERY_S = 300.0
+AGAIN_S = 10.0
+"""Least seconds between two reads, however many requests are refused."""
+CALL_S = 20.0
+
+Amounts = Mapping[QuotaKey, int]
+
+
+class Allowance(NamedTuple):
+    limit: int
+    others: int
+    """What is used and not by our jobs."""
+
+
+def allowances_of(quotas: Iterable[Quota], ours: Amounts, reserved: Amounts) -> dict[QuotaKey, Allowance]:
+    """`reserved`: what others of ours will need at least, whether they are there yet or not."""
+    return {
+        quota.key: Allowance(
+            int(quota.limit), max(reserved.get(quota.key, 0), int(quota.usage) - ours.get(quota.key, 0))
+        )
+        for quota in quotas
+    }
+
+
+def left_of(allowances: Mapping[QuotaKey, Allowance], used: Amounts) -> dict[QuotaKey, int]:
+    """For one job, beside what the others use."""
+    return {key: max(0, each.limit - each.others - used.get(key, 0)) for key, each in allowances.items()}
+
+
+def used_by(allocators: Iterable[Allocator], needs: Mapping[Choice, Needs]) -> dict[QuotaKey, int]:
+    """What these jobs have, or may still get."""
+    together: dict[QuotaKey, int] = {}
+    for allocator in allocators:
+        for key, amount in taken(Quotas(needs=needs), may_come(allocator, with_doomed=True)).items():
+            together[key] = together.get(key, 0) + amount
+    return together
+
+
+def quota_views(quotas: Quotas) -> tuple[QuotaView, ...]:
+    needs: dict[QuotaKey, list[NeedView]] = {}
+    for choice, each in quotas.needs.items():
+        for key, amount in each.items():
+            needs.setdefault(key, []).append(NeedView(*choice, amount))
+    return tuple(QuotaView(*key, left, tuple(needs.get(key, ()))) for key, left in quotas.left.items())
+
+
+class QuotaWatch:
+    def __init__(
+        self,
+        cloud: Cloud,
+        offers: Sequence[Offer],
+        complete: Callable[[PoolPlan], PoolPlan],
+        systems: Sequence[PoolPlan],
+        allocators: Callable[[], dict[JobName, Allocator]],
+        *,
+        again_s: float = AGAIN_S,
+    ) -> None:
+        """`complete`: adds what all nodes of the fleet have in common. `systems`: the clusters' own pools."""
+        self.is_read = False
+        """Once it was tried; what could not be read limits nothing."""
+        self._cloud = cloud
+        self._nodes = {choice_of(offer): complete(pool_plan(JobName("any"), offer, 1)) for offer in offers}
+        self._systems = systems
+        self._allocators = allocators
+        self._again_s = again_s
+        self._known: dict[str, Sequence[Quota]] = {}
+        self._needs: dict[Choice, Needs] = {}
+        self._allowances: dict[QuotaKey, Allowance] = {}
+        self._due = asyncio.Event()
+        self._refusals = 0
+        self._answered = 0
+        """The number of refusals when the newest read began."""
+        self._unread = WhyLog(logger(), "quotas_not_seen")
+
+    @property
+    def is_outdated(self) -> bool:
+        """A request was refused since: the job that was refused knows better."""
+        return self._refusals > self._answered
+
+    def refused(self) -> None:
+        self._refusals += 1
+        self._due.set()
+
+    def left_for(self, job: JobName) -> Quotas:
+        others = (allocator for name, allocator in self._allocators().items() if name != job)
+        return self._quotas(used_by(others, self._needs) if self._allowances else {})
+
+    def left_at_best(self) -> Quotas:
+        """For a job that is not there yet: what our other jobs have may be given back."""
+        return self._quotas({})
+
+    async def run(self, on_read: Callable[[bool], Awaitable[None]]) -> None:
+        """Until cancelled. `on_read` is told whether a request was refused since the read before."""
+        scopes = [*sorted({region_of(plan.zone) for plan in (*self._nodes.values(), *self._systems)}), PROJECT]
+        while True:
+            self._due.clear()
+            refusals = self._refusals
+            async with asyncio.TaskGroup() as tasks:
+                for scope in scopes:
+                    tasks.create_task(self._read(scope), name=f"quotas/{scope}")
+            self._take_in()
+            after_refusal, self._answered, self.is_read = refusals > self._answered, refusals, True
+            await on_read(after_refusal)
+            await asyncio.sleep(self._again_s)
+            await first_of(self._due, timeout_s=EVERY_S)
+
+    async def _read(self, scope: str) -> None:
+        try:
+            async with asyncio.timeout(CALL_S):
+                found = await self._cloud.quotas(scope)
+        except TimeoutError:
+            found = Unreachable(f"no answer with the quotas of {scope} within {CALL_S:g} s")
+        if isinstance(found, Unreachable | Refused):
+            self._unread(found.detail)
+            self._known.pop(scope, None)
+        else:
+            self._known[scope] = found
+
+    def _take_in(self) -> None:
+        known = [quota for quotas in self._known.values() for quota in quotas]
+        self._needs = {choice: self._cloud.needs(plan, known) for choice, plan in self._nodes.items()}
+        relevant = {key for needs in self._needs.values() for key in needs}
+        reserved: dict[QuotaKey, int] = {}
+        for plan in self._systems:
+            for key, amount in self._cloud.needs(plan, known).items():
+                reserved[key] = reserved.get(key, 0) + amount * plan.size
+        ours = used_by(self._allocators().values(), self._needs)
+        self._allowances = allowances_of((quota for quota in known if quota.key in relevant), ours, reserved)
+
+    def _quotas(self, used: Amounts) -> Quotas:
+        return Quotas(left_of(self._allowances, used), self._needs, self._cloud.quotas_page)

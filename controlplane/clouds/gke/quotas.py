@@ -1,0 +1,106 @@
+"""Compute's quotas: what one node of a pool takes of each, and what a refusal says of them.
+
+Metrics that are not listed by Compute limit nothing here: where they do, the refusal of the call says so.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+
+from controlplane.catalog.places import region_of
+from controlplane.clouds.interface import PROJECT, Needs, PoolPlan, Quota, QuotaKey
+from controlplane.clouds.outcomes import QuotaExceeded, Shortfall
+
+SPOT = "PREEMPTIBLE_"
+_GPUS = {
+    "nvidia-tesla-t4": "NVIDIA_T4_GPUS",
+    "nvidia-l4": "NVIDIA_L4_GPUS",
+    "nvidia-tesla-v100": "NVIDIA_V100_GPUS",
+    "nvidia-tesla-a100": "NVIDIA_A100_GPUS",
+    "nvidia-a100-80gb": "NVIDIA_A100_80GB_GPUS",
+    "nvidia-h100-80gb": "NVIDIA_H100_GPUS",
+}
+_CPUS = {"e2": "CPUS", "f1": "CPUS", "g1": "CPUS", "n1": "CPUS", "g2": "CPUS"} | {
+    series: f"{series.upper()}_CPUS" for series in ("a2", "c2", "c2d", "c3", "n2", "n2d", "t2d")
+}
+"""By machine series; that G2 machines count against `CPUS` is not verified against Google."""
+_DISKS = {"pd-standard": "DISKS_TOTAL_GB", "pd-balanced": "SSD_TOTAL_GB", "pd-ssd": "SSD_TOTAL_GB"}
+_SHARED_CORE = {"e2-micro": 2, "e2-small": 2, "e2-medium": 2, "f1-micro": 1, "g1-small": 1}
+_VCPUS = re.compile(r"-(?:standard|highmem|highcpu)-(\d+)\Z|(?:\A|-)custom-(\d+)-")
+_VCPUS_PER_GPU = {"a2-highgpu": 12, "a2-ultragpu": 12, "a3-highgpu": 26}
+_BY_GPUS = re.compile(r"(.+)-(\d+)g\Z")
+_SHORT = re.compile(
+    r"insufficient (regional|project) quota to satisfy request: resource \"(\w+)\": "
+    r"request requires '([\d.]+)' and is short '[\d.]+'\. project has a quota of '([\d.]+)' with '([\d.]+)' available",
+    re.IGNORECASE,
+)
+_INSIDE = re.compile(
+    r"Quota '[^']+' exceeded\.( Limit: \S+ (?:in (?:region|zone) [a-z0-9-]+|globally)\.)?", re.IGNORECASE
+)
+
+
+def needs(plan: PoolPlan, quotas: Iterable[Quota]) -> Needs:
+    """What one node takes of these quotas.
+
+    A spot quota of 0 means that none was granted: spot nodes then count against the ordinary one.
+    """
+    region, limits = region_of(plan.zone), {quota.key: quota.limit for quota in quotas}
+
+    def metric(ordinary: str, spot: str) -> QuotaKey:
+        own = QuotaKey(region, spot)
+        return own if plan.spot and limits.get(own, 0) > 0 else QuotaKey(region, ordinary)
+
+    found = {QuotaKey(region, "INSTANCES"): 1}
+    if not plan.private:
+        found[QuotaKey(region, "IN_USE_ADDRESSES")] = 1
+    vcpus, series = _vcpus(plan.machine_type), plan.machine_type.partition("-")[0]
+    if vcpus:
+        found[QuotaKey(PROJECT, "CPUS_ALL_REGIONS")] = vcpus
+    if vcpus and series in _CPUS:
+        found[metric(_CPUS[series], f"{SPOT}CPUS")] = vcpus
+    if plan.disk_type in _DISKS:
+        found[QuotaKey(region, _DISKS[plan.disk_type])] = plan.disk_gb
+    if plan.accelerator is not None:
+        found[QuotaKey(PROJECT, "GPUS_ALL_REGIONS")] = plan.accelerators_per_node
+    if plan.accelerator in _GPUS:
+        gpus = _GPUS[plan.accelerator]
+        found[metric(gpus, f"{SPOT}{gpus}")] = plan.accelerators_per_node
+    return {key: amount for key, amount in found.items() if key in limits and amount}
+
+
+def quotas_page(project: str) -> str:
+    return f"https://console.cloud.google.com/iam-admin/quotas?project={project}"
+
+
+def exceeded(project: str, said: str) -> QuotaExceeded:
+    """From Google's text: the quotas that are too small, and where to ask for more."""
+    found = list(_shortfalls(said))
+    gist = "; ".join(text for text, _ in found) or _inside(said)
+    page = quotas_page(project)
+    detail = gist if page in gist else f"{gist.rstrip('.')}. Ask for more at {page}"
+    return QuotaExceeded(detail, tuple(short for _, short in found))
+
+
+def _shortfalls(said: str) -> Iterator[tuple[str, Shortfall]]:
+    for scope, metric, required, limit, available in _SHORT.findall(said):
+        is_regional = scope.lower() == "regional"
+        where = "of the region" if is_regional else "of the project"
+        text = f"quota {metric} {where} is too small: {float(required):g} more requested, "
+        text += f"{float(available):g} of {float(limit):g} available"
+        yield text, Shortfall(metric, is_regional, float(required), float(available))
+
+
+def _inside(said: str) -> str:
+    """GKE wraps what Compute said in a history of its own: the one sentence that matters, where it is found."""
+    found = _INSIDE.search(said)
+    return found[0] if found is not None else said
+
+
+def _vcpus(machine_type: str) -> int | None:
+    if machine_type in _SHARED_CORE:
+        return _SHARED_CORE[machine_type]
+    named = _VCPUS.search(machine_type)
+    if named is not None:
+        return int(named[1] or named[2])
+    by_gpus = _BY_GPUS.match(machine_type)
+    per_gpu = _VCPUS_PER_GPU.get(by_gpus[1]) if by_gpus is not None else None
+    return per_gpu * int(by_gpus[2]) if by_gpus is not None and per_gpu is not None else None

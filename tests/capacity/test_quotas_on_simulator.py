@@ -1,0 +1,111 @@
+"""A job in the fleet's order against the simulator's quotas, which refuse a call as a whole."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from controlplane.allocator.offers import Offer, pool_ref
+from controlplane.allocator.state import AllocatorSettings
+from controlplane.capacity.capacity import Capacity
+from controlplane.capacity.placement import Placed
+from controlplane.capacity.planning import Planning, known_prices
+from controlplane.clouds.gke.cloud import GkeCloud
+from controlplane.clouds.interface import Quota, system_pool
+from controlplane.clouds.outcomes import Done, Refused, Unreachable
+from messages import subjects
+from messages.events import Event
+from messages.ids import JobName
+from runtime.clock import SystemClock
+from tests.clouds.contract import until
+from tests.clouds.simulated import ZONE, SimulatedStage
+from tests.conftest import Connect, eventually
+
+JOB = JobName("eager")
+WANTED = 8
+FITS = 4
+"""Disks of 100 GB, within 500 GB for a region, beside a system pool of 50 GB."""
+PAGE = "https://console.cloud.google.com/iam-admin/quotas"
+
+
+class SilentQuotas(GkeCloud):
+    async def quotas(self, scope: str) -> Sequence[Quota] | Unreachable | Refused:
+        return Unreachable(f"nobody answers for {scope}")
+
+
+class Bench:
+    def __init__(self, stage: SimulatedStage, cloud: GkeCloud, planning: Planning, offers: tuple[Offer, ...]) -> None:
+        self.stage = stage
+        self.offers = offers
+        self.told: list[Event] = []
+        self.shortage = ""
+        self.capacity = Capacity(
+            cloud,
+            offers,
+            lambda plan: plan,
+            SystemClock(),
+            self.told.append,
+            self._place,
+            AllocatorSettings(retry_s=0.05, quiet_s=0.1),
+            planning,
+        )
+
+    def _place(self, _job: JobName, placed: Placed) -> None:
+        self.shortage = placed.shortage
+
+    async def nodes(self) -> int:
+        return sum([len(await self.stage.nodes(pool_ref(JOB, offer))) for offer in self.offers])
+
+
+@asynccontextmanager
+async def a_bench(folder: Path, connect: Connect, kind: type[GkeCloud] = GkeCloud) -> AsyncIterator[Bench]:
+    bucket = await (await connect("master")).bucket(subjects.STATE_BUCKET)
+    async with SimulatedStage.open(folder) as stage:
+        cloud = await kind.open(stage.settings)
+        assert await cloud.create_cluster_with_node_pool(stage.cluster) == Done()
+        zones = (ZONE, "us-central1-b")
+        offers = tuple(Offer(stage.cluster.name, zone, "g2-standard-8", WANTED, "nvidia-l4", 1) for zone in zones)
+        prices = known_prices({"TRADEWIND_PRICES_CACHE": str(folder / "prices.json")}, None)
+        planning = Planning(
+            cloud,
+            offers,
+            prices,
+            bucket,
+            SystemClock(),
+            lambda: True,
+            lambda _: None,
+            systems=[system_pool(stage.cluster)],
+        )
+        bench = Bench(stage, cloud, planning, offers)
+        async with asyncio.TaskGroup() as tasks:
+            running = tasks.create_task(planning.run())
+            yield bench
+            running.cancel()
+        await cloud.close()
+
+
+async def test_what_quotas_have_no_room_for_is_not_asked_for_and_people_hear_which_they_are(
+    tmp_path: Path, connect: Connect
+) -> None:
+    async with a_bench(tmp_path, connect) as bench, asyncio.TaskGroup() as tasks:
+        bench.capacity.hold(tasks, JOB, 0, None)
+        await eventually(lambda: bench.capacity.allocators()[JOB].quotas.left)
+        bench.capacity.wants(JOB, WANTED, None)
+        await until(bench.nodes, FITS)
+        assert await bench.stage.calls("CreateNodePool") == ["OK"]
+        assert "quota SSD_TOTAL_GB in us-central1 has no room for another g2-standard-8" in bench.shortage
+        assert f"ask for more at {PAGE}" in bench.shortage
+        bench.capacity.wants(JOB, 0, "over")
+        await eventually(lambda: bench.capacity.is_settled(JOB))
+
+
+async def test_a_refused_request_is_made_again_at_once_for_what_has_room(tmp_path: Path, connect: Connect) -> None:
+    async with a_bench(tmp_path, connect, SilentQuotas) as bench, asyncio.TaskGroup() as tasks:
+        bench.capacity.hold(tasks, JOB, WANTED, None)
+        await until(bench.nodes, FITS)
+        assert await bench.stage.calls("CreateNodePool") == ["PERMISSION_DENIED", "OK"]
+        [asked] = [event for event in bench.told if event.kind == "pool_created" and event.fields["size"] == FITS]
+        assert "quota SSD_TOTAL_GB of the region is too small: 800 more requested, 450 of 500 available" in asked.why
+        assert f"Ask for more at {PAGE}" in asked.why
+        bench.capacity.wants(JOB, 0, "over")
+        await eventually(lambda: bench.capacity.is_settled(JOB))

@@ -1,0 +1,78 @@
+"""What a node takes of Compute's quotas, and what Google's refusals say of them."""
+
+import pytest
+
+from controlplane.clouds.gke.quotas import exceeded, needs
+from controlplane.clouds.interface import PROJECT, PoolPlan, Quota, QuotaKey
+from controlplane.clouds.outcomes import Shortfall
+
+REGION = "us-central1"
+SEVERAL = """
+	(1) insufficient regional quota to satisfy request: resource "CPUS": request requires '72.0' and is short '48.0'. \
+project has a quota of '24.0' with '24.0' available. View and manage quotas at https://console.cloud.google.com/x
+	(2) insufficient project quota to satisfy request: resource "GPUS_ALL_REGIONS": request requires '9.0' and \
+is short '8.0'. project has a quota of '1.0' with '1.0' available. View and manage quotas at https://console.cloud.google.com/x"""
+
+
+def limits(**metrics: float) -> list[Quota]:
+    scopes = {metric: PROJECT if metric.endswith("_ALL_REGIONS") else REGION for metric in metrics}
+    return [Quota(QuotaKey(scopes[metric], metric), limit, 0.0) for metric, limit in metrics.items()]
+
+
+def taken(quotas: list[Quota], machine_type: str = "g2-standard-8", **changes: object) -> dict[str, int]:
+    given: dict[str, object] = {"accelerator": "nvidia-l4", "accelerators_per_node": 1, **changes}
+    plan = PoolPlan(name="p", zone=f"{REGION}-a", machine_type=machine_type, size=3, **given)  # type: ignore[arg-type]
+    return {key.metric: amount for key, amount in needs(plan, quotas).items()}
+
+
+def test_a_spot_node_takes_spot_quotas_only_where_some_were_granted() -> None:
+    ordinary = limits(CPUS=24, NVIDIA_L4_GPUS=1, PREEMPTIBLE_CPUS=0, PREEMPTIBLE_NVIDIA_L4_GPUS=0)
+    assert taken(ordinary) == {"CPUS": 8, "NVIDIA_L4_GPUS": 1}
+    granted = limits(CPUS=24, NVIDIA_L4_GPUS=1, PREEMPTIBLE_CPUS=64, PREEMPTIBLE_NVIDIA_L4_GPUS=8)
+    assert taken(granted) == {"PREEMPTIBLE_CPUS": 8, "PREEMPTIBLE_NVIDIA_L4_GPUS": 1}
+    assert taken(granted, spot=False) == {"CPUS": 8, "NVIDIA_L4_GPUS": 1}
+
+
+@pytest.mark.parametrize(
+    ("disk_type", "metric"),
+    [("pd-balanced", "SSD_TOTAL_GB"), ("pd-ssd", "SSD_TOTAL_GB"), ("pd-standard", "DISKS_TOTAL_GB")],
+)
+def test_a_disk_counts_by_its_type(disk_type: str, metric: str) -> None:
+    assert taken(limits(SSD_TOTAL_GB=500, DISKS_TOTAL_GB=4096), disk_gb=70, disk_type=disk_type) == {metric: 70}
+
+
+@pytest.mark.parametrize(
+    ("machine_type", "metric", "vcpus"),
+    [
+        ("e2-medium", "CPUS", 2),
+        ("n1-standard-8", "CPUS", 8),
+        ("n1-custom-6-20480", "CPUS", 6),
+        ("n2-highmem-4", "N2_CPUS", 4),
+        ("a2-highgpu-2g", "A2_CPUS", 24),
+        ("a3-megagpu-8g", "", 0),
+    ],
+)
+def test_vcpus_count_by_the_series_of_the_machine(machine_type: str, metric: str, vcpus: int) -> None:
+    found = taken(limits(CPUS=24, N2_CPUS=24, A2_CPUS=24), machine_type, accelerator=None, accelerators_per_node=0)
+    assert found == ({metric: vcpus} if metric else {})
+
+
+def test_every_node_takes_its_part_of_what_all_regions_share() -> None:
+    quotas = limits(CPUS_ALL_REGIONS=32, GPUS_ALL_REGIONS=2, INSTANCES=24, IN_USE_ADDRESSES=8)
+    found = taken(quotas, "g2-standard-24", accelerators_per_node=2)
+    assert found == {"CPUS_ALL_REGIONS": 24, "GPUS_ALL_REGIONS": 2, "INSTANCES": 1, "IN_USE_ADDRESSES": 1}
+
+
+def test_every_quota_that_a_refusal_names_is_read() -> None:
+    outcome = exceeded("p", " ".join(SEVERAL.split()))
+    assert outcome.shortfalls == (
+        Shortfall("CPUS", True, 72.0, 24.0),
+        Shortfall("GPUS_ALL_REGIONS", False, 9.0, 1.0),
+    )
+    assert "quota GPUS_ALL_REGIONS of the project is too small: 9 more requested, 1 of 1 available" in outcome.detail
+    assert outcome.detail.endswith("Ask for more at https://console.cloud.google.com/iam-admin/quotas?project=p")
+
+
+def test_a_refusal_in_other_words_is_told_as_it_is() -> None:
+    outcome = exceeded("p", "Insufficient regional quota, says a text of next year")
+    assert (outcome.shortfalls, "a text of next year. Ask for more at" in outcome.detail) == ((), True)

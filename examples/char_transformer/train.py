@@ -5,6 +5,7 @@ out the samples of each step, sums the gradients, and lives through changes of t
 """
 
 import argparse
+import os
 import time
 from pathlib import Path
 
@@ -56,7 +57,7 @@ class CharTransformer(nn.Module):
         self.apply(_start_small)
 
     def forward(self, characters: Tensor) -> Tensor:
-        x = self.character(characters) + self.position(torch.arange(characters.shape[1]))
+        x = self.character(characters) + self.position(torch.arange(characters.shape[1], device=characters.device))
         out: Tensor = self.output(self.before_output(self.blocks(x)))
         return out
 
@@ -95,7 +96,9 @@ def train(options: argparse.Namespace) -> None:
 
     torch.manual_seed(options.seed)
     dataset = Windows(options.text.read_text(encoding="utf-8"))
-    model = CharTransformer(dataset.characters)
+    device = torch.device("cuda", local_rank()) if torch.cuda.is_available() else torch.device("cpu")
+    model = CharTransformer(dataset.characters).to(device)
+    print(f"device: {name_of(device)}", flush=True)
     optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate)
     run = tradewind.Run(
         model,
@@ -109,13 +112,21 @@ def train(options: argparse.Namespace) -> None:
     )
     for windows in run:
         began_s = time.monotonic()
-        run.backward(loss_of(model, windows))
+        run.backward(loss_of(model, windows.to(device)))
         pace(began_s, options.step_ms / 1000, len(windows) * run.world_size / batch)
         if run.rank == 0 and run.step % LINE_EVERY_STEPS == 1:
             tell(run)
     if run.rank == 0:
         tell(run)
         print(f"certificate: {run.certificate.sentence()}", flush=True)
+
+
+def local_rank() -> int:
+    return int(os.environ.get("LOCAL_RANK", "0"))
+
+
+def name_of(device: torch.device) -> str:
+    return f"{device} ({torch.cuda.get_device_name(device)})" if device.type == "cuda" else "cpu"
 
 
 def pace(began_s: float, step_s: float, share: float) -> None:

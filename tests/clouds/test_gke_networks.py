@@ -58,6 +58,7 @@ async def test_only_authorised_networks_reach_the_kubernetes_api(tmp_path: Path)
         assert [await reached(cloud, elsewhere), await reached(cloud, here)] == [False, True]
 
 
+@pytest.mark.slow
 async def test_a_master_outside_the_authorised_networks_is_told_which_key_to_look_at(tmp_path: Path) -> None:
     async with a_cloud_with_a_region(tmp_path) as cloud:
         plan = replace(a_cluster(ZONE), authorized_networks=("203.0.113.0/24",))
@@ -84,6 +85,7 @@ async def test_a_network_that_is_no_cidr_block_is_refused_by_the_cloud(tmp_path:
     assert isinstance(answer, Refused)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("private", [True, False])
 async def test_private_nodes_have_no_external_address(tmp_path: Path, private: bool) -> None:
     async with SimulatedStage.open(tmp_path) as stage:
@@ -99,6 +101,7 @@ async def test_private_nodes_have_no_external_address(tmp_path: Path, private: b
     assert {"accessConfigs" in interface for interface in interfaces} == {not private}
 
 
+@pytest.mark.slow
 async def test_image_streaming_is_kept_by_the_pool(tmp_path: Path) -> None:
     async with SimulatedStage.open(tmp_path) as stage:
         await stage.cloud.create_cluster_with_node_pool(a_cluster(ZONE))

@@ -1,0 +1,72 @@
+"""Commands of other programs, each bounded in time and written to the log with what it printed."""
+
+import asyncio
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from runtime.errors import UserError
+
+READ_S = 120.0
+NOT_FOUND = 127
+TIMED_OUT = 124
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    code: int
+    out: str
+    err: str
+
+
+class WouldChange(Exception):
+    """A dry run has come to the first command that changes something."""
+
+
+class Commands(Protocol):
+    async def __call__(self, *argv: str, within_s: float = READ_S) -> Ran:
+        """Runs the program. A program that is missing or too slow is an exit code, not an exception."""
+
+
+class Programs:
+    """Programs of this machine."""
+
+    def __init__(self, log: Callable[[str], None]) -> None:
+        self._log = log
+
+    async def __call__(self, *argv: str, within_s: float = READ_S) -> Ran:
+        self._log(f"$ {shlex.join(argv)}")
+        ran = await _ran(argv, within_s)
+        self._log(f"{ran.out}{ran.err}(exit code {ran.code})")
+        return ran
+
+
+async def _ran(argv: tuple[str, ...], within_s: float) -> Ran:
+    pipe = asyncio.subprocess.PIPE
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *argv, stdin=asyncio.subprocess.DEVNULL, stdout=pipe, stderr=pipe
+        )
+    except OSError as error:
+        return Ran(NOT_FOUND, "", f"{argv[0]} cannot be started: {error.strerror}")
+    try:
+        async with asyncio.timeout(within_s):
+            out, err = await process.communicate()
+    except TimeoutError:
+        process.kill()
+        await process.wait()
+        return Ran(TIMED_OUT, "", f"{shlex.join(argv[:4])} … did not end within {within_s:g} s")
+    except asyncio.CancelledError:
+        process.kill()
+        await process.wait()
+        raise
+    return Ran(process.returncode or 0, out.decode(errors="replace"), err.decode(errors="replace"))
+
+
+def output_of(ran: Ran, doing: str) -> str:
+    """What it printed. Raises `UserError` where it failed."""
+    if ran.code == 0:
+        return ran.out
+    lines = (ran.err or ran.out).strip().splitlines()
+    raise UserError(f"cannot {doing}: {lines[-1] if lines else f'exit code {ran.code}'}")

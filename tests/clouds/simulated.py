@@ -97,9 +97,9 @@ class SimulatedStage:
         async with self._http.get(f"{self._serving.url}/calls?api={api}&method={method}") as response:
             return [call["outcome"] for call in await response.json()]
 
-    async def order(self, what: str, body: Any) -> None:
+    async def order(self, what: str, body: Any, status: int = 200) -> None:
         async with self._http.post(f"{self._serving.url}/control/{what}", json=body) as response:
-            assert response.status == 200, await response.text()
+            assert response.status == status, await response.text()
 
 
 def quick_cloud(region_url: str, key: Path, **rules: Any) -> CloudSettings:

@@ -5,7 +5,7 @@ more: against the caps all of that is counted.
 """
 
 from controlplane.allocator.choices import choice_of
-from controlplane.allocator.counting import ceiling, total
+from controlplane.allocator.counting import ceiling, sidelined, total
 from controlplane.allocator.demand import Demand
 from controlplane.allocator.quota_room import may_come, most_by_quota
 from controlplane.allocator.state import Allocator, Pool
@@ -17,14 +17,18 @@ _TUNING = Tuning()
 
 
 def most_for(allocator: Allocator, pool: Pool, wanted: int) -> int:
-    """As many as wanted, or fewer; what the pool aims at already is not in question."""
+    """What the pool may aim at for as many nodes as wanted, or fewer; what it aims at already is not in question.
+
+    A node that is replaced and kept has its slot beside them: it costs money and quota, but has no worker.
+    """
+    aside = sidelined(pool)
     room = ceiling(allocator) - total(allocator.pools.values(), but=pool.ref)
-    most = min(wanted, pool.offer.max_nodes, room)
+    most = min(min(wanted, room) + aside, pool.offer.max_nodes)
     if most > pool.target:
         most = int(min(most, most_by_quota(allocator, pool)))
     if allocator.demand is None or most <= pool.target:
         return most
-    choice, others = choice_of(pool.offer), may_come(allocator, but=pool.ref)
+    choice, others = choice_of(pool.offer), may_come(allocator, but=pool.ref, with_sidelined=True)
     market = allocator.market
     if market is None or choice not in market.options or _is_in_the_way(others, choice, market):
         return pool.target

@@ -28,11 +28,18 @@ def by_choice(offers: Iterable[Offer]) -> dict[Choice, list[Offer]]:
 
 
 def within_reach(market: Market, supplies: Mapping[Offer, Supply]) -> Market:
-    """Of each choice no more than clusters that are there can give, beside what is held in others."""
+    """Of each choice no more than clusters that are there can give, beside what is held in others.
+
+    While nodes are replaced but kept, no more than replacements: what runs does not move because of a node that may
+    be back in a moment.
+    """
     room: dict[Choice, int] = {}
+    aside = sum(supply.aside for supply in supplies.values())
     for offer, supply in supplies.items():
         choice = choice_of(offer)
         most = max(supply.held, most_of(offer, supply)) if supply.reachable else supply.held
+        if aside:
+            most = max(supply.held, min(most, supply.held + supply.coming + aside))
         room[choice] = room.get(choice, 0) + most
     less = {
         choice: structs.replace(option, limit=room.get(choice, 0))

@@ -21,6 +21,11 @@ def doomed(pool: Pool) -> int:
     return sum(map(_is_doomed, pool.nodes.values()))
 
 
+def sidelined(pool: Pool) -> int:
+    """Nodes that were replaced and are kept, because they may come back."""
+    return sum(map(is_sidelined, pool.nodes.values()))
+
+
 def dismissed(pool: Pool) -> int:
     """Nodes that go when the job has left them."""
     return sum(map(is_dismissed, pool.nodes.values()))
@@ -42,6 +47,11 @@ def is_there(pool: Pool) -> bool:
 
 def is_settled(pool: Pool) -> bool:
     """It is known what the pool aims at, and nothing is under way that would change it."""
+    return is_ours(pool) and not pool.updating
+
+
+def is_ours(pool: Pool) -> bool:
+    """Nothing of ours is under way there, whatever the cloud itself does to its nodes."""
     return pool.operation is None and pool.doubt is None and not pool.stopping
 
 
@@ -50,12 +60,20 @@ def in_doubt(pool: Pool) -> int:
     return max(pool.target, pool.doubt.target) if pool.doubt is not None else pool.target
 
 
-def at_most(pool: Pool, *, with_doomed: bool = False) -> int:
+def at_most(pool: Pool, *, with_doomed: bool = False, with_sidelined: bool = False) -> int:
     """What it may come to hold, counting what is under way: the number that caps are checked against.
 
     A slot is not counted if it is being given up or was written off, or if its node was noticed: that one must be left
-    alone until it is gone, and its slot is given up then. `with_doomed`: as quotas count, which have it until then.
+    alone until it is gone, and its slot is given up then. A node that is replaced and kept has no worker, so that it is
+    not counted either. `with_sidelined`: as money counts, which is paid for it; `with_doomed`: as quotas count, which
+    have all that exist.
     """
+    aside = sidelined(pool)
+    counted = _at_most_beside(pool, aside, with_doomed=with_doomed)
+    return counted + (aside if with_doomed or with_sidelined else 0)
+
+
+def _at_most_beside(pool: Pool, aside: int, *, with_doomed: bool) -> int:
     operation, aim = pool.operation, in_doubt(pool)
     here = held(pool) + (doomed(pool) if with_doomed else 0)
     if pool.given_up and not (operation is not None and operation.raises):
@@ -74,7 +92,7 @@ def at_most(pool: Pool, *, with_doomed: bool = False) -> int:
     gone = [name for name in uncounted if _is_gone(pool, name)]
     if with_doomed:
         gone = [name for name in gone if name not in pool.nodes or not _is_doomed(pool.nodes[name])]
-    return _less(aim, here, len(gone))
+    return _less(max(0, aim - aside), here, len(gone))
 
 
 def expected(pool: Pool) -> int:
@@ -137,6 +155,10 @@ def _less(aim: int, here: int, without: int) -> int:
 
 def _is_doomed(node: Node) -> bool:
     return node.doomed_until_s is not None and node.lost_s is None
+
+
+def is_sidelined(node: Node) -> bool:
+    return node.sidelined_s is not None and node.is_sound
 
 
 def _is_gone(pool: Pool, name: str) -> bool:

@@ -85,7 +85,7 @@ def _of_the_market(after: Allocator, changes: Sequence[Change]) -> list[str]:
         return []
     if after.market is None:
         return ["something was raised before prices were known"]
-    broken, coming, market = [], may_come(after), after.market
+    broken, coming, market = [], may_come(after, with_sidelined=True), after.market
     cap, money = after.demand.criteria.max_micro_usd_per_hour, money_per_hour(after.demand, market, coming)
     if cap is not None and money > cap:
         broken.append(f"${usd_text(money)} an hour may come, ${usd_text(cap)} are allowed")

@@ -11,7 +11,7 @@ from controlplane.allocator import events
 from controlplane.allocator.counting import is_settled, wants_none
 from controlplane.allocator.idle import forget_idle_cap, note_released
 from controlplane.allocator.learn_listing import fail_listing, hear_of_cluster, learn_listing
-from controlplane.allocator.learn_nodes import learn_sight, lose_cluster, lose_left, lose_overdue, revive
+from controlplane.allocator.learn_nodes import learn_sight, lose_cluster, lose_left, lose_overdue, revive, sideline
 from controlplane.allocator.learn_outcome import learn_outcome
 from controlplane.allocator.learn_plan import learn_criteria, learn_plan, learn_profile
 from controlplane.allocator.quota_room import learn_quotas
@@ -77,11 +77,12 @@ def _age(allocator: Allocator, now_s: float) -> Allocator:
         allocator = replace(allocator, needless_since_s=now_s if wants_none(allocator) else None)
     for pool in allocator.pools.values():
         left = allocator.released.get(pool.ref.cluster, frozenset())
-        aged, lost = lose_overdue(lose_left(revive(pool), left, settings, now_s), settings, now_s)
+        aged, sidelined = sideline(lose_left(revive(pool), left, settings, now_s), settings, now_s)
+        aged, lost = lose_overdue(aged, settings, now_s)
         aged = give_up_unstartable(aged, allocator.failing.get(pool.ref.cluster, {}), settings, now_s)
         aged = _write_off(_note_emptiness(aged, now_s), settings.owed_s, now_s)
         aged = _give_up(aged, settings.hang_s, now_s)
-        if lost:
+        if lost or sidelined:
             allocator = distrust(allocator, pool.offer.stock, now_s)
         if aged.empty_since_s is not None and now_s - aged.empty_since_s >= settings.arrival_s:
             detail = f"a slot of pool {pool.ref.pool} stayed empty for {settings.arrival_s:g} s"

@@ -20,6 +20,9 @@ def learn_sight(allocator: Allocator, event: NodesSeen) -> Allocator:
         seen = _see(pool, sights, event.at_s)
         if _losses(pool, seen):
             allocator = distrust(allocator, pool.offer.stock, event.at_s)
+        if _cordoned(seen) - _cordoned(pool):
+            # What the cloud is about to do to the pool shows in a listing.
+            allocator = replace(allocator, listing=replace(allocator.listing, news_s=event.at_s))
         allocator = replace(allocator, pools={**allocator.pools, pool.ref: seen})
     return allocator
 
@@ -43,6 +46,17 @@ def lose_cluster(allocator: Allocator, cluster: ClusterName, at_s: float) -> All
             allocator = distrust(allocator, pool.offer.stock, at_s)
         allocator = replace(allocator, pools={**allocator.pools, pool.ref: pool})
     return allocator
+
+
+def sideline(pool: Pool, settings: AllocatorSettings, now_s: float) -> tuple[Pool, int]:
+    """Nodes that are replaced from now on, but kept: whether they come back is not known. And how many those are."""
+    count = 0
+    for node in pool.nodes.values():
+        is_unready = node.unready_s is not None and now_s - node.unready_s >= settings.unready_s
+        if node.is_sound and node.sidelined_s is None and (node.cordoned or is_unready):
+            pool = _put(pool, replace(node, sidelined_s=now_s, dismissed=""))
+            count += 1
+    return pool, count
 
 
 def lose_overdue(pool: Pool, settings: AllocatorSettings, now_s: float) -> tuple[Pool, int]:
@@ -85,8 +99,8 @@ def revive(pool: Pool) -> Pool:
 def _is_overdue(node: Node, settings: AllocatorSettings, now_s: float) -> bool:
     if node.doomed_until_s is not None:
         return now_s >= node.doomed_until_s
-    if node.unready_s is not None:
-        return now_s - node.unready_s >= settings.unready_s
+    if node.sidelined_s is not None:
+        return now_s - node.sidelined_s >= settings.unready_timeout_s
     return not node.was_ready and now_s - node.first_seen_s >= settings.arrival_s
 
 
@@ -114,22 +128,33 @@ def _look_at(pool: Pool, sight: NodeSight, at_s: float) -> Node:
         ready=sight.ready,
         was_ready=node.was_ready or sight.ready,
         unready_s=None if sight.ready or not node.was_ready else (at_s if node.unready_s is None else node.unready_s),
+        cordoned=sight.cordoned,
+        sidelined_s=None if sight.ready and not sight.cordoned else node.sidelined_s,
     )
-    if sight.notice_s is not None and (node.is_sound or (node.given_up and node.doomed_until_s is None)):
+    if sight.notice_s is None or sight.cordoned:
+        return node
+    if node.is_sound or (node.given_up and node.doomed_until_s is None):
         return replace(node, doomed_until_s=at_s + max(0.0, sight.notice_s))
     return node
 
 
 def _losses(before: Pool, after: Pool) -> int:
-    """Machines that were sound and are no more, without our doing."""
+    """Machines that were sound and are no more, without our doing and without an upgrade or a repair."""
+    if after.updating:
+        return 0
     leaving = _leaving(before)
     lost = 0
     for name, node in before.nodes.items():
         now = after.nodes.get(name)
         same = now is not None and not _is_other(node, now.uid)
-        if node.is_sound and name not in leaving and not (same and now is not None and now.is_sound):
+        was_ours_to_lose = node.is_sound and not node.cordoned and name not in leaving
+        if was_ours_to_lose and not (same and now is not None and now.is_sound):
             lost += 1
     return lost
+
+
+def _cordoned(pool: Pool) -> frozenset[str]:
+    return frozenset(node.name for node in pool.nodes.values() if node.cordoned)
 
 
 def _leaving(pool: Pool) -> frozenset[str]:

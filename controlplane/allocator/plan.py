@@ -18,6 +18,8 @@ class Supply:
     """Nodes that are there and will stay."""
     coming: int = 0
     """Asked for, and not there yet."""
+    aside: int = 0
+    """Replaced, but still there: their slots are not free."""
     spare: int = 0
     """Of those that are held: nobody would miss them."""
     settled: bool = True
@@ -75,7 +77,8 @@ def kept(supply: Supply, now_s: float) -> int:
 
 
 def most_of(offer: Offer, supply: Supply) -> int:
-    return offer.max_nodes if supply.room is None else min(supply.room, offer.max_nodes)
+    most = offer.max_nodes - supply.aside
+    return most if supply.room is None else min(supply.room, most)
 
 
 def has_no_more(supply: Supply, now_s: float) -> bool:

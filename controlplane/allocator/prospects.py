@@ -2,7 +2,7 @@
 
 import math
 
-from controlplane.allocator.counting import expected, held, is_settled, spare
+from controlplane.allocator.counting import expected, held, is_settled, sidelined, spare
 from controlplane.allocator.offers import Offer, pool_ref
 from controlplane.allocator.plan import Supply
 from controlplane.allocator.shelves import shelf_of
@@ -34,6 +34,7 @@ def supply_of(allocator: Allocator, offer: Offer, now_s: float) -> Supply:
     return Supply(
         held=held(pool),
         coming=max(0, expected(pool) - held(pool)),
+        aside=sidelined(pool),
         spare=len(spare(allocator, pool)),
         settled=is_settled(pool),
         reachable=allocator.clusters.get(offer.cluster, False) and usable,

@@ -6,7 +6,7 @@ from dataclasses import replace
 from msgspec import structs
 
 from controlplane.allocator.choices import choice_of
-from controlplane.allocator.counting import at_most, doomed
+from controlplane.allocator.counting import at_most, doomed, sidelined
 from controlplane.allocator.offers import Offer
 from controlplane.allocator.state import Allocator, Pool
 from controlplane.clouds.interface import PROJECT, Needs, PoolRef, QuotaKey
@@ -15,11 +15,13 @@ from controlplane.planning.market import Choice, Quotas
 from controlplane.planning.quotas import full_for, room_for, take, taken
 
 
-def may_come(allocator: Allocator, *, but: PoolRef | None = None, with_doomed: bool = False) -> dict[Choice, int]:
+def may_come(
+    allocator: Allocator, *, but: PoolRef | None = None, with_doomed: bool = False, with_sidelined: bool = False
+) -> dict[Choice, int]:
     """Nodes at most, counting operations under way and doubts."""
     found: dict[Choice, int] = {}
     for pool in allocator.pools.values():
-        count = at_most(pool, with_doomed=with_doomed) if pool.ref != but else 0
+        count = at_most(pool, with_doomed=with_doomed, with_sidelined=with_sidelined) if pool.ref != but else 0
         if count:
             choice = choice_of(pool.offer)
             found[choice] = found.get(choice, 0) + count
@@ -54,9 +56,9 @@ class Room:
 
 
 def held_up(allocator: Allocator) -> set[Choice]:
-    """Where quotas would have room for one more, but for nodes that were noticed and are still there."""
+    """Where quotas would have room for one more, but for nodes that were noticed or replaced and are still there."""
     quotas = allocator.quotas
-    if not quotas.left or not any(map(doomed, allocator.pools.values())):
+    if not quotas.left or not any(doomed(pool) + sidelined(pool) for pool in allocator.pools.values()):
         return set()
     now, then = (taken(quotas, may_come(allocator, with_doomed=with_doomed)) for with_doomed in (True, False))
     return {

@@ -9,7 +9,20 @@ from dataclasses import replace
 from controlplane.allocator import effects
 from controlplane.allocator.aims import aims_of
 from controlplane.allocator.caps import most_for
-from controlplane.allocator.counting import ceiling, dismissed, doomed, held, is_settled, is_there, lost, spare, total
+from controlplane.allocator.counting import (
+    ceiling,
+    dismissed,
+    doomed,
+    expected,
+    held,
+    is_ours,
+    is_settled,
+    is_there,
+    lost,
+    sidelined,
+    spare,
+    total,
+)
 from controlplane.allocator.facts import basis_of, current, note, plan_due_s
 from controlplane.allocator.idle import idle_cap, idle_nodes
 from controlplane.allocator.offers import Offer, pool_plan, pool_ref
@@ -99,7 +112,7 @@ class Turn:
     def _lower(self, pool: Pool, target: int) -> None:
         if not pool.exists or not self._may_touch(pool):
             return
-        excess = max(0, pool.target - target - doomed(pool) - dismissed(pool))
+        excess = max(0, pool.target - target - doomed(pool) - sidelined(pool) - dismissed(pool))
         knows = self._knows_what_is_empty(pool)
         taken = [*(sorted(pool.vacant) if knows else ()), *(node.name for node in lost(pool))]
         empty = pool.target - len(pool.nodes)
@@ -141,7 +154,11 @@ class Turn:
 
     def _raise(self, pool: Pool, target: int) -> None:
         was_found = pool.offer.pool is not None
-        if target <= pool.target or was_found or pool.broken or not self._may_touch(pool):
+        # More are held than aimed at while the extra nodes of an upgrade are there: they are no reason to raise it.
+        aside = sidelined(pool)
+        enough = expected(pool) if aside else held(pool)
+        has_enough = target + aside <= pool.target or target <= enough
+        if has_enough or was_found or pool.broken or not self._may_touch(pool):
             return
         size = most_for(self.allocator, pool, target)
         if size <= pool.target:
@@ -159,7 +176,7 @@ class Turn:
 
     def _delete_all(self, why: str) -> None:
         for pool in self.allocator.pools.values():
-            if pool.exists and self._may_touch(pool):
+            if pool.exists and self._may_delete(pool):
                 self._delete(pool, f"the job has ended: {why}")
         if not any(is_there(pool) for pool in self.allocator.pools.values()) and self._has_been_quiet():
             self.allocator = replace(self.allocator, finished=True)
@@ -169,7 +186,7 @@ class Turn:
         if since_s is None or self.now_s < since_s + release_s:
             return
         for pool in self.allocator.pools.values():
-            if pool.exists and (pool.target or pool.nodes) and self._may_touch(pool):
+            if pool.exists and (pool.target or pool.nodes) and self._may_delete(pool):
                 self._delete(pool, f"nothing is wanted, and its nodes were not released within {release_s:g} s")
 
     def _clear_away(self) -> None:
@@ -208,6 +225,10 @@ class Turn:
 
     def _may_touch(self, pool: Pool) -> bool:
         return is_settled(pool) and (pool.retry_s is None or self.now_s >= pool.retry_s)
+
+    def _may_delete(self, pool: Pool) -> bool:
+        """Also during an upgrade: who pays does not wait for its end. If it is in the way, the cloud says so."""
+        return is_ours(pool) and (pool.retry_s is None or self.now_s >= pool.retry_s)
 
     def _begin(
         self,

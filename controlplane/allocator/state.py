@@ -28,7 +28,9 @@ class AllocatorSettings:
     """First pause after an operation or a listing that could not be done just now; doubles."""
     retry_max_s: float = 30.0
     unready_s: float = 10.0
-    """A node that was ready and is not for so long is lost."""
+    """Seconds until a node that was ready and is not any more is replaced."""
+    unready_timeout_s: float = 900.0
+    """Seconds for which a replaced node is kept: it may be ready again, and the cloud repairs it after about 600 s."""
     linger_s: float = 60.0
     """A lost node that is still there after so long is removed by name: its group may not know that it is lost."""
     owed_s: float = 5.0
@@ -50,6 +52,8 @@ class AllocatorSettings:
     refill_s: float = 3.0
     """So long after a loss, and again at twice the time, it is looked whether the cloud can fill the slot."""
     relist_s: float = 30.0
+    relist_updating_s: float = 10.0
+    """The same while the cloud upgrades or repairs nodes."""
     list_timeout_s: float = 60.0
     quiet_s: float = 10.0
     """Only a listing so long after the last operation, or the start, shows that nothing is left of an ended job."""
@@ -93,6 +97,10 @@ class Node:
     """Since when it is not ready, after it was."""
     doomed_until_s: float | None = None
     """It was noticed: until then it is left alone, since its worker hands over."""
+    cordoned: bool = False
+    """Somebody else takes pods away from it, for an upgrade or a repair."""
+    sidelined_s: float | None = None
+    """Since when it is replaced but kept, because it may come back: it is not ready, or cordoned."""
     lost_s: float | None = None
     given_up: bool = False
     """It came to a slot that is being given up: it is lost with it, unless that fails."""
@@ -108,7 +116,7 @@ class Node:
 
     @property
     def counts(self) -> bool:
-        return self.is_sound and not self.dismissed
+        return self.is_sound and not self.dismissed and self.sidelined_s is None
 
 
 class Kind(StrEnum):
@@ -160,6 +168,8 @@ class Pool:
     adopted: bool = False
     """Found in a listing: who made it, and what it holds, was not seen."""
     stopping: bool = False
+    updating: bool = False
+    """The cloud upgrades or repairs its nodes. It may have extra ones meanwhile: nothing is removed or added."""
     broken: bool = False
     operation: Operation | None = None
     doubt: Doubt | None = None

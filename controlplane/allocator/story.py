@@ -69,6 +69,10 @@ def _fate(node: Node, now: Node | None, pool: Pool) -> tuple[str, str, str] | No
     if now is not None and now.uid == node.uid:
         if now.lost_s is not None:
             return ("node_given_back", "is given back", now.useless) if now.useless else ("node_lost", "was lost", "")
+        if now.sidelined_s is not None and node.sidelined_s is None:
+            return "node_sidelined", *_why_sidelined(now)
+        if now.sidelined_s is None and node.sidelined_s is not None and now.is_sound:
+            return "node_back", "is ready again", "it counts again; a node too many is released"
         if now.doomed_until_s is not None and node.doomed_until_s is None:
             return "node_noticed", "will be taken", ""
         return ("node_underused", "is given up", now.dismissed) if now.dismissed and not node.dismissed else None
@@ -76,6 +80,12 @@ def _fate(node: Node, now: Node | None, pool: Pool) -> tuple[str, str, str] | No
     removing = operation.nodes - operation.vacant if operation is not None else frozenset()
     removed = node.name in removing or (node.name, node.uid) in pool.removed
     return None if removed else ("node_lost", "is gone", "")
+
+
+def _why_sidelined(node: Node) -> tuple[str, str]:
+    if node.cordoned:
+        return "is being drained", "somebody cordoned it, for an upgrade or a repair; it is replaced until it is back"
+    return "is not ready", "it is replaced, but kept for a while: it may recover, or the cloud repairs it"
 
 
 def _shortages(before: Allocator, after: Allocator) -> list[Announce]:

@@ -44,12 +44,15 @@ def _next_by_need(allocator: Allocator) -> tuple[float, str]:
         return float("-inf"), "nothing is known yet"
     needs = [(learned_s + settings.relist_s, "to see what changed without us")]
     if allocator.listing.news_s is not None:
-        needs.append((allocator.listing.news_s, "a cluster became ready"))
+        needs.append((allocator.listing.news_s, "news that only a listing explains"))
     for pool in allocator.pools.values():
         if pool.doubt is not None and pool.operation is None:
             again_s = learned_s + pause_s(settings.doubt_s, settings.relist_s, pool.failures)
             at_s = again_s if settles(allocator.listing, pool.doubt) else pool.doubt.settles_s
             needs.append((at_s, f"what pool {pool.ref.pool} aims at is not known: {pool.doubt.why}"))
+        if pool.updating:
+            why = f"to see whether the cloud still changes the nodes of pool {pool.ref.pool}"
+            needs.append((learned_s + settings.relist_updating_s, why))
         emptied_s = _emptied_s(pool)
         if emptied_s is not None and is_settled(pool):
             at_s = max(emptied_s, learned_s) + max(settings.refill_s, learned_s - emptied_s)
@@ -104,6 +107,8 @@ def _times_of_node(node: Node, settings: AllocatorSettings) -> Iterator[float]:
         yield from (node.lost_s + settings.owed_s, node.lost_s + settings.linger_s)
     elif node.doomed_until_s is not None:
         yield node.doomed_until_s
+    elif node.sidelined_s is not None:
+        yield node.sidelined_s + settings.unready_timeout_s
     elif node.unready_s is not None:
         yield node.unready_s + settings.unready_s
     elif not node.was_ready:

@@ -43,6 +43,9 @@ class LeadersCloud:
     async def delete_cluster(self, cluster: ClusterName) -> Outcome:
         return await self._change(lambda: self._cloud.delete_cluster(cluster))
 
+    async def protect_from_upgrades(self, cluster: ClusterName, until: float) -> Outcome:
+        return await self._change(lambda: self._cloud.protect_from_upgrades(cluster, until))
+
     async def create_pool(self, cluster: ClusterName, plan: PoolPlan) -> Outcome:
         return await self._change(lambda: self._cloud.create_pool(cluster, plan))
 

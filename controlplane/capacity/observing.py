@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from controlplane.allocator import state
-from controlplane.allocator.counting import is_dismissed
+from controlplane.allocator.counting import is_dismissed, is_sidelined
 from controlplane.allocator.offers import Stock
 from controlplane.allocator.shelves import newly_closed
 from controlplane.allocator.state import Allocator, Kind, Pool, Shortage
@@ -75,7 +75,7 @@ def _alive(allocator: Allocator) -> dict[NodeKey, tuple[str, Shelf]]:
         for ref, pool in allocator.pools.items()
         if (shelf := _shelf(pool.offer.stock)) is not None
         for node in pool.nodes.values()
-        if (node.counts or is_dismissed(node)) and node.was_ready
+        if (node.counts or is_dismissed(node) or is_sidelined(node)) and node.was_ready
     }
 
 
@@ -103,11 +103,11 @@ def _boot_s(asked_s: float | None, now_s: float) -> float | None:
 
 
 def _was_taken(watch: Watch, allocator: Allocator, key: NodeKey) -> bool:
-    """Rather than removed by us, or only out of sight."""
+    """Rather than removed by us, upgraded or repaired by the cloud, or only out of sight."""
     is_seen = allocator.clusters.get(key[0].cluster, False)
     pool = allocator.pools.get(key[0])
     node = pool.nodes.get(key[1]) if pool is not None else None
-    if node is not None and node.useless:
+    if (pool is not None and pool.updating) or (node is not None and node.useless):
         return False
     return is_seen and allocator.ended is None and key not in watch.given_back
 

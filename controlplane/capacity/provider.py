@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from controlplane.allocator.state import AllocatorSettings
 from controlplane.bootstrap.answers import PassOutcome
 from controlplane.bootstrap.bootstrap import Bootstrap
 from controlplane.bootstrap.settings import Place, Secrets
@@ -16,6 +17,7 @@ from controlplane.capacity.fleet_keeper import FleetKeeper
 from controlplane.capacity.leaders_cloud import LeadersCloud
 from controlplane.capacity.planning import Planning, known_prices
 from controlplane.capacity.silent_controllers import SilentControllers
+from controlplane.capacity.upgrade_guard import UpgradeGuard
 from controlplane.clouds.interface import Cloud, PoolPlan, system_pool
 from controlplane.clouds.outcomes import reason_of
 from controlplane.fleet.cloud import load_clients, open_cloud, pull_hint
@@ -77,6 +79,7 @@ async def provided(fleet_file: Path, environ: Mapping[str, str], leader: Leader)
                 complete=completed,
                 systems=[system_pool(plan) for plan in cluster_plans(fleet)],
             )
+            settings = AllocatorSettings(unready_timeout_s=fleet.nodes.unready_timeout_s)
             capacity = Capacity(
                 cloud,
                 offers(fleet),
@@ -84,6 +87,7 @@ async def provided(fleet_file: Path, environ: Mapping[str, str], leader: Leader)
                 clock,
                 announce,
                 leader.on_placement,
+                settings,
                 planning=planning,
                 pull_hint=pull_hint(fleet, environ),
             )
@@ -92,6 +96,7 @@ async def provided(fleet_file: Path, environ: Mapping[str, str], leader: Leader)
             reaper = Reaper(cloud, ours, records, capacity.is_settled, announce, may_act, clock)
             running = (
                 tasks.create_task(_keeper(fleet, cloud, capacity, leader).run(), name="fleet"),
+                tasks.create_task(UpgradeGuard(cloud, cluster_plans(fleet), announce, clock).run(), name="upgrades"),
                 tasks.create_task(leader.books.run(cloud, fleet.name), name="ledger"),
                 tasks.create_task(planning.run(), name="planning"),
                 tasks.create_task(reaper.run(), name="reaper"),

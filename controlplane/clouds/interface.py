@@ -14,6 +14,10 @@ LEASE_LABEL = "tradewind-lease"
 BUS_LABEL = "tradewind-bus"
 
 
+PROTECT_S = 180 * 86_400.0
+"""Seconds for which a cluster's nodes are kept from upgrades, each time that this is asked for."""
+
+
 class ClusterStatus(StrEnum):
     PROVISIONING = "provisioning"
     RUNNING = "running"
@@ -27,6 +31,8 @@ class PoolStatus(StrEnum):
     RUNNING = "running"
     """It exists. Whether it lacks nodes, and why, is in `PoolInfo.shortage`."""
     STOPPING = "stopping"
+    UPDATING = "updating"
+    """The cloud changes its nodes, in an upgrade, a repair or a resize; it may have extra nodes meanwhile."""
     ERROR = "error"
     """No node will ever come: it has to be deleted."""
 
@@ -93,6 +99,7 @@ class ClusterPlan:
     system_disk_gb: int = 50
     system_disk_type: str = "pd-balanced"
     service_account: str | None = None
+    protect_s: float = PROTECT_S
     private_nodes: bool = False
     authorized_networks: tuple[str, ...] = ()
     """CIDR blocks from which the Kubernetes API may be reached; empty: from anywhere."""
@@ -146,6 +153,8 @@ class ClusterInfo:
     advice: str = ""
     """What a person should correct though it runs, and how; empty if nothing is known."""
     status: ClusterStatus = ClusterStatus.PROVISIONING
+    protected_until: float | None = None
+    """Unix seconds until when the cloud does not upgrade its nodes by itself; None: it may do so now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +225,9 @@ class Cloud(Protocol):
     async def create_cluster_with_node_pool(self, plan: ClusterPlan) -> Outcome: ...
 
     async def delete_cluster(self, cluster: ClusterName) -> Outcome: ...
+
+    async def protect_from_upgrades(self, cluster: ClusterName, until: float) -> Outcome:
+        """Keep its nodes from upgrades until then (Unix seconds); what other people set stays as it is."""
 
     async def create_pool(self, cluster: ClusterName, plan: PoolPlan) -> Outcome: ...
 

@@ -121,6 +121,8 @@ class NodeSpec(Struct, frozen=True, forbid_unknown_fields=True):
     service_account: Email | None = None
     private: bool = False
     image_streaming: bool = False
+    unready_timeout_s: Annotated[float, Meta(ge=10, le=86_400)] = 900.0
+    """How long a node that is not ready, and is replaced, is kept."""
 
 
 class OfferSpec(Struct, frozen=True, forbid_unknown_fields=True):

@@ -3,8 +3,8 @@
 import math
 
 from controlplane.allocator.choices import choice_of
-from controlplane.allocator.counting import doomed, held, lost
-from controlplane.allocator.effects import RemoveNodes, ResizePool
+from controlplane.allocator.counting import doomed, held, lost, sidelined
+from controlplane.allocator.effects import DeletePool, RemoveNodes, ResizePool
 from controlplane.clouds.interface import PoolRef
 from tests.allocator.actor import Actor
 from tests.allocator.simulated_cloud import Machine, SimulatedCloud
@@ -29,6 +29,8 @@ class Account:
         waiting = [other for other in self.wire.requests if other.waited_for and other.change.ref == change.ref]
         if waiting:
             raise Broken(f"two operations at once on pool {change.ref.pool}")
+        if actor.allocator.pools[change.ref].updating and not isinstance(change, DeletePool):
+            raise Broken(f"pool {change.ref.pool} is changed while the cloud upgrades or repairs its nodes")
         pool = self.cloud.pools.get(change.ref)
         if request.raises:
             self._check_quotas(actor, request)
@@ -83,7 +85,7 @@ class Account:
 
     def _most(self, actor: Actor, ref: PoolRef, sent: Request) -> int:
         pool = self.cloud.pools.get(ref)
-        aims = [pool.target if pool is not None else 0]
+        aims = [pool.target - pool.surge if pool is not None else 0]
         open_requests = [
             other
             for other in (*self.wire.requests, sent)
@@ -92,7 +94,7 @@ class Account:
         known = actor.allocator.pools.get(ref)
         if known is not None and known.given_up and not any(request.raises for request in open_requests):
             return held(known)
-        going = len(known.written_off) if known is not None else 0
+        going = len(known.written_off) + sidelined(known) if known is not None else 0
         if known is not None and not any(request.raises for request in open_requests):
             going += doomed(known)
         for request in open_requests:

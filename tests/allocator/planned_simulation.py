@@ -13,7 +13,7 @@ from msgspec import structs
 
 from controlplane.allocator import events
 from controlplane.allocator.choices import choice_of
-from controlplane.allocator.counting import ceiling, going
+from controlplane.allocator.counting import ceiling, going, sidelined
 from controlplane.allocator.demand import Demand
 from controlplane.allocator.effects import MakePlan
 from controlplane.allocator.facts import aimed_at, basis_of
@@ -81,7 +81,14 @@ class PlannedAccount(Account):
             raise Broken(f"{coming} may come, {most} are the most")
         if len({choice.accelerator for choice in coming}) > 1:
             raise Broken(f"{coming} may come, of two types")
-        self._check_money(demand, market, coming)
+        self._check_money(demand, market, self._with_sidelined(actor, coming))
+
+    def _with_sidelined(self, actor: Actor, coming: dict[Choice, int]) -> dict[Choice, int]:
+        """Nodes that were replaced but kept cost money, too."""
+        found = Counter(coming)
+        for pool in actor.allocator.pools.values():
+            found[choice_of(pool.offer)] += sidelined(pool)
+        return {choice: count for choice, count in found.items() if count and choice in market_of(actor).options}
 
     def _check_money(self, demand: Demand, market: Market, coming: dict[Choice, int]) -> None:
         cap = demand.criteria.max_micro_usd_per_hour
@@ -90,6 +97,11 @@ class PlannedAccount(Account):
         egress = found.estimate.egress_micro_usd_per_hour if found is not None else 0
         if cap is not None and money + egress > cap:
             raise Broken(f"{coming} may come for {money + egress} micro-dollars an hour, {cap} are allowed")
+
+
+def market_of(actor: Actor) -> Market:
+    assert actor.allocator.market is not None
+    return actor.allocator.market
 
 
 class PlannedActor(Actor):

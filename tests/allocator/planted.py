@@ -50,7 +50,7 @@ def leave_a_pool_at_its_old_target_after_a_loss(patch: pytest.MonkeyPatch) -> No
 
     patch.setattr(Turn, "_lower", forgetful)
     patch.setattr(caps, "total", optimistic)
-    patch.setattr(quota_room, "at_most", lambda pool, *, with_doomed=False: expected(pool))
+    patch.setattr(quota_room, "at_most", lambda pool, **_: expected(pool))
 
 
 def forget_an_operation_whose_answer_was_lost(patch: pytest.MonkeyPatch) -> None:
@@ -72,7 +72,7 @@ def check_the_cap_without_operations_under_way(patch: pytest.MonkeyPatch) -> Non
         return sum(pool.target for pool in pools if pool.ref != but)
 
     patch.setattr(caps, "total", confirmed)
-    patch.setattr(quota_room, "at_most", lambda pool, *, with_doomed=False: pool.target)
+    patch.setattr(quota_room, "at_most", lambda pool, **_: pool.target)
     patch.setattr(prospects, "expected", lambda pool: pool.target)
 
 
@@ -131,7 +131,7 @@ def count_a_quota_for_each_pool_alone(patch: pytest.MonkeyPatch) -> None:
 
 def forget_that_noticed_machines_have_their_quota(patch: pytest.MonkeyPatch) -> None:
     """Others are asked for in their place while they are still there."""
-    patch.setattr(quota_room, "at_most", lambda pool, *, with_doomed=False: at_most(pool))
+    patch.setattr(quota_room, "at_most", lambda pool, **_: at_most(pool))
 
 
 def rest_for_ever(patch: pytest.MonkeyPatch) -> None:

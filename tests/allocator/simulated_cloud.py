@@ -41,6 +41,9 @@ class Life(StrEnum):
     CREATING = "creating"
     RUNNING = "running"
     DOOMED = "doomed"
+    HUNG = "hung"
+    """There, paid, and not ready."""
+    CORDONED = "cordoned"
 
 
 @dataclass
@@ -68,6 +71,10 @@ class CloudPool:
     refused_s: float | None = None
     """When a machine was last refused."""
     stopping: bool = False
+    updating: bool = False
+    """Its nodes are upgraded or repaired."""
+    surge: int = 0
+    """Extra nodes of an upgrade: the target is larger by them."""
 
     @property
     def is_full(self) -> bool:
@@ -110,10 +117,14 @@ class SimulatedCloud:
                     sights[name] = NodeSight(node=name, uid=uid, pool=pool.ref.pool, ready=False)
             for machine in pool.machines.values():
                 if machine.life is not Life.CREATING:
-                    doomed = machine.life is Life.DOOMED
-                    left_s = max(0.0, machine.doomed_until_s - now_s) if doomed else None
+                    noticed = machine.life in (Life.DOOMED, Life.CORDONED)
                     sights[machine.name] = NodeSight(
-                        node=machine.name, uid=machine.uid, pool=pool.ref.pool, notice_s=left_s
+                        node=machine.name,
+                        uid=machine.uid,
+                        pool=pool.ref.pool,
+                        ready=machine.life is not Life.HUNG,
+                        notice_s=max(0.0, machine.doomed_until_s - now_s) if noticed else None,
+                        cordoned=machine.life is Life.CORDONED,
                     )
         return tuple(sights.values())
 
@@ -185,6 +196,75 @@ class SimulatedCloud:
             self._take(pool, machine)
         self.on_change(pool.ref.cluster)
 
+    def hang(self, pool: CloudPool, machine: Machine, after_s: float, then: Callable[[], None]) -> None:
+        """It is not ready any more; what then becomes of it is done if it still hangs."""
+        machine.life = Life.HUNG
+        self.on_change(pool.ref.cluster)
+
+        def look() -> None:
+            if pool.machines.get(machine.name) is machine and machine.life is Life.HUNG:
+                then()
+
+        self.clockwork.after(after_s, look)
+
+    def recover(self, pool: CloudPool, machine: Machine) -> None:
+        machine.life = Life.RUNNING
+        self.on_change(pool.ref.cluster)
+
+    def repair(self, pool: CloudPool, machine: Machine) -> None:
+        """Re-created under its name, if nothing else is under way there."""
+        if pool.busy or pool.updating or pool.stopping:
+            self.clockwork.after(1.0, partial(self.hang, pool, machine, 0.0, partial(self.repair, pool, machine)))
+            return
+        pool.updating = True
+        self._take(pool, machine, lingers=False)
+        self._when(lambda: pool.is_full, partial(self._updated, pool))
+
+    def upgrade(self, pool: CloudPool, surge: bool) -> None:
+        """Each node in turn is cordoned, drained and re-created; an extra one of a surge comes first and goes last."""
+        if pool.busy or pool.updating or pool.stopping or not pool.machines:
+            return
+        pool.updating = True
+        old = [machine for machine in pool.machines.values() if machine.life is Life.RUNNING]
+        pool.surge = int(surge)
+        pool.target += pool.surge
+        names = set(pool.machines) | set(pool.names)
+        self._when(lambda: pool.is_full or not surge, lambda: self._upgrade_next(pool, old, names))
+
+    def _upgrade_next(self, pool: CloudPool, old: list[Machine], names: set[str]) -> None:
+        old = [each for each in old if pool.machines.get(each.name) is each and each.life is Life.RUNNING]
+        if not old:
+            pool.target, pool.surge = max(0, pool.target - pool.surge), 0
+            for name in [name for name in pool.machines if name not in names][: len(pool.machines) - pool.target]:
+                self._drop(pool, name)
+            self._shrink(pool)
+            self._updated(pool)
+            return
+        machine = old[0]
+        machine.life, machine.doomed_until_s = Life.CORDONED, self.clockwork.now_s + 2.0
+        self.on_change(pool.ref.cluster)
+
+        def drained() -> None:
+            self._take(pool, machine, lingers=False)
+            self._when(lambda: pool.is_full, lambda: self._upgrade_next(pool, old[1:], names))
+
+        self.clockwork.after(1.0, drained)
+
+    def _updated(self, pool: CloudPool) -> None:
+        pool.updating = False
+
+    def _when(self, holds: Callable[[], bool], then: Callable[[], None]) -> None:
+        """Or after a while, whatever holds."""
+        deadline_s = self.clockwork.now_s + 15.0
+
+        def look() -> None:
+            if holds() or self.clockwork.now_s >= deadline_s:
+                then()
+            else:
+                self.clockwork.after(LOOK_S, look)
+
+        look()
+
     def take_at_once(self, pool: CloudPool, machine: Machine) -> None:
         """Out of sight too."""
         self._take(pool, machine, lingers=False)
@@ -210,7 +290,7 @@ class SimulatedCloud:
                 return outcomes.QuotaExceeded("GPUS", in_call=True)
         elif pool is None:
             return outcomes.NotFound(change.ref.pool)
-        elif pool.busy:
+        elif pool.busy or (pool.updating and not isinstance(change, RemoveNodes)):
             return outcomes.Busy("another operation is under way")
         under_way = sum(other.busy for other in self._pools_of(change.ref.cluster))
         if under_way >= OPERATIONS_AT_ONCE:
@@ -357,6 +437,8 @@ class SimulatedCloud:
             status = PoolStatus.STOPPING
         elif pool.busy:
             status = PoolStatus.PROVISIONING
+        elif pool.updating:
+            status = PoolStatus.UPDATING
         plan = pool.plan
         return PoolInfo(
             pool.ref,

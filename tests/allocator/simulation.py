@@ -4,6 +4,7 @@ import heapq
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from functools import partial
 from typing import assert_never
 
@@ -44,6 +45,7 @@ SETTINGS = AllocatorSettings(
     retry_s=0.5,
     retry_max_s=4.0,
     unready_s=4.0,
+    unready_timeout_s=12.0,
     linger_s=6.0,
     owed_s=3.0,
     arrival_s=25.0,
@@ -52,10 +54,19 @@ SETTINGS = AllocatorSettings(
     fresh_s=4.0,
     doubt_s=2.0,
     relist_s=8.0,
+    relist_updating_s=2.0,
     list_timeout_s=10.0,
     quiet_s=5.0,
 )
 HEAL_S = 150.0
+
+
+class Fate(StrEnum):
+    """What becomes of a node that hangs."""
+
+    RECOVERS = "it recovers"
+    IS_REPAIRED = "it is repaired"
+    STAYS = "it stays so"
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +166,12 @@ class System:
             self._refill_unseen()
             self.must(self.is_as_wanted, "as wanted after a slot was filled again unseen")
             self.calm = False
+            for fate in Fate:
+                self._hang(fate)
+                self.must(self.is_as_wanted, f"as wanted after a node hung: {fate}")
+            for surge in (False, True):
+                self._upgrade(surge)
+                self.must(self.is_as_wanted, f"as wanted after an upgrade, {'with' if surge else 'without'} a surge")
             self._lose_a_region()
             self.must(self.is_as_wanted, "as wanted after a region came back")
             self.try_more()
@@ -175,7 +192,7 @@ class System:
         return (
             self.actor.alive
             and self.wire.is_quiet
-            and not any(pool.busy for pool in self.cloud.pools.values())
+            and not any(pool.busy or pool.updating for pool in self.cloud.pools.values())
             and not any(pool.doubt is not None for pool in self.actor.allocator.pools.values())
         )
 
@@ -279,6 +296,8 @@ class System:
             ("node preempted", lambda: self._preempt(0.0)),
             ("node noticed, then preempted", lambda: self._preempt(5.0)),
             ("several nodes preempted at once", self._preempt_several),
+            ("node hung", lambda: self._hang(self.clockwork.chance.choice(list(Fate)))),
+            ("pool upgraded", lambda: self._upgrade(self.clockwork.chance.random() < 0.5)),
             ("zone stocked out", self._stock_out),
             ("zone has machines again", self._restock),
             ("allocator crashed", self._crash),
@@ -300,6 +319,30 @@ class System:
         pool, machine = self.clockwork.chance.choice(running)
         self.clockwork.tell(f"{machine.name} is taken")
         self.cloud.preempt(pool, machine, notice_s)
+
+    def _hang(self, fate: Fate) -> None:
+        running = list(self.cloud.running().values())
+        if not running:
+            return
+        pool, machine = self.clockwork.chance.choice(running)
+        self.clockwork.tell(f"{machine.name} hangs: {fate}")
+        self.clockwork.made[f"node hung: {fate}"] += 1
+        after_s = self.clockwork.chance.uniform(1.0, SETTINGS.unready_timeout_s)
+        match fate:
+            case Fate.RECOVERS:
+                self.cloud.hang(pool, machine, after_s, partial(self.cloud.recover, pool, machine))
+            case Fate.IS_REPAIRED:
+                self.cloud.hang(pool, machine, after_s, partial(self.cloud.repair, pool, machine))
+            case Fate.STAYS:
+                self.cloud.hang(pool, machine, after_s, lambda: None)
+        self.clockwork.run_until(lambda: False, self.clockwork.now_s + 1.0)
+
+    def _upgrade(self, surge: bool) -> None:
+        pools = [pool for pool in self.cloud.pools.values() if pool.machines]
+        if pools:
+            pool = self.clockwork.chance.choice(pools)
+            self.clockwork.tell(f"{pool.ref.pool} is upgraded, surge: {surge}")
+            self.cloud.upgrade(pool, surge)
 
     def _preempt_several(self) -> None:
         for _ in range(self.clockwork.chance.randint(2, 4)):

@@ -46,6 +46,7 @@ class Stage:
     machines: dict[PoolRef, dict[str, str]] = field(default_factory=dict)
     """Uids by name."""
     unready: set[str] = field(default_factory=set)
+    cordoned: set[str] = field(default_factory=set)
     effects: list[AllocatorEffect] = field(default_factory=list)
     """All that were asked for so far."""
     born: int = 0
@@ -94,7 +95,8 @@ class Stage:
                 pool=ref.pool,
                 job=JOB,
                 ready=name not in self.unready,
-                notice_s=(noticed or {}).get(name),
+                notice_s=60.0 if name in self.cordoned else (noticed or {}).get(name),
+                cordoned=name in self.cordoned,
             )
             for ref, nodes in self.machines.items()
             if ref.cluster == cluster
@@ -166,6 +168,20 @@ class Stage:
             if name not in nodes and len(nodes) < self.cloud[ref].size:
                 self.born += 1
                 nodes[name] = f"uid-{self.born}"
+
+    def renews(self, node: str) -> None:
+        """Another machine under the same name."""
+        self.born += 1
+        self.machines[self._holder(node)][node] = f"uid-{self.born}"
+
+    def updates(self, offer: Offer, *, surge: int = 0) -> None:
+        """The cloud upgrades or repairs nodes of a pool."""
+        ref = pool_ref(JOB, offer)
+        self.cloud[ref] = replace(self.cloud[ref], status=PoolStatus.UPDATING, size=self.cloud[ref].size + surge)
+
+    def is_done(self, offer: Offer, *, surge: int = 0) -> None:
+        ref = pool_ref(JOB, offer)
+        self.cloud[ref] = replace(self.cloud[ref], status=PoolStatus.RUNNING, size=self.cloud[ref].size - surge)
 
     def takes(self, *nodes: str) -> None:
         for node in nodes:

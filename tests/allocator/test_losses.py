@@ -162,13 +162,6 @@ def test_a_node_that_is_unready_for_a_moment_is_not_lost() -> None:
     assert held_by(stage) == {"us-a": 3}
 
 
-def test_a_node_that_stays_unready_is_lost() -> None:
-    stage = a_full_stage()
-    stage.unready.add("us-a-1")
-    stage.sees()
-    assert asked(stage.ticks(10.0)) == [("remove", "us-a", "us-a-1"), ("create", "us-b", "1")]
-
-
 def test_a_loss_while_its_pool_grows_counts_as_on_its_way() -> None:
     stage = a_full_stage()
     [grow] = of(stage.wants(5), ResizePool)

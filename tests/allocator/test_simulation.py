@@ -41,6 +41,11 @@ EVERY_FAULT = {
     "pool deleted by a person",
     "shrink hit a running node",
     "region lost",
+    "node hung",
+    "node hung: it recovers",
+    "node hung: it is repaired",
+    "node hung: it stays so",
+    "pool upgraded",
 }
 
 

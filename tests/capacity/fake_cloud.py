@@ -40,6 +40,9 @@ class FakeCloud:
         self.outcome: Outcome = Done()
         """How everything ends that is to be made."""
         self.removed: list[str] = []
+        self.protections: list[tuple[ClusterName, float]] = []
+        self.protection_refused: float | None = None
+        """Unix seconds; no longer protection is given."""
         self.running: list[MachineInfo] = []
         self.prices: Sequence[MarketPrice] | Unreachable = ()
         self.quota_by_scope: dict[str, Sequence[Quota] | Unreachable] = {}
@@ -65,6 +68,14 @@ class FakeCloud:
 
     async def delete_cluster(self, cluster: ClusterName) -> Outcome:
         del self.infos[cluster]
+        return Done()
+
+    async def protect_from_upgrades(self, cluster: ClusterName, until: float) -> Outcome:
+        self.protections.append((cluster, until))
+        refused = self.protection_refused
+        if refused is not None and until > refused:
+            return Refused("too long", "ask for less")
+        self.infos[cluster] = replace(self.infos[cluster], protected_until=until)
         return Done()
 
     async def create_pool(self, cluster: ClusterName, plan: PoolPlan) -> Outcome:

@@ -13,8 +13,10 @@ from tradewind.cli.demo.cloud.checks import CLOUD_CLAIMS
 from tradewind.cli.demo.cloud.facts import (
     Asked,
     CloudFacts,
+    How,
     Parting,
     PlanTold,
+    Removal,
     Stockout,
     Taken,
     asked_in,
@@ -30,6 +32,8 @@ from tradewind.cli.demo.report import report_on
 US, EUROPE = "us-central1", "europe-west4"
 NOTICED = Taken("node-0", f"{US}-a", 15.0, FIRST, 5, at=100.5, worker=WorkerId("w0"))
 LOST = Taken("node-2", f"{US}-a", 0.0, FIRST, 23, at=103.0, worker=A_KILL.worker)
+HUNG = replace(LOST, node="node-3", at=98.0, how=How.HUNG, renewed_at=99.0)
+UPGRADED = replace(NOTICED, node="node-4", notice_s=60.0, how=How.UPGRADED, renewed_at=102.0)
 GONE = {
     WorkerId("w0"): Parting(100.9, "released: no longer needed"),
     A_KILL.worker: Parting(103.2, "its pod has ended"),
@@ -43,12 +47,12 @@ def a_cloud() -> CloudFacts:
     """w0 had to go before the facts of `a_run` begin; w2 is lost as they tell; w5 comes from another region."""
     return CloudFacts(
         clusters=2,
-        taken=(NOTICED, LOST),
+        taken=(HUNG, LOST, UPGRADED, NOTICED),
         partings=GONE,
         regions={**{WorkerId(f"w{number}"): US for number in range(5)}, WorkerId("w5"): EUROPE},
         asked=(Asked(f"{US}-a", US, 90.0), Asked(f"{US}-b", US, 101.0), Asked(f"{EUROPE}-a", EUROPE, 102.0)),
         stockouts=(Stockout(f"{US}-b", US, 102.0),),
-        losses=1,
+        losses=2,
         calls={"CreateCluster": 2, "CreateNodePool": 3},
         bill_micro_usd=7_680_000,
         decisions=(PLANNED,),
@@ -97,10 +101,10 @@ def test_a_run_without_a_cloud_says_nothing_of_one() -> None:
 
 def test_the_report_tells_what_was_taken_and_where_machines_came_from() -> None:
     report = told(a_cloud())
-    assert [(one.node, one.notice_s) for one in report.taken_with_notice] == [("node-0", 15.0)]
-    assert [one.left_after_s for one in report.taken_with_notice] == [pytest.approx(0.4)]
-    assert [(one.node, one.worker, one.after_step) for one in report.taken_without] == [("node-2", "w2", 23)]
-    assert (report.losses, report.stockouts) == (1, ("us-central1-b",))
+    assert [(one.node, one.notice_s) for one in report.taken_with_notice] == [("node-4", 60.0), ("node-0", 15.0)]
+    assert [one.left_after_s for one in report.taken_with_notice] == [pytest.approx(0.4)] * 2
+    assert [(one.node, one.how) for one in report.taken_without] == [("node-3", "hung"), ("node-2", "preempted")]
+    assert (report.losses, report.stockouts) == (2, ("us-central1-b",))
     assert report.asked_in == ("us-central1-a", "us-central1-b", "europe-west4-a")
     assert [world.workers for world in report.regions] == [{US: 4}, {US: 3}, {EUROPE: 1, US: 3}]
     assert (report.pools_left, report.nodes_left, report.bill_usd) == (0, 0, 7.68)
@@ -137,22 +141,27 @@ def test_what_was_not_made_through_the_api_is_told(calls: dict[str, int], senten
 )
 def test_a_notice_that_was_not_used_is_told(taken: Taken, parting: Parting | None, sentence: str) -> None:
     partings = {A_KILL.worker: GONE[A_KILL.worker], **({WorkerId("w0"): parting} if parting else {})}
-    both = (taken,) if taken is LOST else (taken, LOST)
-    assert sentence in failed(replace(a_cloud(), taken=both, partings=partings))
+    parted = {WorkerId("w9"): GONE[WorkerId("w0")]}
+    both = (HUNG, replace(UPGRADED, worker=WorkerId("w9")), LOST, *((taken,) if taken is not LOST else ()))
+    assert sentence in failed(replace(a_cloud(), taken=both, partings=partings | parted))
 
 
 def test_a_noticed_worker_in_a_later_world_is_told() -> None:
     came_back = replace(NOTICED, worker=WorkerId("w3"))
-    cloud = replace(a_cloud(), taken=(came_back, LOST), partings={**GONE, WorkerId("w3"): GONE[WorkerId("w0")]})
+    cloud = replace(
+        a_cloud(), taken=(HUNG, UPGRADED, came_back, LOST), partings={**GONE, WorkerId("w3"): GONE[WorkerId("w0")]}
+    )
     assert "the noticed worker w3 holds a rank in generation 2" in failed(cloud)
 
 
 def test_a_notice_that_was_counted_as_a_loss_is_told() -> None:
-    assert "2 losses were counted, but 1 nodes were lost without a word" in failed(replace(a_cloud(), losses=2))
+    sentence = "3 losses were counted, but 2 nodes were lost or hung without a word"
+    assert sentence in failed(replace(a_cloud(), losses=3))
 
 
 def test_a_run_in_which_nothing_went_without_a_word_proves_nothing() -> None:
-    assert "no node was lost without a word" in failed(replace(a_cloud(), taken=(NOTICED,), losses=0))
+    taken = (HUNG, UPGRADED, NOTICED)
+    assert "no node was lost without a word" in failed(replace(a_cloud(), taken=taken, losses=1))
 
 
 def test_a_run_without_a_stockout_proves_nothing() -> None:
@@ -229,3 +238,25 @@ def test_the_facts_of_the_cloud_are_read_from_the_masters_events() -> None:
     assert stockouts_in(EVENTS) == [(f"{US}-b", 102.0)]
     planned = event(89.0, "planned", "the most steps", workers=4, lost_1="4 in europe-west4-a: 9 % dearer")
     assert decisions_in([*EVENTS, planned]) == (PlanTold("planned", "the most steps", PLANNED.lost),)
+
+
+@pytest.mark.parametrize(
+    ("taken", "sentence"),
+    [
+        ((LOST, UPGRADED, NOTICED), "no node stopped to report"),
+        ((replace(HUNG, renewed_at=None), LOST, UPGRADED, NOTICED), "node node-3 was not re-created"),
+        ((HUNG, LOST, NOTICED), "no node was upgraded"),
+        ((HUNG, LOST, replace(UPGRADED, renewed_at=None), NOTICED), "node node-4 was not re-created"),
+        ((HUNG, LOST, replace(UPGRADED, worker=None), NOTICED), "no worker was told that node node-4 would be taken"),
+    ],
+)
+def test_an_upgrade_or_a_repair_that_did_not_come_or_was_not_used_is_told(
+    taken: tuple[Taken, ...], sentence: str
+) -> None:
+    losses = sum(not each.notice_s for each in taken)
+    assert sentence in failed(replace(a_cloud(), taken=taken, losses=losses))
+
+
+def test_a_node_that_the_master_gave_up_before_it_was_repaired_is_told() -> None:
+    cloud = replace(a_cloud(), removals=(Removal(98.5, "removing node-3"), Removal(99.5, "removing node-3")))
+    assert "node node-3 was removed before the cloud had re-created it: removing node-3" in failed(cloud)

@@ -71,6 +71,13 @@ class SimulatedStage:
         mine = [node for node in nodes if (node["cluster"], node["pool"]) == (pool.cluster, pool.pool)]
         return {node["name"] for node in mine if node["phase"] == "running"}
 
+    async def machines(self, pool: PoolRef) -> set[str]:
+        """The ids of those that run."""
+        async with self._http.get(f"{self._serving.url}/inventory") as response:
+            nodes = (await response.json())["nodes"]
+        mine = [node for node in nodes if (node["cluster"], node["pool"]) == (pool.cluster, pool.pool)]
+        return {node["instance_id"] for node in mine if node["phase"] == "running"}
+
     async def stock_out(self, on: bool = True) -> None:
         await self.order("stockout", {"zone": ZONE, "accelerator": "nvidia-l4", "on": on})
 
@@ -97,9 +104,9 @@ class SimulatedStage:
         async with self._http.get(f"{self._serving.url}/calls?api={api}&method={method}") as response:
             return [call["outcome"] for call in await response.json()]
 
-    async def order(self, what: str, body: Any) -> None:
+    async def order(self, what: str, body: Any, status: int = 200) -> None:
         async with self._http.post(f"{self._serving.url}/control/{what}", json=body) as response:
-            assert response.status == 200, await response.text()
+            assert response.status == status, await response.text()
 
 
 def quick_cloud(region_url: str, key: Path, **rules: Any) -> CloudSettings:

@@ -43,11 +43,11 @@ def a_cluster(*codes: str) -> container_v1.Cluster:
 
 
 def test_a_cluster_whose_nodes_lack_permissions_comes_with_the_command_that_grants_them() -> None:
-    advice = requests.cluster_seen(a_cluster("NODE_SERVICE_ACCOUNT_MISSING_PERMISSIONS")).info.advice
+    advice = requests.cluster_seen(a_cluster("NODE_SERVICE_ACCOUNT_MISSING_PERMISSIONS"), 0.0).info.advice
     assert (
         f'binding acme --member="serviceAccount:{ACCOUNT}" --role=roles/container.defaultNodeServiceAccount' in advice
     )
 
 
 def test_other_conditions_of_a_cluster_give_no_advice() -> None:
-    assert requests.cluster_seen(a_cluster("CA_EXPIRING")).info.advice == ""
+    assert requests.cluster_seen(a_cluster("CA_EXPIRING"), 0.0).info.advice == ""

@@ -1,6 +1,7 @@
 """What the contract does not ask of every cloud: Google's own ways to say no, and a whole region behind it."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -11,8 +12,8 @@ import msgspec
 import pytest
 
 from controlplane.clouds.gke.cloud import GkeCloud
-from controlplane.clouds.interface import PROJECT, KubernetesAccess, PoolRef, QuotaKey
-from controlplane.clouds.outcomes import Done, NotFound, QuotaExceeded, Refused, Shortfall, Throttled, Unreachable
+from controlplane.clouds.interface import PROJECT, KubernetesAccess, PoolRef, PoolStatus, QuotaKey
+from controlplane.clouds.outcomes import Busy, Done, NotFound, QuotaExceeded, Refused, Shortfall, Throttled, Unreachable
 from controlplane.fleet.cloud import open_cloud
 from controlplane.fleet.files import read_fleet
 from controlplane.fleet.plans import cluster_plans
@@ -146,3 +147,31 @@ async def test_our_token_opens_the_kubernetes_api_of_a_cluster_that_we_made(tmp_
         assert [node["status"]["capacity"]["nvidia.com/gpu"] for node in labelled] == ["1"]
         assert await cloud.delete_cluster(cluster.name) == Done()
         await cloud.close()
+
+
+async def test_a_new_cluster_is_kept_from_upgrades_and_its_protection_can_be_renewed(stage: SimulatedStage) -> None:
+    assert await stage.cloud.create_cluster_with_node_pool(stage.cluster) == Done()
+    first = found(await stage.cloud.clusters())[0].protected_until
+    assert first is not None
+    assert await stage.cloud.protect_from_upgrades(stage.cluster.name, first + 1000.0) == Done()
+    assert found(await stage.cloud.clusters())[0].protected_until == pytest.approx(first + 1000.0, abs=0.001)
+    assert await stage.cloud.create_pool(stage.cluster.name, stage.pool) == Done()
+    body = {"cluster": stage.cluster.name, "pool": stage.pool.name}
+    await stage.order("upgrade", body, status=409)
+
+
+async def test_a_protection_beyond_the_end_of_support_is_refused(stage: SimulatedStage) -> None:
+    assert await stage.cloud.create_cluster_with_node_pool(stage.cluster) == Done()
+    answer = await stage.cloud.protect_from_upgrades(stage.cluster.name, time.time() + 2000 * 86_400.0)
+    assert isinstance(answer, Refused) and "support" in answer.detail
+
+
+async def test_a_pool_in_an_upgrade_is_updating_and_takes_no_other_operation(stage: SimulatedStage) -> None:
+    assert await stage.cloud.create_cluster_with_node_pool(stage.cluster) == Done()
+    assert await stage.cloud.create_pool(stage.cluster.name, stage.pool) == Done()
+    pool = PoolRef(stage.cluster.name, stage.pool.name)
+    async with stage.holding():
+        await stage.order("upgrade", {"cluster": pool.cluster, "pool": pool.pool, "forced": True})
+        (info,) = [each for each in found(await stage.cloud.clusters())[0].pools if each.ref == pool]
+        assert info.status is PoolStatus.UPDATING
+        assert isinstance(await stage.cloud.resize_pool(pool, 3), Busy)

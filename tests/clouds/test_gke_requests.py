@@ -7,7 +7,7 @@ import pytest
 from google.cloud import container_v1 as _container_v1
 from google.rpc import status_pb2
 
-from controlplane.clouds.gke import requests
+from controlplane.clouds.gke import maintenance, requests
 from controlplane.clouds.gke.failures import Code
 from controlplane.clouds.interface import ClusterStatus, PoolRef, PoolStatus, Taint
 from messages.ids import ClusterName
@@ -16,10 +16,12 @@ from tests.clouds.contract import a_cluster, a_pool
 container_v1: Any = _container_v1
 NAMES = requests.Names("p")
 CLUSTER = ClusterName("a-cluster")
+NOW_S = 1_800_000_000.0
+DAY_S = 86_400.0
 
 
 def cluster_message(plan: Any) -> Any:
-    return container_v1.CreateClusterRequest(requests.create_cluster(NAMES, plan))
+    return container_v1.CreateClusterRequest(requests.create_cluster(NAMES, plan, NOW_S))
 
 
 def pool_message(plan: Any) -> Any:
@@ -134,7 +136,7 @@ def test_a_half_made_cluster_is_told_from_a_ready_one(
     status: str, endpoint: str, known: ClusterStatus, ready: bool
 ) -> None:
     message = container_v1.Cluster({"name": "c", "location": "l", "status": status, "endpoint": endpoint})
-    info = requests.cluster_seen(message).info
+    info = requests.cluster_seen(message, NOW_S).info
     assert (info.status, info.ready) == (known, ready)
 
 
@@ -197,7 +199,7 @@ def test_clusters_elsewhere_are_none_of_ours_unless_they_bear_our_label() -> Non
             "missing_zones": ["us-central1-f", "mars-1-a"],
         }
     )
-    assert [seen.info.name for seen in requests.clusters_seen(answer, ["us-central1"])] == ["a", "c"]
+    assert [seen.info.name for seen in requests.clusters_seen(answer, ["us-central1"], NOW_S)] == ["a", "c"]
     assert requests.missing_locations(answer, ["us-central1"]) == ("us-central1-f",)
     assert len(requests.missing_locations(answer, [])) == 2
 
@@ -222,3 +224,52 @@ def test_authorized_networks_are_the_only_ones_that_reach_the_control_plane() ->
 def test_image_streaming_is_asked_of_pools_that_want_it() -> None:
     assert pool_message(replace(a_pool("us-central1-a"), image_streaming=True)).node_pool.config.gcfs_config.enabled
     assert "gcfs_config" not in pool_message(a_pool("us-central1-a")).node_pool.config
+
+
+def test_a_cluster_is_made_with_an_exclusion_of_node_upgrades() -> None:
+    policy = cluster_message(a_cluster("us-central1")).cluster.maintenance_policy
+    (window,) = policy.window.maintenance_exclusions.values()
+    assert window.maintenance_exclusion_options.scope.name == "NO_MINOR_OR_NODE_UPGRADES"
+    assert (window.start_time.timestamp(), window.end_time.timestamp()) == (NOW_S, NOW_S + 180 * DAY_S)
+
+
+def test_a_pool_is_upgraded_without_machines_beyond_its_own() -> None:
+    settings = pool_message(a_pool("us-central1-c")).node_pool.upgrade_settings
+    assert (settings.max_surge, settings.max_unavailable) == (0, 1)
+
+
+def an_exclusion(begin_s: float, end_s: float, scope: str) -> Any:
+    return maintenance.exclusion(begin_s, end_s) | {"maintenance_exclusion_options": {"scope": scope}}
+
+
+@pytest.mark.parametrize(
+    ("begin_s", "end_s", "scope", "until"),
+    [
+        (-DAY_S, DAY_S, "NO_MINOR_OR_NODE_UPGRADES", NOW_S + DAY_S),
+        (-DAY_S, DAY_S, "NO_UPGRADES", NOW_S + DAY_S),
+        (-DAY_S, DAY_S, "NO_MINOR_UPGRADES", None),
+        (-2 * DAY_S, -DAY_S, "NO_UPGRADES", None),
+        (DAY_S, 2 * DAY_S, "NO_UPGRADES", None),
+    ],
+)
+def test_only_exclusions_of_this_moment_and_of_nodes_protect(
+    begin_s: float, end_s: float, scope: str, until: float | None
+) -> None:
+    window = {"maintenance_exclusions": {"mine": an_exclusion(NOW_S + begin_s, NOW_S + end_s, scope)}}
+    message = container_v1.Cluster({"name": "c", "maintenance_policy": {"window": window}})
+    assert requests.cluster_seen(message, NOW_S).info.protected_until == until
+
+
+def test_a_renewed_exclusion_leaves_windows_and_exclusions_of_other_people_as_they_are() -> None:
+    mine = {
+        "daily_maintenance_window": {"start_time": "03:00"},
+        "maintenance_exclusions": {"holidays": an_exclusion(NOW_S, NOW_S + DAY_S, "NO_UPGRADES")},
+    }
+    policy = container_v1.MaintenancePolicy({"window": mine, "resource_version": "abc"})
+    changed = maintenance.renewed(policy, NOW_S, NOW_S + 30 * DAY_S)
+    assert changed.resource_version == "abc"
+    assert changed.window.daily_maintenance_window.start_time == "03:00"
+    ends = {name: each.end_time.timestamp() for name, each in changed.window.maintenance_exclusions.items()}
+    assert ends == {"holidays": NOW_S + DAY_S, "tradewind": NOW_S + 30 * DAY_S}
+    again = maintenance.renewed(changed, NOW_S + DAY_S, NOW_S + 60 * DAY_S)
+    assert len(again.window.maintenance_exclusions) == 2

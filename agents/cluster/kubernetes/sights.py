@@ -23,6 +23,8 @@ from messages.ids import JobName, is_name
 STALE_NOTICE_S = 300.0
 """Seconds after its deadline until a notice is taken for that of an earlier machine, where no boot id tells."""
 NOTICE_AT_MOST_S = 3600.0
+DRAIN_S = 60.0
+"""What a node leaves to its workers when somebody cordons it. Pods that are evicted announce their own deadlines."""
 GOING_TAINTS = (
     "cloud.google.com/impending-node-termination",
     "node.cloudprovider.kubernetes.io/shutdown",
@@ -90,6 +92,9 @@ def read_node(node: Node, now_unix_s: float, shutdown_grace_s: float) -> NodeSig
     ready = _condition(node.status.conditions, "Ready")
     is_ready = ready is not None and ready.status == "True"
     notice_s, notice_why = _notice(node, ready, now_unix_s, shutdown_grace_s)
+    cordoned = notice_s is None and bool(node.spec.unschedulable)
+    if cordoned:
+        notice_s, notice_why = DRAIN_S, "cordoned, to be drained"
     return NodeSight(
         node.metadata.name,
         uid=node.metadata.uid,
@@ -97,8 +102,9 @@ def read_node(node: Node, now_unix_s: float, shutdown_grace_s: float) -> NodeSig
         pool=labels.get(POOL_LABEL, ""),
         job=JobName(job) if is_name(job) else None,
         ready=is_ready,
-        why=notice_why or ("" if is_ready else _sentence(ready)) or ("cordoned" if node.spec.unschedulable else ""),
+        why=notice_why or ("" if is_ready else _sentence(ready)),
         notice_s=notice_s,
+        cordoned=cordoned,
     )
 
 

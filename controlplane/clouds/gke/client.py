@@ -5,6 +5,7 @@ Google's own retries are switched off: they go on for 20 s whatever the timeout 
 """
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
@@ -13,7 +14,7 @@ from google.api_core import exceptions
 from google.cloud import container_v1
 from google.cloud.container_v1.services.cluster_manager.transports import ClusterManagerGrpcAsyncIOTransport
 
-from controlplane.clouds.gke import requests
+from controlplane.clouds.gke import maintenance, requests
 from controlplane.clouds.gke.classify import OperationReport
 from controlplane.clouds.gke.failures import CallFailed, Code, code_named
 from controlplane.clouds.gke.settings import GkeSettings
@@ -53,7 +54,7 @@ class GkeClient:
         missing = requests.missing_locations(answer, self._locations)
         if missing:
             raise CallFailed(Code.UNAVAILABLE, f"GKE could not list its clusters in {', '.join(missing)}")
-        return requests.clusters_seen(answer, self._locations)
+        return requests.clusters_seen(answer, self._locations, time.time())
 
     async def pool(self, location: str, pool: PoolRef) -> requests.PoolSeen:
         answer = await self._call(self._gke.get_node_pool, {"name": self._names.pool(location, pool)})
@@ -65,6 +66,16 @@ class GkeClient:
 
     async def create_cluster(self, request: requests.Request) -> OperationReport:
         return requests.operation_report(await self._call(self._gke.create_cluster, request))
+
+    async def exclude_upgrades(
+        self, location: str, cluster: ClusterName, now_unix_s: float, until_unix_s: float
+    ) -> OperationReport:
+        """Read, change, write: GKE refuses the policy if somebody else changed it in between."""
+        name = self._names.cluster(location, cluster)
+        found = await self._call(self._gke.get_cluster, {"name": name})
+        policy = maintenance.renewed(found.maintenance_policy, now_unix_s, until_unix_s)
+        request = {"name": name, "maintenance_policy": policy}
+        return requests.operation_report(await self._call(self._gke.set_maintenance_policy, request))
 
     async def create_pool(self, request: requests.Request) -> OperationReport:
         return requests.operation_report(await self._call(self._gke.create_node_pool, request))

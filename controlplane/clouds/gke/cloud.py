@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
@@ -74,7 +75,7 @@ class GkeCloud(Cloud):
 
     async def create_cluster_with_node_pool(self, plan: ClusterPlan) -> Outcome:
         self._locations[plan.name] = plan.location
-        request = requests.create_cluster(self._names, plan)
+        request = requests.create_cluster(self._names, plan, time.time())
         return await self._operations.run(
             plan.name,
             None,
@@ -89,6 +90,15 @@ class GkeCloud(Cloud):
             return location
         what = f"deletion of the cluster {cluster}"
         return await self._operations.run(cluster, None, what, lambda: self._client.delete_cluster(location, cluster))
+
+    async def protect_from_upgrades(self, cluster: ClusterName, until: float) -> Outcome:
+        location = await self._location(cluster)
+        if not isinstance(location, str):
+            return location
+        what = f"maintenance exclusion of the cluster {cluster}"
+        return await self._operations.run(
+            cluster, None, what, lambda: self._client.exclude_upgrades(location, cluster, time.time(), until)
+        )
 
     async def create_pool(self, cluster: ClusterName, plan: PoolPlan) -> Outcome:
         location = await self._location(cluster)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from controlplane.clouds.gke import maintenance
 from controlplane.clouds.gke.classify import OperationReport
 from controlplane.clouds.gke.failures import code_numbered
 from controlplane.clouds.gke.node_accounts import advice_on
@@ -46,6 +47,9 @@ _GROUP = re.compile(r"projects/([^/]+)/zones/([^/]+)/instanceGroup(?:Manager)?s/
 _MANAGED: Request = {"auto_upgrade": True, "auto_repair": True}
 """A release channel insists on both."""
 
+_UPGRADES: Request = {"max_surge": 0, "max_unavailable": 1}
+"""No machines beyond those that a job pays for and has quota for."""
+
 _CLUSTER_STATUS = {
     "RUNNING": ClusterStatus.RUNNING,
     "RECONCILING": ClusterStatus.RUNNING,
@@ -55,7 +59,7 @@ _CLUSTER_STATUS = {
 }
 _POOL_STATUS = {
     "RUNNING": PoolStatus.RUNNING,
-    "RECONCILING": PoolStatus.RUNNING,
+    "RECONCILING": PoolStatus.UPDATING,
     "RUNNING_WITH_ERROR": PoolStatus.RUNNING,
     "STOPPING": PoolStatus.STOPPING,
     "ERROR": PoolStatus.ERROR,
@@ -103,7 +107,7 @@ class Names:
         return f"{self.location(location)}/operations/{operation}"
 
 
-def create_cluster(names: Names, plan: ClusterPlan) -> Request:
+def create_cluster(names: Names, plan: ClusterPlan, now_unix_s: float) -> Request:
     ranges = {"cluster_secondary_range_name": plan.pod_range, "services_secondary_range_name": plan.service_range}
     system: Request = {
         "name": SYSTEM_POOL,
@@ -129,6 +133,13 @@ def create_cluster(names: Names, plan: ClusterPlan) -> Request:
             "ip_allocation_policy": {
                 "use_ip_aliases": True,
                 **{field: value for field, value in ranges.items() if value is not None},
+            },
+            "maintenance_policy": {
+                "window": {
+                    "maintenance_exclusions": {
+                        maintenance.EXCLUSION: maintenance.exclusion(now_unix_s, now_unix_s + plan.protect_s)
+                    }
+                }
             },
             "release_channel": {"channel": plan.release_channel.upper()},
             "resource_labels": _resource_labels(plan.labels),
@@ -175,6 +186,7 @@ def create_pool(names: Names, location: str, cluster: ClusterName, plan: PoolPla
             "initial_node_count": plan.size,
             "locations": [plan.zone],
             "management": _MANAGED,
+            "upgrade_settings": _UPGRADES,
             "config": config,
         },
     }
@@ -217,10 +229,12 @@ def _taint(taint: Taint) -> Request:
     return {"key": taint.key, "value": taint.value, "effect": _EFFECTS[taint.effect]}
 
 
-def clusters_seen(answer: "container_v1.ListClustersResponse", locations: Sequence[str]) -> tuple[ClusterSeen, ...]:
+def clusters_seen(
+    answer: "container_v1.ListClustersResponse", locations: Sequence[str], now_unix_s: float
+) -> tuple[ClusterSeen, ...]:
     """Those at our locations, and those with our label that somebody's change of the fleet file left elsewhere."""
     return tuple(
-        cluster_seen(each)
+        cluster_seen(each, now_unix_s)
         for each in answer.clusters
         if not locations or each.location in locations or FLEET_LABEL in each.resource_labels
     )
@@ -235,7 +249,7 @@ def _concerns(missing: str, locations: Sequence[str]) -> bool:
     return any(location == missing or missing.startswith(f"{location}-") for location in locations)
 
 
-def cluster_seen(cluster: "container_v1.Cluster") -> ClusterSeen:
+def cluster_seen(cluster: "container_v1.Cluster", now_unix_s: float) -> ClusterSeen:
     name = ClusterName(cluster.name)
     status = _CLUSTER_STATUS.get(cluster.status.name, ClusterStatus.PROVISIONING)
     pools = tuple(pool_seen(name, pool) for pool in cluster.node_pools)
@@ -248,6 +262,7 @@ def cluster_seen(cluster: "container_v1.Cluster") -> ClusterSeen:
         detail=_detail(cluster.status_message, cluster.conditions),
         advice=advice_on(cluster),
         status=status,
+        protected_until=maintenance.excluded_until(cluster.maintenance_policy, now_unix_s),
     )
     return ClusterSeen(info, pools)
 

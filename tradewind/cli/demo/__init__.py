@@ -12,7 +12,7 @@ from tradewind.cli.numbers import Number, Whole
 EXAMPLES = Path(__file__).parents[3] / "examples"
 SCRIPT = EXAMPLES / "char_transformer" / "train.py"
 FLEET = EXAMPLES / "fleet-simulator.yaml"
-CLOUD_S = 40.0
+CLOUD_S = 100.0
 """In less a run may be over before it was told all: a master may take ten seconds to see that a zone is empty."""
 LOCAL_S = 30.0
 

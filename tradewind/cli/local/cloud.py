@@ -28,8 +28,9 @@ DELAYS = {
     "STOCKOUT_S": "0.75",
     "GIVE_UP_S": "15",
     "FORGET_S": "0.1",
+    "REPAIR_S": "15",
 }
-"""A hundredth of what a cloud takes, so that it can be watched. Prices are those of a real hour."""
+"""A hundredth of what a cloud takes or a little more, so that it can be watched. Prices are those of a real hour."""
 AWAY_USD_PER_HOUR = 0.56
 """Of a spot machine outside of the fleet's first cluster: a little more than in it, so that the job begins there."""
 PODS_GRACE_S = 8.0

@@ -24,6 +24,8 @@ class Node(Struct, frozen=True):
     cluster: str
     zone: str
     phase: str
+    pool: str = ""
+    instance_id: str = ""
 
 
 class Pool(Struct, frozen=True):
@@ -72,6 +74,14 @@ class Simulator:
     async def preempt(self, node: str, notice_s: float) -> None:
         """With 0 it is lost without a word."""
         await self._order("preempt", {"node": node, "notice_s": notice_s})
+
+    async def hang(self, node: str) -> None:
+        """Its kubelet stops to report, and its programs stand still."""
+        await self._order("ready", {"node": node, "ready": False})
+
+    async def upgrade(self, cluster: str, pool: str) -> None:
+        """All nodes of the pool in turn, whatever its cluster excludes."""
+        await self._order("upgrade", {"cluster": cluster, "pool": pool, "forced": True})
 
     async def stock_out(self, zone: str, accelerator: str) -> None:
         await self._order("stockout", {"zone": zone, "accelerator": accelerator, "on": True})

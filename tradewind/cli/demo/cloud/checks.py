@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
-from tradewind.cli.demo.cloud.facts import CloudFacts
+from tradewind.cli.demo.cloud.facts import CloudFacts, How, Taken
 from tradewind.cli.demo.facts import Trained
 
 LEDGER_TOLERANCE = 0.02
@@ -19,10 +19,40 @@ def made_through_the_api(cloud: CloudFacts, trained: list[Trained]) -> Iterator[
 
 
 def noticed_handed_over(cloud: CloudFacts, trained: list[Trained]) -> Iterator[str]:
-    noticed = [taken for taken in cloud.taken if taken.notice_s]
+    noticed = [taken for taken in cloud.taken if taken.notice_s and taken.how is How.PREEMPTED]
     if not noticed:
         yield "no node was taken with notice"
-    for taken in noticed:
+    yield from _handed_over(noticed, cloud, trained)
+
+
+def upgraded_handed_over(cloud: CloudFacts, trained: list[Trained]) -> Iterator[str]:
+    upgraded = [taken for taken in cloud.taken if taken.how is How.UPGRADED]
+    if not upgraded:
+        yield "no node was upgraded"
+    yield from _handed_over(upgraded, cloud, trained)
+    yield from _was_renewed(upgraded, cloud)
+
+
+def hung_was_repaired(cloud: CloudFacts, trained: list[Trained]) -> Iterator[str]:
+    hung = [taken for taken in cloud.taken if taken.how is How.HUNG]
+    if not hung:
+        yield "no node stopped to report"
+    yield from _was_renewed(hung, cloud)
+
+
+def _was_renewed(nodes: list[Taken], cloud: CloudFacts) -> Iterator[str]:
+    """By the cloud, and not given up by the master before."""
+    for taken in nodes:
+        if taken.renewed_at is None:
+            yield f"node {taken.node} was not re-created"
+            continue
+        for removal in cloud.removals:
+            if taken.at <= removal.at < taken.renewed_at and taken.node in removal.text:
+                yield f"node {taken.node} was removed before the cloud had re-created it: {removal.text}"
+
+
+def _handed_over(nodes: list[Taken], cloud: CloudFacts, trained: list[Trained]) -> Iterator[str]:
+    for taken in nodes:
         parting = cloud.partings.get(taken.worker) if taken.worker is not None else None
         if taken.worker is None:
             yield f"no worker was told that node {taken.node} would be taken"
@@ -40,10 +70,10 @@ def noticed_handed_over(cloud: CloudFacts, trained: list[Trained]) -> Iterator[s
 
 def only_silent_ones_are_losses(cloud: CloudFacts, trained: list[Trained]) -> Iterator[str]:
     silent = sum(not taken.notice_s for taken in cloud.taken)
-    if not silent:
+    if not any(not taken.notice_s and taken.how is How.PREEMPTED for taken in cloud.taken):
         yield "no node was lost without a word"
     if cloud.losses != silent:
-        yield f"{cloud.losses} losses were counted, but {silent} nodes were lost without a word"
+        yield f"{cloud.losses} losses were counted, but {silent} nodes were lost or hung without a word"
 
 
 def came_from_elsewhere(cloud: CloudFacts, trained: list[Trained]) -> Iterator[str]:
@@ -87,6 +117,8 @@ def ledger_agrees_with_the_bill(cloud: CloudFacts, trained: list[Trained]) -> It
 CLOUD_CLAIMS: dict[str, CloudCheck] = {
     "clusters and pools were made through the cloud's API": made_through_the_api,
     "the noticed worker handed over before its node was taken": noticed_handed_over,
+    "the upgraded node's worker handed over, and the node came back": upgraded_handed_over,
+    "the node that hung was replaced, kept, and repaired by the cloud": hung_was_repaired,
     "only what went without a word was counted as lost": only_silent_ones_are_losses,
     "where a zone had no machines, they came from another region": came_from_elsewhere,
     "one world had workers in two regions": spanned_two_regions,

@@ -1,5 +1,6 @@
 """What was recorded of the cloud: what was done to it, and what came of it."""
 
+import enum
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -12,9 +13,18 @@ RELEASED = "released"
 """What the master says of a worker that left in good order begins so."""
 
 
+class How(enum.StrEnum):
+    """What the cloud did to a node."""
+
+    PREEMPTED = "preempted"
+    HUNG = "hung"
+    """It stopped to report, and was repaired later."""
+    UPGRADED = "upgraded"
+
+
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """A node that the cloud took."""
+    """A node that the cloud took, or that it re-created."""
 
     node: str
     zone: str
@@ -26,6 +36,17 @@ class Taken:
     """Unix seconds of the notice, or of the loss."""
     worker: WorkerId | None = None
     """Who was there, as far as it was seen."""
+    how: How = How.PREEMPTED
+    renewed_at: float | None = None
+    """When another machine was seen under its name, or none at all any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """Nodes that the master gave up."""
+
+    at: float
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +96,7 @@ class CloudFacts:
     asked: tuple[Asked, ...] = ()
     stockouts: tuple[Stockout, ...] = ()
     """As the master met them."""
+    removals: tuple[Removal, ...] = ()
     losses: int = 0
     """Workers that the master counted as lost."""
     calls: Mapping[str, int] = field(default_factory=dict)
@@ -114,6 +136,10 @@ def identified(taken: Taken, events: Iterable[EventLine], members: frozenset[Wor
 def asked_in(events: Iterable[EventLine]) -> list[tuple[str, float]]:
     """Zone and time of each request for nodes."""
     return [(str(each.fields["zone"]), each.at) for each in events if each.kind in ("pool_created", "pool_raised")]
+
+
+def removals_in(events: Iterable[EventLine]) -> tuple[Removal, ...]:
+    return tuple(Removal(each.at, each.text) for each in _of("nodes_removed", events))
 
 
 def stockouts_in(events: Iterable[EventLine]) -> list[tuple[str, float]]:

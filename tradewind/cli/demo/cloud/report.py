@@ -6,7 +6,7 @@ from messages.costs import CostView
 from messages.ids import Generation, WorkerId
 from tradewind.cli.cost.sentences import sentences
 from tradewind.cli.demo.cloud.checks import regions_of
-from tradewind.cli.demo.cloud.facts import CloudFacts, PlanTold
+from tradewind.cli.demo.cloud.facts import CloudFacts, How, PlanTold
 from tradewind.cli.demo.facts import Trained
 
 
@@ -16,6 +16,7 @@ class NodeTaken(Struct, frozen=True):
     notice_s: float
     worker: WorkerId | None
     after_step: int
+    how: How
     left_after_s: float | None
     """From the notice, or from the loss, until the master had the worker go; None if it never did."""
 
@@ -63,11 +64,7 @@ def cloud_report(cloud: CloudFacts, trained: list[Trained]) -> CloudReport:
 
 def cloud_lines(report: CloudReport) -> list[str]:
     return [
-        *(
-            f"node {taken.node} was taken with a notice of {taken.notice_s:g} s; {_left(taken)}"
-            for taken in report.taken_with_notice
-        ),
-        *(f"node {taken.node} was lost without a word; {_left(taken)}" for taken in report.taken_without),
+        *(f"{_what(taken)}; {_left(taken)}" for taken in (*report.taken_with_notice, *report.taken_without)),
         f"no machines in {', '.join(report.stockouts) or 'no zone'}; asked for in {' → '.join(report.asked_in)}",
         "worlds: " + ", then ".join(_where(world) for world in report.regions),
         f"left in the cloud: {report.pools_left} pools, {report.nodes_left} nodes; its bill: {report.bill_usd:.4f} USD",
@@ -92,12 +89,23 @@ def _taken(cloud: CloudFacts, number: int) -> NodeTaken:
     taken = cloud.taken[number]
     parting = cloud.partings.get(taken.worker) if taken.worker is not None else None
     left_after_s = None if parting is None else round(parting.at - taken.at, 3)
-    return NodeTaken(taken.node, taken.zone, taken.notice_s, taken.worker, taken.step, left_after_s)
+    return NodeTaken(taken.node, taken.zone, taken.notice_s, taken.worker, taken.step, taken.how, left_after_s)
 
 
 def _regions(cloud: CloudFacts, world: Trained) -> WorldRegions:
     places = [cloud.regions.get(worker, "") for worker in world.members]
     return WorldRegions(world.generation, {region: places.count(region) for region in regions_of(world, cloud)})
+
+
+def _what(taken: NodeTaken) -> str:
+    match taken.how:
+        case How.HUNG:
+            return f"node {taken.node} hung until the cloud repaired it"
+        case How.UPGRADED:
+            return f"node {taken.node} was drained for an upgrade"
+    return f"node {taken.node} was " + (
+        f"taken with a notice of {taken.notice_s:g} s" if taken.notice_s else "lost without a word"
+    )
 
 
 def _left(taken: NodeTaken) -> str:

@@ -1,7 +1,8 @@
-"""The demonstration with a cloud: zones run dry, a machine is lost without a word, another one is taken with notice.
+"""The demonstration with a cloud: a node hangs and is repaired, zones run dry, a machine is lost without a word, a node
+is upgraded, another one is taken with notice.
 
-In this order the story waits for one replacement only, and for one that is asked for at once: the cloud fills the
-place of a noticed machine by itself, and that it cannot is known long after the notice has passed.
+The notice comes last, since the story does not wait for what follows: the cloud fills the place of a noticed machine by
+itself, and that it cannot is known long after the notice has passed. The upgrade is that of the smallest pool.
 """
 
 import asyncio
@@ -20,6 +21,7 @@ from tradewind.cli.api.errors import MasterAway
 from tradewind.cli.demo.cloud.facts import (
     Asked,
     CloudFacts,
+    How,
     Stockout,
     Taken,
     asked_in,
@@ -27,6 +29,7 @@ from tradewind.cli.demo.cloud.facts import (
     decisions_in,
     identified,
     partings_in,
+    removals_in,
     stockouts_in,
 )
 from tradewind.cli.demo.facts import Facts, Kill, Promise
@@ -36,6 +39,8 @@ from tradewind.cli.local.simulator import Bill, Inventory, Node, Simulator, Simu
 
 NOTICE_S = 15.0
 WITHOUT_A_WORD_S = 0.0
+DRAIN_S = 60.0
+"""What a node that is cordoned leaves to its workers."""
 CLEAN_UP_S = 60.0
 LOOK_AFTER_S = 0.5
 LEDGER_S = 10.0
@@ -57,8 +62,10 @@ class CloudStory(Story):
         self._taken: list[Taken] = []
         self._members: dict[str, dict[WorkerId, Rank]] = {}
         """By the node that was taken: who was in the world then."""
-        self._processes: dict[WorkerId, list[int]] = {}
-        """Of the members of the world, when a node was lost without a word."""
+        self._processes: dict[str, dict[WorkerId, list[int]]] = {}
+        """By the node that was lost without a word: those of the members of the world."""
+        self._machines: dict[str, str] = {}
+        """By the node that the cloud re-creates: its machine before."""
         self._dry = False
         self._left: Inventory | None = None
         self._bill = Bill(0)
@@ -72,11 +79,19 @@ class CloudStory(Story):
 
     async def _act(self, view: JobView) -> None:
         with contextlib.suppress(SimulatorAway):
-            if not self._taken and self._is_settled(view) and self.step >= self.promise.steps * NOTICED_AT_SHARE:
-                await self._run_dry()
-                await self._take(view, WITHOUT_A_WORD_S)
-            elif len(self._taken) == 1 and self._is_spread(view):
-                await self._take(view, NOTICE_S)
+            await self._see_renewals()
+            if not self._is_settled(view) or any(each.node in self._machines for each in self._taken):
+                return
+            match len(self._taken):
+                case 0 if self.step >= self.promise.steps * NOTICED_AT_SHARE:
+                    await self._hang(view)
+                case 1:
+                    await self._run_dry()
+                    await self._take(view, WITHOUT_A_WORD_S)
+                case 2 if self._is_spread(view):
+                    await self._upgrade(view)
+                case 3 if self._is_spread(view):
+                    await self._take(view, NOTICE_S)
 
     async def _look_afterwards(self) -> None:
         """Until nothing of the job is there, or for as long as that may take."""
@@ -117,26 +132,61 @@ class CloudStory(Story):
         self._tell("demo_stocked_out", f"{zones} have no more machines", "as the demonstration wants it")
 
     async def _take(self, view: JobView, notice_s: float) -> None:
-        node = await self._choose()
+        node = await self._choose(at_home=True)
         if node is None:
             return
-        ranks = {worker.worker: worker.ranks[0] for worker in view.workers if worker.ranks}
-        if not notice_s:
-            self._processes = {
-                worker.worker: [worker.pid, *children.alive_below(worker.pid)] for worker in view.workers if worker.pid
-            }
         taken = Taken(node.name, node.zone, notice_s, view.generation, self.step, time.time())
+        self._note_members(view, node)
         await self._cloud.preempt(node.name, notice_s)
         self._taken.append(taken)
-        self._members[node.name] = ranks
         how = f"with a notice of {notice_s:g} s" if notice_s else "without a word"
         self._tell("demo_preempted", f"the cloud takes node {node.name} {how}", "as the demonstration wants it")
 
-    async def _choose(self) -> Node | None:
+    async def _hang(self, view: JobView) -> None:
+        node = await self._choose(at_home=True)
+        if node is None:
+            return
+        taken = Taken(node.name, node.zone, 0.0, view.generation, self.step, time.time(), how=How.HUNG)
+        self._note_members(view, node)
+        await self._cloud.hang(node.name)
+        self._taken.append(taken)
+        self._machines[node.name] = node.instance_id
+        self._tell("demo_hung", f"node {node.name} hangs and stops to report", "as the demonstration wants it")
+
+    async def _upgrade(self, view: JobView) -> None:
+        node = await self._choose(at_home=False)
+        if node is None:
+            return
+        taken = Taken(node.name, node.zone, DRAIN_S, view.generation, self.step, time.time(), how=How.UPGRADED)
+        self._note_members(view, node)
+        await self._cloud.upgrade(node.cluster, node.pool)
+        self._taken.append(taken)
+        self._machines[node.name] = node.instance_id
+        self._tell("demo_upgraded", f"the cloud upgrades pool {node.pool}", "as the demonstration wants it")
+
+    async def _see_renewals(self) -> None:
+        """Another machine runs under the name of the one before, or nothing is there under that name."""
+        if not self._machines:
+            return
+        nodes = {node.name: node for node in (await self._cloud.inventory_of(self._spec.name)).nodes}
+        for number, taken in enumerate(self._taken):
+            before, now = self._machines.get(taken.node), nodes.get(taken.node)
+            if before is None or (now is not None and (now.phase != "running" or now.instance_id == before)):
+                continue
+            del self._machines[taken.node]
+            self._taken[number] = replace(taken, renewed_at=time.time())
+
+    def _note_members(self, view: JobView, node: Node) -> None:
+        self._members[node.name] = {worker.worker: worker.ranks[0] for worker in view.workers if worker.ranks}
+        self._processes[node.name] = {
+            worker.worker: [worker.pid, *children.alive_below(worker.pid)] for worker in view.workers if worker.pid
+        }
+
+    async def _choose(self, *, at_home: bool) -> Node | None:
         known = {taken.node for taken in self._taken}
-        nodes = (await self._cloud.inventory_of(self._spec.name)).nodes
-        here = [node for node in nodes if node.zone in self._fleet.home.zones and node.phase == "running"]
-        return next((node for node in here if node.name not in known), None)
+        nodes = [node for node in (await self._cloud.inventory_of(self._spec.name)).nodes if node.phase == "running"]
+        fitting = [node for node in nodes if (node.zone in self._fleet.home.zones) is at_home]
+        return next((node for node in fitting if node.name not in known), None)
 
     def _identified(self, taken: Taken) -> Taken:
         return replace(taken, worker=identified(taken, self.events, frozenset(self._members[taken.node])))
@@ -145,7 +195,7 @@ class CloudStory(Story):
         if taken.notice_s or taken.worker is None:
             return None
         rank = self._members[taken.node][taken.worker]
-        survived = tuple(pid for pid in self._processes.get(taken.worker, []) if not children.is_dead(pid))
+        survived = tuple(pid for pid in self._processes[taken.node].get(taken.worker, []) if not children.is_dead(pid))
         return Kill(taken.worker, rank, taken.generation, taken.step, taken.at, survived)
 
     def _cloud_facts(self, taken: tuple[Taken, ...]) -> CloudFacts:
@@ -158,6 +208,7 @@ class CloudStory(Story):
             regions={worker: self._fleet.region(cluster) for worker, cluster in joined.items()},
             asked=tuple(Asked(zone, region_of(zone), at) for zone, at in asked_in(self.events)),
             stockouts=tuple(Stockout(zone, region_of(zone), at) for zone, at in stockouts_in(self.events)),
+            removals=removals_in(self.events),
             losses=self.view.losses if self.view is not None else 0,
             calls=self._calls,
             pools_left=tuple(pool.name for pool in left.pools) if left is not None else ("nobody could look",),

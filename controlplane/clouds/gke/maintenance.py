@@ -1,0 +1,44 @@
+"""Maintenance exclusions: in a release channel they are the only way to keep nodes from being upgraded.
+
+Repairs and emergency upgrades come all the same, and no exclusion outlasts the support of a cluster's version.
+"""
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from google.cloud import container_v1
+
+EXCLUSION = "tradewind"
+_SCOPE = "NO_MINOR_OR_NODE_UPGRADES"
+_KEEPING = ("NO_UPGRADES", _SCOPE)
+
+
+def exclusion(now_unix_s: float, until_unix_s: float) -> dict[str, Any]:
+    return {
+        "start_time": datetime.fromtimestamp(now_unix_s, UTC),
+        "end_time": datetime.fromtimestamp(until_unix_s, UTC),
+        "maintenance_exclusion_options": {"scope": _SCOPE},
+    }
+
+
+def renewed(
+    policy: "container_v1.MaintenancePolicy", now_unix_s: float, until_unix_s: float
+) -> "container_v1.MaintenancePolicy":
+    """The same policy, with our exclusion until then. Windows and exclusions of other people stay as they are."""
+    changed = type(policy)(policy)
+    window: Any = changed.window
+    window.maintenance_exclusions[EXCLUSION] = exclusion(now_unix_s, until_unix_s)
+    changed.window = window
+    return changed
+
+
+def excluded_until(policy: "container_v1.MaintenancePolicy", now_unix_s: float) -> float | None:
+    """Until when any exclusion forbids upgrades of nodes; None where none does now."""
+    ends = [
+        each.end_time.timestamp()
+        for each in policy.window.maintenance_exclusions.values()
+        if each.maintenance_exclusion_options.scope.name in _KEEPING
+        and each.start_time.timestamp() <= now_unix_s < each.end_time.timestamp()
+    ]
+    return max(ends, default=None)

@@ -6,6 +6,8 @@ Repairs and emergency upgrades come all the same, and no exclusion outlasts the 
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from controlplane.clouds.gke.enums import name_of
+
 if TYPE_CHECKING:
     from google.cloud import container_v1
 
@@ -38,7 +40,7 @@ def excluded_until(policy: "container_v1.MaintenancePolicy", now_unix_s: float) 
     ends = [
         each.end_time.timestamp()
         for each in policy.window.maintenance_exclusions.values()
-        if each.maintenance_exclusion_options.scope.name in _KEEPING
+        if name_of(each.maintenance_exclusion_options.scope) in _KEEPING
         and each.start_time.timestamp() <= now_unix_s < each.end_time.timestamp()
     ]
     return max(ends, default=None)

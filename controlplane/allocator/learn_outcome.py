@@ -28,14 +28,15 @@ def learn_outcome(allocator: Allocator, event: OperationEnded) -> Allocator:
         case outcomes.PartlyDone(size, reason):
             allocator = close_for(allocator, pool.offer.stock, reason, now_s)
             granted = replace(operation, target=min(size, operation.target))
-            return _put(allocator, replace(_as_asked(pool, granted), granted=True))
+            return _put(allocator, replace(_as_asked(pool, granted), granted=True, resizing=True))
         case outcomes.StockedOut(detail):
             allocator = close(allocator, pool.offer.stock, Shortage.STOCKOUT, detail, now_s)
             return _goes_on(allocator, pool, operation, detail, now_s)
         case outcomes.Unfinished(detail):
             if operation.raises:
                 allocator = close(allocator, pool.offer.stock, Shortage.STOCKOUT, detail, now_s)
-                return _put(allocator, replace(_as_asked(pool, operation), hanging_s=now_s, last_error=detail))
+                pool = replace(_as_asked(pool, operation), hanging_s=now_s, last_error=detail, resizing=True)
+                return _put(allocator, pool)
             return _unsure(allocator, pool, operation, detail, now_s, settles_s=now_s)
         case outcomes.QuotaExceeded():
             return _over_quota(allocator, pool, operation, event.outcome, now_s)

@@ -85,7 +85,10 @@ def _over_quota(
 
 
 def _room_s(allocator: Allocator, stock: Stock, now_s: float) -> float | None:
-    """When nodes of the region that are lost or were noticed will be gone, and their quotas free; None without any."""
+    """When nodes of the region that are lost or were noticed will be gone, and their quotas free; None without any.
+
+    No later than after the ordinary pause: a node with a long notice is removed when the job has left it.
+    """
     going_s = [
         max(now_s, node.doomed_until_s or now_s)
         for pool in allocator.pools.values()
@@ -93,7 +96,8 @@ def _room_s(allocator: Allocator, stock: Stock, now_s: float) -> float | None:
         for node in pool.nodes.values()
         if not node.is_sound
     ]
-    return max(going_s) + allocator.settings.stockout_s if going_s else None
+    settings = allocator.settings
+    return min(max(going_s) + settings.stockout_s, now_s + settings.quota_s) if going_s else None
 
 
 def _done(allocator: Allocator, pool: Pool, operation: Operation, now_s: float) -> Allocator:

@@ -78,7 +78,7 @@ cleanup() {
     wait "${child}" || true
   fi
   if [[ ${dry_run} == false && ${code} -ne 2 ]]; then
-    timeout --kill-after=30 40m "${python}" -m tradewind.cli.trial cleanup "${common[@]}" || code=1
+    timeout --kill-after=30 60m "${python}" -m tradewind.cli.trial cleanup "${common[@]}" || code=1
   fi
   echo "The full log is ${log}"
   exit "${code}"

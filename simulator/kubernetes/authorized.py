@@ -3,6 +3,7 @@
 import ipaddress
 from collections.abc import Iterable
 
+from runtime.errors import UserError
 from simulator.cloud import tokens
 from simulator.kubernetes import identities
 
@@ -10,8 +11,11 @@ Networks = tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...]
 
 
 def networks(blocks: Iterable[str]) -> Networks:
-    """Raises `ValueError` for a block that is none."""
-    return tuple(ipaddress.ip_network(block) for block in blocks)
+    """Raises `UserError` for a text that is no network."""
+    try:
+        return tuple(ipaddress.ip_network(block) for block in blocks)
+    except ValueError as error:
+        raise UserError(f"authorized_networks: {error}") from None
 
 
 def may_enter(allowed: Networks | None, remote: str | None, authorization: str) -> bool:

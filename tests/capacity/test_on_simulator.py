@@ -16,6 +16,7 @@ from controlplane.capacity.capacity import Capacity
 from controlplane.capacity.fleet_keeper import FleetKeeper
 from controlplane.capacity.placement import Placed
 from controlplane.clouds.gke.cloud import GkeCloud
+from controlplane.clouds.interface import PoolStatus
 from controlplane.clouds.outcomes import Done, StockedOut
 from messages.clusters import ClusterHeartbeat, NodeSight
 from messages.events import Event
@@ -204,6 +205,45 @@ async def test_what_a_pool_that_could_not_be_lowered_brings_after_all_goes(tmp_p
             await bench.stage.stock_out(on=False)
             await until(bench.all_sizes, 2)
             await until(bench.all_nodes, 2)
+
+
+# Upgrades
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("surge", [0, 1])
+async def test_an_upgrade_leaves_the_job_with_as_many_nodes_as_it_wants_and_gives_up_no_surge_node(
+    tmp_path: Path, surge: int
+) -> None:
+    async with a_bench(tmp_path, boot_s=1.0) as bench, running(bench):
+        await until(bench.nodes, [2, 0])
+        here = pool_ref(JOB, bench.offers[0])
+        before = await bench.stage.machines(here)
+        body = {"cluster": here.cluster, "pool": here.pool, "forced": True}
+        if surge:
+            client = bench.cloud._client
+            name = bench.cloud._names.pool(bench.stage.cluster.location, here)
+            settings = {"max_surge": 1, "max_unavailable": 0}
+            await client._call(client._gke.update_node_pool, {"name": name, "upgrade_settings": settings})
+            await until(lambda: _is_updating(bench), False)
+        await bench.stage.order("upgrade", body)
+        if surge:
+            await until(bench.all_sizes, 3)
+            await _for_a_while(bench)
+            assert _given_up(bench) == []
+        await until(lambda: _is_updating(bench), False)
+        await until(bench.all_nodes, 2)
+        await until(bench.all_sizes, 2)
+        assert not before & await bench.stage.machines(here)
+
+
+def _given_up(bench: Bench) -> list[str]:
+    return [event.text for event in bench.told if event.kind in ("nodes_removed", "pool_lowered")]
+
+
+async def _is_updating(bench: Bench) -> bool:
+    pools = [pool for cluster in found(await bench.cloud.clusters()) for pool in cluster.pools]
+    return any(pool.status is PoolStatus.UPDATING for pool in pools)
 
 
 async def _for_a_while(bench: Bench) -> None:

@@ -71,6 +71,13 @@ class SimulatedStage:
         mine = [node for node in nodes if (node["cluster"], node["pool"]) == (pool.cluster, pool.pool)]
         return {node["name"] for node in mine if node["phase"] == "running"}
 
+    async def machines(self, pool: PoolRef) -> set[str]:
+        """The ids of those that run."""
+        async with self._http.get(f"{self._serving.url}/inventory") as response:
+            nodes = (await response.json())["nodes"]
+        mine = [node for node in nodes if (node["cluster"], node["pool"]) == (pool.cluster, pool.pool)]
+        return {node["instance_id"] for node in mine if node["phase"] == "running"}
+
     async def stock_out(self, on: bool = True) -> None:
         await self.order("stockout", {"zone": ZONE, "accelerator": "nvidia-l4", "on": on})
 

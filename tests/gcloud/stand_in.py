@@ -20,7 +20,13 @@ from messages.ids import ClusterName
 from tests.gcloud.syntax import Parsed, Wrong, parse
 
 POLL_S = 0.02
-_HTTP = {"PERMISSION_DENIED": 403, "INVALID_ARGUMENT": 400, "ALREADY_EXISTS": 409, "NOT_FOUND": 404}
+_HTTP = {
+    "PERMISSION_DENIED": 403,
+    "INVALID_ARGUMENT": 400,
+    "FAILED_PRECONDITION": 400,
+    "ALREADY_EXISTS": 409,
+    "NOT_FOUND": 404,
+}
 
 
 class Google(Struct, frozen=True):

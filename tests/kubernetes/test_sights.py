@@ -22,10 +22,11 @@ def a_node(
     labels: dict[str, str] | None = None,
     boot: str = "",
     shutdown_grace_s: float = 30.0,
+    unschedulable: bool = False,
 ) -> NodeSight:
     node = {
         "metadata": {"name": "n1", "uid": "u1", "labels": labels, "annotations": annotations},
-        "spec": {"taints": taints},
+        "spec": {"taints": taints, "unschedulable": unschedulable},
         "status": {
             "conditions": [{"type": "Ready", "status": ready, "reason": "Because", "message": message}],
             "nodeInfo": {"bootID": boot},
@@ -65,6 +66,17 @@ def test_a_node_tells_its_pool_zone_job_and_whether_it_is_ready() -> None:
     unready = a_node(ready="Unknown", message="Kubelet stopped posting node status.")
     assert (unready.ready, unready.why) == (False, "Because: Kubelet stopped posting node status.")
     assert unready.notice_s is None
+
+
+def test_a_cordon_counts_as_a_notice_from_which_the_node_may_come_back() -> None:
+    sight = a_node(unschedulable=True)
+    assert (sight.notice_s, sight.cordoned, sight.ready) == (60.0, True, True)
+
+
+def test_a_notice_of_the_end_goes_before_a_cordon() -> None:
+    taints = [{"key": "node.cloudprovider.kubernetes.io/shutdown", "effect": "NoSchedule"}]
+    sight = a_node(taints=taints, unschedulable=True)
+    assert sight.notice_s is not None and sight.notice_s < 60.0 and not sight.cordoned
 
 
 def test_a_node_without_a_word_about_itself_is_not_ready() -> None:

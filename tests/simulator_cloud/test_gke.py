@@ -313,6 +313,13 @@ async def test_exclusions_beyond_the_limits_are_refused(days: float, scope: str,
             await cloud.call("create_cluster", parent=LOCATION, cluster=created)
 
 
+async def test_an_exclusion_without_times_is_refused() -> None:
+    policy: dict[str, Any] = {"window": {"maintenance_exclusions": {"mine": {}}}}
+    async with running_cloud() as cloud:
+        with pytest.raises(exceptions.InvalidArgument, match="must have a start time"):
+            await cloud.call("create_cluster", parent=LOCATION, cluster={**a_cluster(), "maintenance_policy": policy})
+
+
 async def test_a_pool_needs_room_to_be_upgraded() -> None:
     async with running_cloud() as cloud:
         await cloud.with_cluster()

@@ -106,6 +106,8 @@ async def test_what_makes_no_sense_is_answered_with_a_sentence(bench: Bench) -> 
     assert status == 400
     assert "instance_id: is missing" in told["error"] and "labels: expected keys and values" in told["error"]
     assert (await ask(bench, "PUT", "/clusters/Bad_Name", {}))[0] == 400
+    status, told = await ask(bench, "PUT", "/clusters/third", {"authorized_networks": ["203.0.113.7/24"]})
+    assert (status, "has host bits set" in told["error"]) == (400, True)
     assert (await ask(bench, "GET", "/clusters/none/nodes"))[0] == 404
     assert (await ask(bench, "POST", f"/clusters/{CLUSTER}/nodes/none/preempt", {}))[0] == 404
     assert (await ask(bench, "GET", "/weather"))[0] == 404

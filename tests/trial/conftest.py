@@ -1,6 +1,6 @@
 """A simulated Google with a cluster of the fleet, a master, and the trial between them."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -88,6 +88,3 @@ async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
         async with session() as opened:
             yield Scene(ground, master, google, Api(opened, master.url))
         await master.stop()
-
-
-Change = Callable[[Scene], None]

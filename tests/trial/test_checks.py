@@ -79,9 +79,9 @@ async def test_a_preemption_after_which_no_machine_comes(scene: Scene) -> None:
     scene.master.replaces = False
     scene.bounds = replace(scene.bounds, replaced_s=0.5)
     trial = scene.trial()
-    code_lines: list[str] = []
-    await run_all(trial, ["preemption"], 50.0, code_lines.append)
-    assert code_lines[0].startswith("FAIL  preemption    no world of 2 trained within 0.5 s")
+    lines: list[str] = []
+    await run_all(trial, ["preemption"], 50.0, lines.append)
+    assert lines[0].startswith("FAIL  preemption    no world of 2 trained within 0.5 s")
 
 
 @pytest.mark.slow
@@ -207,6 +207,27 @@ async def test_cleaning_up_stops_the_job_and_deletes_the_probes(scene: Scene) ->
     said: list[str] = []
     assert await clean_up(scene.trial(), said.append) == 0
     assert scene.master.views["gke-trial"].phase == "stopped"
+    assert await scene.ground.pools() == set()
+
+
+@pytest.mark.slow
+async def test_cleaning_up_deletes_a_probe_that_is_still_being_created(scene: Scene) -> None:
+    await scene.ground.plant("trial-stockout", "none")
+    busy = "Cluster is running incompatible operation operation-1."
+    refusal = {"method": "DeleteNodePool", "code": "FAILED_PRECONDITION", "message": busy}
+    await scene.ground.stage.order("refuse", {**refusal, "times": 2})
+    said: list[str] = []
+    assert await clean_up(scene.trial(), said.append) == 0, said
+    assert await scene.ground.pools() == set()
+
+
+@pytest.mark.slow
+async def test_probes_are_deleted_although_the_master_is_gone(scene: Scene) -> None:
+    await scene.ground.plant("trial-stockout", "none")
+    await scene.master.stop()
+    said: list[str] = []
+    assert await clean_up(scene.trial(), said.append) == 1
+    assert said[0].startswith("CLEANUP FAILED: The master")
     assert await scene.ground.pools() == set()
 
 

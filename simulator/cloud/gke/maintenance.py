@@ -26,15 +26,19 @@ def exclusions_of(policy: Any, now_unix_s: float, core_time: CoreTime) -> tuple[
         return refusals.invalid(f"A cluster can have up to {EXCLUSIONS_AT_MOST} maintenance exclusions.")
     found = []
     for name, window in windows.items():
-        scope = Scope(window.maintenance_exclusion_options.scope.name)
+        scope = getattr(window.maintenance_exclusion_options.scope, "name", "")
+        if scope not in set(Scope):
+            return refusals.invalid(f"Maintenance exclusion {name} has an unknown scope.")
+        if window.start_time is None or window.end_time is None:
+            return refusals.invalid(f"Maintenance exclusion {name} must have a start time and an end time.")
         begin_s, end_s = window.start_time.timestamp(), window.end_time.timestamp()
         if end_s <= begin_s:
             return refusals.invalid(f"Maintenance exclusion {name} must end after it starts.")
-        if scope is Scope.NO_UPGRADES and end_s - begin_s > NO_UPGRADES_AT_MOST_S:
+        if scope == Scope.NO_UPGRADES and end_s - begin_s > NO_UPGRADES_AT_MOST_S:
             return refusals.invalid(f"Maintenance exclusion {name} with scope NO_UPGRADES is too long.")
         if end_s > now_unix_s + SUPPORT_S:
             return refusals.invalid(f"Maintenance exclusion {name} must end before the end of support of the version.")
-        found.append(Exclusion(scope, core_time(begin_s), core_time(end_s)))
+        found.append(Exclusion(Scope(scope), core_time(begin_s), core_time(end_s)))
     return tuple(found)
 
 

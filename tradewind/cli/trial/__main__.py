@@ -2,10 +2,12 @@
 
 import argparse
 import asyncio
+import math
 import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TextIO
 
 import msgspec
 
@@ -21,6 +23,7 @@ from tradewind.cli.trial.money_checks import worst_case_usd
 from tradewind.cli.trial.stage import Bounds, Scarce, Trial
 
 EXIT_USAGE = 2
+SCARCE = "a2-highgpu-1g/nvidia-tesla-a100/us-central1-a"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -28,13 +31,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     quiet_logs()
     try:
         return asyncio.run(_main(given))
-    except (UserError, TradewindError) as error:
+    except TradewindError as error:
         print(f"{error} {getattr(error, 'hint', '')}".rstrip(), file=sys.stderr)
         return EXIT_USAGE
 
 
 async def _main(given: argparse.Namespace) -> int:
-    with given.log.open("a", encoding="utf-8") as log:
+    with _opened(given.log) as log:
 
         def note(text: str) -> None:
             print(text, file=log, flush=True)
@@ -54,7 +57,7 @@ async def _main(given: argparse.Namespace) -> int:
                 spec=msgspec.structs.replace(spec, capacity=capacity),
                 gcloud=Gcloud(Programs(note), fleet.cloud.project, fleet.name, dry_run=given.dry_run),
                 api=api,
-                scarce=Scarce(*given.scarce.split("/")),
+                scarce=given.scarce,
                 billing_table=given.billing_table,
                 dry_run=given.dry_run,
                 bounds=given.bounds,
@@ -76,12 +79,33 @@ def _options() -> argparse.ArgumentParser:
     parser.add_argument("--log", type=Path, required=True)
     parser.add_argument("--only", action="append", choices=list(checklist.CHECKS))
     parser.add_argument("--dry-run", action="store_true")
-    parser.add_argument("--max-usd", type=float, default=50.0)
+    parser.add_argument("--max-usd", type=_usd, default=50.0)
     parser.add_argument("--minutes", type=float, default=120.0)
     parser.add_argument("--billing-table", default="", metavar="PROJECT.DATASET.TABLE")
-    parser.add_argument("--scarce", default="a2-highgpu-1g/nvidia-tesla-a100/us-central1-a", metavar="MACHINE/GPU/ZONE")
+    parser.add_argument("--scarce", type=_scarce, default=SCARCE, metavar="MACHINE/GPU/ZONE")
     parser.add_argument("--bounds", type=_bounds, default=Bounds(), help=argparse.SUPPRESS)
     return parser
+
+
+def _opened(log: Path) -> TextIO:
+    try:
+        return log.open("a", encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"The log {log} cannot be written: {error.strerror}.", "Name another with --log.") from None
+
+
+def _usd(text: str) -> float:
+    amount = float(text)
+    if not 0 < amount < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is not an amount above 0")
+    return amount
+
+
+def _scarce(text: str) -> Scarce:
+    parts = text.split("/")
+    if len(parts) != 3 or not all(parts):
+        raise argparse.ArgumentTypeError(f"{text!r} is not MACHINE/GPU/ZONE, such as {SCARCE}")
+    return Scarce(*parts)
 
 
 def _bounds(text: str) -> Bounds:

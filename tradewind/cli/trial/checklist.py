@@ -38,14 +38,16 @@ async def run_all(trial: Trial, names: Collection[str], max_usd: float, say: Say
     for name, check in CHECKS.items():
         if name not in names:
             continue
-        is_spent = is_spent or await _spent(trial) >= max_usd
+        is_spent = is_spent or (await _spent_usd(trial) or 0.0) >= max_usd
         if is_spent and name not in FREE:
             verdict = skipped(f"{max_usd:g} USD are spent")
         else:
             verdict = await _judged(trial, check)
         verdicts.append(verdict)
         say(line_of(name, verdict))
-    say(f"{summary_of(verdicts)}; the job has cost {await _spent(trial):.2f} of {max_usd:g} USD")
+    spent_usd = await _spent_usd(trial)
+    cost = "an unknown part" if spent_usd is None else f"{spent_usd:.2f}"
+    say(f"{summary_of(verdicts)}; the job has cost {cost} of {max_usd:g} USD")
     if any(verdict.result is Result.FAIL for verdict in verdicts):
         return EXIT_FAILED
     return EXIT_SPENT if is_spent else 0
@@ -53,11 +55,14 @@ async def run_all(trial: Trial, names: Collection[str], max_usd: float, say: Say
 
 async def clean_up(trial: Trial, say: Say) -> int:
     """Stops the job and deletes the probes; clusters stay, and cost."""
-    try:
-        await money_checks.stop(trial)
-        await refusal_checks.take_down_probes(trial)
-    except (TradewindError, WouldChange) as error:
-        say(f"CLEANUP FAILED: {error}")
+    problems: list[str] = []
+    for step in (money_checks.stop, refusal_checks.take_down_probes):
+        try:
+            await step(trial)
+        except (TradewindError, WouldChange) as error:
+            problems.append(str(error))
+    if problems:
+        say(f"CLEANUP FAILED: {'; '.join(problems)}")
         return EXIT_FAILED
     say("The job is stopped and the probes are deleted. The clusters stay and cost money: docs/gke.md, Take it down.")
     return 0
@@ -74,8 +79,9 @@ async def _judged(trial: Trial, check: Check) -> Verdict:
         return failed(str(error))
 
 
-async def _spent(trial: Trial) -> float:
+async def _spent_usd(trial: Trial) -> float | None:
+    """None if the master does not answer; it stops the job at the limit by itself."""
     try:
         return await money_checks.spent_usd(trial)
     except TradewindError:
-        return 0.0
+        return None

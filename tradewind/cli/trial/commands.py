@@ -68,5 +68,7 @@ def output_of(ran: Ran, doing: str) -> str:
     """What it printed. Raises `UserError` where it failed."""
     if ran.code == 0:
         return ran.out
-    lines = (ran.err or ran.out).strip().splitlines()
-    raise UserError(f"cannot {doing}: {lines[-1] if lines else f'exit code {ran.code}'}")
+    lines = (ran.err or ran.out).strip().splitlines() or [f"exit code {ran.code}"]
+    # gcloud puts the error first and advice after it.
+    error = next((line for line in lines if line.startswith("ERROR: ")), lines[-1])
+    raise UserError(f"cannot {doing}: {error.removeprefix('ERROR: ')}")

@@ -116,14 +116,22 @@ async def _probed(trial: Trial, pool: ProbePool, within_s: float) -> tuple[Ran, 
 
 
 async def _take_down(trial: Trial, cluster: str, location: str, names: tuple[str, ...]) -> None:
+    """Deletes these pools. GKE refuses while it still creates one, which may take as long as a stockout."""
+    left: list[str] = []
+    why = ""
+
     async def gone() -> bool | None:
-        left = [pool.name for pool in await trial.gcloud.pools(cluster, location) if pool.name in names]
+        nonlocal why
+        left[:] = [pool.name for pool in await trial.gcloud.pools(cluster, location) if pool.name in names]
         for name in left:
-            await trial.gcloud.delete_pool(name, cluster, location)
+            try:
+                await trial.gcloud.delete_pool(name, cluster, location)
+            except UserError as error:
+                why = f" ({error})"
         return True if not left else None
 
-    if await trial.until(gone, trial.bounds.gone_s) is None:
-        raise UserError(f"a pool of the trial is left in {cluster}: {', '.join(names)}; delete it in the console")
+    if await trial.until(gone, trial.bounds.stockout_s) is None:
+        raise UserError(f"pools of the trial are left in {cluster}: {', '.join(left)}{why}; delete them in the console")
 
 
 def _cluster_with(trial: Trial, zone: str) -> ClusterSpec | None:

@@ -117,7 +117,7 @@ def _blocks(before: Allocator, after: Allocator) -> list[Announce]:
 
 def _is_said(before: Allocator, effect: AllocatorEffect) -> bool:
     """What is given up, and was in the way of others only, is told when it is first tried."""
-    pool = before.pools.get(effect.ref) if isinstance(effect, ResizePool | RemoveNodes) else None
+    pool = before.pools.get(effect.ref) if isinstance(effect, CreatePool | ResizePool | RemoveNodes) else None
     return pool is not None and pool.operation is None and pool.failures > 0
 
 

@@ -36,7 +36,7 @@ class RunOptions:
     pods_folder: Path
     images: Mapping[str, ImageRuntime] = field(default_factory=dict)
     pull_backoff_s: float = 10.0
-    """After the first failed pull of an image; doubles with each failure in a row."""
+    """After the first failed pull of an image; doubles with each failure in a row (not verified against Google)."""
     pull_backoff_most_s: float = 300.0
     crash_backoff_s: float = 10.0
     crash_backoff_most_s: float = 300.0

@@ -193,7 +193,7 @@ class System:
             self.actor.alive
             and self.wire.is_quiet
             and not any(pool.busy or pool.updating for pool in self.cloud.pools.values())
-            and not any(pool.doubt is not None for pool in self.actor.allocator.pools.values())
+            and not any(pool.doubt is not None or pool.updating for pool in self.actor.allocator.pools.values())
         )
 
     def _is_gone(self) -> bool:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from controlplane.allocator import events
-from controlplane.allocator.effects import CreatePool, ResizePool
+from controlplane.allocator.effects import Announce, CreatePool, ResizePool
 from controlplane.allocator.offers import pool_ref
 from controlplane.clouds.interface import PoolStatus
 from controlplane.clouds.outcomes import (
@@ -31,6 +31,17 @@ def test_what_cannot_be_done_just_now_is_asked_for_again_after_a_pause(outcome: 
     assert asked(stage.ends(again, outcome)) == []
     assert asked(stage.ticks(1.9)) == []
     assert asked(stage.ticks(0.1)) == [("create", "us-a", "2")]
+
+
+def test_people_are_told_once_of_a_pool_that_is_asked_for_again_and_again() -> None:
+    stage = a_stage(A, wanted=2)
+    outcome = Busy("another one")
+    stage.ends(stage.begins(), outcome)
+    for _ in range(20):
+        for create in of(stage.ticks(60.0), CreatePool):
+            stage.ends(create, outcome)
+    assert len(of(stage.effects, CreatePool)) == 21
+    assert [each.kind for each in of(stage.effects, Announce)] == ["pool_created", "pool_trouble"]
 
 
 def test_after_a_lost_answer_the_pool_is_counted_as_asked_and_left_alone_until_it_was_listed() -> None:

@@ -243,7 +243,7 @@ def test_the_facts_of_the_cloud_are_read_from_the_masters_events() -> None:
 @pytest.mark.parametrize(
     ("taken", "sentence"),
     [
-        ((LOST, UPGRADED, NOTICED), "no node stopped to report"),
+        ((LOST, UPGRADED, NOTICED), "no node stopped reporting"),
         ((replace(HUNG, renewed_at=None), LOST, UPGRADED, NOTICED), "node node-3 was not re-created"),
         ((HUNG, LOST, NOTICED), "no node was upgraded"),
         ((HUNG, LOST, replace(UPGRADED, renewed_at=None), NOTICED), "node node-4 was not re-created"),

@@ -39,7 +39,9 @@ def test_errors_have_their_time_their_instance_and_their_reason() -> None:
     ]
 
 
-@pytest.mark.parametrize("item", [{}, {"timestamp": "yesterday"}, {"timestamp": 5}, "text", None])
+@pytest.mark.parametrize(
+    "item", [{}, {"timestamp": "yesterday"}, {"timestamp": 5}, {"timestamp": "0001-01-01T00:00:00"}, "text", None]
+)
 def test_errors_without_a_time_are_passed_over(item: Any) -> None:
     assert list(group_errors({"items": [item]})) == []
     assert list(group_errors({"items": item})) == []

@@ -2,6 +2,7 @@
 
 import pytest
 
+from controlplane.clouds.gke.compute import quota_told
 from controlplane.clouds.gke.quotas import exceeded, needs
 from controlplane.clouds.interface import PROJECT, PoolPlan, Quota, QuotaKey
 from controlplane.clouds.outcomes import Shortfall
@@ -76,3 +77,27 @@ def test_every_quota_that_a_refusal_names_is_read() -> None:
 def test_a_refusal_in_other_words_is_told_as_it_is() -> None:
     outcome = exceeded("p", "Insufficient regional quota, says a text of next year")
     assert (outcome.shortfalls, "a text of next year. Ask for more at" in outcome.detail) == ((), True)
+
+
+@pytest.mark.parametrize("amount", ["1.2.3", ".", "9" * 400])
+def test_a_refusal_with_amounts_that_are_no_numbers_is_told_as_it_is(amount: str) -> None:
+    outcome = exceeded("p", SEVERAL.replace("72.0", amount).replace("9.0", amount))
+    assert outcome.shortfalls == ()
+
+
+@pytest.mark.parametrize(
+    ("limit", "usage", "read"),
+    [
+        (float("nan"), 0, None),
+        (5, float("nan"), None),
+        (-1, 0, None),
+        (None, 0, None),
+        ("5", 0, None),
+        (5, -3, (5, 0)),
+        (float("inf"), 0, (2**53, 0)),
+        (10**400, 10**400, (2**53, 2**53)),
+    ],
+)
+def test_a_quota_that_is_no_amount_limits_nothing(limit: object, usage: object, read: tuple[int, int] | None) -> None:
+    told = quota_told(REGION, {"metric": "CPUS", "limit": limit, "usage": usage})
+    assert ((told.limit, told.usage) if told is not None else None) == read

@@ -177,6 +177,26 @@ def test_an_operation_is_over_when_it_is_done_and_failed_when_it_says_so() -> No
     assert requests.operation_report(old_style).message == "no"
 
 
+@pytest.mark.filterwarnings("ignore:Unrecognized")
+def test_values_that_the_installed_library_does_not_know_are_read_as_numbers() -> None:
+    conditions = [{"code": 4711, "message": "of next year"}]
+    exclusion = an_exclusion(NOW_S, NOW_S + DAY_S, "NO_UPGRADES") | {"maintenance_exclusion_options": {"scope": 77}}
+    message = container_v1.Cluster(
+        {
+            "name": "c",
+            "status": 99,
+            "conditions": conditions,
+            "node_pools": [{"name": "p", "status": 99, "conditions": conditions}],
+            "maintenance_policy": {"window": {"maintenance_exclusions": {"new": exclusion}}},
+        }
+    )
+    seen = requests.cluster_seen(message, NOW_S)
+    assert (seen.info.status, seen.info.detail) == (ClusterStatus.PROVISIONING, "4711: of next year")
+    assert (seen.info.protected_until, seen.pools[0].info.status) == (None, PoolStatus.PROVISIONING)
+    operation = container_v1.Operation({"name": "o", "status": 99, "nodepool_conditions": conditions})
+    assert requests.operation_report(operation).conditions == (("4711", "of next year"),)
+
+
 def test_an_endpoint_is_https_unless_it_says_otherwise() -> None:
     google = container_v1.Cluster({"endpoint": "1.2.3.4", "master_auth": {"cluster_ca_certificate": "UEVN"}})
     stand_in = container_v1.Cluster({"endpoint": "http://127.0.0.1:8080/k8s/c"})

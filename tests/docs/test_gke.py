@@ -59,7 +59,7 @@ def test_every_command_of_google_and_docker_is_one_that_they_take(recorded: Reco
     for program, *argv in given:
         parse(program, argv)
     assert all(
-        f"--project={'my-project'}" in argv
+        "--project=my-project" in argv
         for argv in given
         if argv[0] == "gcloud" and argv[1] not in ("auth", "config", "projects")
     )

@@ -66,6 +66,16 @@ def test_a_driver_that_hangs_is_not_waited_for(tmp_path: Path) -> None:
     assert asked.stdout.startswith("CUDA did not start within 0.1 s, and each worker of the job needs 1 GPU (pod.gpu)")
 
 
+def test_a_check_that_cannot_be_killed_is_left_behind(tmp_path: Path) -> None:
+    torch, said = torch_with_gpus(tmp_path, 1, "import time; time.sleep(20)"), tmp_path / "said"
+    unkillable = "gpus.os.kill = lambda *_: None; gpus.END_S = 0.1"
+    asks = f"from tradewind.host import gpus; {unkillable}; print(gpus.why_unfit(0.1))"
+    env = {**os.environ, "PYTHONPATH": torch, "TRADEWIND_GPUS": "1"}
+    with said.open("w") as output:
+        subprocess.run([sys.executable, "-c", asks], env=env, stdout=output, timeout=10)
+    assert said.read_text().startswith("CUDA did not start within 0.1 s")
+
+
 @pytest.mark.parametrize(
     ("env", "libraries", "path"),
     [

@@ -9,8 +9,8 @@ from aiohttp import web
 
 from controlplane.clouds.interface import JOB_LABEL, Cloud, PoolRef
 from controlplane.clouds.outcomes import Done
-from messages.api import EventLine, LogLine
-from messages.ids import Generation, Rank
+from messages.api import EventLine, LogLine, WorkerView
+from messages.ids import Generation, Rank, WorkerId
 from tests.cli.fake_master import FakeMaster, a_view
 from tests.clouds.contract import a_pool
 from tests.clouds.simulated import ZONE
@@ -27,6 +27,8 @@ class TrialMaster(FakeMaster):
     device: str = "cuda:0 (NVIDIA L4)"
     has_notices: bool = True
     replaces: bool = True
+    keeps_noticed: bool = False
+    """Whether a worker with a notice stays in the world."""
     grows: bool = True
     """False: a world of one is all that ever trains."""
     on_scale: str = "removes one"
@@ -34,6 +36,8 @@ class TrialMaster(FakeMaster):
     deletes_pools: bool = True
     ledger_factor: float = 1.0
     doomed: set[str] = field(default_factory=set)
+    machines: dict[str, str] = field(default_factory=dict)
+    """Of each node, when it was first seen."""
     submitted_at: float = 0.0
 
     async def _submit(self, request: web.Request) -> web.Response:
@@ -52,8 +56,15 @@ class TrialMaster(FakeMaster):
             await self._see()
             size = await self._machines()
             size = size if self.grows and (self.replaces or not self.doomed) else min(size, 1)
+            size = 2 if self.keeps_noticed else size
+            members = tuple(
+                WorkerView(WorkerId(f"w{n}"), CLUSTER, "training", "alive", ranks=(Rank(n - 1),)) for n in (1, 2)
+            )
             self.views[JOB] = msgspec.structs.replace(
-                view, step=(view.step or 0) + 1, world_size=min(size, view.wanted)
+                view,
+                step=(view.step or 0) + 1,
+                world_size=min(size, view.wanted),
+                workers=members if self.keeps_noticed or not self.doomed else members[1:],
             )
         return self._json(self.views[JOB])
 
@@ -86,16 +97,21 @@ class TrialMaster(FakeMaster):
         return await super()._cost(request)
 
     async def _see(self) -> None:
-        """A notice for each node that is about to end."""
+        """A notice for each node that is about to end, or was re-created since the last look."""
         for node in await self._nodes():
-            if node["phase"] == "doomed" and node["name"] not in self.doomed:
+            if node["instance_id"]:
+                self.machines.setdefault(node["name"], node["instance_id"])
+            is_other = node["instance_id"] != self.machines.get(node["name"], "")
+            if (node["phase"] == "doomed" or is_other) and node["name"] not in self.doomed:
                 self.doomed.add(node["name"])
                 kind, text = (
                     ("worker_noticed", "worker w1 has to go")
                     if self.has_notices
                     else ("worker_gone", "worker w1 is gone")
                 )
-                self.events.append(EventLine(at=time.time(), scope=JOB, kind=kind, text=text, why="preempted"))
+                self.events.append(
+                    EventLine(at=time.time(), scope=JOB, kind=kind, text=text, why="preempted", fields={"worker": "w1"})
+                )
 
     async def _machines(self) -> int:
         return sum(node["phase"] == "running" for node in await self._nodes())

@@ -85,6 +85,15 @@ async def test_a_preemption_after_which_no_machine_comes(scene: Scene) -> None:
 
 
 @pytest.mark.slow
+async def test_a_world_with_the_preempted_worker_in_it_is_no_replacement(scene: Scene) -> None:
+    scene.master.keeps_noticed = True
+    scene.bounds = replace(scene.bounds, replaced_s=0.5)
+    lines: list[str] = []
+    await run_all(scene.trial(), ["notice", "preemption"], 50.0, lines.append)
+    assert [line.split()[0] for line in lines[:2]] == ["PASS", "FAIL"], lines
+
+
+@pytest.mark.slow
 async def test_removal(scene: Scene) -> None:
     verdict = await scene.check("removal")
     assert verdict.result is Result.PASS, verdict

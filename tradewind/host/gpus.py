@@ -21,6 +21,8 @@ COUNT_VARIABLE: Final = "TRADEWIND_GPUS"
 """How many GPUs the host must see: one for each rank that its worker can hold."""
 CHECK_S: Final = 60.0
 """Seconds that starting CUDA on all GPUs may take."""
+END_S: Final = 5.0
+"""Seconds until the process of the check is dead after SIGKILL."""
 _DRIVER_LIBRARY: Final = "libcuda.so.1"
 _OUR_IMAGE: Final = "build ours with --build-arg TORCH=cuda"
 
@@ -81,15 +83,22 @@ def _ask(wanted: int, check_s: float) -> tuple[int, str] | None:
         said = _read(reading, time.monotonic() + check_s)
     finally:
         os.close(reading)
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
+        _end(pid)
     if said is None:
         return None
     if not said:
         return 0, "the process that started CUDA crashed"
     seen, error = json.loads(said)
     return int(seen), str(error)
+
+
+def _end(pid: int) -> None:
+    """One that a hung driver keeps from dying is left behind."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+    until_s = time.monotonic() + END_S
+    while os.waitpid(pid, os.WNOHANG)[0] == 0 and time.monotonic() < until_s:
+        time.sleep(0.005)
 
 
 def _read(fd: int, until_s: float) -> bytes | None:

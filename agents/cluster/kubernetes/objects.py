@@ -75,6 +75,7 @@ class ContainerState(Struct, frozen=True):
 class ContainerStatus(Struct, frozen=True):
     name: str
     image: str = ""
+    """While the container waits, the image that the pod asks for (not verified against Google)."""
     state: ContainerState = ContainerState()
 
 

@@ -3,6 +3,7 @@
 GKE never says how many nodes a pool should have now, only how many it was made with; its instance groups do.
 """
 
+import math
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ INSTANCES_AT_ONCE = 1000
 MACHINES_PER_PAGE = 500
 PAGES_AT_MOST = 200
 ERROR_PAGES_AT_MOST = 4
+QUOTA_AT_MOST = 2**53
 _CODES = {
     400: Code.INVALID_ARGUMENT,
     401: Code.UNAUTHENTICATED,
@@ -61,7 +63,7 @@ class ComputeClient:
     async def quotas(self, scope: str) -> list[Quota]:
         path = f"projects/{_part(self._project)}"
         answer = await self._call("GET", path if scope == PROJECT else f"{path}/regions/{_part(scope)}")
-        return [quota for each in _list(answer.body, "quotas") if (quota := _quota(scope, each)) is not None]
+        return [quota for each in _list(answer.body, "quotas") if (quota := quota_told(scope, each)) is not None]
 
     async def group(self, group: InstanceGroup) -> GroupState:
         """Without a target where the group does not exist, or not yet."""
@@ -188,8 +190,11 @@ def _list(answer: object, key: str) -> list[Mapping[str, Any]]:
     return [each for each in found if isinstance(each, Mapping)] if isinstance(found, list) else []
 
 
-def _quota(scope: str, told: Mapping[str, Any]) -> Quota | None:
+def quota_told(scope: str, told: Mapping[str, Any]) -> Quota | None:
+    """None where it is no amount: then it limits nothing, and a refusal says what it is."""
     metric, limit, usage = told.get("metric"), told.get("limit"), told.get("usage", 0.0)
     if not isinstance(metric, str) or not isinstance(limit, int | float) or not isinstance(usage, int | float):
         return None
-    return Quota(QuotaKey(scope, metric), float(limit), float(usage))
+    if not (limit >= 0 and usage > -math.inf):  # neither does NaN
+        return None
+    return Quota(QuotaKey(scope, metric), *(float(max(0, min(each, QUOTA_AT_MOST))) for each in (limit, usage)))

@@ -73,7 +73,8 @@ def group_state(answer: Mapping[str, Any]) -> GroupState:
 def group_errors(answer: Mapping[str, Any]) -> Iterator[GroupError]:
     for told in _items(answer, "items", ListedError):
         instance = told.instance_action_details.instance.rpartition("/")[2]
-        yield GroupError(told.timestamp.timestamp(), instance, told.error.code, told.error.message)
+        if told.timestamp.tzinfo is not None:
+            yield GroupError(told.timestamp.timestamp(), instance, told.error.code, told.error.message)
 
 
 def instances_told(answer: Mapping[str, Any], *, pending_only: bool = False) -> Iterator[str]:

@@ -6,6 +6,8 @@ Repairs and emergency upgrades come all the same, and no exclusion outlasts the 
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from controlplane.clouds.gke.enums import name_of
+
 if TYPE_CHECKING:
     from google.cloud import container_v1
 
@@ -41,6 +43,6 @@ def excluded_until(policy: "container_v1.MaintenancePolicy", now_unix_s: float) 
     times = [
         (each.start_time.timestamp(), each.end_time.timestamp())
         for each in policy.window.maintenance_exclusions.values()
-        if each.maintenance_exclusion_options.scope.name in _KEEPING and each.start_time and each.end_time
+        if name_of(each.maintenance_exclusion_options.scope) in _KEEPING and each.start_time and each.end_time
     ]
     return max((end for start, end in times if start <= now_unix_s < end), default=None)

@@ -8,6 +8,8 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from controlplane.clouds.gke.enums import name_of
+
 if TYPE_CHECKING:
     from google.cloud import container_v1
 
@@ -28,7 +30,7 @@ def pull_hint(image: str, project: str, account: str | None) -> str:
 
 def advice_on(cluster: "container_v1.Cluster") -> str:
     """What to grant where GKE says that the nodes of a cluster lack permissions; empty where it does not."""
-    if not any(condition.code.name == MISSING_PERMISSIONS for condition in cluster.conditions):
+    if not any(name_of(condition.code) == MISSING_PERMISSIONS for condition in cluster.conditions):
         return ""
     found = _PROJECT.search(cluster.self_link)
     project = found[1] if found is not None else "PROJECT_ID"

@@ -28,9 +28,11 @@ _SHARED_CORE = {"e2-micro": 2, "e2-small": 2, "e2-medium": 2, "f1-micro": 1, "g1
 _VCPUS = re.compile(r"-(?:standard|highmem|highcpu)-(\d+)\Z|(?:\A|-)custom-(\d+)-")
 _VCPUS_PER_GPU = {"a2-highgpu": 12, "a2-ultragpu": 12, "a3-highgpu": 26}
 _BY_GPUS = re.compile(r"(.+)-(\d+)g\Z")
+_AMOUNT = r"(\d{1,15}(?:\.\d*)?)"
 _SHORT = re.compile(
     r"insufficient (regional|project) quota to satisfy request: resource \"(\w+)\": "
-    r"request requires '([\d.]+)' and is short '[\d.]+'\. project has a quota of '([\d.]+)' with '([\d.]+)' available",
+    rf"request requires '{_AMOUNT}' and is short '{_AMOUNT}'\. "
+    rf"project has a quota of '{_AMOUNT}' with '{_AMOUNT}' available",
     re.IGNORECASE,
 )
 _INSIDE = re.compile(
@@ -81,7 +83,7 @@ def exceeded(project: str, said: str) -> QuotaExceeded:
 
 
 def _shortfalls(said: str) -> Iterator[tuple[str, Shortfall]]:
-    for scope, metric, required, limit, available in _SHORT.findall(said):
+    for scope, metric, required, _, limit, available in _SHORT.findall(said):
         is_regional = scope.lower() == "regional"
         where = "of the region" if is_regional else "of the project"
         text = f"quota {metric} {where} is too small: {float(required):g} more requested, "

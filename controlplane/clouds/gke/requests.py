@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from controlplane.clouds.gke import maintenance
 from controlplane.clouds.gke.classify import OperationReport
+from controlplane.clouds.gke.enums import name_of
 from controlplane.clouds.gke.failures import code_numbered
 from controlplane.clouds.gke.node_accounts import advice_on
 from controlplane.clouds.interface import (
@@ -251,7 +252,7 @@ def _concerns(missing: str, locations: Sequence[str]) -> bool:
 
 def cluster_seen(cluster: "container_v1.Cluster", now_unix_s: float) -> ClusterSeen:
     name = ClusterName(cluster.name)
-    status = _CLUSTER_STATUS.get(cluster.status.name, ClusterStatus.PROVISIONING)
+    status = _CLUSTER_STATUS.get(name_of(cluster.status), ClusterStatus.PROVISIONING)
     pools = tuple(pool_seen(name, pool) for pool in cluster.node_pools)
     info = ClusterInfo(
         name=name,
@@ -277,7 +278,7 @@ def pool_seen(cluster: ClusterName, pool: "container_v1.NodePool") -> PoolSeen:
         accelerator=accelerators[0] if accelerators else None,
         spot=pool.config.spot,
         size=pool.initial_node_count,
-        status=_pool_status(pool.status.name, bool(groups)),
+        status=_pool_status(name_of(pool.status), bool(groups)),
         labels=dict(pool.config.labels),
         detail=_detail(pool.status_message, pool.conditions),
     )
@@ -297,10 +298,10 @@ def operation_report(operation: "container_v1.Operation") -> OperationReport:
     return OperationReport(
         name=operation.name,
         location=operation.location or operation.zone,
-        ended=operation.status.name == "DONE",
+        ended=name_of(operation.status) == "DONE",
         error=code_numbered(error.code) if failed else None,
         message=error.message or told,
-        conditions=tuple((each.code.name, each.message) for each in conditions),
+        conditions=tuple((name_of(each.code), each.message) for each in conditions),
         started_at=_unix_s(operation.start_time),
     )
 
@@ -328,5 +329,5 @@ def _certificate(encoded: str) -> str:
 
 
 def _detail(message: str, conditions: "Sequence[container_v1.StatusCondition]") -> str:
-    told = [f"{each.code.name}: {each.message}" if each.message else each.code.name for each in conditions]
+    told = [f"{name_of(each.code)}: {each.message}" if each.message else name_of(each.code) for each in conditions]
     return "; ".join([message, *told] if message else told)

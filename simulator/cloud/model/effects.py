@@ -72,7 +72,7 @@ class DrainNode:
 
 @dataclass(frozen=True, slots=True)
 class SilenceNode:
-    """Its kubelet stops to report, or reports again; its programs stop and continue with it."""
+    """Its kubelet stops reporting, or reports again; its programs stop and continue with it."""
 
     region: str
     called: str

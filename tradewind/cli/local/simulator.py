@@ -76,7 +76,7 @@ class Simulator:
         await self._order("preempt", {"node": node, "notice_s": notice_s})
 
     async def hang(self, node: str) -> None:
-        """Its kubelet stops to report, and its programs stand still."""
+        """Its kubelet stops reporting, and its programs stand still."""
         await self._order("ready", {"node": node, "ready": False})
 
     async def upgrade(self, cluster: str, pool: str) -> None:

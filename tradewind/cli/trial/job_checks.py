@@ -9,6 +9,8 @@ from tradewind.cli.trial.verdicts import Verdict, failed, passed, skipped
 
 DEVICE = "device: "
 """How the job of the trial begins the line that names what a rank computes on."""
+PREEMPTED = ("worker_noticed", "worker_gone")
+"""Events of a worker whose machine is preempted."""
 
 
 async def gpu(trial: Trial) -> Verdict:
@@ -34,7 +36,7 @@ async def notice(trial: Trial) -> Verdict:
     await trial.gcloud.preempt(machine)
 
     async def told() -> EventLine | None:
-        return _first(await trial.events(since), "worker_noticed", "worker_gone")
+        return next((event for event in await trial.events(since) if event.kind in PREEMPTED), None)
 
     event = await trial.until(told, trial.bounds.notice_s)
     if event is None:
@@ -47,14 +49,17 @@ async def notice(trial: Trial) -> Verdict:
 
 
 async def preemption(trial: Trial) -> Verdict:
-    """Training continues with fewer, then with a new machine. Alone, it preempts a machine by itself."""
+    """Training continues with fewer, then with a new machine. Alone, it preempts a machine by itself.
+
+    Until its notice is over, the old worker may be in the world: that is not yet a replacement.
+    """
     before = await trial.view()
-    if before is None or not any(event.kind == "worker_noticed" for event in await trial.events(before.submitted_at)):
+    if not await _preempted(trial):
         first = await notice(trial)
-        if first.text.startswith("no spot machine"):
+        if not await _preempted(trial):
             return first
     began_s = time.monotonic()
-    view = await trial.trains_with(trial.spec.workers.max, trial.bounds.replaced_s)
+    view = await trial.trains_with(trial.spec.workers.max, trial.bounds.replaced_s, await _preempted(trial))
     if before is not None and before.step is not None and view.step is not None and view.step < before.step:
         return failed(f"training went back from step {before.step} to {view.step}")
     if view.failures:
@@ -112,5 +117,8 @@ async def _spot_machine(trial: Trial) -> Machine | None:
     return None
 
 
-def _first(events: list[EventLine], *kinds: str) -> EventLine | None:
-    return next((event for event in events if event.kind in kinds), None)
+async def _preempted(trial: Trial) -> set[str]:
+    """Workers that had a notice, or were gone without one, since the job was submitted."""
+    view = await trial.view()
+    events = [] if view is None else await trial.events(view.submitted_at)
+    return {str(event.fields.get("worker", "")) for event in events if event.kind in PREEMPTED}

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -77,15 +77,19 @@ class Trial:
             await self.api.scale(self.spec.name, self.spec.workers.max)
         return await self.trains_with(self.spec.workers.max, self.bounds.start_s)
 
-    async def trains_with(self, workers: int, within_s: float) -> JobView:
-        """Waits until a world of so many takes steps. Raises `UserError` with what the job waits for."""
+    async def trains_with(self, workers: int, within_s: float, without: Collection[str] = ()) -> JobView:
+        """Waits until a world of that size takes steps. Raises `UserError` with what the job waits for.
+
+        `without`: workers that are not in that world.
+        """
         last: JobView | None = None
         first_step: int | None = None
 
         async def looks() -> JobView | None:
             nonlocal last, first_step
             last = await self.view()
-            if last is None or last.phase != "running" or last.world_size != workers or last.step is None:
+            is_whole = last is not None and last.phase == "running" and last.world_size == workers
+            if last is None or not is_whole or last.step is None or _members(last) & set(without):
                 first_step = None
                 return None
             first_step = last.step if first_step is None else first_step
@@ -109,3 +113,7 @@ class Trial:
     def changes(self, what: str) -> None:
         if self.dry_run:
             raise WouldChange(what)
+
+
+def _members(view: JobView) -> set[str]:
+    return {worker.worker for worker in view.workers if worker.ranks}

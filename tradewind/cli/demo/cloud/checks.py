@@ -36,7 +36,7 @@ def upgraded_handed_over(cloud: CloudFacts, trained: list[Trained]) -> Iterator[
 def hung_was_repaired(cloud: CloudFacts, trained: list[Trained]) -> Iterator[str]:
     hung = [taken for taken in cloud.taken if taken.how is How.HUNG]
     if not hung:
-        yield "no node stopped to report"
+        yield "no node stopped reporting"
     yield from _was_renewed(hung, cloud)
 
 

@@ -18,7 +18,7 @@ class How(enum.StrEnum):
 
     PREEMPTED = "preempted"
     HUNG = "hung"
-    """It stopped to report, and was repaired later."""
+    """It stopped reporting, and was repaired later."""
     UPGRADED = "upgraded"
 
 

@@ -151,7 +151,7 @@ class CloudStory(Story):
         await self._cloud.hang(node.name)
         self._taken.append(taken)
         self._machines[node.name] = node.instance_id
-        self._tell("demo_hung", f"node {node.name} hangs and stops to report", "as the demonstration wants it")
+        self._tell("demo_hung", f"node {node.name} hangs and stops reporting", "as the demonstration wants it")
 
     async def _upgrade(self, view: JobView) -> None:
         node = await self._choose(at_home=False)

@@ -152,7 +152,8 @@ def test_the_prices_are_those_of_the_catalog() -> None:
     assert f"| {offer.spot_micro_usd_per_hour / 1e6:.2f} |" in PAGE
     assert f"| {offer.on_demand_micro_usd_per_hour / 1e6:.2f} |" in PAGE
     assert f"list prices of {catalog.date}" in PAGE
-    cluster, machine = (float(re.findall(pattern, PAGE)[0]) for pattern in (r"\| (0\.\d+) \|\n\| a sys", r"(0\.\d+) each"))
+    patterns = (r"\| (0\.\d+) \|\n\| a sys", r"(0\.\d+) each")
+    cluster, machine = (float(re.findall(pattern, PAGE)[0]) for pattern in patterns)
     fixed = cluster + 2 * machine
     assert f"| **{fixed + 2 * offer.spot_micro_usd_per_hour / 1e6:.2f}** |" in PAGE
     assert f"Without workers {fixed:.2f} USD" in PAGE

@@ -77,7 +77,8 @@ def _learn_pool(allocator: Allocator, info: PoolInfo, now_s: float) -> Allocator
         target=info.size,
         doubt=pool.doubt if making or _is_doubted(pool, listing) else None,
         stopping=info.status is PoolStatus.STOPPING,
-        updating=info.status is PoolStatus.UPDATING and not _waits_for_machines(allocator, pool, info, now_s),
+        updating=info.status is PoolStatus.UPDATING and not _is_resize(allocator, pool, info, now_s),
+        resizing=pool.resizing and info.status is PoolStatus.UPDATING,
         broken=info.status is PoolStatus.ERROR,
         vacant=dict(sorted(pool.vacant.items())[: max(0, info.size - len(pool.nodes))]),
     )
@@ -86,10 +87,10 @@ def _learn_pool(allocator: Allocator, info: PoolInfo, now_s: float) -> Allocator
     return _note_shortage(allocator, pool, info.shortage, now_s) if is_short and info.shortage else allocator
 
 
-def _waits_for_machines(allocator: Allocator, pool: Pool, info: PoolInfo, now_s: float) -> bool:
+def _is_resize(allocator: Allocator, pool: Pool, info: PoolInfo, now_s: float) -> bool:
     """A resize of ours that is no longer waited for looks like an upgrade, but its machines were refused."""
     was_refused = info.shortage is not None or is_closed(allocator, pool.offer.stock, now_s)
-    return pool.hanging_s is not None or (was_refused and info.size > len(pool.nodes))
+    return pool.resizing or pool.hanging_s is not None or (was_refused and info.size > len(pool.nodes))
 
 
 def _note_shortage(allocator: Allocator, pool: Pool, shortage: RecentShortage, now_s: float) -> Allocator:

@@ -28,14 +28,15 @@ def learn_outcome(allocator: Allocator, event: OperationEnded) -> Allocator:
         case outcomes.PartlyDone(size, reason):
             allocator = close_for(allocator, pool.offer.stock, reason, now_s)
             granted = replace(operation, target=min(size, operation.target))
-            return _put(allocator, replace(_as_asked(pool, granted), granted=True))
+            return _put(allocator, replace(_as_asked(pool, granted), granted=True, resizing=True))
         case outcomes.StockedOut(detail):
             allocator = close(allocator, pool.offer.stock, Shortage.STOCKOUT, detail, now_s)
             return _goes_on(allocator, pool, operation, detail, now_s)
         case outcomes.Unfinished(detail):
             if operation.raises:
                 allocator = close(allocator, pool.offer.stock, Shortage.STOCKOUT, detail, now_s)
-                return _put(allocator, replace(_as_asked(pool, operation), hanging_s=now_s, last_error=detail))
+                pool = replace(_as_asked(pool, operation), hanging_s=now_s, last_error=detail, resizing=True)
+                return _put(allocator, pool)
             return _unsure(allocator, pool, operation, detail, now_s, settles_s=now_s)
         case outcomes.QuotaExceeded():
             return _over_quota(allocator, pool, operation, event.outcome, now_s)
@@ -84,7 +85,10 @@ def _over_quota(
 
 
 def _room_s(allocator: Allocator, stock: Stock, now_s: float) -> float | None:
-    """When nodes of the region that are lost or were noticed will be gone, and their quotas free; None without any."""
+    """When nodes of the region that are lost or were noticed will be gone, and their quotas free; None without any.
+
+    No later than after the ordinary pause: a node with a long notice is removed when the job has left it.
+    """
     going_s = [
         max(now_s, node.doomed_until_s or now_s)
         for pool in allocator.pools.values()
@@ -92,7 +96,8 @@ def _room_s(allocator: Allocator, stock: Stock, now_s: float) -> float | None:
         for node in pool.nodes.values()
         if not node.is_sound
     ]
-    return max(going_s) + allocator.settings.stockout_s if going_s else None
+    settings = allocator.settings
+    return min(max(going_s) + settings.stockout_s, now_s + settings.quota_s) if going_s else None
 
 
 def _done(allocator: Allocator, pool: Pool, operation: Operation, now_s: float) -> Allocator:

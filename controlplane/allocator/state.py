@@ -170,6 +170,8 @@ class Pool:
     stopping: bool = False
     updating: bool = False
     """The cloud upgrades or repairs its nodes. It may have extra ones meanwhile: nothing is removed or added."""
+    resizing: bool = False
+    """The cloud may still work on a resize whose outcome is known: it looks like an upgrade, but is none."""
     broken: bool = False
     operation: Operation | None = None
     doubt: Doubt | None = None

@@ -35,7 +35,7 @@ _CAUSES = (
     (
         Cause.OTHER,
         r"\b(429|5\d\d)\b [A-Z]|toomanyrequests|timeout|timed out|deadline exceeded|connection (refused|reset)"
-        r"|no such host|temporary failure|EOF",
+        r"|no such host|temporary failure|\bEOF\b",
     ),
     (
         Cause.FORBIDDEN,

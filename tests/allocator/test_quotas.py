@@ -4,6 +4,7 @@ from controlplane.allocator import events
 from controlplane.allocator.choices import choice_of
 from controlplane.allocator.effects import AllocatorEffect, CreatePool, ResizePool
 from controlplane.allocator.sentences import shortage
+from controlplane.allocator.shelves import shelf_of
 from controlplane.clouds.interface import QuotaKey
 from controlplane.clouds.outcomes import QuotaExceeded, Shortfall
 from controlplane.planning.market import Quotas
@@ -100,6 +101,14 @@ def test_a_second_refusal_closes_the_zone_for_long() -> None:
     [again] = of(stage.ends(create, refused(requested=800, available=350)), CreatePool)
     assert asked(stage.ends(again, refused(requested=300, available=250))) == []
     assert asked(stage.ticks(stage.allocator.settings.quota_s - 1.0)) == [("list",)]
+
+
+def test_a_long_notice_does_not_keep_a_zone_closed_for_longer_than_a_refusal_does() -> None:
+    stage = a_full_stage(A, wanted=3)
+    [resize] = of(stage.wants(4), ResizePool)
+    stage.notices("us-a-1", remaining_s=3600.0)
+    stage.ends(resize, refused(requested=100, available=0))
+    assert shelf_of(stage.allocator, A.stock).closed_until_s == stage.now_s + stage.allocator.settings.quota_s
 
 
 def test_where_no_node_has_room_the_next_offer_elsewhere_is_asked_at_once() -> None:

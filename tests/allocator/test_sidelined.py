@@ -5,7 +5,7 @@ from controlplane.allocator.effects import Announce, CreatePool, DeletePool, Res
 from controlplane.allocator.events import JobEnded
 from controlplane.allocator.offers import Offer
 from controlplane.allocator.state import AllocatorSettings
-from controlplane.clouds.outcomes import Busy, StockedOut
+from controlplane.clouds.outcomes import Busy, PartlyDone, StockedOut
 from tests.allocator.stage import A, B, Stage, a_full_stage, an_offer, asked, held_by, of
 
 PATIENT = AllocatorSettings(relist_s=100_000.0)
@@ -164,3 +164,25 @@ def test_a_resize_that_waits_for_machines_is_no_upgrade() -> None:
     stage.ticks(2.0)
     stage.lists()
     assert not stage.pool(A).updating
+
+
+def test_nodes_are_removed_while_the_cloud_still_works_on_a_resize_that_was_partly_refused() -> None:
+    stage = a_full_stage(A, B, settings=AllocatorSettings(relist_s=1.0))
+    [resize] = of(stage.wants(4), ResizePool)
+    stage.updates(A)
+    stage.ends(resize, PartlyDone(3, StockedOut("no machines")))
+    stage.ticks(2.0)
+    stage.lists()
+    stage.wants(3)
+    assert asked(stage.releases("us-a-3")) == [("remove", "us-a", "us-a-3")]
+
+
+def test_an_upgrade_after_such_a_resize_is_an_upgrade() -> None:
+    stage = a_full_stage(A, B, settings=AllocatorSettings(relist_s=1.0))
+    [resize] = of(stage.wants(4), ResizePool)
+    stage.ends(resize, PartlyDone(3, StockedOut("no machines")))
+    for update in (stage.is_done, stage.updates):
+        update(A)
+        stage.ticks(100.0)
+        stage.lists()
+    assert stage.pool(A).updating

@@ -48,6 +48,7 @@ def some_starts() -> Starts:
         ("pull access denied, repository does not exist or may require authorization", Cause.FORBIDDEN),
         (f"{IMAGE}: not found", Cause.MISSING),
         ("manifest unknown", Cause.MISSING),
+        ("docker.io/geoffrey/train:1: not found", Cause.MISSING),
         ("failed to pull and unpack image: no match for platform in manifest: not found", Cause.OTHER_PLATFORM),
         (UNAVAILABLE, Cause.OTHER),
         ("failed to authorize: failed to fetch oauth token: 502 Bad Gateway", Cause.OTHER),

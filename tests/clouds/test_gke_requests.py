@@ -280,6 +280,15 @@ def test_only_exclusions_of_this_moment_and_of_nodes_protect(
     assert requests.cluster_seen(message, NOW_S).info.protected_until == until
 
 
+def test_an_exclusion_without_an_end_does_not_count() -> None:
+    endless = an_exclusion(NOW_S - DAY_S, NOW_S, "NO_UPGRADES")
+    del endless["end_time"]
+    message = container_v1.Cluster(
+        {"name": "c", "maintenance_policy": {"window": {"maintenance_exclusions": {"theirs": endless}}}}
+    )
+    assert requests.cluster_seen(message, NOW_S).info.protected_until is None
+
+
 def test_a_renewed_exclusion_leaves_windows_and_exclusions_of_other_people_as_they_are() -> None:
     mine = {
         "daily_maintenance_window": {"start_time": "03:00"},

@@ -13,7 +13,7 @@ import pytest
 from controlplane.clouds.interface import PoolRef, PoolStatus
 from controlplane.clouds.outcomes import Busy, Done, PartlyDone, QuotaExceeded, Refused, StockedOut, Unexplained
 from tests.clouds.contract import count, the_pool, until
-from tests.clouds.simulated import ZONE, SimulatedStage
+from tests.clouds.simulated import REGION, ZONE, SimulatedStage
 
 FOR_EVER_S = 100_000.0
 LATE = {"stockout_s": FOR_EVER_S, "give_up_s": FOR_EVER_S}
@@ -60,6 +60,17 @@ async def test_nodes_that_were_granted_are_kept_when_others_are_refused(tmp_path
         assert outcome.size == 2
         await until(lambda: count(stage, ref_of(stage)), 2)
         assert (await the_pool(stage)).size == 2
+
+
+async def test_a_smaller_request_after_a_refusal_for_quota_is_watched_as_well(tmp_path: Path) -> None:
+    async with a_stage(tmp_path, **LATE) as stage:
+        assert await stage.cloud.create_pool(stage.cluster.name, replace(stage.pool, size=0)) == Done()
+        await stage.order("quota", {"region": REGION, "metric": "PREEMPTIBLE_NVIDIA_L4_GPUS", "limit": 2})
+        assert isinstance(await stage.cloud.resize_pool(ref_of(stage), 4), QuotaExceeded)
+        await stage.stock_out()
+        async with asyncio.timeout(10):
+            outcome = await stage.cloud.resize_pool(ref_of(stage), 2)
+        assert isinstance(outcome, PartlyDone)
 
 
 @pytest.mark.slow

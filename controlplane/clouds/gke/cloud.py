@@ -34,7 +34,7 @@ from controlplane.clouds.interface import (
     Quota,
     RecentShortage,
 )
-from controlplane.clouds.outcomes import Done, NotFound, Outcome, Refused, Unreachable
+from controlplane.clouds.outcomes import Done, NotFound, Outcome, PartlyDone, Refused, Unreachable
 from messages.ids import ClusterName
 from runtime.errors import Temporary, UserError
 
@@ -62,7 +62,7 @@ class GkeCloud(Cloud):
         self._refusals = Refusals(client, compute, settings.project)
         self._locations: dict[ClusterName, str] = {}
         self._targets: dict[PoolRef, int] = {}
-        """As last listed or asked for."""
+        """As last listed or reached by an operation; without those that are not known."""
 
     @classmethod
     async def open(cls, settings: GkeSettings) -> "GkeCloud":
@@ -107,7 +107,7 @@ class GkeCloud(Cloud):
         request = requests.create_pool(self._names, location, cluster, plan)
         what = f"creation of the pool {plan.name} of {cluster}"
         pool = PoolRef(cluster, plan.name)
-        return await self._operations.run(
+        outcome = await self._operations.run(
             cluster,
             plan.name,
             what,
@@ -115,6 +115,7 @@ class GkeCloud(Cloud):
             within_s=self._settings.nodes_s,
             watch=self._watch(location, pool, plan.size),
         )
+        return self._note_target(pool, plan.size, outcome)
 
     async def resize_pool(self, pool: PoolRef, size: int) -> Outcome:
         location = await self._location(pool.cluster)
@@ -122,7 +123,7 @@ class GkeCloud(Cloud):
             return location
         request = requests.resize_pool(self._names, location, pool, size)
         what = f"resize of the pool {pool.pool} of {pool.cluster} to {size}"
-        return await self._operations.run(
+        outcome = await self._operations.run(
             pool.cluster,
             pool.pool,
             what,
@@ -131,6 +132,7 @@ class GkeCloud(Cloud):
             watch=self._watch(location, pool, size),
             when_busy=lambda busy: self._refusals.lower(location, pool, size, busy),
         )
+        return self._note_target(pool, size, outcome)
 
     async def remove_nodes(self, pool: PoolRef, nodes: Sequence[str]) -> Outcome:
         location = await self._location(pool.cluster)
@@ -146,6 +148,7 @@ class GkeCloud(Cloud):
         if not nodes:
             return Done()
         what = f"removal of {len(nodes)} nodes of the pool {pool.pool} of {pool.cluster}"
+        self._targets.pop(pool, None)
         return await self._operations.do(pool.cluster, pool.pool, what, remove)
 
     async def delete_pool(self, pool: PoolRef) -> Outcome:
@@ -280,9 +283,18 @@ class GkeCloud(Cloud):
 
     def _watch(self, location: str, pool: PoolRef, size: int) -> Watch | None:
         """Only where nodes may be refused: the pool grows, or it is not known whether it does."""
-        raises = size > self._targets.get(pool, 0)
-        self._targets[pool] = size
-        return self._refusals.watch(location, pool) if raises else None
+        return self._refusals.watch(location, pool) if size > self._targets.get(pool, 0) else None
+
+    def _note_target(self, pool: PoolRef, size: int, outcome: Outcome) -> Outcome:
+        """A request that was refused, or whose end is unknown, says nothing about the target."""
+        match outcome:
+            case Done():
+                self._targets[pool] = size
+            case PartlyDone(reached, _):
+                self._targets[pool] = reached
+            case _:
+                self._targets.pop(pool, None)
+        return outcome
 
 
 def load_client() -> "type[GkeClient]":
@@ -301,4 +313,4 @@ def _load(settings: GkeSettings) -> "tuple[type[GkeClient], AccessTokens]":
     client = load_client()
     from controlplane.clouds.gke.credentials import token_fetcher
 
-    return client, AccessTokens(token_fetcher(settings.credentials_file, settings.project))
+    return client, AccessTokens(token_fetcher(settings.credentials_file, settings.project, simulated=settings.insecure))

@@ -36,11 +36,13 @@ def renewed(
 
 
 def excluded_until(policy: "container_v1.MaintenancePolicy", now_unix_s: float) -> float | None:
-    """Until when any exclusion forbids upgrades of nodes; None where none does now."""
-    ends = [
-        each.end_time.timestamp()
+    """Until when any exclusion forbids upgrades of nodes; None where none does now.
+
+    An exclusion until the end of support may have no end time: its end is unknown, so it does not count.
+    """
+    times = [
+        (each.start_time.timestamp(), each.end_time.timestamp())
         for each in policy.window.maintenance_exclusions.values()
-        if name_of(each.maintenance_exclusion_options.scope) in _KEEPING
-        and each.start_time.timestamp() <= now_unix_s < each.end_time.timestamp()
+        if name_of(each.maintenance_exclusion_options.scope) in _KEEPING and each.start_time and each.end_time
     ]
-    return max(ends, default=None)
+    return max((end for start, end in times if start <= now_unix_s < end), default=None)

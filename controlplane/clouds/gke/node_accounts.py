@@ -1,6 +1,6 @@
 """What the service account of nodes needs in Google Cloud, and the commands that grant it.
 
-In organisations since May 2024 the default compute account has no roles: nodes start and cost, but pull nothing from
+In newer organisations the default compute account has no roles: nodes start and cost money, but cannot pull images from
 Artifact Registry.
 """
 

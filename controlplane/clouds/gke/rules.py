@@ -64,7 +64,7 @@ def _refused(hint: str) -> Make:
 
 def _api_disabled(project: str, said: str) -> Outcome:
     return Refused(
-        f"An API that we need is disabled in the project {project}: {said.partition('. ')[0]}",
+        f"A required API is disabled in the project {project}: {said.partition('. ')[0]}",
         f"run `gcloud services enable container.googleapis.com compute.googleapis.com --project={project}` "
         "and wait a few minutes",
     )
@@ -76,7 +76,7 @@ def _no_quota_project(project: str, said: str) -> Outcome:
 
 def _no_project(project: str, said: str) -> Outcome:
     return Refused(
-        f"There is no project {project}, or our account may not see it: {said}",
+        f"There is no project {project}, or the account may not see it: {said}",
         "correct `cloud.project` in the fleet file (the project's id, not its name)",
     )
 
@@ -172,8 +172,8 @@ PERMANENT = (
         phrase=r"exceed(s|ed) (the )?(limit|maximum)",
     ),
 )
-"""A person has to act. The phrases about versions, deletion protection and clusters in error are not verified against
-Google."""
+"""A person has to act. The reservation errors and the phrases about versions, deletion protection and clusters in error
+are not verified against Google."""
 
 FORBIDDEN = rule(_refused(GRANT), "IAM_PERMISSION_DENIED", "PERMISSIONS_ERROR", "forbidden")
 """The last one: Google says `forbidden` of quotas and rates too."""
@@ -197,7 +197,8 @@ IN_THE_WAY = (
         phrase=r"quota exceeded for quota metric|rate (limit )?exceeded|too many requests|too frequent operations",
     ),
 )
-"""Other operations or calls, of which nothing else in the text counts."""
+"""Other operations or calls are in the way; nothing else in the text counts. `operationInProgress` is not verified
+against Google."""
 
 TEMPORARY = (
     rule(
@@ -214,4 +215,4 @@ TEMPORARY = (
         r"|(upgrade|repair|maintenance) (is )?(in progress|under way|running)|try again later",
     ),
 )
-"""It passes by itself."""
+"""It passes by itself. `CONDITION_NOT_MET` and `conditionNotMet` are not verified against Google."""

@@ -21,7 +21,7 @@ It stops its job and deletes its pools when it ends, also after an error or Ctrl
   --scarce MACHINE/GPU/ZONE   what to ask for in order to see a stockout
                           (default a2-highgpu-1g/nvidia-tesla-a100/us-central1-a)
   --billing-table TABLE   PROJECT.DATASET.TABLE of the billing export, for the check "ledger"
-  --log FILE              the full log (default gke-trial-TIME.log)
+  --log FILE              the full log (default gke-trial-TIME.log in TMPDIR, or else in /tmp)
   --help                  this text
 
 Checks, in order: ${checks}
@@ -36,7 +36,7 @@ fail() {
   exit 2
 }
 
-child="" fleet="" log="gke-trial-$(date +%Y%m%d-%H%M%S).log" minutes=120 dry_run=false
+child="" fleet="" log="${TMPDIR:-/tmp}/gke-trial-$(date +%Y%m%d-%H%M%S).log" minutes=120 dry_run=false
 options=()
 while [[ $# -gt 0 ]]; do
   case $1 in

@@ -12,6 +12,7 @@ T = TypeVar("T")
 Problem = tuple[str, str]
 
 OUR_PREFIX = "tradewind-"
+SHUTDOWN_GRACES_S = (30, 120)
 NOT_YET = {
     "compact_placement": "leave it out, and use machine types with more GPUs where ranks must be close to each other",
     "flex_start": "leave it out, and list more zones or `spot: false` offers: the next offer is asked at once",
@@ -57,9 +58,12 @@ def _cloud(fleet: Fleet) -> Iterator[Problem]:
 
 
 def _nodes(fleet: Fleet) -> Iterator[Problem]:
-    if fleet.nodes.shutdown_grace_s == 0:
+    grace_s = fleet.nodes.shutdown_grace_s
+    if grace_s == 0:
         why = "is 0: a preempted node would end its workers at once, and they could not hand over"
         yield "nodes.shutdown_grace_s", f"{why}; use 30, which every GKE version has, or 120"
+    elif grace_s not in SHUTDOWN_GRACES_S:
+        yield "nodes.shutdown_grace_s", f"is {grace_s}, but must be 30 or 120"
 
 
 def _can_be_dialled(url: str) -> bool:
@@ -109,16 +113,31 @@ def _pod_ranges(fleet: Fleet) -> Iterator[Problem]:
 
 def _authorized_networks(fleet: Fleet) -> Iterator[Problem]:
     for index, block in enumerate(fleet.authorized_networks):
-        try:
-            ipaddress.ip_network(block)
-        except ValueError as error:
-            yield f"authorized_networks[{index}]", f"is no CIDR block: {error}"
+        problem = _block_problem(block)
+        if problem:
+            yield f"authorized_networks[{index}]", f"{block!r} is no CIDR block: {problem}"
+
+
+def _block_problem(block: str) -> str:
+    """Empty if it is one."""
+    address, _, prefix = block.partition("/")
+    try:
+        longest = ipaddress.ip_address(address).max_prefixlen
+    except ValueError:
+        return f"{address} is no IP address"
+    if int(prefix) > longest:
+        return f"the prefix length must be from 0 to {longest}"
+    try:
+        ipaddress.ip_network(block)
+    except ValueError:
+        return f"did you mean {ipaddress.ip_network(block, strict=False)}?"
+    return ""
 
 
 def _unsupported(fleet: Fleet) -> Iterator[Problem]:
     for index, offer in enumerate(fleet.offers):
         for key, instead in NOT_YET.items():
-            if getattr(offer, key) is not None:
+            if getattr(offer, key) not in (None, False):
                 yield f"offers[{index}].{key}", f"is not supported yet; {instead}"
 
 

@@ -55,7 +55,7 @@ TaintValue = Annotated[
     str,
     Meta(
         pattern=r"^([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?\Z",
-        description="letters, digits, '.', '_' and '-', at most 63",
+        description="letters, digits, '.', '_' and '-', at most 63, with a letter or digit first and last",
     ),
 ]
 DiskGb = Annotated[int, Meta(ge=10, le=65_536)]
@@ -117,7 +117,7 @@ class NodeSpec(Struct, frozen=True, forbid_unknown_fields=True):
     taints: tuple[TaintSpec, ...] = ()
     driver: Literal["default", "latest", "disabled"] = "default"
     workload_identity: bool = True
-    shutdown_grace_s: Literal[0, 30, 120] = 30
+    shutdown_grace_s: int = 30
     service_account: Email | None = None
     private: bool = False
     image_streaming: bool = False
@@ -137,7 +137,7 @@ class OfferSpec(Struct, frozen=True, forbid_unknown_fields=True):
     flex_start: object = None
     queued_provisioning: object = None
     reservation: object = None
-    """These four are known in order to be refused with a reason: see `checks`."""
+    """These four are known in order to be refused with a reason, unless they are false: see `checks`."""
 
 
 class PodSpec(Struct, frozen=True, forbid_unknown_fields=True):

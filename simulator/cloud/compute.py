@@ -58,6 +58,8 @@ class ComputeApi:
     def _checked(
         self, method: str, handler: Callable[[web.Request], Awaitable[Answer]]
     ) -> Callable[[web.Request], Awaitable[web.Response]]:
+        self._gate.methods.add((COMPUTE, method))
+
         async def handle(request: web.Request) -> web.Response:
             path = request.match_info
             number = self._calls.arrived("compute", method, "/".join(path.values()))

@@ -1,7 +1,7 @@
 """The control endpoint: what a test, a demo or a person orders, and what they may look at."""
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, TypeVar
 
 from aiohttp import web
@@ -11,7 +11,7 @@ from simulator.cloud.calls import CallLog
 from simulator.cloud.desk import Desk
 from simulator.cloud.gate import Gate
 from simulator.cloud.inventory import bill_of, inventory, market
-from simulator.cloud.model.names import NodeName, is_location, is_zone
+from simulator.cloud.model.names import NodeName, is_zone
 from simulator.cloud.model.quotas import is_project_wide, metrics_named, scope_of
 from simulator.cloud.model.refusals import COMPUTE, CONTAINER, Code, Refusal
 from simulator.cloud.model.requests import (
@@ -231,8 +231,10 @@ class ControlApi:
         body = await body_of(request, QuotaBody)
         if isinstance(body, web.Response):
             return body
+        if body.region and body.region not in self._regions:
+            return _no_region(body.region, self._regions)
         metrics = metrics_named(body.metric)
-        if not metrics or not (is_location(body.region) or all(map(is_project_wide, metrics))):
+        if not metrics or not (body.region or all(map(is_project_wide, metrics))):
             return mistake(f"There is no quota {body.metric!r} in {body.region!r}.")
         projects = self._gate.projects if body.project is None else [body.project]
         orders = [
@@ -258,7 +260,7 @@ class ControlApi:
         if isinstance(body, web.Response):
             return body
         if body.region not in self._regions:
-            return mistake(f"There is no region {body.region!r}; known are {', '.join(self._regions)}.", 404)
+            return _no_region(body.region, self._regions)
         number = self._calls.arrived("control", "cut", body.region, str(body.cut).lower())
         try:
             await self._regions[body.region].cut(body.cut, body.cluster)
@@ -288,6 +290,9 @@ class ControlApi:
         service = SERVICES.get(body.api)
         if service is None:
             return mistake(f"There is no API {body.api!r}; known are {', '.join(SERVICES)}.", 404)
+        if (service, body.method) not in self._gate.methods:
+            known = ", ".join(sorted(name for each, name in self._gate.methods if each == service))
+            return mistake(f"There is no method {body.method!r} in {body.api}; known are {known}.", 404)
         refusal = Refusal(body.code, body.message, body.reason)
         self._gate.planned[service, body.method] = deque([refusal] * body.times)
         self._calls.ended(self._calls.arrived("control", "refuse", body.method), "OK")
@@ -307,6 +312,10 @@ class ControlApi:
 def _market_of(zone: str, name: str) -> Market | None:
     found = accelerator(name)
     return Market(zone, found.name) if found is not None and is_zone(zone) else None
+
+
+def _no_region(region: str, known: Iterable[str]) -> web.Response:
+    return mistake(f"There is no region {region!r}; known are {', '.join(known)}.", 404)
 
 
 def _no_market(zone: str, name: str | None) -> web.Response:

@@ -27,6 +27,8 @@ class Gate:
     """Services that nobody answers for."""
     planned: dict[tuple[str, str], deque[Refusal]] = field(default_factory=dict)
     """What the next calls of a method are refused with, by service and method."""
+    methods: set[tuple[str, str]] = field(default_factory=set)
+    """All that may be called, by service."""
     _recent: dict[str, deque[float]] = field(default_factory=dict)
 
     def refusal(

@@ -99,6 +99,19 @@ def test_a_run_without_a_cloud_says_nothing_of_one() -> None:
     assert report_on(a_run()).cloud is None
 
 
+@pytest.mark.parametrize(
+    ("taken", "what"),
+    [
+        (LOST, "w2 was lost without a word"),
+        (HUNG, "w2 was on a node that hung"),
+        (replace(UPGRADED, worker=A_KILL.worker), "w2 left before an upgrade"),
+    ],
+)
+def test_a_change_says_what_the_cloud_did_to_the_node(taken: Taken, what: str) -> None:
+    changes = report_on(replace(a_run(), cloud=replace(a_cloud(), taken=(taken,)))).changes
+    assert changes[0].what == what
+
+
 def test_the_report_tells_what_was_taken_and_where_machines_came_from() -> None:
     report = told(a_cloud())
     assert [(one.node, one.notice_s) for one in report.taken_with_notice] == [("node-4", 60.0), ("node-0", 15.0)]

@@ -12,6 +12,7 @@ import yaml
 from controlplane.allocator.offers import pool_plan
 from controlplane.clouds.gke.settings import GkeSettings
 from controlplane.clouds.interface import FLEET_LABEL, JOB_LABEL, LEASE_LABEL, Taint
+from controlplane.fleet.checks import NOT_YET
 from controlplane.fleet.files import read_fleet
 from controlplane.fleet.plans import bootstrap_settings, cluster_plans, complete, gke_settings, offers, places
 from controlplane.fleet.spec import Fleet
@@ -122,7 +123,14 @@ def test_every_key_is_documented() -> None:
         ({"cloud.credentials": ""}, "cloud.credentials: is '', but must be the path of a file"),
         ({"nodes.shutdown_grace_s": 0}, "nodes.shutdown_grace_s: is 0: a preempted node would end its workers at once"),
         ({"nodes.taints": [{"key": "a,b"}]}, "nodes.taints[0].key: is 'a,b', but must be a taint's key"),
-        ({"nodes.shutdown_grace_s": 60}, "nodes.shutdown_grace_s: expected 0, 30 or 120, got int 60"),
+        ({"nodes.taints": [{"key": "a", "value": "-z"}]}, "at most 63, with a letter or digit first and last"),
+        (
+            {"authorized_networks": ["10.0.0.1/8"]},
+            "authorized_networks[0]: '10.0.0.1/8' is no CIDR block: did you mean 10.0.0.0/8?",
+        ),
+        ({"authorized_networks": ["203.0.113.7/33"]}, "is no CIDR block: the prefix length must be from 0 to 32"),
+        ({"authorized_networks": ["1.2.3/8"]}, "is no CIDR block: 1.2.3 is no IP address"),
+        ({"nodes.shutdown_grace_s": 60}, "nodes.shutdown_grace_s: is 60, but must be 30 or 120"),
         ({"pods": {}}, "pods.image: is missing (an image, such as registry/tradewind:1.0)"),
         ({"netwerk": "x"}, "netwerk: unknown key; did you mean 'network'?"),
     ],
@@ -264,6 +272,11 @@ def test_what_is_not_supported_yet_is_refused_at_its_place_with_what_to_use_inst
     (problem,) = caught.value.problems
     assert problem.startswith(f"offers[1].{key}: is not supported yet; ")
     assert instead in problem
+
+
+@pytest.mark.parametrize("key", NOT_YET)
+def test_what_is_not_supported_yet_may_be_switched_off(folder: Path, key: str) -> None:
+    assert len(read(folder, {f"offers.1.{key}": False}).offers) == len(SMALL["offers"])
 
 
 def test_a_network_that_is_no_cidr_block_is_refused(folder: Path) -> None:

@@ -319,6 +319,7 @@ async def test_a_credentials_file_that_cannot_be_used_is_refused(
     assert told in answer.detail
     assert str(path) in answer.detail
     assert "service account's key" in answer.hint
+    assert (f"tradewind simulator --write-credentials {path}" in answer.hint) == (content is None)
 
 
 async def test_no_credentials_at_all_are_refused(

@@ -43,6 +43,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[list[
         path.write_text(RECORD.format(name=name.removeprefix("bin/")))
         path.chmod(0o755)
     environ = {"PATH": f"{folder / 'bin'}:{os.environ['PATH']}", "RECORD": str(folder / "record"), "HOME": str(folder)}
+    environ["USER"] = "me"
     command = ["bash", "-euo", "pipefail", "-c", f"{SCRIPT}\nwait"]
     ran = subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, timeout=60)
     assert (ran.returncode, ran.stderr) == (0, "")
@@ -85,6 +86,7 @@ def test_the_fleet_file_of_the_page_can_be_used(recorded: Recorded) -> None:
     fleet = read_fleet(recorded[0] / "fleet.yaml")
     assert fleet.cloud.project == "my-project"
     assert fleet.nodes.service_account == "tradewind-nodes@my-project.iam.gserviceaccount.com"
+    assert [(cluster.name, cluster.location) for cluster in fleet.clusters] == [("spot-us", "us-central1-a")]
     (pushed,) = (argv[2] for argv in recorded[1] if argv[:2] == ["docker", "push"])
     assert pushed == fleet.pods.image
 
@@ -100,7 +102,8 @@ def test_the_accounts_get_the_roles_that_the_trial_checks(recorded: Recorded) ->
 @pytest.mark.slow
 async def test_every_command_of_tradewind_runs(recorded: Recorded, tmp_path: Path) -> None:
     folder, given = recorded
-    commands = [argv[1:] for argv in given if argv[0].endswith("/tradewind")]
+    places = [(argv, at) for argv in given for at, word in enumerate(argv) if word.endswith("/bin/tradewind")]
+    commands = [argv[at + 1 :] for argv, at in places]
     job = "char-transformer-gke"
     master = FakeMaster(views={})
     await master.start()
@@ -143,10 +146,17 @@ def test_every_check_of_the_trial_is_described_in_order() -> None:
 
 
 def test_the_prices_are_those_of_the_catalog() -> None:
-    offer = shipped_catalog().find("us-central1-a", "g2-standard-8", "L4")
+    catalog = shipped_catalog()
+    offer = catalog.find("us-central1-a", "g2-standard-8", "L4")
     assert offer is not None and offer.spot_micro_usd_per_hour and offer.on_demand_micro_usd_per_hour
     assert f"| {offer.spot_micro_usd_per_hour / 1e6:.2f} |" in PAGE
     assert f"| {offer.on_demand_micro_usd_per_hour / 1e6:.2f} |" in PAGE
+    assert f"list prices of {catalog.date}" in PAGE
+    patterns = (r"\| (0\.\d+) \|\n\| a sys", r"(0\.\d+) each")
+    cluster, machine = (float(re.findall(pattern, PAGE)[0]) for pattern in patterns)
+    fixed = cluster + 2 * machine
+    assert f"| **{fixed + 2 * offer.spot_micro_usd_per_hour / 1e6:.2f}** |" in PAGE
+    assert f"Without workers {fixed:.2f} USD" in PAGE
 
 
 def test_the_quotas_are_those_that_the_example_fleet_takes() -> None:

@@ -36,6 +36,8 @@ class Google(Struct, frozen=True):
     endpoint: str
     key: str
     project: str
+    account: str = "me@example.com"
+    """Who is logged in; empty: nobody."""
     services: tuple[str, ...] = ()
     roles: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     lost_disks: tuple[str, ...] = ()
@@ -85,6 +87,8 @@ class _Commands:
     async def run(self, parsed: Parsed) -> Answer:
         named, project = parsed.positionals, self._google.project
         match parsed.command:
+            case "auth list":
+                return Answer(0, f"{self._google.account}\n")
             case "services list":
                 return Answer(0, "\n".join(self._google.services))
             case "projects describe":

@@ -39,6 +39,7 @@ class Command:
 
 GCLOUD: Mapping[str, Command] = {
     "auth login": Command(),
+    "auth list": Command(_LIST),
     "auth application-default login": Command(),
     "auth application-default set-quota-project": Command(positionals=(NAME,)),
     "auth configure-docker": Command(positionals=(r"[a-z0-9.,-]+",)),

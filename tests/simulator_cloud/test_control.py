@@ -173,7 +173,9 @@ NONSENSE: list[tuple[str, Any, int]] = [
     ("quota", {"region": REGION, "metric": "nvidia-l4", "limit": 10**20}, 400),
     ("quota", {"region": REGION, "metric": "LUCK", "limit": 1}, 400),
     ("quota", {"metric": "CPUS", "limit": 1}, 400),
+    ("quota", {"region": "moon", "metric": "CPUS", "limit": 1}, 404),
     ("api", {"api": "dns"}, 404),
+    ("refuse", {"method": "regions.get", "code": "UNAVAILABLE", "message": "away"}, 404),
     ("cut", {"region": REGION}, 400),
 ]
 
@@ -183,6 +185,18 @@ async def test_orders_that_make_no_sense_are_refused_in_a_sentence() -> None:
         for path, body, status in NONSENSE:
             answer = await cloud.post(f"/control/{path}", body, status=status)
             assert isinstance(answer["error"], str)
+
+
+async def test_a_method_or_region_that_there_is_not_is_answered_with_those_that_there_are() -> None:
+    async with running_cloud() as cloud:
+        refuse = {"method": "SetNodePoolSiz", "code": "UNAVAILABLE", "message": "away"}
+        for api, known in (("gke", "SetNodePoolSize"), ("compute", "regions.get")):
+            answer = await cloud.post("/control/refuse", {**refuse, "api": api}, status=404)
+            assert answer["error"].startswith(f"There is no method 'SetNodePoolSiz' in {api}; known are ")
+            assert known in answer["error"]
+        quota = {"region": "moon", "metric": "CPUS", "limit": 1}
+        answer = await cloud.post("/control/quota", quota, status=404)
+        assert answer["error"].startswith(f"There is no region 'moon'; known are {REGION}")
 
 
 async def test_health_is_told_and_a_question_that_is_none_is_refused() -> None:

@@ -1,16 +1,19 @@
 """The page about the simulator has everything that can be set and asked."""
 
+import re
 from pathlib import Path
 
 import pytest
 
+from controlplane.fleet.files import read_fleet
 from simulator.cloud.control import ControlApi
 from simulator.cloud.settings import CloudSettings
 from simulator.main import simulator
 from simulator.market.accelerators import ACCELERATORS
 from simulator.region.settings import RegionSettings
 
-PAGE = (Path(__file__).parents[2] / "docs" / "simulator.md").read_text()
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "simulator.md").read_text()
 HOST_AND_SECRET_ARE_THE_CLOUDS = {"region", "host", "secret"}
 
 
@@ -32,6 +35,12 @@ def test_every_question_and_order_of_the_control_endpoint_is_described() -> None
 
 def test_every_accelerator_is_named() -> None:
     assert all(f"`{name}`" in PAGE for name in ACCELERATORS)
+
+
+def test_the_key_is_written_where_the_example_fleet_looks_for_it() -> None:
+    (written,) = re.findall(r"^\.venv/bin/tradewind simulator --write-credentials (\S+)", PAGE, re.MULTILINE)
+    read = read_fleet(ROOT / "examples" / "fleet-simulator.yaml").cloud.credentials
+    assert read is not None and ROOT / written == Path(read)
 
 
 def test_every_flag_is_a_setting() -> None:

@@ -33,6 +33,14 @@ def test_a_log_that_cannot_be_written_is_named(tmp_path: Path, capsys: pytest.Ca
     assert f"The log {log} cannot be written: No such file or directory." in capsys.readouterr().err
 
 
+def test_a_fleet_file_that_is_not_there_is_told_with_what_to_do(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fleet = tmp_path / "nope.yaml"
+    assert main(["run", "--fleet", str(fleet), "--job", "j", "--log", str(tmp_path / "log")]) == 2
+    assert capsys.readouterr().err == f"There is no file {fleet}\nNext: give the path of a file that is there\n"
+
+
 def test_the_error_of_gcloud_is_said_and_not_the_advice_after_it() -> None:
     text = "ERROR: (gcloud.services.list) You have no active account.\nPlease run:\n\n  $ gcloud auth login\n"
     with pytest.raises(UserError, match=r"^cannot list: \(gcloud.services.list\) You have no active account.$"):

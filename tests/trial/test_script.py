@@ -125,6 +125,23 @@ async def test_a_run_that_could_cost_too_much_does_not_start(scene: Scene, tmp_p
 
 
 @pytest.mark.slow
+async def test_without_an_account_in_gcloud_no_check_begins(scene: Scene, tmp_path: Path) -> None:
+    scene.change(account="")
+    done, _ = await trial(scene, tmp_path)
+    assert (done.code, done.err) == (2, "No account is logged in to gcloud.\nNext: run `gcloud auth login`\n")
+    assert "PASS" not in done.out and "FAIL" not in done.out and "CLEANUP" not in done.out
+
+
+@pytest.mark.slow
+async def test_without_a_master_no_check_begins_and_nothing_is_cleaned_up(scene: Scene, tmp_path: Path) -> None:
+    await scene.master.stop()
+    done, _ = await trial(scene, tmp_path)
+    assert done.code == 2
+    assert done.err.startswith("The master at http://127.0.0.1:") and "cannot be reached: nobody listens" in done.err
+    assert "FAIL" not in done.out and "CLEANUP" not in done.out
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(("sent", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 async def test_a_signal_ends_the_checks_at_once_and_cleans_up(
     scene: Scene, tmp_path: Path, sent: signal.Signals, code: int

@@ -313,4 +313,4 @@ def _load(settings: GkeSettings) -> "tuple[type[GkeClient], AccessTokens]":
     client = load_client()
     from controlplane.clouds.gke.credentials import token_fetcher
 
-    return client, AccessTokens(token_fetcher(settings.credentials_file, settings.project))
+    return client, AccessTokens(token_fetcher(settings.credentials_file, settings.project, simulated=settings.insecure))

@@ -36,23 +36,24 @@ _OTHER_FILE = (
 _RENEW_KEY = "check that the key was not deleted, that the account exists, and that this machine's clock is right"
 
 
-def token_fetcher(credentials_file: str | None, project: str) -> Callable[[], FetchedToken]:
+def token_fetcher(credentials_file: str | None, project: str, *, simulated: bool = False) -> Callable[[], FetchedToken]:
     """What it returns is called from one thread at a time. It raises `CallFailed`.
 
     `project` pays for the calls of user credentials that name no quota project: such calls need one.
     """
-    return _Fetcher(credentials_file, project)
+    return _Fetcher(credentials_file, project, simulated)
 
 
 class _Fetcher:
-    def __init__(self, credentials_file: str | None, project: str) -> None:
+    def __init__(self, credentials_file: str | None, project: str, simulated: bool) -> None:
         self._file = credentials_file
         self._project = project
+        self._simulated = simulated
         self._credentials: Any = None
 
     def __call__(self) -> FetchedToken:
         if self._credentials is None:
-            self._credentials = _from_file(Path(self._file)) if self._file else _default()
+            self._credentials = _from_file(Path(self._file), self._simulated) if self._file else _default()
         try:
             self._credentials.refresh(partial(Request(), timeout=REQUEST_S))
         except google.auth.exceptions.RefreshError as error:
@@ -83,8 +84,9 @@ def _default() -> Any:
     return credentials
 
 
-def _from_file(path: Path) -> Any:
+def _from_file(path: Path, simulated: bool) -> Any:
     """The two kinds that hold all that they need. Others name commands and addresses: those go through the default."""
+    hint = _OTHER_FILE
     try:
         info = json.loads(path.read_bytes())
         kind = info.get("type") if isinstance(info, dict) else None
@@ -94,11 +96,13 @@ def _from_file(path: Path) -> Any:
             return _USER.from_authorized_user_info(info, scopes=SCOPES)
     except OSError as error:
         why = f"cannot be read: {error.strerror}"
+        if simulated:
+            hint = f"`tradewind simulator --write-credentials {path}` writes a service account's key there"
     except (ValueError, google.auth.exceptions.GoogleAuthError) as error:
         why = f"is not usable: {_said(error)}"
     else:
         why = f"is of the kind {kind!r}, not 'service_account' or 'authorized_user'"
-    raise CallFailed(Code.UNAUTHENTICATED, f"The credentials file {path} {why}", hint=_OTHER_FILE)
+    raise CallFailed(Code.UNAUTHENTICATED, f"The credentials file {path} {why}", hint=hint)
 
 
 def _unanswered(error: Exception) -> CallFailed:

@@ -54,6 +54,8 @@ class GkeServer:
 
 
 def _handle(name: str, method: Method, service: GkeService, gate: Gate, calls: CallLog) -> Handle:
+    gate.methods.add((CONTAINER, name))
+
     async def handle(request: Any, context: Any) -> Any:
         path = method.path(request)
         number = calls.arrived("gke", name, *_about(path, request))

@@ -9,6 +9,7 @@ from msgspec import Struct
 from messages.ids import Generation, WorkerId
 from messages.worlds import Entry
 from tradewind.cli.demo import timeline
+from tradewind.cli.demo.cloud.facts import How
 from tradewind.cli.demo.facts import Facts, Trained
 
 
@@ -66,12 +67,18 @@ def _kind(facts: Facts, before: Trained, after: Trained) -> Kind:
 def _what(facts: Facts, before: Trained, after: Trained) -> str:
     left, came = sorted(before.members - after.members), sorted(after.members - before.members)
     lost = facts.entry_of(after.generation) == Entry.REPAIR
-    told = [f"{worker} {_parting(noticed=worker in facts.noticed, lost=lost)}" for worker in left]
-    return ", ".join([*told, *(f"{worker} joined{_origin(facts, worker)}" for worker in came)]) or "all stayed"
+    parted = [f"{worker} {_parting(facts, worker, lost=lost)}" for worker in left]
+    return ", ".join([*parted, *(f"{worker} joined{_origin(facts, worker)}" for worker in came)]) or "all stayed"
 
 
-def _parting(*, noticed: bool, lost: bool) -> str:
-    if noticed:
+def _parting(facts: Facts, worker: WorkerId, *, lost: bool) -> str:
+    taken = facts.cloud.taken if facts.cloud is not None else ()
+    match next((each.how for each in taken if each.worker == worker), None):
+        case How.HUNG:
+            return "was on a node that hung"
+        case How.UPGRADED:
+            return "left before an upgrade"
+    if worker in facts.noticed:
         return "had a notice and left"
     return "was lost without a word" if lost else "left"
 

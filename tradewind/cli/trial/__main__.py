@@ -32,7 +32,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return asyncio.run(_main(given))
     except TradewindError as error:
-        print(f"{error} {getattr(error, 'hint', '')}".rstrip(), file=sys.stderr)
+        hint = getattr(error, "hint", "")
+        print(f"{error}\nNext: {hint}" if hint else error, file=sys.stderr)
         return EXIT_USAGE
 
 
@@ -64,11 +65,19 @@ async def _main(given: argparse.Namespace) -> int:
             )
             if given.action == "cleanup":
                 return await checklist.clean_up(trial, say)
+            await _reached(trial)
             worst_usd = worst_case_usd(trial, given.minutes)
             say(f"at most {worst_usd:.2f} USD in {given.minutes:g} minutes; the limit is {given.max_usd:g} USD")
             if worst_usd > given.max_usd:
-                raise UserError("This could cost more than the limit.", "Give fewer --minutes, or a higher --max-usd.")
+                raise UserError("This could cost more than the limit.", "give fewer --minutes, or a higher --max-usd")
             return await checklist.run_all(trial, given.only or checklist.CHECKS, given.max_usd, say)
+
+
+async def _reached(trial: Trial) -> None:
+    """Raises `TradewindError` if Google or the master cannot be asked at all."""
+    if not await trial.gcloud.account():
+        raise UserError("No account is logged in to gcloud.", "run `gcloud auth login`")
+    await trial.api.health()
 
 
 def _options() -> argparse.ArgumentParser:
@@ -91,7 +100,7 @@ def _opened(log: Path) -> TextIO:
     try:
         return log.open("a", encoding="utf-8")
     except OSError as error:
-        raise UserError(f"The log {log} cannot be written: {error.strerror}.", "Name another with --log.") from None
+        raise UserError(f"The log {log} cannot be written: {error.strerror}.", "name another with --log") from None
 
 
 def _usd(text: str) -> float:

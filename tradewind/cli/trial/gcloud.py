@@ -91,6 +91,11 @@ class Gcloud:
         self._fleet = fleet
         self._dry_run = dry_run
 
+    async def account(self) -> str:
+        """Who is logged in; empty if nobody is."""
+        ran = await self._run("gcloud", "auth", "list", "--filter=status:ACTIVE", "--format=value(account)")
+        return output_of(ran, "read the account of gcloud").strip()
+
     async def services(self) -> set[str]:
         out = await self._text("list the enabled APIs", "services", "list", "--enabled", "--format=value(config.name)")
         return set(out.split())

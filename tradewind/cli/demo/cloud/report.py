@@ -63,8 +63,9 @@ def cloud_report(cloud: CloudFacts, trained: list[Trained]) -> CloudReport:
 
 
 def cloud_lines(report: CloudReport) -> list[str]:
+    taken = sorted((*report.taken_with_notice, *report.taken_without), key=lambda each: each.after_step)
     return [
-        *(f"{_what(taken)}; {_left(taken)}" for taken in (*report.taken_with_notice, *report.taken_without)),
+        *(f"{_what(each)}; {_left(each)}" for each in taken),
         f"no machines in {', '.join(report.stockouts) or 'no zone'}; asked for in {' → '.join(report.asked_in)}",
         "worlds: " + ", then ".join(_where(world) for world in report.regions),
         f"left in the cloud: {report.pools_left} pools, {report.nodes_left} nodes; its bill: {report.bill_usd:.4f} USD",

@@ -3,8 +3,8 @@
 from controlplane.allocator.effects import Announce
 from controlplane.allocator.state import Plans
 from controlplane.catalog.money import usd_text
-from controlplane.planning.plan import Plan
-from controlplane.planning.sentences import places
+from controlplane.planning.plan import Change, Plan
+from controlplane.planning.sentences import no_room, places
 from messages.events import LOSER_FIELD
 from messages.jobs import Scalar
 
@@ -15,7 +15,8 @@ def planned(before: Plans, after: Plans) -> list[Announce]:
         return []
     plan = after.plan
     where = places(plan.placement) or "nothing"
-    return [Announce("planned", f"aiming at {where} ({plan.change.value})", plan.why, _figures(plan) | _lost(plan))]
+    why = plan.why if plan.change is Change.WAIT or not plan.limited_by else f"{plan.why}; {no_room(plan.limited_by)}"
+    return [Announce("planned", f"aiming at {where} ({plan.change.value})", why, _figures(plan) | _lost(plan))]
 
 
 def _figures(plan: Plan) -> dict[str, Scalar | None]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from msgspec import structs
 
 from controlplane.allocator.choices import choice_of
-from controlplane.allocator.counting import at_most, doomed, sidelined
+from controlplane.allocator.counting import at_most, doomed, sidelined, total
 from controlplane.allocator.offers import Offer
 from controlplane.allocator.state import Allocator, Pool
 from controlplane.clouds.interface import PROJECT, Needs, PoolRef, QuotaKey
@@ -53,6 +53,17 @@ class Room:
 
     def full_for(self, offer: Offer) -> list[QuotaKey]:
         return full_for(self._quotas, choice_of(offer), self._quotas.left, self._used)
+
+
+def is_limited(allocator: Allocator) -> bool:
+    """Whether a quota keeps the job from more nodes."""
+    if allocator.ended is not None:
+        return False
+    if allocator.demand is not None:
+        plan = allocator.plans.plan
+        return plan is not None and bool(plan.limited_by)
+    room = Room(allocator)
+    return total(allocator.pools.values()) < allocator.wanted and any(map(room.full_for, allocator.offers))
 
 
 def held_up(allocator: Allocator) -> set[Choice]:

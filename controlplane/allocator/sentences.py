@@ -2,7 +2,17 @@
 
 from collections.abc import Mapping, Sequence
 
-from controlplane.allocator.counting import at_most, ceiling, dismissed, held, is_paused, is_resting, is_there, lost
+from controlplane.allocator.counting import (
+    at_most,
+    ceiling,
+    dismissed,
+    held,
+    is_paused,
+    is_resting,
+    is_there,
+    lost,
+    total,
+)
 from controlplane.allocator.facts import current
 from controlplane.allocator.offers import Offer
 from controlplane.allocator.quota_room import Room, held_up
@@ -11,7 +21,7 @@ from controlplane.allocator.starts import is_blocked
 from controlplane.allocator.state import Allocator, Block, Closure, Pool, Shortage
 from controlplane.clouds.outcomes import with_hint
 from controlplane.planning.plan import Change
-from controlplane.planning.sentences import describe_quota
+from controlplane.planning.sentences import describe_quota, no_room
 from messages.ids import ClusterName
 
 SHORTAGES = {
@@ -73,7 +83,10 @@ def explain_raising(allocator: Allocator, pool: Pool, more: int, now_s: float) -
         return f"{here} of {goal(allocator)} nodes are held, {more} more in {zone}: {by_whom(allocator)}{fewer}"
     before, room = _before(allocator, pool.offer), Room(allocator)
     passed = [text for text in (_passed_over(allocator, other, room, now_s) for other in before) if text]
-    others = f"; {', '.join(passed)}" if passed else ""
+    if total(allocator.pools.values()) + more < allocator.wanted:
+        room.take(pool.offer, more)
+        passed += _no_room(pool.offer, room)
+    others = f"; {', '.join(dict.fromkeys(passed))}" if passed else ""
     return f"{here} of {allocator.wanted} nodes are held, {more} more can be asked for in {zone}{others}{fewer}"
 
 
@@ -117,14 +130,16 @@ def shortage(allocator: Allocator, now_s: float, unready: Mapping[ClusterName, s
     waits = plan.why if plan is not None and plan.change is Change.WAIT else ""
     blocked = _blocked(allocator, now_s)
     if not waits and sum(at_most(pool) for pool in allocator.pools.values()) >= wanted:
-        return "; ".join(blocked)
+        newest = allocator.plans.plan
+        full = newest.limited_by if newest is not None else ()
+        return "; ".join([*blocked, *([no_room(full), *_where_to_ask(allocator)] if full else [])])
     if allocator.demand is not None and allocator.market is None:
         return "nobody has told yet what machines cost"
     room = sum(offer.max_nodes for offer in allocator.offers)
     told = blocked + ([f"the fleet's offers have room for {count_nodes(room)}"] if room < wanted else [])
     told += [text for text in (waits, allocator.by if is_resting(allocator) else "") if text]
     zones: dict[tuple[str, str], list[str]] = {}
-    left, full = Room(allocator), dict[str, None]()
+    left, unfit = Room(allocator), dict[str, None]()
     for offer in allocator.offers:
         if not allocator.clusters.get(offer.cluster, False):
             waits_for = unready.get(offer.cluster, "")
@@ -132,14 +147,18 @@ def shortage(allocator: Allocator, now_s: float, unready: Mapping[ClusterName, s
         elif (closed := shelf_of(allocator, offer.stock).closed) is not None and now_s < closed.until_s:
             zones.setdefault((offer.machine_type, _problem(closed)), []).append(offer.zone)
         else:
-            full |= dict.fromkeys(_no_room(offer, left))
+            unfit |= dict.fromkeys(_no_room(offer, left))
     told += [f"{machine} in {', '.join(dict.fromkeys(where))} {what}" for (machine, what), where in zones.items()]
-    told += [*full, f"ask for more at {allocator.quotas.page}"] if full and allocator.quotas.page else full
+    told += [*unfit, *_where_to_ask(allocator)] if unfit else []
     return "; ".join(dict.fromkeys(told))
 
 
 def _no_room(offer: Offer, room: Room) -> list[str]:
     return [f"{describe_quota(key)} has no room for another {offer.machine_type}" for key in room.full_for(offer)]
+
+
+def _where_to_ask(allocator: Allocator) -> list[str]:
+    return [f"ask for more at {allocator.quotas.page}"] if allocator.quotas.page else []
 
 
 def describe_block(cluster: ClusterName, block: Block) -> str:

@@ -117,6 +117,7 @@ class Markets:
         if self._listed is not None and criteria is not None and job not in self._followed:
             self._say_listed((job,), self._listed)
         self._followed[job] = _Followed(criteria, tell)
+        self._quotas.look()
         self._tell(job, self._moment())
 
     def unfollow(self, job: JobName) -> None:

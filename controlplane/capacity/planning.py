@@ -115,9 +115,13 @@ class Planning:
         """Why nothing that the fleet has can serve the job; without a plan, only that it fits on no machine."""
         if spec.capacity is None or not self.is_possible:
             return [*unplannable(spec.capacity or Capacity()), *unfit(spec, self._gpus)]
+        await self.refresh_quotas()
         criteria, profile = criteria_of(spec), profile_of(spec)
         offers, market = self._markets.offers(), self._markets.market(criteria)
         return await self.planner.work(lambda: refusals(spec, criteria, offers, market, profile)) or []
+
+    async def refresh_quotas(self) -> None:
+        await self._quotas.refresh()
 
     def warning(self, spec: JobSpec) -> str:
         """What a person should know of a job that can be had; empty if there is nothing."""

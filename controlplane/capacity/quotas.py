@@ -1,4 +1,4 @@
-"""What quotas leave for each job of the fleet: read at the start, every few minutes, and after a refusal."""
+"""What quotas leave for each job of the fleet: read when asked for, after a refusal, and every few minutes."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from controlplane.allocator.choices import choice_of
 from controlplane.allocator.offers import Offer, pool_plan
-from controlplane.allocator.quota_room import may_come
+from controlplane.allocator.quota_room import is_limited, may_come
 from controlplane.allocator.state import Allocator
 from controlplane.catalog.places import region_of
 from controlplane.clouds.interface import PROJECT, Cloud, Needs, PoolPlan, Quota, QuotaKey
@@ -19,8 +19,12 @@ from runtime.logs import WhyLog, logger
 from runtime.waiting import first_of
 
 EVERY_S = 300.0
-AGAIN_S = 10.0
-"""Least seconds between two reads, however many requests are refused."""
+LIMITED_S = 30.0
+"""Between two reads while a quota keeps a job from more nodes: a person may have raised it."""
+AGAIN_S = 5.0
+"""Least seconds between two reads, however many are asked for."""
+WAIT_S = 1.0
+"""How long a submission or a plan waits for a read."""
 CALL_S = 20.0
 
 Amounts = Mapping[QuotaKey, int]
@@ -74,6 +78,7 @@ class QuotaWatch:
         allocators: Callable[[], dict[JobName, Allocator]],
         *,
         again_s: float = AGAIN_S,
+        limited_s: float = LIMITED_S,
     ) -> None:
         """`complete`: adds what all nodes of the fleet have in common. `systems`: the clusters' own pools."""
         self.is_read = False
@@ -83,10 +88,12 @@ class QuotaWatch:
         self._systems = systems
         self._allocators = allocators
         self._again_s = again_s
+        self._limited_s = limited_s
         self._known: dict[str, Sequence[Quota]] = {}
         self._needs: dict[Choice, Needs] = {}
         self._allowances: dict[QuotaKey, Allowance] = {}
         self._due = asyncio.Event()
+        self._is_fresh = asyncio.Event()
         self._refusals = 0
         self._answered = 0
         """The number of refusals when the newest read began."""
@@ -100,6 +107,16 @@ class QuotaWatch:
     def refused(self) -> None:
         self._refusals += 1
         self._due.set()
+
+    def look(self) -> None:
+        """Reads again soon; does not wait for it."""
+        self._due.set()
+
+    async def refresh(self) -> None:
+        """Reads again, and waits for it briefly, unless the last read is only seconds old."""
+        self._due.set()
+        if self.is_read:
+            await first_of(self._is_fresh, timeout_s=WAIT_S)
 
     def left_for(self, job: JobName) -> Quotas:
         others = (allocator for name, allocator in self._allocators().items() if name != job)
@@ -121,8 +138,16 @@ class QuotaWatch:
             self._take_in()
             after_refusal, self._answered, self.is_read = refusals > self._answered, refusals, True
             await on_read(after_refusal)
+            self._is_fresh.set()
             await asyncio.sleep(self._again_s)
-            await first_of(self._due, timeout_s=EVERY_S)
+            self._is_fresh.clear()
+            await self._until_due()
+
+    async def _until_due(self) -> None:
+        for _ in range(int(EVERY_S / self._limited_s)):
+            is_asked = await first_of(self._due, timeout_s=self._limited_s)
+            if is_asked or any(map(is_limited, self._allocators().values())):
+                return
 
     async def _read(self, scope: str) -> None:
         try:

@@ -262,7 +262,8 @@ class Turn:
 
     def _why_it_runs(self) -> str:
         short = len(members(self.job)) < self._record.wanted
-        return "; ".join((self._record.why, *(capped(self.job) if short else ())))
+        shortage = (self.job.shortage,) if self.job.shortage else ()
+        return "; ".join((self._record.why, *((*shortage, *capped(self.job)) if short else ())))
 
     def _plan(self) -> bool:
         """The next world is told while this one trains; its trainers go over by themselves, all after the same step."""

@@ -97,7 +97,7 @@ class Api:
         return json_answer(await self.desk.budgets.raise_to(request.match_info["name"], wanted.usd))
 
     async def offers(self, _request: web.Request) -> web.Response:
-        return json_answer(self.desk.offers())
+        return json_answer(await self.desk.fresh_offers())
 
     async def health(self, _request: web.Request) -> web.Response:
         health = self.desk.health()

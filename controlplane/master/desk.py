@@ -103,6 +103,12 @@ class Desk:
         if problems:
             raise SpecRefused(tuple(f"{path}: {text}" for path, text in problems))
 
+    async def fresh_offers(self) -> OfferList:
+        """With quotas that were read just now, if the cloud answers soon."""
+        if self._master.planning is not None:
+            await self._master.planning.refresh_quotas()
+        return self.offers()
+
     def offers(self) -> OfferList:
         planning = self._master.planning
         if planning is not None:

@@ -16,7 +16,7 @@ from controlplane.catalog.offers import Offer
 from controlplane.planning.criteria import Criteria
 from controlplane.planning.market import Market, Present
 from controlplane.planning.plan import Plan, plan
-from controlplane.planning.quotas import limiting
+from controlplane.planning.quotas import limiting, too_small_for
 from controlplane.planning.scoring import limit_of
 from controlplane.planning.sentences import no_room, places
 from controlplane.planning.tuning import Tuning
@@ -147,8 +147,12 @@ def _too_much(criteria: Criteria, market: Market, profile: Profile) -> Iterator[
     if cheapest is None:
         possible = structs.replace(criteria, min_workers=_nearest_size(possible, market, profile))
         cheapest = _cheapest(possible, market, profile)
-        full = limiting(market, Present(), cheapest.placement) if cheapest is not None else ()
-        wrong = f"but {no_room(full)}" if full else wrong
+        if cheapest is not None:
+            full = limiting(market, Present(), cheapest.placement)
+        else:
+            full = too_small_for(criteria.min_workers, market, Present())
+        page = f" (ask for more at {market.quotas.page})" if market.quotas.page else ""
+        wrong = f"but {no_room(full)}{page}" if full else wrong
     if possible.min_workers < criteria.min_workers:
         yield "workers.min", f"is {criteria.min_workers}, {wrong}; {possible.min_workers or 'none'} would do"
     if cheapest is not None and cheapest.score is not None:

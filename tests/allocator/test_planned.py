@@ -27,6 +27,7 @@ from tests.allocator.planned_stage import (
 )
 from tests.allocator.stage import EU, US, asked, held_by, of
 from tests.planning.builders import (
+    ALL_GPUS,
     HOLLAND,
     IOWA_A,
     IOWA_B,
@@ -52,6 +53,18 @@ def test_nothing_is_asked_for_before_prices_are_known() -> None:
     assert stage.lists() == []
     assert stage.allocator.why == "0 of 4 nodes held; no prices are known"
     assert shortage(stage.allocator, stage.now_s, {}) == "nobody has told yet what machines cost"
+
+
+def test_a_plan_that_a_quota_makes_smaller_names_the_quota() -> None:
+    stage = a_planned_stage(min_workers=1, max_workers=4, objective=Objective.THROUGHPUT)
+    stage.ticks()
+    stage.lists()
+    stage.sees_prices(*prices_of(EVERYWHERE), quotas={ALL_GPUS: 1})
+    made = stage.plans()
+    assert sum(create.plan.size for create in of(made, CreatePool)) == 1
+    full = "quota GPUS in the project has no room for another node"
+    assert [full in each.why for each in said(made, "planned")] == [True]
+    assert shortage(stage.allocator, stage.now_s, {}) == full
 
 
 def test_what_a_master_finds_is_kept_before_prices_are_known() -> None:

@@ -37,12 +37,12 @@ def test_the_same_seed_tells_the_same_story() -> None:
     ("plant", "complaint", "likely"),
     [
         (planted.follow_a_remembered_plan, "by nobody's word", 0),
-        (planted.rest_for_ever, "as wanted though nothing is told", 20),
-        (planted.leave_a_pool_at_its_old_target_after_a_loss, "are the most", 8),
+        (planted.rest_for_ever, "as wanted though nothing is told", 31),
+        (planted.leave_a_pool_at_its_old_target_after_a_loss, "are the most", 9),
         (planted.check_the_cap_without_operations_under_way, "above the quota", 49),
-        (planted.count_no_money_that_is_under_way, "micro-dollars", 6),
-        (planted.forget_that_noticed_machines_have_their_quota, "would refuse", 1),
-        (planted.give_up_slots_by_number, "which the job uses, was let go", 10),
+        (planted.count_no_money_that_is_under_way, "micro-dollars", 18),
+        (planted.forget_that_noticed_machines_have_their_quota, "would refuse", 20),
+        (planted.give_up_slots_by_number, "which the job uses, was let go", 20),
     ],
 )
 def test_a_planted_bug_is_caught(plant: Plant, complaint: str, likely: int, monkeypatch: pytest.MonkeyPatch) -> None:

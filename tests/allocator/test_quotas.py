@@ -65,6 +65,22 @@ def test_people_hear_which_quota_keeps_a_job_waiting_and_where_to_ask_for_more()
     assert f"quota DISK_GB in {HERE} has no room for another {A.machine_type}; ask for more at {PAGE}" in said
 
 
+def test_a_request_that_a_quota_makes_smaller_names_the_quota() -> None:
+    stage = a_stage(A, wanted=4)
+    stage.ticks()
+    sees_quotas(stage, gpus=1)
+    [create] = of(stage.lists(), CreatePool)
+    assert (create.plan.size, "quota GPUS in the project has no room for another" in create.why) == (1, True)
+
+
+def test_a_request_for_all_that_is_wanted_names_no_quota() -> None:
+    stage = a_stage(A, wanted=4)
+    stage.ticks()
+    sees_quotas(stage, gpus=4)
+    [create] = of(stage.lists(), CreatePool)
+    assert (create.plan.size, "quota" in create.why) == (4, False)
+
+
 def test_a_refused_request_is_made_again_at_once_for_what_has_room() -> None:
     stage = a_stage(A, C, wanted=8)
     create = stage.begins()

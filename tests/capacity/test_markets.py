@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from controlplane.allocator.state import Allocator
+from controlplane.allocator.state import Allocator, new_allocator
 from controlplane.capacity import markets
 from controlplane.capacity.markets import Markets
 from controlplane.capacity.quotas import QuotaWatch
@@ -32,7 +32,7 @@ DISKS = QuotaKey(REGION, "DISK_GB")
 
 
 class Stage:
-    def __init__(self, cloud: FakeCloud, unseen_s: float = 60.0) -> None:
+    def __init__(self, cloud: FakeCloud, unseen_s: float = 60.0, limited_s: float = 60.0) -> None:
         self.memory = Memory()
         self.allocators: dict[JobName, Allocator] = {}
         self.told: list[Market] = []
@@ -40,7 +40,9 @@ class Stage:
         """What an unplanned job was told."""
         self.said: list[Event] = []
         systems = [PoolPlan("system", IOWA_A, "e2-standard-2", 1, spot=False, disk_gb=50)]
-        self.quotas = QuotaWatch(cloud, OFFERS, _small_disks, systems, lambda: self.allocators, again_s=0.01)
+        self.quotas = QuotaWatch(
+            cloud, OFFERS, _small_disks, systems, lambda: self.allocators, again_s=0.01, limited_s=limited_s
+        )
         self.markets = Markets(
             cloud,
             OFFERS,
@@ -98,8 +100,8 @@ def listed_in(zone: str) -> int | None:
 
 
 @asynccontextmanager
-async def a_stage(cloud: FakeCloud, unseen_s: float = 60.0) -> AsyncIterator[Stage]:
-    stage = Stage(cloud, unseen_s)
+async def a_stage(cloud: FakeCloud, unseen_s: float = 60.0, limited_s: float = 60.0) -> AsyncIterator[Stage]:
+    stage = Stage(cloud, unseen_s, limited_s)
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(stage.markets.run())
         yield stage
@@ -251,6 +253,33 @@ async def test_quotas_that_cannot_be_read_limit_nothing_and_are_read_again_after
         cloud.quota_by_scope[REGION] = (a_quota(REGION, "nvidia-l4_SPOT", 2.0),)
         stage.quotas.refused()
         await eventually(lambda: stage.told[-1].quotas.left == {SPOT_L4: 2})
+
+
+async def test_quotas_are_read_again_when_a_job_comes_and_when_a_plan_is_asked_for() -> None:
+    cloud = FakeCloud()
+    cloud.quota_by_scope[REGION] = (a_quota(REGION, "nvidia-l4_SPOT", 1.0),)
+    async with a_stage(cloud) as stage:
+        stage.markets.follow(JOB, None, stage.hear)
+        await eventually(lambda: stage.left)
+        cloud.quota_by_scope[REGION] = (a_quota(REGION, "nvidia-l4_SPOT", 4.0),)
+        stage.markets.follow(JobName("later"), None, lambda _: None)
+        await eventually(lambda: stage.left[-1].left == {SPOT_L4: 4})
+        cloud.quota_by_scope[REGION] = (a_quota(REGION, "nvidia-l4_SPOT", 8.0),)
+        await stage.quotas.refresh()
+        await eventually(lambda: stage.left[-1].left == {SPOT_L4: 8})
+
+
+async def test_quotas_are_read_more_often_while_one_keeps_a_job_from_more_nodes() -> None:
+    cloud = FakeCloud()
+    cloud.quota_by_scope[REGION] = (a_quota(REGION, "nvidia-l4_SPOT", 0.0),)
+    async with a_stage(cloud, limited_s=0.01) as stage:
+        stage.markets.follow(JOB, None, stage.hear)
+        await eventually(lambda: stage.left)
+        needs = stage.left[-1].needs
+        waiting = new_allocator(JOB, OFFERS, wanted=2, at_s=0.0)
+        stage.allocators = {JOB: replace(waiting, quotas=Quotas({SPOT_L4: 0}, needs))}
+        cloud.quota_by_scope[REGION] = (a_quota(REGION, "nvidia-l4_SPOT", 2.0),)
+        await eventually(lambda: stage.left[-1].left == {SPOT_L4: 2})
 
 
 async def test_after_a_refusal_nothing_older_is_told_and_what_is_read_is_told_though_it_is_the_same() -> None:

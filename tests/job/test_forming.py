@@ -87,6 +87,12 @@ def test_workers_are_kept_where_the_allocator_says() -> None:
     assert kept(effects) == [3]
 
 
+def test_a_world_smaller_than_wanted_runs_and_says_what_keeps_it_from_more() -> None:
+    stage = a_stage(a_spec(workers=3, at_least=1)).runs("a")
+    stage.happens(events.PlacementChanged(stage.now_s, {LOCAL: 1}, "quota GPUS in the project has no room"))
+    assert (stage.phase, stage.job.why) == (Phase.RUNNING, "a world of 1; quota GPUS in the project has no room")
+
+
 def test_the_first_world_waits_for_workers_that_are_known_to_come() -> None:
     stage = a_stage(a_spec(workers=3, at_least=1))
     stage.reports(*(a_sight(name, Presence.STARTING) for name in ("a", "b", "c")))

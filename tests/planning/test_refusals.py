@@ -19,7 +19,7 @@ from controlplane.planning.refusals import refusals, unfit
 from controlplane.throughput.profile import Profile
 from messages.criteria import Capacity, Deadline, Objective, StepProfile, StepTime
 from messages.jobs import JobSpec, Launch, Pod, Workers
-from tests.planning.builders import IOWA_B, OREGON, USD, a_market, a_small_profile, an_option, some_criteria
+from tests.planning.builders import ALL_GPUS, IOWA_B, OREGON, USD, a_market, a_small_profile, an_option, some_criteria
 from tests.planning.markets import criterias, markets, profiles
 
 OFFERS = shipped_catalog().offers
@@ -225,6 +225,15 @@ def corrected(criteria: Criteria, told: list[tuple[str, str]]) -> Criteria:
             cap = micro_of(float(text.rpartition("at least ")[2]))
             criteria = structs.replace(criteria, max_micro_usd_per_hour=cap)
     return criteria
+
+
+def test_a_quota_without_room_is_named_with_where_to_ask_for_more() -> None:
+    market = a_market(an_option(IOWA_B), quotas={ALL_GPUS: 0})
+    market = structs.replace(market, quotas=structs.replace(market.quotas, page="https://quotas.example"))
+    criteria = some_criteria(min_workers=1, max_workers=4)
+    [(path, text)] = refusals(a_spec(), criteria, OFFERS, market, a_small_profile())
+    full = "quota GPUS in the project has no room for another node (ask for more at https://quotas.example)"
+    assert (path, text) == ("workers.min", f"is 1, but {full}; none would do")
 
 
 def test_a_deadline_becomes_steps_in_a_second() -> None:

@@ -52,6 +52,8 @@ class NodeSight(Struct, frozen=True, omit_defaults=True):
     pool: str = ""
     job: JobName | None = None
     ready: bool = True
+    was_ready: bool = False
+    """It is not ready now but was before, unlike a node that still starts."""
     why: str = ""
     notice_s: Duration | None = None
     """Seconds until it is taken, once a notice was seen on it."""

@@ -194,6 +194,8 @@ def _see_node(state: ClusterState, event: NodeSeen) -> ClusterState:
     sight, known = event.sight, state.nodes.get(event.sight.node)
     if known is not None and known.sight.uid != sight.uid:
         known = None
+    if known is not None and not sight.ready and (known.sight.ready or known.sight.was_ready):
+        sight = structs.replace(sight, was_ready=True)
     node = Node(
         sight,
         notice_at_s=None if sight.notice_s is None else event.at_s + max(0.0, sight.notice_s),

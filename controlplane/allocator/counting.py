@@ -112,9 +112,10 @@ def expected(pool: Pool) -> int:
 
 
 def spare(allocator: Allocator, pool: Pool) -> list[Node]:
-    """Nodes that nobody would miss, the least useful first."""
+    """Nodes that nobody would miss, the least useful first; not those that just became unready and may recover."""
     released = allocator.released.get(pool.ref.cluster, frozenset())
-    unused = [node for node in pool.nodes.values() if node.counts and (not node.was_ready or node.name in released)]
+    stable = [node for node in pool.nodes.values() if node.counts and node.unready_s is None]
+    unused = [node for node in stable if not node.was_ready or node.name in released]
     return sorted(unused, key=lambda node: (node.was_ready, node.name))
 
 

@@ -122,12 +122,13 @@ def _look_at(pool: Pool, sight: NodeSight, at_s: float) -> Node:
         given_up = not is_dead and sight.node in _given_up(pool)
         lost_s = at_s if is_dead or given_up else None
         node = Node(sight.node, sight.uid, first_seen_s=at_s, lost_s=lost_s, given_up=given_up)
+    was_ready = node.was_ready or sight.was_ready
     node = replace(
         node,
         uid=sight.uid or node.uid,
         ready=sight.ready,
-        was_ready=node.was_ready or sight.ready,
-        unready_s=None if sight.ready or not node.was_ready else (at_s if node.unready_s is None else node.unready_s),
+        was_ready=was_ready or sight.ready,
+        unready_s=None if sight.ready or not was_ready else (at_s if node.unready_s is None else node.unready_s),
         cordoned=sight.cordoned,
         sidelined_s=None if sight.ready and not sight.cordoned else node.sidelined_s,
     )

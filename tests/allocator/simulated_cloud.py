@@ -123,6 +123,7 @@ class SimulatedCloud:
                         uid=machine.uid,
                         pool=pool.ref.pool,
                         ready=machine.life is not Life.HUNG,
+                        was_ready=machine.life is Life.HUNG,
                         notice_s=max(0.0, machine.doomed_until_s - now_s) if noticed else None,
                         cordoned=machine.life is Life.CORDONED,
                     )

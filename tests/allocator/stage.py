@@ -46,6 +46,8 @@ class Stage:
     machines: dict[PoolRef, dict[str, str]] = field(default_factory=dict)
     """Uids by name."""
     unready: set[str] = field(default_factory=set)
+    were_ready: set[str] = field(default_factory=set)
+    """Of those that are not ready, the ones that the controller has seen ready."""
     cordoned: set[str] = field(default_factory=set)
     effects: list[AllocatorEffect] = field(default_factory=list)
     """All that were asked for so far."""
@@ -95,6 +97,7 @@ class Stage:
                 pool=ref.pool,
                 job=JOB,
                 ready=name not in self.unready,
+                was_ready=name in self.unready & self.were_ready,
                 notice_s=60.0 if name in self.cordoned else (noticed or {}).get(name),
                 cordoned=name in self.cordoned,
             )

@@ -4,9 +4,9 @@ from controlplane.allocator.counting import at_most
 from controlplane.allocator.effects import Announce, CreatePool, DeletePool, ResizePool
 from controlplane.allocator.events import JobEnded
 from controlplane.allocator.offers import Offer
-from controlplane.allocator.state import AllocatorSettings
+from controlplane.allocator.state import AllocatorSettings, new_allocator
 from controlplane.clouds.outcomes import Busy, PartlyDone, StockedOut
-from tests.allocator.stage import A, B, Stage, a_full_stage, an_offer, asked, held_by, of
+from tests.allocator.stage import JOB, A, B, Stage, a_full_stage, an_offer, asked, held_by, of
 
 PATIENT = AllocatorSettings(relist_s=100_000.0)
 
@@ -33,6 +33,29 @@ def test_a_node_that_stays_unready_is_replaced_at_once_and_kept() -> None:
     [said] = [each for each in of(effects, Announce) if each.kind == "node_sidelined"]
     assert said.text == "node us-a-1 in us-a is not ready"
     assert held_by(stage) == {"us-a": 2}
+
+
+def test_a_new_leader_keeps_the_machine_of_a_node_that_is_not_ready_too() -> None:
+    stage = with_a_node_that_is_not_ready()
+    replaced(stage)
+    stage.were_ready.add("us-a-1")
+    stage.allocator = new_allocator(JOB, (A, B), wanted=3, at_s=stage.now_s, settings=PATIENT)
+    stage.ticks()
+    stage.lists()
+    assert asked([*stage.sees(), *stage.releases("us-a-1")]) == []
+    effects = stage.ticks(10.0)
+    assert "node_sidelined" in [each.kind for each in of(effects, Announce)]
+    assert asked(effects) == []
+
+
+def test_a_new_leader_replaces_a_node_that_just_became_unready() -> None:
+    stage = with_a_node_that_is_not_ready()
+    stage.were_ready.add("us-a-1")
+    stage.allocator = new_allocator(JOB, (A, B), wanted=3, at_s=stage.now_s, settings=PATIENT)
+    stage.ticks()
+    stage.lists()
+    stage.sees()
+    assert asked(stage.ticks(10.0)) == [("create", "us-b", "1")]
 
 
 def test_it_is_removed_when_it_has_not_come_back_for_long() -> None:

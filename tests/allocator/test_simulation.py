@@ -70,7 +70,7 @@ def test_the_same_seed_tells_the_same_story() -> None:
         (planted.act_before_the_first_listing, "are wanted", 2),
         (planted.shrink_by_nodes_of_the_clouds_choice, "known nodes", 2),
         (planted.give_up_slots_by_number, "which the job uses, was let go", 2),
-        (planted.trust_a_listing_that_is_too_old, "are wanted", 166),
+        (planted.trust_a_listing_that_is_too_old, "are wanted", 38),
         (planted.count_a_quota_for_each_pool_alone, "above the quota", 86),
     ],
 )

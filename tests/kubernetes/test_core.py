@@ -125,6 +125,14 @@ def test_nodes_are_told_with_the_topology_at_once() -> None:
     assert story.topologies[-1].digest != digest
 
 
+def test_a_node_that_was_ready_is_told_from_one_that_still_starts() -> None:
+    story = a_controller().happens(NodeSeen(100.0, a_node("n1")), NodeSeen(100.0, a_node("n2", ready=False)))
+    story.happens(NodeSeen(story.now_s, a_node("n1", ready=False))).after(0.1)
+    assert {node.node: node.was_ready for node in story.topologies[-1].nodes} == {"n1": True, "n2": False}
+    story.happens(NodeSeen(story.now_s, a_node("n1", ready=False, uid="u2"))).after(0.1)
+    assert not any(node.was_ready for node in story.topologies[-1].nodes)
+
+
 def test_the_notice_of_a_node_is_told_once_for_each_worker_on_it_and_runs_down_in_the_topology() -> None:
     story = a_place_on("n1")
     worker = f"{story.uids[0]}-aaaa"

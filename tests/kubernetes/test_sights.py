@@ -65,7 +65,8 @@ def test_a_node_tells_its_pool_zone_job_and_whether_it_is_ready() -> None:
     assert a_node(labels={"tradewind-job": "No Name"}).job is None
     unready = a_node(ready="Unknown", message="Kubelet stopped posting node status.")
     assert (unready.ready, unready.why) == (False, "Because: Kubelet stopped posting node status.")
-    assert unready.notice_s is None
+    assert (unready.notice_s, unready.was_ready) == (None, True)
+    assert not a_node(ready="False", message="container runtime network not ready").was_ready
 
 
 def test_a_cordon_counts_as_a_notice_from_which_the_node_may_come_back() -> None:

@@ -102,6 +102,7 @@ def read_node(node: Node, now_unix_s: float, shutdown_grace_s: float) -> NodeSig
         pool=labels.get(POOL_LABEL, ""),
         job=JobName(job) if is_name(job) else None,
         ready=is_ready,
+        was_ready=ready is not None and ready.status == "Unknown",
         why=notice_why or ("" if is_ready else _sentence(ready)),
         notice_s=notice_s,
         cordoned=cordoned,

@@ -18,6 +18,8 @@ from runtime.clock import Clock
 
 PAUSE_FIRST_S = 5.0
 PAUSE_MOST_S = 30.0
+LOOKS = 3
+"""Looks in a row that must find nothing before a failure counts as over: a single one may have got no answer."""
 
 FailureOf = Callable[[ClusterName], Awaitable[StartFailure | None]]
 """Why the controller's pod cannot start, without an age; None if nothing is known."""
@@ -45,12 +47,15 @@ class SilentControllers:
     async def outwait(self, cluster: ClusterName) -> None:
         """Returns when the controller is heard again, or cannot be said to fail. Tells people once."""
         began_s, told = self._clock.monotonic_s(), ""
+        last: StartFailure | None = None
+        missed = 0
         for pause_s in pauses(PAUSE_FIRST_S, PAUSE_MOST_S):
             found = await self._failure_of(cluster)
             now_s = self._clock.monotonic_s()
-            if found is None or (self._heard_s(cluster) or 0.0) > began_s:
+            last, missed = found or last, 0 if found is not None else missed + 1
+            if last is None or missed >= LOOKS or (self._heard_s(cluster) or 0.0) > began_s:
                 return
-            failure = structs.replace(found, for_s=now_s - began_s)
+            failure = structs.replace(last, for_s=now_s - began_s)
             if counts(failure):
                 detail, hint = explain(failure, self._pull_hint)
                 self._block(cluster, f"its controller cannot start: {detail}", hint)

@@ -18,6 +18,8 @@ class Bench:
     def __init__(self, failure: StartFailure | None, heard_at_s: float) -> None:
         self.now_s = 100.0
         self.failure = failure
+        self.unanswered = 0
+        """Looks that get no answer, once the cluster was closed."""
         self.heard_at_s = 100.0 + heard_at_s
         self.blocked: list[tuple[float, str, str]] = []
         self.told: list[Event] = []
@@ -35,6 +37,9 @@ class Bench:
         self.now_s += seconds
 
     async def _failure_of(self, cluster: ClusterName) -> StartFailure | None:
+        if self.blocked and self.unanswered:
+            self.unanswered -= 1
+            return None
         return self.failure
 
     def _block(self, cluster: ClusterName, detail: str, hint: str) -> None:
@@ -44,8 +49,11 @@ class Bench:
         return self.now_s if self.now_s >= self.heard_at_s else None
 
 
-async def outwaited(patch: pytest.MonkeyPatch, failure: StartFailure | None, heard_at_s: float) -> Bench:
+async def outwaited(
+    patch: pytest.MonkeyPatch, failure: StartFailure | None, heard_at_s: float, *, unanswered: int = 0
+) -> Bench:
     bench = Bench(failure, heard_at_s)
+    bench.unanswered = unanswered
     patch.setattr("controlplane.capacity.silent_controllers.asyncio.sleep", bench.sleep)
     await bench.looker.outwait(US)
     return bench
@@ -74,3 +82,11 @@ async def test_a_controller_that_is_silent_for_another_reason_is_not_waited_for(
 ) -> None:
     bench = await outwaited(monkeypatch, None, heard_at_s=1000.0)
     assert (bench.blocked, bench.now_s) == ([], 100.0)
+
+
+@pytest.mark.parametrize(("unanswered", "waits_on"), [(2, True), (3, False)])
+async def test_a_failure_is_over_when_several_looks_in_a_row_find_nothing(
+    unanswered: int, waits_on: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = await outwaited(monkeypatch, DENIED, heard_at_s=400.0, unanswered=unanswered)
+    assert (bench.now_s >= bench.heard_at_s) is waits_on

@@ -221,7 +221,7 @@ def test_an_operation_that_ended_has_one_outcome(report: OperationReport, outcom
     [
         ("ZONE_RESOURCE_POOL_EXHAUSTED", "", StockedOut),
         ("ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS", "", StockedOut),
-        ("RESOURCE_POOL_EXHAUSTED", "", StockedOut),
+        ("RESOURCE_POOL_EXHAUSTED", "The creation resulted in error.", StockedOut),
         ("UNSUPPORTED_OPERATION", "", StockedOut),
         ("QUOTA_EXCEEDED", "Quota 'NVIDIA_L4_GPUS' exceeded.  Limit: 0.0 in region us-central1.", QuotaExceeded),
         ("IP_SPACE_EXHAUSTED", "", Refused),

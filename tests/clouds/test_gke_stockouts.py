@@ -12,7 +12,7 @@ import pytest
 
 from controlplane.clouds.interface import PoolRef, PoolStatus
 from controlplane.clouds.outcomes import Busy, Done, PartlyDone, QuotaExceeded, Refused, StockedOut, Unexplained
-from tests.clouds.contract import count, the_pool, until
+from tests.clouds.contract import count, found, the_pool, until
 from tests.clouds.simulated import REGION, ZONE, SimulatedStage
 
 FOR_EVER_S = 100_000.0
@@ -75,11 +75,19 @@ async def test_a_smaller_request_after_a_refusal_for_quota_is_watched_as_well(tm
 
 @pytest.mark.slow
 async def test_a_quota_that_ran_out_is_known_as_early(tmp_path: Path) -> None:
-    async with a_stage(tmp_path, quota_in_call=False, **LATE) as stage:
+    """Somebody takes it after the call was granted, before the group asks for machines."""
+    async with a_stage(tmp_path, group_s=0.5, **LATE) as stage, asyncio.TaskGroup() as tasks:
+        creating = tasks.create_task(stage.cloud.create_pool(stage.cluster.name, stage.pool))
+        await until(lambda: exists(stage), True)
         await stage.take_quota()
-        outcome = await stage.cloud.create_pool(stage.cluster.name, stage.pool)
+        outcome = await creating
         assert isinstance(outcome, PartlyDone)
         assert isinstance(outcome.reason, QuotaExceeded)
+
+
+async def exists(stage: SimulatedStage) -> bool:
+    [cluster] = found(await stage.cloud.clusters())
+    return any(pool.ref == ref_of(stage) for pool in cluster.pools)
 
 
 @pytest.mark.slow

@@ -76,6 +76,7 @@ def _fleet_file(stage: SimulatedStage, folder: Path) -> Path:
         "cloud": {"kind": "gke", "project": PROJECT, "credentials": credentials, "endpoints": endpoints},
         "clusters": [{"name": CLUSTER, "location": ZONE, "zones": [ZONE]}],
         "offers": [{**offer, "max_nodes": 4}],
+        "nodes": {"disk": {"size_gb": 50}},
         "pods": {"image": "tradewind:local"},
     }
     path = folder / "fleet.yaml"

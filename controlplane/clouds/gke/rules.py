@@ -153,7 +153,7 @@ PERMANENT = (
     ),
     rule(
         _refused("look at the cluster in the console; delete it if it cannot be repaired, Tradewind makes another"),
-        phrase=r"(in|state|status)( is| of)?:? (an? )?\W?(ERROR|DEGRADED)\b( state)?",
+        phrase=r"(in|state|status)( is| of)?:? (an? )?\W?(?-i:ERROR|DEGRADED)\b",
     ),
     rule(
         _refused("give the cluster's KMS key back, or its account the right to use it"),

@@ -58,7 +58,7 @@ class NodeSight(Struct, frozen=True, omit_defaults=True):
     notice_s: Duration | None = None
     """Seconds until it is taken, once a notice was seen on it."""
     cordoned: bool = False
-    """The notice is only that somebody cordoned it, to drain it for an upgrade or a repair: it may come back."""
+    """The notice is a cordon, to drain the node for an upgrade or a repair: the node may come back."""
 
 
 class ClusterHeartbeat(Struct, frozen=True, omit_defaults=True):

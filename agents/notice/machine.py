@@ -1,4 +1,4 @@
-"""What the node's object in Kubernetes tells of the machine that the daemon runs on."""
+"""The machine that the daemon runs on, as its Kubernetes node describes it."""
 
 from dataclasses import dataclass
 

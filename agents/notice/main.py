@@ -17,7 +17,7 @@ from runtime.process import Stop
 
 MAINTENANCE_S = 60.0
 GPU_MAINTENANCE_S = 3600.0
-"""For machines on demand; those with GPUs cannot be moved to another host and are told earlier."""
+"""Seconds of notice for an on-demand machine. One with GPUs cannot migrate and gets its notice earlier."""
 
 
 async def main(settings: NoticeSettings, stop: Stop) -> int:

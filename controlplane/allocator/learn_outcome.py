@@ -68,7 +68,7 @@ def learn_outcome(allocator: Allocator, event: OperationEnded) -> Allocator:
 def _over_quota(
     allocator: Allocator, pool: Pool, operation: Operation, refused: outcomes.QuotaExceeded, now_s: float
 ) -> Allocator:
-    """Where the cloud says that fewer have room, those are asked for at once; otherwise, and after that, nothing.
+    """Request the nodes that have room by the cloud's answer, at once and once only; otherwise close the stock.
 
     A request that was refused itself changed nothing. An operation that ran out of quota may have.
     """

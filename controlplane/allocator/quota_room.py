@@ -82,7 +82,7 @@ def held_up(allocator: Allocator) -> set[Choice]:
 def learn_refusal(
     allocator: Allocator, pool: Pool, asked: int, outcome: QuotaExceeded, now_s: float
 ) -> tuple[Allocator, int]:
-    """What is left by the cloud's own word, and how many of the nodes that were asked for have room in it.
+    """The room that a refusal reports, and how many of the requested nodes fit into it.
 
     `pool` no longer has the operation that was refused.
     """

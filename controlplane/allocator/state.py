@@ -40,7 +40,7 @@ class AllocatorSettings:
     recent_s: float = 300.0
     """Seconds for which a refusal of a node counts as a sign that its zone has none."""
     busy_tries: int = 3
-    """Failed changes of a pool in a row after which nodes are asked for elsewhere between two tries."""
+    """Failed changes of a pool in a row after which nodes are requested elsewhere between two retries."""
     unexplained_tries: int = 5
     """Failed changes in a row, the last without a known reason, after which the offer counts as refused."""
     hang_s: float = 120.0
@@ -81,7 +81,7 @@ class AllocatorSettings:
     """Seconds until a cluster in which workers could not start is tried again; doubles with each time."""
     start_retry_max_s: float = 14_400.0
     controller_block_s: float = 120.0
-    """Seconds that nothing is asked for in a cluster after its controller was last said to fail."""
+    """Seconds without requests in a cluster after the last report that its controller fails."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +201,7 @@ class Pool:
     retry_s: float | None = None
     last_error: str = ""
     asks_less: bool = False
-    """Its last request was refused for a quota with room for fewer: those are asked for, once."""
+    """Its last request was refused for a quota that has room for fewer nodes; those are requested once."""
 
 
 class Shortage(StrEnum):
@@ -254,7 +254,7 @@ class Block:
 
     since_s: float
     until_s: float
-    """Nothing is asked for there until then; counts from the last report of a worker that cannot start."""
+    """End of the pause in requests; counts from the last report of a worker that cannot start."""
     failures: int
     """How often it was tried."""
     detail: str

@@ -74,7 +74,7 @@ class Bootstrap:
             return Refused(str(error), error.hint)
 
     async def controller_failure(self, cluster: ClusterName) -> StartFailure | None:
-        """Why the controller's pod cannot start; None where it can, or nobody answers."""
+        """Why the controller's pod cannot start; None if it can, or if the API does not answer."""
         try:
             access = await self._cloud.kubernetes_access(cluster)
             if not isinstance(access, KubernetesAccess):

@@ -1,9 +1,8 @@
-"""What may be had just now, told to every planned job when it changes: prices, what was seen of zones, quotas.
+"""The market of each job, sent to its allocator on every change: prices, observations of zones, quotas.
 
-Prices of the moment are looked at every few seconds. Before the first look no planned job is told anything, so that
-nothing is begun at prices of a list where others hold. Where nobody has answered in the first minute, those of the list
-have to do until somebody does. Once prices of the moment were read, the last ones hold while nobody answers. A job that
-is not planned is told what quotas leave for it.
+Current prices are read every few seconds. A planned job gets no market before the first read, so that nothing starts at
+list prices where others hold. If the first read fails for a minute, list prices are used until one succeeds. After
+that, the last prices that were read stay in use while reads fail. A job that is not planned gets its quotas only.
 """
 
 import asyncio
@@ -35,7 +34,7 @@ UNSEEN_S = 60.0
 """How long the first prices of the moment are waited for."""
 
 Tell = Callable[[Market | Quotas], None]
-"""A planned job is told its market, any other one what quotas leave for it."""
+"""Sends a planned job its market, and any other job what quotas leave for it."""
 Seen = dict[tuple[str, str], Estimate]
 
 
@@ -196,7 +195,7 @@ class Markets:
             self._announce(Event(scope, kind, text, why, {"since": round(since, 3)}))
 
     async def _on_quotas_read(self, after_refusal: bool) -> None:
-        """A job that was refused goes by what the refusal said until it is told what was read."""
+        """After a refusal every job gets the quotas again: one may still use what its refusal reported."""
         if after_refusal:
             for followed in self._followed.values():
                 followed.told = followed.quotas = None

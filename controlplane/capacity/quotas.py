@@ -1,4 +1,4 @@
-"""What quotas leave for each job of the fleet: read when asked for, after a refusal, and every few minutes."""
+"""What quotas leave for each job of the fleet: read on request, after a refusal, and every few minutes."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -22,7 +22,7 @@ EVERY_S = 300.0
 LIMITED_S = 30.0
 """Between two reads while a quota keeps a job from more nodes: a person may have raised it."""
 AGAIN_S = 5.0
-"""Least seconds between two reads, however many are asked for."""
+"""Least seconds between two reads."""
 WAIT_S = 1.0
 """How long a submission or a plan waits for a read."""
 CALL_S = 20.0
@@ -127,7 +127,7 @@ class QuotaWatch:
         return self._quotas({})
 
     async def run(self, on_read: Callable[[bool], Awaitable[None]]) -> None:
-        """Until cancelled. `on_read` is told whether a request was refused since the read before."""
+        """Runs until cancelled. `on_read` gets whether a request was refused since the previous read."""
         scopes = [*sorted({region_of(plan.zone) for plan in (*self._nodes.values(), *self._systems)}), PROJECT]
         while True:
             self._due.clear()

@@ -24,7 +24,7 @@ LOOKS = 3
 FailureOf = Callable[[ClusterName], Awaitable[StartFailure | None]]
 """Why the controller's pod cannot start, without an age; None if nothing is known."""
 Block = Callable[[ClusterName, str, str], None]
-"""Nothing is asked for in a cluster for a while: why, and what a person can do."""
+"""Stops requests in a cluster for a while; takes the reason and what a person can do."""
 
 
 class SilentControllers:

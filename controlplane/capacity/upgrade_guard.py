@@ -1,7 +1,7 @@
 """Keeps the cloud from upgrading the nodes of the fleet's clusters: each protection is renewed long before it ends.
 
 A cloud may refuse a protection that is too long, since it ends with the support of a cluster's version at the latest:
-then a shorter one is asked for. Where none can be had, people are told; an upgrade costs ranks, but it breaks nothing.
+then a shorter one is requested. If the cloud refuses all, an event says so; an upgrade costs ranks, but breaks nothing.
 """
 
 import asyncio

@@ -60,7 +60,7 @@ class Prices:
             self.catalog = reprice(self._shipped, found).catalog
 
     async def run(self, on_problem: OnProblem = lambda problem: None) -> None:
-        """For ever; returns at once where nobody may ask. `on_problem` is called once for each new reason."""
+        """Runs until cancelled; returns at once without credentials. `on_problem` is called once per new reason."""
         if not (self._settings.api_key or self._settings.token or self._account):
             self.problem = "neither a key nor a token is set; set TRADEWIND_PRICES_API_KEY to refresh them."
             return

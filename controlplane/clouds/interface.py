@@ -15,7 +15,7 @@ BUS_LABEL = "tradewind-bus"
 
 
 PROTECT_S = 180 * 86_400.0
-"""Seconds for which a cluster's nodes are kept from upgrades, each time that this is asked for."""
+"""Seconds of protection from node upgrades that one request asks for."""
 
 
 class ClusterStatus(StrEnum):
@@ -242,7 +242,7 @@ class Cloud(Protocol):
         """Those of a region, or of the whole `PROJECT`."""
 
     def needs(self, plan: PoolPlan, quotas: Iterable[Quota]) -> Needs:
-        """What one node of the pool takes of these quotas. Pure: asks nobody."""
+        """What one node of the pool takes of these quotas. Pure: makes no call."""
 
     @property
     def quotas_page(self) -> str:

@@ -19,7 +19,7 @@ from messages.ids import Generation, WorkerId
 from messages.worlds import Member
 
 LONG_NOTICE_S = 60.0
-"""With more left of a notice, a world of plain scripts that needs the worker goes on until another one comes."""
+"""Seconds left of a notice down to which plain scripts that need the worker keep training until another joins."""
 
 
 def must_change(job: Job, now_s: float) -> str | None:

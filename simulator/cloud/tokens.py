@@ -1,4 +1,4 @@
-"""Access tokens that need no memory: `<prefix>.<expiry>.<signature>`, checked by whoever shares the secret.
+"""Access tokens that need no memory: `<prefix>.<expiry>.<signature>`, checked with the shared secret.
 
 The cloud issues them, the cloud and its regions check them. `expiry` is in whole Unix seconds; the signature is the
 hexadecimal HMAC-SHA256, under the secret, of `<prefix>.<expiry>`. The prefix is `sim` for service accounts and `user`

@@ -143,7 +143,7 @@ class Cluster:
         node.ending = self._task(self._preempted(node, notice_s, delete_node), f"preempt/{name}")
 
     def drain(self, name: str) -> bool:
-        """Cordon it and evict its pods, but for those of DaemonSets. Whether they have left, or nobody can tell."""
+        """Cordons the node and evicts all pods but DaemonSets'. True when they have left, or the node hangs."""
         self.server.store.modify(NODES, Key("", name), cordon)
         staying = [
             pod

@@ -58,7 +58,7 @@ class ClusterRequest(Struct, frozen=True, kw_only=True):
     location: str = ""
     token_seconds: NotNothing | None = None
     authorized_networks: list[str] | None = None
-    """Clients from elsewhere are refused, except for pods of the cluster; null: nobody is."""
+    """Clients from elsewhere are refused, except for pods of the cluster; null: all are accepted."""
     controllers: bool = True
     """Without them it is a bare API server: nothing places or makes pods, and whoever tests plays those parts."""
 

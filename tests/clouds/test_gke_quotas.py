@@ -1,8 +1,10 @@
 """What a node takes of Compute's quotas, and what Google's refusals say of them."""
 
+from typing import Any
+
 import pytest
 
-from controlplane.clouds.gke.compute import quota_told
+from controlplane.clouds.gke.compute import read_quota
 from controlplane.clouds.gke.quotas import exceeded, needs
 from controlplane.clouds.interface import PROJECT, PoolPlan, Quota, QuotaKey
 from controlplane.clouds.outcomes import Shortfall
@@ -20,9 +22,9 @@ def limits(**metrics: float) -> list[Quota]:
     return [Quota(QuotaKey(scopes[metric], metric), limit, 0.0) for metric, limit in metrics.items()]
 
 
-def taken(quotas: list[Quota], machine_type: str = "g2-standard-8", **changes: object) -> dict[str, int]:
-    given: dict[str, object] = {"accelerator": "nvidia-l4", "accelerators_per_node": 1, **changes}
-    plan = PoolPlan(name="p", zone=f"{REGION}-a", machine_type=machine_type, size=3, **given)  # type: ignore[arg-type]
+def taken(quotas: list[Quota], machine_type: str = "g2-standard-8", **changes: Any) -> dict[str, int]:
+    given: dict[str, Any] = {"accelerator": "nvidia-l4", "accelerators_per_node": 1, **changes}
+    plan = PoolPlan(name="p", zone=f"{REGION}-a", machine_type=machine_type, size=3, **given)
     return {key.metric: amount for key, amount in needs(plan, quotas).items()}
 
 
@@ -99,5 +101,5 @@ def test_a_refusal_with_amounts_that_are_no_numbers_is_told_as_it_is(amount: str
     ],
 )
 def test_a_quota_that_is_no_amount_limits_nothing(limit: object, usage: object, read: tuple[int, int] | None) -> None:
-    told = quota_told(REGION, {"metric": "CPUS", "limit": limit, "usage": usage})
+    told = read_quota(REGION, {"metric": "CPUS", "limit": limit, "usage": usage})
     assert ((told.limit, told.usage) if told is not None else None) == read

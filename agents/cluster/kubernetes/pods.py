@@ -62,7 +62,7 @@ class PodPlan:
     taints: tuple[Taint, ...] = ()
     """Of the fleet's nodes."""
     grace_s: int = 30
-    """From SIGTERM to SIGKILL of a pod, unless somebody gives less."""
+    """Seconds from SIGTERM to SIGKILL of a pod, unless its deletion gives less."""
     notice_s: float = 15.0
     """What an agent takes a SIGTERM for."""
     worker_account: str = "default"

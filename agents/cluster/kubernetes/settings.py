@@ -13,7 +13,7 @@ from messages.ids import Name
 from runtime.settings import read_settings
 
 SYSTEM_PODS_S = 15.0
-"""Of a node's last seconds, those that GKE reserves for its own pods."""
+"""Seconds of a node's shutdown that GKE reserves for its own pods."""
 ENDING_S = 5.0
 """What an agent needs to end its trainers and itself after a notice is over."""
 TAINTS_PATTERN = r"^([^=:,]+=[^=:,]*:(NoSchedule|PreferNoSchedule|NoExecute)(,|\Z))*\Z"

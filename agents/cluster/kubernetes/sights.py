@@ -21,10 +21,10 @@ from messages.clusters import NodeSight, StartFailure
 from messages.ids import JobName, is_name
 
 STALE_NOTICE_S = 300.0
-"""Seconds after its deadline until a notice is taken for that of an earlier machine, where no boot id tells."""
+"""Seconds after its deadline until a notice without a boot id counts as that of an earlier machine."""
 NOTICE_AT_MOST_S = 3600.0
 DRAIN_S = 60.0
-"""What a node leaves to its workers when somebody cordons it. Pods that are evicted announce their own deadlines."""
+"""Seconds that workers have on a cordoned node. Pods that are evicted announce their own deadlines."""
 GOING_TAINTS = (
     "cloud.google.com/impending-node-termination",
     "node.cloudprovider.kubernetes.io/shutdown",

@@ -70,7 +70,7 @@ class GkeClient:
     async def exclude_upgrades(
         self, location: str, cluster: ClusterName, now_unix_s: float, until_unix_s: float
     ) -> OperationReport:
-        """Read, change, write: GKE refuses the policy if somebody else changed it in between."""
+        """Read, change, write: GKE refuses the policy if another client changed it in between."""
         name = self._names.cluster(location, cluster)
         found = await self._call(self._gke.get_cluster, {"name": name})
         policy = maintenance.renewed(found.maintenance_policy, now_unix_s, until_unix_s)

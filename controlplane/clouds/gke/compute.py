@@ -63,7 +63,7 @@ class ComputeClient:
     async def quotas(self, scope: str) -> list[Quota]:
         path = f"projects/{_part(self._project)}"
         answer = await self._call("GET", path if scope == PROJECT else f"{path}/regions/{_part(scope)}")
-        return [quota for each in _list(answer.body, "quotas") if (quota := quota_told(scope, each)) is not None]
+        return [quota for each in _list(answer.body, "quotas") if (quota := read_quota(scope, each)) is not None]
 
     async def group(self, group: InstanceGroup) -> GroupState:
         """Without a target where the group does not exist, or not yet."""
@@ -99,7 +99,7 @@ class ComputeClient:
             found += machines_told(answer.body)
             last = answer.body
         if last.get("nextPageToken"):
-            raise CallFailed(Code.ABORTED, f"Compute tells of more than {len(found)} machines")
+            raise CallFailed(Code.ABORTED, f"Compute lists more than {len(found)} machines")
         return found
 
     async def delete_instances(self, group: InstanceGroup, names: Sequence[str]) -> None:
@@ -190,7 +190,7 @@ def _list(answer: object, key: str) -> list[Mapping[str, Any]]:
     return [each for each in found if isinstance(each, Mapping)] if isinstance(found, list) else []
 
 
-def quota_told(scope: str, told: Mapping[str, Any]) -> Quota | None:
+def read_quota(scope: str, told: Mapping[str, Any]) -> Quota | None:
     """None where it is no amount: then it limits nothing, and a refusal says what it is."""
     metric, limit, usage = told.get("metric"), told.get("limit"), told.get("usage", 0.0)
     if not isinstance(metric, str) or not isinstance(limit, int | float) or not isinstance(usage, int | float):

@@ -86,7 +86,7 @@ def instances_told(answer: Mapping[str, Any], *, pending_only: bool = False) -> 
 
 
 def _items(answer: Mapping[str, Any], key: str, kind: type[T]) -> Iterator[T]:
-    """Items that are not told as Compute tells them are passed over."""
+    """Items of an answer; those with another shape are skipped."""
     told = answer.get(key)
     for each in told if isinstance(told, list) else ():
         read = _read(each, kind)

@@ -76,7 +76,7 @@ class Refusals:
         return Done()
 
     async def empty(self, location: str, pool: PoolRef, busy: Busy) -> Outcome:
-        """Deletes all machines of a pool that GKE is too busy to delete, so that nobody pays for them meanwhile."""
+        """Deletes all machines of a pool that GKE is too busy to delete, so that they cost nothing meanwhile."""
         for group in await self.groups(location, pool):
             names = sorted(await self._compute.instances(group))
             await self._compute.delete_instances(group, names)
@@ -116,5 +116,5 @@ class PoolWatch:
 
 
 def _rank(problem: Problem) -> int:
-    """Where several are told, what a person has to act on comes first."""
+    """Order of several refusals: those that need a person come first."""
     return (Refused, QuotaExceeded, StockedOut).index(type(problem))

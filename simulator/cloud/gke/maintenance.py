@@ -43,7 +43,7 @@ def exclusions_of(policy: Any, now_unix_s: float, core_time: CoreTime) -> tuple[
 
 
 def with_policy(cluster: Any, policy: Any) -> Any | Refusal:
-    """The cluster's message with another policy, if nobody changed the old one meanwhile."""
+    """The cluster's message with another policy, if the old one did not change meanwhile."""
     if policy.resource_version != version_of(cluster.maintenance_policy):
         message = "The maintenance policy was changed by somebody else: its resource version is another."
         return Refusal(Code.FAILED_PRECONDITION, message)

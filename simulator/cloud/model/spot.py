@@ -111,7 +111,7 @@ def lifetime_end_s(cloud: Cloud, number: int, at_s: float) -> float:
 
 
 def usual_notice_s(cloud: Cloud, node: Node) -> float:
-    """The rule is for nodes with the usual grace; those that asked for more are told earlier."""
+    """Seconds of notice, in proportion to the pool's shutdown grace."""
     return cloud.rules.notice_s * cloud.pools[node.pool].spec.shutdown_grace_s / DEFAULT_GRACE_S
 
 

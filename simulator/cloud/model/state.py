@@ -300,9 +300,9 @@ class Presence:
     doom: Doom | None = None
     doom_told: bool = False
     silenced: InstanceId | None = None
-    """The machine whose kubelet was told to stop reporting."""
+    """The machine whose kubelet stopped reporting."""
     announced: InstanceId | None = None
-    """The machine that was told of the maintenance of its host."""
+    """The machine that got the announcement of host maintenance."""
     drained: InstanceId | None = None
     """The machine that its pods have left."""
     forget_s: float = 0.0
@@ -342,7 +342,7 @@ class Operation:
     nodes: tuple[NodeName, ...] = ()
     """That it removes (Compute's operations) or re-creates (repairs)."""
     expects: int = 0
-    """Nodes that GKE waits for, whatever Compute is told about the groups meanwhile (not verified against Google)."""
+    """Nodes that GKE waits for, whatever happens to the groups at Compute meanwhile (not verified against Google)."""
     done_s: float | None = None
     failed: Failure | None = None
 

@@ -134,7 +134,7 @@ def _recreate(cloud: Cloud, node: Node, at_s: float) -> Cloud:
 
 
 def _given_up(cloud: Cloud, operation: Operation, at_s: float) -> Cloud:
-    """Machines that nobody gives to it end the operation with an error; its group keeps trying."""
+    """Missing machines end the operation with an error; the group keeps trying."""
     refused = view.failures(cloud, operation.pool_key)
     if not refused or at_s < operation.started_s + cloud.rules.give_up_s:
         return cloud

@@ -92,7 +92,7 @@ class Gcloud:
         self._dry_run = dry_run
 
     async def account(self) -> str:
-        """Who is logged in; empty if nobody is."""
+        """The account that is logged in; empty if none is."""
         ran = await self._run("gcloud", "auth", "list", "--filter=status:ACTIVE", "--format=value(account)")
         return output_of(ran, "read the account of gcloud").strip()
 

@@ -3,11 +3,11 @@
 import os
 import time
 from dataclasses import dataclass
+from pathlib import Path
 
 from torch.amp.grad_scaler import GradScaler
 
 from tradewind.protocol import trainer as protocol
-from tradewind.protocol.trainer import StepSize
 from tradewind.sdk import faults, trace
 from tradewind.sdk.applying import Applying
 from tradewind.sdk.builder import Builder
@@ -20,6 +20,7 @@ from tradewind.sdk.janitor import Janitor
 from tradewind.sdk.joining import Joining
 from tradewind.sdk.loader import Loader
 from tradewind.sdk.member import Member
+from tradewind.sdk.meter import StepSize
 from tradewind.sdk.nonfinite import Nonfinite
 from tradewind.sdk.parting import Parting
 from tradewind.sdk.reports import Reports
@@ -62,7 +63,7 @@ def assemble(given: Given, control: Control | None) -> tuple[Member, Training]:
     serving = Serving(given.state)
     if given.saving is not None and control is not None:
         tell = control.tell
-        given.saving.tell(lambda step, folder: tell(protocol.checkpoint(step, str(folder.absolute()), time.time())))
+        given.saving.tell(lambda step, folder: tell(_checkpoint(step, folder)))
     member = _member(given, control, receiver, serving, injected)
     joining = Joining(
         member,
@@ -122,3 +123,7 @@ def _member(given: Given, control: Control | None, receiver: Receiver, serving: 
 
 def _nobody(_line: bytes) -> None:
     pass
+
+
+def _checkpoint(step: int, folder: Path) -> bytes:
+    return protocol.encode_message(protocol.Checkpoint(step, str(folder.absolute()), time.time()))

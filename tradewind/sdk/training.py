@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 from torch.amp.grad_scaler import GradScaler
 
-from tradewind.protocol.trainer import Assign, Lap, StepsCounted
+from tradewind.protocol.steps import StepsCounted
+from tradewind.protocol.trainer import Assign
 from tradewind.sdk import tail
 from tradewind.sdk.applying import Applying
 from tradewind.sdk.certificate import Certificate, Digest
@@ -19,7 +20,7 @@ from tradewind.sdk.gradients import Gradients
 from tradewind.sdk.joining import Joining
 from tradewind.sdk.loader import Loader
 from tradewind.sdk.member import Built, Member, World
-from tradewind.sdk.meter import Meter
+from tradewind.sdk.meter import Lap, Meter
 from tradewind.sdk.nonfinite import Nonfinite, NonfiniteStep
 from tradewind.sdk.parting import Parting
 from tradewind.sdk.patience import Patience

@@ -129,10 +129,14 @@ def _reader(hint: Any) -> _Read:
 def _tuple_reader(arguments: tuple[Any, ...]) -> _Read:
     items, is_open = (arguments[:-1], True) if arguments[-1] is Ellipsis else (arguments, False)
     first = items[0]
-    if all(item == first for item in items) and (first is int or get_args(first)[:1] == (int,)):
+    if all(item == first for item in items) and _is_integer(first):
         limit = next((each for each in get_args(first) if isinstance(each, Within)), Within(-math.inf, math.inf))
         return _integers(limit, None if is_open else len(items))
     return _sequence(_reader(first)) if is_open else _row([*map(_reader, items)])
+
+
+def _is_integer(hint: Any) -> bool:
+    return hint is int or (get_origin(hint) is Annotated and get_args(hint)[0] is int)
 
 
 def _read_int(value: Any, where: str) -> int:

@@ -256,9 +256,9 @@ def _check_trainer(trainer: TrainerSpec) -> None:
         raise Unreadable("fork.trainers: give either 'script' or 'module', exactly one of them")
     if trainer.program and trainer.script is None:
         raise Unreadable("fork.trainers: 'program' needs 'script'")
-    for path in (trainer.script or trainer.module or "", trainer.cwd):
-        if not path or not _is_plain(path):
-            raise Unreadable(f"fork.trainers: {path!r:.80} is no script, module or folder")
+    for name, text in (("script", trainer.script), ("module", trainer.module), ("cwd", trainer.cwd)):
+        if text is not None and (not text or not _is_plain(text)):
+            raise Unreadable(f"fork.trainers.{name}: must be a text without NUL, not {text!r:.80}")
     if not all(map(_is_plain, trainer.argv)):
         raise Unreadable("fork.trainers.argv: each argument is a text without NUL")
     for name, value in trainer.env.items():

@@ -116,7 +116,7 @@ class KubernetesApi:
         A running watch outlives the token that it was opened with.
         """
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S, sock_read=silence_s)
-        with _translated():
+        with _translated(silence_s):
             response = await self._request("GET", path, {**query, "watch": "true"}, timeout=timeout)
             async with response:
                 if response.status != 200:
@@ -147,7 +147,7 @@ class KubernetesApi:
 
     async def _call_once(self, method: str, path: str, query: Query, body: object, content_type: str) -> bytes:
         timeout = aiohttp.ClientTimeout(total=self._call_s, sock_connect=CONNECT_S)
-        with _translated():
+        with _translated(self._call_s):
             response = await self._request(method, path, query, body, content_type, timeout)
             async with response:
                 content = await response.read()
@@ -203,11 +203,11 @@ def _detect_dead_peer(response: aiohttp.ClientResponse) -> None:
 
 
 @contextlib.contextmanager
-def _translated() -> Iterator[None]:
+def _translated(within_s: float) -> Iterator[None]:
     try:
         yield
     except TimeoutError as error:
-        raise ApiUnavailable("no answer in time") from error
+        raise ApiUnavailable(f"no answer within {within_s:g} s") from error
     except (aiohttp.ClientError, ConfigException, ApiException, OSError) as error:
         raise ApiUnavailable(f"no connection: {error or type(error).__name__}") from error
 

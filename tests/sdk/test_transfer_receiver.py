@@ -184,7 +184,7 @@ def test_a_state_that_comes_before_the_joiner_knows_its_world_waits_for_it(stage
 
 
 def test_a_state_for_a_world_that_never_comes_is_dropped(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tradewind.sdk.receiver.EARLY_S", 0.05)
+    monkeypatch.setattr("tradewind.sdk.transfer.receiver.EARLY_S", 0.05)
     receiver = stage.receiver(generation=5)
 
     assert was_closed(stage.foreign(receiver, introduction(receiver), a_shard(generation=6)))

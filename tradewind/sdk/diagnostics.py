@@ -4,8 +4,8 @@
 - TRADEWIND_TRACE=FOLDER makes each trainer write one line of JSON for each event: `at` in seconds of the machine's
   monotonic clock, `what`, and the rank, generation and step.
 - TRADEWIND_FAULTS="rank:step:phase:signal[,…]", e.g. "2:10:in_sum:SIGKILL", sends a signal to the trainer itself.
-  `rank` is the one in the present world; `*` stands for any rank, or any step. The all-reduces after the last step, by which
-  all ranks learn that they may end, are those of step number `steps`. A fault happens once in the life of a process.
+  `rank` is the one in the present world; `*` stands for any rank, or any step. The all-reduces after the last step, by
+  which all ranks learn that they may end, are those of step number `steps`. A fault happens once in each process.
 """
 
 import json

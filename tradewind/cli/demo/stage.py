@@ -131,7 +131,7 @@ class Demonstration:
                 ),
                 workdir=str(folder),
                 python=sys.executable,
-                env={"OMP_NUM_THREADS": "1", TRACE: str(folder / TRACE)},
+                env={"OMP_NUM_THREADS": "1", diagnostics.TRACE: str(folder / TRACE)},
             ),
             workers=Workers(max=self.workers, min=max(1, self.workers - 2)),
             hyperparameters={"global_batch": promise.global_batch},

@@ -14,10 +14,10 @@ from torch.optim import SGD
 from torch.utils.data import TensorDataset
 
 from tests.sdk.states import Rank
+from tradewind.protocol.trainer import Assign, Store
 from tradewind.sdk.certificate import Certificate
 from tradewind.sdk.checkpoints import Saving
 from tradewind.sdk.member import World
-from tradewind.sdk.protocol import Assign, Store
 from tradewind.sdk.run import Run
 from tradewind.sdk.starting import Starting
 from tradewind.sdk.training_state.training_state import StateDoesNotFit

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from tradewind.protocol.trainer import Assign, Halt, Locate, Store
 from tradewind.sdk.certificate import Digest
 from tradewind.sdk.control_words import Agreed
 from tradewind.sdk.groups.builder import LoneGroup
 from tradewind.sdk.groups.group import Built
 from tradewind.sdk.member import Member, World
-from tradewind.sdk.protocol import Assign, Halt, Locate, Store
 from tradewind.sdk.stopping import Ending
 
 STORE = Store("127.0.0.1", 1)

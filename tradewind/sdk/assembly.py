@@ -10,7 +10,9 @@ from typing import Final
 from torch._C._distributed_c10d import TCPStore
 from torch.amp.grad_scaler import GradScaler
 
-from tradewind.sdk import diagnostics, protocol
+from tradewind.protocol import trainer as protocol
+from tradewind.protocol.trainer import Assign, StepSize, Store
+from tradewind.sdk import diagnostics
 from tradewind.sdk.agent.connection import Control
 from tradewind.sdk.agent.reports import Reports
 from tradewind.sdk.buckets import Gradients
@@ -22,7 +24,6 @@ from tradewind.sdk.joining import Joining
 from tradewind.sdk.loader import Loader
 from tradewind.sdk.member import Member
 from tradewind.sdk.nonfinite import Nonfinite
-from tradewind.sdk.protocol import Assign, StepSize, Store
 from tradewind.sdk.samples import Order
 from tradewind.sdk.starting import Starting
 from tradewind.sdk.stopping import Ending, Parting

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from tradewind.sdk import protocol
+from tradewind.protocol import trainer as protocol
+from tradewind.protocol.trainer import Assign, Halt, Lease, Locate, Order, Status
 from tradewind.sdk.control_words import Agreed
 from tradewind.sdk.groups.group import Built, Group, Joiner
-from tradewind.sdk.protocol import Assign, Halt, Lease, Locate, Order, Status
 from tradewind.sdk.samples import Ranges, deal, merged, shares
 from tradewind.sdk.stopping import Ending
 

@@ -1,4 +1,4 @@
-"""What an agent and its host say to each other, wherever the host comes from. See `tradewind/host/protocol.py`."""
+"""What an agent and its host say to each other, wherever the host comes from. See `tradewind/protocol/host.py`."""
 
 import asyncio
 from abc import ABC, abstractmethod

@@ -1,4 +1,4 @@
-"""What the worker-agent and its host say to each other, as `tradewind/host/protocol.py` describes it.
+"""What the worker-agent and its host say to each other, as `tradewind/protocol/host.py` describes it.
 
 The host runs in the job's environment, which has nothing of ours but the host itself: so both ends spell it out.
 """

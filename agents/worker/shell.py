@@ -84,9 +84,9 @@ from messages.workers import (
 from messages.worlds import Assignment, EndStalled, Halt, Invite, Locate, Member, Release, StepsCounted
 from runtime.bus import Bucket, Bus
 from runtime.clock import Clock
+from runtime.decision import Decision
 from runtime.errors import BusUnavailable
 from runtime.logs import WhyLog, logger
-from runtime.role import Decision
 
 MISADDRESSED = "misaddressed"
 LOG_AFTER_S = 0.005

@@ -15,9 +15,9 @@ import torch
 from torch import Tensor, nn
 
 import tradewind
+from tradewind.protocol.trainer import Assign, Halt, Order
 from tradewind.sdk import trace
 from tradewind.sdk.member import Built
-from tradewind.sdk.protocol import Assign, Halt, Order
 
 _INPUTS = 512
 

@@ -17,7 +17,7 @@ from tradewind.host.diagnosis import missing_module
 from tradewind.host.loop import Host
 from tradewind.host.output import Tail
 from tradewind.host.process import Pipe, TrainerProcess
-from tradewind.host.protocol import TrainerSpec
+from tradewind.protocol.host import TrainerSpec
 
 SAME_AS_PYTHON = {
     "returns": "print('done')",

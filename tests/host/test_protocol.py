@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from tradewind.host import protocol
-from tradewind.host.protocol import Exit, Fork, Refused, Signal, Stop, TrainerSpec
+from tradewind.protocol import host as protocol
+from tradewind.protocol.host import Exit, Fork, Refused, Signal, Stop, TrainerSpec
 
 
 def a_trainer(**changes: object) -> dict[str, Any]:

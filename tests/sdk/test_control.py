@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from tradewind.protocol.trainer import Birth
 from tradewind.sdk import control
 from tradewind.sdk.control import Control, open_control
-from tradewind.sdk.protocol import Birth
 
 
 def test_a_message_that_went_half_is_the_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

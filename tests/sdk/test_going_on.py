@@ -14,9 +14,9 @@ from torch.optim import SGD
 from torch.utils.data import TensorDataset
 
 from tests.sdk.states import Rank
+from tradewind.protocol.trainer import Assign, Store
 from tradewind.sdk.certificate import Certificate
 from tradewind.sdk.member import World
-from tradewind.sdk.protocol import Assign, Store
 from tradewind.sdk.run import Run
 from tradewind.sdk.saving import Saving
 from tradewind.sdk.starting import Starting

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from tradewind.protocol.trainer import Assign, Halt, Locate, Store
 from tradewind.sdk.builder import LoneGroup
 from tradewind.sdk.certificate import Digest
 from tradewind.sdk.member import Built, Member, World
-from tradewind.sdk.protocol import Assign, Halt, Locate, Store
 from tradewind.sdk.stopping import Ending
 from tradewind.sdk.tail import Agreed
 

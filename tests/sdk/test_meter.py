@@ -8,9 +8,9 @@ from pytest import approx
 
 from tests.sdk.coordinator import Coordinator
 from tests.sdk.trainee import Recipe, model_of
-from tradewind.sdk import protocol
-from tradewind.sdk.meter import Lap, Meter, Recent
-from tradewind.sdk.protocol import StepReport, StepSize
+from tradewind.protocol import trainer as protocol
+from tradewind.protocol.trainer import Lap, StepReport, StepSize
+from tradewind.sdk.meter import Meter, Recent
 from tradewind.sdk.reports import Reports
 
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 import tradewind
-from tradewind.sdk import protocol
+from tradewind.protocol import trainer as protocol
 from tradewind.sdk.member import Built, Group
 from tradewind.sdk.nonfinite import NonfiniteStep, OnNonfinite
 from tradewind.sdk.samples import Order, Ranges

@@ -4,7 +4,7 @@ from agents.worker import trainer_messages as wire
 from messages import codec
 from messages.workers import SampleCertificate, WorkerLeft, WorkerPhase, WorkerStatus
 from tests.worker.builders import JOB, LOCAL, OWN
-from tradewind.sdk import protocol
+from tradewind.protocol import trainer as protocol
 from tradewind.sdk.certificate import Certificate, Digest
 
 

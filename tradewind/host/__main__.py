@@ -61,12 +61,12 @@ def _connect(path: str, wait_s: float) -> socket.socket:
 
 
 def _serve(sock: socket.socket) -> "Newborn | None":
-    from tradewind.host import protocol
     from tradewind.host.connection import AgentConnection
     from tradewind.host.diagnosis import CHOOSE_ANOTHER
     from tradewind.host.gpus import why_unfit
     from tradewind.host.loop import Host
     from tradewind.host.warm import warm_up
+    from tradewind.protocol import host as protocol
 
     agent = AgentConnection(sock)
     started = time.monotonic()
@@ -84,7 +84,7 @@ def _serve(sock: socket.socket) -> "Newborn | None":
 
 
 def _refuse(agent: "AgentConnection", why: str, *, is_unfit: bool) -> NoReturn:
-    from tradewind.host import protocol
+    from tradewind.protocol import host as protocol
 
     agent.send(protocol.refused(why, unfit=is_unfit))
     agent.flush()

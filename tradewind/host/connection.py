@@ -4,7 +4,7 @@ import contextlib
 import socket
 from typing import Final
 
-from tradewind.host.protocol import MESSAGE_LIMIT_BYTES, Message, encode
+from tradewind.protocol.host import MESSAGE_LIMIT_BYTES, Message, encode
 
 _CHUNK_BYTES: Final = 256 * 1024
 

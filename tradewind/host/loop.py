@@ -14,12 +14,12 @@ from functools import partial
 from typing import Final, assert_never
 
 from tradewind import progress
-from tradewind.host import protocol
 from tradewind.host.connection import AgentConnection
 from tradewind.host.diagnosis import error_message, hint_of, peer_lost
 from tradewind.host.process import Pipe, TrainerProcess, fork_trainer
-from tradewind.host.protocol import Abort, Exit, Fork, Refused, Signal, Stop
 from tradewind.host.trainer import Newborn
+from tradewind.protocol import host as protocol
+from tradewind.protocol.host import Abort, Exit, Fork, Refused, Signal, Stop
 
 _BACKLOG_HIGH_BYTES: Final = 1024 * 1024
 _BACKLOG_LOW_BYTES: Final = 256 * 1024

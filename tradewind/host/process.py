@@ -9,8 +9,8 @@ from typing import Final, Literal
 
 from tradewind.host import stacks
 from tradewind.host.output import Lines, Tail
-from tradewind.host.protocol import TrainerSpec
 from tradewind.host.trainer import Newborn, detach
+from tradewind.protocol.host import TrainerSpec
 
 _CHUNK_BYTES: Final = 64 * 1024
 _LAST_CHUNKS: Final = 16

@@ -7,7 +7,7 @@ from typing import Final
 
 from torch._C._distributed_c10d import TCPStore
 
-from tradewind.sdk.protocol import Assign, Store
+from tradewind.protocol.trainer import Assign, Store
 
 _MEET_TIMEOUT: Final = timedelta(minutes=5)
 _served: list[TCPStore] = []

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 
 from torch.amp.grad_scaler import GradScaler
 
-from tradewind.sdk import faults, protocol, trace
+from tradewind.protocol import trainer as protocol
+from tradewind.protocol.trainer import StepSize
+from tradewind.sdk import faults, trace
 from tradewind.sdk.applying import Applying
 from tradewind.sdk.builder import Builder
 from tradewind.sdk.certificate import Certificate
@@ -20,7 +22,6 @@ from tradewind.sdk.loader import Loader
 from tradewind.sdk.member import Member
 from tradewind.sdk.nonfinite import Nonfinite
 from tradewind.sdk.parting import Parting
-from tradewind.sdk.protocol import StepSize
 from tradewind.sdk.reports import Reports
 from tradewind.sdk.samples import Order
 from tradewind.sdk.saving import Saving

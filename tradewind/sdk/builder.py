@@ -18,8 +18,8 @@ from torch import Tensor
 from torch._C._distributed_c10d import PrefixStore, TCPStore
 from torch._C._distributed_c10d import Store as TorchStore
 
+from tradewind.protocol.trainer import Assign, Store
 from tradewind.sdk.member import Built, Group, Joiner
-from tradewind.sdk.protocol import Assign, Store
 
 STORE_TIMEOUT: Final = timedelta(seconds=30)
 _LAST_WAIT_S: Final = 2.0

@@ -7,8 +7,8 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from tradewind.sdk import protocol
-from tradewind.sdk.protocol import Birth, Order
+from tradewind.protocol import trainer as protocol
+from tradewind.protocol.trainer import Birth, Order
 
 _LINE_LIMIT_BYTES: Final = 16 * 1024 * 1024
 _SEND_TIMEOUT_S: Final = 5.0

@@ -15,8 +15,8 @@ from typing import Any, Final, Protocol
 from torch import Tensor
 from torch._C._distributed_c10d import Work
 
-from tradewind.sdk import protocol
-from tradewind.sdk.protocol import Assign, Halt, Lease, Locate, Order, Status
+from tradewind.protocol import trainer as protocol
+from tradewind.protocol.trainer import Assign, Halt, Lease, Locate, Order, Status
 from tradewind.sdk.samples import Ranges, deal, merged, shares
 from tradewind.sdk.stopping import Ending
 from tradewind.sdk.tail import Agreed

@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from tradewind.sdk import protocol
-from tradewind.sdk.meter import Lap, Recent
-from tradewind.sdk.protocol import NOTHING_COUNTED, StepReport, StepsCounted, StepSize
+from tradewind.protocol import trainer as protocol
+from tradewind.protocol.trainer import NOTHING_COUNTED, Lap, StepReport, StepsCounted, StepSize
+from tradewind.sdk.meter import Recent
 
 _EVERY_S: Final = 0.25
 _HELD_AT_MOST: Final = 512

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.amp.grad_scaler import GradScaler
 
+from tradewind.protocol.trainer import Assign, Lap, StepsCounted
 from tradewind.sdk import tail
 from tradewind.sdk.applying import Applying
 from tradewind.sdk.certificate import Certificate, Digest
@@ -18,11 +19,10 @@ from tradewind.sdk.gradients import Gradients
 from tradewind.sdk.joining import Joining
 from tradewind.sdk.loader import Loader
 from tradewind.sdk.member import Built, Member, World
-from tradewind.sdk.meter import Lap, Meter
+from tradewind.sdk.meter import Meter
 from tradewind.sdk.nonfinite import Nonfinite, NonfiniteStep
 from tradewind.sdk.parting import Parting
 from tradewind.sdk.patience import Patience
-from tradewind.sdk.protocol import Assign, StepsCounted
 from tradewind.sdk.reports import Reports
 from tradewind.sdk.samples import Order, Ranges, count, merged, split, without
 from tradewind.sdk.saving import Saving

@@ -7,8 +7,8 @@ from typing import Annotated, TypeVar
 import msgspec
 from msgspec import Meta, Struct, field
 
-from controlplane.clouds.interface import FLEET_LABEL, JOB_LABEL
 from messages.decoding import Undecodable, decode
+from messages.labels import FLEET_LABEL, JOB_LABEL
 from runtime.errors import UserError
 from tradewind.trial.commands import Commands, Ran, WouldChange, output_of
 

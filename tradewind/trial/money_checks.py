@@ -4,8 +4,8 @@ from datetime import datetime
 
 from controlplane.catalog.accelerators import from_gke
 from controlplane.catalog.shipped import shipped_catalog
-from controlplane.clouds.interface import JOB_LABEL
 from controlplane.fleet.plans import offers
+from messages.labels import JOB_LABEL
 from tradewind.trial.stage import ENDED, Trial
 from tradewind.trial.verdicts import Verdict, failed, passed, skipped
 

@@ -44,13 +44,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Final, Literal
 
-from tradewind.sdk.meter import Lap, Means
-from tradewind.sdk.samples import Ranges
-
 SOCKET: Final = "TRADEWIND_TRAINER_SOCKET"
 INVITED: Final = "TRADEWIND_INVITED"
 
 Entry = Literal["start", "planned", "repair"]
+Ranges = tuple[tuple[int, int], ...]
+"""Positions in the global batch of one step, each from the first to before the last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +124,34 @@ class StepsCounted:
 
 
 NOTHING_COUNTED: Final = StepsCounted()
+
+
+@dataclass(frozen=True, slots=True)
+class Lap:
+    """One step of one rank."""
+
+    seconds: float
+    """All of it: what was neither computed nor waited for is the optimizer's update, and the reading of samples."""
+    computed_s: float
+    """From the batch handed out to its gradients being there."""
+    waited_s: float
+    """In the sum: for other ranks, and for the network."""
+    is_whole: bool
+    """Nothing disturbed it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """Of one step of late."""
+
+    steps: int = 0
+    """How many there were, all in all."""
+    samples: float = 0.0
+    seconds: float = 0.0
+    computed_s: float = 0.0
+    waited_s: float = 0.0
+    longest_s: float = 0.0
+    """The longest of the last steps, also of those that something disturbed."""
 
 
 @dataclass(frozen=True, slots=True)

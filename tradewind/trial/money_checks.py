@@ -6,8 +6,8 @@ from controlplane.catalog.accelerators import from_gke
 from controlplane.catalog.shipped import shipped_catalog
 from controlplane.fleet.plans import offers
 from messages.labels import JOB_LABEL
-from tradewind.cli.trial.stage import ENDED, Trial
-from tradewind.cli.trial.verdicts import Verdict, failed, passed, skipped
+from tradewind.trial.stage import ENDED, Trial
+from tradewind.trial.verdicts import Verdict, failed, passed, skipped
 
 TOLERANCE = 0.05
 TOLERANCE_USD = 0.05

@@ -460,4 +460,4 @@ class Member:
             paused=paused,
             paused_at=paused_at,
         )
-        self._send(protocol.status(now))
+        self._send(protocol.encode_message(now))

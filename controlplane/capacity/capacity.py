@@ -161,7 +161,7 @@ class Capacity:
                 self._let_go(job)
 
         shell = AllocatorShell(job, self._cloud, self._complete, self._clock, self._announce, self._planner)
-        loop = AllocatorLoop(f"capacity/{job}", state, decide, shell, Ticked, self._clock, decided)
+        loop = AllocatorLoop(f"capacity/{job}", state, decide, shell, Ticked, self._clock, [decided])
         return loop
 
     def wants(self, job: JobName, wanted: int, ended: str | None, criteria: Criteria | None = None) -> None:

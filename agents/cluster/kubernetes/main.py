@@ -8,12 +8,12 @@ from pathlib import Path
 
 from agents.cluster.decide import decide
 from agents.cluster.effects import ClusterEffect
-from agents.cluster.events import ClusterEvent, Ticked
+from agents.cluster.events import BusBack, BusLost, ClusterEvent, Ticked
 from agents.cluster.kubernetes.places import PodPlaces
 from agents.cluster.kubernetes.pods import PodPlan
 from agents.cluster.kubernetes.settings import KubernetesSettings
 from agents.cluster.record import KnownRecord
-from agents.cluster.shell import ClusterShell, Inbox, change_of_bus, refuse_a_second
+from agents.cluster.shell import ClusterShell, refuse_a_second
 from agents.cluster.state import ClusterState, Rules, new_cluster
 from messages.ids import ClusterName
 from messages.subjects import STATE_BUCKET
@@ -21,6 +21,7 @@ from runtime.bus import Bus, BusSettings
 from runtime.clock import SystemClock
 from runtime.errors import UserError
 from runtime.first_connection import connect_when_up
+from runtime.inbox import Inbox, posting_bus_changes
 from runtime.kubernetes.client import KubernetesApi
 from runtime.kubernetes.configuration import ApiConfiguration, connected, from_pod_or_kubeconfig
 from runtime.logs import logger
@@ -36,9 +37,11 @@ async def main(settings: KubernetesSettings, stop: Stop) -> int:
 
 
 async def control(settings: KubernetesSettings, configuration: ApiConfiguration, stop: Stop) -> int:
-    clock, inbox = SystemClock(), Inbox()
+    clock, inbox = SystemClock(), Inbox[ClusterEvent]()
     cluster = ClusterName(settings.cluster)
-    bus = await connect_when_up(_bus_settings(settings), stop.asked, change_of_bus(inbox, clock))
+    bus = await connect_when_up(
+        _bus_settings(settings), stop.asked, posting_bus_changes(inbox, clock, BusBack, BusLost)
+    )
     if bus is None:
         return 0
     try:
@@ -50,7 +53,9 @@ async def control(settings: KubernetesSettings, configuration: ApiConfiguration,
     return 0
 
 
-async def _control(settings: KubernetesSettings, api: KubernetesApi, bus: Bus, inbox: Inbox, stop: Stop) -> None:
+async def _control(
+    settings: KubernetesSettings, api: KubernetesApi, bus: Bus, inbox: Inbox[ClusterEvent], stop: Stop
+) -> None:
     clock, cluster = SystemClock(), ClusterName(settings.cluster)
     incarnation = secrets.token_hex(3)
     record = KnownRecord(await bus.bucket(STATE_BUCKET), cluster, incarnation)
@@ -64,7 +69,7 @@ async def _control(settings: KubernetesSettings, api: KubernetesApi, bus: Bus, i
         places = PodPlaces(api, plan_of(settings), inbox.post, clock, restored, hostless_s=settings.hostless_s)
         shell = ClusterShell(cluster, bus, record, places, inbox, clock)
         loop: RoleLoop[ClusterState, ClusterEvent, ClusterEffect] = RoleLoop(
-            "cluster", state, decide, shell, Ticked, clock, shell.on_decision
+            "cluster", state, decide, shell, Ticked, clock, [shell.on_decision]
         )
         inbox.open(loop.post)
         await shell.listen()

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from controlplane.catalog.kinds import MachineKind
 from controlplane.clouds.interface import (
     FLEET_LABEL,
     JOB_LABEL,
@@ -47,7 +48,7 @@ def a_pool(
     status: PoolStatus = PoolStatus.RUNNING,
 ) -> PoolInfo:
     labels = labels_of(job, fleet, asked_at, bus)
-    return PoolInfo(PoolRef(cluster, name), ZONE, "g2-standard-8", "nvidia-l4", True, 2, status, labels)
+    return PoolInfo(PoolRef(cluster, name), MachineKind(ZONE, "g2-standard-8", "L4", 1, True), 2, status, labels)
 
 
 def a_cluster(
@@ -67,6 +68,6 @@ def machines(
 ) -> Sequence[MachineInfo]:
     labels = labels_of(job, fleet)
     return [
-        MachineInfo(f"id-{name}", name, zone, "g2-standard-8", "nvidia-l4", 1, True, started_at, labels)
+        MachineInfo(f"id-{name}", name, MachineKind(zone, "g2-standard-8", "L4", 1, True), started_at, labels)
         for name in names
     ]

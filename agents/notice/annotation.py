@@ -4,15 +4,10 @@ none any more."""
 import asyncio
 
 from agents.cluster.kubernetes.client import ApiRefused, ApiUnavailable, KubernetesApi
-from agents.cluster.kubernetes.names import (
-    NODES_PATH,
-    NOTICE_ANNOTATION,
-    NOTICE_BOOT_ANNOTATION,
-    NOTICE_WHY_ANNOTATION,
-    NOTICED_LABEL,
-)
+from agents.cluster.kubernetes.names import NODES_PATH
 from agents.cluster.kubernetes.pauses import Pauses
 from agents.notice.source import Notice
+from messages.labels import NOTICE_ANNOTATION, NOTICE_BOOT_ANNOTATION, NOTICE_WHY_ANNOTATION, NOTICED_LABEL
 from runtime.clock import Clock
 from runtime.logs import WhyLog, logger
 

@@ -6,14 +6,9 @@ import hashlib
 import msgspec
 
 from controlplane.bootstrap import rights, workloads
-from controlplane.bootstrap.names import (
-    BUS_SECRET,
-    NATS_CREDENTIALS_KEY,
-    NATS_URL_KEY,
-    Manifest,
-    labels,
-)
+from controlplane.bootstrap.names import BUS_SECRET, Manifest, labels
 from controlplane.bootstrap.settings import BootstrapSettings, Place, Secrets
+from messages.labels import NATS_CREDENTIALS_KEY, NATS_URL_KEY
 
 
 def manifests(settings: BootstrapSettings, secrets: Secrets, place: Place) -> tuple[Manifest, ...]:

@@ -3,9 +3,9 @@
 from enum import StrEnum
 from typing import assert_never
 
-from controlplane.bootstrap.names import MANAGED_BY_LABEL, MANAGER, Manifest, title
-from controlplane.clouds.interface import FLEET_LABEL
+from controlplane.bootstrap.names import Manifest, title
 from controlplane.clouds.outcomes import Busy, Refused
+from messages.labels import FLEET_LABEL, MANAGED_BY_LABEL, MANAGER
 
 
 class Owner(StrEnum):

@@ -6,8 +6,6 @@ from controlplane.bootstrap.names import (
     BUS_SECRET,
     CONTROLLER,
     DIGEST_ANNOTATION,
-    NATS_CREDENTIALS_KEY,
-    NATS_URL_KEY,
     NOTICE,
     WORKER,
     Manifest,
@@ -15,7 +13,7 @@ from controlplane.bootstrap.names import (
     selector,
 )
 from controlplane.bootstrap.settings import BootstrapSettings, Place
-from controlplane.clouds.interface import JOB_LABEL
+from messages.labels import JOB_LABEL, NATS_CREDENTIALS_KEY, NATS_URL_KEY
 
 CREDENTIALS_FOLDER = "/etc/tradewind"
 SCRATCH_FOLDER = "/scratch"

@@ -11,7 +11,7 @@ import pytest
 
 from agents.cluster.kubernetes.client import ApiRefused, KubernetesApi, connected
 from agents.cluster.kubernetes.main import control
-from agents.cluster.kubernetes.names import NODES_PATH, NOTICE_ANNOTATION, pods_path
+from agents.cluster.kubernetes.names import NODES_PATH, pods_path
 from agents.cluster.kubernetes.objects import Listing
 from agents.cluster.kubernetes.settings import KubernetesSettings
 from agents.notice.annotation import NodeAnnotation
@@ -20,6 +20,7 @@ from messages import subjects
 from messages.clusters import Answer, ClusterHeartbeat, KeepWorkers, WorkerTemplate
 from messages.codec import Received
 from messages.ids import ClusterName, Epoch, JobName
+from messages.labels import NOTICE_ANNOTATION
 from runtime.bus import Bus
 from runtime.clock import SystemClock
 from runtime.nats_server import NatsServer

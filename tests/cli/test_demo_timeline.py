@@ -6,7 +6,7 @@ import pytest
 
 from messages.ids import Generation, Rank
 from tests.cli.demo_facts import FIRST, FULL_AGAIN, SMALLER, WRITTEN, traced
-from tradewind.cli.demo.timeline import Moment, pause_s, read, repeated_steps, usual_step_s
+from tradewind.demo.timeline import Moment, pause_s, read, repeated_steps, usual_step_s
 from tradewind.sdk.trace import Trace
 
 

@@ -11,16 +11,10 @@ import msgspec
 import pytest
 
 from agents.cluster.kubernetes.client import AlreadyExists, KubernetesApi, NotFound
-from agents.cluster.kubernetes.names import (
-    JOB_LABEL,
-    NODES_PATH,
-    NOTICE_ANNOTATION,
-    POOL_LABEL,
-    ZONE_LABEL,
-    pods_path,
-)
+from agents.cluster.kubernetes.names import NODES_PATH, POOL_LABEL, ZONE_LABEL, pods_path
 from agents.cluster.kubernetes.objects import Listing, Pod
 from messages.ids import JobName
+from messages.labels import JOB_LABEL, NOTICE_ANNOTATION
 
 JOB = JobName("story")
 WORKER_ACCOUNT = "worker"

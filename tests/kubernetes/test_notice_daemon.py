@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from agents.cluster.kubernetes.names import NOTICE_ANNOTATION, NOTICE_WHY_ANNOTATION
 from agents.notice.file import NoticeFile
 from agents.notice.machine import Machine
 from agents.notice.main import maintenance_s, source_of, watch
@@ -18,6 +17,7 @@ from agents.notice.metadata import GceMetadata
 from agents.notice.settings import NoticeSettings, read_notice_settings
 from agents.notice.source import Notice, NoticeSource
 from messages.clusters import Presence
+from messages.labels import NOTICE_ANNOTATION, NOTICE_WHY_ANNOTATION
 from runtime.errors import UserError
 from runtime.process import Stop
 from simulator.metadata.server import MetadataServers

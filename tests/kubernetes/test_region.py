@@ -12,7 +12,7 @@ import pytest
 
 from agents.cluster.kubernetes.client import KubernetesApi, connected
 from agents.cluster.kubernetes.main import control
-from agents.cluster.kubernetes.names import ACCELERATOR_LABEL, GPU_RESOURCE, JOB_LABEL, POOL_LABEL
+from agents.cluster.kubernetes.names import ACCELERATOR_LABEL, GPU_RESOURCE, POOL_LABEL
 from agents.cluster.kubernetes.settings import KubernetesSettings
 from agents.notice.main import watch
 from agents.notice.settings import NoticeSettings
@@ -21,6 +21,7 @@ from messages.clusters import ClusterHeartbeat, KeepWorkers, NodeSight, Presence
 from messages.codec import Received
 from messages.ids import Epoch
 from messages.jobs import Pod
+from messages.labels import JOB_LABEL
 from messages.workers import WorkerLeft, WorkerNoticed, WorkerPhase
 from runtime.nats_server import NatsServer
 from runtime.process import Stop

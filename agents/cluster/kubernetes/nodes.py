@@ -9,7 +9,7 @@ from msgspec import structs
 
 from agents.cluster.events import ClusterEvent, NodeGone, NodeSeen
 from agents.cluster.kubernetes.client import ApiRefused, ApiUnavailable, KubernetesApi, NotFound
-from agents.cluster.kubernetes.names import NODES_PATH, NOTICE_ANNOTATION
+from agents.cluster.kubernetes.names import NODES_PATH
 from agents.cluster.kubernetes.objects import AnyObject, Node
 from agents.cluster.kubernetes.pauses import Pauses
 from agents.cluster.kubernetes.sights import read_node
@@ -17,6 +17,7 @@ from agents.cluster.kubernetes.view import Change, Seen, Vanished
 from agents.cluster.kubernetes.watching import Watcher
 from messages.clusters import NodeSight
 from messages.decoding import Undecodable, decode
+from messages.labels import NOTICE_ANNOTATION
 from runtime.clock import Clock
 from runtime.logs import logger
 

@@ -12,7 +12,7 @@ from typing import assert_never
 
 from agents.cluster.events import ClusterEvent, PlaceEnded, PlaceFailed, PlaceSeen, PlaceStarted, ViewSynced
 from agents.cluster.kubernetes.client import ApiRefused, KubernetesApi, NotFound
-from agents.cluster.kubernetes.names import APP_LABEL, WORKER_APP, pods_path
+from agents.cluster.kubernetes.names import WORKER_APP, pods_path
 from agents.cluster.kubernetes.nodes import Nodes
 from agents.cluster.kubernetes.objects import Pod
 from agents.cluster.kubernetes.pods import PodPlan, worker_pod
@@ -23,6 +23,7 @@ from agents.cluster.kubernetes.watching import Watcher
 from agents.cluster.state import KnownPlace
 from messages.clusters import WorkerTemplate
 from messages.ids import JobName
+from messages.labels import APP_LABEL
 from runtime.clock import Clock
 from runtime.logs import Once, logger
 

@@ -11,21 +11,23 @@ from typing import Any, NamedTuple
 
 from agents.cluster.kubernetes.names import (
     AGENT_CONTAINER,
-    APP_LABEL,
     GPU_RESOURCE,
     HOST_CONTAINER,
     HOST_LABEL,
+    UID_LABEL,
+    WORKER_APP,
+)
+from messages.clusters import WorkerTemplate
+from messages.ids import ClusterName, JobName
+from messages.labels import (
+    APP_LABEL,
     JOB_LABEL,
     MANAGED_BY_LABEL,
     MANAGER,
     NATS_CREDENTIALS_KEY,
     NATS_URL_KEY,
     NOTICED_LABEL,
-    UID_LABEL,
-    WORKER_APP,
 )
-from messages.clusters import WorkerTemplate
-from messages.ids import ClusterName, JobName
 
 Manifest = dict[str, Any]
 

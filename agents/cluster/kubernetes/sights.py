@@ -5,20 +5,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from agents.cluster.kubernetes.names import (
-    AGENT_CONTAINER,
-    HOST_CONTAINER,
-    JOB_LABEL,
-    NOTICE_ANNOTATION,
-    NOTICE_BOOT_ANNOTATION,
-    NOTICE_WHY_ANNOTATION,
-    POOL_LABEL,
-    UID_LABEL,
-    ZONE_LABEL,
-)
+from agents.cluster.kubernetes.names import AGENT_CONTAINER, HOST_CONTAINER, POOL_LABEL, UID_LABEL, ZONE_LABEL
 from agents.cluster.kubernetes.objects import Condition, Node, Pod, PodStatus, Terminated
 from messages.clusters import NodeSight, StartFailure
 from messages.ids import JobName, is_name
+from messages.labels import JOB_LABEL, NOTICE_ANNOTATION, NOTICE_BOOT_ANNOTATION, NOTICE_WHY_ANNOTATION
 
 STALE_NOTICE_S = 300.0
 """Seconds after its deadline until a notice without a boot id counts as that of an earlier machine."""

@@ -13,11 +13,11 @@ from controlplane.fleet.plans import complete, offers
 from controlplane.fleet.spec import ClusterSpec
 from messages.ids import JobName
 from runtime.errors import UserError
-from tradewind.cli.trial.commands import TIMED_OUT, Ran
-from tradewind.cli.trial.gcloud import ProbePool
-from tradewind.cli.trial.setup_checks import quotas_of
-from tradewind.cli.trial.stage import Trial
-from tradewind.cli.trial.verdicts import Verdict, failed, passed, skipped
+from tradewind.trial.commands import TIMED_OUT, Ran
+from tradewind.trial.gcloud import ProbePool
+from tradewind.trial.setup_checks import quotas_of
+from tradewind.trial.stage import Trial
+from tradewind.trial.verdicts import Verdict, failed, passed, skipped
 
 STOCKOUT_PROBE = "trial-stockout"
 QUOTA_PROBE = "trial-quota"

@@ -18,7 +18,7 @@ from messages.jobs import JobSpec
 from runtime import children
 from tradewind.cli.api.client import Api
 from tradewind.cli.api.errors import MasterAway
-from tradewind.cli.demo.cloud.facts import (
+from tradewind.demo.cloud.facts import (
     Asked,
     CloudFacts,
     How,
@@ -32,10 +32,10 @@ from tradewind.cli.demo.cloud.facts import (
     removals_in,
     stockouts_in,
 )
-from tradewind.cli.demo.facts import Facts, Kill, Promise
-from tradewind.cli.demo.story import NOTICED_AT_SHARE, Story
-from tradewind.cli.local.fleet import Fleet, region_of
-from tradewind.cli.local.simulator import Bill, Inventory, Node, Simulator, SimulatorAway
+from tradewind.demo.facts import Facts, Kill, Promise
+from tradewind.demo.story import NOTICED_AT_SHARE, Story
+from tradewind.local.fleet import Fleet, region_of
+from tradewind.local.simulator import Bill, Inventory, Node, Simulator, SimulatorAway
 
 NOTICE_S = 15.0
 WITHOUT_A_WORD_S = 0.0

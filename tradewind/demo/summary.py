@@ -4,9 +4,9 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from tradewind.cli import present
-from tradewind.cli.demo.changes import Change, Kind
-from tradewind.cli.demo.cloud.report import cloud_lines
-from tradewind.cli.demo.report import Report
+from tradewind.demo.changes import Change, Kind
+from tradewind.demo.cloud.report import cloud_lines
+from tradewind.demo.report import Report
 
 
 def report_text(report: Report) -> RenderableType:

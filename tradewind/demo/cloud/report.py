@@ -5,9 +5,9 @@ from msgspec import Struct
 from messages.costs import CostView
 from messages.ids import Generation, WorkerId
 from tradewind.cli.cost.sentences import sentences
-from tradewind.cli.demo.cloud.checks import regions_of
-from tradewind.cli.demo.cloud.facts import CloudFacts, How, PlanTold
-from tradewind.cli.demo.facts import Trained
+from tradewind.demo.cloud.checks import regions_of
+from tradewind.demo.cloud.facts import CloudFacts, How, PlanTold
+from tradewind.demo.facts import Trained
 
 
 class NodeTaken(Struct, frozen=True):

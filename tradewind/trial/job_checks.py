@@ -3,9 +3,9 @@
 import time
 
 from messages.api import EventLine
-from tradewind.cli.trial.gcloud import Machine
-from tradewind.cli.trial.stage import Trial
-from tradewind.cli.trial.verdicts import Verdict, failed, passed, skipped
+from tradewind.trial.gcloud import Machine
+from tradewind.trial.stage import Trial
+from tradewind.trial.verdicts import Verdict, failed, passed, skipped
 
 DEVICE = "device: "
 """How the job of the trial begins the line that names what a rank computes on."""

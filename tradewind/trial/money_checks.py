@@ -4,10 +4,10 @@ from datetime import datetime
 
 from controlplane.catalog.accelerators import from_gke
 from controlplane.catalog.shipped import shipped_catalog
-from controlplane.clouds.interface import JOB_LABEL
 from controlplane.fleet.plans import offers
-from tradewind.cli.trial.stage import ENDED, Trial
-from tradewind.cli.trial.verdicts import Verdict, failed, passed, skipped
+from messages.labels import JOB_LABEL
+from tradewind.trial.stage import ENDED, Trial
+from tradewind.trial.verdicts import Verdict, failed, passed, skipped
 
 TOLERANCE = 0.05
 TOLERANCE_USD = 0.05

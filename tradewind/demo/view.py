@@ -12,7 +12,7 @@ from rich.text import Text
 
 from messages.api import EventLine
 from tradewind.cli import present
-from tradewind.cli.demo.story import Story
+from tradewind.demo.story import Story
 
 DRAWS_A_SECOND = 4
 LINE_EVERY_S = 2.0

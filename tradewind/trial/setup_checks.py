@@ -6,8 +6,8 @@ from controlplane.clouds.interface import PROJECT, Quota, QuotaKey
 from controlplane.fleet.checks import region_of
 from controlplane.fleet.plans import complete, offers
 from messages.ids import JobName
-from tradewind.cli.trial.stage import Trial
-from tradewind.cli.trial.verdicts import Verdict, failed, passed
+from tradewind.trial.stage import Trial
+from tradewind.trial.verdicts import Verdict, failed, passed
 
 SERVICES = (
     "artifactregistry.googleapis.com",

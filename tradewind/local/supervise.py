@@ -7,8 +7,8 @@ from pathlib import Path
 
 from runtime.errors import UserError
 from runtime.process import EXIT_USER_ERROR
-from tradewind.cli.local.folder import StackFailed
-from tradewind.cli.local.parts import Part
+from tradewind.local.folder import StackFailed
+from tradewind.local.parts import Part
 
 FIRST_BACKOFF_S = 0.2
 MAX_BACKOFF_S = 5.0

@@ -12,12 +12,12 @@ from pathlib import Path
 from runtime.children import free_port
 from tradewind.cli.api.client import Api, session
 from tradewind.cli.api.errors import MasterAway
-from tradewind.cli.local.fleet import KEY_FILE, Fleet, fleet_at, read_fleet
-from tradewind.cli.local.folder import StackFailed
-from tradewind.cli.local.parts import master, simulator
-from tradewind.cli.local.simulator import Simulator
-from tradewind.cli.local.stack import POLL_S, START_S, LocalStack, Say, standing
-from tradewind.cli.local.supervise import tail_of
+from tradewind.local.fleet import KEY_FILE, Fleet, fleet_at, read_fleet
+from tradewind.local.folder import StackFailed
+from tradewind.local.parts import master, simulator
+from tradewind.local.simulator import Simulator
+from tradewind.local.stack import POLL_S, START_S, LocalStack, Say, standing
+from tradewind.local.supervise import tail_of
 
 DELAYS = {
     "CLUSTER_S": "2",

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Iterator
 
-from tradewind.cli.demo.cloud.facts import CloudFacts, How, Taken
-from tradewind.cli.demo.facts import Trained
+from tradewind.demo.cloud.facts import CloudFacts, How, Taken
+from tradewind.demo.facts import Trained
 
 LEDGER_TOLERANCE = 0.02
 """Machines are looked at every second, and this run takes a minute or two; in longer ones it is within 1 %."""

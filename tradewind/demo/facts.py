@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from messages.api import EventLine, ProgressLine
 from messages.ids import Generation, Rank, WorkerId
-from tradewind.cli.demo.cloud.facts import CloudFacts
-from tradewind.cli.demo.timeline import Moment
+from tradewind.demo.cloud.facts import CloudFacts
+from tradewind.demo.timeline import Moment
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,12 @@ import aiohttp
 import msgspec
 from msgspec import Struct
 
+from messages.labels import JOB_LABEL
 from runtime.errors import Temporary
 
 T = TypeVar("T")
 
 ANSWER_S = 10.0
-JOB_LABEL = "tradewind-job"
 
 
 class SimulatorAway(Temporary):

@@ -12,8 +12,8 @@ from messages.jobs import JobSpec
 from runtime.errors import UserError
 from tradewind.cli.api.client import Api
 from tradewind.cli.api.errors import JobUnknown
-from tradewind.cli.trial.commands import WouldChange
-from tradewind.cli.trial.gcloud import Gcloud
+from tradewind.trial.commands import WouldChange
+from tradewind.trial.gcloud import Gcloud
 
 T = TypeVar("T")
 

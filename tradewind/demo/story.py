@@ -17,8 +17,8 @@ from tradewind.cli.api.client import Api
 from tradewind.cli.api.errors import MasterAway
 from tradewind.cli.api.following import Seen, follow, source_of_event, source_of_line
 from tradewind.cli.api.watch import has_ended
-from tradewind.cli.demo.facts import Facts, Kill, Promise, formed_from, noticed_in
-from tradewind.cli.local import processes
+from tradewind.demo.facts import Facts, Kill, Promise, formed_from, noticed_in
+from tradewind.local import processes
 
 LOOK_EVERY_S = 0.25
 DRAIN_S = 5.0

@@ -1,4 +1,4 @@
-"""`python -m tradewind.cli.trial`, as `deploy/gke-trial.sh` calls it."""
+"""`python -m tradewind.trial`, as `deploy/gke-trial.sh` calls it."""
 
 import argparse
 import asyncio
@@ -16,11 +16,11 @@ from runtime.errors import TradewindError, UserError
 from tradewind.cli.api.client import connected
 from tradewind.cli.jobs.jobfile import read_job
 from tradewind.cli.jobs.oneshot import quiet_logs
-from tradewind.cli.trial import checklist
-from tradewind.cli.trial.commands import Programs
-from tradewind.cli.trial.gcloud import Gcloud
-from tradewind.cli.trial.money_checks import worst_case_usd
-from tradewind.cli.trial.stage import Bounds, Scarce, Trial
+from tradewind.trial import checklist
+from tradewind.trial.commands import Programs
+from tradewind.trial.gcloud import Gcloud
+from tradewind.trial.money_checks import worst_case_usd
+from tradewind.trial.stage import Bounds, Scarce, Trial
 
 EXIT_USAGE = 2
 SCARCE = "a2-highgpu-1g/nvidia-tesla-a100/us-central1-a"

@@ -104,5 +104,5 @@ def simulator(arguments: tuple[str, ...], environ: Mapping[str, str], folder: Pa
 
 
 def guard(environ: Mapping[str, str], folder: Path) -> OwnProcess:
-    """Outlives this process, and ends what it left; see `tradewind.cli.local.guard`."""
-    return OwnProcess("guard", ("tradewind.cli.local.guard", str(folder)), environ, folder, guards_us=True)
+    """Outlives this process, and ends what it left; see `tradewind.local.guard`."""
+    return OwnProcess("guard", ("tradewind.local.guard", str(folder)), environ, folder, guards_us=True)

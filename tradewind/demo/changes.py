@@ -8,9 +8,9 @@ from msgspec import Struct
 
 from messages.ids import Generation, WorkerId
 from messages.worlds import Entry
-from tradewind.cli.demo import timeline
-from tradewind.cli.demo.cloud.facts import How
-from tradewind.cli.demo.facts import Facts, Trained
+from tradewind.demo import timeline
+from tradewind.demo.cloud.facts import How
+from tradewind.demo.facts import Facts, Trained
 
 
 class Kind(StrEnum):

@@ -7,10 +7,10 @@ from typing import Annotated, TypeVar
 import msgspec
 from msgspec import Meta, Struct, field
 
-from controlplane.clouds.interface import FLEET_LABEL, JOB_LABEL
 from messages.decoding import Undecodable, decode
+from messages.labels import FLEET_LABEL, JOB_LABEL
 from runtime.errors import UserError
-from tradewind.cli.trial.commands import Commands, Ran, WouldChange, output_of
+from tradewind.trial.commands import Commands, Ran, WouldChange, output_of
 
 T = TypeVar("T")
 

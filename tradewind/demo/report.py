@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from messages.ids import Generation, Rank, WorkerId
-from tradewind.cli.demo.changes import Change, changes
-from tradewind.cli.demo.checks import CLAIMS
-from tradewind.cli.demo.cloud.checks import CLOUD_CLAIMS
-from tradewind.cli.demo.cloud.report import CloudReport, cloud_report
-from tradewind.cli.demo.facts import Facts, Formed, Trained, by_generation, losses
-from tradewind.cli.demo.timeline import usual_step_s
+from tradewind.demo.changes import Change, changes
+from tradewind.demo.checks import CLAIMS
+from tradewind.demo.cloud.checks import CLOUD_CLAIMS
+from tradewind.demo.cloud.report import CloudReport, cloud_report
+from tradewind.demo.facts import Facts, Formed, Trained, by_generation, losses
+from tradewind.demo.timeline import usual_step_s
 
 
 class World(Struct, frozen=True):

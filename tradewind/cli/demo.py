@@ -2,16 +2,13 @@
 
 import os
 import sys
-from pathlib import Path
 
 import click
 
 from runtime.errors import UserError
 from tradewind.cli.numbers import Number, Whole
+from tradewind.demo import FLEET, SCRIPT
 
-EXAMPLES = Path(__file__).parents[3] / "examples"
-SCRIPT = EXAMPLES / "char_transformer" / "train.py"
-FLEET = EXAMPLES / "fleet-simulator.yaml"
 CLOUD_S = 100.0
 """In less a run may be over before it was told all: a master may take ten seconds to see that a zone is empty."""
 LOCAL_S = 30.0
@@ -58,8 +55,8 @@ def demo(cloud: bool, steps: int, workers: int, seconds: float | None, as_json: 
             f"tradewind demo{'' if cloud else ' --local'} --seconds {needed_s:g}",
         )
     from runtime.process import run
-    from tradewind.cli.demo.stage import Demonstration
     from tradewind.cli.jobs.oneshot import quiet_logs
+    from tradewind.demo.stage import Demonstration
 
     quiet_logs()
     demonstration = Demonstration(

@@ -17,11 +17,11 @@ from agents.worker.leftovers import end_cgroups
 from runtime import children
 from tradewind.cli.api.client import Api, session
 from tradewind.cli.api.errors import MasterAway
-from tradewind.cli.local import processes
-from tradewind.cli.local.folder import StackFailed, own_folder
-from tradewind.cli.local.guard import MARK, workers_folder
-from tradewind.cli.local.parts import BusServer, Part, controller, guard, master
-from tradewind.cli.local.supervise import keep, tail_of
+from tradewind.local import processes
+from tradewind.local.folder import StackFailed, own_folder
+from tradewind.local.guard import MARK, workers_folder
+from tradewind.local.parts import BusServer, Part, controller, guard, master
+from tradewind.local.supervise import keep, tail_of
 
 NATS_VARIABLE = "TRADEWIND_NATS_URL"
 NATS_VARIABLES = "TRADEWIND_NATS_"

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterator
 
 from messages.ids import WorkerId
-from tradewind.cli.demo.changes import Kind, changes
-from tradewind.cli.demo.facts import Facts, Trained, losses
+from tradewind.demo.changes import Kind, changes
+from tradewind.demo.facts import Facts, Trained, losses
 from tradewind.sdk.certificate import Certificate
 
 Check = Callable[[Facts, list[Trained]], Iterator[str]]

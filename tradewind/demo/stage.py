@@ -17,16 +17,16 @@ from messages.criteria import Capacity, Objective, StepProfile, StepTime
 from messages.jobs import JobSpec, Launch, Workers
 from runtime.process import EXIT_FAILED, Stop
 from tradewind.cli import present
-from tradewind.cli.demo import timeline, view
-from tradewind.cli.demo.cloud.story import CloudStory
-from tradewind.cli.demo.facts import Promise
-from tradewind.cli.demo.report import Report, report_on
-from tradewind.cli.demo.story import Story
-from tradewind.cli.demo.summary import report_text
 from tradewind.cli.interrupt import unless_stopped
-from tradewind.cli.local.cloud import CloudStack, cloud_stack
-from tradewind.cli.local.stack import NATS_VARIABLE, LocalStack, local_stack
 from tradewind.cli.offers.table import offer_table
+from tradewind.demo import timeline, view
+from tradewind.demo.cloud.story import CloudStory
+from tradewind.demo.facts import Promise
+from tradewind.demo.report import Report, report_on
+from tradewind.demo.story import Story
+from tradewind.demo.summary import report_text
+from tradewind.local.cloud import CloudStack, cloud_stack
+from tradewind.local.stack import NATS_VARIABLE, LocalStack, local_stack
 from tradewind.sdk import trace
 
 BESIDE_TRAINING_S = 255.0

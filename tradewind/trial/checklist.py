@@ -3,10 +3,10 @@
 from collections.abc import Awaitable, Callable, Collection, Mapping
 
 from runtime.errors import TradewindError, UserError
-from tradewind.cli.trial import job_checks, money_checks, refusal_checks, setup_checks
-from tradewind.cli.trial.commands import WouldChange
-from tradewind.cli.trial.stage import Trial
-from tradewind.cli.trial.verdicts import Result, Verdict, failed, line_of, skipped, summary_of
+from tradewind.trial import job_checks, money_checks, refusal_checks, setup_checks
+from tradewind.trial.commands import WouldChange
+from tradewind.trial.stage import Trial
+from tradewind.trial.verdicts import Result, Verdict, failed, line_of, skipped, summary_of
 
 Check = Callable[[Trial], Awaitable[Verdict]]
 Say = Callable[[str], None]

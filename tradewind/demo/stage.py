@@ -27,7 +27,7 @@ from tradewind.demo.story import Story
 from tradewind.demo.summary import report_text
 from tradewind.local.cloud import CloudStack, cloud_stack
 from tradewind.local.stack import NATS_VARIABLE, LocalStack, local_stack
-from tradewind.sdk import trace
+from tradewind.sdk import diagnostics
 
 BESIDE_TRAINING_S = 255.0
 """The most that machines, starts and pauses may take."""
@@ -131,7 +131,7 @@ class Demonstration:
                 ),
                 workdir=str(folder),
                 python=sys.executable,
-                env={"OMP_NUM_THREADS": "1", trace.VARIABLE: str(folder / TRACE)},
+                env={"OMP_NUM_THREADS": "1", diagnostics.TRACE: str(folder / TRACE)},
             ),
             workers=Workers(max=self.workers, min=max(1, self.workers - 2)),
             hyperparameters={"global_batch": promise.global_batch},

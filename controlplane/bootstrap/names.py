@@ -1,10 +1,7 @@
 """What things are called in a cluster. They are never renamed: an old name would be left behind, with its rights."""
 
-from typing import Any
-
 from messages.labels import APP_LABEL, FLEET_LABEL, MANAGED_BY_LABEL, MANAGER
-
-Manifest = dict[str, Any]
+from runtime.kubernetes.paths import Manifest
 
 CONTROLLER = "cluster-controller"
 NOTICE = "notice"

@@ -7,10 +7,11 @@ import yaml
 
 from agents.cluster.kubernetes.settings import read_kubernetes_settings
 from agents.notice.settings import read_notice_settings
-from controlplane.bootstrap.names import DIGEST_ANNOTATION, Manifest
+from controlplane.bootstrap.names import DIGEST_ANNOTATION
 from controlplane.bootstrap.settings import BootstrapSettings, Secrets
 from messages.labels import NATS_CREDENTIALS_KEY, NATS_URL_KEY
 from runtime.decoding import problems
+from runtime.kubernetes.paths import Manifest
 from tests.bootstrap.builders import (
     IMAGE,
     container_of,

@@ -7,16 +7,8 @@ again: one that has ended is replaced by another, with another uid.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from agents.cluster.kubernetes.names import (
-    AGENT_CONTAINER,
-    GPU_RESOURCE,
-    HOST_CONTAINER,
-    HOST_LABEL,
-    UID_LABEL,
-    WORKER_APP,
-)
 from messages.clusters import WorkerTemplate
 from messages.ids import ClusterName, JobName
 from messages.labels import (
@@ -28,8 +20,14 @@ from messages.labels import (
     NATS_URL_KEY,
     NOTICED_LABEL,
 )
+from runtime.kubernetes.paths import Manifest
 
-Manifest = dict[str, Any]
+WORKER_APP = "tradewind-worker"
+UID_LABEL = "tradewind-uid"
+AGENT_CONTAINER = "agent"
+HOST_CONTAINER = "host"
+HOST_LABEL = "kubernetes.io/hostname"
+GPU_RESOURCE = "nvidia.com/gpu"
 
 RUN_FOLDER = "/run/tradewind"
 CODE_FOLDER = f"{RUN_FOLDER}/code"

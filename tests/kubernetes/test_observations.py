@@ -6,9 +6,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from agents.cluster.kubernetes.objects import Node, Pod
-from agents.cluster.kubernetes.sights import START_FAILURES, PodSight, Stage, read_node, read_pod
+from agents.cluster.kubernetes.observations import START_FAILURES, PodObservation, Stage, read_node, read_pod
 from messages.clusters import NodeSight, StartFailure
+from runtime.kubernetes.objects import Node, Pod
 
 NOW = 1_800_000_000.0
 
@@ -35,7 +35,7 @@ def a_node(
     return read_node(msgspec.json.decode(msgspec.json.encode(node), type=Node), NOW, shutdown_grace_s)
 
 
-def a_pod(status: dict[str, Any], **metadata: Any) -> PodSight:
+def a_pod(status: dict[str, Any], **metadata: Any) -> PodObservation:
     labels = {"tradewind-job": "story", "tradewind-uid": "w1x1"}
     pod = {
         "metadata": {"name": "w1x1", "uid": "p1", "labels": labels, **metadata},

@@ -1,11 +1,14 @@
 import pytest
 
-from controlplane.bootstrap.answers import TERMINATING, Complaint, PassOutcome, outcome_of
+from controlplane.bootstrap.outcomes import TERMINATING, PassOutcome, outcome_of
 from controlplane.clouds.outcomes import Busy, Refused, Throttled, Unreachable
+from runtime.kubernetes.client import ApiUnavailable, refusal
 
 
 def told(status: int, message: str = "it said so", *causes: str) -> PassOutcome:
-    return outcome_of(Complaint(status, message, frozenset(causes)), "install the Secret tradewind/bus", "tw-eu")
+    is_temporary = status in (0, 401, 429) or status >= 500
+    error = ApiUnavailable(message, status) if is_temporary else refusal(status, "", message, frozenset(causes))
+    return outcome_of(error, "install the Secret tradewind/bus", "tw-eu")
 
 
 @pytest.mark.parametrize(

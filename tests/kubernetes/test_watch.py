@@ -6,17 +6,16 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from agents.cluster.kubernetes.client import KubernetesApi, connected
-from agents.cluster.kubernetes.names import NODES_PATH
-from agents.cluster.kubernetes.objects import Metadata, Node
-from agents.cluster.kubernetes.view import Change, Seen, Vanished, View
-from agents.cluster.kubernetes.watching import Watcher, WatchRules
 from runtime.clock import SystemClock
+from runtime.kubernetes.client import KubernetesApi
+from runtime.kubernetes.configuration import connected, from_endpoint
+from runtime.kubernetes.objects import Metadata, Node
+from runtime.kubernetes.paths import NODES_PATH
+from runtime.kubernetes.watch import Change, Seen, Vanished, View, Watcher, WatchRules
 from simulator.region.region import Region
 from simulator.region.settings import ClusterRequest, CutRequest, RegionSettings
 from tests.conftest import eventually
 from tests.kubernetes.conftest import CLUSTER, SimulatedServer
-from tests.kubernetes.endpoints import from_endpoint
 from tests.kubernetes.ground import Ground
 from tests.kubernetes.meddler import Meddler
 

@@ -5,12 +5,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from agents.cluster.kubernetes.names import AGENT_CONTAINER, HOST_CONTAINER, POOL_LABEL, UID_LABEL, ZONE_LABEL
-from agents.cluster.kubernetes.objects import Condition, Node, Pod, PodStatus, Terminated
+from agents.cluster.kubernetes.pods import AGENT_CONTAINER, HOST_CONTAINER, UID_LABEL
 from messages.clusters import NodeSight, StartFailure
 from messages.ids import JobName, is_name
 from messages.labels import JOB_LABEL, NOTICE_ANNOTATION, NOTICE_BOOT_ANNOTATION, NOTICE_WHY_ANNOTATION
+from runtime.kubernetes.objects import Condition, Node, Pod, PodStatus, Terminated
 
+ZONE_LABEL = "topology.kubernetes.io/zone"
+POOL_LABEL = "cloud.google.com/gke-nodepool"
 STALE_NOTICE_S = 300.0
 """Seconds after its deadline until a notice without a boot id counts as that of an earlier machine."""
 NOTICE_AT_MOST_S = 3600.0
@@ -57,7 +59,7 @@ class Stage(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class PodSight:
+class PodObservation:
     """What a worker's pod tells of its place."""
 
     uid: str
@@ -100,7 +102,7 @@ def read_node(node: Node, now_unix_s: float, shutdown_grace_s: float) -> NodeSig
     )
 
 
-def read_pod(pod: Pod) -> PodSight | None:
+def read_pod(pod: Pod) -> PodObservation | None:
     """None if it is not a worker's: its labels do not say what those of ours say."""
     metadata, labels = pod.metadata, pod.metadata.labels or {}
     job, uid = labels.get(JOB_LABEL, ""), labels.get(UID_LABEL, "")
@@ -109,7 +111,7 @@ def read_pod(pod: Pod) -> PodSight | None:
     stage, why, code = _stage(pod.status)
     scheduled = _condition(pod.status.conditions, "PodScheduled")
     placed = scheduled is not None and scheduled.status == "True"
-    return PodSight(
+    return PodObservation(
         uid,
         metadata.uid,
         JobName(job),

@@ -5,13 +5,14 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import Final
 
 from torch._C._distributed_c10d import TCPStore
 from torch.amp.grad_scaler import GradScaler
 
 from tradewind.protocol import trainer as protocol
-from tradewind.protocol.trainer import Assign, StepSize, Store
+from tradewind.protocol.trainer import Assign, Store
 from tradewind.sdk import diagnostics
 from tradewind.sdk.agent.connection import Control
 from tradewind.sdk.agent.reports import Reports
@@ -22,6 +23,7 @@ from tradewind.sdk.diagnostics import Faults
 from tradewind.sdk.groups.builder import Builder, Janitor, group_maker
 from tradewind.sdk.joining import Joining
 from tradewind.sdk.loader import Loader
+from tradewind.sdk.meter import StepSize
 from tradewind.sdk.nonfinite import Nonfinite
 from tradewind.sdk.samples import Order
 from tradewind.sdk.starting import Starting
@@ -67,7 +69,7 @@ def assemble(given: Given, control: Control | None) -> tuple[TrainerShell, Train
     serving = Serving(given.state)
     if given.saving is not None and control is not None:
         tell = control.tell
-        given.saving.tell(lambda step, folder: tell(protocol.checkpoint(step, str(folder.absolute()), time.time())))
+        given.saving.tell(lambda step, folder: tell(_checkpoint(step, folder)))
     member = _member(given, control, receiver, serving, injected)
     joining = Joining(
         member,
@@ -141,3 +143,7 @@ def given_world(environ: Mapping[str, str] = os.environ) -> Assign:
     # torchrun's store lives on when it starts the ranks again.
     generation = 1 + int(environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
     return Assign(generation, rank, size, "start", Store(host, port), address="")
+
+
+def _checkpoint(step: int, folder: Path) -> bytes:
+    return protocol.encode_message(protocol.Checkpoint(step, str(folder.absolute()), time.time()))

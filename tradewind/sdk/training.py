@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 from torch.amp.grad_scaler import GradScaler
 
-from tradewind.protocol.trainer import Assign, Lap, Ranges, StepsCounted
+from tradewind.protocol.steps import StepsCounted
+from tradewind.protocol.trainer import Assign, Ranges
 from tradewind.sdk import control_words
 from tradewind.sdk.agent.reports import Reports
 from tradewind.sdk.buckets import Gradients
@@ -19,7 +20,7 @@ from tradewind.sdk.diagnostics import Faults, Trace, say
 from tradewind.sdk.groups.group import Built
 from tradewind.sdk.joining import Joining
 from tradewind.sdk.loader import Loader
-from tradewind.sdk.meter import Meter
+from tradewind.sdk.meter import Lap, Meter
 from tradewind.sdk.nonfinite import Nonfinite, NonfiniteStep
 from tradewind.sdk.patience import Patience
 from tradewind.sdk.samples import Order

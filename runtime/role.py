@@ -6,10 +6,10 @@ of its own, and what it returns comes back as an event.
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from runtime.clock import Clock
+from runtime.decision import Decision
 from runtime.errors import Temporary
 
 EVENTS_AT_MOST = 100_000
@@ -20,15 +20,6 @@ Event = TypeVar("Event")
 Effect = TypeVar("Effect")
 Event_co = TypeVar("Event_co", covariant=True)
 Effect_contra = TypeVar("Effect_contra", contravariant=True)
-
-
-@dataclass(frozen=True, slots=True)
-class Decision(Generic[State, Effect]):
-    state: State
-    effects: tuple[Effect, ...] = ()
-    why: str = ""
-    wake_at_s: float | None = None
-    """When, on the monotonic clock, time alone could change the decision."""
 
 
 class Shell(Protocol[Event_co, Effect_contra]):

@@ -5,7 +5,7 @@ from agents.cluster.events import ClusterEvent, WorkerHeard
 from agents.cluster.learn import learn
 from agents.cluster.reconcile import reconcile
 from agents.cluster.state import ClusterState
-from runtime.role import Decision
+from runtime.decision import Decision
 
 
 def decide(state: ClusterState, event: ClusterEvent) -> Decision[ClusterState, ClusterEffect]:

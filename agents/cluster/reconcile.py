@@ -11,7 +11,7 @@ from agents.cluster.state import Backoff, ClusterState, Ending, Place, Stage, kn
 from agents.cluster.topology import notice_left_s, topology
 from messages.clusters import WorkerTemplate
 from messages.ids import JobName
-from runtime.role import Decision
+from runtime.decision import Decision
 
 Step = tuple[ClusterState, tuple[ClusterEffect, ...]]
 

@@ -29,9 +29,9 @@ from messages.ids import ClusterName, Epoch, JobName, is_name
 from messages.workers import StopWorker, WorkerHeartbeat, WorkerLeft, WorkerNoticed, WorkerStatus
 from runtime.bus import Bus, Entry
 from runtime.clock import Clock
+from runtime.decision import Decision
 from runtime.errors import BusUnavailable, NoAnswer
 from runtime.logs import Once, WhyLog, logger
-from runtime.role import Decision
 
 ANSWER_WITHIN_S = 5.0
 GUARD_S = 5.0

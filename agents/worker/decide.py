@@ -32,7 +32,7 @@ from agents.worker.waiting import waiting_for
 from agents.worker.words import Enter, Lease, Locate
 from messages.ids import Rank
 from messages.workers import TrainerExit
-from runtime.role import Decision
+from runtime.decision import Decision
 
 Step = tuple[WorkerState, list[WorkerEffect]]
 

@@ -6,7 +6,7 @@ from controlplane.allocator.learn import learn
 from controlplane.allocator.reconcile import Turn
 from controlplane.allocator.state import Allocator
 from controlplane.allocator.story import tell
-from runtime.role import Decision
+from runtime.decision import Decision
 
 
 def decide(allocator: Allocator, event: AllocatorEvent) -> Decision[Allocator, AllocatorEffect]:

@@ -6,8 +6,9 @@ from functools import lru_cache
 
 from controlplane.catalog.accelerators import canonical
 from controlplane.catalog.kinds import MachineKind
-from controlplane.clouds.interface import JOB_LABEL, PoolPlan, PoolRef
+from controlplane.clouds.interface import PoolPlan, PoolRef
 from messages.ids import ClusterName, JobName
+from messages.labels import JOB_LABEL
 
 NAMED_AT_MOST = 22
 """Of a job's name; with the rest a pool's name stays within the 40 characters that GKE allows."""

@@ -44,8 +44,9 @@ from messages.clusters import ClusterHeartbeat
 from messages.events import Event
 from messages.ids import ClusterName, JobName
 from runtime.clock import Clock
+from runtime.decision import Decision
 from runtime.logs import WhyLog, logger
-from runtime.role import Decision, RoleLoop
+from runtime.role import RoleLoop
 
 AllocatorLoop = RoleLoop[Allocator, AllocatorEvent, AllocatorEffect]
 OnPlacement = Callable[[JobName, Placed], None]

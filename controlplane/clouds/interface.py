@@ -9,12 +9,6 @@ from controlplane.catalog.kinds import MachineKind
 from controlplane.clouds.outcomes import Outcome, QuotaExceeded, Refused, StockedOut, Unreachable
 from messages.ids import ClusterName
 
-JOB_LABEL = "tradewind-job"
-FLEET_LABEL = "tradewind-fleet"
-LEASE_LABEL = "tradewind-lease"
-BUS_LABEL = "tradewind-bus"
-
-
 PROTECT_S = 180 * 86_400.0
 """Seconds of protection from node upgrades that one request asks for."""
 

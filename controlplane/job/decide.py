@@ -6,7 +6,7 @@ from controlplane.job.learn import learn
 from controlplane.job.reconcile import Turn
 from controlplane.job.state import Job
 from controlplane.job.story import tell
-from runtime.role import Decision
+from runtime.decision import Decision
 
 
 def decide(job: Job, event: JobEvent) -> Decision[Job, JobEffect]:

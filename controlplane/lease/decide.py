@@ -11,7 +11,7 @@ from controlplane.lease.effects import Lead, LeaseEffect, ReadKey, StepDown, Wri
 from controlplane.lease.events import LeaseEvent
 from controlplane.lease.learn import learn
 from controlplane.lease.state import Ask, Attempt, Key, Lease, Phase
-from runtime.role import Decision
+from runtime.decision import Decision
 
 GIVE_UP_S = 1.0
 """An attempt that its keeper has not answered so long after it should have is forgotten."""

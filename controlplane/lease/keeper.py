@@ -19,10 +19,11 @@ from messages.decoding import Undecodable, decode, encode_readable
 from messages.ids import Epoch
 from runtime.bus import Bus
 from runtime.clock import Clock, SystemClock
+from runtime.decision import Decision
 from runtime.errors import BusClosed, BusRefused, BusUnavailable, Conflict, NoAnswer
 from runtime.kv_ttl import ExpiringKey, Forgotten, Version
 from runtime.logs import Once, logger
-from runtime.role import Decision, RoleLoop
+from runtime.role import RoleLoop
 
 T = TypeVar("T")
 RESIGN_S = 1.0

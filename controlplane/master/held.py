@@ -16,8 +16,9 @@ from controlplane.master.shell import JobShell
 from messages.ids import Generation, JobName
 from messages.worlds import Progress
 from runtime.clock import Clock
+from runtime.decision import Decision
 from runtime.logs import WhyLog, logger
-from runtime.role import Decision, RoleLoop
+from runtime.role import RoleLoop
 
 DECISION_TIMEOUT_S = 2.0
 """How long somebody who asked for something is kept waiting until it is decided."""

@@ -2,8 +2,8 @@
 
 from typing import assert_never
 
+from runtime.decision import Decision
 from runtime.logs import logger
-from runtime.role import Decision
 from simulator.cloud.model.effects import (
     AnnounceMaintenance,
     Answer,

@@ -10,8 +10,6 @@ import pytest
 
 from controlplane.catalog.kinds import MachineKind
 from controlplane.clouds.interface import (
-    FLEET_LABEL,
-    JOB_LABEL,
     PROJECT,
     Cloud,
     ClusterInfo,
@@ -35,6 +33,7 @@ from controlplane.clouds.outcomes import (
     Unreachable,
 )
 from messages.ids import ClusterName
+from messages.labels import FLEET_LABEL, JOB_LABEL
 
 T = TypeVar("T")
 

@@ -16,7 +16,7 @@ from controlplane.planning.market import Quotas
 from messages.offers import OfferList
 from runtime.children import free_port
 from tests.cli.command import Outcome, tradewind
-from tradewind.cli.jobs.jobfile import read_job
+from tradewind.cli.jobfile import read_job
 from tradewind.cli.offers.asking import prices_of
 from tradewind.cli.plan.asking import planned as planned_of
 from tradewind.cli.plan.asking import print_plan

@@ -8,7 +8,8 @@ import pytest
 
 from runtime import role
 from runtime.clock import SystemClock
-from runtime.role import Decision, RoleLoop
+from runtime.decision import Decision
+from runtime.role import RoleLoop
 from tests.conftest import eventually
 
 

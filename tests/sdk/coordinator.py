@@ -1,7 +1,7 @@
 """Plays worker-agents and master for trainers of the SDK, in one process: starts them, halts, repairs, hands over.
 
-It follows the protocol of tradewind/sdk/protocol.py and decides as simply as can be: everything that breaks is answered
-by a halt, and a round closes when everybody it knows has parked or is gone.
+It follows the protocol of tradewind/protocol/trainer.py and decides as simply as can be: everything that breaks is
+answered by a halt, and a round closes when everybody it knows has parked or is gone.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from torch._C._distributed_c10d import TCPStore
 
 from tests.forks import FORKS
 from tests.sdk.trainee import Recipe, train
-from tradewind.sdk import protocol
+from tradewind.protocol import trainer as protocol
 
 BOUND_S = 60.0
 LOOK_S = 0.02

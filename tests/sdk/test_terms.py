@@ -8,10 +8,10 @@ import torch
 from torch import nn
 from torch.utils.data import TensorDataset
 
+from tradewind.sdk.checks import VARIABLE, OtherTerms, require_same_terms, terms_of
 from tradewind.sdk.run import Run
 from tradewind.sdk.samples import Order
-from tradewind.sdk.state import TrainingState
-from tradewind.sdk.terms import VARIABLE, OtherTerms, require_same_terms, terms_of
+from tradewind.sdk.training_state.training_state import TrainingState
 
 
 def terms(model: nn.Module | None = None, optimizer: Any = torch.optim.Adam, **changes: Any) -> str:
@@ -97,7 +97,7 @@ def test_a_layer_that_is_frozen_makes_other_terms(monkeypatch: pytest.MonkeyPatc
         model = nn.Linear(4, 2)
         model.bias.requires_grad = not frozen
         run = Run(model, torch.optim.Adam(model.parameters()), TensorDataset(torch.zeros(9, 4)), batch=8, steps=50)
-        told.append(run._member._terms)
+        told.append(run._member._state.terms)
     assert told[0] != told[1]
 
 

@@ -1,7 +1,6 @@
 """The production cores, each with a simulated shell: same decisions, virtual hands."""
 
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, Any, assert_never
 
 from agents.cluster import decide as cluster_core
@@ -65,14 +64,15 @@ class Actor:
 
 
 class ControllerActor(Actor):
-    cluster = CLUSTER
-
-    def __init__(self, system: "System", incarnation: str, known: Known | None) -> None:
-        super().__init__(system, f"controller {incarnation}")
-        self.state: ClusterState = new_cluster(self.cluster, incarnation, "", self.now_s, known)
+    def __init__(self, system: "System", cluster: ClusterName, incarnation: str, known: Known | None) -> None:
+        super().__init__(system, f"controller {cluster} {incarnation}")
+        self.cluster = cluster
+        self.host = system.host_of(cluster)
+        self.state: ClusterState = new_cluster(
+            cluster, incarnation, "", self.now_s, known, synced=not self.host.is_watched
+        )
         self.tell("starts" if known is None else f"adopts {len(known.places)} places")
-        for place in known.places if known is not None else ():
-            self.later(0.01, partial(self._look_for, place.uid))
+        self.host.attach(self, known.places if known is not None else ())
         self.later(0.0, self.tick)
         self.watch_leader()
 
@@ -99,10 +99,9 @@ class ControllerActor(Actor):
     def perform(self, effect: cluster_effects.ClusterEffect) -> None:
         match effect:
             case cluster_effects.StartPlace(uid, job, template):
-                worker = self.system.start_worker(uid, job, template.slots)
-                self.later(0.01, lambda: self.post(cluster_events.PlaceStarted(self.now_s, uid, worker.pid)))
+                self.host.start(uid, job, template)
             case cluster_effects.EndPlace(uid, grace_s, why):
-                self._end(uid, grace_s, why)
+                self.host.end(uid, grace_s, why)
             case cluster_effects.TellNotice(noticed, _, remaining_s, source):
                 self.system.tell_masters(
                     self, lambda: job_events.WorkerNoticeCame(self.now_s, noticed, remaining_s, source)
@@ -123,9 +122,6 @@ class ControllerActor(Actor):
 
         self.later(self.system.clockwork.chance.uniform(0.001, 2.0), tell)
 
-    def ended(self, uid: str, why: str) -> None:
-        self.later(0.002, lambda: self.post(cluster_events.PlaceEnded(self.now_s, uid, why)))
-
     def reconnect(self, connected: bool) -> None:
         self.connected = connected
         event = cluster_events.BusBack if connected else cluster_events.BusLost
@@ -138,46 +134,16 @@ class ControllerActor(Actor):
         if not self.connected or clockwork.happens(clockwork.faults.save_fails, "save failed"):
             self.later(0.5, lambda: self.post(cluster_events.SaveFailed(self.now_s, "the bus is away")))
             return
-        self.system.known = known
+        self.system.known[self.cluster] = known
         self.later(0.0003, lambda: self.post(cluster_events.KnownSaved(self.now_s)))
-
-    def _look_for(self, uid: str) -> None:
-        worker = self.system.workers.get(uid)
-        if worker is not None and worker.alive:
-            self.post(cluster_events.PlaceStarted(self.now_s, uid, worker.pid))
-        else:
-            self.post(cluster_events.PlaceEnded(self.now_s, uid, "not found after a restart"))
-
-    def _end(self, uid: str, grace_s: float, why: str) -> None:
-        worker = self.system.workers.get(uid)
-        if worker is None or not worker.alive:
-            self.ended(uid, why)
-            return
-        worker.post(worker_events.NoticeCame(self.now_s, grace_s, "signal"))
-        self.later(grace_s, lambda: worker.kill(why))
-
-
-class BarrenController(ControllerActor):
-    """Takes its share of the job, and none of its workers ever comes."""
-
-    cluster = BARREN
-
-    def perform(self, effect: cluster_effects.ClusterEffect) -> None:
-        match effect:
-            case cluster_effects.StartPlace(uid):
-                self.later(0.01, lambda: self.post(cluster_events.PlaceStarted(self.now_s, uid, 0)))
-            case cluster_effects.EndPlace(uid, _, why):
-                self.ended(uid, why)
-            case cluster_effects.SaveKnown():
-                self.later(0.0003, lambda: self.post(cluster_events.KnownSaved(self.now_s)))
-            case _:
-                super().perform(effect)
 
 
 class WorkerActor(Actor):
     def __init__(self, system: "System", uid: str, identity: WorkerIdentity) -> None:
         super().__init__(system, f"worker {identity.worker}")
         self.uid = uid
+        self.exited: Callable[[str], None] = lambda why: None
+        """Told why, when the process is gone."""
         self.pid = identity.pid
         self.state = new_worker(identity, self.now_s)
         self.trainers: list[Trainer] = []
@@ -188,6 +154,11 @@ class WorkerActor(Actor):
     @property
     def id(self) -> WorkerId:
         return self.state.identity.worker
+
+    @property
+    def controller(self) -> ControllerActor:
+        """Of its cluster, as it is now."""
+        return self.system.controllers[self.state.identity.cluster]
 
     def tick(self) -> None:
         self.post(worker_events.Ticked(self.now_s))
@@ -257,7 +228,7 @@ class WorkerActor(Actor):
                     self, lambda: job_events.WorkerNoticeCame(self.now_s, self.id, remaining_s, source)
                 )
             case worker_effects.SendHeartbeat(status):
-                controller = self.system.controller
+                controller = self.controller
                 self.send(controller, lambda: controller.post(cluster_events.WorkerHeard(self.now_s, status)))
             case worker_effects.FlushProgress() | worker_effects.TellTrainer() | worker_effects.LookAtTrainers():
                 pass
@@ -276,8 +247,7 @@ class WorkerActor(Actor):
         self.alive = False
         for trainer in self.trainers:
             self.system.training.end(trainer)
-        if self.system.controller.alive:
-            self.system.controller.ended(self.uid, why)
+        self.exited(why)
 
     def lose_host(self) -> None:
         """Its trainers die with it, by no preemption: that counts as a failure, like a script killed for its memory."""
@@ -294,9 +264,10 @@ class WorkerActor(Actor):
             self.later(0.01, self.read_kept)
 
     def _tell_fact(self, fact: str, status: Any, why: str) -> None:
-        controller = self.system.controller
+        controller = self.controller
         if fact == "left":
-            self.system.tell_masters(self, lambda: job_events.WorkerSaidLeft(self.now_s, self.id, CLUSTER, why))
+            cluster = self.state.identity.cluster
+            self.system.tell_masters(self, lambda: job_events.WorkerSaidLeft(self.now_s, self.id, cluster, why))
             self.send(controller, lambda: controller.post(cluster_events.WorkerSaidLeft(self.now_s, self.id, why)))
         else:
             self.system.tell_masters(self, lambda: job_events.WorkerSpoke(self.now_s, status))

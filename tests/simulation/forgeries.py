@@ -13,7 +13,7 @@ from agents.cluster import events as cluster_events
 from controlplane.job import events as job_events
 from messages.ids import Generation
 from messages.workers import TrainerStatus, WorkerPhase, WorkerStatus
-from tests.simulation.actors import CLUSTER, WorkerActor
+from tests.simulation.actors import WorkerActor
 
 if TYPE_CHECKING:
     from tests.simulation.system import System
@@ -47,7 +47,8 @@ class Forger:
                 clockwork.made[RECORD_LOST] += 1
                 clockwork.tell(f"FAULT: {RECORD_LOST}")
                 term.hear(partial(job_events.RecordLost, clockwork.now_s))
-        self._system.controller.post(cluster_events.KnownLost(clockwork.now_s))
+        for controller in self._system.controllers.values():
+            controller.post(cluster_events.KnownLost(clockwork.now_s))
 
     def _forge(self) -> None:
         alive = [worker for worker in self._system.workers.values() if worker.alive]
@@ -61,16 +62,16 @@ class Forger:
             if term.alive:
                 term.hear(partial(job_events.WorkerSpoke, clockwork.now_s, status))
         if self._chance.random() < 0.5:
-            self._system.controller.post(cluster_events.WorkerHeard(clockwork.now_s, status))
+            worker.controller.post(cluster_events.WorkerHeard(clockwork.now_s, status))
 
     def _status(self, worker: WorkerActor) -> WorkerStatus:
-        place = self._system.controller.state.places.get(worker.uid)
+        place = worker.controller.state.places.get(worker.uid)
         newest = place.status.seq if place is not None and place.status is not None else 0
         absurd = Generation(self._chance.choice((ABSURD, ABSURD - 1, 2**49)))
         trainer = TrainerStatus(0, generation=absurd, parked=absurd, done=ABSURD, active=True)
         return WorkerStatus(
             worker=worker.id,
-            cluster=CLUSTER,
+            cluster=worker.state.identity.cluster,
             job=worker.state.identity.job,
             seq=self._chance.choice((newest + 1, ABSURD)),
             phase=self._chance.choice((WorkerPhase.PARKED, WorkerPhase.READY, WorkerPhase.IDLE)),

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from msgspec import structs
 
@@ -11,10 +11,10 @@ from agents.worker import events as worker_events
 from agents.worker.state import WorkerIdentity
 from controlplane.job import events as job_events
 from controlplane.job.state import Job, Phase, Record
-from messages.ids import Epoch, Generation, JobName, WorkerId
+from messages.ids import Epoch, Generation
 from messages.workers import TrainerStatus, WrittenCheckpoint
 from messages.worlds import EndStalled, Invite, JobCommand, Locate
-from tests.simulation.actors import CLUSTER, WorkerActor
+from tests.simulation.actors import WorkerActor
 from tests.simulation.clockwork import Broken
 from tests.simulation.hot_trainers import HotTraining
 from tests.simulation.hot_worlds import HotTrainer
@@ -27,10 +27,10 @@ WRITES_STACKS_S = 0.5
 
 
 class HotWorker(WorkerActor):
-    def __init__(self, system: "HotSystem", uid: str, identity: WorkerIdentity) -> None:
+    def __init__(self, system: System, uid: str, identity: WorkerIdentity) -> None:
         super().__init__(system, uid, identity)
         self.hot: dict[tuple[Generation, int], HotTrainer] = {}
-        self.training = system.hot_training
+        self.training = cast(HotTraining, system.training)
 
     def perform(self, effect: worker_effects.WorkerEffect) -> None:
         match effect:
@@ -120,6 +120,8 @@ class HotWorker(WorkerActor):
 
 
 class HotSystem(System):
+    worker_kind = HotWorker
+
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
         steps = self.clockwork.chance.choice((60, 150, 250))
@@ -127,15 +129,6 @@ class HotSystem(System):
         self.hot_training = HotTraining(self.clockwork, steps, self._store_is_at)
         self.training: Any = self.hot_training
         self._outdated = 0
-
-    def start_worker(self, uid: str, job: JobName, slots: int) -> WorkerActor:
-        self._pids += 1
-        worker = WorkerId(f"{uid}-{self._pids:04x}")
-        identity = WorkerIdentity(worker=worker, cluster=CLUSTER, job=job, slots=slots, pid=self._pids)
-        if uid in self.workers:
-            raise Broken(f"place {uid} was started twice")
-        self.workers[uid] = HotWorker(self, uid, identity)
-        return self.workers[uid]
 
     def _store_is_at(self, port: int) -> bool:
         return any(term.alive and 29400 + store % 100 == port for term in self.terms for store in term.stores)

@@ -298,7 +298,7 @@ class Term(Actor):
             self.send(worker, partial(worker.hear, message, self.epoch))
 
     def _tell_cluster(self, cluster: ClusterName, command: KeepWorkers | RemoveWorkers) -> None:
-        controller = self.system.controller_of(cluster)
+        controller = self.system.controllers.get(cluster)
         if controller is None:
             return
 

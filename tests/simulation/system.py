@@ -14,10 +14,11 @@ from controlplane.master.records import encode_world
 from messages.decoding import Unreadable
 from messages.ids import NO_GENERATION, ClusterName, Generation, JobName, WorkerId
 from messages.jobs import Failures, JobSpec, Launch, Timeouts, Workers
-from tests.simulation.actors import BARREN, CLUSTER, Actor, BarrenController, ControllerActor, WorkerActor
+from tests.simulation.actors import BARREN, CLUSTER, Actor, ControllerActor, WorkerActor
 from tests.simulation.clockwork import Broken, Clockwork
 from tests.simulation.forgeries import Forger
 from tests.simulation.masters import LeaderKey, MasterProcess, Term, is_leader
+from tests.simulation.processes import NoWorkers, PlaceHost, Processes
 from tests.simulation.training import STEP_S, Training
 
 HEAL_S = 90.0
@@ -36,6 +37,8 @@ class Outcome:
 
 
 class System:
+    worker_kind: type[WorkerActor] = WorkerActor
+
     def __init__(self, seed: int) -> None:
         self.clockwork = Clockwork(seed)
         chance = self.clockwork.chance
@@ -51,7 +54,7 @@ class System:
         )
         self.stored: Record | None = None
         self.stored_revision = 0
-        self.known: Known | None = None
+        self.known: dict[ClusterName, Known] = {}
         self.workers: dict[str, WorkerActor] = {}
         self.training = Training(self.clockwork, chance.choice((20, 40, 60)), self._store_serves)
         self._pids = 100
@@ -59,9 +62,10 @@ class System:
         self._masters = 0
         self.key = LeaderKey(self)
         self.terms: list[Term] = []
-        self.controller = self._new_controller()
-        self.barren = self._new_barren() if seed % 7 == 5 else None
-        """A second cluster that brings no worker; in some seeds it falls silent, too."""
+        self.hosts: dict[ClusterName, PlaceHost] = {CLUSTER: Processes(self)}
+        self.controllers = {CLUSTER: self._new_controller(CLUSTER)}
+        if seed % 7 == 5:
+            self._add_barren()
         self.masters = [self._new_master(), self._new_master()]
 
     def run(self) -> Outcome:
@@ -83,14 +87,17 @@ class System:
             len(self.terms),
         )
 
-    def start_worker(self, uid: str, job: JobName, slots: int) -> WorkerActor:
+    def start_worker(self, uid: str, cluster: ClusterName, job: JobName, slots: int, node: str = "") -> WorkerActor:
         self._pids += 1
         worker = WorkerId(f"{uid}-{self._pids:04x}")
-        identity = WorkerIdentity(worker=worker, cluster=CLUSTER, job=job, slots=slots, pid=self._pids)
+        identity = WorkerIdentity(worker=worker, cluster=cluster, job=job, slots=slots, node=node, pid=self._pids)
         if uid in self.workers:
             raise Broken(f"place {uid} was started twice")
-        self.workers[uid] = WorkerActor(self, uid, identity)
+        self.workers[uid] = self.worker_kind(self, uid, identity)
         return self.workers[uid]
+
+    def host_of(self, cluster: ClusterName) -> PlaceHost:
+        return self.hosts[cluster]
 
     def tell_masters(self, sender: Actor, make: Callable[[], JobEvent]) -> None:
         """All that lead, or believe that they do, are listening."""
@@ -98,13 +105,9 @@ class System:
             if term.alive:
                 sender.send(term, partial(term.hear, make))
 
-    def controller_of(self, cluster: ClusterName) -> ControllerActor | None:
-        return self.barren if cluster == BARREN else self.controller
-
     def tell_of_leader(self) -> None:
-        self.controller.watch_leader()
-        if self.barren is not None:
-            self.barren.watch_leader()
+        for controller in self.controllers.values():
+            controller.watch_leader()
         for master in self.masters:
             master.see(self.key.revision, self.key.holder)
 
@@ -194,7 +197,7 @@ class System:
             ("script failed", self._fail_script),
             ("worker cut off", lambda: self._cut_off(self._some_worker())),
             ("leader cut off", lambda: self._cut_off(self._leader())),
-            ("controller cut off", lambda: self._cut_off(self.controller)),
+            ("controller cut off", lambda: self._cut_off(self._some_controller())),
             ("bus away", self._bus_away),
             ("store killed", self._kill_store),
         ]
@@ -266,24 +269,30 @@ class System:
         if term is not None and term.alive:
             term.lose_store()
 
+    def _some_controller(self) -> ControllerActor:
+        return self.clockwork.chance.choice([each for name, each in self.controllers.items() if name != BARREN])
+
     def _crash_controller(self) -> None:
-        if self.controller.alive:
-            self.controller.alive = False
-            self.clockwork.after(self.clockwork.chance.uniform(0.1, 8.0), self._restart_controller)
+        controller = self._some_controller()
+        if controller.alive:
+            controller.alive = False
+            after_s = self.clockwork.chance.uniform(0.1, 8.0)
+            self.clockwork.after(after_s, lambda: self._restart_controller(controller.cluster))
 
-    def _restart_controller(self) -> None:
-        self.controller = self._new_controller()
+    def _restart_controller(self, cluster: ClusterName) -> None:
+        self.controllers[cluster] = self._new_controller(cluster)
 
-    def _new_controller(self) -> ControllerActor:
+    def _new_controller(self, cluster: ClusterName) -> ControllerActor:
         self._controllers += 1
-        return ControllerActor(self, f"{self._controllers:06x}", self.known)
+        return ControllerActor(self, cluster, f"{self._controllers:06x}", self.known.get(cluster))
 
-    def _new_barren(self) -> BarrenController:
+    def _add_barren(self) -> None:
+        """A second cluster that brings no worker; in some seeds it falls silent, too."""
         self.clockwork.made["cluster that brings no worker"] += 1
-        barren = BarrenController(self, "ba44e4", None)
+        self.hosts[BARREN] = NoWorkers()
+        barren = self.controllers[BARREN] = self._new_controller(BARREN)
         if self.clockwork.seed % 2:
             barren.later(5.0, lambda: setattr(barren, "alive", False))
-        return barren
 
     def _cut_off(self, actor: Actor | None) -> None:
         if isinstance(actor, MasterProcess | ControllerActor | WorkerActor) and actor.alive and actor.connected:
@@ -293,7 +302,7 @@ class System:
             )
 
     def _bus_away(self) -> None:
-        for actor in (*self.masters, self.controller, *self.workers.values()):
+        for actor in (*self.masters, *self.controllers.values(), *self.workers.values()):
             self._cut_off(actor)
 
 

@@ -45,7 +45,7 @@ from agents.worker.state import Standing, WorkerState, new_worker
 from messages.ids import Epoch, Generation, Rank
 from messages.workers import TrainerExit, TrainerStatus
 from messages.worlds import EndStalled, Locate
-from runtime.role import Decision
+from runtime.decision import Decision
 from tests.worker.builders import (
     JOB,
     OTHER,

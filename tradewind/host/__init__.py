@@ -1,1 +1,1 @@
-"""The host: a warm interpreter of the job that forks one trainer for each rank. See `tradewind.host.protocol`."""
+"""The host: a warm interpreter of the job that forks one trainer for each rank. See `tradewind.protocol.host`."""

@@ -61,12 +61,12 @@ def _connect(path: str, wait_s: float) -> socket.socket:
 
 
 def _serve(sock: socket.socket) -> "Newborn | None":
-    from tradewind.host import protocol
     from tradewind.host.connection import AgentConnection
     from tradewind.host.diagnosis import CHOOSE_ANOTHER
     from tradewind.host.gpus import why_unfit
     from tradewind.host.loop import Host
     from tradewind.host.warm import warm_up
+    from tradewind.protocol import host as protocol
 
     agent = AgentConnection(sock)
     started = time.monotonic()
@@ -77,16 +77,17 @@ def _serve(sock: socket.socket) -> "Newborn | None":
     unfit = why_unfit()
     if unfit is not None:
         _refuse(agent, unfit, is_unfit=True)
-    agent.send(protocol.hello(os.getpid(), platform.python_version(), torch, time.monotonic() - started))
+    warm_s = round(time.monotonic() - started, 3)
+    agent.send(protocol.Hello(os.getpid(), platform.python_version(), torch, warm_s))
     agent.flush()
     sys.stdout.flush()
     return Host(agent).run()
 
 
 def _refuse(agent: "AgentConnection", why: str, *, is_unfit: bool) -> NoReturn:
-    from tradewind.host import protocol
+    from tradewind.protocol import host as protocol
 
-    agent.send(protocol.refused(why, unfit=is_unfit))
+    agent.send(protocol.Refused(why, is_unfit))
     agent.flush()
     sys.exit(f"tradewind.host: {why}")
 

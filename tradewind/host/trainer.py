@@ -25,8 +25,8 @@ from tradewind import progress
 from tradewind.host import stacks
 from tradewind.host.gpus import with_driver
 from tradewind.host.preload import show_remarks
-from tradewind.host.protocol import TrainerSpec
 from tradewind.host.warm import start_anew
+from tradewind.protocol.host import TrainerSpec
 
 _PR_SET_PDEATHSIG: Final = 1
 _LIBC: Final = ctypes.CDLL(None, use_errno=True)

@@ -80,6 +80,14 @@ class Means:
     """The longest of the last steps, also of those that something disturbed."""
 
 
+@dataclass(frozen=True, slots=True)
+class StepSize:
+    """What is the same in every step."""
+
+    gradient_bytes: int
+    global_batch: int
+
+
 class Recent:
     """What undisturbed steps were like of late, and the longest of all."""
 

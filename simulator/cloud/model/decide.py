@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import assert_never
 
-from runtime.role import Decision
+from runtime.decision import Decision
 from simulator.cloud.model import bill, groups, hosting, operations, spot, upkeep
 from simulator.cloud.model.admit import admit
 from simulator.cloud.model.effects import Answer, Effect

@@ -1,0 +1,159 @@
+"""What a trainer that lives through changes and its worker-agent say to each other.
+
+The agent listens on the Unix stream socket named by TRADEWIND_TRAINER_SOCKET; each message is one JSON object on one
+line, and `type` names it. Unknown fields are ignored.
+
+Trainer → agent
+
+    attach    {generation, rank, local_rank, pid}
+              First: the generation and rank under which it was forked.
+    status    {rank, generation, parked, done, held, active, finished, broken, waits, terms, certificate,
+               waiting | null, overdue, step_s, paused, paused_at}
+              All that it is, whenever something of it changes but `done` and `held` alone. See TrainerStatus in
+              messages/workers.py. `certificate` is there once it has finished.
+    progress  {generation, rank, reports: [{step, loss | null, nonfinite, samples | null, at}, …],
+               counted: {nonfinite, skipped},
+               measured: {steps, samples, seconds, computed_s, waited_s, longest_s, gradient_bytes,
+                          global_batch}}
+              Steps that every rank has. `nonfinite`, if it is there: the loss is not absent, it is NaN or infinite.
+              `counted`: such steps of the whole run so far, and those that were not applied. `measured` is optional:
+              what this trainer's steps were like of late, and what is the same in each. See StepsMeasured in
+              messages/measured.py.
+    checkpoint
+              {step, folder, at}
+              It has written one: `step` is computed next from it, `at` is in Unix seconds.
+
+Agent → trainer
+
+    assign    {generation, rank, world_size, entry, address, store: {host, port, prefix}, leaves,
+               peers, previous, resume, source, laggards, held}
+              `entry` is "start" for a trainer that was forked into this world, else "planned" or "repair". `address` is
+              where peers reach this trainer; `peers` are the addresses of all members. `leaves`: it is in the world
+              before and not in this one. The rest is as in HotWorld in messages/worlds.py.
+    halt      {generation}
+              Every world below is dead: leave its collectives and tell `parked`.
+    lease     {valid_s}
+              For so long nobody else can have been given this trainer's place.
+    locate    {}
+              Others wait for some rank: tell the status again.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Final, Literal
+
+from tradewind.protocol.lines import AtMost, Count, Lines, RankNumber, Seconds, UnixSeconds
+from tradewind.protocol.steps import StepReport, StepsCounted
+
+SOCKET: Final = "TRADEWIND_TRAINER_SOCKET"
+INVITED: Final = "TRADEWIND_INVITED"
+"""Set for a trainer that is forked ahead of any world."""
+MESSAGE_LIMIT_BYTES: Final = 1024 * 1024
+"""Longest line that an agent reads."""
+ORDER_LIMIT_BYTES: Final = 16 * 1024 * 1024
+"""Longest line that a trainer reads."""
+
+Entry = Literal["start", "planned", "repair"]
+Ranges = tuple[tuple[Count, Count], ...]
+"""Positions in the global batch of one step, each from the first to before the last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    host: str
+    port: int
+    prefix: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Assign:
+    generation: Count
+    rank: RankNumber
+    world_size: int
+    entry: Entry
+    store: Store
+    address: str = "127.0.0.1"
+    leaves: bool = False
+    peers: tuple[str, ...] = ()
+    previous: tuple[int, ...] = ()
+    resume: int = 0
+    source: RankNumber = 0
+    laggards: tuple[RankNumber, ...] = ()
+    held: tuple[Ranges, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Halt:
+    generation: Count
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    valid_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Locate:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Attach:
+    """The place under which the host forked this process."""
+
+    generation: Count
+    rank: RankNumber
+    local_rank: Count = 0
+    pid: Count = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    rank: RankNumber = 0
+    generation: Count = 0
+    parked: Count = 0
+    done: Count = 0
+    held: Annotated[Ranges, AtMost(4096)] = ()
+    active: bool = False
+    finished: bool = False
+    broken: Count = 0
+    waits: str = ""
+    resting: bool = False
+    terms: str = ""
+    certificate: Mapping[str, object] | None = None
+    waiting: Count | None = None
+    overdue: bool = False
+    step_s: Seconds = 0.0
+    paused: str = ""
+    paused_at: UnixSeconds = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    generation: Count
+    rank: RankNumber
+    reports: tuple[StepReport, ...]
+    counted: StepsCounted | None = None
+    measured: object = None
+    """Anything: steps count, whatever a trainer makes of their time. Whoever uses it checks it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    step: Count
+    folder: Annotated[str, AtMost(4096)]
+    at: UnixSeconds = 0.0
+
+
+Order = Assign | Halt | Lease | Locate
+TrainerMessage = Attach | Status | Progress | Checkpoint
+
+_orders: Lines[Order] = Lines({"assign": Assign, "halt": Halt, "lease": Lease, "locate": Locate})
+_messages: Lines[TrainerMessage] = Lines(
+    {"attach": Attach, "status": Status, "progress": Progress, "checkpoint": Checkpoint}
+)
+
+encode_order = _orders.encode
+decode_order = _orders.decode
+encode_message = _messages.encode
+decode_message = _messages.decode

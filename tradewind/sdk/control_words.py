@@ -1,0 +1,161 @@
+"""What ranks tell each other in band: a few numbers behind the gradient, added up by the same sum.
+
+    t, t², samples, step (in two parts), loss, digest × 4, the flags of each rank
+
+`t` says for which world a rank is ready: its generation minus the present one, 0 for none. All W ranks are ready for
+the same one exactly if Σt > 0 and (Σt)² = W·Σt² (Cauchy–Schwarz), so nobody has to ask and all switch after the same
+step. Every number is whole and every sum over up to 1024 ranks stays below 2²⁴ (as long as the global batch does), so
+float32 adds them without loss; only the loss is rounded.
+
+The flags of a rank are bits of one small number, in a place that no other rank writes to. A loss that is not finite is
+such a flag, and its place in the sum stays 0: so everybody knows whose loss it was.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from tradewind.sdk.certificate import LANES, Digest
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+_HEAD: Final = 6
+_FLAGS: Final = _HEAD + LANES
+_FARTHEST: Final = 64
+"""A world further ahead is not told: nobody goes over to it in band, and it takes a halt to get there."""
+_LARGEST_LOSS: Final = 1e35
+"""Losses of 1024 ranks that are larger could overflow float32 in the sum."""
+_STEP_PART: Final = 1 << 24
+_EXACT: Final = ("torch.float32", "torch.float64")
+
+_ACTIVE: Final = 1
+_BAD_LOSS: Final = 2
+_BAD_GRADIENT: Final = 4
+_STOPS: Final = 8
+_OVER: Final = 16
+
+
+def size(world_size: int) -> int:
+    return _FLAGS + world_size
+
+
+RANKS: Final = 1024
+MOST: Final = size(RANKS)
+"""Room for the largest world, so that the layout of the buffer depends on the model only."""
+
+
+@dataclass(frozen=True, slots=True)
+class Own:
+    """What one rank tells with a step."""
+
+    ready: int
+    """The generation it could go over to, minus the present one; 0 for none."""
+    digest: Digest
+    """Of the samples behind its gradient."""
+    loss_sum: float
+    """The mean loss of those samples, times their number."""
+    active: bool
+    step: int | None
+    """None for all but the lowest active rank: one is enough."""
+    stops: bool = False
+    """The script asks for the run to end after this step."""
+    over: bool = False
+    """All steps are done; this all-reduce is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Agreed:
+    """The same on every rank that has the sum."""
+
+    ready_sum: int
+    ready_squares: int
+    step: int
+    digest: Digest
+    loss_sum: float
+    active: tuple[bool, ...]
+    bad_loss: tuple[int, ...] = ()
+    """The ranks whose loss is not finite."""
+    bad_gradient: tuple[int, ...] = ()
+    """The ranks whose own gradient is not finite."""
+    stops: bool = False
+    """The run ends after this step: some rank asks for it."""
+    over: bool = False
+    """All steps are done; this all-reduce was none."""
+
+    @property
+    def is_finite(self) -> bool:
+        return not self.bad_loss and not self.bad_gradient
+
+    @property
+    def samples(self) -> int:
+        return self.digest.count
+
+    @property
+    def loss(self) -> float | None:
+        """The mean over the samples of the step; NaN if that of any rank is not finite."""
+        if self.bad_loss:
+            return math.nan
+        return self.loss_sum / self.samples if self.samples else None
+
+    @property
+    def ends_after(self) -> int | None:
+        """The number of steps after which the run is over; None if no rank asks for its end."""
+        if self.over:
+            return self.step
+        return self.step + 1 if self.stops else None
+
+    def ready_generation(self, current: int, world_size: int) -> int | None:
+        """The generation that all ranks can go over to now."""
+        if self.ready_sum <= 0 or self.ready_sum**2 != world_size * self.ready_squares:
+            return None
+        return current + self.ready_sum // world_size
+
+
+def encode(own: Own, rank: int) -> list[float]:
+    """The words that this rank adds to the all-reduce: up to its own flags, the flags of higher ranks are 0."""
+    ready = own.ready if 0 < own.ready <= _FARTHEST else 0
+    high, low = divmod(own.step or 0, _STEP_PART)
+    has_loss = abs(own.loss_sum) <= _LARGEST_LOSS  # not so for NaN
+    loss_sum = own.loss_sum if has_loss else 0.0
+    flags = _ACTIVE * own.active + _BAD_LOSS * (not has_loss) + _STOPS * own.stops + _OVER * own.over
+    head = (ready, ready * ready, own.digest.count, high, low, loss_sum)
+    return [*head, *own.digest.lanes(), *(0.0,) * rank, float(flags)]
+
+
+def decode(summed: Sequence[float]) -> Agreed:
+    """From the words of all ranks, added up: one flag for each rank of the world."""
+    ready_sum, ready_squares, samples, high, low, loss_sum = summed[:_HEAD]
+    flags = [int(each) for each in summed[_FLAGS:]]
+    return Agreed(
+        ready_sum=int(ready_sum),
+        ready_squares=int(ready_squares),
+        step=int(high) * _STEP_PART + int(low),
+        digest=Digest.from_lanes(int(samples), summed[_HEAD:_FLAGS]),
+        loss_sum=loss_sum,
+        active=tuple(each & _ACTIVE > 0 for each in flags),
+        bad_loss=_ranks(flags, _BAD_LOSS),
+        bad_gradient=_ranks(flags, _BAD_GRADIENT),
+        stops=any(each & _STOPS for each in flags),
+        over=any(each & _OVER for each in flags),
+    )
+
+
+def write(words: "Tensor", own: Own, rank: int, bad_gradient: "Tensor | None" = None) -> None:
+    """Fills the control words with those of this rank. `bad_gradient`: one number, 1 if the gradient is not finite."""
+    if str(words.dtype) not in _EXACT:
+        raise ValueError(f"the control words must be summed in float32 or float64, not {words.dtype}")
+    encoded = encode(own, rank)
+    words.zero_()
+    words[: len(encoded)] = words.new_tensor(encoded, device="cpu")
+    if bad_gradient is not None:
+        words[_FLAGS + rank].add_(bad_gradient, alpha=_BAD_GRADIENT)
+
+
+def read(words: "Tensor", world_size: int) -> Agreed:
+    return decode(words[: size(world_size)].tolist())
+
+
+def _ranks(flags: list[int], flag: int) -> tuple[int, ...]:
+    return tuple(rank for rank, each in enumerate(flags) if each & flag)

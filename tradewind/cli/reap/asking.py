@@ -80,7 +80,7 @@ def _command(resource: Resource, fleet: Fleet, path: Path, wish: Wish) -> str:
     """That removes it; a machine in no pool is beyond us."""
     if isinstance(resource, MachineInfo):
         project = gke_settings(fleet, os.environ).project
-        return f"gcloud compute instances delete {resource.name} --zone={resource.zone} --project={project}"
+        return f"gcloud compute instances delete {resource.name} --zone={resource.kind.zone} --project={project}"
     flags = [*(["--clusters"] if wish.clusters else []), *(["--assume-no-jobs"] if wish.assume_no_jobs else [])]
     return " ".join(["tradewind reap --fleet", shlex.quote(str(path)), *flags, "--yes"])
 

@@ -53,11 +53,11 @@ def _named(found: Found) -> tuple[str, str, str, str]:
     resource = found.resource
     match resource:
         case PoolInfo():
-            return "pool", resource.ref.pool, resource.ref.cluster, resource.zone
+            return "pool", resource.ref.pool, resource.ref.cluster, resource.kind.zone
         case ClusterInfo():
             return "cluster", resource.name, resource.name, resource.location
         case MachineInfo():
-            return "machine", resource.name, "", resource.zone
+            return "machine", resource.name, "", resource.kind.zone
         case _:
             assert_never(resource)
 

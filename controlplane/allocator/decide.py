@@ -5,11 +5,11 @@ from dataclasses import replace
 from controlplane.allocator.effects import AllocatorEffect, FollowMarket, ShareStock
 from controlplane.allocator.events import AllocatorEvent, OperationEnded
 from controlplane.allocator.learn import learn
-from controlplane.allocator.offers import Stock
 from controlplane.allocator.placement import place_of
 from controlplane.allocator.reconcile import Turn
 from controlplane.allocator.state import Allocator, Kind
 from controlplane.allocator.story import tell
+from controlplane.catalog.kinds import MachineKind
 from controlplane.clouds.outcomes import Done
 from controlplane.planning.criteria import Criteria
 from runtime.decision import Decision
@@ -38,7 +38,7 @@ def _criteria(allocator: Allocator) -> Criteria | None:
     return allocator.demand.criteria if allocator.demand is not None else None
 
 
-def _given_back(allocator: Allocator, event: AllocatorEvent) -> Stock | None:
+def _given_back(allocator: Allocator, event: AllocatorEvent) -> MachineKind | None:
     """Of which stock this event, yet to be learned, gives machines back.
 
     A pool that is lowered because it got nothing gives nothing back: jobs that wait for each other would wake each
@@ -51,4 +51,4 @@ def _given_back(allocator: Allocator, event: AllocatorEvent) -> Stock | None:
         return None
     kind = pool.operation.kind
     gives = kind is Kind.REMOVE or (kind is Kind.DELETE and allocator.ended is not None)
-    return pool.offer.stock if gives else None
+    return pool.offer.kind if gives else None

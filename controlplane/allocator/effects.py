@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from controlplane.allocator.offers import Stock
+from controlplane.catalog.kinds import MachineKind
 from controlplane.clouds.interface import PoolPlan, PoolRef
 from controlplane.planning.criteria import Criteria
 from controlplane.planning.market import Market, Present
@@ -92,9 +92,9 @@ class FollowMarket:
 
 @dataclass(frozen=True, slots=True)
 class ShareStock:
-    """Machines of this stock went back to the cloud. Allocators of other jobs hear it as MachinesGivenBack."""
+    """Machines of this kind went back to the cloud. Allocators of other jobs hear it as MachinesGivenBack."""
 
-    stock: Stock
+    kind: MachineKind
 
 
 @dataclass(frozen=True, slots=True)

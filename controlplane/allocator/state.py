@@ -6,7 +6,8 @@ from enum import StrEnum
 
 from controlplane.allocator.demand import Basis, Demand
 from controlplane.allocator.effects import Place
-from controlplane.allocator.offers import Offer, Stock, pool_ref
+from controlplane.allocator.offers import Offer, pool_ref
+from controlplane.catalog.kinds import MachineKind
 from controlplane.clouds.interface import PoolRef
 from controlplane.planning.market import UNLIMITED, Market, Nodes, Quotas
 from controlplane.planning.plan import Change, Plan
@@ -345,7 +346,7 @@ class Allocator:
     unready: dict[ClusterName, str] = field(default_factory=dict)
     """What stands in the way of clusters that are not ready, as their keeper says."""
     pools: dict[PoolRef, Pool] = field(default_factory=dict)
-    shelves: dict[Stock, Shelf] = field(default_factory=dict)
+    shelves: dict[MachineKind, Shelf] = field(default_factory=dict)
     blocks: dict[ClusterName, Block] = field(default_factory=dict)
     failing: dict[ClusterName, dict[str, float]] = field(default_factory=dict)
     """Names of nodes on which the job's worker cannot start, and since when."""

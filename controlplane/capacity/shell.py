@@ -7,8 +7,8 @@ from typing import assert_never
 from controlplane.allocator import effects, events
 from controlplane.allocator.effects import AllocatorEffect
 from controlplane.allocator.events import AllocatorEvent
-from controlplane.allocator.offers import Stock
 from controlplane.capacity.planner import Planner
+from controlplane.catalog.kinds import MachineKind
 from controlplane.clouds.interface import Cloud, PoolPlan, PoolRef, Taint
 from controlplane.clouds.outcomes import Outcome, Refused, Unreachable
 from controlplane.planning.criteria import Criteria
@@ -28,7 +28,7 @@ class Outlets:
     announce: Callable[[Event], None]
     place: Callable[[JobName, effects.Place], None]
     follow: Callable[[JobName, Criteria], None]
-    share: Callable[[JobName, Stock], None]
+    share: Callable[[JobName, MachineKind], None]
 
 
 class AllocatorShell:
@@ -67,8 +67,8 @@ class AllocatorShell:
                 self._outlets.place(self._job, effect)
             case effects.FollowMarket(criteria):
                 self._outlets.follow(self._job, criteria)
-            case effects.ShareStock(stock):
-                self._outlets.share(self._job, stock)
+            case effects.ShareStock(kind):
+                self._outlets.share(self._job, kind)
             case effects.Announce(kind, text, why, fields):
                 self._outlets.announce(Event(self._job, kind, text, why, fields))
             case _:

@@ -46,8 +46,8 @@ def a_spec(workers: int = 2, least: int | None = None, **criteria: Any) -> JobSp
 
 def prices(iowa: int, holland: int) -> tuple[MarketPrice, ...]:
     return (
-        MarketPrice(IOWA_A, "nvidia-l4", iowa, 2_000_000),
-        MarketPrice(HOLLAND, "nvidia-l4", holland, 2_000_000),
+        MarketPrice(IOWA_A, "L4", iowa, 2_000_000),
+        MarketPrice(HOLLAND, "L4", holland, 2_000_000),
     )
 
 
@@ -65,13 +65,15 @@ class Stage:
         self.placed = placed
 
     def zones(self) -> dict[str, int]:
-        return {pool.zone: pool.size for pool in self.cloud.pools() if pool.size}
+        return {pool.kind.zone: pool.size for pool in self.cloud.pools() if pool.size}
 
     def sees(self, *left: str) -> None:
         """Every node that is aimed at is there, and has a worker that trains, but for those that it has left."""
         for cluster in (US, EU):
             nodes = tuple(
-                NodeSight(f"{pool.zone}-{number}", f"{pool.zone}-{number}", pool=pool.ref.pool, job=JOB, ready=True)
+                NodeSight(
+                    f"{pool.kind.zone}-{number}", f"{pool.kind.zone}-{number}", pool=pool.ref.pool, job=JOB, ready=True
+                )
                 for pool in self.cloud.pools()
                 if pool.ref.cluster == cluster
                 for number in range(pool.size)
@@ -161,7 +163,7 @@ async def test_a_budget_that_forbids_machines_on_demand_is_planned_for_at_once(c
     cloud.prices = prices(iowa=3_000_000, holland=3_000_000)
     on_demand = tuple(replace(offer, spot=False) for offer in OFFERS)
     async with a_stage(connect, cloud, a_spec(on_demand=1.0), (*OFFERS, *on_demand)) as stage:
-        await eventually(lambda: sum(pool.size for pool in cloud.pools() if not pool.spot) == 2)
+        await eventually(lambda: sum(pool.size for pool in cloud.pools() if not pool.kind.spot) == 2)
         stage.sees()
         stage.capacity.want(JOB, a_want(2, spot_only=True))
         await eventually(lambda: bool(stage.placed.leaving))
@@ -170,7 +172,7 @@ async def test_a_budget_that_forbids_machines_on_demand_is_planned_for_at_once(c
 async def test_no_more_is_asked_for_than_the_quota_leaves(connect: Connect) -> None:
     cloud = FakeCloud(US, EU)
     cloud.prices = prices(iowa=100_000, holland=110_000)
-    cloud.quota_by_scope["us-central1"] = (a_quota("us-central1", "nvidia-l4_SPOT", 1.0),)
+    cloud.quota_by_scope["us-central1"] = (a_quota("us-central1", "L4_SPOT", 1.0),)
     async with a_stage(connect, cloud, a_spec(workers=2)) as stage:
         await eventually(lambda: sum(stage.zones().values()) == 2)
         assert stage.zones().get(IOWA_A, 0) <= 1

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from controlplane.allocator.offers import Stock
+from controlplane.catalog.kinds import MachineKind
 from controlplane.clouds.interface import ClusterInfo, PoolRef
 from controlplane.clouds.outcomes import Outcome, Refused, Unreachable
 from controlplane.planning.criteria import Criteria
@@ -157,7 +157,7 @@ class MachinesGivenBack:
     """By another job: what was refused may be had now."""
 
     at_s: float
-    stock: Stock
+    stock: MachineKind
 
 
 @dataclass(frozen=True, slots=True)

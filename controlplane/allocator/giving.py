@@ -1,12 +1,12 @@
 """What a job gives back to the cloud, so that others that wait for the like need not wait out their pauses."""
 
 from controlplane.allocator.events import AllocatorEvent, OperationEnded
-from controlplane.allocator.offers import Stock
 from controlplane.allocator.state import Allocator, Kind
+from controlplane.catalog.kinds import MachineKind
 from controlplane.clouds.outcomes import Done
 
 
-def given_back(allocator: Allocator, event: AllocatorEvent) -> Stock | None:
+def given_back(allocator: Allocator, event: AllocatorEvent) -> MachineKind | None:
     """Of which stock this event, yet to be learned, gives machines back.
 
     A pool that is lowered because it got nothing gives nothing back: jobs that wait for each other would wake each
@@ -19,4 +19,4 @@ def given_back(allocator: Allocator, event: AllocatorEvent) -> Stock | None:
         return None
     kind = pool.operation.kind
     gives = kind is Kind.REMOVE or (kind is Kind.DELETE and allocator.ended is not None)
-    return pool.offer.stock if gives else None
+    return pool.offer.kind if gives else None

@@ -83,10 +83,10 @@ def _age(allocator: Allocator, now_s: float) -> Allocator:
         aged = _write_off(_note_emptiness(aged, now_s), settings.owed_s, now_s)
         aged = _give_up(aged, settings.hang_s, now_s)
         if lost or sidelined:
-            allocator = distrust(allocator, pool.offer.stock, now_s)
+            allocator = distrust(allocator, pool.offer.kind, now_s)
         if aged.empty_since_s is not None and now_s - aged.empty_since_s >= settings.arrival_s:
             detail = f"a slot of pool {pool.ref.pool} stayed empty for {settings.arrival_s:g} s"
-            allocator = close(allocator, pool.offer.stock, Shortage.STOCKOUT, detail, now_s)
+            allocator = close(allocator, pool.offer.kind, Shortage.STOCKOUT, detail, now_s)
             aged = replace(aged, empty_since_s=now_s, granted=False)
         if aged != pool:
             allocator = replace(allocator, pools={**allocator.pools, pool.ref: aged})

@@ -4,7 +4,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from controlplane.allocator.demand import Basis, Demand
-from controlplane.allocator.offers import Offer, Stock, pool_ref
+from controlplane.allocator.offers import Offer, pool_ref
+from controlplane.catalog.kinds import MachineKind
 from controlplane.clouds.interface import PoolRef
 from controlplane.planning.market import UNLIMITED, Market, Nodes, Quotas
 from controlplane.planning.plan import Change, Plan
@@ -337,7 +338,7 @@ class Allocator:
     clusters: dict[ClusterName, bool] = field(default_factory=dict)
     """Those that are there, and whether they are ready."""
     pools: dict[PoolRef, Pool] = field(default_factory=dict)
-    shelves: dict[Stock, Shelf] = field(default_factory=dict)
+    shelves: dict[MachineKind, Shelf] = field(default_factory=dict)
     blocks: dict[ClusterName, Block] = field(default_factory=dict)
     failing: dict[ClusterName, dict[str, float]] = field(default_factory=dict)
     """Names of nodes on which the job's worker cannot start, and since when."""

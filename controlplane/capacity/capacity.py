@@ -25,7 +25,7 @@ from controlplane.allocator.events import (
     WantedChanged,
 )
 from controlplane.allocator.giving import given_back
-from controlplane.allocator.offers import Offer, Stock
+from controlplane.allocator.offers import Offer
 from controlplane.allocator.sentences import shortage
 from controlplane.allocator.state import Allocator, AllocatorSettings, new_allocator
 from controlplane.capacity.placement import Placed, free_nodes, placed_of
@@ -33,7 +33,8 @@ from controlplane.capacity.planner import Planner
 from controlplane.capacity.planning import Planning
 from controlplane.capacity.shell import AllocatorShell, Complete
 from controlplane.capacity.starts import PullHint, Starts
-from controlplane.catalog.accelerators import from_gke
+from controlplane.catalog.accelerators import BY_NAME
+from controlplane.catalog.kinds import MachineKind
 from controlplane.clouds.interface import Cloud
 from controlplane.planning.criteria import Criteria
 from controlplane.planning.market import Market, Quotas
@@ -246,10 +247,9 @@ class Capacity:
     def accelerator_of(self, job: JobName, cluster: ClusterName, node: str) -> str:
         """As the catalog calls it; empty where nobody knows."""
         pools = self._held[job].loop.state.pools.values() if job in self._held else ()
-        there = (pool.offer.accelerator for pool in pools if pool.ref.cluster == cluster and node in pool.nodes)
-        found = next(there, None)
-        known = from_gke(found) if found is not None else None
-        return known.name if known is not None else ""
+        there = (pool.offer.kind.accelerator for pool in pools if pool.ref.cluster == cluster and node in pool.nodes)
+        found = next(there, "")
+        return found if found in BY_NAME else ""
 
     def is_settled(self, job: JobName) -> bool:
         """The cloud holds nothing of it: it has ended, and all of its pools are gone."""
@@ -260,7 +260,7 @@ class Capacity:
         if held is not None and held.criteria is not None:
             held.loop.post(event)
 
-    def _tell_others(self, giver: JobName, stock: Stock) -> None:
+    def _tell_others(self, giver: JobName, stock: MachineKind) -> None:
         event = MachinesGivenBack(self._clock.monotonic_s(), stock)
         for job, held in self._held.items():
             if job != giver:

@@ -2,7 +2,6 @@
 
 import math
 
-from controlplane.allocator.choices import choice_of
 from controlplane.allocator.counting import doomed, held, lost, sidelined
 from controlplane.allocator.effects import DeletePool, RemoveNodes, ResizePool
 from controlplane.clouds.interface import PoolRef
@@ -47,7 +46,7 @@ class Account:
         """Of what may come, and of the machines that are there and that it was told of, whatever it thinks of them."""
         coming, quotas = self.may_come(actor, request), actor.allocator.quotas
         pools = actor.allocator.pools
-        needs = {ref: quotas.needs.get(choice_of(pool.offer), {}) for ref, pool in pools.items()}
+        needs = {ref: quotas.needs.get(pool.offer.kind, {}) for ref, pool in pools.items()}
         going = {
             name for each in self.wire.requests if isinstance(each.change, RemoveNodes) for name in each.change.nodes
         }

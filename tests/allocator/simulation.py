@@ -9,7 +9,6 @@ from functools import partial
 from typing import assert_never
 
 from controlplane.allocator import events
-from controlplane.allocator.choices import choice_of
 from controlplane.allocator.counting import ceiling
 from controlplane.allocator.effects import (
     AllocatorEffect,
@@ -102,7 +101,7 @@ class System:
         capacities = {offer.zone: chance.randint(0, 6) for offer in self.offers}
         self.cloud = SimulatedCloud(self.clockwork, capacities, CLUSTERS)
         self.cloud.limits = {pool_ref(JOB, offer): offer.max_nodes for offer in self.offers}
-        self.cloud.needs = {pool_ref(JOB, offer): needs_of(choice_of(offer)) for offer in self.offers}
+        self.cloud.needs = {pool_ref(JOB, offer): needs_of(offer.kind) for offer in self.offers}
         self.cloud.on_quota_refusal = self._tell_quotas_soon
         self.cloud.on_change = self._send_sight
         self.wire = Wire(self.clockwork, self.cloud)
@@ -436,7 +435,7 @@ class System:
 
     def quotas(self) -> Quotas:
         """As read: of this job, which is the only one."""
-        needs = {choice_of(offer): needs_of(choice_of(offer)) for offer in self.offers}
+        needs = {offer.kind: needs_of(offer.kind) for offer in self.offers}
         return Quotas(dict(self.cloud.quotas), needs if self.cloud.quotas else {})
 
     def _tell_quotas_soon(self) -> None:

@@ -145,10 +145,7 @@ class Stage:
                 labels = {JOB_LABEL: JOB}
                 self.cloud[effect.ref] = PoolInfo(
                     effect.ref,
-                    plan.zone,
-                    plan.machine_type,
-                    plan.accelerator,
-                    plan.spot,
+                    plan.kind,
                     plan.size,
                     PoolStatus.RUNNING,
                     labels,
@@ -222,7 +219,7 @@ def asked(effects: list[AllocatorEffect], offers: Sequence[Offer] = (A, B, C)) -
     for effect in effects:
         match effect:
             case CreatePool(_, _, plan, _):
-                words.append(("create", plan.zone, str(plan.size)))
+                words.append(("create", plan.kind.zone, str(plan.size)))
             case ResizePool(_, ref, size, _):
                 words.append(("resize", zones.get(ref, ref.pool), str(size)))
             case RemoveNodes(_, ref, nodes, _):

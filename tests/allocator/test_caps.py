@@ -146,7 +146,7 @@ def test_a_noticed_machine_counts_against_the_quota_until_it_is_gone() -> None:
 
 def test_a_noticed_machine_is_replaced_at_once_where_another_quota_has_room() -> None:
     _, noticed = _one_was_noticed(WEST)
-    assert [(create.plan.zone, create.plan.size) for create in of(noticed, CreatePool)] == [(OREGON, 1)]
+    assert [(create.plan.kind.zone, create.plan.size) for create in of(noticed, CreatePool)] == [(OREGON, 1)]
 
 
 def test_a_quota_that_is_refused_while_a_noticed_machine_is_there_is_asked_again_soon_after() -> None:
@@ -155,11 +155,11 @@ def test_a_quota_that_is_refused_while_a_noticed_machine_is_there_is_asked_again
     stage.ends(create, QuotaExceeded("GPUS"))
     stage.takes("us-a-1")
     stage.sees()
-    assert shelf_of(stage.allocator, B.stock).closed_until_s == stage.now_s + 25.0 + AllocatorSettings().stockout_s
+    assert shelf_of(stage.allocator, B.kind).closed_until_s == stage.now_s + 25.0 + AllocatorSettings().stockout_s
     stage.ticks(26.0)
     stage.lists()
     again = [*stage.ticks(30.0), *stage.lists()]
     assert ("create", "us-b", "1") in asked(again)
     [create] = of(again, CreatePool)
     stage.ends(create, QuotaExceeded("GPUS"))
-    assert shelf_of(stage.allocator, B.stock).closed_until_s == stage.now_s + AllocatorSettings().quota_s
+    assert shelf_of(stage.allocator, B.kind).closed_until_s == stage.now_s + AllocatorSettings().quota_s

@@ -235,9 +235,9 @@ def test_the_loss_of_the_only_region_in_use_is_answered_in_the_same_decision_wit
     stage.settles()
     assert held_by(stage) == {IOWA_A: 4}
     lost = stage.happens(events.ClusterLost(stage.now_s, US, "nothing is heard of it"))
-    assert [(each.plan.zone, each.plan.size, each.plan.accelerator) for each in of(lost, CreatePool)] == [
-        (HOLLAND, 3, "nvidia-l4"),
-        (HOLLAND_TOO, 1, "nvidia-l4"),
+    assert [(each.plan.kind.zone, each.plan.size, each.plan.kind.accelerator) for each in of(lost, CreatePool)] == [
+        (HOLLAND, 3, "L4"),
+        (HOLLAND_TOO, 1, "L4"),
     ]
 
 
@@ -316,7 +316,7 @@ def test_a_quota_that_said_no_is_left_alone_for_long_and_the_next_zone_is_tried(
     stage.ends(create, QuotaExceeded("GPUS"))
     stage.lists()
     assert OREGON not in {zone for _, zone, _ in stage.words(stage.settles())}
-    assert stage.allocator.shelves[WEST.stock].closed_until_s == 100.0 + stage.allocator.settings.quota_s
+    assert stage.allocator.shelves[WEST.kind].closed_until_s == 100.0 + stage.allocator.settings.quota_s
 
 
 def test_a_cluster_that_is_lost_is_planned_around() -> None:
@@ -407,7 +407,7 @@ def test_another_accelerator_comes_when_the_old_machines_are_gone() -> None:
     stage.ends(remove)
     stage.lists()
     [create] = of(stage.settles(), CreatePool)
-    assert create.plan.accelerator == "nvidia-tesla-a100"
+    assert create.plan.kind.accelerator == "A100-40"
 
 
 # Idle nodes

@@ -13,6 +13,7 @@ from controlplane.allocator.events import AllocatorEvent
 from controlplane.allocator.invariants import check
 from controlplane.allocator.offers import Offer, pool_ref
 from controlplane.allocator.state import Allocator, new_allocator
+from controlplane.catalog.kinds import MachineKind
 from controlplane.clouds.interface import ClusterInfo, PoolInfo, PoolRef, PoolStatus, RecentShortage
 from controlplane.clouds.outcomes import (
     AlreadyExists,
@@ -58,7 +59,7 @@ SIGHTS = st.builds(
 )
 INFOS = st.builds(
     lambda ref, size, status, label, shortage: PoolInfo(
-        ref, "us-x", "n1", None, True, size, status, {JOB_LABEL: label}, shortage=shortage
+        ref, MachineKind("us-x", "n1", "", 0, True), size, status, {JOB_LABEL: label}, shortage=shortage
     ),
     st.sampled_from([*REFS, FOUND]),
     st.integers(0, 4),
@@ -172,7 +173,10 @@ def test_an_ended_job_keeps_no_pool_once_the_cloud_answers(
             elif isinstance(change, CreatePool):
                 left.add(ref)
             run.happens(Done())
-        infos = [PoolInfo(ref, "us-x", "n1", None, True, 1, PoolStatus.RUNNING, {JOB_LABEL: JOB}) for ref in left]
+        infos = [
+            PoolInfo(ref, MachineKind("us-x", "n1", "", 0, True), 1, PoolStatus.RUNNING, {JOB_LABEL: JOB})
+            for ref in left
+        ]
         run.happens(events.Ticked(run.now_s))
         run.happens(events.PoolsListed(run.now_s, -1, clusters_with(infos, True)))
     assert run.allocator.finished

@@ -20,8 +20,8 @@ def a_waiting_allocator(*offers: Offer, wanted: int = 3) -> Allocator:
 def test_what_several_zones_have_in_common_is_said_once() -> None:
     allocator = a_waiting_allocator(A, B, C)
     for offer in (A, B):
-        allocator = close(allocator, offer.stock, Shortage.QUOTA, QUOTA, 1.0)
-    allocator = close(allocator, C.stock, Shortage.STOCKOUT, "no machines", 1.0)
+        allocator = close(allocator, offer.kind, Shortage.QUOTA, QUOTA, 1.0)
+    allocator = close(allocator, C.kind, Shortage.STOCKOUT, "no machines", 1.0)
     assert shortage(allocator, 2.0, {}) == (
         f"n1-standard-8 in us-a, us-b is beyond the quota: {QUOTA}; n1-standard-8 in eu-c has no machines"
     )

@@ -158,7 +158,7 @@ def test_a_notice_for_a_node_that_is_given_up_is_a_notice() -> None:
     assert stage.allocator.leaving == {US: {THIRD}}
     stage.notices(THIRD, 15.0)
     assert stage.pool(IOWA).nodes[THIRD].doomed_until_s == stage.now_s + 15.0
-    assert is_distrusted(stage.allocator, IOWA.stock, stage.now_s)
+    assert is_distrusted(stage.allocator, IOWA.kind, stage.now_s)
     assert of(stage.releases(THIRD), RemoveNodes) == [], "it is left alone until it is gone"
 
 
@@ -168,7 +168,7 @@ def test_a_zone_that_takes_a_node_that_is_given_up_has_taken_one() -> None:
     sees_use(stage, {THIRD: 0.1}, after_s=60.0)
     stage.takes(THIRD)
     stage.sees()
-    assert is_distrusted(stage.allocator, IOWA.stock, stage.now_s)
+    assert is_distrusted(stage.allocator, IOWA.kind, stage.now_s)
 
 
 def test_what_is_not_asked_for_is_not_looked_at() -> None:

@@ -12,6 +12,7 @@ from controlplane.allocator.state import AllocatorSettings
 from controlplane.capacity.capacity import Capacity
 from controlplane.capacity.fleet_keeper import FleetKeeper
 from controlplane.capacity.placement import Placed, Placement
+from controlplane.catalog.kinds import MachineKind
 from controlplane.clouds.interface import ClusterPlan, ClusterStatus, PoolInfo, PoolPlan, PoolRef, PoolStatus, Taint
 from controlplane.clouds.outcomes import AlreadyExists, Refused
 from messages.clusters import ClusterHeartbeat, NodeSight
@@ -80,7 +81,7 @@ async def test_a_job_gets_a_pool_with_what_the_fleet_adds_and_a_taint_that_keeps
     async with a_stage(cloud):
         await eventually(lambda: cloud.plans)
     plan = cloud.plans[0]
-    assert (plan.size, plan.zone, plan.disk_gb, plan.labels[JOB_LABEL]) == (3, "us-central1-a", 500, JOB)
+    assert (plan.size, plan.kind.zone, plan.disk_gb, plan.labels[JOB_LABEL]) == (3, "us-central1-a", 500, JOB)
     assert plan.taints == (Taint(JOB_LABEL, JOB, "NoSchedule"),)
 
 
@@ -255,7 +256,7 @@ async def test_a_cluster_whose_creation_failed_is_removed_and_made_again() -> No
 
 def a_job_pool() -> PoolInfo:
     labels = {JOB_LABEL: "other"}
-    return PoolInfo(PoolRef(US, "p"), "us-central1-a", "g2", "nvidia-l4", True, 1, PoolStatus.RUNNING, labels)
+    return PoolInfo(PoolRef(US, "p"), MachineKind("us-central1-a", "g2", "L4", 1, True), 1, PoolStatus.RUNNING, labels)
 
 
 @pytest.mark.parametrize(("labels", "pools"), [({}, ()), ({FLEET_LABEL: "ours"}, (a_job_pool(),))])
@@ -312,5 +313,5 @@ async def test_nodes_of_a_lost_cluster_are_asked_for_elsewhere_all_at_once() -> 
         stage.capacity.see(ClusterHeartbeat(cluster=US, incarnation="a1", seq=1, nodes=nodes))
         await eventually(lambda: any(event.kind == "capacity_reached" for event in stage.told))
         stage.capacity.lose(JOB, US, "nothing is heard of it")
-        await eventually(lambda: [(plan.zone, plan.size) for plan in cloud.plans[1:]] == [(ELSEWHERE.zone, 2)])
+        await eventually(lambda: [(plan.kind.zone, plan.size) for plan in cloud.plans[1:]] == [(ELSEWHERE.zone, 2)])
     assert stage.capacity.heard_s(US) is not None and stage.capacity.heard_s(EU) is None

@@ -161,7 +161,7 @@ async def test_what_is_heard_while_an_ended_job_is_let_go_of_disturbs_nobody() -
 def test_what_is_given_back_opens_its_own_stock_and_the_quota_of_its_region(
     shortage: Shortage, given: Offer, opens: bool
 ) -> None:
-    closed = close(new_allocator(SECOND, (OFFER,), wanted=1, at_s=0.0), OFFER.stock, shortage, "no", 1.0)
-    learned = learn(closed, MachinesGivenBack(2.0, given.stock))
-    assert is_closed(closed, OFFER.stock, 2.0)
-    assert is_closed(learned, OFFER.stock, 2.0) is not opens
+    closed = close(new_allocator(SECOND, (OFFER,), wanted=1, at_s=0.0), OFFER.kind, shortage, "no", 1.0)
+    learned = learn(closed, MachinesGivenBack(2.0, given.kind))
+    assert is_closed(closed, OFFER.kind, 2.0)
+    assert is_closed(learned, OFFER.kind, 2.0) is not opens

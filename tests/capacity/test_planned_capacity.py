@@ -46,8 +46,8 @@ def a_spec(workers: int = 2, least: int | None = None, **criteria: Any) -> JobSp
 
 def prices(iowa: int, holland: int) -> tuple[MarketPrice, ...]:
     return (
-        MarketPrice(IOWA_A, "nvidia-l4", iowa, 2_000_000),
-        MarketPrice(HOLLAND, "nvidia-l4", holland, 2_000_000),
+        MarketPrice(IOWA_A, "L4", iowa, 2_000_000),
+        MarketPrice(HOLLAND, "L4", holland, 2_000_000),
     )
 
 
@@ -65,13 +65,15 @@ class Stage:
         self.placed = placed
 
     def zones(self) -> dict[str, int]:
-        return {pool.zone: pool.size for pool in self.cloud.pools() if pool.size}
+        return {pool.kind.zone: pool.size for pool in self.cloud.pools() if pool.size}
 
     def sees(self, *left: str) -> None:
         """Every node that is aimed at is there, and has a worker that trains, but for those that it has left."""
         for cluster in (US, EU):
             nodes = tuple(
-                NodeSight(f"{pool.zone}-{number}", f"{pool.zone}-{number}", pool=pool.ref.pool, job=JOB, ready=True)
+                NodeSight(
+                    f"{pool.kind.zone}-{number}", f"{pool.kind.zone}-{number}", pool=pool.ref.pool, job=JOB, ready=True
+                )
                 for pool in self.cloud.pools()
                 if pool.ref.cluster == cluster
                 for number in range(pool.size)
@@ -167,7 +169,7 @@ async def test_other_criteria_are_planned_for_at_once(connect: Connect) -> None:
 async def test_no_more_is_asked_for_than_the_quota_leaves(connect: Connect) -> None:
     cloud = FakeCloud(US, EU)
     cloud.prices = prices(iowa=100_000, holland=110_000)
-    cloud.quota_by_scope["us-central1"] = (a_quota("us-central1", "nvidia-l4_SPOT", 1.0),)
+    cloud.quota_by_scope["us-central1"] = (a_quota("us-central1", "L4_SPOT", 1.0),)
     async with a_stage(connect, cloud, a_spec(workers=2)) as stage:
         await eventually(lambda: sum(stage.zones().values()) == 2)
         assert stage.zones().get(IOWA_A, 0) <= 1

@@ -8,11 +8,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
+from controlplane.catalog.kinds import MachineKind
 from controlplane.catalog.memory import Memory, estimate
 from controlplane.catalog.money import MicroDollars, micro_of
 from controlplane.catalog.shipped import shipped_catalog, shipped_links
 from controlplane.planning.criteria import Criteria, criteria_of
-from controlplane.planning.market import Choice, Market, market_of
+from controlplane.planning.market import Market, market_of
 from controlplane.planning.plan import Change, plan
 from controlplane.planning.profiles import profile_of
 from controlplane.planning.refusals import refusals, unfit
@@ -37,7 +38,7 @@ def a_spec(*, workers: Workers | None = None, profile: StepProfile | None = None
     )
 
 
-def refused(spec: JobSpec, limits: dict[Choice, int] | None = None) -> list[tuple[str, str]]:
+def refused(spec: JobSpec, limits: dict[MachineKind, int] | None = None) -> list[tuple[str, str]]:
     criteria = criteria_of(spec)
     seen = Memory()
     market = market_of(criteria, OFFERS, LINKS, seen=lambda zone, name: estimate(seen, zone, name, 0.0), limits=limits)
@@ -126,7 +127,7 @@ def test_without_a_plan_only_ranks_that_fit_on_no_machine_are_refused(
 
 
 def test_a_fleet_that_is_too_small_is_told() -> None:
-    limits = {Choice("us-central1-a", "g2-standard-8", "L4", True): 3}
+    limits = {MachineKind("us-central1-a", "g2-standard-8", "L4", 1, True): 3}
     spec = a_spec(workers=Workers(min=4, max=4))
     assert refused(spec, limits) == [
         ("workers.min", "is 4, but at most 3 machines of one type (L4) may be had; 3 would do")
@@ -134,7 +135,7 @@ def test_a_fleet_that_is_too_small_is_told() -> None:
 
 
 def test_all_that_is_wrong_is_told_at_once_and_a_number_with_the_nearest_of_the_others() -> None:
-    limits = {Choice("us-central1-a", "g2-standard-8", "L4", True): 3}
+    limits = {MachineKind("us-central1-a", "g2-standard-8", "L4", 1, True): 3}
     spec = a_spec(workers=Workers(min=4, max=4), accelerators=("L4", "K80"), max_usd_per_hour=0.5, max_usd_total=0.1)
     said = dict(refused(spec, limits))
     assert list(said) == [

@@ -118,11 +118,11 @@ def _named(found: Found) -> tuple[str, str, str, str]:
     resource = found.resource
     match resource:
         case PoolInfo():
-            return "pool", resource.ref.pool, resource.ref.cluster, resource.zone
+            return "pool", resource.ref.pool, resource.ref.cluster, resource.kind.zone
         case ClusterInfo():
             return "cluster", resource.name, resource.name, resource.location
         case MachineInfo():
-            return "machine", resource.name, "", resource.zone
+            return "machine", resource.name, "", resource.kind.zone
         case _:
             assert_never(resource)
 
@@ -142,7 +142,7 @@ def _command(resource: Resource, fleet: Fleet, path: Path, wish: Wish) -> str:
     """The command that removes it; ours removes no machine outside a pool."""
     if isinstance(resource, MachineInfo):
         project = gke_settings(fleet, os.environ).project
-        return f"gcloud compute instances delete {resource.name} --zone={resource.zone} --project={project}"
+        return f"gcloud compute instances delete {resource.name} --zone={resource.kind.zone} --project={project}"
     flags = [*(["--clusters"] if wish.clusters else []), *(["--assume-no-jobs"] if wish.assume_no_jobs else [])]
     return " ".join(["tradewind reap --fleet", shlex.quote(str(path)), *flags, "--yes"])
 

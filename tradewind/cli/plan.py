@@ -222,7 +222,9 @@ def plan_view(job: str, made: "Plan", *, is_assumed: bool, measured: MeasuredPro
 def _placement(nodes: "Nodes", score: "Score", why: str) -> PlacementView:
     estimate = score.estimate
     return PlacementView(
-        tuple(NodesView(*choice, count) for choice, count in nodes.items()),
+        tuple(
+            NodesView(kind.zone, kind.machine_type, kind.accelerator, kind.spot, count) for kind, count in nodes.items()
+        ),
         None if score.is_assumed else estimate.steps_per_s,
         estimate.machines_micro_usd_per_hour,
         None if score.is_assumed else estimate.egress_micro_usd_per_hour,

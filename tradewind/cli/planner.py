@@ -6,6 +6,7 @@ from msgspec import Struct, structs
 
 from controlplane.capacity.offered import limits_of, priced
 from controlplane.catalog import memory
+from controlplane.catalog.kinds import MachineKind
 from controlplane.catalog.links import Links
 from controlplane.catalog.money import MicroDollars
 from controlplane.catalog.offers import Catalog, Offer
@@ -14,7 +15,7 @@ from controlplane.clouds.interface import QuotaKey
 from controlplane.fleet.plans import offers
 from controlplane.fleet.spec import Fleet
 from controlplane.planning.criteria import criteria_of
-from controlplane.planning.market import UNLIMITED, Choice, Quotas, Seen, market_of
+from controlplane.planning.market import UNLIMITED, Quotas, Seen, market_of
 from controlplane.planning.plan import Plan, plan
 from controlplane.planning.refusals import refusals
 from controlplane.throughput.profile import Profile
@@ -27,7 +28,7 @@ class Offered(Struct, frozen=True):
     offers: Sequence[Offer]
     links: Links
     seen: Seen
-    limits: Mapping[Choice, int] | None = None
+    limits: Mapping[MachineKind, int] | None = None
     """Nodes, where a fleet says so."""
     quotas: Quotas = UNLIMITED
     """As the master read them."""
@@ -58,11 +59,13 @@ def offered(known: OfferList) -> Offered:
 
 def _quotas(known: OfferList) -> Quotas:
     left = {QuotaKey(each.scope, each.metric): each.left for each in known.quotas}
-    needs: dict[Choice, dict[QuotaKey, int]] = {}
+    gpus = {(view.zone, view.machine_type, view.accelerator): view.gpus for view in known.offers}
+    needs: dict[MachineKind, dict[QuotaKey, int]] = {}
     for each in known.quotas:
         for need in each.needs:
-            choice = Choice(need.zone, need.machine_type, need.accelerator, need.spot)
-            needs.setdefault(choice, {})[QuotaKey(each.scope, each.metric)] = need.amount
+            named = (need.zone, need.machine_type, need.accelerator)
+            kind = MachineKind(*named, gpus.get(named, 0), need.spot)
+            needs.setdefault(kind, {})[QuotaKey(each.scope, each.metric)] = need.amount
     return Quotas(left, needs, known.quotas_page)
 
 

@@ -17,10 +17,10 @@ from messages.offers import OfferList
 from runtime.children import free_port
 from tests.cli.command import Outcome, tradewind
 from tradewind.cli.jobfile import read_job
-from tradewind.cli.offers.asking import prices_of
-from tradewind.cli.plan.asking import planned as planned_of
-from tradewind.cli.plan.asking import print_plan
-from tradewind.cli.plan.offered import offered
+from tradewind.cli.offers import prices_of
+from tradewind.cli.plan import print_plan
+from tradewind.cli.planner import offered
+from tradewind.cli.planner import planned as planned_of
 
 FLEET = Path(__file__).resolve().parents[2] / "examples" / "fleet-simulator.yaml"
 A_JOB = """

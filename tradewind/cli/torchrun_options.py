@@ -15,9 +15,9 @@ from msgspec import structs
 from messages.jobs import JobSpec
 from runtime.errors import UserError
 from tradewind.cli.options import Number, Whole
-from tradewind.cli.run.rank_logs import Outputs, Streams
+from tradewind.cli.rank_logs import Outputs, Streams
 
-KEY = "tradewind.cli.run.torchrun"
+KEY = "tradewind.cli.torchrun_options"
 SEVERAL_MACHINES = "start `tradewind cluster` on each machine, then `tradewind submit JOB.yaml`"
 OWN_SIGNALS = frozenset(("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT"))
 """torchrun's own list, which changes nothing."""

@@ -1,4 +1,4 @@
-"""What may be had: the offers that a master or the shipped data tells of, and of those what a fleet may use."""
+"""The planner, run on the offers of a master or of the shipped data, and of those on what a fleet may use."""
 
 from collections.abc import Mapping, Sequence
 
@@ -14,7 +14,12 @@ from controlplane.catalog.shipped import shipped_catalog, shipped_links
 from controlplane.clouds.interface import QuotaKey
 from controlplane.fleet.plans import offers
 from controlplane.fleet.spec import Fleet
-from controlplane.planning.market import UNLIMITED, Quotas, Seen
+from controlplane.planning.criteria import criteria_of
+from controlplane.planning.market import UNLIMITED, Quotas, Seen, market_of
+from controlplane.planning.plan import Plan, plan
+from controlplane.planning.refusals import refusals
+from controlplane.throughput.profile import Profile
+from messages.jobs import JobSpec
 from messages.offers import OfferList, OfferView
 from runtime.errors import UserError
 
@@ -82,3 +87,17 @@ def _priced(offer: Offer, view: OfferView) -> Offer:
         spot_micro_usd_per_hour=None if spot is None else MicroDollars(spot),
         on_demand_micro_usd_per_hour=None if on_demand is None else MicroDollars(on_demand),
     )
+
+
+def planned(spec: JobSpec, found: Offered, name: str, profile: Profile) -> Plan:
+    """Raises `UserError` where there is no plan."""
+    criteria = criteria_of(spec)
+    market = market_of(criteria, found.offers, found.links, seen=found.seen, limits=found.limits, quotas=found.quotas)
+    problems = refusals(spec, criteria, found.offers, market, profile)
+    if problems:
+        lines = tuple(f"{path}: {text}" for path, text in problems)
+        raise UserError(f"{name} cannot be planned:", "tradewind offers", lines)
+    made = plan(criteria, profile, market)
+    if made.score is None:
+        raise UserError(f"{name} cannot be planned: {made.why}", "raise a limit, or allow more regions")
+    return made

@@ -18,7 +18,7 @@ from messages.jobs import JobSpec, Launch, Workers
 from runtime.process import EXIT_FAILED, Stop
 from tradewind.cli import output, tables
 from tradewind.cli.foreground import unless_stopped
-from tradewind.cli.offers.table import offer_table
+from tradewind.cli.offers import offer_table
 from tradewind.demo import timeline, view
 from tradewind.demo.cloud.story import CloudStory
 from tradewind.demo.facts import Promise

@@ -23,12 +23,13 @@ from tradewind.sdk.diagnostics import Faults
 from tradewind.sdk.groups.builder import Builder, Janitor, group_maker
 from tradewind.sdk.joining import Joining
 from tradewind.sdk.loader import Loader
-from tradewind.sdk.member import Member
 from tradewind.sdk.meter import StepSize
 from tradewind.sdk.nonfinite import Nonfinite
 from tradewind.sdk.samples import Order
 from tradewind.sdk.starting import Starting
 from tradewind.sdk.stopping import Ending, Parting
+from tradewind.sdk.trainer.shell import TrainerShell
+from tradewind.sdk.trainer.state import Trainer
 from tradewind.sdk.training import Parts, Training
 from tradewind.sdk.training_state.training_state import TrainingState
 from tradewind.sdk.transfer.receiver import Receiver
@@ -60,7 +61,7 @@ class Given:
     """About the model, for one rank to say when the run begins."""
 
 
-def assemble(given: Given, control: Control | None) -> tuple[Member, Training]:
+def assemble(given: Given, control: Control | None) -> tuple[TrainerShell, Training]:
     """Without a line to a worker-agent the world never changes."""
     injected = Faults(os.environ.get(diagnostics.FAULTS, ""))
     traced = diagnostics.Trace(os.environ.get(diagnostics.TRACE))
@@ -111,7 +112,9 @@ def assemble(given: Given, control: Control | None) -> tuple[Member, Training]:
     return member, Training(parts)
 
 
-def _member(given: Given, control: Control | None, receiver: Receiver, serving: Serving, injected: Faults) -> Member:
+def _member(
+    given: Given, control: Control | None, receiver: Receiver, serving: Serving, injected: Faults
+) -> TrainerShell:
     """It asks for groups, and hears of them when they are built."""
     builder = Builder(
         group_maker(given.gradients.device),
@@ -121,8 +124,8 @@ def _member(given: Given, control: Control | None, receiver: Receiver, serving: 
         lambda assign: injected("building", assign.rank, member.done),
     )
     tell = control.tell if control is not None else _nobody
-    member = Member(given.order.batch, given.ending, tell, builder.start, given.terms)
-    member.retired = Janitor()
+    state = Trainer(given.order.batch, given.ending.planned, given.terms)
+    member = TrainerShell(state, tell, builder.start, Janitor())
     return member
 
 

@@ -115,7 +115,7 @@ class ClusterShell:
         asked = self._answers.get(event.ask) if isinstance(event, KeepAsked | RemoveAsked) else None
         if asked is not None and state.answer is not None and not asked.done():
             asked.set_result(state.answer)
-        if state.stopping and state.saving is None and not any(place.ours for place in state.places.values()):
+        if state.stopping and state.saving.under_way is None and not any(place.ours for place in state.places.values()):
             self.at_rest.set()
 
     async def guard_record(self) -> None:

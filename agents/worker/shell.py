@@ -1,7 +1,6 @@
 """The hands of the worker-agent: the bus, the host, the log lines, the progress reports."""
 
 import asyncio
-import os
 import shutil
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -57,13 +56,12 @@ from agents.worker.host import Host, HostCommand
 from agents.worker.leftovers import WorkerFolder
 from agents.worker.outbox import LogOutbox
 from agents.worker.progress import REPORT_EVERY_S, ProgressBook
-from agents.worker.state import WorkerIdentity, WorkerState, own_place, status_of
+from agents.worker.state import WorkerIdentity, WorkerState, own_place
 from agents.worker.stored import read_world
 from agents.worker.trainer import Birth
 from agents.worker.trainers import Trainers
 from agents.worker.translation import birth_of, counted_of, exit_of, order_of
 from agents.worker.translation import status_of as status_of_trainer
-from agents.worker.waiting import waiting_for
 from messages import subjects
 from messages.clusters import Answer
 from messages.codec import Received
@@ -72,9 +70,7 @@ from messages.ids import Generation, Rank
 from messages.jobs import Launch
 from messages.measured import StepsMeasured
 from messages.workers import (
-    DumpWorker,
     StopWorker,
-    WorkerDump,
     WorkerHeartbeat,
     WorkerNoticed,
     WorkerStatus,
@@ -178,7 +174,7 @@ class WorkerShell:
                 self._publish_own("notice", WorkerNoticed(identity.worker, identity.job, remaining_s, source))
             case SendHeartbeat(status):
                 subject = subjects.worker_heartbeat(self._identity.cluster, self._identity.worker)
-                self._bus.publish(subject, WorkerHeartbeat(status, load_1m=round(os.getloadavg()[0], 2)))
+                self._bus.publish(subject, WorkerHeartbeat(status))
             case FlushProgress():
                 self.flush_progress()
             case Leave(code, why):
@@ -400,24 +396,8 @@ class WorkerShell:
             case StopWorker(why, grace_s):
                 self._inbox.post(StopAsked(self._clock.monotonic_s(), why, grace_s))
                 return Answer(ok=True)
-            case DumpWorker():
-                return self._dump()
             case _:
                 return Answer(ok=False, why=f"{received.envelope.kind} is no command for a worker")
-
-    def _dump(self) -> Message:
-        if self._state is None:
-            return Answer(ok=False, why="has just been started")
-        status = status_of(self._state, self._clock.monotonic_s())
-        return WorkerDump(status, waiting_for(self._state), self._counters())
-
-    def _counters(self) -> dict[str, int]:
-        own: Mapping[str, int] = {
-            "hosts_started": self._hosts,
-            "log_lines_sent": self.outbox.sent_lines,
-            "log_lines_dropped": self.outbox.dropped_lines,
-        }
-        return {**own, **self.trainers.dropped, **self._bus.dropped}
 
     def _log_soon(self, log: Callable[[], None]) -> None:
         """Whoever waits for what was just published does not wait for a line on standard error."""

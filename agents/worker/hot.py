@@ -10,9 +10,9 @@ from messages.worlds import Assignment, Entry
 def can_obey(state: WorkerState) -> bool:
     """Whether no trainer stands in the way of the newest halt or assignment."""
     world = state.pending
-    if state.ends_by_s is not None or (world is not None and world.hot is None):
+    if state.ending.by_s is not None or (world is not None and world.hot is None):
         return not state.trainers
-    if state.planned and state.exits:
+    if state.planned and state.outcomes.exits:
         return False  # The world before has lost a rank: nobody gets out of it by plan.
     place = own_place(state.identity.worker, world)
     if world is not None and place is not None and state.planned:
@@ -50,9 +50,9 @@ def may_end(state: WorkerState, at_s: float) -> bool:
     """Whether trainers after whose world none follows get their signal now.
 
     A parked trainer saves its state when it gets SIGTERM. So they park first, within bounds."""
-    if state.ends_by_s is None:
+    if state.ending.by_s is None:
         return False
-    return at_s >= state.ends_by_s or all(not t.is_hot or t.clear_of(state.fence) for t in state.trainers)
+    return at_s >= state.ending.by_s or all(not t.is_hot or t.clear_of(state.fence) for t in state.trainers)
 
 
 def needs_trainers(state: WorkerState) -> bool:

@@ -19,7 +19,7 @@ class Fact:
 
 def facts_of(before: WorkerState, after: WorkerState) -> list[Fact]:
     same_world = before.generation == after.generation
-    exits = (*after.astray, *after.exits[len(before.exits) if same_world else 0 :])
+    exits = (*after.outcomes.astray, *after.outcomes.exits[len(before.outcomes.exits) if same_world else 0 :])
     facts = [Fact("peer_lost" if ended.peer_lost else "exited", exit=ended) for ended in exits]
     change = _change(before, after)
     return facts if change is None else [*facts, change]
@@ -33,20 +33,20 @@ def _change(before: WorkerState, after: WorkerState) -> Fact | None:
         return Fact("parked")
     if _newly_broken(before, after):
         return Fact("peer_lost")
-    if before.seen_at_s < after.seen_at_s and is_parking(after) and all_seen_alive(after):
+    if before.observation.seen_at_s < after.observation.seen_at_s and is_parking(after) and all_seen_alive(after):
         return Fact("parking")
     step = _switched_at(after)
-    if step is not None and after.switched < after.generation:
+    if step is not None and after.progress.switched < after.generation:
         return Fact("switched", step=step)
     if moved and after.phase is WorkerPhase.READY:
         return Fact("ready")
     if all_warm(after) and not all_warm(before):
         return Fact("ready")
-    if not moved and after.checkpoints > before.checkpoints:
+    if not moved and after.progress.checkpoints > before.progress.checkpoints:
         return Fact("ready")
     if has_switched(after) and _stands_otherwise(before, after):
         return Fact("ready")
-    answered = after.is_located and not before.is_located
+    answered = after.observation.is_located and not before.observation.is_located
     return Fact("position") if answered or _is_elsewhere(before, after) else None
 
 
@@ -61,7 +61,7 @@ def _switched_at(state: WorkerState) -> int | None:
     said = _said(state)
     if said:
         return max(status.done for status in said) if has_switched(state) else None
-    return state.step
+    return state.progress.step
 
 
 def _newly_broken(before: WorkerState, after: WorkerState) -> bool:

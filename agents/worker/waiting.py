@@ -1,6 +1,6 @@
 """What a worker-agent waits for, in words."""
 
-from agents.worker.state import Host, WorkerState
+from agents.worker.state import HostPhase, WorkerState
 from messages.workers import WorkerPhase
 
 
@@ -14,10 +14,10 @@ def waiting_for(state: WorkerState) -> str:
         case WorkerPhase.STOPPING:
             return f"{len(state.trainers)} trainers of {world} to end before generation {state.fence}"
         case WorkerPhase.WARMING:
-            return "the host to import torch" + (f"; it was lost: {state.host_why}" if state.host_why else "")
+            return "the host to import torch" + (f"; it was lost: {state.host.why}" if state.host.why else "")
         case WorkerPhase.STARTING if state.world is not None and state.world.hot is not None:
             return f"the trainers to come into {world}"
-        case WorkerPhase.STARTING if state.host is not Host.WARM:
+        case WorkerPhase.STARTING if state.host.phase is not HostPhase.WARM:
             return f"the host, to fork the trainers of {world}"
         case WorkerPhase.STARTING:
             return f"the trainers of {world} to be forked"

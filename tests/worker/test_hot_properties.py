@@ -24,7 +24,6 @@ from agents.worker.events import (
     TrainersStopped,
     WorkerEvent,
 )
-from agents.worker.state import Host
 from agents.worker.trainer import Birth
 from agents.worker.words import Enter, Park
 from messages.ids import NO_GENERATION, Epoch, Generation, Rank
@@ -165,7 +164,7 @@ class Chaos:
         self.happens(AssignmentHeard(self.story.now_s, world, Epoch(1)))
 
     def the_host_is_lost(self) -> None:
-        if self.story.state.host is Host.ABSENT:
+        if self.story.state.host.phase is HostPhase.ABSENT:
             return
         self.trainers = {}
         self.happens(HostLost(self.story.now_s, "killed"))
@@ -220,6 +219,6 @@ def test_after_any_disturbance_the_last_halt_and_the_world_after_it_are_obeyed(s
     chaos.assigns(a_repair(halted, *WORLDS[1]))
     chaos.settles()
     state = chaos.story.state
-    assert (state.phase, state.generation, state.exits) == (WorkerPhase.READY, halted, ()), chaos.story.why
-    assert state.switched == halted
+    assert (state.phase, state.generation, state.outcomes.exits) == (WorkerPhase.READY, halted, ()), chaos.story.why
+    assert state.progress.switched == halted
     assert {trainer.rank for trainer in chaos.trainers.values()} == {1, 2}

@@ -31,7 +31,7 @@ from agents.worker.events import (
     TrainersStopped,
     WorkerEvent,
 )
-from agents.worker.hot import is_parking, needs_trainers
+from agents.worker.live import is_parking, needs_trainers
 from agents.worker.state import HostPhase, Leaving, Notice, Standing, WorkerState, own_place
 from messages.ids import Epoch
 from messages.workers import TrainerExit

@@ -14,7 +14,7 @@ from agents.worker.events import (
     TrainersSeen,
     TrainersStopped,
 )
-from agents.worker.hot import is_parking
+from agents.worker.live import is_parking
 from agents.worker.state import WorkerState
 from agents.worker.trainer import Birth, Trainer
 from messages.ids import NO_GENERATION
@@ -53,7 +53,7 @@ def ended(state: WorkerState, exits: Iterable[tuple[Birth, TrainerExit]], at_s: 
 
 def _fell(state: WorkerState, trainer: Trainer, how: TrainerExit) -> WorkerState:
     """Nothing ends trainers that live on when their world is halted: whoever does so all the same does it by itself."""
-    if not trainer.is_hot or trainer.newborn or trainer.finished or not (how.clean or how.by_itself):
+    if not trainer.is_live or trainer.newborn or trainer.finished or not (how.clean or how.by_itself):
         return state
     kept = tuple(each for each in state.outcomes.fallen if each.generation == state.fence)
     fallen = (*kept, Fallen(state.fence, trainer.local_rank, how))
@@ -132,7 +132,7 @@ def checkpoint(state: WorkerState, event: CheckpointReported) -> WorkerState:
 
 def _as_of(told: TrainerExit, state: WorkerState, trainer: Trainer) -> TrainerExit:
     """With its present rank: the host knows it by the one it was forked with."""
-    early = told.clean and trainer.is_hot and not trainer.newborn and not trainer.finished
+    early = told.clean and trainer.is_live and not trainer.newborn and not trainer.finished
     return structs.replace(told, rank=state.present_rank(trainer), early=early)
 
 

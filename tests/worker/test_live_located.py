@@ -2,9 +2,9 @@
 
 from msgspec import structs
 
+from agents.worker.commands import Locate as Asked
 from agents.worker.effects import AbortTrainer, LookAtTrainers
 from agents.worker.events import TrainersSeen
-from agents.worker.words import Locate as Asked
 from messages.ids import Generation, Rank
 from messages.workers import TrainerExit, TrainerStatus
 from messages.worlds import EndStalled, Locate

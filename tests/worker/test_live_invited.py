@@ -1,9 +1,9 @@
 """Trainers that wait, warm, to be taken into a world that is under way."""
 
+from agents.worker.commands import Enter, Park
 from agents.worker.effects import ForkTrainers, StopTrainers
 from agents.worker.events import HostLost, HostWarmed, TrainersStopped
 from agents.worker.state import WorkerRules
-from agents.worker.words import Enter, Park
 from messages.ids import Generation, Rank
 from messages.workers import TrainerExit, TrainerStatus, WorkerPhase
 from tests.worker.builders import (

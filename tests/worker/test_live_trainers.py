@@ -2,6 +2,7 @@
 
 from msgspec import structs
 
+from agents.worker.commands import Enter, Lease, Park
 from agents.worker.effects import StopTrainers, TellTrainer
 from agents.worker.events import (
     BusLost,
@@ -12,7 +13,6 @@ from agents.worker.events import (
     TrainerForked,
     TrainerSaid,
 )
-from agents.worker.words import Enter, Lease, Park
 from messages.ids import Generation, Rank
 from messages.workers import TrainerExit, WorkerPhase
 from tests.worker.builders import (

@@ -2,9 +2,9 @@
 
 import pytest
 
+from agents.worker.commands import Enter
 from agents.worker.effects import ForkTrainers, StopTrainers
 from agents.worker.events import HostLost, TrainersStopped
-from agents.worker.words import Enter
 from messages.ids import Generation, Rank
 from messages.workers import TrainerExit, WorkerPhase
 from messages.worlds import Assignment

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from agents.worker.commands import Enter, Park
 from agents.worker.effects import ForkTrainers, LookAtTrainers, StopTrainers, TellTrainer
 from agents.worker.events import (
     AssignmentHeard,
@@ -24,8 +25,8 @@ from agents.worker.events import (
     TrainersStopped,
     WorkerEvent,
 )
+from agents.worker.state import HostPhase
 from agents.worker.trainer import Birth
-from agents.worker.words import Enter, Park
 from messages.ids import NO_GENERATION, Epoch, Generation, Rank
 from messages.workers import TrainerExit, TrainerStatus, WorkerPhase
 from messages.worlds import Assignment

@@ -9,7 +9,7 @@ from typing import Final
 
 from tradewind.protocol import trainer as protocol
 from tradewind.protocol.trainer import NOTHING_COUNTED, Lap, StepReport, StepsCounted, StepSize
-from tradewind.sdk.meter import Recent
+from tradewind.sdk.timing import Recent
 
 _EVERY_S: Final = 0.25
 _HELD_AT_MOST: Final = 512

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 import tradewind
 from tradewind.protocol import trainer as protocol
 from tradewind.protocol.trainer import Ranges
+from tradewind.sdk import buckets
 from tradewind.sdk.control_words import Agreed
 from tradewind.sdk.data.order import Order
 from tradewind.sdk.errors import NonfiniteStep
@@ -52,6 +53,8 @@ class Recipe:
     """Steps in which the loss of the one that computes the first sample is NaN."""
     stops_in: int | None = None
     """The step in which the one born second asks for the end of the run."""
+    bucket_bytes: int | None = None
+    """Of each bucket of gradients; None for as many as a run has by itself."""
 
 
 class Numbers(torch.utils.data.Dataset[tuple[Tensor, Tensor]]):
@@ -76,6 +79,8 @@ def model_of(width: int) -> nn.Module:
 def train(recipe: Recipe, env: dict[str, str]) -> None:
     os.environ.update(env)
     torch.set_num_threads(1)
+    if recipe.bucket_bytes is not None:
+        buckets.BUCKET_BYTES = recipe.bucket_bytes
     model = model_of(recipe.width)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
     folder = Path(recipe.folder)
@@ -98,9 +103,9 @@ def train(recipe: Recipe, env: dict[str, str]) -> None:
     if recipe.mischief and env["RANK"] == "1":
         _break_reader(run, recipe.mischief)
     if recipe.loses_a_shard:
-        run._parts.receiver._silence_s = 0.5
+        run._parts.worlds.receiver._silence_s = 0.5
         if env["RANK"] == "1":
-            _lose_first_shard(run._parts.serving._streamer)
+            _lose_first_shard(run._parts.worlds.serving._streamer)
     if DRIFTS in env:
         _drift(run, model)
     seen: list[tuple[int, int, int, int]] = []

@@ -10,8 +10,7 @@ from typing import Any
 from torch.utils.data import DataLoader
 
 from tradewind.protocol import trainer as protocol
-from tradewind.sdk import checks, worlds
-from tradewind.sdk.agent.connection import AgentConnection, connect
+from tradewind.sdk import checks
 from tradewind.sdk.agent.reports import Reports
 from tradewind.sdk.certificate import Audit, Certificate
 from tradewind.sdk.checkpoints import Saving
@@ -27,8 +26,7 @@ from tradewind.sdk.starting import Starting
 from tradewind.sdk.stopping import Ending
 from tradewind.sdk.trainer.state import Trainer
 from tradewind.sdk.training import Entrances, Records, Training
-from tradewind.sdk.transfer.receiver import Receiver
-from tradewind.sdk.transfer.serving import Serving
+from tradewind.sdk.worlds import Worlds
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,39 +69,31 @@ class Parts:
         instruments = Instruments.from_environment(os.environ)
         self.loader = Loader(data.dataset, order, data.collate, prefetch=data.prefetch)
         self.saving = _saving(course, learner)
-        self.connection = connect()
-        self.receiver = Receiver()
-        self.serving = Serving(learner.state)
-        state = Trainer(order.batch, course.steps, terms)
-        self.trainer = worlds.make_trainer(
-            state, self.connection, learner.buckets.device, self.receiver, self.serving, instruments
-        )
+        trainer = Trainer(order.batch, course.steps, terms)
+        self.worlds = Worlds(trainer, learner.state, learner.buckets.device, instruments)
+        self.trainer = self.worlds.trainer
         audit = Audit(self.certificate, order.indices)
         self.exchange = Exchange(
-            self.trainer, learner.buckets, learner.applier, audit, self.serving, self.ending, instruments
+            self.trainer, learner.buckets, learner.applier, audit, self.worlds.serving, self.ending, instruments
         )
         self.batches = Batches(
             self.loader, learner.buckets, learner.scaler, data.seed, data.max_share or data.batch, instruments
         )
         entrances = Entrances(
             Starting(learner.state, self.certificate, self.saving, learner.warning),
-            Joining(self.trainer, self.exchange, learner.state, self.receiver, instruments),
-            watched=self.connection is not None,
+            Joining(self.trainer, self.exchange, learner.state, self.worlds.receiver, instruments),
+            watched=self.worlds.send is not None,
         )
         size = protocol.StepSize(learner.buckets.gradient_bytes, order.batch)
-        records = Records(_reports(self.connection, self.saving, size), self.saving, self.certificate)
+        records = Records(_reports(self.worlds.send, self.saving, size), self.saving, self.certificate)
         self.training = Training(
             self.trainer, self.exchange, self.batches, entrances, records, self.ending, instruments
         )
 
-    def begin(self) -> None:
-        worlds.begin(self.trainer, self.connection)
-
     def close(self) -> None:
         """Ends what would else end with the process."""
         self.loader.close()
-        self.receiver.close()
-        self.serving.close()
+        self.worlds.close()
         if self.saving is not None:
             self.saving.close()
 
@@ -114,11 +104,8 @@ def _saving(course: Course, learner: Learner) -> Saving | None:
     return Saving(course.checkpoints, course.checkpoint_every, learner.state.payload)
 
 
-def _reports(connection: AgentConnection | None, saving: Saving | None, size: protocol.StepSize) -> Reports:
-    if connection is None:
-        return Reports(None, size)
-    send = connection.send
-    if saving is not None:
+def _reports(send: Callable[[bytes], None] | None, saving: Saving | None, size: protocol.StepSize) -> Reports:
+    if send is not None and saving is not None:
         saving.tell(lambda step, folder: send(protocol.checkpoint(step, str(folder.absolute()), time.time())))
     return Reports(send, size)
 

@@ -24,9 +24,9 @@ from torch.optim import Optimizer
 from tradewind.sdk import control_words
 from tradewind.sdk.training_state import optimizer_state
 
-ONE_BUCKET: Final = sys.maxsize
-"""Bytes of a bucket that holds everything. While nothing overlaps with backward, each further bucket costs one
-latency of the network and hides nothing."""
+BUCKET_BYTES = sys.maxsize
+"""A bucket is closed with the parameter that brings it to this size: today there is one. While nothing overlaps with
+backward, each further bucket costs one latency of the network and hides nothing."""
 _requires_grad: Final = attrgetter("requires_grad")
 
 
@@ -36,13 +36,13 @@ def parameters_of(model: nn.Module, optimizer: Optimizer) -> list[Tensor]:
 
 
 class Buckets:
-    def __init__(self, parameters: Iterable[Tensor], *, copies: bool = False, bucket_bytes: int = ONE_BUCKET) -> None:
+    def __init__(self, parameters: Iterable[Tensor], *, copies: bool = False) -> None:
         """`copies`: the update may write to the gradients it is given, as clipping does, so it is given a copy."""
         self._given = list(parameters)
         self.parameters = [parameter for parameter in self._given if parameter.requires_grad]
         self._frozen = [parameter for parameter in self._given if not parameter.requires_grad]
         self.device = _device_of(self.parameters)
-        self._layout = _Layout(self.parameters[::-1], bucket_bytes)
+        self._layout = _Layout(self.parameters[::-1], BUCKET_BYTES)
         self._sets = [_Set(self._layout), _Set(self._layout)]
         self._unused: set[int] = set()
         """Places of parameters that this rank has no gradient for, in the step that is collected."""

@@ -89,7 +89,7 @@ class Run:
         if self._iterated:
             raise RuntimeError("a run is iterated over once; to train further, make another one with more steps")
         self._iterated = True
-        self._parts.begin()
+        self._parts.worlds.begin()
         return self._parts.training.run()
 
     def backward(self, loss: Tensor) -> None:

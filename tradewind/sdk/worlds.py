@@ -1,10 +1,10 @@
 """Where the worlds of a trainer come from: from a worker-agent, from torchrun, or the process alone is its world.
 
-Only with a worker-agent, or in a world of several ranks, are threads started and ports opened for that.
+Alone, no thread is started and no port is opened for that.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Final
 
@@ -12,12 +12,13 @@ import torch
 from torch._C._distributed_c10d import TCPStore
 
 from tradewind.protocol.trainer import Assign, Store
-from tradewind.sdk.agent.connection import AgentConnection
+from tradewind.sdk.agent.connection import connect
 from tradewind.sdk.diagnostics import Instruments
 from tradewind.sdk.groups.builder import Builder, Janitor, group_maker
 from tradewind.sdk.groups.group import Group
 from tradewind.sdk.trainer.shell import TrainerShell
 from tradewind.sdk.trainer.state import Trainer
+from tradewind.sdk.training_state.training_state import TrainingState
 from tradewind.sdk.transfer.receiver import Receiver
 from tradewind.sdk.transfer.serving import Serving
 
@@ -25,36 +26,44 @@ _MEET_TIMEOUT: Final = timedelta(minutes=5)
 _served: list[TCPStore] = []
 
 
-def make_trainer(
-    state: Trainer,
-    connection: AgentConnection | None,
-    device: torch.device,
-    receiver: Receiver,
-    serving: Serving,
-    instruments: Instruments,
-) -> TrainerShell:
-    """It asks for groups, and is told when they are built."""
-    builder = Builder(
-        group_maker(device),
-        lambda generation, built: trainer.built(generation, built),
-        lambda assign: receiver.listen(assign.generation, assign.address, assign.peers, assign.world_size),
-        serving.prepare,
-        lambda assign: instruments.faults("building", assign.rank, trainer.done),
-    )
-    # Without a worker-agent there is one world, whose group goes with the process.
-    send, retire = (connection.send, Janitor()) if connection is not None else (_to_nobody, _with_the_process)
-    trainer = TrainerShell(state, send, builder.start, retire)
-    trainer.step_s = lambda: instruments.patience.step_s
-    return trainer
+class Worlds:
+    """The trainer with what it needs to enter worlds: an agent that assigns them, groups, transfers of the state."""
 
+    def __init__(self, trainer: Trainer, state: TrainingState, device: torch.device, instruments: Instruments) -> None:
+        self._connection = connect()
+        self.receiver = Receiver()
+        self.serving = Serving(state)
+        builder = Builder(
+            group_maker(device),
+            lambda generation, built: self.trainer.built(generation, built),
+            self._listen,
+            self.serving.prepare,
+            lambda assign: instruments.faults("building", assign.rank, self.trainer.done),
+        )
+        # Without an agent there is one world, whose group goes with the process.
+        retire = Janitor() if self._connection is not None else _with_the_process
+        self.trainer = TrainerShell(trainer, self.send or _to_nobody, builder.start, retire)
+        self.trainer.step_s = lambda: instruments.patience.step_s
 
-def begin(trainer: TrainerShell, connection: AgentConnection | None) -> None:
-    """Has the trainer enter its first world, and the others as they come."""
-    if connection is not None:
-        trainer.tell()
-        connection.listen(trainer.obey)
-    else:
-        trainer.obey(given_world())
+    @property
+    def send(self) -> Callable[[bytes], None] | None:
+        """Sends a line to the worker-agent; None without one: then the world never changes."""
+        return self._connection.send if self._connection is not None else None
+
+    def begin(self) -> None:
+        """Has the trainer enter its first world, and the others as they come."""
+        if self._connection is not None:
+            self.trainer.tell()
+            self._connection.listen(self.trainer.obey)
+        else:
+            self.trainer.obey(given_world())
+
+    def close(self) -> None:
+        self.receiver.close()
+        self.serving.close()
+
+    def _listen(self, assign: Assign) -> tuple[int, str]:
+        return self.receiver.listen(assign.generation, assign.address, assign.peers, assign.world_size)
 
 
 def given_world(environ: Mapping[str, str] = os.environ) -> Assign:

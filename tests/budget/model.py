@@ -10,6 +10,7 @@ from random import Random
 
 from controlplane.budget.account import RELEASE_S
 from controlplane.budget.keeper import PERIOD_S, due
+from controlplane.catalog.kinds import MachineKind
 from controlplane.catalog.money import MicroDollars
 from controlplane.job.events import BudgetFreed, BudgetRaised, BudgetReached
 from controlplane.job.learn import learn
@@ -19,7 +20,7 @@ from controlplane.ledger.books import BLIND_S, LOOK_S, SAVE_S
 from controlplane.ledger.events import Found
 from controlplane.ledger.records import decode_ledger, encode_ledger
 from controlplane.ledger.spending import spent
-from controlplane.ledger.state import Kind, Ledger, Rate, new_ledger
+from controlplane.ledger.state import Ledger, Rate, new_ledger
 from messages.criteria import Capacity, WhenSpent
 from messages.ids import Epoch, JobName
 from messages.jobs import JobSpec, Launch, Workers
@@ -43,7 +44,7 @@ class Overspent(AssertionError):
 class Goods:
     """Machines of one kind, and what one costs an hour just now."""
 
-    kind: Kind
+    kind: MachineKind
     on_demand: int
     paid: int
 
@@ -130,7 +131,8 @@ class Model:
         spot = round(on_demand * self.chance.uniform(0.2, 1.0))
         kinds = [(True, spot)] + ([(False, on_demand)] if self.chance.random() < 0.5 else [])
         return [
-            Goods(Kind("zone-a", f"machine-{number}", "gpu", 1, is_spot), on_demand, paid) for is_spot, paid in kinds
+            Goods(MachineKind("zone-a", f"machine-{number}", "gpu", 1, is_spot), on_demand, paid)
+            for is_spot, paid in kinds
         ]
 
     def _market(self) -> None:

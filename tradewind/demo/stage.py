@@ -16,15 +16,14 @@ from messages.api import EventLine
 from messages.criteria import Capacity, Objective, StepProfile, StepTime
 from messages.jobs import JobSpec, Launch, Workers
 from runtime.process import EXIT_FAILED, Stop
-from tradewind.cli import present
-from tradewind.cli.interrupt import unless_stopped
-from tradewind.cli.offers.table import offer_table
+from tradewind.cli import output, tables
+from tradewind.cli.foreground import unless_stopped
+from tradewind.cli.offers import offer_table
 from tradewind.demo import timeline, view
 from tradewind.demo.cloud.story import CloudStory
 from tradewind.demo.facts import Promise
-from tradewind.demo.report import Report, report_on
+from tradewind.demo.report import Report, report_on, report_text
 from tradewind.demo.story import Story
-from tradewind.demo.summary import report_text
 from tradewind.local.cloud import CloudStack, cloud_stack
 from tradewind.local.stack import NATS_VARIABLE, LocalStack, local_stack
 from tradewind.sdk import diagnostics
@@ -57,11 +56,11 @@ class Demonstration:
         return await unless_stopped(self._play(environ), stop, _say_that_it_ends)
 
     async def _play(self, environ: Mapping[str, str]) -> int:
-        drawn = present.is_terminal() and not self.as_json
+        drawn = output.is_terminal() and not self.as_json
         async with self._stage(environ, self._teller(drawn)) as (stack, story):
             bus = f"${NATS_VARIABLE}" if environ.get(NATS_VARIABLE) else stack.nats_url
-            present.say(f"elsewhere: TRADEWIND_API_URL={stack.api.url} tradewind status --watch")
-            present.say(f"elsewhere: nats sub -s {bus} 'tradewind.>'")
+            output.say(f"elsewhere: TRADEWIND_API_URL={stack.api.url} tradewind status --watch")
+            output.say(f"elsewhere: nats sub -s {bus} 'tradewind.>'")
             await self._watched(story, drawn)
             traced = timeline.read(stack.folder / TRACE)
         report = report_on(replace(story.facts(tuple(stack.left_behind)), traced=traced))
@@ -73,11 +72,11 @@ class Demonstration:
         promise = self._promise()
         bus = environ.get(NATS_VARIABLE, "")
         if self.fleet is None:
-            async with local_stack(environ, present.say, nats_url=bus, keep_folder=self.keep) as stack:
+            async with local_stack(environ, output.say, nats_url=bus, keep_folder=self.keep) as stack:
                 yield stack, Story(stack.api, self._spec(promise, stack.folder), promise, tell)
         else:
             async with cloud_stack(
-                environ, present.say, self.fleet, self.workers, nats_url=bus, keep_folder=self.keep
+                environ, output.say, self.fleet, self.workers, nats_url=bus, keep_folder=self.keep
             ) as clouded:
                 spec = msgspec.structs.replace(
                     self._spec(promise, clouded.folder), capacity=self._capacity(), profile=self._profile(clouded)
@@ -90,7 +89,7 @@ class Demonstration:
         fleet = {(offer.zone, offer.machine_type) for offer in stack.fleet.offers}
         offered = (await stack.api.offers()).offers
         prices = offer_table([each for each in offered if (each.zone, each.machine_type) in fleet])
-        present.console(stderr=self.as_json).print(prices)
+        tables.console(stderr=self.as_json).print(prices)
 
     async def _watched(self, story: Story, drawn: bool) -> None:
         showing = view.draw(story) if drawn else view.tell(story, err=self.as_json)
@@ -100,7 +99,7 @@ class Demonstration:
             async with asyncio.timeout(limit_s):
                 await story.play()
         except TimeoutError:
-            present.say(f"the job has not ended within {limit_s:g} s")
+            output.say(f"the job has not ended within {limit_s:g} s")
         finally:
             shown.cancel()
             await asyncio.wait({shown})
@@ -142,21 +141,21 @@ class Demonstration:
 
     def _profile(self, stack: CloudStack) -> StepProfile:
         """A rank takes its share of a step, as long as the script is paced to."""
-        names = {offer.accelerator for offer in stack.fleet.offers}
+        names = {offer.accelerator for offer in stack.fleet.offers if offer.accelerator is not None}
         time = StepTime(seconds_per_sample=self.seconds / self.steps / BATCH_PER_WORKER)
         return StepProfile(gradient_bytes=GRADIENT_BYTES, compute=dict.fromkeys(sorted(names), time))
 
     def _print(self, report: Report, story: Story) -> None:
         if self.as_json:
-            click.echo(msgspec.json.encode(report).decode())
+            output.echo_json(report)
         else:
-            present.console().print(report_text(report))
+            tables.console().print(report_text(report))
         if story.view is not None and story.view.phase == "failed":
             for line in story.last_lines:
                 click.echo(line, err=True)
         if not report.ok:
-            present.say(present.next_command("make demo ARGS=--keep, and look at the logs in the folder that it names"))
+            output.say(output.next_command("make demo ARGS=--keep, and look at the logs in the folder that it names"))
 
 
 async def _say_that_it_ends() -> None:
-    present.say("interrupted; ending all that was started")
+    output.say("interrupted; ending all that was started")

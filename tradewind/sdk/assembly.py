@@ -24,6 +24,7 @@ from tradewind.sdk.learner import Learner, Script
 from tradewind.sdk.nonfinite import OnNonfinite
 from tradewind.sdk.starting import Starting
 from tradewind.sdk.stopping import Ending
+from tradewind.sdk.timing import StepSize
 from tradewind.sdk.trainer.state import Trainer
 from tradewind.sdk.training import Entrances, Records, Training
 from tradewind.sdk.worlds import Worlds
@@ -84,7 +85,7 @@ class Parts:
             Joining(self.trainer, self.exchange, learner.state, self.worlds.receiver, instruments),
             watched=self.worlds.send is not None,
         )
-        size = protocol.StepSize(learner.buckets.gradient_bytes, order.batch)
+        size = StepSize(learner.buckets.gradient_bytes, order.batch)
         records = Records(_reports(self.worlds.send, self.saving, size), self.saving, self.certificate)
         self.training = Training(
             self.trainer, self.exchange, self.batches, entrances, records, self.ending, instruments
@@ -104,10 +105,14 @@ def _saving(course: Course, learner: Learner) -> Saving | None:
     return Saving(course.checkpoints, course.checkpoint_every, learner.state.payload)
 
 
-def _reports(send: Callable[[bytes], None] | None, saving: Saving | None, size: protocol.StepSize) -> Reports:
+def _reports(send: Callable[[bytes], None] | None, saving: Saving | None, size: StepSize) -> Reports:
     if send is not None and saving is not None:
-        saving.tell(lambda step, folder: send(protocol.checkpoint(step, str(folder.absolute()), time.time())))
+        saving.tell(lambda step, folder: send(_checkpoint(step, folder)))
     return Reports(send, size)
+
+
+def _checkpoint(step: int, folder: Path) -> bytes:
+    return protocol.encode_message(protocol.Checkpoint(step, str(folder.absolute()), time.time()))
 
 
 def _length(dataset: Any) -> int:

@@ -5,7 +5,8 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tradewind.protocol.trainer import Assign, Lap, StepsCounted
+from tradewind.protocol.steps import StepsCounted
+from tradewind.protocol.trainer import Assign
 from tradewind.sdk.agent.reports import Reports
 from tradewind.sdk.certificate import Certificate
 from tradewind.sdk.checkpoints import Saving
@@ -17,6 +18,7 @@ from tradewind.sdk.exchange import Contribution, Exchange, Reduced
 from tradewind.sdk.joining import Joining
 from tradewind.sdk.starting import Starting
 from tradewind.sdk.stopping import Ending, Parting, remark_on_leaving
+from tradewind.sdk.timing import Lap
 from tradewind.sdk.trainer.shares import without
 from tradewind.sdk.trainer.shell import TrainerShell
 from tradewind.sdk.trainer.state import World

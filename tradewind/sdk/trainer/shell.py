@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import assert_never
 
-from tradewind.protocol import trainer as protocol
-from tradewind.protocol.trainer import Assign, Halt, Lease, Locate, Order, Ranges
+from tradewind.protocol.trainer import Assign, Halt, Lease, Locate, Order, Ranges, encode_message
 from tradewind.sdk.control_words import Agreed
 from tradewind.sdk.groups.group import Built, Group, Joiner
 from tradewind.sdk.trainer import events
@@ -187,7 +186,7 @@ class TrainerShell:
             for effect in decision.effects:
                 match effect:
                     case Report(status):
-                        self._send(protocol.status(replace(status, step_s=self.step_s())))
+                        self._send(encode_message(replace(status, step_s=self.step_s())))
                     case StartBuild(assign):
                         builds.append(assign)
                     case CutGroups(below):

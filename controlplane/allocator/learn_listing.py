@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from controlplane.allocator.events import ListingFailed, PoolsListed
+from controlplane.allocator.events import ListingFailed, PoolsListed, ReadinessSeen
 from controlplane.allocator.offers import Offer, pool_ref
 from controlplane.allocator.pauses import pause_s
 from controlplane.allocator.shelves import close_for, is_closed, shelf_of
@@ -10,7 +10,6 @@ from controlplane.allocator.state import Allocator, Listing, Pool
 from controlplane.allocator.timing import settles
 from controlplane.clouds.interface import PoolInfo, PoolStatus, RecentShortage
 from controlplane.clouds.outcomes import Refused
-from messages.ids import ClusterName
 from messages.labels import JOB_LABEL
 
 
@@ -52,11 +51,12 @@ def fail_listing(allocator: Allocator, event: ListingFailed) -> Allocator:
     return replace(allocator, listing=failed)
 
 
-def hear_of_cluster(allocator: Allocator, cluster: ClusterName, at_s: float) -> Allocator:
-    """Hearsay: only a listing that is asked for from now on makes it so."""
-    if allocator.clusters.get(cluster, False):
+def learn_readiness(allocator: Allocator, event: ReadinessSeen) -> Allocator:
+    """Hearsay: only a listing that is asked for from now on makes a cluster ready."""
+    allocator = replace(allocator, unready={**allocator.unready, event.cluster: event.waits_for})
+    if event.waits_for or allocator.clusters.get(event.cluster, False):
         return allocator
-    return replace(allocator, listing=replace(allocator.listing, news_s=at_s))
+    return replace(allocator, listing=replace(allocator.listing, news_s=event.at_s))
 
 
 def _still_news_s(listing: Listing, asked_s: float) -> float | None:

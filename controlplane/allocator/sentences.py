@@ -1,6 +1,6 @@
 """Why: what people are told of a decision."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from controlplane.allocator.counting import (
     at_most,
@@ -118,7 +118,7 @@ def summary(allocator: Allocator, now_s: float) -> str:
     return text
 
 
-def shortage(allocator: Allocator, now_s: float, unready: Mapping[ClusterName, str]) -> str:
+def shortage(allocator: Allocator, now_s: float) -> str:
     """Why fewer nodes are to be had than are wanted, and what a person can do. Without what changes by itself."""
     if allocator.ended is not None:
         return ""
@@ -142,7 +142,7 @@ def shortage(allocator: Allocator, now_s: float, unready: Mapping[ClusterName, s
     left, unfit = Room(allocator), dict[str, None]()
     for offer in allocator.offers:
         if not allocator.clusters.get(offer.cluster, False):
-            waits_for = unready.get(offer.cluster, "")
+            waits_for = allocator.unready.get(offer.cluster, "")
             told.append(f"cluster {offer.cluster} is not ready" + (f": {waits_for}" if waits_for else ""))
         elif (closed := shelf_of(allocator, offer.kind).closed) is not None and now_s < closed.until_s:
             zones.setdefault((offer.machine_type, _problem(closed)), []).append(offer.zone)

@@ -37,6 +37,7 @@ from tests.allocator.account import Account
 from tests.allocator.actor import Actor, World
 from tests.allocator.simulated_cloud import CloudPool, Machine
 from tests.allocator.simulation import CLUSTERS, JOB, SETTINGS, Result, System
+from tests.allocator.stage import next_want
 from tests.allocator.wire import Request
 from tests.planning.builders import HOLLAND, IOWA_A, IOWA_B, MACHINES, OREGON, USD, a_market, a_small_profile, needs_of
 from tests.simulation.clockwork import Broken, Clockwork
@@ -283,7 +284,7 @@ class PlannedSystem(System):
 
     def want(self) -> None:
         self.wanted = self.clockwork.chance.choice((0, 1, 2, 4, 8))
-        self.actor.post(events.WantedChanged(self.clockwork.now_s, self.wanted, "a person asked"))
+        self._tell_want()
 
     def _change_prices(self) -> None:
         for stock in self.usd:
@@ -297,7 +298,7 @@ class PlannedSystem(System):
         self._tell_criteria()
 
     def _tell_criteria(self) -> None:
-        self.actor.post(events.CriteriaChanged(self.clockwork.now_s, self.criteria_now))
+        self.actor.post(next_want(self.actor.allocator, self.clockwork.now_s, criteria=self.criteria_now))
         self._tell_market(self.actor)
 
     def _measure(self) -> None:

@@ -3,7 +3,6 @@
 from dataclasses import replace
 from typing import Any
 
-from controlplane.allocator import events
 from controlplane.allocator.caps import money_per_hour, most_for
 from controlplane.allocator.effects import AllocatorEffect, CreatePool, ResizePool
 from controlplane.allocator.offers import Offer, pool_ref
@@ -75,11 +74,7 @@ def test_prices_that_rise_while_machines_come_leave_room_for_fewer() -> None:
 
 def test_what_is_sent_between_zones_is_money_too() -> None:
     stage = a_running_stage(IOWA, WEST, min_workers=2, max_workers=2, profile=a_small_profile(gradient_bytes=10**9))
-    stage.happens(
-        events.CriteriaChanged(
-            stage.now_s, some_criteria(min_workers=2, max_workers=3, max_micro_usd_per_hour=dollars(1.6))
-        )
-    )
+    stage.asks_for(some_criteria(min_workers=2, max_workers=3, max_micro_usd_per_hour=dollars(1.6)))
     [pool] = stage.allocator.pools.values()
     other = WEST if pool.offer == IOWA else IOWA
     assert most_for(stage.allocator, pool, 3) == 3

@@ -60,7 +60,7 @@ def test_people_hear_which_quota_keeps_a_job_waiting_and_where_to_ask_for_more()
     stage.ticks()
     sees_quotas(stage, disk_gb=0)
     assert asked(stage.lists()) == []
-    said = shortage(stage.allocator, stage.now_s, {})
+    said = shortage(stage.allocator, stage.now_s)
     assert f"quota DISK_GB in {HERE} has no room for another {A.machine_type}; ask for more at {PAGE}" in said
 
 

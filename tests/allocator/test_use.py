@@ -263,7 +263,7 @@ def test_what_was_given_up_is_not_asked_for_again_by_prices_profiles_deadlines_o
                 stage.happens(events.ProfileMeasured(stage.now_s, measured))
             case 2:
                 left = structs.replace(criteria, min_steps_per_s=chance.uniform(0.1, 2.0))
-                stage.happens(events.CriteriaChanged(stage.now_s, left))
+                stage.asks_for(left)
             case 3:
                 stage.sees()
                 stage.takes(chance.choice(sorted(stage.machines[stage.pool(IOWA).ref])))

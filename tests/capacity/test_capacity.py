@@ -7,11 +7,12 @@ from dataclasses import replace
 
 import pytest
 
+from controlplane.allocator.effects import Place
 from controlplane.allocator.offers import Offer
+from controlplane.allocator.placement import Placement
 from controlplane.allocator.state import AllocatorSettings
 from controlplane.capacity.capacity import Capacity
 from controlplane.capacity.fleet_keeper import FleetKeeper
-from controlplane.capacity.placement import Placed, Placement
 from controlplane.catalog.kinds import MachineKind
 from controlplane.clouds.interface import (
     ClusterPlan,
@@ -29,7 +30,7 @@ from messages.events import Event
 from messages.ids import ClusterName, JobName
 from messages.labels import FLEET_LABEL, JOB_LABEL
 from runtime.clock import SystemClock
-from tests.capacity.builders import a_worker
+from tests.capacity.builders import a_want, a_worker
 from tests.capacity.fake_cloud import FakeCloud
 from tests.conftest import eventually
 
@@ -55,7 +56,7 @@ class Stage:
             AllocatorSettings(retry_s=0.01, quiet_s=0.05, relist_s=relist_s),
         )
 
-    def _place(self, job: JobName, placed: Placed) -> None:
+    def _place(self, job: JobName, placed: Place) -> None:
         self.placed.append((job, placed.workers))
         self.shortage = placed.shortage
 
@@ -82,7 +83,7 @@ async def a_stage(
 
 async def _hold(stage: Stage, wanted: int, ended: str | None) -> None:
     async with asyncio.TaskGroup() as tasks:
-        stage.capacity.hold(tasks, JOB, wanted, ended)
+        stage.capacity.hold(tasks, JOB, a_want(wanted, ended))
 
 
 async def test_a_job_gets_a_pool_with_what_the_fleet_adds_and_a_taint_that_keeps_others_away() -> None:
@@ -112,7 +113,7 @@ async def test_when_the_job_has_ended_its_pools_go_and_it_is_settled() -> None:
     cloud = FakeCloud("us")
     async with a_stage(cloud) as stage:
         await eventually(cloud.pools)
-        stage.capacity.wants(JOB, 3, "it has succeeded")
+        stage.capacity.want(JOB, a_want(3, "it has succeeded"))
         await eventually(lambda: not cloud.pools())
         await eventually(lambda: stage.capacity.is_settled(JOB))
         stage.capacity.see(ClusterHeartbeat(cluster=US, incarnation="a1", seq=1))
@@ -126,12 +127,12 @@ async def test_another_job_of_the_name_of_one_that_ended_gets_machines_too(settl
     cloud = FakeCloud("us")
     async with a_stage(cloud) as stage, asyncio.TaskGroup() as tasks:
         await eventually(cloud.pools)
-        stage.capacity.wants(JOB, 3, "it has succeeded")
+        stage.capacity.want(JOB, a_want(3, "it has succeeded"))
         if settled:
             await eventually(lambda: stage.capacity.is_settled(JOB))
-        stage.capacity.hold(tasks, JOB, 4, None)
+        stage.capacity.hold(tasks, JOB, a_want(4))
         await eventually(lambda: [pool.size for pool in cloud.pools()] == [4])
-        stage.capacity.wants(JOB, 4, "it has succeeded")
+        stage.capacity.want(JOB, a_want(4, "it has succeeded"))
         await eventually(lambda: stage.capacity.is_settled(JOB))
     assert not cloud.pools()
 
@@ -149,7 +150,7 @@ async def test_a_job_that_was_there_before_its_cluster_gets_its_pool_as_soon_as_
     async with a_stage(cloud, relist_s=600.0) as stage:
         await eventually(lambda: stage.shortage == "cluster us is not ready")
         stage.capacity.hear_of_cluster(US, "it is being made")
-        assert stage.shortage == "cluster us is not ready: it is being made"
+        await eventually(lambda: stage.shortage == "cluster us is not ready: it is being made")
         cloud.add_cluster(US)
         stage.capacity.hear_of_cluster(US, "")
         await eventually(cloud.pools)
@@ -184,7 +185,7 @@ async def test_when_fewer_are_wanted_the_node_that_falls_free_goes_and_no_worker
         await eventually(cloud.pools)
         stage.capacity.see(a_topology(cloud, busy=(0, 1, 2)))
         await eventually(lambda: any(event.kind == "capacity_reached" for event in stage.told))
-        stage.capacity.wants(JOB, 2, None)
+        stage.capacity.want(JOB, a_want(2))
         await eventually(lambda: stage.placed[-1] == (JOB, {US: 2}))
         assert [pool.size for pool in cloud.pools()] == [3]
         stage.capacity.see(a_topology(cloud, busy=(0, 2)))
@@ -321,6 +322,6 @@ async def test_nodes_of_a_lost_cluster_are_asked_for_elsewhere_all_at_once() -> 
         nodes = tuple(NodeSight(f"node-{number}", f"u{number}", pool=pool.pool) for number in range(2))
         stage.capacity.see(ClusterHeartbeat(cluster=US, incarnation="a1", seq=1, nodes=nodes))
         await eventually(lambda: any(event.kind == "capacity_reached" for event in stage.told))
-        stage.capacity.lose(JOB, US, "nothing is heard of it")
+        stage.capacity.want(JOB, a_want(2, lost=frozenset({US})))
         await eventually(lambda: [(plan.kind.zone, plan.size) for plan in cloud.plans[1:]] == [(ELSEWHERE.zone, 2)])
     assert stage.capacity.heard_s(US) is not None and stage.capacity.heard_s(EU) is None

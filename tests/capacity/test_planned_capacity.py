@@ -10,10 +10,10 @@ import pytest
 from msgspec import structs
 
 from controlplane.allocator.demand import Demand
+from controlplane.allocator.effects import Place
 from controlplane.allocator.offers import Offer
 from controlplane.allocator.state import AllocatorSettings
 from controlplane.capacity.capacity import Capacity
-from controlplane.capacity.placement import Placed
 from controlplane.capacity.planning import Planning
 from controlplane.clouds.gke.price_api import known_prices
 from controlplane.clouds.interface import MarketPrice
@@ -30,7 +30,7 @@ from messages.jobs import JobSpec, Launch, Pod, Workers
 from runtime.clock import SystemClock
 from tests.allocator.planned_stage import FAR, IOWA
 from tests.allocator.stage import EU, US
-from tests.capacity.builders import a_worker
+from tests.capacity.builders import a_want, a_worker
 from tests.capacity.fake_cloud import FakeCloud, a_quota
 from tests.conftest import Connect, eventually
 from tests.planning.builders import HOLLAND, IOWA_A
@@ -57,12 +57,12 @@ class Stage:
         self.cloud = cloud
         self.planning = planning
         self.told: list[Event] = []
-        self.placed = Placed({})
+        self.placed = Place(0)
         self.capacity = Capacity(
             cloud, offers, lambda plan: plan, SystemClock(), self.told.append, self._place, SETTINGS, planning
         )
 
-    def _place(self, _job: JobName, placed: Placed) -> None:
+    def _place(self, _job: JobName, placed: Place) -> None:
         self.placed = placed
 
     def zones(self) -> dict[str, int]:
@@ -105,7 +105,9 @@ async def a_stage(
 async def _run(stage: Stage, demand: Demand, idle_timeout_s: float | None) -> None:
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(stage.planning.run())
-        stage.capacity.hold(tasks, JOB, demand.criteria.max_workers, None, demand=demand, idle_timeout_s=idle_timeout_s)
+        stage.capacity.hold(
+            tasks, JOB, a_want(demand.criteria.max_workers), demand=demand, idle_timeout_s=idle_timeout_s
+        )
 
 
 async def test_a_planned_job_goes_where_it_is_cheap_whatever_the_order_of_the_fleet(connect: Connect) -> None:
@@ -136,9 +138,9 @@ async def test_a_job_that_is_not_planned_keeps_the_order_of_the_fleet(connect: C
     cloud = FakeCloud(US, EU)
     cloud.prices = prices(iowa=100_000, holland=900_000)
     async with a_stage(connect, cloud, a_spec()) as stage, asyncio.TaskGroup() as tasks:
-        stage.capacity.hold(tasks, JobName("other"), 1, None)
+        stage.capacity.hold(tasks, JobName("other"), a_want(1))
         await eventually(lambda: stage.zones() == {IOWA_A: 2, HOLLAND: 1})
-        stage.capacity.wants(JobName("other"), 1, "done")
+        stage.capacity.want(JobName("other"), a_want(1, "done"))
         await eventually(lambda: stage.capacity.is_settled(JobName("other")))
 
 
@@ -157,13 +159,14 @@ async def test_what_only_a_plan_keeps_is_refused_where_nothing_can_be_planned(co
         assert [path for path, _ in problems] == ["capacity.max_usd_per_hour", "capacity.regions"]
 
 
-async def test_other_criteria_are_planned_for_at_once(connect: Connect) -> None:
+async def test_a_budget_that_forbids_machines_on_demand_is_planned_for_at_once(connect: Connect) -> None:
     cloud = FakeCloud(US, EU)
-    cloud.prices = prices(iowa=100_000, holland=900_000)
-    async with a_stage(connect, cloud, a_spec()) as stage:
-        await eventually(lambda: stage.zones() == {IOWA_A: 2})
+    cloud.prices = prices(iowa=3_000_000, holland=3_000_000)
+    on_demand = tuple(replace(offer, spot=False) for offer in OFFERS)
+    async with a_stage(connect, cloud, a_spec(on_demand=1.0), (*OFFERS, *on_demand)) as stage:
+        await eventually(lambda: sum(pool.size for pool in cloud.pools() if not pool.kind.spot) == 2)
         stage.sees()
-        stage.capacity.wants(JOB, 2, None, criteria_of(a_spec(zones=(HOLLAND,))))
+        stage.capacity.want(JOB, a_want(2, spot_only=True))
         await eventually(lambda: bool(stage.placed.leaving))
 
 

@@ -41,6 +41,7 @@ from messages.ids import ClusterName, JobName
 from messages.labels import JOB_LABEL
 from runtime.clock import SystemClock
 from runtime.errors import UserError
+from tests.capacity.builders import a_want
 from tests.clouds import hills
 from tests.clouds.contract import CloudContract, Stage
 from tests.clouds.hills import CARDS_EVERYWHERE, Hills, HillsCloud, HillsFleet, HillsProvider, HillsStage
@@ -213,9 +214,9 @@ async def test_a_job_takes_nodes_of_both_clouds_in_the_fleet_s_order(ground: Gro
         return {pool.ref.cluster: pool.target for pool in capacity.allocators()[JOB].pools.values()}
 
     async with asyncio.TaskGroup() as tasks:
-        capacity.hold(tasks, JOB, 3, None)
+        capacity.hold(tasks, JOB, a_want(3))
         await eventually(lambda: sizes() == {HIGH: 2, LOW: 1}, what="two nodes in the hills, one at Google")
-        capacity.wants(JOB, 0, "enough")
+        capacity.want(JOB, a_want(0, "enough"))
         await eventually(lambda: capacity.is_settled(JOB), what="all nodes given back", timeout_s=30)
     assert not ground.hills.fields
     await cloud.close()

@@ -12,7 +12,7 @@ from controlplane.catalog.kinds import MachineKind
 from controlplane.catalog.memory import Memory, estimate
 from controlplane.catalog.money import MicroDollars, micro_of
 from controlplane.catalog.shipped import shipped_catalog, shipped_links
-from controlplane.planning.criteria import Criteria, criteria_of
+from controlplane.planning.criteria import Criteria, criteria_left, criteria_of
 from controlplane.planning.market import Market, market_of
 from controlplane.planning.plan import Change, plan
 from controlplane.planning.profiles import profile_of
@@ -240,7 +240,15 @@ def test_a_quota_without_room_is_named_with_where_to_ask_for_more() -> None:
 def test_a_deadline_becomes_steps_in_a_second() -> None:
     spec = a_spec(objective=Objective.DEADLINE, deadline=Deadline(hours=10.0, steps=36_000))
     assert criteria_of(spec).min_steps_per_s == 1.0
-    assert criteria_of(spec, steps_left=18_000, hours_left=2.5).min_steps_per_s == 2.0
+    left = criteria_left(criteria_of(spec), spot_only=False, steps_left=18_000, seconds_left=9000.0)
+    assert left.min_steps_per_s == 2.0
+
+
+def test_a_budget_may_forbid_machines_on_demand_and_one_that_was_raised_counts() -> None:
+    asked = criteria_of(a_spec(on_demand=0.5, max_usd_total=10.0))
+    assert criteria_left(asked, spot_only=False) == asked
+    left = criteria_left(asked, spot_only=True, micro_usd_total=micro_of(20.0))
+    assert (left.on_demand, left.max_micro_usd_total) == (0.0, 20_000_000)
 
 
 def test_without_a_profile_one_is_assumed_and_called_so() -> None:

@@ -3,8 +3,7 @@
 from dataclasses import replace
 
 from controlplane.allocator.effects import CreatePool, RemoveNodes
-from controlplane.allocator.events import JobEnded
-from controlplane.capacity.placement import free_nodes, placed_of, placement_of
+from controlplane.allocator.placement import free_nodes, place_of, placement_of
 from messages.clusters import ClusterHeartbeat, NodeSight, Presence, WorkerSight
 from messages.ids import JobName
 from messages.workers import WorkerPhase
@@ -67,7 +66,7 @@ def test_a_free_node_that_is_too_much_gets_no_worker() -> None:
 
 def test_a_job_that_has_ended_has_no_workers_anywhere() -> None:
     stage = a_spread_stage()
-    stage.happens(JobEnded(stage.now_s, "succeeded"))
+    stage.job_ends("succeeded")
     assert placement_of(stage.allocator) == {}
 
 
@@ -116,18 +115,18 @@ def a_dear_stage() -> PlannedStage:
 def test_a_planned_job_has_a_worker_for_each_node_of_its_plan() -> None:
     stage = a_running_stage(IOWA, FAR, min_workers=3, max_workers=3)
     assert sum(placement_of(stage.allocator).values()) == 3
-    assert placed_of(stage.allocator, "").leaving == {}
+    assert place_of(stage.allocator, stage.now_s).leaving == {}
 
 
 def test_while_a_job_moves_there_are_workers_where_it_was_until_there_are_some_where_it_goes() -> None:
     stage = a_dear_stage()
     before = placement_of(stage.allocator)
     made = stage.settles()
-    assert placed_of(stage.allocator, "").leaving == {}
+    assert place_of(stage.allocator, stage.now_s).leaving == {}
     assert placement_of(stage.allocator) == {**before, EU: 4 - before[US]}
     stage.gets(*made)
     stage.settles()
-    placed = placed_of(stage.allocator, "")
+    placed = place_of(stage.allocator, stage.now_s)
     assert set(placed.leaving) == {US}
     assert all(name.startswith(IOWA.zone) for name in placed.leaving[US])
     assert not placed.at_once
@@ -145,6 +144,6 @@ def test_under_a_cap_without_room_for_both_all_have_to_go_at_once() -> None:
     )
     stage.sees_prices(*prices_of((IOWA, FAR), us_central1_a=0.6, europe_west4_a=0.1))
     stage.settles()
-    placed = placed_of(stage.allocator, "")
+    placed = place_of(stage.allocator, stage.now_s)
     assert (len(placed.leaving[US]), placed.at_once) == (2, True)
     assert placed.workers == {US: 1}

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from messages.ids import Generation, Rank
-from tests.cli.demo_facts import FIRST, FULL_AGAIN, SMALLER, WRITTEN, traced
+from tests.demo.facts import FIRST, FULL_AGAIN, SMALLER, WRITTEN, traced
 from tradewind.demo.timeline import Moment, pause_s, read, repeated_steps, usual_step_s
 from tradewind.sdk.diagnostics import Trace
 

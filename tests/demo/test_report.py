@@ -8,7 +8,7 @@ from msgspec.structs import replace as replaced
 from messages.api import ProgressLine
 from messages.ids import Generation, WorkerId
 from messages.worlds import Entry
-from tests.cli.demo_facts import A_KILL, BATCH, FULL_AGAIN, SMALLER, WRITTEN, a_run, traced, trained
+from tests.demo.facts import A_KILL, BATCH, FULL_AGAIN, SMALLER, WRITTEN, a_run, traced, trained
 from tradewind.demo.checks import CLAIMS
 from tradewind.demo.facts import Facts, Formed
 from tradewind.demo.report import report_on

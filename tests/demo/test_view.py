@@ -9,13 +9,12 @@ from messages.api import EventLine, ProgressLine, WorkerView
 from messages.ids import Generation, Rank, WorkerId
 from messages.jobs import JobSpec, Launch
 from messages.worlds import RankProgress
-from tests.cli.demo_facts import a_run
 from tests.cli.fake_master import FakeMaster, a_view
+from tests.demo.facts import a_run
 from tradewind.cli.client import Api, session
 from tradewind.demo.facts import Promise, formed_from
-from tradewind.demo.report import report_on
+from tradewind.demo.report import report_on, report_text
 from tradewind.demo.story import Story
-from tradewind.demo.summary import report_text
 from tradewind.demo.view import picture, summary
 
 PROMISE = Promise(steps=60, workers=2, global_batch=16, checkpoint_every=10)

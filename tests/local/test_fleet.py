@@ -2,11 +2,9 @@
 
 from pathlib import Path
 
-import pytest
-
 from tests.clouds.gke_fleets import read_gke_fleet
 from tradewind.demo import FLEET
-from tradewind.local.fleet import fleet_at, read_fleet, region_of
+from tradewind.local.fleet import fleet_at, home, read_fleet, region
 
 
 def test_the_master_reads_it_as_the_example_with_other_addresses_and_room_for_all_workers(tmp_path: Path) -> None:
@@ -22,10 +20,6 @@ def test_the_master_reads_it_as_the_example_with_other_addresses_and_room_for_al
 
 def test_two_regions_are_known_by_their_clusters() -> None:
     fleet = read_fleet(fleet_at(FLEET.read_text(), 4100, 4101, workers=4))
-    assert fleet.home.zones == ("us-central1-a", "us-central1-b")
-    assert [fleet.region(cluster) for cluster in ("sim-us", "sim-eu", "else")] == ["us-central1", "europe-west4", ""]
-
-
-@pytest.mark.parametrize("place", ["us-central1-a", "us-central1"])
-def test_a_zone_and_its_region_have_the_same_region(place: str) -> None:
-    assert region_of(place) == "us-central1"
+    assert home(fleet).zones == ("us-central1-a", "us-central1-b")
+    regions = {cluster.name: region(cluster) for cluster in fleet.clusters}
+    assert regions == {"sim-us": "us-central1", "sim-eu": "europe-west4"}

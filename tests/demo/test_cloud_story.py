@@ -11,8 +11,8 @@ from messages.ids import Generation, Rank, WorkerId
 from messages.jobs import JobSpec, Launch
 from messages.worlds import RankProgress
 from tests.cli.fake_master import FakeMaster, a_view
-from tests.cli.fake_simulator import FakeSimulator
 from tests.conftest import eventually
+from tests.demo.fake_simulator import FakeSimulator
 from tradewind.cli.client import Api, session
 from tradewind.demo import FLEET
 from tradewind.demo.cloud.story import CloudStory

@@ -5,10 +5,11 @@ least: none at all would be an order to end all of them, and who goes is for the
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 from controlplane.allocator.counting import at_most, held, spare
+from controlplane.allocator.effects import Place
 from controlplane.allocator.prospects import known_offers
+from controlplane.allocator.sentences import shortage
 from controlplane.allocator.state import Allocator, Pool
 from messages.clusters import ClusterHeartbeat, Presence
 from messages.ids import ClusterName, JobName
@@ -17,19 +18,15 @@ from messages.workers import WorkerPhase
 Placement = dict[ClusterName, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Placed:
-    workers: Placement
-    shortage: str = ""
-    """Why they may be too few; empty where nothing is in the way."""
-    leaving: dict[ClusterName, frozenset[str]] = field(default_factory=dict)
-    """Nodes that the job should leave, by cluster: another may have a node of the same name."""
-    at_once: bool = False
-    """Also if too few are left to train: nothing can come before they are gone."""
-
-
-def placed_of(allocator: Allocator, shortage: str) -> Placed:
-    return Placed(placement_of(allocator), shortage, allocator.leaving, _goes_at_once(allocator))
+def place_of(allocator: Allocator, now_s: float) -> Place:
+    """What the job is to be told now."""
+    return Place(
+        want=allocator.want,
+        workers=placement_of(allocator),
+        shortage=shortage(allocator, now_s),
+        leaving=allocator.leaving,
+        at_once=_goes_at_once(allocator),
+    )
 
 
 def placement_of(allocator: Allocator) -> Placement:

@@ -7,10 +7,8 @@ import pytest
 
 from runtime.errors import UserError
 from tests.conftest import eventually
-from tradewind.local import supervise
-from tradewind.local.folder import StackFailed
-from tradewind.local.parts import BusServer
-from tradewind.local.supervise import keep
+from tradewind.local import parts
+from tradewind.local.parts import BusServer, StackFailed, keep
 
 
 class FakePart:
@@ -38,7 +36,7 @@ class FakePart:
 
 @pytest.fixture(autouse=True)
 def without_backoff(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(supervise, "FIRST_BACKOFF_S", 0.0)
+    monkeypatch.setattr(parts, "FIRST_BACKOFF_S", 0.0)
 
 
 async def test_a_part_that_dies_is_started_again_and_that_is_said(tmp_path: Path) -> None:
@@ -55,12 +53,12 @@ async def test_a_part_that_cannot_live_is_given_up_with_its_last_lines(tmp_path:
     part = FakePart(tmp_path / "master.log", 1, 1, 1, 1, 1)
     with pytest.raises(StackFailed) as refused:
         await keep(part, lambda sentence: None)
-    assert part.starts == 1 + supervise.EARLY_AT_MOST
+    assert part.starts == 1 + parts.EARLY_AT_MOST
     assert refused.value.hint.endswith(f"all of them in {part.log_file}")
     assert refused.value.problems[-1] == "ImportError: no module"
 
 
-@pytest.mark.parametrize("code", supervise.FINAL_CODES)
+@pytest.mark.parametrize("code", parts.FINAL_CODES)
 async def test_a_mistake_of_a_person_is_not_tried_again(tmp_path: Path, code: int) -> None:
     part = FakePart(tmp_path / "master.log", code)
     with pytest.raises(UserError) as refused:

@@ -7,7 +7,7 @@ import pytest
 from messages.api import EventLine
 from messages.costs import CostView
 from messages.ids import JobName, WorkerId
-from tests.cli.demo_facts import A_KILL, FIRST, SMALLER, a_run
+from tests.demo.facts import A_KILL, FIRST, SMALLER, a_run
 from tradewind.demo.checks import CLAIMS
 from tradewind.demo.cloud.checks import CLOUD_CLAIMS
 from tradewind.demo.cloud.facts import (

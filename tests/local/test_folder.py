@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from runtime.errors import UserError
-from tradewind.local.folder import StackFailed, own_folder
+from tradewind.local.parts import StackFailed
+from tradewind.local.stack import own_folder
 
 
 def folder_after(error: BaseException) -> tuple[Path, list[str]]:

@@ -1,4 +1,4 @@
-"""What follows from a verdict: the fact that the job is told, if it does not know it yet.
+"""The budget core: judges what is spent, and tells the job what follows if its record does not show it yet.
 
 While machines are replaced there are more of them than later, and more is needed to give them back: what was forbidden
 at such a moment would be allowed again at the next, and forbidden again. So it is for a person to allow it again, by
@@ -6,15 +6,55 @@ more money or fewer workers. That is judged once, and it has to leave twice what
 forbidden again, for the price of machines that had hardly started.
 """
 
-from controlplane.budget.terms import Terms
-from controlplane.budget.verdict import Purse, Verdict
+from dataclasses import replace
+
+from controlplane.budget.account import RELEASE_S, account
+from controlplane.budget.effects import BudgetEffect, TellJob
+from controlplane.budget.events import BudgetEvent
+from controlplane.budget.state import Budget
+from controlplane.budget.terms import Terms, limits_of, terms_of
+from controlplane.budget.verdict import Purse, Verdict, judge
 from controlplane.job.events import BudgetFreed, BudgetReached
 from controlplane.job.state import Job, Record
+from controlplane.job.stopping import default_grace_s
 from messages.criteria import WhenSpent
+from runtime.decision import Decision
 
 Told = BudgetReached | BudgetFreed
 
 UNKNOWN = "all of it counts as spent, because the job's ledger cannot be read"
+GRACE_AT_MOST_S = RELEASE_S / 2
+"""Seconds of grace for trainers that a budget ends. The reserve pays for the machines meanwhile."""
+
+
+def decide(_budget: Budget, event: BudgetEvent) -> Decision[Budget, BudgetEffect]:
+    learned = _learn(event)
+    why = learned.verdict.why if learned.verdict is not None else learned.unreadable
+    told = _due(learned, event)
+    if isinstance(told, BudgetReached):
+        told = replace(told, grace_s=min(GRACE_AT_MOST_S, default_grace_s(event.job, event.longest_step_s)))
+    return Decision(learned, (TellJob(told),) if told is not None else (), why)
+
+
+def _learn(event: BudgetEvent) -> Budget:
+    """Each look shows all: nothing of the state before it counts."""
+    terms = terms_of(event.job)
+    if terms is None or event.job.record.phase.ended or (event.ledger is None and not event.unreadable):
+        return Budget(terms)
+    if event.ledger is None or event.unreadable:
+        return Budget(terms, unreadable=event.unreadable)
+    found = account(event.ledger, limits_of(event.job, event.dearest), event.at_ms, blind=event.blind)
+    return Budget(terms, judge(terms.total, found))
+
+
+def _due(budget: Budget, event: BudgetEvent) -> Told | None:
+    if budget.terms is None or event.job.record.phase.ended:
+        return None
+    if budget.unreadable:
+        return answer_unknown(event.job, budget.unreadable, event.at_s)
+    if budget.verdict is None:
+        return None
+    return answer(event.job, budget.terms, budget.verdict, event.at_s)
 
 
 def answer(job: Job, terms: Terms, verdict: Verdict, at_s: float) -> Told | None:

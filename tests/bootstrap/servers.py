@@ -45,7 +45,7 @@ class SimulatedCloud:
     async def kubernetes_access(self, cluster: ClusterName) -> KubernetesAccess | Unreachable | Refused:
         return self.refusal or KubernetesAccess(f"{self.region_url}/k8s/{cluster}", "")
 
-    async def access_token(self) -> str:
+    async def access_token(self, cluster: ClusterName = CLUSTER) -> str:
         self.tokens_asked += 1
         return self.next_tokens.pop(0) if self.next_tokens else tokens.issue(SECRET, time.time(), 60.0)
 

@@ -3,10 +3,10 @@
 import asyncio
 import socket
 
+from controlplane.jobs.backup import JobBackup
 from controlplane.lease.keeper import Leadership, LeaseRecord, Onlooker, hold
 from controlplane.lease.state import LeaseSettings
 from controlplane.master import term
-from controlplane.master.backup import JobBackup
 from controlplane.master.settings import MasterSettings, advertised_url
 from controlplane.master.standby import StandbyServer
 from messages import subjects

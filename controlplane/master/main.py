@@ -5,7 +5,7 @@ import contextlib
 
 import msgspec
 
-from controlplane.master.api import open_listener
+from controlplane.api.app import open_listener
 from controlplane.master.candidate import Candidate
 from controlplane.master.settings import MasterSettings, check
 from controlplane.master.term import prepare

@@ -16,24 +16,24 @@ from controlplane.catalog.shipped import shipped_catalog
 from controlplane.job import events
 from controlplane.job.state import Job, Phase, Want
 from controlplane.job.wants import next_want
+from controlplane.jobs import records
+from controlplane.jobs.announcer import Announcer
+from controlplane.jobs.backup import Jobs
+from controlplane.jobs.budgets import Budgets
+from controlplane.jobs.errors import JobUnknown, JobUnreadable
+from controlplane.jobs.guard import Guard
+from controlplane.jobs.ingest import Hearing
+from controlplane.jobs.progress import ProgressTracker
+from controlplane.jobs.registry import Adopting
+from controlplane.jobs.runner import HeldJob
+from controlplane.jobs.shell import JobShell, Tools
+from controlplane.jobs.wanted import WantedBook
 from controlplane.lease.keeper import Leadership
 from controlplane.ledger.books import Books
-from controlplane.master import records
-from controlplane.master.adopting import Adopting
-from controlplane.master.announcer import Announcer
-from controlplane.master.backup import Jobs
-from controlplane.master.budgets import Budgets
-from controlplane.master.guarding import Guard
-from controlplane.master.hearing import Hearing
-from controlplane.master.held import HeldJob
-from controlplane.master.progress import ProgressTracker
-from controlplane.master.refusals import JobUnknown, JobUnreadable
-from controlplane.master.shell import JobShell, Tools
-from controlplane.master.store_protocol import Met, Waiting
-from controlplane.master.stores import StorePlace, StoreServers
-from controlplane.master.wanted import WantedBook
 from controlplane.planning.criteria import criteria_of
 from controlplane.planning.profiles import profile_of
+from controlplane.stores.protocol import Met, Waiting
+from controlplane.stores.servers import StorePlace, StoreServers
 from messages import subjects
 from messages.events import FLEET, Event
 from messages.ids import Generation, JobName, Rank

@@ -11,7 +11,7 @@ from typing import Annotated
 from msgspec import Meta, Struct, structs
 
 from controlplane.fleet.files import read_fleet
-from controlplane.master.stores import StorePlace
+from controlplane.stores.servers import StorePlace
 from runtime.errors import UserError
 from runtime.settings import NATS_PREFIX, BusSettings, read_settings
 

@@ -6,9 +6,9 @@ from http import HTTPStatus
 
 from aiohttp import web
 
+from controlplane.api.access import guard
+from controlplane.api.responses import json_answer
 from controlplane.lease.keeper import LeaseRecord
-from controlplane.master.access import guard
-from controlplane.master.answers import json_answer
 from messages.api import Health, Problem
 
 RETRY_AFTER_S = 1

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from controlplane.api.app import ApiServer
+from controlplane.api.service import Desk
+from controlplane.jobs.backup import JobBackup
 from controlplane.lease.keeper import Leadership
-from controlplane.master.api import ApiServer
-from controlplane.master.backup import JobBackup
-from controlplane.master.desk import Desk
 from controlplane.master.master import Master
 from controlplane.master.settings import MasterSettings, store_place
 from messages import subjects

@@ -3,12 +3,12 @@
 import pytest
 from msgspec import structs
 
+from controlplane.api.service import Desk
 from controlplane.clouds.outcomes import Unreachable
+from controlplane.jobs import runner as held
+from controlplane.jobs.errors import CostUnknown, NotRecorded
 from controlplane.ledger import books
-from controlplane.master import held
-from controlplane.master.desk import Desk
 from controlplane.master.master import Master
-from controlplane.master.refusals import CostUnknown, NotRecorded
 from messages import subjects
 from messages.criteria import Capacity
 from messages.ids import JobName

@@ -8,7 +8,7 @@ from msgspec import structs
 from controlplane.job import events
 from controlplane.job.effects import TellCluster
 from controlplane.job.state import Phase, adopted_job
-from controlplane.master.records import encode_world
+from controlplane.jobs.records import encode_world
 from messages.bounds import GENERATIONS_AHEAD, NOTICE_AT_MOST_S, NUMBER_AT_MOST, SEQ_AHEAD
 from messages.clusters import Presence, RemoveWorkers, WorkerSight
 from messages.ids import Epoch, Generation, WorkerId

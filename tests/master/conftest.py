@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 
 import pytest_asyncio
 
-from controlplane.master.store_protocol import Met, Waiting
-from controlplane.master.stores import StorePlace, StoreServers
+from controlplane.stores.protocol import Met, Waiting
+from controlplane.stores.servers import StorePlace, StoreServers
 from messages.ids import JobName
 from runtime.children import free_port
 

@@ -6,8 +6,8 @@ from datetime import datetime
 
 import pytest
 
-from controlplane.master import announcer
-from controlplane.master.announcer import DROPPED, Announcer
+from controlplane.jobs import announcer
+from controlplane.jobs.announcer import DROPPED, Announcer
 from messages.events import Event
 from messages.ids import Epoch
 from runtime.errors import BusUnavailable

@@ -17,8 +17,8 @@ import pytest_asyncio
 from aiohttp.compression_utils import ZLibDecompressor
 from msgspec import structs
 
-from controlplane.master.api import ApiServer, open_listener
-from controlplane.master.desk import Desk
+from controlplane.api.app import ApiServer, open_listener
+from controlplane.api.service import Desk
 from messages.api import Version
 from messages.jobs import JobSpec, Launch
 from runtime.nats_server import NatsServer
@@ -242,7 +242,7 @@ async def test_others_are_answered_while_a_large_body_is_looked_at(monkeypatch: 
         begun.set()
         return [] if others_answered.wait(PATIENCE_S) else [("", "nobody else was answered")]
 
-    monkeypatch.setattr("controlplane.master.api.problems_of", waits_for_others)
+    monkeypatch.setattr("controlplane.api.app.problems_of", waits_for_others)
 
     class Taking(Versioned):
         async def submit(self, spec: JobSpec, *, replace: bool) -> Version:

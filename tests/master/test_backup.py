@@ -5,11 +5,11 @@ import shutil
 import pytest
 
 from controlplane.job.state import Phase, Record
+from controlplane.jobs import records
+from controlplane.jobs.backup import JobBackup, Jobs
+from controlplane.jobs.records import Kept
 from controlplane.ledger.records import decode_ledger
 from controlplane.ledger.state import new_ledger
-from controlplane.master import records
-from controlplane.master.backup import JobBackup, Jobs
-from controlplane.master.records import Kept
 from messages import subjects
 from messages.ids import Epoch, Generation, JobName
 from runtime.bus import Bucket, Bus

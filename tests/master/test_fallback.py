@@ -1,7 +1,7 @@
 """A restarted script that repeats steps: an event says so, and the job's view warns while it does."""
 
-from controlplane.master.fallback import event_of, fell_back, why
-from controlplane.master.progress import ProgressTracker
+from controlplane.jobs.fallback import event_of, fell_back, why
+from controlplane.jobs.progress import ProgressTracker
 from messages.ids import JobName
 from messages.jobs import Launch
 from messages.worlds import Progress

@@ -8,11 +8,11 @@ import pytest
 
 from controlplane.allocator.offers import Offer
 from controlplane.allocator.state import AllocatorSettings
+from controlplane.api.service import Desk
 from controlplane.capacity.capacity import Capacity
 from controlplane.clouds.interface import PoolRef
 from controlplane.clouds.outcomes import Outcome
 from controlplane.lease.keeper import Leadership
-from controlplane.master.desk import Desk
 from controlplane.master.master import Master
 from messages import subjects
 from messages.ids import ClusterName, Epoch, JobName

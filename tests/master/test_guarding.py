@@ -6,10 +6,10 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from controlplane.master.desk import Desk
-from controlplane.master.guarding import Guard
+from controlplane.api.service import Desk
+from controlplane.jobs.guard import Guard
+from controlplane.jobs.records import RecordUnreadable, StoredWorld, decode_spec, read_world
 from controlplane.master.master import Master
-from controlplane.master.records import RecordUnreadable, StoredWorld, decode_spec, read_world
 from messages import subjects
 from messages.ids import JobName
 from runtime.bus import Bucket, Bus

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from controlplane.master import hearing
-from controlplane.master.desk import Desk
+from controlplane.api.service import Desk
+from controlplane.jobs import ingest as hearing
 from messages.ids import ClusterName
 from tests.capacity.fake_cloud import FakeCloud
 from tests.conftest import Connect, eventually

@@ -1,8 +1,8 @@
 import pytest
 
 from controlplane.job import events
-from controlplane.master import inbox
-from controlplane.master.inbox import ForJob, Refused
+from controlplane.jobs import inbox
+from controlplane.jobs.inbox import ForJob, Refused
 from messages import subjects
 from messages.clusters import ClusterHeartbeat, Presence, WorkerSight
 from messages.ids import ClusterName, Generation, JobName, WorkerId

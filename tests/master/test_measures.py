@@ -4,7 +4,7 @@ from typing import Any
 
 from msgspec import structs
 
-from controlplane.master.measures import LOOK_S, USE_S, Measures
+from controlplane.jobs.measures import LOOK_S, USE_S, Measures
 from controlplane.throughput.measuring import WorkerPlace
 from controlplane.throughput.use import NodeUse
 from messages.criteria import Capacity

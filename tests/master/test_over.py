@@ -4,12 +4,12 @@ import asyncio
 
 import pytest
 
+from controlplane.api.service import Desk
 from controlplane.job.state import Phase, Record
+from controlplane.jobs.errors import HandedOver
+from controlplane.jobs.records import encode_spec, encode_world
 from controlplane.lease.keeper import Leadership
-from controlplane.master.desk import Desk
 from controlplane.master.master import Master
-from controlplane.master.records import encode_spec, encode_world
-from controlplane.master.refusals import HandedOver
 from messages import subjects
 from messages.ids import Epoch, Generation, JobName
 from runtime.bus import Bucket, Bus

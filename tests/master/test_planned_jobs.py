@@ -10,13 +10,13 @@ import pytest
 from msgspec import structs
 
 from controlplane.allocator.state import AllocatorSettings
+from controlplane.api.service import Desk
 from controlplane.capacity.capacity import Capacity
 from controlplane.capacity.planning import Planning, known_prices
 from controlplane.clouds.interface import MarketPrice
+from controlplane.jobs.errors import SpecRefused
 from controlplane.lease.keeper import Leadership
-from controlplane.master.desk import Desk
 from controlplane.master.master import Master
-from controlplane.master.refusals import SpecRefused
 from controlplane.throughput.profile import Compute
 from messages import subjects
 from messages.clusters import ClusterHeartbeat, NodeSight, Presence, WorkerSight

@@ -1,6 +1,6 @@
 from msgspec import structs
 
-from controlplane.master.progress import GENERATIONS_AT_MOST, GenerationProgress, ProgressTracker
+from controlplane.jobs.progress import GENERATIONS_AT_MOST, GenerationProgress, ProgressTracker
 from messages.ids import Generation, JobName, Rank, WorkerId
 from messages.worlds import Progress, RankProgress, StepsCounted
 

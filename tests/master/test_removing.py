@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from controlplane.master.desk import Desk
+from controlplane.api.service import Desk
+from controlplane.jobs.errors import JobExists, JobUnknown, RemoveRefused, SpecRefused
 from controlplane.master.master import Master
-from controlplane.master.refusals import JobExists, JobUnknown, RemoveRefused, SpecRefused
 from messages import subjects
 from messages.events import FLEET, Event
 from messages.ids import Epoch, Generation, JobName, Rank

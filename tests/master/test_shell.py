@@ -9,12 +9,12 @@ import pytest
 
 from controlplane.job import effects, events
 from controlplane.job.state import Phase, Record
+from controlplane.jobs.announcer import Announcer
+from controlplane.jobs.records import encode_world, read_world
+from controlplane.jobs.shell import JobShell, Tools
+from controlplane.jobs.wanted import WantedBook
 from controlplane.lease.keeper import Leadership
-from controlplane.master.announcer import Announcer
-from controlplane.master.records import encode_world, read_world
-from controlplane.master.shell import JobShell, Tools
-from controlplane.master.stores import StoreServers
-from controlplane.master.wanted import WantedBook
+from controlplane.stores.servers import StoreServers
 from messages import subjects
 from messages.ids import Epoch, Generation, JobName
 from runtime.bus import Bus

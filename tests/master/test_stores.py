@@ -10,10 +10,10 @@ import msgspec
 import pytest
 import pytest_asyncio
 
-from controlplane.master import store_protocol
-from controlplane.master.store_protocol import Failed, Met, Report, Start, Started, Waiting, Warm, Watch
-from controlplane.master.store_server import ports_after
-from controlplane.master.stores import StorePlace, StoreServers, StoreUnavailable
+from controlplane.stores import protocol as store_protocol
+from controlplane.stores.protocol import Failed, Met, Report, Start, Started, Waiting, Warm, Watch
+from controlplane.stores.server import ports_after
+from controlplane.stores.servers import StorePlace, StoreServers, StoreUnavailable
 from messages.ids import Generation, JobName
 from messages.worlds import StoreAddress
 from runtime.children import free_port
@@ -136,7 +136,7 @@ async def test_a_full_range_is_a_failure_with_its_reason_and_no_process_is_left_
 async def test_a_command_that_cannot_run_is_tried_again_and_the_failure_is_bounded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("controlplane.master.stores.WARM_TIMEOUT_S", 1.0)
+    monkeypatch.setattr("controlplane.stores.servers.WARM_TIMEOUT_S", 1.0)
     servers = StoreServers(
         a_single_port(free_port()), lambda job: None, lambda job, told: None, (sys.executable, "-c", "pass")
     )
@@ -194,7 +194,7 @@ async def store_process() -> AsyncIterator[StoreProcess]:
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
-        "controlplane.master.store_server",
+        "controlplane.stores.server",
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
     )

@@ -2,9 +2,9 @@
 
 import pytest
 
-from controlplane.master.desk import Desk
-from controlplane.master.records import encode_spec
-from controlplane.master.refusals import JobExists, JobUnreadable
+from controlplane.api.service import Desk
+from controlplane.jobs.errors import JobExists, JobUnreadable
+from controlplane.jobs.records import encode_spec
 from messages import subjects
 from messages.ids import JobName
 from tests.capacity.fake_cloud import FakeCloud

@@ -11,7 +11,7 @@ from controlplane.capacity.leaders_cloud import LeadersCloud
 from controlplane.clouds.interface import Cloud, ClusterStatus, PoolRef
 from controlplane.clouds.outcomes import Outcome, Unfinished
 from controlplane.job.state import Record, new_job
-from controlplane.master import records
+from controlplane.jobs import records
 from controlplane.reaper import findings, reaper
 from controlplane.reaper.claims import Claim, Records, read_claims, read_records
 from controlplane.reaper.reaper import Reaper

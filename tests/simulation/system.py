@@ -10,7 +10,7 @@ from agents.worker.events import NoticeCame
 from agents.worker.state import WorkerIdentity
 from controlplane.job.events import JobEvent
 from controlplane.job.state import Phase, Record
-from controlplane.master.records import encode_world
+from controlplane.jobs.records import encode_world
 from messages.decoding import Unreadable
 from messages.ids import NO_GENERATION, ClusterName, Generation, JobName, WorkerId
 from messages.jobs import Failures, JobSpec, Launch, Timeouts, Workers

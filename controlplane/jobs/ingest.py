@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 from controlplane.job import events
 from controlplane.job.doubts import known_generation
 from controlplane.job.learn import CLUSTER_FORGOTTEN_S, knows
-from controlplane.master import inbox
-from controlplane.master.fallback import event_of
-from controlplane.master.held import HeldJob
-from controlplane.master.inbox import Refused
+from controlplane.jobs import inbox
+from controlplane.jobs.fallback import event_of
+from controlplane.jobs.inbox import Refused
+from controlplane.jobs.runner import HeldJob
 from controlplane.throughput.measuring import WorkerPlace
 from messages import subjects
 from messages.bounds import doubt_progress

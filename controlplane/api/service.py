@@ -7,17 +7,14 @@ from contextlib import contextmanager
 
 from msgspec import structs
 
+from controlplane.api.views import job_view
 from controlplane.catalog.views import offer_list
 from controlplane.job import events
 from controlplane.job.hot import lives_on
 from controlplane.job.reload import can_do_without_one
 from controlplane.job.stopping import default_grace_s
-from controlplane.ledger.views import cost_view, planned_steps, proven
-from controlplane.master.budgets import Budgets
-from controlplane.master.held import HeldJob, Reported
-from controlplane.master.inbox import Refused
-from controlplane.master.master import Master
-from controlplane.master.refusals import (
+from controlplane.jobs.budgets import Budgets
+from controlplane.jobs.errors import (
     JobExists,
     NotLeading,
     ReloadRefused,
@@ -25,7 +22,10 @@ from controlplane.master.refusals import (
     ScaleRefused,
     SpecRefused,
 )
-from controlplane.master.views import job_view
+from controlplane.jobs.inbox import Refused
+from controlplane.jobs.runner import HeldJob, Reported
+from controlplane.ledger.views import cost_view, planned_steps, proven
+from controlplane.master.master import Master
 from messages.api import Health, JobView, Version
 from messages.costs import CostView
 from messages.envelope import VERSION as PROTOCOL

@@ -10,10 +10,10 @@ from controlplane.budget.views import budget_view
 from controlplane.catalog.money import MicroDollars, micro_of, usd_text
 from controlplane.job import events
 from controlplane.job.state import Job
+from controlplane.jobs.errors import BudgetRefused, CostUnknown, JobUnknown, NotLeading, ScaleRefused
+from controlplane.jobs.runner import HeldJob
 from controlplane.ledger.records import LedgerUnreadable
 from controlplane.ledger.state import Ledger
-from controlplane.master.held import HeldJob
-from controlplane.master.refusals import BudgetRefused, CostUnknown, JobUnknown, NotLeading, ScaleRefused
 from controlplane.planning.criteria import criteria_of
 from messages.budgets import BudgetView
 from messages.costs import CostView

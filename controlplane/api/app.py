@@ -15,11 +15,11 @@ from typing import TypeVar
 import msgspec
 from aiohttp import web
 
-from controlplane.master import refusals
-from controlplane.master.access import guard
-from controlplane.master.answers import json_answer
-from controlplane.master.desk import Desk, problems_of
-from controlplane.master.feeds import Feeds, is_set
+from controlplane.api.access import guard
+from controlplane.api.feeds import Feeds, is_set
+from controlplane.api.responses import json_answer
+from controlplane.api.service import Desk, problems_of
+from controlplane.jobs import errors as refusals
 from messages.api import JobList, Problem, ScaleRequest, StopRequest
 from messages.budgets import BudgetRequest
 from messages.decoding import Undecodable, decode

@@ -8,8 +8,8 @@ is dropped.
 
 import asyncio
 
-from controlplane.master import records
-from controlplane.master.records import Kept
+from controlplane.jobs import records
+from controlplane.jobs.records import Kept
 from messages import subjects
 from runtime.bus import Bucket
 from runtime.errors import BusUnavailable

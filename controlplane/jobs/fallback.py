@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from controlplane.master.progress import GenerationProgress
+from controlplane.jobs.progress import GenerationProgress
 from messages.events import Event
 from messages.ids import Generation, JobName
 from messages.jobs import Launch

@@ -12,8 +12,8 @@ from http import HTTPStatus
 import msgspec
 from aiohttp import web
 
-from controlplane.master.desk import Desk
-from controlplane.master.held import HeldJob
+from controlplane.api.service import Desk
+from controlplane.jobs.runner import HeldJob
 from messages import subjects
 from messages.api import EventLine, GenerationLine, LogLine, ProgressLine
 from messages.codec import Received

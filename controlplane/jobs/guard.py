@@ -9,8 +9,8 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from controlplane.job import events
-from controlplane.master import records
-from controlplane.master.held import HeldJob
+from controlplane.jobs import records
+from controlplane.jobs.runner import HeldJob
 from messages import subjects
 from messages.events import Event
 from messages.ids import JobName

@@ -14,7 +14,7 @@ from typing import assert_never
 
 import msgspec
 
-from controlplane.master.store_protocol import Command, Failed, Met, Report, Start, Started, Waiting, Warm, Watch
+from controlplane.stores.protocol import Command, Failed, Met, Report, Start, Started, Waiting, Warm, Watch
 from messages.decoding import Decoder
 from messages.ids import Generation, JobName
 from messages.worlds import StoreAddress
@@ -63,7 +63,7 @@ class StoreServers:
         place: StorePlace,
         on_lost: Callable[[JobName], None],
         on_ranks: Callable[[JobName, Waiting | Met], None],
-        command: tuple[str, ...] = (sys.executable, "-P", "-m", "controlplane.master.store_server"),
+        command: tuple[str, ...] = (sys.executable, "-P", "-m", "controlplane.stores.server"),
     ) -> None:
         self._place = place
         self._on_lost = on_lost

@@ -8,11 +8,11 @@ from controlplane.job.effects import JobEffect
 from controlplane.job.events import JobEvent, Ticked
 from controlplane.job.hot import lives_on
 from controlplane.job.state import Job, Record
-from controlplane.master.fallback import FellBack, fell_back, why
-from controlplane.master.measures import Measures
-from controlplane.master.progress import ProgressTracker
-from controlplane.master.refusals import NotRecorded
-from controlplane.master.shell import JobShell
+from controlplane.jobs.errors import NotRecorded
+from controlplane.jobs.fallback import FellBack, fell_back, why
+from controlplane.jobs.measures import Measures
+from controlplane.jobs.progress import ProgressTracker
+from controlplane.jobs.shell import JobShell
 from messages.ids import Generation, JobName
 from messages.worlds import Progress
 from runtime.clock import Clock

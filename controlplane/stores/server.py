@@ -19,7 +19,7 @@ from typing import BinaryIO, assert_never
 import msgspec
 from torch._C._distributed_c10d import TCPStore
 
-from controlplane.master.store_protocol import Command, Failed, Met, Report, Start, Started, Waiting, Warm, Watch
+from controlplane.stores.protocol import Command, Failed, Met, Report, Start, Started, Waiting, Warm, Watch
 
 CALL_TIMEOUT = timedelta(seconds=10)
 DROP_AFTER_S = 2.0

@@ -8,11 +8,11 @@ from controlplane.job import effects, events
 from controlplane.job.effects import JobEffect
 from controlplane.job.events import JobEvent
 from controlplane.job.state import Record, Want
+from controlplane.jobs.announcer import Announcer
+from controlplane.jobs.records import RecordUnreadable, encode_world, read_world
+from controlplane.jobs.wanted import WantedBook
 from controlplane.lease.keeper import Leadership
-from controlplane.master.announcer import Announcer
-from controlplane.master.records import RecordUnreadable, encode_world, read_world
-from controlplane.master.stores import StoreServers, StoreUnavailable
-from controlplane.master.wanted import WantedBook
+from controlplane.stores.servers import StoreServers, StoreUnavailable
 from messages import subjects
 from messages.clusters import Answer, KeepWorkers
 from messages.decoding import Unreadable

@@ -2,7 +2,7 @@
 
 from controlplane.job.ranks import ranks_of
 from controlplane.job.state import Job, Worker
-from controlplane.master.progress import ProgressTracker
+from controlplane.jobs.progress import ProgressTracker
 from messages.api import JobView, PausedRank, WorkerView
 from messages.ids import Rank, WorkerId
 from messages.measured import MeasuredProfile

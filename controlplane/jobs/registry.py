@@ -5,9 +5,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from controlplane.job.state import Job, adopted_job, new_job
-from controlplane.master import records
-from controlplane.master.progress import ProgressTracker
-from controlplane.master.refusals import HandedOver, JobExists, SpecRefused
+from controlplane.jobs import records
+from controlplane.jobs.errors import HandedOver, JobExists, SpecRefused
+from controlplane.jobs.progress import ProgressTracker
 from messages import subjects
 from messages.decoding import Unreadable
 from messages.ids import JobName

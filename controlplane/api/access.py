@@ -1,15 +1,15 @@
 """Who may use the API: with a token, whoever has it; without one, programs of this machine but no web page."""
 
 import hmac
+import ipaddress
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from urllib.parse import urlsplit
 
-import msgspec
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
-from controlplane.master.settings import is_loopback
+from controlplane.api.responses import json_answer
 from messages.api import Problem
 
 OPEN_PATHS = ("/healthz",)
@@ -28,12 +28,11 @@ def guard(token: str) -> Middleware:
             given = request.headers.get("Authorization", "").encode(errors="replace")
             if not hmac.compare_digest(given, expected):
                 hint = "send 'Authorization: Bearer <token>' with the token the master was started with"
-                return _refusal(HTTPStatus.UNAUTHORIZED, "The API needs the right token.", hint)
+                return json_answer(Problem("The API needs the right token.", hint), HTTPStatus.UNAUTHORIZED)
         elif not _is_local_program(request):
             hint = "ask at http://127.0.0.1, or start the master with a token"
-            return _refusal(
-                HTTPStatus.FORBIDDEN, "Without a token the API answers programs of this machine only.", hint
-            )
+            problem = Problem("Without a token the API answers programs of this machine only.", hint)
+            return json_answer(problem, HTTPStatus.FORBIDDEN)
         return await handler(request)
 
     return check
@@ -52,5 +51,8 @@ def _names_loopback(url: str) -> bool:
         return False
 
 
-def _refusal(status: HTTPStatus, error: str, hint: str) -> web.Response:
-    return web.Response(body=msgspec.json.encode(Problem(error, hint)), status=status, content_type="application/json")
+def is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -18,8 +18,8 @@ from aiohttp import web
 from controlplane.api.access import guard
 from controlplane.api.feeds import Feeds, is_set
 from controlplane.api.responses import json_answer
-from controlplane.api.service import Desk, problems_of
-from controlplane.jobs import errors as refusals
+from controlplane.api.service import JobService, problems_of
+from controlplane.jobs import errors
 from messages.api import JobList, Problem, ScaleRequest, StopRequest
 from messages.budgets import BudgetRequest
 from messages.decoding import Undecodable, decode
@@ -36,85 +36,94 @@ STEPS = re.compile(r"([1-9][0-9]{0,11})?\Z")
 T = TypeVar("T")
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
+
+class BodyCompressed(UserError):
+    def __init__(self, encoding: str) -> None:
+        super().__init__(
+            f"The body of the request is compressed ({encoding[:50]!r}), and the API takes plain JSON only.",
+            "send it without Content-Encoding",
+        )
+
+
 _STATUS_OF: dict[type[UserError], HTTPStatus] = {
-    refusals.JobUnknown: HTTPStatus.NOT_FOUND,
-    refusals.JobExists: HTTPStatus.CONFLICT,
-    refusals.JobUnreadable: HTTPStatus.CONFLICT,
-    refusals.BodyCompressed: HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
-    refusals.RemoveRefused: HTTPStatus.CONFLICT,
-    refusals.ScaleRefused: HTTPStatus.CONFLICT,
-    refusals.ReloadRefused: HTTPStatus.CONFLICT,
-    refusals.BudgetRefused: HTTPStatus.CONFLICT,
-    refusals.CostUnknown: HTTPStatus.CONFLICT,
-    refusals.NotRecorded: HTTPStatus.CONFLICT,
-    refusals.NotLeading: HTTPStatus.SERVICE_UNAVAILABLE,
-    refusals.HandedOver: HTTPStatus.SERVICE_UNAVAILABLE,
+    errors.JobUnknown: HTTPStatus.NOT_FOUND,
+    errors.JobExists: HTTPStatus.CONFLICT,
+    errors.JobUnreadable: HTTPStatus.CONFLICT,
+    BodyCompressed: HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+    errors.RemoveRefused: HTTPStatus.CONFLICT,
+    errors.ScaleRefused: HTTPStatus.CONFLICT,
+    errors.ReloadRefused: HTTPStatus.CONFLICT,
+    errors.BudgetRefused: HTTPStatus.CONFLICT,
+    errors.CostUnknown: HTTPStatus.CONFLICT,
+    errors.NotRecorded: HTTPStatus.CONFLICT,
+    errors.NotLeading: HTTPStatus.SERVICE_UNAVAILABLE,
+    errors.HandedOver: HTTPStatus.SERVICE_UNAVAILABLE,
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    desk: Desk
+    service: JobService
 
     async def submit(self, request: web.Request) -> web.Response:
         spec = await _body(request, JobSpec, "The job cannot be used:", problems_of)
-        return json_answer(await self.desk.submit(spec, replace=is_set(request, "replace")), HTTPStatus.CREATED)
+        return json_answer(await self.service.submit(spec, replace=is_set(request, "replace")), HTTPStatus.CREATED)
 
     async def jobs(self, _request: web.Request) -> web.Response:
-        return json_answer(JobList(self.desk.views(), self.desk.unread))
+        return json_answer(JobList(self.service.views(), self.service.unread))
 
     async def job(self, request: web.Request) -> web.Response:
-        return json_answer(self.desk.view(request.match_info["name"]))
+        return json_answer(self.service.view(request.match_info["name"]))
 
     async def remove(self, request: web.Request) -> web.Response:
-        return json_answer(await self.desk.remove(request.match_info["name"]))
+        return json_answer(await self.service.remove(request.match_info["name"]))
 
     async def stop(self, request: web.Request) -> web.Response:
         name, wanted = request.match_info["name"], StopRequest()
-        self.desk.job(name)
+        self.service.job(name)
         if request.body_exists:
             wanted = await _body(request, StopRequest, "The request cannot be used:")
-        return json_answer(await self.desk.stop_job(name, wanted.grace_s))
+        return json_answer(await self.service.stop_job(name, wanted.grace_s))
 
     async def scale(self, request: web.Request) -> web.Response:
         wanted = await _body(request, ScaleRequest, "The request cannot be used:")
-        return json_answer(await self.desk.scale(request.match_info["name"], wanted.workers))
+        return json_answer(await self.service.scale(request.match_info["name"], wanted.workers))
 
     async def reload(self, request: web.Request) -> web.Response:
-        return json_answer(await self.desk.reload(request.match_info["name"]))
+        return json_answer(await self.service.reload(request.match_info["name"]))
 
     async def cost(self, request: web.Request) -> web.Response:
         steps = request.query.get("steps", "")
         if not STEPS.match(steps):
             raise UserError(f"`steps` is {steps!r}, but must be a whole number above 0.", "?steps=10000")
-        return json_answer(await self.desk.cost(request.match_info["name"], int(steps) if steps else None))
+        return json_answer(await self.service.cost(request.match_info["name"], int(steps) if steps else None))
 
     async def budget(self, request: web.Request) -> web.Response:
-        return json_answer(await self.desk.budgets.view(request.match_info["name"]))
+        return json_answer(await self.service.budgets.view(request.match_info["name"]))
 
     async def raise_budget(self, request: web.Request) -> web.Response:
         wanted = await _body(request, BudgetRequest, "The request cannot be used:")
-        return json_answer(await self.desk.budgets.raise_to(request.match_info["name"], wanted.usd))
+        return json_answer(await self.service.budgets.raise_to(request.match_info["name"], wanted.usd))
 
     async def offers(self, _request: web.Request) -> web.Response:
-        return json_answer(await self.desk.fresh_offers())
+        return json_answer(await self.service.fresh_offers())
 
     async def health(self, _request: web.Request) -> web.Response:
-        health = self.desk.health()
+        health = self.service.health()
         return json_answer(health, HTTPStatus.OK if health.ok else HTTPStatus.SERVICE_UNAVAILABLE)
 
     async def version(self, _request: web.Request) -> web.Response:
-        return json_answer(self.desk.version())
+        return json_answer(self.service.version())
 
 
 class ApiServer:
     """Serves on a socket that was opened before: until `start`, whoever connects waits."""
 
-    def __init__(self, desk: Desk, listener: socket.socket, token: str) -> None:
+    def __init__(self, service: JobService, listener: socket.socket, token: str) -> None:
         self._listener = listener
-        self._feeds = Feeds(desk)
+        self._feeds = Feeds(service)
         app = web.Application(middlewares=[_tell_problems, guard(token)], client_max_size=MAX_BODY_BYTES)
-        app.add_routes(routes(Api(desk), self._feeds))
+        app.add_routes(routes(Api(service), self._feeds))
         self._runner = web.AppRunner(
             app,
             access_log=None,
@@ -178,7 +187,7 @@ async def _tell_problems(request: web.Request, handler: Handler) -> web.StreamRe
         return await handler(request)
     except UserError as error:
         status = _STATUS_OF.get(type(error), HTTPStatus.BAD_REQUEST)
-        leader = "" if isinstance(error, refusals.NotLeading) else None
+        leader = "" if isinstance(error, errors.NotLeading) else None
         return json_answer(Problem(error.sentence, error.hint, error.problems, leader), status)
     except BusUnavailable as error:
         return json_answer(
@@ -195,7 +204,7 @@ async def _body(request: web.Request, wanted: type[T], refusal: str, checks: Che
     """Decoded, or a `UserError` with every problem and its path."""
     encoding = request.headers.get("Content-Encoding", "identity")
     if encoding.lower() != "identity":
-        raise refusals.BodyCompressed(encoding)
+        raise BodyCompressed(encoding)
     try:
         payload = await request.read()
     except web.RequestPayloadError as error:

@@ -12,8 +12,8 @@ from http import HTTPStatus
 import msgspec
 from aiohttp import web
 
-from controlplane.api.service import Desk
-from controlplane.jobs.runner import HeldJob
+from controlplane.api.service import JobService
+from controlplane.jobs.runner import JobRunner
 from messages import subjects
 from messages.api import EventLine, GenerationLine, LogLine, ProgressLine
 from messages.codec import Received
@@ -32,35 +32,35 @@ Lines = AsyncGenerator[msgspec.Struct, None]
 
 
 class Feeds:
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, service: JobService) -> None:
+        self._service = service
         self._closing = asyncio.Event()
 
     def close(self) -> None:
         self._closing.set()
 
     async def logs(self, request: web.Request) -> web.StreamResponse:
-        held = self._desk.job(request.match_info["name"])
+        runner = self._service.job(request.match_info["name"])
         rank, tail, follow = _number(request, "rank"), _number(request, "tail"), is_set(request, "follow")
-        lines = await self._log_lines(held.name, rank, tail, follow)
-        return await self._send(request, lines, held if follow else None)
+        lines = await self._log_lines(runner.name, rank, tail, follow)
+        return await self._send(request, lines, runner if follow else None)
 
     async def events(self, request: web.Request) -> web.StreamResponse:
         name = request.match_info.get("name")
-        held = self._desk.job(name) if name is not None else None
+        runner = self._service.job(name) if name is not None else None
         follow = is_set(request, "follow")
-        return await self._send(request, self._event_lines(held, follow), held if follow else None)
+        return await self._send(request, self._event_lines(runner, follow), runner if follow else None)
 
     async def progress(self, request: web.Request) -> web.StreamResponse:
         """`summary=1`: a line for each generation so far; `follow=1`: what the workers report, as it comes."""
-        held = self._desk.job(request.match_info["name"])
+        runner = self._service.job(request.match_info["name"])
         summary, follow = is_set(request, "summary"), is_set(request, "follow")
-        return await self._send(request, self._progress_lines(held, summary, follow), held if follow else None)
+        return await self._send(request, self._progress_lines(runner, summary, follow), runner if follow else None)
 
     async def _log_lines(self, job: JobName, rank: int | None, tail: int | None, follow: bool) -> Lines:
         """The tail is read before this returns: an error is then an answer, and no pause in the stream."""
         subject = subjects.log(job, Rank(rank) if rank is not None else None)
-        bus, newest = self._desk.bus, None
+        bus, newest = self._service.bus, None
         if tail is not None:
             newest = await bus.tail(subjects.LOGS_STREAM, subject, min(tail, TAIL_AT_MOST), _log_lines_of)
 
@@ -78,31 +78,31 @@ class Feeds:
 
         return lines()
 
-    async def _event_lines(self, held: HeldJob | None, follow: bool) -> Lines:
-        subject = subjects.event(held.name if held is not None else None)
-        stored = self._desk.bus.replay(subjects.EVENTS_STREAM, subject, follow=follow)
+    async def _event_lines(self, runner: JobRunner | None, follow: bool) -> Lines:
+        subject = subjects.event(runner.name if runner is not None else None)
+        stored = self._service.bus.replay(subjects.EVENTS_STREAM, subject, follow=follow)
         async with contextlib.aclosing(stored) as messages:
             async for _, received in messages:
                 event = received.message
                 if isinstance(event, Event):
                     yield _event_line(event, received.envelope)
-                    if follow and held is not None and event.kind in JOB_ENDS:
+                    if follow and runner is not None and event.kind in JOB_ENDS:
                         return
 
-    async def _progress_lines(self, held: HeldJob, summary: bool, follow: bool) -> Lines:
+    async def _progress_lines(self, runner: JobRunner, summary: bool, follow: bool) -> Lines:
         if summary:
-            for done in held.progress.generations:
+            for done in runner.progress.generations:
                 yield GenerationLine(
                     done.generation, done.first_step, done.last_step, done.samples, done.first_at, done.last_at
                 )
         if follow:
-            with self._desk.progress_feed(held.name) as feed:
+            with self._service.progress_feed(runner.name) as feed:
                 while True:
                     at, report = await feed.get()
                     yield ProgressLine(at, report.worker, report.generation, report.ranks)
 
-    async def _send(self, request: web.Request, lines: Lines, held: HeldJob | None) -> web.StreamResponse:
-        """`held` is the job that is followed, whose end ends the stream; None for a stream that ends by itself."""
+    async def _send(self, request: web.Request, lines: Lines, runner: JobRunner | None) -> web.StreamResponse:
+        """`runner` is the job that is followed, whose end ends the stream; None for a stream that ends by itself."""
         response = web.StreamResponse(status=HTTPStatus.OK, headers={"Content-Type": "application/x-ndjson"})
         await response.prepare(request)
         encoder = msgspec.json.Encoder()
@@ -111,7 +111,7 @@ class Feeds:
             reader = tasks.create_task(_read(lines, waiting), name=f"feed{request.path}")
             closer = tasks.create_task(_when_set(self._closing, waiting), name=f"feed-end{request.path}")
             with contextlib.suppress(ConnectionResetError):
-                async for line in self._arriving(waiting, held):
+                async for line in self._arriving(waiting, runner):
                     await response.write(encoder.encode(line) + b"\n" if line is not None else b"\n")
             reader.cancel()
             closer.cancel()
@@ -120,13 +120,13 @@ class Feeds:
         return response
 
     async def _arriving(
-        self, waiting: "asyncio.Queue[msgspec.Struct | None]", held: HeldJob | None
+        self, waiting: "asyncio.Queue[msgspec.Struct | None]", runner: JobRunner | None
     ) -> AsyncIterator[msgspec.Struct | None]:
         """None stands for nothing in a while; ends when there is nothing more to come."""
         loop = asyncio.get_running_loop()
         silent_since_s = loop.time()
         while not self._closing.is_set():
-            ended = held is not None and held.ended and self._desk.has_told_all
+            ended = runner is not None and runner.ended and self._service.has_told_all
             try:
                 async with asyncio.timeout(QUIET_AFTER_END_S):
                     line = await waiting.get()

@@ -8,12 +8,13 @@ from contextlib import contextmanager
 from msgspec import structs
 
 from controlplane.api.views import job_view
-from controlplane.catalog.views import offer_list
+from controlplane.capacity.interface import JobCapacity
 from controlplane.job import events
 from controlplane.job.hot import lives_on
 from controlplane.job.reload import can_do_without_one
 from controlplane.job.stopping import default_grace_s
 from controlplane.jobs.budgets import Budgets
+from controlplane.jobs.context import TermContext
 from controlplane.jobs.errors import (
     JobExists,
     NotLeading,
@@ -22,53 +23,57 @@ from controlplane.jobs.errors import (
     ScaleRefused,
     SpecRefused,
 )
-from controlplane.jobs.inbox import Refused
-from controlplane.jobs.runner import HeldJob, Reported
+from controlplane.jobs.ingest import Ingest, Refused
+from controlplane.jobs.registry import JobRegistry
+from controlplane.jobs.runner import JobRunner, Reported
 from controlplane.ledger.views import cost_view, planned_steps, proven
-from controlplane.master.master import Master
 from messages.api import Health, JobView, Version
 from messages.costs import CostView
-from messages.envelope import VERSION as PROTOCOL
 from messages.events import FLEET, Event
 from messages.ids import JobName
 from messages.jobs import JobSpec, Workers, contradictions
 from messages.offers import OfferList
-from runtime.bus import Bus
 
 FEED_AT_MOST = 1000
 
 
-class Desk:
-    def __init__(self, master: Master) -> None:
-        self._master = master
-
-    @property
-    def bus(self) -> Bus:
-        return self._master.bus
-
-    @property
-    def budgets(self) -> Budgets:
-        return self._master.budgets
+class JobService:
+    def __init__(
+        self,
+        context: TermContext,
+        registry: JobRegistry,
+        ingest: Ingest,
+        budgets: Budgets,
+        capacity: JobCapacity,
+        about: Version,
+    ) -> None:
+        self.bus = context.bus
+        self.budgets = budgets
+        self._context = context
+        self._registry = registry
+        self._ingest = ingest
+        self._capacity = capacity
+        self._about = about
 
     @property
     def has_told_all(self) -> bool:
         """No event waits to be sent, and streams are being read."""
-        return self._master.announcer.idle and self.bus.connected
+        return self._context.announcer.idle and self.bus.connected
 
     def views(self) -> tuple[JobView, ...]:
         now_s = self._now_s()
-        held = sorted(self._master.jobs.values(), key=lambda job: (job.state.record.submitted_at, job.name))
-        return tuple(_view(job, now_s) for job in held)
+        jobs = sorted(self._registry.jobs.values(), key=lambda job: (job.state.record.submitted_at, job.name))
+        return tuple(_view(job, now_s) for job in jobs)
 
     @property
     def unread(self) -> tuple[JobName, ...]:
-        return self._master.unread
+        return self._registry.unread
 
     def view(self, name: str) -> JobView:
         return _view(self.job(name), self._now_s())
 
-    def job(self, name: str) -> HeldJob:
-        return self._master.job(name)
+    def job(self, name: str) -> JobRunner:
+        return self._registry.job(name)
 
     async def submit(self, spec: JobSpec, *, replace: bool = False) -> JobView:
         """`replace`: an ended job of the same name is removed first."""
@@ -76,87 +81,84 @@ class Desk:
         found = problems_of(spec)
         if found:
             raise SpecRefused(tuple(f"{path}: {text}" for path, text in found))
-        earlier = self._master.jobs.get(name) if replace else None
+        earlier = self._registry.jobs.get(name) if replace else None
         if earlier is not None:
             self._check_ended(earlier)
-        elif self._master.knows(name):
+        elif self._registry.knows(name):
             raise JobExists(name)
         await self._check_can_be_had(spec)
         self._check_leads()
         if earlier is not None:
             await self._remove(earlier)
-        await self._master.make(spec)
-        self._master.announce(Event(name, "job_submitted", f"the job was submitted for {_size(spec.workers)}"))
-        if spec.capacity is not None and self._master.capacity is None:
+        await self._registry.make(spec)
+        self._context.announce(Event(name, "job_submitted", f"the job was submitted for {_size(spec.workers)}"))
+        if spec.capacity is not None and not self._capacity.has_fleet:
             why = "this master has no fleet: workers are started where its clusters are, whatever they cost"
-            self._master.announce(Event(name, "capacity_ignored", "the job's capacity section is not used", why))
-        warning = self._master.planning.warning(spec) if self._master.planning is not None else ""
+            self._context.announce(Event(name, "capacity_ignored", "the job's capacity section is not used", why))
+        warning = self._capacity.advisor.warning(spec)
         if warning:
-            self._master.announce(Event(name, "gpus_idle", "the job pays for GPUs that it does not use", warning))
-        await self._master.forget_oldest()
+            self._context.announce(Event(name, "gpus_idle", "the job pays for GPUs that it does not use", warning))
+        await self._registry.forget_oldest()
         return structs.replace(self.view(name), warning=warning)
 
     async def _check_can_be_had(self, spec: JobSpec) -> None:
         """Before anything is made: what the job allows may be none of what there is, or cost more than it may."""
-        planning = self._master.planning
-        problems = await planning.refusals(spec) if planning is not None else []
+        problems = await self._capacity.advisor.refusals(spec)
         if problems:
             raise SpecRefused(tuple(f"{path}: {text}" for path, text in problems))
 
     async def fresh_offers(self) -> OfferList:
         """With quotas that were read just now, if the cloud answers soon."""
-        if self._master.planning is not None:
-            await self._master.planning.refresh_quotas()
+        await self._capacity.advisor.refresh_quotas()
         return self.offers()
 
     def offers(self) -> OfferList:
-        planning = self._master.planning
-        if planning is not None:
-            return planning.offers()
-        return offer_list(self._master.list_prices(), None, self._master.clock.wall_s())
+        return self._capacity.advisor.offers()
 
     async def stop_job(self, name: str, grace_s: float | None = None) -> JobView:
         """Without a grace: the one of a stop under way, else twice the longest of its last steps."""
-        held = self.job(name)
-        if not held.ended:
+        runner = self.job(name)
+        if not runner.ended:
             self._check_leads()
-            given_s = held.state.record.stop_grace_s if grace_s is None else grace_s
-            asked_s = default_grace_s(held.state, held.longest_step_s) if given_s is None else given_s
-            held.post(events.StopAsked(self._now_s(), "stopped by a person", asked_s))
-            await held.until_saved(lambda record: record.stop_grace_s is not None and record.stop_grace_s <= asked_s)
+            given_s = runner.state.record.stop_grace_s if grace_s is None else grace_s
+            asked_s = default_grace_s(runner.state, runner.longest_step_s) if given_s is None else given_s
+            runner.post(events.StopAsked(self._now_s(), "stopped by a person", asked_s))
+            await runner.until_saved(lambda record: record.stop_grace_s is not None and record.stop_grace_s <= asked_s)
         return self.view(name)
 
     async def remove(self, name: str) -> JobView:
         """An ended job: its records, its ledger, its logs and its events. The answer is what it was."""
-        held = self.job(name)
-        self._check_ended(held)
+        runner = self.job(name)
+        self._check_ended(runner)
         self._check_leads()
         view = self.view(name)
-        await self._remove(held)
+        await self._remove(runner)
         return view
 
-    async def _remove(self, held: HeldJob) -> None:
-        ended = f"Job {held.name!r} has {held.state.record.phase}, but"
-        if not await held.until_settled():
+    async def _remove(self, runner: JobRunner) -> None:
+        ended = f"Job {runner.name!r} has {runner.state.record.phase}, but"
+        if not await runner.until_settled():
             raise RemoveRefused(f"{ended} not all of its workers have ended yet.", "try again in a moment")
-        if self._master.holds_machines(held):
+        if self._registry.holds_machines(runner):
             raise RemoveRefused(f"{ended} its machines are still being given back.", "try again in a moment")
-        await self._master.remove(held)
-        phase = held.state.record.phase
-        self._master.announce_fleet("job_removed", f"job {held.name} was removed", f"asked by a person; it had {phase}")
+        await self._registry.remove(runner)
+        phase = runner.state.record.phase
+        self._context.announce_fleet(
+            "job_removed", f"job {runner.name} was removed", f"asked by a person; it had {phase}"
+        )
 
-    def _check_ended(self, held: HeldJob) -> None:
-        if not held.ended:
+    def _check_ended(self, runner: JobRunner) -> None:
+        if not runner.ended:
             raise RemoveRefused(
-                f"Job {held.name!r} is {held.state.record.phase}, and only a job that has ended can be removed.",
-                f"stop it first: tradewind stop {held.name}",
+                f"Job {runner.name!r} is {runner.state.record.phase}, and only a job that has ended can be removed.",
+                f"stop it first: tradewind stop {runner.name}",
             )
 
     async def scale(self, name: str, workers: int) -> JobView:
-        held = self.job(name)
-        limits = held.state.spec.workers
-        if held.ended:
-            raise ScaleRefused(f"Job {name!r} has {held.state.record.phase}.", "tradewind status")
+        runner = self.job(name)
+        limits = runner.state.spec.workers
+        if runner.ended:
+            raise ScaleRefused(f"Job {name!r} has {runner.state.record.phase}.", "tradewind status")
         if not limits.min <= workers <= limits.max:
             raise ScaleRefused(
                 f"Job {name!r} can have {limits.min} to {limits.max} workers, as its file says, and not {workers}.",
@@ -169,40 +171,40 @@ class Desk:
                 f"Job {name!r} can have {sizes} workers, as workers.allowed in its file says, and not {workers}.",
                 f"tradewind scale {name} {smaller}",
             )
-        await self.budgets.check_scale(held, workers)
+        await self.budgets.check_scale(runner, workers)
         self._check_leads()
-        held.post(events.ScaleAsked(self._now_s(), workers))
-        await held.until_saved(lambda record: record.wanted == workers)
+        runner.post(events.ScaleAsked(self._now_s(), workers))
+        await runner.until_saved(lambda record: record.wanted == workers)
         return self.view(name)
 
     async def reload(self, name: str) -> JobView:
-        held = self.job(name)
-        record, limits = held.state.record, held.state.spec.workers
-        if held.ended:
+        runner = self.job(name)
+        record, limits = runner.state.record, runner.state.spec.workers
+        if runner.ended:
             raise ReloadRefused(f"Job {name!r} has {record.phase}.", "tradewind status")
-        if lives_on(held.state) and not can_do_without_one(held.state):
+        if lives_on(runner.state) and not can_do_without_one(runner.state):
             more = f"tradewind scale {name} {record.wanted + 1}, then reload it"
             raise ReloadRefused(
                 f"Job {name!r} needs all the workers that it has, and a reload replaces them one after the other.",
                 more if record.wanted < limits.max else "a smaller workers.min in its file, when it is submitted again",
             )
         self._check_leads()
-        held.post(events.ReloadAsked(self._now_s()))
-        await held.until_saved(lambda saved: saved.reloads > record.reloads)
+        runner.post(events.ReloadAsked(self._now_s()))
+        await runner.until_saved(lambda saved: saved.reloads > record.reloads)
         return self.view(name)
 
     async def cost(self, name: str, total_steps: int | None = None) -> CostView:
         """Raises `BusUnavailable` and `CostUnknown`."""
-        held = self.job(name)
-        ledger = proven(await self.budgets.ledger(held), held.state.record.certificate)
-        view = cost_view(ledger, total_steps or planned_steps(held.state.spec), self.budgets.note)
-        measured = held.measures.profile(self._now_s())
-        return self.budgets.shown_with(structs.replace(view, measured=measured, ended=held.ended))
+        runner = self.job(name)
+        ledger = proven(await self.budgets.ledger(runner), runner.state.record.certificate)
+        view = cost_view(ledger, total_steps or planned_steps(runner.state.spec), self.budgets.note)
+        measured = runner.measures.profile(self._now_s())
+        return self.budgets.shown_with(structs.replace(view, measured=measured, ended=runner.ended))
 
     @contextmanager
     def progress_feed(self, name: str) -> Iterator["asyncio.Queue[Reported]"]:
         """Progress messages as they come; the oldest is dropped for a reader that does not keep up."""
-        held = self.job(name)
+        runner = self.job(name)
         feed: asyncio.Queue[Reported] = asyncio.Queue(FEED_AT_MOST)
 
         def listen(reported: Reported) -> None:
@@ -210,37 +212,37 @@ class Desk:
                 feed.get_nowait()
             feed.put_nowait(reported)
 
-        held.listeners.add(listen)
+        runner.listeners.add(listen)
         try:
             yield feed
         finally:
-            held.listeners.discard(listen)
+            runner.listeners.discard(listen)
 
     def health(self) -> Health:
         return Health(
             ok=self.bus.connected,
             why="" if self.bus.connected else "the bus is away",
-            jobs=sum(not held.ended for held in self._master.jobs.values()),
-            clusters=self._master.hearing.fresh_clusters(),
-            dropped=dict(self.bus.dropped + self._master.dropped + self._doubts()),
+            jobs=self._registry.live,
+            clusters=self._ingest.fresh_clusters(),
+            dropped=dict(self.bus.dropped + self._ingest.dropped + self._context.announcer.dropped + self._doubts()),
         )
 
     def _doubts(self) -> Counter[str]:
-        return Counter({Refused.DOUBTED: sum(held.state.doubts for held in self._master.jobs.values())})
+        return Counter({Refused.DOUBTED: sum(runner.state.doubts for runner in self._registry.jobs.values())})
 
     def version(self) -> Version:
-        return Version(self._master.version, PROTOCOL, self._master.epoch, self._master.fleet)
+        return self._about
 
     def _check_leads(self) -> None:
-        if not self._master.may_act():
+        if not self._context.may_act():
             raise NotLeading
 
     def _now_s(self) -> float:
-        return self._master.clock.monotonic_s()
+        return self._context.now_s()
 
 
-def _view(held: HeldJob, now_s: float) -> JobView:
-    return job_view(held.state, held.progress, now_s, held.measures.profile(now_s), held.warning)
+def _view(runner: JobRunner, now_s: float) -> JobView:
+    return job_view(runner.state, runner.progress, now_s, runner.measures.profile(now_s), runner.warning)
 
 
 def problems_of(spec: JobSpec) -> list[tuple[str, str]]:

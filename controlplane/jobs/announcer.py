@@ -46,10 +46,10 @@ class Streams(Protocol):
 
 
 class Announcer:
-    def __init__(self, bus: Streams, epoch: Epoch, dropped: Counter[str]) -> None:
+    def __init__(self, bus: Streams, epoch: Epoch) -> None:
         self._bus = bus
         self._epoch = epoch
-        self._dropped = dropped
+        self.dropped: Counter[str] = Counter()
         self._waiting: deque[_Waiting] = deque()
         self._posted = asyncio.Event()
         self._emptied = asyncio.Event()
@@ -63,7 +63,7 @@ class Announcer:
     def announce(self, event: Event) -> None:
         if len(self._waiting) >= AT_MOST:
             self._waiting.popleft()
-            self._dropped[DROPPED] += 1
+            self.dropped[DROPPED] += 1
         self._waiting.append(_Waiting(uuid.uuid4().hex[:20], event, datetime.now(UTC), causes.current()))
         self._emptied.clear()
         self._posted.set()

@@ -24,14 +24,6 @@ class JobUnreadable(UserError):
         )
 
 
-class BodyCompressed(UserError):
-    def __init__(self, encoding: str) -> None:
-        super().__init__(
-            f"The body of the request is compressed ({encoding[:50]!r}), and the API takes plain JSON only.",
-            "send it without Content-Encoding",
-        )
-
-
 class SpecRefused(UserError):
     def __init__(self, problems: tuple[str, ...]) -> None:
         super().__init__("The job cannot be used:", "correct these fields and submit it again", problems)

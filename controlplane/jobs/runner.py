@@ -1,17 +1,17 @@
-"""A job that this master holds: its loop if it needs one, its progress, and a way to wait for what it decides."""
+"""Runs one job: its loop if it needs one, its progress, and a way to wait for what it decides."""
 
 import asyncio
 from collections.abc import Callable
 
+from controlplane.allocator.effects import Place
 from controlplane.job.decide import decide
 from controlplane.job.effects import JobEffect
-from controlplane.job.events import JobEvent, Ticked
+from controlplane.job.events import JobEvent, PlacementChanged, Ticked
 from controlplane.job.hot import lives_on
 from controlplane.job.state import Job, Record
 from controlplane.jobs.errors import NotRecorded
-from controlplane.jobs.fallback import FellBack, fell_back, why
 from controlplane.jobs.measures import Measures
-from controlplane.jobs.progress import ProgressTracker
+from controlplane.jobs.progress import FellBack, ProgressTracker, fell_back, why_fell_back
 from controlplane.jobs.shell import JobShell
 from messages.ids import Generation, JobName
 from messages.worlds import Progress
@@ -27,7 +27,7 @@ Reported = tuple[float, Progress]
 """The sender's wall time in Unix seconds, and what it said."""
 
 
-class HeldJob:
+class JobRunner:
     def __init__(
         self,
         job: Job,
@@ -45,6 +45,7 @@ class HeldJob:
         self._loop: RoleLoop[Job, JobEvent, JobEffect] = RoleLoop(
             f"job/{job.name}", job, decide, shell, Ticked, clock, [self._on_decision]
         )
+        self._clock = clock
         self._task: asyncio.Task[None] | None = None
         self._decided = asyncio.Event()
         self._on_decided = on_decided
@@ -79,6 +80,11 @@ class HeldJob:
     def post(self, event: JobEvent) -> None:
         self._loop.post(event)
 
+    def place(self, place: Place) -> None:
+        """The job's allocator has decided where its workers are to be."""
+        now_s = self._clock.monotonic_s()
+        self.post(PlacementChanged(now_s, place.want, place.workers, place.shortage, place.leaving, place.at_once))
+
     def report(self, at: float, progress: Progress) -> FellBack | None:
         """What this report shows of steps that a restarted script repeats, if it is the first after the restart."""
         is_first = self.progress.is_first_of(progress.generation)
@@ -99,7 +105,7 @@ class HeldJob:
         return f"{fallen.text}; {self.why_fell_back(fallen)}"
 
     def why_fell_back(self, fallen: FellBack) -> str:
-        return why(fallen, self.state.spec.launch, uses_sdk=lives_on(self.state))
+        return why_fell_back(fallen, self.state.spec.launch, uses_sdk=lives_on(self.state))
 
     def _was_restarted_in(self, generation: Generation) -> bool:
         """All its trainers were new processes, and not the first of this job."""

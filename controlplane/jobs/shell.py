@@ -4,14 +4,14 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import assert_never
 
+from controlplane.capacity.interface import JobCapacity
 from controlplane.job import effects, events
 from controlplane.job.effects import JobEffect
 from controlplane.job.events import JobEvent
-from controlplane.job.state import Record, Want
-from controlplane.jobs.announcer import Announcer
+from controlplane.job.state import Record
+from controlplane.jobs.context import TermContext
 from controlplane.jobs.records import RecordUnreadable, encode_world, read_world
 from controlplane.jobs.wanted import WantedBook
-from controlplane.lease.keeper import Leadership
 from controlplane.stores.servers import StoreServers, StoreUnavailable
 from messages import subjects
 from messages.clusters import Answer, KeepWorkers
@@ -19,8 +19,6 @@ from messages.decoding import Unreadable
 from messages.events import Event
 from messages.ids import Generation, JobName
 from messages.worlds import Assignment, EndStalled, Halt, Invite, JobCommand, Locate, Release
-from runtime.bus import Bucket, Bus
-from runtime.clock import Clock
 from runtime.errors import BusUnavailable, Conflict, NoAnswer
 from runtime.logs import Once, WhyLog, logger
 
@@ -29,28 +27,25 @@ SAVE_TRIES = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Tools:
-    """What the shells of all jobs share."""
+class ShellTools:
+    """What the shells of all jobs share beside the term's context."""
 
-    bus: Bus
-    bucket: Bucket
     stores: StoreServers
-    announcer: Announcer
     wanted: WantedBook
-    want: Callable[[JobName, Want], None]
-    clock: Clock
-    leadership: Leadership
+    capacity: JobCapacity
 
 
 class JobShell:
     def __init__(
         self,
         job: JobName,
-        tools: Tools,
+        context: TermContext,
+        tools: ShellTools,
         revision: int,
         on_overwritten: Callable[[], None],
     ) -> None:
         self._job = job
+        self._context = context
         self._tools = tools
         self._revision = revision
         """Of the record as this master last read or wrote it; 0 if there is none."""
@@ -70,13 +65,13 @@ class JobShell:
             case effects.WatchStore(generation, world_size, meet_s):
                 self._tools.stores.watch(self._job, generation, world_size, meet_s)
             case effects.Publish(message):
-                self._tools.bus.publish(_subject_of(message), message, epoch=self._tools.leadership.epoch)
+                self._context.bus.publish(_subject_of(message), message, epoch=self._context.leadership.epoch)
             case effects.TellCluster():
                 return self._tell_cluster(effect)
             case effects.WantNodes(want):
-                self._tools.want(self._job, want)
+                self._tools.capacity.want(self._job, want)
             case effects.Announce(kind, text, why, fields):
-                self._tools.announcer.announce(Event(self._job, kind, text, why, fields))
+                self._context.announce(Event(self._job, kind, text, why, fields))
             case _:
                 assert_never(effect)
         return None
@@ -90,11 +85,11 @@ class JobShell:
     async def _try_to_save(self, record: Record) -> events.RecordSaved | events.SaveFailed:
         try:
             for _ in range(SAVE_TRIES):
-                if not self._tools.leadership.may_act():
+                if not self._context.may_act():
                     return events.SaveFailed(self._now_s(), "this master does not lead any more")
                 try:
                     key = subjects.world_key(self._job)
-                    self._revision = await self._tools.bucket.update(key, encode_world(record), self._revision)
+                    self._revision = await self._context.bucket.update(key, encode_world(record), self._revision)
                     return events.RecordSaved(self._now_s(), record)
                 except Conflict:
                     why = await self._resolve_conflict()
@@ -111,14 +106,14 @@ class JobShell:
     async def _resolve_conflict(self) -> str | None:
         """None if the record may be written over: it is our own, from a write whose answer was lost, or no record."""
         try:
-            stored = await read_world(self._tools.bucket, self._job)
+            stored = await read_world(self._context.bucket, self._job)
         except RecordUnreadable as error:
             self._revision = error.revision
             return None
         if stored is None:
             self._revision = 0
             return None
-        epoch = self._tools.leadership.epoch
+        epoch = self._context.leadership.epoch
         if stored.record.epoch > epoch:
             return f"the master of epoch {stored.record.epoch} wrote it"
         if stored.record.epoch < epoch:
@@ -141,8 +136,11 @@ class JobShell:
         if isinstance(command, KeepWorkers):
             self._tools.wanted.note(effect.cluster, self._job, command.count)
         try:
-            reply = await self._tools.bus.request(
-                subjects.cluster_command(effect.cluster), command, COMMAND_TIMEOUT_S, epoch=self._tools.leadership.epoch
+            reply = await self._context.bus.request(
+                subjects.cluster_command(effect.cluster),
+                command,
+                COMMAND_TIMEOUT_S,
+                epoch=self._context.leadership.epoch,
             )
         except (NoAnswer, BusUnavailable) as error:
             self._unanswered(str(error), cluster=effect.cluster)
@@ -151,7 +149,7 @@ class JobShell:
         return events.ClusterAnswered(self._now_s(), effect.cluster, refusal)
 
     def _now_s(self) -> float:
-        return self._tools.clock.monotonic_s()
+        return self._context.now_s()
 
 
 def _subject_of(message: JobCommand) -> str:

@@ -8,7 +8,7 @@ import pytest
 SCRIPT = """
 import sys
 from controlplane.master.settings import MasterSettings
-from controlplane.master.term import prepare
+from controlplane.master.leading import prepare
 prepare(MasterSettings(fleet=sys.argv[1]))
 print(" ".join(name for name in ("kubernetes_asyncio", "google.cloud.container_v1") if name in sys.modules))
 """

@@ -18,7 +18,7 @@ from aiohttp.compression_utils import ZLibDecompressor
 from msgspec import structs
 
 from controlplane.api.app import ApiServer, open_listener
-from controlplane.api.service import Desk
+from controlplane.api.service import JobService
 from messages.api import Version
 from messages.jobs import JobSpec, Launch
 from runtime.nats_server import NatsServer
@@ -219,9 +219,9 @@ async def test_an_address_that_is_none_is_one_sentence(tmp_path: Path) -> None:
 
 
 @contextlib.asynccontextmanager
-async def serving(desk: object, token: str = "") -> AsyncIterator[Api]:
-    """The API in this process, with as much of a desk as the story needs."""
-    server = ApiServer(cast(Desk, desk), open_listener("127.0.0.1", 0), token)
+async def serving(service: object, token: str = "") -> AsyncIterator[Api]:
+    """The API in this process, with as much of a service as the story needs."""
+    server = ApiServer(cast(JobService, service), open_listener("127.0.0.1", 0), token)
     await server.start()
     try:
         async with aiohttp.ClientSession() as session:

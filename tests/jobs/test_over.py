@@ -4,32 +4,27 @@ import asyncio
 
 import pytest
 
-from controlplane.api.service import Desk
 from controlplane.job.state import Phase, Record
 from controlplane.jobs.errors import HandedOver
 from controlplane.jobs.records import encode_spec, encode_world
-from controlplane.lease.keeper import Leadership
-from controlplane.master.master import Master
 from messages import subjects
 from messages.ids import Epoch, Generation, JobName
 from runtime.bus import Bucket, Bus
-from runtime.clock import SystemClock
 from tests.conftest import Connect, eventually
-from tests.master.conftest import a_place
 from tests.master.fleet import FakeFleet
 from tests.master.process import a_spec
+from tests.master.terms import a_context, a_term
 
 pytestmark = pytest.mark.usefixtures("without_torch")
 
 ENDED, LATE = JobName("ended"), JobName("late")
 
 
-class Term:
+class RunningTerm:
     def __init__(self, bus: Bus, bucket: Bucket) -> None:
-        leadership = Leadership(Epoch(9), lambda: Epoch(9))
-        self.master = Master(bus, bucket, bucket, a_place(), SystemClock(), leadership, "1", keep_jobs=9)
+        self.term = a_term(a_context(bus, bucket, Epoch(9)))
         self._started = asyncio.Event()
-        self._running = asyncio.create_task(self.master.run(self._started), name="master")
+        self._running = asyncio.create_task(self.term.run(self._started), name="master")
 
     async def begin(self) -> None:
         await self._started.wait()
@@ -45,10 +40,10 @@ async def test_what_is_heard_after_its_end_begins_nothing(connect: Connect) -> N
     record = Record(Phase.SUCCEEDED, "", Generation(1), 1, 0.0, Epoch(8))
     await bucket.create(subjects.world_key(ENDED), encode_world(record))
     await bucket.create(subjects.spec_key(ENDED), encode_spec(a_spec(ENDED)))
-    term = Term(bus, bucket)
+    term = RunningTerm(bus, bucket)
     await term.begin()
     await term.end()
-    heard = term.master.hearing.clusters
+    heard = term.term.ingest.clusters
     fleet = FakeFleet(await connect("cluster"))
     fleet.add(ENDED)
     fleet.tell_topology()
@@ -58,7 +53,7 @@ async def test_what_is_heard_after_its_end_begins_nothing(connect: Connect) -> N
     await bucket.create(subjects.spec_key(LATE), encode_spec(a_spec(LATE)))
     await eventually(lambda: subjects.spec_key(LATE) in seen, what="the job to be seen")
     await bucket.put("still", b"there")
-    assert LATE not in term.master.jobs
+    assert LATE not in term.term.registry.jobs
     assert bus.connected
 
 
@@ -67,7 +62,7 @@ async def test_a_job_that_was_stored_in_the_moment_of_its_end_is_the_next_ones(
 ) -> None:
     bus = await connect("master")
     bucket = await bus.bucket(subjects.STATE_BUCKET)
-    term = Term(bus, bucket)
+    term = RunningTerm(bus, bucket)
     await term.begin()
     create = bucket.create
 
@@ -79,8 +74,8 @@ async def test_a_job_that_was_stored_in_the_moment_of_its_end_is_the_next_ones(
     with monkeypatch.context() as patch:
         patch.setattr(bucket, "create", create_and_end)
         with pytest.raises(HandedOver, match="whoever leads next begins it"):
-            await Desk(term.master).submit(a_spec(LATE))
-    heir = Term(bus, bucket)
+            await term.term.service.submit(a_spec(LATE))
+    heir = RunningTerm(bus, bucket)
     await heir.begin()
-    assert LATE in heir.master.jobs
+    assert LATE in heir.term.registry.jobs
     await heir.end()

@@ -1,6 +1,5 @@
 import asyncio
 import contextlib
-from collections import Counter
 from collections.abc import AsyncIterator
 from datetime import datetime
 
@@ -48,8 +47,8 @@ class FlakyStreams:
 
 
 @contextlib.asynccontextmanager
-async def announcing(streams: FlakyStreams, dropped: Counter[str] | None = None) -> AsyncIterator[Announcer]:
-    made = Announcer(streams, Epoch(7), Counter() if dropped is None else dropped)
+async def announcing(streams: FlakyStreams) -> AsyncIterator[Announcer]:
+    made = Announcer(streams, Epoch(7))
     task = asyncio.create_task(made.run(), name="announcer")
     try:
         yield made
@@ -78,15 +77,14 @@ async def test_events_wait_for_the_bus_and_arrive_in_order_each_once() -> None:
 
 async def test_too_many_waiting_events_drop_the_oldest_and_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(announcer, "AT_MOST", 5)
-    dropped: Counter[str] = Counter()
     streams = FlakyStreams(away=True)
-    async with announcing(streams, dropped) as made:
+    async with announcing(streams) as made:
         for number in range(8):
             made.announce(an_event(number))
         streams.away = False
         await until(lambda: made.idle, "all to be sent")
     assert streams.texts == ["3", "4", "5", "6", "7"]
-    assert dropped[DROPPED] == 3
+    assert made.dropped[DROPPED] == 3
 
 
 async def test_draining_is_bounded_while_the_bus_is_away() -> None:

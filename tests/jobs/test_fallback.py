@@ -1,11 +1,10 @@
 """A restarted script that repeats steps: an event says so, and the job's view warns while it does."""
 
-from controlplane.jobs.fallback import event_of, fell_back, why
-from controlplane.jobs.progress import ProgressTracker
+from controlplane.jobs.progress import ProgressTracker, event_of_fallback, fell_back, why_fell_back
 from messages.ids import JobName
 from messages.jobs import Launch
 from messages.worlds import Progress
-from tests.master.test_progress import a_rank, a_report
+from tests.jobs.test_progress import a_rank, a_report
 
 JOB = JobName("job")
 PLAIN = Launch(script="train.py")
@@ -26,20 +25,20 @@ def test_a_script_that_begins_at_step_0_again_is_told_with_what_to_do() -> None:
     tracker = a_tracker(a_step_range(1, 0, 56))
     fallen = fell_back(tracker.generations, a_step_range(2, 0, 3))
     assert fallen is not None
-    event = event_of(JOB, fallen, why(fallen, PLAIN, uses_sdk=False))
+    event = event_of_fallback(JOB, fallen, why_fell_back(fallen, PLAIN, uses_sdk=False))
     assert event.kind == "progress_fell_back"
     assert event.text == "the script began at step 0 again after a restart: 57 steps are repeated"
     assert "launch.restart_args" in event.why
     given = Launch(script="train.py", restart_args=("--resume",))
-    assert "finds its checkpoint" in why(fallen, given, uses_sdk=False)
-    assert "checkpoints=" in why(fallen, PLAIN, uses_sdk=True)
+    assert "finds its checkpoint" in why_fell_back(fallen, given, uses_sdk=False)
+    assert "checkpoints=" in why_fell_back(fallen, PLAIN, uses_sdk=True)
 
 
 def test_a_script_that_resumed_from_a_checkpoint_repeats_what_came_after_it() -> None:
     tracker = a_tracker(a_step_range(1, 0, 30), a_step_range(2, 20, 56))
     fallen = fell_back(tracker.generations, a_step_range(3, 50, 51))
     assert fallen is not None
-    event = event_of(JOB, fallen, why(fallen, PLAIN, uses_sdk=False))
+    event = event_of_fallback(JOB, fallen, why_fell_back(fallen, PLAIN, uses_sdk=False))
     assert event.text == "the script resumed at step 50 after a restart: 7 steps are repeated"
     assert event.why == "its newest checkpoint is older than its last step"
 

@@ -10,13 +10,11 @@ import pytest
 from msgspec import structs
 
 from controlplane.allocator.state import AllocatorSettings
-from controlplane.api.service import Desk
 from controlplane.capacity.capacity import Capacity
 from controlplane.capacity.planning import Planning, known_prices
 from controlplane.clouds.interface import MarketPrice
 from controlplane.jobs.errors import SpecRefused
-from controlplane.lease.keeper import Leadership
-from controlplane.master.master import Master
+from controlplane.master.term import Term
 from controlplane.throughput.profile import Compute
 from messages import subjects
 from messages.clusters import ClusterHeartbeat, NodeSight, Presence, WorkerSight
@@ -31,7 +29,7 @@ from tests.allocator.planned_stage import FAR, IOWA
 from tests.allocator.stage import EU, US
 from tests.capacity.fake_cloud import FakeCloud
 from tests.conftest import Connect, eventually
-from tests.master.conftest import a_place
+from tests.master.terms import a_context, a_term
 from tests.planning.builders import HOLLAND, IOWA_A
 
 pytestmark = pytest.mark.usefixtures("without_torch")
@@ -46,16 +44,24 @@ def a_spec(name: str = "planned", **criteria: Any) -> JobSpec:
 
 
 @asynccontextmanager
-async def a_master(connect: Connect, cloud: FakeCloud) -> AsyncIterator[Master]:
+async def a_master(connect: Connect, cloud: FakeCloud) -> AsyncIterator[Term]:
     bus = await connect("master")
     bucket = await bus.bucket(subjects.STATE_BUCKET)
-    master = Master(bus, bucket, bucket, a_place(), SystemClock(), Leadership(EPOCH, lambda: EPOCH), "1", 10)
+    context = a_context(bus, bucket)
     known = known_prices({"TRADEWIND_PRICES_CACHE": "/nowhere/prices.json"}, None)
-    planning = Planning(cloud, OFFERS, known, bucket, SystemClock(), master.may_act, master.announce, look_s=0.02)
+    planning = Planning(cloud, OFFERS, known, bucket, SystemClock(), context.may_act, context.announce, look_s=0.02)
     settings = AllocatorSettings(retry_s=0.01, quiet_s=0.05, relist_s=0.2, plan_settle_s=0.05)
-    master.capacity = Capacity(
-        cloud, OFFERS, lambda plan: plan, SystemClock(), master.announce, master.place, settings, planning
+    capacity = Capacity(
+        cloud,
+        OFFERS,
+        lambda plan: plan,
+        SystemClock(),
+        context.announce,
+        lambda job, place: master.place(job, place),
+        settings,
+        planning,
     )
+    master = a_term(context, capacity)
     started = asyncio.Event()
     async with asyncio.TaskGroup() as tasks:
         running = [tasks.create_task(master.run(started)), tasks.create_task(planning.run())]
@@ -63,6 +69,11 @@ async def a_master(connect: Connect, cloud: FakeCloud) -> AsyncIterator[Master]:
         yield master
         for each in running:
             each.cancel()
+
+
+def capacity_of(master: Term) -> Capacity:
+    assert isinstance(master.capacity, Capacity)
+    return master.capacity
 
 
 def a_cloud() -> FakeCloud:
@@ -77,15 +88,15 @@ def a_cloud() -> FakeCloud:
 async def test_a_job_with_criteria_gets_its_machines_by_plan(connect: Connect) -> None:
     cloud = a_cloud()
     async with a_master(connect, cloud) as master:
-        await Desk(master).submit(a_spec())
+        await master.service.submit(a_spec())
         await eventually(lambda: {pool.kind.zone: pool.size for pool in cloud.pools()} == {IOWA_A: 2})
-        await eventually(lambda: master.jobs[JobName("planned")].state.placement == {US: 2})
+        await eventually(lambda: master.registry.jobs[JobName("planned")].state.placement == {US: 2})
 
 
 async def test_a_job_that_would_not_use_the_gpus_it_pays_for_is_warned_of(connect: Connect) -> None:
     async with a_master(connect, a_cloud()) as master:
-        cpu = await Desk(master).submit(a_spec())
-        gpu = await Desk(master).submit(structs.replace(a_spec("gpu"), pod=Pod(gpu=True)))
+        cpu = await master.service.submit(a_spec())
+        gpu = await master.service.submit(structs.replace(a_spec("gpu"), pod=Pod(gpu=True)))
     assert "pod.gpu is false: the ranks train on the CPU" in cpu.warning
     assert gpu.warning == ""
 
@@ -93,7 +104,7 @@ async def test_a_job_that_would_not_use_the_gpus_it_pays_for_is_warned_of(connec
 async def test_what_its_trainers_measure_is_what_it_is_planned_by(connect: Connect) -> None:
     cloud, job = a_cloud(), JobName("planned")
     async with a_master(connect, cloud) as master:
-        await Desk(master).submit(a_spec(min_utilisation=0.5))
+        await master.service.submit(a_spec(min_utilisation=0.5))
         await eventually(lambda: {pool.kind.zone: pool.size for pool in cloud.pools()} == {IOWA_A: 2})
         [pool] = cloud.pools()
         nodes = tuple(NodeSight(name, name, pool=pool.ref.pool, job=job) for name in ("node-0", "node-1"))
@@ -111,23 +122,22 @@ async def test_what_its_trainers_measure_is_what_it_is_planned_by(connect: Conne
                 measured = StepsMeasured(100, 8.0, 0.2, 0.08, 0.1, 4096, 16)
                 ranks = (RankProgress(Rank(rank), 0, 99, samples=800, measured=measured),)
                 trainers.publish(subjects.progress(job), Progress(job, sight.worker, Generation(1), ranks))
-            demand = master.capacity.allocators()[job].demand if master.capacity is not None else None
+            demand = capacity_of(master).allocators()[job].demand
             return demand is not None and demand.profile.gradient_bytes == 4096
 
         numbers = itertools.count(1)
         await eventually(report)
-        assert master.capacity is not None
-        demand = master.capacity.allocators()[job].demand
+        demand = capacity_of(master).allocators()[job].demand
         assert demand is not None
         assert demand.profile.compute["L4"] == Compute(0.01, 0.02)
         assert demand.profile.compute["H100"].seconds_per_sample < 0.01
         assert demand.profile.global_batch == 16
-        shown = Desk(master).view(job).measured
+        shown = master.service.view(job).measured
         assert shown is not None
         assert (shown.gradient_bytes, round(shown.step_s, 3), round(shown.waiting, 3)) == (4096, 0.2, 0.5)
-        low_use = master.capacity.allocators()[job].low_use
+        low_use = capacity_of(master).allocators()[job].low_use
         assert low_use and {each.share for each in low_use.values()} == {round(0.08 / 0.18, 3)}
-        beside_cost = (await Desk(master).cost(job)).measured
+        beside_cost = (await master.service.cost(job)).measured
         assert beside_cost is not None and beside_cost.compute.keys() == {"L4"}
 
 
@@ -138,18 +148,18 @@ def _on_node(job: JobName, worker: str, node: str) -> WorkerStatus:
 async def test_a_budget_that_buys_nothing_is_refused_before_anything_is_made(connect: Connect) -> None:
     cloud = a_cloud()
     async with a_master(connect, cloud) as master:
-        await eventually(lambda: master.capacity is not None and master.capacity.planning is not None)
+        await eventually(lambda: capacity_of(master).planning is not None)
         with pytest.raises(SpecRefused) as refused:
-            await Desk(master).submit(a_spec(max_usd_per_hour=0.01))
+            await master.service.submit(a_spec(max_usd_per_hour=0.01))
         [problem] = refused.value.problems
         assert problem.startswith("capacity.max_usd_per_hour: is $0.01, but 2 workers cost at least $")
-        assert (master.jobs, cloud.pools()) == ({}, [])
-        assert await master.bucket.get(subjects.spec_key(JobName("planned"))) is None
+        assert (master.registry.jobs, cloud.pools()) == ({}, [])
+        assert await master.context.bucket.get(subjects.spec_key(JobName("planned"))) is None
 
 
 async def test_offers_are_told_at_the_prices_of_the_moment_with_what_was_seen(connect: Connect) -> None:
     async with a_master(connect, a_cloud()) as master:
-        desk = Desk(master)
+        desk = master.service
 
         def iowa() -> int | None:
             views = [each for each in desk.offers().offers if (each.zone, each.accelerator) == (IOWA_A, "L4")]
@@ -162,6 +172,6 @@ async def test_offers_are_told_at_the_prices_of_the_moment_with_what_was_seen(co
 async def test_a_master_without_a_fleet_tells_the_prices_that_came_with_it(connect: Connect) -> None:
     bus = await connect("master")
     bucket = await bus.bucket(subjects.STATE_BUCKET)
-    master = Master(bus, bucket, bucket, a_place(), SystemClock(), Leadership(EPOCH, lambda: EPOCH), "1", 10)
-    told = Desk(master).offers()
+    master = a_term(a_context(bus, bucket))
+    told = master.service.offers()
     assert (len(told.offers) > 500, told.remembers) == (True, False)

@@ -17,8 +17,8 @@ from controlplane.stores.servers import StorePlace, StoreServers, StoreUnavailab
 from messages.ids import Generation, JobName
 from messages.worlds import StoreAddress
 from runtime.children import free_port
-from tests.master.conftest import RunningStores
 from tests.master.waits import PATIENCE_S, until, until_asked
+from tests.stores.conftest import RunningStores
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -4,14 +4,14 @@ import asyncio
 
 import pytest
 
-from controlplane.api.service import Desk
+from controlplane.capacity.capacity import Capacity
 from controlplane.jobs import ingest as hearing
 from messages.ids import ClusterName
 from tests.capacity.fake_cloud import FakeCloud
 from tests.conftest import Connect, eventually
+from tests.jobs.test_forgetting import US, a_master
 from tests.master.fleet import FakeFleet
 from tests.master.process import a_spec
-from tests.master.test_forgetting import US, a_master
 
 GHOST, SPEAKS = ClusterName("ghost"), ClusterName("speaks")
 
@@ -25,14 +25,14 @@ async def test_a_cluster_that_is_silent_for_long_is_forgotten_unless_a_job_has_s
     speaks = FakeFleet(await connect("speaks"), SPEAKS)
     async with asyncio.TaskGroup() as tasks, a_master(bus, cloud, keep_jobs=0) as master:
         running = [tasks.create_task(fleet.run(), name=fleet.cluster) for fleet in (used, speaks)]
-        await Desk(master).submit(a_spec("first"))
+        await master.service.submit(a_spec("first"))
         await eventually(cloud.pools, what="a pool")
-        await eventually(lambda: US in master.hearing.clusters, what="its cluster to be heard")
+        await eventually(lambda: US in master.ingest.clusters, what="its cluster to be heard")
         running[0].cancel()
         ghost.tell_topology()
-        await eventually(lambda: GHOST in master.hearing.clusters, what="the other one to be heard")
-        assert master.capacity is not None and master.capacity.heard_s(GHOST) is not None
-        await eventually(lambda: GHOST not in master.hearing.clusters, what="it to be forgotten")
-        assert set(master.hearing.clusters) == {US, SPEAKS}
+        await eventually(lambda: GHOST in master.ingest.clusters, what="the other one to be heard")
+        assert isinstance(master.capacity, Capacity) and master.capacity.heard_s(GHOST) is not None
+        await eventually(lambda: GHOST not in master.ingest.clusters, what="it to be forgotten")
+        assert set(master.ingest.clusters) == {US, SPEAKS}
         assert (master.capacity.heard_s(GHOST), master.capacity.heard_s(US) is None) == (None, False)
         running[1].cancel()

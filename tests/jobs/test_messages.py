@@ -1,8 +1,7 @@
 import pytest
 
 from controlplane.job import events
-from controlplane.jobs import inbox
-from controlplane.jobs.inbox import ForJob, Refused
+from controlplane.jobs.ingest import ForJob, Refused, fact_of, jobs_of, progress_of, topology_of
 from messages import subjects
 from messages.clusters import ClusterHeartbeat, Presence, WorkerSight
 from messages.ids import ClusterName, Generation, JobName, WorkerId
@@ -18,14 +17,14 @@ def subject_of(fact: str, worker: WorkerId = WORKER, cluster: ClusterName = CLUS
 
 
 def test_a_fact_reaches_its_job_with_the_receivers_time() -> None:
-    heard = inbox.worker_fact(subject_of("joined"), WorkerJoined(STATUS), 12.5)
+    heard = fact_of(subject_of("joined"), WorkerJoined(STATUS), 12.5)
     assert heard == ForJob(JOB, events.WorkerSpoke(12.5, STATUS))
 
 
 def test_leaving_and_notices_are_facts_of_their_own() -> None:
-    left = inbox.worker_fact(subject_of("left"), WorkerLeft(STATUS, "released"), 1.0)
+    left = fact_of(subject_of("left"), WorkerLeft(STATUS, "released"), 1.0)
     assert left == ForJob(JOB, events.WorkerSaidLeft(1.0, WORKER, CLUSTER, "released"))
-    noticed = inbox.worker_fact(subject_of("notice"), WorkerNoticed(WORKER, JOB, 15.0, "signal"), 1.0)
+    noticed = fact_of(subject_of("notice"), WorkerNoticed(WORKER, JOB, 15.0, "signal"), 1.0)
     assert noticed == ForJob(JOB, events.WorkerNoticeCame(1.0, WORKER, 15.0, "signal"))
 
 
@@ -38,31 +37,31 @@ def test_leaving_and_notices_are_facts_of_their_own() -> None:
     ],
 )
 def test_a_worker_that_speaks_on_anothers_subject_is_not_believed(subject: str) -> None:
-    assert inbox.worker_fact(subject, WorkerJoined(STATUS), 1.0) is Refused.SUBJECT_MISMATCH
+    assert fact_of(subject, WorkerJoined(STATUS), 1.0) is Refused.SUBJECT_MISMATCH
 
 
 def test_a_notice_for_another_worker_is_not_believed() -> None:
     notice = WorkerNoticed(WorkerId("w2-0001"), JOB, 15.0, "signal")
-    assert inbox.worker_fact(subject_of("notice"), notice, 1.0) is Refused.SUBJECT_MISMATCH
+    assert fact_of(subject_of("notice"), notice, 1.0) is Refused.SUBJECT_MISMATCH
 
 
 def test_a_message_of_another_kind_is_refused() -> None:
     halt = Halt(JOB, Generation(1), "why", 5.0)
-    assert inbox.worker_fact(subject_of("ready"), halt, 1.0) is Refused.UNEXPECTED_KIND
-    assert inbox.topology(subjects.cluster_heartbeat(CLUSTER), halt) is Refused.UNEXPECTED_KIND
-    assert inbox.progress(subjects.progress(JOB), halt) is Refused.UNEXPECTED_KIND
+    assert fact_of(subject_of("ready"), halt, 1.0) is Refused.UNEXPECTED_KIND
+    assert topology_of(subjects.cluster_heartbeat(CLUSTER), halt) is Refused.UNEXPECTED_KIND
+    assert progress_of(subjects.progress(JOB), halt) is Refused.UNEXPECTED_KIND
 
 
 def test_topologies_and_progress_must_match_their_subject() -> None:
     heartbeat = ClusterHeartbeat(CLUSTER, "one", 1)
-    assert inbox.topology(subjects.cluster_heartbeat(CLUSTER), heartbeat) is heartbeat
-    assert inbox.topology(subjects.cluster_heartbeat(ClusterName("x")), heartbeat) is Refused.SUBJECT_MISMATCH
+    assert topology_of(subjects.cluster_heartbeat(CLUSTER), heartbeat) is heartbeat
+    assert topology_of(subjects.cluster_heartbeat(ClusterName("x")), heartbeat) is Refused.SUBJECT_MISMATCH
     progress = Progress(JOB, WORKER, Generation(1), ())
-    assert inbox.progress(subjects.progress(JOB), progress) is progress
-    assert inbox.progress(subjects.progress(JobName("x")), progress) is Refused.SUBJECT_MISMATCH
+    assert progress_of(subjects.progress(JOB), progress) is progress
+    assert progress_of(subjects.progress(JobName("x")), progress) is Refused.SUBJECT_MISMATCH
 
 
 def test_a_topology_names_the_jobs_it_has_or_should_have() -> None:
     sight = WorkerSight(WORKER, JOB, Presence.ALIVE)
     keeps = {JobName("wanted"): 2, JobName("over"): 0}
-    assert inbox.jobs_of(ClusterHeartbeat(CLUSTER, "one", 1, workers=(sight,), keeps=keeps)) == {"job", "wanted"}
+    assert jobs_of(ClusterHeartbeat(CLUSTER, "one", 1, workers=(sight,), keeps=keeps)) == {"job", "wanted"}

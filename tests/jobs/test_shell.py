@@ -1,17 +1,18 @@
 """What a job's shell does about records that somebody else wrote, over a real NATS server."""
 
-from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
+from controlplane.capacity.interface import NoCapacity
 from controlplane.job import effects, events
 from controlplane.job.state import Phase, Record
 from controlplane.jobs.announcer import Announcer
+from controlplane.jobs.context import TermContext
 from controlplane.jobs.records import encode_world, read_world
-from controlplane.jobs.shell import JobShell, Tools
+from controlplane.jobs.shell import JobShell, ShellTools
 from controlplane.jobs.wanted import WantedBook
 from controlplane.lease.keeper import Leadership
 from controlplane.stores.servers import StoreServers
@@ -21,8 +22,8 @@ from runtime.bus import Bus
 from runtime.clock import SystemClock
 from runtime.nats_server import NatsServer
 from runtime.settings import BusSettings
-from tests.master.conftest import a_place
 from tests.master.waits import until_asked
+from tests.stores.conftest import a_place
 
 JOB = JobName("job")
 EPOCH = Epoch(100)
@@ -35,12 +36,13 @@ def a_record(why: str, epoch: int = EPOCH, generation: int = 1) -> Record:
 @dataclass
 class Bench:
     server: NatsServer
-    tools: Tools
+    context: TermContext
+    tools: ShellTools
     leads: bool = True
     overwritten: list[bool] = field(default_factory=list)
 
     def shell(self, revision: int = 0) -> JobShell:
-        return JobShell(JOB, self.tools, revision, lambda: self.overwritten.append(True))
+        return JobShell(JOB, self.context, self.tools, revision, lambda: self.overwritten.append(True))
 
     async def save(self, shell: JobShell, record: Record) -> events.JobEvent | None:
         work = shell.perform(effects.SaveRecord(record))
@@ -48,12 +50,12 @@ class Bench:
         return await work
 
     async def stored(self) -> Record:
-        world = await read_world(self.tools.bucket, JOB)
+        world = await read_world(self.context.bucket, JOB)
         assert world is not None
         return world.record
 
     async def put(self, value: bytes) -> int:
-        return await self.tools.bucket.put(subjects.world_key(JOB), value)
+        return await self.context.bucket.put(subjects.world_key(JOB), value)
 
 
 @pytest.fixture
@@ -62,11 +64,10 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
         bus = await Bus.connect(BusSettings(url=server.url, name="master/test"))
         bucket = await bus.bucket(subjects.STATE_BUCKET, timeout_s=1.0)
         stores = StoreServers(a_place(), lambda job: None, lambda job, told: None)
-        announcer = Announcer(bus, EPOCH, Counter())
         leadership = Leadership(EPOCH, lambda: EPOCH if made.leads else None)
-        wanted = WantedBook(bucket, leadership.may_act)
-        tools = Tools(bus, bucket, stores, announcer, wanted, lambda job, want: None, SystemClock(), leadership)
-        made = Bench(server, tools)
+        context = TermContext(bus, bucket, Announcer(bus, EPOCH), SystemClock(), leadership)
+        tools = ShellTools(stores, WantedBook(bucket, leadership.may_act), NoCapacity(context.clock))
+        made = Bench(server, context, tools)
         yield made
         await bus.close()
 
@@ -132,7 +133,7 @@ async def test_garbage_under_the_key_is_written_over(garbage: bytes, bench: Benc
 async def test_a_deleted_record_is_made_again(bench: Bench) -> None:
     shell = bench.shell()
     await bench.save(shell, a_record("first"))
-    await bench.tools.bucket.delete(subjects.world_key(JOB))
+    await bench.context.bucket.delete(subjects.world_key(JOB))
     assert isinstance(await bench.save(shell, a_record("second")), events.RecordSaved)
     assert (await bench.stored()).why == "second"
 

@@ -2,15 +2,14 @@
 
 import pytest
 
-from controlplane.api.service import Desk
 from controlplane.jobs.errors import JobExists, JobUnreadable
 from controlplane.jobs.records import encode_spec
 from messages import subjects
 from messages.ids import JobName
 from tests.capacity.fake_cloud import FakeCloud
 from tests.conftest import Connect, eventually
+from tests.jobs.test_forgetting import US, a_master
 from tests.master.process import a_spec
-from tests.master.test_forgetting import US, a_master
 from tests.stored.hostile import DEEP_OBJECT
 
 pytestmark = pytest.mark.usefixtures("without_torch")
@@ -28,7 +27,7 @@ async def test_jobs_whose_records_cannot_be_read_are_told_as_such_until_they_are
     await bucket.put(subjects.spec_key(NEWER), encode_spec(a_spec(NEWER)))
     await bucket.put(subjects.world_key(NEWER), b'{"phase": "dreaming"}')
     async with a_master(bus, FakeCloud(US), keep_jobs=1) as master:
-        desk = Desk(master)
+        desk = master.service
         assert (desk.views(), desk.unread) == ((), (BROKEN, DEEP, GARBLED, NEWER))
         with pytest.raises(JobUnreadable, match="There is a job 'broken', but its record cannot be read"):
             desk.view(BROKEN)

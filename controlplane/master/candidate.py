@@ -4,12 +4,13 @@ import asyncio
 import socket
 
 from controlplane.jobs.backup import JobBackup
-from controlplane.lease.keeper import Leadership, LeaseRecord, Onlooker, hold
+from controlplane.lease.keeper import Leadership, Onlooker, hold
 from controlplane.lease.state import LeaseSettings
 from controlplane.master import leading
 from controlplane.master.settings import MasterSettings, advertised_url
 from controlplane.master.standby import StandbyServer
 from messages import subjects
+from messages.records import LeaseRecord
 from runtime.bus import Bus
 from runtime.process import Stop
 from runtime.waiting import first_of

@@ -8,8 +8,8 @@ from aiohttp import web
 
 from controlplane.api.access import guard
 from controlplane.api.responses import json_answer
-from controlplane.lease.keeper import LeaseRecord
 from messages.api import Health, Problem
+from messages.records import LeaseRecord
 
 RETRY_AFTER_S = 1
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from controlplane.clouds.spec import Fleet
 from controlplane.fleet.files import read_fleet
-from controlplane.fleet.spec import Fleet
 from controlplane.reaper.claims import Claim
 from messages import subjects
 from messages.ids import ClusterName, JobName

@@ -1,8 +1,8 @@
 """Trainers that are told to stand still or to go, as the worker-agent's core sees them."""
 
+from agents.worker.commands import Park
 from agents.worker.effects import FlushProgress, Leave, LookAtTrainers, SendHeartbeat, StopTrainers, TellFact
 from agents.worker.events import CheckpointWritten, TrainerDetached, TrainersSeen, TrainersStopped
-from agents.worker.words import Park
 from messages.ids import Generation, Rank
 from messages.workers import TrainerExit, WorkerPhase, WrittenCheckpoint
 from tests.worker.builders import (

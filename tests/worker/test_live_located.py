@@ -2,9 +2,9 @@
 
 from msgspec import structs
 
+from agents.worker.commands import Locate as Asked
 from agents.worker.effects import AbortTrainer, LookAtTrainers
 from agents.worker.events import TrainersSeen
-from agents.worker.words import Locate as Asked
 from messages.ids import Generation, Rank
 from messages.workers import TrainerExit, TrainerStatus
 from messages.worlds import EndStalled, Locate
@@ -114,4 +114,4 @@ def test_no_trainer_of_a_halted_world_is_aborted() -> None:
 def test_a_stalled_trainer_that_ends_after_a_halt_is_still_a_failure() -> None:
     story = a_hot_worker(1).hears(stalled(1)).hears(a_halt(2))
     story.exits(TrainerExit(Rank(1), signal="SIGKILL", stalled=WHY), generation=1)
-    assert [fallen.exit.stalled for fallen in story.state.fallen] == [WHY]
+    assert [fallen.exit.stalled for fallen in story.state.outcomes.fallen] == [WHY]

@@ -1,8 +1,8 @@
 """Questions about trainers that live through changes of the world: who stands in the way, who is told what."""
 
+from agents.worker.commands import Enter, Park, TrainerCommand
 from agents.worker.state import Standing, WorkerState, own_place
 from agents.worker.trainer import Trainer
-from agents.worker.words import Enter, Park, Word
 from messages.ids import Generation, Rank
 from messages.worlds import Assignment, Entry
 
@@ -10,9 +10,9 @@ from messages.worlds import Assignment, Entry
 def can_obey(state: WorkerState) -> bool:
     """Whether no trainer stands in the way of the newest halt or assignment."""
     world = state.pending
-    if state.ends_by_s is not None or (world is not None and world.hot is None):
+    if state.ending.by_s is not None or (world is not None and world.hot is None):
         return not state.trainers
-    if state.planned and state.exits:
+    if state.planned and state.outcomes.exits:
         return False  # The world before has lost a rank: nobody gets out of it by plan.
     place = own_place(state.identity.worker, world)
     if world is not None and place is not None and state.planned:
@@ -50,9 +50,9 @@ def may_end(state: WorkerState, at_s: float) -> bool:
     """Whether trainers after whose world none follows get their signal now.
 
     A parked trainer saves its state when it gets SIGTERM. So they park first, within bounds."""
-    if state.ends_by_s is None:
+    if state.ending.by_s is None:
         return False
-    return at_s >= state.ends_by_s or all(not t.is_hot or t.clear_of(state.fence) for t in state.trainers)
+    return at_s >= state.ending.by_s or all(not t.is_live or t.clear_of(state.fence) for t in state.trainers)
 
 
 def needs_trainers(state: WorkerState) -> bool:
@@ -82,7 +82,7 @@ def has_switched(state: WorkerState) -> bool:
     return bool(state.ranks) and entered(state).issuperset(state.ranks)
 
 
-def word_for(state: WorkerState, trainer: Trainer) -> Word | None:
+def command_for(state: WorkerState, trainer: Trainer) -> TrainerCommand | None:
     """What an attached trainer has to be told, as long as it does not show it."""
     if trainer.attached is None or state.leaving is not None or state.stop is not None:
         return None
@@ -103,14 +103,14 @@ def _behind(state: WorkerState) -> list[Trainer]:
     return [trainer for trainer in state.trainers if not trainer.clear_of(state.fence)]
 
 
-def _start(state: WorkerState, trainer: Trainer, world: Assignment) -> Word | None:
+def _start(state: WorkerState, trainer: Trainer, world: Assignment) -> TrainerCommand | None:
     forked_for_it = trainer.generation == world.generation and not trainer.invited
     if not forked_for_it or trainer.shows(world.generation):
         return None
     return Enter(world, state.present_rank(trainer))
 
 
-def _farewell(trainer: Trainer, world: Assignment, entry: Entry) -> Word | None:
+def _farewell(trainer: Trainer, world: Assignment, entry: Entry) -> TrainerCommand | None:
     if trainer.clear_of(world.generation):
         return None
     if entry is Entry.PLANNED and _trains(trainer, world.generation):

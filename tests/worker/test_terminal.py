@@ -2,7 +2,7 @@
 
 import io
 
-from agents.worker.echo import Echo
+from agents.worker.terminal import Echo
 from messages.ids import Rank
 
 

@@ -1,9 +1,9 @@
 """Trainers that wait, warm, to be taken into a world that is under way."""
 
+from agents.worker.commands import Enter, Park
 from agents.worker.effects import ForkTrainers, StopTrainers
 from agents.worker.events import HostLost, HostWarmed, TrainersStopped
 from agents.worker.state import WorkerRules
-from agents.worker.words import Enter, Park
 from messages.ids import Generation, Rank
 from messages.workers import TrainerExit, TrainerStatus, WorkerPhase
 from tests.worker.builders import (
@@ -101,7 +101,7 @@ def test_an_invited_trainer_that_exits_is_told_and_the_next_invitation_waits_lon
             story.after(0.5)
         waits.append(story.now_s - asked_s)
         story.forks().exits(TrainerExit(rank=Rank(3), code=1), generation=1)
-        assert (story.facts, story.state.phase, story.state.exits) == (["exited"], WorkerPhase.IDLE, ())
+        assert (story.facts, story.state.phase, story.state.outcomes.exits) == (["exited"], WorkerPhase.IDLE, ())
     assert waits == [0.0, 1.0, 2.0, 4.0]
 
 

@@ -2,6 +2,7 @@
 
 from msgspec import structs
 
+from agents.worker.commands import Enter, Lease, Park
 from agents.worker.effects import StopTrainers, TellTrainer
 from agents.worker.events import (
     BusLost,
@@ -12,7 +13,6 @@ from agents.worker.events import (
     TrainerForked,
     TrainerSaid,
 )
-from agents.worker.words import Enter, Lease, Park
 from messages.ids import Generation, Rank
 from messages.workers import TrainerExit, WorkerPhase
 from tests.worker.builders import (
@@ -46,7 +46,7 @@ def test_a_trainer_that_does_not_show_what_it_was_told_is_told_again_after_a_sec
 def test_steps_of_attached_trainers_are_counted_and_not_told_a_second_time() -> None:
     story = a_hot_worker(1).happens(StepCompleted(100.0, Generation(1), Rank(0), 9))
     assert story.facts == []
-    assert story.state.step == 9
+    assert story.state.progress.step == 9
 
 
 def test_a_connection_that_breaks_says_nothing_and_only_forgets_the_status() -> None:
@@ -114,7 +114,7 @@ def test_strangers_teach_nothing() -> None:
 class TestWhoEndsWhenItsWorldWasHaltedAlready:
     def test_is_told_with_how_it_ended_until_the_next_halt(self) -> None:
         story = a_hot_worker(1).hears(a_halt(2)).exits(TrainerExit(Rank(1), code=1, tail=("a bug",)))
-        [fallen] = story.state.fallen
+        [fallen] = story.state.outcomes.fallen
         assert (fallen.generation, fallen.local_rank, fallen.exit.code) == (2, 1, 1)
         story.says(parked_at(2, 1), 0)
         assert story.told.status.fallen == (fallen,)
@@ -123,25 +123,25 @@ class TestWhoEndsWhenItsWorldWasHaltedAlready:
         story = a_hot_worker(1).hears(a_halt(2)).says(parked_at(2, 1))
         story.exits(TrainerExit(Rank(1), code=1, tail=("a bug",)), generation=1)
         story.hears(a_repair(2, a_member(OWN, 0, 2)))
-        assert [(ended.rank, ended.code) for ended in story.state.exits] == [(1, 1)]
-        assert story.state.fallen == ()
+        assert [(ended.rank, ended.code) for ended in story.state.outcomes.exits] == [(1, 1)]
+        assert story.state.outcomes.fallen == ()
 
     def test_has_fallen_if_it_crashed(self) -> None:
         crashed = TrainerExit(Rank(1), signal="SIGSEGV")
-        [fallen] = a_hot_worker(1).hears(a_halt(2)).exits(crashed).state.fallen
+        [fallen] = a_hot_worker(1).hears(a_halt(2)).exits(crashed).state.outcomes.fallen
         assert fallen.exit.signal == "SIGSEGV"
 
     def test_has_not_fallen_if_it_had_finished_or_lost_a_peer_or_was_killed(self) -> None:
         for ended in (TrainerExit(Rank(1), code=1, peer_lost=True), TrainerExit(Rank(1), signal="SIGKILL")):
-            assert a_hot_worker(1).hears(a_halt(2)).exits(ended).state.fallen == ()
+            assert a_hot_worker(1).hears(a_halt(2)).exits(ended).state.outcomes.fallen == ()
         finished = structs.replace(in_world(1, 1), finished=True)
         story = a_hot_worker(1).says(finished, 1).hears(a_halt(2)).exits(TrainerExit(Rank(1), code=0))
-        assert story.state.fallen == ()
+        assert story.state.outcomes.fallen == ()
 
     def test_ended_early_if_it_ended_with_0_and_had_not_finished(self) -> None:
         story = a_hot_worker(1).exits(TrainerExit(Rank(1), code=0))
-        assert [ended.early for ended in story.state.exits] == [True]
+        assert [ended.early for ended in story.state.outcomes.exits] == [True]
         done = structs.replace(in_world(1, 1), finished=True)
         story = a_hot_worker(1).says(done, 1).exits(TrainerExit(Rank(1), code=0))
-        assert [ended.early for ended in story.state.exits] == [False]
-        assert not a_training_worker(1).exits(TrainerExit(Rank(1), code=0)).state.exits[0].early
+        assert [ended.early for ended in story.state.outcomes.exits] == [False]
+        assert not a_training_worker(1).exits(TrainerExit(Rank(1), code=0)).state.outcomes.exits[0].early

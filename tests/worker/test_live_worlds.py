@@ -2,9 +2,9 @@
 
 import pytest
 
+from agents.worker.commands import Enter
 from agents.worker.effects import ForkTrainers, StopTrainers
 from agents.worker.events import HostLost, TrainersStopped
-from agents.worker.words import Enter
 from messages.ids import Generation, Rank
 from messages.workers import TrainerExit, WorkerPhase
 from messages.worlds import Assignment
@@ -146,7 +146,7 @@ def test_a_trainer_that_dies_parked_is_told_and_its_rank_is_missing_in_the_world
     assert story.told.status.exits == ()
     story.hears(a_repair(2, *WITH_US))
     assert story.facts == ["exited"]
-    assert [ended.rank for ended in story.state.exits] == [1]
+    assert [ended.rank for ended in story.state.outcomes.exits] == [1]
     assert [word for _, word in story.words] == [Enter(a_repair(2, *WITH_US), Rank(2))]
 
 
@@ -154,7 +154,7 @@ def test_a_lost_host_takes_hot_trainers_with_it() -> None:
     story = a_parked_worker().hears(a_repair(2, *WITH_US)).says(in_world(2, 1))
     story.happens(HostLost(100.0, "ended by SIGSEGV"))
     assert story.facts == ["exited", "exited"]
-    assert [ended.rank for ended in story.state.exits] == [1, 2]
+    assert [ended.rank for ended in story.state.outcomes.exits] == [1, 2]
 
 
 def test_repeated_commands_say_nothing_new() -> None:

@@ -35,4 +35,4 @@ class Locate:
     """Report where you are."""
 
 
-Word = Enter | Park | Lease | Locate
+TrainerCommand = Enter | Park | Lease | Locate

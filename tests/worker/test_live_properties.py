@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from agents.worker.commands import Enter, Park
 from agents.worker.effects import ForkTrainers, LookAtTrainers, StopTrainers, TellTrainer
 from agents.worker.events import (
     AssignmentHeard,
@@ -24,9 +25,8 @@ from agents.worker.events import (
     TrainersStopped,
     WorkerEvent,
 )
-from agents.worker.state import Host
+from agents.worker.state import HostPhase
 from agents.worker.trainer import Birth
-from agents.worker.words import Enter, Park
 from messages.ids import NO_GENERATION, Epoch, Generation, Rank
 from messages.workers import TrainerExit, TrainerStatus, WorkerPhase
 from messages.worlds import Assignment
@@ -165,7 +165,7 @@ class Chaos:
         self.happens(AssignmentHeard(self.story.now_s, world, Epoch(1)))
 
     def the_host_is_lost(self) -> None:
-        if self.story.state.host is Host.ABSENT:
+        if self.story.state.host.phase is HostPhase.ABSENT:
             return
         self.trainers = {}
         self.happens(HostLost(self.story.now_s, "killed"))
@@ -220,6 +220,6 @@ def test_after_any_disturbance_the_last_halt_and_the_world_after_it_are_obeyed(s
     chaos.assigns(a_repair(halted, *WORLDS[1]))
     chaos.settles()
     state = chaos.story.state
-    assert (state.phase, state.generation, state.exits) == (WorkerPhase.READY, halted, ()), chaos.story.why
-    assert state.switched == halted
+    assert (state.phase, state.generation, state.outcomes.exits) == (WorkerPhase.READY, halted, ()), chaos.story.why
+    assert state.progress.switched == halted
     assert {trainer.rank for trainer in chaos.trainers.values()} == {1, 2}

@@ -12,8 +12,9 @@ from controlplane.bootstrap.bootstrap import Bootstrap
 from controlplane.bootstrap.outcomes import PassOutcome
 from controlplane.bootstrap.settings import Place, Secrets
 from controlplane.capacity.advice import Advice
-from controlplane.capacity.capacity import Capacity, OnPlacement
+from controlplane.capacity.capacity import Capacity
 from controlplane.capacity.fleet_keeper import FleetKeeper
+from controlplane.capacity.interface import OnPlacement
 from controlplane.capacity.leaders_cloud import LeadersCloud
 from controlplane.capacity.planning import Planning
 from controlplane.capacity.silent_controllers import SilentControllers

@@ -22,8 +22,7 @@ from runtime.kubernetes.client import KubernetesApi
 from runtime.kubernetes.configuration import ApiConfiguration, connected, from_endpoint, from_kubeconfig
 from runtime.kubernetes.paths import Manifest, path_of
 from simulator.cloud import tokens
-from simulator.kubelet.images import ImageRuntime
-from simulator.kubelet.pulls import Pull
+from simulator.kubelet.images import ImageRuntime, Pull
 from simulator.region.region import Region
 from simulator.region.settings import RegionSettings
 from tests.bootstrap.builders import CLUSTER, IMAGE

@@ -20,7 +20,7 @@ from controlplane.clouds.interface import ClusterPlan, KubernetesAccess
 from controlplane.clouds.outcomes import Done, Refused, Unreachable
 from messages.ids import ClusterName
 from simulator.cloud.server import serve_cloud
-from simulator.kubernetes.authorized import may_enter, networks
+from simulator.kubernetes.identities import may_enter, networks
 from simulator.region.region import Region
 from simulator.region.settings import RegionSettings
 from tests.clouds.contract import a_cluster, a_pool

@@ -19,7 +19,7 @@ from controlplane.job.state import Job, Worker
 from messages.ids import Generation, WorkerId
 from messages.workers import TrainerStatus
 from messages.worlds import Assignment, HotWorld, Member
-from tests.simulation.hot_system import simulate_hot
+from tests.simulation.live_system import simulate_live
 from tests.simulation.seeds import is_found
 from tests.simulation.test_simulation import EVERY_FAULT
 
@@ -65,7 +65,7 @@ def test_no_step_or_sample_is_lost_or_repeated_and_the_world_heals(tell: Callabl
     seen: Counter[str] = Counter()
     broken = []
     for seed in range(SEEDS):
-        outcome, training = simulate_hot(seed)
+        outcome, training = simulate_live(seed)
         faults += outcome.faults
         seen += training.seen
         if outcome.broken is not None:
@@ -78,7 +78,7 @@ def test_no_step_or_sample_is_lost_or_repeated_and_the_world_heals(tell: Callabl
 
 
 def test_the_same_seed_tells_the_same_story() -> None:
-    assert simulate_hot(11)[0].story == simulate_hot(11)[0].story
+    assert simulate_live(11)[0].story == simulate_live(11)[0].story
 
 
 def _go_on_from_the_oldest(patch: pytest.MonkeyPatch) -> None:
@@ -212,4 +212,4 @@ def test_a_planted_bug_is_caught(
     plant: Callable[[pytest.MonkeyPatch], None], likely: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plant(monkeypatch)
-    assert is_found(lambda seed: simulate_hot(seed)[0], likely=likely)
+    assert is_found(lambda seed: simulate_live(seed)[0], likely=likely)

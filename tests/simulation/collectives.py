@@ -176,9 +176,8 @@ class Groups:
             return
         group.is_broken = True
         for collective in group.collectives[-2:]:
-            lucky = [
-                rank for rank in collective.waiting if collective.is_complete and self._clockwork.chance.random() < 0.5
-            ]
+            able = list(collective.waiting) if collective.is_complete else []
+            lucky = [rank for rank in able if self._clockwork.chance.random() < 0.5]
             self.seen["sums that only some received"] += bool(lucky) and len(lucky) < group.size
             for rank in list(collective.waiting):
                 result = collective.result if rank in lucky else None

@@ -209,6 +209,8 @@ class LiveSystem(System):
             name, change = clockwork.chance.choice(others)
             at_s = clockwork.chance.uniform(3, clockwork.faults.until_s - clockwork.now_s)
             clockwork.after(at_s, change if name.endswith("switch") else partial(self._make, name, change))
+        if clockwork.chance.random() < 0.4:
+            clockwork.after(clockwork.chance.uniform(3, 10), self._recall_at_switch)
 
     def _watch(self, name: str, when: Callable[[], bool], make: Callable[[], None], left_s: float) -> None:
         if left_s <= 0 or not self.clockwork.unkind:
@@ -224,6 +226,26 @@ class LiveSystem(System):
                 self.clockwork.after(COLLECTIVE_S / 2, partial(self._make, name, make))
 
         self.live_training.at_switch = fault
+
+    def _recall_at_switch(self) -> None:
+        """It gets the result of its last all-reduce late, perhaps after it was assigned to the world after the next."""
+
+        def fault(group: Group) -> None:
+            leaving = [t for t in self.live_training.alive if t in group.members.values() and t.is_leaving]
+            if not leaving or not self.clockwork.unkind:
+                self.live_training.at_switch = fault
+                return
+            slow = self.clockwork.chance.choice(leaving)
+            slow_s = self.clockwork.chance.choice((0.7, 1.2, 1.5))
+            name = "leaving trainer slow at the switch and wanted again"
+            self.clockwork.after(COLLECTIVE_S / 2, partial(self._make, name, lambda: self._recall(slow, slow_s)))
+
+        self._scale_to(self.spec.workers.min)
+        self.live_training.at_switch = fault
+
+    def _recall(self, trainer: LiveTrainer, slow_s: float) -> None:
+        self.live_training.slow_down(trainer, slow_s)
+        self._scale_to(self.spec.workers.max)
 
     @property
     def _job(self) -> Job | None:
@@ -306,9 +328,11 @@ class LiveSystem(System):
             worker.later(left_s, lambda: worker.kill("preempted"))
 
     def _scale(self) -> None:
+        self._scale_to(self.clockwork.chance.randint(self.spec.workers.min, self.spec.workers.max))
+
+    def _scale_to(self, wanted: int) -> None:
         term = self._leader().term
         if term is not None:
-            wanted = self.clockwork.chance.randint(self.spec.workers.min, self.spec.workers.max)
             term.hear(lambda: job_events.ScaleAsked(self.clockwork.now_s, wanted))
 
     def _reload(self) -> None:

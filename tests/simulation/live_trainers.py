@@ -308,7 +308,7 @@ class LiveTrainer:
 
     def _take_step(self) -> Generator[Wait, None, None]:
         closing = self.state.done >= self.state.steps
-        reduced = yield from self._collective("step", partial(self._part, active=True, closing=closing))
+        reduced = yield from self._collective("step", partial(self._part, is_level=False, closing=closing))
         if reduced is False:
             yield from self._change_world()
             return
@@ -341,7 +341,7 @@ class LiveTrainer:
         heard: dict[int, int] = {}
         is_level = has_asked = False
         while True:
-            part = partial(self._part, active=is_level, closing=False)
+            part = partial(self._part, is_level=is_level, closing=False)
             reduced = yield from self._collective("step", part)
             if reduced is False:
                 return
@@ -379,9 +379,10 @@ class LiveTrainer:
         self.feed(events.StateReceived(self._clockwork.now_s, len(self.row)))
         return True
 
-    def _part(self, *, active: bool, closing: bool) -> Part:
+    def _part(self, *, is_level: bool, closing: bool) -> Part:
         world = self.state.world
         assert world is not None
+        active = world.is_active or is_level
         ready = self.feed(events.ReadinessDeclared(self._clockwork.now_s)).state.plan.promised
         samples = self.computed if world.is_active and not closing else ()
         own = Own(
@@ -404,10 +405,10 @@ class LiveTrainer:
         agreed = reduced.agreed
         ready = agreed.ready_generation(world.generation, world.size)
         decision = self.feed(events.StepReduced(now_s, agreed.active, ready, agreed.ends_after, counts))
-        switched = any(isinstance(effect, Switch) for effect in decision.effects)
-        if switched is not (ready is not None and not was_halted):
-            raise Broken(f"all ranks of {world.generation} were ready for {ready}; {self.worker} switched: {switched}")
-        return switched
+        switched = [effect.generation for effect in decision.effects if isinstance(effect, Switch)]
+        if switched != ([ready] if ready is not None and not was_halted else []):
+            raise Broken(f"all ranks of {world.generation} were ready for {ready}; {self.worker} went to {switched}")
+        return bool(switched)
 
 
 @dataclass

@@ -19,9 +19,14 @@ from controlplane.job.state import Job, Worker
 from messages.ids import Generation, WorkerId
 from messages.workers import TrainerStatus
 from messages.worlds import Assignment, HotWorld, Member
+from tests.simulation import live_trainers
 from tests.simulation.live_system import simulate_live
 from tests.simulation.seeds import is_found
 from tests.simulation.test_simulation import EVERY_FAULT
+from tradewind.protocol.trainer import Assign
+from tradewind.sdk.trainer import learn as trainer_learn
+from tradewind.sdk.trainer import reconcile as trainer_reconcile
+from tradewind.sdk.trainer.state import Trainer, may_enter
 
 SEEDS = 120
 
@@ -32,6 +37,8 @@ IN_EVERY_PHASE = {
     "store killed while a world is prepared",
     "worker killed at the switch",
     "leader crashed at the switch",
+    "leaving trainer slow at the switch and wanted again",
+    "joining worker gave up",
     "worker killed in a repair",
     "worker killed when a repair was decided",
     "leader crashed in a repair",
@@ -191,6 +198,18 @@ def _count_a_lost_peer_as_a_failure(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(job_learn, "bury", blame)
 
 
+def _replace_the_next_world_between_readiness_and_switch(patch: pytest.MonkeyPatch) -> None:
+    """A newer assignment takes the place of the one that this rank has declared itself ready for."""
+
+    def may_replace(state: Trainer, assign: Assign) -> bool:
+        following = state.plan.next
+        return assign.entry == "planned" and following is not None and may_enter(state, following)
+
+    patch.setattr(trainer_learn, "must_wait", may_replace)
+    patch.setattr(trainer_reconcile, "must_wait", may_replace)
+    patch.setattr(live_trainers, "check", lambda before, after, effects: [])  # found by what ranks do, too
+
+
 @pytest.mark.parametrize(
     ("plant", "likely"),
     [
@@ -206,6 +225,7 @@ def _count_a_lost_peer_as_a_failure(patch: pytest.MonkeyPatch) -> None:
         (_call_the_first_that_is_missing_stalled, 10),
         (_take_silence_for_slowness, 247),
         (_count_a_lost_peer_as_a_failure, 0),
+        (_replace_the_next_world_between_readiness_and_switch, 0),
     ],
 )
 def test_a_planted_bug_is_caught(

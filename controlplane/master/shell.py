@@ -7,10 +7,10 @@ from typing import assert_never
 from controlplane.job import effects, events
 from controlplane.job.effects import JobEffect
 from controlplane.job.events import JobEvent
-from controlplane.job.state import Record
+from controlplane.job.state import Record, Want
 from controlplane.lease.keeper import Leadership
 from controlplane.master.announcer import Announcer
-from controlplane.master.records import RecordUnreadable, encode_world, read_world
+from controlplane.master.records import RecordUnreadable, read_world
 from controlplane.master.stores import StoreServers, StoreUnavailable
 from controlplane.master.wanted import WantedBook
 from messages import subjects
@@ -18,6 +18,7 @@ from messages.clusters import Answer, KeepWorkers
 from messages.decoding import Unreadable
 from messages.events import Event
 from messages.ids import Generation, JobName
+from messages.records import encode_record
 from messages.worlds import Assignment, EndStalled, Halt, Invite, JobCommand, Locate, Release
 from runtime.bus import Bucket, Bus
 from runtime.clock import Clock
@@ -37,6 +38,7 @@ class Tools:
     stores: StoreServers
     announcer: Announcer
     wanted: WantedBook
+    want: Callable[[JobName, Want], None]
     clock: Clock
     leadership: Leadership
 
@@ -72,6 +74,8 @@ class JobShell:
                 self._tools.bus.publish(_subject_of(message), message, epoch=self._tools.leadership.epoch)
             case effects.TellCluster():
                 return self._tell_cluster(effect)
+            case effects.WantNodes(want):
+                self._tools.want(self._job, want)
             case effects.Announce(kind, text, why, fields):
                 self._tools.announcer.announce(Event(self._job, kind, text, why, fields))
             case _:
@@ -91,7 +95,7 @@ class JobShell:
                     return events.SaveFailed(self._now_s(), "this master does not lead any more")
                 try:
                     key = subjects.world_key(self._job)
-                    self._revision = await self._tools.bucket.update(key, encode_world(record), self._revision)
+                    self._revision = await self._tools.bucket.update(key, encode_record(record), self._revision)
                     return events.RecordSaved(self._now_s(), record)
                 except Conflict:
                     why = await self._resolve_conflict()

@@ -13,12 +13,13 @@ import pytest_asyncio
 from msgspec import structs
 
 from controlplane.job.state import Phase
-from controlplane.master.records import encode_world, read_world
+from controlplane.master.records import read_world
 from messages import subjects
 from messages.clusters import KeepWorkers
 from messages.codec import MAX_BYTES
 from messages.criteria import Capacity
 from messages.ids import ClusterName, Epoch, Generation, JobName, Rank, WorkerId
+from messages.records import encode_record
 from messages.workers import WorkerJoined, WorkerParked, WorkerPhase, WorkerStatus
 from messages.worlds import Assignment, Halt, Progress, RankProgress
 from runtime.bus import Bucket, Bus
@@ -286,7 +287,7 @@ async def test_a_last_word_of_the_master_before_is_adopted(setup: Setup) -> None
         theirs = structs.replace(
             world.record, epoch=Epoch(world.record.epoch - 1), generation=Generation(9), phase=Phase.RESHAPING
         )
-        await bucket.put(subjects.world_key(job), encode_world(theirs))
+        await bucket.put(subjects.world_key(job), encode_record(theirs))
     setup.fleet.vanish(setup.fleet.of(job)[0])
     setup.fleet.add(job)
     view = await until_asked(
@@ -325,7 +326,9 @@ async def test_followers_see_events_until_the_last_and_progress_as_it_comes(setu
         tasks.create_task(setup.api.lines("/v1/jobs/watched/progress?follow=1", progress), name="progress")
         await until_asked(report, bool, "the progress to be followed")
         setup.fleet.exit(job)
-    assert events.result()[-1]["kind"] == "job_succeeded"
+    last_event = events.result()[-1]
+    assert last_event["kind"] == "job_succeeded"
+    assert last_event["caused_by"].startswith("worker.exited from "), "the message that ended it"
     steps = [line["ranks"][0]["last_step"] for line in progress]
     assert steps == list(range(steps[0], last + 1))
     [summary] = await setup.api.lines("/v1/jobs/watched/progress?summary=1")

@@ -231,6 +231,8 @@ class Term(Actor):
                 self._publish(message)
             case job_effects.TellCluster(cluster, command):
                 self._tell_cluster(cluster, command)
+            case job_effects.WantNodes():
+                pass
             case job_effects.Announce(kind, text, why, _):
                 self.tell(f"[{kind}] {text} ({why.splitlines()[0] if why else ''})")
             case _:

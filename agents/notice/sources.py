@@ -1,0 +1,145 @@
+"""Sources of notices: Google's metadata server, or a file. Another cloud is one more source."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import aiohttp
+
+from runtime.backoff import Backoff
+from runtime.logs import Once, logger
+
+PREEMPTED = "instance/preempted"
+MAINTENANCE = "instance/maintenance-event"
+FLAVOR = {"Metadata-Flavor": "Google"}
+WAIT_S = 60
+"""How long the server holds an answer back while nothing changes."""
+ANSWER_S = 10.0
+PAUSE_S = 0.1
+PAUSE_MOST_S = 10.0
+HIDDEN_PAUSE_S = 60.0
+EARLY_S = 1.0
+FILE_EVERY_S = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    remaining_s: float
+    """Seconds until the machine ends, from when this was heard."""
+    why: str
+
+
+Tell = Callable[[Notice | None], None]
+
+
+class NoticeSource(Protocol):
+    async def watch(self, tell: Tell) -> None:
+        """Tells at once what holds now (None if nothing is announced), then every change; until cancelled."""
+
+
+class GceMetadata:
+    """Google's metadata server, as the machine itself reaches it. It holds answers back until a value changes.
+
+    With workload identity ordinary pods do not see these values: the watcher must be in the node's network.
+    """
+
+    def __init__(self, host: str, notice_s: float, maintenance_s: float) -> None:
+        self._root = f"http://{host}/computeMetadata/v1"
+        self._notice_s = notice_s
+        self._maintenance_s = maintenance_s
+        self._known: dict[str, Notice | None] = {}
+        self._log = logger(metadata=host)
+        self._log_once = Once()
+
+    async def watch(self, tell: Tell) -> None:
+        async with aiohttp.ClientSession(headers=FLAVOR) as session, asyncio.TaskGroup() as tasks:
+            for path, meaning in ((PREEMPTED, self._preempted), (MAINTENANCE, self._maintained)):
+                tasks.create_task(self._follow(session, path, meaning, tell), name=f"metadata/{path}")
+
+    async def _follow(
+        self, session: aiohttp.ClientSession, path: str, meaning: Callable[[str], Notice | None], tell: Tell
+    ) -> None:
+        backoff, etag = Backoff(PAUSE_S, PAUSE_MOST_S), ""
+        loop = asyncio.get_running_loop()
+        while True:
+            asked_s = loop.time()
+            try:
+                value, new_etag = await self._ask(session, path, etag)
+            except _NotTold as error:
+                if self._log_once((path, str(error))):
+                    self._log.warning("notice_not_told", path=path, why=str(error))
+                await backoff.wait(error.pause_s)
+                continue
+            if new_etag != etag or path not in self._known:
+                self._learn(path, meaning(value), tell)
+                backoff.reset()
+            elif loop.time() - asked_s < EARLY_S:
+                await backoff.wait()  # a server that does not wait must not be asked without end
+            etag = new_etag
+
+    async def _ask(self, session: aiohttp.ClientSession, path: str, etag: str) -> tuple[str, str]:
+        """The value and its tag; with a tag, when it is another one or the wait is over."""
+        query = {"wait_for_change": "true", "timeout_sec": str(WAIT_S), "last_etag": etag} if etag else {}
+        timeout = aiohttp.ClientTimeout(total=ANSWER_S + (WAIT_S if etag else 0))
+        try:
+            async with session.get(f"{self._root}/{path}", params=query, timeout=timeout) as response:
+                value = (await response.text()).strip()
+        except TimeoutError as error:
+            raise _NotTold("the metadata server does not answer") from error
+        except (aiohttp.ClientError, OSError, UnicodeDecodeError) as error:
+            raise _NotTold(f"the metadata server cannot be reached: {error or type(error).__name__}") from error
+        if response.status == 404:
+            raise _NotTold("the metadata server does not show it: is the pod in the node's network?", HIDDEN_PAUSE_S)
+        if response.status != 200 or response.headers.get("Metadata-Flavor") != "Google":
+            raise _NotTold(f"what answers (status {response.status}) is no metadata server")
+        return value, response.headers.get("ETag", "")
+
+    def _learn(self, path: str, notice: Notice | None, tell: Tell) -> None:
+        self._known[path] = notice
+        notices = [known for known in self._known.values() if known is not None]
+        tell(min(notices, key=lambda known: known.remaining_s, default=None))
+
+    def _preempted(self, value: str) -> Notice | None:
+        return Notice(self._notice_s, "it is being preempted") if value == "TRUE" else None
+
+    def _maintained(self, value: str) -> Notice | None:
+        """A machine that moves elsewhere by itself is not taken."""
+        is_taken = value == "TERMINATE_ON_HOST_MAINTENANCE"
+        return Notice(self._maintenance_s, "its host goes into maintenance") if is_taken else None
+
+
+class _NotTold(Exception):
+    def __init__(self, why: str, pause_s: float = 0.0) -> None:
+        super().__init__(why)
+        self.pause_s = pause_s
+
+
+class NoticeFile:
+    """A file that holds the seconds until the machine ends: for tests, and for clouds without a source of their own."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._log_once = Once()
+
+    async def watch(self, tell: Tell) -> None:
+        last = self._read()
+        tell(last)
+        while True:
+            await asyncio.sleep(FILE_EVERY_S)
+            now = self._read()
+            if now != last:
+                last = now
+                tell(now)
+
+    def _read(self) -> Notice | None:
+        try:
+            text = self._path.read_text().strip()
+            return Notice(max(0.0, float(text)), f"{self._path.name} says so") if text else None
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError) as error:
+            if self._log_once(str(error)):
+                logger().warning("notice_file_unreadable", path=str(self._path), why=str(error))
+            return None

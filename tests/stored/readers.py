@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from agents.cluster.record import KnownRecord
+from agents.cluster.shell import KnownRecord
 from agents.cluster.state import Known, KnownGone, KnownPlace
 from agents.worker import leftovers, stored
 from controlplane.catalog import cache, memory_records

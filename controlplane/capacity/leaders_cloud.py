@@ -1,6 +1,6 @@
 """A cloud for leaders only: whoever has lost the lease changes nothing in it, also if it does not know that yet."""
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from controlplane.clouds.interface import (
     Cloud,
@@ -78,11 +78,8 @@ class LeadersCloud:
         """Of use to change what is in a cluster."""
         return await self._cloud.kubernetes_access(cluster) if self._may_act() else NOT_LEADING
 
-    async def access_token(self) -> str:
-        return await self._cloud.access_token()
-
-    async def api_headers(self) -> Mapping[str, str]:
-        return await self._cloud.api_headers()
+    async def access_token(self, cluster: ClusterName) -> str:
+        return await self._cloud.access_token(cluster)
 
     async def close(self) -> None:
         await self._cloud.close()

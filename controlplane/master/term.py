@@ -42,7 +42,7 @@ def prepare(settings: MasterSettings) -> None:
     if settings.fleet:
         from controlplane.capacity.provider import prepare as prepare_capacity
 
-        prepare_capacity()
+        prepare_capacity(Path(settings.fleet))
 
 
 async def serve(

@@ -3,7 +3,7 @@
 import pytest
 
 from controlplane.capacity.leaders_cloud import NOT_LEADING, LeadersCloud
-from controlplane.clouds.interface import ClusterPlan, PoolRef
+from controlplane.clouds.interface import ClusterPlan, PoolRef, system_pool
 from controlplane.clouds.outcomes import Done
 from messages.ids import ClusterName
 from tests.capacity.fake_cloud import FakeCloud
@@ -16,7 +16,7 @@ THERE = ClusterName("there")
 async def test_only_a_leader_makes_clusters(leads: bool) -> None:
     cloud = FakeCloud("here")
     led = LeadersCloud(cloud, lambda: leads)
-    plan = ClusterPlan(THERE, "us-central1-a", "e2-small", 1, "default", "default")
+    plan = ClusterPlan(THERE, "us-central1-a", system_pool("here", "e2-small", 1))
     assert await led.create_cluster_with_node_pool(plan) == (Done() if leads else NOT_LEADING)
     assert cloud.made == ([THERE] if leads else [])
 

@@ -28,7 +28,7 @@ from messages.jobs import JobSpec, Launch
 from runtime.bus import Bucket, Bus
 from runtime.clock import SystemClock
 from tests.clouds.contract import a_pool, until
-from tests.clouds.simulated import ZONE, SimulatedStage
+from tests.clouds.simulated import SMALL_DISKS, ZONE, SimulatedStage
 from tests.conftest import eventually
 
 FLEET = "a-fleet"
@@ -117,7 +117,7 @@ class Run:
 async def a_run(folder: Path, bus: Bus, **rules: object) -> AsyncIterator[Run]:
     async with SimulatedStage.open(folder, **rules) as stage, aiohttp.ClientSession() as http:
         url = stage.settings.compute_url.replace("/compute/v1", "/prices")
-        cloud = WatchedCloud(await GkeCloud.open(msgspec.structs.replace(stage.settings, market_url=url)))
+        cloud = WatchedCloud(await GkeCloud.open(msgspec.structs.replace(stage.settings, market_url=url), SMALL_DISKS))
         try:
             assert await cloud.create_cluster_with_node_pool(stage.cluster) == Done()
             yield Run(stage, cloud, await bus.bucket(subjects.STATE_BUCKET), http)
@@ -192,7 +192,7 @@ async def test_nodes_that_come_after_they_were_given_up_are_paid_for_until_they_
 ) -> None:
     async with a_run(tmp_path, bus, stockout_s=100_000.0, retry_s=0.2) as run, run.master(1) as books:
         hasty = msgspec.structs.replace(run.stage.settings, nodes_s=0.2, errors_first_s=60.0, errors_most_s=60.0)
-        cloud = WatchedCloud(await GkeCloud.open(hasty))
+        cloud = WatchedCloud(await GkeCloud.open(hasty, SMALL_DISKS))
         await run.stage.stock_out()
         plan = replace(a_pool(ZONE), size=2)
         pool = PoolRef(run.stage.cluster.name, plan.name)

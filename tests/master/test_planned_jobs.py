@@ -11,7 +11,8 @@ from msgspec import structs
 
 from controlplane.allocator.state import AllocatorSettings
 from controlplane.capacity.capacity import Capacity
-from controlplane.capacity.planning import Planning, known_prices
+from controlplane.capacity.planning import Planning
+from controlplane.clouds.gke.price_api import known_prices
 from controlplane.clouds.interface import MarketPrice
 from controlplane.lease.keeper import Leadership
 from controlplane.master.desk import Desk

@@ -13,7 +13,7 @@ from runtime.errors import UserError
 from simulator.market import feed
 from simulator.market.accelerators import ACCELERATORS, accelerator, micro_usd
 from simulator.market.changes import Change, Market
-from simulator.market.generator import Weather, generate
+from simulator.market.feed import Weather, generate
 from simulator.market.lifetimes import Lifetimes
 from simulator.market.traces import read_trace
 

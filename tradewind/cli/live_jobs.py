@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from controlplane.fleet.spec import Fleet
+from controlplane.clouds.spec import Fleet
 from controlplane.reaper.claims import Claim, Claims, read_claims
 from messages import subjects
 from messages.ids import ClusterName

@@ -22,7 +22,7 @@ from tradewind.cli.offers import MASTER_S, known_offers, prices_of
 from tradewind.cli.options import json_option
 
 if TYPE_CHECKING:
-    from controlplane.fleet.spec import Fleet
+    from controlplane.clouds.spec import Fleet
     from controlplane.planning.market import Nodes
     from controlplane.planning.plan import Plan
     from controlplane.planning.scoring import Score

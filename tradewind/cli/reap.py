@@ -15,7 +15,7 @@ from tradewind.cli import output, tables
 from tradewind.cli.options import json_option
 
 if TYPE_CHECKING:
-    from controlplane.fleet.spec import Fleet
+    from controlplane.clouds.spec import Fleet
     from tradewind.cli.live_jobs import Known
     from tradewind.cli.orphans import OrphanView, Wish
 
@@ -71,7 +71,7 @@ def reap(fleet: Path, clusters: bool, yes: bool, assume_no_jobs: bool, as_json: 
 
 
 async def show_orphans(fleet: "Fleet", path: Path, wish: "Wish", *, as_json: bool) -> int:
-    from controlplane.fleet.cloud import open_cloud
+    from controlplane.fleet.plans import open_cloud
     from tradewind.cli.orphans import ReapView, described, look_around, prices_now, remove_all, why_kept
 
     cloud = await open_cloud(fleet, os.environ)

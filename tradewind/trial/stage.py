@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from typing import TypeVar
 
-from controlplane.fleet.spec import Fleet
+from controlplane.clouds.gke.fleet_file import GkeFleet
 from messages.api import EventLine, JobView
 from messages.jobs import JobSpec
 from runtime.errors import UserError
@@ -48,7 +48,7 @@ class Scarce:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    fleet: Fleet
+    fleet: GkeFleet
     spec: JobSpec
     gcloud: Gcloud
     api: Api

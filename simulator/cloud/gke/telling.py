@@ -10,7 +10,7 @@ from simulator.cloud.gke.maintenance import version_of
 from simulator.cloud.model import view
 from simulator.cloud.model.operations import shortage_of
 from simulator.cloud.model.state import Cloud, Cluster, Failure, Kind, Operation, Pool
-from simulator.cloud.times import rfc3339
+from simulator.cloud.replies import rfc3339
 
 VERSION = "1.35.1-gke.1000000"
 API = "https://container.googleapis.com/v1"

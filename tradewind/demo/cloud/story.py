@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from controlplane.catalog.places import region_of
-from controlplane.fleet.spec import Fleet
+from controlplane.clouds.spec import Fleet
 from messages.api import EventLine, JobView
 from messages.costs import CostView
 from messages.ids import Rank, WorkerId

@@ -2,17 +2,25 @@
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Annotated, Any
 
 import aiohttp
 from msgspec import Meta, Struct, field
 
-from controlplane.catalog.billing import Page, Sku
+from controlplane.catalog import cache
+from controlplane.catalog.offers import Catalog, Offer
+from controlplane.catalog.price_list import Price
+from controlplane.catalog.refresh import OnChange, Prices, PricesAway, PricesRefused, Rest
+from controlplane.catalog.shipped import shipped_catalog
+from controlplane.clouds.gke.price_parts import Page, Sku, parts_of, prices_of
 from messages.decoding import Undecodable, decode
-from runtime.errors import Permanent, Temporary, UserError
+from runtime.errors import Temporary, UserError
+from runtime.paths import current_folder, placed
+from runtime.settings import read_settings
 
+ENVIRONMENT_PREFIX = "TRADEWIND_PRICES_"
 COMPUTE_SERVICE = "6F81-5844-456A"
 PAGE_SIZE = 5000
 MAX_PAGES = 100
@@ -25,19 +33,6 @@ AGAIN_LATER = {HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS}
 
 Account = Callable[[], Awaitable[Mapping[str, str]]]
 """HTTP headers that identify the caller and the project that pays."""
-Rest = Callable[[float], Awaitable[None]]
-
-
-class PricesAway(Temporary):
-    """The price list could not be had just now."""
-
-
-class PricesRefused(Permanent):
-    """Google refuses, or what answers is not the price list: a person has to act."""
-
-    def __init__(self, sentence: str, hint: str = "") -> None:
-        super().__init__(sentence)
-        self.hint = hint
 
 
 class PriceSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -58,6 +53,56 @@ class PriceSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     attempts: Annotated[int, Meta(ge=1, le=20)] = 5
     """For each page."""
     total_s: Annotated[float, Meta(gt=0, le=3600)] = 300.0
+
+
+class GooglePrices:
+    """Google's price list as a `PriceSource`."""
+
+    def __init__(self, settings: PriceSettings, account: Account | None, rest: Rest) -> None:
+        self._settings = settings
+        self._account = account
+        self._rest = rest
+
+    @property
+    def name(self) -> str:
+        return self._settings.url
+
+    @property
+    def every_s(self) -> float:
+        return self._settings.every_s
+
+    @property
+    def why_not(self) -> str:
+        if self._settings.api_key or self._settings.token or self._account:
+            return ""
+        return "neither a key nor a token is set; set TRADEWIND_PRICES_API_KEY to refresh them."
+
+    async def fetch(self, offers: Iterable[Offer]) -> Sequence[Price]:
+        async with aiohttp.ClientSession(trust_env=True) as session:
+            skus = await fetch_skus(session, self._settings, account=self._account, rest=self._rest)
+        return prices_of(parts_of(skus), offers)
+
+
+def open_prices(
+    shipped: Catalog,
+    settings: PriceSettings,
+    *,
+    account: Account | None = None,
+    on_change: OnChange = lambda catalog: None,
+    rest: Rest = asyncio.sleep,
+) -> Prices:
+    """With what was fetched before. Reads a file."""
+    given = settings.cache
+    cache_file = placed(given, current_folder(), "TRADEWIND_PRICES_CACHE") if given else cache.default_cache()
+    prices = Prices(shipped, GooglePrices(settings, account, rest), cache_file, on_change=on_change, rest=rest)
+    prices.recall()
+    return prices
+
+
+def known_prices(environ: Mapping[str, str], account: Account | None = None) -> Prices:
+    """As the environment says. Reads files. Raises `UserError` for settings that cannot be used."""
+    settings = read_settings(PriceSettings, environ, prefix=ENVIRONMENT_PREFIX)
+    return open_prices(shipped_catalog(), settings, account=account)
 
 
 async def fetch_skus(

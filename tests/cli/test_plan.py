@@ -14,7 +14,7 @@ from controlplane.catalog.views import offer_list
 from controlplane.clouds.interface import QuotaKey
 from controlplane.planning.market import Quotas
 from messages.offers import OfferList
-from runtime.children import free_port
+from tests.cli.builders import no_master
 from tests.cli.command import Outcome, tradewind
 from tradewind.cli.jobfile import read_job
 from tradewind.cli.offers import prices_of
@@ -40,8 +40,7 @@ profile:
 async def planned(folder: Path, text: str, *arguments: str) -> Outcome:
     file = folder / "job.yaml"
     file.write_text(text)
-    nobody = {"TRADEWIND_API_URL": f"http://127.0.0.1:{free_port()}"}
-    return await tradewind("plan", str(file), *arguments, environ=nobody)
+    return await tradewind("plan", str(file), *arguments, environ=no_master())
 
 
 async def test_the_best_comes_first_then_what_lost_and_by_how_much(tmp_path: Path) -> None:
@@ -117,8 +116,7 @@ async def test_a_mistake_in_the_file_is_told_with_the_command_to_give_again(tmp_
 
 
 async def test_a_file_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
-    nobody = {"TRADEWIND_API_URL": f"http://127.0.0.1:{free_port()}"}
-    done = await tradewind("plan", str(tmp_path / "none.yaml"), environ=nobody)
+    done = await tradewind("plan", str(tmp_path / "none.yaml"), environ=no_master())
     assert (done.code, "There is no file" in done.err) == (2, True)
 
 

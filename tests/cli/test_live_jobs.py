@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from controlplane.clouds.spec import Fleet
 from controlplane.fleet.files import read_fleet
-from controlplane.fleet.spec import Fleet
 from controlplane.reaper.claims import Claim
 from messages import subjects
 from messages.ids import ClusterName, JobName
@@ -14,6 +14,7 @@ from runtime.bus import Bus
 from runtime.children import free_port
 from runtime.errors import UserError
 from runtime.nats_server import NatsServer
+from tests.cli.builders import no_master
 from tests.cli.fake_master import a_view
 from tests.reaper.ground import a_master
 from tests.reaper.test_reaper import a_record
@@ -26,10 +27,6 @@ CLUSTER = ClusterName("sim-us")
 @pytest.fixture
 def fleet() -> Fleet:
     return read_fleet(EXAMPLE)
-
-
-def nobody() -> dict[str, str]:
-    return {"TRADEWIND_API_URL": f"http://127.0.0.1:{free_port()}"}
 
 
 async def refusal(fleet: Fleet, environ: Mapping[str, str]) -> UserError:
@@ -57,7 +54,7 @@ async def test_a_master_that_does_not_tell_that_it_has_this_fleet_is_not(fleet: 
 async def test_without_a_master_the_records_on_its_bus_are_read(
     fleet: Fleet, bus: Bus, nats_server: NatsServer
 ) -> None:
-    environ = {**nobody(), "TRADEWIND_NATS_URL": nats_server.url}
+    environ = {**no_master(), "TRADEWIND_NATS_URL": nats_server.url}
     stranger = await refusal(fleet, environ)
     assert "knows no cluster of fleet simulated" in stranger.sentence
     bucket = await bus.bucket(subjects.STATE_BUCKET)
@@ -79,12 +76,12 @@ async def test_a_master_tells_of_jobs_whose_records_it_cannot_read_and_they_are_
 
 
 async def test_a_bus_that_nobody_named_is_not_looked_for(fleet: Fleet) -> None:
-    refused = await refusal(fleet, nobody())
+    refused = await refusal(fleet, no_master())
     assert refused.sentence.startswith("Nobody tells which jobs live: The master at")
     assert "TRADEWIND_NATS_URL" in refused.hint
 
 
 async def test_a_bus_that_is_away_is_told_in_one_sentence(fleet: Fleet) -> None:
-    environ = {**nobody(), "TRADEWIND_NATS_URL": f"nats://127.0.0.1:{free_port()}"}
+    environ = {**no_master(), "TRADEWIND_NATS_URL": f"nats://127.0.0.1:{free_port()}"}
     refused = await refusal(fleet, environ | {"TRADEWIND_NATS_CONNECT_TIMEOUT_S": "0.3"})
     assert "no master answers, and neither does its bus: No NATS server answers at" in refused.sentence

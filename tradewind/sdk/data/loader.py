@@ -1,4 +1,6 @@
-"""Reads a rank's share of a step, and reads the next one ahead on a thread of its own.
+"""Reads a rank's share of a step, and reads the next one ahead on a thread of its own if reading takes long.
+
+The thread starts with the first share that is worth it: a script whose samples are in memory never has it.
 
 What was read ahead is handed out only if it is exactly the share that is asked for: a change of the world changes
 shares, and what the old world wanted is dropped. One thread at a time is inside the dataset.
@@ -9,6 +11,7 @@ import contextlib
 import os
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from queue import SimpleQueue
@@ -17,7 +20,8 @@ from typing import Any, Final, Protocol
 from torch.utils.data import default_collate
 
 from tradewind.protocol.trainer import Ranges
-from tradewind.sdk.samples import Order
+from tradewind.sdk.data.order import Order
+from tradewind.sdk.errors import ReadFailed
 
 _LOOK_S: Final = 1.0
 _WORTH_A_THREAD_S: Final = 0.002
@@ -31,10 +35,6 @@ class MapDataset(Protocol):
     """Any object with samples by index. With `__getitems__(indices)` a share is fetched in one call."""
 
     def __getitem__(self, index: int, /) -> Any: ...
-
-
-class ReadFailed(RuntimeError):
-    """The dataset raised: the message names the samples that were asked for, and its cause is what was raised."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Loader:
         collate: Collate | None = None,
         *,
         prefetch: bool = True,
-        ahead_from_s: float = _WORTH_A_THREAD_S,
+        ahead_from_s: float | None = None,
     ) -> None:
         self._dataset = dataset
         self._get_many: Callable[[list[int]], Sequence[Any]] | None = getattr(dataset, "__getitems__", None)
@@ -82,22 +82,24 @@ class Loader:
         self._one_at_a_time = threading.Lock()
         self._ahead: _Share | None = None
         self._queue: SimpleQueue[_Share | None] = SimpleQueue()
+        self._prefetch = prefetch
         self._thread: threading.Thread | None = None
         self._pid = os.getpid()
-        self._ahead_from_s = ahead_from_s
-        self._last_read_s: float | None = None
-        if prefetch:
-            self._thread = threading.Thread(target=self._read_ahead, name="tradewind-loader", daemon=True)
-            self._thread.start()
-            atexit.register(self.close)
+        self._ahead_from_s = _WORTH_A_THREAD_S if ahead_from_s is None else ahead_from_s
+        self._reads_s: deque[float] = deque(maxlen=2)
+
+    @property
+    def batch(self) -> int:
+        """Samples of all ranks together in one step."""
+        return self._order.batch
 
     def expect(self, step: int, ranges: Ranges) -> None:
         """Begins to read what is going to be asked for next, in place of whatever was expected before."""
         if self._ahead is not None and self._ahead.is_of(step, ranges):
             return
         self._drop()
-        slow = self._last_read_s is None or self._last_read_s >= self._ahead_from_s
-        if slow and self._thread is not None and os.getpid() == self._pid:
+        if self._prefetch and os.getpid() == self._pid and self._is_slow():
+            self._start_thread()
             self._ahead = _Share(step, ranges)
             self._queue.put(self._ahead)
 
@@ -122,6 +124,17 @@ class Loader:
             self._queue.put(None)
             self._thread.join(_LAST_WAIT_S)
         self._thread = None
+        self._prefetch = False
+
+    def _is_slow(self) -> bool:
+        """Judged by the faster of two reads: the first of a process opens files and fills caches."""
+        return min(self._reads_s, default=self._ahead_from_s) >= self._ahead_from_s
+
+    def _start_thread(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._read_ahead, name="tradewind-loader", daemon=True)
+            self._thread.start()
+            atexit.register(self.close)
 
     def _drop(self) -> None:
         if self._ahead is not None:
@@ -138,6 +151,7 @@ class Loader:
         """Threads do not come along into a forked child, and one of them may have held the lock."""
         self._pid = os.getpid()
         self._thread = None
+        self._prefetch = False
         self._ahead = None
         self._one_at_a_time = threading.Lock()
 
@@ -152,7 +166,7 @@ class Loader:
     def _read(self, share: _Share) -> Reading:
         began_s = time.perf_counter()
         reading = self._read_all(share)
-        self._last_read_s = time.perf_counter() - began_s
+        self._reads_s.append(time.perf_counter() - began_s)
         return reading
 
     def _read_all(self, share: _Share) -> Reading:

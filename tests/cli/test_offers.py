@@ -11,8 +11,9 @@ from aiohttp import web
 from controlplane.catalog.memory import Granted, Memory, StockedOut, Taken, learn
 from controlplane.catalog.views import offer_list
 from messages.offers import OfferList
-from runtime.children import free_port
 from tests.catalog.builders import a_catalog, an_offer
+from tests.cli.answering import answering
+from tests.cli.builders import no_master
 from tests.cli.command import Outcome, tradewind
 
 NOW = 1_800_000_000.0
@@ -27,18 +28,12 @@ async def master() -> AsyncIterator[tuple[dict[str, str], Serve]]:
     async def offers(request: web.Request) -> web.Response:
         return answers[-1]
 
-    app = web.Application()
-    app.add_routes([web.get("/v1/offers", offers)])
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
-    await runner.setup()
-    port = free_port()
-    await web.TCPSite(runner, "127.0.0.1", port).start()
-    yield {"TRADEWIND_API_URL": f"http://127.0.0.1:{port}"}, answers.append
-    await runner.cleanup()
+    async with answering(offers) as environ:
+        yield environ, answers.append
 
 
 async def alone(*arguments: str) -> Outcome:
-    return await tradewind("offers", *arguments, environ={"TRADEWIND_API_URL": f"http://127.0.0.1:{free_port()}"})
+    return await tradewind("offers", *arguments, environ=no_master())
 
 
 async def test_without_a_master_the_shipped_prices_are_shown_and_one_line_says_what_is_missing() -> None:

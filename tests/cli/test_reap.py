@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from controlplane.clouds.outcomes import Unfinished
-from runtime.children import free_port
+from tests.cli.builders import no_master
 from tests.cli.command import Outcome, tradewind
 from tests.cli.fake_master import a_view
 from tests.clouds.contract import is_reached, until
@@ -23,10 +23,6 @@ STOPPED = a_view("over", "stopped")
 async def ground(tmp_path: Path) -> AsyncIterator[Ground]:
     async with a_ground(tmp_path) as ground:
         yield ground
-
-
-def nobody() -> dict[str, str]:
-    return {"TRADEWIND_API_URL": f"http://127.0.0.1:{free_port()}"}
 
 
 async def reap(ground: Ground, *arguments: str, environ: dict[str, str]) -> Outcome:
@@ -143,7 +139,7 @@ async def test_clusters_of_the_file_go_only_when_asked_for_and_with_no_master_th
     assert refused.code == 2
     assert "would make the clusters again" in refused.err
     assert await ground.clusters() == {CLUSTER}
-    done = await reap(ground, "--clusters", "--yes", "--assume-no-jobs", environ=nobody())
+    done = await reap(ground, "--clusters", "--yes", "--assume-no-jobs", environ=no_master())
     assert done.code == 0, done.err
     assert "all clusters of fleet a-fleet are to go" in done.out
     assert await ground.clusters() == set()
@@ -154,7 +150,7 @@ async def test_clusters_of_the_file_go_only_when_asked_for_and_with_no_master_th
 
 async def test_if_nobody_knows_which_jobs_live_it_refuses_in_one_sentence_and_removes_nothing(ground: Ground) -> None:
     await ground.plant("p-lost", "lost")
-    done = await reap(ground, "--yes", environ=nobody())
+    done = await reap(ground, "--yes", environ=no_master())
     assert done.code == 2
     assert done.err.startswith("Error: Nobody tells which jobs live: The master at")
     assert "--assume-no-jobs" in done.err

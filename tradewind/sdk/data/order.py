@@ -4,12 +4,12 @@ The order of samples depends on the seed alone and the global batch of a step on
 world changes what is trained on. Who computes which positions of that batch: `trainer/shares.py`.
 """
 
-import hashlib
 from functools import lru_cache, partial
 
 import torch
 
 from tradewind.protocol.trainer import Ranges
+from tradewind.sdk.seeds import stable_hash
 
 
 class Order:
@@ -51,6 +51,5 @@ class Order:
 
 def _permutation(size: int, seed: int, epoch: int) -> torch.Tensor:
     # A generator of its own, on the CPU whatever the default device is: the script's random numbers stay untouched.
-    mixed = hashlib.blake2b(f"{seed} {epoch}".encode(), digest_size=8).digest()
-    generator = torch.Generator(device="cpu").manual_seed(int.from_bytes(mixed, "big") >> 1)
+    generator = torch.Generator(device="cpu").manual_seed(stable_hash(seed, epoch))
     return torch.randperm(size, generator=generator, dtype=torch.int64, device="cpu")

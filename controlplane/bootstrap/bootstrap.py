@@ -21,13 +21,11 @@ from runtime.backoff import pauses
 from runtime.errors import Temporary, TradewindError, UserError
 from runtime.kubernetes.client import ApiRefused, ApiUnavailable, KubernetesApi, NotFound
 from runtime.kubernetes.configuration import connected, from_endpoint
-from runtime.kubernetes.objects import Pod
+from runtime.kubernetes.objects import PULL_FAILURES, Pod
 from runtime.kubernetes.paths import Manifest, path_of, pods_path
 from runtime.logs import logger
 
 FIELD_MANAGER = "tradewind-bootstrap"
-START_FAILURES = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull")
-"""Reasons for which the controller's image cannot be pulled."""
 
 Report = Callable[[Place, PassOutcome], None]
 
@@ -158,5 +156,5 @@ async def controller_failure(api: KubernetesApi, namespace: str) -> StartFailure
 def _failures(pod: Pod) -> Iterator[StartFailure]:
     for container in pod.status.container_statuses or ():
         waiting = container.state.waiting
-        if waiting is not None and waiting.reason in START_FAILURES:
+        if waiting is not None and waiting.reason in PULL_FAILURES:
             yield StartFailure(waiting.reason, waiting.message or "", container.image, pod.spec.node_name or "")

@@ -19,7 +19,7 @@ from messages.criteria import Capacity
 from messages.jobs import JobSpec, Launch, Timeouts, Workers
 from runtime.children import free_port
 from runtime.nats_server import NatsServer
-from simulator.market.accelerators import ACCELERATORS
+from simulator.market.markets import ACCELERATORS
 from tests.cli.command import tradewind, without_ours
 from tests.e2e.traces import a_mark, nothing_is_left
 from tradewind.client.api import Api, session

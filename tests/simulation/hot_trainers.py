@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 
-from agents.worker.words import Enter, Locate, Park, Word
+from agents.worker.commands import Enter, Locate, Park, TrainerCommand
 from messages.ids import NO_GENERATION, Generation, Rank
 from messages.workers import TrainerExit
 from messages.worlds import Entry, HotWorld
@@ -52,7 +52,7 @@ class HotTraining:
 
     # What agents and faults do to a trainer.
 
-    def hear(self, trainer: HotTrainer, word: Word) -> None:
+    def hear(self, trainer: HotTrainer, word: TrainerCommand) -> None:
         if not trainer.alive:
             return
         if trainer.silent:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from agents.worker.words import Enter, Word
+from agents.worker.commands import Enter, TrainerCommand
 from messages.ids import NO_GENERATION, Generation, Range, Rank, WorkerId
 from messages.workers import TrainerExit, TrainerStatus
 from messages.worlds import Assignment, HotWorld
@@ -25,7 +25,7 @@ class HotTrainer:
     silent: bool = False
     stopped: bool = False
     """Silent because it was stopped, as its agent can see."""
-    unheard: list[Word] = field(default_factory=list)
+    unheard: list[TrainerCommand] = field(default_factory=list)
     """What it was told while it was silent."""
     busy_since_s: float | None = None
     """It is in its loop body for long: it hears commands, but enters no collective and no world."""

@@ -16,6 +16,7 @@ from controlplane.capacity.capacity import Capacity
 from controlplane.capacity.fleet_keeper import FleetKeeper
 from controlplane.capacity.interface import OnPlacement
 from controlplane.capacity.leaders_cloud import LeadersCloud
+from controlplane.capacity.observer import Observer
 from controlplane.capacity.planning import Planning
 from controlplane.capacity.silent_controllers import SilentControllers
 from controlplane.capacity.upgrade_guard import UpgradeGuard
@@ -69,7 +70,8 @@ async def provided(fleet_file: Path, environ: Mapping[str, str], leader: Leader)
     fleet, clock, announce, may_act = read_fleet(fleet_file), leader.clock, leader.announce, leader.may_act
     bus = bus_of(await leader.bucket.made_at())
     opened = await open_cloud(fleet, environ)
-    cloud = LeadersCloud(opened, may_act, Advice(announce).see)
+    observer = Observer(opened, clock, Advice(announce).see)
+    cloud = LeadersCloud(opened, may_act, observer)
 
     def completed(plan: PoolPlan) -> PoolPlan:
         return complete(fleet, plan, lease_of(clock.wall_s(), bus))
@@ -105,7 +107,8 @@ async def provided(fleet_file: Path, environ: Mapping[str, str], leader: Leader)
             running = (
                 tasks.create_task(_keeper(fleet, cloud, capacity, leader).run(), name="fleet"),
                 tasks.create_task(UpgradeGuard(cloud, cluster_plans(fleet), announce, clock).run(), name="upgrades"),
-                tasks.create_task(leader.books.run(cloud, fleet.name), name="ledger"),
+                tasks.create_task(observer.run(), name="observer"),
+                tasks.create_task(leader.books.run(observer, fleet.name), name="ledger"),
                 tasks.create_task(planning.run(), name="planning"),
                 tasks.create_task(reaper.run(), name="reaper"),
             )

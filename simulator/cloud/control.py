@@ -28,8 +28,7 @@ from simulator.cloud.model.requests import (
 from simulator.cloud.regions import RegionClient, RegionTrouble
 from simulator.cloud.replies import body_of, mistake, reply
 from simulator.cloud.shell import CloudService
-from simulator.market.accelerators import ACCELERATORS, accelerator, micro_usd
-from simulator.market.changes import Amount, Market, NoticeSeconds, Usd
+from simulator.market.markets import ACCELERATORS, Amount, Market, NoticeSeconds, Usd, accelerator, micro_usd
 
 T = TypeVar("T")
 

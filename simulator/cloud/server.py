@@ -38,7 +38,7 @@ from simulator.cloud.settings import (
 )
 from simulator.cloud.shell import CloudService, CloudShell
 from simulator.market import feed
-from simulator.market.changes import Change
+from simulator.market.markets import Change
 from simulator.market.traces import read_trace
 
 STOP_S = 0.5

@@ -15,8 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from runtime.clock import Clock
-from simulator.market.accelerators import ACCELERATORS, MicroUsd
-from simulator.market.changes import Change, Market
+from simulator.market.markets import ACCELERATORS, Change, Market, MicroUsd
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,8 +40,7 @@ from simulator.kubernetes.objects import (
 )
 from simulator.kubernetes.resources import NODES, PODS, Resource
 from simulator.kubernetes.server import ApiServer, ServerOptions
-from simulator.metadata.server import MetadataServers
-from simulator.metadata.tree import PREEMPTED
+from simulator.metadata_server import PREEMPTED, MetadataServers
 from simulator.region.node import NodeState, RegionNode, cordon, new_metadata, node_object, set_ready, windows
 from simulator.region.settings import ClusterRequest, NodeRequest, NodeView, RegionSettings
 

@@ -1,8 +1,11 @@
 """Budgets in a master: ledgers that cannot be read, machines that cannot be seen, changes that are not recorded."""
 
+import time
+
 import pytest
 from msgspec import structs
 
+from controlplane.clouds.observations import look_at
 from controlplane.clouds.outcomes import Unreachable
 from controlplane.jobs import runner as held
 from controlplane.jobs.errors import CostUnknown, NotRecorded
@@ -42,7 +45,7 @@ async def test_a_ledger_that_cannot_be_read_pauses_a_job_with_a_budget_and_no_ot
         await desk.scale(FREE, 1)
         for job in (JOB, FREE):
             await bucket.put(subjects.ledger_key(job), b"torn")
-        await master.books.look(cloud, "a-fleet")
+        await master.books.observe(await look_at(cloud, time.time()), "a-fleet")
         await eventually(lambda: paused(master, JOB) is not None, what="a pause")
         for job in (JOB, FREE):
             with pytest.raises(CostUnknown, match=f"What job '{job}' has cost is not known, because its ledger cannot"):
@@ -74,7 +77,7 @@ async def test_that_nobody_can_see_the_machines_is_said_with_every_figure(
         desk = master.service
         await desk.submit(bounded())
         assert (await desk.cost(JOB)).note == "", "nobody has looked yet"
-        await master.books.look(cloud, "a-fleet")
+        await master.books.observe(await look_at(cloud, time.time()), "a-fleet")
         for note in ((await desk.cost(JOB)).note, (await desk.budgets.view(JOB)).note):
             assert note.startswith("The cloud does not list its machines (nobody answers)")
 

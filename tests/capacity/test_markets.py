@@ -5,10 +5,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
-import pytest
-
 from controlplane.allocator.state import Allocator, new_allocator
-from controlplane.capacity import markets
 from controlplane.capacity.markets import Markets
 from controlplane.capacity.quotas import QuotaWatch
 from controlplane.catalog.memory import Memory, StockedOut, learn
@@ -167,14 +164,6 @@ async def test_once_prices_of_the_moment_were_read_the_last_ones_hold_while_nobo
         await looked_at(cloud, 6)
         assert stage.usd_in(IOWA_A) == 123_456
         assert stage.said == []
-
-
-async def test_an_answer_that_never_comes_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(markets, "CALL_S", 0.01)
-    async with a_stage(SilentCloud(), unseen_s=0.1) as stage:
-        stage.markets.follow(JOB, some_criteria(), stage.hear)
-        await eventually(lambda: stage.told)
-    assert stage.said[0].why == "prices of the moment were not told within 0.01 s"
 
 
 async def test_other_prices_are_told_and_the_same_ones_are_not() -> None:

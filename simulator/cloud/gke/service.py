@@ -7,8 +7,8 @@ from typing import Any
 from google.cloud import container_v1
 
 from simulator.cloud.gke.maintenance import exclusions_of, with_policy
-from simulator.cloud.gke.reading import cluster_wish, path_of, pool_wish, spec_of, updated_pool
-from simulator.cloud.gke.telling import cluster_message, operation_message, pool_message, server_config
+from simulator.cloud.gke.requests import cluster_wish, path_of, pool_wish, spec_of, updated_pool
+from simulator.cloud.gke.responses import cluster_message, operation_message, pool_message, server_config
 from simulator.cloud.model import refusals, view
 from simulator.cloud.model.names import ANYWHERE, OperationName, Path
 from simulator.cloud.model.refusals import Refusal

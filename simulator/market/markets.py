@@ -1,12 +1,16 @@
-"""What can be bought: the accelerators by the names that GKE gives them, with ordinary prices.
+"""What a market sells: accelerators by the names that GKE gives them, changes of capacity and price, lifetimes.
 
 A price is that of one accelerator with its share of the machine around it, for an hour. Machines without accelerators
 are bought as `cpu`, and counted in vCPUs. The prices are Google's list prices of August 2026 in us-central1, rounded:
 they hold until a trace, a generator or the control endpoint says otherwise.
 """
 
+import math
+import random
 from dataclasses import dataclass
-from typing import NewType
+from typing import Annotated, NamedTuple, NewType
+
+from msgspec import Meta
 
 MicroUsd = NewType("MicroUsd", int)
 
@@ -47,3 +51,48 @@ _BY_ANY_NAME = {**ACCELERATORS, **{short: each for each in _KNOWN for short in e
 def accelerator(name: str) -> Accelerator | None:
     """By GKE's name or a shorter one, in any case."""
     return _BY_ANY_NAME.get(name.strip().lower())
+
+
+Usd = Annotated[float, Meta(ge=0, le=1_000_000)]
+Amount = Annotated[int, Meta(ge=0, le=1_000_000)]
+NoticeSeconds = Annotated[float, Meta(ge=0, le=86_400)]
+"""As long as a region takes it for."""
+
+
+class Market(NamedTuple):
+    zone: str
+    accelerator: str
+
+    def __str__(self) -> str:
+        return f"{self.zone}/{self.accelerator}"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    at_s: float
+    """Since the market opened."""
+    market: Market
+    capacity: int | None = None
+    """Accelerators that spot nodes may hold; None: as before."""
+    price: MicroUsd | None = None
+    """Of one accelerator for an hour; None: as before."""
+    notice_s: float | None = None
+    """What the nodes that this change takes are given; None: as usual."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lifetimes:
+    """How long spot nodes live if nothing else takes them: a Weibull distribution.
+
+    With a shape below 1 many die young, and those that last continue to last. `cap_s` is the limit that some clouds set
+    for every spot node, such as 24 hours.
+    """
+
+    mean_s: float
+    shape: float = 0.7
+    cap_s: float = math.inf
+
+    def draw_s(self, seed: str) -> float:
+        """The same seed, the same lifetime."""
+        scale_s = self.mean_s / math.gamma(1 + 1 / self.shape)
+        return min(self.cap_s, random.Random(seed).weibullvariate(scale_s, self.shape))

@@ -20,7 +20,7 @@ from simulator.cloud.model.state import (
     Taint,
     TaintEffect,
 )
-from simulator.market.accelerators import ACCELERATORS, CPU
+from simulator.market.markets import ACCELERATORS, CPU
 
 DEFAULT_MACHINE = "e2-medium"
 DEFAULT_POOL = "default-pool"

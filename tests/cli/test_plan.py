@@ -16,11 +16,11 @@ from controlplane.planning.market import Quotas
 from messages.offers import OfferList
 from tests.cli.builders import no_master
 from tests.cli.command import Outcome, tradewind
-from tradewind.cli.jobfile import read_job
 from tradewind.cli.offers import prices_of
 from tradewind.cli.plan import print_plan
 from tradewind.cli.planner import offered
 from tradewind.cli.planner import planned as planned_of
+from tradewind.client.jobfile import read_job
 
 FLEET = Path(__file__).resolve().parents[2] / "examples" / "fleet-simulator.yaml"
 A_JOB = """

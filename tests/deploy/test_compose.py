@@ -27,8 +27,8 @@ from simulator.main import simulator as simulator_command
 from simulator.region.settings import RegionSettings
 from tests.clouds.gke_fleets import read_gke_fleet
 from tradewind.cli import commands
-from tradewind.cli.client import ClientSettings
-from tradewind.cli.jobfile import read_job
+from tradewind.client.api import ClientSettings
+from tradewind.client.jobfile import read_job
 
 ROOT = Path(__file__).resolve().parents[2]
 HOME = "/home/tradewind"

@@ -27,8 +27,8 @@ from controlplane.reaper.inventory import Inventory, Resource, look, name_of
 from controlplane.reaper.removing import Fate, Removal, remove_patiently
 from messages.ids import ClusterName
 from runtime.errors import UserError
-from tradewind.cli import output
 from tradewind.cli.live_jobs import Known, NobodyKnows, known_jobs
+from tradewind.terminal import output
 
 SILENCE = "The cloud does not tell what there is"
 PATIENCE_S = 900.0

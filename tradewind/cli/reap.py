@@ -11,8 +11,8 @@ import click
 from msgspec import structs
 from rich.table import Table
 
-from tradewind.cli import output, tables
 from tradewind.cli.options import json_option
+from tradewind.terminal import output, tables
 
 if TYPE_CHECKING:
     from controlplane.clouds.spec import Fleet
@@ -62,8 +62,8 @@ def reap(fleet: Path, clusters: bool, yes: bool, assume_no_jobs: bool, as_json: 
     name. What is another fleet's, or nobody's that we know, is never touched.
     """
     from controlplane.fleet.files import read_fleet
-    from tradewind.cli.foreground import run_command
     from tradewind.cli.orphans import Wish
+    from tradewind.cli.runner import run_command
 
     wish = Wish(clusters, yes, assume_no_jobs)
     read = read_fleet(fleet)

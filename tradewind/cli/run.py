@@ -22,17 +22,17 @@ from messages.jobs import MODULE, Failures, JobSpec, Launch, Workers
 from runtime.errors import TradewindError, UserError
 from runtime.paths import current_folder, expanded
 from runtime.waiting import first_of
-from tradewind.cli import output
-from tradewind.cli.errors import MasterAway
 from tradewind.cli.options import Whole
 from tradewind.cli.rank_logs import Outputs, RankLogs
 from tradewind.cli.stop import checkpoint_text, waiting_text
 from tradewind.cli.torchrun_options import given_of, torchrun_options
-from tradewind.cli.watch import Watch
+from tradewind.client.errors import MasterAway
+from tradewind.client.watch import Watch
+from tradewind.terminal import output
 
 if TYPE_CHECKING:
     from runtime.process import Stop
-    from tradewind.cli.client import Api
+    from tradewind.client.api import Api
 
 STOP_S = 10.0
 """Seconds that an interrupted job has to end, besides the grace of its trainers, before its processes are ended."""
@@ -189,7 +189,7 @@ def run_here(spec: JobSpec, environ: Mapping[str, str], outputs: Outputs) -> int
     from agents.cluster.settings import ClusterSettings
     from runtime.process import run as run_process
     from runtime.settings import read_settings
-    from tradewind.cli.foreground import quiet_logs
+    from tradewind.terminal.foreground import quiet_logs
 
     quiet_logs()
     gpus = machine_gpus(read_settings(ClusterSettings, environ).gpus, environ)
@@ -216,7 +216,7 @@ class LocalRun:
         self._ended = asyncio.Event()
 
     async def result(self) -> int:
-        from tradewind.cli.foreground import unless_stopped
+        from tradewind.terminal.foreground import unless_stopped
 
         return await unless_stopped(self._work(), self._stop, self._stop_job)
 

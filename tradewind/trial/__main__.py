@@ -14,9 +14,9 @@ import msgspec
 from controlplane.clouds.gke.fleet_file import GkeFleet
 from controlplane.fleet.files import read_fleet
 from runtime.errors import TradewindError, UserError
-from tradewind.cli.client import connected
-from tradewind.cli.foreground import quiet_logs
-from tradewind.cli.jobfile import read_job
+from tradewind.client.api import connected
+from tradewind.client.jobfile import read_job
+from tradewind.terminal.foreground import quiet_logs
 from tradewind.trial import checklist
 from tradewind.trial.commands import Programs
 from tradewind.trial.gcloud import Gcloud

@@ -10,8 +10,8 @@ from controlplane.clouds.gke.fleet_file import GkeFleet
 from messages.api import EventLine, JobView
 from messages.jobs import JobSpec
 from runtime.errors import UserError
-from tradewind.cli.client import Api
-from tradewind.cli.errors import JobUnknown
+from tradewind.client.api import Api
+from tradewind.client.errors import JobUnknown
 from tradewind.trial.commands import WouldChange
 from tradewind.trial.gcloud import Gcloud
 

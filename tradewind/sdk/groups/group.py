@@ -7,6 +7,8 @@ from typing import Any, Protocol
 from torch import Tensor
 from torch._C._distributed_c10d import Work
 
+from tradewind.sdk.transfer.wire import Destination
+
 
 class Group(Protocol):
     """The ranks of one world, as far as training needs them."""
@@ -23,17 +25,14 @@ class Group(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Joiner:
-    """Where a rank that enters without the state wants it sent."""
+class JoiningRank:
+    """A rank that enters without the state, and where it wants that sent."""
 
     rank: int
-    address: tuple[str, int]
-    token: str
-    source: str = ""
-    """This worker's own address: the one that the joining rank expects its peers to connect from."""
+    destination: Destination
 
 
 @dataclass(frozen=True, slots=True)
 class Built:
     group: Group
-    joiners: tuple[Joiner, ...] = ()
+    joiners: tuple[JoiningRank, ...] = ()

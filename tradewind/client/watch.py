@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from messages.api import EventLine, JobView, LogLine
 from messages.events import JOB_ENDS
-from tradewind.cli.following import Seen, follow, source_of_event, source_of_line
+from tradewind.client.following import Seen, follow, source_of_event, source_of_line
 
 if TYPE_CHECKING:
-    from tradewind.cli.client import Api
+    from tradewind.client.api import Api
 
 QUIET_S = 0.5
 DRAIN_S = 3.0

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from messages.api import JobView, WorkerView
 from runtime.plain_text import plain
-from tradewind.cli import output
+from tradewind.terminal import output
 
 WIDE = 1000
 UNREAD = "unread"

@@ -132,7 +132,7 @@ def test_closing_ends_all_threads_also_those_in_the_middle(stage: Stage) -> None
 PROCESS = """
 from tradewind.sdk.transfer.receiver import Receiver
 from tradewind.sdk.transfer.sender import Streamer
-from tradewind.sdk.transfer.wire import Destination
+from tradewind.sdk.groups.group import Destination
 port, token = Receiver().listen(1, "127.0.0.1", ["127.0.0.1"], 2)
 streamer = Streamer({})
 streamer.prepare(Destination(("127.0.0.1", port), token), 1000, 1)

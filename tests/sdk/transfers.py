@@ -11,9 +11,9 @@ import torch
 from torch import nn
 
 from tests.sdk.states import Rank, fused_adam
+from tradewind.sdk.groups.group import Destination
 from tradewind.sdk.transfer.receiver import Receiver, Snapshot
 from tradewind.sdk.transfer.sender import Streamer, StreamJob
-from tradewind.sdk.transfer.wire import Destination
 
 LONG_S = 30.0
 LOOPBACK = "127.0.0.1"

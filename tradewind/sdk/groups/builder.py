@@ -23,8 +23,7 @@ from torch._C._distributed_c10d import Store as TorchStore
 
 from tradewind.protocol.trainer import Assign, Store
 from tradewind.sdk.groups import gloo
-from tradewind.sdk.groups.group import Built, Group, JoiningRank
-from tradewind.sdk.transfer.wire import Destination
+from tradewind.sdk.groups.group import Built, Destination, Group, JoiningRank
 
 STORE_TIMEOUT: Final = timedelta(seconds=30)
 _LAST_WAIT_S: Final = 2.0

@@ -7,8 +7,6 @@ from typing import Any, Protocol
 from torch import Tensor
 from torch._C._distributed_c10d import Work
 
-from tradewind.sdk.transfer.wire import Destination
-
 
 class Group(Protocol):
     """The ranks of one world, as far as training needs them."""
@@ -22,6 +20,19 @@ class Group(Protocol):
     def finish(self, work: Any, halted: Callable[[], bool], on_wait: Callable[[float], None] | None = None) -> bool: ...
     def leave_behind(self, *buffers: Tensor) -> None: ...
     def cut(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """Where a joining rank takes the state."""
+
+    address: tuple[str, int]
+    token: str
+    source: str = ""
+    """The address that it expects its peers to connect from; any if it is empty."""
+
+    def __str__(self) -> str:
+        return f"{self.address[0]}:{self.address[1]}"
 
 
 @dataclass(frozen=True, slots=True)

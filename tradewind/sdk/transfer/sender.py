@@ -14,8 +14,9 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import Protocol
 
+from tradewind.sdk.groups.group import Destination
 from tradewind.sdk.training_state.tensor_bytes import Staging, checksum
-from tradewind.sdk.transfer.wire import Connection, Destination, Shard
+from tradewind.sdk.transfer.wire import Connection, Shard
 
 CONNECT_S = 5.0
 SILENCE_S = 10.0

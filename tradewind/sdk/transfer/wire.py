@@ -27,19 +27,6 @@ class Broken(OSError):
 
 
 @dataclass(frozen=True, slots=True)
-class Destination:
-    """Where a joining rank takes the state."""
-
-    address: tuple[str, int]
-    token: str
-    source: str = ""
-    """The address that it expects its peers to connect from; any if it is empty."""
-
-    def __str__(self) -> str:
-        return f"{self.address[0]}:{self.address[1]}"
-
-
-@dataclass(frozen=True, slots=True)
 class Shard:
     generation: int
     step: int

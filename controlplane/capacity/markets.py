@@ -68,14 +68,22 @@ class _Followed:
     quotas: Quotas | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Knowledge:
+    """What is known of machines and zones beyond current prices."""
+
+    offers: tuple[Offer, ...]
+    """The fleet's."""
+    catalog: Callable[[], Catalog]
+    links: Links
+    memory: Callable[[], Memory]
+
+
 class Markets:
     def __init__(
         self,
         cloud: Cloud,
-        offers: tuple[Offer, ...],
-        catalog: Callable[[], Catalog],
-        links: Links,
-        memory: Callable[[], Memory],
+        knowledge: Knowledge,
         quotas: QuotaWatch,
         clock: Clock,
         announce: Callable[[Event], None],
@@ -83,12 +91,12 @@ class Markets:
         look_s: float = LOOK_S,
         unseen_s: float = UNSEEN_S,
     ) -> None:
-        self.links = links
+        self.links = knowledge.links
         self._cloud = cloud
-        self._offers = offers
-        self._limits = limits_of(offers)
-        self._catalog = catalog
-        self._memory = memory
+        self._offers = knowledge.offers
+        self._limits = limits_of(knowledge.offers)
+        self._catalog = knowledge.catalog
+        self._memory = knowledge.memory
         self._quotas = quotas
         self._clock = clock
         self._announce = announce

@@ -24,7 +24,9 @@ from messages.clusters import KeepWorkers, RemoveWorkers
 from messages.ids import ClusterName, Epoch, Generation
 from messages.worlds import JobCommand, StoreAddress
 from tests.simulation.actors import Actor
+from tests.simulation.allocation import Allocation
 from tests.simulation.clockwork import Broken
+from tests.simulation.money import Money
 
 if TYPE_CHECKING:
     from tests.simulation.system import System
@@ -173,13 +175,20 @@ class Term(Actor):
         self.job: Job | None = None
         self.revision = 0
         self.stores: set[Generation] = set()
+        self.allocation: Allocation | None = None
+        """Where nodes are bought."""
         self.later(self.system.clockwork.chance.uniform(0.005, 0.1), self.adopt)
 
     def later(self, delay_s: float, what: Callable[[], None]) -> None:
         self.process.later(delay_s, lambda: what() if self.alive else None)
 
     def hear(self, make: Callable[[], job_events.JobEvent]) -> None:
-        self.process.do(lambda: self.post(make()))
+        self.process.do(lambda: self._hear(make()))
+
+    def _hear(self, event: job_events.JobEvent) -> None:
+        if self.alive and self.allocation is not None and isinstance(event, job_events.ClusterReported):
+            self.allocation.see(event.topology)
+        self.post(event)
 
     def adopt(self) -> None:
         if not self.process.connected:
@@ -192,12 +201,18 @@ class Term(Actor):
         else:
             self.tell(f"adopts generation {saved.generation}, {saved.phase}")
             self.job = adopted_job(self.system.spec, saved, epoch=self.epoch, at_s=self.now_s)
+        market = self.system.market
+        if market is not None and self.allocation is None:
+            self.allocation = Allocation(self, self.job, market)
+            Money(self, self.job, market, self.system.ledger)
         self.tick()
 
     def end(self) -> None:
         """Its stores, which are its children, end with it."""
         self.alive = False
         self.stores.clear()
+        if self.allocation is not None:
+            self.allocation.end()
 
     def tick(self) -> None:
         self.post(job_events.Ticked(self.now_s))
@@ -215,6 +230,8 @@ class Term(Actor):
             self.tell(f"{self.job.record.phase}: {self.job.why}")
         for effect in decision.effects:
             self.perform(effect)
+        if self.allocation is not None:
+            self.allocation.decided(self.job)
         self.wake_at(decision.wake_at_s, self.tick)
 
     def perform(self, effect: job_effects.JobEffect) -> None:

@@ -106,11 +106,11 @@ class Pausing(System):
                 raise Broken(f"paused {HEAL_S:g} s ago, and not all have gone: {left}")
             self.purse.fill()
         limit_s = clockwork.now_s + HEAL_S + self.training.steps * STEP_S
-        if not clockwork.run_until(lambda: self._ended and self._nothing_left(), limit_s):
+        if not clockwork.run_until(lambda: self._ended and self.nothing_left(), limit_s):
             raise Broken(f"has not ended {HEAL_S:g} s after it could go on: {self.stored and self.stored.why}")
 
     def _rests(self) -> bool:
-        return self.stored is not None and self.stored.rests and self._nothing_left()
+        return self.stored is not None and self.stored.rests and self.nothing_left()
 
 
 class PausingHot(Pausing, HotSystem):

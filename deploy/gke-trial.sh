@@ -78,7 +78,7 @@ cleanup() {
     wait "${child}" || true
   fi
   if [[ ${dry_run} == false && ${code} -ne 2 ]]; then
-    timeout --kill-after=30 60m "${python}" -m tradewind.cli.trial cleanup "${common[@]}" || code=1
+    timeout --kill-after=30 60m "${python}" -m tradewind.trial cleanup "${common[@]}" || code=1
   fi
   echo "The full log is ${log}"
   exit "${code}"
@@ -90,7 +90,7 @@ trap 'exit 143' TERM
 # In the background, so that a signal is answered at once and not when the checks have ended.
 code=0
 timeout --kill-after=60 "${minutes}m" \
-  "${python}" -m tradewind.cli.trial run "${common[@]}" ${options[@]+"${options[@]}"} &
+  "${python}" -m tradewind.trial run "${common[@]}" ${options[@]+"${options[@]}"} &
 child=$!
 wait "${child}" || code=$?
 child=""

@@ -3,17 +3,12 @@ none any more."""
 
 import asyncio
 
-from agents.cluster.kubernetes.client import ApiRefused, ApiUnavailable, KubernetesApi
-from agents.cluster.kubernetes.names import (
-    NODES_PATH,
-    NOTICE_ANNOTATION,
-    NOTICE_BOOT_ANNOTATION,
-    NOTICE_WHY_ANNOTATION,
-    NOTICED_LABEL,
-)
-from agents.cluster.kubernetes.pauses import Pauses
 from agents.notice.source import Notice
+from messages.labels import NOTICE_ANNOTATION, NOTICE_BOOT_ANNOTATION, NOTICE_WHY_ANNOTATION, NOTICED_LABEL
+from runtime.backoff import Backoff
 from runtime.clock import Clock
+from runtime.kubernetes.client import ApiRefused, ApiUnavailable, KubernetesApi
+from runtime.kubernetes.paths import NODES_PATH
 from runtime.logs import WhyLog, logger
 
 PAUSE_S = 0.05
@@ -59,7 +54,7 @@ class NodeAnnotation:
             await self._write()
 
     async def _write(self) -> None:
-        pauses = Pauses(PAUSE_S, PAUSE_MOST_S)
+        backoff = Backoff(PAUSE_S, PAUSE_MOST_S)
         while True:
             wanted = self._wanted
             try:
@@ -67,7 +62,7 @@ class NodeAnnotation:
                 await self._api.patch(self._path, {"metadata": {"annotations": wanted, "labels": labels}})
             except (ApiUnavailable, ApiRefused) as error:
                 self._log_trouble(str(error))
-                await pauses.wait(error.retry_after_s if isinstance(error, ApiUnavailable) else 0.0)
+                await backoff.wait(error.retry_after_s)
                 continue
             self._log.info("notice_written", deadline_unix_s=wanted[NOTICE_ANNOTATION])
             return

@@ -2,13 +2,15 @@
 
 from dataclasses import dataclass
 
-from agents.cluster.kubernetes.client import ApiRefused, ApiUnavailable, KubernetesApi
-from agents.cluster.kubernetes.names import ACCELERATOR_LABEL, NODES_PATH, SPOT_LABELS
-from agents.cluster.kubernetes.objects import Node
-from agents.cluster.kubernetes.pauses import Pauses
 from messages.decoding import Undecodable, decode
+from runtime.backoff import Backoff
+from runtime.kubernetes.client import ApiRefused, ApiUnavailable, KubernetesApi
+from runtime.kubernetes.objects import Node
+from runtime.kubernetes.paths import NODES_PATH
 from runtime.logs import WhyLog, logger
 
+ACCELERATOR_LABEL = "cloud.google.com/gke-accelerator"
+SPOT_LABELS = ("cloud.google.com/gke-spot", "cloud.google.com/gke-preemptible")
 PAUSE_S = 0.1
 PAUSE_MOST_S = 5.0
 
@@ -23,13 +25,13 @@ class Machine:
 
 async def read_machine(api: KubernetesApi, node: str) -> Machine:
     """Asks the API until it answers."""
-    pauses, log_trouble = Pauses(PAUSE_S, PAUSE_MOST_S), WhyLog(logger(node=node), "node_not_read_yet")
+    backoff, log_trouble = Backoff(PAUSE_S, PAUSE_MOST_S), WhyLog(logger(node=node), "node_not_read_yet")
     while True:
         try:
             return machine_of(decode(await api.get(f"{NODES_PATH}/{node}"), Node))
         except (ApiUnavailable, ApiRefused, Undecodable) as error:
             log_trouble(str(error))
-            await pauses.wait(error.retry_after_s if isinstance(error, ApiUnavailable) else 0.0)
+            await backoff.wait(0.0 if isinstance(error, Undecodable) else error.retry_after_s)
 
 
 def machine_of(node: Node) -> Machine:

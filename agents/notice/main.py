@@ -2,9 +2,7 @@
 
 import asyncio
 from pathlib import Path
-from typing import Any
 
-from agents.cluster.kubernetes.client import KubernetesApi, connected, found_configuration
 from agents.notice.annotation import NodeAnnotation
 from agents.notice.file import NoticeFile
 from agents.notice.machine import Machine, read_machine
@@ -12,6 +10,8 @@ from agents.notice.metadata import GceMetadata
 from agents.notice.settings import NoticeSettings
 from agents.notice.source import NoticeSource
 from runtime.clock import SystemClock
+from runtime.kubernetes.client import KubernetesApi
+from runtime.kubernetes.configuration import ApiConfiguration, connected, from_pod_or_kubeconfig
 from runtime.logs import logger
 from runtime.process import Stop
 
@@ -21,11 +21,10 @@ GPU_MAINTENANCE_S = 3600.0
 
 
 async def main(settings: NoticeSettings, stop: Stop) -> int:
-    return await watch(settings, await found_configuration(settings.kubeconfig), stop)
+    return await watch(settings, await from_pod_or_kubeconfig(settings.kubeconfig), stop)
 
 
-async def watch(settings: NoticeSettings, configuration: Any, stop: Stop) -> int:
-    """`configuration` says how to reach the API: see `agents.cluster.kubernetes.client`."""
+async def watch(settings: NoticeSettings, configuration: ApiConfiguration, stop: Stop) -> int:
     async with connected(configuration, "tradewind-notice") as api, asyncio.TaskGroup() as tasks:
         watching = tasks.create_task(_watch(settings, api), name="notice/watch")
         await stop.wait()

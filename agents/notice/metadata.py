@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import aiohttp
 
-from agents.cluster.kubernetes.pauses import Pauses
 from agents.notice.source import Notice, Tell
+from runtime.backoff import Backoff
 from runtime.logs import Once, logger
 
 PREEMPTED = "instance/preempted"
@@ -41,7 +41,7 @@ class GceMetadata:
     async def _follow(
         self, session: aiohttp.ClientSession, path: str, meaning: Callable[[str], Notice | None], tell: Tell
     ) -> None:
-        pauses, etag = Pauses(PAUSE_S, PAUSE_MOST_S), ""
+        backoff, etag = Backoff(PAUSE_S, PAUSE_MOST_S), ""
         loop = asyncio.get_running_loop()
         while True:
             asked_s = loop.time()
@@ -50,13 +50,13 @@ class GceMetadata:
             except _NotTold as error:
                 if self._log_once((path, str(error))):
                     self._log.warning("notice_not_told", path=path, why=str(error))
-                await pauses.wait(error.pause_s)
+                await backoff.wait(error.pause_s)
                 continue
             if new_etag != etag or path not in self._known:
                 self._learn(path, meaning(value), tell)
-                pauses.reset()
+                backoff.reset()
             elif loop.time() - asked_s < EARLY_S:
-                await pauses.wait()  # a server that does not wait must not be asked without end
+                await backoff.wait()  # a server that does not wait must not be asked without end
             etag = new_etag
 
     async def _ask(self, session: aiohttp.ClientSession, path: str, etag: str) -> tuple[str, str]:

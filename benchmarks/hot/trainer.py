@@ -16,8 +16,8 @@ from torch import Tensor, nn
 
 import tradewind
 from tradewind.protocol.trainer import Assign, Halt, Order
-from tradewind.sdk import trace
-from tradewind.sdk.member import Built
+from tradewind.sdk.diagnostics import TRACE, Trace
+from tradewind.sdk.groups.group import Built
 
 _INPUTS = 512
 
@@ -43,7 +43,7 @@ def model_of(width: int) -> nn.Module:
     )
 
 
-def watch_orders(run: tradewind.Run, traced: trace.Trace) -> None:
+def watch_orders(run: tradewind.Run, traced: Trace) -> None:
     """The SDK's own trace is of the training thread; orders and groups come to others."""
     member = run._member
     obey, built = member.obey, member.built
@@ -101,7 +101,7 @@ def main() -> None:
     model = model_of(options.width)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-4)
     run = tradewind.Run(model, optimizer, Numbers(), batch=options.batch, steps=1_000_000, seed=3)
-    traced = trace.Trace(os.environ.get(trace.VARIABLE))
+    traced = Trace(os.environ.get(TRACE))
     watch_orders(run, traced)
     audit = Audit(options.folder)
     traced("asked", 0, 0, 0)

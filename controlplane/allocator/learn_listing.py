@@ -8,9 +8,10 @@ from controlplane.allocator.pauses import pause_s
 from controlplane.allocator.shelves import close_for, is_closed, shelf_of
 from controlplane.allocator.state import Allocator, Listing, Pool
 from controlplane.allocator.timing import settles
-from controlplane.clouds.interface import JOB_LABEL, PoolInfo, PoolStatus, RecentShortage
+from controlplane.clouds.interface import PoolInfo, PoolStatus, RecentShortage
 from controlplane.clouds.outcomes import Refused
 from messages.ids import ClusterName
+from messages.labels import JOB_LABEL
 
 
 def learn_listing(allocator: Allocator, event: PoolsListed) -> Allocator:

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
-from controlplane.clouds.interface import JOB_LABEL, PoolPlan, PoolRef
+from controlplane.clouds.interface import PoolPlan, PoolRef
 from messages.ids import ClusterName, JobName
+from messages.labels import JOB_LABEL
 
 NAMED_AT_MOST = 22
 """Of a job's name; with the rest a pool's name stays within the 40 characters that GKE allows."""

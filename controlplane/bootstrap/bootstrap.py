@@ -1,22 +1,32 @@
-"""Every cluster of the fleet gets what it needs, and after a restart of the master what is there is taken over."""
+"""Installs in every cluster of the fleet what workers need there; a restarted master finds it and changes nothing."""
 
 import asyncio
-from collections.abc import Callable
-from typing import Protocol, assert_never
+import contextlib
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from typing import Any, Protocol, assert_never
 
-from controlplane.bootstrap.answers import PassOutcome, outcome_of
-from controlplane.bootstrap.apply import install
-from controlplane.bootstrap.client import CallFailed, connected
+import msgspec
+
 from controlplane.bootstrap.manifests import manifests
-from controlplane.bootstrap.pods import controller_failure
+from controlplane.bootstrap.names import CONTROLLER, selector, title
+from controlplane.bootstrap.outcomes import PassOutcome, Step, outcome_of, to_install
 from controlplane.bootstrap.settings import BootstrapSettings, Place, Secrets
 from controlplane.clouds.interface import KubernetesAccess
 from controlplane.clouds.outcomes import Busy, Done, Refused, Throttled, Unreachable
 from messages.clusters import StartFailure
+from messages.decoding import Undecodable, decode
 from messages.ids import ClusterName
 from runtime.backoff import pauses
-from runtime.errors import Temporary, UserError
+from runtime.errors import Temporary, TradewindError, UserError
+from runtime.kubernetes.client import ApiRefused, ApiUnavailable, KubernetesApi, NotFound
+from runtime.kubernetes.configuration import connected, from_endpoint
+from runtime.kubernetes.objects import Pod
+from runtime.kubernetes.paths import Manifest, path_of, pods_path
 from runtime.logs import logger
+
+FIELD_MANAGER = "tradewind-bootstrap"
+START_FAILURES = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull")
+"""Reasons for which the controller's image cannot be pulled."""
 
 Report = Callable[[Place, PassOutcome], None]
 
@@ -37,7 +47,7 @@ class Bootstrap:
         secrets: Secrets,
         report: Report = lambda place, outcome: None,
     ) -> None:
-        """`report` is told each time that a cluster stands otherwise than before."""
+        """`report` is called each time that the outcome of a cluster changes."""
         self._cloud = cloud
         self._settings = settings
         self._secrets = secrets
@@ -45,7 +55,7 @@ class Bootstrap:
         self._log = logger()
 
     async def install_until_done(self, place: Place) -> None:
-        """Until it is done or cancelled. What a person has to correct is tried again too, seldom."""
+        """Retries until it is done or cancelled; what a person must correct is retried at the longest interval."""
         before: PassOutcome | None = None
         for pause_s in pauses(self._settings.pause_first_s, self._settings.pause_most_s):
             outcome = await self.install(place)
@@ -57,33 +67,39 @@ class Bootstrap:
             await asyncio.sleep(self._settings.pause_most_s if isinstance(outcome, Refused) else pause_s)
 
     async def install(self, place: Place) -> PassOutcome:
-        """One pass. Installing what is there already changes nothing."""
+        """One pass. Installing again what is there changes nothing."""
         cluster = place.cluster
         wanted = manifests(self._settings, self._secrets, place)
         try:
             access = await self._cloud.kubernetes_access(cluster)
             if not isinstance(access, KubernetesAccess):
                 return access
-            async with connected(access, self._cloud.access_token, self._settings.call_s) as client:
-                return await install(client, wanted, self._settings.fleet, cluster)
-        except CallFailed as failed:
-            return outcome_of(failed.complaint, "begin", cluster)
+            async with self._connected(access) as api:
+                return await install(api, wanted, self._settings.fleet, cluster)
+        except (ApiUnavailable, ApiRefused) as error:
+            return outcome_of(error, "begin", cluster)
         except Temporary as error:
             return Unreachable(str(error))
         except UserError as error:
             return Refused(str(error), error.hint)
 
     async def controller_failure(self, cluster: ClusterName) -> StartFailure | None:
-        """Why the controller's pod cannot start; None if it can, or if the API does not answer."""
+        """Returns why the controller's pod cannot start; None if it can, or if the API does not answer."""
         try:
             access = await self._cloud.kubernetes_access(cluster)
             if not isinstance(access, KubernetesAccess):
                 return None
-            async with connected(access, self._cloud.access_token, self._settings.call_s) as client:
-                return await controller_failure(client, self._settings.namespace)
-        except (CallFailed, Temporary, UserError) as error:
+            async with self._connected(access) as api:
+                return await controller_failure(api, self._settings.namespace)
+        except TradewindError as error:
             self._log.warning("controller_not_looked_at", cluster=cluster, why=str(error))
             return None
+
+    @contextlib.asynccontextmanager
+    async def _connected(self, access: KubernetesAccess) -> AsyncIterator[KubernetesApi]:
+        configuration = from_endpoint(access.endpoint, self._cloud.access_token, access.ca_certificate)
+        async with connected(configuration, FIELD_MANAGER, self._settings.call_s) as api:
+            yield api
 
     def _tell(self, place: Place, outcome: PassOutcome) -> None:
         match outcome:
@@ -96,3 +112,48 @@ class Bootstrap:
             case _:
                 assert_never(outcome)
         self._report(place, outcome)
+
+
+async def install(api: KubernetesApi, wanted: Sequence[Manifest], fleet: str, cluster: str) -> PassOutcome:
+    """Installs in the order of `wanted` and stops at the first failure; the next pass starts from the beginning."""
+    for manifest in wanted:
+        try:
+            step = to_install(manifest, await find(api, manifest), fleet, cluster)
+            if not isinstance(step, Step):
+                return step
+            if step is Step.APPLY:
+                await api.apply(path_of(manifest), manifest, FIELD_MANAGER)
+        except (ApiUnavailable, ApiRefused) as error:
+            return outcome_of(error, f"install the {title(manifest)}", cluster)
+    return Done()
+
+
+async def find(api: KubernetesApi, manifest: Manifest) -> Manifest | None:
+    """Reads the object of that kind and name as it is now."""
+    try:
+        return decode(await api.get(path_of(manifest)), dict[str, Any])
+    except NotFound:
+        return None
+    except Undecodable as error:
+        raise ApiUnavailable(f"the answer cannot be read: {error}") from error
+
+
+class _Pods(msgspec.Struct, frozen=True):
+    items: tuple[Pod, ...] = ()
+
+
+async def controller_failure(api: KubernetesApi, namespace: str) -> StartFailure | None:
+    """Returns None as well if the answer cannot be read."""
+    labels = ",".join(f"{name}={value}" for name, value in selector(CONTROLLER).items())
+    try:
+        pods = decode(await api.get(pods_path(namespace), {"labelSelector": labels}), _Pods)
+    except Undecodable:
+        return None
+    return next((failure for pod in pods.items for failure in _failures(pod)), None)
+
+
+def _failures(pod: Pod) -> Iterator[StartFailure]:
+    for container in pod.status.container_statuses or ():
+        waiting = container.state.waiting
+        if waiting is not None and waiting.reason in START_FAILURES:
+            yield StartFailure(waiting.reason, waiting.message or "", container.image, pod.spec.node_name or "")

@@ -1,21 +1,13 @@
 """What things are called in a cluster. They are never renamed: an old name would be left behind, with its rights."""
 
-from typing import Any
-
-from controlplane.clouds.interface import FLEET_LABEL
-
-Manifest = dict[str, Any]
+from messages.labels import APP_LABEL, FLEET_LABEL, MANAGED_BY_LABEL, MANAGER
+from runtime.kubernetes.paths import Manifest
 
 CONTROLLER = "cluster-controller"
 NOTICE = "notice"
 WORKER = "worker"
 BUS_SECRET = "bus"
 
-NATS_URL_KEY = "nats-url"
-NATS_CREDENTIALS_KEY = "nats.creds"
-
-MANAGED_BY_LABEL = "app.kubernetes.io/managed-by"
-MANAGER = "tradewind"
 DIGEST_ANNOTATION = "tradewind.dev/settings-digest"
 
 
@@ -30,7 +22,7 @@ def labels(fleet: str, component: str) -> dict[str, str]:
 
 def selector(component: str) -> dict[str, str]:
     """Which pods belong to a Deployment or a DaemonSet; Kubernetes lets nobody change that afterwards."""
-    return {"app": f"tradewind-{component}"}
+    return {APP_LABEL: f"tradewind-{component}"}
 
 
 def cluster_wide(namespace: str, component: str) -> str:

@@ -2,20 +2,10 @@
 
 from typing import Any
 
-from controlplane.bootstrap.names import (
-    BUS_SECRET,
-    CONTROLLER,
-    DIGEST_ANNOTATION,
-    NATS_CREDENTIALS_KEY,
-    NATS_URL_KEY,
-    NOTICE,
-    WORKER,
-    Manifest,
-    labels,
-    selector,
-)
+from controlplane.bootstrap.names import BUS_SECRET, CONTROLLER, DIGEST_ANNOTATION, NOTICE, WORKER, labels, selector
 from controlplane.bootstrap.settings import BootstrapSettings, Place
-from controlplane.clouds.interface import JOB_LABEL
+from messages.labels import JOB_LABEL, NATS_CREDENTIALS_KEY, NATS_URL_KEY
+from runtime.kubernetes.paths import Manifest
 
 CREDENTIALS_FOLDER = "/etc/tradewind"
 SCRATCH_FOLDER = "/scratch"

@@ -8,10 +8,11 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
-from controlplane.clouds.interface import FLEET_LABEL, JOB_LABEL, Cloud, ClusterInfo, ClusterPlan, ClusterStatus
+from controlplane.clouds.interface import Cloud, ClusterInfo, ClusterPlan, ClusterStatus
 from controlplane.clouds.outcomes import Done, Refused, Unreachable, reason_of
 from messages.events import FLEET, Event
 from messages.ids import ClusterName
+from messages.labels import FLEET_LABEL, JOB_LABEL
 from runtime.backoff import pauses
 from runtime.clock import Clock
 from runtime.logs import logger

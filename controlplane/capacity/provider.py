@@ -8,8 +8,8 @@ from functools import partial
 from pathlib import Path
 
 from controlplane.allocator.state import AllocatorSettings
-from controlplane.bootstrap.answers import PassOutcome
 from controlplane.bootstrap.bootstrap import Bootstrap
+from controlplane.bootstrap.outcomes import PassOutcome
 from controlplane.bootstrap.settings import Place, Secrets
 from controlplane.capacity.advice import Advice
 from controlplane.capacity.capacity import Capacity, OnPlacement

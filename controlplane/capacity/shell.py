@@ -8,10 +8,11 @@ from controlplane.allocator import effects, events
 from controlplane.allocator.effects import AllocatorEffect
 from controlplane.allocator.events import AllocatorEvent
 from controlplane.capacity.planner import Planner
-from controlplane.clouds.interface import JOB_LABEL, Cloud, PoolPlan, PoolRef, Taint
+from controlplane.clouds.interface import Cloud, PoolPlan, PoolRef, Taint
 from controlplane.clouds.outcomes import Outcome, Refused, Unreachable
 from messages.events import Event
 from messages.ids import JobName
+from messages.labels import JOB_LABEL
 from runtime.clock import Clock
 
 Complete = Callable[[PoolPlan], PoolPlan]

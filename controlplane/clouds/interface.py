@@ -8,12 +8,6 @@ from typing import NamedTuple, Protocol
 from controlplane.clouds.outcomes import Outcome, QuotaExceeded, Refused, StockedOut, Unreachable
 from messages.ids import ClusterName
 
-JOB_LABEL = "tradewind-job"
-FLEET_LABEL = "tradewind-fleet"
-LEASE_LABEL = "tradewind-lease"
-BUS_LABEL = "tradewind-bus"
-
-
 PROTECT_S = 180 * 86_400.0
 """Seconds of protection from node upgrades that one request asks for."""
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from controlplane.catalog.links import Links
 from controlplane.catalog.offers import Catalog
 from controlplane.catalog.shipped import shipped_catalog, shipped_links
-from controlplane.clouds.interface import FLEET_LABEL, JOB_LABEL, Cloud, MachineInfo
+from controlplane.clouds.interface import Cloud, MachineInfo
 from controlplane.clouds.outcomes import Refused, Unreachable
 from controlplane.job.state import Job
 from controlplane.lease.keeper import Leadership
@@ -19,6 +19,7 @@ from controlplane.ledger.records import LedgerUnreadable
 from controlplane.ledger.state import Kind, Ledger, Rate
 from messages.clusters import ClusterHeartbeat, Presence
 from messages.ids import ClusterName, JobName, WorkerId
+from messages.labels import FLEET_LABEL, JOB_LABEL
 from messages.worlds import Progress
 from runtime.bus import Bucket
 from runtime.clock import Clock

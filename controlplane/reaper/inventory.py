@@ -4,9 +4,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import assert_never
 
-from controlplane.clouds.interface import FLEET_LABEL, JOB_LABEL, LEASE_LABEL, Cloud, ClusterInfo, MachineInfo, PoolInfo
+from controlplane.clouds.interface import Cloud, ClusterInfo, MachineInfo, PoolInfo
 from controlplane.clouds.outcomes import Refused, Unreachable
 from messages.ids import JobName
+from messages.labels import FLEET_LABEL, JOB_LABEL, LEASE_LABEL
 
 Resource = PoolInfo | ClusterInfo | MachineInfo
 Key = tuple[str, ...]

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from datetime import datetime
 
-from controlplane.clouds.interface import BUS_LABEL, LEASE_LABEL
+from messages.labels import BUS_LABEL, LEASE_LABEL
 
 YOUNG_S = 300.0
 """So long a thing is left alone whose job is not known: somebody may be just making both."""

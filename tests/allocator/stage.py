@@ -20,10 +20,11 @@ from controlplane.allocator.effects import (
 from controlplane.allocator.invariants import check
 from controlplane.allocator.offers import Offer, pool_ref
 from controlplane.allocator.state import Allocator, AllocatorSettings, Pool, new_allocator
-from controlplane.clouds.interface import JOB_LABEL, ClusterInfo, PoolInfo, PoolRef, PoolStatus
+from controlplane.clouds.interface import ClusterInfo, PoolInfo, PoolRef, PoolStatus
 from controlplane.clouds.outcomes import Done, Outcome
 from messages.clusters import NodeSight
 from messages.ids import ClusterName, JobName
+from messages.labels import JOB_LABEL
 
 JOB = JobName("demo")
 US = ClusterName("us")

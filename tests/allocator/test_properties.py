@@ -13,7 +13,7 @@ from controlplane.allocator.events import AllocatorEvent
 from controlplane.allocator.invariants import check
 from controlplane.allocator.offers import Offer, pool_ref
 from controlplane.allocator.state import Allocator, new_allocator
-from controlplane.clouds.interface import JOB_LABEL, ClusterInfo, PoolInfo, PoolRef, PoolStatus, RecentShortage
+from controlplane.clouds.interface import ClusterInfo, PoolInfo, PoolRef, PoolStatus, RecentShortage
 from controlplane.clouds.outcomes import (
     AlreadyExists,
     Busy,
@@ -29,6 +29,7 @@ from controlplane.clouds.outcomes import (
     Unreachable,
 )
 from messages.clusters import NodeSight
+from messages.labels import JOB_LABEL
 from tests.allocator.stage import EU, JOB, US, an_offer
 
 OFFERS = (an_offer("us-a", at_most=2), an_offer("us-b", at_most=4), an_offer("eu-c", at_most=1, cluster=EU))

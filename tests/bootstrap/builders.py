@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from controlplane.bootstrap.manifests import manifests
-from controlplane.bootstrap.names import Manifest
 from controlplane.bootstrap.settings import BootstrapSettings, Place, Secrets
 from messages.ids import ClusterName
+from runtime.kubernetes.paths import Manifest
 
 CLUSTER = ClusterName("tw-us-central1")
 IMAGE = "example.invalid/tradewind:1"

@@ -2,10 +2,11 @@
 
 from typing import Any
 
-from controlplane.bootstrap.answers import PassOutcome
-from controlplane.bootstrap.apply import install
-from controlplane.bootstrap.names import Manifest, title
+from controlplane.bootstrap.bootstrap import find, install
+from controlplane.bootstrap.names import title
+from controlplane.bootstrap.outcomes import PassOutcome
 from controlplane.bootstrap.settings import Secrets
+from runtime.kubernetes.paths import Manifest
 from tests.bootstrap.builders import CLUSTER, one, some_manifests
 from tests.bootstrap.servers import Server
 
@@ -31,7 +32,7 @@ class Installation:
     async def delete_all(self) -> None:
         """Whoever made it. Asked for, not waited for."""
         for manifest in reversed(self.manifests()):
-            found = await self.server.client.find(manifest)
+            found = await find(self.server.client, manifest)
             if found is not None and "deletionTimestamp" not in found["metadata"]:
                 await self.server.delete(found)
 

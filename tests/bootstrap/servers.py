@@ -13,13 +13,14 @@ from typing import Any
 
 import aiohttp
 from kubernetes_asyncio import client as library
-from kubernetes_asyncio import config
 
-from controlplane.bootstrap.client import KubernetesClient, path_of
-from controlplane.bootstrap.names import Manifest
+from controlplane.bootstrap.bootstrap import find
 from controlplane.clouds.interface import KubernetesAccess
 from controlplane.clouds.outcomes import Refused, Unreachable
 from messages.ids import ClusterName
+from runtime.kubernetes.client import KubernetesApi
+from runtime.kubernetes.configuration import ApiConfiguration, connected, from_endpoint, from_kubeconfig
+from runtime.kubernetes.paths import Manifest, path_of
 from simulator.cloud import tokens
 from simulator.kubelet.images import ImageRuntime
 from simulator.kubelet.pulls import Pull
@@ -74,9 +75,10 @@ async def simulated_cloud(*, controllers: bool, runs_pods: bool = False) -> Asyn
 class Server:
     """One API server and a namespace that nobody has used before."""
 
-    client: KubernetesClient
+    client: KubernetesApi
     api: Any
     """The library's ApiClient, for what only tests do."""
+    configuration: ApiConfiguration
     namespace: str = field(default_factory=lambda: f"tw-test-{secrets.token_hex(4)}")
 
     async def create(self, manifest: Manifest) -> None:
@@ -91,7 +93,7 @@ class Server:
         await self.ask("DELETE", path_of(manifest), {"propagationPolicy": "Background"})
 
     async def read(self, manifest: Manifest) -> Manifest:
-        found = await self.client.find(manifest)
+        found = await find(self.client, manifest)
         assert found is not None, path_of(manifest)
         return found
 
@@ -114,15 +116,21 @@ class Server:
 
 @contextlib.asynccontextmanager
 async def simulated_server() -> AsyncIterator[Server]:
-    async with simulated_cloud(controllers=False) as cloud:
-        untyped: Any = library
-        configuration = untyped.Configuration(host=f"{cloud.region_url}/k8s/{CLUSTER}")
-        configuration.api_key["BearerToken"] = f"Bearer {await cloud.access_token()}"
-        async with untyped.ApiClient(configuration) as api:
-            yield Server(KubernetesClient(api, None, call_s=10.0), api)
+    async with (
+        simulated_cloud(controllers=False) as cloud,
+        _server(from_endpoint(f"{cloud.region_url}/k8s/{CLUSTER}", cloud.access_token)) as server,
+    ):
+        yield server
 
 
 @contextlib.asynccontextmanager
 async def real_server() -> AsyncIterator[Server]:
-    async with await config.new_client_from_config(config_file=REAL) as api:
-        yield Server(KubernetesClient(api, None, call_s=10.0), api)
+    async with _server(await from_kubeconfig(REAL)) as server:
+        yield server
+
+
+@contextlib.asynccontextmanager
+async def _server(configuration: ApiConfiguration) -> AsyncIterator[Server]:
+    untyped: Any = library
+    async with untyped.ApiClient(configuration.library) as api, connected(configuration, "tests", 10.0) as client:
+        yield Server(client, api, configuration)

@@ -5,8 +5,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from controlplane.bootstrap.answers import PassOutcome
 from controlplane.bootstrap.bootstrap import Bootstrap
+from controlplane.bootstrap.outcomes import PassOutcome
 from controlplane.bootstrap.settings import Secrets
 from controlplane.clouds.outcomes import Busy, Done, Refused, Unreachable
 from messages import subjects

@@ -1,6 +1,6 @@
 """Against every kind of API server: each test in a namespace of its own, whose end nobody waits for."""
 
-from controlplane.bootstrap.apply import install
+from controlplane.bootstrap.bootstrap import install
 from controlplane.bootstrap.settings import Secrets
 from controlplane.clouds.outcomes import Busy, Done, Refused
 from tests.bootstrap.builders import CLUSTER, container_of, env_of, some_secrets

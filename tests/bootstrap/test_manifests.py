@@ -5,12 +5,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from agents.cluster.kubernetes import names
 from agents.cluster.kubernetes.settings import read_kubernetes_settings
 from agents.notice.settings import read_notice_settings
-from controlplane.bootstrap.names import DIGEST_ANNOTATION, Manifest
+from controlplane.bootstrap.names import DIGEST_ANNOTATION
 from controlplane.bootstrap.settings import BootstrapSettings, Secrets
+from messages.labels import NATS_CREDENTIALS_KEY, NATS_URL_KEY
 from runtime.decoding import problems
+from runtime.kubernetes.paths import Manifest
 from tests.bootstrap.builders import (
     IMAGE,
     container_of,
@@ -163,7 +164,7 @@ def test_the_controller_understands_what_it_is_told() -> None:
 
 def test_workers_find_in_the_secret_of_the_bus_what_they_look_for() -> None:
     keys = one(some_manifests(), "Secret", "bus")["data"].keys()
-    assert keys == {names.NATS_URL_KEY, names.NATS_CREDENTIALS_KEY}
+    assert keys == {NATS_URL_KEY, NATS_CREDENTIALS_KEY}
 
 
 def test_another_password_starts_other_pods_and_nothing_else_does() -> None:

@@ -9,10 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from agents.cluster.kubernetes.client import ApiRefused, KubernetesApi, connected
 from agents.cluster.kubernetes.main import control
-from agents.cluster.kubernetes.names import NODES_PATH, NOTICE_ANNOTATION, pods_path
-from agents.cluster.kubernetes.objects import Listing
 from agents.cluster.kubernetes.settings import KubernetesSettings
 from agents.notice.annotation import NodeAnnotation
 from agents.notice.source import Notice
@@ -20,13 +17,17 @@ from messages import subjects
 from messages.clusters import Answer, ClusterHeartbeat, KeepWorkers, WorkerTemplate
 from messages.codec import Received
 from messages.ids import ClusterName, Epoch, JobName
+from messages.labels import NOTICE_ANNOTATION
 from runtime.bus import Bus
 from runtime.clock import SystemClock
+from runtime.kubernetes.client import ApiRefused, KubernetesApi
+from runtime.kubernetes.configuration import ApiConfiguration, connected, from_endpoint
+from runtime.kubernetes.objects import Listing
+from runtime.kubernetes.paths import NODES_PATH, pods_path
 from runtime.nats_server import NatsServer
 from runtime.process import Stop
 from tests.bootstrap.installation import Installation
 from tests.conftest import eventually
-from tests.kubernetes.endpoints import from_endpoint
 from tests.kubernetes.ground import until
 
 ACCOUNTS = ("cluster-controller", "notice", "worker")
@@ -34,17 +35,18 @@ HERE = ClusterName("here")
 JOB = JobName("story")
 
 
-async def as_account(there: Installation, account: str) -> Any:
+async def as_account(there: Installation, account: str) -> ApiConfiguration:
     """How the pods of that account reach the API."""
-    known = there.server.api.configuration
+    known = there.server.configuration.library
     path = f"/api/v1/namespaces/{there.server.namespace}/serviceaccounts/{account}/token"
     answer = await there.server.ask("POST", path, {"spec": {"expirationSeconds": 600}})
 
     async def token() -> str:
         return str(answer["status"]["token"])
 
-    configuration = from_endpoint(known.host, token, known.ssl_ca_cert)
-    configuration.verify_ssl = known.verify_ssl
+    configuration = from_endpoint(known.host, token)
+    configuration.library.ssl_ca_cert = known.ssl_ca_cert
+    configuration.library.verify_ssl = known.verify_ssl
     return configuration
 
 

@@ -12,21 +12,12 @@ from controlplane.allocator.state import AllocatorSettings
 from controlplane.capacity.capacity import Capacity
 from controlplane.capacity.fleet_keeper import FleetKeeper
 from controlplane.capacity.placement import Placed, Placement
-from controlplane.clouds.interface import (
-    FLEET_LABEL,
-    JOB_LABEL,
-    ClusterPlan,
-    ClusterStatus,
-    PoolInfo,
-    PoolPlan,
-    PoolRef,
-    PoolStatus,
-    Taint,
-)
+from controlplane.clouds.interface import ClusterPlan, ClusterStatus, PoolInfo, PoolPlan, PoolRef, PoolStatus, Taint
 from controlplane.clouds.outcomes import AlreadyExists, Refused
 from messages.clusters import ClusterHeartbeat, NodeSight
 from messages.events import Event
 from messages.ids import ClusterName, JobName
+from messages.labels import FLEET_LABEL, JOB_LABEL
 from runtime.clock import SystemClock
 from tests.capacity.builders import a_worker
 from tests.capacity.fake_cloud import FakeCloud

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from controlplane.clouds.interface import FLEET_LABEL, JOB_LABEL
+from messages.labels import FLEET_LABEL, JOB_LABEL
 from runtime.nats_server import NatsServer
 from tests.clouds.contract import found, until
 from tests.clouds.simulated import PROJECT, ZONE, SimulatedStage

@@ -15,7 +15,7 @@ from tests.chaos.jobs import Job
 from tests.chaos.plain_bus import publish
 from tests.chaos.stage import CLUSTERS, Stage
 from tests.chaos.watcher import Watcher
-from tradewind.cli.local import processes
+from tradewind.local import processes
 
 NOTHING = "nothing to hit"
 

@@ -17,7 +17,7 @@ from tests.chaos.stage import Stage, a_stage
 from tests.chaos.watcher import Watcher
 from tradewind.cli.api.client import Api, session
 from tradewind.cli.api.errors import MasterAway
-from tradewind.cli.local.stack import Say
+from tradewind.local.stack import Say
 
 START_S = 180.0
 SETTLE_S = 150.0

@@ -17,10 +17,10 @@ from runtime import children, proc
 from runtime.errors import UserError
 from tradewind.cli.api.client import Api, session
 from tradewind.cli.api.errors import MasterAway
-from tradewind.cli.local import processes
-from tradewind.cli.local.guard import marked
-from tradewind.cli.local.parts import OwnProcess, Part
-from tradewind.cli.local.stack import LocalStack, Say, standing
+from tradewind.local import processes
+from tradewind.local.guard import marked
+from tradewind.local.parts import OwnProcess, Part
+from tradewind.local.stack import LocalStack, Say, standing
 
 CLUSTERS = ("east", "west", "north")
 MASTERS = ("master-1", "master-2")

@@ -11,7 +11,7 @@ from tests.chaos.forge import Known
 from tests.chaos.stage import Stage
 from tradewind.cli.api.client import Api, session
 from tradewind.cli.api.errors import MasterAway
-from tradewind.cli.local.stack import Say
+from tradewind.local.stack import Say
 
 LOOK_S = 1.0
 SAY_S = 10.0

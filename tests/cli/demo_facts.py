@@ -3,8 +3,8 @@
 from messages.api import ProgressLine
 from messages.ids import Generation, Rank, WorkerId
 from messages.worlds import Entry, RankProgress
-from tradewind.cli.demo.facts import Facts, Formed, Kill, Promise
-from tradewind.cli.demo.timeline import Moment
+from tradewind.demo.facts import Facts, Formed, Kill, Promise
+from tradewind.demo.timeline import Moment
 
 BATCH = 48
 FIRST, SMALLER, FULL_AGAIN = Generation(1), Generation(2), Generation(3)

@@ -8,9 +8,9 @@ from messages.api import EventLine
 from messages.costs import CostView
 from messages.ids import JobName, WorkerId
 from tests.cli.demo_facts import A_KILL, FIRST, SMALLER, a_run
-from tradewind.cli.demo.checks import CLAIMS
-from tradewind.cli.demo.cloud.checks import CLOUD_CLAIMS
-from tradewind.cli.demo.cloud.facts import (
+from tradewind.demo.checks import CLAIMS
+from tradewind.demo.cloud.checks import CLOUD_CLAIMS
+from tradewind.demo.cloud.facts import (
     Asked,
     CloudFacts,
     How,
@@ -26,8 +26,8 @@ from tradewind.cli.demo.cloud.facts import (
     partings_in,
     stockouts_in,
 )
-from tradewind.cli.demo.cloud.report import CloudReport, cloud_lines
-from tradewind.cli.demo.report import report_on
+from tradewind.demo.cloud.report import CloudReport, cloud_lines
+from tradewind.demo.report import report_on
 
 US, EUROPE = "us-central1", "europe-west4"
 NOTICED = Taken("node-0", f"{US}-a", 15.0, FIRST, 5, at=100.5, worker=WorkerId("w0"))

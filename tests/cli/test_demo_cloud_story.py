@@ -14,11 +14,11 @@ from tests.cli.fake_master import FakeMaster, a_view
 from tests.cli.fake_simulator import FakeSimulator
 from tests.conftest import eventually
 from tradewind.cli.api.client import Api, session
-from tradewind.cli.demo import FLEET
-from tradewind.cli.demo.cloud.story import CloudStory
-from tradewind.cli.demo.facts import Promise
-from tradewind.cli.local.fleet import fleet_at, read_fleet
-from tradewind.cli.local.simulator import Simulator
+from tradewind.demo import FLEET
+from tradewind.demo.cloud.story import CloudStory
+from tradewind.demo.facts import Promise
+from tradewind.local.fleet import fleet_at, read_fleet
+from tradewind.local.simulator import Simulator
 
 WAIT_S = 30.0
 

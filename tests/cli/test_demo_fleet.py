@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from controlplane.fleet.files import read_fleet as read_as_master
-from tradewind.cli.demo import FLEET
-from tradewind.cli.local.fleet import fleet_at, read_fleet, region_of
+from tradewind.demo import FLEET
+from tradewind.local.fleet import fleet_at, read_fleet, region_of
 
 
 def test_the_master_reads_it_as_the_example_with_other_addresses_and_room_for_all_workers(tmp_path: Path) -> None:

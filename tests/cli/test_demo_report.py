@@ -9,9 +9,9 @@ from messages.api import ProgressLine
 from messages.ids import Generation, WorkerId
 from messages.worlds import Entry
 from tests.cli.demo_facts import A_KILL, BATCH, FULL_AGAIN, SMALLER, WRITTEN, a_run, traced, trained
-from tradewind.cli.demo.checks import CLAIMS
-from tradewind.cli.demo.facts import Facts, Formed
-from tradewind.cli.demo.report import report_on
+from tradewind.demo.checks import CLAIMS
+from tradewind.demo.facts import Facts, Formed
+from tradewind.demo.report import report_on
 
 
 def test_a_run_that_keeps_every_promise_passes_every_check() -> None:

@@ -17,8 +17,8 @@ from runtime.errors import UserError
 from tests.cli.fake_master import FakeMaster, a_view
 from tests.conftest import eventually
 from tradewind.cli.api.client import Api, session
-from tradewind.cli.demo.facts import Promise
-from tradewind.cli.demo.story import Story
+from tradewind.demo.facts import Promise
+from tradewind.demo.story import Story
 
 WAIT_S = 30.0
 

@@ -6,8 +6,8 @@ import pytest
 
 from messages.ids import Generation, Rank
 from tests.cli.demo_facts import FIRST, FULL_AGAIN, SMALLER, WRITTEN, traced
-from tradewind.cli.demo.timeline import Moment, pause_s, read, repeated_steps, usual_step_s
-from tradewind.sdk.trace import Trace
+from tradewind.demo.timeline import Moment, pause_s, read, repeated_steps, usual_step_s
+from tradewind.sdk.diagnostics import Trace
 
 
 def test_what_a_trainer_writes_can_be_read(tmp_path: Path) -> None:

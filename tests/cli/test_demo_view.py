@@ -12,11 +12,11 @@ from messages.worlds import RankProgress
 from tests.cli.demo_facts import a_run
 from tests.cli.fake_master import FakeMaster, a_view
 from tradewind.cli.api.client import Api, session
-from tradewind.cli.demo.facts import Promise, formed_from
-from tradewind.cli.demo.report import report_on
-from tradewind.cli.demo.story import Story
-from tradewind.cli.demo.summary import report_text
-from tradewind.cli.demo.view import picture, summary
+from tradewind.demo.facts import Promise, formed_from
+from tradewind.demo.report import report_on
+from tradewind.demo.story import Story
+from tradewind.demo.summary import report_text
+from tradewind.demo.view import picture, summary
 
 PROMISE = Promise(steps=60, workers=2, global_batch=16, checkpoint_every=10)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from runtime.errors import UserError
-from tradewind.cli.local.folder import StackFailed, own_folder
+from tradewind.local.folder import StackFailed, own_folder
 
 
 def folder_after(error: BaseException) -> tuple[Path, list[str]]:

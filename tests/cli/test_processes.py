@@ -11,8 +11,8 @@ from pathlib import Path
 
 from runtime import children
 from tests.escaping import escape_source, escaped
-from tradewind.cli.local import processes
-from tradewind.cli.local.guard import MARK, execute, marked
+from tradewind.local import processes
+from tradewind.local.guard import MARK, execute, marked
 
 FAMILY = """
 import os, signal, sys, time
@@ -76,9 +76,7 @@ def test_the_guard_ends_everything_with_the_mark_when_its_command_is_killed(tmp_
     folder.mkdir()
     with a_family({MARK: str(folder)}) as parent:
         assert len(marked(str(folder))) == 3
-        guard = subprocess.Popen(
-            [sys.executable, "-m", "tradewind.cli.local.guard", str(folder)], stdin=subprocess.PIPE
-        )
+        guard = subprocess.Popen([sys.executable, "-m", "tradewind.local.guard", str(folder)], stdin=subprocess.PIPE)
         assert guard.stdin is not None
         guard.stdin.close()
         assert guard.wait(WAIT_S) == 0
@@ -111,6 +109,6 @@ def test_the_guard_leaves_other_stacks_alone(tmp_path: Path) -> None:
         folder = tmp_path / "stack"
         folder.mkdir()
         subprocess.run(
-            [sys.executable, "-m", "tradewind.cli.local.guard", str(folder)], input=b"", check=True, timeout=WAIT_S
+            [sys.executable, "-m", "tradewind.local.guard", str(folder)], input=b"", check=True, timeout=WAIT_S
         )
         assert not children.is_dead(parent.pid)

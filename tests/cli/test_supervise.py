@@ -7,10 +7,10 @@ import pytest
 
 from runtime.errors import UserError
 from tests.conftest import eventually
-from tradewind.cli.local import supervise
-from tradewind.cli.local.folder import StackFailed
-from tradewind.cli.local.parts import BusServer
-from tradewind.cli.local.supervise import keep
+from tradewind.local import supervise
+from tradewind.local.folder import StackFailed
+from tradewind.local.parts import BusServer
+from tradewind.local.supervise import keep
 
 
 class FakePart:

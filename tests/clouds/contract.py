@@ -9,8 +9,6 @@ from typing import Protocol, TypeVar
 import pytest
 
 from controlplane.clouds.interface import (
-    FLEET_LABEL,
-    JOB_LABEL,
     PROJECT,
     Cloud,
     ClusterInfo,
@@ -34,6 +32,7 @@ from controlplane.clouds.outcomes import (
     Unreachable,
 )
 from messages.ids import ClusterName
+from messages.labels import FLEET_LABEL, JOB_LABEL
 
 T = TypeVar("T")
 

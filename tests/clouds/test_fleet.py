@@ -11,12 +11,13 @@ import yaml
 
 from controlplane.allocator.offers import pool_plan
 from controlplane.clouds.gke.settings import GkeSettings
-from controlplane.clouds.interface import FLEET_LABEL, JOB_LABEL, LEASE_LABEL, Taint
+from controlplane.clouds.interface import Taint
 from controlplane.fleet.checks import NOT_YET
 from controlplane.fleet.files import read_fleet
 from controlplane.fleet.plans import bootstrap_settings, cluster_plans, complete, gke_settings, offers, places
 from controlplane.fleet.spec import Fleet
 from messages.ids import JobName
+from messages.labels import FLEET_LABEL, JOB_LABEL, LEASE_LABEL
 from runtime.errors import UserError
 
 ROOT = Path(__file__).parents[2]

@@ -10,8 +10,9 @@ import pytest
 
 from controlplane.clouds.gke.cloud import GkeCloud
 from controlplane.clouds.gke.machines import machines_told
-from controlplane.clouds.interface import JOB_LABEL, MarketPrice, PoolRef
+from controlplane.clouds.interface import MarketPrice, PoolRef
 from controlplane.clouds.outcomes import Done, Refused, Unreachable
+from messages.labels import JOB_LABEL
 from tests.clouds.contract import a_pool
 from tests.clouds.simulated import ZONE, SimulatedStage
 

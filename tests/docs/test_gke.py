@@ -20,9 +20,9 @@ from tests.cli.command import tradewind
 from tests.cli.fake_master import FakeMaster, a_view
 from tests.gcloud.syntax import PROGRAMS, Wrong, parse
 from tests.reaper.ground import a_ground
-from tradewind.cli.trial.checklist import CHECKS
-from tradewind.cli.trial.refusal_checks import PROBE_NODES_AT_MOST
-from tradewind.cli.trial.setup_checks import ROLES, SERVICES
+from tradewind.trial.checklist import CHECKS
+from tradewind.trial.refusal_checks import PROBE_NODES_AT_MOST
+from tradewind.trial.setup_checks import ROLES, SERVICES
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "gke.md").read_text()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tradewind.sdk.certificate import Certificate
-from tradewind.sdk.checkpoint import say
+from tradewind.sdk.diagnostics import say
 from tradewind.sdk.run import Run
 from tradewind.sdk.starting import going_on
 

@@ -24,10 +24,10 @@ from tests.cli.command import tradewind, without_ours
 from tests.e2e.traces import a_mark, nothing_is_left
 from tradewind.cli.api.client import Api, session
 from tradewind.cli.api.errors import MasterAway
-from tradewind.cli.demo import FLEET
-from tradewind.cli.local.fleet import KEY_FILE, fleet_at
-from tradewind.cli.local.parts import OwnProcess, master, simulator
-from tradewind.cli.local.simulator import Simulator
+from tradewind.demo import FLEET
+from tradewind.local.fleet import KEY_FILE, fleet_at
+from tradewind.local.parts import OwnProcess, master, simulator
+from tradewind.local.simulator import Simulator
 
 T = TypeVar("T")
 

@@ -6,8 +6,8 @@ import signal
 
 from tests.cli.command import finished, started
 from tests.e2e.traces import a_mark, nothing_is_left
-from tradewind.cli.demo.checks import CLAIMS
-from tradewind.cli.demo.cloud.checks import CLOUD_CLAIMS
+from tradewind.demo.checks import CLAIMS
+from tradewind.demo.cloud.checks import CLOUD_CLAIMS
 
 DEMO_S = 360.0
 

@@ -15,8 +15,9 @@ from controlplane.clouds.gke.credentials import token_fetcher
 from controlplane.clouds.gke.failures import CallFailed
 from controlplane.clouds.gke.settings import GkeSettings
 from controlplane.clouds.gke.tokens import AccessTokens
-from controlplane.clouds.interface import JOB_LABEL, PoolPlan, PoolRef
+from controlplane.clouds.interface import PoolPlan, PoolRef
 from messages.ids import ClusterName
+from messages.labels import JOB_LABEL
 from tests.gcloud.syntax import Parsed, Wrong, parse
 
 POLL_S = 0.02

@@ -13,7 +13,6 @@ import kubernetes_asyncio.client
 import msgspec
 import pytest
 
-from agents.cluster.kubernetes.client import KubernetesApi, connected, from_kubeconfig
 from agents.cluster.kubernetes.main import control
 from agents.cluster.kubernetes.settings import KubernetesSettings
 from messages import subjects
@@ -31,13 +30,14 @@ from messages.codec import Received
 from messages.ids import ClusterName, Epoch, JobName, WorkerId
 from messages.workers import WorkerHeartbeat, WorkerNoticed, WorkerPhase, WorkerStatus
 from runtime.bus import Bus
+from runtime.kubernetes.client import KubernetesApi
+from runtime.kubernetes.configuration import ApiConfiguration, connected, from_endpoint, from_kubeconfig
 from runtime.nats_server import NatsServer
 from runtime.process import Stop
 from simulator.cloud import tokens
 from simulator.region.region import Region
 from simulator.region.settings import ClusterRequest, RegionSettings
 from tests.conftest import Connect, eventually
-from tests.kubernetes.endpoints import from_endpoint
 from tests.kubernetes.ground import JOB, WITHIN_S, WORKER_ACCOUNT, Ground
 from tests.kubernetes.meddler import Meddler
 
@@ -66,7 +66,7 @@ async def simulated_server() -> AsyncIterator[SimulatedServer]:
 
 
 @pytest.fixture(params=SERVERS)
-async def administrator(request: pytest.FixtureRequest) -> AsyncIterator[Any]:
+async def administrator(request: pytest.FixtureRequest) -> AsyncIterator[ApiConfiguration]:
     """How whoever may do everything reaches the API server."""
     if request.param == "real":
         assert KUBECONFIG is not None
@@ -77,7 +77,7 @@ async def administrator(request: pytest.FixtureRequest) -> AsyncIterator[Any]:
 
 
 @pytest.fixture
-async def ground(administrator: Any) -> AsyncIterator[Ground]:
+async def ground(administrator: ApiConfiguration) -> AsyncIterator[Ground]:
     async with connected(administrator, "tradewind-test") as api:
         made = Ground(api)
         await made.prepare()
@@ -86,9 +86,9 @@ async def ground(administrator: Any) -> AsyncIterator[Ground]:
 
 
 @pytest.fixture
-async def meddler(administrator: Any, ground: Ground) -> AsyncIterator[Meddler]:
+async def meddler(administrator: ApiConfiguration, ground: Ground) -> AsyncIterator[Meddler]:
     library: Any = kubernetes_asyncio.client
-    async with library.ApiClient(administrator) as api, Meddler(api) as made:
+    async with library.ApiClient(administrator.library) as api, Meddler(api) as made:
         yield made
 
 
@@ -99,7 +99,7 @@ async def through(meddler: Meddler) -> AsyncIterator[KubernetesApi]:
         yield api
 
 
-def meddled(meddler: Meddler) -> Any:
+def meddled(meddler: Meddler) -> ApiConfiguration:
     async def token() -> str:
         return "unused"
 
@@ -124,14 +124,14 @@ class Bench:
         await self.bus.subscribe(subjects.cluster_heartbeat(CLUSTER), self._on_message)
         await self.bus.subscribe(subjects.worker_fact(CLUSTER, None, "notice"), self._on_message)
 
-    def start(self, configuration: Any = None, **changed: object) -> Stop:
+    def start(self, configuration: ApiConfiguration | None = None, **changed: object) -> Stop:
         settings = msgspec.structs.replace(self.settings, **changed)
         stop = Stop()
         running = control(settings, configuration or meddled(self.meddler), stop)
         self.controllers.append(asyncio.get_running_loop().create_task(running, name="controller"))
         return stop
 
-    async def start_and_hear(self, configuration: Any = None, **changed: object) -> Stop:
+    async def start_and_hear(self, configuration: ApiConfiguration | None = None, **changed: object) -> Stop:
         heard = len(self.topologies)
         stop = self.start(configuration, **changed)
         await eventually(lambda: len(self.topologies) > heard, what="a topology of the new controller")

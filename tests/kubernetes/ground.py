@@ -10,17 +10,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from agents.cluster.kubernetes.client import AlreadyExists, KubernetesApi, NotFound
-from agents.cluster.kubernetes.names import (
-    JOB_LABEL,
-    NODES_PATH,
-    NOTICE_ANNOTATION,
-    POOL_LABEL,
-    ZONE_LABEL,
-    pods_path,
-)
-from agents.cluster.kubernetes.objects import Listing, Pod
+from agents.cluster.kubernetes.observations import POOL_LABEL, ZONE_LABEL
 from messages.ids import JobName
+from messages.labels import JOB_LABEL, NOTICE_ANNOTATION
+from runtime.kubernetes.client import AlreadyExists, KubernetesApi, NotFound
+from runtime.kubernetes.objects import Listing, Pod
+from runtime.kubernetes.paths import NODES_PATH, pods_path
 
 JOB = JobName("story")
 WORKER_ACCOUNT = "worker"

@@ -6,10 +6,10 @@ import random
 
 import pytest
 
-from agents.cluster.kubernetes.client import ApiRefused
 from messages import subjects
 from messages.clusters import Presence
 from messages.ids import WorkerId
+from runtime.kubernetes.client import ApiRefused
 from tests.conftest import eventually
 from tests.kubernetes.conftest import CLUSTER, Bench
 from tests.kubernetes.ground import until

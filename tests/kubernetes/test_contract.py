@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from agents.cluster.kubernetes.client import ApiRefused, NotFound, Query
-from agents.cluster.kubernetes.names import NODES_PATH
+from runtime.kubernetes.client import ApiRefused, NotFound, Query
+from runtime.kubernetes.paths import NODES_PATH
 from tests.conftest import eventually
 from tests.kubernetes.ground import WORKER_ACCOUNT, Ground
 

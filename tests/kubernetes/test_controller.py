@@ -3,10 +3,11 @@ itself."""
 
 import time
 
-from agents.cluster.kubernetes.names import JOB_LABEL, UID_LABEL
+from agents.cluster.kubernetes.pods import UID_LABEL
 from messages.clusters import KeepWorkers, Presence, RemoveWorkers, StartFailure, WorkerTemplate
 from messages.ids import JobName
 from messages.jobs import Pod
+from messages.labels import JOB_LABEL
 from tests.conftest import eventually
 from tests.kubernetes.conftest import Bench
 from tests.kubernetes.ground import JOB, until

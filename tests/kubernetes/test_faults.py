@@ -8,16 +8,15 @@ from pathlib import Path
 
 import msgspec
 
-from agents.cluster.kubernetes.client import connected
-from agents.cluster.kubernetes.names import NODES_PATH
 from messages import subjects
 from messages.clusters import Presence
 from runtime.errors import NoAnswer
+from runtime.kubernetes.configuration import connected, from_endpoint
+from runtime.kubernetes.paths import NODES_PATH
 from runtime.nats_server import NatsServer
 from simulator.region.settings import CutRequest
 from tests.conftest import Connect, eventually
 from tests.kubernetes.conftest import CLUSTER, Bench, a_kubeconfig, settings_for, simulated_server
-from tests.kubernetes.endpoints import from_endpoint
 from tests.kubernetes.ground import WORKER_ACCOUNT, Ground, until
 from tests.kubernetes.meddler import Meddler
 

@@ -5,12 +5,10 @@ import contextlib
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from aiohttp import web
 
-from agents.cluster.kubernetes.names import NOTICE_ANNOTATION, NOTICE_WHY_ANNOTATION
 from agents.notice.file import NoticeFile
 from agents.notice.machine import Machine
 from agents.notice.main import maintenance_s, source_of, watch
@@ -18,7 +16,9 @@ from agents.notice.metadata import GceMetadata
 from agents.notice.settings import NoticeSettings, read_notice_settings
 from agents.notice.source import Notice, NoticeSource
 from messages.clusters import Presence
+from messages.labels import NOTICE_ANNOTATION, NOTICE_WHY_ANNOTATION
 from runtime.errors import UserError
+from runtime.kubernetes.configuration import ApiConfiguration
 from runtime.process import Stop
 from simulator.metadata.server import MetadataServers
 from simulator.metadata.tree import MAINTENANCE, PREEMPTED, Metadata
@@ -60,7 +60,7 @@ async def watched(source: NoticeSource) -> AsyncIterator[list[Notice | None]]:
 
 
 @contextlib.asynccontextmanager
-async def a_daemon(settings: NoticeSettings, configuration: Any) -> AsyncIterator[None]:
+async def a_daemon(settings: NoticeSettings, configuration: ApiConfiguration) -> AsyncIterator[None]:
     stop = Stop()
     task = asyncio.get_running_loop().create_task(watch(settings, configuration, stop), name="notice")
     try:

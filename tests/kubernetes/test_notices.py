@@ -2,9 +2,9 @@
 
 import time
 
-from agents.cluster.kubernetes.names import NOTICE_ANNOTATION
 from messages.clusters import Presence
 from messages.ids import WorkerId
+from messages.labels import NOTICE_ANNOTATION
 from tests.conftest import eventually
 from tests.kubernetes.conftest import Bench
 

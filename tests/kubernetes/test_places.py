@@ -1,9 +1,9 @@
 """Places that are to end and have no pod."""
 
 from agents.cluster.events import ClusterEvent, PlaceEnded
-from agents.cluster.kubernetes.client import KubernetesApi, NotFound
 from agents.cluster.kubernetes.places import PodPlaces
 from runtime.clock import SystemClock
+from runtime.kubernetes.client import KubernetesApi, NotFound
 from tests.kubernetes.test_pods import a_plan
 
 

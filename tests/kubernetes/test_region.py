@@ -6,14 +6,14 @@ import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 import pytest
 
-from agents.cluster.kubernetes.client import KubernetesApi, connected
 from agents.cluster.kubernetes.main import control
-from agents.cluster.kubernetes.names import ACCELERATOR_LABEL, GPU_RESOURCE, JOB_LABEL, POOL_LABEL
+from agents.cluster.kubernetes.observations import POOL_LABEL
+from agents.cluster.kubernetes.pods import GPU_RESOURCE
 from agents.cluster.kubernetes.settings import KubernetesSettings
+from agents.notice.machine import ACCELERATOR_LABEL
 from agents.notice.main import watch
 from agents.notice.settings import NoticeSettings
 from messages import subjects
@@ -21,7 +21,10 @@ from messages.clusters import ClusterHeartbeat, KeepWorkers, NodeSight, Presence
 from messages.codec import Received
 from messages.ids import Epoch
 from messages.jobs import Pod
+from messages.labels import JOB_LABEL
 from messages.workers import WorkerLeft, WorkerNoticed, WorkerPhase
+from runtime.kubernetes.client import KubernetesApi
+from runtime.kubernetes.configuration import ApiConfiguration, connected, from_endpoint
 from runtime.nats_server import NatsServer
 from runtime.process import Stop
 from simulator.cloud import tokens
@@ -35,7 +38,6 @@ from simulator.region.settings import (
     Taint,
 )
 from tests.conftest import Connect, eventually
-from tests.kubernetes.endpoints import from_endpoint
 from tests.light import light_torch, torch_with_gpus
 from tests.worker.builders import JOB, LOCAL
 from tests.worker.fakes import NO_STORE, SECONDS, FakeMaster, a_script
@@ -47,7 +49,7 @@ NAMESPACE = "tradewind"
 class Site:
     """A region with one cluster, a controller for it, and a master that only says what it is told to."""
 
-    def __init__(self, region: Region, master: FakeMaster, api: KubernetesApi, configuration: Any) -> None:
+    def __init__(self, region: Region, master: FakeMaster, api: KubernetesApi, configuration: ApiConfiguration) -> None:
         self.configuration = configuration
         """How to reach the API, for a client of its own."""
         self.region = region
@@ -240,7 +242,7 @@ async def test_the_notice_of_host_maintenance_on_a_gpu_node_leaves_its_worker_al
 
 
 @contextlib.asynccontextmanager
-async def a_notice_daemon(settings: NoticeSettings, configuration: Any) -> AsyncIterator[None]:
+async def a_notice_daemon(settings: NoticeSettings, configuration: ApiConfiguration) -> AsyncIterator[None]:
     stop = Stop()
     task = asyncio.get_running_loop().create_task(watch(settings, configuration, stop), name="notice")
     try:

@@ -9,7 +9,7 @@ from msgspec import structs
 from controlplane.catalog.links import Links
 from controlplane.catalog.money import MicroDollars
 from controlplane.catalog.shipped import shipped_links
-from controlplane.clouds.interface import FLEET_LABEL, JOB_LABEL, MachineInfo, MarketPrice
+from controlplane.clouds.interface import MachineInfo, MarketPrice
 from controlplane.clouds.outcomes import Refused, Unreachable
 from controlplane.job.state import Job, Phase, Record, Worker, new_job
 from controlplane.lease.keeper import Leadership
@@ -29,6 +29,7 @@ from messages.clusters import ClusterHeartbeat, Presence, WorkerSight
 from messages.criteria import StepProfile, StepTime
 from messages.ids import ClusterName, Epoch, Generation, JobName, Rank, WorkerId
 from messages.jobs import JobSpec, Launch
+from messages.labels import FLEET_LABEL, JOB_LABEL
 from messages.measured import StepsMeasured
 from messages.workers import SampleCertificate, WorkerPhase, WorkerStatus
 from messages.worlds import Assignment, Member, Progress, RankProgress, StoreAddress

@@ -2,19 +2,11 @@
 
 from collections.abc import Sequence
 
-from controlplane.clouds.interface import (
-    FLEET_LABEL,
-    JOB_LABEL,
-    ClusterInfo,
-    ClusterStatus,
-    MachineInfo,
-    PoolInfo,
-    PoolRef,
-    PoolStatus,
-)
+from controlplane.clouds.interface import ClusterInfo, ClusterStatus, MachineInfo, PoolInfo, PoolRef, PoolStatus
 from controlplane.reaper.findings import FleetScope
 from controlplane.reaper.lease import YOUNG_S, lease_of
 from messages.ids import ClusterName, JobName
+from messages.labels import FLEET_LABEL, JOB_LABEL
 
 NOW = 1_700_000_000.0
 OLD = NOW - 2 * YOUNG_S

@@ -11,13 +11,14 @@ import msgspec
 from aiohttp import web
 
 from controlplane.clouds.gke.cloud import GkeCloud
-from controlplane.clouds.interface import FLEET_LABEL, JOB_LABEL, PoolPlan, PoolRef
+from controlplane.clouds.interface import PoolPlan, PoolRef
 from controlplane.clouds.outcomes import Done
 from controlplane.fleet.files import read_fleet
 from controlplane.fleet.plans import complete
 from controlplane.reaper.lease import YOUNG_S, lease_of
 from messages.api import JobList, JobView
 from messages.ids import ClusterName, JobName
+from messages.labels import FLEET_LABEL, JOB_LABEL
 from runtime.children import free_port
 from tests.clouds.contract import a_pool, found
 from tests.clouds.simulated import PROJECT, ZONE, SimulatedStage

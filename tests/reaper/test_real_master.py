@@ -3,10 +3,10 @@
 import signal
 from pathlib import Path
 
-from controlplane.clouds.interface import BUS_LABEL, JOB_LABEL
 from controlplane.fleet.files import read_fleet
 from controlplane.reaper.claims import Claim, read_records
 from messages import subjects
+from messages.labels import BUS_LABEL, JOB_LABEL
 from runtime.bus import Bus
 from runtime.nats_server import NatsServer
 from tests.capacity.test_crash import a_master

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from controlplane.capacity.leaders_cloud import LeadersCloud
-from controlplane.clouds.interface import BUS_LABEL, Cloud, ClusterStatus, PoolRef
+from controlplane.clouds.interface import Cloud, ClusterStatus, PoolRef
 from controlplane.clouds.outcomes import Outcome, Unfinished
 from controlplane.job.state import Record, new_job
 from controlplane.master import records
@@ -19,6 +19,7 @@ from messages import subjects
 from messages.events import Event
 from messages.ids import ClusterName, Epoch, JobName
 from messages.jobs import JobSpec, Launch
+from messages.labels import BUS_LABEL
 from runtime.bus import Bus
 from runtime.clock import SystemClock
 from runtime.errors import BusUnavailable

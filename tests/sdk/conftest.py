@@ -5,7 +5,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from tests.sdk.streams import Stage
+from tests.sdk.transfers import Stage
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim import SGD, Adam, AdamW, Optimizer
 
-from tradewind.sdk.raw import Staging
-from tradewind.sdk.state import Stateful, TrainingState
+from tradewind.sdk.training_state.tensor_bytes import Staging
+from tradewind.sdk.training_state.training_state import Stateful, TrainingState
 
 MakeOptimizer = Callable[[nn.Module], Optimizer]
 

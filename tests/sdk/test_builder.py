@@ -7,9 +7,9 @@ import pytest
 from torch._C._distributed_c10d import TCPStore
 
 from tradewind.protocol.trainer import Assign, Entry, Store
-from tradewind.sdk import builder as building
-from tradewind.sdk.builder import Builder, LoneGroup, MakeGroup, StoreClients
-from tradewind.sdk.member import Built, Group, Joiner
+from tradewind.sdk.groups import builder as building
+from tradewind.sdk.groups.builder import Builder, LoneGroup, MakeGroup, StoreClients
+from tradewind.sdk.groups.group import Built, Group, Joiner
 
 BOUND_S = 30.0
 

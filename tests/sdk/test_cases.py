@@ -11,7 +11,7 @@ from torch.optim import SGD, AdamW, Optimizer, SparseAdam
 from torch.optim.lr_scheduler import StepLR
 from torch.utils.data import DataLoader, TensorDataset
 
-from tradewind.sdk.gradients import Gradients, parameters_of
+from tradewind.sdk.buckets import Gradients, parameters_of
 from tradewind.sdk.run import Run
 from tradewind.sdk.samples import Order
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from tradewind.sdk.checkpoint import Checkpoints, Saved
+from tradewind.sdk.checkpoints import Checkpoints, Saved
 
 Make = Callable[..., Checkpoints]
 
@@ -227,7 +227,7 @@ def test_a_folder_that_was_removed_is_made_again(make: Make) -> None:
 FULL_DISK = """
 import resource, sys
 import torch
-from tradewind.sdk.checkpoint import Checkpoints
+from tradewind.sdk.checkpoints import Checkpoints
 
 checkpoints = Checkpoints(sys.argv[1], every_steps=1)
 checkpoints.save(1, {"weights": torch.zeros(10)})

@@ -19,7 +19,7 @@ from tests.sdk import trainee
 from tests.sdk.coordinator import Coordinator
 from tests.sdk.test_run import check, distance, weights
 from tests.sdk.trainee import Recipe
-from tradewind.sdk.data_parallel import quiet
+from tradewind.sdk.checks import quiet
 
 OPTIONS: list[dict[str, Any]] = [
     {},

@@ -14,7 +14,7 @@ import pytest
 from tests.sdk.coordinator import Coordinator, Trainer
 from tests.sdk.test_run import check
 from tests.sdk.trainee import Recipe
-from tradewind.sdk.faults import VARIABLE
+from tradewind.sdk.diagnostics import FAULTS
 
 STEPS = 16
 LONG = 120
@@ -26,7 +26,7 @@ def recipe_of(folder: Path, steps: int = STEPS) -> Recipe:
 
 
 def dies(*faults: str) -> dict[str, str]:
-    return {VARIABLE: ",".join(f"{fault}:SIGKILL" for fault in faults)}
+    return {FAULTS: ",".join(f"{fault}:SIGKILL" for fault in faults)}
 
 
 async def everything_ended(coordinator: Coordinator, *victims: Trainer) -> list[Trainer]:
@@ -235,7 +235,7 @@ async def test_a_survivor_that_cannot_build_the_next_world_says_so_and_the_joine
 
 async def test_a_joiner_that_makes_the_others_wait_each_time_is_given_more_time(tmp_path: Path) -> None:
     recipe = Recipe(str(tmp_path), steps=LONG, compute_s=0.01)
-    slow = {VARIABLE: ",".join(f"*:{step}:join_loaded:SIGSTOP" for step in range(LONG + 1))}
+    slow = {FAULTS: ",".join(f"*:{step}:join_loaded:SIGSTOP" for step in range(LONG + 1))}
     async with Coordinator(tmp_path, recipe) as coordinator, asyncio.TaskGroup() as tasks:
         waking = tasks.create_task(coordinator.wake_all(after_s=1.0), name="waking")
         await joined_by_one(coordinator, slow)

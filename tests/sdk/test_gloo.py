@@ -13,7 +13,7 @@ from typing import cast
 import pytest
 from torch._C._distributed_c10d import HashStore, Work
 
-from tradewind.sdk.gloo import GlooGroup, shut_sockets
+from tradewind.sdk.groups.gloo import GlooGroup, shut_sockets
 
 
 class DoneTooLate:
@@ -51,7 +51,7 @@ LEAVES = """
 import sys, time
 import torch
 from torch._C._distributed_c10d import FileStore
-from tradewind.sdk.gloo import GlooGroup
+from tradewind.sdk.groups.gloo import GlooGroup
 
 rank = int(sys.argv[2])
 group = GlooGroup(FileStore(sys.argv[1], 2), rank, 2, "127.0.0.1")

@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from tradewind.protocol.trainer import Assign, Halt, Locate, Store
-from tradewind.sdk.builder import LoneGroup
 from tradewind.sdk.certificate import Digest
-from tradewind.sdk.member import Built, Member, World
+from tradewind.sdk.control_words import Agreed
+from tradewind.sdk.groups.builder import LoneGroup
+from tradewind.sdk.groups.group import Built
+from tradewind.sdk.member import Member, World
 from tradewind.sdk.stopping import Ending
-from tradewind.sdk.tail import Agreed
 
 STORE = Store("127.0.0.1", 1)
 

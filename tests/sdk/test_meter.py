@@ -10,8 +10,8 @@ from tests.sdk.coordinator import Coordinator
 from tests.sdk.trainee import Recipe, model_of
 from tradewind.protocol import trainer as protocol
 from tradewind.protocol.trainer import Lap, StepReport, StepSize
+from tradewind.sdk.agent.reports import Reports
 from tradewind.sdk.meter import Meter, Recent
-from tradewind.sdk.reports import Reports
 
 
 class HandClock:

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 from torch._C._distributed_c10d import HashStore
 
-from tradewind.sdk import nccl
-from tradewind.sdk.groups import group_maker
-from tradewind.sdk.nccl import NcclGroup
+from tradewind.sdk.groups import nccl
+from tradewind.sdk.groups.builder import group_maker
+from tradewind.sdk.groups.nccl import NcclGroup
 
 CPU = torch.device("cpu")
 

@@ -14,13 +14,13 @@ from tests.sdk.coordinator import Coordinator, results
 from tests.sdk.test_cases import BATCH, DATA, STEPS, a_model, a_run, end_threads, error_of, same
 from tests.sdk.test_run import check
 from tests.sdk.trainee import Recipe
-from tradewind.sdk.applying import Scaled
+from tradewind.sdk.buckets import Gradients
 from tradewind.sdk.certificate import Certificate, Digest
-from tradewind.sdk.gradients import Gradients
+from tradewind.sdk.control_words import Agreed
 from tradewind.sdk.nonfinite import SKIPPED_AT_MOST, Nonfinite, NonfiniteStep, whose
 from tradewind.sdk.run import Run
 from tradewind.sdk.samples import Order
-from tradewind.sdk.tail import Agreed
+from tradewind.sdk.update import Scaled
 
 __all__ = ["end_threads"]
 SPOILS = float("nan")

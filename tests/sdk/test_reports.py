@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from tradewind.sdk.reports import Reports
+from tradewind.sdk.agent.reports import Reports
 
 
 class Heard:

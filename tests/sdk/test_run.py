@@ -11,7 +11,7 @@ import torch
 
 from tests.sdk.coordinator import Coordinator, results
 from tests.sdk.trainee import Recipe, model_of
-from tradewind.sdk.faults import VARIABLE
+from tradewind.sdk.diagnostics import FAULTS
 
 
 async def undisturbed(folder: Path, world: int, steps: int, *, scaled: bool = False) -> dict[str, torch.Tensor]:
@@ -174,7 +174,7 @@ async def test_a_world_of_one_takes_a_joiner_and_is_left_to_it(tmp_path: Path) -
 @pytest.mark.parametrize("newcomers", [1, 2])
 async def test_a_repair_that_takes_newcomers_in_gives_them_the_state(tmp_path: Path, newcomers: int) -> None:
     recipe = Recipe(str(tmp_path), steps=40)
-    dies = {VARIABLE: "1:5:before_sum:SIGKILL"}  # the other one waits in the sum, and enters the next world at once
+    dies = {FAULTS: "1:5:before_sum:SIGKILL"}  # the other one waits in the sum, and enters the next world at once
     async with Coordinator(tmp_path, recipe) as coordinator:
         coordinator.hold_before(5)
         await coordinator.start(2, [{}, dies])

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tradewind.sdk.certificate import Certificate, Digest, Life
-from tradewind.sdk.saving import Journal, Saving
+from tradewind.sdk.checkpoints import Journal, Saving
 
 SAMPLES = Digest(8, 1)
 Live = Callable[[int], Certificate]

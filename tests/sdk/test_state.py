@@ -22,7 +22,7 @@ from tests.sdk.states import (
     momentum,
     two_groups,
 )
-from tradewind.sdk.state import Stateful
+from tradewind.sdk.training_state.training_state import Stateful
 
 
 @pytest.mark.parametrize("make_optimizer", OPTIMIZERS)

@@ -8,10 +8,10 @@ import torch
 from torch import nn
 from torch.utils.data import TensorDataset
 
+from tradewind.sdk.checks import VARIABLE, OtherTerms, require_same_terms, terms_of
 from tradewind.sdk.run import Run
 from tradewind.sdk.samples import Order
-from tradewind.sdk.state import TrainingState
-from tradewind.sdk.terms import VARIABLE, OtherTerms, require_same_terms, terms_of
+from tradewind.sdk.training_state.training_state import TrainingState
 
 
 def terms(model: nn.Module | None = None, optimizer: Any = torch.optim.Adam, **changes: Any) -> str:

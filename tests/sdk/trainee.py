@@ -13,11 +13,11 @@ from torch import Tensor, nn
 
 import tradewind
 from tradewind.protocol import trainer as protocol
-from tradewind.sdk.member import Built, Group
+from tradewind.sdk.control_words import Agreed
+from tradewind.sdk.groups.group import Built, Group
 from tradewind.sdk.nonfinite import NonfiniteStep, OnNonfinite
 from tradewind.sdk.samples import Order, Ranges
-from tradewind.sdk.stream import Streamer, StreamJob
-from tradewind.sdk.tail import Agreed
+from tradewind.sdk.transfer.sender import Streamer, StreamJob
 
 CRAWL_S = 0.2
 OVERFLOWS_AT = 7

@@ -15,12 +15,12 @@ from tests.reaper.ground import Ground, a_ground
 from tests.trial.master import TrialMaster
 from tradewind.cli.api.client import Api, session
 from tradewind.cli.jobs.jobfile import read_job
-from tradewind.cli.trial.checklist import CHECKS
-from tradewind.cli.trial.commands import READ_S, TIMED_OUT, Ran
-from tradewind.cli.trial.gcloud import Gcloud
-from tradewind.cli.trial.setup_checks import ROLES, SERVICES
-from tradewind.cli.trial.stage import Bounds, Scarce, Trial
-from tradewind.cli.trial.verdicts import Verdict
+from tradewind.trial.checklist import CHECKS
+from tradewind.trial.commands import READ_S, TIMED_OUT, Ran
+from tradewind.trial.gcloud import Gcloud
+from tradewind.trial.setup_checks import ROLES, SERVICES
+from tradewind.trial.stage import Bounds, Scarce, Trial
+from tradewind.trial.verdicts import Verdict
 
 DEFAULT_ACCOUNT = "123456789-compute@developer.gserviceaccount.com"
 JOB_FILE = Path(__file__).parents[2] / "deploy" / "gke-trial.yaml"

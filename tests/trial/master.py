@@ -7,10 +7,11 @@ import aiohttp
 import msgspec
 from aiohttp import web
 
-from controlplane.clouds.interface import JOB_LABEL, Cloud, PoolRef
+from controlplane.clouds.interface import Cloud, PoolRef
 from controlplane.clouds.outcomes import Done
 from messages.api import EventLine, LogLine, WorkerView
 from messages.ids import Generation, Rank, WorkerId
+from messages.labels import JOB_LABEL
 from tests.cli.fake_master import FakeMaster, a_view
 from tests.clouds.contract import a_pool
 from tests.clouds.simulated import ZONE

@@ -6,9 +6,9 @@ import pytest
 
 from tests.clouds.simulated import REGION, ZONE
 from tests.trial.conftest import DEFAULT_ACCOUNT, Scene
-from tradewind.cli.trial.checklist import CHECKS, clean_up, run_all
-from tradewind.cli.trial.money_checks import worst_case_usd
-from tradewind.cli.trial.verdicts import Result
+from tradewind.trial.checklist import CHECKS, clean_up, run_all
+from tradewind.trial.money_checks import worst_case_usd
+from tradewind.trial.verdicts import Result
 
 
 async def test_services(scene: Scene) -> None:

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from runtime.errors import UserError
-from tradewind.cli.trial.__main__ import main
-from tradewind.cli.trial.commands import Ran, output_of
+from tradewind.trial.__main__ import main
+from tradewind.trial.commands import Ran, output_of
 
 
 @pytest.mark.parametrize(

@@ -14,12 +14,12 @@ from tests.cli.command import without_ours
 from tests.gcloud.stand_in import Google, answer
 from tests.trial.conftest import JOB_FILE
 from tradewind.cli.jobs.jobfile import read_job
-from tradewind.cli.local.cloud import cloud_stack
-from tradewind.cli.local.fleet import KEY_FILE
-from tradewind.cli.trial.checklist import clean_up, run_all
-from tradewind.cli.trial.commands import READ_S, Ran
-from tradewind.cli.trial.gcloud import Gcloud
-from tradewind.cli.trial.stage import Bounds, Scarce, Trial
+from tradewind.local.cloud import cloud_stack
+from tradewind.local.fleet import KEY_FILE
+from tradewind.trial.checklist import clean_up, run_all
+from tradewind.trial.commands import READ_S, Ran
+from tradewind.trial.gcloud import Gcloud
+from tradewind.trial.stage import Bounds, Scarce, Trial
 
 ROOT = Path(__file__).parents[2]
 BOUNDS = Bounds(

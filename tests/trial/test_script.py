@@ -16,7 +16,7 @@ from tests.cli.command import Outcome, finished, without_ours
 from tests.conftest import eventually
 from tests.gcloud.__main__ import VARIABLE
 from tests.trial.conftest import QUICK, Scene
-from tradewind.cli.trial.checklist import CHECKS
+from tradewind.trial.checklist import CHECKS
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "deploy" / "gke-trial.sh"

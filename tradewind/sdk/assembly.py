@@ -2,35 +2,39 @@
 
 import os
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
 
+from torch._C._distributed_c10d import TCPStore
 from torch.amp.grad_scaler import GradScaler
 
 from tradewind.protocol import trainer as protocol
-from tradewind.protocol.trainer import StepSize
-from tradewind.sdk import faults, trace
-from tradewind.sdk.applying import Applying
-from tradewind.sdk.builder import Builder
+from tradewind.protocol.trainer import Assign, StepSize, Store
+from tradewind.sdk import diagnostics
+from tradewind.sdk.agent.connection import Control
+from tradewind.sdk.agent.reports import Reports
+from tradewind.sdk.buckets import Gradients
 from tradewind.sdk.certificate import Certificate
-from tradewind.sdk.control import Control
-from tradewind.sdk.faults import Faults
-from tradewind.sdk.gradients import Gradients
-from tradewind.sdk.groups import group_maker
-from tradewind.sdk.janitor import Janitor
+from tradewind.sdk.checkpoints import Saving
+from tradewind.sdk.diagnostics import Faults
+from tradewind.sdk.groups.builder import Builder, Janitor, group_maker
 from tradewind.sdk.joining import Joining
 from tradewind.sdk.loader import Loader
 from tradewind.sdk.member import Member
 from tradewind.sdk.nonfinite import Nonfinite
-from tradewind.sdk.parting import Parting
-from tradewind.sdk.reports import Reports
 from tradewind.sdk.samples import Order
-from tradewind.sdk.saving import Saving
-from tradewind.sdk.serving import Serving
 from tradewind.sdk.starting import Starting
-from tradewind.sdk.state import TrainingState
-from tradewind.sdk.stopping import Ending
-from tradewind.sdk.stream import Receiver
+from tradewind.sdk.stopping import Ending, Parting
 from tradewind.sdk.training import Parts, Training
+from tradewind.sdk.training_state.training_state import TrainingState
+from tradewind.sdk.transfer.receiver import Receiver
+from tradewind.sdk.transfer.serving import Serving
+from tradewind.sdk.update import Applying
+
+_MEET_TIMEOUT: Final = timedelta(minutes=5)
+_served: list[TCPStore] = []
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +60,8 @@ class Given:
 
 def assemble(given: Given, control: Control | None) -> tuple[Member, Training]:
     """Without a line to a worker-agent the world never changes."""
-    injected = Faults(os.environ.get(faults.VARIABLE, ""))
-    traced = trace.Trace(os.environ.get(trace.VARIABLE))
+    injected = Faults(os.environ.get(diagnostics.FAULTS, ""))
+    traced = diagnostics.Trace(os.environ.get(diagnostics.TRACE))
     receiver = Receiver()
     serving = Serving(given.state)
     if given.saving is not None and control is not None:
@@ -122,3 +126,15 @@ def _member(given: Given, control: Control | None, receiver: Receiver, serving: 
 
 def _nobody(_line: bytes) -> None:
     pass
+
+
+def given_world(environ: Mapping[str, str] = os.environ) -> Assign:
+    """It stays as it is: a lost peer is an error, and whoever started the ranks starts them again."""
+    rank, size = int(environ.get("RANK", "0")), int(environ.get("WORLD_SIZE", "1"))
+    host, port = environ.get("MASTER_ADDR", "127.0.0.1"), int(environ.get("MASTER_PORT", "0"))
+    launcher_serves = environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    if size > 1 and rank == 0 and not launcher_serves:
+        _served.append(TCPStore(host, port, is_master=True, wait_for_workers=False, timeout=_MEET_TIMEOUT))
+    # torchrun's store lives on when it starts the ranks again.
+    generation = 1 + int(environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
+    return Assign(generation, rank, size, "start", Store(host, port), address="")

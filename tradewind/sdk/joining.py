@@ -16,17 +16,16 @@ from typing import Final
 
 from torch import Tensor
 
-from tradewind.sdk import tail
-from tradewind.sdk.applying import Applying
+from tradewind.sdk import control_words
+from tradewind.sdk.buckets import Gradients
 from tradewind.sdk.certificate import Certificate, Digest
-from tradewind.sdk.faults import Faults
-from tradewind.sdk.gradients import Gradients
+from tradewind.sdk.diagnostics import Faults, Trace
 from tradewind.sdk.member import Member
 from tradewind.sdk.samples import Order
-from tradewind.sdk.state import TrainingState
 from tradewind.sdk.stopping import Ending
-from tradewind.sdk.stream import Admission, Receiver
-from tradewind.sdk.trace import Trace
+from tradewind.sdk.training_state.training_state import TrainingState
+from tradewind.sdk.transfer.receiver import Admission, Receiver
+from tradewind.sdk.update import Applying
 
 _WAIT_AT_LEAST_S: Final = 0.02
 _WAIT_AT_MOST_S: Final = 0.5
@@ -128,17 +127,17 @@ class Joining:
         if built is None or world is None:
             return None
         gradients.clear(step)
-        flat = gradients.buffer(step)[: gradients.tail_begins + tail.size(world.size)]
+        flat = gradients.buffer(step)[: gradients.tail_begins + control_words.size(world.size)]
         ready = member.ready_for()
-        own = tail.Own(
+        own = control_words.Own(
             ready - world.generation if ready else 0, Digest(), 0.0, active=level, step=None, stops=self._ending.asked
         )
-        tail.write(gradients.tail(step), own, world.rank)
+        control_words.write(gradients.tail(step), own, world.rank)
         work = built.group.sum(flat)
         done = built.group.finish(work, member.is_halted, on_wait)
         if not done and work is not None and not work.is_completed():
             built.group.leave_behind(gradients.give_up(step))
-        agreed = tail.read(flat[gradients.tail_begins :], world.size) if done else None
+        agreed = control_words.read(flat[gradients.tail_begins :], world.size) if done else None
         is_step = agreed is not None and not agreed.over
         switched = member.summed(built, agreed, counts=level and is_step)
         if agreed is None:
@@ -204,7 +203,7 @@ class Joining:
             assert self._done is not None
             if kept.step < self._done:
                 continue
-            agreed = tail.read(kept.flat[self._gradients.tail_begins :], kept.world_size)
+            agreed = control_words.read(kept.flat[self._gradients.tail_begins :], kept.world_size)
             self._certificate.check(kept.step, agreed.digest, Digest.of(self._order.indices(kept.step)))
             self._gradients.buffer(kept.step)[: kept.flat.numel()].copy_(kept.flat)
             self._applying(kept.step, agreed)

@@ -10,50 +10,17 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
-
-from torch import Tensor
-from torch._C._distributed_c10d import Work
+from typing import Final
 
 from tradewind.protocol import trainer as protocol
 from tradewind.protocol.trainer import Assign, Halt, Lease, Locate, Order, Status
+from tradewind.sdk.control_words import Agreed
+from tradewind.sdk.groups.group import Built, Group, Joiner
 from tradewind.sdk.samples import Ranges, deal, merged, shares
 from tradewind.sdk.stopping import Ending
-from tradewind.sdk.tail import Agreed
 
 _LOOK_S: Final = 1.0
 _TO_BE_TAKEN_IN: Final = "to be taken into a world"
-
-
-class Group(Protocol):
-    """The ranks of one world, as far as training needs them."""
-
-    rank: int
-    size: int
-
-    def sum(self, flat: Tensor) -> Work | None: ...
-    def largest(self, values: Tensor) -> Work | None: ...
-    def broadcast(self, tensor: Tensor, source: int) -> Work | None: ...
-    def finish(self, work: Any, halted: Callable[[], bool], on_wait: Callable[[float], None] | None = None) -> bool: ...
-    def leave_behind(self, *buffers: Tensor) -> None: ...
-    def cut(self) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Joiner:
-    """Where a rank that enters without the state wants it sent."""
-
-    rank: int
-    address: tuple[str, int]
-    token: str
-    source: str = ""
-    """This worker's own address: the one that the joining rank expects its peers to connect from."""
-
-
-@dataclass(frozen=True, slots=True)
-class Built:
-    group: Group
-    joiners: tuple[Joiner, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

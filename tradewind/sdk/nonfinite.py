@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import Final, Literal, get_args
 
 from tradewind.sdk.certificate import Certificate
-from tradewind.sdk.checkpoint import say
-from tradewind.sdk.tail import Agreed
+from tradewind.sdk.control_words import Agreed
+from tradewind.sdk.diagnostics import say
 
 OnNonfinite = Literal["stop", "skip", "warn"]
 

@@ -21,22 +21,19 @@ from torch.amp.grad_scaler import GradScaler
 from torch.optim import Optimizer
 from torch.utils.data import DataLoader, Dataset
 
-from tradewind.sdk import tail
-from tradewind.sdk.advice import about_batch_norm, require_usable
-from tradewind.sdk.alone import given_world
-from tradewind.sdk.applying import Applying, Scaled, Update
-from tradewind.sdk.assembly import Given, assemble
+from tradewind.sdk import control_words
+from tradewind.sdk.agent.connection import open_control
+from tradewind.sdk.assembly import Given, assemble, given_world
+from tradewind.sdk.buckets import Gradients, parameters_of
 from tradewind.sdk.certificate import Certificate
-from tradewind.sdk.control import open_control
-from tradewind.sdk.data_parallel import quiet
-from tradewind.sdk.gradients import Gradients, parameters_of
+from tradewind.sdk.checkpoints import Saving
+from tradewind.sdk.checks import about_batch_norm, quiet, require_same_terms, require_usable, terms_of
 from tradewind.sdk.loader import Loader
 from tradewind.sdk.nonfinite import Nonfinite, OnNonfinite
 from tradewind.sdk.samples import Order
-from tradewind.sdk.saving import Saving
-from tradewind.sdk.state import Stateful, TrainingState
 from tradewind.sdk.stopping import Ending
-from tradewind.sdk.terms import require_same_terms, terms_of
+from tradewind.sdk.training_state.training_state import Stateful, TrainingState
+from tradewind.sdk.update import Applying, Scaled, Update
 
 
 class Run:
@@ -98,7 +95,7 @@ class Run:
         self.certificate = Certificate()
         self._ending = Ending(steps)
         writes = update is not None or clip_norm is not None or scaler is not None
-        gradients = Gradients(parameters_of(model, optimizer), tail.MOST, copies=writes)
+        gradients = Gradients(parameters_of(model, optimizer), control_words.MOST, copies=writes)
         nonfinite = Nonfinite(on_nonfinite, self.certificate, scaled=scaler is not None and scaler.is_enabled())
         change = update or Update(gradients, optimizer, scheduler, clip_norm, scaler)
         scaled = Scaled(change, scaler, optimizer, gradients) if scaler is not None else None

@@ -9,13 +9,14 @@ from pathlib import Path
 
 import torch
 
-from tradewind.sdk.advice import about_learning_rate
 from tradewind.sdk.certificate import Certificate
-from tradewind.sdk.checkpoint import say
-from tradewind.sdk.member import Group, World
-from tradewind.sdk.raw import Staging
-from tradewind.sdk.saving import Saving
-from tradewind.sdk.state import TrainingState
+from tradewind.sdk.checkpoints import Saving
+from tradewind.sdk.checks import about_learning_rate
+from tradewind.sdk.diagnostics import say
+from tradewind.sdk.groups.group import Group
+from tradewind.sdk.member import World
+from tradewind.sdk.training_state.tensor_bytes import Staging
+from tradewind.sdk.training_state.training_state import TrainingState
 
 
 class Starting:

@@ -10,28 +10,26 @@ from torch import Tensor
 from torch.amp.grad_scaler import GradScaler
 
 from tradewind.protocol.trainer import Assign, Lap, StepsCounted
-from tradewind.sdk import tail
-from tradewind.sdk.applying import Applying
+from tradewind.sdk import control_words
+from tradewind.sdk.agent.reports import Reports
+from tradewind.sdk.buckets import Gradients
 from tradewind.sdk.certificate import Certificate, Digest
-from tradewind.sdk.checkpoint import say
-from tradewind.sdk.faults import Faults
-from tradewind.sdk.gradients import Gradients
+from tradewind.sdk.checkpoints import Saving
+from tradewind.sdk.diagnostics import Faults, Trace, say
+from tradewind.sdk.groups.group import Built
 from tradewind.sdk.joining import Joining
 from tradewind.sdk.loader import Loader
-from tradewind.sdk.member import Built, Member, World
+from tradewind.sdk.member import Member, World
 from tradewind.sdk.meter import Meter
 from tradewind.sdk.nonfinite import Nonfinite, NonfiniteStep
-from tradewind.sdk.parting import Parting
 from tradewind.sdk.patience import Patience
-from tradewind.sdk.reports import Reports
 from tradewind.sdk.samples import Order, Ranges, count, merged, split, without
-from tradewind.sdk.saving import Saving
-from tradewind.sdk.seeding import seed_all
-from tradewind.sdk.serving import Serving
+from tradewind.sdk.seeds import seed_all
 from tradewind.sdk.starting import Starting
-from tradewind.sdk.state import TrainingState
-from tradewind.sdk.stopping import Ending, remark_on_leaving
-from tradewind.sdk.trace import Trace
+from tradewind.sdk.stopping import Ending, Parting, remark_on_leaving
+from tradewind.sdk.training_state.training_state import TrainingState
+from tradewind.sdk.transfer.serving import Serving
+from tradewind.sdk.update import Applying
 
 CLOSING_S: Final = 30.0
 
@@ -165,8 +163,8 @@ class Training:
         closing = step >= parts.ending.steps
         gradients.gather(step) if not closing else gradients.clear(step)
         bad = gradients.not_finite(step) if not closing and not parts.nonfinite.scaled else None
-        flat = gradients.buffer(step)[: gradients.tail_begins + tail.size(world.size)]
-        tail.write(gradients.tail(step), self._own_tail(world, step), world.rank, bad)
+        flat = gradients.buffer(step)[: gradients.tail_begins + control_words.size(world.size)]
+        control_words.write(gradients.tail(step), self._own_tail(world, step), world.rank, bad)
         parts.faults("before_sum", world.rank, step)
         self._meter.begin_sum()
         work = built.group.sum(flat)
@@ -174,7 +172,7 @@ class Training:
         done = built.group.finish(work, member.is_halted, self._on_wait)
         if not done:
             self._leave_behind(built, work, step)
-        agreed = tail.read(flat[gradients.tail_begins :], world.size) if done else None
+        agreed = control_words.read(flat[gradients.tail_begins :], world.size) if done else None
         switched = member.summed(built, agreed, counts=not closing)
         if agreed is None:
             parts.trace("fell_out", world.rank, world.generation, step)
@@ -189,9 +187,9 @@ class Training:
             parts.serving.forget()
         return False
 
-    def _own_tail(self, world: World, step: int) -> tail.Own:
+    def _own_tail(self, world: World, step: int) -> control_words.Own:
         ready = self._member.ready_for()
-        return tail.Own(
+        return control_words.Own(
             ready=ready - world.generation if ready else 0,
             digest=self._digest,
             loss_sum=self._loss_sum,
@@ -201,7 +199,7 @@ class Training:
             over=step >= self._parts.ending.steps,
         )
 
-    def _commit(self, step: int, agreed: tail.Agreed, world: World) -> None:
+    def _commit(self, step: int, agreed: control_words.Agreed, world: World) -> None:
         parts, lap = self._parts, self._meter.end_sum()
         if agreed.step != step:
             raise RuntimeError(f"ranks disagree about the step: {agreed.step} is not {step}")
@@ -222,12 +220,12 @@ class Training:
         self._expect(self._member.done, self._member.held)
         self._save(step, world)
 
-    def _report(self, step: int, agreed: tail.Agreed, world: World, lap: Lap) -> None:
+    def _report(self, step: int, agreed: control_words.Agreed, world: World, lap: Lap) -> None:
         certificate = self._parts.certificate
         counted = StepsCounted(certificate.nonfinite, certificate.skipped)
         self._parts.reports.add(step, agreed.loss, self._digest.count, world.generation, world.rank, lap, counted)
 
-    def _apply(self, step: int, agreed: tail.Agreed) -> None:
+    def _apply(self, step: int, agreed: control_words.Agreed) -> None:
         self._parts.serving.wait_until_copied()
         self._parts.applying(step, agreed)
         self._parts.serving.applied(step + 1)
@@ -241,7 +239,7 @@ class Training:
         if todo:
             self._parts.loader.expect(step, split(todo, self._parts.most_samples)[0])
 
-    def _is_over(self, agreed: tail.Agreed) -> bool:
+    def _is_over(self, agreed: control_words.Agreed) -> bool:
         """Everybody has the last step; whoever is still joining gets the rest of the state first, within bounds."""
         self._closing_since_s = self._closing_since_s or time.monotonic()
         patient = time.monotonic() - self._closing_since_s < CLOSING_S
@@ -304,7 +302,7 @@ class Training:
             return False
         if self._present_world().is_active and member.done < assign.resume:
             buffer.copy_(sent)
-            agreed, world = tail.read(gradients.tail(last), tail.RANKS), self._present_world()
+            agreed, world = control_words.read(gradients.tail(last), control_words.RANKS), self._present_world()
             self._parts.ending.learn(agreed)
             member.caught_up(assign.resume)
             self._parts.certificate.check(last, agreed.digest, self._expected(last))

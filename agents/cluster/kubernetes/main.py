@@ -5,12 +5,10 @@ import importlib.util
 import math
 import secrets
 from pathlib import Path
-from typing import Any
 
 from agents.cluster.decide import decide
 from agents.cluster.effects import ClusterEffect
 from agents.cluster.events import ClusterEvent, Ticked
-from agents.cluster.kubernetes.client import KubernetesApi, connected, found_configuration
 from agents.cluster.kubernetes.places import PodPlaces
 from agents.cluster.kubernetes.pods import PodPlan
 from agents.cluster.kubernetes.settings import KubernetesSettings
@@ -23,6 +21,8 @@ from runtime.bus import Bus, BusSettings
 from runtime.clock import SystemClock
 from runtime.errors import UserError
 from runtime.first_connection import connect_when_up
+from runtime.kubernetes.client import KubernetesApi
+from runtime.kubernetes.configuration import ApiConfiguration, connected, from_pod_or_kubeconfig
 from runtime.logs import logger
 from runtime.process import Stop
 from runtime.role import RoleLoop
@@ -32,11 +32,10 @@ TRY_AGAIN_S = 1.0
 
 
 async def main(settings: KubernetesSettings, stop: Stop) -> int:
-    return await control(settings, await found_configuration(settings.kubeconfig), stop)
+    return await control(settings, await from_pod_or_kubeconfig(settings.kubeconfig), stop)
 
 
-async def control(settings: KubernetesSettings, configuration: Any, stop: Stop) -> int:
-    """`configuration` says how to reach the API: see `agents.cluster.kubernetes.client`."""
+async def control(settings: KubernetesSettings, configuration: ApiConfiguration, stop: Stop) -> int:
     clock, inbox = SystemClock(), Inbox()
     cluster = ClusterName(settings.cluster)
     bus = await connect_when_up(_bus_settings(settings), stop.asked, change_of_bus(inbox, clock))

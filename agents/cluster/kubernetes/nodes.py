@@ -8,16 +8,16 @@ from typing import assert_never
 from msgspec import structs
 
 from agents.cluster.events import ClusterEvent, NodeGone, NodeSeen
-from agents.cluster.kubernetes.client import ApiRefused, ApiUnavailable, KubernetesApi, NotFound
-from agents.cluster.kubernetes.names import NODES_PATH, NOTICE_ANNOTATION
-from agents.cluster.kubernetes.objects import AnyObject, Node
-from agents.cluster.kubernetes.pauses import Pauses
-from agents.cluster.kubernetes.sights import read_node
-from agents.cluster.kubernetes.view import Change, Seen, Vanished
-from agents.cluster.kubernetes.watching import Watcher
+from agents.cluster.kubernetes.observations import read_node
 from messages.clusters import NodeSight
 from messages.decoding import Undecodable, decode
+from messages.labels import NOTICE_ANNOTATION
+from runtime.backoff import Backoff
 from runtime.clock import Clock
+from runtime.kubernetes.client import ApiRefused, ApiUnavailable, KubernetesApi, NotFound
+from runtime.kubernetes.objects import AnyObject, Node
+from runtime.kubernetes.paths import NODES_PATH
+from runtime.kubernetes.watch import Change, Seen, Vanished, Watcher
 from runtime.logs import logger
 
 
@@ -56,7 +56,7 @@ class Nodes:
 
     async def born(self, name: str) -> datetime | None:
         """When the present machine of this name came, asked of the API until it answers; None if there is none."""
-        pauses = Pauses()
+        backoff = Backoff()
         while True:
             try:
                 answer = await self._api.get(f"{NODES_PATH}/{name}")
@@ -64,10 +64,10 @@ class Nodes:
             except NotFound:
                 return None
             except ApiUnavailable as error:
-                await pauses.wait(error.retry_after_s)
+                await backoff.wait(error.retry_after_s)
             except (ApiRefused, Undecodable) as error:
                 self._log.warning("node_not_read", node=name, why=str(error))
-                await pauses.wait()
+                await backoff.wait()
 
     def _on_change(self, changes: list[Change[Node]]) -> None:
         for change in changes:

@@ -11,19 +11,19 @@ from datetime import datetime
 from typing import assert_never
 
 from agents.cluster.events import ClusterEvent, PlaceEnded, PlaceFailed, PlaceSeen, PlaceStarted, ViewSynced
-from agents.cluster.kubernetes.client import ApiRefused, KubernetesApi, NotFound
-from agents.cluster.kubernetes.names import APP_LABEL, WORKER_APP, pods_path
 from agents.cluster.kubernetes.nodes import Nodes
-from agents.cluster.kubernetes.objects import Pod
-from agents.cluster.kubernetes.pods import PodPlan, worker_pod
+from agents.cluster.kubernetes.observations import PodObservation, Stage, read_pod
+from agents.cluster.kubernetes.pods import WORKER_APP, PodPlan, worker_pod
 from agents.cluster.kubernetes.requests import PodRequests
-from agents.cluster.kubernetes.sights import PodSight, Stage, read_pod
-from agents.cluster.kubernetes.view import Change, Seen, Vanished
-from agents.cluster.kubernetes.watching import Watcher
 from agents.cluster.state import KnownPlace
 from messages.clusters import WorkerTemplate
 from messages.ids import JobName
+from messages.labels import APP_LABEL
 from runtime.clock import Clock
+from runtime.kubernetes.client import ApiRefused, KubernetesApi, NotFound
+from runtime.kubernetes.objects import Pod
+from runtime.kubernetes.paths import pods_path
+from runtime.kubernetes.watch import Change, Seen, Vanished, Watcher
 from runtime.logs import Once, logger
 
 BURIED_AT_MOST = 4000
@@ -60,7 +60,7 @@ class PodPlaces:
         selector = f"{APP_LABEL}={WORKER_APP}"
         self._pods = Watcher(api, pods_path(plan.namespace), Pod, self._on_change, clock, selector=selector)
         self._tasks: asyncio.TaskGroup | None = None
-        self._held: dict[str, PodSight] = {}
+        self._held: dict[str, PodObservation] = {}
         self._creating: dict[str, asyncio.Task[None]] = {}
         self._to_end: set[str] = set()
         """By us: its deletion is no notice."""
@@ -120,7 +120,7 @@ class PodPlaces:
         else:
             if pod_uid is not None and uid not in self._held and uid not in self._buried:
                 self._log.info("place_started", uid=uid, job=job)
-                self._hold(PodSight(uid, pod_uid, job, Stage.WAITING, why=NEW))
+                self._hold(PodObservation(uid, pod_uid, job, Stage.WAITING, why=NEW))
         finally:
             del self._creating[uid]
             if uid in self._buried:
@@ -152,7 +152,7 @@ class PodPlaces:
                 case _:
                     assert_never(change)
 
-    def _see(self, sight: PodSight) -> None:
+    def _see(self, sight: PodObservation) -> None:
         if sight.uid in self._buried:
             self._clean_up(sight, 0)
             return
@@ -187,12 +187,12 @@ class PodPlaces:
             self._to_end.add(uid)
             self._clean_up(sight, HOSTLESS_GRACE_S)
 
-    def _lose(self, sight: PodSight) -> None:
+    def _lose(self, sight: PodObservation) -> None:
         asked = "its pod was ended" if sight.uid in self._to_end else "its pod was deleted"
         told = sight.stage in (Stage.ENDED, Stage.ABANDONED, Stage.HOSTLESS)
         self._ended(sight.uid, sight.why if told else asked, sight.code)
 
-    def _hold(self, sight: PodSight) -> None:
+    def _hold(self, sight: PodObservation) -> None:
         before, now_s = self._held.get(sight.uid), self._clock.monotonic_s()
         self._held[sight.uid] = sight
         if before is None:
@@ -224,7 +224,7 @@ class PodPlaces:
         if there:
             self._spawn(self._end_with(node, there), f"node-gone/{node}")
 
-    async def _end_with(self, node: str, there: list[PodSight]) -> None:
+    async def _end_with(self, node: str, there: list[PodObservation]) -> None:
         """The next machine of the same name may be there already, with pods of its own."""
         born = await self._nodes.born(node)
         for sight in there:
@@ -239,12 +239,12 @@ class PodPlaces:
             return False
         return not self._nodes.is_ready(sight.node)
 
-    def _clean_up(self, sight: PodSight, grace_s: int) -> None:
+    def _clean_up(self, sight: PodObservation, grace_s: int) -> None:
         if sight.uid not in self._cleaning:
             self._cleaning.add(sight.uid)
             self._spawn(self._remove(sight, grace_s), f"pod-delete/{sight.uid}")
 
-    async def _remove(self, sight: PodSight, grace_s: int) -> None:
+    async def _remove(self, sight: PodObservation, grace_s: int) -> None:
         try:
             await self._requests.delete(sight.uid, grace_s, sight.pod_uid)
         except NotFound:
@@ -257,5 +257,5 @@ class PodPlaces:
         return self._tasks.create_task(work, name=name)
 
 
-def _is_placed_since(sight: PodSight, born: datetime | None) -> bool:
+def _is_placed_since(sight: PodObservation, born: datetime | None) -> bool:
     return born is not None and sight.scheduled_at is not None and sight.scheduled_at >= born

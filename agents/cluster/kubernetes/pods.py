@@ -7,27 +7,27 @@ again: one that has ended is replaced by another, with another uid.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from agents.cluster.kubernetes.names import (
-    AGENT_CONTAINER,
+from messages.clusters import WorkerTemplate
+from messages.ids import ClusterName, JobName
+from messages.labels import (
     APP_LABEL,
-    GPU_RESOURCE,
-    HOST_CONTAINER,
-    HOST_LABEL,
     JOB_LABEL,
     MANAGED_BY_LABEL,
     MANAGER,
     NATS_CREDENTIALS_KEY,
     NATS_URL_KEY,
     NOTICED_LABEL,
-    UID_LABEL,
-    WORKER_APP,
 )
-from messages.clusters import WorkerTemplate
-from messages.ids import ClusterName, JobName
+from runtime.kubernetes.paths import Manifest
 
-Manifest = dict[str, Any]
+WORKER_APP = "tradewind-worker"
+UID_LABEL = "tradewind-uid"
+AGENT_CONTAINER = "agent"
+HOST_CONTAINER = "host"
+HOST_LABEL = "kubernetes.io/hostname"
+GPU_RESOURCE = "nvidia.com/gpu"
 
 RUN_FOLDER = "/run/tradewind"
 CODE_FOLDER = f"{RUN_FOLDER}/code"

@@ -3,12 +3,11 @@
 import asyncio
 from collections.abc import Callable
 
-from agents.cluster.kubernetes.client import AlreadyExists, ApiRefused, ApiUnavailable, KubernetesApi, NotFound
-from agents.cluster.kubernetes.names import pods_path
-from agents.cluster.kubernetes.objects import AnyObject
-from agents.cluster.kubernetes.pauses import Pauses
-from agents.cluster.kubernetes.pods import Manifest
 from messages.decoding import Undecodable, decode
+from runtime.backoff import Backoff
+from runtime.kubernetes.client import AlreadyExists, ApiRefused, ApiUnavailable, KubernetesApi, NotFound
+from runtime.kubernetes.objects import AnyObject
+from runtime.kubernetes.paths import Manifest, pods_path
 from runtime.logs import Once, logger
 
 AT_ONCE = 16
@@ -24,7 +23,7 @@ class PodRequests:
 
     async def create(self, manifest: Manifest, is_needless: Callable[[], bool]) -> str | None:
         """The uid of the pod, empty if it was there already; None if it was needless by the time. Raises ApiRefused."""
-        pauses = Pauses()
+        backoff = Backoff()
         while not is_needless():
             try:
                 async with self._room:
@@ -35,16 +34,16 @@ class PodRequests:
             except Undecodable as error:
                 if self._log_once(str(error)):
                     self._log.warning("pod_answer_unreadable", pod=manifest["metadata"]["name"], why=str(error))
-                await pauses.wait()
+                await backoff.wait()
             except ApiUnavailable as error:
                 if self._log_once(str(error)):
                     self._log.warning("pod_not_created_yet", pod=manifest["metadata"]["name"], why=str(error))
-                await pauses.wait(error.retry_after_s)
+                await backoff.wait(error.retry_after_s)
         return None
 
     async def delete(self, pod: str, grace_s: int, uid: str = "") -> None:
         """Raises NotFound. With `uid` only that very pod."""
-        pauses = Pauses()
+        backoff = Backoff()
         while True:
             try:
                 async with self._room:
@@ -54,6 +53,6 @@ class PodRequests:
             except ApiRefused as error:
                 self._log.warning("pod_not_deleted", pod=pod, why=str(error))
             except ApiUnavailable as error:
-                await pauses.wait(error.retry_after_s)
+                await backoff.wait(error.retry_after_s)
                 continue
             return

@@ -19,8 +19,6 @@ from controlplane.clouds.gke.refusals import Refusals
 from controlplane.clouds.gke.settings import GkeSettings
 from controlplane.clouds.gke.tokens import AccessTokens, FetchedToken
 from controlplane.clouds.interface import (
-    FLEET_LABEL,
-    JOB_LABEL,
     Cloud,
     ClusterInfo,
     ClusterPlan,
@@ -36,6 +34,7 @@ from controlplane.clouds.interface import (
 )
 from controlplane.clouds.outcomes import Done, NotFound, Outcome, PartlyDone, Refused, Unreachable
 from messages.ids import ClusterName
+from messages.labels import FLEET_LABEL, JOB_LABEL
 from runtime.errors import Temporary, UserError
 
 if TYPE_CHECKING:

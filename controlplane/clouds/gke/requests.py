@@ -14,7 +14,6 @@ from controlplane.clouds.gke.enums import name_of
 from controlplane.clouds.gke.failures import code_numbered
 from controlplane.clouds.gke.node_accounts import advice_on
 from controlplane.clouds.interface import (
-    FLEET_LABEL,
     ClusterInfo,
     ClusterPlan,
     ClusterStatus,
@@ -26,6 +25,7 @@ from controlplane.clouds.interface import (
     Taint,
 )
 from messages.ids import ClusterName
+from messages.labels import FLEET_LABEL
 
 if TYPE_CHECKING:
     from google.cloud import container_v1

@@ -16,7 +16,7 @@ from tradewind.cli.api.errors import MasterAway
 from tradewind.cli.api.watch import Watch
 from tradewind.cli.interrupt import unless_stopped
 from tradewind.cli.jobs.stopping import checkpoint_text, waiting_text
-from tradewind.cli.local.stack import local_stack
+from tradewind.local.stack import local_stack
 
 STOP_S = 10.0
 """Seconds that an interrupted job has to end, besides the grace of its trainers, before its processes are ended."""

@@ -1,0 +1,234 @@
+"""What the state of a node or of a worker's pod means to us. Pure: the time is handed in."""
+
+import re
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from agents.cluster.kubernetes.pods import AGENT_CONTAINER, HOST_CONTAINER, UID_LABEL
+from messages.clusters import NodeSight, StartFailure
+from messages.ids import JobName, is_name
+from messages.labels import JOB_LABEL, NOTICE_ANNOTATION, NOTICE_BOOT_ANNOTATION, NOTICE_WHY_ANNOTATION
+from runtime.kubernetes.objects import Condition, Node, Pod, PodStatus, Terminated
+
+ZONE_LABEL = "topology.kubernetes.io/zone"
+POOL_LABEL = "cloud.google.com/gke-nodepool"
+STALE_NOTICE_S = 300.0
+"""Seconds after its deadline until a notice without a boot id counts as that of an earlier machine."""
+NOTICE_AT_MOST_S = 3600.0
+DRAIN_S = 60.0
+"""Seconds that workers have on a cordoned node. Pods that are evicted announce their own deadlines."""
+GOING_TAINTS = (
+    "cloud.google.com/impending-node-termination",
+    "node.cloudprovider.kubernetes.io/shutdown",
+    "ToBeDeletedByClusterAutoscaler",
+)
+WHY_AT_MOST = 300
+DETAIL_AT_MOST = 400
+"""Characters of a failure to start: of a longer text the first and the last half, where the cause is."""
+START_FAILURES = frozenset(
+    {
+        "ErrImagePull",
+        "ImagePullBackOff",
+        "InvalidImageName",
+        "ErrImageNeverPull",
+        "ImageInspectError",
+        "RegistryUnavailable",
+        "SignatureValidationFailed",
+        "CreateContainerConfigError",
+        "CreateContainerError",
+    }
+)
+"""Reasons for which a kubelet does not start a container, and tries again."""
+UNSCHEDULABLE = "Unschedulable"
+_EMPTY_BACKOFF = re.compile(r'^Back-off pulling image "[^"]*"$')
+"""Kubelets before 1.32 do not repeat why a pull failed."""
+_PLAIN_REASONS = ("Error", "Completed", None)
+
+
+class Stage(StrEnum):
+    WAITING = "waiting"
+    """Its worker cannot have spoken yet."""
+    RUNNING = "running"
+    ABANDONED = "abandoned"
+    """Its agent has ended, something else of it has not."""
+    HOSTLESS = "hostless"
+    """Its host has ended and will not be started again; its agent runs, and may not know."""
+    ENDED = "ended"
+    """For good: nothing of it runs any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodObservation:
+    """What a worker's pod tells of its place."""
+
+    uid: str
+    """Of the place: the pod's name."""
+    pod_uid: str
+    job: JobName
+    stage: Stage
+    node: str = ""
+    why: str = ""
+    """What it waits for, or how it ended."""
+    code: int | None = None
+    scheduled_at: datetime | None = None
+    deleted_at: datetime | None = None
+    """When its grace is over, once somebody has deleted it."""
+    failure: StartFailure | None = None
+    """Why it cannot start, without its age."""
+
+
+def read_node(node: Node, now_unix_s: float, shutdown_grace_s: float) -> NodeSight:
+    """`shutdown_grace_s` is left when a node says that it is going, but not when."""
+    labels = node.metadata.labels or {}
+    job = labels.get(JOB_LABEL, "")
+    ready = _condition(node.status.conditions, "Ready")
+    is_ready = ready is not None and ready.status == "True"
+    notice_s, notice_why = _notice(node, ready, now_unix_s, shutdown_grace_s)
+    cordoned = notice_s is None and bool(node.spec.unschedulable)
+    if cordoned:
+        notice_s, notice_why = DRAIN_S, "cordoned, to be drained"
+    return NodeSight(
+        node.metadata.name,
+        uid=node.metadata.uid,
+        zone=labels.get(ZONE_LABEL, ""),
+        pool=labels.get(POOL_LABEL, ""),
+        job=JobName(job) if is_name(job) else None,
+        ready=is_ready,
+        was_ready=ready is not None and ready.status == "Unknown",
+        why=notice_why or ("" if is_ready else _sentence(ready)),
+        notice_s=notice_s,
+        cordoned=cordoned,
+    )
+
+
+def read_pod(pod: Pod) -> PodObservation | None:
+    """None if it is not a worker's: its labels do not say what those of ours say."""
+    metadata, labels = pod.metadata, pod.metadata.labels or {}
+    job, uid = labels.get(JOB_LABEL, ""), labels.get(UID_LABEL, "")
+    if uid != metadata.name or not is_name(uid) or not is_name(job):
+        return None
+    stage, why, code = _stage(pod.status)
+    scheduled = _condition(pod.status.conditions, "PodScheduled")
+    placed = scheduled is not None and scheduled.status == "True"
+    return PodObservation(
+        uid,
+        metadata.uid,
+        JobName(job),
+        stage,
+        node=pod.spec.node_name or "",
+        why=why[:WHY_AT_MOST],
+        code=code,
+        scheduled_at=scheduled.last_transition_time if scheduled is not None and placed else None,
+        deleted_at=metadata.deletion_timestamp,
+        failure=_failure(pod) if stage in (Stage.WAITING, Stage.RUNNING) else None,
+    )
+
+
+def _notice(
+    node: Node, ready: Condition | None, now_unix_s: float, shutdown_grace_s: float
+) -> tuple[float | None, str]:
+    """Seconds until the machine is gone, and why; the earliest of what is known."""
+    announced_s, why = _announced(node, now_unix_s)
+    if ready is not None and ready.status == "False" and "shutting down" in (ready.message or ""):
+        if announced_s is None or announced_s > shutdown_grace_s:
+            return shutdown_grace_s, _sentence(ready)
+        return announced_s, why
+    going = next((taint.key for taint in node.spec.taints or () if taint.key in GOING_TAINTS), None)
+    if announced_s is None and going is not None:
+        return shutdown_grace_s, f"tainted {going}"
+    return announced_s, why
+
+
+def _announced(node: Node, now_unix_s: float) -> tuple[float | None, str]:
+    """By the notice daemon of this machine."""
+    annotations = node.metadata.annotations or {}
+    deadline_unix_s = _seconds(annotations.get(NOTICE_ANNOTATION, ""))
+    if deadline_unix_s is None or not deadline_unix_s > now_unix_s - STALE_NOTICE_S:
+        return None, ""
+    meant, booted = annotations.get(NOTICE_BOOT_ANNOTATION), node.status.node_info.boot_id
+    if meant and booted and meant != booted:
+        return None, ""
+    remaining_s = round(min(max(0.0, deadline_unix_s - now_unix_s), NOTICE_AT_MOST_S), 3)
+    return remaining_s, annotations.get(NOTICE_WHY_ANNOTATION) or "it will be taken"
+
+
+def _seconds(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _stage(status: PodStatus) -> tuple[Stage, str, int | None]:
+    containers = status.container_statuses or ()
+    waits_for = _what_it_waits_for(status)
+    if status.phase in ("Succeeded", "Failed"):
+        return Stage.ENDED, *_how_it_ended(status)
+    agent = next((container.state for container in containers if container.name == AGENT_CONTAINER), None)
+    if agent is not None and agent.terminated is not None:
+        return Stage.ABANDONED, _exit(AGENT_CONTAINER, agent.terminated), agent.terminated.exit_code
+    host = next((container.state for container in containers if container.name == HOST_CONTAINER), None)
+    if agent is not None and agent.running is not None and host is not None and host.terminated is not None:
+        return Stage.HOSTLESS, _exit(HOST_CONTAINER, host.terminated), host.terminated.exit_code
+    if agent.running is not None if agent is not None else status.phase != "Pending":
+        return Stage.RUNNING, waits_for, None
+    return Stage.WAITING, waits_for or "its pod is being started", None
+
+
+def _how_it_ended(status: PodStatus) -> tuple[str, int | None]:
+    by = ": ".join(part for part in (status.reason, status.message) if part)
+    every = (*(status.container_statuses or ()), *(status.init_container_statuses or ()))
+    ended = [(each.name, each.state.terminated) for each in every if each.state.terminated is not None]
+    failed = [(name, how) for name, how in ended if how.exit_code]
+    if not ended:
+        return f"its pod ended: {by}" if by else "its pod has ended", None
+    # A container that ran out of memory explains the failure of the one beside it.
+    name, how = min(failed or ended, key=lambda each: each[1].reason in _PLAIN_REASONS)
+    return f"its pod ended: {by}" if by else _exit(name, how), how.exit_code
+
+
+def _exit(name: str, how: Terminated) -> str:
+    reason = f" ({how.reason})" if how.reason not in _PLAIN_REASONS else ""
+    text = f"its container {name} exited with {how.exit_code}{reason}"
+    words = [line.strip() for line in (how.message or "").splitlines() if line.strip()]
+    return f"{text}: {words[-1]}" if words and how.exit_code else text
+
+
+def _what_it_waits_for(status: PodStatus) -> str:
+    scheduled = _condition(status.conditions, "PodScheduled")
+    if scheduled is not None and scheduled.status == "False":
+        return _sentence(scheduled)
+    for container in (*(status.init_container_statuses or ()), *(status.container_statuses or ())):
+        waiting = container.state.waiting
+        if waiting is not None:
+            return f"{container.name}: " + ": ".join(part for part in (waiting.reason, waiting.message) if part)
+    return ""
+
+
+def _failure(pod: Pod) -> StartFailure | None:
+    status, node = pod.status, pod.spec.node_name or ""
+    scheduled = _condition(status.conditions, "PodScheduled")
+    if scheduled is not None and scheduled.status == "False" and scheduled.reason == UNSCHEDULABLE:
+        return StartFailure(UNSCHEDULABLE, _shortened(scheduled.message or ""))
+    for container in (*(status.init_container_statuses or ()), *(status.container_statuses or ())):
+        waiting = container.state.waiting
+        if waiting is not None and waiting.reason in START_FAILURES:
+            said = "" if _EMPTY_BACKOFF.match(waiting.message or "") else waiting.message or ""
+            return StartFailure(waiting.reason, _shortened(said), container.image, node)
+    return None
+
+
+def _shortened(text: str) -> str:
+    half = DETAIL_AT_MOST // 2
+    return text if len(text) <= DETAIL_AT_MOST else f"{text[:half]}…{text[-half:]}"
+
+
+def _condition(conditions: tuple[Condition, ...] | None, kind: str) -> Condition | None:
+    return next((condition for condition in conditions or () if condition.type == kind), None)
+
+
+def _sentence(condition: Condition | None) -> str:
+    if condition is None:
+        return "it has not said whether it is ready"
+    return ": ".join(part for part in (condition.reason, condition.message) if part)[:WHY_AT_MOST]

@@ -1,0 +1,238 @@
+"""What the state of a node or a pod means to us."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import pytest
+
+from agents.cluster.kubernetes.observations import START_FAILURES, PodObservation, Stage, read_node, read_pod
+from messages.clusters import NodeSight, StartFailure
+from runtime.kubernetes.objects import Node, Pod
+
+NOW = 1_800_000_000.0
+
+
+def a_node(
+    *,
+    ready: str = "True",
+    message: str = "",
+    annotations: dict[str, str] | None = None,
+    taints: list[dict[str, str]] | None = None,
+    labels: dict[str, str] | None = None,
+    boot: str = "",
+    shutdown_grace_s: float = 30.0,
+    unschedulable: bool = False,
+) -> NodeSight:
+    node = {
+        "metadata": {"name": "n1", "uid": "u1", "labels": labels, "annotations": annotations},
+        "spec": {"taints": taints, "unschedulable": unschedulable},
+        "status": {
+            "conditions": [{"type": "Ready", "status": ready, "reason": "Because", "message": message}],
+            "nodeInfo": {"bootID": boot},
+        },
+    }
+    return read_node(msgspec.json.decode(msgspec.json.encode(node), type=Node), NOW, shutdown_grace_s)
+
+
+def a_pod(status: dict[str, Any], **metadata: Any) -> PodObservation:
+    labels = {"tradewind-job": "story", "tradewind-uid": "w1x1"}
+    pod = {
+        "metadata": {"name": "w1x1", "uid": "p1", "labels": labels, **metadata},
+        "spec": {"nodeName": "n1"},
+        "status": status,
+    }
+    sight = read_pod(msgspec.json.decode(msgspec.json.encode(pod), type=Pod))
+    assert sight is not None
+    return sight
+
+
+def containers(agent: dict[str, Any], host: dict[str, Any]) -> list[dict[str, Any]]:
+    return [{"name": "agent", "state": agent}, {"name": "host", "state": host}]
+
+
+RUNNING: dict[str, Any] = {"running": {"startedAt": "2027-01-15T08:00:00Z"}}
+
+
+def test_a_node_tells_its_pool_zone_job_and_whether_it_is_ready() -> None:
+    labels = {
+        "cloud.google.com/gke-nodepool": "spot",
+        "topology.kubernetes.io/zone": "us-central1-a",
+        "tradewind-job": "story",
+    }
+    sight = a_node(labels=labels)
+    assert (sight.pool, sight.zone, sight.job, sight.ready, sight.why) == ("spot", "us-central1-a", "story", True, "")
+    assert a_node(labels={"tradewind-job": "No Name"}).job is None
+    unready = a_node(ready="Unknown", message="Kubelet stopped posting node status.")
+    assert (unready.ready, unready.why) == (False, "Because: Kubelet stopped posting node status.")
+    assert (unready.notice_s, unready.was_ready) == (None, True)
+    assert not a_node(ready="False", message="container runtime network not ready").was_ready
+
+
+def test_a_cordon_counts_as_a_notice_from_which_the_node_may_come_back() -> None:
+    sight = a_node(unschedulable=True)
+    assert (sight.notice_s, sight.cordoned, sight.ready) == (60.0, True, True)
+
+
+def test_a_notice_of_the_end_goes_before_a_cordon() -> None:
+    taints = [{"key": "node.cloudprovider.kubernetes.io/shutdown", "effect": "NoSchedule"}]
+    sight = a_node(taints=taints, unschedulable=True)
+    assert sight.notice_s is not None and sight.notice_s < 60.0 and not sight.cordoned
+
+
+def test_a_node_without_a_word_about_itself_is_not_ready() -> None:
+    sight = read_node(msgspec.json.decode(b'{"metadata":{"name":"n1"}}', type=Node), NOW, 30.0)
+    assert (sight.ready, sight.why) == (False, "it has not said whether it is ready")
+
+
+@pytest.mark.parametrize(
+    ("annotation", "notice_s"),
+    [
+        (str(NOW + 30), 30.0),
+        (str(NOW - 5), 0.0),
+        (str(NOW - 3600), None),
+        ("soon", None),
+        ("", None),
+        ("nan", None),
+        ("inf", 3600.0),
+    ],
+)
+def test_a_deadline_on_a_node_is_a_notice_unless_it_is_stale_or_nonsense(
+    annotation: str, notice_s: float | None
+) -> None:
+    assert a_node(annotations={"tradewind.dev/notice-deadline": annotation}).notice_s == notice_s
+
+
+@pytest.mark.parametrize(("booted", "notice_s"), [("first", 3600.0), ("second", None), ("", 3600.0)])
+def test_a_notice_is_for_the_machine_that_it_was_written_for_though_the_node_object_stays(
+    booted: str, notice_s: float | None
+) -> None:
+    notice = {"tradewind.dev/notice-deadline": str(NOW + 3600), "tradewind.dev/notice-boot": "first"}
+    assert a_node(annotations=notice, boot=booted).notice_s == notice_s
+
+
+@pytest.mark.parametrize(
+    ("announced_s", "grace_s", "notice_s"), [(3600, 30, 30.0), (20, 30, 20.0), (120, 120, 120.0), (None, 120, 120.0)]
+)
+def test_a_node_that_shuts_down_is_gone_when_its_grace_is_over_at_the_latest(
+    announced_s: float | None, grace_s: float, notice_s: float
+) -> None:
+    notice = None if announced_s is None else {"tradewind.dev/notice-deadline": str(NOW + announced_s)}
+    sight = a_node(annotations=notice, ready="False", message="node is shutting down", shutdown_grace_s=grace_s)
+    assert sight.notice_s == notice_s
+
+
+def test_a_node_that_shuts_down_or_is_marked_to_go_is_noticed() -> None:
+    going = a_node(ready="False", message="node is shutting down")
+    assert (going.notice_s, going.ready) == (30.0, False)
+    taint = {"key": "ToBeDeletedByClusterAutoscaler", "effect": "NoSchedule"}
+    assert a_node(taints=[taint]).notice_s == 30.0
+    assert a_node(taints=[{"key": "tradewind-job", "effect": "NoSchedule"}]).notice_s is None
+    assert a_node(ready="False", message="PLEG is not healthy").notice_s is None
+
+
+def test_a_pod_that_cannot_be_placed_waits_with_the_schedulers_reason() -> None:
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes"}
+    sight = a_pod({"phase": "Pending", "conditions": [condition]})
+    assert (sight.stage, sight.why) == (Stage.WAITING, "Unschedulable: 0/3 nodes")
+
+
+def test_a_worker_can_speak_when_its_agent_runs_whatever_its_host_waits_for() -> None:
+    pulling = {"waiting": {"reason": "ImagePullBackOff", "message": "Back-off pulling image"}}
+    sight = a_pod({"phase": "Pending", "containerStatuses": containers(RUNNING, pulling)})
+    assert (sight.stage, sight.why) == (Stage.RUNNING, "host: ImagePullBackOff: Back-off pulling image")
+    sight = a_pod({"phase": "Pending", "containerStatuses": containers(pulling, RUNNING)})
+    assert sight.stage is Stage.WAITING
+    assert a_pod({"phase": "Pending"}).why == "its pod is being started"
+    assert a_pod({"phase": "Running"}).stage is Stage.RUNNING
+
+
+def test_how_a_pod_ended_is_told_by_the_container_that_explains_it() -> None:
+    failed = {"terminated": {"exitCode": 1, "reason": "Error", "message": "lost its host\n\n"}}
+    oom = {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}
+    sight = a_pod({"phase": "Failed", "containerStatuses": containers(failed, oom)})
+    assert (sight.stage, sight.code, sight.why) == (
+        Stage.ENDED,
+        137,
+        "its container host exited with 137 (OOMKilled)",
+    )
+    done = {"terminated": {"exitCode": 0, "reason": "Completed"}}
+    sight = a_pod({"phase": "Failed", "containerStatuses": containers(failed, done)})
+    assert (sight.code, sight.why) == (1, "its container agent exited with 1: lost its host")
+    sight = a_pod({"phase": "Succeeded", "containerStatuses": containers(done, done)})
+    assert (sight.code, sight.why) == (0, "its container agent exited with 0")
+
+
+def test_a_pod_that_its_node_ended_says_so() -> None:
+    sight = a_pod({"phase": "Failed", "reason": "Terminated", "message": "in response to imminent node shutdown"})
+    assert sight.why == "its pod ended: Terminated: in response to imminent node shutdown"
+
+
+def test_a_pod_whose_agent_has_ended_is_abandoned_by_what_is_left_of_it() -> None:
+    gone = {"terminated": {"exitCode": 137, "reason": "Error"}}
+    assert a_pod({"phase": "Running", "containerStatuses": containers(gone, RUNNING)}).stage is Stage.ABANDONED
+
+
+def test_a_pod_whose_host_has_ended_is_hostless_and_says_how() -> None:
+    gone = {"terminated": {"exitCode": 1, "reason": "Error", "message": "No module named torch\n"}}
+    sight = a_pod({"phase": "Running", "containerStatuses": containers(RUNNING, gone)})
+    assert (sight.stage, sight.code, sight.why) == (
+        Stage.HOSTLESS,
+        1,
+        "its container host exited with 1: No module named torch",
+    )
+
+
+def test_a_pod_that_is_being_deleted_tells_until_when() -> None:
+    sight = a_pod({"phase": "Running"}, deletionTimestamp="2027-01-15T08:00:30Z")
+    assert sight.deleted_at == datetime(2027, 1, 15, 8, 0, 30, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    "labels", [None, {}, {"tradewind-job": "story"}, {"tradewind-job": "story", "tradewind-uid": "another"}]
+)
+def test_a_pod_whose_labels_do_not_fit_is_not_ours(labels: dict[str, str] | None) -> None:
+    pod = {"metadata": {"name": "w1x1", "labels": labels}}
+    assert read_pod(msgspec.json.decode(msgspec.json.encode(pod), type=Pod)) is None
+
+
+def waits(reason: str, message: str = "", image: str = "registry/trainer:1") -> dict[str, Any]:
+    return {"name": "host", "image": image, "state": {"waiting": {"reason": reason, "message": message}}}
+
+
+@pytest.mark.parametrize("reason", sorted(START_FAILURES))
+def test_a_container_that_the_kubelet_cannot_start_is_told_with_its_image_and_node(reason: str) -> None:
+    agent = {"name": "agent", "state": RUNNING}
+    sight = a_pod({"phase": "Pending", "containerStatuses": [agent, waits(reason, "403 Forbidden")]})
+    assert sight.failure == StartFailure(reason, "403 Forbidden", "registry/trainer:1", "n1")
+
+
+def test_the_image_of_an_init_container_counts_and_one_that_is_being_created_does_not_fail() -> None:
+    main = [{"name": "agent", "state": {"waiting": {"reason": "PodInitializing"}}}]
+    failing = a_pod({"phase": "Pending", "initContainerStatuses": [waits("ErrImagePull")], "containerStatuses": main})
+    assert failing.failure is not None
+    pulling = waits("ContainerCreating")
+    assert a_pod({"phase": "Pending", "containerStatuses": [pulling]}).failure is None
+
+
+def test_the_backoff_of_an_old_kubelet_has_no_detail_and_a_long_detail_keeps_its_end() -> None:
+    silent = waits("ImagePullBackOff", 'Back-off pulling image "registry/trainer:1"')
+    sight = a_pod({"phase": "Pending", "containerStatuses": [silent]})
+    assert sight.failure is not None
+    assert sight.failure.detail == ""
+    long = waits("ErrImagePull", f"failed to pull {'x' * 1000}: 403 Forbidden")
+    sight = a_pod({"phase": "Pending", "containerStatuses": [long]})
+    assert sight.failure is not None
+    assert sight.failure.detail.endswith("403 Forbidden")
+    assert len(sight.failure.detail) < 500
+
+
+def test_a_pod_that_no_node_has_room_for_fails_to_start_without_a_node() -> None:
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/2 nodes"}
+    pod = {
+        "metadata": {"name": "w1x1", "uid": "p1", "labels": {"tradewind-job": "story", "tradewind-uid": "w1x1"}},
+        "status": {"phase": "Pending", "conditions": [condition]},
+    }
+    sight = read_pod(msgspec.json.decode(msgspec.json.encode(pod), type=Pod))
+    assert sight is not None
+    assert sight.failure == StartFailure("Unschedulable", "0/2 nodes")

@@ -1,0 +1,123 @@
+"""What the demonstration claims, computed from what was recorded, and which of the claims do not hold.
+
+Pure: the story records facts (progress of every rank, announced worlds, the job's last phase, what was killed); here
+they are judged. A claim that cannot be shown from the facts is a failed check, not a smaller report.
+"""
+
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from messages.ids import Generation, Rank, WorkerId
+from tradewind.demo.changes import Change, changes
+from tradewind.demo.checks import CLAIMS
+from tradewind.demo.cloud.checks import CLOUD_CLAIMS
+from tradewind.demo.cloud.report import CloudReport, cloud_report
+from tradewind.demo.facts import Facts, Formed, Trained, by_generation, losses
+from tradewind.demo.timeline import usual_step_s
+
+
+class World(Struct, frozen=True):
+    """A generation as it trained."""
+
+    generation: Generation
+    world_size: int
+    why: str
+    first_step: int | None
+    """None if the world was replaced before it completed a step."""
+    last_step: int | None
+    seconds: float
+    workers: tuple[WorkerId, ...]
+
+
+class Killed(Struct, frozen=True):
+    worker: WorkerId
+    rank: Rank
+    generation: Generation
+    after_step: int
+
+
+class Joined(Struct, frozen=True):
+    """A worker that was in no world before."""
+
+    worker: WorkerId
+    generation: Generation
+    rank: Rank
+
+
+class Report(Struct, frozen=True):
+    ok: bool
+    failed_checks: tuple[str, ...]
+    checks: tuple[str, ...]
+    """What was checked and held."""
+    steps: int
+    samples: int
+    generations: tuple[World, ...]
+    kills: tuple[Killed, ...]
+    joins: tuple[Joined, ...]
+    changes: tuple[Change, ...]
+    step_s: float
+    """What a step takes while the world stays as it is."""
+    repeated_steps: int
+    certificate: str
+    """What the run said of itself at its end."""
+    loss_first: float | None
+    loss_last: float | None
+    total_s: float
+    cloud: CloudReport | None = None
+    """Only if the machines came from a cloud."""
+
+
+def report_on(facts: Facts) -> Report:
+    trained = by_generation(facts.progress)
+    cloud = facts.cloud
+    outcomes = {claim: tuple(check(facts, trained)) for claim, check in CLAIMS.items()}
+    if cloud is not None:
+        outcomes |= {claim: tuple(check(cloud, trained)) for claim, check in CLOUD_CLAIMS.items()}
+    changed = tuple(changes(facts, trained))
+    steps = len(frozenset[int]().union(*(world.completed for world in trained)))
+    first, last = losses(facts.progress)
+    failed = tuple(problem for problems in outcomes.values() for problem in problems)
+    return Report(
+        ok=not failed,
+        failed_checks=failed,
+        checks=tuple(claim for claim, problems in outcomes.items() if not problems),
+        steps=steps,
+        samples=steps * facts.promise.global_batch,
+        generations=tuple(_worlds(facts.formed, trained)),
+        kills=tuple(Killed(kill.worker, kill.rank, kill.generation, kill.step) for kill in facts.kills),
+        joins=tuple(_joins(trained)),
+        changes=changed,
+        step_s=round(usual_step_s(facts.traced), 4),
+        repeated_steps=sum(change.repeated_steps for change in changed),
+        certificate=facts.certificate,
+        loss_first=first,
+        loss_last=last,
+        total_s=facts.total_s,
+        cloud=cloud_report(cloud, trained) if cloud is not None else None,
+    )
+
+
+def _worlds(formed: tuple[Formed, ...], trained: list[Trained]) -> Iterator[World]:
+    announced = {world.generation: world for world in formed}
+    by_generation = {world.generation: world for world in trained}
+    for generation in sorted(announced.keys() | by_generation.keys()):
+        said, did = announced.get(generation), by_generation.get(generation)
+        yield World(
+            generation=generation,
+            world_size=said.size if said else len(did.holders) if did else 0,
+            why=said.why if said else "",
+            first_step=min(did.completed) if did else None,
+            last_step=max(did.completed) if did else None,
+            seconds=round(did.last_at - did.first_at, 3) if did else 0.0,
+            workers=tuple(sorted(did.members)) if did else (),
+        )
+
+
+def _joins(trained: list[Trained]) -> Iterator[Joined]:
+    known = trained[0].members if trained else frozenset()
+    for world in trained[1:]:
+        for rank in sorted(world.holders):
+            for worker in sorted(world.holders[rank] - known):
+                yield Joined(worker, world.generation, rank)
+        known |= world.members

@@ -1,0 +1,86 @@
+"""The demonstration as it is seen: a picture that is drawn again on a terminal, plain lines elsewhere."""
+
+import asyncio
+import time
+
+import click
+from rich.console import Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from messages.api import EventLine
+from tradewind.cli import present
+from tradewind.demo.story import Story
+
+DRAWS_A_SECOND = 4
+LINE_EVERY_S = 2.0
+EVENTS_SHOWN = 8
+BAR_WIDTH = 40
+
+
+async def draw(story: Story) -> None:
+    """Until cancelled."""
+    with Live(console=present.console(), auto_refresh=False, transient=True) as live:
+        while True:
+            live.update(picture(story), refresh=True)
+            await asyncio.sleep(1 / DRAWS_A_SECOND)
+
+
+async def tell(story: Story, *, err: bool) -> None:
+    """Until cancelled: how far it is, when that has changed."""
+    told = ""
+    while True:
+        line = summary(story)
+        if line != told:
+            told = line
+            click.echo(f"{time.strftime('%H:%M:%S')}  {line}", err=err)
+        await asyncio.sleep(LINE_EVERY_S)
+
+
+def tell_news(event: EventLine, *, err: bool) -> None:
+    """The first line of each reason; `tradewind events` has all."""
+    line, *_ = present.event_line(event).splitlines()
+    click.echo(line, err=err)
+
+
+def picture(story: Story) -> RenderableType:
+    view = story.view
+    if view is None:
+        return Text("submitting the job")
+    why = present.first_line(view.why)
+    head = Table.grid(padding=(0, 1))
+    head.add_row(Text("tradewind demo", style="bold"), present.phase_text(view.phase), Text(why, style="dim"))
+    bar = Table.grid(padding=(0, 1))
+    done = ProgressBar(total=story.promise.steps, completed=story.step + 1, width=BAR_WIDTH)
+    bar.add_row(done, summary(story))
+    workers = present.worker_table(view.workers) if view.workers else Text("no workers just now", style="dim")
+    return Group(head, bar, Text(), workers, Text(), news(story))
+
+
+def summary(story: Story) -> str:
+    view = story.view
+    if view is None:
+        return "submitting the job"
+    if story.step < 0:
+        return f"{view.phase}: {present.first_line(view.why)}"
+    rate = view.samples_per_s
+    speed = f", {rate / story.promise.global_batch:.1f} steps/s, {rate:.0f} samples/s" if rate else ""
+    return (
+        f"step {story.step + 1} of {story.promise.steps}, loss {present.number(view.loss)}, "
+        f"world of {view.world_size}, generation {view.generation}{speed}"
+    )
+
+
+def news(story: Story) -> Table:
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True, min_width=len("HH:MM:SS"))
+    for _ in range(2):
+        table.add_column(no_wrap=True, overflow="ellipsis")
+    for event in story.events[-EVENTS_SHOWN:]:
+        clock = time.strftime("%H:%M:%S", time.localtime(event.at))
+        style = "bold red" if event.kind.startswith("demo_") else ""
+        why = Text(present.first_line(event.why), style="dim")
+        table.add_row(Text(clock, style="dim"), Text(event.text, style=style), why)
+    return table

@@ -1,0 +1,108 @@
+"""The processes that a local stack is made of: each in a session of its own, with its output in a file."""
+
+import asyncio
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Protocol
+
+from runtime import children
+from runtime.nats_server import NatsServer
+
+
+class Part(Protocol):
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def log_file(self) -> Path: ...
+
+    @property
+    def pid(self) -> int:
+        """0 while it is not running."""
+
+    async def start(self) -> None: ...
+
+    async def wait_exit(self) -> int: ...
+
+    async def stop(self, grace_s: float) -> None: ...
+
+
+class OwnProcess:
+    """A module of ours. The folder that a person is in is not on its path: nothing there may shadow ours."""
+
+    def __init__(
+        self, name: str, command: tuple[str, ...], environ: Mapping[str, str], folder: Path, *, guards_us: bool = False
+    ) -> None:
+        self.name = name
+        self.log_file = folder / f"{name}.log"
+        self._command = (sys.executable, "-P", "-m", *command)
+        self._environ = environ
+        self._folder = folder
+        self._guards_us = guards_us
+        self._process: asyncio.subprocess.Process | None = None
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid if self._process is not None else 0
+
+    async def start(self) -> None:
+        with self.log_file.open("ab") as log:
+            self._process = await children.start(
+                self._command,
+                env=self._environ,
+                cwd=self._folder,
+                stdin=asyncio.subprocess.PIPE if self._guards_us else asyncio.subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                dies_with_us=not self._guards_us,
+            )
+
+    async def wait_exit(self) -> int:
+        return await self._process.wait() if self._process is not None else 0
+
+    async def stop(self, grace_s: float) -> None:
+        if self._process is not None and self._process.returncode is None:
+            await children.end(self._process, grace_s)
+
+
+class BusServer:
+    name = "nats-server"
+
+    def __init__(self, folder: Path) -> None:
+        self._server = NatsServer(folder / "bus")
+        self.log_file = self._server.log_file
+
+    @property
+    def url(self) -> str:
+        return self._server.url
+
+    @property
+    def pid(self) -> int:
+        return self._server.pid if self._server.is_running else 0
+
+    async def start(self) -> None:
+        await self._server.start()
+
+    async def wait_exit(self) -> int:
+        return await self._server.wait_exit()
+
+    async def stop(self, grace_s: float) -> None:
+        await self._server.stop(grace_s)
+
+
+def master(arguments: tuple[str, ...], environ: Mapping[str, str], folder: Path) -> OwnProcess:
+    return OwnProcess("master", ("tradewind", "master", *arguments), environ, folder)
+
+
+def controller(arguments: tuple[str, ...], environ: Mapping[str, str], folder: Path) -> OwnProcess:
+    return OwnProcess("cluster-controller", ("tradewind", "cluster", *arguments), environ, folder)
+
+
+def simulator(arguments: tuple[str, ...], environ: Mapping[str, str], folder: Path) -> OwnProcess:
+    return OwnProcess("simulator", ("tradewind", "simulator", *arguments), environ, folder)
+
+
+def guard(environ: Mapping[str, str], folder: Path) -> OwnProcess:
+    """Outlives this process, and ends what it left; see `tradewind.local.guard`."""
+    return OwnProcess("guard", ("tradewind.local.guard", str(folder)), environ, folder, guards_us=True)

@@ -1,0 +1,1 @@
+"""The connection to the worker-agent, and what it reports of steps."""

@@ -1,0 +1,149 @@
+"""Checks of what a script gives to a run, made before the first step.
+
+- Optimizers, schedulers and layers that a run cannot use, or should not: an error or a warning says what to do.
+- Wrappers in DistributedDataParallel: their collectives are disabled, since the run does its own.
+- Terms: what all ranks of a run must have in common, as text, with a digest of what is too long. Files change while a
+  job trains. A worker that joins with another model would break the all-reduce of the others, and with another order of
+  samples it would train on wrong ones: it is refused before it enters a world.
+"""
+
+import hashlib
+import json
+import math
+from collections.abc import MutableMapping
+from typing import Final
+
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.parallel import DistributedDataParallel
+from torch.optim import LBFGS, Optimizer
+from torch.optim.lr_scheduler import ReduceLROnPlateau
+
+from tradewind.sdk.samples import Order
+from tradewind.sdk.training_state.training_state import TrainingState
+
+VARIABLE: Final = "TRADEWIND_TERMS"
+_NAMED_AT_MOST: Final = 3
+
+
+class OtherTerms(ValueError):
+    """This script is not the one that the others run."""
+
+
+def terms_of(state: TrainingState, order: Order, steps: int, **options: object) -> str:
+    """`options`: whatever else decides how a sum becomes the next state, as far as it can be compared."""
+    kind = state.kind()
+    tensors = [*kind.fixed, *kind.buffers]
+    numbers = sum(math.prod(each.shape) for each in tensors)
+    layout = _digest([(each.name, each.shape, each.dtype) for each in tensors], sorted(kind.extra))
+    terms: dict[str, object] = {
+        "model": f"{len(tensors)} tensors of {numbers:,} numbers [{layout}]",
+        "optimizer": f"{kind.optimizer} [{_digest(kind.parameters)}]",
+        "batch": order.batch,
+        "samples": order.size,
+        "steps": steps,
+        "seed": order.seed,
+        "shuffle": order.shuffled,
+        "state": _digest(sorted(kind.others)),
+        **{name: option if isinstance(option, bool | str) else str(option) for name, option in options.items()},
+    }
+    return json.dumps(terms, separators=(",", ":"))
+
+
+def require_same_terms(own: str, environ: MutableMapping[str, str]) -> None:
+    """As those have who train already, if there are any. Of the first run only: another one joins nobody."""
+    theirs = environ.pop(VARIABLE, "")
+    if theirs and theirs != own:
+        raise OtherTerms(
+            "this script is not the one that the run which it should join was begun with: "
+            f"{_differences(own, theirs)}. A run on other terms is another job"
+        )
+
+
+def _differences(own: str, theirs: str) -> str:
+    try:
+        here, there = json.loads(own), dict(json.loads(theirs))
+    except (ValueError, TypeError):
+        return f"it has {own}, the run has {theirs}"
+    names = [name for name in {**here, **there} if here.get(name) != there.get(name)]
+    return ", ".join(f"{name} is {here.get(name)} here and {there.get(name)} there" for name in names)
+
+
+def _digest(*listed: object) -> str:
+    return hashlib.blake2b(json.dumps(listed).encode(), digest_size=4).hexdigest()
+
+
+def require_usable(optimizer: object, scheduler: object, *, has_update: bool) -> None:
+    """Raises TypeError for optimizers and schedulers that a run cannot step."""
+    if isinstance(optimizer, list | tuple | dict | set):
+        raise TypeError(
+            f"optimizer is a {type(optimizer).__name__}, and a run steps one optimizer: give all parameters to one "
+            "with parameter groups (torch.optim.AdamW([{'params': …, 'lr': …}, …])); or give the run one of them, step "
+            "all of them in update=, and give the others in state= so that they survive"
+        )
+    if not isinstance(optimizer, Optimizer):
+        raise TypeError(f"optimizer is a {type(optimizer).__name__}, but must be a torch.optim.Optimizer")
+    if isinstance(optimizer, LBFGS):
+        raise TypeError(
+            "LBFGS evaluates the loss several times in one step (it needs a closure), and a run all-reduces one "
+            "gradient in a step: use an optimizer whose step() needs no closure, such as AdamW or SGD"
+        )
+    if isinstance(scheduler, ReduceLROnPlateau) and not has_update:
+        raise TypeError(
+            "ReduceLROnPlateau needs a metric with each step(), which a run cannot know: step it in update=, with a "
+            "metric that is the same on all ranks, as run.loss is, and give it in state= instead of scheduler=; or "
+            "use a scheduler that depends on the number of steps only"
+        )
+
+
+def about_batch_norm(model: nn.Module) -> str | None:
+    """A warning that names the first of the layers, if there are any."""
+    found = [name or type(module).__name__ for name, module in model.named_modules() if isinstance(module, _BatchNorm)]
+    if not found:
+        return None
+    more = f" and {len(found) - _NAMED_AT_MOST} more" if len(found) > _NAMED_AT_MOST else ""
+    named = f"{'BatchNorm layer' if len(found) == 1 else 'BatchNorm layers'} {', '.join(found[:_NAMED_AT_MOST])}{more}"
+    return (
+        f"warning: the model has {named}. BatchNorm takes its statistics from a rank's own share, so the "
+        "result depends on the number of ranks; use GroupNorm or LayerNorm for results that do not"
+    )
+
+
+def about_learning_rate(script: list[float], checkpoint: list[float]) -> str | None:
+    """A remark if a checkpoint was begun with other learning rates than the script gives."""
+    if script == checkpoint:
+        return None
+    return (
+        f"the run resumes with lr {_shown(checkpoint)} of the checkpoint; the script gives {_shown(script)}, which is "
+        "not used: the learning rate is part of the state. To train on with another one set it in update=, or begin a "
+        "run in another folder"
+    )
+
+
+def _shown(rates: list[float]) -> str:
+    different = list(dict.fromkeys(rates))
+    shown = ", ".join(f"{rate:g}" for rate in different[:_NAMED_AT_MOST])
+    return f"{shown} …" if len(different) > _NAMED_AT_MOST else shown
+
+
+def quiet(model: nn.Module) -> None:
+    """Has wrappers do no collective any more: the run sums the gradients, in worlds that they know nothing of.
+
+    One that is left would wait in the group of the first world for ranks that are gone or have nothing to compute.
+    """
+    for each in model.modules():
+        if isinstance(each, DistributedDataParallel):
+            _quiet(each)
+
+
+def _quiet(wrapper: DistributedDataParallel) -> None:
+    if wrapper._delay_all_reduce_params:
+        raise ValueError("DistributedDataParallel with delay_all_reduce_named_params sums gradients by itself")
+    # What steps before the run have left to do is done now, while all who took them are here.
+    wrapper.reducer._rebuild_buckets()
+    wrapper.require_backward_grad_sync = False  # as inside no_sync(), for good
+    wrapper.require_forward_param_sync = False
+    wrapper.broadcast_buffers = False
+    if wrapper.static_graph:
+        # Its first backward asks for one sum even so, unless that was asked for already.
+        wrapper._static_graph_delay_allreduce_enqueued = True

@@ -1,0 +1,259 @@
+"""How a rank that has the state sends its shard to joining workers: copied at the switch, sent in the background.
+
+One thread copies, which is fast; each joining worker has a thread that connects, sends and answers, started by the
+copying thread. So a slow joining worker delays neither training nor the copy for another one. A connection is made
+ahead of the switch, used for one shard, and then to admit the joining worker.
+"""
+
+import queue
+import socket
+import threading
+import zlib
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from typing import Protocol
+
+from tradewind.sdk.training_state.tensor_bytes import Staging, checksum
+from tradewind.sdk.transfer.wire import Connection, Shard
+
+Address = tuple[str, int]
+
+CONNECT_S = 5.0
+SILENCE_S = 10.0
+PREPARED_S = 600.0
+ADMISSION_S = 600.0
+MOST_LINKS = 256
+
+
+class Source(Protocol):
+    """A `TrainingState`."""
+
+    def nbytes(self) -> int: ...
+
+    def copy_shard(self, shard: int, of: int, staging: Staging) -> memoryview: ...
+
+
+@dataclass(eq=False, slots=True)
+class StreamJob:
+    address: Address
+    token: str
+    generation: int
+    step: int
+    shard: int
+    of: int
+    state: Source
+    header: bytes | None = None
+    """With shard 0 only."""
+    source: str = ""
+    """The address to connect from; any if it is empty."""
+    copied: threading.Event = field(default_factory=threading.Event)
+    """The state may change again. Set also when the job failed."""
+    sent: threading.Event = field(default_factory=threading.Event)
+    """All is sent, or `error` says why not."""
+    error: str = ""
+    abandoned: bool = False
+
+    def abandon(self) -> None:
+        """The caller cannot wait for the copy: what is copied after this is not sent."""
+        self.abandoned = True
+
+    def failed(self, why: str) -> None:
+        self.error = why
+        self.copied.set()
+        self.sent.set()
+
+
+@dataclass(frozen=True, slots=True)
+class Prepare:
+    address: Address
+    token: str
+    nbytes: int
+    of: int
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    job: StreamJob
+    nbytes: int
+    data: memoryview
+
+
+class End:
+    """Nothing comes after it."""
+
+
+class Link:
+    """One connection to one joiner and the thread that uses it: for one job, then it ends."""
+
+    def __init__(self, address: Address, token: str, fingerprints: Mapping[int, int], source: str = "") -> None:
+        self._address = address
+        self._source = (source, 0) if source else None
+        self._token = token
+        self._fingerprints = fingerprints
+        self._inbox: queue.SimpleQueue[Prepare | Send | End] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._connection: Connection | None = None
+        self._staging: Staging | None = None
+        self._taken = False
+        self.ended = False
+        name = f"tradewind-stream-{address[0]}:{address[1]}"
+        threading.Thread(target=self._run, name=name, daemon=True).start()
+
+    def free_for(self, address: Address, token: str) -> bool:
+        return not self._taken and not self.ended and (address, token) == (self._address, self._token)
+
+    def put(self, order: Prepare | Send) -> bool:
+        with self._lock:
+            if not self.ended:
+                self._taken = self._taken or isinstance(order, Send)
+                self._inbox.put(order)
+            return not self.ended
+
+    def staging(self, nbytes: int) -> Staging:
+        """What was made ready if it is large enough; the copy cannot wait for it."""
+        ready = self._staging
+        return ready if ready is not None and ready.nbytes >= nbytes else Staging(nbytes)
+
+    def end(self) -> None:
+        """Also out of the middle of sending."""
+        with self._lock:
+            self.ended = True
+            self._inbox.put(End())
+            if self._connection is not None:
+                self._connection.cut()
+
+    def _run(self) -> None:
+        try:
+            while True:
+                match self._inbox.get(timeout=PREPARED_S):
+                    case Prepare(nbytes=nbytes, of=of):
+                        with suppress(OSError):
+                            self._connected(nbytes)
+                        self._staging = self.staging(-(-nbytes // of))
+                    case Send() as send:
+                        connection = self._sent(send)
+                        if connection is not None and send.job.shard == 0:
+                            self._answer(connection)
+                        return
+                    case End():
+                        return
+        except (queue.Empty, OSError, MemoryError):
+            return
+        finally:
+            self._finish()
+
+    def _sent(self, send: Send) -> Connection | None:
+        job, header = send.job, send.job.header or b""
+        shard = Shard(job.generation, job.step, job.shard, job.of, send.nbytes, len(header))
+        try:
+            connection = self._connected()
+            connection.send_line(asdict(shard), SILENCE_S)
+            connection.send(header, SILENCE_S)
+            connection.send(send.data, SILENCE_S)
+            connection.send_line({"checksum": checksum(send.data, zlib.crc32(header))}, SILENCE_S)
+        except OSError as error:
+            job.failed(f"shard {job.shard} of {job.of} did not get to {self._address[0]}:{self._address[1]}: {error}")
+            return None
+        finally:
+            send.data.release()
+            self._staging = None
+        job.sent.set()
+        return connection
+
+    def _answer(self, connection: Connection) -> None:
+        """Until the joiner is admitted or goes."""
+        admitted: bool | None = None
+        while admitted is not True:
+            question = connection.receive_line(ADMISSION_S)
+            step = question.get("step")
+            known = self._fingerprints.get(step) if isinstance(step, int) else None
+            admitted = None if known is None else known == question.get("fingerprint")
+            connection.send_line({"step": step, "admitted": admitted}, SILENCE_S)
+
+    def _connected(self, nbytes: int = 0) -> Connection:
+        if self._connection is None:
+            connection = Connection(socket.create_connection(self._address, CONNECT_S, self._source))
+            with self._lock:
+                self._connection = connection
+                if self.ended:
+                    connection.cut()
+            connection.send_line({"token": self._token, "nbytes": nbytes}, SILENCE_S)
+        return self._connection
+
+    def _finish(self) -> None:
+        with self._lock:
+            self.ended = True
+        if self._connection is not None:
+            self._connection.close()
+        with suppress(queue.Empty):
+            while True:
+                order = self._inbox.get_nowait()
+                if isinstance(order, Send):
+                    order.job.failed("the streamer was closed")
+
+
+class Streamer:
+    def __init__(self, fingerprints: Mapping[int, int]) -> None:
+        self._fingerprints = fingerprints
+        self._inbox: queue.SimpleQueue[Prepare | StreamJob | End] = queue.SimpleQueue()
+        self._links: list[Link] = []
+        self._thread = threading.Thread(target=self._run, name="tradewind-streamer", daemon=True)
+        self._thread.start()
+
+    def prepare(self, address: Address, token: str, nbytes: int, of: int, source: str = "") -> None:
+        """`nbytes` is that of the whole state, which so many will send."""
+        self._inbox.put(Prepare(address, token, nbytes, of, source))
+
+    def offer(self, job: StreamJob) -> None:
+        self._inbox.put(job)
+
+    def close(self) -> None:
+        """Ends the threads; what is being sent is cut off."""
+        self._inbox.put(End())
+        self._thread.join(timeout=5.0)
+
+    def _run(self) -> None:
+        while True:
+            match self._inbox.get():
+                case Prepare(address, token, source=source) as prepare:
+                    link = self._prepared(address, token) or self._linked(address, token, source)
+                    if link is not None:
+                        link.put(prepare)
+                case StreamJob() as job:
+                    self._stream(job)
+                case End():
+                    break
+        for link in self._links:
+            link.end()
+
+    def _stream(self, job: StreamJob) -> None:
+        """Copies before anything else: starting a thread may take longer than the copy that training waits for."""
+        link = self._prepared(job.address, job.token)
+        try:
+            nbytes = job.state.nbytes()
+            shard_nbytes = -(-nbytes // job.of)
+            staging = link.staging(shard_nbytes) if link is not None else Staging(shard_nbytes)
+            data = job.state.copy_shard(job.shard, job.of, staging)
+        except (RuntimeError, ValueError, MemoryError) as error:
+            job.failed(f"could not copy shard {job.shard} of {job.of}: {error}")
+            return
+        if job.abandoned:
+            job.failed("abandoned")
+            return
+        job.copied.set()
+        link = link or self._linked(job.address, job.token, job.source)
+        if link is None or not link.put(Send(job, nbytes, data)):
+            job.failed(f"no connection is left for {job.address[0]}:{job.address[1]}")
+
+    def _prepared(self, address: Address, token: str) -> Link | None:
+        return next((link for link in self._links if link.free_for(address, token)), None)
+
+    def _linked(self, address: Address, token: str, source: str) -> Link | None:
+        self._links = [link for link in self._links if not link.ended]
+        if len(self._links) >= MOST_LINKS:
+            return None
+        link = Link(address, token, self._fingerprints, source)
+        self._links.append(link)
+        return link

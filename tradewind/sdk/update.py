@@ -1,0 +1,140 @@
+"""What is done with the sum of a step.
+
+It depends on the sum, the state and the step alone. So ranks that apply the same sums stay the same to the last bit,
+and one that joins becomes the same by applying those that it has heard.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import nn
+from torch.amp.grad_scaler import GradScaler
+from torch.optim import Optimizer
+
+from tradewind.sdk.buckets import Gradients
+from tradewind.sdk.control_words import Agreed
+from tradewind.sdk.nonfinite import Nonfinite
+from tradewind.sdk.seeds import seed_all, seed_torch
+from tradewind.sdk.training_state import optimizer_state
+
+
+class Applying:
+    def __init__(
+        self,
+        gradients: Gradients,
+        optimizer: Optimizer,
+        update: "Callable[[], None] | Scaled",
+        nonfinite: Nonfinite,
+        seed: int,
+        *,
+        is_own: bool,
+    ) -> None:
+        """`is_own`: the script's own update, which may draw from any generator. An optimizer draws from torch's."""
+        self._gradients = gradients
+        self._optimizer = optimizer
+        self._update = update
+        self._nonfinite = nonfinite
+        self._applies = False
+        self.loss: float | None = None
+        """The loss of the step that was applied last, or is being applied: the script's own update may look at it."""
+        self._seed = seed
+        self._reseed = seed_all if is_own else seed_torch
+
+    def __call__(self, step: int, agreed: Agreed) -> None:
+        """Applies the step, or skips it if a loss or gradient of it is not finite and such steps are skipped."""
+        self.loss = agreed.loss
+        if self._nonfinite.admits(step, agreed):
+            self._apply(step)
+        self._gradients.drop()
+
+    def _apply(self, step: int) -> None:
+        self._gradients.use(step)
+        self._reseed(self._gradients.device, self._seed, step)
+        self._applies = True
+        try:
+            self._update()
+        finally:
+            self._applies = False
+        if isinstance(self._update, Scaled) and self._nonfinite.scaled:
+            self._nonfinite.scaler_stepped(step, skipped=self._update.skipped)
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Nobody else steps the optimizer: a rank's own gradients would make of each rank another model."""
+        hook = self._optimizer.register_step_pre_hook(self._refuse)
+        try:
+            yield
+        finally:
+            hook.remove()
+
+    def _refuse(self, *_: object) -> None:
+        if not self._applies:
+            raise RuntimeError(
+                "the run steps the optimizer itself, when the gradients of all ranks are summed: take optimizer.step() "
+                "out of the loop (what else has to be done with a sum belongs into update=)"
+            )
+
+
+class Update:
+    """Clips, steps the optimizer and then the scheduler: what a run does unless the script has an update of its own."""
+
+    def __init__(
+        self,
+        gradients: Gradients,
+        optimizer: Optimizer,
+        scheduler: Any,
+        clip_norm: float | None,
+        scaler: GradScaler | None,
+    ) -> None:
+        self._optimizer = optimizer
+        self._scheduler = scheduler
+        self._clip_norm = clip_norm
+        self._scaler = scaler
+        # A scaler unscales what the optimizer has, and nothing else.
+        self._clipped = gradients.parameters if scaler is None else optimizer_state.parameters(optimizer)
+
+    def __call__(self) -> None:
+        if self._clip_norm is not None:
+            nn.utils.clip_grad_norm_(self._clipped, self._clip_norm)
+        if self._scaler is None:
+            self._optimizer.step()
+        else:
+            self._scaler.step(self._optimizer)
+        if self._scheduler is not None:
+            self._scheduler.step()
+
+
+class Scaled:
+    """An update of gradients that were computed from a scaled loss.
+
+    It stands for its scaler in the training state, to know when another scale is loaded."""
+
+    def __init__(
+        self, update: Callable[[], None], scaler: GradScaler, optimizer: Optimizer, gradients: Gradients
+    ) -> None:
+        self._update = update
+        self._scaler = scaler
+        self._optimizer = optimizer
+        self._one = torch.ones((), device=gradients.device)
+        self._scale: float | None = None
+        """The scale after the last step. Reading it waits for the device, so it is read once in a step."""
+        self.skipped = False
+        """The scaler found an overflow in the last step and left it out."""
+
+    def __call__(self) -> None:
+        self._scaler.scale(self._one)  # it has no scale before it was asked for one, as by a rank without samples
+        before = self._scaler.get_scale() if self._scale is None else self._scale
+        self._scaler.unscale_(self._optimizer)
+        self._update()
+        self._scaler.update()
+        self._scale = self._scaler.get_scale()
+        self.skipped = self._scale < before
+
+    def state_dict(self) -> dict[str, Any]:
+        return self._scaler.state_dict()
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self._scaler.load_state_dict(state_dict)
+        self._scale = None

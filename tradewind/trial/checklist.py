@@ -1,0 +1,87 @@
+"""The checks in their order, and the run through them: one line each, and no more money than allowed."""
+
+from collections.abc import Awaitable, Callable, Collection, Mapping
+
+from runtime.errors import TradewindError, UserError
+from tradewind.trial import job_checks, money_checks, refusal_checks, setup_checks
+from tradewind.trial.commands import WouldChange
+from tradewind.trial.stage import Trial
+from tradewind.trial.verdicts import Result, Verdict, failed, line_of, skipped, summary_of
+
+Check = Callable[[Trial], Awaitable[Verdict]]
+Say = Callable[[str], None]
+
+CHECKS: Mapping[str, Check] = {
+    "services": setup_checks.services,
+    "quotas": setup_checks.quotas,
+    "node-account": setup_checks.node_account,
+    "gpu": job_checks.gpu,
+    "notice": job_checks.notice,
+    "preemption": job_checks.preemption,
+    "removal": job_checks.removal,
+    "stockout": refusal_checks.stockout,
+    "quota": refusal_checks.quota,
+    "leftovers": money_checks.leftovers,
+    "ledger": money_checks.ledger,
+}
+FREE = frozenset({"services", "quotas", "node-account", "leftovers", "ledger"})
+"""Checks that start no machine: they run also when the money is spent."""
+
+EXIT_FAILED = 1
+EXIT_SPENT = 3
+
+
+async def run_all(trial: Trial, names: Collection[str], max_usd: float, say: Say) -> int:
+    """The exit code: 0 if nothing failed, 1 if a check failed, 3 if the money was spent before the end."""
+    verdicts: list[Verdict] = []
+    is_spent = False
+    for name, check in CHECKS.items():
+        if name not in names:
+            continue
+        is_spent = is_spent or (await _spent_usd(trial) or 0.0) >= max_usd
+        if is_spent and name not in FREE:
+            verdict = skipped(f"{max_usd:g} USD are spent")
+        else:
+            verdict = await _judged(trial, check)
+        verdicts.append(verdict)
+        say(line_of(name, verdict))
+    spent_usd = await _spent_usd(trial)
+    cost = "an unknown part" if spent_usd is None else f"{spent_usd:.2f}"
+    say(f"{summary_of(verdicts)}; the job has cost {cost} of {max_usd:g} USD")
+    if any(verdict.result is Result.FAIL for verdict in verdicts):
+        return EXIT_FAILED
+    return EXIT_SPENT if is_spent else 0
+
+
+async def clean_up(trial: Trial, say: Say) -> int:
+    """Stops the job and deletes the probes; clusters stay, and cost."""
+    problems: list[str] = []
+    for step in (money_checks.stop, refusal_checks.take_down_probes):
+        try:
+            await step(trial)
+        except (TradewindError, WouldChange) as error:
+            problems.append(str(error))
+    if problems:
+        say(f"CLEANUP FAILED: {'; '.join(problems)}")
+        return EXIT_FAILED
+    say("The job is stopped and the probes are deleted. The clusters stay and cost money: docs/gke.md, Take it down.")
+    return 0
+
+
+async def _judged(trial: Trial, check: Check) -> Verdict:
+    try:
+        return await check(trial)
+    except WouldChange as change:
+        return skipped(f"dry run: would run {change}")
+    except UserError as error:
+        return failed(" ".join(filter(None, (str(error), error.hint))))
+    except TradewindError as error:
+        return failed(str(error))
+
+
+async def _spent_usd(trial: Trial) -> float | None:
+    """None if the master does not answer; it stops the job at the limit by itself."""
+    try:
+        return await money_checks.spent_usd(trial)
+    except TradewindError:
+        return None

@@ -78,6 +78,8 @@ class Cloud:
     def __init__(self, clockwork: Clockwork, regions: Mapping[ClusterName, str]) -> None:
         self.clockwork = clockwork
         self.regions = regions
+        self.limits: dict[PoolRef, int] = {}
+        """Nodes that the fleet allows in each pool."""
         self.dark: set[ClusterName] = set()
         self.on_region: Callable[[ClusterName, RegionRequest, Callable[[bool], None]], None]
         """Performs a request to a region, then reports whether the node was drained."""
@@ -148,7 +150,8 @@ class Cloud:
                     if node.instance is not None
                 }
                 surge = sum(node.is_surge for node in nodes)
-                found[ref] = CloudPool(ref, self._plans[ref], pool.groups[0].target, surge, machines)
+                target = 0 if pool.deleting else pool.groups[0].target
+                found[ref] = CloudPool(ref, self._plans[ref], target, surge, machines)
         return found
 
     def running(self) -> dict[str, tuple[CloudPool, Machine]]:
@@ -168,6 +171,7 @@ class Cloud:
             answer(outcomes.Throttled("too many requests"))
             return
         granted = self.ask(self._request(change))
+        self._check_limit(change.ref)
         match granted:
             case requests.Started(operation):
                 self._wait(operation, change, answer)
@@ -177,6 +181,11 @@ class Cloud:
                 answer(self._lowered_beside(change, granted) or self._refusal(change, granted))
             case _:
                 assert_never(granted)
+
+    def _check_limit(self, ref: PoolRef) -> None:
+        pool = self.pools.get(ref)
+        if pool is not None and pool.target - pool.surge > self.limits[ref]:
+            raise Broken(f"pool {ref.pool} aims at {pool.target} nodes, {self.limits[ref]} are allowed")
 
     def ask(self, request: requests.Request) -> requests.Outcome:
         self._asked += 1

@@ -36,7 +36,7 @@ class HotWorker(WorkerActor):
         match effect:
             case worker_effects.ForkTrainers():
                 for trainer in self.state.trainers:
-                    if trainer.pid is None and trainer.birth not in self.hot:
+                    if trainer.pid is None and not self._lives(trainer.birth):
                         self._bear(trainer.birth, trainer.local_rank)
             case worker_effects.StopTrainers(generation, grace_s):
                 self._stop_hot(generation, grace_s)
@@ -77,6 +77,11 @@ class HotWorker(WorkerActor):
             self.training.failures += trainer.alive
             self.training.end(trainer)
         super().lose_host()
+
+    def _lives(self, birth: tuple[Generation, Any]) -> bool:
+        """A lost host takes its trainers with it: the next may have the same birth."""
+        known = self.hot.get(birth)
+        return known is not None and known.alive
 
     def _bear(self, birth: tuple[Generation, Any], local_rank: int) -> None:
         host = self.host

@@ -14,9 +14,9 @@ from msgspec import structs
 from agents.cluster import events as cluster_events
 from agents.cluster.state import KnownPlace
 from agents.worker import events as worker_events
-from controlplane.clouds.interface import JOB_LABEL
 from messages.clusters import NodeSight, WorkerTemplate
 from messages.ids import ClusterName, JobName
+from messages.labels import JOB_LABEL
 from simulator.cloud.model.effects import (
     AnnounceMaintenance,
     DrainNode,

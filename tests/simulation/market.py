@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from controlplane.allocator.choices import choice_of
-from controlplane.allocator.offers import Offer, pool_plan
+from controlplane.allocator.offers import Offer, pool_plan, pool_ref
 from controlplane.catalog.money import MicroDollars
 from controlplane.clouds.interface import PROJECT as EVERYWHERE
 from controlplane.clouds.interface import QuotaKey
@@ -38,6 +38,7 @@ class Market:
         self.offers = self._some_offers()
         self.profile: Profile = a_small_profile(gradient_bytes=clockwork.chance.choice((0, 10**6)))
         self.cloud = Cloud(clockwork, REGIONS)
+        self.cloud.limits = {pool_ref(job, offer): offer.max_nodes for offer in self.offers}
         self.wire = Wire(clockwork, self.cloud, stray_s=STRAY_S)
         self.account = Account(clockwork, self.cloud, self.wire)
 

@@ -42,7 +42,7 @@ class Owner:
             if term is not None and self._clockwork.chance.random() < 0.2:
                 self._clockwork.made["budget raised"] += 1
                 self._raise(term, self._clockwork.chance.choice((0.01, 1.0, 3.0)))
-        elif self._system.nothing_left():
+        elif self._system.nothing_runs():
             if term is not None:
                 self._raise(term, 100.0)
         elif now_s - self._rests_since_s > RELEASED_WITHIN_S:

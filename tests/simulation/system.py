@@ -234,13 +234,13 @@ class System:
         return self.stored is not None and self.stored.phase.ended
 
     def nothing_left(self) -> bool:
-        if any(worker.alive for worker in self.workers.values()) or self.training.alive:
-            return False
-        return self.market is None or self._nothing_bought(self.market)
+        return self.nothing_runs() and not (self.market is not None and self.market.cloud.pools)
 
-    def _nothing_bought(self, market: Market) -> bool:
+    def nothing_runs(self) -> bool:
+        """Neither workers nor machines; pools without machines cost nothing."""
         pods = [pod for host in self.hosts.values() if isinstance(host, Kubernetes) for pod in host.pods]
-        return not (market.cloud.pools or market.cloud.machines() or pods)
+        machines = self.market.cloud.machines() if self.market is not None else ()
+        return not (any(each.alive for each in self.workers.values()) or self.training.alive or pods or machines)
 
     def _store_serves(self, generation: Generation) -> bool:
         return any(term.alive and generation in term.stores for term in self.terms)

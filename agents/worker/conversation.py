@@ -4,11 +4,13 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
-from agents.worker import host_messages as wire
-from messages.decoding import Undecodable
+from agents.worker.trainer import Birth
+from agents.worker.translation import birth_of
 from messages.ids import Generation, Rank
 from runtime.logs import Once, logger
 from runtime.waiting import first_of
+from tradewind.protocol import host as wire
+from tradewind.protocol.lines import Unreadable
 
 STOP_ANSWER_S = 8.0
 """After the grace of a stop; a host that is silent for longer is given up."""
@@ -48,7 +50,7 @@ class Conversation(ABC):
         self.is_unfit = False
         """The host found that this worker cannot train."""
         self._forking: dict[Generation, set[Rank]] = {}
-        self._pids: dict[tuple[Generation, Rank], int] = {}
+        self._pids: dict[Birth, int] = {}
         self._stops: list[tuple[Generation, asyncio.Event]] = []
         self._log = logger()
         self._log_once = Once()
@@ -68,7 +70,7 @@ class Conversation(ABC):
     def _on_exited(self, pid: int) -> None: ...
 
     def fork(self, generation: Generation, trainers: tuple[wire.TrainerSpec, ...]) -> None:
-        self._forking[generation] = {trainer.rank for trainer in trainers}
+        self._forking[generation] = {Rank(trainer.rank) for trainer in trainers}
         self._send(wire.Fork(generation, trainers))
 
     async def stop(self, generation: Generation, grace_s: float) -> bool:
@@ -97,7 +99,7 @@ class Conversation(ABC):
 
     def _send(self, command: wire.Command) -> None:
         if self._writer is not None and not self._writer.is_closing():
-            self._writer.write(wire.encode(command))
+            self._writer.write(wire.encode_command(command))
 
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._writer = writer
@@ -118,8 +120,8 @@ class Conversation(ABC):
 
     def _take(self, line: bytes) -> None:
         try:
-            message = wire.decode(line)
-        except Undecodable as error:
+            message = wire.decode_message(line)
+        except Unreadable as error:
             if self._log_once(str(error)):
                 self._log.warning("host_message_dropped", error=str(error), line=line[:200])
             return
@@ -129,21 +131,25 @@ class Conversation(ABC):
                 self._warm.set()
             case wire.Forked():
                 self._on_forked(message.pid)
-                self._pids[message.generation, message.rank] = message.pid
-                self._forking.get(message.generation, set()).discard(message.rank)
+                self._pids[birth_of(message)] = message.pid
+                self._answer_fork(birth_of(message))
             case wire.ForkFailed():
-                self._forking.get(message.generation, set()).discard(message.rank)
+                self._answer_fork(birth_of(message))
             case wire.Exited():
-                pid = self._pids.pop((message.generation, message.rank), None)
+                pid = self._pids.pop(birth_of(message), None)
                 if pid is not None:
                     self._on_exited(pid)
             case wire.Stopped():
-                self._answer_stop(message.generation)
+                self._answer_stop(Generation(message.generation))
             case wire.Refused():
                 self._on_refused(message)
-            case wire.Output() | wire.Reported() | wire.Checkpointed():
+            case wire.Output() | wire.Progress() | wire.Checkpointed():
                 pass
         self._hear(message)
+
+    def _answer_fork(self, birth: Birth) -> None:
+        generation, rank = birth
+        self._forking.get(generation, set()).discard(rank)
 
     def _answer_stop(self, generation: Generation) -> None:
         for stop in self._stops:

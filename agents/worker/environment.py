@@ -11,9 +11,10 @@ from agents.worker.state import WorkerIdentity
 from messages.ids import Rank
 from messages.jobs import Scalar
 from messages.worlds import Assignment, Hyperparameters, Member
+from tradewind.protocol.trainer import INVITED
 
 AN_INVITED: Final = {
-    "TRADEWIND_INVITED": "1",
+    INVITED: "1",
     "RANK": "0",
     "WORLD_SIZE": "1",
     "LOCAL_WORLD_SIZE": "1",

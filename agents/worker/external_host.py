@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agents.worker import host_messages as wire
 from agents.worker.conversation import Conversation, Hear, HostEnded, Streams, take_first
 from agents.worker.leftovers import WorkerFolder
 from runtime.errors import UserError
+from tradewind.protocol.host import MESSAGE_LIMIT_BYTES
 
 SOCKET = "host.sock"
 SOCKET_PATH_BYTES = 107
@@ -51,7 +51,7 @@ class ExternalHost(Conversation):
             async with asyncio.TaskGroup() as tasks:
                 came: asyncio.Future[Streams] = asyncio.get_running_loop().create_future()
                 self._path.unlink(missing_ok=True)
-                server = await asyncio.start_unix_server(take_first(came), str(self._path), limit=wire.LINE_LIMIT_BYTES)
+                server = await asyncio.start_unix_server(take_first(came), str(self._path), limit=MESSAGE_LIMIT_BYTES)
                 self._let_others_in()
                 async with server:
                     streams = await self._first(came)

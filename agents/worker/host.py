@@ -14,11 +14,11 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from agents.worker import host_messages as wire
 from agents.worker.conversation import Conversation, Hear, HostEnded, Streams, take_first
 from agents.worker.leftovers import WorkerFolder, end_left, kill_left
 from runtime import children
 from runtime.errors import UserError
+from tradewind.protocol.host import MESSAGE_LIMIT_BYTES
 
 SOCKET_PATH_BYTES = 100
 """The kernel takes 107."""
@@ -48,7 +48,7 @@ class Host(Conversation):
         try:
             async with _socket_path(self._folder.path) as path, asyncio.TaskGroup() as tasks:
                 came: asyncio.Future[Streams] = asyncio.get_running_loop().create_future()
-                server = await asyncio.start_unix_server(take_first(came), path, limit=wire.LINE_LIMIT_BYTES)
+                server = await asyncio.start_unix_server(take_first(came), path, limit=MESSAGE_LIMIT_BYTES)
                 async with server:
                     self._process = await self._start(path)
                     tasks.create_task(self._keep_last_words(self._process), name="host/words")

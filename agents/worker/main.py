@@ -23,7 +23,7 @@ from agents.worker.leftovers import WORKER_VARIABLE, claim
 from agents.worker.settings import WorkerSettings
 from agents.worker.shell import Hands, WorkerShell
 from agents.worker.state import WorkerIdentity, WorkerRules, WorkerState, new_worker
-from agents.worker.trainers import SOCKET_VARIABLE, socket_for
+from agents.worker.trainers import socket_for
 from messages.ids import ClusterName, JobName, WorkerId
 from messages.subjects import STATE_BUCKET
 from runtime.bus import Bucket, BusSettings
@@ -32,6 +32,7 @@ from runtime.first_connection import connect_when_up
 from runtime.logs import logger
 from runtime.process import Stop
 from runtime.role import RoleLoop
+from tradewind.protocol.trainer import SOCKET
 
 DRAIN_AFTER_NOTICE_S = 30.0
 """For the grace of trainers, and what is said last."""
@@ -66,7 +67,7 @@ async def main(settings: WorkerSettings, stop: Stop, *, alone: bool = False) -> 
             bucket = await bus.bucket(STATE_BUCKET)
             identity = replace(identity, submitted_at=await read_submitted_at(bucket, identity.job))
             async with socket_for(folder.path, elsewhere=settings.external_host) as socket:
-                own_env = {WORKER_VARIABLE: identity.worker, SOCKET_VARIABLE: str(socket)}
+                own_env = {WORKER_VARIABLE: identity.worker, SOCKET: str(socket)}
                 command = await _host_command(settings, identity, own_env, host_file, bucket)
                 with _echo(settings) as echo:
                     hands = Hands(identity, bus, bucket, folder, command, inbox, socket, echo)

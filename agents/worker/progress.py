@@ -2,24 +2,14 @@
 
 from collections.abc import Iterable
 
-from msgspec import Struct, structs
+from msgspec import structs
 
 from messages.ids import Generation, JobName, Rank, WorkerId
 from messages.measured import StepsMeasured
 from messages.worlds import Progress, RankProgress, StepsCounted
+from tradewind.protocol.steps import StepReport
 
 REPORT_EVERY_S = 1.0
-
-
-class StepReport(Struct, frozen=True):
-    """As the script told it through its host."""
-
-    step: int
-    loss: float | None = None
-    samples: int | None = None
-    at: float = 0.0
-    nonfinite: bool = False
-    """The loss is NaN or infinite, which JSON cannot say."""
 
 
 class ProgressBook:

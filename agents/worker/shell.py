@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import assert_never
 
 from agents.worker import checkpoints, invariants
-from agents.worker import host_messages as wire
-from agents.worker import trainer_messages as hot_wire
 from agents.worker.conversation import Conversation
 from agents.worker.echo import Echo
 from agents.worker.effects import (
@@ -59,10 +57,12 @@ from agents.worker.inbox import Inbox
 from agents.worker.kept import read_world
 from agents.worker.leftovers import WorkerFolder
 from agents.worker.outbox import LogOutbox
-from agents.worker.progress import REPORT_EVERY_S, ProgressBook, StepReport
+from agents.worker.progress import REPORT_EVERY_S, ProgressBook
 from agents.worker.state import WorkerIdentity, WorkerState, own_place, status_of
 from agents.worker.trainer import Birth
 from agents.worker.trainers import Trainers
+from agents.worker.translation import birth_of, counted_of, exit_of, order_of
+from agents.worker.translation import status_of as status_of_trainer
 from agents.worker.waiting import waiting_for
 from messages import subjects
 from messages.clusters import Answer
@@ -74,7 +74,6 @@ from messages.measured import StepsMeasured
 from messages.workers import (
     DumpWorker,
     StopWorker,
-    TrainerExit,
     WorkerDump,
     WorkerHeartbeat,
     WorkerNoticed,
@@ -87,6 +86,9 @@ from runtime.clock import Clock
 from runtime.decision import Decision
 from runtime.errors import BusUnavailable
 from runtime.logs import WhyLog, logger
+from tradewind.protocol import host as host_protocol
+from tradewind.protocol import trainer as trainer_protocol
+from tradewind.protocol.steps import StepReport
 
 MISADDRESSED = "misaddressed"
 LOG_AFTER_S = 0.005
@@ -158,7 +160,7 @@ class WorkerShell:
             case StopTrainers():
                 return self._stop(effect)
             case TellTrainer(generation, rank, word):
-                self.trainers.tell((generation, rank), hot_wire.message_of(word, self._identity.address))
+                self.trainers.tell((generation, rank), order_of(word, self._identity.address))
             case LookAtTrainers():
                 self._inbox.post(TrainersSeen(self._clock.monotonic_s(), self.trainers.running()))
             case AbortTrainer(generation, rank, why):
@@ -258,13 +260,13 @@ class WorkerShell:
         launch = assignment.launch
         elsewhere = isinstance(self._command, HostContainer)
         trainers = tuple(
-            wire.TrainerSpec(
+            host_protocol.TrainerSpec(
                 rank=rank,
                 env={
                     **rank_environment(assignment, member, local_rank, self._command.env, error_file),
                     **more_env,
                 },
-                argv=rank_arguments(launch.args, local_rank),
+                argv=tuple(rank_arguments(launch.args, local_rank)),
                 cwd=folder,
                 script=launch.script,
                 module=launch.module,
@@ -297,44 +299,46 @@ class WorkerShell:
             return None
         return TrainersStopped(self._clock.monotonic_s(), effect.generation)
 
-    def _hear(self, message: wire.HostMessage) -> None:
+    def _hear(self, message: host_protocol.HostMessage) -> None:
         at_s = self._clock.monotonic_s()
         match message:
-            case wire.Hello():
+            case host_protocol.Hello():
                 self._inbox.post(HostWarmed(at_s))
-            case wire.Forked():
-                self._inbox.post(TrainerForked(at_s, message.generation, message.rank, message.pid))
-            case wire.ForkFailed():
-                self._inbox.post(TrainerForkFailed(at_s, message.generation, message.rank, message.error))
-            case wire.Output():
+            case host_protocol.Forked():
+                self._inbox.post(TrainerForked(at_s, *birth_of(message), message.pid))
+            case host_protocol.ForkFailed():
+                self._inbox.post(TrainerForkFailed(at_s, *birth_of(message), message.error))
+            case host_protocol.Output():
                 self._on_output(message)
-            case wire.Reported():
-                generation, rank = self._place_of((message.generation, message.rank))
+            case host_protocol.Progress():
+                generation, rank = self._place_of(birth_of(message))
                 self._on_reported(generation, rank, message.reports)
-            case wire.Checkpointed():
-                generation, _ = self._place_of((message.generation, message.rank))
+            case host_protocol.Checkpointed():
+                generation, _ = self._place_of(birth_of(message))
                 self._inbox.post(CheckpointReported(at_s, generation, self._clock.wall_s()))
-            case wire.Exited():
-                self.trainers.forget((message.generation, message.rank))
+            case host_protocol.Exited():
+                self.trainers.forget(birth_of(message))
                 self.outbox.hurry()
-                self._inbox.post(TrainerExited(at_s, message.generation, _exit_of(message)))
-            case wire.Stopped() | wire.Refused():
+                self._inbox.post(TrainerExited(at_s, Generation(message.generation), exit_of(message)))
+            case host_protocol.Stopped() | host_protocol.Refused():
                 pass
             case _:
                 assert_never(message)
 
-    def _hear_trainer(self, birth: Birth, message: hot_wire.TrainerMessage | None) -> None:
+    def _hear_trainer(self, birth: Birth, message: trainer_protocol.TrainerMessage | None) -> None:
         at_s = self._clock.monotonic_s()
         match message:
             case None:
                 self._inbox.post(TrainerDetached(at_s, *birth))
-            case hot_wire.Attach():
+            case trainer_protocol.Attach():
                 self._inbox.post(TrainerAttached(at_s, *birth))
-            case hot_wire.Status():
-                self._inbox.post(TrainerSaid(at_s, *birth, hot_wire.status_of(message)))
-            case hot_wire.Reported(generation, rank, reports, counted):
-                self._on_reported(generation, rank, reports, self.trainers.measured(message), counted)
-            case hot_wire.Checkpoint(step, folder, at):
+            case trainer_protocol.Status():
+                certificate = self.trainers.certificate(message)
+                self._inbox.post(TrainerSaid(at_s, *birth, status_of_trainer(message, certificate)))
+            case trainer_protocol.Progress(generation, rank, reports):
+                measured, counted = self.trainers.measured(message), counted_of(message)
+                self._on_reported(Generation(generation), Rank(rank), reports, measured, counted)
+            case trainer_protocol.Checkpoint(step, folder, at):
                 self._inbox.post(CheckpointWritten(at_s, WrittenCheckpoint(step, folder, at)))
             case _:
                 assert_never(message)
@@ -342,11 +346,11 @@ class WorkerShell:
     def _place_of(self, birth: Birth) -> Birth:
         """The world and rank that a trainer is in now; the host knows only those it was forked with."""
         said = self.trainers.newest(birth)
-        return birth if said is None or not said.generation else (said.generation, said.rank)
+        return birth if said is None or not said.generation else (Generation(said.generation), Rank(said.rank))
 
-    def _on_output(self, output: wire.Output) -> None:
+    def _on_output(self, output: host_protocol.Output) -> None:
         stderr = output.stream == "stderr"
-        generation, rank = self._place_of((output.generation, output.rank))
+        generation, rank = self._place_of(birth_of(output))
         self.outbox.add(generation, rank, output.lines, stderr=stderr)
         if self._echo is not None:
             self._echo.add(rank, output.lines, stderr=stderr)
@@ -424,16 +428,3 @@ class WorkerShell:
 
     def _publish_own(self, fact: str, message: Message) -> None:
         self._bus.publish(subjects.worker_fact(self._identity.cluster, self._identity.worker, fact), message)
-
-
-def _exit_of(exited: wire.Exited) -> TrainerExit:
-    return TrainerExit(
-        rank=exited.rank,
-        code=exited.code,
-        signal=exited.signal,
-        tail=() if exited.code == 0 else exited.tail,
-        error=exited.error,
-        peer_lost=exited.peer_lost,
-        stalled=exited.stalled,
-        hint=exited.hint,
-    )

@@ -14,15 +14,17 @@ from pathlib import Path
 from typing import cast
 
 from agents.worker import processes
-from agents.worker import trainer_messages as wire
 from agents.worker.trainer import Birth
+from agents.worker.translation import birth_of, certificate_of, measured_of
 from messages.decoding import Undecodable
 from messages.measured import StepsMeasured
+from messages.workers import SampleCertificate
 from runtime.errors import UserError
 from runtime.logs import Once, logger
+from tradewind.protocol import trainer as wire
+from tradewind.protocol.lines import Unreadable
 
 SOCKET = "trainers.sock"
-SOCKET_VARIABLE = "TRADEWIND_TRAINER_SOCKET"
 SOCKET_PATH_BYTES = 107
 CONNECTIONS_MOST = 256
 BACKLOG_MOST_BYTES = 4 * 1024 * 1024
@@ -74,10 +76,10 @@ class Trainers:
             await server.wait_closed()
             _clear(path)
 
-    def tell(self, birth: Birth, message: wire.AgentMessage) -> None:
+    def tell(self, birth: Birth, message: wire.Order) -> None:
         connection = self._attached.get(birth)
         if connection is not None:
-            connection.tell(wire.encode(message))
+            connection.tell(wire.encode_order(message))
 
     def newest(self, birth: Birth) -> wire.Status | None:
         """What it last said, also when the connection is gone already."""
@@ -99,24 +101,32 @@ class Trainers:
         return True
 
     def attached(self, connection: "_Connection", attach: wire.Attach) -> None:
-        birth = attach.generation, attach.rank
+        birth = birth_of(attach)
         older = self._attached.get(birth)
         self._attached[birth] = connection
         if older is not None and older is not connection:
             older.cut()
         self._hear(birth, attach)
 
-    def said(self, birth: Birth, message: wire.Status | wire.Reported | wire.Checkpoint) -> None:
+    def said(self, birth: Birth, message: wire.Status | wire.Progress | wire.Checkpoint) -> None:
         if isinstance(message, wire.Status):
             self._newest[birth] = message
         self._hear(birth, message)
 
-    def measured(self, said: wire.Reported) -> StepsMeasured | None:
+    def measured(self, said: wire.Progress) -> StepsMeasured | None:
         """Of the time of its steps; what makes no sense is counted, and the steps still are what they are."""
         try:
-            return wire.measured_of(said)
+            return measured_of(said)
         except Undecodable as error:
             self.drop("measurement_dropped", str(error))
+            return None
+
+    def certificate(self, said: wire.Status) -> SampleCertificate | None:
+        """The proof of a finished trainer; one that makes no sense is counted, and the rest of its status counts."""
+        try:
+            return certificate_of(said)
+        except Undecodable as error:
+            self.drop("certificate_dropped", str(error))
             return None
 
     def closed(self, connection: "_Connection", birth: Birth | None) -> None:
@@ -166,7 +176,7 @@ class _Connection(asyncio.Protocol):
             if not self._open:
                 return
             self._take(line)
-        if len(rest) > wire.LINE_LIMIT_BYTES:
+        if len(rest) > wire.MESSAGE_LIMIT_BYTES:
             self._trainers.drop("trainer_cut_off", "it sent a line without end")
             self.cut()
 
@@ -195,16 +205,16 @@ class _Connection(asyncio.Protocol):
 
     def _take(self, line: bytes | bytearray) -> None:
         try:
-            message = wire.decode(bytes(line))
-        except Undecodable as error:
+            message = wire.decode_message(bytes(line))
+        except Unreadable as error:
             self._trainers.drop("trainer_message_dropped", str(error))
             return
         match message:
             case wire.Attach() if self._birth is None:
                 self._be_patient_no_more()
-                self._birth = message.generation, message.rank
+                self._birth = birth_of(message)
                 self._trainers.attached(self, message)
-            case wire.Status() | wire.Reported() | wire.Checkpoint() if self._birth is not None:
+            case wire.Status() | wire.Progress() | wire.Checkpoint() if self._birth is not None:
                 self._trainers.said(self._birth, message)
             case _:
                 self._trainers.drop("trainer_message_dropped", "it is attached already, or not yet")

@@ -28,8 +28,8 @@ from simulator.main import REGION_PREFIX, SimulatorSettings, read_simulator_sett
 from simulator.main import simulator as simulator_command
 from simulator.region.settings import RegionSettings
 from tradewind.cli import commands
-from tradewind.cli.api.client import ClientSettings
-from tradewind.cli.jobs.jobfile import read_job
+from tradewind.cli.client import ClientSettings
+from tradewind.cli.jobfile import read_job
 
 ROOT = Path(__file__).resolve().parents[2]
 HOME = "/home/tradewind"

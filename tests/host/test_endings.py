@@ -385,8 +385,8 @@ def test_a_trainer_that_became_another_user_cannot_be_aborted_and_the_host_lives
     ours, theirs = socket.socketpair()
     with ours, theirs:
         host = Host(AgentConnection(theirs))
-        spec = TrainerSpec(generation=1, rank=0, env={}, script="train.py", module=None, argv=(), cwd="/")
-        host._trainers[1, 0] = TrainerProcess(spec, 4_000_000, -1, (), Tail(), -1)
+        spec = TrainerSpec(rank=0, env={}, script="train.py", argv=(), cwd="/")
+        host._trainers[1, 0] = TrainerProcess(1, spec, 4_000_000, -1, (), Tail(), -1)
         monkeypatch.setattr(os, "kill", forbidden)
         for _ in range(2):
             assert host._obey(b'{"type": "abort", "generation": 1, "rank": 0, "why": "its peers wait"}') is None

@@ -1,11 +1,11 @@
 import json
-from signal import SIGUSR1
 from typing import Any
 
 import pytest
 
 from tradewind.protocol import host as protocol
-from tradewind.protocol.host import Exit, Fork, Refused, Signal, Stop, TrainerSpec
+from tradewind.protocol.host import Exit, Fork, Signal, Stop, TrainerSpec
+from tradewind.protocol.lines import Unreadable
 
 
 def a_trainer(**changes: object) -> dict[str, Any]:
@@ -17,14 +17,14 @@ def a_fork(*trainers: dict[str, Any]) -> dict[str, Any]:
 
 
 def parsed(message: object) -> object:
-    return protocol.parse(json.dumps(message).encode())
+    return protocol.decode_command(json.dumps(message).encode())
 
 
 def test_every_command_is_understood() -> None:
-    spec = TrainerSpec(3, 0, {"A": "1"}, "train.py", None, ("--lr", "1"), "/")
-    assert parsed(a_fork(a_trainer())) == Fork((spec,))
+    spec = TrainerSpec(0, {"A": "1"}, ("--lr", "1"), "/", script="train.py")
+    assert parsed(a_fork(a_trainer())) == Fork(3, (spec,))
     assert parsed({"type": "stop", "generation": 3, "grace_s": 1.5}) == Stop(3, 1.5)
-    assert parsed({"type": "signal", "generation": 3, "rank": 1, "signal": "SIGUSR1"}) == Signal(3, 1, SIGUSR1)
+    assert parsed({"type": "signal", "generation": 3, "rank": 1, "signal": "SIGUSR1"}) == Signal(3, 1, "SIGUSR1")
     assert parsed({"type": "exit"}) == Exit()
 
 
@@ -71,27 +71,24 @@ def test_unknown_fields_are_ignored() -> None:
     ],
 )
 def test_a_message_that_makes_no_sense_is_refused(message: object) -> None:
-    with pytest.raises(Refused, match=r"\w"):
+    with pytest.raises(Unreadable, match=r"\w"):
         parsed(message)
 
 
 @pytest.mark.parametrize("line", [b"\xff\xfe", b"{", b"[" * 100_000, b'{"type": "exit"}' + b" " * (16 << 20)])
 def test_a_line_that_is_no_message_is_refused(line: bytes) -> None:
-    with pytest.raises(Refused):
-        protocol.parse(line)
+    with pytest.raises(Unreadable):
+        protocol.decode_command(line)
 
 
 def test_an_exit_is_told_by_code_or_by_signal() -> None:
-    by_code = protocol.exited(1, 0, 3, tail=[], error=None, peer_lost=False)
-    assert (by_code["code"], by_code["signal"]) == (3, None)
-    by_signal = protocol.exited(1, 0, -9, tail=[], error=None, peer_lost=False)
-    assert (by_signal["code"], by_signal["signal"]) == (None, "SIGKILL")
-    unnamed = protocol.exited(1, 0, -40, tail=[], error=None, peer_lost=False)
-    assert (unnamed["code"], unnamed["signal"]) == (None, "SIG40")
+    assert protocol.code_and_signal(3) == (3, None)
+    assert protocol.code_and_signal(-9) == (None, "SIGKILL")
+    assert protocol.code_and_signal(-40) == (None, "SIG40")
 
 
 def test_a_message_is_one_line_of_utf8() -> None:
-    line = protocol.encode(protocol.output(1, 0, "stdout", ["übergröße", "a\tb\u2028c"]))
+    line = protocol.encode_message(protocol.Output(1, 0, "stdout", ("übergröße", "a\tb\u2028c")))
     assert line.endswith(b"\n")
     assert line.count(b"\n") == 1
     assert json.loads(line)["lines"] == ["übergröße", "a\tb\u2028c"]

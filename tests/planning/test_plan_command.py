@@ -15,7 +15,7 @@ from controlplane.planning.market import Choice, Quotas
 from messages.offers import OfferList
 from runtime.children import free_port
 from tests.cli.command import Outcome, tradewind
-from tradewind.cli.jobs.jobfile import read_job
+from tradewind.cli.jobfile import read_job
 from tradewind.cli.offers.asking import prices_of
 from tradewind.cli.plan.asking import planned as planned_of
 from tradewind.cli.plan.asking import print_plan

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tradewind.sdk.certificate import Certificate, Digest, Life
-from tradewind.sdk.samples import Order, shares
+from tradewind.sdk.samples import Order
+from tradewind.sdk.trainer.shares import shares
 
 BATCH = 48
 ORDER = Order(size=1000, batch=BATCH, seed=5)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tradewind.protocol.trainer import Birth
+from tradewind.protocol.trainer import Attach
 from tradewind.sdk.agent import connection
 from tradewind.sdk.agent.connection import Control, open_control
 
@@ -15,7 +15,7 @@ def test_a_message_that_went_half_is_the_last(tmp_path: Path, monkeypatch: pytes
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(tmp_path / "agent"))
         listener.listen()
-        told = Control(str(tmp_path / "agent"), Birth(1, 0, 0))
+        told = Control(str(tmp_path / "agent"), Attach(1, 0, 0))
         agent, _ = listener.accept()
         told.tell(b"x" * 8_000_000 + b"\n")  # more than the kernel keeps for an agent that does not read
         with agent, agent.makefile("rb") as lines:

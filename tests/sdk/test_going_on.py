@@ -17,9 +17,9 @@ from tests.sdk.states import Rank
 from tradewind.protocol.trainer import Assign, Store
 from tradewind.sdk.certificate import Certificate
 from tradewind.sdk.checkpoints import Saving
-from tradewind.sdk.member import World
 from tradewind.sdk.run import Run
 from tradewind.sdk.starting import Starting
+from tradewind.sdk.trainer.state import World
 from tradewind.sdk.training_state.training_state import StateDoesNotFit
 
 INPUTS = torch.randn(40, 4, generator=torch.Generator().manual_seed(1))

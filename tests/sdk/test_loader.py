@@ -12,8 +12,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from tradewind.protocol.trainer import Ranges
 from tradewind.sdk.loader import Collate, Loader, MapDataset, ReadFailed
-from tradewind.sdk.samples import Order, Ranges
+from tradewind.sdk.samples import Order
 
 ORDER = Order(size=100, batch=12, seed=3)
 FIRST: Ranges = ((0, 4),)

@@ -8,10 +8,8 @@ from pytest import approx
 
 from tests.sdk.coordinator import Coordinator
 from tests.sdk.trainee import Recipe, model_of
-from tradewind.protocol import trainer as protocol
-from tradewind.protocol.trainer import Lap, StepReport, StepSize
 from tradewind.sdk.agent.reports import Reports
-from tradewind.sdk.meter import Meter, Recent
+from tradewind.sdk.meter import Lap, Meter, Recent, StepSize
 
 
 class HandClock:
@@ -120,8 +118,14 @@ def test_long_steps_are_remembered_by_their_number_and_short_ones_by_their_time(
 
 
 def test_a_loss_that_is_no_number_leaves_the_line_readable() -> None:
-    told = json.loads(protocol.progress(1, 0, [StepReport(3, float("nan"), 8, 1.0)]), parse_constant=_refuse)
-    assert told["reports"] == [{"step": 3, "loss": None, "samples": 8, "at": 1.0, "nonfinite": True}]
+    lines: list[bytes] = []
+    reports = Reports(lines.append)
+    reports.add(3, float("nan"), 8, generation=1, rank=0)
+    reports.close()
+    told = json.loads(lines[0], parse_constant=_refuse)["reports"]
+    assert [{**report, "at": 1.0} for report in told] == [
+        {"step": 3, "loss": None, "samples": 8, "at": 1.0, "nonfinite": True}
+    ]
 
 
 def _refuse(constant: str) -> None:

@@ -7,7 +7,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tradewind.sdk.samples import Order, Ranges, count, deal, merged, missing, shares, without
+from tradewind.protocol.trainer import Ranges
+from tradewind.sdk.samples import Order
+from tradewind.sdk.trainer.shares import count, deal, merged, missing, shares, without
 
 worlds = st.lists(st.booleans(), min_size=1, max_size=20).filter(any)
 batches = st.integers(1, 200)

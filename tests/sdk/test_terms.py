@@ -97,7 +97,7 @@ def test_a_layer_that_is_frozen_makes_other_terms(monkeypatch: pytest.MonkeyPatc
         model = nn.Linear(4, 2)
         model.bias.requires_grad = not frozen
         run = Run(model, torch.optim.Adam(model.parameters()), TensorDataset(torch.zeros(9, 4)), batch=8, steps=50)
-        told.append(run._member._terms)
+        told.append(run._member._state.terms)
     assert told[0] != told[1]
 
 

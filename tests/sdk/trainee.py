@@ -13,10 +13,11 @@ from torch import Tensor, nn
 
 import tradewind
 from tradewind.protocol import trainer as protocol
+from tradewind.protocol.trainer import Ranges
 from tradewind.sdk.control_words import Agreed
 from tradewind.sdk.groups.group import Built, Group
 from tradewind.sdk.nonfinite import NonfiniteStep, OnNonfinite
-from tradewind.sdk.samples import Order, Ranges
+from tradewind.sdk.samples import Order
 from tradewind.sdk.transfer.sender import Streamer, StreamJob
 
 CRAWL_S = 0.2
@@ -220,10 +221,10 @@ def _tell_of_sum(run: tradewind.Run, folder: Path, step: int) -> None:
     member = run._member
     summed = member.summed
 
-    def tell(built: Built, agreed: Agreed | None, *, counts: bool) -> bool:
+    def tell(agreed: Agreed | None, *, counts: bool) -> bool:
         if agreed is not None and run.step == step:
             (folder / f"summed-{os.getpid()}").touch()
-        return summed(built, agreed, counts=counts)
+        return summed(agreed, counts=counts)
 
     vars(member).update(summed=tell)
 

@@ -11,7 +11,7 @@ import msgspec
 
 from agents.cluster.record import KnownRecord
 from agents.cluster.state import Known, KnownGone, KnownPlace
-from agents.worker import host_messages, kept, leftovers, trainer_messages
+from agents.worker import kept, leftovers
 from controlplane.catalog import cache, memory_records
 from controlplane.catalog.memory import Memory, StockedOut, learn
 from controlplane.job.state import Phase, Record
@@ -22,7 +22,6 @@ from controlplane.master import records
 from controlplane.master.wanted import read_counts
 from controlplane.reaper.claims import claim_of
 from messages import codec
-from messages.decoding import Undecodable
 from messages.ids import ClusterName, Epoch, Generation, JobName, Rank, WorkerId
 from messages.jobs import Launch
 from messages.workers import WorkerParked, WorkerPhase, WorkerStatus
@@ -32,6 +31,8 @@ from runtime.clock import SystemClock
 from runtime.kv_ttl import Version
 from tests.ledger.builders import a_ledger, a_life, a_look, at
 from tests.master.process import a_spec
+from tradewind.protocol import host, trainer
+from tradewind.protocol.lines import Unreadable
 
 JOB, CLUSTER = JobName("job"), ClusterName("local")
 
@@ -129,8 +130,8 @@ READERS = {
         from_file(leftovers.RECORD, leftovers.read_left),
     ),
     "message": Reader(a_fact(), codec.decode),
-    "host": Reader(
-        msgspec.json.encode(host_messages.Forked(Generation(1), Rank(0), 5)), host_messages.decode, Undecodable
-    ),
-    "trainer": Reader(msgspec.json.encode(trainer_messages.Status(done=4)), trainer_messages.decode, Undecodable),
+    "host": Reader(host.encode_message(host.Forked(1, 0, 5)).rstrip(), host.decode_message, Unreadable),
+    "host command": Reader(host.encode_command(host.Stop(1, 2.0)).rstrip(), host.decode_command, Unreadable),
+    "trainer": Reader(trainer.encode_message(trainer.Status(done=4)).rstrip(), trainer.decode_message, Unreadable),
+    "order": Reader(trainer.encode_order(trainer.Halt(2)).rstrip(), trainer.decode_order, Unreadable),
 }

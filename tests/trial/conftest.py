@@ -13,8 +13,8 @@ from tests.clouds.simulated import PROJECT, ZONE
 from tests.gcloud.stand_in import Google, answer
 from tests.reaper.ground import Ground, a_ground
 from tests.trial.master import TrialMaster
-from tradewind.cli.api.client import Api, session
-from tradewind.cli.jobs.jobfile import read_job
+from tradewind.cli.client import Api, session
+from tradewind.cli.jobfile import read_job
 from tradewind.trial.checklist import CHECKS
 from tradewind.trial.commands import READ_S, TIMED_OUT, Ran
 from tradewind.trial.gcloud import Gcloud

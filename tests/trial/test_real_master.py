@@ -13,7 +13,7 @@ from messages.jobs import Pod
 from tests.cli.command import without_ours
 from tests.gcloud.stand_in import Google, answer
 from tests.trial.conftest import JOB_FILE
-from tradewind.cli.jobs.jobfile import read_job
+from tradewind.cli.jobfile import read_job
 from tradewind.local.cloud import cloud_stack
 from tradewind.local.fleet import KEY_FILE
 from tradewind.trial.checklist import clean_up, run_all

@@ -1,8 +1,8 @@
 """What a finished trainer can prove: as the SDK says it, the agent reads it and the bus carries it."""
 
-from agents.worker import trainer_messages as wire
+from agents.worker.translation import CERTIFICATE_LIMIT, certificate_of, status_of
 from messages import codec
-from messages.workers import SampleCertificate, WorkerLeft, WorkerPhase, WorkerStatus
+from messages.workers import SampleCertificate, TrainerStatus, WorkerLeft, WorkerPhase, WorkerStatus
 from tests.worker.builders import JOB, LOCAL, OWN
 from tradewind.protocol import trainer as protocol
 from tradewind.sdk.certificate import Certificate, Digest
@@ -16,15 +16,14 @@ def a_certificate() -> Certificate:
     return certificate
 
 
-def as_the_agent_reads_it(status: protocol.Status) -> wire.Status:
-    said = wire.decode(protocol.status(status).rstrip(b"\n"))
-    assert isinstance(said, wire.Status)
-    return said
+def as_the_agent_reads_it(status: protocol.Status) -> TrainerStatus:
+    said = protocol.decode_message(protocol.encode_message(status))
+    assert isinstance(said, protocol.Status)
+    return status_of(said, certificate_of(said))
 
 
 def test_it_comes_with_the_end_and_reaches_the_bus_whole() -> None:
-    said = as_the_agent_reads_it(protocol.Status(finished=True, certificate=a_certificate().told()))
-    trainer = wire.status_of(said)
+    trainer = as_the_agent_reads_it(protocol.Status(finished=True, certificate=a_certificate().told()))
     expected = SampleCertificate(3, 12, says="3 steps, 12 samples: 0 lost, 0 repeated")
     assert trainer.certificate == expected and expected.holds
     status = WorkerStatus(OWN, LOCAL, JOB, 1, WorkerPhase.ENDED, trainers=(trainer,))
@@ -34,10 +33,10 @@ def test_it_comes_with_the_end_and_reaches_the_bus_whole() -> None:
 
 
 def test_who_has_not_finished_says_nothing_of_it() -> None:
-    assert wire.status_of(as_the_agent_reads_it(protocol.Status(done=2))).certificate is None
+    assert as_the_agent_reads_it(protocol.Status(done=2)).certificate is None
 
 
 def test_its_words_are_bounded() -> None:
     told = {**a_certificate().told(), "says": "x" * 10_000}
-    trainer = wire.status_of(as_the_agent_reads_it(protocol.Status(finished=True, certificate=told)))
-    assert trainer.certificate is not None and len(trainer.certificate.says) == wire.CERTIFICATE_LIMIT
+    trainer = as_the_agent_reads_it(protocol.Status(finished=True, certificate=told))
+    assert trainer.certificate is not None and len(trainer.certificate.says) == CERTIFICATE_LIMIT

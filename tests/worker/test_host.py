@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from agents.worker import conversation
-from agents.worker import host_messages as wire
 from agents.worker.host import Host, HostCommand, find_host_file
 from agents.worker.leftovers import WORKER_VARIABLE, WorkerFolder, claim
 from messages.ids import Generation, Rank, WorkerId
@@ -18,6 +17,7 @@ from runtime.errors import UserError
 from tests.conftest import eventually
 from tests.light import light_torch
 from tests.worker.fakes import SECONDS, pids_with
+from tradewind.protocol import host as wire
 
 WORKER = WorkerId("w1-aaaa")
 WAITS = "import time; print('waits', flush=True); time.sleep(600)"
@@ -50,7 +50,7 @@ class Life:
 
     def fork(self, script: Path, *ranks: int) -> None:
         trainers = tuple(
-            wire.TrainerSpec(rank=Rank(rank), env=dict(os.environ), argv=[], cwd=str(script.parent), script=str(script))
+            wire.TrainerSpec(rank=Rank(rank), env=dict(os.environ), argv=(), cwd=str(script.parent), script=str(script))
             for rank in ranks
         )
         self.host.fork(Generation(1), trainers)
@@ -140,7 +140,7 @@ async def test_a_stop_is_answered_when_the_trainers_are_gone(folder: WorkerFolde
 async def test_trainers_of_a_refused_fork_count_as_not_forked(folder: WorkerFolder, tmp_path: Path) -> None:
     life = Life(folder, _light(tmp_path))
     await life.until(wire.Hello)
-    nothing = wire.TrainerSpec(rank=Rank(0), env={}, argv=[], cwd=str(tmp_path))
+    nothing = wire.TrainerSpec(rank=Rank(0), env={}, argv=(), cwd=str(tmp_path))
     life.host.fork(Generation(1), (nothing,))
     await life.until(wire.ForkFailed)
     [failed] = [said for said in life.heard if isinstance(said, wire.ForkFailed)]

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.worker import trainer_messages as wire
 from agents.worker.progress import ProgressBook
 from agents.worker.trainers import Trainers
 from messages import codec
@@ -15,6 +14,7 @@ from messages.ids import Generation, Rank
 from messages.measured import StepsMeasured
 from messages.worlds import Progress, RankProgress
 from tests.worker.builders import JOB, OWN
+from tradewind.protocol import trainer as wire
 
 GOOD = {
     "steps": 4,
@@ -34,13 +34,13 @@ ANYTHING = st.recursive(
 ODD = st.one_of(ANYTHING, st.dictionaries(st.sampled_from(sorted(GOOD)), st.one_of(NUMBERS, ANYTHING)))
 
 
-def heard(measured: object) -> tuple[wire.Reported, Trainers]:
-    said = wire.decode(
+def heard(measured: object) -> tuple[wire.Progress, Trainers]:
+    said = wire.decode_message(
         json.dumps(
             {"type": "progress", "generation": 1, "rank": 0, "reports": [{"step": 3}], "measured": measured}
         ).encode()
     )
-    assert isinstance(said, wire.Reported)
+    assert isinstance(said, wire.Progress)
     return said, Trainers(lambda birth, message: None)
 
 
@@ -67,8 +67,8 @@ def test_what_makes_sense_is_passed_on() -> None:
 
 
 def test_an_older_sdk_measures_nothing() -> None:
-    said = wire.decode(b'{"type": "progress", "generation": 1, "rank": 0, "reports": [{"step": 3}]}')
-    assert isinstance(said, wire.Reported)
+    said = wire.decode_message(b'{"type": "progress", "generation": 1, "rank": 0, "reports": [{"step": 3}]}')
+    assert isinstance(said, wire.Progress)
     trainers = Trainers(lambda birth, message: None)
     assert (trainers.measured(said), on_the_bus(None).measured) == (None, None)
     assert not trainers.dropped

@@ -1,10 +1,11 @@
 """Reports of steps, gathered into one message."""
 
-from agents.worker.progress import ProgressBook, StepReport
+from agents.worker.progress import ProgressBook
 from messages.ids import Generation, Rank
 from messages.measured import StepsMeasured
 from messages.worlds import Progress, RankProgress, StepsCounted
 from tests.worker.builders import JOB, OWN
+from tradewind.protocol.steps import StepReport
 
 
 def test_reports_of_a_rank_become_one_range_with_the_newest_loss_and_all_samples() -> None:

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from agents.worker import trainer_messages as wire
 from agents.worker import trainers as module
 from agents.worker.trainer import Birth
 from agents.worker.trainers import Trainers, socket_for
+from agents.worker.translation import order_of
 from agents.worker.words import Enter, Lease, Park
 from messages.ids import Generation, Rank
 from messages.worlds import Entry, HotWorld, StoreAddress
@@ -20,6 +20,7 @@ from runtime.errors import UserError
 from tests.conftest import eventually
 from tests.worker.builders import OWN, a_member, an_assignment
 from tests.worker.fakes import SECONDS
+from tradewind.protocol import trainer as wire
 
 BIRTH: Birth = (Generation(1), Rank(3))
 ATTACH = {"type": "attach", "generation": 1, "rank": 3, "local_rank": 1, "pid": 77}
@@ -82,7 +83,7 @@ async def test_an_attached_trainer_is_heard_and_told(heard: Heard, tmp_path: Pat
         assert isinstance(attach, wire.Attach)
         assert isinstance(said, wire.Status)
         assert (said.done, said.held, said.active) == (4, ((0, 2),), True)
-        assert isinstance(reported, wire.Reported)
+        assert isinstance(reported, wire.Progress)
         assert [(report.step, report.loss) for report in reported.reports] == [(3, 0.5)]
 
         heard.trainers.tell(BIRTH, wire.Halt(Generation(2)))
@@ -113,7 +114,7 @@ async def test_a_trainer_that_attaches_twice_has_one_place_and_is_not_told_as_go
         async with a_client(tmp_path / "t.sock") as second:
             second.says(ATTACH)
             await first.cut_off()
-            heard.trainers.tell(BIRTH, wire.Leased(2.0))
+            heard.trainers.tell(BIRTH, wire.Lease(2.0))
             assert (await second.hears())["type"] == "lease"
             assert None not in await heard.until(2)
     assert (await heard.until(3))[-1] is None
@@ -163,7 +164,7 @@ async def test_whoever_never_attaches_is_cut_off(heard: Heard, tmp_path: Path, m
 async def test_a_line_without_end_is_cut_off(heard: Heard, tmp_path: Path) -> None:
     async with a_client(tmp_path / "t.sock") as client:
         client.says(ATTACH)
-        client.writer.write(b"x" * (wire.LINE_LIMIT_BYTES + 70_000))
+        client.writer.write(b"x" * (wire.MESSAGE_LIMIT_BYTES + 70_000))
         await client.cut_off()
     assert (await heard.until(2))[-1] is None
     assert heard.trainers.dropped["trainer_cut_off"] == 1
@@ -173,7 +174,7 @@ async def test_a_trainer_that_does_not_read_is_cut_off(heard: Heard, tmp_path: P
     async with a_client(tmp_path / "t.sock") as client:
         client.says(ATTACH)
         await heard.until(1)
-        word = wire.Assign(Generation(1), Rank(0), 1, wire.StartOrEntry.START, "x" * 1_000_000, wire.Store("", 1, ""))
+        word = wire.Assign(Generation(1), Rank(0), 1, "start", wire.Store("", 1, ""), address="x" * 1_000_000)
         for _ in range(8):
             heard.trainers.tell(BIRTH, word)
         assert (await heard.until(2))[-1] is None
@@ -189,7 +190,7 @@ async def test_there_is_room_for_so_many_and_no_more(
         await heard.until(1)
         async with a_client(tmp_path / "t.sock") as second:
             await second.cut_off()
-        heard.trainers.tell(BIRTH, wire.Leased(2.0))
+        heard.trainers.tell(BIRTH, wire.Lease(2.0))
         assert (await first.hears())["type"] == "lease"
 
 
@@ -233,7 +234,7 @@ def test_words_are_said_as_the_sdk_reads_them() -> None:
     store = StoreAddress("10.0.0.1", 29500, "g2")
     members = (a_member(OWN, 0, 2),)
     started = Enter(an_assignment(2, *members, store=store), Rank(1))
-    said = json.loads(wire.encode(wire.message_of(started, "10.0.0.7")))
+    said = json.loads(wire.encode_order(order_of(started, "10.0.0.7")))
     assert said == {
         "type": "assign",
         "generation": 2,
@@ -253,10 +254,10 @@ def test_words_are_said_as_the_sdk_reads_them() -> None:
 
     hot = HotWorld(Entry.REPAIR, (1, -1), (), 7, Rank(1), (Rank(0),), (((0, 3),), ()))
     repaired = Enter(an_assignment(3, *members, store=store, hot=hot), Rank(0))
-    said = json.loads(wire.encode(wire.message_of(repaired, "10.0.0.7")))
+    said = json.loads(wire.encode_order(order_of(repaired, "10.0.0.7")))
     chosen = ("entry", "previous", "resume", "source", "laggards", "held", "leaves")
     assert [said[name] for name in chosen] == ["repair", [1, -1], 7, 1, [0], [[[0, 3]], []], False]
     assert said["peers"] == list(dict.fromkeys(member.address for member in members)), "each address once"
 
-    assert json.loads(wire.encode(wire.message_of(Park(Generation(4)), ""))) == {"type": "halt", "generation": 4}
-    assert json.loads(wire.encode(wire.message_of(Lease(2.0), ""))) == {"type": "lease", "valid_s": 2.0}
+    assert json.loads(wire.encode_order(order_of(Park(Generation(4)), ""))) == {"type": "halt", "generation": 4}
+    assert json.loads(wire.encode_order(order_of(Lease(2.0), ""))) == {"type": "lease", "valid_s": 2.0}

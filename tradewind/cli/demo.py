@@ -6,7 +6,7 @@ import sys
 import click
 
 from runtime.errors import UserError
-from tradewind.cli.numbers import Number, Whole
+from tradewind.cli.options import Number, Whole
 from tradewind.demo import FLEET, SCRIPT
 
 CLOUD_S = 100.0
@@ -55,7 +55,7 @@ def demo(cloud: bool, steps: int, workers: int, seconds: float | None, as_json: 
             f"tradewind demo{'' if cloud else ' --local'} --seconds {needed_s:g}",
         )
     from runtime.process import run
-    from tradewind.cli.jobs.oneshot import quiet_logs
+    from tradewind.cli.foreground import quiet_logs
     from tradewind.demo.stage import Demonstration
 
     quiet_logs()

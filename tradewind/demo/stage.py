@@ -16,8 +16,8 @@ from messages.api import EventLine
 from messages.criteria import Capacity, Objective, StepProfile, StepTime
 from messages.jobs import JobSpec, Launch, Workers
 from runtime.process import EXIT_FAILED, Stop
-from tradewind.cli import present
-from tradewind.cli.interrupt import unless_stopped
+from tradewind.cli import output, tables
+from tradewind.cli.foreground import unless_stopped
 from tradewind.cli.offers.table import offer_table
 from tradewind.demo import timeline, view
 from tradewind.demo.cloud.story import CloudStory
@@ -57,11 +57,11 @@ class Demonstration:
         return await unless_stopped(self._play(environ), stop, _say_that_it_ends)
 
     async def _play(self, environ: Mapping[str, str]) -> int:
-        drawn = present.is_terminal() and not self.as_json
+        drawn = output.is_terminal() and not self.as_json
         async with self._stage(environ, self._teller(drawn)) as (stack, story):
             bus = f"${NATS_VARIABLE}" if environ.get(NATS_VARIABLE) else stack.nats_url
-            present.say(f"elsewhere: TRADEWIND_API_URL={stack.api.url} tradewind status --watch")
-            present.say(f"elsewhere: nats sub -s {bus} 'tradewind.>'")
+            output.say(f"elsewhere: TRADEWIND_API_URL={stack.api.url} tradewind status --watch")
+            output.say(f"elsewhere: nats sub -s {bus} 'tradewind.>'")
             await self._watched(story, drawn)
             traced = timeline.read(stack.folder / TRACE)
         report = report_on(replace(story.facts(tuple(stack.left_behind)), traced=traced))
@@ -73,11 +73,11 @@ class Demonstration:
         promise = self._promise()
         bus = environ.get(NATS_VARIABLE, "")
         if self.fleet is None:
-            async with local_stack(environ, present.say, nats_url=bus, keep_folder=self.keep) as stack:
+            async with local_stack(environ, output.say, nats_url=bus, keep_folder=self.keep) as stack:
                 yield stack, Story(stack.api, self._spec(promise, stack.folder), promise, tell)
         else:
             async with cloud_stack(
-                environ, present.say, self.fleet, self.workers, nats_url=bus, keep_folder=self.keep
+                environ, output.say, self.fleet, self.workers, nats_url=bus, keep_folder=self.keep
             ) as clouded:
                 spec = msgspec.structs.replace(
                     self._spec(promise, clouded.folder), capacity=self._capacity(), profile=self._profile(clouded)
@@ -90,7 +90,7 @@ class Demonstration:
         fleet = {(offer.zone, offer.machine_type) for offer in stack.fleet.offers}
         offered = (await stack.api.offers()).offers
         prices = offer_table([each for each in offered if (each.zone, each.machine_type) in fleet])
-        present.console(stderr=self.as_json).print(prices)
+        tables.console(stderr=self.as_json).print(prices)
 
     async def _watched(self, story: Story, drawn: bool) -> None:
         showing = view.draw(story) if drawn else view.tell(story, err=self.as_json)
@@ -100,7 +100,7 @@ class Demonstration:
             async with asyncio.timeout(limit_s):
                 await story.play()
         except TimeoutError:
-            present.say(f"the job has not ended within {limit_s:g} s")
+            output.say(f"the job has not ended within {limit_s:g} s")
         finally:
             shown.cancel()
             await asyncio.wait({shown})
@@ -150,13 +150,13 @@ class Demonstration:
         if self.as_json:
             click.echo(msgspec.json.encode(report).decode())
         else:
-            present.console().print(report_text(report))
+            tables.console().print(report_text(report))
         if story.view is not None and story.view.phase == "failed":
             for line in story.last_lines:
                 click.echo(line, err=True)
         if not report.ok:
-            present.say(present.next_command("make demo ARGS=--keep, and look at the logs in the folder that it names"))
+            output.say(output.next_command("make demo ARGS=--keep, and look at the logs in the folder that it names"))
 
 
 async def _say_that_it_ends() -> None:
-    present.say("interrupted; ending all that was started")
+    output.say("interrupted; ending all that was started")

@@ -3,7 +3,7 @@
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from tradewind.cli import present
+from tradewind.cli import output, tables
 from tradewind.demo.changes import Change, Kind
 from tradewind.demo.cloud.report import cloud_lines
 from tradewind.demo.report import Report
@@ -12,7 +12,7 @@ from tradewind.demo.report import Report
 def report_text(report: Report) -> RenderableType:
     return Group(
         Text(),
-        present.table(
+        tables.table(
             (">AFTER STEP", "WHAT HAPPENED", "WORLD", ">PAUSE", ">STEPS REPEATED"),
             [_row(change) for change in report.changes],
         ),
@@ -32,7 +32,7 @@ def _row(change: Change) -> tuple[str, ...]:
 def _lines(report: Report) -> list[str]:
     return [
         f"{report.steps} steps with {report.samples} samples in {report.total_s:.0f} s, "
-        f"loss {present.number(report.loss_first)} → {present.number(report.loss_last)}",
+        f"loss {output.number(report.loss_first)} → {output.number(report.loss_last)}",
         f"pause: how much longer the slowest step at a change took than a usual step ({_ms(report.step_s)}); "
         + _restarts(report),
         f"certificate: {report.certificate or 'none'}",

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from messages.api import EventLine
-from tradewind.cli import present
+from tradewind.cli import output, tables
 from tradewind.demo.story import Story
 
 DRAWS_A_SECOND = 4
@@ -22,7 +22,7 @@ BAR_WIDTH = 40
 
 async def draw(story: Story) -> None:
     """Until cancelled."""
-    with Live(console=present.console(), auto_refresh=False, transient=True) as live:
+    with Live(console=tables.console(), auto_refresh=False, transient=True) as live:
         while True:
             live.update(picture(story), refresh=True)
             await asyncio.sleep(1 / DRAWS_A_SECOND)
@@ -41,7 +41,7 @@ async def tell(story: Story, *, err: bool) -> None:
 
 def tell_news(event: EventLine, *, err: bool) -> None:
     """The first line of each reason; `tradewind events` has all."""
-    line, *_ = present.event_line(event).splitlines()
+    line, *_ = output.event_line(event).splitlines()
     click.echo(line, err=err)
 
 
@@ -49,13 +49,13 @@ def picture(story: Story) -> RenderableType:
     view = story.view
     if view is None:
         return Text("submitting the job")
-    why = present.first_line(view.why)
+    why = output.first_line(view.why)
     head = Table.grid(padding=(0, 1))
-    head.add_row(Text("tradewind demo", style="bold"), present.phase_text(view.phase), Text(why, style="dim"))
+    head.add_row(Text("tradewind demo", style="bold"), tables.phase_text(view.phase), Text(why, style="dim"))
     bar = Table.grid(padding=(0, 1))
     done = ProgressBar(total=story.promise.steps, completed=story.step + 1, width=BAR_WIDTH)
     bar.add_row(done, summary(story))
-    workers = present.worker_table(view.workers) if view.workers else Text("no workers just now", style="dim")
+    workers = tables.worker_table(view.workers) if view.workers else Text("no workers just now", style="dim")
     return Group(head, bar, Text(), workers, Text(), news(story))
 
 
@@ -64,11 +64,11 @@ def summary(story: Story) -> str:
     if view is None:
         return "submitting the job"
     if story.step < 0:
-        return f"{view.phase}: {present.first_line(view.why)}"
+        return f"{view.phase}: {output.first_line(view.why)}"
     rate = view.samples_per_s
     speed = f", {rate / story.promise.global_batch:.1f} steps/s, {rate:.0f} samples/s" if rate else ""
     return (
-        f"step {story.step + 1} of {story.promise.steps}, loss {present.number(view.loss)}, "
+        f"step {story.step + 1} of {story.promise.steps}, loss {output.number(view.loss)}, "
         f"world of {view.world_size}, generation {view.generation}{speed}"
     )
 
@@ -81,6 +81,6 @@ def news(story: Story) -> Table:
     for event in story.events[-EVENTS_SHOWN:]:
         clock = time.strftime("%H:%M:%S", time.localtime(event.at))
         style = "bold red" if event.kind.startswith("demo_") else ""
-        why = Text(present.first_line(event.why), style="dim")
+        why = Text(output.first_line(event.why), style="dim")
         table.add_row(Text(clock, style="dim"), Text(event.text, style=style), why)
     return table

@@ -77,7 +77,8 @@ def _serve(sock: socket.socket) -> "Newborn | None":
     unfit = why_unfit()
     if unfit is not None:
         _refuse(agent, unfit, is_unfit=True)
-    agent.send(protocol.hello(os.getpid(), platform.python_version(), torch, time.monotonic() - started))
+    warm_s = round(time.monotonic() - started, 3)
+    agent.send(protocol.Hello(os.getpid(), platform.python_version(), torch, warm_s))
     agent.flush()
     sys.stdout.flush()
     return Host(agent).run()
@@ -86,7 +87,7 @@ def _serve(sock: socket.socket) -> "Newborn | None":
 def _refuse(agent: "AgentConnection", why: str, *, is_unfit: bool) -> NoReturn:
     from tradewind.protocol import host as protocol
 
-    agent.send(protocol.refused(why, unfit=is_unfit))
+    agent.send(protocol.Refused(why, is_unfit))
     agent.flush()
     sys.exit(f"tradewind.host: {why}")
 

@@ -4,7 +4,7 @@ import contextlib
 import socket
 from typing import Final
 
-from tradewind.protocol.host import MESSAGE_LIMIT_BYTES, Message, encode
+from tradewind.protocol.host import COMMAND_LIMIT_BYTES, HostMessage, encode_message
 
 _CHUNK_BYTES: Final = 256 * 1024
 
@@ -25,9 +25,9 @@ class AgentConnection:
     def fileno(self) -> int:
         return self._socket.fileno()
 
-    def send(self, message: Message) -> None:
+    def send(self, message: HostMessage) -> None:
         if not self.closed:
-            self._outgoing += encode(message)
+            self._outgoing += encode_message(message)
 
     def flush(self) -> None:
         try:
@@ -52,9 +52,9 @@ class AgentConnection:
         *ended, rest = data.split(b"\n")
         lines = []
         for piece in ended:
-            lines.append(bytes(self._incoming + piece)[:MESSAGE_LIMIT_BYTES])
+            lines.append(bytes(self._incoming + piece)[:COMMAND_LIMIT_BYTES])
             self._incoming.clear()
-        self._incoming += rest[: MESSAGE_LIMIT_BYTES - len(self._incoming)]
+        self._incoming += rest[: COMMAND_LIMIT_BYTES - len(self._incoming)]
         return [line for line in lines if line.strip()]
 
     def close(self) -> None:

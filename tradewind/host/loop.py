@@ -7,9 +7,10 @@ until it has caught up: the trainers wait, and the host does not grow.
 import contextlib
 import json
 import selectors
+import signal
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Final, assert_never
 
@@ -19,12 +20,18 @@ from tradewind.host.diagnosis import error_message, hint_of, peer_lost
 from tradewind.host.process import Pipe, TrainerProcess, fork_trainer
 from tradewind.host.trainer import Newborn
 from tradewind.protocol import host as protocol
-from tradewind.protocol.host import Abort, Exit, Fork, Refused, Signal, Stop
+from tradewind.protocol.host import Abort, Exit, Fork, Signal, Stop
+from tradewind.protocol.lines import Unreadable
+from tradewind.protocol.steps import StepReport, read_report
 
 _BACKLOG_HIGH_BYTES: Final = 1024 * 1024
 _BACKLOG_LOW_BYTES: Final = 256 * 1024
 _BACKLOG_DEAF_BYTES: Final = 16 * 1024 * 1024
 _UNKILLABLE_S: Final = 5.0
+
+
+class _CannotObey(Exception):
+    """A command that makes sense, but not here or not now; the text says why."""
 
 
 class Host:
@@ -90,7 +97,7 @@ class Host:
 
     def _obey(self, line: bytes) -> Newborn | None:
         try:
-            command = protocol.parse(line)
+            command = protocol.decode_command(line)
             match command:
                 case Fork():
                     return self._fork(command)
@@ -104,23 +111,23 @@ class Host:
                     self._leave()
                 case _:
                     assert_never(command)
-        except Refused as refusal:
-            self._agent.send(protocol.refused(str(refusal)))
+        except (Unreadable, _CannotObey) as refusal:
+            self._agent.send(protocol.Refused(str(refusal)))
         return None
 
     def _fork(self, command: Fork) -> Newborn | None:
         for spec in command.trainers:
-            trainer = spec.generation, spec.rank
+            trainer = command.generation, spec.rank
             if trainer in self._trainers:
-                self._agent.send(protocol.fork_failed(*trainer, "this trainer is running already"))
+                self._agent.send(protocol.ForkFailed(*trainer, "this trainer is running already"))
                 continue
             if self._leave_by is not None:
-                self._agent.send(protocol.fork_failed(*trainer, "the host is leaving"))
+                self._agent.send(protocol.ForkFailed(*trainer, "the host is leaving"))
                 continue
             try:
-                born = fork_trainer(spec)
+                born = fork_trainer(command.generation, spec)
             except OSError as error:
-                self._agent.send(protocol.fork_failed(*trainer, str(error)))
+                self._agent.send(protocol.ForkFailed(*trainer, str(error)))
                 continue
             if isinstance(born, Newborn):
                 self._let_go()
@@ -134,7 +141,7 @@ class Host:
         if self._reading:
             for pipe in trainer.pipes:
                 self._watch(trainer, pipe)
-        self._agent.send(protocol.forked(trainer.generation, trainer.rank, trainer.pid))
+        self._agent.send(protocol.Forked(trainer.generation, trainer.rank, trainer.pid))
 
     def _stop(self, command: Stop) -> None:
         for trainer in self._up_to(command.generation):
@@ -144,20 +151,20 @@ class Host:
     def _signal(self, command: Signal) -> None:
         trainer = self._trainers.get((command.generation, command.rank))
         if trainer is None:
-            raise Refused(f"signal: no trainer of rank {command.rank} in generation {command.generation}")
+            raise _CannotObey(f"signal: no trainer of rank {command.rank} in generation {command.generation}")
         try:
-            trainer.send(command.signal)
+            trainer.send(signal.Signals[command.signal])
         except PermissionError as error:
-            raise Refused(f"signal: {error}") from error
+            raise _CannotObey(f"signal: {error}") from error
 
     def _abort(self, command: Abort) -> None:
         trainer = self._trainers.get((command.generation, command.rank))
         if trainer is None:
-            raise Refused(f"abort: no trainer of rank {command.rank} in generation {command.generation}")
+            raise _CannotObey(f"abort: no trainer of rank {command.rank} in generation {command.generation}")
         try:
             trainer.abort(command.why)
         except PermissionError as error:
-            raise Refused(f"abort: {error}") from error
+            raise _CannotObey(f"abort: {error}") from error
 
     def _leave(self) -> None:
         if self._leave_by is None:
@@ -177,16 +184,17 @@ class Host:
         if not lines:
             return
         if pipe.source == "progress":
-            self._pass_progress(trainer, _reports(lines))
+            self._pass_progress(trainer, lines)
             return
-        self._agent.send(protocol.output(trainer.generation, trainer.rank, pipe.source, lines))
+        self._agent.send(protocol.Output(trainer.generation, trainer.rank, pipe.source, tuple(lines)))
 
-    def _pass_progress(self, trainer: TrainerProcess, reports: list[object]) -> None:
-        steps = [report for report in reports if not progress.is_checkpoint(report)]
-        if steps:
-            self._agent.send(protocol.progress(trainer.generation, trainer.rank, steps))
-        if len(steps) < len(reports):
-            self._agent.send(protocol.checkpointed(trainer.generation, trainer.rank))
+    def _pass_progress(self, trainer: TrainerProcess, lines: list[str]) -> None:
+        said = list(_decoded(lines))
+        reports = tuple(_reports(line for line in said if not progress.is_checkpoint(line)))
+        if reports:
+            self._agent.send(protocol.Progress(trainer.generation, trainer.rank, reports))
+        if any(map(progress.is_checkpoint, said)):
+            self._agent.send(protocol.Checkpointed(trainer.generation, trainer.rank))
 
     def _pass_updates_on(self, trainer: TrainerProcess) -> None:
         for pipe in trainer.pipes:
@@ -205,7 +213,7 @@ class Host:
                 self._bury(trainer)
         for generation in [stop for stop in self._stops if not self._up_to(stop)]:
             self._stops.remove(generation)
-            self._agent.send(protocol.stopped(generation))
+            self._agent.send(protocol.Stopped(generation))
 
     def _bury(self, trainer: TrainerProcess) -> None:
         for pipe in trainer.pipes:
@@ -217,11 +225,11 @@ class Host:
         del self._trainers[trainer.generation, trainer.rank]
         exitcode = trainer.exitcode or 0
         self._agent.send(
-            protocol.exited(
+            protocol.Exited(
                 trainer.generation,
                 trainer.rank,
-                exitcode,
-                tail=trainer.tail.shown(),
+                *protocol.code_and_signal(exitcode),
+                tail=tuple(trainer.tail.shown()),
                 error=error,
                 peer_lost=exitcode != 0 and not trainer.stalled and peer_lost(trainer.tail.kept()),
                 stalled=trainer.stalled,
@@ -245,9 +253,13 @@ class Host:
             trainer.close()
 
 
-def _reports(lines: Iterable[str]) -> list[object]:
-    reports: list[object] = []
+def _decoded(lines: Iterable[str]) -> Iterator[object]:
     for line in lines:
         with contextlib.suppress(ValueError):
-            reports.append(json.loads(line))
-    return reports
+            yield json.loads(line)
+
+
+def _reports(said: Iterable[object]) -> Iterator[StepReport]:
+    for line in said:
+        with contextlib.suppress(Unreadable):
+            yield read_report(line)

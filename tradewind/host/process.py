@@ -65,9 +65,16 @@ class Pipe:
 
 class TrainerProcess:
     def __init__(
-        self, spec: TrainerSpec, pid: int, pidfd: int, pipes: tuple[Pipe, ...], tail: Tail, stacks_fd: int
+        self,
+        generation: int,
+        spec: TrainerSpec,
+        pid: int,
+        pidfd: int,
+        pipes: tuple[Pipe, ...],
+        tail: Tail,
+        stacks_fd: int,
     ) -> None:
-        self.generation = spec.generation
+        self.generation = generation
         self.rank = spec.rank
         self.error_file = spec.env.get("TORCHELASTIC_ERROR_FILE")
         self.pid = pid
@@ -148,7 +155,7 @@ class TrainerProcess:
                 os.kill(self.pid, number)
 
 
-def fork_trainer(spec: TrainerSpec) -> TrainerProcess | Newborn:
+def fork_trainer(generation: int, spec: TrainerSpec) -> TrainerProcess | Newborn:
     """Returns twice: the process in the host, the newborn in the process itself. OSError leaves nothing behind."""
     host_pid = os.getpid()
     with contextlib.ExitStack() as undo:
@@ -180,7 +187,7 @@ def fork_trainer(spec: TrainerSpec) -> TrainerProcess | Newborn:
         os.close(write_end)
     tail = Tail()
     pipes = (Pipe(stdout, "stdout"), Pipe(stderr, "stderr", tail), Pipe(progress, "progress"))
-    return TrainerProcess(spec, pid, pidfd, pipes, tail, stacks_fd)
+    return TrainerProcess(generation, spec, pid, pidfd, pipes, tail, stacks_fd)
 
 
 def _fork_with_signals_blocked() -> int:

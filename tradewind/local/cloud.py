@@ -10,8 +10,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from runtime.children import free_port
-from tradewind.cli.api.client import Api, session
-from tradewind.cli.api.errors import MasterAway
+from tradewind.cli.client import Api, session
+from tradewind.cli.errors import MasterAway
 from tradewind.local.fleet import KEY_FILE, Fleet, fleet_at, read_fleet
 from tradewind.local.folder import StackFailed
 from tradewind.local.parts import master, simulator

@@ -15,8 +15,8 @@ from typing import TypeVar
 
 from agents.worker.leftovers import end_cgroups
 from runtime import children
-from tradewind.cli.api.client import Api, session
-from tradewind.cli.api.errors import MasterAway
+from tradewind.cli.client import Api, session
+from tradewind.cli.errors import MasterAway
 from tradewind.local import processes
 from tradewind.local.folder import StackFailed, own_folder
 from tradewind.local.guard import MARK, workers_folder

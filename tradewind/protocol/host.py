@@ -68,62 +68,62 @@ Host → agent
                  the host ends; `unfit` is true if the worker has not the GPUs that TRADEWIND_GPUS promises.
 """
 
-import json
 import os
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, Literal, TypeVar
+from typing import Annotated, Final, Literal
 
-MESSAGE_LIMIT_BYTES: Final = 16 * 1024 * 1024
+from tradewind.protocol.lines import Count, Lines, RankNumber, Unreadable, Within
+from tradewind.protocol.steps import StepReport
+
+COMMAND_LIMIT_BYTES: Final = 16 * 1024 * 1024
+"""Longest line that a host reads."""
+MESSAGE_LIMIT_BYTES: Final = 4 * 1024 * 1024
+"""Longest line that an agent reads; a host sends none longer than 1 MiB."""
 EXIT_GRACE_S: Final = 2.0
 LONGEST_GRACE_S: Final = 86400
 
 Stream = Literal["stdout", "stderr"]
-Message = dict[str, object]
-
-
-class Refused(ValueError):
-    """The agent's message makes no sense; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrainerSpec:
     """All that makes a trainer."""
 
-    generation: int
-    rank: int
+    rank: RankNumber
     env: Mapping[str, str]
-    script: str | None
-    module: str | None
     argv: tuple[str, ...]
     cwd: str
+    script: str | None = None
+    module: str | None = None
     inherit: bool = False
     program: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Fork:
+    generation: Count
     trainers: tuple[TrainerSpec, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    generation: int
-    grace_s: float
+    generation: Count
+    grace_s: Annotated[float, Within(0, LONGEST_GRACE_S)]
 
 
 @dataclass(frozen=True, slots=True)
 class Signal:
-    generation: int
-    rank: int
-    signal: signal.Signals
+    generation: Count
+    rank: RankNumber
+    signal: str
 
 
 @dataclass(frozen=True, slots=True)
 class Abort:
-    generation: int
-    rank: int
+    generation: Count
+    rank: RankNumber
     why: str
 
 
@@ -132,193 +132,143 @@ class Exit:
     pass
 
 
+@dataclass(frozen=True, slots=True)
+class Hello:
+    pid: int
+    python: str
+    torch: str
+    warm_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Forked:
+    generation: Count
+    rank: RankNumber
+    pid: int
+
+
+@dataclass(frozen=True, slots=True)
+class ForkFailed:
+    generation: Count
+    rank: RankNumber
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    generation: Count
+    rank: RankNumber
+    stream: Stream
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    generation: Count
+    rank: RankNumber
+    reports: tuple[StepReport, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpointed:
+    generation: Count
+    rank: RankNumber
+
+
+@dataclass(frozen=True, slots=True)
+class Exited:
+    generation: Count
+    rank: RankNumber
+    code: int | None = None
+    signal: str | None = None
+    tail: tuple[str, ...] = ()
+    error: str | None = None
+    peer_lost: bool = False
+    stalled: str = ""
+    hint: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    generation: Count
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    why: str
+    unfit: bool = False
+
+
 Command = Fork | Stop | Signal | Abort | Exit
+HostMessage = Hello | Forked | ForkFailed | Output | Progress | Checkpointed | Exited | Stopped | Refused
 
-
-def parse(line: bytes) -> Command:
-    if len(line) >= MESSAGE_LIMIT_BYTES:
-        raise Refused(f"longer than {MESSAGE_LIMIT_BYTES} bytes")
-    try:
-        message = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise Refused(f"not JSON: {error}") from error
-    if not isinstance(message, dict):
-        raise Refused(f"a message is a JSON object, not {line[:80]!r}")
-    match message.get("type"):
-        case "fork":
-            return _fork(message)
-        case "stop":
-            return Stop(_count(message, "generation"), _seconds(message, "grace_s"))
-        case "signal":
-            return Signal(_count(message, "generation"), _count(message, "rank"), _signal(message))
-        case "abort":
-            return Abort(_count(message, "generation"), _count(message, "rank"), _text(message, "why"))
-        case "exit":
-            return Exit()
-        case other:
-            raise Refused(f"unknown type {other!r:.80}: expected fork, stop, signal, abort or exit")
-
-
-def encode(message: Message) -> bytes:
-    return json.dumps(message, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
-
-
-def hello(pid: int, python: str, torch: str, warm_s: float) -> Message:
-    return {"type": "hello", "pid": pid, "python": python, "torch": torch, "warm_s": round(warm_s, 3)}
-
-
-def forked(generation: int, rank: int, pid: int) -> Message:
-    return {"type": "forked", "generation": generation, "rank": rank, "pid": pid}
-
-
-def fork_failed(generation: int, rank: int, error: str) -> Message:
-    return {"type": "fork_failed", "generation": generation, "rank": rank, "error": error}
-
-
-def output(generation: int, rank: int, stream: Stream, lines: Sequence[str]) -> Message:
-    return {"type": "output", "generation": generation, "rank": rank, "stream": stream, "lines": lines}
-
-
-def progress(generation: int, rank: int, reports: Sequence[object]) -> Message:
-    return {"type": "progress", "generation": generation, "rank": rank, "reports": reports}
-
-
-def checkpointed(generation: int, rank: int) -> Message:
-    return {"type": "checkpointed", "generation": generation, "rank": rank}
-
-
-def exited(
-    generation: int,
-    rank: int,
-    exitcode: int,
-    *,
-    tail: Sequence[str],
-    error: str | None,
-    peer_lost: bool,
-    stalled: str = "",
-    hint: str | None = None,
-) -> Message:
-    """`exitcode` as Python gives it: minus the signal's number if a signal ended the process."""
-    return {
-        "type": "exited",
-        "generation": generation,
-        "rank": rank,
-        "code": exitcode if exitcode >= 0 else None,
-        "signal": _signal_name(-exitcode) if exitcode < 0 else None,
-        "tail": tail,
-        "error": error,
-        "peer_lost": peer_lost,
-        "stalled": stalled,
-        "hint": hint,
+_commands: Lines[Command] = Lines({"fork": Fork, "stop": Stop, "signal": Signal, "abort": Abort, "exit": Exit})
+_messages: Lines[HostMessage] = Lines(
+    {
+        "hello": Hello,
+        "forked": Forked,
+        "fork_failed": ForkFailed,
+        "output": Output,
+        "progress": Progress,
+        "checkpointed": Checkpointed,
+        "exited": Exited,
+        "stopped": Stopped,
+        "refused": Refused,
     }
+)
+
+encode_command = _commands.encode
+encode_message = _messages.encode
+decode_message = _messages.decode
 
 
-def stopped(generation: int) -> Message:
-    return {"type": "stopped", "generation": generation}
+def decode_command(line: bytes) -> Command:
+    """Raises `Unreadable`, also for a command that no host could obey."""
+    if len(line) >= COMMAND_LIMIT_BYTES:
+        raise Unreadable(f"longer than {COMMAND_LIMIT_BYTES} bytes")
+    command = _commands.decode(line)
+    match command:
+        case Fork(_, trainers):
+            if len({trainer.rank for trainer in trainers}) < len(trainers):
+                raise Unreadable("fork.trainers: a rank is listed twice")
+            for trainer in trainers:
+                _check_trainer(trainer)
+        case Signal(_, _, name):
+            if name not in signal.Signals.__members__:
+                raise Unreadable(f"signal: unknown signal {name!r:.80}, expected a name such as 'SIGUSR1'")
+        case Stop() | Abort() | Exit():
+            pass
+    return command
 
 
-def refused(why: str, *, unfit: bool = False) -> Message:
-    return {"type": "refused", "why": why, "unfit": unfit}
-
-
-def _fork(message: Mapping[str, object]) -> Fork:
-    generation = _count(message, "generation")
-    trainers = _field(message, "trainers", list)
-    specs = tuple(_trainer(generation, trainer) for trainer in trainers)
-    if len({spec.rank for spec in specs}) < len(specs):
-        raise Refused("fork.trainers: a rank is listed twice")
-    return Fork(specs)
-
-
-def _trainer(generation: int, trainer: object) -> TrainerSpec:
-    if not isinstance(trainer, dict):
-        raise Refused("fork.trainers: each is a JSON object")
-    script, module = (_text(trainer, name) if trainer.get(name) is not None else None for name in ("script", "module"))
-    if (script is None) == (module is None):
-        raise Refused("fork.trainers: give either 'script' or 'module', exactly one of them")
-    return TrainerSpec(
-        generation=generation,
-        rank=_count(trainer, "rank"),
-        env=_environment(trainer),
-        script=script,
-        module=module,
-        argv=_arguments(trainer),
-        cwd=_text(trainer, "cwd"),
-        inherit=trainer.get("inherit") is True,
-        program=_program(trainer, script),
-    )
-
-
-def _program(trainer: Mapping[str, object], script: str | None) -> bool:
-    if trainer.get("program") is True and script is None:
-        raise Refused("fork.trainers: 'program' needs 'script'")
-    return trainer.get("program") is True
-
-
-def _environment(trainer: Mapping[str, object]) -> Mapping[str, str]:
-    env = _field(trainer, "env", dict)
-    for name, value in env.items():
-        if not name or "=" in name or not _is_plain(name) or not _is_plain(value):
-            raise Refused(f"fork.trainers.env: {name!r:.80} and its value cannot be in an environment")
-    return env
-
-
-def _arguments(trainer: Mapping[str, object]) -> tuple[str, ...]:
-    argv = _field(trainer, "argv", list)
-    if not all(map(_is_plain, argv)):
-        raise Refused("fork.trainers.argv: each argument is a text without NUL")
-    return tuple(argv)
-
-
-def _signal(message: Mapping[str, object]) -> signal.Signals:
-    name = _text(message, "signal")
+def code_and_signal(exitcode: int) -> tuple[int | None, str | None]:
+    """Of an exit code as Python gives it: minus the number of the signal that ended the process."""
+    if exitcode >= 0:
+        return exitcode, None
     try:
-        return signal.Signals[name]
-    except KeyError as error:
-        raise Refused(f"signal: unknown signal {name!r:.80}, expected a name such as 'SIGUSR1'") from error
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
+        return None, signal.Signals(-exitcode).name
     except ValueError:
-        return f"SIG{number}"
+        return None, f"SIG{-exitcode}"
 
 
-def _count(message: Mapping[str, object], name: str) -> int:
-    value = _field(message, name, int)
-    if isinstance(value, bool) or value < 0:
-        raise Refused(f"'{name}' must be an integer ≥ 0, not {value}")
-    return value
+def _check_trainer(trainer: TrainerSpec) -> None:
+    if (trainer.script is None) == (trainer.module is None):
+        raise Unreadable("fork.trainers: give either 'script' or 'module', exactly one of them")
+    if trainer.program and trainer.script is None:
+        raise Unreadable("fork.trainers: 'program' needs 'script'")
+    for name, text in (("script", trainer.script), ("module", trainer.module), ("cwd", trainer.cwd)):
+        if text is not None and (not text or not _is_plain(text)):
+            raise Unreadable(f"fork.trainers.{name}: must be a text without NUL, not {text!r:.80}")
+    if not all(map(_is_plain, trainer.argv)):
+        raise Unreadable("fork.trainers.argv: each argument is a text without NUL")
+    for name, value in trainer.env.items():
+        if not name or "=" in name or not _is_plain(name) or not _is_plain(value):
+            raise Unreadable(f"fork.trainers.env: {name!r:.80} and its value cannot be in an environment")
 
 
-def _seconds(message: Mapping[str, object], name: str) -> float:
-    value = message.get(name)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= LONGEST_GRACE_S:
-        raise Refused(f"'{name}' must be a number of seconds from 0 to {LONGEST_GRACE_S}, not {value!r:.80}")
-    return float(value)
-
-
-def _text(message: Mapping[str, object], name: str) -> str:
-    value = _field(message, name, str)
-    if not value or not _is_plain(value):
-        raise Refused(f"'{name}' must be a text without NUL, not {value!r:.80}")
-    return value
-
-
-def _is_plain(value: object) -> bool:
+def _is_plain(value: str) -> bool:
     """Whether the system takes it as an argument, a variable or a path."""
     try:
-        return isinstance(value, str) and b"\0" not in os.fsencode(value)
+        return b"\0" not in os.fsencode(value)
     except UnicodeEncodeError:
         return False
-
-
-Kind = TypeVar("Kind")
-
-
-def _field(message: Mapping[str, object], name: str, kind: type[Kind]) -> Kind:
-    value = message.get(name)
-    if not isinstance(value, kind):
-        raise Refused(f"'{name}' must be of type {kind.__name__}, not {value!r:.80}")
-    return value

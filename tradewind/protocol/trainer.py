@@ -38,17 +38,23 @@ Agent → trainer
               Others wait for some rank: tell the status again.
 """
 
-import json
-import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from typing import Any, Final, Literal
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Final, Literal
+
+from tradewind.protocol.lines import AtMost, Count, Lines, RankNumber, Seconds, UnixSeconds
+from tradewind.protocol.steps import StepReport, StepsCounted
 
 SOCKET: Final = "TRADEWIND_TRAINER_SOCKET"
 INVITED: Final = "TRADEWIND_INVITED"
+"""Set for a trainer that is forked ahead of any world."""
+MESSAGE_LIMIT_BYTES: Final = 1024 * 1024
+"""Longest line that an agent reads."""
+ORDER_LIMIT_BYTES: Final = 16 * 1024 * 1024
+"""Longest line that a trainer reads."""
 
 Entry = Literal["start", "planned", "repair"]
-Ranges = tuple[tuple[int, int], ...]
+Ranges = tuple[tuple[Count, Count], ...]
 """Positions in the global batch of one step, each from the first to before the last."""
 
 
@@ -61,8 +67,8 @@ class Store:
 
 @dataclass(frozen=True, slots=True)
 class Assign:
-    generation: int
-    rank: int
+    generation: Count
+    rank: RankNumber
     world_size: int
     entry: Entry
     store: Store
@@ -71,14 +77,14 @@ class Assign:
     peers: tuple[str, ...] = ()
     previous: tuple[int, ...] = ()
     resume: int = 0
-    source: int = 0
-    laggards: tuple[int, ...] = ()
+    source: RankNumber = 0
+    laggards: tuple[RankNumber, ...] = ()
     held: tuple[Ranges, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Halt:
-    generation: int
+    generation: Count
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,184 +97,63 @@ class Locate:
     pass
 
 
-Order = Assign | Halt | Lease | Locate
+@dataclass(frozen=True, slots=True)
+class Attach:
+    """The place under which the host forked this process."""
+
+    generation: Count
+    rank: RankNumber
+    local_rank: Count = 0
+    pid: Count = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    rank: int = 0
-    generation: int = 0
-    parked: int = 0
-    done: int = 0
-    held: Ranges = ()
+    rank: RankNumber = 0
+    generation: Count = 0
+    parked: Count = 0
+    done: Count = 0
+    held: Annotated[Ranges, AtMost(4096)] = ()
     active: bool = False
     finished: bool = False
-    broken: int = 0
+    broken: Count = 0
     waits: str = ""
     resting: bool = False
     terms: str = ""
-    certificate: Mapping[str, int | str] | None = None
-    waiting: int | None = None
+    certificate: Mapping[str, object] | None = None
+    waiting: Count | None = None
     overdue: bool = False
-    step_s: float = 0.0
+    step_s: Seconds = 0.0
     paused: str = ""
-    paused_at: float = 0.0
+    paused_at: UnixSeconds = 0.0
 
 
 @dataclass(frozen=True, slots=True)
-class StepsCounted:
-    """Steps of the whole run so far."""
-
-    nonfinite: int = 0
-    skipped: int = 0
-
-
-NOTHING_COUNTED: Final = StepsCounted()
-
-
-@dataclass(frozen=True, slots=True)
-class Lap:
-    """One step of one rank."""
-
-    seconds: float
-    """All of it: what was neither computed nor waited for is the optimizer's update, and the reading of samples."""
-    computed_s: float
-    """From the batch handed out to its gradients being there."""
-    waited_s: float
-    """In the sum: for other ranks, and for the network."""
-    is_whole: bool
-    """Nothing disturbed it."""
+class Progress:
+    generation: Count
+    rank: RankNumber
+    reports: tuple[StepReport, ...]
+    counted: StepsCounted | None = None
+    measured: object = None
+    """Anything: steps count, whatever a trainer makes of their time. Whoever uses it checks it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Means:
-    """Of one step of late."""
-
-    steps: int = 0
-    """How many there were, all in all."""
-    samples: float = 0.0
-    seconds: float = 0.0
-    computed_s: float = 0.0
-    waited_s: float = 0.0
-    longest_s: float = 0.0
-    """The longest of the last steps, also of those that something disturbed."""
+class Checkpoint:
+    step: Count
+    folder: Annotated[str, AtMost(4096)]
+    at: UnixSeconds = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class StepReport:
-    step: int
-    loss: float | None
-    samples: int
-    at: float
-    lap: Lap | None = None
-    counted: StepsCounted = NOTHING_COUNTED
+Order = Assign | Halt | Lease | Locate
+TrainerMessage = Attach | Status | Progress | Checkpoint
 
+_orders: Lines[Order] = Lines({"assign": Assign, "halt": Halt, "lease": Lease, "locate": Locate})
+_messages: Lines[TrainerMessage] = Lines(
+    {"attach": Attach, "status": Status, "progress": Progress, "checkpoint": Checkpoint}
+)
 
-@dataclass(frozen=True, slots=True)
-class StepSize:
-    """What is the same in every step."""
-
-    gradient_bytes: int
-    global_batch: int
-
-
-@dataclass(frozen=True, slots=True)
-class Birth:
-    """The place under which the host forked this process."""
-
-    generation: int
-    rank: int
-    local_rank: int
-    pid: int = field(default=0)
-
-
-def attach(birth: Birth) -> bytes:
-    return _line(
-        type="attach", generation=birth.generation, rank=birth.rank, local_rank=birth.local_rank, pid=birth.pid
-    )
-
-
-def status(now: Status) -> bytes:
-    told = {each.name: getattr(now, each.name) for each in fields(now)}
-    if now.certificate is None:
-        del told["certificate"]
-    return _line(type="status", **told)
-
-
-def progress(
-    generation: int, rank: int, reports: Sequence[StepReport], size: StepSize | None = None, means: Means | None = None
-) -> bytes:
-    told = [_reported(each) for each in reports]
-    newest = reports[-1].counted if reports else NOTHING_COUNTED
-    counted = {"nonfinite": newest.nonfinite, "skipped": newest.skipped}
-    if size is None:
-        return _line(type="progress", generation=generation, rank=rank, reports=told, counted=counted)
-    measured = _measured(size, means or Means())
-    return _line(type="progress", generation=generation, rank=rank, reports=told, counted=counted, measured=measured)
-
-
-def checkpoint(step: int, folder: str, at: float) -> bytes:
-    return _line(type="checkpoint", step=step, folder=folder, at=at)
-
-
-def parse(line: bytes) -> Order | None:
-    """None for what this version does not know. Raises ValueError, KeyError or TypeError for what makes no sense."""
-    message = json.loads(line)
-    match message["type"]:
-        case "assign":
-            return _assign(message)
-        case "halt":
-            return Halt(int(message["generation"]))
-        case "lease":
-            return Lease(float(message["valid_s"]))
-        case "locate":
-            return Locate()
-        case _:
-            return None
-
-
-def _assign(message: Mapping[str, Any]) -> Assign:
-    entry: Entry = message["entry"]
-    if entry not in ("start", "planned", "repair"):
-        raise ValueError(f"unknown entry {entry!r}")
-    store = message["store"]
-    return Assign(
-        generation=int(message["generation"]),
-        rank=int(message["rank"]),
-        world_size=int(message["world_size"]),
-        entry=entry,
-        store=Store(str(store["host"]), int(store["port"]), str(store.get("prefix", ""))),
-        address=str(message.get("address", "127.0.0.1")),
-        leaves=bool(message.get("leaves", False)),
-        peers=tuple(map(str, message.get("peers", ()))),
-        previous=tuple(map(int, message.get("previous", ()))),
-        resume=int(message.get("resume", 0)),
-        source=int(message.get("source", 0)),
-        laggards=tuple(map(int, message.get("laggards", ()))),
-        held=tuple(tuple((int(first), int(last)) for first, last in own) for own in message.get("held", ())),
-    )
-
-
-def _measured(size: StepSize, means: Means) -> dict[str, int | float]:
-    return {
-        "steps": means.steps,
-        "samples": round(means.samples, 3),
-        "seconds": round(means.seconds, 6),
-        "computed_s": round(means.computed_s, 6),
-        "waited_s": round(means.waited_s, 6),
-        "longest_s": round(means.longest_s, 6),
-        "gradient_bytes": size.gradient_bytes,
-        "global_batch": size.global_batch,
-    }
-
-
-def _reported(report: StepReport) -> dict[str, int | float | bool | None]:
-    """JSON has no numbers that are not finite, and one of them would make the whole line unreadable."""
-    told = {"step": report.step, "loss": report.loss, "samples": report.samples, "at": report.at}
-    if report.loss is None or math.isfinite(report.loss):
-        return told
-    return {**told, "loss": None, "nonfinite": True}
-
-
-def _line(**message: object) -> bytes:
-    return json.dumps(message, separators=(",", ":")).encode() + b"\n"
+encode_order = _orders.encode
+decode_order = _orders.decode
+encode_message = _messages.encode
+decode_message = _messages.decode

@@ -5,13 +5,14 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import Final
 
 from torch._C._distributed_c10d import TCPStore
 from torch.amp.grad_scaler import GradScaler
 
 from tradewind.protocol import trainer as protocol
-from tradewind.protocol.trainer import Assign, StepSize, Store
+from tradewind.protocol.trainer import Assign, Store
 from tradewind.sdk import diagnostics
 from tradewind.sdk.agent.connection import Control
 from tradewind.sdk.agent.reports import Reports
@@ -22,11 +23,13 @@ from tradewind.sdk.diagnostics import Faults
 from tradewind.sdk.groups.builder import Builder, Janitor, group_maker
 from tradewind.sdk.joining import Joining
 from tradewind.sdk.loader import Loader
-from tradewind.sdk.member import Member
+from tradewind.sdk.meter import StepSize
 from tradewind.sdk.nonfinite import Nonfinite
 from tradewind.sdk.samples import Order
 from tradewind.sdk.starting import Starting
 from tradewind.sdk.stopping import Ending, Parting
+from tradewind.sdk.trainer.shell import TrainerShell
+from tradewind.sdk.trainer.state import Trainer
 from tradewind.sdk.training import Parts, Training
 from tradewind.sdk.training_state.training_state import TrainingState
 from tradewind.sdk.transfer.receiver import Receiver
@@ -58,7 +61,7 @@ class Given:
     """About the model, for one rank to say when the run begins."""
 
 
-def assemble(given: Given, control: Control | None) -> tuple[Member, Training]:
+def assemble(given: Given, control: Control | None) -> tuple[TrainerShell, Training]:
     """Without a line to a worker-agent the world never changes."""
     injected = Faults(os.environ.get(diagnostics.FAULTS, ""))
     traced = diagnostics.Trace(os.environ.get(diagnostics.TRACE))
@@ -66,7 +69,7 @@ def assemble(given: Given, control: Control | None) -> tuple[Member, Training]:
     serving = Serving(given.state)
     if given.saving is not None and control is not None:
         tell = control.tell
-        given.saving.tell(lambda step, folder: tell(protocol.checkpoint(step, str(folder.absolute()), time.time())))
+        given.saving.tell(lambda step, folder: tell(_checkpoint(step, folder)))
     member = _member(given, control, receiver, serving, injected)
     joining = Joining(
         member,
@@ -109,7 +112,9 @@ def assemble(given: Given, control: Control | None) -> tuple[Member, Training]:
     return member, Training(parts)
 
 
-def _member(given: Given, control: Control | None, receiver: Receiver, serving: Serving, injected: Faults) -> Member:
+def _member(
+    given: Given, control: Control | None, receiver: Receiver, serving: Serving, injected: Faults
+) -> TrainerShell:
     """It asks for groups, and hears of them when they are built."""
     builder = Builder(
         group_maker(given.gradients.device),
@@ -119,8 +124,8 @@ def _member(given: Given, control: Control | None, receiver: Receiver, serving: 
         lambda assign: injected("building", assign.rank, member.done),
     )
     tell = control.tell if control is not None else _nobody
-    member = Member(given.order.batch, given.ending, tell, builder.start, given.terms)
-    member.retired = Janitor()
+    state = Trainer(given.order.batch, given.ending.planned, given.terms)
+    member = TrainerShell(state, tell, builder.start, Janitor())
     return member
 
 
@@ -138,3 +143,7 @@ def given_world(environ: Mapping[str, str] = os.environ) -> Assign:
     # torchrun's store lives on when it starts the ranks again.
     generation = 1 + int(environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
     return Assign(generation, rank, size, "start", Store(host, port), address="")
+
+
+def _checkpoint(step: int, folder: Path) -> bytes:
+    return protocol.encode_message(protocol.Checkpoint(step, str(folder.absolute()), time.time()))

@@ -12,13 +12,14 @@ such a flag, and its place in the sum stays 0: so everybody knows whose loss it 
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Final
 
 from tradewind.sdk.certificate import LANES, Digest
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 _HEAD: Final = 6
 _FLAGS: Final = _HEAD + LANES
@@ -27,7 +28,7 @@ _FARTHEST: Final = 64
 _LARGEST_LOSS: Final = 1e35
 """Losses of 1024 ranks that are larger could overflow float32 in the sum."""
 _STEP_PART: Final = 1 << 24
-_EXACT: Final = (torch.float32, torch.float64)
+_EXACT: Final = ("torch.float32", "torch.float64")
 
 _ACTIVE: Final = 1
 _BAD_LOSS: Final = 2
@@ -98,6 +99,13 @@ class Agreed:
             return math.nan
         return self.loss_sum / self.samples if self.samples else None
 
+    @property
+    def ends_after(self) -> int | None:
+        """The number of steps after which the run is over; None if no rank asks for its end."""
+        if self.over:
+            return self.step
+        return self.step + 1 if self.stops else None
+
     def ready_generation(self, current: int, world_size: int) -> int | None:
         """The generation that all ranks can go over to now."""
         if self.ready_sum <= 0 or self.ready_sum**2 != world_size * self.ready_squares:
@@ -105,27 +113,19 @@ class Agreed:
         return current + self.ready_sum // world_size
 
 
-def write(tail: Tensor, own: Own, rank: int, bad_gradient: Tensor | None = None) -> None:
-    """Fills the whole tail with what this rank adds to the sum. `bad_gradient`: one number, 1 if it is not finite."""
-    if tail.dtype not in _EXACT:
-        raise ValueError(f"the tail must be summed in float32 or float64, not {tail.dtype}")
+def encode(own: Own, rank: int) -> list[float]:
+    """The words that this rank adds to the all-reduce: up to its own flags, the flags of higher ranks are 0."""
     ready = own.ready if 0 < own.ready <= _FARTHEST else 0
     high, low = divmod(own.step or 0, _STEP_PART)
     has_loss = abs(own.loss_sum) <= _LARGEST_LOSS  # not so for NaN
     loss_sum = own.loss_sum if has_loss else 0.0
-    told = [ready, ready * ready, own.digest.count, high, low, loss_sum, *own.digest.lanes()]
     flags = _ACTIVE * own.active + _BAD_LOSS * (not has_loss) + _STOPS * own.stops + _OVER * own.over
-    tail.zero_()
-    tail[:_FLAGS] = torch.tensor(told, dtype=tail.dtype, device="cpu")
-    place = tail[_FLAGS + rank]
-    if flags:
-        place.fill_(float(flags))
-    if bad_gradient is not None:
-        place.add_(bad_gradient, alpha=_BAD_GRADIENT)
+    head = (ready, ready * ready, own.digest.count, high, low, loss_sum)
+    return [*head, *own.digest.lanes(), *(0.0,) * rank, float(flags)]
 
 
-def read(tail: Tensor, world_size: int) -> Agreed:
-    summed: list[float] = tail[: size(world_size)].tolist()
+def decode(summed: Sequence[float]) -> Agreed:
+    """From the words of all ranks, added up: one flag for each rank of the world."""
     ready_sum, ready_squares, samples, high, low, loss_sum = summed[:_HEAD]
     flags = [int(each) for each in summed[_FLAGS:]]
     return Agreed(
@@ -140,6 +140,21 @@ def read(tail: Tensor, world_size: int) -> Agreed:
         stops=any(each & _STOPS for each in flags),
         over=any(each & _OVER for each in flags),
     )
+
+
+def write(words: "Tensor", own: Own, rank: int, bad_gradient: "Tensor | None" = None) -> None:
+    """Fills the control words with those of this rank. `bad_gradient`: one number, 1 if the gradient is not finite."""
+    if str(words.dtype) not in _EXACT:
+        raise ValueError(f"the control words must be summed in float32 or float64, not {words.dtype}")
+    encoded = encode(own, rank)
+    words.zero_()
+    words[: len(encoded)] = words.new_tensor(encoded, device="cpu")
+    if bad_gradient is not None:
+        words[_FLAGS + rank].add_(bad_gradient, alpha=_BAD_GRADIENT)
+
+
+def read(words: "Tensor", world_size: int) -> Agreed:
+    return decode(words[: size(world_size)].tolist())
 
 
 def _ranks(flags: list[int], flag: int) -> tuple[int, ...]:

@@ -20,9 +20,9 @@ from tradewind.sdk import control_words
 from tradewind.sdk.buckets import Gradients
 from tradewind.sdk.certificate import Certificate, Digest
 from tradewind.sdk.diagnostics import Faults, Trace
-from tradewind.sdk.member import Member
 from tradewind.sdk.samples import Order
 from tradewind.sdk.stopping import Ending
+from tradewind.sdk.trainer.shell import TrainerShell
 from tradewind.sdk.training_state.training_state import TrainingState
 from tradewind.sdk.transfer.receiver import Admission, Receiver
 from tradewind.sdk.update import Applying
@@ -65,7 +65,7 @@ class Question:
 class Joining:
     def __init__(
         self,
-        member: Member,
+        member: TrainerShell,
         gradients: Gradients,
         order: Order,
         state: TrainingState,
@@ -139,7 +139,7 @@ class Joining:
             built.group.leave_behind(gradients.give_up(step))
         agreed = control_words.read(flat[gradients.tail_begins :], world.size) if done else None
         is_step = agreed is not None and not agreed.over
-        switched = member.summed(built, agreed, counts=level and is_step)
+        switched = member.summed(agreed, counts=level and is_step)
         if agreed is None:
             return None
         if is_step:

@@ -16,7 +16,8 @@ from typing import Any, Final, Protocol
 
 from torch.utils.data import default_collate
 
-from tradewind.sdk.samples import Order, Ranges
+from tradewind.protocol.trainer import Ranges
+from tradewind.sdk.samples import Order
 
 _LOOK_S: Final = 1.0
 _WORTH_A_THREAD_S: Final = 0.002

@@ -8,15 +8,28 @@ What is told are means, not increments: whoever hears one report knows as much a
 import time
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
-
-from tradewind.protocol.trainer import Lap, Means
 
 _HALF_LIFE_S: Final = 30.0
 _HALF_LIFE_STEPS: Final = 20.0
 """A step counts half as much after so much time, but not after fewer steps."""
 _LAST: Final = 1000
 """Number of recent steps among which the longest is kept: evaluations come every few hundred."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lap:
+    """One step of one rank."""
+
+    seconds: float
+    """All of it: what was neither computed nor waited for is the optimizer's update, and the reading of samples."""
+    computed_s: float
+    """From the batch handed out to its gradients being there."""
+    waited_s: float
+    """In the sum: for other ranks, and for the network."""
+    is_whole: bool
+    """Nothing disturbed it."""
 
 
 class Meter:
@@ -51,6 +64,28 @@ class Meter:
         lap = Lap(now_s - self._began_s, computed_s, now_s - self._sum_s, self._is_whole)
         self._began_s, self._batch_s, self._is_whole = now_s, None, True
         return lap
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """Of one step of late."""
+
+    steps: int = 0
+    """How many there were, all in all."""
+    samples: float = 0.0
+    seconds: float = 0.0
+    computed_s: float = 0.0
+    waited_s: float = 0.0
+    longest_s: float = 0.0
+    """The longest of the last steps, also of those that something disturbed."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepSize:
+    """What is the same in every step."""
+
+    gradient_bytes: int
+    global_batch: int
 
 
 class Recent:

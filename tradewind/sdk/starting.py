@@ -14,7 +14,7 @@ from tradewind.sdk.checkpoints import Saving
 from tradewind.sdk.checks import about_learning_rate
 from tradewind.sdk.diagnostics import say
 from tradewind.sdk.groups.group import Group
-from tradewind.sdk.member import World
+from tradewind.sdk.trainer.state import World
 from tradewind.sdk.training_state.tensor_bytes import Staging
 from tradewind.sdk.training_state.training_state import TrainingState
 

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Final
 
-from tradewind.sdk.control_words import Agreed
 from tradewind.sdk.diagnostics import say
 
 _LEFT: Final = (
@@ -26,24 +25,11 @@ _LEFT: Final = (
 class Ending:
     def __init__(self, steps: int) -> None:
         self.planned = steps
-        self.steps = steps
-        """The number of steps after which the run is over, as far as is known now."""
         self.asked = False
         """This rank's script wants the run to end."""
 
-    @property
-    def is_early(self) -> bool:
-        return self.steps < self.planned
-
     def ask(self) -> None:
         self.asked = True
-
-    def learn(self, agreed: Agreed) -> None:
-        """From every all-reduce: all ranks hear the same, also those that join or catch up."""
-        if agreed.over:
-            self.steps = min(self.steps, agreed.step)
-        elif agreed.stops:
-            self.steps = min(self.steps, agreed.step + 1)
 
 
 def remark_on_leaving(step: int) -> None:

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 from torch.amp.grad_scaler import GradScaler
 
-from tradewind.protocol.trainer import Assign, Lap, StepsCounted
+from tradewind.protocol.steps import StepsCounted
+from tradewind.protocol.trainer import Assign, Ranges
 from tradewind.sdk import control_words
 from tradewind.sdk.agent.reports import Reports
 from tradewind.sdk.buckets import Gradients
@@ -19,14 +20,16 @@ from tradewind.sdk.diagnostics import Faults, Trace, say
 from tradewind.sdk.groups.group import Built
 from tradewind.sdk.joining import Joining
 from tradewind.sdk.loader import Loader
-from tradewind.sdk.member import Member, World
-from tradewind.sdk.meter import Meter
+from tradewind.sdk.meter import Lap, Meter
 from tradewind.sdk.nonfinite import Nonfinite, NonfiniteStep
 from tradewind.sdk.patience import Patience
-from tradewind.sdk.samples import Order, Ranges, count, merged, split, without
+from tradewind.sdk.samples import Order
 from tradewind.sdk.seeds import seed_all
 from tradewind.sdk.starting import Starting
 from tradewind.sdk.stopping import Ending, Parting, remark_on_leaving
+from tradewind.sdk.trainer.shares import count, merged, split, without
+from tradewind.sdk.trainer.shell import TrainerShell
+from tradewind.sdk.trainer.state import World
 from tradewind.sdk.training_state.training_state import TrainingState
 from tradewind.sdk.transfer.serving import Serving
 from tradewind.sdk.update import Applying
@@ -42,7 +45,7 @@ class PeerLost(RuntimeError):
 class Parts:
     """What a training is made of."""
 
-    member: Member
+    member: TrainerShell
     gradients: Gradients
     loader: Loader
     order: Order
@@ -160,7 +163,7 @@ class Training:
             return False
         self._serve_joiners()
         step, world = member.done, self._present_world()
-        closing = step >= parts.ending.steps
+        closing = step >= member.steps
         gradients.gather(step) if not closing else gradients.clear(step)
         bad = gradients.not_finite(step) if not closing and not parts.nonfinite.scaled else None
         flat = gradients.buffer(step)[: gradients.tail_begins + control_words.size(world.size)]
@@ -173,7 +176,7 @@ class Training:
         if not done:
             self._leave_behind(built, work, step)
         agreed = control_words.read(flat[gradients.tail_begins :], world.size) if done else None
-        switched = member.summed(built, agreed, counts=not closing)
+        switched = member.summed(agreed, counts=not closing)
         if agreed is None:
             parts.trace("fell_out", world.rank, world.generation, step)
             return False
@@ -196,7 +199,7 @@ class Training:
             active=world.is_active,
             step=step if world.is_first else None,
             stops=self._parts.ending.asked,
-            over=step >= self._parts.ending.steps,
+            over=step >= self._member.steps,
         )
 
     def _commit(self, step: int, agreed: control_words.Agreed, world: World) -> None:
@@ -247,7 +250,7 @@ class Training:
             time.sleep(0.005)
             return False
         self._parts.reports.close()
-        if self._parts.ending.is_early and self._present_world().is_first:
+        if self._member.steps < self._parts.ending.planned and self._present_world().is_first:
             say(f"the run ends after step {self.step - 1}, as its script asked; steps done: {self.step}")
         if self._parts.saving is not None and self._present_world().is_first:
             self._parts.saving.close(self.step, self._parts.state.payload)
@@ -264,7 +267,6 @@ class Training:
         before = member.world
         with parts.parting.saves(self._save_last):
             assign = member.take_up()
-        assert assign is not None
         world = self._present_world()
         parts.trace("entered", world.rank, world.generation, member.done, entry=assign.entry)
         parts.faults("repair" if assign.entry == "repair" else "join_entered", world.rank, member.done)
@@ -298,13 +300,12 @@ class Training:
         done = built.group.finish(work, member.is_halted, self._on_wait)
         if not done:
             built.group.leave_behind(sent)
-        if not member.ended_collective(built, ok=done):
+        if not member.ended_collective(ok=done):
             return False
         if self._present_world().is_active and member.done < assign.resume:
             buffer.copy_(sent)
             agreed, world = control_words.read(gradients.tail(last), control_words.RANKS), self._present_world()
-            self._parts.ending.learn(agreed)
-            member.caught_up(assign.resume)
+            member.caught_up(assign.resume, agreed)
             self._parts.certificate.check(last, agreed.digest, self._expected(last))
             self._apply(last, agreed)
             self._save(last, world)
@@ -317,7 +318,7 @@ class Training:
         if built is None:
             return
         first = parts.starting.agree(built.group, self._present_world(), member.is_halted)
-        if member.ended_collective(built, ok=first is not None) and first is not None:
+        if member.ended_collective(ok=first is not None) and first is not None:
             member.started(first)
             parts.starting.tell(first, parts.ending.planned)
             self._meter.begin()

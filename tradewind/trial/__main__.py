@@ -13,9 +13,9 @@ import msgspec
 
 from controlplane.fleet.files import read_fleet
 from runtime.errors import TradewindError, UserError
-from tradewind.cli.api.client import connected
-from tradewind.cli.jobs.jobfile import read_job
-from tradewind.cli.jobs.oneshot import quiet_logs
+from tradewind.cli.client import connected
+from tradewind.cli.foreground import quiet_logs
+from tradewind.cli.jobfile import read_job
 from tradewind.trial import checklist
 from tradewind.trial.commands import Programs
 from tradewind.trial.gcloud import Gcloud

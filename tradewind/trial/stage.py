@@ -10,8 +10,8 @@ from controlplane.fleet.spec import Fleet
 from messages.api import EventLine, JobView
 from messages.jobs import JobSpec
 from runtime.errors import UserError
-from tradewind.cli.api.client import Api
-from tradewind.cli.api.errors import JobUnknown
+from tradewind.cli.client import Api
+from tradewind.cli.errors import JobUnknown
 from tradewind.trial.commands import WouldChange
 from tradewind.trial.gcloud import Gcloud
 

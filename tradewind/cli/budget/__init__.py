@@ -4,7 +4,7 @@ import math
 
 import click
 
-from tradewind.cli.jobs import examples, job_argument, json_option
+from tradewind.cli.options import examples, job_argument, json_option
 
 AT_MOST = 1_000_000_000
 
@@ -37,7 +37,7 @@ def budget(job: str, usd: float | None, as_json: bool) -> None:
     A job that has reached its budget gives its machines back and waits; it goes on once it is raised far enough.
     """
     from tradewind.cli.budget.asking import raise_budget, show_budget
-    from tradewind.cli.jobs.oneshot import ask_master
+    from tradewind.cli.client import ask_master
 
     if usd is None:
         ask_master(lambda api: show_budget(api, job, as_json=as_json))

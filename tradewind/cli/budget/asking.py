@@ -3,10 +3,10 @@
 import click
 
 from messages.budgets import BudgetView
-from tradewind.cli import present
-from tradewind.cli.api.client import Api
+from tradewind.cli import output
 from tradewind.cli.budget.sentences import sentences
-from tradewind.cli.jobs.asking import echo_json
+from tradewind.cli.client import Api
+from tradewind.cli.output import echo_json
 
 
 async def show_budget(api: Api, job: str, *, as_json: bool) -> int:
@@ -24,5 +24,5 @@ def _show(view: BudgetView, *, as_json: bool) -> int:
     for line in sentences(view):
         click.echo(line)
     more = f"tradewind budget {view.job} USD" if view.paused else f"tradewind cost {view.job}"
-    click.echo(present.next_command(more))
+    click.echo(output.next_command(more))
     return 0

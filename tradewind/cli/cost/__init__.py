@@ -2,8 +2,7 @@
 
 import click
 
-from tradewind.cli.jobs import examples, job_argument, json_option
-from tradewind.cli.numbers import Whole
+from tradewind.cli.options import Whole, examples, job_argument, json_option
 
 
 @click.command(
@@ -25,7 +24,7 @@ def cost(job: str, steps: int | None, as_json: bool) -> None:
 
     Every second of a machine counts at the price of that second, from its start to its end.
     """
+    from tradewind.cli.client import ask_master
     from tradewind.cli.cost.asking import show_cost
-    from tradewind.cli.jobs.oneshot import ask_master
 
     ask_master(lambda api: show_cost(api, job, steps, as_json=as_json))

@@ -2,11 +2,11 @@
 
 import click
 
-from tradewind.cli import present
-from tradewind.cli.api.client import Api
+from tradewind.cli import output, tables
+from tradewind.cli.client import Api
 from tradewind.cli.cost.sentences import sentences
 from tradewind.cli.cost.table import cost_table
-from tradewind.cli.jobs.asking import echo_json
+from tradewind.cli.output import echo_json
 
 
 async def show_cost(api: Api, job: str, steps: int | None, *, as_json: bool) -> int:
@@ -18,6 +18,6 @@ async def show_cost(api: Api, job: str, steps: int | None, *, as_json: bool) -> 
         click.echo(line)
     if view.lines:
         click.echo()
-        present.console().print(cost_table(view.lines))
-    click.echo(present.next_command(f"tradewind status {job}"))
+        tables.console().print(cost_table(view.lines))
+    click.echo(output.next_command(f"tradewind status {job}"))
     return 0

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from controlplane.catalog.money import usd_text
 from messages.costs import CostView
-from tradewind.cli import present
-from tradewind.cli.measured import step_text
+from tradewind.cli import output
+from tradewind.cli.output import step_text
 
 BYTES_PER_GIB = 1 << 30
 WASTES = ("starting", "recovering", "idle")
@@ -32,7 +32,7 @@ def sentences(view: CostView) -> Iterator[str]:
     if view.budget_micro_usd is not None:
         yield _row("budget", f"{usd(view.budget_micro_usd)} in all{_paused(view)}")
     if view.unpriced_node_s:
-        time = present.duration(view.unpriced_node_s)
+        time = output.duration(view.unpriced_node_s)
         yield _row("unpriced", f"{time} of machines whose price is not known count as free")
 
 
@@ -83,9 +83,7 @@ def _forecast(view: CostView) -> str:
     if not foretold.remaining_steps:
         return f"all {foretold.steps:,} steps are done"
     if not foretold.remaining_micro_usd:
-        return (
-            f"{present.count(foretold.remaining_steps, 'step')} of {foretold.steps:,} are left, and cost nothing here"
-        )
-    time = f" in about {present.duration(foretold.remaining_s)}" if foretold.remaining_s is not None else ""
+        return f"{output.count(foretold.remaining_steps, 'step')} of {foretold.steps:,} are left, and cost nothing here"
+    time = f" in about {output.duration(foretold.remaining_s)}" if foretold.remaining_s is not None else ""
     more = usd(foretold.remaining_micro_usd)
     return f"{usd(foretold.micro_usd)} when {foretold.steps:,} steps are done: {more} more{time}"

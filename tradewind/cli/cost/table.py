@@ -6,7 +6,7 @@ from rich.table import Table
 
 from controlplane.catalog.money import usd_text
 from messages.costs import CostLine
-from tradewind.cli import present
+from tradewind.cli import tables
 
 NOTHING = "–"
 
@@ -14,7 +14,7 @@ NOTHING = "–"
 def cost_table(lines: Sequence[CostLine]) -> Table:
     """The dearest first."""
     columns = ("ZONE", "GPU", "MACHINE", "BOUGHT", ">NODE-HOURS", ">USD", ">OF USE")
-    return present.table(columns, (_row(line) for line in sorted(lines, key=lambda line: -line.micro_usd)))
+    return tables.table(columns, (_row(line) for line in sorted(lines, key=lambda line: -line.micro_usd)))
 
 
 def _row(line: CostLine) -> tuple[str, ...]:

@@ -2,8 +2,7 @@
 
 import click
 
-from tradewind.cli.jobs import examples, job_argument, json_option
-from tradewind.cli.numbers import Whole
+from tradewind.cli.options import Whole, examples, job_argument, json_option
 
 LAST = 10
 
@@ -24,7 +23,7 @@ def explain(job: str, last: int, as_json: bool) -> None:
     A placement is shown with those that were not chosen, and by how much they are worse.
     Everything that happened is in `tradewind events`.
     """
+    from tradewind.cli.client import ask_master
     from tradewind.cli.explain.asking import show_decisions
-    from tradewind.cli.jobs.oneshot import ask_master
 
     ask_master(lambda api: show_decisions(api, job, last, as_json=as_json))

@@ -2,11 +2,11 @@
 
 import click
 
-from tradewind.cli import present
-from tradewind.cli.api.client import Api
+from tradewind.cli import output, tables
+from tradewind.cli.client import Api
 from tradewind.cli.explain.decisions import decisions
 from tradewind.cli.explain.show import shown
-from tradewind.cli.jobs.asking import echo_json
+from tradewind.cli.output import echo_json
 
 
 async def show_decisions(api: Api, job: str, last: int, *, as_json: bool) -> int:
@@ -19,12 +19,12 @@ async def show_decisions(api: Api, job: str, last: int, *, as_json: bool) -> int
         return 0
     if not made:
         click.echo(f"Nothing was decided about job {job} yet: it is {view.phase}.")
-        click.echo(present.next_command(f"tradewind status {job}"))
+        click.echo(output.next_command(f"tradewind status {job}"))
         return 0
-    present.console().print(shown(made[-last:]))
+    tables.console().print(shown(made[-last:]))
     if len(made) > last:
         click.echo(
-            f"{present.count(len(made) - last, 'decision')} before these not shown: --last {len(made)} shows all."
+            f"{output.count(len(made) - last, 'decision')} before these not shown: --last {len(made)} shows all."
         )
-    click.echo(present.next_command(f"tradewind events {job}"))
+    click.echo(output.next_command(f"tradewind events {job}"))
     return 0

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from messages.jobs import Scalar
 from runtime.plain_text import plain, plain_lines
-from tradewind.cli import present
+from tradewind.cli import output, tables
 from tradewind.cli.explain.decisions import Explained, Loser
 
 INDENT = 10
@@ -44,7 +44,7 @@ def lines(decision: Explained) -> Iterator[str]:
     if decision.came:
         yield f"came: {plain(', '.join(decision.came))}"
     for worker, why in decision.left:
-        yield f"left: {plain(worker)}" + (f" ({present.first_line(why)})" if why else "")
+        yield f"left: {plain(worker)}" + (f" ({output.first_line(why)})" if why else "")
 
 
 def _figures(fields: Mapping[str, Scalar | None]) -> str:
@@ -57,8 +57,8 @@ def _figures(fields: Mapping[str, Scalar | None]) -> str:
 
 def _number(value: Scalar | None) -> str:
     """Money may come as text, so that it is shown as it was counted."""
-    return present.number(value) if isinstance(value, int | float) else str(value)
+    return output.number(value) if isinstance(value, int | float) else str(value)
 
 
 def _losers(lost: Sequence[Loser]) -> Table:
-    return present.table(("NOT CHOSEN", "WHY"), ((each.placement, each.why_not) for each in lost))
+    return tables.table(("NOT CHOSEN", "WHY"), ((each.placement, each.why_not) for each in lost))

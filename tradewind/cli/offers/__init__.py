@@ -2,7 +2,7 @@
 
 import click
 
-from tradewind.cli.jobs import json_option
+from tradewind.cli.options import json_option
 
 ABOUT = """
 \b

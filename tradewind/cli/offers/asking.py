@@ -15,12 +15,11 @@ from controlplane.catalog.views import offer_list
 from messages.offers import OfferList, OfferView
 from runtime.errors import TradewindError, UserError
 from runtime.process import Stop, run
-from tradewind.cli import present
-from tradewind.cli.api.client import connected
-from tradewind.cli.interrupt import unless_stopped
-from tradewind.cli.jobs.asking import echo_json
-from tradewind.cli.jobs.oneshot import quiet_logs
+from tradewind.cli import tables
+from tradewind.cli.client import connected
+from tradewind.cli.foreground import quiet_logs, unless_stopped
 from tradewind.cli.offers.table import offer_table
+from tradewind.cli.output import echo_json
 
 PATIENCE_S = 3.0
 """A master that does not answer soon is not waited for: the data is here."""
@@ -42,7 +41,7 @@ async def _show(wanted: frozenset[str] | None, region: str, *, as_json: bool) ->
     if as_json:
         echo_json(structs.replace(known, offers=chosen))
     else:
-        present.console().print(offer_table(chosen))
+        tables.console().print(offer_table(chosen))
         click.echo(f"\n{len(chosen)} offers; {prices_of(known)} in USD an hour, of a whole machine.")
     if known.not_refreshed and not known.of_the_moment:
         click.echo(f"The price list could not be refreshed: {known.not_refreshed}", err=True)

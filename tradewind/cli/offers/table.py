@@ -6,14 +6,14 @@ from rich.table import Table
 
 from controlplane.catalog.money import usd_text
 from messages.offers import OfferView
-from tradewind.cli import present
+from tradewind.cli import output, tables
 
 NOTHING = "–"
 
 
 def offer_table(offers: Sequence[OfferView]) -> Table:
     columns = ("ZONE", "GPU", ">GPUS", ">GIB/GPU", "MACHINE", ">SPOT", ">ON DEMAND", ">SPOT/GPU", ">SEEN", ">LIVES")
-    return present.table(columns, (_row(offer) for offer in offers))
+    return tables.table(columns, (_row(offer) for offer in offers))
 
 
 def _row(offer: OfferView) -> tuple[str, ...]:
@@ -28,7 +28,7 @@ def _row(offer: OfferView) -> tuple[str, ...]:
         _price(offer.on_demand_micro_usd_per_hour),
         _price(None if spot is None else spot // offer.gpus),
         NOTHING if offer.availability is None else f"{offer.availability:.0%}",
-        NOTHING if offer.mean_lifetime_s is None else present.duration(offer.mean_lifetime_s),
+        NOTHING if offer.mean_lifetime_s is None else output.duration(offer.mean_lifetime_s),
     )
 
 

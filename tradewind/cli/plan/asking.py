@@ -21,14 +21,12 @@ from messages.jobs import JobSpec
 from messages.measured import MeasuredProfile
 from runtime.errors import TradewindError, UserError
 from runtime.process import Stop, run
-from tradewind.cli import present
-from tradewind.cli.api.client import connected
-from tradewind.cli.interrupt import unless_stopped
-from tradewind.cli.jobs.asking import echo_json
-from tradewind.cli.jobs.jobfile import read_job
-from tradewind.cli.jobs.oneshot import quiet_logs
-from tradewind.cli.measured import step_text
+from tradewind.cli import tables
+from tradewind.cli.client import connected
+from tradewind.cli.foreground import quiet_logs, unless_stopped
+from tradewind.cli.jobfile import read_job
 from tradewind.cli.offers.asking import PATIENCE_S, known_offers, prices_of
+from tradewind.cli.output import echo_json, step_text
 from tradewind.cli.plan.offered import Offered, of_fleet, offered
 from tradewind.cli.plan.table import plan_table
 from tradewind.cli.plan.view import plan_view
@@ -93,7 +91,7 @@ def print_plan(
     if as_json:
         echo_json(plan_view(spec.name, made, is_assumed=is_assumed, measured=measured))
         return
-    present.console().print(plan_table(made, gpus_per_node=spec.workers.ranks))
+    tables.console().print(plan_table(made, gpus_per_node=spec.workers.ranks))
     click.echo(f"\n{made.why}; {prices}." if not is_assumed else f"\n{prices}.")
     if measured is not None:
         click.echo(f"Job {spec.name} was measured while it trained: a step is {step_text(measured)}.")

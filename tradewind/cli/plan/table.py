@@ -8,7 +8,7 @@ from controlplane.planning.market import Nodes
 from controlplane.planning.plan import Plan
 from controlplane.planning.scoring import Score
 from runtime.plain_text import plain
-from tradewind.cli import present
+from tradewind.cli import tables
 
 STEP_FIGURES = (">STEPS/S", ">USD/H", ">EGRESS/H", ">RISK/H", ">USD/1000 STEPS")
 
@@ -28,7 +28,7 @@ def plan_table(made: Plan, *, gpus_per_node: int) -> Table:
         (str(number), *row(other.nodes, other.score), other.why_not)
         for number, other in enumerate(made.alternatives, start=2)
     ]
-    return present.table(("", "NODES", "MACHINES", *figures, "WHY"), rows)
+    return tables.table(("", "NODES", "MACHINES", *figures, "WHY"), rows)
 
 
 def _wanted(made: Plan) -> str:

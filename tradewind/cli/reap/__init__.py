@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from tradewind.cli.jobs import json_option
+from tradewind.cli.options import json_option
 
 ABOUT = """
 \b

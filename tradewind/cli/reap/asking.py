@@ -24,10 +24,9 @@ from controlplane.reaper.costs import micro_usd_per_hour
 from controlplane.reaper.findings import Found
 from controlplane.reaper.inventory import Resource
 from runtime.process import EXIT_FAILED, Stop, run
-from tradewind.cli import present
-from tradewind.cli.interrupt import unless_stopped
-from tradewind.cli.jobs.asking import echo_json
-from tradewind.cli.jobs.oneshot import quiet_logs
+from tradewind.cli import output, tables
+from tradewind.cli.foreground import quiet_logs, unless_stopped
+from tradewind.cli.output import echo_json
 from tradewind.cli.reap.known import Known
 from tradewind.cli.reap.looking import Wish, look_around, why_kept
 from tradewind.cli.reap.removing import remove_all
@@ -88,7 +87,7 @@ def _command(resource: Resource, fleet: Fleet, path: Path, wish: Wish) -> str:
 
 def _print(fleet: Fleet, known: Known, orphans: Sequence[OrphanView], left: Sequence[OrphanView]) -> None:
     if orphans:
-        present.console().print(orphan_table(orphans, time.time()))
+        tables.console().print(orphan_table(orphans, time.time()))
         costs = [each.micro_usd_per_hour for each in orphans]
         some = "" if None not in costs else " at least, for not all prices are known"
         total = usd_text(sum(cost for cost in costs if cost is not None))
@@ -112,5 +111,5 @@ def _end(orphans: Sequence[OrphanView], path: Path, wish: Wish) -> int:
         return EXIT_FAILED if any(each.outcome == "failed" for each in orphans) else 0
     if orphans and not wish.as_json:
         for command in dict.fromkeys(each.command for each in orphans):
-            click.echo(present.next_command(command))
+            click.echo(output.next_command(command))
     return EXIT_FOUND if orphans else 0

@@ -11,9 +11,9 @@ from messages.ids import ClusterName
 from runtime.bus import Bus
 from runtime.errors import BusUnavailable, UserError
 from runtime.settings import NATS_PREFIX, BusSettings, read_settings
-from tradewind.cli.api.client import connected
-from tradewind.cli.api.errors import MasterAway
-from tradewind.cli.api.watch import has_ended
+from tradewind.cli.client import connected
+from tradewind.cli.errors import MasterAway
+from tradewind.cli.watch import has_ended
 
 BUS_VARIABLE = f"{NATS_PREFIX}URL"
 BUS_S = 5.0

@@ -12,7 +12,7 @@ from controlplane.reaper.findings import Found
 from controlplane.reaper.inventory import name_of
 from controlplane.reaper.removing import Fate, Removal, remove_patiently
 from runtime.errors import UserError
-from tradewind.cli import present
+from tradewind.cli import output
 from tradewind.cli.reap.known import NobodyKnows
 from tradewind.cli.reap.view import OrphanView
 
@@ -43,7 +43,7 @@ async def remove_all(
 
 async def _removed(cloud: Cloud, found: Found, why_kept: WhyKept) -> Removal:
     name = name_of(found.resource)
-    present.say(f"removing {name}")
+    output.say(f"removing {name}")
 
     async def looked_at_again() -> str | Unreachable:
         try:
@@ -52,7 +52,7 @@ async def _removed(cloud: Cloud, found: Found, why_kept: WhyKept) -> Removal:
             return Unreachable(error.sentence.rstrip("."))
 
     def waits(why: str) -> None:
-        present.say(f"{name} waits: {why}")
+        output.say(f"{name} waits: {why}")
 
     try:
         return await remove_patiently(cloud, found.resource, PATIENCE_S, waits, looked_at_again)
@@ -64,14 +64,14 @@ def _told(found: Found, view: OrphanView, removal: Removal) -> OrphanView:
     name, why = name_of(found.resource), removal.why
     match removal.fate:
         case Fate.GONE:
-            present.say(f"{name} is gone")
+            output.say(f"{name} is gone")
             return structs.replace(view, outcome="removed")
         case Fate.KEPT:
-            present.say(f"{name} is kept: {why}")
+            output.say(f"{name} is kept: {why}")
             return structs.replace(view, outcome="left", why=why)
         case Fate.STUCK:
             hint = view.command if isinstance(found.resource, MachineInfo) else ""
-            present.say(f"{name} could not be removed: {with_hint(why, hint)}")
+            output.say(f"{name} could not be removed: {with_hint(why, hint)}")
             return structs.replace(view, outcome="failed", trouble=why)
         case _:
             assert_never(removal.fate)

@@ -9,7 +9,7 @@ from rich.table import Table
 from controlplane.catalog.money import usd_text
 from controlplane.clouds.interface import ClusterInfo, MachineInfo, PoolInfo
 from controlplane.reaper.findings import Found
-from tradewind.cli import present
+from tradewind.cli import output, tables
 
 NOTHING = "–"
 
@@ -64,7 +64,7 @@ def _named(found: Found) -> tuple[str, str, str, str]:
 
 def orphan_table(orphans: Sequence[OrphanView], now: float) -> Table:
     columns = ("WHAT", "NAME", "CLUSTER", "ZONE", "JOB", ">SINCE", ">MACHINES", ">USD/H", "WHY")
-    return present.table(columns, (_row(each, now) for each in orphans))
+    return tables.table(columns, (_row(each, now) for each in orphans))
 
 
 def _row(each: OrphanView, now: float) -> tuple[str, ...]:
@@ -74,7 +74,7 @@ def _row(each: OrphanView, now: float) -> tuple[str, ...]:
         each.cluster or NOTHING,
         each.zone,
         each.job or NOTHING,
-        NOTHING if each.since is None else f"{present.duration(now - each.since)} ago",
+        NOTHING if each.since is None else f"{output.duration(now - each.since)} ago",
         str(each.machines),
         NOTHING if each.micro_usd_per_hour is None else usd_text(each.micro_usd_per_hour),
         each.why,

@@ -11,8 +11,8 @@ from typing import NamedTuple
 import click
 
 from messages.jobs import MODULE, JobSpec
-from tradewind.cli import present
-from tradewind.cli.numbers import Whole
+from tradewind.cli import output
+from tradewind.cli.options import Whole
 from tradewind.cli.run.rank_logs import Outputs, RankLogs
 from tradewind.cli.run.spec import RestartOptions, gpu_warning, spec_of
 from tradewind.cli.run.torchrun import given_of, torchrun_options
@@ -147,7 +147,7 @@ def run(
         restart=RestartOptions(restart_args, checkpoint_path, preload),
     )
     for note in torchrun.notes:
-        present.say(note)
+        output.say(note)
     sys.exit(run_here(torchrun.applied_to(spec), os.environ, torchrun.outputs))
 
 
@@ -156,15 +156,15 @@ def run_here(spec: JobSpec, environ: Mapping[str, str], outputs: Outputs) -> int
     from agents.cluster.settings import ClusterSettings
     from runtime.process import run as run_process
     from runtime.settings import read_settings
-    from tradewind.cli.jobs.oneshot import quiet_logs
+    from tradewind.cli.foreground import quiet_logs
     from tradewind.cli.run.running import LocalRun
 
     quiet_logs()
     gpus = of_machine(read_settings(ClusterSettings, environ).gpus, environ)
     warning = gpu_warning(spec.workers.max, spec.workers.ranks, len(gpus))
     if warning is not None:
-        present.say(warning)
+        output.say(warning)
     with RankLogs(outputs, spec.name) as logs:
         if logs.folder is not None:
-            present.say(f"what the ranks print is also in {logs.folder}")
+            output.say(f"what the ranks print is also in {logs.folder}")
         return run_process(lambda stop: LocalRun(spec, environ, stop, logs.take).result())

@@ -10,7 +10,7 @@ from typing import NamedTuple, Self, TextIO
 
 from messages.api import LogLine
 from runtime.errors import UserError
-from tradewind.cli import present
+from tradewind.cli import output
 
 
 class Std(IntFlag):
@@ -92,7 +92,7 @@ class RankLogs:
                 self._give_up(error)
         redirected = self.folder is not None and self._redirects.has(line)
         if not redirected and (self._shown is None or line.rank in self._shown):
-            present.show_line(line)
+            output.show_line(line)
 
     def _file(self, folder: Path, line: LogLine) -> TextIO:
         key = (line.rank, line.stderr)
@@ -104,7 +104,7 @@ class RankLogs:
 
     def _give_up(self, error: OSError) -> None:
         """The job is worth more than its files: all lines are shown from here on."""
-        present.say(f"cannot write to {self.folder}: {error.strerror}; from here on the lines are only shown")
+        output.say(f"cannot write to {self.folder}: {error.strerror}; from here on the lines are only shown")
         self.folder = None
         with contextlib.suppress(OSError):
             self._open.close()

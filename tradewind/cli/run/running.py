@@ -10,12 +10,12 @@ from messages.jobs import JobSpec
 from runtime.errors import TradewindError
 from runtime.process import Stop
 from runtime.waiting import first_of
-from tradewind.cli import present
-from tradewind.cli.api.client import Api
-from tradewind.cli.api.errors import MasterAway
-from tradewind.cli.api.watch import Watch
-from tradewind.cli.interrupt import unless_stopped
-from tradewind.cli.jobs.stopping import checkpoint_text, waiting_text
+from tradewind.cli import output
+from tradewind.cli.client import Api
+from tradewind.cli.errors import MasterAway
+from tradewind.cli.foreground import unless_stopped
+from tradewind.cli.stop import checkpoint_text, waiting_text
+from tradewind.cli.watch import Watch
 from tradewind.local.stack import local_stack
 
 STOP_S = 10.0
@@ -41,40 +41,40 @@ class LocalRun:
 
     async def _work(self) -> int:
         began = time.monotonic()
-        async with local_stack(self._environ, present.say) as stack:
+        async with local_stack(self._environ, output.say) as stack:
             await stack.api.submit(self._spec)
             self._api = stack.api
             watch = Watch(
                 stack.api,
                 self._spec.name,
                 on_line=self._on_line,
-                on_event=present.tell_event,
-                on_away=lambda why: present.say("the master is away; the job goes on"),
+                on_event=output.tell_event,
+                on_away=lambda why: output.say("the master is away; the job goes on"),
             )
             async with asyncio.TaskGroup() as tasks:
                 waiting = tasks.create_task(tell_waiting(stack.api, self._spec.name), name="run-waiting")
                 end = await watch.until_end()
                 self._ended.set()
                 waiting.cancel()
-        took = present.duration(time.monotonic() - began)
-        present.say(f"{self._spec.name} {end.phase} after {took}: {present.first_line(end.why)}")
+        took = output.duration(time.monotonic() - began)
+        output.say(f"{self._spec.name} {end.phase} after {took}: {output.first_line(end.why)}")
         return end.code
 
     async def _stop_job(self) -> None:
         """The trainers get their grace, so that they can save what they have; a second signal cuts it short."""
         if self._api is None:
             return
-        present.say("stopping the job; once more to stop at once")
+        output.say("stopping the job; once more to stop at once")
         with contextlib.suppress(TradewindError, TimeoutError):
             async with asyncio.timeout(STOP_S):
                 before = await self._api.job(self._spec.name)
                 view = await self._api.stop(self._spec.name)
-            present.say(waiting_text(view))
+            output.say(waiting_text(view))
             async with asyncio.timeout((view.stop_grace_s or 0.0) + STOP_S):
                 await first_of(self._ended, self._stop.forced)
                 after = await self._api.job(self._spec.name)
             if self._ended.is_set():
-                present.say(checkpoint_text(before, after)[1])
+                output.say(checkpoint_text(before, after)[1])
 
 
 async def tell_waiting(api: Api, name: str) -> None:
@@ -88,5 +88,5 @@ async def tell_waiting(api: Api, name: str) -> None:
                 return
             if view.why != told:
                 told = view.why
-                present.say(f"{view.phase}: {told}")
+                output.say(f"{view.phase}: {told}")
         await asyncio.sleep(POLL_S)

@@ -14,7 +14,7 @@ from msgspec import structs
 
 from messages.jobs import JobSpec
 from runtime.errors import UserError
-from tradewind.cli.numbers import Number, Whole
+from tradewind.cli.options import Number, Whole
 from tradewind.cli.run.rank_logs import Outputs, Streams
 
 KEY = "tradewind.cli.run.torchrun"

@@ -16,8 +16,8 @@ from messages.costs import CostView
 from messages.ids import Rank, WorkerId
 from messages.jobs import JobSpec
 from runtime import children
-from tradewind.cli.api.client import Api
-from tradewind.cli.api.errors import MasterAway
+from tradewind.cli.client import Api
+from tradewind.cli.errors import MasterAway
 from tradewind.demo.cloud.facts import (
     Asked,
     CloudFacts,

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from tradewind.protocol import trainer as protocol
-from tradewind.protocol.trainer import Birth, Order
+from tradewind.protocol.lines import Unreadable
+from tradewind.protocol.trainer import Attach, Order
 
-_LINE_LIMIT_BYTES: Final = 16 * 1024 * 1024
 _SEND_TIMEOUT_S: Final = 5.0
 _CHUNK_BYTES: Final = 256 * 1024
 
@@ -18,12 +18,12 @@ _CHUNK_BYTES: Final = 256 * 1024
 class Control:
     """Telling never raises: an agent that is gone ends its trainers by other means."""
 
-    def __init__(self, path: str, birth: Birth) -> None:
+    def __init__(self, path: str, attach: Attach) -> None:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket.connect(path)
         self._socket.settimeout(_SEND_TIMEOUT_S)
         self._speaking = threading.Lock()
-        self.tell(protocol.attach(birth))
+        self.tell(protocol.encode_message(attach))
 
     def tell(self, line: bytes) -> None:
         # A signal handler may have interrupted its own thread in here: it gives up rather than wait for itself.
@@ -56,13 +56,11 @@ class Control:
             if not data:
                 return
             *lines, held = (held + data).split(b"\n")
-            if len(held) > _LINE_LIMIT_BYTES:
+            if len(held) > protocol.ORDER_LIMIT_BYTES:
                 return
             for line in lines:
-                with contextlib.suppress(ValueError, KeyError, TypeError):
-                    order = protocol.parse(line)
-                    if order is not None:
-                        obey(order)
+                with contextlib.suppress(Unreadable):
+                    obey(protocol.decode_order(line))
 
 
 def open_control(environ: Mapping[str, str] = os.environ) -> Control | None:
@@ -70,10 +68,10 @@ def open_control(environ: Mapping[str, str] = os.environ) -> Control | None:
     path = environ.get(protocol.SOCKET)
     if not path:
         return None
-    birth = Birth(
+    attach = Attach(
         generation=int(environ["TRADEWIND_GENERATION"]),
         rank=int(environ.get("TRADEWIND_RANK") or environ["RANK"]),  # in RANK, who joins is alone
         local_rank=int(environ.get("LOCAL_RANK", "0")),
         pid=os.getpid(),
     )
-    return Control(path, birth)
+    return Control(path, attach)

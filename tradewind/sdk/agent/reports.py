@@ -3,16 +3,25 @@
 The sum of step k + 1 proves that everybody has step k. A rank that alone had a step and died with it leaves no trace.
 """
 
+import math
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 from tradewind.protocol import trainer as protocol
-from tradewind.protocol.trainer import NOTHING_COUNTED, Lap, StepReport, StepsCounted, StepSize
-from tradewind.sdk.meter import Recent
+from tradewind.protocol.steps import StepReport, StepsCounted
+from tradewind.sdk.meter import Lap, Means, Recent, StepSize
 
 _EVERY_S: Final = 0.25
 _HELD_AT_MOST: Final = 512
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    report: StepReport
+    lap: Lap | None
+    counted: StepsCounted
 
 
 class Reports:
@@ -22,8 +31,8 @@ class Reports:
         self._recent = Recent()
         self._place = (0, 0)
         """The generation and rank of the steps that are held here."""
-        self._newest: StepReport | None = None
-        self._proven: list[StepReport] = []
+        self._newest: _Step | None = None
+        self._proven: list[_Step] = []
         self._told_s = 0.0
 
     def add(
@@ -34,7 +43,7 @@ class Reports:
         generation: int,
         rank: int,
         lap: Lap | None = None,
-        counted: StepsCounted = NOTHING_COUNTED,
+        counted: StepsCounted | None = None,
     ) -> None:
         """The step is here; the one before it is everywhere."""
         self._prove()
@@ -43,7 +52,7 @@ class Reports:
             self._place = (generation, rank)
         elif time.monotonic() - self._told_s >= _EVERY_S:
             self._tell_proven()
-        self._newest = StepReport(step, loss, samples, time.time(), lap, counted)
+        self._newest = _Step(report_of(step, loss, samples, time.time()), lap, counted or StepsCounted())
 
     def close(self) -> None:
         """Everybody has the last step."""
@@ -60,7 +69,33 @@ class Reports:
         if self._tell is not None and self._proven:
             for each in self._proven:
                 if each.lap is not None:
-                    self._recent.add(each.samples, each.lap)
-            self._tell(protocol.progress(*self._place, self._proven, self._size, self._recent.means()))
+                    self._recent.add(each.report.samples or 0, each.lap)
+            self._tell(protocol.encode_message(self._message()))
             self._told_s = time.monotonic()
         self._proven = []
+
+    def _message(self) -> protocol.Progress:
+        generation, rank = self._place
+        reports = tuple(each.report for each in self._proven)
+        measured = None if self._size is None else measured_of(self._size, self._recent.means())
+        return protocol.Progress(generation, rank, reports, self._proven[-1].counted, measured)
+
+
+def report_of(step: int, loss: float | None, samples: int, at: float) -> StepReport:
+    """JSON has no numbers that are not finite, and one of them would make the whole line unreadable."""
+    if loss is None or math.isfinite(loss):
+        return StepReport(step, loss, samples, at)
+    return StepReport(step, None, samples, at, nonfinite=True)
+
+
+def measured_of(size: StepSize, means: Means) -> dict[str, int | float]:
+    return {
+        "steps": means.steps,
+        "samples": round(means.samples, 3),
+        "seconds": round(means.seconds, 6),
+        "computed_s": round(means.computed_s, 6),
+        "waited_s": round(means.waited_s, 6),
+        "longest_s": round(means.longest_s, 6),
+        "gradient_bytes": size.gradient_bytes,
+        "global_batch": size.global_batch,
+    }

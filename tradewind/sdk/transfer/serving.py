@@ -7,7 +7,7 @@ import atexit
 from typing import Final
 
 from tradewind.sdk.groups.group import Joiner
-from tradewind.sdk.member import World
+from tradewind.sdk.trainer.state import World
 from tradewind.sdk.training_state.training_state import TrainingState
 from tradewind.sdk.transfer.sender import Streamer, StreamJob
 

@@ -1,42 +1,72 @@
-"""`tradewind stop`: asks for a job's end, waits until its trainers have saved and ended, and says what they saved."""
+"""`tradewind stop`: stop a job, wait until its trainers have saved and ended, and say what they saved."""
 
 import asyncio
 import time
+from typing import TYPE_CHECKING
 
 import click
 
 from messages.api import JobView
 from messages.workers import WrittenCheckpoint
 from runtime.plain_text import plain
-from tradewind.cli import present
-from tradewind.cli.api.client import Api
-from tradewind.cli.api.errors import MasterAway
-from tradewind.cli.api.watch import has_ended
+from tradewind.cli import output
+from tradewind.cli.errors import MasterAway
+from tradewind.cli.options import examples, job_argument
+from tradewind.cli.watch import has_ended
+
+if TYPE_CHECKING:
+    from tradewind.cli.client import Api
 
 LOOK_S = 0.3
 MARGIN_S = 60.0
-"""After the grace: how long the command waits for trainers that were killed to be seen to have ended."""
+"""Seconds after the grace in which the end of killed trainers is waited for."""
 
 
-async def stop(api: Api, job: str, grace_s: float | None) -> int:
+@click.command(
+    epilog=examples(
+        "tradewind stop mnist",
+        "tradewind stop mnist --grace 600     for steps or evaluations of minutes",
+        "tradewind stop mnist --grace 0       at once, also while it is stopping",
+    )
+)
+@job_argument
+@click.option(
+    "--grace",
+    type=click.FloatRange(min=0, max=86_400),
+    metavar="SECONDS",
+    help="From SIGTERM to SIGKILL of its trainers.  [default: twice its longest step of late, at least 30]",
+)
+def stop(job: str, grace: float | None) -> None:
+    """Stop JOB and wait until it has ended.
+
+    Its trainers get SIGTERM. With the SDK they end the body of their loop and write a checkpoint of the last step that
+    all ranks completed, if checkpoints are on; the command says which. Who has not ended after the grace is killed.
+    Then the workers are released.
+    """
+    from tradewind.cli.client import ask_master
+
+    ask_master(lambda api: stop_job(api, job, grace))
+
+
+async def stop_job(api: "Api", job: str, grace_s: float | None) -> int:
     before = await api.job(job)
     view = before if has_ended(before) else await api.stop(job, grace_s)
     if not has_ended(view):
-        present.say(waiting_text(view))
+        output.say(waiting_text(view))
         try:
             view = await _until_ended(api, view)
         except asyncio.CancelledError:
-            present.say(f"job {job} is still stopping. {present.next_command(f'tradewind stop {job} --grace 0')}")
+            output.say(f"job {job} is still stopping. {output.next_command(f'tradewind stop {job} --grace 0')}")
             raise
     if not has_ended(view):
-        click.echo(f"Job {job} has not stopped yet: {present.continued(view.why.strip())}")
-        click.echo(present.next_command(f"tradewind status {job} --watch"))
+        click.echo(f"Job {job} has not stopped yet: {output.continued(view.why.strip())}")
+        click.echo(output.next_command(f"tradewind status {job} --watch"))
         return 1
     click.echo(f"Job {job} has {view.phase}.")
     if not has_ended(before):
         written, sentence = checkpoint_text(before, view)
-        click.echo(sentence) if written else present.say(sentence)
-    click.echo(present.next_command(f"tradewind status {job}"))
+        click.echo(sentence) if written else output.say(sentence)
+    click.echo(output.next_command(f"tradewind status {job}"))
     return 0
 
 
@@ -66,13 +96,13 @@ def checkpoint_text(before: JobView, after: JobView) -> tuple[bool, str]:
 
 def _plain_text(newest: WrittenCheckpoint, *, is_new: bool) -> tuple[bool, str]:
     """A sentence about a script without the SDK: what is in its checkpoints is unknown."""
-    age = present.duration(time.time() - newest.at)
+    age = output.duration(time.time() - newest.at)
     if is_new:
         return True, f"Its script wrote a checkpoint {age} ago."
     return False, f"its script's newest known checkpoint is {age} old; it got SIGTERM to save once more by itself"
 
 
-async def _until_ended(api: Api, view: JobView) -> JobView:
+async def _until_ended(api: "Api", view: JobView) -> JobView:
     """Over a restart of the master, too. Says what is waited for whenever that changes."""
     loop = asyncio.get_running_loop()
     until_s = loop.time() + (view.stop_grace_s or 0.0) + MARGIN_S
@@ -80,7 +110,7 @@ async def _until_ended(api: Api, view: JobView) -> JobView:
     while not has_ended(view) and loop.time() < until_s:
         if view.why != told:
             told = view.why
-            present.say(told)
+            output.say(told)
         await asyncio.sleep(LOOK_S)
         try:
             view = await api.job(view.name)
@@ -93,5 +123,5 @@ async def _until_ended(api: Api, view: JobView) -> JobView:
 
 def _told_away(told: str, away: MasterAway) -> str:
     if told != str(away):
-        present.say(str(away))
+        output.say(str(away))
     return str(away)

@@ -11,7 +11,7 @@ from typing import Generic, Protocol, TypeVar
 
 from messages.api import EventLine, LogLine
 from runtime.errors import UserError
-from tradewind.cli.api.errors import MasterAway
+from tradewind.cli.errors import MasterAway
 
 FIRST_BACKOFF_S = 0.2
 MAX_BACKOFF_S = 3.0

@@ -4,11 +4,14 @@ import asyncio
 import signal
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from messages.api import EventLine, JobView, LogLine
 from messages.events import JOB_ENDS
-from tradewind.cli.api.client import Api
-from tradewind.cli.api.following import Seen, follow, source_of_event, source_of_line
+from tradewind.cli.following import Seen, follow, source_of_event, source_of_line
+
+if TYPE_CHECKING:
+    from tradewind.cli.client import Api
 
 QUIET_S = 0.5
 DRAIN_S = 3.0
@@ -27,7 +30,7 @@ class End:
 class Watch:
     def __init__(
         self,
-        api: Api,
+        api: "Api",
         name: str,
         *,
         on_line: Callable[[LogLine], None],
@@ -78,7 +81,7 @@ class Watch:
             await asyncio.wait({lines}, timeout=QUIET_S / 5)
 
     async def _is_over(self) -> bool:
-        return has_ended(await self._api.job(self._name))
+        return await is_over(self._api, self._name)
 
     def _end(self, phase: str, why: str) -> End:
         match phase:
@@ -93,6 +96,11 @@ class Watch:
 
 def has_ended(view: JobView) -> bool:
     return view.phase in JOB_ENDS.values()
+
+
+async def is_over(api: "Api", job: str | None) -> bool:
+    """Whether this job has ended; the events of everything never end."""
+    return job is not None and has_ended(await api.job(job))
 
 
 def own_exit_code(event: EventLine) -> int | None:

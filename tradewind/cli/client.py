@@ -6,11 +6,12 @@ out, everybody else tells it. Where several masters are known each is asked unti
 
 import asyncio
 import errno
+import os
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import aclosing, asynccontextmanager
 from http import HTTPStatus
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, NoReturn, TypeVar
 from urllib.parse import quote
 
 import aiohttp
@@ -36,7 +37,8 @@ from messages.jobs import JobSpec
 from messages.offers import OfferList
 from runtime.errors import UserError
 from runtime.settings import read_settings
-from tradewind.cli.api.errors import JobUnknown, MasterAway, NotAsked, NotLeading, could_not_answer, unreachable
+from tradewind.cli.errors import JobUnknown, MasterAway, NotAsked, NotLeading, could_not_answer, unreachable
+from tradewind.cli.foreground import run_command
 
 T = TypeVar("T")
 
@@ -241,6 +243,19 @@ class Api:
             f"What answers at {self.url} is not a Tradewind master of this version ({why}).",
             "export TRADEWIND_API_URL=http://HOST:PORT of the master",
         )
+
+
+def ask_master(work: Callable[[Api], Coroutine[Any, Any, int]]) -> NoReturn:
+    """Exits with what the work returns; with one line for people if the master is away."""
+
+    async def asked() -> int:
+        async with connected(os.environ) as api:
+            try:
+                return await work(api)
+            except MasterAway as away:
+                raise UserError(str(away), away.hint) from away
+
+    run_command(asked)
 
 
 @asynccontextmanager

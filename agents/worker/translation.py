@@ -1,0 +1,129 @@
+"""Between the protocols of host and trainer and the types that cores and the bus use."""
+
+from typing import Protocol, TypeVar
+
+import msgspec
+
+from agents.worker.trainer import Birth
+from agents.worker.words import Enter, Lease, Locate, Park, Word
+from messages.decoding import Undecodable, decode
+from messages.ids import Generation, Rank
+from messages.measured import StepsMeasured
+from messages.workers import SampleCertificate, TrainerExit, TrainerStatus
+from messages.worlds import StepsCounted
+from tradewind.protocol import host, trainer
+
+WAITS_LIMIT = 200
+TERMS_LIMIT = 1000
+CERTIFICATE_LIMIT = 500
+
+T = TypeVar("T")
+
+
+def order_of(word: Word, address: str) -> trainer.Order:
+    match word:
+        case Enter():
+            return _assign(word, address)
+        case Park(generation):
+            return trainer.Halt(generation)
+        case Lease(valid_s):
+            return trainer.Lease(valid_s)
+        case Locate():
+            return trainer.Locate()
+
+
+class _OfTrainer(Protocol):
+    @property
+    def generation(self) -> int: ...
+    @property
+    def rank(self) -> int: ...
+
+
+def birth_of(message: _OfTrainer) -> Birth:
+    return Generation(message.generation), Rank(message.rank)
+
+
+def status_of(said: trainer.Status, certificate: SampleCertificate | None) -> TrainerStatus:
+    """The local rank is left open: it is known to whoever had the trainer forked."""
+    return TrainerStatus(
+        local_rank=0,
+        rank=Rank(said.rank),
+        generation=Generation(said.generation),
+        parked=Generation(said.parked),
+        done=said.done,
+        held=said.held,
+        active=said.active,
+        finished=said.finished,
+        broken=Generation(said.broken),
+        waits=said.waits[:WAITS_LIMIT],
+        resting=said.resting,
+        terms=said.terms if len(said.terms) <= TERMS_LIMIT else "",
+        certificate=certificate,
+        waiting=said.waiting,
+        overdue=said.overdue,
+        step_s=said.step_s,
+        paused=said.paused[:WAITS_LIMIT],
+        paused_at=said.paused_at,
+    )
+
+
+def certificate_of(said: trainer.Status) -> SampleCertificate | None:
+    """None if the trainer sent none. Raises `Undecodable` for one that makes no sense."""
+    certificate = _converted(said.certificate, SampleCertificate)
+    if certificate is None:
+        return None
+    return msgspec.structs.replace(certificate, says=certificate.says[:CERTIFICATE_LIMIT])
+
+
+def measured_of(said: trainer.Progress) -> StepsMeasured | None:
+    """None if the trainer measured nothing. Raises `Undecodable` for what cannot have been measured."""
+    return _converted(said.measured, StepsMeasured)
+
+
+def counted_of(said: trainer.Progress) -> StepsCounted | None:
+    return None if said.counted is None else StepsCounted(said.counted.nonfinite, said.counted.skipped)
+
+
+def exit_of(exited: host.Exited) -> TrainerExit:
+    return TrainerExit(
+        rank=Rank(exited.rank),
+        code=exited.code,
+        signal=exited.signal,
+        tail=() if exited.code == 0 else exited.tail,
+        error=exited.error,
+        peer_lost=exited.peer_lost,
+        stalled=exited.stalled,
+        hint=exited.hint,
+    )
+
+
+def _converted(value: object, wanted: type[T]) -> T | None:
+    if value is None:
+        return None
+    try:
+        content = msgspec.json.encode(value)
+    except (ValueError, OverflowError, RecursionError) as error:
+        raise Undecodable(str(error)) from error
+    return decode(content, wanted)
+
+
+def _assign(word: Enter, address: str) -> trainer.Assign:
+    world, hot = word.world, word.world.hot
+    store = trainer.Store(world.store.host, world.store.port, world.store.prefix)
+    if hot is None:
+        return trainer.Assign(world.generation, word.rank, world.world_size, "start", store, address)
+    return trainer.Assign(
+        generation=world.generation,
+        rank=word.rank,
+        world_size=world.world_size,
+        entry=hot.entry.value,
+        store=store,
+        address=address,
+        leaves=word.leaves,
+        peers=tuple(dict.fromkeys(member.address for member in world.members)),
+        previous=hot.previous,
+        resume=hot.resume,
+        source=hot.source,
+        laggards=hot.laggards,
+        held=hot.held,
+    )

@@ -1,1 +1,0 @@
-"""The master's HTTP API as the command uses it: asking, following, waiting for a job's end."""

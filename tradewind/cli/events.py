@@ -1,0 +1,48 @@
+"""`tradewind events`: what happened to a job, or to everything, and why."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from messages.api import EventLine
+from tradewind.cli import following, output
+from tradewind.cli.options import examples, json_option, some_job_argument
+from tradewind.cli.watch import is_over
+
+if TYPE_CHECKING:
+    from tradewind.cli.client import Api
+
+
+@click.command(
+    epilog=examples(
+        "tradewind events                     of everything",
+        "tradewind events mnist --follow",
+    )
+)
+@some_job_argument
+@click.option("--follow", "-f", is_flag=True, help="Go on until the job's end, or until ctrl-C.")
+@json_option
+def events(job: str | None, follow: bool, as_json: bool) -> None:
+    """Show what happened to JOB, or to everything, and why."""
+    from tradewind.cli.client import ask_master
+
+    ask_master(lambda api: show_events(api, job, follow=follow, as_json=as_json))
+
+
+async def show_events(api: "Api", job: str | None, *, follow: bool, as_json: bool) -> int:
+    await (api.version() if job is None else api.job(job))
+    if follow:
+        seen: following.Seen[EventLine] = following.Seen(following.source_of_event)
+        stream = following.follow(
+            lambda: api.events(job, follow=True), seen, lambda: is_over(api, job), on_away=output.say
+        )
+    else:
+        stream = api.events(job)
+    async for event in stream:
+        if as_json:
+            output.echo_json(event)
+        else:
+            output.show(output.event_line(event))
+        if follow and job is not None and event.ends_job:
+            break
+    return 0

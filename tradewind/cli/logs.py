@@ -1,0 +1,56 @@
+"""`tradewind logs`: what the ranks of a job print."""
+
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
+
+import click
+
+from messages.api import LogLine
+from tradewind.cli import output
+from tradewind.cli.following import Seen, follow, source_of_line
+from tradewind.cli.options import Whole, examples, job_argument
+from tradewind.cli.watch import is_over
+
+if TYPE_CHECKING:
+    from tradewind.cli.client import Api
+
+
+@click.command(
+    epilog=examples(
+        "tradewind logs mnist --tail 20",
+        "tradewind logs mnist --rank 0 --follow",
+    )
+)
+@job_argument
+@click.option("--rank", type=Whole(min=0), help="Only this rank.")
+@click.option("--tail", type=Whole(min=0), metavar="N", help="Only the last N lines.")
+@click.option("--follow", "-f", is_flag=True, help="Go on until the job's end.")
+def logs(job: str, rank: int | None, tail: int | None, follow: bool) -> None:
+    """Show what the ranks of JOB print: standard output and standard error, each line prefixed with its rank."""
+    from tradewind.cli.client import ask_master
+
+    ask_master(lambda api: show_logs(api, job, rank=rank, tail=tail, follow=follow))
+
+
+async def show_logs(api: "Api", job: str, *, rank: int | None, tail: int | None, follow: bool) -> int:
+    await api.job(job)
+    lines = _followed_lines(api, job, rank, tail) if follow else api.logs(job, rank=rank, tail=tail)
+    count = 0
+    async for line in lines:
+        output.show_line(line)
+        count += 1
+    if count == 0 and tail != 0:
+        whose = f"Rank {rank} of job" if rank is not None else "Job"
+        click.echo(f"{whose} {job} has printed nothing yet. {output.next_command(f'tradewind status {job}')}", err=True)
+    return 0
+
+
+def _followed_lines(api: "Api", job: str, rank: int | None, tail: int | None) -> AsyncIterator[LogLine]:
+    """The tail is asked for once: after a reconnect every line since is wanted."""
+    tails = iter((tail,))
+    return follow(
+        lambda: api.logs(job, rank=rank, tail=next(tails, None), follow=True),
+        Seen(source_of_line),
+        lambda: is_over(api, job),
+        on_away=output.say,
+    )

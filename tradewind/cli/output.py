@@ -1,0 +1,144 @@
+"""Lines, numbers and durations as the commands print them, also with text that somebody else chose."""
+
+import os
+import sys
+import time
+
+import click
+import msgspec
+
+from messages.api import EventLine, LogLine
+from messages.measured import MeasuredProfile
+from runtime.errors import UserError
+from runtime.plain_text import plain, plain_lines, script_line
+
+NOTHING = "–"
+"""Stands where a value is missing."""
+CONTINUED = " " * 10
+"""Before each further line of a text, so that it is not taken for a line of ours."""
+QUIET_KINDS = ("job_submitted", "worker_joined", "world_decided", "job_succeeded")
+"""Events that are not shown beside a script's output."""
+BYTE_UNITS = ("bytes", "kB", "MB", "GB", "TB")
+
+
+def show_line(line: LogLine) -> None:
+    show(script_line(line.rank, line.line), err=line.stderr)
+
+
+def show(text: str, *, err: bool = False) -> None:
+    """Prints to a reader that may go away, as with `| head`."""
+    try:
+        click.echo(text, err=err)
+    except BrokenPipeError:
+        # Else the interpreter would complain once more at its end, when it flushes.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno() if err else sys.stdout.fileno())
+        raise UserError("The output was closed.") from None
+
+
+def say(sentence: str) -> None:
+    """A line of Tradewind's own, apart from what the script prints."""
+    click.secho(f"tradewind: {plain(sentence)}", err=True, dim=True)
+
+
+def event_line(event: EventLine) -> str:
+    """A reason of several lines stands below its event, each line indented: only an event begins with its time."""
+    head = f"{time.strftime('%H:%M:%S', time.localtime(event.at))}  {plain(event.text)}"
+    if not event.why:
+        return head
+    first, *rest = plain_lines(event.why.rstrip("\n"))
+    return "\n".join([f"{head}:", *(f"{CONTINUED}{line}" for line in (first, *rest))]) if rest else f"{head} ({first})"
+
+
+def tell_event(event: EventLine) -> None:
+    """Beside a script's output: short, and not all. The last lines of a script that failed come with the job's end."""
+    if event.kind in QUIET_KINDS:
+        return
+    reason = {"job_failed": event.why, "trainer_failed": ""}.get(event.kind, first_line(event.why))
+    first, *rest = plain_lines(reason.rstrip("\n"))
+    say(event.text + (f": {first}" if first else ""))
+    for line in rest:
+        say(f"  {line}")
+
+
+def echo_json(value: object) -> None:
+    show(msgspec.json.encode(value).decode())
+
+
+def next_command(command: str) -> str:
+    return f"Next: {command}"
+
+
+def usd_text(micro_usd: int, decimals: int = 4) -> str:
+    """`1.2500`"""
+    # Loaded when money is shown: the help of a command needs nothing of the control plane.
+    from controlplane.catalog import money
+
+    return money.usd_text(micro_usd, decimals)
+
+
+def usd(micro_usd: int) -> str:
+    """`1.2500 USD`"""
+    return f"{usd_text(micro_usd)} USD"
+
+
+def labelled(name: str, text: str) -> str:
+    """A line of a list of facts, below what they are about."""
+    return f"  {name:<12} {text}"
+
+
+def count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def number(value: float | None) -> str:
+    if value is None:
+        return NOTHING
+    return str(value) if isinstance(value, int) else f"{value:.4g}"
+
+
+def duration(seconds: float) -> str:
+    whole = max(0, int(seconds))
+    if whole < 120:
+        return f"{whole} s"
+    if whole < 2 * 3600:
+        return f"{whole // 60} min"
+    return f"{whole // 3600} h" if whole < 48 * 3600 else f"{whole // 86400} d"
+
+
+def first_line(text: str) -> str:
+    return plain_lines(text.strip())[0]
+
+
+def continued(text: str) -> str:
+    """All lines, those after the first indented."""
+    return f"\n{CONTINUED}".join(plain_lines(text))
+
+
+def is_terminal() -> bool:
+    return sys.stdout.isatty()
+
+
+def step_text(measured: MeasuredProfile) -> str:
+    """`420 ms, 33% of it waiting for others; 12 ms a sample on L4; 1.4 GB of gradients`"""
+    parts = []
+    if measured.step_s > 0:
+        parts.append(f"{_seconds(measured.step_s)}, {measured.waiting:.0%} of it waiting for others")
+    for accelerator, each in measured.compute.items():
+        parts.append(f"{_seconds(each.seconds_per_sample)} a sample{f' on {accelerator}' if accelerator else ''}")
+    parts.append(f"{_bytes(measured.gradient_bytes)} of gradients")
+    return "; ".join(parts)
+
+
+def _seconds(seconds: float) -> str:
+    for factor, unit in ((1.0, "s"), (1e3, "ms")):
+        if seconds * factor >= 1:
+            return f"{seconds * factor:.3g} {unit}"
+    return f"{seconds * 1e6:.3g} µs"
+
+
+def _bytes(count: int) -> str:
+    size, units = float(count), list(BYTE_UNITS)
+    while size >= 1000 and len(units) > 1:
+        size /= 1000
+        units.pop(0)
+    return f"{size:.3g} {units[0]}"

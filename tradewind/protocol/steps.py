@@ -1,0 +1,29 @@
+"""What trainers report of their steps, through the host or to the agent directly."""
+
+from dataclasses import dataclass
+
+from tradewind.protocol.lines import Count, UnixSeconds, reader
+
+
+@dataclass(frozen=True, slots=True)
+class StepReport:
+    step: Count
+    loss: float | None = None
+    """Always finite; None if the script gave none or `nonfinite` is true."""
+    samples: Count | None = None
+    at: UnixSeconds = 0.0
+    nonfinite: bool = False
+    """The loss is NaN or infinite, which JSON cannot express."""
+
+
+read_report = reader(StepReport)
+
+
+@dataclass(frozen=True, slots=True)
+class StepsCounted:
+    """Steps of the whole run so far."""
+
+    nonfinite: Count = 0
+    """Steps in which some rank's loss or gradient was NaN or infinite."""
+    skipped: Count = 0
+    """Steps that were not applied for that reason, or by a gradient scaler."""

@@ -1,0 +1,35 @@
+"""The trainer's decisions: learn from the event, then reconcile what is known with what the training thread waits for.
+
+The training thread, the agent's orders and the builders of process groups meet here. What a report says (`done`,
+`held`) and what the training thread computes next change in one decision: a halt between the two would count samples
+twice.
+"""
+
+from dataclasses import dataclass, replace
+
+from tradewind.sdk.trainer.effects import Report, TrainerEffect
+from tradewind.sdk.trainer.events import TrainerEvent
+from tradewind.sdk.trainer.learn import learn
+from tradewind.sdk.trainer.reconcile import reconcile
+from tradewind.sdk.trainer.state import Trainer, status_of
+from tradewind.sdk.trainer.turn import Turn
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Like `runtime.decision.Decision`, which scripts cannot import. `state.waits` says why a trainer waits."""
+
+    state: Trainer
+    effects: tuple[TrainerEffect, ...] = ()
+    wake_at_s: float | None = None
+
+
+def decide(state: Trainer, event: TrainerEvent) -> Decision:
+    turn = Turn(state, event.at_s)
+    learn(turn, event)
+    reconcile(turn)
+    after = turn.state
+    if not turn.reports:
+        return Decision(after, tuple(turn.effects), after.rests_until_s)
+    after = replace(after, reported_collective=after.thread.collective is not None)
+    return Decision(after, (Report(status_of(after)), *turn.effects), after.rests_until_s)

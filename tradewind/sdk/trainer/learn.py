@@ -1,0 +1,183 @@
+"""What each event teaches a trainer."""
+
+from dataclasses import replace
+from typing import assert_never
+
+from tradewind.protocol.trainer import Assign
+from tradewind.sdk.trainer import events
+from tradewind.sdk.trainer.effects import StartBuild, Switch
+from tradewind.sdk.trainer.shares import deal
+from tradewind.sdk.trainer.state import LEFT, Collective, Pause, World, must_wait, ready_for
+from tradewind.sdk.trainer.turn import Turn
+
+
+def learn(turn: Turn, event: events.TrainerEvent) -> None:
+    state = turn.state
+    match event:
+        case events.StepReduced():
+            _step_reduced(turn, event)
+        case events.GroupAwaited(_, step):
+            turn.set_thread(collective=Collective(state.done if step is None else step))
+        case events.ReadinessDeclared():
+            turn.set_plan(promised=ready_for(state) if state.is_in_collective else 0)
+        case events.WorldAwaited():
+            turn.set_thread(awaits_world=True)
+        case events.Assigned(_, assign):
+            _assigned(turn, assign)
+        case events.Halted(_, generation):
+            _halted(turn, generation)
+        case events.Leased(at_s, valid_s):
+            turn.change(lease_until_s=at_s + valid_s)
+        case events.StatusAsked():
+            turn.report()
+        case events.GroupBuilt(_, generation):
+            turn.change(groups=replace(state.groups, built=state.groups.built | {generation}))
+            if generation < state.fence.halted:
+                turn.cut(state.fence.halted)
+        case events.BuildFailed(_, generation):
+            turn.change(groups=replace(state.groups, failed=state.groups.failed | {generation}))
+            if generation >= state.fence.halted:
+                turn.report()  # nobody else knows, and all would wait for this rank to be ready
+        case events.WaitedLong():
+            _waited_long(turn)
+        case events.CollectiveEnded(_, ok):
+            _collective_ended(turn, ok)
+        case events.StepFailed():
+            _step_failed(turn)
+        case events.Started(_, done):
+            _started(turn, done)
+        case events.CaughtUp():
+            _caught_up(turn, event)
+        case events.StateReceived(_, done):
+            turn.change(done=done)
+        case events.GaveUp():
+            _gave_up(turn, event)
+        case events.PauseBegan(_, reason, since):
+            turn.set_thread(pauses=(*state.thread.pauses, Pause(reason, since)))
+            turn.report()
+        case events.PauseEnded(_, reason, since):
+            ended = Pause(reason, since)
+            turn.set_thread(pauses=tuple(pause for pause in state.thread.pauses if pause != ended))
+            turn.report()
+        case events.Finished(_, certificate):
+            turn.change(certificate=certificate, held=())
+            turn.report()
+        case events.Ticked():
+            pass
+        case _:
+            assert_never(event)
+
+
+def _assigned(turn: Turn, assign: Assign) -> None:
+    plan, world = turn.state.plan, turn.state.world
+    known = [each.generation for each in (plan.next, world, *plan.waiting) if each is not None]
+    if assign.generation <= max(known, default=0) or assign.generation < turn.state.fence.halted:
+        return
+    if must_wait(turn.state, assign):
+        repairs = tuple(each for each in plan.waiting if each.entry != "planned") if assign.entry == "planned" else ()
+        turn.set_plan(waiting=(*repairs, assign))
+    else:
+        turn.set_plan(next=assign, waiting=())
+    if not assign.leaves:
+        turn.effects.append(StartBuild(assign))
+
+
+def _halted(turn: Turn, generation: int) -> None:
+    turn.set_fence(halted=max(turn.state.fence.halted, generation))
+    turn.cut(turn.state.fence.halted)
+    if not turn.state.is_in_collective:
+        turn.park()
+
+
+def _waited_long(turn: Turn) -> None:
+    collective = turn.state.thread.collective
+    if collective is not None and collective.is_entered and not collective.is_overdue:
+        turn.set_thread(collective=replace(collective, is_overdue=True))
+        turn.report()
+
+
+def _collective_ended(turn: Turn, ok: bool) -> None:
+    was_reported = turn.leave_collective()
+    world = turn.state.world
+    if world is not None and (not ok or turn.state.is_halted):
+        _fall_out(turn, world, failed=not ok)
+        turn.cut(world.generation + 1)
+    elif was_reported:
+        turn.report()
+
+
+def _step_failed(turn: Turn) -> None:
+    world = turn.state.world
+    assert world is not None
+    turn.leave_collective()
+    _fall_out(turn, world, failed=True)
+    turn.cut(world.generation + 1)
+
+
+def _step_reduced(turn: Turn, event: events.StepReduced) -> None:
+    """A rank that has the result has the step, even if the world is already dead."""
+    state, world = turn.state, turn.state.world
+    assert world is not None
+    promised = state.plan.promised
+    was_reported = turn.leave_collective()
+    became_active = event.active[world.rank] and not world.is_active
+    turn.change(
+        steps=_earlier(state.steps, event.ends_after),
+        done=state.done + event.counts,
+        held=(),
+        world=World(world.assign, event.active),
+    )
+    if promised and event.ready == promised and not state.is_halted:
+        _switch(turn, event.active)
+    if turn.state.is_halted:
+        turn.park()
+    elif not turn.state.is_parked:
+        turn.take_share()
+        if became_active or was_reported:
+            turn.report()
+
+
+def _switch(turn: Turn, active: tuple[bool, ...]) -> None:
+    assign, world = turn.state.plan.next, turn.state.world
+    assert assign is not None and world is not None
+    turn.retire(assign.generation)
+    if assign.leaves:
+        turn.change(world=World(world.assign, (False,) * world.size), waits=LEFT)
+        turn.set_fence(parked=assign.generation)
+    else:
+        entered = tuple(previous >= 0 and active[previous] for previous in assign.previous)
+        turn.change(world=World(assign, entered))
+    turn.effects.append(Switch(assign.generation))
+
+
+def _started(turn: Turn, done: int) -> None:
+    world = turn.state.world
+    assert world is not None
+    turn.change(world=World(world.assign, (True,) * world.size), done=done)
+    turn.take_share()
+    turn.report()
+
+
+def _caught_up(turn: Turn, event: events.CaughtUp) -> None:
+    world = turn.state.world
+    assert world is not None
+    steps = _earlier(turn.state.steps, event.ends_after)
+    share = deal(turn.state.batch, world.assign.held, world.active)[world.rank] if event.done < steps else ()
+    turn.change(done=event.done, steps=steps, held=share)
+
+
+def _gave_up(turn: Turn, event: events.GaveUp) -> None:
+    if turn.state.world is not None:
+        turn.change(waits=event.why, rests_until_s=turn.now_s + event.rest_s if event.rest_s else None)
+        turn.break_world(turn.state.world)
+
+
+def _fall_out(turn: Turn, world: World, *, failed: bool) -> None:
+    if failed and not turn.state.is_halted:
+        turn.break_world(world)
+    else:
+        turn.park()
+
+
+def _earlier(steps: int, ends_after: int | None) -> int:
+    return steps if ends_after is None else min(steps, ends_after)

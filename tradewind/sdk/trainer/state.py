@@ -1,0 +1,201 @@
+"""What a trainer knows: its world, the worlds that may follow, and its part of the step that is computed."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from tradewind.protocol.trainer import Assign, Ranges, Status
+
+OUTSIDE: Final = "to be taken into a world"
+LEFT: Final = "to be released"
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    assign: Assign
+    active: tuple[bool, ...]
+    """By rank: whether it has the state and takes a share of each step."""
+
+    @property
+    def generation(self) -> int:
+        return self.assign.generation
+
+    @property
+    def rank(self) -> int:
+        return self.assign.rank
+
+    @property
+    def size(self) -> int:
+        return self.assign.world_size
+
+    @property
+    def is_active(self) -> bool:
+        return self.active[self.rank]
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this is the lowest active rank: one is enough to report to the outside. A leaving rank never is."""
+        return self.is_active and not any(self.active[: self.rank])
+
+    def is_whole_in(self, repair: Assign) -> bool:
+        """Whether no rank with the state is missing: those who were waited for were slow."""
+        return sum(self.active) <= sum(previous >= 0 for previous in repair.previous)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The worlds that this trainer was assigned and has not entered."""
+
+    next: Assign | None = None
+    waiting: tuple[Assign, ...] = ()
+    """Newer assignments: one that must be entered by repair, then the newest planned one. They wait until `next` has
+    been entered or the promise has been kept."""
+    promised: int = 0
+    """The generation that this rank's control words say it is ready for, while they are in an all-reduce; else 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """Generations whose process groups were built, or could not be."""
+
+    built: frozenset[int] = frozenset()
+    failed: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """Which worlds are over for this trainer."""
+
+    halted: int = 0
+    """Worlds below are dead, by order of the agent."""
+    parked: int = 0
+    """The trainer is in no world below."""
+    broken: int = 0
+    """The newest world in which a collective failed here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Collective:
+    """The collective that the training thread is in, or is going to enter when its group is built."""
+
+    step: int
+    is_entered: bool = False
+    is_overdue: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    reason: str
+    since: float
+    """Unix seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Thread:
+    """What the training thread does."""
+
+    awaits_world: bool = False
+    collective: Collective | None = None
+    pauses: tuple[Pause, ...] = ()
+    """Nested: the innermost last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trainer:
+    batch: int
+    steps: int
+    """The number of steps after which the run is over, as far as is known."""
+    terms: str = ""
+    """What all ranks of the run must have alike."""
+    world: World | None = None
+    plan: Plan = field(default_factory=Plan)
+    groups: Groups = field(default_factory=Groups)
+    fence: Fence = field(default_factory=Fence)
+    thread: Thread = field(default_factory=Thread)
+    done: int = 0
+    """Steps whose all-reduced gradient is here; the step that is computed next."""
+    held: Ranges = ()
+    """Positions of step `done` whose gradients this rank has or is going to compute."""
+    keeps_gradients: bool = False
+    """Whether the gradients in the model count in the world that was entered last."""
+    reported_collective: bool = False
+    """Whether the last status said that this rank is in a collective."""
+    waits: str = OUTSIDE
+    """What it waits for, for people; empty inside a world."""
+    rests_until_s: float | None = None
+    lease_until_s: float | None = None
+    certificate: Mapping[str, int | str] | None = None
+    """What the run proves about its samples, once all steps are done."""
+
+    @property
+    def is_active(self) -> bool:
+        return self.world is not None and self.world.is_active
+
+    @property
+    def is_halted(self) -> bool:
+        return self.world is not None and self.fence.halted > self.world.generation
+
+    @property
+    def is_in_collective(self) -> bool:
+        return self.thread.collective is not None and self.thread.collective.is_entered
+
+    @property
+    def is_parked(self) -> bool:
+        """Whether it takes no part in its world any more."""
+        return self.world is None or self.fence.parked > self.world.generation
+
+
+def may_enter(state: Trainer, assign: Assign) -> bool:
+    """Whether the training thread may go into this world by itself, without the others' agreement in band."""
+    world = state.world
+    if assign.leaves or assign.generation < state.fence.halted:
+        return False
+    if world is not None and assign.generation <= world.generation:
+        return False
+    if assign.entry != "planned":
+        return True
+    # Ranks of a planned world that count on this one's state expect it to switch in band, after a common step.
+    is_outside = not state.is_active or state.is_parked
+    return is_outside and assign.previous[assign.rank] < 0
+
+
+def must_wait(state: Trainer, assign: Assign) -> bool:
+    """Whether an assignment must not replace the one that is next: all ranks switch to a promised world together."""
+    plan = state.plan
+    if plan.promised:
+        return True
+    return assign.entry == "planned" and plan.next is not None and may_enter(state, plan.next)
+
+
+def ready_for(state: Trainer) -> int:
+    """The generation that this rank could switch to after the next all-reduce, or 0."""
+    assign, world = state.plan.next, state.world
+    if assign is None or world is None or assign.entry != "planned" or assign.generation <= world.generation:
+        return 0
+    is_ready = assign.leaves or assign.generation in state.groups.built
+    return assign.generation if is_ready and assign.generation >= state.fence.halted else 0
+
+
+def status_of(state: Trainer) -> Status:
+    """What is reported to the agent, without the measured seconds of a step."""
+    world, collective = state.world, state.thread.collective
+    pause = state.thread.pauses[-1] if state.thread.pauses else Pause("", 0.0)
+    unbuilt = max((each for each in state.groups.failed if each >= state.fence.halted), default=0)
+    return Status(
+        rank=world.rank if world is not None else 0,
+        generation=world.generation if world is not None else 0,
+        parked=state.fence.parked,
+        done=state.done,
+        held=state.held,
+        active=state.is_active,
+        finished=state.certificate is not None,
+        broken=max(state.fence.broken, unbuilt),
+        waits=state.waits,
+        resting=state.rests_until_s is not None,
+        terms=state.terms,
+        certificate=state.certificate,
+        waiting=collective.step if collective is not None else None,
+        overdue=collective is not None and collective.is_overdue,
+        paused=pause.reason,
+        paused_at=pause.since,
+    )

@@ -1,0 +1,80 @@
+"""One decision in the making: its state and effects so far, and the changes that several events have in common."""
+
+from dataclasses import replace
+from typing import Any
+
+from tradewind.sdk.trainer.effects import CutGroups, RetireGroups, TrainerEffect
+from tradewind.sdk.trainer.shares import shares
+from tradewind.sdk.trainer.state import Trainer, World
+
+
+class Turn:
+    __slots__ = ("effects", "now_s", "reports", "state")
+
+    def __init__(self, state: Trainer, now_s: float) -> None:
+        self.state = state
+        self.now_s = now_s
+        self.effects: list[TrainerEffect] = []
+        self.reports = False
+
+    def change(self, **fields: Any) -> None:
+        self.state = replace(self.state, **fields)
+
+    def report(self) -> None:
+        """Ends the decision with a report of the state that it leads to."""
+        self.reports = True
+
+    def set_plan(self, **fields: Any) -> None:
+        self.change(plan=replace(self.state.plan, **fields))
+
+    def set_fence(self, **fields: Any) -> None:
+        self.change(fence=replace(self.state.fence, **fields))
+
+    def set_thread(self, **fields: Any) -> None:
+        self.change(thread=replace(self.state.thread, **fields))
+
+    def leave_collective(self) -> bool:
+        """True if the last status said that this rank is in it. Whatever was promised there has been kept."""
+        was_reported = self.state.reported_collective
+        plan, thread = self.state.plan, self.state.thread
+        self.change(
+            thread=replace(thread, collective=None),
+            plan=replace(plan, promised=0) if plan.promised else plan,
+            reported_collective=False,
+        )
+        return was_reported
+
+    def park(self) -> None:
+        """For the newest halt."""
+        fence = self.state.fence
+        if fence.parked < fence.halted:
+            self.set_fence(parked=fence.halted)
+        self.report()
+
+    def break_world(self, world: World) -> None:
+        """A collective of this world failed here, and nobody has halted it yet."""
+        fence = self.state.fence
+        self.set_fence(
+            broken=max(fence.broken, world.generation),
+            parked=max(fence.parked, world.generation + 1),
+        )
+        self.report()
+
+    def take_share(self) -> None:
+        """From now on, reports say that this rank is going to have its share of the next step."""
+        state, world = self.state, self.state.world
+        if world is None or not world.is_active or state.done >= state.steps:
+            self.change(held=())
+        else:
+            self.change(held=shares(state.batch, world.active)[world.rank])
+
+    def cut(self, below: int) -> None:
+        if any(generation < below for generation in self.state.groups.built):
+            self.effects.append(CutGroups(below))
+
+    def retire(self, below: int) -> None:
+        groups = self.state.groups
+        kept = frozenset(generation for generation in groups.built if generation >= below)
+        if kept != groups.built:
+            self.change(groups=replace(groups, built=kept))
+            self.effects.append(RetireGroups(below))

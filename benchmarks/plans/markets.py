@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from controlplane.catalog.accelerators import BY_NAME, from_gke
+from controlplane.catalog.accelerators import BY_NAME, canonical
+from controlplane.catalog.kinds import MachineKind
 from controlplane.catalog.links import Links
 from controlplane.catalog.money import MicroDollars
-from controlplane.planning.market import Choice, Market, Option
+from controlplane.planning.market import Market, Option
 from controlplane.throughput.profile import Compute, Profile
 
 MACHINES: Final = {"T4": "n1-standard-8", "L4": "g2-standard-8", "A100-40": "a2-highgpu-1g"}
@@ -88,8 +89,7 @@ def traced(path: Path) -> list[Tick]:
     ticks: list[Tick] = []
     with path.open(newline="") as file:
         for row in sorted(csv.DictReader(file), key=lambda row: float(row["time_s"])):
-            known = from_gke(row["accelerator"])
-            name = known.name if known is not None else row["accelerator"]
+            name = canonical(row["accelerator"])
             if name not in MACHINES:
                 continue
             before = quotes.get((row["zone"], name), Quote(USD_PER_HOUR[name], 0))
@@ -111,7 +111,7 @@ def _options(quotes: Quotes) -> Iterator[Option]:
     for (zone, name), quote in quotes.items():
         if quote.capacity > 0 and name in BY_NAME:
             yield Option(
-                choice=Choice(zone, MACHINES[name], name, True),
+                choice=MachineKind(zone, MACHINES[name], name, 1, True),
                 gpus=1,
                 micro_usd_per_hour=MicroDollars(round(quote.usd_per_hour * 1_000_000)),
                 network_bit_per_s=NETWORK_BIT_PER_S,

@@ -4,8 +4,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from benchmarks.plans.markets import PROFILE
+from controlplane.catalog.kinds import MachineKind
 from controlplane.planning.criteria import Criteria
-from controlplane.planning.market import Choice, Market, Nodes, Option, Present
+from controlplane.planning.market import Market, Nodes, Option, Present
 from controlplane.planning.plan import plan
 from controlplane.planning.tuning import Tuning
 from messages.criteria import Objective
@@ -26,7 +27,7 @@ def cheapest_zone(criteria: Criteria, market: Market, held: Nodes) -> Nodes:
 
 def round_robin(criteria: Criteria, market: Market, held: Nodes) -> Nodes:
     options = _of_one_type(market, _worth)
-    nodes: dict[Choice, int] = {}
+    nodes: dict[MachineKind, int] = {}
     while sum(nodes.values()) < _wanted(criteria):
         open_ones = [option for option in options if nodes.get(option.choice, 0) < option.limit]
         if not open_ones:
@@ -59,7 +60,7 @@ def _wanted(criteria: Criteria) -> int:
     return criteria.min_workers if criteria.objective is Objective.COST else criteria.max_workers
 
 
-def _worth(option: Option) -> tuple[float, Choice]:
+def _worth(option: Option) -> tuple[float, MachineKind]:
     return option.micro_usd_per_hour * PROFILE.compute[option.choice.accelerator].seconds_per_sample, option.choice
 
 
@@ -67,14 +68,14 @@ def _cost(market: Market, nodes: Nodes) -> float:
     return sum(_worth(market.options[choice])[0] * count for choice, count in nodes.items())
 
 
-def _of_one_type(market: Market, key: Callable[[Option], tuple[float, Choice]]) -> list[Option]:
+def _of_one_type(market: Market, key: Callable[[Option], tuple[float, MachineKind]]) -> list[Option]:
     """Of the accelerator of the cheapest."""
     ordered = sorted(market.options.values(), key=key)
     return [option for option in ordered if option.choice.accelerator == ordered[0].choice.accelerator]
 
 
-def _filled(options: Iterable[Option], wanted: int) -> dict[Choice, int]:
-    nodes: dict[Choice, int] = {}
+def _filled(options: Iterable[Option], wanted: int) -> dict[MachineKind, int]:
+    nodes: dict[MachineKind, int] = {}
     for option in options:
         more = min(option.limit, wanted - sum(nodes.values()))
         if more > 0:

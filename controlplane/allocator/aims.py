@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from controlplane.allocator import plan as in_order
 from controlplane.allocator.calm import taken_lately
-from controlplane.allocator.choices import by_choice, choice_of
+from controlplane.allocator.choices import by_choice
 from controlplane.allocator.counting import ceiling, dismissed, going, is_dismissed, is_paused, is_resting, spare
 from controlplane.allocator.facts import aimed_at, current
 from controlplane.allocator.offers import Offer, pool_ref
@@ -18,7 +18,8 @@ from controlplane.allocator.prospects import Supplies
 from controlplane.allocator.quota_room import Room, held_up
 from controlplane.allocator.state import Allocator, Node
 from controlplane.allocator.stopgap import stopgap
-from controlplane.planning.market import Choice, Nodes
+from controlplane.catalog.kinds import MachineKind
+from controlplane.planning.market import Nodes
 from messages.ids import ClusterName
 
 Leaving = dict[ClusterName, frozenset[str]]
@@ -68,13 +69,13 @@ def _lost(allocator: Allocator) -> list[str]:
     planned = {choice.accelerator for choice in plan.placement} if plan is not None else None
     lost: list[str] = []
     for pool in allocator.pools.values():
-        name = choice_of(pool.offer).accelerator
+        name = pool.offer.kind.accelerator
         if planned is None or name in planned:
             lost += [name] * (going(pool) - dismissed(pool) + len(pool.vacant))
     return lost
 
 
-def _doubts(allocator: Allocator, supplies: Supplies, now_s: float) -> dict[Choice, float]:
+def _doubts(allocator: Allocator, supplies: Supplies, now_s: float) -> dict[MachineKind, float]:
     """Where machines were taken lately, the later the more; most of all where none can be asked for just now."""
     busy = {
         choice for choice, offers in by_choice(supplies).items() if not any(supplies[offer].settled for offer in offers)

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import structs
 
-from controlplane.allocator.choices import choice_of
 from controlplane.allocator.shelves import shelf_of
 from controlplane.allocator.state import Allocator
+from controlplane.catalog.kinds import MachineKind
 from controlplane.planning.criteria import Criteria
-from controlplane.planning.market import Choice, Market, Option, Present
+from controlplane.planning.market import Market, Option, Present
 from controlplane.planning.quotas import allowed, room_for, take, taken
 from controlplane.planning.scoring import how_many, is_affordable, limit_of, score
 from controlplane.planning.tuning import Tuning
@@ -24,19 +24,19 @@ from controlplane.throughput.profile import Profile
 _TUNING = Tuning()
 
 
-def taken_lately(allocator: Allocator, now_s: float) -> dict[Choice, float]:
+def taken_lately(allocator: Allocator, now_s: float) -> dict[MachineKind, float]:
     """Until when each is not calm: the sooner, the better the chance."""
-    found: dict[Choice, float] = {}
+    found: dict[MachineKind, float] = {}
     for offer in allocator.offers:
-        until_s = shelf_of(allocator, offer.stock).distrusted_until_s
+        until_s = shelf_of(allocator, offer.kind).distrusted_until_s
         if until_s is not None and now_s < until_s:
-            choice = choice_of(offer)
+            choice = offer.kind
             found[choice] = max(until_s, found.get(choice, until_s))
     return found
 
 
 def calm_first(
-    criteria: Criteria, profile: Profile, market: Market, present: Present, taken: Mapping[Choice, float]
+    criteria: Criteria, profile: Profile, market: Market, present: Present, taken: Mapping[MachineKind, float]
 ) -> Market:
     """With no more of the zones that took all their machines than have no room in others."""
     there = present.committed()
@@ -114,7 +114,7 @@ class _Room:
     def is_enough(self) -> bool:
         return any(True for _ in self.worlds())
 
-    def worlds(self) -> Iterator[dict[Choice, int]]:
+    def worlds(self) -> Iterator[dict[MachineKind, int]]:
         """Of those accelerators of which enough are there."""
         for name in self._types:
             if max(self._missing[name, True], self._missing[name, False]) <= 0:

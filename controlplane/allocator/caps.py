@@ -4,12 +4,12 @@ A plan knows what is held and expected. An answer that was lost, or a slot that 
 more: against the caps all of that is counted.
 """
 
-from controlplane.allocator.choices import choice_of
 from controlplane.allocator.counting import ceiling, sidelined, total
 from controlplane.allocator.demand import Demand
 from controlplane.allocator.quota_room import may_come, most_by_quota
 from controlplane.allocator.state import Allocator, Pool
-from controlplane.planning.market import Choice, Market, Nodes
+from controlplane.catalog.kinds import MachineKind
+from controlplane.planning.market import Market, Nodes
 from controlplane.planning.scoring import score
 from controlplane.planning.tuning import Tuning
 
@@ -28,7 +28,7 @@ def most_for(allocator: Allocator, pool: Pool, wanted: int) -> int:
         most = int(min(most, most_by_quota(allocator, pool)))
     if allocator.demand is None or most <= pool.target:
         return most
-    choice, others = choice_of(pool.offer), may_come(allocator, but=pool.ref, with_sidelined=True)
+    choice, others = pool.offer.kind, may_come(allocator, but=pool.ref, with_sidelined=True)
     market = allocator.market
     if market is None or choice not in market.options or _is_in_the_way(others, choice, market):
         return pool.target
@@ -45,12 +45,12 @@ def money_per_hour(demand: Demand, market: Market, nodes: Nodes) -> int:
     return sum(count * market.options[choice].micro_usd_per_hour for choice, count in priced.items())
 
 
-def _is_in_the_way(others: Nodes, choice: Choice, market: Market) -> bool:
+def _is_in_the_way(others: Nodes, choice: MachineKind, market: Market) -> bool:
     """A world has one type of accelerator; and what has no price cannot be counted, so that it goes first."""
     return any(other.accelerator != choice.accelerator or other not in market.options for other in others)
 
 
-def _affordable(demand: Demand, market: Market, others: Nodes, choice: Choice, fits: int, most: int) -> int:
+def _affordable(demand: Demand, market: Market, others: Nodes, choice: MachineKind, fits: int, most: int) -> int:
     cap = demand.criteria.max_micro_usd_per_hour
     if cap is None:
         return most

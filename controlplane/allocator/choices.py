@@ -1,29 +1,20 @@
 """Offers of the fleet as the market's choices, of which several clusters may have the same."""
 
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
 
 from msgspec import structs
 
 from controlplane.allocator.offers import Offer
 from controlplane.allocator.plan import Supply, has_no_more, kept, most_of
-from controlplane.catalog.accelerators import matching
-from controlplane.planning.market import Choice, Market, Present
+from controlplane.catalog.kinds import MachineKind
+from controlplane.planning.market import Market, Present
 
 
-@lru_cache(maxsize=4096)
-def choice_of(offer: Offer) -> Choice:
-    """Machines without an accelerator that the catalog knows are a choice that no market has."""
-    known = matching(offer.accelerator) if offer.accelerator is not None else ()
-    name = known[0].name if len(known) == 1 else offer.accelerator or ""
-    return Choice(offer.zone, offer.machine_type, name, offer.spot)
-
-
-def by_choice(offers: Iterable[Offer]) -> dict[Choice, list[Offer]]:
+def by_choice(offers: Iterable[Offer]) -> dict[MachineKind, list[Offer]]:
     """Each in the fleet's order."""
-    found: dict[Choice, list[Offer]] = {}
+    found: dict[MachineKind, list[Offer]] = {}
     for offer in offers:
-        found.setdefault(choice_of(offer), []).append(offer)
+        found.setdefault(offer.kind, []).append(offer)
     return found
 
 
@@ -33,10 +24,10 @@ def within_reach(market: Market, supplies: Mapping[Offer, Supply]) -> Market:
     While nodes are replaced but kept, no more than replacements: what runs does not move because of a node that may
     be back in a moment.
     """
-    room: dict[Choice, int] = {}
+    room: dict[MachineKind, int] = {}
     aside = sum(supply.aside for supply in supplies.values())
     for offer, supply in supplies.items():
-        choice = choice_of(offer)
+        choice = offer.kind
         most = max(supply.held, most_of(offer, supply)) if supply.reachable else supply.held
         if aside:
             most = max(supply.held, min(most, supply.held + supply.coming + aside))
@@ -50,11 +41,11 @@ def within_reach(market: Market, supplies: Mapping[Offer, Supply]) -> Market:
 
 
 def present_of(supplies: Mapping[Offer, Supply], now_s: float) -> Present:
-    held: dict[Choice, int] = {}
-    in_flight: dict[Choice, int] = {}
+    held: dict[MachineKind, int] = {}
+    in_flight: dict[MachineKind, int] = {}
     stocked_out = set()
     for offer, supply in supplies.items():
-        choice, coming = choice_of(offer), kept(supply, now_s) - supply.held
+        choice, coming = offer.kind, kept(supply, now_s) - supply.held
         if supply.held:
             held[choice] = held.get(choice, 0) + supply.held
         if coming:

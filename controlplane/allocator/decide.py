@@ -1,11 +1,17 @@
 """The allocator core's one entry: learn from the event, then reconcile."""
 
-from controlplane.allocator.effects import AllocatorEffect
-from controlplane.allocator.events import AllocatorEvent
+from dataclasses import replace
+
+from controlplane.allocator.effects import AllocatorEffect, FollowMarket, ShareStock
+from controlplane.allocator.events import AllocatorEvent, OperationEnded
 from controlplane.allocator.learn import learn
+from controlplane.allocator.placement import place_of
 from controlplane.allocator.reconcile import Turn
-from controlplane.allocator.state import Allocator
+from controlplane.allocator.state import Allocator, Kind
 from controlplane.allocator.story import tell
+from controlplane.catalog.kinds import MachineKind
+from controlplane.clouds.outcomes import Done
+from controlplane.planning.criteria import Criteria
 from runtime.decision import Decision
 
 
@@ -13,5 +19,36 @@ def decide(allocator: Allocator, event: AllocatorEvent) -> Decision[Allocator, A
     """A loss is answered at once: giving up the lost slot and raising another pool are asked for together."""
     turn = Turn(learn(allocator, event), event.at_s)
     turn.reconcile()
-    said = tell(allocator, turn.allocator, turn.effects)
-    return Decision(turn.allocator, (*turn.effects, *said), turn.allocator.why, turn.wake_at_s)
+    decided, asked = turn.allocator, list(turn.effects)
+    place = place_of(decided, event.at_s)
+    if place != decided.placed:
+        decided = replace(decided, placed=place)
+        asked.append(place)
+    criteria = _criteria(decided)
+    if criteria is not None and criteria != _criteria(allocator):
+        asked.append(FollowMarket(criteria))
+    stock = _given_back(allocator, event)
+    if stock is not None:
+        asked.append(ShareStock(stock))
+    said = tell(allocator, decided, turn.effects)
+    return Decision(decided, (*asked, *said), decided.why, turn.wake_at_s)
+
+
+def _criteria(allocator: Allocator) -> Criteria | None:
+    return allocator.demand.criteria if allocator.demand is not None else None
+
+
+def _given_back(allocator: Allocator, event: AllocatorEvent) -> MachineKind | None:
+    """Of which stock this event, yet to be learned, gives machines back.
+
+    A pool that is lowered because it got nothing gives nothing back: jobs that wait for each other would wake each
+    other for ever.
+    """
+    if not isinstance(event, OperationEnded) or not isinstance(event.outcome, Done):
+        return None
+    pool = allocator.pools.get(event.pool)
+    if pool is None or pool.operation is None or pool.operation.number != event.operation:
+        return None
+    kind = pool.operation.kind
+    gives = kind is Kind.REMOVE or (kind is Kind.DELETE and allocator.ended is not None)
+    return pool.offer.kind if gives else None

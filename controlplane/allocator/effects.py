@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from controlplane.catalog.kinds import MachineKind
 from controlplane.clouds.interface import PoolPlan, PoolRef
 from controlplane.planning.criteria import Criteria
 from controlplane.planning.market import Market, Present
@@ -68,6 +69,35 @@ class MakePlan:
 
 
 @dataclass(frozen=True, slots=True)
+class Place:
+    """Where the job's workers are to be. The job hears it as PlacementChanged."""
+
+    want: int
+    """Number of the newest want that it answers."""
+    workers: dict[ClusterName, int] = field(default_factory=dict)
+    shortage: str = ""
+    """Why they may be too few; empty where nothing is in the way."""
+    leaving: dict[ClusterName, frozenset[str]] = field(default_factory=dict)
+    """Nodes that the job should leave, by cluster: another may have a node of the same name."""
+    at_once: bool = False
+    """Also if too few are left to train: nothing can come before they are gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class FollowMarket:
+    """Prices and quotas are to be told of what these criteria allow from now on."""
+
+    criteria: Criteria
+
+
+@dataclass(frozen=True, slots=True)
+class ShareStock:
+    """Machines of this kind went back to the cloud. Allocators of other jobs hear it as MachinesGivenBack."""
+
+    kind: MachineKind
+
+
+@dataclass(frozen=True, slots=True)
 class Announce:
     """An event for people."""
 
@@ -78,4 +108,4 @@ class Announce:
 
 
 Change = CreatePool | ResizePool | RemoveNodes | DeletePool
-AllocatorEffect = Change | ListPools | MakePlan | Announce
+AllocatorEffect = Change | ListPools | MakePlan | Place | FollowMarket | ShareStock | Announce

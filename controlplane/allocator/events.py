@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from controlplane.allocator.offers import Stock
+from controlplane.catalog.kinds import MachineKind
 from controlplane.clouds.interface import ClusterInfo, PoolRef
 from controlplane.clouds.outcomes import Outcome, Refused, Unreachable
 from controlplane.planning.criteria import Criteria
@@ -20,12 +20,20 @@ class Ticked:
 
 
 @dataclass(frozen=True, slots=True)
-class WantedChanged:
-    """Of a planned job it is the most; fewer than it needs at least (a pause: none) give all nodes up."""
+class NodesWanted:
+    """What the job wants, as its core said with `WantNodes`. One that is not newer than the last teaches nothing."""
 
     at_s: float
-    wanted: int
+    number: int
+    nodes: int
+    """Of a planned job it is the most; fewer than it needs at least (a pause: none) give all nodes up."""
     why: str = ""
+    ended: str | None = None
+    """Why the job has ended; then all of its pools go."""
+    criteria: Criteria | None = None
+    """Of a planned job: what its file asks for, within what is left of its budget and its deadline."""
+    lost: frozenset[ClusterName] = frozenset()
+    """Silent clusters in which the job has no worker left: their nodes are of no more use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +50,6 @@ class QuotasSeen:
 
     at_s: float
     quotas: Quotas
-
-
-@dataclass(frozen=True, slots=True)
-class CriteriaChanged:
-    """A budget that forbids machines on demand, or what is left of a deadline."""
-
-    at_s: float
-    criteria: Criteria
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +78,13 @@ class ListingFailed:
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterBecameReady:
-    """So its maker says; whoever waits for it need not wait for the next listing."""
+class ReadinessSeen:
+    """What stands in the way of a cluster's being ready, as its keeper says; a ready one needs no listing first."""
 
     at_s: float
     cluster: ClusterName
+    waits_for: str = ""
+    """Empty: it is ready."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,24 +94,8 @@ class NodesSeen:
     at_s: float
     cluster: ClusterName
     nodes: tuple[NodeSight, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterLost:
-    """Nothing is heard of it, nor of anybody there: its nodes are of no more use. Told again while it is so."""
-
-    at_s: float
-    cluster: ClusterName
-    why: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class NodesReleased:
-    """All nodes of this cluster on which the job has nothing and wants nothing; whoever is not named is in use."""
-
-    at_s: float
-    cluster: ClusterName
-    nodes: tuple[str, ...]
+    free: tuple[str, ...] | None = None
+    """All nodes of this cluster on which the job has nothing and wants nothing; None where that is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +143,7 @@ class MachinesGivenBack:
     """By another job: what was refused may be had now."""
 
     at_s: float
-    stock: Stock
+    stock: MachineKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,30 +156,20 @@ class OperationEnded:
     outcome: Outcome
 
 
-@dataclass(frozen=True, slots=True)
-class JobEnded:
-    at_s: float
-    why: str
-
-
 AllocatorEvent = (
     Ticked
-    | WantedChanged
+    | NodesWanted
     | MarketSeen
     | QuotasSeen
-    | CriteriaChanged
     | Planned
     | PoolsListed
     | ListingFailed
-    | ClusterBecameReady
+    | ReadinessSeen
     | NodesSeen
-    | ClusterLost
-    | NodesReleased
     | StartsSeen
     | ControllerFailed
     | UseSeen
     | ProfileMeasured
     | MachinesGivenBack
     | OperationEnded
-    | JobEnded
 )

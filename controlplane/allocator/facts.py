@@ -5,7 +5,7 @@ from dataclasses import replace
 from msgspec import structs
 
 from controlplane.allocator.calm import calm_first, taken_lately
-from controlplane.allocator.choices import choice_of, present_of, within_reach
+from controlplane.allocator.choices import present_of, within_reach
 from controlplane.allocator.counting import ceiling, is_paused, is_resting
 from controlplane.allocator.demand import Basis
 from controlplane.allocator.prospects import Supplies
@@ -47,9 +47,9 @@ def _without_risky_moves(
     closed = {
         choice
         for offer in allocator.offers
-        if (choice := choice_of(offer)) not in there
+        if (choice := offer.kind) not in there
         and (is_full or choice.accelerator not in types)
-        and (is_distrusted(allocator, offer.stock, now_s) or is_unsure(allocator, offer.stock, now_s))
+        and (is_distrusted(allocator, offer.kind, now_s) or is_unsure(allocator, offer.kind, now_s))
     }
     return structs.replace(present, stocked_out=present.stocked_out | closed)
 

@@ -5,21 +5,22 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from controlplane.allocator.counting import held, is_settled
-from controlplane.allocator.events import NodesReleased
 from controlplane.allocator.facts import moved_by_a_little
 from controlplane.allocator.pauses import pause_s
 from controlplane.allocator.state import Allocator, Cutback, Node, Pool
 from controlplane.clouds.interface import PoolRef
 from controlplane.planning.market import Market
+from messages.ids import ClusterName
 
 
-def note_released(allocator: Allocator, event: NodesReleased) -> Allocator:
-    since_s = allocator.idle_since_s.get(event.cluster, {})
-    idle = {name: since_s.get(name, event.at_s) for name in event.nodes}
+def note_free(allocator: Allocator, cluster: ClusterName, free: tuple[str, ...], at_s: float) -> Allocator:
+    names, since_s = frozenset(free), allocator.idle_since_s.get(cluster, {})
+    if names == allocator.released.get(cluster, frozenset()):
+        return allocator
     return replace(
         allocator,
-        released={**allocator.released, event.cluster: frozenset(event.nodes)},
-        idle_since_s={**allocator.idle_since_s, event.cluster: idle},
+        released={**allocator.released, cluster: names},
+        idle_since_s={**allocator.idle_since_s, cluster: {name: since_s.get(name, at_s) for name in free}},
     )
 
 

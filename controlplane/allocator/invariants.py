@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 from controlplane.allocator.caps import money_per_hour
-from controlplane.allocator.choices import choice_of
 from controlplane.allocator.counting import ceiling, held, is_dismissed, total
 from controlplane.allocator.effects import (
     AllocatorEffect,
@@ -92,19 +91,19 @@ def _of_the_market(after: Allocator, changes: Sequence[Change]) -> list[str]:
     if len({choice.accelerator for choice in coming}) > 1:
         broken.append("two types of accelerators may come")
     for pool in raised:
-        choice = choice_of(pool.offer)
+        choice = pool.offer.kind
         if choice not in market.options:
             broken.append(f"pool {pool.ref.pool}, which is not allowed or has no price, was raised")
         elif coming[choice] > market.options[choice].limit:
             broken.append(f"{coming[choice]} nodes may come in {choice.zone}, which has no more")
-        if pool.operation is not None and is_closed(after, pool.offer.stock, pool.operation.asked_s):
+        if pool.operation is not None and is_closed(after, pool.offer.kind, pool.operation.asked_s):
             broken.append(f"pool {pool.ref.pool} was raised, where nothing is to be had")
     return broken
 
 
 def _of_quotas(after: Allocator, changes: Sequence[Change]) -> list[str]:
     """Nothing is raised beyond a quota. One that became smaller takes nothing away."""
-    raised = {choice_of(after.pools[change.ref].offer) for change in changes if _raises(after, change)}
+    raised = {after.pools[change.ref].offer.kind for change in changes if _raises(after, change)}
     used, left = taken(after.quotas, may_come(after, with_doomed=True)), after.quotas.left
     return [
         f"{used[key]} of quota {key.metric} in {key.scope} may be taken, which has {left[key]}"

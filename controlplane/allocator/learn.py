@@ -9,8 +9,8 @@ from typing import assert_never
 
 from controlplane.allocator import events
 from controlplane.allocator.counting import is_settled, wants_none
-from controlplane.allocator.idle import forget_idle_cap, note_released
-from controlplane.allocator.learn_listing import fail_listing, hear_of_cluster, learn_listing
+from controlplane.allocator.idle import forget_idle_cap, note_free
+from controlplane.allocator.learn_listing import fail_listing, learn_listing, learn_readiness
 from controlplane.allocator.learn_nodes import learn_sight, lose_cluster, lose_left, lose_overdue, revive, sideline
 from controlplane.allocator.learn_outcome import learn_outcome
 from controlplane.allocator.learn_plan import learn_criteria, learn_plan, learn_profile
@@ -30,28 +30,24 @@ def _take_in(allocator: Allocator, event: events.AllocatorEvent) -> Allocator:
     match event:
         case events.Ticked():
             return allocator
-        case events.WantedChanged(_, wanted, why):
-            return replace(allocator, wanted=max(0, wanted), wanted_why=why)
+        case events.NodesWanted():
+            return _learn_want(allocator, event)
         case events.MarketSeen(at_s, market):
             return learn_quotas(replace(allocator, market=market), market.quotas, at_s)
         case events.QuotasSeen(at_s, quotas):
             return learn_quotas(allocator, quotas, at_s)
-        case events.CriteriaChanged(_, criteria):
-            return learn_criteria(allocator, criteria)
         case events.Planned():
             return learn_plan(allocator, event)
         case events.PoolsListed():
             return learn_listing(allocator, event)
         case events.ListingFailed():
             return fail_listing(allocator, event)
-        case events.ClusterBecameReady(at_s, cluster):
-            return hear_of_cluster(allocator, cluster, at_s)
-        case events.NodesSeen():
-            return unblock_heard(learn_sight(allocator, event), event.cluster)
-        case events.ClusterLost(at_s, cluster):
-            return lose_cluster(allocator, cluster, at_s)
-        case events.NodesReleased():
-            return note_released(allocator, event)
+        case events.ReadinessSeen():
+            return learn_readiness(allocator, event)
+        case events.NodesSeen(at_s, cluster, _, free):
+            allocator = replace(allocator, lost=allocator.lost - {cluster}) if cluster in allocator.lost else allocator
+            allocator = unblock_heard(learn_sight(allocator, event), cluster)
+            return note_free(allocator, cluster, free, at_s) if free is not None else allocator
         case events.StartsSeen():
             return learn_starts(allocator, event)
         case events.ControllerFailed():
@@ -64,15 +60,29 @@ def _take_in(allocator: Allocator, event: events.AllocatorEvent) -> Allocator:
             return reopen_after(allocator, stock)
         case events.OperationEnded():
             return learn_outcome(allocator, event)
-        case events.JobEnded(_, why):
-            return allocator if allocator.ended is not None else replace(allocator, ended=why)
         case _:
             assert_never(event)
 
 
+def _learn_want(allocator: Allocator, event: events.NodesWanted) -> Allocator:
+    if event.number <= allocator.want:
+        return allocator
+    allocator = replace(
+        allocator,
+        want=event.number,
+        wanted=max(0, event.nodes),
+        wanted_why=event.why,
+        ended=event.ended if allocator.ended is None else allocator.ended,
+        lost=event.lost,
+    )
+    return learn_criteria(allocator, event.criteria) if event.criteria is not None else allocator
+
+
 def _age(allocator: Allocator, now_s: float) -> Allocator:
-    """What silence tells: nodes that stay unready, notices that are over, slots that stay empty."""
+    """What silence tells: clusters that are lost, nodes that stay unready, notices that are over, empty slots."""
     settings = allocator.settings
+    for cluster in sorted(allocator.lost):
+        allocator = lose_cluster(allocator, cluster, now_s)
     if wants_none(allocator) != (allocator.needless_since_s is not None):
         allocator = replace(allocator, needless_since_s=now_s if wants_none(allocator) else None)
     for pool in allocator.pools.values():
@@ -83,10 +93,10 @@ def _age(allocator: Allocator, now_s: float) -> Allocator:
         aged = _write_off(_note_emptiness(aged, now_s), settings.owed_s, now_s)
         aged = _give_up(aged, settings.hang_s, now_s)
         if lost or sidelined:
-            allocator = distrust(allocator, pool.offer.stock, now_s)
+            allocator = distrust(allocator, pool.offer.kind, now_s)
         if aged.empty_since_s is not None and now_s - aged.empty_since_s >= settings.arrival_s:
             detail = f"a slot of pool {pool.ref.pool} stayed empty for {settings.arrival_s:g} s"
-            allocator = close(allocator, pool.offer.stock, Shortage.STOCKOUT, detail, now_s)
+            allocator = close(allocator, pool.offer.kind, Shortage.STOCKOUT, detail, now_s)
             aged = replace(aged, empty_since_s=now_s, granted=False)
         if aged != pool:
             allocator = replace(allocator, pools={**allocator.pools, pool.ref: aged})

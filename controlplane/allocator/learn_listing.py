@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from controlplane.allocator.events import ListingFailed, PoolsListed
+from controlplane.allocator.events import ListingFailed, PoolsListed, ReadinessSeen
 from controlplane.allocator.offers import Offer, pool_ref
 from controlplane.allocator.pauses import pause_s
 from controlplane.allocator.shelves import close_for, is_closed, shelf_of
@@ -10,7 +10,6 @@ from controlplane.allocator.state import Allocator, Listing, Pool
 from controlplane.allocator.timing import settles
 from controlplane.clouds.interface import PoolInfo, PoolStatus, RecentShortage
 from controlplane.clouds.outcomes import Refused
-from messages.ids import ClusterName
 from messages.labels import JOB_LABEL
 
 
@@ -52,11 +51,12 @@ def fail_listing(allocator: Allocator, event: ListingFailed) -> Allocator:
     return replace(allocator, listing=failed)
 
 
-def hear_of_cluster(allocator: Allocator, cluster: ClusterName, at_s: float) -> Allocator:
-    """Hearsay: only a listing that is asked for from now on makes it so."""
-    if allocator.clusters.get(cluster, False):
+def learn_readiness(allocator: Allocator, event: ReadinessSeen) -> Allocator:
+    """Hearsay: only a listing that is asked for from now on makes a cluster ready."""
+    allocator = replace(allocator, unready={**allocator.unready, event.cluster: event.waits_for})
+    if event.waits_for or allocator.clusters.get(event.cluster, False):
         return allocator
-    return replace(allocator, listing=replace(allocator.listing, news_s=at_s))
+    return replace(allocator, listing=replace(allocator.listing, news_s=event.at_s))
 
 
 def _still_news_s(listing: Listing, asked_s: float) -> float | None:
@@ -90,13 +90,13 @@ def _learn_pool(allocator: Allocator, info: PoolInfo, now_s: float) -> Allocator
 
 def _is_resize(allocator: Allocator, pool: Pool, info: PoolInfo, now_s: float) -> bool:
     """A resize of ours that is no longer waited for looks like an upgrade, but its machines were refused."""
-    was_refused = info.shortage is not None or is_closed(allocator, pool.offer.stock, now_s)
+    was_refused = info.shortage is not None or is_closed(allocator, pool.offer.kind, now_s)
     return pool.resizing or pool.hanging_s is not None or (was_refused and info.size > len(pool.nodes))
 
 
 def _note_shortage(allocator: Allocator, pool: Pool, shortage: RecentShortage, now_s: float) -> Allocator:
     """Only a refusal that is recent, and newer than the last one that is known, closes the zone."""
-    stock, at_s = pool.offer.stock, now_s - shortage.age_s
+    stock, at_s = pool.offer.kind, now_s - shortage.age_s
     known_s = shelf_of(allocator, stock).short_s
     is_old = shortage.age_s > allocator.settings.recent_s or (known_s is not None and at_s <= known_s)
     if is_old or is_closed(allocator, stock, now_s):
@@ -112,11 +112,12 @@ def _offer_of(allocator: Allocator, info: PoolInfo) -> Offer:
             return offer
     return Offer(
         cluster=info.ref.cluster,
-        zone=info.zone,
-        machine_type=info.machine_type,
+        zone=info.kind.zone,
+        machine_type=info.kind.machine_type,
         max_nodes=info.size,
-        accelerator=info.accelerator,
-        spot=info.spot,
+        accelerator=info.kind.accelerator or None,
+        accelerators_per_node=info.kind.accelerators,
+        spot=info.kind.spot,
         pool=info.ref.pool,
     )
 

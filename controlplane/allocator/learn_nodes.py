@@ -19,7 +19,7 @@ def learn_sight(allocator: Allocator, event: NodesSeen) -> Allocator:
         sights = {sight.node: sight for sight in event.nodes if sight.pool == pool.ref.pool}
         seen = _see(pool, sights, event.at_s)
         if _losses(pool, seen):
-            allocator = distrust(allocator, pool.offer.stock, event.at_s)
+            allocator = distrust(allocator, pool.offer.kind, event.at_s)
         if _cordoned(seen) - _cordoned(pool):
             # What the cloud is about to do to the pool shows in a listing.
             allocator = replace(allocator, listing=replace(allocator.listing, news_s=event.at_s))
@@ -32,7 +32,7 @@ def lose_cluster(allocator: Allocator, cluster: ClusterName, at_s: float) -> All
     allocator = replace(allocator, clusters={**allocator.clusters, cluster: False})
     if allocator.demand is not None:
         for offer in allocator.offers:
-            allocator = distrust(allocator, offer.stock, at_s) if offer.cluster == cluster else allocator
+            allocator = distrust(allocator, offer.kind, at_s) if offer.cluster == cluster else allocator
     for pool in allocator.pools.values():
         if pool.ref.cluster != cluster:
             continue
@@ -43,7 +43,7 @@ def lose_cluster(allocator: Allocator, cluster: ClusterName, at_s: float) -> All
         for node in alive:
             pool = lose(pool, node, at_s)
         if alive:
-            allocator = distrust(allocator, pool.offer.stock, at_s)
+            allocator = distrust(allocator, pool.offer.kind, at_s)
         allocator = replace(allocator, pools={**allocator.pools, pool.ref: pool})
     return allocator
 

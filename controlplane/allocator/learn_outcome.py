@@ -4,11 +4,11 @@ from dataclasses import replace
 from typing import assert_never
 
 from controlplane.allocator.events import OperationEnded
-from controlplane.allocator.offers import Stock
 from controlplane.allocator.pauses import pause_s
 from controlplane.allocator.quota_room import learn_refusal
-from controlplane.allocator.shelves import close, close_for, distrust, region_of, reopen
+from controlplane.allocator.shelves import close, close_for, distrust, reopen
 from controlplane.allocator.state import Allocator, Doubt, Kind, Operation, Pool, Shortage
+from controlplane.catalog.kinds import MachineKind
 from controlplane.clouds import outcomes
 
 UNEXPLAINED = "look up what the cloud says, and correct what it complains about"
@@ -26,15 +26,15 @@ def learn_outcome(allocator: Allocator, event: OperationEnded) -> Allocator:
         case outcomes.Done():
             return _done(allocator, pool, operation, now_s)
         case outcomes.PartlyDone(size, reason):
-            allocator = close_for(allocator, pool.offer.stock, reason, now_s)
+            allocator = close_for(allocator, pool.offer.kind, reason, now_s)
             granted = replace(operation, target=min(size, operation.target))
             return _put(allocator, replace(_as_asked(pool, granted), granted=True, resizing=True))
         case outcomes.StockedOut(detail):
-            allocator = close(allocator, pool.offer.stock, Shortage.STOCKOUT, detail, now_s)
+            allocator = close(allocator, pool.offer.kind, Shortage.STOCKOUT, detail, now_s)
             return _goes_on(allocator, pool, operation, detail, now_s)
         case outcomes.Unfinished(detail):
             if operation.raises:
-                allocator = close(allocator, pool.offer.stock, Shortage.STOCKOUT, detail, now_s)
+                allocator = close(allocator, pool.offer.kind, Shortage.STOCKOUT, detail, now_s)
                 pool = replace(_as_asked(pool, operation), hanging_s=now_s, last_error=detail, resizing=True)
                 return _put(allocator, pool)
             return _unsure(allocator, pool, operation, detail, now_s, settles_s=now_s)
@@ -42,7 +42,7 @@ def learn_outcome(allocator: Allocator, event: OperationEnded) -> Allocator:
             return _over_quota(allocator, pool, operation, event.outcome, now_s)
         case outcomes.Refused(detail, hint):
             if operation.raises:
-                allocator = close(allocator, pool.offer.stock, Shortage.REFUSED, detail, now_s, hint=hint)
+                allocator = close(allocator, pool.offer.kind, Shortage.REFUSED, detail, now_s, hint=hint)
             return _unsure(allocator, pool, operation, detail, now_s, settles_s=now_s)
         case outcomes.AlreadyExists(detail):
             return _unsure(allocator, pool, operation, detail, now_s, settles_s=now_s)
@@ -53,11 +53,11 @@ def learn_outcome(allocator: Allocator, event: OperationEnded) -> Allocator:
         case outcomes.Unreachable(detail):
             settles_s = now_s + allocator.settings.doubt_s
             if operation.raises:
-                allocator = distrust(allocator, pool.offer.stock, now_s)
+                allocator = distrust(allocator, pool.offer.kind, now_s)
             return _unsure(allocator, pool, operation, detail, now_s, settles_s=settles_s)
         case outcomes.Unexplained(detail):
             if operation.raises and pool.failures + 1 >= allocator.settings.unexplained_tries:
-                allocator = close(allocator, pool.offer.stock, Shortage.REFUSED, detail, now_s, hint=UNEXPLAINED)
+                allocator = close(allocator, pool.offer.kind, Shortage.REFUSED, detail, now_s, hint=UNEXPLAINED)
             return _unsure(allocator, pool, operation, detail, now_s, settles_s=now_s)
         case outcomes.Busy(detail) | outcomes.Throttled(detail):
             return _put(allocator, _later(allocator, pool, detail, now_s))
@@ -77,14 +77,14 @@ def _over_quota(
     pool = replace(pool, last_error=refused.detail)
     if refused.in_call and fits and not pool.asks_less:
         return _put(allocator, replace(pool, asks_less=True))
-    pool, until_s = replace(pool, asks_less=False), _room_s(allocator, pool.offer.stock, now_s)
-    allocator = close(allocator, pool.offer.stock, Shortage.QUOTA, refused.detail, now_s, until_s=until_s)
+    pool, until_s = replace(pool, asks_less=False), _room_s(allocator, pool.offer.kind, now_s)
+    allocator = close(allocator, pool.offer.kind, Shortage.QUOTA, refused.detail, now_s, until_s=until_s)
     if not refused.in_call:
         pool = _doubted(allocator, pool, operation, refused.detail, now_s)
     return _put(allocator, pool)
 
 
-def _room_s(allocator: Allocator, stock: Stock, now_s: float) -> float | None:
+def _room_s(allocator: Allocator, stock: MachineKind, now_s: float) -> float | None:
     """When nodes of the region that are lost or were noticed will be gone, and their quotas free; None without any.
 
     No later than after the ordinary pause: a node with a long notice is removed when the job has left it.
@@ -92,7 +92,7 @@ def _room_s(allocator: Allocator, stock: Stock, now_s: float) -> float | None:
     going_s = [
         max(now_s, node.doomed_until_s or now_s)
         for pool in allocator.pools.values()
-        if region_of(pool.offer.stock) == region_of(stock)
+        if pool.offer.kind.region == stock.region
         for node in pool.nodes.values()
         if not node.is_sound
     ]
@@ -106,7 +106,7 @@ def _done(allocator: Allocator, pool: Pool, operation: Operation, now_s: float) 
         return replace(allocator, pools=pools, deleted={**allocator.deleted, pool.ref: allocator.listing.number})
     done = _as_asked(pool, operation)
     if operation.raises:
-        allocator, done = reopen(allocator, pool.offer.stock), replace(done, filled_s=now_s)
+        allocator, done = reopen(allocator, pool.offer.kind), replace(done, filled_s=now_s)
     if operation.kind is Kind.REMOVE:
         why = "nodes that it no longer had were passed over, and its target with them"
         done = _doubted(allocator, done, operation, why, now_s, done=True)

@@ -1,25 +1,17 @@
 """Where machines may be had, most wanted first, and what a pool of them is called."""
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import NamedTuple
 
+from controlplane.catalog.accelerators import canonical
+from controlplane.catalog.kinds import MachineKind
 from controlplane.clouds.interface import PoolPlan, PoolRef
 from messages.ids import ClusterName, JobName
 from messages.labels import JOB_LABEL
 
 NAMED_AT_MOST = 22
 """Of a job's name; with the rest a pool's name stays within the 40 characters that GKE allows."""
-
-
-class Stock(NamedTuple):
-    """What runs out together: machines of one kind in one zone."""
-
-    zone: str
-    machine_type: str
-    accelerator: str | None
-    spot: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +23,16 @@ class Offer:
     machine_type: str
     max_nodes: int
     accelerator: str | None = None
+    """As the fleet file calls it."""
     accelerators_per_node: int = 0
     spot: bool = True
     pool: str | None = None
     """Of a pool that was found and that no offer of the fleet would make; otherwise the name follows from the rest."""
+    kind: MachineKind = field(init=False, repr=False, compare=False)
 
-    @property
-    def stock(self) -> Stock:
-        return Stock(self.zone, self.machine_type, self.accelerator, self.spot)
+    def __post_init__(self) -> None:
+        accelerator, count = canonical(self.accelerator), self.accelerators_per_node
+        object.__setattr__(self, "kind", MachineKind(self.zone, self.machine_type, accelerator, count, self.spot))
 
 
 @lru_cache(maxsize=4096)
@@ -46,7 +40,8 @@ def pool_ref(job: JobName, offer: Offer) -> PoolRef:
     """The same whenever it is asked for: a pool that is created twice is created once."""
     if offer.pool is not None:
         return PoolRef(offer.cluster, offer.pool)
-    what = (job, offer.cluster, *offer.stock, offer.accelerators_per_node)
+    kind = (offer.zone, offer.machine_type, offer.accelerator, offer.spot, offer.accelerators_per_node)
+    what = (job, offer.cluster, *kind)
     digest = hashlib.sha256("|".join(map(str, what)).encode()).hexdigest()[:8]
     return PoolRef(offer.cluster, f"tw-{job[:NAMED_AT_MOST].strip('-')}-{digest}")
 
@@ -55,11 +50,7 @@ def pool_plan(job: JobName, offer: Offer, size: int) -> PoolPlan:
     """What the allocator cares about; disks, taints, tags and the like are the fleet's and are added by the shell."""
     return PoolPlan(
         name=pool_ref(job, offer).pool,
-        zone=offer.zone,
-        machine_type=offer.machine_type,
+        kind=offer.kind,
         size=size,
-        accelerator=offer.accelerator,
-        accelerators_per_node=offer.accelerators_per_node,
-        spot=offer.spot,
         labels={JOB_LABEL: job},
     )

@@ -27,7 +27,7 @@ def supply_of(allocator: Allocator, offer: Offer, now_s: float) -> Supply:
     pool = allocator.pools.get(ref, Pool(ref, offer))
     if pool.stopping:
         return Supply(settled=False)
-    shelf = shelf_of(allocator, offer.stock)
+    shelf = shelf_of(allocator, offer.kind)
     blocked = is_blocked(allocator, offer.cluster, now_s)
     usable = offer.pool is None and not pool.broken and pool.hanging_s is None and not blocked
     is_tried = offer.cluster in allocator.blocks

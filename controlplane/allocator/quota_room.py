@@ -5,25 +5,25 @@ from dataclasses import replace
 
 from msgspec import structs
 
-from controlplane.allocator.choices import choice_of
 from controlplane.allocator.counting import at_most, doomed, sidelined, total
 from controlplane.allocator.offers import Offer
 from controlplane.allocator.state import Allocator, Pool
+from controlplane.catalog.kinds import MachineKind
 from controlplane.clouds.interface import PROJECT, Needs, PoolRef, QuotaKey
 from controlplane.clouds.outcomes import QuotaExceeded
-from controlplane.planning.market import Choice, Quotas
+from controlplane.planning.market import Quotas
 from controlplane.planning.quotas import full_for, room_for, take, taken
 
 
 def may_come(
     allocator: Allocator, *, but: PoolRef | None = None, with_doomed: bool = False, with_sidelined: bool = False
-) -> dict[Choice, int]:
+) -> dict[MachineKind, int]:
     """Nodes at most, counting operations under way and doubts."""
-    found: dict[Choice, int] = {}
+    found: dict[MachineKind, int] = {}
     for pool in allocator.pools.values():
         count = at_most(pool, with_doomed=with_doomed, with_sidelined=with_sidelined) if pool.ref != but else 0
         if count:
-            choice = choice_of(pool.offer)
+            choice = pool.offer.kind
             found[choice] = found.get(choice, 0) + count
     return found
 
@@ -35,7 +35,7 @@ def most_by_quota(allocator: Allocator, pool: Pool) -> float:
     """
     quotas = allocator.quotas
     used = taken(quotas, may_come(allocator, but=pool.ref, with_doomed=True))
-    return room_for(quotas, choice_of(pool.offer), quotas.left, used)
+    return room_for(quotas, pool.offer.kind, quotas.left, used)
 
 
 class Room:
@@ -46,13 +46,13 @@ class Room:
         self._used = taken(self._quotas, may_come(allocator, with_doomed=True))
 
     def take(self, offer: Offer, wanted: int) -> int:
-        choice = choice_of(offer)
+        choice = offer.kind
         fits = int(min(wanted, room_for(self._quotas, choice, self._quotas.left, self._used)))
         take(self._used, self._quotas, choice, fits)
         return fits
 
     def full_for(self, offer: Offer) -> list[QuotaKey]:
-        return full_for(self._quotas, choice_of(offer), self._quotas.left, self._used)
+        return full_for(self._quotas, offer.kind, self._quotas.left, self._used)
 
 
 def is_limited(allocator: Allocator) -> bool:
@@ -66,7 +66,7 @@ def is_limited(allocator: Allocator) -> bool:
     return total(allocator.pools.values()) < allocator.wanted and any(map(room.full_for, allocator.offers))
 
 
-def held_up(allocator: Allocator) -> set[Choice]:
+def held_up(allocator: Allocator) -> set[MachineKind]:
     """Where quotas would have room for one more, but for nodes that were noticed or replaced and are still there."""
     quotas = allocator.quotas
     if not quotas.left or not any(doomed(pool) + sidelined(pool) for pool in allocator.pools.values()):
@@ -90,7 +90,7 @@ def learn_refusal(
     told = [each for each in outcome.shortfalls if each.requested > 0]
     if not told or asked <= 0:
         return allocator, 0
-    choice = choice_of(pool.offer)
+    choice = pool.offer.kind
     scopes = {True: choice.region, False: PROJECT}
     keys = {QuotaKey(scopes[each.is_regional], each.metric): each for each in told}
     needs = {key: math.ceil(each.requested / asked) for key, each in keys.items()}
@@ -101,10 +101,10 @@ def learn_refusal(
     return replace(allocator, quotas=quotas), int(room_for(quotas, choice, left, used))
 
 
-def _with_needs(allocator: Allocator, choice: Choice, needs: Needs) -> dict[Choice, Needs]:
+def _with_needs(allocator: Allocator, choice: MachineKind, needs: Needs) -> dict[MachineKind, Needs]:
     """Machines of the same kind take as much in every zone."""
     found = dict(allocator.quotas.needs)
-    for other in {choice, *map(choice_of, allocator.offers)}:
+    for other in {choice, *(offer.kind for offer in allocator.offers)}:
         if other[1:] == choice[1:]:
             here = {key: amount for key, amount in needs.items() if key.scope in (PROJECT, other.region)}
             found[other] = {**found.get(other, {}), **here}

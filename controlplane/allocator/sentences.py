@@ -1,6 +1,6 @@
 """Why: what people are told of a decision."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from controlplane.allocator.counting import (
     at_most,
@@ -41,7 +41,7 @@ def describe_offer(offer: Offer) -> str:
 
 
 def explain_lowering(allocator: Allocator, pool: Pool, now_s: float) -> str:
-    closed = shelf_of(allocator, pool.offer.stock).closed
+    closed = shelf_of(allocator, pool.offer.kind).closed
     if closed is not None and now_s < closed.until_s:
         return f"{pool.offer.zone} {SHORTAGES[closed.shortage]}, and the pool would keep trying: {closed.detail}"
     useless = [f"{node.name}: {node.useless}" for node in lost(pool) if node.useless]
@@ -118,7 +118,7 @@ def summary(allocator: Allocator, now_s: float) -> str:
     return text
 
 
-def shortage(allocator: Allocator, now_s: float, unready: Mapping[ClusterName, str]) -> str:
+def shortage(allocator: Allocator, now_s: float) -> str:
     """Why fewer nodes are to be had than are wanted, and what a person can do. Without what changes by itself."""
     if allocator.ended is not None:
         return ""
@@ -142,9 +142,9 @@ def shortage(allocator: Allocator, now_s: float, unready: Mapping[ClusterName, s
     left, unfit = Room(allocator), dict[str, None]()
     for offer in allocator.offers:
         if not allocator.clusters.get(offer.cluster, False):
-            waits_for = unready.get(offer.cluster, "")
+            waits_for = allocator.unready.get(offer.cluster, "")
             told.append(f"cluster {offer.cluster} is not ready" + (f": {waits_for}" if waits_for else ""))
-        elif (closed := shelf_of(allocator, offer.stock).closed) is not None and now_s < closed.until_s:
+        elif (closed := shelf_of(allocator, offer.kind).closed) is not None and now_s < closed.until_s:
             zones.setdefault((offer.machine_type, _problem(closed)), []).append(offer.zone)
         else:
             unfit |= dict.fromkeys(_no_room(offer, left))
@@ -185,7 +185,7 @@ def _before(allocator: Allocator, offer: Offer) -> list[Offer]:
 
 
 def _passed_over(allocator: Allocator, offer: Offer, room: Room, now_s: float) -> str:
-    shelf = shelf_of(allocator, offer.stock)
+    shelf = shelf_of(allocator, offer.kind)
     pool = next((pool for pool in allocator.pools.values() if pool.offer == offer), None)
     closed = shelf.closed
     if closed is not None and now_s < closed.until_s:

@@ -4,15 +4,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import assert_never
 
-from controlplane.allocator.offers import Stock
 from controlplane.allocator.pauses import pause_s
 from controlplane.allocator.state import Allocator, Closure, Shelf, Shortage
+from controlplane.catalog.kinds import MachineKind
 from controlplane.clouds.outcomes import QuotaExceeded, Refused, StockedOut
 
 
 def close(
     allocator: Allocator,
-    stock: Stock,
+    stock: MachineKind,
     shortage: Shortage,
     detail: str,
     now_s: float,
@@ -36,7 +36,7 @@ def close(
 
 
 def close_for(
-    allocator: Allocator, stock: Stock, reason: StockedOut | QuotaExceeded | Refused, now_s: float
+    allocator: Allocator, stock: MachineKind, reason: StockedOut | QuotaExceeded | Refused, now_s: float
 ) -> Allocator:
     match reason:
         case StockedOut(detail):
@@ -50,47 +50,49 @@ def close_for(
             assert_never(reason)
 
 
-def reopen(allocator: Allocator, stock: Stock) -> Allocator:
+def reopen(allocator: Allocator, stock: MachineKind) -> Allocator:
     return _put(allocator, stock, replace(shelf_of(allocator, stock), closures=()))
 
 
-def reopen_after(allocator: Allocator, given_back: Stock) -> Allocator:
+def reopen_after(allocator: Allocator, given_back: MachineKind) -> Allocator:
     """Machines of this stock went back: there are some again, and the quota of their region has room."""
     for stock, shelf in allocator.shelves.items():
         if stock == given_back:
             allocator = reopen(allocator, stock)
-        elif region_of(stock) == region_of(given_back):
+        elif stock.region == given_back.region:
             left = tuple(each for each in shelf.closures if each.shortage is not Shortage.QUOTA)
             allocator = _put(allocator, stock, replace(shelf, closures=left))
     return allocator
 
 
-def distrust(allocator: Allocator, stock: Stock, now_s: float) -> Allocator:
+def distrust(allocator: Allocator, stock: MachineKind, now_s: float) -> Allocator:
     until_s = now_s + allocator.settings.loss_cooldown_s
     return _put(allocator, stock, replace(shelf_of(allocator, stock), distrusted_until_s=until_s))
 
 
-def is_closed(allocator: Allocator, stock: Stock, now_s: float) -> bool:
+def is_closed(allocator: Allocator, stock: MachineKind, now_s: float) -> bool:
     until_s = shelf_of(allocator, stock).closed_until_s
     return until_s is not None and now_s < until_s
 
 
-def is_distrusted(allocator: Allocator, stock: Stock, now_s: float) -> bool:
+def is_distrusted(allocator: Allocator, stock: MachineKind, now_s: float) -> bool:
     until_s = shelf_of(allocator, stock).distrusted_until_s
     return until_s is not None and now_s < until_s
 
 
-def is_unsure(allocator: Allocator, stock: Stock, now_s: float) -> bool:
+def is_unsure(allocator: Allocator, stock: MachineKind, now_s: float) -> bool:
     """It had nothing lately, and nobody has tried since: too little to give up for it what runs."""
     short_s = shelf_of(allocator, stock).short_s
     return short_s is not None and now_s < short_s + allocator.settings.wary_s
 
 
-def shelf_of(allocator: Allocator, stock: Stock) -> Shelf:
+def shelf_of(allocator: Allocator, stock: MachineKind) -> Shelf:
     return allocator.shelves.get(stock, Shelf())
 
 
-def newly_closed(before: Mapping[Stock, Shelf], after: Mapping[Stock, Shelf]) -> list[tuple[Stock, Closure]]:
+def newly_closed(
+    before: Mapping[MachineKind, Shelf], after: Mapping[MachineKind, Shelf]
+) -> list[tuple[MachineKind, Closure]]:
     """Refusals that were learned of in between."""
     return [
         (stock, closure)
@@ -100,20 +102,16 @@ def newly_closed(before: Mapping[Stock, Shelf], after: Mapping[Stock, Shelf]) ->
     ]
 
 
-def _close(allocator: Allocator, stock: Stock, closure: Closure) -> Allocator:
+def _close(allocator: Allocator, stock: MachineKind, closure: Closure) -> Allocator:
     shelf = shelf_of(allocator, stock)
     others = (each for each in shelf.closures if each.shortage is not closure.shortage)
     return _put(allocator, stock, replace(shelf, closures=(*others, closure)))
 
 
-def _closure(allocator: Allocator, stock: Stock, shortage: Shortage) -> Closure | None:
+def _closure(allocator: Allocator, stock: MachineKind, shortage: Shortage) -> Closure | None:
     closures = shelf_of(allocator, stock).closures
     return next((each for each in closures if each.shortage is shortage), None)
 
 
-def region_of(stock: Stock) -> str:
-    return stock.zone.rpartition("-")[0]
-
-
-def _put(allocator: Allocator, stock: Stock, shelf: Shelf) -> Allocator:
+def _put(allocator: Allocator, stock: MachineKind, shelf: Shelf) -> Allocator:
     return replace(allocator, shelves={**allocator.shelves, stock: shelf})

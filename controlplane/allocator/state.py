@@ -1,10 +1,13 @@
 """What the allocator knows of one job's pools. Nothing of it is saved: the first listing and sights teach it anew."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from controlplane.allocator.demand import Basis, Demand
-from controlplane.allocator.offers import Offer, Stock, pool_ref
+from controlplane.allocator.effects import Place
+from controlplane.allocator.offers import Offer, pool_ref
+from controlplane.catalog.kinds import MachineKind
 from controlplane.clouds.interface import PoolRef
 from controlplane.planning.market import UNLIMITED, Market, Nodes, Quotas
 from controlplane.planning.plan import Change, Plan
@@ -330,14 +333,20 @@ class Allocator:
     settings: AllocatorSettings
     wanted: int
     wanted_why: str = ""
+    want: int = 0
+    """Number of the newest want that was heard."""
     ended: str | None = None
     """Why the job ended; then all of its pools go."""
+    lost: frozenset[ClusterName] = frozenset()
+    """Silent clusters in which the job has no worker left, until they are heard again."""
     finished: bool = False
     """It has ended and nothing is left of it."""
     clusters: dict[ClusterName, bool] = field(default_factory=dict)
     """Those that are there, and whether they are ready."""
+    unready: dict[ClusterName, str] = field(default_factory=dict)
+    """What stands in the way of clusters that are not ready, as their keeper says."""
     pools: dict[PoolRef, Pool] = field(default_factory=dict)
-    shelves: dict[Stock, Shelf] = field(default_factory=dict)
+    shelves: dict[MachineKind, Shelf] = field(default_factory=dict)
     blocks: dict[ClusterName, Block] = field(default_factory=dict)
     failing: dict[ClusterName, dict[str, float]] = field(default_factory=dict)
     """Names of nodes on which the job's worker cannot start, and since when."""
@@ -369,6 +378,8 @@ class Allocator:
     """Since nodes were used too little: prices, profiles and losses do not make them useful."""
     leaving: dict[ClusterName, frozenset[str]] = field(default_factory=dict)
     """Nodes in use that the job should leave, so that they can be given up: these very ones."""
+    placed: Place | None = None
+    """What the job was last told."""
     why: str = ""
 
     @property
@@ -383,10 +394,12 @@ def new_allocator(
     *,
     wanted: int,
     at_s: float,
+    want: int = 0,
     ended: str | None = None,
     settings: AllocatorSettings | None = None,
     demand: Demand | None = None,
     measured_by_s: float | None = None,
+    unready: Mapping[ClusterName, str] | None = None,
 ) -> Allocator:
     """For a job that is new, or runs, or has ended: what there is of it is learned from the first listing.
 
@@ -404,7 +417,9 @@ def new_allocator(
         offers,
         settings or AllocatorSettings(),
         wanted,
+        want=want,
         ended=ended,
+        unready=dict(unready or {}),
         quiet_since_s=at_s,
         demand=demand,
         plans=Plans(not_before_s=measured_by_s),

@@ -8,8 +8,9 @@ runs for no gain below its threshold, which is the measure here too.
 from collections.abc import Mapping
 
 from controlplane.allocator.demand import Basis
+from controlplane.catalog.kinds import MachineKind
 from controlplane.planning.greedy import greedy
-from controlplane.planning.market import NONE, Choice, Nodes
+from controlplane.planning.market import NONE, Nodes
 from controlplane.planning.profiles import until_measured
 from controlplane.planning.scoring import gain, score
 from controlplane.planning.tuning import Tuning
@@ -17,7 +18,7 @@ from controlplane.planning.tuning import Tuning
 _TUNING = Tuning()
 
 
-def stopgap(basis: Basis, wanted: int, doubts: Mapping[Choice, float], lost: str = "") -> Nodes:
+def stopgap(basis: Basis, wanted: int, doubts: Mapping[MachineKind, float], lost: str = "") -> Nodes:
     """While there is something that the market does not have, nothing is added: its price is not known.
 
     `lost`: the accelerator that there was, where nothing is left.
@@ -33,7 +34,7 @@ def stopgap(basis: Basis, wanted: int, doubts: Mapping[Choice, float], lost: str
     return anywhere if _would_be_moved(basis, surest, anywhere) else surest
 
 
-def _greedy(basis: Basis, wanted: int, last: Mapping[Choice, float], lost: str) -> Nodes:
+def _greedy(basis: Basis, wanted: int, last: Mapping[MachineKind, float], lost: str) -> Nodes:
     return greedy(basis.criteria, basis.profile, basis.market, basis.present, wanted, _TUNING, last, lost)
 
 

@@ -9,10 +9,13 @@ from controlplane.allocator.effects import (
     Announce,
     CreatePool,
     DeletePool,
+    FollowMarket,
     ListPools,
     MakePlan,
+    Place,
     RemoveNodes,
     ResizePool,
+    ShareStock,
 )
 from controlplane.allocator.planned import planned
 from controlplane.allocator.sentences import count_nodes, describe_offer, goal
@@ -140,7 +143,7 @@ def _asked(allocator: Allocator, effect: AllocatorEffect) -> Announce | None:
             return _about(pool, "nodes_removed", f"removing {', '.join(nodes)}", why)
         case DeletePool(_, ref, why):
             return _about(_pool(allocator, effect), "pool_deleted", f"deleting pool {ref.pool}", why)
-        case ListPools() | MakePlan() | Announce():
+        case ListPools() | MakePlan() | Place() | FollowMarket() | ShareStock() | Announce():
             return None
         case _:
             assert_never(effect)

@@ -1,4 +1,4 @@
-"""Looks at what every job has spent, each second, and tells those that have reached their budget."""
+"""The shell of all budgets: looks at what each job has spent, each second, and tells those that reached their budget."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -7,14 +7,15 @@ from typing import Protocol
 
 from msgspec import structs
 
-from controlplane.budget.account import RELEASE_S, account
-from controlplane.budget.answers import Told, answer, answer_unknown
+from controlplane.budget.account import account
+from controlplane.budget.decide import decide
+from controlplane.budget.events import SpendingSeen
+from controlplane.budget.state import Budget
 from controlplane.budget.terms import limits_of, terms_of
 from controlplane.budget.verdict import Purse, judge
 from controlplane.catalog.money import MicroDollars
-from controlplane.job.events import BudgetReached, JobEvent
+from controlplane.job.events import JobEvent
 from controlplane.job.state import Job
-from controlplane.job.stopping import default_grace_s
 from controlplane.ledger.state import Ledger
 from messages.ids import JobName
 from runtime.clock import Clock
@@ -33,11 +34,9 @@ class Ledgers(Protocol):
     def why_blind(self) -> str: ...
 
 
-GRACE_AT_MOST_S = RELEASE_S / 2
-"""Seconds of grace for trainers that a budget ends. The reserve pays for the machines meanwhile."""
+class Spender(Protocol):
+    """A job that spends."""
 
-
-class Held(Protocol):
     @property
     def state(self) -> Job: ...
 
@@ -45,16 +44,6 @@ class Held(Protocol):
     def longest_step_s(self) -> float: ...
 
     def post(self, event: JobEvent) -> None: ...
-
-
-def due(
-    job: Job, ledger: Ledger, dearest: MicroDollars | None = None, *, at_s: float, at_ms: int, blind: bool = False
-) -> Told | None:
-    terms = terms_of(job)
-    if terms is None:
-        return None
-    found = account(ledger, limits_of(job, dearest), at_ms, blind=blind)
-    return answer(job, terms, judge(terms.total, found), at_s)
 
 
 def why_too_many(
@@ -74,32 +63,37 @@ class BudgetKeeper:
         self._ledgers = ledgers
         self._clock = clock
         self._dearest = dearest
+        self._budgets: dict[JobName, Budget] = {}
 
-    async def run(self, jobs: Callable[[], Iterable[Held]]) -> None:
+    async def run(self, jobs: Callable[[], Iterable[Spender]]) -> None:
         """Until cancelled. What is told and gets lost on the way is told again."""
         while True:
-            for held in tuple(jobs()):
-                self.look(held)
+            spenders = tuple(jobs())
+            names = {spender.state.name for spender in spenders}
+            self._budgets = {name: budget for name, budget in self._budgets.items() if name in names}
+            for spender in spenders:
+                self.look(spender)
             await asyncio.sleep(PERIOD_S)
 
-    def look(self, held: Held) -> bool:
+    def look(self, spender: Spender) -> bool:
         """Whether it was told something. Before its ledger was read nothing is known of its money."""
-        told = self._due(held.state)
-        if isinstance(told, BudgetReached):
-            told = replace(told, grace_s=min(GRACE_AT_MOST_S, default_grace_s(held.state, held.longest_step_s)))
-        if told is not None:
-            held.post(told)
-        return told is not None
-
-    def _due(self, job: Job) -> Told | None:
+        job = spender.state
         if job.record.phase.ended or terms_of(job) is None:
-            return None
-        now_s, now_ms = self._clock.monotonic_s(), round(self._clock.wall_s() * 1000)
-        unreadable = self._ledgers.why_unreadable(job.name)
-        if unreadable:
-            return answer_unknown(job, unreadable, now_s)
-        ledger = self._ledgers.known(job.name)
-        if ledger is None:
-            return None
-        blind = bool(self._ledgers.why_blind())
-        return due(job, ledger, self._dearest(job), at_s=now_s, at_ms=now_ms, blind=blind)
+            return False
+        decision = decide(self._budgets.get(job.name, Budget()), self._seen(job, spender.longest_step_s))
+        self._budgets[job.name] = decision.state
+        for effect in decision.effects:
+            spender.post(effect.event)
+        return bool(decision.effects)
+
+    def _seen(self, job: Job, longest_step_s: float) -> SpendingSeen:
+        return SpendingSeen(
+            self._clock.monotonic_s(),
+            round(self._clock.wall_s() * 1000),
+            job,
+            self._ledgers.known(job.name),
+            self._ledgers.why_unreadable(job.name),
+            bool(self._ledgers.why_blind()),
+            self._dearest(job),
+            longest_step_s,
+        )

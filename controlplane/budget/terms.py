@@ -2,12 +2,9 @@
 
 from dataclasses import dataclass
 
-from msgspec import structs
-
 from controlplane.budget.account import Limits
 from controlplane.catalog.money import MicroDollars, micro_of
 from controlplane.job.state import Job
-from controlplane.planning.criteria import Criteria, criteria_of
 from messages.criteria import Capacity, WhenSpent
 
 
@@ -28,12 +25,3 @@ def limits_of(job: Job, dearest: MicroDollars | None = None) -> Limits:
     """`dearest`: of the machines that it may be given, where that is known."""
     hourly = job.spec.capacity.max_usd_per_hour if job.spec.capacity is not None else None
     return Limits(job.record.wanted, None if hourly is None else micro_of(hourly), dearest)
-
-
-def criteria_within_budget(job: Job, criteria: Criteria | None = None) -> Criteria:
-    """What may be planned for: with the total as it was raised, and without machines on demand if it forbids them."""
-    terms = terms_of(job)
-    allowed = structs.replace(
-        criteria or criteria_of(job.spec), max_micro_usd_total=terms.total if terms is not None else None
-    )
-    return structs.replace(allowed, on_demand=0.0) if job.record.spot_only is not None else allowed

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 
 from controlplane.allocator import state
 from controlplane.allocator.counting import is_dismissed, is_sidelined
-from controlplane.allocator.offers import Stock
 from controlplane.allocator.shelves import newly_closed
 from controlplane.allocator.state import Allocator, Kind, Pool, Shortage
-from controlplane.catalog.accelerators import from_gke
+from controlplane.catalog.accelerators import BY_NAME
+from controlplane.catalog.kinds import MachineKind
 from controlplane.catalog.memory import Granted, Lived, Observation, QuotaRefused, Shelf, StockedOut, Taken
 from controlplane.clouds.interface import PoolRef
 
@@ -37,7 +37,7 @@ class Watch:
     asked_s: Mapping[PoolRef, float] = field(default_factory=dict)
     """When more were last asked for, of pools that were raised since the watch began."""
     sighted: frozenset[PoolRef] = frozenset()
-    shelves: Mapping[Stock, state.Shelf] = field(default_factory=dict)
+    shelves: Mapping[MachineKind, state.Shelf] = field(default_factory=dict)
     given_back: frozenset[NodeKey] = frozenset()
     """What we were removing ourselves."""
 
@@ -73,15 +73,14 @@ def _alive(allocator: Allocator) -> dict[NodeKey, tuple[str, Shelf]]:
     return {
         (ref, node.name): (node.uid, shelf)
         for ref, pool in allocator.pools.items()
-        if (shelf := _shelf(pool.offer.stock)) is not None
+        if (shelf := _shelf(pool.offer.kind)) is not None
         for node in pool.nodes.values()
         if (node.counts or is_dismissed(node) or is_sidelined(node)) and node.was_ready
     }
 
 
-def _shelf(stock: Stock) -> Shelf | None:
-    known = from_gke(stock.accelerator) if stock.accelerator is not None and stock.spot else None
-    return Shelf(stock.zone, known.name) if known is not None else None
+def _shelf(stock: MachineKind) -> Shelf | None:
+    return Shelf(stock.zone, stock.accelerator) if stock.spot and stock.accelerator in BY_NAME else None
 
 
 def _asked_s(watch: Watch, allocator: Allocator) -> dict[PoolRef, float]:

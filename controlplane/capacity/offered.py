@@ -4,15 +4,13 @@ from collections.abc import Iterable
 
 from msgspec import structs
 
-from controlplane.allocator.choices import choice_of
 from controlplane.allocator.offers import Offer
-from controlplane.catalog.accelerators import BY_NAME, from_gke
+from controlplane.catalog.kinds import MachineKind
 from controlplane.catalog.memory import Estimate
 from controlplane.catalog.money import MicroDollars
 from controlplane.catalog.offers import Catalog
 from controlplane.catalog.offers import Offer as CatalogOffer
 from controlplane.clouds.interface import MarketPrice
-from controlplane.planning.market import Choice
 
 DIGITS = 2
 """Of what was seen of a zone: it fades all the time, and a plan is made anew for every change."""
@@ -22,17 +20,16 @@ def priced(catalog: Catalog, offers: Iterable[Offer]) -> tuple[CatalogOffer, ...
     """Of the fleet's offers those that the catalog has, with as many GPUs."""
     found: dict[CatalogOffer, None] = {}
     for offer in offers:
-        accelerator = from_gke(offer.accelerator) if offer.accelerator is not None else None
-        known = catalog.find(offer.zone, offer.machine_type, accelerator.name) if accelerator is not None else None
-        if known is not None and known.gpus == offer.accelerators_per_node:
+        known = catalog.find_kind(offer.kind)
+        if known is not None and known.gpus == offer.kind.accelerators:
             found[known] = None
     return tuple(found)
 
 
-def limits_of(offers: Iterable[Offer]) -> dict[Choice, int]:
-    limits: dict[Choice, int] = {}
+def limits_of(offers: Iterable[Offer]) -> dict[MachineKind, int]:
+    limits: dict[MachineKind, int] = {}
     for offer in offers:
-        choice = choice_of(offer)
+        choice = offer.kind
         limits[choice] = limits.get(choice, 0) + offer.max_nodes
     return limits
 
@@ -40,7 +37,7 @@ def limits_of(offers: Iterable[Offer]) -> dict[Choice, int]:
 def repriced(offers: Iterable[CatalogOffer], prices: Iterable[MarketPrice]) -> tuple[CatalogOffer, ...]:
     """At the prices of the moment, where they move; else those of the list."""
     known = {(price.zone, price.accelerator): price for price in prices}
-    return tuple(_repriced(offer, known.get((offer.zone, BY_NAME[offer.accelerator].gke))) for offer in offers)
+    return tuple(_repriced(offer, known.get((offer.zone, offer.accelerator))) for offer in offers)
 
 
 def _repriced(offer: CatalogOffer, price: MarketPrice | None) -> CatalogOffer:

@@ -4,14 +4,13 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from controlplane.allocator.choices import choice_of
 from controlplane.allocator.offers import Offer, pool_plan
 from controlplane.allocator.quota_room import is_limited, may_come
 from controlplane.allocator.state import Allocator
-from controlplane.catalog.places import region_of
+from controlplane.catalog.kinds import MachineKind
 from controlplane.clouds.interface import PROJECT, Cloud, Needs, PoolPlan, Quota, QuotaKey
 from controlplane.clouds.outcomes import Refused, Unreachable
-from controlplane.planning.market import Choice, Quotas
+from controlplane.planning.market import Quotas
 from controlplane.planning.quotas import taken
 from messages.ids import JobName
 from messages.offers import NeedView, QuotaView
@@ -51,7 +50,7 @@ def left_of(allowances: Mapping[QuotaKey, Allowance], used: Amounts) -> dict[Quo
     return {key: max(0, each.limit - each.others - used.get(key, 0)) for key, each in allowances.items()}
 
 
-def used_by(allocators: Iterable[Allocator], needs: Mapping[Choice, Needs]) -> dict[QuotaKey, int]:
+def used_by(allocators: Iterable[Allocator], needs: Mapping[MachineKind, Needs]) -> dict[QuotaKey, int]:
     """What these jobs have, or may still get."""
     together: dict[QuotaKey, int] = {}
     for allocator in allocators:
@@ -64,7 +63,9 @@ def quota_views(quotas: Quotas) -> tuple[QuotaView, ...]:
     needs: dict[QuotaKey, list[NeedView]] = {}
     for choice, each in quotas.needs.items():
         for key, amount in each.items():
-            needs.setdefault(key, []).append(NeedView(*choice, amount))
+            needs.setdefault(key, []).append(
+                NeedView(choice.zone, choice.machine_type, choice.accelerator, choice.spot, amount)
+            )
     return tuple(QuotaView(*key, left, tuple(needs.get(key, ()))) for key, left in quotas.left.items())
 
 
@@ -84,13 +85,13 @@ class QuotaWatch:
         self.is_read = False
         """Once it was tried; what could not be read limits nothing."""
         self._cloud = cloud
-        self._nodes = {choice_of(offer): complete(pool_plan(JobName("any"), offer, 1)) for offer in offers}
+        self._nodes = {offer.kind: complete(pool_plan(JobName("any"), offer, 1)) for offer in offers}
         self._systems = systems
         self._allocators = allocators
         self._again_s = again_s
         self._limited_s = limited_s
         self._known: dict[str, Sequence[Quota]] = {}
-        self._needs: dict[Choice, Needs] = {}
+        self._needs: dict[MachineKind, Needs] = {}
         self._allowances: dict[QuotaKey, Allowance] = {}
         self._due = asyncio.Event()
         self._is_fresh = asyncio.Event()
@@ -128,7 +129,7 @@ class QuotaWatch:
 
     async def run(self, on_read: Callable[[bool], Awaitable[None]]) -> None:
         """Runs until cancelled. `on_read` gets whether a request was refused since the previous read."""
-        scopes = [*sorted({region_of(plan.zone) for plan in (*self._nodes.values(), *self._systems)}), PROJECT]
+        scopes = [*sorted({plan.kind.region for plan in (*self._nodes.values(), *self._systems)}), PROJECT]
         while True:
             self._due.clear()
             refusals = self._refusals

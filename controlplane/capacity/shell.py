@@ -1,15 +1,17 @@
 """The hands of one job's allocator: operations of the cloud, each of which comes back as an event."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import assert_never
 
 from controlplane.allocator import effects, events
 from controlplane.allocator.effects import AllocatorEffect
 from controlplane.allocator.events import AllocatorEvent
 from controlplane.capacity.planner import Planner
+from controlplane.catalog.kinds import MachineKind
 from controlplane.clouds.interface import Cloud, PoolPlan, PoolRef, Taint
 from controlplane.clouds.outcomes import Outcome, Refused, Unreachable
+from controlplane.planning.criteria import Criteria
 from messages.events import Event
 from messages.ids import JobName
 from messages.labels import JOB_LABEL
@@ -19,6 +21,16 @@ Complete = Callable[[PoolPlan], PoolPlan]
 """Adds what the nodes of a fleet have in common: disks, tags, an account."""
 
 
+@dataclass(frozen=True, slots=True)
+class Outlets:
+    """Where an allocator's effects go that are not for the cloud."""
+
+    announce: Callable[[Event], None]
+    place: Callable[[JobName, effects.Place], None]
+    follow: Callable[[JobName, Criteria], None]
+    share: Callable[[JobName, MachineKind], None]
+
+
 class AllocatorShell:
     def __init__(
         self,
@@ -26,14 +38,14 @@ class AllocatorShell:
         cloud: Cloud,
         complete: Complete,
         clock: Clock,
-        announce: Callable[[Event], None],
+        outlets: Outlets,
         planner: Planner,
     ) -> None:
         self._job = job
         self._cloud = cloud
         self._complete = complete
         self._clock = clock
-        self._announce = announce
+        self._outlets = outlets
         self._planner = planner
 
     def perform(self, effect: AllocatorEffect) -> Awaitable[AllocatorEvent | None] | None:
@@ -51,11 +63,17 @@ class AllocatorShell:
                 return self._list(listing)
             case effects.MakePlan():
                 return self._plan(effect)
+            case effects.Place():
+                self._outlets.place(self._job, effect)
+            case effects.FollowMarket(criteria):
+                self._outlets.follow(self._job, criteria)
+            case effects.ShareStock(kind):
+                self._outlets.share(self._job, kind)
             case effects.Announce(kind, text, why, fields):
-                self._announce(Event(self._job, kind, text, why, fields))
-                return None
+                self._outlets.announce(Event(self._job, kind, text, why, fields))
             case _:
                 assert_never(effect)
+        return None
 
     async def _operate(self, ref: PoolRef, operation: int, work: Awaitable[Outcome]) -> AllocatorEvent:
         outcome = await work

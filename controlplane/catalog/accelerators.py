@@ -1,4 +1,6 @@
-"""The accelerators that the catalog knows, under the names that people, GKE and Google's price list use."""
+"""The accelerators that the catalog knows, under its own names and those that clouds and people use."""
+
+from functools import lru_cache
 
 from msgspec import Struct
 
@@ -7,32 +9,34 @@ class Accelerator(Struct, frozen=True):
     name: str
     memory_gib: int
     """Of one GPU."""
-    gke: str
-    """As node pools and fleet files call it."""
-    sku: str
-    """As descriptions in Google's price list call it."""
+    alias: str
+    """The name in Kubernetes labels, which fleet files may use too."""
     bus_bit_per_s: float
     """Between the GPUs of a machine: PCIe or NVLink, roughly."""
 
 
 ACCELERATORS = (
-    Accelerator("T4", 16, "nvidia-tesla-t4", "Tesla T4", 64e9),
-    Accelerator("L4", 24, "nvidia-l4", "L4", 100e9),
-    Accelerator("V100", 16, "nvidia-tesla-v100", "Tesla V100", 540e9),
-    Accelerator("A100-40", 40, "nvidia-tesla-a100", "Tesla A100", 1900e9),
-    Accelerator("A100-80", 80, "nvidia-a100-80gb", "Tesla A100 80GB", 1900e9),
-    Accelerator("H100", 80, "nvidia-h100-80gb", "H100 80GB", 2400e9),
+    Accelerator("T4", 16, "nvidia-tesla-t4", 64e9),
+    Accelerator("L4", 24, "nvidia-l4", 100e9),
+    Accelerator("V100", 16, "nvidia-tesla-v100", 540e9),
+    Accelerator("A100-40", 40, "nvidia-tesla-a100", 1900e9),
+    Accelerator("A100-80", 80, "nvidia-a100-80gb", 1900e9),
+    Accelerator("H100", 80, "nvidia-h100-80gb", 2400e9),
 )
 BY_NAME = {each.name: each for each in ACCELERATORS}
-_BY_GKE = {each.gke: each for each in ACCELERATORS}
+_EXACT = {text: each for each in ACCELERATORS for text in (each.name.lower(), each.alias)}
 
 
-def from_gke(name: str) -> Accelerator | None:
-    return _BY_GKE.get(name)
+@lru_cache(maxsize=1024)
+def canonical(name: str | None) -> str:
+    """The catalog's name of an accelerator; the name itself where the catalog has none, and empty for None."""
+    known = _EXACT.get(name.lower()) if name is not None else None
+    return known.name if known is not None else name or ""
 
 
 def matching(text: str) -> tuple[Accelerator, ...]:
     """What a person means: `a100` is both sizes, `A100-80` and `nvidia-a100-80gb` one of them."""
     wanted = text.strip().lower()
-    exact = tuple(each for each in ACCELERATORS if wanted in (each.name.lower(), each.gke))
-    return exact or tuple(each for each in ACCELERATORS if each.name.lower().startswith(f"{wanted}-"))
+    if wanted in _EXACT:
+        return (_EXACT[wanted],)
+    return tuple(each for each in ACCELERATORS if each.name.lower().startswith(f"{wanted}-"))

@@ -12,7 +12,6 @@ from typing import Annotated, NamedTuple
 import msgspec
 from msgspec import Meta, Struct
 
-from controlplane.catalog.accelerators import ACCELERATORS
 from controlplane.catalog.money import from_nano_dollars
 from controlplane.catalog.offers import Offer
 from controlplane.catalog.price_list import Price
@@ -23,7 +22,15 @@ HOST_FAMILIES = {"n1": "N1 Predefined", "g2": "G2", "a2": "A2", "a3": "A3"}
 """By how the machine type begins."""
 UNITS = {"core": "h", "ram": "GiBy.h", "gpu": "h"}
 
-_GPUS = {each.sku.lower(): each.name for each in ACCELERATORS}
+_GPUS = {
+    "tesla t4": "T4",
+    "l4": "L4",
+    "tesla v100": "V100",
+    "tesla a100": "A100-40",
+    "tesla a100 80gb": "A100-80",
+    "h100 80gb": "H100",
+}
+"""The catalog's names, by those of the price list in lower case."""
 _SPOT_GPU = r"(?: attached to (?:spot )?preemptible vms)?"
 _GPU = re.compile(rf"^nvidia (?P<gpu>{'|'.join(map(re.escape, _GPUS))}) gpu{_SPOT_GPU} running in ", re.IGNORECASE)
 _FAMILIES = "|".join(HOST_FAMILIES.values())

@@ -5,6 +5,7 @@ from functools import cached_property
 
 from msgspec import Struct
 
+from controlplane.catalog.kinds import MachineKind
 from controlplane.catalog.money import MicroDollars
 
 
@@ -26,6 +27,9 @@ class Offer(Struct, frozen=True):
     on_demand_micro_usd_per_hour: MicroDollars | None
     """None where it is not offered so."""
 
+    def kind(self, *, spot: bool) -> MachineKind:
+        return MachineKind(self.zone, self.machine_type, self.accelerator, self.gpus, spot)
+
     def micro_usd_per_hour(self, *, spot: bool) -> MicroDollars | None:
         return self.spot_micro_usd_per_hour if spot else self.on_demand_micro_usd_per_hour
 
@@ -40,6 +44,9 @@ class Catalog(Struct, frozen=True, dict=True):
 
     def find(self, zone: str, machine_type: str, accelerator: str) -> Offer | None:
         return self._by_key.get((zone, machine_type, accelerator))
+
+    def find_kind(self, kind: MachineKind) -> Offer | None:
+        return self.find(kind.zone, kind.machine_type, kind.accelerator)
 
     def select(self, *, accelerators: frozenset[str] | None = None, region: str = "") -> Iterator[Offer]:
         """`region` is a region, a zone, or the beginning of one that ends in `-`, such as `us-`."""

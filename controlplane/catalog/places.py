@@ -27,7 +27,10 @@ class Distance(StrEnum):
 
 @lru_cache(maxsize=4096)
 def region_of(zone: str) -> str:
-    """A place whose name is not made like Google's zones, such as `local`, is a region of its own."""
+    """The region of a zone, which is named as its region, a hyphen and one letter; any other place is its own region.
+
+    A cloud that names zones otherwise is translated by its provider, so that nothing else has to know how.
+    """
     matched = _ZONE.match(zone)
     return matched["region"] if matched else zone
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
+from controlplane.catalog.kinds import MachineKind
 from controlplane.clouds.outcomes import Outcome, QuotaExceeded, Refused, StockedOut, Unreachable
 from messages.ids import ClusterName
 
@@ -50,12 +51,8 @@ class PoolPlan:
     """A node pool of one zone."""
 
     name: str
-    zone: str
-    machine_type: str
+    kind: MachineKind
     size: int
-    accelerator: str | None = None
-    accelerators_per_node: int = 0
-    spot: bool = True
     disk_gb: int = 100
     disk_type: str = "pd-balanced"
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -102,10 +99,8 @@ class ClusterPlan:
 def system_pool(plan: ClusterPlan) -> PoolPlan:
     return PoolPlan(
         name="system",
-        zone=plan.system_zone or plan.location,
-        machine_type=plan.system_machine_type,
+        kind=MachineKind(plan.system_zone or plan.location, plan.system_machine_type, "", 0, spot=False),
         size=plan.system_size,
-        spot=False,
         disk_gb=plan.system_disk_gb,
         disk_type=plan.system_disk_type,
         private=plan.private_nodes,
@@ -124,10 +119,7 @@ class RecentShortage:
 @dataclass(frozen=True, slots=True)
 class PoolInfo:
     ref: PoolRef
-    zone: str
-    machine_type: str
-    accelerator: str | None
-    spot: bool
+    kind: MachineKind
     size: int
     """As the cloud last reported its target; the nodes themselves are seen through Kubernetes."""
     status: PoolStatus
@@ -191,11 +183,7 @@ class MachineInfo:
     id: str
     name: str
     """Of its node, too."""
-    zone: str
-    machine_type: str
-    accelerator: str | None
-    accelerators: int
-    spot: bool
+    kind: MachineKind
     started_at: float
     """Unix seconds; it costs from then on."""
     labels: Mapping[str, str]

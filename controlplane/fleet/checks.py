@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TypeVar
 from urllib.parse import urlsplit
 
+from controlplane.catalog.places import region_of
 from controlplane.fleet.spec import GOOGLE, ClusterSpec, Fleet, OfferSpec
 
 T = TypeVar("T")
@@ -33,12 +34,6 @@ def contradictions(fleet: Fleet) -> list[Problem]:
         *_unsupported(fleet),
         *_labels(fleet),
     ]
-
-
-def region_of(location: str) -> str:
-    """Of a zone; of a region itself."""
-    region, _, last = location.rpartition("-")
-    return region if len(last) == 1 else location
 
 
 def _cloud(fleet: Fleet) -> Iterator[Problem]:

@@ -7,9 +7,9 @@ import msgspec
 
 from controlplane.allocator.offers import Offer
 from controlplane.bootstrap.settings import BootstrapSettings, Place
+from controlplane.catalog.places import region_of
 from controlplane.clouds.gke.settings import ENVIRONMENT_PREFIX, GkeSettings
 from controlplane.clouds.interface import ClusterPlan, PoolPlan, Taint
-from controlplane.fleet.checks import region_of
 from controlplane.fleet.spec import GOOGLE, ClusterSpec, Fleet
 from messages.ids import ClusterName
 from messages.labels import FLEET_LABEL

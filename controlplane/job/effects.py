@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from controlplane.job.state import Record
+from controlplane.job.state import Record, Want
 from messages.clusters import KeepWorkers, RemoveWorkers
 from messages.ids import ClusterName, Generation
 from messages.jobs import Scalar
@@ -53,6 +53,13 @@ class TellCluster:
 
 
 @dataclass(frozen=True, slots=True)
+class WantNodes:
+    """The job's allocator hears it as NodesWanted and answers with placements that name its number."""
+
+    want: Want
+
+
+@dataclass(frozen=True, slots=True)
 class Announce:
     """An event for people."""
 
@@ -62,4 +69,4 @@ class Announce:
     fields: dict[str, Scalar | None] = field(default_factory=dict)
 
 
-JobEffect = SaveRecord | StartStore | StopStores | WatchStore | Publish | TellCluster | Announce
+JobEffect = SaveRecord | StartStore | StopStores | WatchStore | Publish | TellCluster | WantNodes | Announce

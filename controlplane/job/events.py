@@ -63,6 +63,8 @@ class PlacementChanged:
     """Where the allocator wants the job's workers, and why they may be too few."""
 
     at_s: float
+    want: int
+    """Number of the want that it answers: if there is a newer one, it teaches nothing."""
     workers: dict[ClusterName, int]
     shortage: str = ""
     leaving: dict[ClusterName, frozenset[str]] = field(default_factory=dict)

@@ -65,7 +65,9 @@ def learn(job: Job, event: events.JobEvent) -> Job:
             return _see(job, topology, at_s)
         case events.ClusterAnswered(_, cluster, refusal):
             return _hear_answer(job, cluster, refusal)
-        case events.PlacementChanged(_, workers, shortage, leaving, at_once):
+        case events.PlacementChanged(_, want, workers, shortage, leaving, at_once):
+            if job.want is not None and want < job.want.number:
+                return job
             return replace(job, placement=workers, shortage=shortage, leaving=leaving, leaves_at_once=at_once)
         case events.StoreStarted(_, generation, address):
             if generation != job.store.generation:
@@ -191,7 +193,9 @@ def _hear(job: Job, status: WorkerStatus, at_s: float, *, heard_s: float, presen
 
 def _learn_submission(job: Job, submitted_at: float) -> Job:
     """The record of the job was lost, and its workers know when the job was submitted."""
-    return replace(job, is_submission_known=True, record=structs.replace(job.record, submitted_at=submitted_at))
+    submitted_s = job.submitted_s + submitted_at - job.record.submitted_at
+    record = structs.replace(job.record, submitted_at=submitted_at)
+    return replace(job, is_submission_known=True, submitted_s=submitted_s, record=record)
 
 
 def _active_ranks(worker: Worker) -> set[int]:

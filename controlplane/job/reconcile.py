@@ -60,6 +60,7 @@ from controlplane.job.stalls import watch, watch_again_at_s, why_waits
 from controlplane.job.state import Job, Phase, Record, Store, Worker
 from controlplane.job.stopping import grace_s, is_ending
 from controlplane.job.waiting import what_to_wait_for
+from controlplane.job.wants import want_nodes
 from messages.clusters import RemoveWorkers
 from messages.ids import Generation
 from messages.workers import WrittenCheckpoint
@@ -101,7 +102,8 @@ class Turn:
                 pass
             self.job = judge_shares(self.job, self.now_s)
         self.job, asked = ask(self.job, self.now_s)
-        self.effects += asked
+        self.job, wanted = want_nodes(self.job, self.now_s)
+        self.effects += [*asked, *wanted]
 
     @property
     def wake_at_s(self) -> float | None:

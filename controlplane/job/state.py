@@ -205,6 +205,33 @@ class Start:
 
 
 @dataclass(frozen=True, slots=True)
+class DeadlineLeft:
+    """What was left of a deadline when it was last looked at."""
+
+    steps: int
+    seconds: float
+    at_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Want:
+    """What the job wants of its allocator. Each newer one replaces the older."""
+
+    number: int
+    """From 1 in each term."""
+    nodes: int
+    """None while it is paused."""
+    ended: str | None = None
+    """Why it wants none any more."""
+    spot_only: bool = False
+    max_usd_total: float | None = None
+    """In place of what its file says."""
+    deadline: DeadlineLeft | None = None
+    lost: frozenset[ClusterName] = frozenset()
+    """Silent clusters in which it has no worker left: nodes there are of no more use."""
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
     name: JobName
     spec: JobSpec
@@ -212,6 +239,10 @@ class Job:
     """What is decided; published only once it is saved."""
     why: str = ""
     """What it does or waits for just now, for people; `record.why` is the reason of the phase."""
+    want: Want | None = None
+    """What the allocator was last told."""
+    submitted_s: float = 0.0
+    """When it was submitted, on this process's monotonic clock."""
     share_rounds: int = 0
     """How often every cluster was capped since all were last complete."""
     placement: dict[ClusterName, int] | None = None
@@ -292,11 +323,13 @@ def new_job(spec: JobSpec, *, epoch: Epoch, at_s: float, submitted_at: float) ->
         submitted_at=submitted_at,
         epoch=epoch,
     )
-    return Job(name=JobName(spec.name), spec=spec, record=record, why=record.why, waiting_since_s=at_s)
+    return Job(
+        name=JobName(spec.name), spec=spec, record=record, why=record.why, submitted_s=at_s, waiting_since_s=at_s
+    )
 
 
-def adopted_job(spec: JobSpec, saved: Record, *, epoch: Epoch, at_s: float) -> Job:
-    """A job that another master left behind, with its world running or half made.
+def adopted_job(spec: JobSpec, saved: Record, *, epoch: Epoch, at_s: float, age_s: float = 0.0) -> Job:
+    """A job that another master left behind `age_s` after its submission, with its world running or half made.
 
     Its members count as heard just now, so that silence is measured by what this master hears, not by what it missed.
     """
@@ -324,6 +357,7 @@ def adopted_job(spec: JobSpec, saved: Record, *, epoch: Epoch, at_s: float) -> J
         spec=spec,
         record=structs.replace(saved, epoch=epoch),
         why=saved.why,
+        submitted_s=at_s - age_s,
         saved=saved,
         checkpoint=saved.checkpoint,
         workers=workers,

@@ -7,6 +7,7 @@ learned and not written is then nobody's loss: where each machine's time was add
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from controlplane.catalog.kinds import MachineKind
 from controlplane.ledger.events import (
     DoingsChanged,
     Found,
@@ -18,7 +19,7 @@ from controlplane.ledger.events import (
 )
 from controlplane.ledger.learn import learn
 from controlplane.ledger.records import LedgerUnreadable, decode_ledger, encode_ledger
-from controlplane.ledger.state import Doing, Kind, Ledger, Rate, new_ledger
+from controlplane.ledger.state import Doing, Ledger, Rate, new_ledger
 from messages import subjects
 from messages.decoding import Unreadable
 from messages.ids import Epoch, JobName
@@ -47,7 +48,7 @@ class Book:
     hops: tuple[Hop, ...] = ()
     """What a step of the present world sends."""
     doings: Mapping[str, Doing] = field(default_factory=dict)
-    rates: Mapping[Kind, Rate] = field(default_factory=dict)
+    rates: Mapping[MachineKind, Rate] = field(default_factory=dict)
     """As they were last told."""
     revision: int = 0
     saved: bytes = b""
@@ -88,7 +89,7 @@ class Book:
             self._hear_gathered()
             self.hops = hops
 
-    def see(self, at_ms: int, found: tuple[Found, ...], rates: Mapping[Kind, Rate], priced_ms: int) -> None:
+    def see(self, at_ms: int, found: tuple[Found, ...], rates: Mapping[MachineKind, Rate], priced_ms: int) -> None:
         """What the cloud shows; that a job has no machines is worth keeping too, while it may get some."""
         if self.unreadable:
             # Hours of looks, learned at once, would hold up the whole master, and the next one makes up for them.

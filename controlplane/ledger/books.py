@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Sequence
 
+from controlplane.catalog.kinds import MachineKind
 from controlplane.catalog.links import Links
 from controlplane.catalog.offers import Catalog
 from controlplane.catalog.shipped import shipped_catalog, shipped_links
@@ -16,7 +17,7 @@ from controlplane.ledger.egress import hops_of
 from controlplane.ledger.events import Found
 from controlplane.ledger.pricing import Market, market_of, rate_of
 from controlplane.ledger.records import LedgerUnreadable
-from controlplane.ledger.state import Kind, Ledger, Rate
+from controlplane.ledger.state import Ledger, Rate
 from messages.clusters import ClusterHeartbeat, Presence
 from messages.ids import ClusterName, JobName, WorkerId
 from messages.labels import FLEET_LABEL, JOB_LABEL
@@ -211,7 +212,7 @@ class Books:
             return None
         return market_of(prices)
 
-    def _rate(self, kind: Kind, market: Market) -> Rate:
+    def _rate(self, kind: MachineKind, market: Market) -> Rate:
         self._catalog = self._catalog or _remembered(shipped_catalog())
         return rate_of(kind, market, self._catalog())
 
@@ -232,8 +233,7 @@ def _found_by_job(machines: Sequence[MachineInfo], fleet: str) -> dict[JobName, 
 
 
 def _found(machine: MachineInfo) -> Found:
-    kind = Kind(machine.zone, machine.machine_type, machine.accelerator or "", machine.accelerators, machine.spot)
-    return Found(machine.id, machine.name, kind, _ms(machine.started_at))
+    return Found(machine.id, machine.name, machine.kind, _ms(machine.started_at))
 
 
 def _remembered(catalog: Catalog) -> Callable[[], Catalog]:

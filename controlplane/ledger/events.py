@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from controlplane.catalog.kinds import MachineKind
 from controlplane.catalog.money import MicroDollars
-from controlplane.ledger.state import Doing, Kind, Rate
+from controlplane.ledger.state import Doing, Rate
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +15,7 @@ class Found:
     machine: str
     """Its id, which no other machine ever has."""
     name: str
-    kind: Kind
+    kind: MachineKind
     started_ms: int
 
 
@@ -31,7 +32,7 @@ class PricesChanged:
     """From then on, and until told otherwise."""
 
     at_ms: int
-    rates: Mapping[Kind, Rate]
+    rates: Mapping[MachineKind, Rate]
 
 
 @dataclass(frozen=True, slots=True)

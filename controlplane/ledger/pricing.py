@@ -3,11 +3,11 @@
 import re
 from collections.abc import Iterable, Mapping
 
-from controlplane.catalog.accelerators import from_gke
+from controlplane.catalog.kinds import MachineKind
 from controlplane.catalog.money import MicroDollars
-from controlplane.catalog.offers import Catalog, Offer
+from controlplane.catalog.offers import Catalog
 from controlplane.clouds.interface import MarketPrice
-from controlplane.ledger.state import Kind, Rate
+from controlplane.ledger.state import Rate
 
 CPU = "cpu"
 """What the market calls machines without accelerators, which it counts in vCPUs."""
@@ -22,11 +22,11 @@ def market_of(prices: Iterable[MarketPrice]) -> Market:
     return {(price.zone, price.accelerator): price for price in prices}
 
 
-def rate_of(kind: Kind, market: Market, catalog: Catalog) -> Rate:
+def rate_of(kind: MachineKind, market: Market, catalog: Catalog) -> Rate:
     return _market_rate(kind, market) or _list_rate(kind, catalog)
 
 
-def _market_rate(kind: Kind, market: Market) -> Rate | None:
+def _market_rate(kind: MachineKind, market: Market) -> Rate | None:
     price = market.get((kind.zone, kind.accelerator or CPU))
     units = kind.accelerators if kind.accelerator else _vcpus(kind.machine_type)
     if price is None or not units:
@@ -35,16 +35,11 @@ def _market_rate(kind: Kind, market: Market) -> Rate | None:
     return Rate(MicroDollars(price.spot_micro_usd_per_hour * units) if kind.spot else on_demand, on_demand)
 
 
-def _list_rate(kind: Kind, catalog: Catalog) -> Rate:
-    offer = _offer(kind, catalog)
+def _list_rate(kind: MachineKind, catalog: Catalog) -> Rate:
+    offer = catalog.find_kind(kind)
     if offer is None:
         return Rate(None)
     return Rate(offer.micro_usd_per_hour(spot=kind.spot), offer.on_demand_micro_usd_per_hour)
-
-
-def _offer(kind: Kind, catalog: Catalog) -> Offer | None:
-    accelerator = from_gke(kind.accelerator)
-    return catalog.find(kind.zone, kind.machine_type, accelerator.name) if accelerator is not None else None
 
 
 def _vcpus(machine_type: str) -> int:

@@ -8,8 +8,10 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from controlplane.catalog.accelerators import canonical
+from controlplane.catalog.kinds import MachineKind
 from controlplane.ledger.amounts import BYTES_PER_GIB, MS_PER_HOUR
-from controlplane.ledger.state import Doing, Kind, Ledger, Line, Machine, Rate, Sent, Tally
+from controlplane.ledger.state import Doing, Ledger, Line, Machine, Rate, Sent, Tally
 from messages.decoding import Undecodable, decode, encode_readable
 from messages.ids import Epoch, JobName
 from runtime.errors import Permanent
@@ -51,7 +53,7 @@ class LedgerRecord(Struct, frozen=True):
     epoch: Epoch
     """Of the master that wrote it."""
     newest_ms: int
-    kinds: tuple[Kind, ...]
+    kinds: tuple[MachineKind, ...]
     lines: tuple[LineRow, ...]
     hours: tuple[tuple[int, Amount], ...]
     egress: tuple[tuple[str, str, Whole, Amount], ...]
@@ -108,11 +110,18 @@ def decode_ledger(job: JobName, value: bytes) -> tuple[Ledger, Epoch]:
 
 
 def _ledger(job: JobName, record: LedgerRecord) -> Ledger:
-    kinds = record.kinds
+    kinds = [kind._replace(accelerator=canonical(kind.accelerator)) for kind in record.kinds]
+    lines: dict[Line, Tally] = {}
+    for row in record.lines:
+        line = Line(kinds[row.kind], row.doing)
+        lines[line] = lines.get(line, Tally()) + _tally(row)
+    prices: dict[MachineKind, tuple[tuple[int, Rate], ...]] = {}
+    for number, points in record.prices:
+        prices[kinds[number]] = tuple(sorted({*prices.get(kinds[number], ()), *points}, key=lambda point: point[0]))
     return Ledger(
         job=job,
         since_ms=record.since_ms,
-        lines={Line(kinds[row.kind], row.doing): _tally(row) for row in record.lines},
+        lines=lines,
         hours={hour: _whole(cost, MS_PER_HOUR) for hour, cost in record.hours},
         egress={
             (sender, receiver): Sent(sent_bytes, _whole(cost, BYTES_PER_GIB))
@@ -127,7 +136,7 @@ def _ledger(job: JobName, record: LedgerRecord) -> Ledger:
         },
         ended=record.ended,
         looks_ms=record.looks_ms,
-        prices={kinds[number]: points for number, points in record.prices},
+        prices=prices,
         doings=record.doings,
         newest_ms=record.newest_ms,
     )

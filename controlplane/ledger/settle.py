@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
+from controlplane.catalog.kinds import MachineKind
 from controlplane.ledger.charge import charges, spans
 from controlplane.ledger.state import (
     DOINGS_AT_MOST,
@@ -13,7 +14,6 @@ from controlplane.ledger.state import (
     LATE_MS,
     PRICES_AT_MOST,
     Doing,
-    Kind,
     Ledger,
     Line,
     Machine,
@@ -69,7 +69,7 @@ def sums(ledger: Ledger) -> Sums:
     return found
 
 
-def _settles_ms(ledger: Ledger, kind: Kind) -> int:
+def _settles_ms(ledger: Ledger, kind: MachineKind) -> int:
     """What it costs before then is known."""
     points = ledger.prices.get(kind)
     priced = points is not None and points[0][0] <= ledger.settles_ms

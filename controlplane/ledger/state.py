@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
+from controlplane.catalog.kinds import MachineKind
 from controlplane.catalog.money import MicroDollars
 from messages.ids import JobName
 
@@ -27,18 +28,6 @@ DOINGS_AT_MOST = 200
 ENDED_AT_MOST = 500
 """Machines that are gone, kept so that a late sight of one does not count its life again."""
 HOURS_AT_MOST = 48
-
-
-class Kind(NamedTuple):
-    """What has one price: machines of a type in a zone, bought in one way."""
-
-    zone: str
-    machine_type: str
-    accelerator: str
-    """As the cloud calls it; empty where there is none."""
-    accelerators: int
-    """Of one machine."""
-    spot: bool
 
 
 class Rate(NamedTuple):
@@ -65,7 +54,7 @@ class Machine:
     """One machine from its start to its end; the next one under the same name is another."""
 
     name: str
-    kind: Kind
+    kind: MachineKind
     started_ms: int
     seen_ms: int
     """The newest look that found it."""
@@ -74,7 +63,7 @@ class Machine:
 
 
 class Line(NamedTuple):
-    kind: Kind
+    kind: MachineKind
     doing: Doing
 
 
@@ -122,7 +111,7 @@ class Ledger:
     """Until when machines were added up that are gone."""
     looks_ms: tuple[int, ...] = ()
     """When the cloud was asked what there is, of late."""
-    prices: Mapping[Kind, tuple[tuple[int, Rate], ...]] = field(default_factory=dict)
+    prices: Mapping[MachineKind, tuple[tuple[int, Rate], ...]] = field(default_factory=dict)
     doings: Mapping[str, tuple[tuple[int, Doing], ...]] = field(default_factory=dict)
     """By the name of the node."""
     newest_ms: int = 0

@@ -4,13 +4,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import TypeVar
 
-from controlplane.catalog.accelerators import from_gke
-from controlplane.catalog.places import region_of
+from controlplane.catalog.kinds import MachineKind
 from controlplane.ledger.amounts import MS_PER_HOUR, egress_money, node_money, node_money_by
 from controlplane.ledger.charge import spans
 from controlplane.ledger.settle import sums
 from controlplane.ledger.spending import egress_spent, forecast, hourly, per_steps
-from controlplane.ledger.state import Doing, Kind, Ledger, Line, Tally
+from controlplane.ledger.state import Doing, Ledger, Line, Tally
 from messages.costs import CostLine, CostView, EgressLine, ForecastView
 from messages.jobs import JobSpec
 from messages.workers import SampleCertificate
@@ -34,8 +33,8 @@ def cost_view(ledger: Ledger, total_steps: int | None = None, note: str = "") ->
         machines=sum(not span.gone for _, span in spans(ledger)),
         node_s=whole.node_ms / MS_PER_S,
         by_doing=_money_by(found.lines, lambda line: line.doing.value, (doing.value for doing in Doing)),
-        by_region=_money_by(found.lines, lambda line: region_of(line.kind.zone)),
-        by_accelerator=_money_by(found.lines, lambda line: accelerator_name(line.kind)),
+        by_region=_money_by(found.lines, lambda line: line.kind.region),
+        by_accelerator=_money_by(found.lines, lambda line: line.kind.accelerator),
         on_demand_micro_usd=node_money(whole.on_demand_cost),
         steps=ledger.steps,
         samples=ledger.samples,
@@ -73,23 +72,17 @@ def planned_steps(spec: JobSpec) -> int | None:
     return given if isinstance(given, int) and not isinstance(given, bool) and given > 0 else None
 
 
-def accelerator_name(kind: Kind) -> str:
-    """As `tradewind offers` calls it."""
-    known = from_gke(kind.accelerator)
-    return known.name if known is not None else kind.accelerator
-
-
 def _lines(lines: Mapping[Line, Tally]) -> tuple[CostLine, ...]:
-    kinds: dict[Kind, Tally] = {}
+    kinds: dict[MachineKind, Tally] = {}
     for line, tally in sorted(lines.items()):
         kinds[line.kind] = kinds.get(line.kind, Tally()) + tally
     money = node_money_by({kind: tally.cost for kind, tally in kinds.items()})
     return tuple(
         CostLine(
-            region=region_of(kind.zone),
+            region=kind.region,
             zone=kind.zone,
             machine_type=kind.machine_type,
-            accelerator=accelerator_name(kind),
+            accelerator=kind.accelerator,
             spot=kind.spot,
             node_s=tally.node_ms / MS_PER_S,
             micro_usd=money[kind],

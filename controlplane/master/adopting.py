@@ -80,7 +80,9 @@ class Adopting:
             self._master.hold(job, revision=0, progress=progress)
             return
         master = self._master
-        job = adopted_job(spec, stored.record, epoch=master.epoch, at_s=master.clock.monotonic_s())
+        clock, record = master.clock, stored.record
+        age_s = clock.wall_s() - record.submitted_at
+        job = adopted_job(spec, record, epoch=master.epoch, at_s=clock.monotonic_s(), age_s=age_s)
         self._log.info("job_adopted", job=name, phase=job.record.phase, generation=job.record.generation)
         master.hold(job, stored.revision, progress)
 

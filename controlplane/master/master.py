@@ -9,11 +9,13 @@ from collections import Counter
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
+from controlplane.allocator.demand import Demand
+from controlplane.allocator.effects import Place
 from controlplane.catalog.offers import Catalog
 from controlplane.catalog.shipped import shipped_catalog
 from controlplane.job import events
-from controlplane.job.present import deserted
-from controlplane.job.state import Job, Phase
+from controlplane.job.state import Job, Phase, Want
+from controlplane.job.wants import next_want
 from controlplane.lease.keeper import Leadership
 from controlplane.ledger.books import Books
 from controlplane.master import records
@@ -30,7 +32,8 @@ from controlplane.master.shell import JobShell, Tools
 from controlplane.master.store_protocol import Met, Waiting
 from controlplane.master.stores import StorePlace, StoreServers
 from controlplane.master.wanted import WantedBook
-from controlplane.master.wishes import Wishes
+from controlplane.planning.criteria import criteria_of
+from controlplane.planning.profiles import profile_of
 from messages import subjects
 from messages.events import FLEET, Event
 from messages.ids import Generation, JobName, Rank
@@ -43,7 +46,6 @@ from runtime.logs import logger
 if TYPE_CHECKING:
     # With the solver that plans, and what it is made of.
     from controlplane.capacity.capacity import Capacity
-    from controlplane.capacity.placement import Placed
     from controlplane.capacity.planning import Planning
 
 MEASURED_S = 10.0
@@ -83,11 +85,10 @@ class Master:
         self.hearing = Hearing(self)
         self.removing: set[JobName] = set()
         """Jobs whose records this master is deleting: nobody writes them again."""
-        self._wishes = Wishes()
         self._shipped: Catalog | None = None
         self._wanted = WantedBook(bucket, self.may_act)
         self._stores = StoreServers(place, self._on_store_lost, self._on_ranks)
-        self._tools = Tools(bus, bucket, self._stores, self.announcer, self._wanted, clock, leadership)
+        self._tools = Tools(bus, bucket, self._stores, self.announcer, self._wanted, self._want, clock, leadership)
         self._forgetting = asyncio.Lock()
         """By two at once, one might forget a new job of the name that the other has just made free."""
         self._log = logger(epoch=leadership.epoch)
@@ -161,12 +162,13 @@ class Master:
         if not held.ended:
             held.start(self._group())
         if self.capacity is not None:
-            demand = self._wishes.demand(job, held.progress.step, self.clock.wall_s())
+            planned = job.spec.capacity is not None
+            demand = Demand(criteria_of(job.spec), profile_of(job.spec)) if planned else None
             idle_timeout_s = job.spec.capacity.idle_timeout_s if job.spec.capacity is not None else None
             self.capacity.hold(
                 self._group(),
                 job.name,
-                *_nodes_wanted(job),
+                next_want(job, self.clock.monotonic_s()),
                 demand=demand,
                 idle_timeout_s=idle_timeout_s,
                 measured_within_s=MEASURED_S if _trains(job) else 0.0,
@@ -223,7 +225,6 @@ class Master:
     async def _let_go(self, held: HeldJob) -> None:
         self.jobs.pop(held.name, None)
         self.removing.discard(held.name)
-        self._wishes.forget(held.name)
         await held.stop()
 
     def holds_machines(self, held: HeldJob) -> bool:
@@ -236,21 +237,26 @@ class Master:
             held.start(self._group())
             held.post(event)
 
-    def place(self, name: JobName, placed: "Placed") -> None:
-        """The allocator has decided where the job's workers are to be, and says why they may be too few."""
-        now_s = self.clock.monotonic_s()
+    def place(self, name: JobName, placed: Place) -> None:
+        """The job's allocator has decided where its workers are to be."""
         self.jobs[name].post(
-            events.PlacementChanged(now_s, placed.workers, placed.shortage, placed.leaving, placed.at_once)
+            events.PlacementChanged(
+                self.clock.monotonic_s(),
+                placed.want,
+                placed.workers,
+                placed.shortage,
+                placed.leaving,
+                placed.at_once,
+            )
         )
 
+    def _want(self, name: JobName, want: Want) -> None:
+        if self.capacity is not None:
+            self.capacity.want(name, want)
+
     def _on_decided(self, job: Job) -> None:
-        if self.capacity is None:
-            return
-        criteria = self._wishes.criteria(job, self.jobs[job.name].progress.step, self.clock.wall_s())
-        self.capacity.wants(job.name, *_nodes_wanted(job), criteria)
-        self.books.hear(job)
-        for cluster in deserted(job, self.clock.monotonic_s()):
-            self.capacity.lose(job.name, cluster, f"nothing is heard of cluster {cluster}")
+        if self.capacity is not None:
+            self.books.hear(job)
 
     def _on_store_lost(self, name: JobName) -> None:
         if name in self.jobs:
@@ -294,9 +300,3 @@ class Master:
 def _trains(job: Job) -> bool:
     """What its steps need its trainers know better than its file."""
     return job.record.phase is Phase.RUNNING
-
-
-def _nodes_wanted(job: Job) -> tuple[int, str | None]:
-    """How many nodes the job wants, and why it wants none any more."""
-    wanted = job.record.wanted if job.record.paused is None else 0
-    return wanted, job.record.why if job.record.phase.ended else None

@@ -7,7 +7,7 @@ from typing import assert_never
 from controlplane.job import effects, events
 from controlplane.job.effects import JobEffect
 from controlplane.job.events import JobEvent
-from controlplane.job.state import Record
+from controlplane.job.state import Record, Want
 from controlplane.lease.keeper import Leadership
 from controlplane.master.announcer import Announcer
 from controlplane.master.records import RecordUnreadable, encode_world, read_world
@@ -37,6 +37,7 @@ class Tools:
     stores: StoreServers
     announcer: Announcer
     wanted: WantedBook
+    want: Callable[[JobName, Want], None]
     clock: Clock
     leadership: Leadership
 
@@ -72,6 +73,8 @@ class JobShell:
                 self._tools.bus.publish(_subject_of(message), message, epoch=self._tools.leadership.epoch)
             case effects.TellCluster():
                 return self._tell_cluster(effect)
+            case effects.WantNodes(want):
+                self._tools.want(self._job, want)
             case effects.Announce(kind, text, why, fields):
                 self._tools.announcer.announce(Event(self._job, kind, text, why, fields))
             case _:

@@ -1,6 +1,6 @@
 """What the owner of a job allows and wants, in the units of the plan."""
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from controlplane.catalog.accelerators import matching
 from controlplane.catalog.money import MicroDollars, micro_of
@@ -41,15 +41,15 @@ class Criteria(Struct, frozen=True, kw_only=True):
         return not self.machine_types or name in self.machine_types
 
 
-def criteria_of(spec: JobSpec, *, steps_left: int | None = None, hours_left: float | None = None) -> Criteria:
-    """What is left of a deadline is the whole of it, unless told otherwise."""
+def criteria_of(spec: JobSpec) -> Criteria:
+    """As the job's file says, with the whole of its deadline left."""
     capacity = spec.capacity or Capacity()
     return Criteria(
         min_workers=spec.workers.least,
         max_workers=spec.workers.fitting(spec.workers.max),
         gpus_per_worker=spec.workers.ranks,
         objective=capacity.objective,
-        min_steps_per_s=_steps_per_s(capacity, steps_left, hours_left),
+        min_steps_per_s=_steps_per_s(capacity),
         max_micro_usd_per_hour=_micro(capacity.max_usd_per_hour),
         max_micro_usd_total=_micro(capacity.max_usd_total),
         on_demand=capacity.on_demand,
@@ -61,12 +61,27 @@ def criteria_of(spec: JobSpec, *, steps_left: int | None = None, hours_left: flo
     )
 
 
-def _steps_per_s(capacity: Capacity, steps_left: int | None, hours_left: float | None) -> float:
+def criteria_left(
+    criteria: Criteria,
+    *,
+    spot_only: bool,
+    micro_usd_total: MicroDollars | None = None,
+    steps_left: int | None = None,
+    seconds_left: float | None = None,
+) -> Criteria:
+    """What a job's file asks for, within what its budget forbids and what is left of its deadline."""
+    total = criteria.max_micro_usd_total if micro_usd_total is None else micro_usd_total
+    least = criteria.min_steps_per_s
+    if criteria.objective is Objective.DEADLINE and steps_left is not None and seconds_left is not None:
+        least = steps_left / seconds_left if seconds_left > 0 else float("inf")
+    on_demand = 0.0 if spot_only else criteria.on_demand
+    return structs.replace(criteria, max_micro_usd_total=total, min_steps_per_s=least, on_demand=on_demand)
+
+
+def _steps_per_s(capacity: Capacity) -> float:
     if capacity.objective is not Objective.DEADLINE or capacity.deadline is None:
         return 0.0
-    steps = capacity.deadline.steps if steps_left is None else steps_left
-    hours = capacity.deadline.hours if hours_left is None else hours_left
-    return steps / (hours * SECONDS_PER_HOUR) if hours > 0 else float("inf")
+    return capacity.deadline.steps / (capacity.deadline.hours * SECONDS_PER_HOUR)
 
 
 def _micro(usd: float | None) -> MicroDollars | None:

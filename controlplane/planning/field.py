@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 from msgspec import Struct
 
+from controlplane.catalog.kinds import MachineKind
 from controlplane.clouds.interface import QuotaKey
 from controlplane.planning.criteria import Criteria
-from controlplane.planning.market import Choice, Market, Option, Quotas
+from controlplane.planning.market import Market, Option, Quotas
 from controlplane.planning.paces import Bools, Floats, Ints, Paces, paces_of
 from controlplane.planning.quotas import Amounts
 from controlplane.planning.scoring import crowd_price, may_spread, risk_parts
@@ -19,8 +20,8 @@ from controlplane.throughput.profile import Profile
 class Range(Struct, frozen=True):
     """Of nodes, by choice."""
 
-    least: Mapping[Choice, int]
-    most: Mapping[Choice, int]
+    least: Mapping[MachineKind, int]
+    most: Mapping[MachineKind, int]
 
 
 class Shared(Struct, frozen=True):

@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
+from controlplane.catalog.kinds import MachineKind
 from controlplane.catalog.money import MICRO_PER_USD
 from controlplane.catalog.places import continent_of, region_of
 from controlplane.planning.bounds import Bound
 from controlplane.planning.criteria import SECONDS_PER_HOUR, Criteria
 from controlplane.planning.field import Field
-from controlplane.planning.market import Choice
 from controlplane.planning.program import INFINITY, Program, new_program, solve
 from controlplane.planning.scoring import uncrowded
 from controlplane.planning.tuning import Tuning
@@ -18,7 +18,7 @@ TOLERANCE_MICRO_USD = 2
 
 def fill(
     field: Field, bound: Bound, place: int, criteria: Criteria, tuning: Tuning, spare_micro_usd: int = 0
-) -> tuple[dict[Choice, int], bool] | None:
+) -> tuple[dict[MachineKind, int], bool] | None:
     """The nodes, and whether none weigh less; None where a quota or the cap leaves none.
 
     The cap is kept as far as the solver keeps it: with `TOLERANCE_MICRO_USD` to spare it is kept for sure.

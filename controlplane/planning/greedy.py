@@ -6,9 +6,10 @@ No search and no solver: the plan corrects it after. What it asks for keeps ever
 import math
 from collections.abc import Mapping
 
+from controlplane.catalog.kinds import MachineKind
 from controlplane.catalog.places import Distance, distance
 from controlplane.planning.criteria import Criteria
-from controlplane.planning.market import NONE, Choice, Market, Nodes, Option, Present
+from controlplane.planning.market import NONE, Market, Nodes, Option, Present
 from controlplane.planning.quotas import allowed, room_for, take, taken
 from controlplane.planning.scoring import is_affordable, limit_of, risk_of, score
 from controlplane.planning.tuning import Tuning
@@ -24,7 +25,7 @@ def greedy(
     present: Present,
     wanted: int,
     tuning: Tuning | None = None,
-    last: Mapping[Choice, float] = NONE,
+    last: Mapping[MachineKind, float] = NONE,
     lost: str = "",
 ) -> Nodes:
     """What to aim at: all that is held and on its way, and more of the same accelerator up to `wanted`.
@@ -60,7 +61,7 @@ def greedy(
 
 
 def _by_liking(
-    market: Market, present: Present, accelerator: str, last: Mapping[Choice, float], tuning: Tuning
+    market: Market, present: Present, accelerator: str, last: Mapping[MachineKind, float], tuning: Tuning
 ) -> list[Option]:
     """Near what is there first, since a new zone costs egress; then cheap, risk included.
 
@@ -70,7 +71,7 @@ def _by_liking(
     zones = {choice.zone for choice in nodes}
     workers = sum(nodes.values())
 
-    def liking(option: Option) -> tuple[float, int, float, Choice]:
+    def liking(option: Option) -> tuple[float, int, float, MachineKind]:
         doubt = last.get(option.choice, -math.inf)
         near = min((_NEARNESS[distance(option.choice.zone, zone)] for zone in zones), default=0)
         return doubt, near, option.micro_usd_per_hour + risk_of(option, workers, tuning), option.choice
@@ -90,7 +91,7 @@ def _affordable(
     profile: Profile,
     market: Market,
     nodes: Nodes,
-    choice: Choice,
+    choice: MachineKind,
     most: int,
     tuning: Tuning,
 ) -> int:

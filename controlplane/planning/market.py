@@ -2,16 +2,15 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
-from typing import NamedTuple
 
 from msgspec import Struct
 
 from controlplane.catalog import memory
 from controlplane.catalog.accelerators import BY_NAME
+from controlplane.catalog.kinds import MachineKind
 from controlplane.catalog.links import Links
 from controlplane.catalog.money import MicroDollars
 from controlplane.catalog.offers import Offer
-from controlplane.catalog.places import region_of
 from controlplane.clouds.interface import Needs, QuotaKey
 from controlplane.planning.criteria import Criteria
 from controlplane.throughput.placement import Group
@@ -20,21 +19,8 @@ UNKNOWN_LIMIT = 1000
 """Of a zone whose capacity nobody knows."""
 
 
-class Choice(NamedTuple):
-    """A kind of node in a zone; what a pool is made of."""
-
-    zone: str
-    machine_type: str
-    accelerator: str
-    spot: bool
-
-    @property
-    def region(self) -> str:
-        return region_of(self.zone)
-
-
 class Option(Struct, frozen=True, kw_only=True):
-    choice: Choice
+    choice: MachineKind
     gpus: int
     micro_usd_per_hour: MicroDollars
     """Of one node."""
@@ -57,7 +43,7 @@ class Option(Struct, frozen=True, kw_only=True):
         )
 
 
-Nodes = Mapping[Choice, int]
+Nodes = Mapping[MachineKind, int]
 NONE: Nodes = MappingProxyType({})
 
 
@@ -66,7 +52,7 @@ class Quotas(Struct, frozen=True):
 
     left: Mapping[QuotaKey, int] = MappingProxyType({})
     """With what the job has already; a quota that is not here limits nothing."""
-    needs: Mapping[Choice, Needs] = MappingProxyType({})
+    needs: Mapping[MachineKind, Needs] = MappingProxyType({})
     """Of one node."""
     page: str = ""
     """Where a person asks for more."""
@@ -76,7 +62,7 @@ UNLIMITED = Quotas()
 
 
 class Market(Struct, frozen=True):
-    options: Mapping[Choice, Option]
+    options: Mapping[MachineKind, Option]
     """In the order of their choices, so that equal markets are planned equally."""
     links: Links
     quotas: Quotas = UNLIMITED
@@ -89,14 +75,14 @@ class Present(Struct, frozen=True):
     """Nodes that are there and will stay."""
     in_flight: Nodes = NONE
     """Asked for and not there yet: they may still come, whatever is decided now."""
-    stocked_out: frozenset[Choice] = frozenset()
+    stocked_out: frozenset[MachineKind] = frozenset()
     """Where nothing more is to be had for now."""
 
-    def committed(self) -> dict[Choice, int]:
+    def committed(self) -> dict[MachineKind, int]:
         both = {choice: self.held.get(choice, 0) + self.in_flight.get(choice, 0) for choice in self.choices()}
         return {choice: count for choice, count in sorted(both.items()) if count}
 
-    def kept(self) -> dict[Choice, int]:
+    def kept(self) -> dict[MachineKind, int]:
         """Without what was asked for in vain."""
         return {
             choice: kept
@@ -104,7 +90,7 @@ class Present(Struct, frozen=True):
             if (kept := self.held.get(choice, 0) if choice in self.stocked_out else count)
         }
 
-    def choices(self) -> set[Choice]:
+    def choices(self) -> set[MachineKind]:
         return {*self.held, *self.in_flight}
 
 
@@ -118,7 +104,7 @@ def market_of(
     links: Links,
     *,
     seen: Seen,
-    limits: Mapping[Choice, int] | None = None,
+    limits: Mapping[MachineKind, int] | None = None,
     quotas: Quotas = UNLIMITED,
 ) -> Market:
     """`limits`, if given, are all that may be had: what is not there is not offered."""
@@ -145,10 +131,10 @@ def _is_wanted(criteria: Criteria, option: Option) -> bool:
     return criteria.on_demand < 1 if option.choice.spot else criteria.on_demand > 0
 
 
-def _options(offer: Offer, seen: memory.Estimate, limits: Mapping[Choice, int] | None) -> Iterable[Option]:
+def _options(offer: Offer, seen: memory.Estimate, limits: Mapping[MachineKind, int] | None) -> Iterable[Option]:
     for spot in (True, False):
         price = offer.micro_usd_per_hour(spot=spot)
-        choice = Choice(offer.zone, offer.machine_type, offer.accelerator, spot)
+        choice = offer.kind(spot=spot)
         limit = UNKNOWN_LIMIT if limits is None else limits.get(choice, 0)
         if price is not None and limit > 0:
             yield Option(

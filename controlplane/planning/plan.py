@@ -13,11 +13,12 @@ from types import MappingProxyType
 
 from msgspec import Struct, structs
 
+from controlplane.catalog.kinds import MachineKind
 from controlplane.clouds.interface import QuotaKey
 from controlplane.planning import sentences
 from controlplane.planning.criteria import Criteria
 from controlplane.planning.field import Range
-from controlplane.planning.market import Choice, Market, Nodes, Present
+from controlplane.planning.market import Market, Nodes, Present
 from controlplane.planning.profiles import until_measured
 from controlplane.planning.quotas import limiting, too_small_for
 from controlplane.planning.scoring import Score, breach, gain, how_many, is_affordable, limit_of, score
@@ -98,7 +99,7 @@ def _why_not(other: Candidate, chosen: Candidate, criteria: Criteria) -> str:
     return sentences.loses(other.score, chosen.score, criteria)
 
 
-_NONE: Mapping[Choice, int] = MappingProxyType({})
+_NONE: Mapping[MachineKind, int] = MappingProxyType({})
 
 
 def anywhere(search: Search) -> Range:
@@ -187,7 +188,7 @@ def _pause_s(search: Search, new: Candidate, old: Candidate) -> float:
     return pause_s + max(search.market.options[choice].boot_s for choice in new.nodes)
 
 
-def _within_the_caps(search: Search) -> dict[Choice, int]:
+def _within_the_caps(search: Search) -> dict[MachineKind, int]:
     """Of what there is, when nothing that trains may be had: no more than may be paid for, the cheapest first.
 
     Where enough would be left to train, and to pass the cap by what it sends, one fewer than that is left.
@@ -200,7 +201,7 @@ def _within_the_caps(search: Search) -> dict[Choice, int]:
         money = criteria.max_micro_usd_per_hour
         if found is not None and not is_affordable(criteria, found):
             most = min(most, criteria.min_workers - 1)
-    left: dict[Choice, int] = {}
+    left: dict[MachineKind, int] = {}
     for choice in sorted(kept, key=lambda each: (options[each].micro_usd_per_hour, each)):
         price = options[choice].micro_usd_per_hour
         count = int(min(kept[choice], most, how_many(money, price)))
@@ -214,5 +215,5 @@ def _accelerators(nodes: Nodes) -> set[str]:
     return {choice.accelerator for choice in nodes}
 
 
-def _limits(market: Market, present: Present) -> dict[Choice, int]:
+def _limits(market: Market, present: Present) -> dict[MachineKind, int]:
     return {choice: limit_of(market, present, choice) for choice in market.options}

@@ -3,8 +3,9 @@
 import math
 from collections.abc import Mapping
 
+from controlplane.catalog.kinds import MachineKind
 from controlplane.clouds.interface import QuotaKey
-from controlplane.planning.market import Choice, Market, Nodes, Present, Quotas
+from controlplane.planning.market import Market, Nodes, Present, Quotas
 
 Amounts = Mapping[QuotaKey, float]
 
@@ -16,7 +17,7 @@ def taken(quotas: Quotas, nodes: Nodes) -> dict[QuotaKey, int]:
     return used
 
 
-def take(used: dict[QuotaKey, int], quotas: Quotas, choice: Choice, count: int) -> None:
+def take(used: dict[QuotaKey, int], quotas: Quotas, choice: MachineKind, count: int) -> None:
     for key, amount in quotas.needs.get(choice, {}).items():
         used[key] = used.get(key, 0) + count * amount
 
@@ -27,7 +28,7 @@ def allowed(quotas: Quotas, held: Nodes) -> dict[QuotaKey, int]:
     return {key: max(left, there.get(key, 0)) for key, left in quotas.left.items()}
 
 
-def room_for(quotas: Quotas, choice: Choice, limits: Amounts, used: Amounts) -> float:
+def room_for(quotas: Quotas, choice: MachineKind, limits: Amounts, used: Amounts) -> float:
     """How many more nodes of this choice fit beside what is used; infinite where no quota limits them."""
     fits = (
         (limits[key] - used.get(key, 0)) // amount
@@ -56,7 +57,7 @@ def too_small_for(wanted: int, market: Market, present: Present) -> tuple[QuotaK
     return limiting(market, present, most) if sum(most.values()) < wanted else ()
 
 
-def _filled(wanted: int, accelerator: str, market: Market, present: Present) -> dict[Choice, int]:
+def _filled(wanted: int, accelerator: str, market: Market, present: Present) -> dict[MachineKind, int]:
     quotas = market.quotas
     nodes = {choice: count for choice, count in present.kept().items() if choice.accelerator == accelerator}
     limits, used = allowed(quotas, present.held), taken(quotas, nodes)
@@ -69,7 +70,7 @@ def _filled(wanted: int, accelerator: str, market: Market, present: Present) -> 
     return nodes
 
 
-def full_for(quotas: Quotas, choice: Choice, limits: Amounts, used: Amounts) -> list[QuotaKey]:
+def full_for(quotas: Quotas, choice: MachineKind, limits: Amounts, used: Amounts) -> list[QuotaKey]:
     """The quotas that have no room for another node of this choice."""
     needs = quotas.needs.get(choice, {})
     return [key for key, amount in needs.items() if key in limits and used.get(key, 0) + amount > limits[key]]

@@ -12,8 +12,9 @@ from collections.abc import Iterable
 import numpy as np
 from msgspec import Struct
 
+from controlplane.catalog.kinds import MachineKind
 from controlplane.planning.criteria import Criteria
-from controlplane.planning.market import Choice, Market, Nodes, Option, Present
+from controlplane.planning.market import Market, Nodes, Option, Present
 from controlplane.planning.paces import Floats
 from controlplane.planning.quotas import allowed, taken
 from controlplane.planning.tuning import Tuning
@@ -173,7 +174,7 @@ def breach(criteria: Criteria, market: Market, present: Present, nodes: Nodes) -
     return ""
 
 
-def limit_of(market: Market, present: Present, choice: Choice) -> int:
+def limit_of(market: Market, present: Present, choice: MachineKind) -> int:
     held = present.held.get(choice, 0)
     return held if choice in present.stocked_out else max(held, market.options[choice].limit)
 

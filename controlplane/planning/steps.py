@@ -7,8 +7,9 @@ is made for them where there is none.
 
 import math
 
+from controlplane.catalog.kinds import MachineKind
 from controlplane.planning.criteria import Criteria
-from controlplane.planning.market import Choice, Market, Nodes, Present
+from controlplane.planning.market import Market, Nodes, Present
 from controlplane.planning.quotas import allowed, room_for, take, taken
 from controlplane.planning.scoring import how_many
 
@@ -21,7 +22,7 @@ def first_step(
     egress_micro_usd_per_hour: int,
     *,
     may_stay: bool = False,
-) -> dict[Choice, int]:
+) -> dict[MachineKind, int]:
     """What to aim at now: more only beside what may be there; less at once, unless what runs may stay.
 
     Machines of another accelerator go first: a world has one type.
@@ -37,7 +38,7 @@ def first_step(
 
 
 def _raise(
-    asked: dict[Choice, int],
+    asked: dict[MachineKind, int],
     there: Nodes,
     criteria: Criteria,
     market: Market,
@@ -60,7 +61,7 @@ def _raise(
             money -= int(more) * option.micro_usd_per_hour
 
 
-def _hold_on(asked: dict[Choice, int], there: Nodes, criteria: Criteria, present: Present, target: Nodes) -> None:
+def _hold_on(asked: dict[MachineKind, int], there: Nodes, criteria: Criteria, present: Present, target: Nodes) -> None:
     """Of what is to go as many stay as have no successor yet, but for those whose room the successors need.
 
     Where so few would be left that the job cannot run, all go: it has to wait for the others either way.

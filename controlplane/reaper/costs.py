@@ -5,15 +5,10 @@ from collections.abc import Iterable
 from controlplane.catalog.offers import Catalog
 from controlplane.clouds.interface import MachineInfo
 from controlplane.ledger.pricing import Market, rate_of
-from controlplane.ledger.state import Kind
 
 
 def micro_usd_per_hour(machines: Iterable[MachineInfo], market: Market, catalog: Catalog) -> int | None:
     """None where the price of one of them is not known. Disks, system pools and clusters' fees are not in it."""
-    prices = [rate_of(_kind(machine), market, catalog).paid for machine in machines]
+    prices = [rate_of(machine.kind, market, catalog).paid for machine in machines]
     known = [price for price in prices if price is not None]
     return sum(known) if len(known) == len(prices) else None
-
-
-def _kind(machine: MachineInfo) -> Kind:
-    return Kind(machine.zone, machine.machine_type, machine.accelerator or "", machine.accelerators, machine.spot)

@@ -92,4 +92,4 @@ def pool_of(machine: MachineInfo, pools: Iterable[PoolInfo]) -> PoolInfo | None:
 
 
 def _traits(of: PoolInfo | MachineInfo) -> tuple[object, ...]:
-    return of.labels.get(FLEET_LABEL), job_of(of.labels), of.zone, of.machine_type, of.spot
+    return of.labels.get(FLEET_LABEL), job_of(of.labels), of.kind.zone, of.kind.machine_type, of.kind.spot

@@ -137,10 +137,10 @@ def _key(found: Found) -> Key:
 def _fields(resource: Resource) -> dict[str, Scalar | None]:
     match resource:
         case PoolInfo():
-            return {"cluster": resource.ref.cluster, "pool": resource.ref.pool, "zone": resource.zone}
+            return {"cluster": resource.ref.cluster, "pool": resource.ref.pool, "zone": resource.kind.zone}
         case ClusterInfo():
             return {"cluster": resource.name, "location": resource.location}
         case MachineInfo():
-            return {"machine": resource.name, "zone": resource.zone}
+            return {"machine": resource.name, "zone": resource.kind.zone}
         case _:
             assert_never(resource)

@@ -4,10 +4,10 @@ import math
 from collections.abc import Mapping
 from typing import Protocol
 
-from controlplane.allocator.choices import choice_of
 from controlplane.allocator.counting import doomed, held, lost, sidelined
 from controlplane.allocator.effects import DeletePool, RemoveNodes, ResizePool
 from controlplane.clouds.interface import PoolRef
+from messages.ids import ClusterName
 from tests.allocator.actor import Asker
 from tests.allocator.wire import Request, Wire
 from tests.simulation.clockwork import Broken, Clockwork
@@ -78,13 +78,13 @@ class Account:
                 raise Broken(f"pool {change.ref.pool} shrinks to {change.size}, it has {len(known)} known nodes")
         elif isinstance(change, RemoveNodes) and pool is not None:
             for name in change.nodes:
-                self._check_unused(actor, pool.machines.get(name))
+                self._check_unused(actor, change.ref.cluster, pool.machines.get(name))
 
     def _check_quotas(self, actor: Asker, request: Request) -> None:
         """Of what may come, and of the machines that are there and that it was told of, whatever it thinks of them."""
         coming, quotas = self.may_come(actor, request), actor.allocator.quotas
         pools = actor.allocator.pools
-        needs = {ref: quotas.needs.get(choice_of(pool.offer), {}) for ref, pool in pools.items()}
+        needs = {ref: quotas.needs.get(pool.offer.kind, {}) for ref, pool in pools.items()}
         going = {
             name for each in self.wire.requests if isinstance(each.change, RemoveNodes) for name in each.change.nodes
         }
@@ -113,11 +113,13 @@ class Account:
         refs = {*self.cloud.pools, *(other.change.ref for other in self.wire.requests), request.change.ref}
         return {ref: self._most(actor, ref, request) for ref in refs}
 
-    def _check_unused(self, actor: Asker, machine: MachineTruth | None) -> None:
+    def _check_unused(self, actor: Asker, cluster: ClusterName, machine: MachineTruth | None) -> None:
+        """A machine that was taken into use after the last sight of its cluster is not known to be in use."""
         if machine is None or machine.uid not in actor.seen or machine.life != "running":
             return
         since_s = self.busy.get(machine.uid)
-        if since_s is not None and self.clockwork.now_s - since_s > IN_USE_S:
+        seen_s = actor.sighted_s.get(cluster, 0.0)
+        if since_s is not None and since_s < seen_s and self.clockwork.now_s - since_s > IN_USE_S:
             raise Broken(f"node {machine.name} is removed though the job uses it")
 
     def _most(self, actor: Asker, ref: PoolRef, sent: Request) -> int:

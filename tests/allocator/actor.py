@@ -24,11 +24,17 @@ class Asker(Protocol):
     def seen(self) -> set[str]:
         """Uids of machines that it was told of."""
 
+    @property
+    def sighted_s(self) -> dict[ClusterName, float]:
+        """When each cluster was last seen."""
+
     def post(self, event: events.AllocatorEvent) -> None: ...
 
 
 class World(Protocol):
     sent_sights: dict[int, tuple[NodeSight, ...]]
+
+    def idle(self, cluster: ClusterName) -> tuple[str, ...]: ...
 
     def decided(self, allocator: Allocator) -> None: ...
 
@@ -46,6 +52,7 @@ class Actor:
         self.seen: set[str] = set()
         """Uids of machines that this process was told of."""
         self.sights: dict[ClusterName, int] = {}
+        self.sighted_s: dict[ClusterName, float] = {}
         self._wake = 0
         self.clockwork.after(0.0, lambda: self.post(events.Ticked(self.clockwork.now_s)))
 
@@ -67,9 +74,10 @@ class Actor:
         """The shell drops topologies that are older than one it had."""
         if number > self.sights.get(cluster, 0) and self.alive:
             self.sights[cluster] = number
+            self.sighted_s[cluster] = self.clockwork.now_s
             sight = self.world.sent_sights[number]
             self.seen |= {node.uid for node in sight}
-            self.post(events.NodesSeen(self.clockwork.now_s, cluster, sight))
+            self.post(events.NodesSeen(self.clockwork.now_s, cluster, sight, self.world.idle(cluster)))
 
     def _wake_at(self, at_s: float | None) -> None:
         self._wake += 1

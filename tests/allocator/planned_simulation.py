@@ -12,7 +12,6 @@ from dataclasses import replace
 from msgspec import structs
 
 from controlplane.allocator import events
-from controlplane.allocator.choices import choice_of
 from controlplane.allocator.counting import ceiling, going, sidelined
 from controlplane.allocator.demand import Demand
 from controlplane.allocator.effects import MakePlan
@@ -21,11 +20,12 @@ from controlplane.allocator.learn import learn
 from controlplane.allocator.offers import Offer, pool_ref
 from controlplane.allocator.prospects import supplies_of
 from controlplane.allocator.state import Allocator, Kind, new_allocator
+from controlplane.catalog.kinds import MachineKind
 from controlplane.catalog.money import MicroDollars
 from controlplane.clouds.interface import PoolRef, QuotaKey
 from controlplane.clouds.outcomes import StockedOut
 from controlplane.planning.criteria import Criteria
-from controlplane.planning.market import Choice, Market, Option, Present, Quotas
+from controlplane.planning.market import Market, Option, Present, Quotas
 from controlplane.planning.plan import Change, plan
 from controlplane.planning.quotas import taken
 from controlplane.planning.scoring import breach, score
@@ -37,6 +37,7 @@ from tests.allocator.account import Account
 from tests.allocator.actor import Actor, Asker, World
 from tests.allocator.simulated_cloud import CloudPool, Machine
 from tests.allocator.simulation import CLUSTERS, JOB, SETTINGS, Result, System
+from tests.allocator.stage import next_want
 from tests.allocator.wire import Request
 from tests.planning.builders import HOLLAND, IOWA_A, IOWA_B, MACHINES, OREGON, USD, a_market, a_small_profile, needs_of
 from tests.simulation.clockwork import Broken, Clockwork
@@ -71,10 +72,10 @@ class PlannedAccount(Account):
             raise Broken(f"pool {request.change.ref.pool} was raised, where there were no machines a moment ago")
         if market is None:
             raise Broken("something was raised before a market was known")
-        coming: dict[Choice, int] = {}
+        coming: dict[MachineKind, int] = {}
         for ref, count in self.may_come(actor, request).items():
             if count:
-                choice = choice_of(actor.allocator.pools[ref].offer)
+                choice = actor.allocator.pools[ref].offer.kind
                 coming[choice] = coming.get(choice, 0) + count
         most = min(demand.criteria.max_workers, actor.allocator.wanted)
         if sum(coming.values()) > most:
@@ -83,14 +84,14 @@ class PlannedAccount(Account):
             raise Broken(f"{coming} may come, of two types")
         self._check_money(demand, market, self._with_sidelined(actor, coming))
 
-    def _with_sidelined(self, actor: Asker, coming: dict[Choice, int]) -> dict[Choice, int]:
+    def _with_sidelined(self, actor: Asker, coming: dict[MachineKind, int]) -> dict[MachineKind, int]:
         """Nodes that were replaced but kept cost money, too."""
         found = Counter(coming)
         for pool in actor.allocator.pools.values():
-            found[choice_of(pool.offer)] += sidelined(pool)
+            found[pool.offer.kind] += sidelined(pool)
         return {choice: count for choice, count in found.items() if count and choice in market_of(actor).options}
 
-    def _check_money(self, demand: Demand, market: Market, coming: dict[Choice, int]) -> None:
+    def _check_money(self, demand: Demand, market: Market, coming: dict[MachineKind, int]) -> None:
         cap = demand.criteria.max_micro_usd_per_hour
         found = score(demand.profile, market, coming, TUNING)
         money = sum(market.options[choice].micro_usd_per_hour * count for choice, count in coming.items())
@@ -126,7 +127,7 @@ def _check_word(learned: Allocator, after: Allocator, now_s: float) -> None:
     if after.plans.number > 0 and early_s is not None and now_s < early_s:
         raise Broken("a plan was asked for before steps were measured")
     begun = [pool for pool in after.pools.values() if pool.operation and pool.operation.number > learned.operations]
-    raised = {choice_of(pool.offer) for pool in begun if pool.operation and pool.operation.raises}
+    raised = {pool.offer.kind for pool in begun if pool.operation and pool.operation.raises}
     basis = basis_of(learned, supplies_of(learned, now_s), now_s) if raised else None
     if basis is None or any(pool.operation and pool.operation.kind is Kind.REMOVE for pool in begun):
         return
@@ -137,7 +138,7 @@ def _check_word(learned: Allocator, after: Allocator, now_s: float) -> None:
         gone = sum(going(pool) + len(pool.vacant) for pool in learned.pools.values())
         aimed, here = aimed_at(plans), sum(there.values())
         unasked = raised if here >= (here + gone if aimed is None else aimed) else set()
-        taken = [choice_of(pool.offer) for pool in learned.pools.values() if pool.vacant or going(pool)]
+        taken = [pool.offer.kind for pool in learned.pools.values() if pool.vacant or going(pool)]
         types = {choice.accelerator for choice in there or taken}
         unasked |= {choice for choice in raised if choice.accelerator not in types}
     if unasked:
@@ -166,7 +167,7 @@ class PlannedSystem(System):
         by_kind: dict[str, int] = {}
         for offer in self.offers:
             if offer.spot:
-                name = choice_of(offer).accelerator
+                name = offer.kind.accelerator
                 by_kind[name] = by_kind.get(name, 0) + offer.max_nodes
         least = chance.randint(1, min(3, *by_kind.values()))
         self.profile = a_small_profile(gradient_bytes=chance.choice((0, 10**6, 10**8)))
@@ -181,7 +182,7 @@ class PlannedSystem(System):
             on_demand=on_demand,
             min_utilisation=chance.choice((None, 0.5)),
         )
-        self.usd = {offer.stock: chance.uniform(0.3, 1.0) for offer in self.offers}
+        self.usd = {offer.kind: chance.uniform(0.3, 1.0) for offer in self.offers}
         self.idlers: set[str] = set()
         """Uids of machines that the job will not use."""
         self.slackers: set[str] = set()
@@ -214,19 +215,19 @@ class PlannedSystem(System):
 
     def market(self, *, without: ClusterName | None = None) -> Market:
         offers = [offer for offer in self.offers if offer.cluster != without]
-        limits: dict[Choice, int] = {}
+        limits: dict[MachineKind, int] = {}
         for offer in offers:
-            limits[choice_of(offer)] = limits.get(choice_of(offer), 0) + offer.max_nodes
+            limits[offer.kind] = limits.get(offer.kind, 0) + offer.max_nodes
         wanted = {offer for offer in offers if offer.spot or self.criteria_now.on_demand > 0}
         options = [
             Option(
-                choice=choice_of(offer),
+                choice=offer.kind,
                 gpus=1,
-                micro_usd_per_hour=MicroDollars(round(self.usd[offer.stock] * USD)),
+                micro_usd_per_hour=MicroDollars(round(self.usd[offer.kind] * USD)),
                 network_bit_per_s=16e9,
-                limit=limits[choice_of(offer)],
+                limit=limits[offer.kind],
             )
-            for offer in sorted(wanted, key=lambda offer: choice_of(offer))
+            for offer in sorted(wanted, key=lambda offer: offer.kind)
         ]
         return structs.replace(a_market(*options), quotas=self.quotas())
 
@@ -283,7 +284,7 @@ class PlannedSystem(System):
 
     def want(self) -> None:
         self.wanted = self.clockwork.chance.choice((0, 1, 2, 4, 8))
-        self.actor.post(events.WantedChanged(self.clockwork.now_s, self.wanted, "a person asked"))
+        self._tell_want()
 
     def _change_prices(self) -> None:
         for stock in self.usd:
@@ -297,7 +298,7 @@ class PlannedSystem(System):
         self._tell_criteria()
 
     def _tell_criteria(self) -> None:
-        self.actor.post(events.CriteriaChanged(self.clockwork.now_s, self.criteria_now))
+        self.actor.post(next_want(self.actor.allocator, self.clockwork.now_s, criteria=self.criteria_now))
         self._tell_market(self.actor)
 
     def _measure(self) -> None:
@@ -313,7 +314,7 @@ class PlannedSystem(System):
         self.wanted = 8
         self.idlers.clear()
         self.slackers.clear()
-        self.usd = {offer.stock: 0.2 + 0.1 * number for number, offer in enumerate(self.offers)}
+        self.usd = {offer.kind: 0.2 + 0.1 * number for number, offer in enumerate(self.offers)}
         self.criteria_now = self.criteria
         super().be_kind()
         self._restock_all()
@@ -356,17 +357,17 @@ class PlannedSystem(System):
         self.must(self.is_as_wanted, "as wanted without quotas")
 
     def _all_used(self) -> dict[QuotaKey, int]:
-        needs = {choice_of(offer): needs_of(choice_of(offer)) for offer in self.offers}
+        needs = {offer.kind: needs_of(offer.kind) for offer in self.offers}
         return taken(Quotas(needs=needs), self._running())
 
     def _beside_others(self) -> list[tuple[CloudPool, Machine]]:
         """One machine, of which there is another offer in the same region, if any is."""
         offers = {pool_ref(JOB, offer): offer for offer in self.offers}
-        regions = Counter((choice_of(offer).region, offer.accelerator, offer.spot) for offer in self.offers)
+        regions = Counter((offer.kind.region, offer.accelerator, offer.spot) for offer in self.offers)
 
         def others(found: tuple[CloudPool, Machine]) -> int:
             offer = offers[found[0].ref]
-            return regions[choice_of(offer).region, offer.accelerator, offer.spot]
+            return regions[offer.kind.region, offer.accelerator, offer.spot]
 
         return sorted(self.cloud.running().values(), key=others)[-1:]
 
@@ -381,7 +382,7 @@ class PlannedSystem(System):
         running = list(self.cloud.running().values())
         self.cloud.capacities = dict.fromkeys(self.cloud.capacities, 0)
         for pool, _ in running[: least - 1]:
-            self.cloud.capacities[pool.plan.zone] += 1
+            self.cloud.capacities[pool.plan.kind.zone] += 1
         for pool, machine in running[least - 1 :]:
             self.cloud.take_at_once(pool, machine)
         self.must(lambda: not self.cloud.running(), "rid of what is idle and too few")
@@ -393,15 +394,15 @@ class PlannedSystem(System):
         for zone in self.cloud.capacities:
             self.cloud.capacities[zone] = sum(offer.max_nodes for offer in self.offers if offer.zone == zone)
 
-    def _running(self) -> dict[Choice, int]:
+    def _running(self) -> dict[MachineKind, int]:
         offers = {pool_ref(JOB, offer): offer for offer in self.offers}
-        found: dict[Choice, int] = {}
+        found: dict[MachineKind, int] = {}
         for pool, _ in self.cloud.running().values():
-            choice = choice_of(offers[pool.ref])
+            choice = offers[pool.ref].kind
             found[choice] = found.get(choice, 0) + 1
         return found
 
-    def _would_be_kept(self, held: dict[Choice, int]) -> bool:
+    def _would_be_kept(self, held: dict[MachineKind, int]) -> bool:
         allocator = self.actor.allocator
         criteria = structs.replace(self.criteria_now, max_workers=ceiling(allocator))
         present = Present(held=held)

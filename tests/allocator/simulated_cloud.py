@@ -376,14 +376,14 @@ class SimulatedCloud:
         pool.starved = pool.over_quota = False
         while len(pool.machines) < pool.target and pool.ref.cluster not in self.dark:
             pool.over_quota = any(amount > self._free(key) for key, amount in self.needs.get(pool.ref, {}).items())
-            if pool.over_quota or self._used(pool.plan.zone) >= self.capacities[pool.plan.zone]:
+            if pool.over_quota or self._used(pool.plan.kind.zone) >= self.capacities[pool.plan.kind.zone]:
                 pool.starved, pool.refused_s = True, self.clockwork.now_s
                 break
             number = next(self._numbers)
             again = pool.names.pop(0) if pool.names else None
             if again is not None:
                 self.clockwork.made["node came back under its name"] += 1
-            machine = Machine(again or f"{pool.plan.zone}-{number}", f"uid-{number}")
+            machine = Machine(again or f"{pool.plan.kind.zone}-{number}", f"uid-{number}")
             pool.machines[machine.name] = machine
             self.clockwork.after(self.clockwork.chance.uniform(*self.boot_s), partial(self._boot, pool, machine))
         self.clockwork.after(GROUP_S, lambda: self._tend(pool))
@@ -427,7 +427,7 @@ class SimulatedCloud:
         self.on_change(pool.ref.cluster)
 
     def _used(self, zone: str) -> int:
-        return sum(len(pool.machines) for pool in self.pools.values() if pool.plan.zone == zone)
+        return sum(len(pool.machines) for pool in self.pools.values() if pool.plan.kind.zone == zone)
 
     def _pools_of(self, cluster: ClusterName) -> list[CloudPool]:
         return [pool for pool in self.pools.values() if pool.ref.cluster == cluster]
@@ -443,10 +443,7 @@ class SimulatedCloud:
         plan = pool.plan
         return PoolInfo(
             pool.ref,
-            plan.zone,
-            plan.machine_type,
-            plan.accelerator,
-            plan.spot,
+            plan.kind,
             pool.target,
             status,
             plan.labels,

@@ -9,17 +9,19 @@ from functools import partial
 from typing import assert_never
 
 from controlplane.allocator import events
-from controlplane.allocator.choices import choice_of
 from controlplane.allocator.counting import ceiling
 from controlplane.allocator.effects import (
     AllocatorEffect,
     Announce,
     CreatePool,
     DeletePool,
+    FollowMarket,
     ListPools,
     MakePlan,
+    Place,
     RemoveNodes,
     ResizePool,
+    ShareStock,
 )
 from controlplane.allocator.offers import Offer, pool_ref
 from controlplane.allocator.state import Allocator, AllocatorSettings, new_allocator
@@ -30,6 +32,7 @@ from messages.ids import ClusterName, JobName
 from tests.allocator.account import Account
 from tests.allocator.actor import Actor
 from tests.allocator.simulated_cloud import Machine, SimulatedCloud
+from tests.allocator.stage import next_want
 from tests.allocator.wire import STRAY_S, Request, Wire
 from tests.planning.builders import DISK_GB, needs_of
 from tests.simulation.clockwork import Broken, Clockwork
@@ -102,7 +105,7 @@ class System:
         capacities = {offer.zone: chance.randint(0, 6) for offer in self.offers}
         self.cloud = SimulatedCloud(self.clockwork, capacities, CLUSTERS)
         self.cloud.limits = {pool_ref(JOB, offer): offer.max_nodes for offer in self.offers}
-        self.cloud.needs = {pool_ref(JOB, offer): needs_of(choice_of(offer)) for offer in self.offers}
+        self.cloud.needs = {pool_ref(JOB, offer): needs_of(offer.kind) for offer in self.offers}
         self.cloud.on_quota_refusal = self._tell_quotas_soon
         self.cloud.on_change = self._send_sight
         self.wire = Wire(self.clockwork, self.cloud)
@@ -212,6 +215,8 @@ class System:
                 self.wire.list_pools(actor, listing)
             case MakePlan():
                 self.make_plan(actor, effect)
+            case Place() | FollowMarket() | ShareStock():
+                pass
             case Announce(kind, text, why, _):
                 self.clockwork.tell(f"[{kind}] {text} ({why})")
             case _:
@@ -247,7 +252,6 @@ class System:
 
     def _beat(self, cluster: ClusterName) -> None:
         self._send_sight(cluster)
-        self._send_released(cluster)
         self.clockwork.after(1.0, lambda: self._beat(cluster))
 
     def _send_sight(self, cluster: ClusterName) -> None:
@@ -257,14 +261,12 @@ class System:
         self.sent_sights[number] = self.cloud.sight(cluster)
         self.clockwork.send(lambda: self.actor.see(cluster, number))
 
-    def _send_released(self, cluster: ClusterName) -> None:
-        idle = tuple(
+    def idle(self, cluster: ClusterName) -> tuple[str, ...]:
+        return tuple(
             machine.name
             for uid, (pool, machine) in self.cloud.running().items()
             if pool.ref.cluster == cluster and uid not in self.account.busy
         )
-        event = events.NodesReleased(self.clockwork.now_s, cluster, idle)
-        self.clockwork.after(0.001, lambda: self.actor.post(event))
 
     def work(self) -> None:
         """Takes nodes as long as it wants more, and gives back any when it has too many."""
@@ -373,7 +375,7 @@ class System:
     def _tell_of_darkness(self, cluster: ClusterName) -> None:
         """Again and again while it is so, as a master does."""
         if cluster in self.cloud.dark:
-            self.actor.post(events.ClusterLost(self.clockwork.now_s, cluster, "nothing is heard of it"))
+            self.actor.post(next_want(self.actor.allocator, self.clockwork.now_s, lost=frozenset({cluster})))
             self.clockwork.after(1.0, partial(self._tell_of_darkness, cluster))
 
     def _lose_a_region(self) -> None:
@@ -419,7 +421,11 @@ class System:
 
     def want(self) -> None:
         self.wanted = self.clockwork.chance.randint(1, min(8, self.room))
-        self.actor.post(events.WantedChanged(self.clockwork.now_s, self.wanted, "a person asked"))
+        self._tell_want()
+
+    def _tell_want(self) -> None:
+        now_s = self.clockwork.now_s
+        self.actor.post(next_want(self.actor.allocator, now_s, nodes=self.wanted, ended=self.ended))
 
     def _delete_a_pool(self) -> None:
         idle = [pool for pool in self.cloud.pools.values() if not pool.busy]
@@ -436,7 +442,7 @@ class System:
 
     def quotas(self) -> Quotas:
         """As read: of this job, which is the only one."""
-        needs = {choice_of(offer): needs_of(choice_of(offer)) for offer in self.offers}
+        needs = {offer.kind: needs_of(offer.kind) for offer in self.offers}
         return Quotas(dict(self.cloud.quotas), needs if self.cloud.quotas else {})
 
     def _tell_quotas_soon(self) -> None:
@@ -448,7 +454,7 @@ class System:
     def _end(self, why: str) -> None:
         self.ended = why
         self.clockwork.tell(f"the job has {why}")
-        self.actor.post(events.JobEnded(self.clockwork.now_s, why))
+        self._tell_want()
 
     def be_kind(self) -> None:
         """From now on machines can be had, and nothing is lost on the way."""
@@ -459,7 +465,7 @@ class System:
         for offer in self.offers:
             self.cloud.capacities[offer.zone] = offer.max_nodes
         if self.actor.alive:
-            self.actor.post(events.WantedChanged(self.clockwork.now_s, self.wanted, "said again"))
+            self._tell_want()
 
 
 def simulate(seed: int) -> Result:

@@ -22,6 +22,7 @@ from controlplane.allocator.offers import Offer, pool_ref
 from controlplane.allocator.state import Allocator, AllocatorSettings, Pool, new_allocator
 from controlplane.clouds.interface import ClusterInfo, PoolInfo, PoolRef, PoolStatus
 from controlplane.clouds.outcomes import Done, Outcome
+from controlplane.planning.criteria import Criteria
 from messages.clusters import NodeSight
 from messages.ids import ClusterName, JobName
 from messages.labels import JOB_LABEL
@@ -50,6 +51,8 @@ class Stage:
     were_ready: set[str] = field(default_factory=set)
     """Of those that are not ready, the ones that the controller has seen ready."""
     cordoned: set[str] = field(default_factory=set)
+    sights: dict[ClusterName, tuple[NodeSight, ...]] = field(default_factory=dict)
+    """Of each cluster, as last seen."""
     effects: list[AllocatorEffect] = field(default_factory=list)
     """All that were asked for so far."""
     born: int = 0
@@ -106,6 +109,7 @@ class Stage:
             if ref.cluster == cluster
             for name, uid in sorted(nodes.items())
         )
+        self.sights[cluster] = sights
         return self.happens(events.NodesSeen(self.now_s, cluster, sights))
 
     def ends(self, effect: Change, outcome: Outcome | None = None) -> list[AllocatorEffect]:
@@ -115,7 +119,17 @@ class Stage:
         return self.happens(events.OperationEnded(self.now_s, effect.ref, effect.operation, outcome or Done()))
 
     def wants(self, count: int) -> list[AllocatorEffect]:
-        return self.happens(events.WantedChanged(self.now_s, count, "a person asked"))
+        return self.happens(next_want(self.allocator, self.now_s, nodes=count, why="a person asked"))
+
+    def job_ends(self, why: str = "succeeded") -> list[AllocatorEffect]:
+        return self.happens(next_want(self.allocator, self.now_s, ended=why))
+
+    def asks_for(self, criteria: Criteria) -> list[AllocatorEffect]:
+        return self.happens(next_want(self.allocator, self.now_s, criteria=criteria))
+
+    def loses_cluster(self, cluster: ClusterName) -> list[AllocatorEffect]:
+        """Nothing is heard of it, nor of any worker there."""
+        return self.happens(next_want(self.allocator, self.now_s, lost=frozenset({cluster})))
 
     def notices(self, node: str, remaining_s: float = 15.0) -> list[AllocatorEffect]:
         return self.sees(self._holder(node).cluster, {node: remaining_s})
@@ -125,7 +139,8 @@ class Stage:
         return self.notices(node, 0.0)
 
     def releases(self, *nodes: str, cluster: ClusterName = US) -> list[AllocatorEffect]:
-        return self.happens(events.NodesReleased(self.now_s, cluster, nodes))
+        """The job has nothing on these nodes any more; otherwise the cluster is as it was last seen."""
+        return self.happens(events.NodesSeen(self.now_s, cluster, self.sights.get(cluster, ()), nodes))
 
     def cannot_start(
         self, *nodes: str, for_s: float = 20.0, cluster: ClusterName = US, started: Collection[str] = ()
@@ -145,10 +160,7 @@ class Stage:
                 labels = {JOB_LABEL: JOB}
                 self.cloud[effect.ref] = PoolInfo(
                     effect.ref,
-                    plan.zone,
-                    plan.machine_type,
-                    plan.accelerator,
-                    plan.spot,
+                    plan.kind,
                     plan.size,
                     PoolStatus.RUNNING,
                     labels,
@@ -195,6 +207,21 @@ class Stage:
         return next(ref for ref, nodes in self.machines.items() if node in nodes)
 
 
+def next_want(
+    allocator: Allocator,
+    at_s: float,
+    *,
+    nodes: int | None = None,
+    why: str = "",
+    ended: str | None = None,
+    criteria: Criteria | None = None,
+    lost: frozenset[ClusterName] = frozenset(),
+) -> events.NodesWanted:
+    """The want after the newest that the allocator knows; what is not given stays as it was."""
+    wanted = allocator.wanted if nodes is None else nodes
+    return events.NodesWanted(at_s, allocator.want + 1, wanted, why, ended, criteria, lost)
+
+
 def a_stage(*offers: Offer, wanted: int = 3, settings: AllocatorSettings | None = None) -> Stage:
     """The first listing has not come yet."""
     made = new_allocator(JOB, offers or (A, B, C), wanted=wanted, at_s=100.0, settings=settings)
@@ -222,7 +249,7 @@ def asked(effects: list[AllocatorEffect], offers: Sequence[Offer] = (A, B, C)) -
     for effect in effects:
         match effect:
             case CreatePool(_, _, plan, _):
-                words.append(("create", plan.zone, str(plan.size)))
+                words.append(("create", plan.kind.zone, str(plan.size)))
             case ResizePool(_, ref, size, _):
                 words.append(("resize", zones.get(ref, ref.pool), str(size)))
             case RemoveNodes(_, ref, nodes, _):

@@ -52,9 +52,9 @@ def test_a_cluster_that_became_ready_is_listed_at_once_and_used() -> None:
     assert asked(stage.happens(events.PoolsListed(stage.now_s, number, ()))) == []
     assert "cluster eu is not ready" in stage.allocator.why
     stage.now_s += 2.0
-    assert asked(stage.happens(events.ClusterBecameReady(stage.now_s, EU))) == [("list",)]
+    assert asked(stage.happens(events.ReadinessSeen(stage.now_s, EU))) == [("list",)]
     assert asked(stage.lists()) == [("create", "eu-c", "3")]
-    assert asked(stage.happens(events.ClusterBecameReady(stage.now_s, EU))) == []
+    assert asked(stage.happens(events.ReadinessSeen(stage.now_s, EU))) == []
 
 
 def test_a_listing_that_was_asked_for_before_a_cluster_became_ready_is_followed_by_another() -> None:
@@ -62,7 +62,7 @@ def test_a_listing_that_was_asked_for_before_a_cluster_became_ready_is_followed_
     stage.ticks()
     before = stage.allocator.listing.number
     stage.now_s += 0.1
-    assert asked(stage.happens(events.ClusterBecameReady(stage.now_s, EU))) == []
+    assert asked(stage.happens(events.ReadinessSeen(stage.now_s, EU))) == []
     stage.now_s += 0.1
     assert asked(stage.happens(events.PoolsListed(stage.now_s, before, ()))) == [("list",)]
     assert asked(stage.lists()) == [("create", "eu-c", "3")]

@@ -6,9 +6,10 @@ import pytest
 
 from controlplane.allocator.calm import calm_first
 from controlplane.allocator.effects import AllocatorEffect, CreatePool, RemoveNodes, ResizePool
+from controlplane.catalog.kinds import MachineKind
 from controlplane.catalog.money import MicroDollars
 from controlplane.clouds.interface import QuotaKey
-from controlplane.planning.market import Choice, Market, Present
+from controlplane.planning.market import Market, Present
 from controlplane.planning.plan import Change, plan
 from messages.criteria import Objective
 from tests.allocator.planned_stage import (
@@ -101,7 +102,7 @@ def test_a_calm_zone_comes_before_one_that_took_a_machine_though_it_is_dearer() 
 # The market as the plan sees it
 
 
-def limits(market: Market) -> dict[Choice, int]:
+def limits(market: Market) -> dict[MachineKind, int]:
     return {choice: option.limit for choice, option in market.options.items()}
 
 

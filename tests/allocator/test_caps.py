@@ -3,7 +3,6 @@
 from dataclasses import replace
 from typing import Any
 
-from controlplane.allocator import events
 from controlplane.allocator.caps import money_per_hour, most_for
 from controlplane.allocator.effects import AllocatorEffect, CreatePool, ResizePool
 from controlplane.allocator.offers import Offer, pool_ref
@@ -75,11 +74,7 @@ def test_prices_that_rise_while_machines_come_leave_room_for_fewer() -> None:
 
 def test_what_is_sent_between_zones_is_money_too() -> None:
     stage = a_running_stage(IOWA, WEST, min_workers=2, max_workers=2, profile=a_small_profile(gradient_bytes=10**9))
-    stage.happens(
-        events.CriteriaChanged(
-            stage.now_s, some_criteria(min_workers=2, max_workers=3, max_micro_usd_per_hour=dollars(1.6))
-        )
-    )
+    stage.asks_for(some_criteria(min_workers=2, max_workers=3, max_micro_usd_per_hour=dollars(1.6)))
     [pool] = stage.allocator.pools.values()
     other = WEST if pool.offer == IOWA else IOWA
     assert most_for(stage.allocator, pool, 3) == 3
@@ -146,7 +141,7 @@ def test_a_noticed_machine_counts_against_the_quota_until_it_is_gone() -> None:
 
 def test_a_noticed_machine_is_replaced_at_once_where_another_quota_has_room() -> None:
     _, noticed = _one_was_noticed(WEST)
-    assert [(create.plan.zone, create.plan.size) for create in of(noticed, CreatePool)] == [(OREGON, 1)]
+    assert [(create.plan.kind.zone, create.plan.size) for create in of(noticed, CreatePool)] == [(OREGON, 1)]
 
 
 def test_a_quota_that_is_refused_while_a_noticed_machine_is_there_is_asked_again_soon_after() -> None:
@@ -155,11 +150,11 @@ def test_a_quota_that_is_refused_while_a_noticed_machine_is_there_is_asked_again
     stage.ends(create, QuotaExceeded("GPUS"))
     stage.takes("us-a-1")
     stage.sees()
-    assert shelf_of(stage.allocator, B.stock).closed_until_s == stage.now_s + 25.0 + AllocatorSettings().stockout_s
+    assert shelf_of(stage.allocator, B.kind).closed_until_s == stage.now_s + 25.0 + AllocatorSettings().stockout_s
     stage.ticks(26.0)
     stage.lists()
     again = [*stage.ticks(30.0), *stage.lists()]
     assert ("create", "us-b", "1") in asked(again)
     [create] = of(again, CreatePool)
     stage.ends(create, QuotaExceeded("GPUS"))
-    assert shelf_of(stage.allocator, B.stock).closed_until_s == stage.now_s + AllocatorSettings().quota_s
+    assert shelf_of(stage.allocator, B.kind).closed_until_s == stage.now_s + AllocatorSettings().quota_s

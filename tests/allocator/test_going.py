@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-from controlplane.allocator import events
 from controlplane.allocator.effects import Announce, Change, CreatePool, DeletePool, ListPools, RemoveNodes, ResizePool
 from controlplane.clouds.outcomes import (
     StockedOut,
@@ -108,7 +107,7 @@ def test_at_the_end_every_pool_is_deleted_until_a_listing_shows_none() -> None:
     assert isinstance(given_up, RemoveNodes)
     assert isinstance(create, CreatePool)
     stage.ends(create)
-    assert asked(stage.happens(events.JobEnded(stage.now_s, "succeeded"))) == [("delete", "us-b")]
+    assert asked(stage.job_ends("succeeded")) == [("delete", "us-b")]
     stage.ends(given_up)
     [delete_a] = of(stage.lists(), DeletePool)
     stage.ends(delete_a)
@@ -159,7 +158,7 @@ def test_every_change_says_why_and_is_told_to_people() -> None:
     stage.notices("us-a-2")
     stage.takes("us-a-2")
     stage.sees()
-    stage.happens(events.JobEnded(stage.now_s, "succeeded"))
+    stage.job_ends("succeeded")
     for effect in stage.effects:
         if isinstance(effect, Change | ListPools):
             assert effect.why

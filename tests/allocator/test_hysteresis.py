@@ -101,7 +101,7 @@ def test_what_runs_is_not_given_up_for_a_zone_that_had_nothing_lately() -> None:
     stage.lists()
     stage.sees_prices(an_option(), an_option(IOWA_A, "A100-40", 0.5))
     [create] = of(stage.plans(), CreatePool)
-    assert create.plan.accelerator == fast.accelerator
+    assert create.plan.kind == fast.kind
     stage.does(create)
     [shed] = of(stage.ends(create, StockedOut("none")), ResizePool)
     stage.ends(shed)

@@ -18,7 +18,7 @@ from controlplane.planning.plan import plan
 from controlplane.planning.tuning import Tuning
 from controlplane.throughput.use import NodeUse
 from messages.criteria import Objective
-from tests.allocator.stage import EU, JOB, US
+from tests.allocator.stage import EU, JOB, US, next_want
 from tests.allocator.test_properties import AFTER_S, EVENTS, NAMES, OFFERS, Run, clusters_with
 from tests.planning.builders import USD, a_market, a_small_profile, an_option, gpus_of
 
@@ -62,7 +62,7 @@ PLANNED_EVENTS: st.SearchStrategy[AllocatorEvent | Outcome | PlanMade] = st.one_
     EVENTS,
     EVENTS,
     st.builds(events.MarketSeen, st.just(0.0), MARKETS),
-    st.builds(events.CriteriaChanged, st.just(0.0), CRITERIA),
+    st.builds(events.NodesWanted, st.just(0.0), st.integers(1, 30), st.integers(1, 6), criteria=CRITERIA),
     st.builds(events.UseSeen, st.just(0.0), st.lists(USES, max_size=4).map(tuple)),
     st.builds(events.ProfileMeasured, st.just(0.0), st.sampled_from(PROFILES)),
     st.just(PlanMade()),
@@ -116,7 +116,7 @@ def test_a_paused_job_asks_for_no_node_and_wants_all_in_use_to_be_left(criteria:
     for after_s, event in happened:
         run.now_s += after_s
         run.hears(event)
-    run.happens(events.WantedChanged(run.now_s, 0, "the budget is spent"))
+    run.happens(next_want(run.allocator, run.now_s, nodes=0, why="the budget is spent"))
     known = run.allocator.operations
     for _ in range(3):
         run.now_s += 1.0

@@ -13,6 +13,7 @@ from controlplane.allocator.events import AllocatorEvent
 from controlplane.allocator.invariants import check
 from controlplane.allocator.offers import Offer, pool_ref
 from controlplane.allocator.state import Allocator, new_allocator
+from controlplane.catalog.kinds import MachineKind
 from controlplane.clouds.interface import ClusterInfo, PoolInfo, PoolRef, PoolStatus, RecentShortage
 from controlplane.clouds.outcomes import (
     AlreadyExists,
@@ -30,7 +31,7 @@ from controlplane.clouds.outcomes import (
 )
 from messages.clusters import NodeSight
 from messages.labels import JOB_LABEL
-from tests.allocator.stage import EU, JOB, US, an_offer
+from tests.allocator.stage import EU, JOB, US, an_offer, next_want
 
 OFFERS = (an_offer("us-a", at_most=2), an_offer("us-b", at_most=4), an_offer("eu-c", at_most=1, cluster=EU))
 REFS = tuple(pool_ref(JOB, offer) for offer in OFFERS)
@@ -58,7 +59,7 @@ SIGHTS = st.builds(
 )
 INFOS = st.builds(
     lambda ref, size, status, label, shortage: PoolInfo(
-        ref, "us-x", "n1", None, True, size, status, {JOB_LABEL: label}, shortage=shortage
+        ref, MachineKind("us-x", "n1", "", 0, True), size, status, {JOB_LABEL: label}, shortage=shortage
     ),
     st.sampled_from([*REFS, FOUND]),
     st.integers(0, 4),
@@ -82,13 +83,23 @@ LISTING = st.integers(0, 6)
 
 EVENTS: st.SearchStrategy[AllocatorEvent | Outcome] = st.one_of(
     st.builds(events.Ticked, st.just(0.0)),
-    st.builds(events.WantedChanged, st.just(0.0), st.integers(0, 6)),
+    st.builds(
+        events.NodesWanted,
+        st.just(0.0),
+        st.integers(1, 30),
+        st.integers(0, 6),
+        lost=st.frozensets(CLUSTERS, max_size=1),
+    ),
     st.builds(lambda infos: events.PoolsListed(0.0, -1, infos), CLUSTER_INFOS),
     st.builds(events.PoolsListed, st.just(0.0), LISTING, CLUSTER_INFOS),
     st.builds(events.ListingFailed, st.just(0.0), LISTING, st.just(Unreachable("away"))),
-    st.builds(events.NodesSeen, st.just(0.0), CLUSTERS, st.lists(SIGHTS, max_size=4).map(tuple)),
-    st.builds(events.ClusterLost, st.just(0.0), CLUSTERS),
-    st.builds(events.NodesReleased, st.just(0.0), CLUSTERS, st.lists(NAMES, max_size=3).map(tuple)),
+    st.builds(
+        events.NodesSeen,
+        st.just(0.0),
+        CLUSTERS,
+        st.lists(SIGHTS, max_size=4).map(tuple),
+        st.none() | st.lists(NAMES, max_size=3).map(tuple),
+    ),
     st.builds(
         events.StartsSeen,
         st.just(0.0),
@@ -162,7 +173,7 @@ def test_an_ended_job_keeps_no_pool_once_the_cloud_answers(
     for after_s, event in happened:
         run.now_s += after_s
         run.happens(event)
-    run.happens(events.JobEnded(run.now_s, "succeeded"))
+    run.happens(next_want(run.allocator, run.now_s, ended="succeeded"))
     left = {pool.ref for pool in run.allocator.pools.values() if pool.exists} | set(run.open)
     for _ in range(60):
         run.now_s += 15.0
@@ -172,7 +183,10 @@ def test_an_ended_job_keeps_no_pool_once_the_cloud_answers(
             elif isinstance(change, CreatePool):
                 left.add(ref)
             run.happens(Done())
-        infos = [PoolInfo(ref, "us-x", "n1", None, True, 1, PoolStatus.RUNNING, {JOB_LABEL: JOB}) for ref in left]
+        infos = [
+            PoolInfo(ref, MachineKind("us-x", "n1", "", 0, True), 1, PoolStatus.RUNNING, {JOB_LABEL: JOB})
+            for ref in left
+        ]
         run.happens(events.Ticked(run.now_s))
         run.happens(events.PoolsListed(run.now_s, -1, clusters_with(infos, True)))
     assert run.allocator.finished

@@ -1,7 +1,6 @@
 """Quotas of any kind: kept before asking, shared by the offers that draw on them, and learned from refusals."""
 
 from controlplane.allocator import events
-from controlplane.allocator.choices import choice_of
 from controlplane.allocator.effects import AllocatorEffect, CreatePool, ResizePool
 from controlplane.allocator.sentences import shortage
 from controlplane.allocator.shelves import shelf_of
@@ -11,7 +10,7 @@ from controlplane.planning.market import Quotas
 from tests.allocator.stage import A, B, C, Stage, a_full_stage, a_stage, asked, of
 from tests.planning.builders import ALL_GPUS, disks_of, needs_of
 
-HERE = choice_of(A).region
+HERE = A.kind.region
 PAGE = "https://quotas.example"
 
 
@@ -21,7 +20,7 @@ def left(**changes: int) -> dict[QuotaKey, int]:
 
 
 def sees_quotas(stage: Stage, **changes: int) -> list[AllocatorEffect]:
-    needs = {choice_of(offer): needs_of(choice_of(offer)) for offer in stage.allocator.offers}
+    needs = {offer.kind: needs_of(offer.kind) for offer in stage.allocator.offers}
     return stage.happens(events.QuotasSeen(stage.now_s, Quotas(left(**changes), needs, PAGE)))
 
 
@@ -61,7 +60,7 @@ def test_people_hear_which_quota_keeps_a_job_waiting_and_where_to_ask_for_more()
     stage.ticks()
     sees_quotas(stage, disk_gb=0)
     assert asked(stage.lists()) == []
-    said = shortage(stage.allocator, stage.now_s, {})
+    said = shortage(stage.allocator, stage.now_s)
     assert f"quota DISK_GB in {HERE} has no room for another {A.machine_type}; ask for more at {PAGE}" in said
 
 
@@ -108,7 +107,7 @@ def test_a_long_notice_does_not_keep_a_zone_closed_for_longer_than_a_refusal_doe
     [resize] = of(stage.wants(4), ResizePool)
     stage.notices("us-a-1", remaining_s=3600.0)
     stage.ends(resize, refused(requested=100, available=0))
-    assert shelf_of(stage.allocator, A.stock).closed_until_s == stage.now_s + stage.allocator.settings.quota_s
+    assert shelf_of(stage.allocator, A.kind).closed_until_s == stage.now_s + stage.allocator.settings.quota_s
 
 
 def test_where_no_node_has_room_the_next_offer_elsewhere_is_asked_at_once() -> None:

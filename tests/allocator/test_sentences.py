@@ -20,20 +20,20 @@ def a_waiting_allocator(*offers: Offer, wanted: int = 3) -> Allocator:
 def test_what_several_zones_have_in_common_is_said_once() -> None:
     allocator = a_waiting_allocator(A, B, C)
     for offer in (A, B):
-        allocator = close(allocator, offer.stock, Shortage.QUOTA, QUOTA, 1.0)
-    allocator = close(allocator, C.stock, Shortage.STOCKOUT, "no machines", 1.0)
-    assert shortage(allocator, 2.0, {}) == (
+        allocator = close(allocator, offer.kind, Shortage.QUOTA, QUOTA, 1.0)
+    allocator = close(allocator, C.kind, Shortage.STOCKOUT, "no machines", 1.0)
+    assert shortage(allocator, 2.0) == (
         f"n1-standard-8 in us-a, us-b is beyond the quota: {QUOTA}; n1-standard-8 in eu-c has no machines"
     )
 
 
 def test_more_than_the_fleet_has_room_for_is_told_though_nothing_else_is_in_the_way() -> None:
     small = replace(A, max_nodes=2), replace(B, max_nodes=1)
-    assert shortage(a_waiting_allocator(*small, wanted=4), 1.0, {}) == "the fleet's offers have room for 3 nodes"
-    assert shortage(a_waiting_allocator(*small, wanted=3), 1.0, {}) == ""
+    assert shortage(a_waiting_allocator(*small, wanted=4), 1.0) == "the fleet's offers have room for 3 nodes"
+    assert shortage(a_waiting_allocator(*small, wanted=3), 1.0) == ""
 
 
 def test_clusters_that_are_not_ready_are_named_with_what_they_wait_for() -> None:
-    allocator = replace(a_waiting_allocator(A, B, C), clusters={})
-    told = shortage(allocator, 1.0, {US: "it is being made"})
+    allocator = replace(a_waiting_allocator(A, B, C), clusters={}, unready={US: "it is being made"})
+    told = shortage(allocator, 1.0)
     assert told == "cluster us is not ready: it is being made; cluster eu is not ready"

@@ -2,7 +2,6 @@
 
 from controlplane.allocator.counting import at_most
 from controlplane.allocator.effects import Announce, CreatePool, DeletePool, ResizePool
-from controlplane.allocator.events import JobEnded
 from controlplane.allocator.offers import Offer
 from controlplane.allocator.state import AllocatorSettings, new_allocator
 from controlplane.clouds.outcomes import Busy, PartlyDone, StockedOut
@@ -174,7 +173,7 @@ def test_after_the_upgrade_everything_is_as_before() -> None:
 
 def test_a_job_that_ends_during_an_upgrade_asks_until_its_pool_can_be_deleted() -> None:
     stage = in_an_upgrade_with_surge()
-    [delete] = of(stage.happens(JobEnded(stage.now_s, "succeeded")), DeletePool)
+    [delete] = of(stage.job_ends("succeeded"), DeletePool)
     stage.ends(delete, Busy("an upgrade is under way"))
     assert of(stage.ticks(2.0), DeletePool)
 

@@ -36,7 +36,7 @@ def test_nothing_more_is_asked_of_a_cluster_in_which_workers_cannot_start() -> N
 
 def test_the_shortage_says_why_and_what_to_do_though_all_nodes_are_there() -> None:
     stage = an_unstartable_stage()
-    told = shortage(stage.allocator, stage.now_s, {})
+    told = shortage(stage.allocator, stage.now_s)
     assert told == "workers cannot start in cluster us: image x cannot be pulled; try: grant a role"
 
 
@@ -103,7 +103,7 @@ def test_all_are_asked_for_when_a_worker_starts_on_the_node_that_tried() -> None
     stage.sees()
     assert asked(stage.cannot_start(started={"us-a-1"})) == [("resize", "us-a", "2")]
     assert said(stage)[-2:] == ["starts_work", "pool_raised"]
-    assert shortage(stage.allocator, stage.now_s, {}) == ""
+    assert shortage(stage.allocator, stage.now_s) == ""
 
 
 def test_a_node_whose_worker_starts_after_all_is_kept_and_ends_the_pause() -> None:
@@ -157,7 +157,7 @@ def test_a_cluster_whose_controller_cannot_start_gives_back_what_comes_and_opens
     create = stage.begins()
     stage.ends(create)
     stage.happens(events.ControllerFailed(stage.now_s, US, "its controller cannot start", "grant a role"))
-    assert "its controller cannot start; try: grant a role" in shortage(stage.allocator, stage.now_s, {})
+    assert "its controller cannot start; try: grant a role" in shortage(stage.allocator, stage.now_s)
     [shed] = of(stage.ticks(20.0), ResizePool)
     assert shed.size == 0
     stage.ends(shed)

@@ -158,7 +158,7 @@ def test_a_notice_for_a_node_that_is_given_up_is_a_notice() -> None:
     assert stage.allocator.leaving == {US: {THIRD}}
     stage.notices(THIRD, 15.0)
     assert stage.pool(IOWA).nodes[THIRD].doomed_until_s == stage.now_s + 15.0
-    assert is_distrusted(stage.allocator, IOWA.stock, stage.now_s)
+    assert is_distrusted(stage.allocator, IOWA.kind, stage.now_s)
     assert of(stage.releases(THIRD), RemoveNodes) == [], "it is left alone until it is gone"
 
 
@@ -168,7 +168,7 @@ def test_a_zone_that_takes_a_node_that_is_given_up_has_taken_one() -> None:
     sees_use(stage, {THIRD: 0.1}, after_s=60.0)
     stage.takes(THIRD)
     stage.sees()
-    assert is_distrusted(stage.allocator, IOWA.stock, stage.now_s)
+    assert is_distrusted(stage.allocator, IOWA.kind, stage.now_s)
 
 
 def test_what_is_not_asked_for_is_not_looked_at() -> None:
@@ -263,7 +263,7 @@ def test_what_was_given_up_is_not_asked_for_again_by_prices_profiles_deadlines_o
                 stage.happens(events.ProfileMeasured(stage.now_s, measured))
             case 2:
                 left = structs.replace(criteria, min_steps_per_s=chance.uniform(0.1, 2.0))
-                stage.happens(events.CriteriaChanged(stage.now_s, left))
+                stage.asks_for(left)
             case 3:
                 stage.sees()
                 stage.takes(chance.choice(sorted(stage.machines[stage.pool(IOWA).ref])))

@@ -74,10 +74,12 @@ class UnstartableSystem(System):
             self.account.busy[uid] = now_s
         self.clockwork.after(0.5, self.work)
 
-    def _send_released(self, cluster: ClusterName) -> None:
+    def idle(self, cluster: ClusterName) -> tuple[str, ...]:
         """As a master does: while some have not started, none is known to be free."""
-        if not self._failing(cluster):
-            super()._send_released(cluster)
+        return () if self._failing(cluster) else super().idle(cluster)
+
+    def _beat(self, cluster: ClusterName) -> None:
+        super()._beat(cluster)
         self._send_starts(cluster)
 
     def _send_starts(self, cluster: ClusterName) -> None:

@@ -132,7 +132,7 @@ def _is_open(request: Request) -> bool:
 def in_words(change: Change) -> str:
     match change:
         case CreatePool(number, _, plan, why):
-            return f"{number}: create {plan.zone} with {plan.size} ({why})"
+            return f"{number}: create {plan.kind.zone} with {plan.size} ({why})"
         case ResizePool(number, ref, size, why):
             return f"{number}: resize {ref.pool} to {size} ({why})"
         case RemoveNodes(number, ref, nodes, why):

@@ -9,7 +9,11 @@ from itertools import count
 from random import Random
 
 from controlplane.budget.account import RELEASE_S
-from controlplane.budget.keeper import PERIOD_S, due
+from controlplane.budget.decide import decide
+from controlplane.budget.events import SpendingSeen
+from controlplane.budget.keeper import PERIOD_S
+from controlplane.budget.state import Budget
+from controlplane.catalog.kinds import MachineKind
 from controlplane.catalog.money import MicroDollars
 from controlplane.job.events import BudgetFreed, BudgetRaised, BudgetReached
 from controlplane.job.learn import learn
@@ -19,7 +23,7 @@ from controlplane.ledger.books import BLIND_S, LOOK_S, SAVE_S
 from controlplane.ledger.events import Found
 from controlplane.ledger.records import decode_ledger, encode_ledger
 from controlplane.ledger.spending import spent
-from controlplane.ledger.state import Kind, Ledger, Rate, new_ledger
+from controlplane.ledger.state import Ledger, Rate, new_ledger
 from messages.criteria import Capacity, WhenSpent
 from messages.ids import Epoch, JobName
 from messages.jobs import JobSpec, Launch, Workers
@@ -43,7 +47,7 @@ class Overspent(AssertionError):
 class Goods:
     """Machines of one kind, and what one costs an hour just now."""
 
-    kind: Kind
+    kind: MachineKind
     on_demand: int
     paid: int
 
@@ -92,6 +96,7 @@ class Model:
             capacity=Capacity(max_usd_total=usd, when_spent=when_spent, on_demand=0.5),
         )
         self.job: Job = new_job(spec, epoch=Epoch(1), at_s=0.0, submitted_at=BEGIN_MS / 1000)
+        self.budget = Budget()
         self.book = Book(JOB, BEGIN_MS, new_ledger(JOB, BEGIN_MS))
         self._saved = encode_ledger(new_ledger(JOB, BEGIN_MS), Epoch(1))
         self._looked_ms = BEGIN_MS
@@ -130,7 +135,8 @@ class Model:
         spot = round(on_demand * self.chance.uniform(0.2, 1.0))
         kinds = [(True, spot)] + ([(False, on_demand)] if self.chance.random() < 0.5 else [])
         return [
-            Goods(Kind("zone-a", f"machine-{number}", "gpu", 1, is_spot), on_demand, paid) for is_spot, paid in kinds
+            Goods(MachineKind("zone-a", f"machine-{number}", "gpu", 1, is_spot), on_demand, paid)
+            for is_spot, paid in kinds
         ]
 
     def _market(self) -> None:
@@ -178,6 +184,7 @@ class Model:
         self._away_until_ms = self._seen_ms = self.now_ms + self._ms(0.5, AWAY_S)
         ledger, _ = decode_ledger(JOB, self._saved)
         self.book = Book(JOB, BEGIN_MS, ledger)
+        self.budget = Budget()
         self.job = adopted_job(self.job.spec, self.job.record, epoch=Epoch(1), at_s=self._passed_s)
 
     def _look(self) -> None:
@@ -207,13 +214,15 @@ class Model:
 
     def _judge(self) -> None:
         before, dearest = self.job.record, MicroDollars(self.dearest)
-        told = due(self.job, self._ledger, dearest, at_s=self._passed_s, at_ms=self.now_ms, blind=self._is_blind)
-        if told is not None:
-            self.job = learn(self.job, told)
-        if isinstance(told, BudgetReached):
-            self._reached = self.total
-        if isinstance(told, BudgetFreed):
-            self.taken_back += self.total == self._reached
+        seen = SpendingSeen(self._passed_s, self.now_ms, self.job, self._ledger, blind=self._is_blind, dearest=dearest)
+        decision = decide(self.budget, seen)
+        self.budget = decision.state
+        for effect in decision.effects:
+            self.job = learn(self.job, effect.event)
+            if isinstance(effect.event, BudgetReached):
+                self._reached = self.total
+            if isinstance(effect.event, BudgetFreed):
+                self.taken_back += self.total == self._reached
         self.pauses += before.paused is None and self.job.record.paused is not None
         self.continued += before.paused is not None and self.job.record.paused is None
 

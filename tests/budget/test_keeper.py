@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import pytest
 
 from controlplane.budget.account import RELEASE_S
-from controlplane.budget.answers import answer
-from controlplane.budget.keeper import GRACE_AT_MOST_S, BudgetKeeper, why_too_many
+from controlplane.budget.decide import GRACE_AT_MOST_S, answer
+from controlplane.budget.keeper import BudgetKeeper, why_too_many
 from controlplane.budget.terms import terms_of
 from controlplane.budget.verdict import Purse, Verdict
 from controlplane.budget.views import budget_view

@@ -4,7 +4,7 @@ import pytest
 
 from controlplane.budget.account import RELEASE_S, Account, Limits, account
 from controlplane.budget.keeper import PERIOD_S
-from controlplane.budget.terms import Terms, criteria_within_budget, limits_of, terms_of
+from controlplane.budget.terms import Terms, limits_of, terms_of
 from controlplane.budget.verdict import Purse, judge
 from controlplane.catalog.money import usd_text
 from controlplane.ledger.books import BLIND_S
@@ -107,12 +107,6 @@ def test_a_budget_is_what_the_file_says_until_somebody_raises_it() -> None:
 
 def test_what_the_job_may_have_is_what_it_wants_within_its_cap() -> None:
     assert limits_of(a_job(workers=4, max_usd_per_hour=2.5), usd(3)) == Limits(4, usd(2.5), usd(3))
-
-
-def test_without_machines_on_demand_the_plan_is_told_so_and_of_the_raised_total() -> None:
-    job = recorded(a_job(), max_usd_total=20.0)
-    assert (criteria_within_budget(job).on_demand, criteria_within_budget(job).max_micro_usd_total) == (0.5, usd(20))
-    assert criteria_within_budget(recorded(job, spot_only="it is scarce")).on_demand == 0.0
 
 
 def test_the_page_about_cost_has_the_numbers_of_the_code() -> None:

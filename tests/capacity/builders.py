@@ -1,5 +1,9 @@
 """Sights of a cluster, as short as a test wants them."""
 
+from itertools import count
+from typing import Any
+
+from controlplane.job.state import Want
 from messages.clusters import Presence, WorkerSight
 from messages.ids import ClusterName, JobName, WorkerId
 from messages.workers import WorkerPhase, WorkerStatus
@@ -19,3 +23,11 @@ def a_worker(
 def a_starting_worker(name: str) -> WorkerSight:
     """Nobody knows yet where it is."""
     return WorkerSight(WorkerId(name), JOB, Presence.STARTING)
+
+
+_numbers = count(1)
+
+
+def a_want(nodes: int, ended: str | None = None, **facts: Any) -> Want:
+    """What a job wants; newer than any that was made before."""
+    return Want(next(_numbers), nodes, ended, **facts)

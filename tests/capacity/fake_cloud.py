@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from controlplane.catalog.places import region_of
 from controlplane.clouds.interface import (
     PROJECT,
     ClusterInfo,
@@ -84,10 +83,7 @@ class FakeCloud:
             return self.outcome
         pool = PoolInfo(
             PoolRef(cluster, plan.name),
-            plan.zone,
-            plan.machine_type,
-            plan.accelerator,
-            plan.spot,
+            plan.kind,
             plan.size,
             PoolStatus.RUNNING,
             plan.labels,
@@ -115,12 +111,12 @@ class FakeCloud:
 
     def needs(self, plan: PoolPlan, quotas: Iterable[Quota]) -> Needs:
         """GPUs by region and kind, disks that all kinds of a region share, GPUs of all regions."""
-        region = region_of(plan.zone)
-        kind = f"{plan.accelerator}{'_SPOT' if plan.spot else ''}"
+        region = plan.kind.region
+        kind = f"{plan.kind.accelerator}{'_SPOT' if plan.kind.spot else ''}"
         found = {
-            QuotaKey(region, kind): plan.accelerators_per_node,
+            QuotaKey(region, kind): plan.kind.accelerators,
             QuotaKey(region, "DISK_GB"): plan.disk_gb,
-            QuotaKey(PROJECT, "GPUS"): plan.accelerators_per_node,
+            QuotaKey(PROJECT, "GPUS"): plan.kind.accelerators,
         }
         known = {quota.key for quota in quotas}
         return {key: amount for key, amount in found.items() if key in known and amount}

@@ -7,11 +7,13 @@ from dataclasses import replace
 
 import pytest
 
+from controlplane.allocator.effects import Place
 from controlplane.allocator.offers import Offer
+from controlplane.allocator.placement import Placement
 from controlplane.allocator.state import AllocatorSettings
 from controlplane.capacity.capacity import Capacity
 from controlplane.capacity.fleet_keeper import FleetKeeper
-from controlplane.capacity.placement import Placed, Placement
+from controlplane.catalog.kinds import MachineKind
 from controlplane.clouds.interface import ClusterPlan, ClusterStatus, PoolInfo, PoolPlan, PoolRef, PoolStatus, Taint
 from controlplane.clouds.outcomes import AlreadyExists, Refused
 from messages.clusters import ClusterHeartbeat, NodeSight
@@ -19,7 +21,7 @@ from messages.events import Event
 from messages.ids import ClusterName, JobName
 from messages.labels import FLEET_LABEL, JOB_LABEL
 from runtime.clock import SystemClock
-from tests.capacity.builders import a_worker
+from tests.capacity.builders import a_want, a_worker
 from tests.capacity.fake_cloud import FakeCloud
 from tests.conftest import eventually
 
@@ -45,7 +47,7 @@ class Stage:
             AllocatorSettings(retry_s=0.01, quiet_s=0.05, relist_s=relist_s),
         )
 
-    def _place(self, job: JobName, placed: Placed) -> None:
+    def _place(self, job: JobName, placed: Place) -> None:
         self.placed.append((job, placed.workers))
         self.shortage = placed.shortage
 
@@ -72,7 +74,7 @@ async def a_stage(
 
 async def _hold(stage: Stage, wanted: int, ended: str | None) -> None:
     async with asyncio.TaskGroup() as tasks:
-        stage.capacity.hold(tasks, JOB, wanted, ended)
+        stage.capacity.hold(tasks, JOB, a_want(wanted, ended))
 
 
 async def test_a_job_gets_a_pool_with_what_the_fleet_adds_and_a_taint_that_keeps_others_away() -> None:
@@ -80,7 +82,7 @@ async def test_a_job_gets_a_pool_with_what_the_fleet_adds_and_a_taint_that_keeps
     async with a_stage(cloud):
         await eventually(lambda: cloud.plans)
     plan = cloud.plans[0]
-    assert (plan.size, plan.zone, plan.disk_gb, plan.labels[JOB_LABEL]) == (3, "us-central1-a", 500, JOB)
+    assert (plan.size, plan.kind.zone, plan.disk_gb, plan.labels[JOB_LABEL]) == (3, "us-central1-a", 500, JOB)
     assert plan.taints == (Taint(JOB_LABEL, JOB, "NoSchedule"),)
 
 
@@ -102,7 +104,7 @@ async def test_when_the_job_has_ended_its_pools_go_and_it_is_settled() -> None:
     cloud = FakeCloud("us")
     async with a_stage(cloud) as stage:
         await eventually(cloud.pools)
-        stage.capacity.wants(JOB, 3, "it has succeeded")
+        stage.capacity.want(JOB, a_want(3, "it has succeeded"))
         await eventually(lambda: not cloud.pools())
         await eventually(lambda: stage.capacity.is_settled(JOB))
         stage.capacity.see(ClusterHeartbeat(cluster=US, incarnation="a1", seq=1))
@@ -116,12 +118,12 @@ async def test_another_job_of_the_name_of_one_that_ended_gets_machines_too(settl
     cloud = FakeCloud("us")
     async with a_stage(cloud) as stage, asyncio.TaskGroup() as tasks:
         await eventually(cloud.pools)
-        stage.capacity.wants(JOB, 3, "it has succeeded")
+        stage.capacity.want(JOB, a_want(3, "it has succeeded"))
         if settled:
             await eventually(lambda: stage.capacity.is_settled(JOB))
-        stage.capacity.hold(tasks, JOB, 4, None)
+        stage.capacity.hold(tasks, JOB, a_want(4))
         await eventually(lambda: [pool.size for pool in cloud.pools()] == [4])
-        stage.capacity.wants(JOB, 4, "it has succeeded")
+        stage.capacity.want(JOB, a_want(4, "it has succeeded"))
         await eventually(lambda: stage.capacity.is_settled(JOB))
     assert not cloud.pools()
 
@@ -139,7 +141,7 @@ async def test_a_job_that_was_there_before_its_cluster_gets_its_pool_as_soon_as_
     async with a_stage(cloud, relist_s=600.0) as stage:
         await eventually(lambda: stage.shortage == "cluster us is not ready")
         stage.capacity.hear_of_cluster(US, "it is being made")
-        assert stage.shortage == "cluster us is not ready: it is being made"
+        await eventually(lambda: stage.shortage == "cluster us is not ready: it is being made")
         cloud.add_cluster(US)
         stage.capacity.hear_of_cluster(US, "")
         await eventually(cloud.pools)
@@ -174,7 +176,7 @@ async def test_when_fewer_are_wanted_the_node_that_falls_free_goes_and_no_worker
         await eventually(cloud.pools)
         stage.capacity.see(a_topology(cloud, busy=(0, 1, 2)))
         await eventually(lambda: any(event.kind == "capacity_reached" for event in stage.told))
-        stage.capacity.wants(JOB, 2, None)
+        stage.capacity.want(JOB, a_want(2))
         await eventually(lambda: stage.placed[-1] == (JOB, {US: 2}))
         assert [pool.size for pool in cloud.pools()] == [3]
         stage.capacity.see(a_topology(cloud, busy=(0, 2)))
@@ -255,7 +257,7 @@ async def test_a_cluster_whose_creation_failed_is_removed_and_made_again() -> No
 
 def a_job_pool() -> PoolInfo:
     labels = {JOB_LABEL: "other"}
-    return PoolInfo(PoolRef(US, "p"), "us-central1-a", "g2", "nvidia-l4", True, 1, PoolStatus.RUNNING, labels)
+    return PoolInfo(PoolRef(US, "p"), MachineKind("us-central1-a", "g2", "L4", 1, True), 1, PoolStatus.RUNNING, labels)
 
 
 @pytest.mark.parametrize(("labels", "pools"), [({}, ()), ({FLEET_LABEL: "ours"}, (a_job_pool(),))])
@@ -311,6 +313,6 @@ async def test_nodes_of_a_lost_cluster_are_asked_for_elsewhere_all_at_once() -> 
         nodes = tuple(NodeSight(f"node-{number}", f"u{number}", pool=pool.pool) for number in range(2))
         stage.capacity.see(ClusterHeartbeat(cluster=US, incarnation="a1", seq=1, nodes=nodes))
         await eventually(lambda: any(event.kind == "capacity_reached" for event in stage.told))
-        stage.capacity.lose(JOB, US, "nothing is heard of it")
-        await eventually(lambda: [(plan.zone, plan.size) for plan in cloud.plans[1:]] == [(ELSEWHERE.zone, 2)])
+        stage.capacity.want(JOB, a_want(2, lost=frozenset({US})))
+        await eventually(lambda: [(plan.kind.zone, plan.size) for plan in cloud.plans[1:]] == [(ELSEWHERE.zone, 2)])
     assert stage.capacity.heard_s(US) is not None and stage.capacity.heard_s(EU) is None

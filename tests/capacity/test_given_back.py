@@ -17,6 +17,7 @@ from controlplane.clouds.outcomes import Done, Outcome, QuotaExceeded, Refused, 
 from messages.clusters import ClusterHeartbeat, NodeSight
 from messages.ids import ClusterName, JobName
 from runtime.clock import SystemClock
+from tests.capacity.builders import a_want
 from tests.capacity.fake_cloud import FakeCloud
 from tests.conftest import eventually
 
@@ -79,14 +80,14 @@ async def test_a_job_beyond_the_quota_has_machines_as_soon_as_another_job_has_en
     cloud = TightCloud(quota=2)
     async with asyncio.TaskGroup() as tasks:
         capacity, shortages = a_capacity(cloud, OFFER, BESIDE)
-        capacity.hold(tasks, FIRST, 2, None)
+        capacity.hold(tasks, FIRST, a_want(2))
         await eventually(lambda: cloud.size_of(FIRST) == 2)
-        capacity.hold(tasks, SECOND, 2, None)
+        capacity.hold(tasks, SECOND, a_want(2))
         await eventually(lambda: "in us-central1-a, us-central1-b is beyond the quota" in shortages.get(SECOND, ""))
-        capacity.wants(FIRST, 2, "it has succeeded")
+        capacity.want(FIRST, a_want(2, "it has succeeded"))
         await eventually(lambda: cloud.size_of(SECOND) == 2)
         await eventually(lambda: not shortages[SECOND])
-        capacity.wants(SECOND, 2, "it has succeeded")
+        capacity.want(SECOND, a_want(2, "it has succeeded"))
         await eventually(lambda: capacity.is_settled(FIRST) and capacity.is_settled(SECOND))
     assert not cloud.pools()
 
@@ -95,17 +96,17 @@ async def test_a_job_beyond_the_quota_has_the_machine_that_another_job_no_longer
     cloud = TightCloud(quota=2)
     async with asyncio.TaskGroup() as tasks:
         capacity, shortages = a_capacity(cloud, OFFER)
-        capacity.hold(tasks, FIRST, 2, None)
+        capacity.hold(tasks, FIRST, a_want(2))
         await eventually(lambda: cloud.size_of(FIRST) == 2)
         pool = cloud.pools()[0].ref.pool
-        capacity.hold(tasks, SECOND, 1, None)
+        capacity.hold(tasks, SECOND, a_want(1))
         await eventually(lambda: "beyond the quota" in shortages.get(SECOND, ""))
         nodes = tuple(NodeSight(f"node-{number}", f"u{number}", pool=pool, job=FIRST) for number in range(2))
         capacity.see(ClusterHeartbeat(cluster=US, incarnation="a1", seq=1, nodes=nodes))
-        capacity.wants(FIRST, 1, None)
+        capacity.want(FIRST, a_want(1))
         await eventually(lambda: (cloud.size_of(FIRST), cloud.size_of(SECOND)) == (1, 1))
         for job in (FIRST, SECOND):
-            capacity.wants(job, 1, "it has succeeded")
+            capacity.want(job, a_want(1, "it has succeeded"))
         await eventually(lambda: capacity.is_settled(FIRST) and capacity.is_settled(SECOND))
     assert not cloud.pools()
 
@@ -115,13 +116,13 @@ async def test_jobs_that_all_got_nothing_do_not_wake_each_other() -> None:
     async with asyncio.TaskGroup() as tasks:
         capacity, shortages = a_capacity(cloud, OFFER)
         for job in (FIRST, SECOND):
-            capacity.hold(tasks, job, 1, None)
+            capacity.hold(tasks, job, a_want(1))
         await eventually(lambda: all("beyond the quota" in shortages.get(job, "") for job in (FIRST, SECOND)))
         listings = cloud.listings
         await eventually(lambda: cloud.listings > listings + 8)
         assert cloud.asked == 2
         for job in (FIRST, SECOND):
-            capacity.wants(job, 1, "it was stopped")
+            capacity.want(job, a_want(1, "it was stopped"))
         await eventually(lambda: capacity.is_settled(FIRST) and capacity.is_settled(SECOND))
 
 
@@ -142,7 +143,7 @@ async def test_what_is_heard_while_an_ended_job_is_let_go_of_disturbs_nobody() -
     capacity, _ = a_capacity(cloud, OFFER)
     cloud.listed = lambda: capacity.see(ClusterHeartbeat(cluster=US, incarnation="a1", seq=1))
     async with asyncio.TaskGroup() as tasks:
-        capacity.hold(tasks, FIRST, 1, "it has succeeded")
+        capacity.hold(tasks, FIRST, a_want(1, "it has succeeded"))
         await eventually(lambda: capacity.is_settled(FIRST))
     assert capacity.heard_s(US) is not None
 
@@ -161,7 +162,7 @@ async def test_what_is_heard_while_an_ended_job_is_let_go_of_disturbs_nobody() -
 def test_what_is_given_back_opens_its_own_stock_and_the_quota_of_its_region(
     shortage: Shortage, given: Offer, opens: bool
 ) -> None:
-    closed = close(new_allocator(SECOND, (OFFER,), wanted=1, at_s=0.0), OFFER.stock, shortage, "no", 1.0)
-    learned = learn(closed, MachinesGivenBack(2.0, given.stock))
-    assert is_closed(closed, OFFER.stock, 2.0)
-    assert is_closed(learned, OFFER.stock, 2.0) is not opens
+    closed = close(new_allocator(SECOND, (OFFER,), wanted=1, at_s=0.0), OFFER.kind, shortage, "no", 1.0)
+    learned = learn(closed, MachinesGivenBack(2.0, given.kind))
+    assert is_closed(closed, OFFER.kind, 2.0)
+    assert is_closed(learned, OFFER.kind, 2.0) is not opens

@@ -11,6 +11,7 @@ from controlplane.allocator.state import Allocator, new_allocator
 from controlplane.capacity import markets
 from controlplane.capacity.markets import Markets
 from controlplane.capacity.quotas import QuotaWatch
+from controlplane.catalog.kinds import MachineKind
 from controlplane.catalog.memory import Memory, StockedOut, learn
 from controlplane.catalog.shipped import shipped_catalog, shipped_links
 from controlplane.clouds.interface import PROJECT, MarketPrice, PoolPlan, Quota, QuotaKey
@@ -27,7 +28,7 @@ from tests.planning.builders import ALL_GPUS, IOWA_A, IOWA_B, a_choice, some_cri
 
 OFFERS = (offer_in(IOWA_A), offer_in(IOWA_B), offer_in(IOWA_B, spot=False))
 REGION = "us-central1"
-SPOT_L4 = QuotaKey(REGION, "nvidia-l4_SPOT")
+SPOT_L4 = QuotaKey(REGION, "L4_SPOT")
 DISKS = QuotaKey(REGION, "DISK_GB")
 
 
@@ -39,7 +40,7 @@ class Stage:
         self.left: list[Quotas] = []
         """What an unplanned job was told."""
         self.said: list[Event] = []
-        systems = [PoolPlan("system", IOWA_A, "e2-standard-2", 1, spot=False, disk_gb=50)]
+        systems = [PoolPlan("system", MachineKind(IOWA_A, "e2-standard-2", "", 0, False), 1, disk_gb=50)]
         self.quotas = QuotaWatch(
             cloud, OFFERS, _small_disks, systems, lambda: self.allocators, again_s=0.01, limited_s=limited_s
         )
@@ -79,7 +80,7 @@ class SilentCloud(FakeCloud):
 class SlowQuotas(FakeCloud):
     def __init__(self) -> None:
         super().__init__()
-        self.quota_by_scope[REGION] = (a_quota(REGION, "nvidia-l4_SPOT", 8.0),)
+        self.quota_by_scope[REGION] = (a_quota(REGION, "L4_SPOT", 8.0),)
         self.may_answer = asyncio.Event()
         self.may_answer.set()
 
@@ -113,7 +114,7 @@ async def test_a_job_is_told_what_the_fleet_has_of_what_it_allows() -> None:
         stage.markets.follow(JOB, some_criteria(zones=(IOWA_B,)), stage.hear)
         await eventually(lambda: stage.told)
     assert [(*choice, option.limit) for choice, option in stage.told[0].options.items()] == [
-        (IOWA_B, "g2-standard-8", "L4", True, 8)
+        (IOWA_B, "g2-standard-8", "L4", 1, True, 8)
     ]
 
 
@@ -124,7 +125,7 @@ async def test_nothing_is_told_before_the_prices_of_the_moment_are_known() -> No
         stage.markets.follow(JOB, some_criteria(), stage.hear)
         await looked_at(cloud, 3)
         assert stage.told == []
-        cloud.prices = (MarketPrice(IOWA_A, "nvidia-l4", 123_456, 900_000),)
+        cloud.prices = (MarketPrice(IOWA_A, "L4", 123_456, 900_000),)
         await eventually(lambda: stage.told)
     assert stage.usd_in(IOWA_A) == 123_456
 
@@ -137,7 +138,7 @@ async def test_list_prices_have_to_do_where_nobody_answers_until_somebody_does()
         stage.markets.follow(JOB, some_criteria(), stage.hear)
         await eventually(lambda: stage.told)
         assert stage.usd_in(IOWA_A) == listed_in(IOWA_A)
-        cloud.prices = (MarketPrice(IOWA_A, "nvidia-l4", 123_456, 900_000),)
+        cloud.prices = (MarketPrice(IOWA_A, "L4", 123_456, 900_000),)
         await eventually(lambda: stage.usd_in(IOWA_A) == 123_456)
     [listed, _, seen, _] = stage.said
     assert [event.scope for event in stage.said] == [FLEET, JOB, FLEET, JOB]
@@ -165,7 +166,7 @@ async def test_a_job_that_comes_while_list_prices_hold_is_told_so_once() -> None
 
 async def test_once_prices_of_the_moment_were_read_the_last_ones_hold_while_nobody_answers() -> None:
     cloud = FakeCloud()
-    cloud.prices = (MarketPrice(IOWA_A, "nvidia-l4", 123_456, 900_000),)
+    cloud.prices = (MarketPrice(IOWA_A, "L4", 123_456, 900_000),)
     async with a_stage(cloud, unseen_s=0.05) as stage:
         stage.markets.follow(JOB, some_criteria(), stage.hear)
         await eventually(lambda: stage.told)
@@ -190,7 +191,7 @@ async def test_other_prices_are_told_and_the_same_ones_are_not() -> None:
         await eventually(lambda: stage.told)
         await looked_at(cloud, 3)
         assert len(stage.told) == 1
-        cloud.prices = (MarketPrice(IOWA_A, "nvidia-l4", 123_456, 900_000),)
+        cloud.prices = (MarketPrice(IOWA_A, "L4", 123_456, 900_000),)
         await eventually(lambda: len(stage.told) == 2)
     assert stage.usd_in(IOWA_A) == 123_456
     assert stage.usd_in(IOWA_B) > 200_000
@@ -198,7 +199,7 @@ async def test_other_prices_are_told_and_the_same_ones_are_not() -> None:
 
 async def test_prices_that_cannot_be_seen_any_more_stay_as_they_were() -> None:
     cloud = FakeCloud()
-    cloud.prices = (MarketPrice(IOWA_A, "nvidia-l4", 123_456, 900_000),)
+    cloud.prices = (MarketPrice(IOWA_A, "L4", 123_456, 900_000),)
     async with a_stage(cloud) as stage:
         stage.markets.follow(JOB, some_criteria(), stage.hear)
         await eventually(lambda: stage.told)
@@ -220,7 +221,7 @@ async def test_what_was_seen_of_a_zone_is_told() -> None:
 
 async def test_quotas_leave_out_what_other_jobs_and_system_pools_have() -> None:
     cloud = FakeCloud()
-    cloud.quota_by_scope[REGION] = (a_quota(REGION, "nvidia-l4_SPOT", 8.0), a_quota(REGION, "DISK_GB", 500.0))
+    cloud.quota_by_scope[REGION] = (a_quota(REGION, "L4_SPOT", 8.0), a_quota(REGION, "DISK_GB", 500.0))
     cloud.quota_by_scope[PROJECT] = (a_quota(PROJECT, "GPUS", 9.0, usage=2.0),)
     async with a_stage(cloud) as stage:
         stage.markets.follow(JOB, some_criteria(), stage.hear)
@@ -250,35 +251,35 @@ async def test_quotas_that_cannot_be_read_limit_nothing_and_are_read_again_after
         await eventually(lambda: stage.told)
         await looked_at(cloud, 3)
         assert (stage.told[-1].quotas.left, sorted(cloud.quotas_asked)) == ({}, [PROJECT, REGION])
-        cloud.quota_by_scope[REGION] = (a_quota(REGION, "nvidia-l4_SPOT", 2.0),)
+        cloud.quota_by_scope[REGION] = (a_quota(REGION, "L4_SPOT", 2.0),)
         stage.quotas.refused()
         await eventually(lambda: stage.told[-1].quotas.left == {SPOT_L4: 2})
 
 
 async def test_quotas_are_read_again_when_a_job_comes_and_when_a_plan_is_asked_for() -> None:
     cloud = FakeCloud()
-    cloud.quota_by_scope[REGION] = (a_quota(REGION, "nvidia-l4_SPOT", 1.0),)
+    cloud.quota_by_scope[REGION] = (a_quota(REGION, "L4_SPOT", 1.0),)
     async with a_stage(cloud) as stage:
         stage.markets.follow(JOB, None, stage.hear)
         await eventually(lambda: stage.left)
-        cloud.quota_by_scope[REGION] = (a_quota(REGION, "nvidia-l4_SPOT", 4.0),)
+        cloud.quota_by_scope[REGION] = (a_quota(REGION, "L4_SPOT", 4.0),)
         stage.markets.follow(JobName("later"), None, lambda _: None)
         await eventually(lambda: stage.left[-1].left == {SPOT_L4: 4})
-        cloud.quota_by_scope[REGION] = (a_quota(REGION, "nvidia-l4_SPOT", 8.0),)
+        cloud.quota_by_scope[REGION] = (a_quota(REGION, "L4_SPOT", 8.0),)
         await stage.quotas.refresh()
         await eventually(lambda: stage.left[-1].left == {SPOT_L4: 8})
 
 
 async def test_quotas_are_read_more_often_while_one_keeps_a_job_from_more_nodes() -> None:
     cloud = FakeCloud()
-    cloud.quota_by_scope[REGION] = (a_quota(REGION, "nvidia-l4_SPOT", 0.0),)
+    cloud.quota_by_scope[REGION] = (a_quota(REGION, "L4_SPOT", 0.0),)
     async with a_stage(cloud, limited_s=0.01) as stage:
         stage.markets.follow(JOB, None, stage.hear)
         await eventually(lambda: stage.left)
         needs = stage.left[-1].needs
         waiting = new_allocator(JOB, OFFERS, wanted=2, at_s=0.0)
         stage.allocators = {JOB: replace(waiting, quotas=Quotas({SPOT_L4: 0}, needs))}
-        cloud.quota_by_scope[REGION] = (a_quota(REGION, "nvidia-l4_SPOT", 2.0),)
+        cloud.quota_by_scope[REGION] = (a_quota(REGION, "L4_SPOT", 2.0),)
         await eventually(lambda: stage.left[-1].left == {SPOT_L4: 2})
 
 
@@ -308,14 +309,14 @@ async def test_a_job_that_comes_later_is_told_at_once_and_one_that_went_no_more(
         assert isinstance(later[0], Market)
         assert [choice.spot for choice in later[0].options] == [False]
         stage.markets.unfollow(JobName("later"))
-        cloud.prices = (MarketPrice(IOWA_B, "nvidia-l4", 123_456, 900_000),)
+        cloud.prices = (MarketPrice(IOWA_B, "L4", 123_456, 900_000),)
         await eventually(lambda: len(stage.told) == 2)
     assert len(later) == 1
 
 
 async def test_people_are_told_all_offers_at_the_prices_of_the_moment() -> None:
     cloud = FakeCloud()
-    cloud.prices = (MarketPrice(IOWA_A, "nvidia-l4", 123_456, 900_000),)
+    cloud.prices = (MarketPrice(IOWA_A, "L4", 123_456, 900_000),)
     async with a_stage(cloud) as stage:
         stage.markets.follow(JOB, some_criteria(), stage.hear)
         await eventually(lambda: stage.told)

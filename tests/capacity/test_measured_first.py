@@ -10,6 +10,7 @@ from controlplane.throughput.profile import Compute, Profile
 from messages import subjects
 from runtime.clock import SystemClock
 from tests.allocator.stage import EU, US
+from tests.capacity.builders import a_want
 from tests.capacity.fake_cloud import FakeCloud
 from tests.capacity.test_planned_capacity import JOB, OFFERS, Stage, a_spec, prices
 from tests.conftest import Connect, eventually
@@ -31,7 +32,7 @@ async def test_the_first_plan_waits_for_what_trainers_measure(connect: Connect) 
     async def run() -> None:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(planning.run())
-            stage.capacity.hold(tasks, JOB, 2, None, demand=demand, measured_within_s=NEVER_S)
+            stage.capacity.hold(tasks, JOB, a_want(2), demand=demand, measured_within_s=NEVER_S)
 
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(run())

@@ -110,7 +110,7 @@ def test_the_machines_of_a_job_that_has_ended_were_not_taken() -> None:
     stage = a_full_stage(HERE, wanted=1)
     looks = Looks(stage)
     looks.look()
-    stage.happens(events.JobEnded(stage.now_s, "done"))
+    stage.job_ends("done")
     stage.takes(f"{IOWA_A}-1")
     stage.sees()
     assert [type(each) for each in looks.look()] == [Lived]
@@ -120,7 +120,7 @@ def test_nor_were_those_of_a_cluster_of_which_nothing_is_heard() -> None:
     stage = a_full_stage(HERE, wanted=1)
     looks = Looks(stage)
     looks.look()
-    stage.happens(events.ClusterLost(stage.now_s, US, "silent"))
+    stage.loses_cluster(US)
     assert [type(each) for each in looks.look()] == [Lived]
 
 

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-from controlplane.allocator.choices import choice_of
 from controlplane.capacity.offered import coarse, limits_of, priced, repriced
 from controlplane.catalog.memory import Estimate
 from controlplane.catalog.shipped import shipped_catalog
@@ -25,12 +24,12 @@ def test_only_what_the_catalog_has_with_as_many_gpus_can_be_planned_with() -> No
 
 def test_two_clusters_with_the_same_machines_have_room_for_both() -> None:
     other = replace(HERE, cluster=ClusterName("other"), max_nodes=3)
-    assert limits_of((HERE, other)) == {choice_of(HERE): HERE.max_nodes + 3}
+    assert limits_of((HERE, other)) == {HERE.kind: HERE.max_nodes + 3}
 
 
 def test_prices_of_the_moment_are_of_each_gpu_and_go_before_the_list() -> None:
     offers = priced(shipped_catalog(), (HERE, offer_in(IOWA_B)))
-    now = repriced(offers, [MarketPrice(IOWA_A, "nvidia-l4", 700_000, 900_000)])
+    now = repriced(offers, [MarketPrice(IOWA_A, "L4", 700_000, 900_000)])
     assert [(offer.zone, offer.spot_micro_usd_per_hour) for offer in now] == [
         (IOWA_A, 700_000),
         (IOWA_B, offers[1].spot_micro_usd_per_hour),

@@ -10,11 +10,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from controlplane.allocator.effects import Place
 from controlplane.allocator.offers import Offer, pool_plan, pool_ref
 from controlplane.allocator.state import AllocatorSettings
 from controlplane.capacity.capacity import Capacity
 from controlplane.capacity.fleet_keeper import FleetKeeper
-from controlplane.capacity.placement import Placed
 from controlplane.clouds.gke.cloud import GkeCloud
 from controlplane.clouds.interface import PoolStatus
 from controlplane.clouds.outcomes import Done, StockedOut
@@ -22,6 +22,7 @@ from messages.clusters import ClusterHeartbeat, NodeSight
 from messages.events import Event
 from messages.ids import ClusterName, JobName
 from runtime.clock import SystemClock
+from tests.capacity.builders import a_want
 from tests.clouds.contract import found, until
 from tests.clouds.simulated import ZONE, SimulatedStage
 from tests.clouds.stand_in.keys import write_key
@@ -86,7 +87,7 @@ class Bench:
         cluster = self.stage.cluster.name
         self.capacity.see(ClusterHeartbeat(cluster=cluster, incarnation="a", seq=1, nodes=tuple(sights)))
 
-    def _place(self, job: JobName, placed: Placed) -> None:
+    def _place(self, job: JobName, placed: Place) -> None:
         self.shortages.append(placed.shortage)
 
 
@@ -119,7 +120,7 @@ async def running(bench: Bench, *, clusters: bool = True) -> AsyncIterator[None]
 
 async def _hold(bench: Bench) -> None:
     async with asyncio.TaskGroup() as tasks:
-        bench.capacity.hold(tasks, JOB, 2, None)
+        bench.capacity.hold(tasks, JOB, a_want(2))
 
 
 async def _heartbeats(bench: Bench) -> None:

@@ -10,10 +10,10 @@ import pytest
 from msgspec import structs
 
 from controlplane.allocator.demand import Demand
+from controlplane.allocator.effects import Place
 from controlplane.allocator.offers import Offer
 from controlplane.allocator.state import AllocatorSettings
 from controlplane.capacity.capacity import Capacity
-from controlplane.capacity.placement import Placed
 from controlplane.capacity.planning import Planning, known_prices
 from controlplane.clouds.interface import MarketPrice
 from controlplane.planning.criteria import criteria_of
@@ -29,7 +29,7 @@ from messages.jobs import JobSpec, Launch, Pod, Workers
 from runtime.clock import SystemClock
 from tests.allocator.planned_stage import FAR, IOWA
 from tests.allocator.stage import EU, US
-from tests.capacity.builders import a_worker
+from tests.capacity.builders import a_want, a_worker
 from tests.capacity.fake_cloud import FakeCloud, a_quota
 from tests.conftest import Connect, eventually
 from tests.planning.builders import HOLLAND, IOWA_A
@@ -46,8 +46,8 @@ def a_spec(workers: int = 2, least: int | None = None, **criteria: Any) -> JobSp
 
 def prices(iowa: int, holland: int) -> tuple[MarketPrice, ...]:
     return (
-        MarketPrice(IOWA_A, "nvidia-l4", iowa, 2_000_000),
-        MarketPrice(HOLLAND, "nvidia-l4", holland, 2_000_000),
+        MarketPrice(IOWA_A, "L4", iowa, 2_000_000),
+        MarketPrice(HOLLAND, "L4", holland, 2_000_000),
     )
 
 
@@ -56,22 +56,24 @@ class Stage:
         self.cloud = cloud
         self.planning = planning
         self.told: list[Event] = []
-        self.placed = Placed({})
+        self.placed = Place(0)
         self.capacity = Capacity(
             cloud, offers, lambda plan: plan, SystemClock(), self.told.append, self._place, SETTINGS, planning
         )
 
-    def _place(self, _job: JobName, placed: Placed) -> None:
+    def _place(self, _job: JobName, placed: Place) -> None:
         self.placed = placed
 
     def zones(self) -> dict[str, int]:
-        return {pool.zone: pool.size for pool in self.cloud.pools() if pool.size}
+        return {pool.kind.zone: pool.size for pool in self.cloud.pools() if pool.size}
 
     def sees(self, *left: str) -> None:
         """Every node that is aimed at is there, and has a worker that trains, but for those that it has left."""
         for cluster in (US, EU):
             nodes = tuple(
-                NodeSight(f"{pool.zone}-{number}", f"{pool.zone}-{number}", pool=pool.ref.pool, job=JOB, ready=True)
+                NodeSight(
+                    f"{pool.kind.zone}-{number}", f"{pool.kind.zone}-{number}", pool=pool.ref.pool, job=JOB, ready=True
+                )
                 for pool in self.cloud.pools()
                 if pool.ref.cluster == cluster
                 for number in range(pool.size)
@@ -102,7 +104,9 @@ async def a_stage(
 async def _run(stage: Stage, demand: Demand, idle_timeout_s: float | None) -> None:
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(stage.planning.run())
-        stage.capacity.hold(tasks, JOB, demand.criteria.max_workers, None, demand=demand, idle_timeout_s=idle_timeout_s)
+        stage.capacity.hold(
+            tasks, JOB, a_want(demand.criteria.max_workers), demand=demand, idle_timeout_s=idle_timeout_s
+        )
 
 
 async def test_a_planned_job_goes_where_it_is_cheap_whatever_the_order_of_the_fleet(connect: Connect) -> None:
@@ -133,9 +137,9 @@ async def test_a_job_that_is_not_planned_keeps_the_order_of_the_fleet(connect: C
     cloud = FakeCloud(US, EU)
     cloud.prices = prices(iowa=100_000, holland=900_000)
     async with a_stage(connect, cloud, a_spec()) as stage, asyncio.TaskGroup() as tasks:
-        stage.capacity.hold(tasks, JobName("other"), 1, None)
+        stage.capacity.hold(tasks, JobName("other"), a_want(1))
         await eventually(lambda: stage.zones() == {IOWA_A: 2, HOLLAND: 1})
-        stage.capacity.wants(JobName("other"), 1, "done")
+        stage.capacity.want(JobName("other"), a_want(1, "done"))
         await eventually(lambda: stage.capacity.is_settled(JobName("other")))
 
 
@@ -154,20 +158,21 @@ async def test_what_only_a_plan_keeps_is_refused_where_nothing_can_be_planned(co
         assert [path for path, _ in problems] == ["capacity.max_usd_per_hour", "capacity.regions"]
 
 
-async def test_other_criteria_are_planned_for_at_once(connect: Connect) -> None:
+async def test_a_budget_that_forbids_machines_on_demand_is_planned_for_at_once(connect: Connect) -> None:
     cloud = FakeCloud(US, EU)
-    cloud.prices = prices(iowa=100_000, holland=900_000)
-    async with a_stage(connect, cloud, a_spec()) as stage:
-        await eventually(lambda: stage.zones() == {IOWA_A: 2})
+    cloud.prices = prices(iowa=3_000_000, holland=3_000_000)
+    on_demand = tuple(replace(offer, spot=False) for offer in OFFERS)
+    async with a_stage(connect, cloud, a_spec(on_demand=1.0), (*OFFERS, *on_demand)) as stage:
+        await eventually(lambda: sum(pool.size for pool in cloud.pools() if not pool.kind.spot) == 2)
         stage.sees()
-        stage.capacity.wants(JOB, 2, None, criteria_of(a_spec(zones=(HOLLAND,))))
+        stage.capacity.want(JOB, a_want(2, spot_only=True))
         await eventually(lambda: bool(stage.placed.leaving))
 
 
 async def test_no_more_is_asked_for_than_the_quota_leaves(connect: Connect) -> None:
     cloud = FakeCloud(US, EU)
     cloud.prices = prices(iowa=100_000, holland=110_000)
-    cloud.quota_by_scope["us-central1"] = (a_quota("us-central1", "nvidia-l4_SPOT", 1.0),)
+    cloud.quota_by_scope["us-central1"] = (a_quota("us-central1", "L4_SPOT", 1.0),)
     async with a_stage(connect, cloud, a_spec(workers=2)) as stage:
         await eventually(lambda: sum(stage.zones().values()) == 2)
         assert stage.zones().get(IOWA_A, 0) <= 1

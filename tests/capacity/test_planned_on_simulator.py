@@ -10,10 +10,10 @@ import msgspec
 import pytest
 
 from controlplane.allocator.demand import Demand
+from controlplane.allocator.effects import Place
 from controlplane.allocator.offers import Offer, pool_ref
 from controlplane.allocator.state import AllocatorSettings
 from controlplane.capacity.capacity import Capacity
-from controlplane.capacity.placement import Placed
 from controlplane.capacity.planning import Planning, known_prices
 from controlplane.clouds.gke.cloud import GkeCloud
 from controlplane.clouds.outcomes import Done
@@ -24,7 +24,7 @@ from messages.events import Event
 from messages.ids import JobName
 from messages.offers import OfferView
 from runtime.clock import SystemClock
-from tests.capacity.builders import a_worker
+from tests.capacity.builders import a_want, a_worker
 from tests.clouds.simulated import ZONE, SimulatedStage
 from tests.conftest import Connect, eventually
 from tests.master.waits import until_asked
@@ -40,7 +40,7 @@ class Bench:
         self.stage = stage
         self.planning = planning
         self.told: list[Event] = []
-        self.placed = Placed({})
+        self.placed = Place(0)
         self.offers = offers
         self.capacity = Capacity(
             cloud, offers, lambda plan: plan, SystemClock(), self.told.append, self._place, SETTINGS, planning
@@ -48,7 +48,7 @@ class Bench:
         self.free: set[str] = set()
         """Nodes that the job has left."""
 
-    def _place(self, _job: JobName, placed: Placed) -> None:
+    def _place(self, _job: JobName, placed: Place) -> None:
         self.placed = placed
         self.free |= {name for names in placed.leaving.values() for name in names}
 
@@ -102,7 +102,7 @@ async def a_bench(
 async def _run(bench: Bench, demand: Demand) -> None:
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(bench.planning.run())
-        bench.capacity.hold(tasks, JOB, 4, None, demand=demand)
+        bench.capacity.hold(tasks, JOB, a_want(4), demand=demand)
         while True:
             await bench.look()
             await asyncio.sleep(0.05)

@@ -5,10 +5,10 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from controlplane.allocator.effects import Place
 from controlplane.allocator.offers import Offer, pool_ref
 from controlplane.allocator.state import AllocatorSettings
 from controlplane.capacity.capacity import Capacity
-from controlplane.capacity.placement import Placed
 from controlplane.capacity.planning import Planning, known_prices
 from controlplane.clouds.gke.cloud import GkeCloud
 from controlplane.clouds.interface import Quota, system_pool
@@ -17,6 +17,7 @@ from messages import subjects
 from messages.events import Event
 from messages.ids import JobName
 from runtime.clock import SystemClock
+from tests.capacity.builders import a_want
 from tests.clouds.contract import until
 from tests.clouds.simulated import ZONE, SimulatedStage
 from tests.conftest import Connect, eventually
@@ -50,7 +51,7 @@ class Bench:
             planning,
         )
 
-    def _place(self, _job: JobName, placed: Placed) -> None:
+    def _place(self, _job: JobName, placed: Place) -> None:
         self.shortage = placed.shortage
 
     async def nodes(self) -> int:
@@ -88,24 +89,24 @@ async def test_what_quotas_have_no_room_for_is_not_asked_for_and_people_hear_whi
     tmp_path: Path, connect: Connect
 ) -> None:
     async with a_bench(tmp_path, connect) as bench, asyncio.TaskGroup() as tasks:
-        bench.capacity.hold(tasks, JOB, 0, None)
+        bench.capacity.hold(tasks, JOB, a_want(0))
         await eventually(lambda: bench.capacity.allocators()[JOB].quotas.left)
-        bench.capacity.wants(JOB, WANTED, None)
+        bench.capacity.want(JOB, a_want(WANTED))
         await until(bench.nodes, FITS)
         assert await bench.stage.calls("CreateNodePool") == ["OK"]
         assert "quota SSD_TOTAL_GB in us-central1 has no room for another g2-standard-8" in bench.shortage
         assert f"ask for more at {PAGE}" in bench.shortage
-        bench.capacity.wants(JOB, 0, "over")
+        bench.capacity.want(JOB, a_want(0, "over"))
         await eventually(lambda: bench.capacity.is_settled(JOB))
 
 
 async def test_a_refused_request_is_made_again_at_once_for_what_has_room(tmp_path: Path, connect: Connect) -> None:
     async with a_bench(tmp_path, connect, SilentQuotas) as bench, asyncio.TaskGroup() as tasks:
-        bench.capacity.hold(tasks, JOB, WANTED, None)
+        bench.capacity.hold(tasks, JOB, a_want(WANTED))
         await until(bench.nodes, FITS)
         assert await bench.stage.calls("CreateNodePool") == ["PERMISSION_DENIED", "OK"]
         [asked] = [event for event in bench.told if event.kind == "pool_created" and event.fields["size"] == FITS]
         assert "quota SSD_TOTAL_GB of the region is too small: 800 more requested, 450 of 500 available" in asked.why
         assert f"Ask for more at {PAGE}" in asked.why
-        bench.capacity.wants(JOB, 0, "over")
+        bench.capacity.want(JOB, a_want(0, "over"))
         await eventually(lambda: bench.capacity.is_settled(JOB))

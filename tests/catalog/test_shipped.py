@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from controlplane.catalog.accelerators import ACCELERATORS, BY_NAME, from_gke, matching
+from controlplane.catalog.accelerators import ACCELERATORS, BY_NAME, canonical, matching
 from controlplane.catalog.money import micro_dollars
 from controlplane.catalog.shipped import read_links, read_prices, shipped_catalog, shipped_links
 from runtime.errors import UserError
@@ -152,5 +152,5 @@ def test_people_name_accelerators_in_several_ways() -> None:
     assert [each.name for each in matching("A100-80")] == ["A100-80"]
     assert [each.name for each in matching("nvidia-l4")] == ["L4"]
     assert matching("A1") == ()
-    assert all(from_gke(each.gke) == each for each in ACCELERATORS)
-    assert from_gke("nvidia-tesla-k80") is None
+    assert all(canonical(each.alias) == canonical(each.name) == each.name for each in ACCELERATORS)
+    assert (canonical("nvidia-tesla-k80"), canonical(None)) == ("nvidia-tesla-k80", "")

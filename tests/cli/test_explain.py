@@ -8,8 +8,7 @@ from messages.api import EventLine
 from messages.jobs import Scalar
 from tests.cli.command import tradewind
 from tests.cli.fake_master import FakeMaster, a_view
-from tradewind.cli.explain.decisions import ABOUT, About, Explained, Loser, decisions
-from tradewind.cli.explain.show import lines
+from tradewind.cli.explain import ABOUT, About, Explained, Loser, decisions, lines
 
 PLANNED: dict[str, Scalar | None] = {
     "change": "begin",

@@ -13,10 +13,9 @@ from messages.jobs import JobSpec
 from runtime.errors import UserError
 from tests.cli.command import tradewind
 from tests.e2e.traces import a_mark, nothing_is_left
-from tradewind.cli.run import run
-from tradewind.cli.run.rank_logs import Outputs, RankLogs, Std, Streams
-from tradewind.cli.run.spec import spec_of
-from tradewind.cli.run.torchrun import Given, given_of, host_of, is_here
+from tradewind.cli.rank_logs import Outputs, RankLogs, Std, Streams
+from tradewind.cli.run import run, spec_of
+from tradewind.cli.torchrun_options import Given, given_of, host_of, is_here
 
 PASTED = [
     ["--rdzv-backend", "c10d"],

@@ -8,6 +8,7 @@ from typing import Protocol, TypeVar
 
 import pytest
 
+from controlplane.catalog.kinds import MachineKind
 from controlplane.clouds.interface import (
     PROJECT,
     Cloud,
@@ -123,8 +124,7 @@ class CloudContract:
     async def test_a_pool_is_as_it_was_planned(self, up: Stage) -> None:
         assert await up.cloud.create_pool(up.cluster.name, up.pool) == Done()
         pool = await the_pool(up)
-        assert (pool.zone, pool.machine_type) == (up.pool.zone, up.pool.machine_type)
-        assert (pool.accelerator, pool.spot, pool.size) == (up.pool.accelerator, True, 1)
+        assert (pool.kind, pool.size) == (up.pool.kind, 1)
         assert (pool.status, pool.labels[JOB_LABEL]) == (PoolStatus.RUNNING, "a-job")
         assert len(await up.nodes(pool.ref)) == 1
 
@@ -278,11 +278,8 @@ def a_cluster(location: str) -> ClusterPlan:
 def a_pool(zone: str) -> PoolPlan:
     return PoolPlan(
         name="a-pool",
-        zone=zone,
-        machine_type="g2-standard-8",
+        kind=MachineKind(zone, "g2-standard-8", "L4", 1, spot=True),
         size=1,
-        accelerator="nvidia-l4",
-        accelerators_per_node=1,
         disk_gb=50,
         labels={JOB_LABEL: "a-job", FLEET_LABEL: "a-fleet"},
         taints=(Taint("nvidia.com/gpu", "present", "NoSchedule"),),

@@ -197,7 +197,7 @@ def test_the_allocators_plan_is_completed_by_the_fleet(folder: Path) -> None:
     }
     fleet = read(folder, changes)
     plan = complete(fleet, pool_plan(JobName("a-job"), offers(fleet)[0], 2), {LEASE_LABEL: "7"})
-    assert (plan.size, plan.accelerator, plan.disk_gb, plan.disk_type) == (2, "nvidia-l4", 300, "pd-ssd")
+    assert (plan.size, plan.kind.accelerator, plan.disk_gb, plan.disk_type) == (2, "L4", 300, "pd-ssd")
     assert plan.taints == (Taint("a", "", "NoSchedule"),)
     assert (plan.driver, plan.shutdown_grace_s, plan.workload_identity) == ("latest", 120, True)
     assert plan.labels == {"team": "research", FLEET_LABEL: "a-fleet", JOB_LABEL: "a-job", LEASE_LABEL: "7"}

@@ -41,8 +41,8 @@ def told(*instances: Any) -> list[str]:
 
 def test_a_machine_is_what_compute_says_and_costs_from_its_last_start() -> None:
     (machine,) = machines_told({"items": {"zones/us-central1-a": {"instances": [an_instance()]}}})
-    assert (machine.zone, machine.machine_type, machine.spot) == ("us-central1-a", "g2-standard-8", True)
-    assert (machine.accelerator, machine.accelerators) == ("nvidia-l4", 2)
+    assert (machine.kind.zone, machine.kind.machine_type, machine.kind.spot) == ("us-central1-a", "g2-standard-8", True)
+    assert (machine.kind.accelerator, machine.kind.accelerators) == ("L4", 2)
     assert machine.started_at == datetime(2026, 8, 22, 15, 0, 0, 500_000, UTC).timestamp()
 
 
@@ -70,8 +70,8 @@ async def test_machines_of_jobs_are_listed_from_their_start_to_their_end(tmp_pat
         machines = await cloud.machines()
         assert not isinstance(machines, Unreachable | Refused)
         assert {machine.name for machine in machines} == await stage.nodes(pool)
-        assert {(each.machine_type, each.accelerator, each.spot) for each in machines} == {
-            ("g2-standard-8", "nvidia-l4", True)
+        assert {(each.kind.machine_type, each.kind.accelerator, each.kind.spot) for each in machines} == {
+            ("g2-standard-8", "L4", True)
         }
         assert {each.labels[JOB_LABEL] for each in machines} == {"a-job"}
         assert await cloud.delete_pool(pool) == Done()
@@ -96,8 +96,8 @@ async def test_prices_of_the_moment_are_those_of_the_market(tmp_path: Path) -> N
         await stage.order("price", {"zone": ZONE, "accelerator": "L4", "price": 0.75})
         prices = await cloud.market()
         assert not isinstance(prices, Unreachable | Refused)
-        assert MarketPrice(ZONE, "nvidia-l4", 1_500_000, 1_708_000) in prices, "an hour of ours is two of the cloud's"
-        elsewhere = MarketPrice("us-central1-f", "nvidia-l4", 1_024_000, 1_708_000)
+        assert MarketPrice(ZONE, "L4", 1_500_000, 1_708_000) in prices, "an hour of ours is two of the cloud's"
+        elsewhere = MarketPrice("us-central1-f", "L4", 1_024_000, 1_708_000)
         assert elsewhere in prices, "also of zones in which nobody has anything yet"
         await cloud.close()
 

@@ -123,7 +123,7 @@ async def test_the_example_fleet_is_made_in_the_simulator(stage: SimulatedStage)
     (cluster,) = found(await cloud.clusters())
     await cloud.close()
     assert (cluster.name, cluster.labels) == (plan.name, plan.labels)
-    assert [pool.zone for pool in cluster.pools] == [fleet.clusters[0].zones[0]]
+    assert [pool.kind.zone for pool in cluster.pools] == [fleet.clusters[0].zones[0]]
 
 
 async def test_our_token_opens_the_kubernetes_api_of_a_cluster_that_we_made(tmp_path: Path) -> None:

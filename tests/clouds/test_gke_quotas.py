@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from controlplane.catalog.kinds import MachineKind
 from controlplane.clouds.gke.compute import read_quota
 from controlplane.clouds.gke.quotas import exceeded, needs
 from controlplane.clouds.interface import PROJECT, PoolPlan, Quota, QuotaKey
@@ -22,9 +23,11 @@ def limits(**metrics: float) -> list[Quota]:
     return [Quota(QuotaKey(scopes[metric], metric), limit, 0.0) for metric, limit in metrics.items()]
 
 
-def taken(quotas: list[Quota], machine_type: str = "g2-standard-8", **changes: Any) -> dict[str, int]:
-    given: dict[str, Any] = {"accelerator": "nvidia-l4", "accelerators_per_node": 1, **changes}
-    plan = PoolPlan(name="p", zone=f"{REGION}-a", machine_type=machine_type, size=3, **given)
+def taken(
+    quotas: list[Quota], machine_type: str = "g2-standard-8", *, gpus: int = 1, spot: bool = True, **changes: Any
+) -> dict[str, int]:
+    kind = MachineKind(f"{REGION}-a", machine_type, "L4" if gpus else "", gpus, spot)
+    plan = PoolPlan(name="p", kind=kind, size=3, **changes)
     return {key.metric: amount for key, amount in needs(plan, quotas).items()}
 
 
@@ -56,13 +59,13 @@ def test_a_disk_counts_by_its_type(disk_type: str, metric: str) -> None:
     ],
 )
 def test_vcpus_count_by_the_series_of_the_machine(machine_type: str, metric: str, vcpus: int) -> None:
-    found = taken(limits(CPUS=24, N2_CPUS=24, A2_CPUS=24), machine_type, accelerator=None, accelerators_per_node=0)
+    found = taken(limits(CPUS=24, N2_CPUS=24, A2_CPUS=24), machine_type, gpus=0)
     assert found == ({metric: vcpus} if metric else {})
 
 
 def test_every_node_takes_its_part_of_what_all_regions_share() -> None:
     quotas = limits(CPUS_ALL_REGIONS=32, GPUS_ALL_REGIONS=2, INSTANCES=24, IN_USE_ADDRESSES=8)
-    found = taken(quotas, "g2-standard-24", accelerators_per_node=2)
+    found = taken(quotas, "g2-standard-24", gpus=2)
     assert found == {"CPUS_ALL_REGIONS": 24, "GPUS_ALL_REGIONS": 2, "INSTANCES": 1, "IN_USE_ADDRESSES": 1}
 
 

@@ -7,6 +7,7 @@ import pytest
 from google.cloud import container_v1 as _container_v1
 from google.rpc import status_pb2
 
+from controlplane.catalog.kinds import MachineKind
 from controlplane.clouds.gke import maintenance, requests
 from controlplane.clouds.gke.failures import Code
 from controlplane.clouds.interface import ClusterStatus, PoolRef, PoolStatus, Taint
@@ -85,7 +86,8 @@ def test_a_pool_is_of_one_zone_with_all_that_was_planned() -> None:
 
 
 def test_an_on_demand_pool_without_accelerators_asks_for_neither() -> None:
-    plan = replace(a_pool("z"), spot=False, accelerator=None, shutdown_grace_s=120, workload_identity=False)
+    bare = MachineKind("z", "e2-standard-4", "", 0, spot=False)
+    plan = replace(a_pool("z"), kind=bare, shutdown_grace_s=120, workload_identity=False)
     config = pool_message(plan).node_pool.config
     assert not config.spot
     assert not config.accelerators

@@ -11,9 +11,9 @@ from controlplane.reaper.reaper import LOOK_S
 from tests.cli.command import tradewind
 from tests.cli.fake_master import FakeMaster, a_view
 from tests.reaper.ground import a_ground, a_master
-from tradewind.cli.explain.decisions import ABOUT
-from tradewind.cli.reap.asking import EXIT_FOUND
-from tradewind.cli.reap.removing import PATIENCE_S
+from tradewind.cli.explain import ABOUT
+from tradewind.cli.orphans import PATIENCE_S
+from tradewind.cli.reap import EXIT_FOUND
 
 DOCS = Path(__file__).parents[2] / "docs"
 REAPING = (DOCS / "reaping.md").read_text()

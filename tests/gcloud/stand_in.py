@@ -9,6 +9,8 @@ from typing import Any
 import aiohttp
 from msgspec import Struct, field
 
+from controlplane.catalog.accelerators import canonical
+from controlplane.catalog.kinds import MachineKind
 from controlplane.clouds.gke import requests
 from controlplane.clouds.gke.client import GkeClient
 from controlplane.clouds.gke.credentials import token_fetcher
@@ -163,11 +165,13 @@ def _request(
     accelerator = dict(part.split("=") for part in flags["--accelerator"].split(","))
     plan = PoolPlan(
         name=name,
-        zone=flags["--node-locations"],
-        machine_type=flags["--machine-type"],
-        accelerator=accelerator["type"],
-        accelerators_per_node=int(accelerator["count"]),
-        spot="--spot" in flags,
+        kind=MachineKind(
+            flags["--node-locations"],
+            flags["--machine-type"],
+            canonical(accelerator["type"]),
+            int(accelerator["count"]),
+            "--spot" in flags,
+        ),
         size=int(flags["--num-nodes"]),
         disk_gb=int(flags["--disk-size"]),
     )

@@ -42,6 +42,10 @@ def a_spec(
     )
 
 
+NEWEST = 1000
+"""A number that no want of a test exceeds."""
+
+
 @dataclass
 class Stage:
     job: Job

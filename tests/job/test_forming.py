@@ -6,7 +6,7 @@ from controlplane.job.state import Phase
 from messages.clusters import Presence, WorkerSight
 from messages.ids import ClusterName, Generation, WorkerId
 from messages.workers import WorkerPhase
-from tests.job.stage import JOB, LOCAL, a_sight, a_spec, a_stage, assignments, clean, halts, kept, told
+from tests.job.stage import JOB, LOCAL, NEWEST, a_sight, a_spec, a_stage, assignments, clean, halts, kept, told
 
 
 def test_a_job_says_what_it_waits_for() -> None:
@@ -83,13 +83,13 @@ def test_a_store_that_cannot_be_started_is_told_and_asked_for_again() -> None:
 def test_workers_are_kept_where_the_allocator_says() -> None:
     stage = a_stage(a_spec(workers=4))
     stage.reports(keeps=4)
-    effects = stage.happens(events.PlacementChanged(stage.now_s, {LOCAL: 3, ClusterName("far"): 1}))
+    effects = stage.happens(events.PlacementChanged(stage.now_s, NEWEST, {LOCAL: 3, ClusterName("far"): 1}))
     assert kept(effects) == [3]
 
 
 def test_a_world_smaller_than_wanted_runs_and_says_what_keeps_it_from_more() -> None:
     stage = a_stage(a_spec(workers=3, at_least=1)).runs("a")
-    stage.happens(events.PlacementChanged(stage.now_s, {LOCAL: 1}, "quota GPUS in the project has no room"))
+    stage.happens(events.PlacementChanged(stage.now_s, NEWEST, {LOCAL: 1}, "quota GPUS in the project has no room"))
     assert (stage.phase, stage.job.why) == (Phase.RUNNING, "a world of 1; quota GPUS in the project has no room")
 
 

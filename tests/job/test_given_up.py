@@ -8,7 +8,7 @@ from controlplane.job.state import Phase
 from messages.ids import ClusterName
 from messages.worlds import Entry
 from tests.job.hot_stage import HotStage, a_hot_job, invited
-from tests.job.stage import LOCAL, Stage, a_spec, a_stage, halts, released
+from tests.job.stage import LOCAL, NEWEST, Stage, a_spec, a_stage, halts, released
 
 
 def on_nodes(stage: Stage, *workers: str) -> None:
@@ -22,7 +22,7 @@ def on_nodes(stage: Stage, *workers: str) -> None:
 
 def gives_up(stage: Stage, *workers: str, left: int, at_once: bool = False) -> list[JobEffect]:
     nodes = frozenset(f"node-{worker}" for worker in workers)
-    event = events.PlacementChanged(stage.now_s, {LOCAL: left}, leaving={LOCAL: nodes}, at_once=at_once)
+    event = events.PlacementChanged(stage.now_s, NEWEST, {LOCAL: left}, leaving={LOCAL: nodes}, at_once=at_once)
     return stage.happens(event)
 
 
@@ -122,5 +122,5 @@ def test_a_node_that_is_wanted_after_all_keeps_its_worker() -> None:
 def test_a_node_of_the_same_name_in_another_cluster_is_another_node() -> None:
     stage = a_placed_job("a", "b", "c")
     elsewhere = {ClusterName("far"): frozenset({"node-b"})}
-    stage.happens(events.PlacementChanged(stage.now_s, {LOCAL: 3}, leaving=elsewhere))
+    stage.happens(events.PlacementChanged(stage.now_s, NEWEST, {LOCAL: 3}, leaving=elsewhere))
     assert (stage.phase, stage.prepared) == (Phase.RUNNING, None)

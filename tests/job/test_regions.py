@@ -9,7 +9,7 @@ from controlplane.job.state import Phase
 from messages.clusters import ClusterHeartbeat, Presence, WorkerSight
 from messages.ids import ClusterName, WorkerId
 from messages.workers import WorkerPhase
-from tests.job.stage import JOB, LOCAL, Stage, a_spec, a_stage, a_status, failed, told
+from tests.job.stage import JOB, LOCAL, NEWEST, Stage, a_spec, a_stage, a_status, failed, told
 
 FAR = ClusterName("far")
 ANSWER_S = 7.0
@@ -21,7 +21,7 @@ def two_regions() -> Stage:
     stage = a_stage(a_spec(workers=2))
     far_reports(stage)
     stage.reports(WorkerSight(WorkerId("a"), JOB, Presence.STARTING), keeps=1)
-    stage.happens(events.PlacementChanged(stage.now_s, {LOCAL: 1, FAR: 1}))
+    stage.happens(events.PlacementChanged(stage.now_s, NEWEST, {LOCAL: 1, FAR: 1}))
     stage.says("a", WorkerPhase.IDLE, generation=0)
     far_says(stage, WorkerPhase.IDLE, generation=0)
     stage.ready("a")

@@ -3,7 +3,7 @@ itself."""
 
 import time
 
-from agents.cluster.kubernetes.pods import UID_LABEL
+from agents.cluster.kubernetes.manifest import UID_LABEL
 from messages.clusters import KeepWorkers, Presence, RemoveWorkers, StartFailure, WorkerTemplate
 from messages.ids import JobName
 from messages.jobs import Pod

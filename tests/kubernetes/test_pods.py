@@ -1,165 +1,250 @@
-"""From a template to the pod of one worker."""
+"""Stories of the core of pods: what is reported, created and deleted."""
 
+from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
-import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from agents.cluster.kubernetes.main import plan_of
-from agents.cluster.kubernetes.pods import PodPlan, worker_pod
-from agents.cluster.kubernetes.settings import KubernetesSettings, read_kubernetes_settings
-from messages.clusters import WorkerTemplate
-from messages.ids import ClusterName, JobName
-from messages.jobs import Pod
-from runtime.errors import UserError
+from agents.cluster.events import ClusterEvent, NodeGone, NodeSeen, PlaceEnded, PlaceFailed, PlaceSeen, PlaceStarted
+from agents.cluster.kubernetes.decide import decide
+from agents.cluster.kubernetes.effects import CreatePod, DeletePod, PodEffect, ReadNode, Report, StopCreating
+from agents.cluster.kubernetes.events import (
+    CreateRefused,
+    CreateStopped,
+    DeleteAnswered,
+    EndRequested,
+    Listed,
+    NodeObserved,
+    NodeRead,
+    NodeVanished,
+    PodCreated,
+    PodEvent,
+    PodSeen,
+    PodVanished,
+    StartRequested,
+    Ticked,
+)
+from agents.cluster.kubernetes.observations import PodObservation, Stage
+from agents.cluster.kubernetes.state import PodRules, Pods
+from messages.clusters import NodeSight, WorkerTemplate
+from messages.ids import JobName
 
 JOB = JobName("story")
+UID = "w1x1"
+WALL_S = 1_000_000.0
+TEMPLATE = WorkerTemplate()
 
 
-def a_plan(**changed: Any) -> PodPlan:
-    given: dict[str, Any] = {
-        "cluster": ClusterName("here"),
-        "namespace": "tradewind",
-        "image": "ours:1",
-        "worker_argv": ("python", "-m", "tradewind", "worker"),
-        "host_package": "/ours/tradewind",
-        "nats_url": "nats://bus:4222",
-    }
-    return PodPlan(**{**given, **changed})
+def a_pod(stage: Stage = Stage.RUNNING, uid: str = UID, **changes: Any) -> PodObservation:
+    return PodObservation(uid, f"pod-of-{uid}", JOB, stage, node=changes.pop("node", "n1"), **changes)
 
 
-def env_of(container: dict[str, Any]) -> dict[str, Any]:
-    return {each["name"]: each.get("value", each.get("valueFrom")) for each in container["env"]}
+def at_wall(seconds: float) -> datetime:
+    return datetime.fromtimestamp(WALL_S + seconds, UTC)
 
 
-def test_a_pod_is_found_by_its_labels_and_goes_only_where_its_job_may() -> None:
-    pod = worker_pod(a_plan(), "w1x1", JOB, WorkerTemplate())
-    assert pod["metadata"]["name"] == "w1x1"
-    assert pod["metadata"]["labels"] == {
-        "app": "tradewind-worker",
-        "tradewind-job": "story",
-        "tradewind-uid": "w1x1",
-        "app.kubernetes.io/managed-by": "tradewind",
-    }
-    spec = pod["spec"]
-    assert spec["nodeSelector"] == {"tradewind-job": "story"}
-    assert spec["tolerations"] == [
-        {"key": "tradewind-job", "operator": "Equal", "value": "story", "effect": "NoSchedule"},
-        {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"},
+class Story:
+    """Plays events into the core; the wall clock and the monotonic clock run together."""
+
+    def __init__(self, state: Pods | None = None) -> None:
+        self.state = state or Pods()
+        self.effects: list[PodEffect] = []
+        """Of the last event."""
+        self.facts: list[ClusterEvent] = []
+        self.wake_at_s: float | None = None
+
+    def happens(self, event: PodEvent) -> list[PodEffect]:
+        decision = decide(self.state, event)
+        self.state, self.wake_at_s = decision.state, decision.wake_at_s
+        self.effects = [effect for effect in decision.effects if not isinstance(effect, Report)]
+        self.facts = [effect.fact for effect in decision.effects if isinstance(effect, Report)]
+        return self.effects
+
+    def sees(self, pod: PodObservation, at_s: float = 0.0) -> list[PodEffect]:
+        return self.happens(PodSeen(at_s, WALL_S + at_s, pod))
+
+
+def running() -> Story:
+    story = Story()
+    story.sees(a_pod())
+    return story
+
+
+def test_a_place_is_created_once_and_reported_when_the_api_answers() -> None:
+    story = Story()
+    assert story.happens(StartRequested(0.0, UID, JOB, TEMPLATE)) == [CreatePod(UID, JOB, TEMPLATE)]
+    assert story.happens(Ticked(1.0)) == []
+    assert story.happens(PodCreated(2.0, UID, "p1")) == []
+    assert story.facts == [
+        PlaceStarted(2.0, UID, 0, "p1", JOB),
+        PlaceSeen(2.0, UID, "", mute=True, waits_for="its pod was just created"),
     ]
-    assert (spec["restartPolicy"], spec["terminationGracePeriodSeconds"]) == ("Never", 30)
-    assert spec["automountServiceAccountToken"] is False
+    assert story.happens(Ticked(3.0)) == [] and story.facts == []
 
 
-def test_the_agent_is_told_who_and_where_it_is_and_nothing_of_the_job() -> None:
-    template = WorkerTemplate(slots=4, env={"SECRET_SAUCE": "1"})
-    agent, host = worker_pod(a_plan(region="us-central1"), "w1x1", JOB, template)["spec"]["containers"]
-    assert " ".join(agent["command"]) == (
-        "python -m tradewind worker --job story --cluster here --uid w1x1 --slots 4 "
-        "--run-dir /run/tradewind --external-host"
-    )
-    env = env_of(agent)
-    assert env["TRADEWIND_NATS_URL"] == "nats://bus:4222"
-    assert env["TRADEWIND_REGION"] == "us-central1"
-    assert env["TRADEWIND_ADDRESS"] == {"fieldRef": {"fieldPath": "status.podIP"}}
-    assert env["TRADEWIND_NODE"] == {"fieldRef": {"fieldPath": "spec.nodeName"}}
-    assert "TRADEWIND_ZONE" not in env, "the controller knows it from the node"
-    assert "SECRET_SAUCE" not in env
-    assert env_of(host) == {"SECRET_SAUCE": "1"}
+def test_a_pod_that_the_api_refuses_has_failed_and_nothing_is_deleted() -> None:
+    story = Story()
+    story.happens(StartRequested(0.0, UID, JOB, TEMPLATE))
+    assert story.happens(CreateRefused(1.0, UID, "no such quantity")) == []
+    assert story.facts == [PlaceFailed(1.0, UID, "no such quantity")]
 
 
-def test_a_job_without_an_image_is_hosted_by_ours() -> None:
-    spec = worker_pod(a_plan(), "w1x1", JOB, WorkerTemplate(python="/usr/bin/python3.12"))["spec"]
-    host = spec["containers"][1]
-    assert "initContainers" not in spec
-    assert host["image"] == "ours:1"
-    assert host["command"][:4] == [
-        "/usr/bin/python3.12",
-        "/ours/tradewind/host/__main__.py",
-        "--socket",
-        "/run/tradewind/w1x1/host.sock",
-    ]
+def test_an_end_during_the_creation_waits_for_it_but_not_for_ever() -> None:
+    story = Story()
+    story.happens(StartRequested(0.0, UID, JOB, TEMPLATE))
+    assert story.happens(EndRequested(1.0, UID, 5.0)) == [StopCreating(UID)]
+    stopped = Story(story.state)
+    assert stopped.happens(CreateStopped(2.0, UID)) == [DeletePod(UID, 5, within_s=5.0)]
+    assert stopped.happens(DeleteAnswered(3.0, UID, missing=True)) == []
+    assert stopped.facts == [PlaceEnded(3.0, UID, "there is no pod of it")]
+
+    assert story.wake_at_s == 21.0
+    assert story.happens(Ticked(21.0)) == [DeletePod(UID, 5, within_s=5.0)]
 
 
-def test_a_job_with_an_image_of_its_own_gets_the_hosts_files_copied_into_it() -> None:
-    spec = worker_pod(a_plan(), "w1x1", JOB, WorkerTemplate(pod=Pod(image="theirs:1")))["spec"]
-    [copying] = spec["initContainers"]
-    host = spec["containers"][1]
-    assert copying["image"] == "ours:1"
-    assert "cp -R /ours/tradewind /run/tradewind/code/" in copying["command"][-1]
-    assert host["image"] == "theirs:1"
-    assert host["command"][:2] == ["python", "/run/tradewind/code/tradewind/host/__main__.py"]
+def test_a_place_without_a_pod_has_ended_which_is_reported_once() -> None:
+    story = Story()
+    story.happens(EndRequested(0.0, UID, 5.0))
+    story.happens(DeleteAnswered(1.0, UID, missing=True))
+    assert story.facts == [PlaceEnded(1.0, UID, "there is no pod of it")]
+    assert story.happens(EndRequested(2.0, UID, 5.0)) == [] and story.facts == []
 
 
-def test_a_host_has_what_its_trainers_need() -> None:
-    pod = Pod(cpu="7", memory="30Gi", gpu=True, secrets=("keys", "more"))
-    host = worker_pod(a_plan(), "w1x1", JOB, WorkerTemplate(slots=8, pod=pod))["spec"]["containers"][1]
-    assert host["resources"] == {
-        "requests": {"cpu": "7", "memory": "30Gi"},
-        "limits": {"nvidia.com/gpu": "8"},
-    }
-    assert host["envFrom"] == [{"secretRef": {"name": "keys"}}, {"secretRef": {"name": "more"}}]
-    assert {mount["mountPath"] for mount in host["volumeMounts"]} == {"/run/tradewind", "/dev/shm"}
-    assert env_of(host) == {"TRADEWIND_DRIVER_FOLDER": "/usr/local/nvidia", "TRADEWIND_GPUS": "8"}
+def test_a_deletion_by_somebody_else_is_a_notice_and_ours_is_none() -> None:
+    story, leaving = running(), a_pod(deleted_at=at_wall(12.0))
+    story.sees(leaving, at_s=2.0)
+    assert [fact.notice_s for fact in story.facts if isinstance(fact, PlaceSeen)] == [10.0]
+
+    story = running()
+    story.happens(EndRequested(1.0, UID, 5.0))
+    story.sees(leaving, at_s=2.0)
+    assert [fact.notice_s for fact in story.facts if isinstance(fact, PlaceSeen)] == [None]
 
 
-def test_a_dollar_in_the_jobs_environment_stays_one() -> None:
-    host = worker_pod(a_plan(), "w1x1", JOB, WorkerTemplate(env={"A": "$(HOME) $5"}))["spec"]["containers"][1]
-    assert env_of(host) == {"A": "$$(HOME) $$5"}
+def test_a_second_request_removes_a_pod_that_its_node_cannot_end() -> None:
+    story = running()
+    story.happens(NodeObserved(0.0, NodeSight("n1", ready=False)))
+    assert story.happens(EndRequested(1.0, UID, 5.0)) == [DeletePod(UID, 5, within_s=5.0)]
+    story.happens(DeleteAnswered(1.1, UID))
+    story.sees(a_pod(deleted_at=at_wall(6.0)), at_s=1.2)
+    assert story.happens(EndRequested(11.0, UID, 5.0)) == [DeletePod(UID, 0, within_s=5.0)]
 
 
-def test_the_bus_is_read_from_its_secret_where_there_is_one() -> None:
-    plan = a_plan(bus_secret="bus", has_credentials=True, pull_secrets=("pull",))
-    spec = worker_pod(plan, "w1x1", JOB, WorkerTemplate())["spec"]
-    agent = spec["containers"][0]
-    env = env_of(agent)
-    assert env["TRADEWIND_NATS_URL"] == {"secretKeyRef": {"name": "bus", "key": "nats-url"}}
-    assert env["TRADEWIND_NATS_CREDENTIALS"] == "/etc/tradewind/nats.creds"
-    assert any(mount["mountPath"] == "/etc/tradewind" for mount in agent["volumeMounts"])
-    assert spec["imagePullSecrets"] == [{"name": "pull"}]
-    assert any(volume.get("secret", {}).get("secretName") == "bus" for volume in spec["volumes"])
+def test_a_pod_that_ended_is_reported_and_its_object_deleted_until_it_is_gone() -> None:
+    story = running()
+    assert story.sees(a_pod(Stage.ENDED, why="exited with 3", code=3), 1.0) == [DeletePod(UID, 0, f"pod-of-{UID}")]
+    assert story.facts == [PlaceEnded(1.0, UID, "exited with 3", 3)]
+    story.happens(DeleteAnswered(2.0, UID))
+    assert story.wake_at_s == 16.0
+    assert story.happens(Ticked(16.0)) == [DeletePod(UID, 0, f"pod-of-{UID}")]
+    story.happens(PodVanished(17.0, a_pod(Stage.ENDED)))
+    assert story.facts == [] and story.effects == []
 
 
-def test_the_plan_is_what_the_settings_say() -> None:
-    settings = KubernetesSettings(
-        cluster="here", image="ours:2", pull_secrets="a, b", bus_secret="bus", nats_credentials="/etc/creds"
-    )
-    plan = plan_of(settings)
-    assert (plan.image, plan.pull_secrets, plan.has_credentials) == ("ours:2", ("a", "b"), True)
-    assert plan.worker_argv == ("python", "-P", "-m", "tradewind", "worker")
-    assert plan.host_package.endswith("tradewind")
-    assert plan_of(KubernetesSettings(cluster="here", host_file="/x/tradewind/host/__main__.py")).host_package == (
-        "/x/tradewind"
-    )
+def test_a_pod_that_lived_between_two_looks_is_reported_as_alive_before_its_end() -> None:
+    story = Story()
+    story.sees(a_pod(Stage.WAITING, node=""))
+    story.sees(a_pod(Stage.ENDED, why="exited with 1", code=1), 1.0)
+    assert story.facts == [PlaceSeen(1.0, UID, "n1"), PlaceEnded(1.0, UID, "exited with 1", 1)]
 
 
-def test_workers_tolerate_the_taints_of_the_fleet() -> None:
-    plan = plan_of(KubernetesSettings(cluster="here", node_taints="team=ml:NoSchedule,example.com/a=:NoExecute"))
-    assert worker_pod(plan, "w1x1", JOB, WorkerTemplate())["spec"]["tolerations"][2:] == [
-        {"operator": "Equal", "key": "team", "value": "ml", "effect": "NoSchedule"},
-        {"operator": "Equal", "key": "example.com/a", "value": "", "effect": "NoExecute"},
-    ]
-    for wrong in ("team", "team:NoSchedule", "a=b:Never", "a=b=c:NoExecute"):
-        with pytest.raises(UserError, match="TRADEWIND_NODE_TAINTS"):
-            read_kubernetes_settings({"TRADEWIND_CLUSTER": "here", "TRADEWIND_NODE_TAINTS": wrong})
+def test_what_an_agent_left_behind_is_ended_and_not_reported_before_it_has() -> None:
+    story = running()
+    assert story.sees(a_pod(Stage.ABANDONED, why="agent exited"), 1.0) == [DeletePod(UID, 10, f"pod-of-{UID}")]
+    assert not any(isinstance(fact, PlaceEnded) for fact in story.facts)
+    story.happens(PodVanished(5.0, a_pod(Stage.ABANDONED, why="agent exited", code=137)))
+    assert story.facts == [PlaceEnded(5.0, UID, "agent exited", 137)]
 
 
-@pytest.mark.parametrize(("grace_s", "notice_s", "end_s"), [(30, "15", 20.0), (120, "105", 110.0)])
-def test_the_grace_of_nodes_is_that_of_pods_and_leaves_agents_what_the_system_does_not_need(
-    grace_s: int, notice_s: str, end_s: float
-) -> None:
-    settings = KubernetesSettings(cluster="here", shutdown_grace_s=grace_s)
-    spec = worker_pod(plan_of(settings), "w1x1", JOB, WorkerTemplate())["spec"]
-    assert spec["terminationGracePeriodSeconds"] == grace_s
-    assert env_of(spec["containers"][0])["TRADEWIND_NOTICE_S"] == notice_s
-    assert settings.end_within_s == end_s
+def test_an_agent_without_a_host_may_leave_by_itself_for_a_while() -> None:
+    story = Story(Pods(PodRules(hostless_s=20.0)))
+    story.sees(a_pod())
+    story.sees(a_pod(Stage.HOSTLESS, why="host exited"), 1.0)
+    assert (story.effects, story.wake_at_s) == ([], 21.0)
+    assert story.happens(Ticked(21.0)) == [DeletePod(UID, 0, f"pod-of-{UID}")]
+
+    story = Story(Pods(PodRules(hostless_s=20.0)))
+    story.sees(a_pod(Stage.HOSTLESS, why="host exited"), 1.0)
+    assert story.sees(a_pod(Stage.ENDED, why="agent exited"), 2.0) == [DeletePod(UID, 0, f"pod-of-{UID}")]
+    assert story.wake_at_s is None
 
 
-def test_settings_come_from_the_environment() -> None:
-    environ = {"TRADEWIND_CLUSTER": "here", "KUBECONFIG": "/a", "TRADEWIND_IMAGE": "ours:3"}
-    assert read_kubernetes_settings(environ).kubeconfig == "/a"
-    assert read_kubernetes_settings({**environ, "TRADEWIND_KUBECONFIG": "/b"}).kubeconfig == "/b"
-    assert read_kubernetes_settings(environ).image == "ours:3"
-    with pytest.raises(UserError) as mistake:
-        read_kubernetes_settings({"TRADEWIND_PULL_POLICY": "Sometimes"})
-    assert "TRADEWIND_CLUSTER" in str(mistake.value)
-    assert "TRADEWIND_PULL_POLICY" in str(mistake.value)
+def test_pods_end_with_their_machine_but_not_those_of_the_next_machine_of_its_name() -> None:
+    story = Story()
+    old, new = a_pod(scheduled_at=at_wall(1.0)), a_pod(uid="w2x1", scheduled_at=at_wall(9.0))
+    for pod in (old, new, a_pod(uid="w3x1", node="n2", scheduled_at=at_wall(1.0))):
+        story.sees(pod)
+    assert story.happens(NodeVanished(10.0, "n1")) == [ReadNode("n1", (UID, "w2x1"))]
+    assert story.facts == [NodeGone(10.0, "n1")]
+    assert story.happens(NodeRead(11.0, "n1", (UID, "w2x1"), at_wall(8.0))) == [DeletePod(UID, 0, f"pod-of-{UID}")]
+    assert story.facts == [PlaceEnded(11.0, UID, "its node n1 is gone")]
+
+
+def test_what_is_not_there_when_all_pods_are_listed_ended_while_nobody_watched() -> None:
+    story = Story(Pods(expected=(UID, "w2x1")))
+    story.happens(NodeObserved(0.0, NodeSight("n2", ready=True)))
+    story.sees(a_pod(scheduled_at=at_wall(0.0)))
+    assert story.happens(Listed(1.0)) == [ReadNode("n1", (UID,))]
+    kinds = [type(fact).__name__ for fact in story.facts]
+    assert kinds == ["PlaceEnded", "ViewSynced"]
+    assert "w2x1" in str(story.facts[0])
+
+
+def test_a_node_is_reported_when_something_matters_and_not_while_its_notice_runs_down() -> None:
+    story, sight = Story(), NodeSight("n1", ready=True, notice_s=30.0)
+    story.happens(NodeObserved(0.0, sight, "100"))
+    assert story.facts == [NodeSeen(0.0, sight)]
+    story.happens(NodeObserved(5.0, NodeSight("n1", ready=True, notice_s=25.0), "100"))
+    assert story.facts == []
+    story.happens(NodeObserved(6.0, NodeSight("n1", ready=True, notice_s=10.0), "86"))
+    assert len(story.facts) == 1
+
+
+uids = st.sampled_from([UID, "w2x1", "w3x1"])
+nodes = st.sampled_from(["n1", "n2"])
+pods = st.builds(
+    lambda uid, stage, node, deleted_s: a_pod(
+        stage, uid, node=node, deleted_at=None if deleted_s is None else at_wall(deleted_s), scheduled_at=at_wall(5.0)
+    ),
+    uids,
+    st.sampled_from(Stage),
+    nodes,
+    st.none() | st.floats(0, 60),
+)
+steps = st.one_of(
+    st.builds(lambda uid: EndRequested(0.0, uid, 5.0), uids),
+    st.builds(lambda pod: PodSeen(0.0, WALL_S, pod), pods),
+    st.builds(lambda pod: PodVanished(0.0, pod), pods),
+    st.builds(lambda node, ready: NodeObserved(0.0, NodeSight(node, ready=ready)), nodes, st.booleans()),
+    st.builds(lambda node: NodeVanished(0.0, node), nodes),
+    st.builds(lambda node, uid, s: NodeRead(0.0, node, (uid,), at_wall(s)), nodes, uids, st.floats(0, 10)),
+    st.just(Listed(0.0)),
+    st.builds(lambda uid: PodCreated(0.0, uid, "p"), uids),
+    st.builds(lambda uid, missing: DeleteAnswered(0.0, uid, missing), uids, st.booleans()),
+    st.just(Ticked(0.0)),
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.tuples(st.floats(0, 30), steps), max_size=40))
+def test_no_order_of_events_reports_an_end_twice_or_makes_the_loop_spin(story: list[tuple[float, PodEvent]]) -> None:
+    state, now_s, ended = Pods(), 0.0, set()
+    for uid in (UID, "w2x1"):
+        state = decide(state, StartRequested(now_s, uid, JOB, TEMPLATE)).state
+    for pause_s, event in story:
+        now_s += pause_s
+        moved: Any = {"at_s": now_s, "wall_s": WALL_S + now_s} if isinstance(event, PodSeen) else {"at_s": now_s}
+        decision = decide(state, replace(event, **moved))
+        state = decision.state
+        facts = [effect.fact for effect in decision.effects if isinstance(effect, Report)]
+        for fact in facts:
+            if isinstance(fact, PlaceEnded | PlaceFailed | PlaceStarted | PlaceSeen):
+                assert fact.uid not in ended, "nothing is reported of a place after its end"
+            if isinstance(fact, PlaceEnded | PlaceFailed):
+                ended.add(fact.uid)
+        assert not ended & set(state.places)
+        again = decide(state, Ticked(now_s))
+        assert again.effects == (), "the same moment teaches nothing new"
+        assert again.wake_at_s is None or again.wake_at_s > now_s

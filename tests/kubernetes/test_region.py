@@ -10,8 +10,8 @@ from types import MappingProxyType
 import pytest
 
 from agents.cluster.kubernetes.main import control
+from agents.cluster.kubernetes.manifest import GPU_RESOURCE
 from agents.cluster.kubernetes.observations import POOL_LABEL
-from agents.cluster.kubernetes.pods import GPU_RESOURCE
 from agents.cluster.kubernetes.settings import KubernetesSettings
 from agents.notice.machine import ACCELERATOR_LABEL
 from agents.notice.main import watch

@@ -4,25 +4,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 
+from controlplane.catalog.kinds import MachineKind
 from controlplane.catalog.money import MicroDollars
 from controlplane.ledger.amounts import MS_PER_HOUR
 from controlplane.ledger.events import Found, LedgerEvent, MachinesListed
 from controlplane.ledger.learn import learn
 from controlplane.ledger.settle import sums
-from controlplane.ledger.state import Kind, Ledger, Rate, Tally, new_ledger
+from controlplane.ledger.state import Ledger, Rate, Tally, new_ledger
 from messages.ids import JobName
 
 JOB = JobName("a-job")
 BEGIN_MS = 1_800_000_000_000 // MS_PER_HOUR * MS_PER_HOUR + MS_PER_HOUR // 2
-L4 = Kind("us-central1-a", "g2-standard-8", "nvidia-l4", 1, True)
-A100 = Kind("europe-west4-a", "a2-highgpu-1g", "nvidia-tesla-a100", 1, False)
+L4 = MachineKind("us-central1-a", "g2-standard-8", "L4", 1, True)
+A100 = MachineKind("europe-west4-a", "a2-highgpu-1g", "A100-40", 1, False)
 
 
 @dataclass(frozen=True)
 class Life:
     machine: str
     name: str
-    kind: Kind
+    kind: MachineKind
     started_ms: int
     ended_ms: int
 
@@ -31,7 +32,9 @@ class Life:
         return Found(self.machine, self.name, self.kind, self.started_ms)
 
 
-def a_life(machine: str = "1", *, kind: Kind = L4, name: str = "", started_s: float = 0, lived_s: float = 3600) -> Life:
+def a_life(
+    machine: str = "1", *, kind: MachineKind = L4, name: str = "", started_s: float = 0, lived_s: float = 3600
+) -> Life:
     started_ms = at(started_s)
     return Life(machine, name or f"node-{machine}", kind, started_ms, started_ms + round(lived_s * 1000))
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from random import Random
 
+from controlplane.catalog.kinds import MachineKind
 from controlplane.catalog.money import MicroDollars
 from controlplane.ledger.amounts import egress_money, node_money
 from controlplane.ledger.book import Book
@@ -11,7 +12,7 @@ from controlplane.ledger.books import LOOK_S
 from controlplane.ledger.events import Hop
 from controlplane.ledger.settle import sums
 from controlplane.ledger.spending import spent
-from controlplane.ledger.state import Kind, Rate, new_ledger
+from controlplane.ledger.state import Rate, new_ledger
 from tests.ledger.builders import A100, BEGIN_MS, JOB, L4, Life, a_life, at
 
 LASTS_S = 1200
@@ -47,7 +48,7 @@ def look_times_ms(chance: Random) -> Iterator[int]:
     yield at(LASTS_S)
 
 
-def the_bill(lives: Sequence[Life], prices: dict[Kind, Prices]) -> int:
+def the_bill(lives: Sequence[Life], prices: dict[MachineKind, Prices]) -> int:
     cost = 0
     for life in lives:
         ends_ms = min(life.ended_ms, at(LASTS_S))

@@ -6,6 +6,7 @@ from typing import Any, cast
 import pytest
 from msgspec import structs
 
+from controlplane.catalog.kinds import MachineKind
 from controlplane.catalog.links import Links
 from controlplane.catalog.money import MicroDollars
 from controlplane.catalog.shipped import shipped_links
@@ -22,7 +23,7 @@ from controlplane.ledger.pricing import market_of, rate_of
 from controlplane.ledger.records import LedgerUnreadable
 from controlplane.ledger.settle import sums
 from controlplane.ledger.spending import hourly, spent
-from controlplane.ledger.state import Doing, Kind, Rate, new_ledger
+from controlplane.ledger.state import Doing, Rate, new_ledger
 from controlplane.ledger.views import cost_view, proven
 from messages import subjects
 from messages.clusters import ClusterHeartbeat, Presence, WorkerSight
@@ -70,8 +71,7 @@ class PricedCloud(FakeCloud):
 
     def start(self, name: str, at: float, id_: str = "") -> None:
         labels = {JOB_LABEL: JOB, FLEET_LABEL: FLEET}
-        kind = (L4.zone, L4.machine_type, L4.accelerator, L4.accelerators, L4.spot)
-        self.running.append(MachineInfo(id_ or name, name, *kind, at, labels))
+        self.running.append(MachineInfo(id_ or name, name, L4, at, labels))
 
     def take(self, name: str) -> None:
         self.running = [machine for machine in self.running if machine.name != name]
@@ -410,10 +410,10 @@ def test_a_market_goes_before_the_catalog_and_what_neither_knows_has_no_price() 
     catalog = a_catalog(offer)
     listed = Rate(offer.spot_micro_usd_per_hour, offer.on_demand_micro_usd_per_hour)
     assert rate_of(L4, {}, catalog) == listed
-    market = market_of([MarketPrice("us-central1-a", "nvidia-l4", 700, 900), MarketPrice("us-central1-a", "cpu", 3, 5)])
+    market = market_of([MarketPrice("us-central1-a", "L4", 700, 900), MarketPrice("us-central1-a", "cpu", 3, 5)])
     assert rate_of(L4._replace(accelerators=2), market, catalog) == Rate(MicroDollars(1400), MicroDollars(1800))
     assert rate_of(L4._replace(spot=False), market, catalog).paid == 900
-    cpu = Kind("us-central1-a", "e2-standard-4", "", 0, True)
+    cpu = MachineKind("us-central1-a", "e2-standard-4", "", 0, True)
     assert rate_of(cpu, market, catalog) == Rate(MicroDollars(12), MicroDollars(20))
     assert rate_of(cpu, {}, catalog) == Rate(None)
 

@@ -148,7 +148,7 @@ async def test_prices_that_move_preemptions_and_a_change_of_masters_agree_with_t
     trace.write_text(TRACE)
     async with a_run(tmp_path, bus, trace=str(trace), boot_s=0.5, recreate_s=0.3) as run:
         spot = a_pool(ZONE)
-        on_demand = replace(spot, name="steady", zone=OTHER_ZONE, spot=False)
+        on_demand = replace(spot, name="steady", kind=spot.kind._replace(zone=OTHER_ZONE, spot=False))
         async with run.master(1) as books:
             pools = [await run.make(replace(spot, size=5)), await run.make(replace(on_demand, size=1))]
             before = {machine.id for machine in await run.machines()}

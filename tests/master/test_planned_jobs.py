@@ -68,8 +68,8 @@ async def a_master(connect: Connect, cloud: FakeCloud) -> AsyncIterator[Master]:
 def a_cloud() -> FakeCloud:
     cloud = FakeCloud(US, EU)
     cloud.prices = (
-        MarketPrice(IOWA_A, "nvidia-l4", 100_000, 2_000_000),
-        MarketPrice(HOLLAND, "nvidia-l4", 900_000, 2_000_000),
+        MarketPrice(IOWA_A, "L4", 100_000, 2_000_000),
+        MarketPrice(HOLLAND, "L4", 900_000, 2_000_000),
     )
     return cloud
 
@@ -78,7 +78,7 @@ async def test_a_job_with_criteria_gets_its_machines_by_plan(connect: Connect) -
     cloud = a_cloud()
     async with a_master(connect, cloud) as master:
         await Desk(master).submit(a_spec())
-        await eventually(lambda: {pool.zone: pool.size for pool in cloud.pools()} == {IOWA_A: 2})
+        await eventually(lambda: {pool.kind.zone: pool.size for pool in cloud.pools()} == {IOWA_A: 2})
         await eventually(lambda: master.jobs[JobName("planned")].state.placement == {US: 2})
 
 
@@ -94,7 +94,7 @@ async def test_what_its_trainers_measure_is_what_it_is_planned_by(connect: Conne
     cloud, job = a_cloud(), JobName("planned")
     async with a_master(connect, cloud) as master:
         await Desk(master).submit(a_spec(min_utilisation=0.5))
-        await eventually(lambda: {pool.zone: pool.size for pool in cloud.pools()} == {IOWA_A: 2})
+        await eventually(lambda: {pool.kind.zone: pool.size for pool in cloud.pools()} == {IOWA_A: 2})
         [pool] = cloud.pools()
         nodes = tuple(NodeSight(name, name, pool=pool.ref.pool, job=job) for name in ("node-0", "node-1"))
         workers = tuple(

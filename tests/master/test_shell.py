@@ -65,7 +65,8 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
         announcer = Announcer(bus, EPOCH, Counter())
         leadership = Leadership(EPOCH, lambda: EPOCH if made.leads else None)
         wanted = WantedBook(bucket, leadership.may_act)
-        made = Bench(server, Tools(bus, bucket, stores, announcer, wanted, SystemClock(), leadership))
+        tools = Tools(bus, bucket, stores, announcer, wanted, lambda job, want: None, SystemClock(), leadership)
+        made = Bench(server, tools)
         yield made
         await bus.close()
 

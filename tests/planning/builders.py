@@ -4,11 +4,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from benchmarks.plans.exhaustive import every_placement
+from controlplane.catalog.kinds import MachineKind
 from controlplane.catalog.links import Links
 from controlplane.catalog.money import MicroDollars
 from controlplane.clouds.interface import PROJECT, Needs, QuotaKey
 from controlplane.planning.criteria import Criteria
-from controlplane.planning.market import Choice, Market, Option, Present, Quotas
+from controlplane.planning.market import Market, Option, Present, Quotas
 from controlplane.planning.scoring import Rank, is_affordable, is_better, rank, score
 from controlplane.planning.tuning import Tuning
 from controlplane.throughput.profile import Compute, Profile
@@ -19,8 +20,8 @@ USD = 1_000_000
 MACHINES = {"L4": "g2-standard-8", "A100-40": "a2-highgpu-1g", "T4": "n1-standard-8"}
 
 
-def a_choice(zone: str = IOWA_A, accelerator: str = "L4", *, spot: bool = True) -> Choice:
-    return Choice(zone, MACHINES[accelerator], accelerator, spot)
+def a_choice(zone: str = IOWA_A, accelerator: str = "L4", *, spot: bool = True) -> MachineKind:
+    return MachineKind(zone, MACHINES[accelerator], accelerator, 1, spot)
 
 
 def an_option(
@@ -49,7 +50,7 @@ ALL_GPUS = QuotaKey(PROJECT, "GPUS")
 DISK_GB = 100
 
 
-def needs_of(choice: Choice, gpus: int = 1) -> Needs:
+def needs_of(choice: MachineKind, gpus: int = 1) -> Needs:
     """As a cloud would say: GPUs by kind and region, disks that all kinds of a region share, GPUs of all regions."""
     own = gpus_of(choice.region, choice.accelerator, spot=choice.spot)
     return {own: gpus, disks_of(choice.region): DISK_GB, ALL_GPUS: gpus}

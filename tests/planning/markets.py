@@ -2,9 +2,10 @@
 
 from hypothesis import strategies as st
 
+from controlplane.catalog.kinds import MachineKind
 from controlplane.catalog.money import MicroDollars
 from controlplane.planning.criteria import Criteria
-from controlplane.planning.market import Choice, Market, Option, Present
+from controlplane.planning.market import Market, Option, Present
 from controlplane.throughput.profile import Compute, Profile
 from messages.criteria import Objective
 from tests.planning.builders import (
@@ -95,5 +96,5 @@ def presents(draw: st.DrawFn, market: Market) -> Present:
     )
 
 
-def _nodes(choices: list[Choice]) -> st.SearchStrategy[dict[Choice, int]]:
+def _nodes(choices: list[MachineKind]) -> st.SearchStrategy[dict[MachineKind, int]]:
     return st.dictionaries(st.sampled_from(choices), st.integers(1, 3), max_size=2)

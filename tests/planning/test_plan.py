@@ -5,10 +5,11 @@ import re
 
 import pytest
 
+from controlplane.catalog.kinds import MachineKind
 from controlplane.catalog.money import MicroDollars
 from controlplane.planning.criteria import Criteria
 from controlplane.planning.greedy import greedy
-from controlplane.planning.market import Choice, Market, Nodes, Present
+from controlplane.planning.market import Market, Nodes, Present
 from controlplane.planning.plan import Change, Plan, plan
 from controlplane.planning.scoring import is_affordable, score
 from controlplane.planning.sentences import UNMEASURED
@@ -406,4 +407,4 @@ def test_on_demand_machines_are_added_only_up_to_their_share() -> None:
     market = a_market(an_option(limit=2), an_option(usd=1.0, spot=False))
     present = Present(held={a_choice(): 2, a_choice(spot=False): 1})
     aimed = greedy(some_criteria(on_demand=0.5), a_small_profile(), market, present, wanted=6)
-    assert aimed == {a_choice(): 2, Choice(*a_choice(spot=False)): 3}
+    assert aimed == {a_choice(): 2, MachineKind(*a_choice(spot=False)): 3}

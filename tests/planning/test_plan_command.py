@@ -8,18 +8,19 @@ from msgspec import structs
 
 from controlplane.capacity.profiling import combined
 from controlplane.capacity.quotas import quota_views
+from controlplane.catalog.kinds import MachineKind
 from controlplane.catalog.shipped import shipped_catalog
 from controlplane.catalog.views import offer_list
 from controlplane.clouds.interface import QuotaKey
-from controlplane.planning.market import Choice, Quotas
+from controlplane.planning.market import Quotas
 from messages.offers import OfferList
 from runtime.children import free_port
 from tests.cli.command import Outcome, tradewind
 from tradewind.cli.jobfile import read_job
-from tradewind.cli.offers.asking import prices_of
-from tradewind.cli.plan.asking import planned as planned_of
-from tradewind.cli.plan.asking import print_plan
-from tradewind.cli.plan.offered import offered
+from tradewind.cli.offers import prices_of
+from tradewind.cli.plan import print_plan
+from tradewind.cli.planner import offered
+from tradewind.cli.planner import planned as planned_of
 
 FLEET = Path(__file__).resolve().parents[2] / "examples" / "fleet-simulator.yaml"
 A_JOB = """
@@ -125,7 +126,9 @@ def test_the_quota_that_keeps_a_job_from_more_nodes_is_named(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     """As a master tells of it."""
-    needs = {Choice("us-central1-a", "g2-standard-8", "L4", True): {QuotaKey("us-central1", "SSD_TOTAL_GB"): 100}}
+    needs = {
+        MachineKind("us-central1-a", "g2-standard-8", "L4", 1, True): {QuotaKey("us-central1", "SSD_TOTAL_GB"): 100}
+    }
     quotas = quota_views(Quotas({QuotaKey("us-central1", "SSD_TOTAL_GB"): 450}, needs))
     catalog = shipped_catalog()
     known = structs.replace(offer_list(catalog, None, 0.0), quotas=quotas, quotas_page="https://quotas.example")

@@ -8,11 +8,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
+from controlplane.catalog.kinds import MachineKind
 from controlplane.catalog.memory import Memory, estimate
 from controlplane.catalog.money import MicroDollars, micro_of
 from controlplane.catalog.shipped import shipped_catalog, shipped_links
-from controlplane.planning.criteria import Criteria, criteria_of
-from controlplane.planning.market import Choice, Market, market_of
+from controlplane.planning.criteria import Criteria, criteria_left, criteria_of
+from controlplane.planning.market import Market, market_of
 from controlplane.planning.plan import Change, plan
 from controlplane.planning.profiles import profile_of
 from controlplane.planning.refusals import refusals, unfit
@@ -37,7 +38,7 @@ def a_spec(*, workers: Workers | None = None, profile: StepProfile | None = None
     )
 
 
-def refused(spec: JobSpec, limits: dict[Choice, int] | None = None) -> list[tuple[str, str]]:
+def refused(spec: JobSpec, limits: dict[MachineKind, int] | None = None) -> list[tuple[str, str]]:
     criteria = criteria_of(spec)
     seen = Memory()
     market = market_of(criteria, OFFERS, LINKS, seen=lambda zone, name: estimate(seen, zone, name, 0.0), limits=limits)
@@ -126,7 +127,7 @@ def test_without_a_plan_only_ranks_that_fit_on_no_machine_are_refused(
 
 
 def test_a_fleet_that_is_too_small_is_told() -> None:
-    limits = {Choice("us-central1-a", "g2-standard-8", "L4", True): 3}
+    limits = {MachineKind("us-central1-a", "g2-standard-8", "L4", 1, True): 3}
     spec = a_spec(workers=Workers(min=4, max=4))
     assert refused(spec, limits) == [
         ("workers.min", "is 4, but at most 3 machines of one type (L4) may be had; 3 would do")
@@ -134,7 +135,7 @@ def test_a_fleet_that_is_too_small_is_told() -> None:
 
 
 def test_all_that_is_wrong_is_told_at_once_and_a_number_with_the_nearest_of_the_others() -> None:
-    limits = {Choice("us-central1-a", "g2-standard-8", "L4", True): 3}
+    limits = {MachineKind("us-central1-a", "g2-standard-8", "L4", 1, True): 3}
     spec = a_spec(workers=Workers(min=4, max=4), accelerators=("L4", "K80"), max_usd_per_hour=0.5, max_usd_total=0.1)
     said = dict(refused(spec, limits))
     assert list(said) == [
@@ -239,7 +240,15 @@ def test_a_quota_without_room_is_named_with_where_to_ask_for_more() -> None:
 def test_a_deadline_becomes_steps_in_a_second() -> None:
     spec = a_spec(objective=Objective.DEADLINE, deadline=Deadline(hours=10.0, steps=36_000))
     assert criteria_of(spec).min_steps_per_s == 1.0
-    assert criteria_of(spec, steps_left=18_000, hours_left=2.5).min_steps_per_s == 2.0
+    left = criteria_left(criteria_of(spec), spot_only=False, steps_left=18_000, seconds_left=9000.0)
+    assert left.min_steps_per_s == 2.0
+
+
+def test_a_budget_may_forbid_machines_on_demand_and_one_that_was_raised_counts() -> None:
+    asked = criteria_of(a_spec(on_demand=0.5, max_usd_total=10.0))
+    assert criteria_left(asked, spot_only=False) == asked
+    left = criteria_left(asked, spot_only=True, micro_usd_total=micro_of(20.0))
+    assert (left.on_demand, left.max_micro_usd_total) == (0.0, 20_000_000)
 
 
 def test_without_a_profile_one_is_assumed_and_called_so() -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from controlplane.catalog.kinds import MachineKind
 from controlplane.clouds.interface import ClusterInfo, ClusterStatus, MachineInfo, PoolInfo, PoolRef, PoolStatus
 from controlplane.reaper.findings import FleetScope
 from controlplane.reaper.lease import YOUNG_S, lease_of
@@ -39,7 +40,7 @@ def a_pool(
     status: PoolStatus = PoolStatus.RUNNING,
 ) -> PoolInfo:
     labels = labels_of(job, fleet, asked_at, bus)
-    return PoolInfo(PoolRef(cluster, name), ZONE, "g2-standard-8", "nvidia-l4", True, 2, status, labels)
+    return PoolInfo(PoolRef(cluster, name), MachineKind(ZONE, "g2-standard-8", "L4", 1, True), 2, status, labels)
 
 
 def a_cluster(
@@ -59,6 +60,6 @@ def machines(
 ) -> Sequence[MachineInfo]:
     labels = labels_of(job, fleet)
     return [
-        MachineInfo(f"id-{name}", name, zone, "g2-standard-8", "nvidia-l4", 1, True, started_at, labels)
+        MachineInfo(f"id-{name}", name, MachineKind(zone, "g2-standard-8", "L4", 1, True), started_at, labels)
         for name in names
     ]

@@ -17,7 +17,7 @@ from runtime.nats_server import NatsServer
 from tests.cli.fake_master import a_view
 from tests.reaper.ground import a_master
 from tests.reaper.test_reaper import a_record
-from tradewind.cli.reap.known import known_jobs
+from tradewind.cli.live_jobs import known_jobs
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "fleet-simulator.yaml"
 CLUSTER = ClusterName("sim-us")

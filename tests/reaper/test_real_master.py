@@ -15,7 +15,7 @@ from tests.clouds.contract import found, until
 from tests.clouds.simulated import SimulatedStage
 from tests.master.process import a_spec, running_master
 from tests.reaper.test_known import CLUSTER, EXAMPLE, nobody
-from tradewind.cli.reap.known import known_jobs
+from tradewind.cli.live_jobs import known_jobs
 
 
 async def test_decisions_are_explained_by_the_next_master_too(nats_server: NatsServer, tmp_path: Path) -> None:

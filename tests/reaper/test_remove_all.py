@@ -5,9 +5,8 @@ from controlplane.reaper.findings import Found
 from runtime.errors import UserError
 from tests.reaper.builders import a_pool
 from tests.reaper.test_removing import BusyCloud
-from tradewind.cli.reap.known import NobodyKnows
-from tradewind.cli.reap.removing import remove_all
-from tradewind.cli.reap.view import orphan_view
+from tradewind.cli.live_jobs import NobodyKnows
+from tradewind.cli.orphans import orphan_view, remove_all
 
 
 async def removed_with(*answers: UserError | str) -> tuple[str, str, int]:

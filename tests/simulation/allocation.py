@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, assert_never
 
 from controlplane.allocator import events
@@ -13,21 +12,23 @@ from controlplane.allocator.effects import (
     Announce,
     CreatePool,
     DeletePool,
+    FollowMarket,
     ListPools,
     MakePlan,
+    Place,
     RemoveNodes,
     ResizePool,
+    ShareStock,
 )
 from controlplane.allocator.invariants import check
-from controlplane.allocator.sentences import shortage
+from controlplane.allocator.placement import free_nodes
 from controlplane.allocator.state import AllocatorSettings, new_allocator
-from controlplane.budget.terms import criteria_within_budget
-from controlplane.capacity.placement import Placed, free_nodes, placed_of
+from controlplane.catalog.money import micro_of
 from controlplane.clouds.outcomes import Unreachable
 from controlplane.job import events as job_events
-from controlplane.job.present import deserted
-from controlplane.job.state import Job
-from controlplane.planning.criteria import Criteria
+from controlplane.job.state import Job, Want
+from controlplane.job.wants import next_want
+from controlplane.planning.criteria import Criteria, criteria_left, criteria_of
 from controlplane.planning.plan import plan
 from controlplane.planning.tuning import Tuning
 from messages.clusters import ClusterHeartbeat
@@ -91,68 +92,63 @@ class Allocation:
     def __init__(self, term: "Term", job: Job, market: Market) -> None:
         self._term = term
         self._market = market
-        self._cloud = market.cloud
         self._to_job = Link(term)
         self._to_allocator = Link(term)
-        self._wanted: tuple[int | None, Criteria | None] = _wanted(job)
-        self._placed: Placed | None = None
-        self._free: dict[ClusterName, tuple[str, ...]] = {}
         self._newest: dict[ClusterName, tuple[str, int]] = {}
         self._wake = 0
+        self.alive = True
         self.seen: set[str] = set()
         """Uids of machines that it was told of."""
-        wanted, criteria = self._wanted
+        self.sighted_s: dict[ClusterName, float] = {}
+        self._file = criteria_of(job.spec) if job.spec.capacity is not None else None
+        want, criteria = next_want(job, term.now_s), self._criteria(next_want(job, term.now_s))
         self.allocator = new_allocator(
             job.name,
             market.offers,
-            wanted=wanted or 0,
+            wanted=want.nodes,
             at_s=term.now_s,
-            ended=job.record.why if wanted is None else None,
+            want=want.number,
+            ended=want.ended,
             settings=SETTINGS,
             demand=Demand(criteria, market.profile) if criteria is not None else None,
         )
-        term.later(0.0, self._tick)
-        term.later(0.0, self._see_market)
-
-    @property
-    def alive(self) -> bool:
-        return self._term.alive
+        self._later(0.0, self._tick)
+        self._later(0.0, self._see_market)
 
     def end(self) -> None:
+        self.alive = False
         self._market.wire.crash(self)
+
+    def _later(self, delay_s: float, what: Callable[[], None]) -> None:
+        self._term.later(delay_s, lambda: what() if self.alive else None)
 
     # From the job
 
-    def decided(self, job: Job) -> None:
-        """The job has decided: what is new of what it wants goes on."""
-        new = _wanted(job)
-        if new != self._wanted:
-            self._wanted = new
-            self._to_allocator.send(lambda: self._want(new, job.record.why))
-        for cluster in deserted(job, self._term.now_s):
-            lost = events.ClusterLost(0.0, cluster, f"nothing is heard of cluster {cluster}")
-            self._to_allocator.send(partial(self.post, lost))
+    def want(self, want: Want) -> None:
+        event = events.NodesWanted(
+            0.0, want.number, want.nodes, ended=want.ended, criteria=self._criteria(want), lost=want.lost
+        )
+        self._to_allocator.send(lambda: self._post(event))
 
-    def _want(self, new: tuple[int | None, Criteria | None], why: str) -> None:
-        wanted, criteria = new
-        if criteria is not None:
-            self.post(events.CriteriaChanged(0.0, criteria))
-        self.post(events.WantedChanged(0.0, wanted) if wanted is not None else events.JobEnded(0.0, why))
+    def _criteria(self, want: Want) -> Criteria | None:
+        if self._file is None:
+            return None
+        total = micro_of(want.max_usd_total) if want.max_usd_total is not None else None
+        return criteria_left(
+            self._file, spot_only=want.spot_only, micro_usd_total=total, steps_left=None, seconds_left=None
+        )
 
     # From the clusters
 
     def see(self, topology: ClusterHeartbeat) -> None:
         """On the real bus one sender's messages come in order."""
-        incarnation, seq = self._newest.get(topology.cluster, ("", 0))
-        if (topology.incarnation, topology.seq) <= (incarnation, seq):
+        if (topology.incarnation, topology.seq) <= self._newest.get(topology.cluster, ("", 0)):
             return
         self._newest[topology.cluster] = (topology.incarnation, topology.seq)
         self.seen |= {node.uid for node in topology.nodes}
-        self.post(events.NodesSeen(0.0, topology.cluster, topology.nodes))
+        self.sighted_s[topology.cluster] = self._term.now_s
         free = free_nodes(topology, self.allocator.job)
-        if free != self._free.get(topology.cluster, ()):
-            self._free[topology.cluster] = free
-            self.post(events.NodesReleased(0.0, topology.cluster, free))
+        self.post(events.NodesSeen(0.0, topology.cluster, topology.nodes, free))
 
     # The core and its shell
 
@@ -173,7 +169,6 @@ class Allocation:
             raise Broken(f"the allocator of {self._term.name} after {event}: {'; '.join(broken)}")
         for effect in decision.effects:
             self._perform(effect)
-        self._place()
         self._wake_at(decision.wake_at_s)
 
     def _wake_at(self, at_s: float | None) -> None:
@@ -181,7 +176,7 @@ class Allocation:
         mine = self._wake
         if at_s is not None:
             delay_s = max(1e-5, at_s - self._term.now_s)
-            self._term.later(delay_s, lambda: self._tick() if mine == self._wake else None)
+            self._later(delay_s, lambda: self._tick() if mine == self._wake else None)
 
     def _perform(self, effect: AllocatorEffect) -> None:
         clockwork = self._term.system.clockwork
@@ -194,7 +189,11 @@ class Allocation:
                 made = plan(criteria, profile, market, present, TUNING)
                 late = clockwork.happens(0.1, "plan late")
                 delay_s = clockwork.chance.uniform(0.5, 4.0) if late else 0.05
-                self._term.later(delay_s, lambda: self._post(events.Planned(0.0, number, made)))
+                self._later(delay_s, lambda: self._post(events.Planned(0.0, number, made)))
+            case Place():
+                self._place(effect)
+            case FollowMarket() | ShareStock():
+                pass
             case Announce(kind, text, why, _):
                 self._term.tell(f"[{kind}] {text} ({why})")
             case _:
@@ -203,7 +202,7 @@ class Allocation:
     def _change(self, change: CreatePool | ResizePool | RemoveNodes | DeletePool) -> None:
         if not self._term.process.leads:
             ended = events.OperationEnded(0.0, change.ref, change.operation, Unreachable("this master does not lead"))
-            self._term.later(0.001, lambda: self._post(ended))
+            self._later(0.001, lambda: self._post(ended))
             return
         operation = self.allocator.pools[change.ref].operation
         request = Request(change, operation is not None and operation.raises)
@@ -211,31 +210,24 @@ class Allocation:
         self._market.account.check(self, request)
         self._market.wire.send(self, request)
 
-    def _place(self) -> None:
-        """Where the job's workers should be, told to the job when it changes."""
-        placed = placed_of(self.allocator, shortage(self.allocator, self._term.now_s, {}))
-        if placed == self._placed or not (self.allocator.synced or self.allocator.ended):
-            return
-        self._placed = placed
-        self._to_job.send(
-            lambda: self._term.post(
-                job_events.PlacementChanged(
-                    self._term.now_s, placed.workers, placed.shortage, placed.leaving, placed.at_once
+    def _place(self, place: Place) -> None:
+        """The job hears of it a moment later."""
+        term = self._term
+
+        def hear() -> None:
+            if self.alive:
+                term.post(
+                    job_events.PlacementChanged(
+                        term.now_s, place.want, place.workers, place.shortage, place.leaving, place.at_once
+                    )
                 )
-            )
-        )
+
+        self._to_job.send(hear)
 
     def _see_market(self) -> None:
         """Prices and quotas as they are now."""
-        self._term.later(MARKET_S, self._see_market)
+        self._later(MARKET_S, self._see_market)
         if self.allocator.demand is None:
             self._post(events.QuotasSeen(0.0, self._market.quotas()))
         else:
             self._post(events.MarketSeen(0.0, self._market.priced(self.allocator.demand.criteria)))
-
-
-def _wanted(job: Job) -> tuple[int | None, Criteria | None]:
-    """How many nodes, or None when the job has ended; and the criteria of a planned job."""
-    wanted = job.record.wanted if job.record.paused is None else 0
-    criteria = criteria_within_budget(job) if job.spec.capacity is not None else None
-    return None if job.record.phase.ended else wanted, criteria

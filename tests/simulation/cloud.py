@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 from controlplane.allocator.effects import Change, CreatePool, DeletePool, RemoveNodes, ResizePool
+from controlplane.catalog.kinds import MachineKind
 from controlplane.clouds import outcomes
 from controlplane.clouds.interface import (
     ClusterInfo,
@@ -34,6 +35,8 @@ from simulator.cloud.model.state import Failure, Operation, Pool, PoolSpec, Rule
 from simulator.cloud.model.view import NodePhase
 from tests.simulation.clockwork import Broken, Clockwork
 
+ACCELERATORS = {"T4": "nvidia-tesla-t4", "L4": "nvidia-l4"}
+"""What the cloud calls them, by the name of the catalog."""
 PROJECT = "simulated"
 SYSTEM_POOL = "system"
 LOOK_S = 0.7
@@ -115,18 +118,8 @@ class Cloud:
         for node in self.state.nodes.values():
             spec = self.state.pools[node.pool].spec
             if node.instance is not None:
-                info = MachineInfo(
-                    node.instance.id,
-                    node.name,
-                    node.zone,
-                    spec.machine.name,
-                    spec.accelerator or None,
-                    spec.accelerators,
-                    spec.spot,
-                    node.instance.started_s,
-                    spec.labels,
-                )
-                found.append(info)
+                started_s, kind = node.instance.started_s, _kind(spec, node.zone)
+                found.append(MachineInfo(node.instance.id, node.name, kind, started_s, spec.labels))
         return tuple(found)
 
     def bill_micro_usd(self) -> float:
@@ -305,7 +298,7 @@ class Cloud:
 
     def _shortfalls(self, change: Change) -> Iterator[outcomes.Shortfall]:
         if isinstance(change, CreatePool):
-            wanted = quotas.Wanted(spec_of(change.plan), change.plan.zone, change.plan.size)
+            wanted = quotas.Wanted(spec_of(change.plan), change.plan.kind.zone, change.plan.size)
         elif isinstance(change, ResizePool):
             pool = self.state.pools[self._pool_key(change.ref)]
             wanted = quotas.Wanted(pool.spec, pool.groups[0].zone, max(0, change.size - pool.groups[0].target))
@@ -333,17 +326,9 @@ class Cloud:
 
     def _info(self, pool: Pool) -> PoolInfo:
         ref, spec = PoolRef(self._cluster(pool), pool.key.pool), pool.spec
-        return PoolInfo(
-            ref,
-            pool.groups[0].zone,
-            spec.machine.name,
-            spec.accelerator or None,
-            spec.spot,
-            pool.groups[0].target,
-            _STATUSES[view.pool_status(self.state, pool)],
-            spec.labels,
-            shortage=self._shortage(pool),
-        )
+        status, group = _STATUSES[view.pool_status(self.state, pool)], pool.groups[0]
+        shortage = self._shortage(pool)
+        return PoolInfo(ref, _kind(spec, group.zone), group.target, status, spec.labels, shortage=shortage)
 
     def _shortage(self, pool: Pool) -> RecentShortage | None:
         """The newest refusal of a node that is still missing."""
@@ -390,16 +375,21 @@ def _problem(failure: Failure) -> outcomes.StockedOut | outcomes.QuotaExceeded:
 
 def spec_of(plan: PoolPlan) -> PoolSpec:
     return PoolSpec(
-        _machine(plan.machine_type),
-        plan.accelerator or "",
-        plan.accelerators_per_node,
-        plan.spot,
-        (plan.zone,),
+        _machine(plan.kind.machine_type),
+        ACCELERATORS[plan.kind.accelerator],
+        plan.kind.accelerators,
+        plan.kind.spot,
+        (plan.kind.zone,),
         plan.size,
         plan.labels,
         disk_gb=10,
         private=True,
     )
+
+
+def _kind(spec: PoolSpec, zone: str) -> MachineKind:
+    name = next(name for name, known in ACCELERATORS.items() if known == spec.accelerator)
+    return MachineKind(zone, spec.machine.name, name, spec.accelerators, spec.spot)
 
 
 def _machine(name: str) -> MachineType:

@@ -2,29 +2,29 @@
 
 from collections.abc import Mapping
 
-from controlplane.allocator.choices import choice_of
 from controlplane.allocator.offers import Offer, pool_plan, pool_ref
+from controlplane.catalog.kinds import MachineKind
 from controlplane.catalog.money import MicroDollars
 from controlplane.clouds.interface import PROJECT as EVERYWHERE
 from controlplane.clouds.interface import QuotaKey
 from controlplane.planning import market as planning
 from controlplane.planning.criteria import Criteria
-from controlplane.planning.market import Choice, Option, Quotas
+from controlplane.planning.market import Option, Quotas
 from controlplane.throughput.profile import Profile
 from messages.ids import ClusterName, JobName
 from simulator.cloud.model import quotas, requests
 from simulator.cloud.model.spot import price_of
-from simulator.market.accelerators import ACCELERATORS
+from simulator.market.accelerators import ACCELERATORS as PRICES
 from simulator.market.changes import Market as Place
 from tests.allocator.account import Account
 from tests.allocator.wire import Wire
 from tests.planning.builders import a_market, a_small_profile
 from tests.simulation.clockwork import Clockwork
-from tests.simulation.cloud import PROJECT, Cloud, spec_of
+from tests.simulation.cloud import ACCELERATORS, PROJECT, Cloud, spec_of
 
 US, EU = ClusterName("us"), ClusterName("eu")
 REGIONS = {US: "us-central1", EU: "europe-west4"}
-KINDS = (("n1-standard-8", "nvidia-tesla-t4"), ("g2-standard-8", "nvidia-l4"))
+KINDS = (("n1-standard-8", "T4"), ("g2-standard-8", "L4"))
 STRAY_S = 0.3
 """Seconds that a request may still be on its way after its sender lost the lease: less than the lease leaves."""
 
@@ -57,16 +57,16 @@ class Market:
         )
 
     def priced(self, criteria: Criteria) -> planning.Market:
-        limits: dict[Choice, int] = {}
+        limits: dict[MachineKind, int] = {}
         for offer in self.offers:
-            limits[choice_of(offer)] = limits.get(choice_of(offer), 0) + offer.max_nodes
+            limits[offer.kind] = limits.get(offer.kind, 0) + offer.max_nodes
         found = [
             Option(
-                choice=choice_of(offer),
+                choice=offer.kind,
                 gpus=self.gpus,
                 micro_usd_per_hour=MicroDollars(self.gpus * self.price_of(offer)),
                 network_bit_per_s=16e9,
-                limit=limits[choice_of(offer)],
+                limit=limits[offer.kind],
             )
             for offer in self.offers
         ]
@@ -76,18 +76,18 @@ class Market:
         return price_of(self.cloud.state, self.place_of(offer))
 
     def on_demand_of(self, offer: Offer) -> int:
-        return ACCELERATORS[offer.accelerator or ""].on_demand
+        return PRICES[ACCELERATORS[offer.kind.accelerator]].on_demand
 
     def dearest(self) -> MicroDollars:
         """An hour of the dearest node on demand."""
         return MicroDollars(max(map(self.on_demand_of, self.offers)) * self.gpus)
 
     def place_of(self, offer: Offer) -> Place:
-        return Place(offer.zone, offer.accelerator or "")
+        return Place(offer.zone, ACCELERATORS[offer.kind.accelerator])
 
     def quotas(self) -> Quotas:
         state = self.cloud.state
-        needs: dict[Choice, Mapping[QuotaKey, int]] = {}
+        needs: dict[MachineKind, Mapping[QuotaKey, int]] = {}
         left: dict[QuotaKey, int] = {}
         for offer in self.offers:
             spec = spec_of(pool_plan(self.job, offer, 0))
@@ -96,7 +96,7 @@ class Market:
                 key = QuotaKey(scope or EVERYWHERE, metric)
                 found[key] = amount
                 left[key] = quotas.limit_of(state, PROJECT, scope, metric)
-            needs[choice_of(offer)] = found
+            needs[offer.kind] = found
         return Quotas(left, needs)
 
     def restock(self) -> None:

@@ -202,9 +202,12 @@ class Term(Actor):
             self.tell(f"adopts generation {saved.generation}, {saved.phase}")
             self.job = adopted_job(self.system.spec, saved, epoch=self.epoch, at_s=self.now_s)
         market = self.system.market
-        if market is not None and self.allocation is None:
+        if market is not None:
+            if self.allocation is None:
+                Money(self, self.job, market, self.system.ledger)
+            else:
+                self.allocation.end()
             self.allocation = Allocation(self, self.job, market)
-            Money(self, self.job, market, self.system.ledger)
         self.tick()
 
     def end(self) -> None:
@@ -223,6 +226,7 @@ class Term(Actor):
         before = self.job
         decision = job_core.decide(before, event)
         self.job = decision.state
+        self._check_overtaken(before, event)
         broken = job_invariants.check(before, self.job, decision.effects)
         if broken:
             raise Broken(f"{self.name} after {event}: {'; '.join(broken)}")
@@ -230,9 +234,16 @@ class Term(Actor):
             self.tell(f"{self.job.record.phase}: {self.job.why}")
         for effect in decision.effects:
             self.perform(effect)
-        if self.allocation is not None:
-            self.allocation.decided(self.job)
         self.wake_at(decision.wake_at_s, self.tick)
+
+    def _check_overtaken(self, before: Job, event: job_events.JobEvent) -> None:
+        """A placement that answers an older want changes nothing."""
+        if not isinstance(event, job_events.PlacementChanged) or before.want is None or self.job is None:
+            return
+        if event.want < before.want.number:
+            self.system.clockwork.made["placement that a want overtook"] += 1
+            if self.job.placement != before.placement:
+                raise Broken(f"{self.name} obeyed a placement of want {event.want} after want {before.want.number}")
 
     def perform(self, effect: job_effects.JobEffect) -> None:
         match effect:
@@ -248,6 +259,9 @@ class Term(Actor):
                 self._publish(message)
             case job_effects.TellCluster(cluster, command):
                 self._tell_cluster(cluster, command)
+            case job_effects.WantNodes(want):
+                if self.allocation is not None:
+                    self.allocation.want(want)
             case job_effects.Announce(kind, text, why, _):
                 self.tell(f"[{kind}] {text} ({why.splitlines()[0] if why else ''})")
             case _:

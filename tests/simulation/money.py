@@ -8,18 +8,22 @@ from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from controlplane.budget.keeper import due
+from controlplane.budget.decide import decide
+from controlplane.budget.events import SpendingSeen
+from controlplane.budget.state import Budget
+from controlplane.catalog.kinds import MachineKind
 from controlplane.catalog.money import MicroDollars
 from controlplane.clouds.interface import MachineInfo
 from controlplane.job.state import Job
 from controlplane.ledger.book import Book
 from controlplane.ledger.events import Found
-from controlplane.ledger.state import Kind, Rate
+from controlplane.ledger.state import Rate
 from runtime.bus import Bucket
 from runtime.errors import Conflict
 from simulator.cloud.model.spot import price_of
-from simulator.market.accelerators import ACCELERATORS
+from simulator.market.accelerators import ACCELERATORS as PRICES
 from simulator.market.changes import Market as Place
+from tests.simulation.cloud import ACCELERATORS
 from tests.simulation.market import Market
 
 if TYPE_CHECKING:
@@ -59,6 +63,7 @@ class Money:
         self._market = market
         self._key = cast(Bucket, key)
         self._book = Book(job.name, round(job.record.submitted_at * 1000))
+        self._budget = Budget()
         self._looked_ms = self._now_ms
         self._seen_s = term.now_s
         self._saved_s = term.now_s
@@ -86,24 +91,26 @@ class Money:
         self._book.see(now_ms, found, rates, (now_ms + self._looked_ms) // 2)
         self._looked_ms, self._seen_s = now_ms, self._term.now_s
 
-    def _rate(self, kind: Kind) -> Rate:
-        on_demand = MicroDollars(ACCELERATORS[kind.accelerator].on_demand * kind.accelerators)
-        spot = price_of(self._market.cloud.state, Place(kind.zone, kind.accelerator)) * kind.accelerators
+    def _rate(self, kind: MachineKind) -> Rate:
+        name, count = ACCELERATORS[kind.accelerator], kind.accelerators
+        on_demand = MicroDollars(PRICES[name].on_demand * count)
+        spot = price_of(self._market.cloud.state, Place(kind.zone, name)) * count
         return Rate(MicroDollars(spot) if kind.spot else on_demand, on_demand)
 
     def _judge(self) -> None:
         job, ledger, now_s = self._term.job, self._book.current(), self._term.now_s
         if job is None or ledger is None or job.record.phase.ended:
             return
-        blind = now_s - self._seen_s > BLIND_S
-        told = due(job, ledger, self._market.dearest(), at_s=now_s, at_ms=self._now_ms, blind=blind)
-        if told is not None:
-            self._term.post(told)
+        blind, dearest = now_s - self._seen_s > BLIND_S, self._market.dearest()
+        seen = SpendingSeen(now_s, self._now_ms, job, ledger, blind=blind, dearest=dearest)
+        decision = decide(self._budget, seen)
+        self._budget = decision.state
+        for effect in decision.effects:
+            self._term.post(effect.event)
 
 
 def _found(machine: MachineInfo) -> Found:
-    kind = Kind(machine.zone, machine.machine_type, machine.accelerator or "", machine.accelerators, machine.spot)
-    return Found(machine.id, machine.name, kind, round(machine.started_at * 1000))
+    return Found(machine.id, machine.name, machine.kind, round(machine.started_at * 1000))
 
 
 def _at_once(work: Coroutine[Any, Any, None]) -> None:

@@ -39,9 +39,9 @@ SECTIONS: dict[str, dict[str, Lazy]] = {
         "reap": Lazy("tradewind.cli.reap", "Show what belongs to no live job in the cloud, and remove it."),
     },
     "Roles": {
-        "master": Lazy("tradewind.cli.roles", "Start a master."),
-        "cluster": Lazy("tradewind.cli.roles", "Start the cluster-controller of plain processes on this machine."),
-        "worker": Lazy("tradewind.cli.roles", "Start a worker-agent."),
+        "master": Lazy("tradewind.cli.master", "Start a master."),
+        "cluster": Lazy("tradewind.cli.cluster", "Start the cluster-controller of plain processes on this machine."),
+        "worker": Lazy("tradewind.cli.worker", "Start a worker-agent."),
         "simulator": Lazy("simulator.main", "Start a stand-in cloud whose machines are processes of this one."),
     },
     "More": {

@@ -18,13 +18,12 @@ from messages.jobs import JobSpec, Launch, Workers
 from runtime.process import EXIT_FAILED, Stop
 from tradewind.cli import output, tables
 from tradewind.cli.foreground import unless_stopped
-from tradewind.cli.offers.table import offer_table
+from tradewind.cli.offers import offer_table
 from tradewind.demo import timeline, view
 from tradewind.demo.cloud.story import CloudStory
 from tradewind.demo.facts import Promise
-from tradewind.demo.report import Report, report_on
+from tradewind.demo.report import Report, report_on, report_text
 from tradewind.demo.story import Story
-from tradewind.demo.summary import report_text
 from tradewind.local.cloud import CloudStack, cloud_stack
 from tradewind.local.stack import NATS_VARIABLE, LocalStack, local_stack
 from tradewind.sdk import diagnostics
@@ -142,13 +141,13 @@ class Demonstration:
 
     def _profile(self, stack: CloudStack) -> StepProfile:
         """A rank takes its share of a step, as long as the script is paced to."""
-        names = {offer.accelerator for offer in stack.fleet.offers}
+        names = {offer.accelerator for offer in stack.fleet.offers if offer.accelerator is not None}
         time = StepTime(seconds_per_sample=self.seconds / self.steps / BATCH_PER_WORKER)
         return StepProfile(gradient_bytes=GRADIENT_BYTES, compute=dict.fromkeys(sorted(names), time))
 
     def _print(self, report: Report, story: Story) -> None:
         if self.as_json:
-            click.echo(msgspec.json.encode(report).decode())
+            output.echo_json(report)
         else:
             tables.console().print(report_text(report))
         if story.view is not None and story.view.phase == "failed":

@@ -12,12 +12,10 @@ from pathlib import Path
 from runtime.children import free_port
 from tradewind.cli.client import Api, session
 from tradewind.cli.errors import MasterAway
-from tradewind.local.fleet import KEY_FILE, Fleet, fleet_at, read_fleet
-from tradewind.local.folder import StackFailed
-from tradewind.local.parts import master, simulator
+from tradewind.local.fleet import KEY_FILE, fleet_at, home, read_fleet, region
+from tradewind.local.parts import StackFailed, master, simulator, tail_of
 from tradewind.local.simulator import Simulator
 from tradewind.local.stack import POLL_S, START_S, LocalStack, Say, standing
-from tradewind.local.supervise import tail_of
 
 DELAYS = {
     "CLUSTER_S": "2",
@@ -54,7 +52,7 @@ class CloudStack(LocalStack):
         own = {name: value for name, value in environ.items() if not name.startswith(SIMULATOR_VARIABLES)}
         super().__init__(folder, own, nats_url, api, say)
         self.cloud = cloud
-        self.fleet: Fleet = read_fleet(fleet)
+        self.fleet = read_fleet(fleet)
         self.clusters = len(self.fleet.clusters)
         self._fleet_file = folder / "fleet.yaml"
         self._fleet_file.write_bytes(fleet)
@@ -64,11 +62,11 @@ class CloudStack(LocalStack):
         hurried = {**environ, **{SIMULATOR_VARIABLES + name: delay_s for name, delay_s in DELAYS.items()}}
         pods = ("--region-run-dir", str(self.folder / "pods"))
         ports = ("--grpc-port", self._grpc_port(), "--http-port", self.cloud.url.rpartition(":")[2])
-        regions = [word for cluster in self.fleet.clusters for word in ("--region", cluster.region)]
+        regions = [word for cluster in self.fleet.clusters for word in ("--region", region(cluster))]
         await self._keep(simulator((*flags, *pods, *ports, *regions), hurried, self.folder), tasks)
         await self._until_cloud_is_there()
         for offer in self.fleet.offers:
-            if offer.zone not in self.fleet.home.zones:
+            if offer.accelerator is not None and offer.zone not in home(self.fleet).zones:
                 await self.cloud.set_price(offer.zone, offer.accelerator, AWAY_USD_PER_HOUR)
         arguments = (*self._api_port(), "--fleet", str(self._fleet_file))
         await self._keep(master(arguments, environ, self.folder), tasks)

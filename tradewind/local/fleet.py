@@ -1,57 +1,26 @@
 """The fleet of a local stack: that of an example file, at the simulator of this stack."""
 
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
-from msgspec import Meta, Struct
+
+from controlplane.catalog.places import region_of
+from controlplane.fleet.spec import ClusterSpec, Fleet
 
 KEY_FILE = "simulator-key.json"
 
 
-class Cluster(Struct, frozen=True):
-    name: str
-    location: str
-    zones: Annotated[tuple[str, ...], Meta(min_length=1)]
-
-    @property
-    def region(self) -> str:
-        return region_of(self.location)
+def read_fleet(text: bytes) -> Fleet:
+    return msgspec.yaml.decode(text, type=Fleet)
 
 
-class Offer(Struct, frozen=True):
-    zone: str
-    machine_type: str
-    accelerator: str
+def home(fleet: Fleet) -> ClusterSpec:
+    """The cluster in which machines are asked for first."""
+    return fleet.clusters[0]
 
 
-class Endpoints(Struct, frozen=True):
-    gke: str
-
-
-class Cloud(Struct, frozen=True):
-    endpoints: Endpoints
-
-
-class Fleet(Struct, frozen=True):
-    """Of a fleet file, what has to be known to play with it."""
-
-    cloud: Cloud
-    clusters: Annotated[tuple[Cluster, ...], Meta(min_length=2)]
-    offers: Annotated[tuple[Offer, ...], Meta(min_length=2)]
-
-    @property
-    def home(self) -> Cluster:
-        """Where machines are asked for first."""
-        return self.clusters[0]
-
-    def region(self, cluster: str) -> str:
-        return next((each.region for each in self.clusters if each.name == cluster), "")
-
-
-def region_of(place: str) -> str:
-    """Of a zone or a region."""
-    region, _, last = place.rpartition("-")
-    return region if len(last) == 1 else place
+def region(cluster: ClusterSpec) -> str:
+    return cluster.region or region_of(cluster.location)
 
 
 def fleet_at(example: str, grpc_port: int, http_port: int, workers: int) -> bytes:
@@ -66,7 +35,3 @@ def fleet_at(example: str, grpc_port: int, http_port: int, workers: int) -> byte
     cloud = {**fleet["cloud"], "credentials": KEY_FILE, "endpoints": endpoints}
     offers = [{**offer, "max_nodes": workers} for offer in fleet["offers"]]
     return msgspec.yaml.encode({**fleet, "cloud": cloud, "offers": offers})
-
-
-def read_fleet(text: bytes) -> Fleet:
-    return msgspec.yaml.decode(text, type=Fleet)

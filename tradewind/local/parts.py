@@ -1,13 +1,29 @@
-"""The processes that a local stack is made of: each in a session of its own, with its output in a file."""
+"""The processes of a local stack: each in a session of its own, with its output in a file, and kept alive."""
 
 import asyncio
+import contextlib
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol
 
 from runtime import children
+from runtime.errors import UserError
 from runtime.nats_server import NatsServer
+from runtime.process import EXIT_USER_ERROR
+
+FIRST_BACKOFF_S = 0.2
+MAX_BACKOFF_S = 5.0
+EARLY_S = 10.0
+EARLY_AT_MOST = 3
+"""How often in a row a part may end within `EARLY_S` of its start."""
+TAIL_LINES = 15
+FINAL_CODES = (EXIT_USER_ERROR,)
+"""A mistake that a person must correct: starting again would not help."""
+
+
+class StackFailed(UserError):
+    """A part of the stack did not come up or could not live: what it wrote says why."""
 
 
 class Part(Protocol):
@@ -106,3 +122,30 @@ def simulator(arguments: tuple[str, ...], environ: Mapping[str, str], folder: Pa
 def guard(environ: Mapping[str, str], folder: Path) -> OwnProcess:
     """Outlives this process, and ends what it left; see `tradewind.local.guard`."""
     return OwnProcess("guard", ("tradewind.local.guard", str(folder)), environ, folder, guards_us=True)
+
+
+async def keep(part: Part, say: Callable[[str], None]) -> None:
+    """Starts the part again whenever it ends, with backoff, until cancelled; raises if it cannot live."""
+    loop = asyncio.get_running_loop()
+    early, backoff_s, started_s = 0, FIRST_BACKOFF_S, loop.time()
+    while True:
+        code = await part.wait_exit()
+        if loop.time() - started_s > EARLY_S:
+            early, backoff_s = 0, FIRST_BACKOFF_S
+        early += 1
+        sentence, tail = f"The {part.name} ended with {code} and cannot go on:", tail_of(part.log_file)
+        if code in FINAL_CODES:
+            raise UserError(sentence, "correct what the lines above say", tail)
+        if early > EARLY_AT_MOST:
+            raise StackFailed(sentence, f"look at the lines above, or at all of them in {part.log_file}", tail)
+        say(f"the {part.name} ended with {code} and is started again")
+        await asyncio.sleep(backoff_s)
+        backoff_s = min(backoff_s * 2, MAX_BACKOFF_S)
+        started_s = loop.time()
+        await part.start()
+
+
+def tail_of(file: Path) -> tuple[str, ...]:
+    with contextlib.suppress(FileNotFoundError):
+        return tuple(file.read_text(errors="replace").splitlines()[-TAIL_LINES:])
+    return ()

@@ -7,9 +7,11 @@ then the rest.
 
 import asyncio
 import os
+import shutil
 import signal
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TypeVar
 
@@ -18,10 +20,8 @@ from runtime import children
 from tradewind.cli.client import Api, session
 from tradewind.cli.errors import MasterAway
 from tradewind.local import processes
-from tradewind.local.folder import StackFailed, own_folder
 from tradewind.local.guard import MARK, workers_folder
-from tradewind.local.parts import BusServer, Part, controller, guard, master
-from tradewind.local.supervise import keep, tail_of
+from tradewind.local.parts import BusServer, Part, StackFailed, controller, guard, keep, master, tail_of
 
 NATS_VARIABLE = "TRADEWIND_NATS_URL"
 NATS_VARIABLES = "TRADEWIND_NATS_"
@@ -186,3 +186,20 @@ async def standing(build: Callable[[Path, Api], Stack], say: Say, *, keep_folder
                         await stack.stop()
             finally:
                 stack.kill()
+
+
+@contextmanager
+def own_folder(say: Say, *, keep: bool) -> Iterator[Path]:
+    """For the state and logs of a stack; it is removed with the stack, unless that failed."""
+    folder = Path(tempfile.mkdtemp(prefix="tradewind-"))
+    kept = keep
+    try:
+        yield folder
+    except* StackFailed:
+        kept = True
+        raise
+    finally:
+        if kept:
+            say(f"logs and state are in {folder}")
+        else:
+            shutil.rmtree(folder, ignore_errors=True)

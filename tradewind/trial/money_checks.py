@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from controlplane.catalog.accelerators import from_gke
+from controlplane.catalog.accelerators import canonical
 from controlplane.catalog.shipped import shipped_catalog
 from controlplane.fleet.plans import offers
 from messages.labels import JOB_LABEL
@@ -28,8 +28,7 @@ def worst_case_usd(trial: Trial, minutes: float) -> float:
 
 
 def _usd_per_hour(zone: str, machine_type: str, accelerator: str | None) -> float:
-    known = from_gke(accelerator) if accelerator is not None else None
-    offer = None if known is None else shipped_catalog().find(zone, machine_type, known.name)
+    offer = shipped_catalog().find(zone, machine_type, canonical(accelerator))
     price = None if offer is None else offer.on_demand_micro_usd_per_hour
     return UNKNOWN_USD_PER_HOUR if price is None else price / 1e6
 

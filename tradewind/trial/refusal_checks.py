@@ -4,11 +4,11 @@ import re
 import time
 
 from controlplane.allocator.offers import pool_plan
+from controlplane.catalog.places import region_of
 from controlplane.clouds.gke.classify import OperationReport, call_outcome, operation_outcome
 from controlplane.clouds.gke.failures import CallFailed, Code
 from controlplane.clouds.gke.quotas import needs
 from controlplane.clouds.outcomes import Outcome, QuotaExceeded, StockedOut
-from controlplane.fleet.checks import region_of
 from controlplane.fleet.plans import complete, offers
 from controlplane.fleet.spec import ClusterSpec
 from messages.ids import JobName

@@ -1,9 +1,9 @@
 """Before money is spent: enabled APIs, quotas, and the roles of the nodes' account."""
 
 from controlplane.allocator.offers import pool_plan
+from controlplane.catalog.places import region_of
 from controlplane.clouds.gke.quotas import needs
 from controlplane.clouds.interface import PROJECT, Quota, QuotaKey
-from controlplane.fleet.checks import region_of
 from controlplane.fleet.plans import complete, offers
 from messages.ids import JobName
 from tradewind.trial.stage import Trial

@@ -9,9 +9,12 @@ from pathlib import Path
 from agents.cluster.decide import decide
 from agents.cluster.effects import ClusterEffect
 from agents.cluster.events import ClusterEvent, Ticked
-from agents.cluster.kubernetes.places import PodPlaces
-from agents.cluster.kubernetes.pods import PodPlan
+from agents.cluster.kubernetes.decide import decide as decide_pods
+from agents.cluster.kubernetes.events import Ticked as PodsTicked
+from agents.cluster.kubernetes.manifest import PodPlan
 from agents.cluster.kubernetes.settings import KubernetesSettings
+from agents.cluster.kubernetes.shell import PodLoop, PodPlaces, PodShell, PodWatch
+from agents.cluster.kubernetes.state import PodRules, Pods
 from agents.cluster.record import KnownRecord
 from agents.cluster.shell import ClusterShell, Inbox, change_of_bus, refuse_a_second
 from agents.cluster.state import ClusterState, Rules, new_cluster
@@ -60,8 +63,11 @@ async def _control(settings: KubernetesSettings, api: KubernetesApi, bus: Bus, i
     )
     state = new_cluster(cluster, incarnation, settings.region, clock.monotonic_s(), known, rules, synced=False)
     async with asyncio.TaskGroup() as tasks:
-        restored = known.places if known is not None else ()
-        places = PodPlaces(api, plan_of(settings), inbox.post, clock, restored, hostless_s=settings.hostless_s)
+        expected = tuple(place.uid for place in known.places) if known is not None else ()
+        plan, pods = plan_of(settings), Pods(PodRules(hostless_s=settings.hostless_s), expected)
+        pod_shell = PodShell(api, plan, inbox.post, clock)
+        pod_loop: PodLoop = RoleLoop("pods", pods, decide_pods, pod_shell, PodsTicked, clock)
+        places = PodPlaces(pod_loop, clock)
         shell = ClusterShell(cluster, bus, record, places, inbox, clock)
         loop: RoleLoop[ClusterState, ClusterEvent, ClusterEffect] = RoleLoop(
             "cluster", state, decide, shell, Ticked, clock, shell.on_decision
@@ -72,7 +78,8 @@ async def _control(settings: KubernetesSettings, api: KubernetesApi, bus: Bus, i
             tasks.create_task(loop.run(), name="cluster/loop"),
             tasks.create_task(bus.run(), name="cluster/bus"),
             tasks.create_task(shell.guard_record(), name="cluster/record"),
-            tasks.create_task(places.run(), name="cluster/kubernetes"),
+            tasks.create_task(pod_loop.run(), name="cluster/pods"),
+            tasks.create_task(PodWatch(api, plan, pod_loop.post, clock).run(), name="cluster/kubernetes"),
         ]
         logger(cluster=cluster).info("cluster_controller_started", incarnation=incarnation)
         await stop.wait()

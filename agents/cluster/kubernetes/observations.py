@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from agents.cluster.kubernetes.pods import AGENT_CONTAINER, HOST_CONTAINER, UID_LABEL
+from agents.cluster.kubernetes.manifest import AGENT_CONTAINER, HOST_CONTAINER, UID_LABEL
 from messages.clusters import NodeSight, StartFailure
 from messages.ids import JobName, is_name
 from messages.labels import JOB_LABEL, NOTICE_ANNOTATION, NOTICE_BOOT_ANNOTATION, NOTICE_WHY_ANNOTATION

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from agents.cluster.kubernetes.pods import Taint
+from agents.cluster.kubernetes.manifest import Taint
 from messages.ids import Name
 from runtime.settings import read_settings
 

@@ -7,6 +7,8 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct, field
 
+from controlplane.catalog.accelerators import canonical
+from controlplane.catalog.kinds import MachineKind
 from controlplane.clouds.interface import MachineInfo
 
 MACHINE_FIELDS = (
@@ -60,11 +62,13 @@ def _machine(instance: Instance) -> MachineInfo:
     return MachineInfo(
         id=instance.id,
         name=instance.name,
-        zone=_last_part(instance.zone),
-        machine_type=_last_part(instance.machine_type),
-        accelerator=_last_part(accelerator.accelerator_type) if accelerator is not None else None,
-        accelerators=accelerator.accelerator_count if accelerator is not None else 0,
-        spot=instance.scheduling.provisioning_model == "SPOT" or instance.scheduling.preemptible,
+        kind=MachineKind(
+            _last_part(instance.zone),
+            _last_part(instance.machine_type),
+            canonical(_last_part(accelerator.accelerator_type)) if accelerator is not None else "",
+            accelerator.accelerator_count if accelerator is not None else 0,
+            spot=instance.scheduling.provisioning_model == "SPOT" or instance.scheduling.preemptible,
+        ),
         started_at=started.timestamp(),
         labels=instance.labels,
     )

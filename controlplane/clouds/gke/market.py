@@ -3,11 +3,13 @@
 Google's own spot prices are those of a list that changes once a month at most: there is no such page of Google's.
 """
 
+from dataclasses import replace
 from typing import Annotated
 
 import aiohttp
 from msgspec import Meta
 
+from controlplane.catalog.accelerators import canonical
 from controlplane.clouds.gke.failures import CallFailed, Code
 from controlplane.clouds.gke.settings import GkeSettings
 from controlplane.clouds.interface import MarketPrice
@@ -42,7 +44,7 @@ class MarketClient:
             prices = decode(payload, Prices)
         except Undecodable as error:
             raise CallFailed(Code.INVALID_ARGUMENT, f"{self._url} tells no prices: {error}") from None
-        return [price for price in prices if _is_honest(price)]
+        return [replace(price, accelerator=canonical(price.accelerator)) for price in prices if _is_honest(price)]
 
     async def close(self) -> None:
         await self._session.close()

@@ -6,18 +6,17 @@ Metrics that are not listed by Compute limit nothing here: where they do, the re
 import re
 from collections.abc import Iterable, Iterator
 
-from controlplane.catalog.places import region_of
 from controlplane.clouds.interface import PROJECT, Needs, PoolPlan, Quota, QuotaKey
 from controlplane.clouds.outcomes import QuotaExceeded, Shortfall
 
 SPOT = "PREEMPTIBLE_"
 _GPUS = {
-    "nvidia-tesla-t4": "NVIDIA_T4_GPUS",
-    "nvidia-l4": "NVIDIA_L4_GPUS",
-    "nvidia-tesla-v100": "NVIDIA_V100_GPUS",
-    "nvidia-tesla-a100": "NVIDIA_A100_GPUS",
-    "nvidia-a100-80gb": "NVIDIA_A100_80GB_GPUS",
-    "nvidia-h100-80gb": "NVIDIA_H100_GPUS",
+    "T4": "NVIDIA_T4_GPUS",
+    "L4": "NVIDIA_L4_GPUS",
+    "V100": "NVIDIA_V100_GPUS",
+    "A100-40": "NVIDIA_A100_GPUS",
+    "A100-80": "NVIDIA_A100_80GB_GPUS",
+    "H100": "NVIDIA_H100_GPUS",
 }
 _CPUS = {"e2": "CPUS", "f1": "CPUS", "g1": "CPUS", "n1": "CPUS", "g2": "CPUS"} | {
     series: f"{series.upper()}_CPUS" for series in ("a2", "c2", "c2d", "c3", "n2", "n2d", "t2d")
@@ -45,27 +44,27 @@ def needs(plan: PoolPlan, quotas: Iterable[Quota]) -> Needs:
 
     A spot quota of 0 means that none was granted: spot nodes then count against the ordinary one.
     """
-    region, limits = region_of(plan.zone), {quota.key: quota.limit for quota in quotas}
+    kind, region, limits = plan.kind, plan.kind.region, {quota.key: quota.limit for quota in quotas}
 
     def metric(ordinary: str, spot: str) -> QuotaKey:
         own = QuotaKey(region, spot)
-        return own if plan.spot and limits.get(own, 0) > 0 else QuotaKey(region, ordinary)
+        return own if kind.spot and limits.get(own, 0) > 0 else QuotaKey(region, ordinary)
 
     found = {QuotaKey(region, "INSTANCES"): 1}
     if not plan.private:
         found[QuotaKey(region, "IN_USE_ADDRESSES")] = 1
-    vcpus, series = _vcpus(plan.machine_type), plan.machine_type.partition("-")[0]
+    vcpus, series = _vcpus(kind.machine_type), kind.machine_type.partition("-")[0]
     if vcpus:
         found[QuotaKey(PROJECT, "CPUS_ALL_REGIONS")] = vcpus
     if vcpus and series in _CPUS:
         found[metric(_CPUS[series], f"{SPOT}CPUS")] = vcpus
     if plan.disk_type in _DISKS:
         found[QuotaKey(region, _DISKS[plan.disk_type])] = plan.disk_gb
-    if plan.accelerator is not None:
-        found[QuotaKey(PROJECT, "GPUS_ALL_REGIONS")] = plan.accelerators_per_node
-    if plan.accelerator in _GPUS:
-        gpus = _GPUS[plan.accelerator]
-        found[metric(gpus, f"{SPOT}{gpus}")] = plan.accelerators_per_node
+    if kind.accelerator:
+        found[QuotaKey(PROJECT, "GPUS_ALL_REGIONS")] = kind.accelerators
+    if kind.accelerator in _GPUS:
+        gpus = _GPUS[kind.accelerator]
+        found[metric(gpus, f"{SPOT}{gpus}")] = kind.accelerators
     return {key: amount for key, amount in found.items() if key in limits and amount}
 
 

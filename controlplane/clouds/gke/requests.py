@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from controlplane.catalog.accelerators import BY_NAME, canonical
+from controlplane.catalog.kinds import MachineKind
 from controlplane.clouds.gke import maintenance
 from controlplane.clouds.gke.classify import OperationReport
 from controlplane.clouds.gke.enums import name_of
@@ -154,26 +156,26 @@ def create_cluster(names: Names, plan: ClusterPlan, now_unix_s: float) -> Reques
 
 def create_pool(names: Names, location: str, cluster: ClusterName, plan: PoolPlan) -> Request:
     config: Request = {
-        "machine_type": plan.machine_type,
+        "machine_type": plan.kind.machine_type,
         "disk_size_gb": plan.disk_gb,
         "disk_type": plan.disk_type,
         **_common_config(plan.labels, plan.tags, plan.service_account),
-        "spot": plan.spot,
+        "spot": plan.kind.spot,
         "taints": [_taint(taint) for taint in plan.taints],
     }
     if plan.workload_identity:
         config["workload_metadata_config"] = {"mode": "GKE_METADATA"}
     if plan.image_streaming:
         config["gcfs_config"] = {"enabled": True}
-    if plan.accelerator is not None:
+    if plan.kind.accelerator:
         config["accelerators"] = [
             {
-                "accelerator_type": plan.accelerator,
-                "accelerator_count": plan.accelerators_per_node,
+                "accelerator_type": accelerator_type(plan.kind.accelerator),
+                "accelerator_count": plan.kind.accelerators,
                 "gpu_driver_installation_config": {"gpu_driver_version": _DRIVERS[plan.driver]},
             }
         ]
-    if plan.spot and plan.shutdown_grace_s != DEFAULT_SHUTDOWN_GRACE_S:
+    if plan.kind.spot and plan.shutdown_grace_s != DEFAULT_SHUTDOWN_GRACE_S:
         config["kubelet_config"] = {
             "shutdown_grace_period_seconds": plan.shutdown_grace_s,
             "shutdown_grace_period_critical_pods_seconds": CRITICAL_PODS_S,
@@ -185,12 +187,18 @@ def create_pool(names: Names, location: str, cluster: ClusterName, plan: PoolPla
             **network,
             "name": plan.name,
             "initial_node_count": plan.size,
-            "locations": [plan.zone],
+            "locations": [plan.kind.zone],
             "management": _MANAGED,
             "upgrade_settings": _UPGRADES,
             "config": config,
         },
     }
+
+
+def accelerator_type(name: str) -> str:
+    """GKE's name of an accelerator of the catalog."""
+    known = BY_NAME.get(name)
+    return known.alias if known is not None else name
 
 
 def resize_pool(names: Names, location: str, pool: PoolRef, size: int) -> Request:
@@ -269,14 +277,17 @@ def cluster_seen(cluster: "container_v1.Cluster", now_unix_s: float) -> ClusterS
 
 
 def pool_seen(cluster: ClusterName, pool: "container_v1.NodePool") -> PoolSeen:
-    accelerators = [each.accelerator_type for each in pool.config.accelerators]
+    accelerator = next(iter(pool.config.accelerators), None)
     groups = tuple(InstanceGroup(*found.groups()) for url in pool.instance_group_urls if (found := _GROUP.search(url)))
     info = PoolInfo(
         ref=PoolRef(cluster, pool.name),
-        zone=next(iter(pool.locations), ""),
-        machine_type=pool.config.machine_type,
-        accelerator=accelerators[0] if accelerators else None,
-        spot=pool.config.spot,
+        kind=MachineKind(
+            next(iter(pool.locations), ""),
+            pool.config.machine_type,
+            canonical(accelerator.accelerator_type) if accelerator is not None else "",
+            accelerator.accelerator_count if accelerator is not None else 0,
+            pool.config.spot,
+        ),
         size=pool.initial_node_count,
         status=_pool_status(name_of(pool.status), bool(groups)),
         labels=dict(pool.config.labels),

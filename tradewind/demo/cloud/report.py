@@ -4,7 +4,7 @@ from msgspec import Struct
 
 from messages.costs import CostView
 from messages.ids import Generation, WorkerId
-from tradewind.cli.cost.sentences import sentences
+from tradewind.cli.cost import cost_lines
 from tradewind.demo.cloud.checks import regions_of
 from tradewind.demo.cloud.facts import CloudFacts, How, PlanTold
 from tradewind.demo.facts import Trained
@@ -70,7 +70,7 @@ def cloud_lines(report: CloudReport) -> list[str]:
         "worlds: " + ", then ".join(_where(world) for world in report.regions),
         f"left in the cloud: {report.pools_left} pools, {report.nodes_left} nodes; its bill: {report.bill_usd:.4f} USD",
         *_first_decision(report.decisions),
-        *(sentences(report.cost) if report.cost is not None else ()),
+        *(cost_lines(report.cost) if report.cost is not None else ()),
     ]
 
 

@@ -11,6 +11,8 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from controlplane.catalog.places import region_of
+from controlplane.fleet.spec import Fleet
 from messages.api import EventLine, JobView
 from messages.costs import CostView
 from messages.ids import Rank, WorkerId
@@ -34,7 +36,7 @@ from tradewind.demo.cloud.facts import (
 )
 from tradewind.demo.facts import Facts, Kill, Promise
 from tradewind.demo.story import NOTICED_AT_SHARE, Story
-from tradewind.local.fleet import Fleet, region_of
+from tradewind.local.fleet import home, region
 from tradewind.local.simulator import Bill, Inventory, Node, Simulator, SimulatorAway
 
 NOTICE_S = 15.0
@@ -59,6 +61,8 @@ class CloudStory(Story):
         super().__init__(api, spec, promise, on_news)
         self._cloud = cloud
         self._fleet = fleet
+        self._regions = {cluster.name: region(cluster) for cluster in fleet.clusters}
+        """By the name of the cluster."""
         self._taken: list[Taken] = []
         self._members: dict[str, dict[WorkerId, Rank]] = {}
         """By the node that was taken: who was in the world then."""
@@ -118,17 +122,18 @@ class CloudStory(Story):
 
     def _is_spread(self, view: JobView) -> bool:
         """The world is full again, and has workers in two regions."""
-        regions = {self._fleet.region(worker.cluster) for worker in view.workers if worker.ranks}
+        regions = {self._regions.get(worker.cluster, "") for worker in view.workers if worker.ranks}
         return len(regions) > 1 and self._is_settled(view)
 
     async def _run_dry(self) -> None:
         if self._dry:
             return
-        home = [offer for offer in self._fleet.offers if offer.zone in self._fleet.home.zones]
-        for offer in home:
-            await self._cloud.stock_out(offer.zone, offer.accelerator)
+        at_home = [offer for offer in self._fleet.offers if offer.zone in home(self._fleet).zones]
+        for offer in at_home:
+            if offer.accelerator is not None:
+                await self._cloud.stock_out(offer.zone, offer.accelerator)
         self._dry = True
-        zones = " and ".join(offer.zone for offer in home)
+        zones = " and ".join(offer.zone for offer in at_home)
         self._tell("demo_stocked_out", f"{zones} have no more machines", "as the demonstration wants it")
 
     async def _take(self, view: JobView, notice_s: float) -> None:
@@ -185,7 +190,7 @@ class CloudStory(Story):
     async def _choose(self, *, at_home: bool) -> Node | None:
         known = {taken.node for taken in self._taken}
         nodes = [node for node in (await self._cloud.inventory_of(self._spec.name)).nodes if node.phase == "running"]
-        fitting = [node for node in nodes if (node.zone in self._fleet.home.zones) is at_home]
+        fitting = [node for node in nodes if (node.zone in home(self._fleet).zones) is at_home]
         return next((node for node in fitting if node.name not in known), None)
 
     def _identified(self, taken: Taken) -> Taken:
@@ -205,7 +210,7 @@ class CloudStory(Story):
             clusters=len(self._fleet.clusters),
             taken=taken,
             partings=partings_in(self.events),
-            regions={worker: self._fleet.region(cluster) for worker, cluster in joined.items()},
+            regions={worker: self._regions.get(cluster, "") for worker, cluster in joined.items()},
             asked=tuple(Asked(zone, region_of(zone), at) for zone, at in asked_in(self.events)),
             stockouts=tuple(Stockout(zone, region_of(zone), at) for zone, at in stockouts_in(self.events)),
             removals=removals_in(self.events),

@@ -1,0 +1,45 @@
+"""What the job wants of its allocator, told when it changes."""
+
+from dataclasses import replace
+
+from controlplane.job.effects import WantNodes
+from controlplane.job.present import deserted
+from controlplane.job.state import DeadlineLeft, Job, Want
+
+DEADLINE_EVERY_S = 60.0
+"""Seconds between two looks at what is left of a deadline: each means another plan."""
+SECONDS_PER_HOUR = 3600.0
+
+
+def want_nodes(job: Job, now_s: float) -> tuple[Job, list[WantNodes]]:
+    want = next_want(job, now_s)
+    if job.want is not None and replace(want, number=job.want.number) == job.want:
+        return job, []
+    return replace(job, want=want), [WantNodes(want)]
+
+
+def next_want(job: Job, now_s: float) -> Want:
+    """What the job wants now, with the number that follows its last want."""
+    record = job.record
+    return Want(
+        number=job.want.number + 1 if job.want is not None else 1,
+        nodes=record.wanted if record.paused is None else 0,
+        ended=record.why if record.phase.ended else None,
+        spot_only=record.spot_only is not None,
+        max_usd_total=record.max_usd_total,
+        deadline=_deadline_left(job, now_s),
+        lost=frozenset(deserted(job, now_s)),
+    )
+
+
+def _deadline_left(job: Job, now_s: float) -> DeadlineLeft | None:
+    deadline = job.spec.capacity.deadline if job.spec.capacity is not None else None
+    if deadline is None:
+        return None
+    known = job.want.deadline if job.want is not None else None
+    if known is not None and now_s - known.at_s < DEADLINE_EVERY_S:
+        return known
+    done = max((worker.step for worker in job.workers.values() if worker.step is not None), default=0)
+    steps = min(deadline.steps if known is None else known.steps, max(0, deadline.steps - done))
+    seconds = job.submitted_s + deadline.hours * SECONDS_PER_HOUR - now_s
+    return DeadlineLeft(steps, max(0.0, seconds), now_s)

@@ -1,0 +1,3 @@
+from tests.cli.conftest import master
+
+__all__ = ["master"]

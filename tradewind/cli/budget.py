@@ -1,0 +1,95 @@
+"""`tradewind budget`: what a job may spend, and a way to raise it."""
+
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+from messages.budgets import BudgetView
+from messages.criteria import WhenSpent
+from tradewind.cli import output
+from tradewind.cli.options import examples, job_argument, json_option
+
+if TYPE_CHECKING:
+    from tradewind.cli.client import Api
+
+AT_MOST_USD = 1_000_000_000
+ACTIONS = {
+    WhenSpent.PAUSE: "it gives its machines back and waits for a larger budget or fewer workers",
+    WhenSpent.ON_DEMAND_OFF: "it lets its machines on demand go, and pauses if that is not enough",
+    WhenSpent.STOP: "it is stopped",
+}
+
+
+def _dollars(context: click.Context, parameter: click.Parameter, value: str | None) -> float | None:
+    if value is None:
+        return None
+    try:
+        usd = float(value)
+    except ValueError:
+        usd = math.nan
+    if not 0 < usd <= AT_MOST_USD:
+        raise click.BadParameter(f"{value!r} is not a number of dollars above 0 and up to {AT_MOST_USD:,}.")
+    return usd
+
+
+@click.command(
+    epilog=examples(
+        "tradewind budget mnist               what it may spend, what is left, and whether it is paused",
+        "tradewind budget mnist 50            50 USD in all from now on; a paused job goes on if that is enough",
+        "tradewind budget mnist --json        whole numbers of micro-dollars",
+    )
+)
+@job_argument
+@click.argument("usd", required=False, callback=_dollars)
+@json_option
+def budget(job: str, usd: float | None, as_json: bool) -> None:
+    """Show what JOB may spend in all, or let it spend USD in all, with what is spent already.
+
+    A job that has reached its budget gives its machines back and waits; it goes on once it is raised far enough.
+    """
+    from tradewind.cli.client import ask_master
+
+    ask_master(lambda api: show_budget(api, job, usd, as_json=as_json))
+
+
+async def show_budget(api: "Api", job: str, raise_to_usd: float | None, *, as_json: bool) -> int:
+    view = await (api.budget(job) if raise_to_usd is None else api.raise_budget(job, raise_to_usd))
+    if as_json:
+        output.echo_json(view)
+        return 0
+    for line in budget_lines(view):
+        click.echo(line)
+    more = f"tradewind budget {view.job} USD" if view.paused else f"tradewind cost {view.job}"
+    click.echo(output.next_command(more))
+    return 0
+
+
+def budget_lines(view: BudgetView) -> Iterator[str]:
+    if view.micro_usd_total is None:
+        yield f"Job {view.job} has no budget: {output.usd(view.micro_usd)} spent so far, with no limit."
+        if view.note:
+            yield view.note
+        return
+    yield f"Job {view.job} may spend {output.usd(view.micro_usd_total)}: {output.usd(view.micro_usd)} are spent."
+    if view.note:
+        yield view.note
+    if view.assumed_micro_usd:
+        yield output.labelled(
+            "unseen", f"up to {output.usd(view.assumed_micro_usd)} more, since the cloud last listed its machines"
+        )
+    yield output.labelled("left", _left(view, view.micro_usd_total))
+    yield output.labelled("when spent", ACTIONS[view.when_spent])
+    if view.spot_only:
+        yield output.labelled("spot only", view.spot_only)
+    if view.paused:
+        yield output.labelled("paused", view.paused)
+
+
+def _left(view: BudgetView, total: int) -> str:
+    kept = f"{output.usd_text(view.reserve_micro_usd)} of it are kept to give its machines back"
+    left = total - view.micro_usd - view.assumed_micro_usd
+    if left < 0:
+        return f"nothing: {output.usd(-left)} more than that {'may be' if view.assumed_micro_usd else 'are'} spent"
+    return f"{output.usd(left)}; {kept}"

@@ -1,0 +1,225 @@
+"""`tradewind explain`: the last decisions about a job, with their reasons and what was not chosen.
+
+A decision is an event of certain kinds. Workers come and go between two worlds: they are shown with the next world.
+"""
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+import click
+from msgspec import Struct
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from messages.api import EventLine
+from messages.events import LOSER_FIELD
+from messages.jobs import Scalar
+from runtime.plain_text import plain, plain_lines
+from tradewind.cli import output, tables
+from tradewind.cli.options import Whole, examples, job_argument, json_option
+
+if TYPE_CHECKING:
+    from tradewind.cli.client import Api
+
+LAST = 10
+INDENT = 10
+FIGURES = {
+    "workers": "{} workers",
+    "steps_per_s": "{} steps/s",
+    "usd_per_hour": "{} USD an hour",
+    "usd_per_1000_steps": "{} USD for 1,000 steps",
+}
+SUBMITTED = "job_submitted"
+WORLD = "world_decided"
+LEAVING = "leaving"
+CAME = "worker_joined"
+LEFT = "worker_gone"
+NOTICED = "worker_noticed"
+
+
+@click.command(
+    epilog=examples(
+        "tradewind explain mnist               the last 10 decisions, the newest at the end",
+        "tradewind explain mnist --last 50",
+        "tradewind explain mnist --json        a line of JSON for each",
+    )
+)
+@job_argument
+@click.option("--last", type=Whole(1, 10_000), default=LAST, show_default=True, help="How many decisions to show.")
+@json_option
+def explain(job: str, last: int, as_json: bool) -> None:
+    """Show the last decisions about JOB: placements, pools, shortages, worlds and money, each with its why.
+
+    A placement is shown with those that were not chosen, and by how much they are worse.
+    Everything that happened is in `tradewind events`.
+    """
+    from tradewind.cli.client import ask_master
+
+    ask_master(lambda api: show_decisions(api, job, last, as_json=as_json))
+
+
+async def show_decisions(api: "Api", job: str, last: int, *, as_json: bool) -> int:
+    """Events are kept on the bus, so that it does not matter which master made a decision."""
+    view = await api.job(job)
+    made = list(decisions([event async for event in api.events(job)]))
+    if as_json:
+        for decision in made[-last:]:
+            output.echo_json(decision)
+        return 0
+    if not made:
+        click.echo(f"Nothing was decided about job {job} yet: it is {view.phase}.")
+        click.echo(output.next_command(f"tradewind status {job}"))
+        return 0
+    tables.console().print(shown(made[-last:]))
+    if len(made) > last:
+        click.echo(
+            f"{output.count(len(made) - last, 'decision')} before these not shown: --last {len(made)} shows all."
+        )
+    click.echo(output.next_command(f"tradewind events {job}"))
+    return 0
+
+
+class About(StrEnum):
+    PLACEMENT = "placement"
+    POOLS = "pools"
+    SHORTAGE = "shortage"
+    WORLD = "world"
+    BUDGET = "budget"
+    JOB = "job"
+
+
+ABOUT: dict[str, About] = {
+    **dict.fromkeys(("planned", "capacity_ignored", "list_prices_used", "market_prices_used"), About.PLACEMENT),
+    **dict.fromkeys(
+        ("pool_found", "pool_created", "pool_raised", "pool_lowered", "pool_deleted", "nodes_removed"), About.POOLS
+    ),
+    **dict.fromkeys(("capacity_reached", "capacity_gone", "node_underused", "node_given_back"), About.POOLS),
+    **dict.fromkeys(("zone_stocked_out", "quota_exceeded", "cloud_refused", "listing_failed"), About.SHORTAGE),
+    **dict.fromkeys(("starts_failed", "starts_work"), About.SHORTAGE),
+    **dict.fromkeys(("pool_trouble", "cluster_refused", "share_moved", "shares_renewed"), About.SHORTAGE),
+    **dict.fromkeys((WORLD, "world_halted", "job_waiting"), About.WORLD),
+    **dict.fromkeys(("budget_raised", "job_paused", "job_continued", "on_demand_off", "on_demand_on"), About.BUDGET),
+    **dict.fromkeys(
+        (SUBMITTED, "job_scaled", "job_reloading", "job_succeeded", "job_failed", "job_stopped"), About.JOB
+    ),
+}
+"""The kinds of events that tell of a decision."""
+
+
+class Loser(Struct, frozen=True):
+    placement: str
+    why_not: str
+
+
+class Explained(Struct, frozen=True):
+    at: float
+    """Unix seconds."""
+    about: About
+    kind: str
+    text: str
+    why: str
+    fields: dict[str, Scalar | None]
+    """Without those that are told apart."""
+    came: tuple[str, ...] = ()
+    left: tuple[tuple[str, str], ...] = ()
+    """Workers, and why they went, or go when a prepared world takes over."""
+    lost: tuple[Loser, ...] = ()
+    """Placements that lost, the best of them first."""
+
+
+def decisions(events: Iterable[EventLine]) -> Iterator[Explained]:
+    """In the order of the events, of the newest job of this name."""
+    made: list[Explained] = []
+    came: dict[str, None] = {}
+    left: dict[str, str] = {}
+    noticed: dict[str, str] = {}
+    told: set[str] = set()
+    """Who leaves with a world that was prepared without them: that they are gone later is no news."""
+    for event in events:
+        if event.kind == SUBMITTED:
+            made, came, left, noticed, told = [], {}, {}, {}, set()
+        worker = str(event.fields.get("worker") or "")
+        if event.kind == CAME:
+            came[worker] = None
+        elif event.kind == LEFT and worker in came:
+            del came[worker]
+        elif event.kind == NOTICED:
+            noticed[worker] = event.why
+        elif event.kind == LEFT and worker not in told:
+            left[worker] = event.why
+        about = ABOUT.get(event.kind)
+        if about is None:
+            continue
+        if event.kind == WORLD:
+            leaving = [each for each in str(event.fields.get(LEAVING) or "").split(", ") if each and each not in told]
+            left |= {each: noticed.get(each, "") for each in leaving}
+            told.update(leaving)
+            made.append(_explained(event, about, tuple(came), tuple(left.items())))
+            came, left = {}, {}
+        else:
+            made.append(_explained(event, about))
+    return iter(made)
+
+
+def _explained(
+    event: EventLine, about: About, came: tuple[str, ...] = (), left: tuple[tuple[str, str], ...] = ()
+) -> Explained:
+    numbered = sorted((int(key[len(LOSER_FIELD) :]), key) for key in event.fields if _is_loser(key))
+    lost = tuple(_loser(str(event.fields[key])) for _, key in numbered)
+    fields = {key: value for key, value in event.fields.items() if key != LEAVING and not _is_loser(key)}
+    return Explained(event.at, about, event.kind, event.text, event.why, fields, came, left, lost)
+
+
+def _is_loser(key: str) -> bool:
+    return key.startswith(LOSER_FIELD) and key[len(LOSER_FIELD) :].isdecimal()
+
+
+def _loser(text: str) -> Loser:
+    placement, _, why_not = text.partition(": ")
+    return Loser(placement, why_not)
+
+
+def shown(made: Sequence[Explained]) -> RenderableType:
+    return Group(*(part for decision in made for part in _parts(decision)))
+
+
+def _parts(decision: Explained) -> Iterator[RenderableType]:
+    clock = time.strftime("%H:%M:%S", time.localtime(decision.at))
+    yield Text.assemble((clock, "dim"), "  ", (plain(decision.text), "bold"))
+    for line in lines(decision):
+        yield Padding(Text(line), (0, 0, 0, INDENT), expand=False)
+    if decision.lost:
+        yield Padding(_losers(decision.lost), (0, 0, 0, INDENT), expand=False)
+
+
+def lines(decision: Explained) -> Iterator[str]:
+    for number, line in enumerate(plain_lines(decision.why.rstrip("\n")) if decision.why else []):
+        yield f"why: {line}" if number == 0 else f"     {line}"
+    figures = _figures(decision.fields)
+    if figures:
+        yield f"expected: {figures}"
+    if decision.came:
+        yield f"came: {plain(', '.join(decision.came))}"
+    for worker, why in decision.left:
+        yield f"left: {plain(worker)}" + (f" ({output.first_line(why)})" if why else "")
+
+
+def _figures(fields: Mapping[str, Scalar | None]) -> str:
+    """Only of a placement: no other decision has its numbers."""
+    if "steps_per_s" not in fields and "usd_per_hour" not in fields:
+        return ""
+    told = [form.format(_number(fields[name])) for name, form in FIGURES.items() if fields.get(name) is not None]
+    return ", ".join(told)
+
+
+def _number(value: Scalar | None) -> str:
+    """Money may come as text, so that it is shown as it was counted."""
+    return output.number(value) if isinstance(value, int | float) else str(value)
+
+
+def _losers(lost: Sequence[Loser]) -> Table:
+    return tables.table(("NOT CHOSEN", "WHY"), ((each.placement, each.why_not) for each in lost))

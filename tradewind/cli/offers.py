@@ -1,0 +1,141 @@
+"""`tradewind offers`: which machines may be had where, as a master tells it, or the shipped data if none answers."""
+
+import asyncio
+import os
+import time
+from collections.abc import Mapping, Sequence
+
+import click
+from msgspec import structs
+from rich.table import Table
+
+from messages.offers import OfferList, OfferView
+from runtime.errors import TradewindError, UserError
+from tradewind.cli import output, tables
+from tradewind.cli.options import json_option
+
+MASTER_S = 3.0
+"""Seconds that a master is waited for: without one there is the shipped data."""
+ABOUT = """
+\b
+Examples:
+  tradewind offers --gpu A100                 both sizes, the cheapest first
+  tradewind offers --gpu L4 --region us-      where a zone's name begins so
+  tradewind offers --region europe-west4 --json
+
+\b
+Prices are of the whole machine, host and GPUs. The master at TRADEWIND_API_URL (http://127.0.0.1:8800 if not set)
+knows newer ones, and what was seen of each zone: how often a machine came when it was asked for, and how long it lived.
+"""
+
+
+@click.command(epilog=ABOUT)
+@click.option("--gpu", metavar="NAME", help="Of this accelerator only: T4, L4, V100, A100, A100-40, A100-80, H100.")
+@click.option("--region", metavar="NAME", help="In this region or zone only; `us-` is all that begin so.")
+@json_option
+def offers(gpu: str | None, region: str | None, as_json: bool) -> None:
+    """Show which machines may be had where, at what price, and what was seen of them."""
+    from tradewind.cli.foreground import run_command
+
+    wanted = _accelerators(gpu)
+    run_command(lambda: show_offers(wanted, region or "", as_json=as_json))
+
+
+async def show_offers(wanted: frozenset[str] | None, region: str, *, as_json: bool) -> int:
+    known, why = await known_offers(os.environ)
+    chosen = select(known, wanted, region)
+    if as_json:
+        output.echo_json(structs.replace(known, offers=chosen))
+    else:
+        tables.console().print(offer_table(chosen))
+        click.echo(f"\n{len(chosen)} offers; {prices_of(known)} in USD an hour, of a whole machine.")
+    if known.not_refreshed and not known.of_the_moment:
+        click.echo(f"The price list could not be refreshed: {known.not_refreshed}", err=True)
+    if why:
+        click.echo(f"What was seen of these zones is not known here: {why}", err=True)
+    return 0
+
+
+def prices_of(known: OfferList) -> str:
+    return f"prices of {'the moment' if known.of_the_moment else known.date}"
+
+
+async def known_offers(environ: Mapping[str, str]) -> tuple[OfferList, str]:
+    """The master's offers; or the shipped ones, with the reason why no master told them."""
+    from controlplane.catalog.shipped import shipped_catalog
+    from controlplane.catalog.views import offer_list
+    from tradewind.cli.client import connected
+
+    try:
+        async with asyncio.timeout(MASTER_S), connected(environ) as api:
+            return await api.offers(), ""
+    except TradewindError as error:
+        why = str(error)
+    except TimeoutError:
+        why = f"The master did not answer within {MASTER_S:g} s."
+    return offer_list(shipped_catalog(), None, time.time()), why
+
+
+def select(known: OfferList, accelerators: frozenset[str] | None, region: str) -> tuple[OfferView, ...]:
+    """Those that were asked for, the cheapest GPU first."""
+    chosen = [
+        offer
+        for offer in known.offers
+        if (accelerators is None or offer.accelerator in accelerators) and is_in(offer, region)
+    ]
+    if not chosen:
+        raise UserError(_nothing(known, region), "tradewind offers", ())
+    return tuple(sorted(chosen, key=lambda offer: (_cheapest(offer) / offer.gpus, offer.zone, offer.gpus)))
+
+
+def is_in(offer: OfferView, region: str) -> bool:
+    return not region or region in (offer.region, offer.zone) or (region[-1] == "-" and offer.zone.startswith(region))
+
+
+def _cheapest(offer: OfferView) -> int:
+    prices = (offer.spot_micro_usd_per_hour, offer.on_demand_micro_usd_per_hour)
+    return min((price for price in prices if price is not None), default=0)
+
+
+def _accelerators(gpu: str | None) -> frozenset[str] | None:
+    from controlplane.catalog.accelerators import ACCELERATORS, matching
+
+    if gpu is None:
+        return None
+    found = matching(gpu)
+    if not found:
+        names = ", ".join(each.name for each in ACCELERATORS)
+        raise UserError(f"There is no accelerator {gpu!r} in the catalog.", f"one of {names}")
+    return frozenset(each.name for each in found)
+
+
+def _nothing(known: OfferList, region: str) -> str:
+    regions = sorted({offer.region for offer in known.offers})
+    if region and not any(is_in(offer, region) for offer in known.offers):
+        return f"Nothing is offered in {region!r}; there are offers in {', '.join(regions)}."
+    return f"That accelerator is not offered in {region!r}."
+
+
+def offer_table(offers: Sequence[OfferView]) -> Table:
+    columns = ("ZONE", "GPU", ">GPUS", ">GIB/GPU", "MACHINE", ">SPOT", ">ON DEMAND", ">SPOT/GPU", ">SEEN", ">LIVES")
+    return tables.table(columns, (_row(offer) for offer in offers))
+
+
+def _row(offer: OfferView) -> tuple[str, ...]:
+    spot = offer.spot_micro_usd_per_hour
+    return (
+        offer.zone,
+        offer.accelerator,
+        str(offer.gpus),
+        str(offer.gpu_memory_gib),
+        offer.machine_type,
+        _price(spot),
+        _price(offer.on_demand_micro_usd_per_hour),
+        _price(None if spot is None else spot // offer.gpus),
+        output.NOTHING if offer.availability is None else f"{offer.availability:.0%}",
+        output.NOTHING if offer.mean_lifetime_s is None else output.duration(offer.mean_lifetime_s),
+    )
+
+
+def _price(amount: int | None) -> str:
+    return output.NOTHING if amount is None else output.usd_text(amount)

@@ -1,0 +1,281 @@
+"""`tradewind run`: torchrun's drop-in on one machine, with nothing else to start."""
+
+import difflib
+import os
+import re
+import secrets
+import shlex
+import shutil
+import stat
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import click
+
+from messages.jobs import MODULE, Failures, JobSpec, Launch, Workers
+from runtime.errors import UserError
+from runtime.paths import current_folder, expanded
+from tradewind.cli import output
+from tradewind.cli.options import Whole
+from tradewind.cli.rank_logs import Outputs, RankLogs
+from tradewind.cli.torchrun_options import given_of, torchrun_options
+
+NNODES = re.compile(r"^(?:(?P<min>[1-9]\d*):)?(?P<max>[1-9]\d*)$")
+
+
+class RestartOptions(NamedTuple):
+    """What scripts without the SDK may need to be started again well."""
+
+    restart_args: tuple[str, ...] = ()
+    checkpoint_path: str | None = None
+    preload: tuple[str, ...] = ()
+
+
+NO_RESTART_OPTIONS = RestartOptions()
+
+
+class Nodes(NamedTuple):
+    """torchrun's MIN:MAX."""
+
+    least: int
+    most: int
+
+
+def _nodes(context: click.Context, parameter: click.Parameter, value: str) -> Nodes:
+    match = NNODES.match(value)
+    if match is None:
+        raise click.BadParameter(f"{value!r} is neither a number of at least 1 nor MIN:MAX.", context, parameter)
+    return Nodes(int(match["min"] or 1), int(match["max"]))
+
+
+def _ranks(context: click.Context, parameter: click.Parameter, value: str) -> int:
+    """A number, or one of torchrun's words for it."""
+    if value.isdigit() and int(value) > 0:
+        return int(value)
+    gpus = len([*Path("/dev").glob("nvidia[0-9]*")])
+    if value == "gpu" and not gpus:
+        raise click.BadParameter("there is no GPU on this machine.", context, parameter)
+    if value not in ("gpu", "cpu", "auto"):
+        raise click.BadParameter(f"{value!r} is neither a number of at least 1 nor cpu, gpu, auto.", context, parameter)
+    return gpus if gpus and value != "cpu" else os.cpu_count() or 1
+
+
+def _split(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
+    """As a shell would."""
+    try:
+        return tuple(part for value in values for part in shlex.split(value))
+    except ValueError as error:
+        raise click.BadParameter(f"{' '.join(values)!r} cannot be split: {error}.", context, parameter) from error
+
+
+def _modules(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
+    names = tuple(name for value in values for name in value.split(","))
+    for name in names:
+        if not MODULE.match(name):
+            raise click.BadParameter(f"{name!r} is not the name of a module.", context, parameter)
+    return names
+
+
+@click.command(
+    context_settings={
+        "allow_interspersed_args": False,
+        # torchrun spells its options with underscores and with dashes.
+        "token_normalize_func": lambda token: token.replace("_", "-"),
+    },
+    epilog="""\b
+Examples:
+  tradewind run train.py --epochs 3
+  tradewind run --workers 4 train.py --epochs 3       one rank on each of 4 workers
+  tradewind run --workers 2:4 train.py                goes on with 2, 3 or 4 of them
+  tradewind run --nproc-per-node 4 -m my.train        4 ranks on one worker, as with torchrun
+""",
+)
+@click.option(
+    "--workers", "--nnodes", callback=_nodes, default="1", metavar="[MIN:]N", help="Workers on this machine.  [1]"
+)
+@click.option("--min-workers", type=Whole(min=1), help="Keep training with as few as this.  [MIN, else 1]")
+@click.option("--nproc-per-node", callback=_ranks, default="1", metavar="K", help="Ranks on each worker.  [1]")
+@click.option(
+    "--max-failures",
+    "--max-restarts",
+    type=Whole(min=0),
+    default=0,
+    help="How often the script may fail and is started again; lost workers do not count.  [0]",
+)
+@click.option("-m", "--module", is_flag=True, help="SCRIPT is a module, as with `python -m`.")
+@click.option(
+    "--restart-args",
+    callback=_split,
+    multiple=True,
+    metavar="ARGS",
+    help="Arguments that SCRIPT gets when it is started again, such as --init_from=resume; may be repeated.",
+)
+@click.option(
+    "--checkpoint-path",
+    metavar="PATH",
+    help="A file or folder that SCRIPT changes with each checkpoint: then workers that wait are admitted.",
+)
+@click.option(
+    "--preload",
+    callback=_modules,
+    multiple=True,
+    metavar="MODULES",
+    help="Modules to import once for all restarts, such as transformers,lightning; may be repeated.",
+)
+@click.option("--python", help="The interpreter that has the script's packages.  [this one]")
+@click.option("--standalone", is_flag=True, hidden=True, help="As torchrun has it: always so.")
+@torchrun_options
+@click.argument("script")
+@click.argument("args", nargs=-1, type=click.UNPROCESSED)
+def run(
+    workers: Nodes,
+    min_workers: int | None,
+    nproc_per_node: int,
+    max_failures: int,
+    module: bool,
+    restart_args: tuple[str, ...],
+    checkpoint_path: str | None,
+    preload: tuple[str, ...],
+    python: str | None,
+    standalone: bool,
+    script: str,
+    args: tuple[str, ...],
+) -> None:
+    """Run SCRIPT with ARGS on this machine, as torchrun would, and start all that it needs.
+
+    Each rank's lines come with its rank in front; lines of Tradewind's own go to standard error. The exit code is that
+    of the script.
+    """
+    torchrun = given_of(click.get_current_context(), workers.most, module=module)
+    spec = spec_of(
+        script,
+        args,
+        module=module,
+        python=python,
+        most=workers.most,
+        least=min_workers or workers.least,
+        ranks=nproc_per_node,
+        failures=max_failures,
+        environ=os.environ,
+        program=torchrun.program,
+        restart=RestartOptions(restart_args, checkpoint_path, preload),
+    )
+    for note in torchrun.notes:
+        output.say(note)
+    sys.exit(run_here(torchrun.applied_to(spec), os.environ, torchrun.outputs))
+
+
+def run_here(spec: JobSpec, environ: Mapping[str, str], outputs: Outputs) -> int:
+    from agents.cluster.gpus import of_machine
+    from agents.cluster.settings import ClusterSettings
+    from runtime.process import run as run_process
+    from runtime.settings import read_settings
+    from tradewind.cli.foreground import quiet_logs
+    from tradewind.local.run import LocalRun
+
+    quiet_logs()
+    gpus = of_machine(read_settings(ClusterSettings, environ).gpus, environ)
+    warning = gpu_warning(spec.workers.max, spec.workers.ranks, len(gpus))
+    if warning is not None:
+        output.say(warning)
+    with RankLogs(outputs, spec.name) as logs:
+        if logs.folder is not None:
+            output.say(f"what the ranks print is also in {logs.folder}")
+        return run_process(lambda stop: LocalRun(spec, environ, stop, logs.take).result())
+
+
+def spec_of(
+    script: str,
+    args: tuple[str, ...],
+    *,
+    module: bool,
+    python: str | None,
+    most: int,
+    least: int,
+    ranks: int,
+    failures: int,
+    environ: Mapping[str, str],
+    program: bool = False,
+    restart: RestartOptions = NO_RESTART_OPTIONS,
+) -> JobSpec:
+    if least > most:
+        raise UserError(
+            f"The minimum ({least} workers) is larger than the maximum ({most}).",
+            f"tradewind run --workers {least} …",
+        )
+    if program:
+        check_program(script)
+    elif not module:
+        check_script(script)
+    path = restart.checkpoint_path
+    return JobSpec(
+        name=job_name(script.rpartition(".")[2] if module else Path(script).stem),
+        launch=Launch(
+            script=None if module else script,
+            module=script if module else None,
+            args=args,
+            workdir=str(current_folder()),
+            python=interpreter(python or sys.executable),
+            env=one_thread_each(most * ranks, environ),
+            restart_args=restart.restart_args,
+            checkpoint_path=str(expanded(path, "--checkpoint-path")) if path is not None else None,
+            preload=restart.preload,
+        ),
+        workers=Workers(max=most, min=least, ranks=ranks),
+        failures=Failures(max=failures),
+    )
+
+
+def check_script(name: str) -> None:
+    script = Path(name)
+    try:
+        mode = script.stat().st_mode
+    except FileNotFoundError:
+        near = difflib.get_close_matches(script.name, [one.name for one in script.parent.glob("*.py")], n=1)
+        hint = f"tradewind run {script.with_name(near[0])}" if near else "tradewind run --help"
+        raise UserError(f"There is no script {name}.", hint) from None
+    except OSError as error:
+        raise UserError(f"The script {name} cannot be read: {error.strerror}.", "tradewind run --help") from None
+    if stat.S_ISDIR(mode):
+        raise UserError(f"{name} is a folder, not a script.", f"tradewind run {script / 'train.py'}")
+    if not stat.S_ISREG(mode):
+        raise UserError(f"{name} is not a regular file, so it is no script.", "tradewind run --help")
+
+
+def check_program(name: str) -> None:
+    if shutil.which(name) is None:
+        missing = not Path(name).exists()
+        why = f"There is no program {name}." if missing else f"{name} cannot be executed."
+        raise UserError(why, "tradewind run --help" if missing else f"chmod +x {name}")
+
+
+def one_thread_each(ranks: int, environ: Mapping[str, str]) -> dict[str, str]:
+    """As torchrun does for several ranks on a machine: together they would ask for more threads than it has cores."""
+    return {"OMP_NUM_THREADS": "1"} if ranks > 1 and "OMP_NUM_THREADS" not in environ else {}
+
+
+def gpu_warning(workers: int, ranks: int, gpus: int) -> str | None:
+    """The GPUs of a machine are divided among its workers; with too few, some ranks share one."""
+    if workers == 1 or gpus == 0 or workers * ranks <= gpus:
+        return None
+    shared = "1 GPU" if gpus == 1 else f"{gpus} GPUs"
+    return (
+        f"{workers * ranks} ranks share {shared} of this machine, which NCCL refuses; "
+        f"use at most {max(1, gpus // ranks)} workers, or a script that computes with gloo"
+    )
+
+
+def interpreter(name: str) -> str:
+    """Its path, as workers see it; links are kept, for they are how an environment is found."""
+    found = shutil.which(name)
+    if found is None:
+        raise UserError(f"There is no interpreter {name}.", 'tradewind run --python "$(which python3)" …')
+    return str(Path(found).absolute())
+
+
+def job_name(title: str) -> str:
+    """With an ending that makes it new."""
+    words = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")[:40].strip("-")
+    return f"{words or 'job'}-{secrets.token_hex(2)}"

@@ -132,6 +132,8 @@ class EventLine(Struct, frozen=True):
     text: str
     why: str = ""
     fields: dict[str, Scalar | None] = field(default_factory=dict)
+    caused_by: str = ""
+    """The message that led to it: kind, sender and id; empty where none did."""
 
     @property
     def ends_job(self) -> bool:

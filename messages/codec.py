@@ -61,6 +61,7 @@ def wrap(
     epoch: Epoch | None = None,
     generation: Generation | None = None,
     caused_by: str | None = None,
+    cause: str | None = None,
     at: datetime | None = None,
     message_id: str | None = None,
 ) -> Envelope:
@@ -74,6 +75,7 @@ def wrap(
         epoch=epoch,
         generation=generation if generation is not None else _generation_of(message),
         caused_by=caused_by,
+        cause=cause,
     )
 
 

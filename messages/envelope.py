@@ -85,3 +85,6 @@ class Envelope(Struct, frozen=True, omit_defaults=True):
     """The leader's lease revision, on what a leader sends."""
     generation: Generation | None = None
     caused_by: str | None = None
+    """The id of the message that led to this one."""
+    cause: str | None = None
+    """Kind and sender of that message, for people."""

@@ -19,7 +19,8 @@ from messages.clusters import Answer
 from messages.codec import MessageTooLarge, Received, Rejected
 from messages.envelope import Envelope, Message
 from messages.ids import Epoch, Generation
-from runtime import kv, streams
+from runtime import causes, kv, streams
+from runtime.causes import Cause
 from runtime.errors import BusClosed, BusRefused, BusUnavailable, NoAnswer
 from runtime.follow import CaughtUp, Stored, Wanted
 from runtime.follow import follow as follow_stream
@@ -40,6 +41,8 @@ Server = Callable[[str, Received], Awaitable[Message]]
 
 TOO_LARGE = "too_large"
 BUSY = "busy"
+SENDER_SHOWN = 100
+"""Characters of a sender that a cause names: anybody can write to the bus."""
 SLOW_CONSUMER = "slow_consumer"
 
 _PENDING_BYTES = 2 * 1024 * 1024
@@ -104,11 +107,10 @@ class Bus:
         *,
         epoch: Epoch | None = None,
         generation: Generation | None = None,
-        caused_by: str | None = None,
     ) -> None:
         self._check_alive()
         try:
-            payload = self._payload(self._wrap(message, epoch, generation, caused_by))
+            payload = self._payload(self._wrap(message, epoch, generation))
         except MessageTooLarge as error:
             self._drop(TOO_LARGE, subject, str(error))
             return
@@ -124,13 +126,12 @@ class Bus:
         message_id: str | None = None,
         epoch: Epoch | None = None,
         generation: Generation | None = None,
-        caused_by: str | None = None,
         at: datetime | None = None,
         timeout_s: float = 5.0,
     ) -> None:
         """Stored by a stream when this returns, once, however often it had to be sent; `at` is when it happened."""
         self._check_alive()
-        envelope = self._wrap(message, epoch, generation, caused_by, message_id, at)
+        envelope = self._wrap(message, epoch, generation, message_id, at)
         payload = self._payload(envelope)
         await self._link.call(
             f"publishing {subject}",
@@ -147,11 +148,10 @@ class Bus:
         *,
         epoch: Epoch | None = None,
         generation: Generation | None = None,
-        caused_by: str | None = None,
     ) -> Received:
         """The answer; `NoAnswer` when nobody is there or nobody answers in time, `BusUnavailable` while away."""
         self._check_alive()
-        payload = self._payload(self._wrap(message, epoch, generation, caused_by))
+        payload = self._payload(self._wrap(message, epoch, generation))
         deadline = asyncio.get_running_loop().time() + timeout_s
         await self._link.until_connected(timeout_s)
         left_s = deadline - asyncio.get_running_loop().time()
@@ -177,7 +177,8 @@ class Bus:
                 self._drop(received.reason, message.subject, received.detail)
                 return
             try:
-                handler(message.subject, received)
+                with causes.caused_by(_cause_of(received)):
+                    handler(message.subject, received)
             except Exception as error:
                 self._fail(error)
                 raise
@@ -350,17 +351,18 @@ class Bus:
 
     async def _serve(self, message: Msg, received: Received, handler: Server) -> None:
         try:
-            async with self._serving:
-                answer = await handler(message.subject, received)
-            self._reply(message, answer, caused_by=received.envelope.id)
+            with causes.caused_by(_cause_of(received)):
+                async with self._serving:
+                    answer = await handler(message.subject, received)
+                self._reply(message, answer)
         finally:
             self._being_served -= 1
             if self._being_served == 0:
                 self._none_served.set()
 
-    def _reply(self, request: Msg, answer: Message, caused_by: str | None = None) -> None:
+    def _reply(self, request: Msg, answer: Message) -> None:
         if request.reply:
-            self.publish(request.reply, answer, caused_by=caused_by)
+            self.publish(request.reply, answer)
 
     def _own(self, work: Coroutine[Any, Any, None], name: str) -> "asyncio.Task[None]":
         if self._tasks is None or self._ended.is_set():
@@ -373,16 +375,17 @@ class Bus:
         message: Message,
         epoch: Epoch | None,
         generation: Generation | None,
-        caused_by: str | None,
         message_id: str | None = None,
         at: datetime | None = None,
     ) -> Envelope:
+        cause = causes.current()
         return codec.wrap(
             message,
             sender=self.settings.name,
             epoch=epoch,
             generation=generation,
-            caused_by=caused_by,
+            caused_by=cause.message_id if cause is not None else None,
+            cause=cause.text if cause is not None else None,
             message_id=message_id,
             at=at,
         )
@@ -417,6 +420,11 @@ class Bus:
             raise BusClosed("the bus has failed") from self._failure
         if self._ended.is_set():
             raise BusClosed("the bus was closed")
+
+
+def _cause_of(received: Received) -> Cause:
+    envelope = received.envelope
+    return Cause(envelope.id, f"{envelope.kind} from {envelope.sender[:SENDER_SHOWN]}")
 
 
 class _Ended(Exception):

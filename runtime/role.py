@@ -5,9 +5,11 @@ of its own, and what it returns comes back as an event.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, Protocol, TypeVar
 
+from runtime import causes
+from runtime.causes import Cause
 from runtime.clock import Clock
 from runtime.decision import Decision
 from runtime.errors import Temporary
@@ -41,7 +43,7 @@ class RoleLoop(Generic[State, Event, Effect]):
         shell: Shell[Event, Effect],
         tick: Callable[[float], Event],
         clock: Clock,
-        on_decision: Callable[[Event, Decision[State, Effect]], None] = lambda event, decision: None,
+        observers: Sequence[Callable[[Event, Decision[State, Effect]], None]] = (),
     ) -> None:
         self.state = state
         self._name = name
@@ -49,15 +51,15 @@ class RoleLoop(Generic[State, Event, Effect]):
         self._shell = shell
         self._tick = tick
         self._clock = clock
-        self._on_decision = on_decision
-        self._events: asyncio.Queue[Event] = asyncio.Queue(EVENTS_AT_MOST)
+        self._observers = tuple(observers)
+        self._events: asyncio.Queue[tuple[Event, Cause | None]] = asyncio.Queue(EVENTS_AT_MOST)
         self._overrun = False
         self._started = 0
 
     def post(self, event: Event) -> None:
-        """From callbacks of this event loop."""
+        """From callbacks of this event loop. The current cause is carried with the event."""
         try:
-            self._events.put_nowait(event)
+            self._events.put_nowait((event, causes.current()))
         except asyncio.QueueFull:
             self._overrun = True
 
@@ -66,28 +68,33 @@ class RoleLoop(Generic[State, Event, Effect]):
         wake_at_s: float | None = self._clock.monotonic_s()
         async with asyncio.TaskGroup() as slow:
             while True:
-                event = await self._next(wake_at_s)
+                event, cause = await self._next(wake_at_s)
                 if self._overrun:
                     raise Overrun(f"{self._name} cannot keep up: {EVENTS_AT_MOST} events wait to be decided")
                 decision = self._decide(self.state, event)
                 self.state = decision.state
                 wake_at_s = decision.wake_at_s
-                self._on_decision(event, decision)
-                for effect in decision.effects:
-                    work = self._shell.perform(effect)
-                    if work is not None:
-                        self._started += 1
-                        name = f"{self._name}/{type(effect).__name__}-{self._started}"
-                        slow.create_task(self._return(work), name=name)
+                with causes.caused_by(cause):
+                    self._act(event, decision, slow)
 
-    async def _next(self, wake_at_s: float | None) -> Event:
+    def _act(self, event: Event, decision: Decision[State, Effect], slow: asyncio.TaskGroup) -> None:
+        for observe in self._observers:
+            observe(event, decision)
+        for effect in decision.effects:
+            work = self._shell.perform(effect)
+            if work is not None:
+                self._started += 1
+                name = f"{self._name}/{type(effect).__name__}-{self._started}"
+                slow.create_task(self._return(work), name=name)
+
+    async def _next(self, wake_at_s: float | None) -> tuple[Event, Cause | None]:
         if not self._events.empty() or wake_at_s is None:
             return await self._events.get()
         try:
             async with asyncio.timeout(max(0.0, wake_at_s - self._clock.monotonic_s())):
                 return await self._events.get()
         except TimeoutError:
-            return self._tick(self._clock.monotonic_s())
+            return self._tick(self._clock.monotonic_s()), None
 
     async def _return(self, work: Awaitable[Event | None]) -> None:
         event = await work

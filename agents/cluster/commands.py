@@ -19,10 +19,10 @@ def answer_to(state: ClusterState, command: KeepWorkers | RemoveWorkers, epoch: 
 
 
 def _refusal(state: ClusterState, command: KeepWorkers | RemoveWorkers, epoch: Epoch) -> str | None:
-    if epoch < state.epoch:
-        return f"epoch {epoch} is over: epoch {state.epoch} has spoken"
-    if state.claim is not None and epoch > state.claim:
-        return f"epoch {epoch} is not known here: the newest claim to lead is {state.claim}"
+    if epoch < state.leadership.epoch:
+        return f"epoch {epoch} is over: epoch {state.leadership.epoch} has spoken"
+    if state.leadership.claim is not None and epoch > state.leadership.claim:
+        return f"epoch {epoch} is not known here: the newest claim to lead is {state.leadership.claim}"
     if not is_name(command.job):
         return f"{command.job[:70]!r} is not the name of a job"
     if isinstance(command, RemoveWorkers):

@@ -10,7 +10,7 @@ from runtime.decision import Decision
 
 def decide(state: ClusterState, event: ClusterEvent) -> Decision[ClusterState, ClusterEffect]:
     learned = learn(state, event)
-    if isinstance(event, WorkerHeard) and not learned.unsent and event.at_s < learned.due_at_s:
+    if isinstance(event, WorkerHeard) and not learned.sending.unsent and event.at_s < learned.due_at_s:
         # Most events are heartbeats that say nothing new: with a thousand workers they must cost next to nothing.
         return Decision(learned, wake_at_s=learned.due_at_s)
     return reconcile(learned, event.at_s)

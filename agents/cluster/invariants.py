@@ -21,12 +21,13 @@ def _only_forward(before: ClusterState, after: ClusterState) -> list[str]:
     found = []
     if (before.cluster, before.incarnation) != (after.cluster, after.incarnation):
         found.append("the controller became another one")
-    if not before.seq <= after.seq <= before.seq + 1:
-        found.append(f"the topology's seq went from {before.seq} to {after.seq}")
-    if after.epoch < before.epoch and after.claim == before.claim:
-        found.append(f"the epoch went back from {before.epoch} to {after.epoch}, and nobody claimed to lead")
-    if after.claim is not None and after.epoch > after.claim:
-        found.append(f"epoch {after.epoch} was obeyed, and the newest claim to lead is {after.claim}")
+    if not before.sending.seq <= after.sending.seq <= before.sending.seq + 1:
+        found.append(f"the topology's seq went from {before.sending.seq} to {after.sending.seq}")
+    led, leads = before.leadership, after.leadership
+    if leads.epoch < led.epoch and leads.claim == led.claim:
+        found.append(f"the epoch went back from {led.epoch} to {leads.epoch}, and nobody claimed to lead")
+    if leads.claim is not None and leads.epoch > leads.claim:
+        found.append(f"epoch {leads.epoch} was obeyed, and the newest claim to lead is {leads.claim}")
     if after.places_made < before.places_made:
         found.append(f"places made went back from {before.places_made} to {after.places_made}")
     found += [
@@ -69,7 +70,7 @@ def _the_dead_stay_dead(before: ClusterState, after: ClusterState) -> list[str]:
 
 def _saved_before_started(before: ClusterState, after: ClusterState) -> list[str]:
     """What was saved may be deleted later, by somebody else, while a start is under way."""
-    saved = {place.uid for place in after.saved.places} if after.saved is not None else set()
+    saved = {place.uid for place in after.saving.saved.places} if after.saving.saved is not None else set()
     asked = {uid for uid, place in before.places.items() if place.stage is Stage.ASKED}
     return [
         f"place {place.uid} was started before it was saved"
@@ -92,7 +93,7 @@ def _silence_is_heard_only_while_listening(before: ClusterState, after: ClusterS
         for uid, place in after.places.items()
         if place.silent and (was := before.places.get(uid)) is not None and not was.silent
     ]
-    if fell_silent and not after.connected:
+    if fell_silent and not after.link.connected:
         return [f"{worker} was called silent while nothing could be heard" for worker in fell_silent]
     return []
 

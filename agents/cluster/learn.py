@@ -33,11 +33,15 @@ from agents.cluster.state import (
     NO_EPOCH,
     UNHEARD,
     Backoff,
+    BusLink,
     ClusterState,
     Ending,
     Gone,
+    Leadership,
     Node,
+    Observed,
     Place,
+    Saving,
     Stage,
     Wanted,
     uid_of,
@@ -57,7 +61,7 @@ def learn(state: ClusterState, event: ClusterEvent) -> ClusterState:
         state = replace(state, answer=None)
     if event.at_s > state.due_at_s + state.rules.paused_after_s:
         # What workers said meanwhile is still unread: the absence was ours, as with a lost bus.
-        state = replace(state, connected_since_s=max(state.connected_since_s, event.at_s))
+        state = replace(state, link=replace(state.link, since_s=max(state.link.since_s, event.at_s)))
     match event:
         case Ticked():
             return state
@@ -86,15 +90,16 @@ def learn(state: ClusterState, event: ClusterEvent) -> ClusterState:
         case ViewSynced():
             return replace(state, synced=True)
         case KnownSaved():
-            return replace(state, saved=state.saving or state.saved, saving=None, save_delay_s=0.0)
+            saved = state.saving.under_way or state.saving.saved
+            return replace(state, saving=replace(state.saving, saved=saved, under_way=None, delay_s=0.0))
         case KnownLost():
-            return replace(state, saved=None)
+            return replace(state, saving=replace(state.saving, saved=None))
         case SaveFailed(at_s, _):
             return _save_later(state, at_s)
         case BusLost():
-            return replace(state, connected=False)
+            return replace(state, link=replace(state.link, connected=False))
         case BusBack(at_s):
-            return replace(state, connected=True, connected_since_s=at_s, unsent=True)
+            return replace(state, link=BusLink(at_s)).to_send()
         case StopAsked(_, why):
             return _stop(state, why)
         case _:
@@ -107,7 +112,7 @@ def _obey(state: ClusterState, command: KeepWorkers | RemoveWorkers, epoch: Epoc
     state = replace(state, answer=answer)
     if not answer.ok:
         return state
-    state = replace(state, epoch=epoch or NO_EPOCH)
+    state = replace(state, leadership=replace(state.leadership, epoch=epoch or NO_EPOCH))
     return _keep(state, command) if isinstance(command, KeepWorkers) else _remove(state, command)
 
 
@@ -144,8 +149,9 @@ def _hear(state: ClusterState, status: WorkerStatus, at_s: float) -> ClusterStat
 
 def _see_leader(state: ClusterState, claim: Epoch) -> ClusterState:
     """Claims count up. One below what was seen or obeyed is of a bus that has lost its data: there it begins anew."""
-    begins_anew = claim < max(state.epoch, state.claim or NO_EPOCH)
-    return replace(state, claim=claim, epoch=NO_EPOCH if begins_anew else state.epoch)
+    epoch = state.leadership.epoch
+    begins_anew = claim < max(epoch, state.leadership.claim or NO_EPOCH)
+    return replace(state, leadership=Leadership(NO_EPOCH if begins_anew else epoch, claim))
 
 
 def _started(state: ClusterState, event: PlaceStarted) -> ClusterState:
@@ -165,29 +171,24 @@ def _see_place(state: ClusterState, event: PlaceSeen) -> ClusterState:
     place = state.places.get(event.uid)
     if place is None:
         return state
-    begins = place.mute and not event.mute
-    seen = replace(
-        _with_failure(place, event),
-        node=event.node,
-        mute=event.mute,
-        waits_for=event.waits_for[:WHY_AT_MOST],
-        since_s=event.at_s if begins else place.since_s,
-    )
+    begins = place.observed.mute and not event.mute
+    seen = replace(place, observed=_observe(place, event), since_s=event.at_s if begins else place.since_s)
     if event.notice_s is not None and place.ending is None:
         seen = seen.with_notice(event.at_s + event.notice_s, "pod")
     return _put(state, seen) if seen != place else state
 
 
-def _with_failure(place: Place, event: PlaceSeen) -> Place:
+def _observe(place: Place, event: PlaceSeen) -> Observed:
     """While the same image fails on the same node, the age continues, and a backoff without a detail keeps the last."""
-    known, failure = place.failure, event.failure
+    observed = Observed(event.node, event.mute, event.waits_for[:WHY_AT_MOST])
+    known, failure = place.observed.failure, event.failure
     if failure is None:
-        return replace(place, failure=None, failing_since_s=0.0)
+        return observed
     if known is None or (known.image, known.node) != (failure.image, failure.node):
-        return replace(place, failure=failure, failing_since_s=event.at_s)
+        return replace(observed, failure=failure, failing_since_s=event.at_s)
     if not failure.detail:
         failure = structs.replace(failure, detail=known.detail)
-    return replace(place, failure=failure)
+    return replace(observed, failure=failure, failing_since_s=place.observed.failing_since_s)
 
 
 def _see_node(state: ClusterState, event: NodeSeen) -> ClusterState:
@@ -207,12 +208,12 @@ def _see_node(state: ClusterState, event: NodeSeen) -> ClusterState:
             notice_at_s=_earliest(known.notice_at_s, node.notice_at_s) if node.notice_at_s is not None else None,
             unready_since_s=_earliest(known.unready_since_s, node.unready_since_s) if not sight.ready else None,
         )
-    return replace(state, nodes={**state.nodes, sight.node: node}, unsent=state.unsent or node != known)
+    return replace(state, nodes={**state.nodes, sight.node: node}).to_send(node != known)
 
 
 def _lose_node(state: ClusterState, name: str) -> ClusterState:
     nodes = {other: node for other, node in state.nodes.items() if other != name}
-    return replace(state, nodes=nodes, unsent=state.unsent or name in state.nodes)
+    return replace(state, nodes=nodes).to_send(name in state.nodes)
 
 
 def _earliest(first_s: float | None, second_s: float | None) -> float | None:
@@ -254,7 +255,7 @@ def _keep(state: ClusterState, keep: KeepWorkers) -> ClusterState:
         del wanted[job]
     changed = state.wanted.get(keep.job) != wanted[keep.job]
     backoffs = {job: backoff for job, backoff in state.backoffs.items() if job in wanted}
-    return replace(state, wanted=wanted, backoffs=backoffs, unsent=state.unsent or changed)
+    return replace(state, wanted=wanted, backoffs=backoffs).to_send(changed)
 
 
 def _remove(state: ClusterState, remove: RemoveWorkers) -> ClusterState:
@@ -283,8 +284,8 @@ def _stop(state: ClusterState, why: str) -> ClusterState:
 
 def _save_later(state: ClusterState, at_s: float) -> ClusterState:
     rules = state.rules
-    delay_s = min(max(rules.save_retry_s, state.save_delay_s * 2), rules.save_retry_max_s)
-    return replace(state, saving=None, save_delay_s=delay_s, save_at_s=at_s + delay_s)
+    delay_s = min(max(rules.save_retry_s, state.saving.delay_s * 2), rules.save_retry_max_s)
+    return replace(state, saving=Saving(state.saving.saved, delay_s=delay_s, not_before_s=at_s + delay_s))
 
 
 def _to_be_ended(state: ClusterState, place: Place, why: str) -> ClusterState:
@@ -294,7 +295,7 @@ def _to_be_ended(state: ClusterState, place: Place, why: str) -> ClusterState:
 def _back_off(state: ClusterState, place: Place, at_s: float) -> ClusterState:
     """A place that was of use is replaced at once; one that died young is waited for, longer each time."""
     rules, backoff = state.rules, state.backoffs.get(place.job, Backoff())
-    if place.ending is not None or place.notice_at_s is not None or not place.ours:
+    if place.ending is not None or place.notice is not None or not place.ours:
         return state
     if at_s - place.since_s >= rules.lived_s:
         backoff = Backoff()
@@ -309,7 +310,8 @@ def _back_off(state: ClusterState, place: Place, at_s: float) -> ClusterState:
 def _bury(state: ClusterState, place: Place, why: str, at_s: float) -> ClusterState:
     gone = Gone(place.id, place.job, why[:WHY_AT_MOST], at_s, place.status)
     listed = (*state.gone, gone)[-state.rules.gone_at_most :]
-    return _with_tombstones(replace(state, gone=listed, unsent=True, loss_unsent=True), place.id)
+    sending = replace(state.sending, unsent=True, loss_unsent=True)
+    return _with_tombstones(replace(state, gone=listed, sending=sending), place.id)
 
 
 def _with_tombstones(state: ClusterState, name: str) -> ClusterState:
@@ -320,11 +322,11 @@ def _with_tombstones(state: ClusterState, name: str) -> ClusterState:
 
 
 def _put(state: ClusterState, place: Place, unsent: bool = True) -> ClusterState:
-    return replace(state, places={**state.places, place.uid: place}, unsent=state.unsent or unsent)
+    return replace(state, places={**state.places, place.uid: place}).to_send(unsent)
 
 
 def _drop(state: ClusterState, place: Place) -> ClusterState:
-    return replace(state, places={uid: kept for uid, kept in state.places.items() if uid != place.uid}, unsent=True)
+    return replace(state, places={uid: kept for uid, kept in state.places.items() if uid != place.uid}).to_send()
 
 
 def _has_places(state: ClusterState, job: JobName) -> bool:

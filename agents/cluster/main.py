@@ -5,11 +5,11 @@ import secrets
 
 from agents.cluster.decide import decide
 from agents.cluster.effects import ClusterEffect
-from agents.cluster.events import ClusterEvent, StopAsked, Ticked
+from agents.cluster.events import BusBack, BusLost, ClusterEvent, StopAsked, Ticked
 from agents.cluster.places import LocalPlaces
 from agents.cluster.record import KnownRecord
 from agents.cluster.settings import ClusterSettings
-from agents.cluster.shell import ClusterShell, Inbox, change_of_bus, refuse_a_second
+from agents.cluster.shell import ClusterShell, refuse_a_second
 from agents.cluster.state import ClusterState, Rules, new_cluster
 from messages.ids import ClusterName
 from messages.subjects import STATE_BUCKET
@@ -17,6 +17,7 @@ from runtime import children
 from runtime.bus import Bus, BusSettings
 from runtime.clock import SystemClock
 from runtime.first_connection import connect_when_up
+from runtime.inbox import Inbox, posting_bus_changes
 from runtime.logs import logger
 from runtime.process import Stop
 from runtime.role import RoleLoop
@@ -30,9 +31,11 @@ async def main(settings: ClusterSettings, stop: Stop, *, alone: bool = False) ->
     """`alone`: nothing runs below this process but the workers of jobs, so that it ends whatever they leave to it."""
     if alone:
         children.become_subreaper()
-    clock, inbox = SystemClock(), Inbox()
+    clock, inbox = SystemClock(), Inbox[ClusterEvent]()
     cluster = ClusterName(settings.cluster)
-    bus = await connect_when_up(_bus_settings(settings), stop.asked, change_of_bus(inbox, clock))
+    bus = await connect_when_up(
+        _bus_settings(settings), stop.asked, posting_bus_changes(inbox, clock, BusBack, BusLost)
+    )
     if bus is None:
         return 0
     try:
@@ -44,7 +47,7 @@ async def main(settings: ClusterSettings, stop: Stop, *, alone: bool = False) ->
 
 
 async def _control(
-    settings: ClusterSettings, cluster: ClusterName, bus: Bus, inbox: Inbox, stop: Stop, alone: bool
+    settings: ClusterSettings, cluster: ClusterName, bus: Bus, inbox: Inbox[ClusterEvent], stop: Stop, alone: bool
 ) -> None:
     clock = SystemClock()
     incarnation = secrets.token_hex(3)
@@ -61,7 +64,7 @@ async def _control(
             shell,
             Ticked,
             clock,
-            shell.on_decision,
+            [shell.on_decision],
         )
         places.adopt(known.places if known is not None else ())
         inbox.open(loop.post)

@@ -7,7 +7,7 @@ so that a crash at any moment leaves no place that nobody knows.
 from dataclasses import replace
 
 from agents.cluster.effects import ClusterEffect, EndPlace, SaveKnown, SendTopology, StartPlace, TellNotice
-from agents.cluster.state import Backoff, ClusterState, Ending, Place, Stage, known_of
+from agents.cluster.state import Backoff, ClusterState, Ending, Place, Sending, Stage, known_of
 from agents.cluster.topology import notice_left_s, topology
 from messages.clusters import WorkerTemplate
 from messages.ids import JobName
@@ -32,32 +32,32 @@ def reconcile(state: ClusterState, now_s: float) -> Decision[ClusterState, Clust
 
 
 def _judge_silence(state: ClusterState, now_s: float) -> ClusterState:
-    if not state.connected:
+    if not state.link.connected:
         return state
     places = dict(state.places)
     for place in state.places.values():
-        forgotten_at_s = place.silent_since_s(state.connected_since_s) + state.rules.forget_after_s
+        forgotten_at_s = place.silent_since_s(state.link.since_s) + state.rules.forget_after_s
         if place.ours or now_s < forgotten_at_s:
             places[place.uid] = replace(place, silent=True) if _falls_silent(state, place, now_s) else place
         else:
             del places[place.uid]
     changed = places != state.places
-    return replace(state, places=places, unsent=True) if changed else state
+    return replace(state, places=places).to_send() if changed else state
 
 
 def _falls_silent(state: ClusterState, place: Place, now_s: float) -> bool:
     spoke = place.status is not None and place.left_at_s is None and not place.silent
-    return spoke and now_s >= place.silent_since_s(state.connected_since_s) + state.rules.silent_after_s
+    return spoke and now_s >= place.silent_since_s(state.link.since_s) + state.rules.silent_after_s
 
 
 def _notice_places(state: ClusterState) -> ClusterState:
     """The notice of a node is one of all that is on it."""
     noticed = {}
     for uid, place in state.places.items():
-        node = state.nodes.get(place.node)
-        if node is not None and node.notice_at_s is not None and place.notice_at_s is None and place.ending is None:
+        node = state.nodes.get(place.observed.node)
+        if node is not None and node.notice_at_s is not None and place.notice is None and place.ending is None:
             noticed[uid] = place.with_notice(node.notice_at_s, "node")
-    return replace(state, places={**state.places, **noticed}, unsent=True) if noticed else state
+    return replace(state, places={**state.places, **noticed}).to_send() if noticed else state
 
 
 def _end_what_should_not_be(state: ClusterState, now_s: float) -> ClusterState:
@@ -72,7 +72,7 @@ def _end_what_should_not_be(state: ClusterState, now_s: float) -> ClusterState:
         for uid, place in state.places.items()
         if uid in doomed and place.ending is None
     }
-    return replace(state, places={**state.places, **ending}, unsent=True) if ending else state
+    return replace(state, places={**state.places, **ending}).to_send() if ending else state
 
 
 def _why_to_end(state: ClusterState, place: Place, now_s: float) -> str | None:
@@ -86,24 +86,24 @@ def _why_to_end(state: ClusterState, place: Place, now_s: float) -> str | None:
         return f"its worker has not spoken within {rules.speak_within_s:g} s"
     lost_s = _is_lost_at_s(state, place)
     if lost_s is not None and now_s >= lost_s:
-        return f"node {place.node} is not ready, and its worker was not heard of for {rules.lost_after_s:g} s"
+        return f"node {place.observed.node} is not ready, and its worker was not heard of for {rules.lost_after_s:g} s"
     return None
 
 
 def _is_lost_at_s(state: ClusterState, place: Place) -> float | None:
     """Neither a node that is not ready nor a silent worker is proof of anything; both together are enough to act."""
-    node = state.nodes.get(place.node)
+    node = state.nodes.get(place.observed.node)
     unheard = place.status is None or place.silent
-    if not state.connected or not unheard or node is None or node.unready_since_s is None:
+    if not state.link.connected or not unheard or node is None or node.unready_since_s is None:
         return None
-    since_s = max(node.unready_since_s, place.silent_since_s(state.connected_since_s))
+    since_s = max(node.unready_since_s, place.silent_since_s(state.link.since_s))
     return since_s + state.rules.lost_after_s
 
 
 def _must_speak_by_s(state: ClusterState, place: Place) -> float | None:
-    if not state.connected or place.status is not None or place.mute or place.stage is Stage.PLANNED:
+    if not state.link.connected or place.status is not None or place.observed.mute or place.stage is Stage.PLANNED:
         return None
-    return place.silent_since_s(state.connected_since_s) + state.rules.speak_within_s
+    return place.silent_since_s(state.link.since_s) + state.rules.speak_within_s
 
 
 def _plan_what_is_missing(state: ClusterState, now_s: float) -> ClusterState:
@@ -126,7 +126,7 @@ def _plan_one(state: ClusterState, job: JobName, template: WorkerTemplate, now_s
     made = state.places_made + 1
     while _is_taken(state, place := _planned(state, made, job, template, now_s)):
         made += 1
-    return replace(state, places={**state.places, place.uid: place}, places_made=made, unsent=True)
+    return replace(state, places={**state.places, place.uid: place}, places_made=made).to_send()
 
 
 def _planned(state: ClusterState, number: int, job: JobName, template: WorkerTemplate, now_s: float) -> Place:
@@ -142,7 +142,7 @@ def _without(state: ClusterState, uids: list[str]) -> ClusterState:
     """Of planned places, for which nothing was started."""
     if not uids:
         return state
-    return replace(state, places={uid: place for uid, place in state.places.items() if uid not in uids}, unsent=True)
+    return replace(state, places={uid: place for uid, place in state.places.items() if uid not in uids}).to_send()
 
 
 def _starts_at_s(state: ClusterState, job: JobName) -> float:
@@ -154,14 +154,16 @@ def _tell_notices(state: ClusterState, now_s: float) -> Step:
     effects: list[ClusterEffect] = []
     places = dict(state.places)
     for place in state.places.values():
-        needless = place.notice_told or place.left_at_s is not None
-        if place.notice_at_s is None or place.worker is None or needless or not state.connected:
+        notice = place.notice
+        if notice is None or notice.told or place.worker is None or place.left_at_s is not None:
             continue
-        places[place.uid] = replace(place, notice_told=True)
+        if not state.link.connected:
+            continue
+        places[place.uid] = replace(place, notice=replace(notice, told=True))
         knows_itself = place.status is not None and place.status.notice_s is not None
         if place.ending is None and not knows_itself:
-            remaining_s = notice_left_s(state.rules, place.notice_at_s, now_s)
-            effects.append(TellNotice(place.worker, place.job, remaining_s, place.notice_source))
+            remaining_s = notice_left_s(state.rules, notice.at_s, now_s)
+            effects.append(TellNotice(place.worker, place.job, remaining_s, notice.source))
     return (replace(state, places=places), tuple(effects)) if places != state.places else (state, ())
 
 
@@ -185,16 +187,17 @@ def _ends_at_s(state: ClusterState, place: Place, ending: Ending) -> float:
 
 
 def _save(state: ClusterState, now_s: float) -> Step:
-    if state.saving is not None or now_s < state.save_at_s:
+    if state.saving.under_way is not None or now_s < state.saving.not_before_s:
         return state, ()
     known = known_of(state)
-    if known == state.saved:
+    if known == state.saving.saved:
         return state, ()
-    return replace(state, saving=known), (SaveKnown(known),)
+    return replace(state, saving=replace(state.saving, under_way=known)), (SaveKnown(known),)
 
 
 def _start(state: ClusterState, now_s: float) -> Step:
-    saved = {place.uid for place in state.saved.places} if state.saved is not None else set()
+    known = state.saving.saved
+    saved = {place.uid for place in known.places} if known is not None else set()
     planned = [place for place in state.places.values() if place.stage is Stage.PLANNED and place.uid in saved]
     asked = {place.uid: replace(place, stage=Stage.ASKED, since_s=now_s) for place in planned}
     departing = frozenset(place.uid for place in state.places.values() if place.departing)
@@ -203,34 +206,36 @@ def _start(state: ClusterState, now_s: float) -> Step:
 
 
 def _send(state: ClusterState, now_s: float) -> Step:
-    if not state.connected or now_s < _sends_at_s(state):
+    if not state.link.connected or now_s < _sends_at_s(state):
         return state, ()
     gone = tuple(gone for gone in state.gone if now_s - gone.at_s < state.rules.gone_for_s)
     saved_too = state.gone[-state.rules.gone_saved_at_most :]
     kept = gone if len(gone) > len(saved_too) else saved_too
-    state = replace(state, seq=state.seq + 1, gone=kept, unsent=False, loss_unsent=False, sent_at_s=now_s)
+    sending = Sending(state.sending.seq + 1, at_s=now_s, unsent=False)
+    state = replace(state, gone=kept, sending=sending)
     return state, (SendTopology(topology(state, now_s)),)
 
 
 def _sends_at_s(state: ClusterState) -> float:
-    if state.sent_at_s is None:
-        return state.connected_since_s
-    if state.loss_unsent:
-        return state.sent_at_s + state.rules.loss_gap_s
-    return state.sent_at_s + (state.rules.topology_gap_s if state.unsent else state.rules.topology_every_s)
+    rules, sending = state.rules, state.sending
+    if sending.at_s is None:
+        return state.link.since_s
+    if sending.loss_unsent:
+        return sending.at_s + rules.loss_gap_s
+    return sending.at_s + (rules.topology_gap_s if sending.unsent else rules.topology_every_s)
 
 
 def _deadlines(state: ClusterState, now_s: float) -> list[float]:
     """When time alone could change the decision."""
-    rules = state.rules
-    deadlines = [state.save_at_s] if state.saving is None and now_s < state.save_at_s else []
+    rules, saving = state.rules, state.saving
+    deadlines = [saving.not_before_s] if saving.under_way is None and now_s < saving.not_before_s else []
     if not state.synced:
         return deadlines
     deadlines += [_starts_at_s(state, job) for job in _short_of(state)]
-    if state.connected:
+    if state.link.connected:
         deadlines.append(_sends_at_s(state))
     for place in state.places.values():
-        silent_since_s = place.silent_since_s(state.connected_since_s)
+        silent_since_s = place.silent_since_s(state.link.since_s)
         if place.ending is not None:
             deadlines.append(_ends_at_s(state, place, place.ending))
         elif place.left_at_s is not None:
@@ -239,7 +244,7 @@ def _deadlines(state: ClusterState, now_s: float) -> list[float]:
             deadlines.append(by_s)
         if place.ending is None and (lost_s := _is_lost_at_s(state, place)) is not None:
             deadlines.append(lost_s)
-        if state.connected and not place.silent and place.status is not None and place.left_at_s is None:
+        if state.link.connected and not place.silent and place.status is not None and place.left_at_s is None:
             deadlines.append(silent_since_s + rules.silent_after_s)
     return deadlines
 

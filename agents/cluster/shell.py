@@ -3,13 +3,11 @@
 import asyncio
 import contextlib
 import itertools
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from typing import Protocol, assert_never
 
 from agents.cluster.effects import ClusterEffect, EndPlace, SaveKnown, SendTopology, StartPlace, TellNotice
 from agents.cluster.events import (
-    BusBack,
-    BusLost,
     ClusterEvent,
     KeepAsked,
     KnownLost,
@@ -27,10 +25,12 @@ from messages.clusters import Answer, KeepWorkers, RemoveWorkers, WorkerTemplate
 from messages.codec import Received
 from messages.ids import ClusterName, Epoch, JobName, is_name
 from messages.workers import StopWorker, WorkerHeartbeat, WorkerLeft, WorkerNoticed, WorkerStatus
+from runtime import causes
 from runtime.bus import Bus, Entry
 from runtime.clock import Clock
 from runtime.decision import Decision
 from runtime.errors import BusUnavailable, NoAnswer
+from runtime.inbox import Inbox
 from runtime.logs import Once, WhyLog, logger
 
 ANSWER_WITHIN_S = 5.0
@@ -53,25 +53,15 @@ class Places(Protocol):
     async def end(self, uid: str, grace_s: float) -> None: ...
 
 
-class Inbox:
-    """Where events wait until the loop that takes them exists."""
-
-    def __init__(self) -> None:
-        self._waiting: list[ClusterEvent] = []
-        self._take: Callable[[ClusterEvent], None] = self._waiting.append
-
-    def post(self, event: ClusterEvent) -> None:
-        self._take(event)
-
-    def open(self, take: Callable[[ClusterEvent], None]) -> None:
-        for event in self._waiting:
-            take(event)
-        self._take = take
-
-
 class ClusterShell:
     def __init__(
-        self, cluster: ClusterName, bus: Bus, record: KnownRecord, places: Places, inbox: Inbox, clock: Clock
+        self,
+        cluster: ClusterName,
+        bus: Bus,
+        record: KnownRecord,
+        places: Places,
+        inbox: Inbox[ClusterEvent],
+        clock: Clock,
     ) -> None:
         self.at_rest = asyncio.Event()
         """Set once, after a request to stop, when nothing is left to do."""
@@ -98,7 +88,8 @@ class ClusterShell:
     def perform(self, effect: ClusterEffect) -> Awaitable[ClusterEvent | None] | None:
         match effect:
             case StartPlace(uid, job, template, departing):
-                self._places.start(uid, job, template, departing)
+                with causes.caused_by(None):  # a place lives longer than what asked for it
+                    self._places.start(uid, job, template, departing)
             case EndPlace(uid, grace_s, why, worker):
                 self._log.info("place_ends", uid=uid, why=why)
                 if worker is None:
@@ -124,7 +115,7 @@ class ClusterShell:
         asked = self._answers.get(event.ask) if isinstance(event, KeepAsked | RemoveAsked) else None
         if asked is not None and state.answer is not None and not asked.done():
             asked.set_result(state.answer)
-        if state.stopping and state.saving is None and not any(place.ours for place in state.places.values()):
+        if state.stopping and state.saving.under_way is None and not any(place.ours for place in state.places.values()):
             self.at_rest.set()
 
     async def guard_record(self) -> None:
@@ -206,11 +197,3 @@ async def refuse_a_second(bus: Bus, cluster: ClusterName) -> None:
     except (NoAnswer, BusUnavailable):
         return
     raise taken_over(cluster)
-
-
-def change_of_bus(inbox: Inbox, clock: Clock) -> Callable[[bool], None]:
-    def tell(connected: bool) -> None:
-        now_s = clock.monotonic_s()
-        inbox.post(BusBack(now_s) if connected else BusLost(now_s))
-
-    return tell

@@ -71,6 +71,30 @@ class Ending:
 
 
 @dataclass(frozen=True, slots=True)
+class Observed:
+    """What is seen of a place from outside of it."""
+
+    node: str = ""
+    """Where it is, once that is known and of any interest."""
+    mute: bool = False
+    """Its worker cannot speak yet, so its silence says nothing."""
+    waits_for: str = ""
+    failure: StartFailure | None = None
+    """Why it cannot start."""
+    failing_since_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """The announced end of a place, as seen from outside of it."""
+
+    at_s: float
+    source: str
+    told: bool = False
+    """The master was told."""
+
+
+@dataclass(frozen=True, slots=True)
 class Place:
     uid: str
     job: JobName
@@ -90,18 +114,8 @@ class Place:
     left_at_s: float | None = None
     """When it was known that its worker left; the end of the place has yet to be seen."""
     ending: Ending | None = None
-    node: str = ""
-    """Where it is, once that is known and of any interest."""
-    mute: bool = False
-    """Its worker cannot speak yet, so its silence says nothing."""
-    waits_for: str = ""
-    failure: StartFailure | None = None
-    """Why it cannot start."""
-    failing_since_s: float = 0.0
-    notice_at_s: float | None = None
-    """When it will be taken, as was seen from outside of it."""
-    notice_source: str = ""
-    notice_told: bool = False
+    observed: Observed = Observed()
+    notice: Notice | None = None
 
     @property
     def id(self) -> WorkerId:
@@ -115,17 +129,16 @@ class Place:
     def departing(self) -> bool:
         status = self.status
         leaving = status is not None and (status.phase is WorkerPhase.LEAVING or status.notice_s is not None)
-        return leaving or self.left_at_s is not None or self.ending is not None or self.notice_at_s is not None
+        return leaving or self.left_at_s is not None or self.ending is not None or self.notice is not None
 
     def silent_since_s(self, connected_since_s: float) -> float:
         """Nothing can be heard while the listener is away, so its absence does not count."""
         return max(self.since_s if self.heard_at_s is None else self.heard_at_s, connected_since_s)
 
     def with_notice(self, at_s: float, source: str) -> "Place":
-        """It comes once; what is said again can only mean an earlier end."""
-        if self.notice_at_s is not None:
-            return replace(self, notice_at_s=min(self.notice_at_s, at_s))
-        return replace(self, notice_at_s=at_s, notice_source=source)
+        """A second notice can only mean an earlier end."""
+        notice = Notice(at_s, source) if self.notice is None else replace(self.notice, at_s=min(self.notice.at_s, at_s))
+        return replace(self, notice=notice)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,22 +210,55 @@ class Rules:
 
 
 @dataclass(frozen=True, slots=True)
+class BusLink:
+    since_s: float
+    """When the bus was last connected: what was said before was not heard."""
+    connected: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Leadership:
+    epoch: Epoch = NO_EPOCH
+    """The highest epoch that has spoken: lower ones are over."""
+    claim: Epoch | None = None
+    """The newest claim to lead, as the leader's key says: no master has a higher epoch, whatever it says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sending:
+    """What was sent of the topology."""
+
+    seq: int = 0
+    """Of the last topology."""
+    at_s: float | None = None
+    unsent: bool = True
+    """Something that matters changed since then."""
+    loss_unsent: bool = False
+    """A worker is gone since then."""
+
+
+@dataclass(frozen=True, slots=True)
+class Saving:
+    """What was saved of the state."""
+
+    saved: Known | None = None
+    under_way: Known | None = None
+    delay_s: float = 0.0
+    not_before_s: float = 0.0
+    """After a save that failed."""
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterState:
     cluster: ClusterName
     incarnation: str
     region: str
     rules: Rules
-    connected_since_s: float
-    connected: bool = True
+    link: BusLink
+    leadership: Leadership = Leadership()
     stopping: bool = False
     synced: bool = True
     """Everything that exists was seen once. Before, nothing is started, ended or told."""
-    epoch: Epoch = NO_EPOCH
-    """The highest that has spoken: lower ones are over."""
-    claim: Epoch | None = None
-    """The newest claim to lead, as the leader's key says: no master has a higher epoch, whatever it says."""
-    seq: int = 0
-    """Of the last topology."""
     places_made: int = 0
     wanted: dict[JobName, Wanted] = field(default_factory=dict)
     places: dict[str, Place] = field(default_factory=dict)
@@ -222,22 +268,20 @@ class ClusterState:
     tombstones: dict[str, None] = field(default_factory=dict)
     """Worker ids that are gone and uids that have ended, oldest first: their late messages teach nothing."""
     backoffs: dict[JobName, Backoff] = field(default_factory=dict)
-    saved: Known | None = None
-    saving: Known | None = None
-    save_delay_s: float = 0.0
-    save_at_s: float = 0.0
-    """Not before this, after a save that failed."""
-    unsent: bool = True
-    """Something that matters changed since the last topology."""
-    loss_unsent: bool = False
-    """A worker is gone since then."""
-    sent_at_s: float | None = None
+    saving: Saving = Saving()
+    sending: Sending = Sending()
     due_at_s: float = 0.0
     """When time alone could change the decision."""
     doubts: int = 0
     """Heartbeats that were ignored because they cannot be true."""
     answer: Answer | None = None
     """To the command that the last event was, if it was one."""
+
+    def to_send(self, changed: bool = True) -> "ClusterState":
+        """Marks the topology as changed."""
+        if not changed or self.sending.unsent:
+            return self
+        return replace(self, sending=replace(self.sending, unsent=True))
 
     def live(self, job: JobName) -> list[Place]:
         """Places that count towards what is wanted."""
@@ -255,7 +299,7 @@ def new_cluster(
     synced: bool = True,
 ) -> ClusterState:
     """`incarnation` must be new at each start: the uids of places are made from it."""
-    state = ClusterState(cluster, incarnation, region, rules or Rules(), connected_since_s=at_s, synced=synced)
+    state = ClusterState(cluster, incarnation, region, rules or Rules(), BusLink(at_s), synced=synced)
     if known is None:
         return state
     gone = {each.worker for each in known.gone}
@@ -273,27 +317,22 @@ def new_cluster(
         )
         for place in known.places
     }
-    return ClusterState(
-        cluster,
-        incarnation,
-        region,
-        state.rules,
-        connected_since_s=at_s,
-        synced=synced,
-        epoch=known.epoch,
+    return replace(
+        state,
+        leadership=Leadership(known.epoch),
         places_made=known.places_made,
         wanted=dict(known.wanted),
         places=places,
         gone=tuple(Gone(gone.worker, gone.job, gone.why, at_s) for gone in known.gone),
         tombstones={gone.worker: None for gone in known.gone},
-        saved=known,
+        saving=Saving(known),
     )
 
 
 def known_of(state: ClusterState) -> Known:
     return Known(
         incarnation=state.incarnation,
-        epoch=state.epoch,
+        epoch=state.leadership.epoch,
         places_made=state.places_made,
         wanted=state.wanted,
         places=tuple(

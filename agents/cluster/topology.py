@@ -22,7 +22,7 @@ def topology(state: ClusterState, now_s: float) -> ClusterHeartbeat:
     heartbeat = ClusterHeartbeat(
         cluster=state.cluster,
         incarnation=state.incarnation,
-        seq=state.seq,
+        seq=state.sending.seq,
         region=state.region,
         workers=(*_living(state, now_s), *map(_gone, _still_told(state, now_s))),
         nodes=tuple(_node(node, now_s) for node in state.nodes.values()),
@@ -55,30 +55,31 @@ def notice_left_s(rules: Rules, notice_at_s: float, now_s: float) -> float:
 
 
 def _sight(state: ClusterState, place: Place, now_s: float) -> WorkerSight:
-    silent_s = now_s - place.silent_since_s(state.connected_since_s) if place.status is not None else 0.0
-    why = f"being ended: {place.ending.why}" if place.ending is not None else place.waits_for
+    silent_s = now_s - place.silent_since_s(state.link.since_s) if place.status is not None else 0.0
+    why = f"being ended: {place.ending.why}" if place.ending is not None else place.observed.waits_for
     status = _with_zone(state, place, _with_notice(state, place, now_s))
     failure = _failure(place, now_s)
     return WorkerSight(place.id, place.job, presence(place), round(max(0.0, silent_s), 3), why, status, failure)
 
 
 def _failure(place: Place, now_s: float) -> StartFailure | None:
-    if place.failure is None or place.ending is not None:
+    failure = place.observed.failure
+    if failure is None or place.ending is not None:
         return None
-    return structs.replace(place.failure, for_s=round(max(0.0, now_s - place.failing_since_s), 3))
+    return structs.replace(failure, for_s=round(max(0.0, now_s - place.observed.failing_since_s), 3))
 
 
 def _with_notice(state: ClusterState, place: Place, now_s: float) -> WorkerStatus | None:
     """A notice that was seen from outside is repeated as if the worker had told it, in case the first word is lost."""
     status = place.status
-    if status is None or status.notice_s is not None or place.notice_at_s is None or place.ending is not None:
+    if status is None or status.notice_s is not None or place.notice is None or place.ending is not None:
         return status
-    return structs.replace(status, notice_s=notice_left_s(state.rules, place.notice_at_s, now_s))
+    return structs.replace(status, notice_s=notice_left_s(state.rules, place.notice.at_s, now_s))
 
 
 def _with_zone(state: ClusterState, place: Place, status: WorkerStatus | None) -> WorkerStatus | None:
     """In a pod nothing tells a worker where its node is."""
-    node = state.nodes.get(place.node)
+    node = state.nodes.get(place.observed.node)
     if status is None or status.zone or node is None or not node.sight.zone:
         return status
     return structs.replace(status, zone=node.sight.zone)

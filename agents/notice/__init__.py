@@ -1,1 +1,1 @@
-"""The notice daemon: hears from the cloud that its node will be taken, and writes that on the node for all to see."""
+"""The notice watcher: hears from the cloud that its node will end, and writes that on the node."""

@@ -3,12 +3,9 @@
 import asyncio
 from pathlib import Path
 
-from agents.notice.annotation import NodeAnnotation
-from agents.notice.file import NoticeFile
-from agents.notice.machine import Machine, read_machine
-from agents.notice.metadata import GceMetadata
+from agents.notice.node import Machine, NodeAnnotation, read_machine
 from agents.notice.settings import NoticeSettings
-from agents.notice.source import NoticeSource
+from agents.notice.sources import GceMetadata, NoticeFile, NoticeSource
 from runtime.clock import SystemClock
 from runtime.kubernetes.client import KubernetesApi
 from runtime.kubernetes.configuration import ApiConfiguration, connected, from_pod_or_kubeconfig

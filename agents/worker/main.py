@@ -14,10 +14,9 @@ from agents.worker.cage import Cage
 from agents.worker.decide import decide
 from agents.worker.echo import Echo
 from agents.worker.effects import WorkerEffect
-from agents.worker.events import NoticeCame, StopAsked, Ticked, WorkerEvent
+from agents.worker.events import BusBack, BusLost, NoticeCame, StopAsked, Ticked, WorkerEvent
 from agents.worker.external_host import HostContainer, socket_path
 from agents.worker.host import HostCommand, find_host_file
-from agents.worker.inbox import Inbox
 from agents.worker.kept import read_launch, read_submitted_at
 from agents.worker.leftovers import WORKER_VARIABLE, claim
 from agents.worker.settings import WorkerSettings
@@ -29,6 +28,7 @@ from messages.subjects import STATE_BUCKET
 from runtime.bus import Bucket, BusSettings
 from runtime.clock import SystemClock
 from runtime.first_connection import connect_when_up
+from runtime.inbox import Inbox, posting_bus_changes
 from runtime.logs import logger
 from runtime.process import Stop
 from runtime.role import RoleLoop
@@ -57,9 +57,10 @@ async def main(settings: WorkerSettings, stop: Stop, *, alone: bool = False) -> 
     try:
         if alone and not settings.external_host:
             folder.contain(Cage(identity.worker, use_cgroup=settings.cgroup))
-        inbox = Inbox()
+        inbox = Inbox[WorkerEvent]()
+        on_change = posting_bus_changes(inbox, SystemClock(), BusBack, BusLost)
         bus = await connect_when_up(
-            _bus_settings(settings, identity), stop.asked, inbox.on_bus_change, give_up_s=settings.orphan_s
+            _bus_settings(settings, identity), stop.asked, on_change, give_up_s=settings.orphan_s
         )
         if bus is None:
             return 0
@@ -114,10 +115,10 @@ def _loop(
     clock = SystemClock()
     rules = WorkerRules(orphan_s=settings.orphan_s, host_losses_max=settings.host_losses)
     state = new_worker(hands.identity, clock.monotonic_s(), rules)
-    return RoleLoop("worker", state, decide, shell, Ticked, clock, shell.on_decision)
+    return RoleLoop("worker", state, decide, shell, Ticked, clock, [shell.on_decision])
 
 
-async def _obey_signals(settings: WorkerSettings, inbox: Inbox, stop: Stop) -> None:
+async def _obey_signals(settings: WorkerSettings, inbox: Inbox[WorkerEvent], stop: Stop) -> None:
     """SIGTERM is a notice: the machine may be about to go. SIGINT, or a second signal, is a person."""
     clock = SystemClock()
     await stop.asked.wait()

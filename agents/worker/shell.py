@@ -29,6 +29,7 @@ from agents.worker.effects import (
 from agents.worker.environment import AN_INVITED, TERMS, enlarged, rank_arguments, rank_environment
 from agents.worker.events import (
     AssignmentHeard,
+    BusBack,
     CheckpointReported,
     CheckpointWritten,
     EndStalledHeard,
@@ -53,7 +54,6 @@ from agents.worker.events import (
 from agents.worker.external_host import ExternalHost, HostContainer
 from agents.worker.facts import fact_message
 from agents.worker.host import Host, HostCommand
-from agents.worker.inbox import Inbox
 from agents.worker.kept import read_world
 from agents.worker.leftovers import WorkerFolder
 from agents.worker.outbox import LogOutbox
@@ -81,10 +81,12 @@ from messages.workers import (
     WrittenCheckpoint,
 )
 from messages.worlds import Assignment, EndStalled, Halt, Invite, Locate, Member, Release, StepsCounted
+from runtime import causes
 from runtime.bus import Bucket, Bus
 from runtime.clock import Clock
 from runtime.decision import Decision
 from runtime.errors import BusUnavailable
+from runtime.inbox import Inbox
 from runtime.logs import WhyLog, logger
 from tradewind.protocol import host as host_protocol
 from tradewind.protocol import trainer as trainer_protocol
@@ -105,7 +107,7 @@ class Hands:
     bucket: Bucket
     folder: WorkerFolder
     command: HostCommand | HostContainer
-    inbox: Inbox
+    inbox: Inbox[WorkerEvent]
     socket: Path
     """Where trainers attach."""
     echo: Echo | None = None
@@ -137,6 +139,7 @@ class WorkerShell:
         self._log = logger(worker=identity.worker)
         self._log_why = WhyLog(self._log, "waits_for")
         self._to_log: list[Callable[[], None]] = []
+        self._reconnected = asyncio.Event()
 
     async def listen(self) -> None:
         job, worker, cluster = self._identity.job, self._identity.worker, self._identity.cluster
@@ -152,7 +155,8 @@ class WorkerShell:
         match effect:
             case StartHost():
                 self._hosts += 1
-                self._tasks.create_task(self._live_with_a_host(), name=f"host-{self._hosts}")
+                with causes.caused_by(None):  # a host lives longer than what asked for it
+                    self._tasks.create_task(self._live_with_a_host(), name=f"host-{self._hosts}")
             case ForkTrainers(world, invited=True, terms=terms):
                 self._fork(*enlarged(world, self._identity), {**AN_INVITED, TERMS: terms})
             case ForkTrainers(assignment):
@@ -189,6 +193,8 @@ class WorkerShell:
         before, self._state = self._state or decision.state, decision.state
         for broken in invariants.check(before, decision.state):
             self._log.error("invariant_broken", what=broken, after=str(event))
+        if isinstance(event, BusBack):
+            self._reconnected.set()
         state = decision.state
         self._log_soon(lambda: self._log_why(decision.why, phase=state.phase, generation=state.generation))
 
@@ -208,7 +214,8 @@ class WorkerShell:
         """Whoever comes late or was away hears the last assignment as if it had just been sent."""
         while True:
             await self._read_kept_world()
-            await self._inbox.until_reconnected()
+            await self._reconnected.wait()
+            self._reconnected.clear()
 
     async def _read_kept_world(self) -> None:
         pause_s = READ_AGAIN_FIRST_S

@@ -1,4 +1,4 @@
-"""The shell of all budgets: looks at what each job has spent, each second, and tells those that reached their budget."""
+"""The shell of all budgets: looks at what each job has spent, each second, and tells those that have spent it."""
 
 import asyncio
 from collections.abc import Callable, Iterable

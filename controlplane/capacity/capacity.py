@@ -146,7 +146,7 @@ class Capacity:
                 self._let_go(job)
 
         shell = AllocatorShell(job, self._cloud, self._complete, self._clock, self._outlets, self._planner)
-        loop = AllocatorLoop(f"capacity/{job}", state, decide, shell, Ticked, self._clock, decided)
+        loop = AllocatorLoop(f"capacity/{job}", state, decide, shell, Ticked, self._clock, [decided])
         return loop
 
     def want(self, job: JobName, want: Want) -> None:

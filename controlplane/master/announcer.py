@@ -10,6 +10,8 @@ from typing import Protocol
 from messages import subjects
 from messages.events import Event
 from messages.ids import Epoch
+from runtime import causes
+from runtime.causes import Cause
 from runtime.errors import BusUnavailable
 from runtime.logs import logger
 
@@ -26,6 +28,7 @@ class _Waiting:
     event: Event
     at: datetime
     """When it happened, however late it is sent."""
+    cause: Cause | None
 
 
 class Streams(Protocol):
@@ -61,7 +64,7 @@ class Announcer:
         if len(self._waiting) >= AT_MOST:
             self._waiting.popleft()
             self._dropped[DROPPED] += 1
-        self._waiting.append(_Waiting(uuid.uuid4().hex[:20], event, datetime.now(UTC)))
+        self._waiting.append(_Waiting(uuid.uuid4().hex[:20], event, datetime.now(UTC), causes.current()))
         self._emptied.clear()
         self._posted.set()
 
@@ -94,4 +97,7 @@ class Announcer:
     async def _send(self, waiting: _Waiting) -> None:
         event = waiting.event
         subject = subjects.event(event.scope, event.kind)
-        await self._bus.publish_durable(subject, event, message_id=waiting.message_id, epoch=self._epoch, at=waiting.at)
+        with causes.caused_by(waiting.cause):
+            await self._bus.publish_durable(
+                subject, event, message_id=waiting.message_id, epoch=self._epoch, at=waiting.at
+            )

@@ -17,6 +17,7 @@ from controlplane.master.held import HeldJob
 from messages import subjects
 from messages.api import EventLine, GenerationLine, LogLine, ProgressLine
 from messages.codec import Received
+from messages.envelope import Envelope
 from messages.events import JOB_ENDS, Event
 from messages.ids import JobName, Rank
 from messages.worlds import LogLines
@@ -84,8 +85,7 @@ class Feeds:
             async for _, received in messages:
                 event = received.message
                 if isinstance(event, Event):
-                    at = received.envelope.at.timestamp()
-                    yield EventLine(at, event.scope, event.kind, event.text, event.why, event.fields)
+                    yield _event_line(event, received.envelope)
                     if follow and held is not None and event.kind in JOB_ENDS:
                         return
 
@@ -174,3 +174,9 @@ def _number(request: web.Request, name: str) -> int | None:
 
 def is_set(request: web.Request, name: str) -> bool:
     return request.query.get(name, "") in ("1", "true", "yes")
+
+
+def _event_line(event: Event, envelope: Envelope) -> EventLine:
+    caused_by = f"{envelope.cause} ({envelope.caused_by})" if envelope.cause else envelope.caused_by or ""
+    at = envelope.at.timestamp()
+    return EventLine(at, event.scope, event.kind, event.text, event.why, event.fields, caused_by)

@@ -43,7 +43,7 @@ class HeldJob:
         self.listeners: set[Callable[[Reported], None]] = set()
         """Called with every progress message."""
         self._loop: RoleLoop[Job, JobEvent, JobEffect] = RoleLoop(
-            f"job/{job.name}", job, decide, shell, Ticked, clock, self._on_decision
+            f"job/{job.name}", job, decide, shell, Ticked, clock, [self._on_decision]
         )
         self._task: asyncio.Task[None] | None = None
         self._decided = asyncio.Event()

@@ -71,7 +71,7 @@ async def serve_cloud(settings: CloudSettings, clock: Clock | None = None) -> As
     async with aiohttp.ClientSession() as session, asyncio.TaskGroup() as tasks:
         regions = {name: RegionClient(name, url, settings.token_s, session) for name, url in urls.items()}
         shell = CloudShell(regions, clock)
-        loop: RoleLoop[Cloud, Event, Effect] = RoleLoop("cloud", state, decide, shell, Tick, clock, Journal())
+        loop: RoleLoop[Cloud, Event, Effect] = RoleLoop("cloud", state, decide, shell, Tick, clock, [Journal()])
         desk = Desk(loop, shell, clock)
         app = web.Application()
         app.add_routes(ControlApi(desk, gate, calls, regions, settings.speed).routes())

@@ -11,8 +11,8 @@ import pytest
 
 from agents.cluster.kubernetes.main import control
 from agents.cluster.kubernetes.settings import KubernetesSettings
-from agents.notice.annotation import NodeAnnotation
-from agents.notice.source import Notice
+from agents.notice.node import NodeAnnotation
+from agents.notice.sources import Notice
 from messages import subjects
 from messages.clusters import Answer, ClusterHeartbeat, KeepWorkers, WorkerTemplate
 from messages.codec import Received

@@ -380,6 +380,18 @@ async def test_events_come_with_their_reasons(master: FakeMaster) -> None:
     assert why == ['            File "a.py"', "          SyntaxError"]
 
 
+async def test_events_name_the_messages_that_led_to_them_when_asked(master: FakeMaster) -> None:
+    master.views["mnist"] = a_view()
+    cause = "worker.left from worker/w1-3f (9c1e)"
+    master.events.append(EventLine(1.0, "mnist", "worker_gone", "worker w1 is gone", caused_by=cause))
+    master.events.append(EventLine(2.0, "mnist", "job_submitted", "the job was submitted"))
+    assert cause not in (await asked(master, "events", "mnist")).out
+    gone, why, submitted = (await asked(master, "events", "mnist", "--causes")).out.splitlines()
+    assert gone.endswith("  worker w1 is gone")
+    assert why == f"          caused by {cause}"
+    assert submitted.endswith("  the job was submitted")
+
+
 async def test_events_as_json_are_one_object_a_line(master: FakeMaster) -> None:
     master.views["mnist"] = a_view()
     master.events.append(EventLine(1.0, "mnist", "worker_gone", "worker w1 is gone"))

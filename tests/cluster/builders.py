@@ -157,7 +157,7 @@ class Story:
 
     @property
     def saved(self) -> Known:
-        known = self.state.saved
+        known = self.state.saving.saved
         assert known is not None, "nothing was saved"
         return known
 

@@ -45,7 +45,7 @@ class TestCommandsThatAreRefused:
         else:
             story.happens(RemoveAsked(story.now_s, command, Epoch(epoch)))
         assert story.answer is not None and not story.answer.ok
-        assert (story.state.wanted, story.state.epoch) == (before.wanted, before.epoch)
+        assert (story.state.wanted, story.state.leadership) == (before.wanted, before.leadership)
         assert story.started == [] and story.ended == []
         return story.answer.why
 

@@ -132,7 +132,7 @@ class HonestWorld(RuleBasedStateMachine):
                 case EndPlace(uid):
                     self.to_end.add(uid)
                 case SendTopology(heartbeat):
-                    assert self.state.connected
+                    assert self.state.link.connected
                     assert (
                         self.topology is None
                         or heartbeat.incarnation != self.topology.incarnation
@@ -191,7 +191,7 @@ class HonestWorld(RuleBasedStateMachine):
     def a_worker_speaks(self, data: st.DataObject, phase: WorkerPhase) -> None:
         uid = data.draw(st.sampled_from(sorted(self.running)))
         seq = self.seqs[uid] = self.seqs.get(uid, 0) + 1
-        if self.state.connected:
+        if self.state.link.connected:
             self.happens(WorkerHeard(self.now_s, a_status(f"{uid}-aaaa", seq, phase, job=self.running[uid])))
 
     @precondition(lambda self: self.running)
@@ -229,13 +229,13 @@ class HonestWorld(RuleBasedStateMachine):
             self.what_was_to_end_has_ended()
         for uid, job in sorted(self.running.items()):
             seq = self.seqs[uid] = self.seqs.get(uid, 0) + 1
-            if self.state.connected:
+            if self.state.link.connected:
                 self.happens(WorkerHeard(self.now_s, a_status(f"{uid}-aaaa", seq, job=job)))
 
     @rule()
     def the_bus_goes_away_or_comes_back(self) -> None:
-        self.happens(BusLost(self.now_s) if self.state.connected else BusBack(self.now_s))
-        self.connected_since_s = self.now_s if self.state.connected else None
+        self.happens(BusLost(self.now_s) if self.state.link.connected else BusBack(self.now_s))
+        self.connected_since_s = self.now_s if self.state.link.connected else None
 
     @rule(save_was_written=st.booleans(), starts_happened=st.booleans())
     def the_controller_crashes_and_starts_again(self, save_was_written: bool, starts_happened: bool) -> None:
@@ -261,7 +261,7 @@ class HonestWorld(RuleBasedStateMachine):
 
     @invariant()
     def no_more_run_than_are_known_and_none_that_ended_is_listed(self) -> None:
-        if self.topology is None or self.topology.seq != self.state.seq or self.state.unsent:
+        if self.topology is None or self.topology.seq != self.state.sending.seq or self.state.sending.unsent:
             return
         listed = {sight.worker for sight in self.topology.workers if sight.presence is not Presence.GONE}
         gone = {sight.worker for sight in self.topology.workers if sight.presence is Presence.GONE}
@@ -269,7 +269,7 @@ class HonestWorld(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         """When faults stop, there are as many workers as were asked for, and no save is owed."""
-        if not self.state.connected:
+        if not self.state.link.connected:
             self.the_bus_goes_away_or_comes_back()
         for _ in range(200):
             if self.is_settled():
@@ -279,7 +279,7 @@ class HonestWorld(RuleBasedStateMachine):
         raise AssertionError(f"not settled: {self.state.wanted} are wanted, {self.running} run, {self.state.places}")
 
     def is_settled(self) -> bool:
-        saved = {place.uid for place in self.state.saved.places} if self.state.saved is not None else None
+        saved = {place.uid for place in self.state.saving.saved.places} if self.state.saving.saved is not None else None
         return saved == set(self.running) and all(map(self.has_enough, (JOB, OTHER_JOB)))
 
     def has_enough(self, job: JobName) -> bool:

@@ -23,9 +23,9 @@ async def test_a_purge_shows_in_the_record(bus: Bus) -> None:
 
 def test_a_controller_whose_record_is_lost_saves_it_again() -> None:
     story = a_controller_with(2)
-    known = story.state.saved
+    known = story.state.saving.saved
     story.saves = False
     story.happens(KnownLost(story.now_s))
-    assert story.state.saved is None
-    assert story.state.saving == known
+    assert story.state.saving.saved is None
+    assert story.state.saving.under_way == known
     assert story.started == [], "nobody is started for what is there"

@@ -9,12 +9,10 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from agents.notice.file import NoticeFile
-from agents.notice.machine import Machine
 from agents.notice.main import maintenance_s, source_of, watch
-from agents.notice.metadata import GceMetadata
+from agents.notice.node import Machine
 from agents.notice.settings import NoticeSettings, read_notice_settings
-from agents.notice.source import Notice, NoticeSource
+from agents.notice.sources import GceMetadata, Notice, NoticeFile, NoticeSource
 from messages.clusters import Presence
 from messages.labels import NOTICE_ANNOTATION, NOTICE_WHY_ANNOTATION
 from runtime.errors import UserError
@@ -110,8 +108,8 @@ def test_host_maintenance_is_announced_an_hour_before_only_to_gpus_on_demand(
 async def test_a_metadata_server_that_comes_late_stumbles_or_hides_is_asked_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("agents.notice.metadata.HIDDEN_PAUSE_S", 0.01)
-    monkeypatch.setattr("agents.notice.metadata.PAUSE_MOST_S", 0.05)
+    monkeypatch.setattr("agents.notice.sources.HIDDEN_PAUSE_S", 0.01)
+    monkeypatch.setattr("agents.notice.sources.PAUSE_MOST_S", 0.05)
     answers = iter([503, 404, 500, 200])
     asked: list[dict[str, str]] = []
 

@@ -13,8 +13,8 @@ from agents.cluster.kubernetes.main import control
 from agents.cluster.kubernetes.manifest import GPU_RESOURCE
 from agents.cluster.kubernetes.observations import POOL_LABEL
 from agents.cluster.kubernetes.settings import KubernetesSettings
-from agents.notice.machine import ACCELERATOR_LABEL
 from agents.notice.main import watch
+from agents.notice.node import ACCELERATOR_LABEL
 from agents.notice.settings import NoticeSettings
 from messages import subjects
 from messages.clusters import ClusterHeartbeat, KeepWorkers, NodeSight, Presence, WorkerTemplate

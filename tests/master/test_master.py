@@ -325,7 +325,9 @@ async def test_followers_see_events_until_the_last_and_progress_as_it_comes(setu
         tasks.create_task(setup.api.lines("/v1/jobs/watched/progress?follow=1", progress), name="progress")
         await until_asked(report, bool, "the progress to be followed")
         setup.fleet.exit(job)
-    assert events.result()[-1]["kind"] == "job_succeeded"
+    last_event = events.result()[-1]
+    assert last_event["kind"] == "job_succeeded"
+    assert last_event["caused_by"].startswith("worker.exited from "), "the message that ended it"
     steps = [line["ranks"][0]["last_step"] for line in progress]
     assert steps == list(range(steps[0], last + 1))
     [summary] = await setup.api.lines("/v1/jobs/watched/progress?summary=1")

@@ -55,13 +55,20 @@ def test_every_struct_has_exactly_one_kind() -> None:
 
 def test_the_envelope_carries_what_the_sender_said_of_it() -> None:
     envelope = codec.wrap(
-        an_event(), sender="master/a", epoch=Epoch(7), generation=Generation(3), caused_by="m0", at=AT, message_id="m1"
+        an_event(),
+        sender="master/a",
+        epoch=Epoch(7),
+        generation=Generation(3),
+        caused_by="m0",
+        cause="event from a",
+        at=AT,
+        message_id="m1",
     )
     received = codec.decode(codec.encode(envelope))
     assert isinstance(received, Received)
     read = received.envelope
     assert (read.v, read.sender, read.epoch, read.generation) == (VERSION, "master/a", 7, 3)
-    assert (read.caused_by, read.at, read.id) == ("m0", AT, "m1")
+    assert (read.caused_by, read.cause, read.at, read.id) == ("m0", "event from a", AT, "m1")
 
 
 def test_the_generation_is_taken_from_the_message_or_its_status() -> None:

@@ -14,7 +14,9 @@ from messages.codec import MAX_BYTES, MessageTooLarge, Received
 from messages.events import Event
 from messages.ids import Epoch, Generation, JobName, Rank, WorkerId
 from messages.worlds import LogLines
+from runtime import causes
 from runtime.bus import TOO_LARGE, Bus, BusSettings
+from runtime.causes import Cause
 from runtime.errors import BusClosed, NoAnswer, UserError
 from runtime.nats_server import NatsServer
 from tests.conftest import Connect, eventually
@@ -59,12 +61,29 @@ async def test_the_envelope_names_the_sender_and_what_it_said_of_the_message(con
     sender, receiver = await connect("master/host-1"), await connect("receiver")
     heard = Heard()
     await receiver.subscribe("t", heard)
-    sender.publish("t", an_event("x"), epoch=Epoch(3), generation=Generation(2), caused_by="m0")
+    with causes.caused_by(Cause("m0", "worker.left from worker/w1")):
+        sender.publish("t", an_event("x"), epoch=Epoch(3), generation=Generation(2))
     await eventually(lambda: heard.received)
     subject, received = heard.received[0]
     assert subject == "t"
     envelope = received.envelope
-    assert (envelope.sender, envelope.epoch, envelope.generation, envelope.caused_by) == ("master/host-1", 3, 2, "m0")
+    assert (envelope.sender, envelope.epoch, envelope.generation) == ("master/host-1", 3, 2)
+    assert (envelope.caused_by, envelope.cause) == ("m0", "worker.left from worker/w1")
+
+
+async def test_what_is_sent_while_a_message_is_handled_names_that_message(connect: Connect) -> None:
+    first, second = await connect("first"), await connect("second")
+    heard = Heard()
+    await first.subscribe("answers", heard)
+    await second.subscribe("t", lambda subject, received: second.publish("answers", an_event("y")))
+    first.publish("t", an_event("x"))
+    await eventually(lambda: heard.received)
+    envelope = heard.received[0][1].envelope
+    assert envelope.cause == "event from first"
+    assert envelope.caused_by and envelope.caused_by != envelope.id
+    second.publish("answers", an_event("z"))
+    await eventually(lambda: len(heard.received) == 2)
+    assert heard.received[1][1].envelope.caused_by is None
 
 
 async def test_what_cannot_be_read_is_counted_and_dropped_and_the_subscription_goes_on(

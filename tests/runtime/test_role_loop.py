@@ -6,9 +6,11 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from runtime import role
+from runtime import causes, role
+from runtime.causes import Cause
 from runtime.clock import SystemClock
 from runtime.decision import Decision
+from runtime.inbox import Inbox
 from runtime.role import RoleLoop
 from tests.conftest import eventually
 
@@ -152,10 +154,52 @@ async def test_every_decision_is_shown_with_its_event() -> None:
         Hands(),
         tick=lambda at_s: "tick",
         clock=SystemClock(),
-        on_decision=lambda event, decision: shown.append((event, decision.why)),
+        observers=[lambda event, decision: shown.append((event, decision.why))],
     )
     loop.post("x")
     running = asyncio.create_task(loop.run())
     await eventually(lambda: shown)
     running.cancel()
     assert shown[0] == ("x", "because of x")
+
+
+async def test_effects_have_the_cause_of_their_event_also_slow_ones_and_what_follows_from_them() -> None:
+    seen: list[tuple[str, str]] = []
+
+    class Sender(Hands):
+        def perform(self, effect: str) -> Awaitable[str | None] | None:
+            cause = causes.current()
+            seen.append((effect, cause.text if cause is not None else ""))
+            return super().perform(effect)
+
+    hands = Sender()
+    hands.gate.set()
+
+    def follow_up(state: Log, event: str) -> Decision[Log, str]:
+        return Decision(state, ("after",)) if event.endswith("ended") else decide(state, event)
+
+    loop = RoleLoop("test", Log(), follow_up, hands, tick=lambda at_s: "do on tick", clock=SystemClock())
+    with causes.caused_by(Cause("m1", "a halt")):
+        loop.post("do quick,slow")
+    loop.post("do unasked")
+    running = asyncio.create_task(loop.run())
+    await eventually(lambda: ("after", "a halt") in seen)
+    running.cancel()
+    assert seen[:3] == [("quick", "a halt"), ("slow", "a halt"), ("unasked", "")]
+
+
+async def test_an_inbox_holds_events_with_their_causes_until_it_is_opened() -> None:
+    taken: list[tuple[str, str]] = []
+
+    def take(event: str) -> None:
+        cause = causes.current()
+        taken.append((event, cause.text if cause is not None else ""))
+
+    inbox = Inbox[str]()
+    with causes.caused_by(Cause("m1", "a halt")):
+        inbox.post("first")
+    inbox.post("second")
+    assert taken == []
+    inbox.open(take)
+    inbox.post("third")
+    assert taken == [("first", "a halt"), ("second", ""), ("third", "")]

@@ -88,10 +88,10 @@ class ControllerActor(Actor):
         broken = cluster_invariants.check(before, self.state)
         if broken:
             raise Broken(f"{self.name} after {event}: {'; '.join(broken)}")
-        if isinstance(event, cluster_events.KeepAsked) and (event.epoch or 0) < before.epoch:
+        if isinstance(event, cluster_events.KeepAsked) and (event.epoch or 0) < before.leadership.epoch:
             self.system.clockwork.made["command of an old epoch"] += 1
             if self.state.wanted != before.wanted:
-                raise Broken(f"{self.name} obeyed epoch {event.epoch} after epoch {before.epoch} had spoken")
+                raise Broken(f"{self.name} obeyed epoch {event.epoch} after epoch {before.leadership.epoch} had spoken")
         for effect in decision.effects:
             self.perform(effect)
         self.wake_at(decision.wake_at_s, self.tick)

@@ -114,6 +114,10 @@ class Kubernetes:
             worker.post(worker_events.NoticeCame(worker.now_s, grace_s, "signal"))
             worker.later(grace_s, lambda: worker.kill(why))
 
+    def is_sound(self, uid: str) -> bool:
+        pod = self.pods.get(uid)
+        return pod is not None and pod.node is not None and pod.node.takes_pods and not pod.is_deleted
+
     # For the cloud
 
     def obey(self, request: RegionRequest, done: Callable[[bool], None]) -> None:

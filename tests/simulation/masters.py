@@ -14,12 +14,13 @@ from controlplane.job import decide as job_core
 from controlplane.job import effects as job_effects
 from controlplane.job import events as job_events
 from controlplane.job import invariants as job_invariants
-from controlplane.job.state import Job, Record, adopted_job, new_job
+from controlplane.job.state import Job, Phase, Record, adopted_job, new_job
 from controlplane.lease import decide as lease_core
 from controlplane.lease import events as lease_events
 from controlplane.lease import invariants as lease_invariants
 from controlplane.lease.effects import Lead, LeaseEffect, ReadKey, StepDown, WriteKey
-from controlplane.lease.state import LeaseSettings, Phase, new_lease
+from controlplane.lease.state import LeaseSettings, new_lease
+from controlplane.lease.state import Phase as LeasePhase
 from messages.clusters import KeepWorkers, RemoveWorkers
 from messages.ids import ClusterName, Epoch, Generation
 from messages.worlds import JobCommand, StoreAddress
@@ -328,10 +329,23 @@ class Term(Actor):
         for worker in self.system.workers.values():
             self.send(worker, partial(worker.hear, message, self.epoch))
 
+    def _check_kept(self, cluster: ClusterName, command: KeepWorkers | RemoveWorkers) -> None:
+        """No order ends all workers of a cluster at once, where a world trains on sound nodes."""
+        job = self.job
+        if job is None or job.record.phase is not Phase.RUNNING or job.record.assignment is None:
+            return
+        if not isinstance(command, KeepWorkers) or command.count > 0:
+            return
+        members = {member.worker for member in job.record.assignment.members if member.cluster == cluster}
+        hurt = [each.id for each in self.system.workers.values() if each.id in members and self.system.is_sound(each)]
+        if hurt:
+            raise Broken(f"{self.name} tells cluster {cluster} to keep no worker, and {', '.join(hurt)} train there")
+
     def _tell_cluster(self, cluster: ClusterName, command: KeepWorkers | RemoveWorkers) -> None:
         controller = self.system.controllers.get(cluster)
         if controller is None:
             return
+        self._check_kept(cluster, command)
 
         def deliver() -> None:
             if isinstance(command, KeepWorkers):
@@ -343,4 +357,4 @@ class Term(Actor):
 
 
 def is_leader(process: MasterProcess) -> bool:
-    return process.alive and process.lease.phase is Phase.LEADER
+    return process.alive and process.lease.phase is LeasePhase.LEADER

@@ -137,6 +137,11 @@ class System:
     def host_of(self, cluster: ClusterName) -> PlaceHost:
         return self.hosts[cluster]
 
+    def is_sound(self, worker: WorkerActor) -> bool:
+        """It lives, was not noticed, and its machine stays."""
+        noticed = worker.state.notice_deadline_s is not None
+        return worker.alive and not noticed and self.hosts[worker.state.identity.cluster].is_sound(worker.uid)
+
     def tell_masters(self, sender: Actor, make: Callable[[], JobEvent]) -> None:
         """All that lead, or believe that they do, are listening."""
         for term in self.terms:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from agents.cluster.decide import decide
 from agents.cluster.effects import ClusterEffect
-from agents.cluster.events import ClusterEvent, Ticked
+from agents.cluster.events import BusBack, BusLost, ClusterEvent, Ticked
 from agents.cluster.kubernetes.decide import decide as decide_pods
 from agents.cluster.kubernetes.events import Ticked as PodsTicked
 from agents.cluster.kubernetes.manifest import PodPlan
@@ -16,7 +16,7 @@ from agents.cluster.kubernetes.settings import KubernetesSettings
 from agents.cluster.kubernetes.shell import PodLoop, PodPlaces, PodShell, PodWatch
 from agents.cluster.kubernetes.state import PodRules, Pods
 from agents.cluster.record import KnownRecord
-from agents.cluster.shell import ClusterShell, Inbox, change_of_bus, refuse_a_second
+from agents.cluster.shell import ClusterShell, refuse_a_second
 from agents.cluster.state import ClusterState, Rules, new_cluster
 from messages.ids import ClusterName
 from messages.subjects import STATE_BUCKET
@@ -24,6 +24,7 @@ from runtime.bus import Bus, BusSettings
 from runtime.clock import SystemClock
 from runtime.errors import UserError
 from runtime.first_connection import connect_when_up
+from runtime.inbox import Inbox, posting_bus_changes
 from runtime.kubernetes.client import KubernetesApi
 from runtime.kubernetes.configuration import ApiConfiguration, connected, from_pod_or_kubeconfig
 from runtime.logs import logger
@@ -39,9 +40,11 @@ async def main(settings: KubernetesSettings, stop: Stop) -> int:
 
 
 async def control(settings: KubernetesSettings, configuration: ApiConfiguration, stop: Stop) -> int:
-    clock, inbox = SystemClock(), Inbox()
+    clock, inbox = SystemClock(), Inbox[ClusterEvent]()
     cluster = ClusterName(settings.cluster)
-    bus = await connect_when_up(_bus_settings(settings), stop.asked, change_of_bus(inbox, clock))
+    bus = await connect_when_up(
+        _bus_settings(settings), stop.asked, posting_bus_changes(inbox, clock, BusBack, BusLost)
+    )
     if bus is None:
         return 0
     try:
@@ -53,7 +56,9 @@ async def control(settings: KubernetesSettings, configuration: ApiConfiguration,
     return 0
 
 
-async def _control(settings: KubernetesSettings, api: KubernetesApi, bus: Bus, inbox: Inbox, stop: Stop) -> None:
+async def _control(
+    settings: KubernetesSettings, api: KubernetesApi, bus: Bus, inbox: Inbox[ClusterEvent], stop: Stop
+) -> None:
     clock, cluster = SystemClock(), ClusterName(settings.cluster)
     incarnation = secrets.token_hex(3)
     record = KnownRecord(await bus.bucket(STATE_BUCKET), cluster, incarnation)
@@ -70,7 +75,7 @@ async def _control(settings: KubernetesSettings, api: KubernetesApi, bus: Bus, i
         places = PodPlaces(pod_loop, clock)
         shell = ClusterShell(cluster, bus, record, places, inbox, clock)
         loop: RoleLoop[ClusterState, ClusterEvent, ClusterEffect] = RoleLoop(
-            "cluster", state, decide, shell, Ticked, clock, shell.on_decision
+            "cluster", state, decide, shell, Ticked, clock, [shell.on_decision]
         )
         inbox.open(loop.post)
         await shell.listen()

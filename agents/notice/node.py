@@ -1,24 +1,60 @@
-"""The notice on the node: written as soon as it is heard, however often it has to be tried, and taken off when it is
-none any more."""
+"""The node that the watcher runs on: what machine it is, and the notice that is written on it."""
 
 import asyncio
+from dataclasses import dataclass
 
-from agents.notice.source import Notice
+from agents.notice.sources import Notice
+from messages.decoding import Undecodable, decode
 from messages.labels import NOTICE_ANNOTATION, NOTICE_BOOT_ANNOTATION, NOTICE_WHY_ANNOTATION, NOTICED_LABEL
 from runtime.backoff import Backoff
 from runtime.clock import Clock
 from runtime.kubernetes.client import ApiRefused, ApiUnavailable, KubernetesApi
+from runtime.kubernetes.objects import Node
 from runtime.kubernetes.paths import NODES_PATH
 from runtime.logs import WhyLog, logger
 
-PAUSE_S = 0.05
-PAUSE_MOST_S = 2.0
+ACCELERATOR_LABEL = "cloud.google.com/gke-accelerator"
+SPOT_LABELS = ("cloud.google.com/gke-spot", "cloud.google.com/gke-preemptible")
+READ_PAUSE_S = 0.1
+READ_PAUSE_MOST_S = 5.0
+WRITE_PAUSE_S = 0.05
+WRITE_PAUSE_MOST_S = 2.0
 
 Annotations = dict[str, str | None]
 NONE: Annotations = {NOTICE_ANNOTATION: None, NOTICE_WHY_ANNOTATION: None, NOTICE_BOOT_ANNOTATION: None}
 
 
+@dataclass(frozen=True, slots=True)
+class Machine:
+    boot_id: str = ""
+    """Another after each boot: a notice is for this one only."""
+    is_spot: bool = False
+    has_gpus: bool = False
+
+
+async def read_machine(api: KubernetesApi, node: str) -> Machine:
+    """Asks the API until it answers."""
+    backoff, log_trouble = Backoff(READ_PAUSE_S, READ_PAUSE_MOST_S), WhyLog(logger(node=node), "node_not_read_yet")
+    while True:
+        try:
+            return machine_of(decode(await api.get(f"{NODES_PATH}/{node}"), Node))
+        except (ApiUnavailable, ApiRefused, Undecodable) as error:
+            log_trouble(str(error))
+            await backoff.wait(0.0 if isinstance(error, Undecodable) else error.retry_after_s)
+
+
+def machine_of(node: Node) -> Machine:
+    labels = node.metadata.labels or {}
+    return Machine(
+        boot_id=node.status.node_info.boot_id,
+        is_spot=any(labels.get(label) == "true" for label in SPOT_LABELS),
+        has_gpus=ACCELERATOR_LABEL in labels,
+    )
+
+
 class NodeAnnotation:
+    """Writes the notice as soon as it is heard, retries until that succeeds, and removes it when it is withdrawn."""
+
     def __init__(self, api: KubernetesApi, node: str, boot_id: str, clock: Clock) -> None:
         self._api = api
         self._boot_id = boot_id
@@ -54,7 +90,7 @@ class NodeAnnotation:
             await self._write()
 
     async def _write(self) -> None:
-        backoff = Backoff(PAUSE_S, PAUSE_MOST_S)
+        backoff = Backoff(WRITE_PAUSE_S, WRITE_PAUSE_MOST_S)
         while True:
             wanted = self._wanted
             try:

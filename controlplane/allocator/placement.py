@@ -22,7 +22,7 @@ def place_of(allocator: Allocator, now_s: float) -> Place:
     """What the job is to be told now."""
     return Place(
         want=allocator.want,
-        workers=placement_of(allocator),
+        workers=placement_of(allocator) if allocator.synced or allocator.ended is not None else None,
         shortage=shortage(allocator, now_s),
         leaving=allocator.leaving,
         at_once=_goes_at_once(allocator),

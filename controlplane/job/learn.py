@@ -68,7 +68,8 @@ def learn(job: Job, event: events.JobEvent) -> Job:
         case events.PlacementChanged(_, want, workers, shortage, leaving, at_once):
             if job.want is not None and want < job.want.number:
                 return job
-            return replace(job, placement=workers, shortage=shortage, leaving=leaving, leaves_at_once=at_once)
+            placed = replace(job, shortage=shortage, leaving=leaving, leaves_at_once=at_once)
+            return replace(placed, placement=workers, awaits_placement=workers is None)
         case events.StoreStarted(_, generation, address):
             if generation != job.store.generation:
                 return job

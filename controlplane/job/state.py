@@ -245,6 +245,8 @@ class Job:
     """When it was submitted, on this process's monotonic clock."""
     share_rounds: int = 0
     """How often every cluster was capped since all were last complete."""
+    awaits_placement: bool = False
+    """The allocator has not listed the pools yet."""
     placement: dict[ClusterName, int] | None = None
     """Workers by cluster where an allocator decides; without one they are spread evenly."""
     shortage: str = ""

@@ -33,6 +33,14 @@ def test_there_is_a_worker_for_each_node_that_is_there_or_on_its_way() -> None:
     assert placement_of(stage.allocator) == {US: 2, EU: 1}
 
 
+def test_before_the_first_listing_no_cluster_is_told_how_many_to_keep() -> None:
+    stage = a_stage(A, wanted=3)
+    stage.ticks()
+    assert place_of(stage.allocator, stage.now_s).workers is None
+    stage.lists()
+    assert place_of(stage.allocator, stage.now_s).workers == {US: 3}
+
+
 def test_while_it_is_not_known_what_a_pool_aims_at_no_worker_is_put_where_no_node_will_be() -> None:
     stage = a_full_stage(A, C, wanted=3)
     stage.takes("us-a-1")
@@ -130,6 +138,7 @@ def test_while_a_job_moves_there_are_workers_where_it_was_until_there_are_some_w
     assert set(placed.leaving) == {US}
     assert all(name.startswith(IOWA.zone) for name in placed.leaving[US])
     assert not placed.at_once
+    assert placed.workers is not None
     assert placed.workers[US] == max(1, before[US] - len(placed.leaving[US]))
 
 

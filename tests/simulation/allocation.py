@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, assert_never
 
 from controlplane.allocator import events
@@ -85,7 +86,9 @@ class Link:
         slow = clockwork.happens(0.05, "loop of a master slow")
         delay_s = clockwork.chance.uniform(0.1, 1.0) if slow else clockwork.chance.uniform(0.00001, 0.001)
         self._last_s = max(self._last_s, clockwork.now_s + delay_s)
-        self._term.later(self._last_s - clockwork.now_s, deliver)
+        term = self._term
+        heard = partial(term.process.do, lambda: deliver() if term.alive else None)
+        clockwork.after(self._last_s - clockwork.now_s, heard)
 
 
 class Allocation:

@@ -4,6 +4,7 @@ A process can be paused: what comes meanwhile waits, and is dealt with afterward
 before its process hears that the lease is lost.
 """
 
+import random
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -40,6 +41,8 @@ MEET_S = 0.2
 class MasterProcess(Actor):
     def __init__(self, system: "System", name: str) -> None:
         super().__init__(system, name)
+        chance = random.Random(f"clock {name} {system.clockwork.seed}")
+        self._rate, self._offset_s = chance.uniform(0.92, 1.08), chance.uniform(0.0, 1000.0)
         self.paused = False
         self.term: Term | None = None
         self.lease = new_lease(name, LEASE)
@@ -47,12 +50,17 @@ class MasterProcess(Actor):
         self.later(0.0, self.tick)
 
     @property
+    def now_s(self) -> float:
+        """By its own clock, which runs faster or slower than others."""
+        return self._offset_s + self._rate * self.system.clockwork.now_s
+
+    @property
     def leads(self) -> bool:
         """By its own clock, at this very moment."""
         return self.alive and self.lease.may_act(self.now_s)
 
     def later(self, delay_s: float, what: Callable[[], None]) -> None:
-        self.system.clockwork.after(delay_s, lambda: self.do(what))
+        self.system.clockwork.after(delay_s / self._rate, lambda: self.do(what))
 
     def do(self, what: Callable[[], None]) -> None:
         if self.paused:
@@ -180,11 +188,15 @@ class Term(Actor):
         """Where nodes are bought."""
         self.later(self.system.clockwork.chance.uniform(0.005, 0.1), self.adopt)
 
+    @property
+    def now_s(self) -> float:
+        return self.process.now_s
+
     def later(self, delay_s: float, what: Callable[[], None]) -> None:
         self.process.later(delay_s, lambda: what() if self.alive else None)
 
     def hear(self, make: Callable[[], job_events.JobEvent]) -> None:
-        self.process.do(lambda: self._hear(make()))
+        self.process.do(lambda: self._hear(replace(make(), at_s=self.now_s)))
 
     def _hear(self, event: job_events.JobEvent) -> None:
         if self.alive and self.allocation is not None and isinstance(event, job_events.ClusterReported):
@@ -349,9 +361,9 @@ class Term(Actor):
 
         def deliver() -> None:
             if isinstance(command, KeepWorkers):
-                controller.post(cluster_events.KeepAsked(self.now_s, command, self.epoch))
+                controller.post(cluster_events.KeepAsked(controller.now_s, command, self.epoch))
             else:
-                controller.post(cluster_events.RemoveAsked(self.now_s, command, self.epoch))
+                controller.post(cluster_events.RemoveAsked(controller.now_s, command, self.epoch))
 
         self.send(controller, deliver)
 

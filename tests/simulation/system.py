@@ -179,7 +179,7 @@ class System:
     def check_alone(self, acting: MasterProcess) -> None:
         """Compare-and-set would make most of its harm good again; but nobody acts while somebody else leads."""
         for other in self.masters:
-            if other is not acting and other.alive and other.lease.may_act(self.clockwork.now_s):
+            if other is not acting and other.alive and other.leads:
                 raise Broken(f"{acting.name} writes while {other.name} leads")
 
     def write_record(self, record: Record, expected: int) -> int | None:

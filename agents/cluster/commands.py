@@ -1,8 +1,8 @@
 """Whether a command is taken, and if not, why: checked before anything is learned from it."""
 
-from agents.cluster.state import NO_EPOCH, ClusterState
+from agents.cluster.state import ClusterState
 from messages.clusters import Answer, KeepWorkers, RemoveWorkers, WorkerTemplate
-from messages.ids import Epoch, is_name
+from messages.ids import NO_EPOCH, Epoch, is_name
 
 SLOTS_AT_MOST = 64
 REMOVED_AT_ONCE_AT_MOST = 1000

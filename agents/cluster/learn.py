@@ -30,7 +30,6 @@ from agents.cluster.events import (
     WorkerSaidLeft,
 )
 from agents.cluster.state import (
-    NO_EPOCH,
     UNHEARD,
     Backoff,
     BusLink,
@@ -49,7 +48,7 @@ from agents.cluster.state import (
 from agents.cluster.topology import what_matters
 from messages.bounds import doubt
 from messages.clusters import KeepWorkers, RemoveWorkers, WorkerTemplate
-from messages.ids import NO_GENERATION, Epoch, JobName, WorkerId
+from messages.ids import NO_EPOCH, NO_GENERATION, Epoch, JobName, WorkerId
 from messages.workers import WorkerPhase, WorkerStatus
 
 WHY_AT_MOST = 300

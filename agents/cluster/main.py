@@ -1,29 +1,20 @@
 """`tradewind cluster`: the static cluster-controller, from its settings to its exit code."""
 
 import asyncio
-import secrets
 
-from agents.cluster.decide import decide
-from agents.cluster.effects import ClusterEffect
-from agents.cluster.events import BusBack, BusLost, ClusterEvent, StopAsked, Ticked
+from agents.cluster.controller import Opening, opened, start_core
+from agents.cluster.events import StopAsked
 from agents.cluster.places import LocalPlaces
-from agents.cluster.record import KnownRecord
 from agents.cluster.settings import ClusterSettings
-from agents.cluster.shell import ClusterShell, refuse_a_second
-from agents.cluster.state import ClusterState, Rules, new_cluster
+from agents.cluster.shell import ClusterShell
+from agents.cluster.state import Rules
 from messages.ids import ClusterName
-from messages.subjects import STATE_BUCKET
 from runtime import children
-from runtime.bus import Bus, BusSettings
-from runtime.clock import SystemClock
-from runtime.first_connection import connect_when_up
-from runtime.inbox import Inbox, posting_bus_changes
 from runtime.logs import logger
 from runtime.process import Stop
-from runtime.role import RoleLoop
+from runtime.settings import BusSettings
 from runtime.waiting import first_of
 
-DRAIN_S = 3.0
 SAVE_S = 5.0
 
 
@@ -31,57 +22,28 @@ async def main(settings: ClusterSettings, stop: Stop, *, alone: bool = False) ->
     """`alone`: nothing runs below this process but the workers of jobs, so that it ends whatever they leave to it."""
     if alone:
         children.become_subreaper()
-    clock, inbox = SystemClock(), Inbox[ClusterEvent]()
-    cluster = ClusterName(settings.cluster)
-    bus = await connect_when_up(
-        _bus_settings(settings), stop.asked, posting_bus_changes(inbox, clock, BusBack, BusLost)
-    )
-    if bus is None:
-        return 0
-    try:
-        await refuse_a_second(bus, cluster)
-        await _control(settings, cluster, bus, inbox, stop, alone)
-    finally:
-        await bus.drain(DRAIN_S)
+    async with opened(ClusterName(settings.cluster), _bus_settings(settings), stop) as opening:
+        if opening is not None:
+            await _control(settings, opening, stop, alone)
     return 0
 
 
-async def _control(
-    settings: ClusterSettings, cluster: ClusterName, bus: Bus, inbox: Inbox[ClusterEvent], stop: Stop, alone: bool
-) -> None:
-    clock = SystemClock()
-    incarnation = secrets.token_hex(3)
-    record = KnownRecord(await bus.bucket(STATE_BUCKET), cluster, incarnation)
-    known = await record.load()
+async def _control(settings: ClusterSettings, opening: Opening, stop: Stop, alone: bool) -> None:
+    clock, log = opening.clock, logger(cluster=opening.cluster)
     rules = Rules(max_workers=settings.max_workers, end_grace_s=settings.end_grace_s)
     async with asyncio.TaskGroup() as tasks:
-        places = LocalPlaces(settings, inbox.post, tasks, clock, alone=alone)
-        shell = ClusterShell(cluster, bus, record, places, inbox, clock)
-        loop: RoleLoop[ClusterState, ClusterEvent, ClusterEffect] = RoleLoop(
-            "cluster",
-            new_cluster(cluster, incarnation, settings.region, clock.monotonic_s(), known, rules),
-            decide,
-            shell,
-            Ticked,
-            clock,
-            [shell.on_decision],
-        )
-        places.adopt(known.places if known is not None else ())
-        inbox.open(loop.post)
-        await shell.listen()
-        running = tasks.create_task(loop.run(), name="cluster/loop")
-        listening = tasks.create_task(bus.run(), name="cluster/bus")
-        guarding = tasks.create_task(shell.guard_record(), name="cluster/record")
-        logger(cluster=cluster).info("cluster_controller_started", incarnation=incarnation, run_dir=settings.run_dir)
+        places = LocalPlaces(settings, opening.inbox.post, tasks, clock, alone=alone)
+        places.adopt(opening.known.places if opening.known is not None else ())
+        core = await start_core(opening, settings.region, rules, places, tasks, synced=True)
+        log.info("cluster_controller_started", incarnation=opening.incarnation, run_dir=settings.run_dir)
         await stop.wait()
         if not settings.keep_workers:
-            loop.post(StopAsked(clock.monotonic_s(), f"the cluster-controller is stopping ({stop.why})"))
-            await _ended(shell, places, stop, settings.end_grace_s + SAVE_S)
-        logger(cluster=cluster).info("cluster_controller_stopped", **_outputs(settings, places))
+            core.loop.post(StopAsked(clock.monotonic_s(), f"the cluster-controller is stopping ({stop.why})"))
+            await _ended(core.shell, places, stop, settings.end_grace_s + SAVE_S)
+        log.info("cluster_controller_stopped", **_outputs(settings, places))
         places.forget_all()
-        running.cancel()
-        listening.cancel()
-        guarding.cancel()
+        for task in core.tasks:
+            task.cancel()
 
 
 async def _ended(shell: ClusterShell, places: LocalPlaces, stop: Stop, within_s: float) -> None:

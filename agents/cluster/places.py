@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from agents.cluster import gpus, processes
+from agents.cluster import machine
 from agents.cluster.events import AgentEnded, ClusterEvent, PlaceEnded, PlaceFailed, PlaceStarted
-from agents.cluster.gpus import Gpus
+from agents.cluster.machine import Gpus
 from agents.cluster.settings import ClusterSettings
 from agents.cluster.state import KnownPlace
 from messages.clusters import WorkerTemplate
@@ -58,7 +58,7 @@ class LocalPlaces:
         self._tasks = tasks
         self._clock = clock
         self._held: dict[str, _Held] = {}
-        self._gpus = gpus.of_machine(settings.gpus, os.environ)
+        self._gpus = machine.machine_gpus(settings.gpus, os.environ)
         self._ending: set[str] = set()
         """Just now."""
         self._told_to_end: set[str] = set()
@@ -77,27 +77,27 @@ class LocalPlaces:
             self._log.warning("place_failed", uid=uid, job=job, why=str(error))
             self._post(PlaceFailed(self._clock.monotonic_s(), uid, str(error)))
             return
-        self._hold(_Held(uid, child.pid, processes.birth_of(child.pid) or "", child, own_gpus))
+        self._hold(_Held(uid, child.pid, machine.birth_of(child.pid) or "", child, own_gpus))
         self._log.info("place_started", uid=uid, job=job, pid=child.pid)
 
     def adopt(self, places: Iterable[KnownPlace]) -> None:
         """What an earlier controller started: it lives, or it has ended meanwhile."""
         for place in places:
-            pid = place.pid or processes.find_agent(place.uid) or 0
-            birth = processes.birth_of(pid) if pid else None
-            if birth is not None and (birth == place.birth or processes.carries(pid, place.uid)):
+            pid = place.pid or machine.find_agent(place.uid) or 0
+            birth = machine.birth_of(pid) if pid else None
+            if birth is not None and (birth == place.birth or machine.carries(pid, place.uid)):
                 self._log.info("place_adopted", uid=place.uid, job=place.job, pid=pid)
-                self._hold(_Held(place.uid, pid, birth, None, gpus.of_process(pid)))
+                self._hold(_Held(place.uid, pid, birth, None, machine.process_gpus(pid)))
             else:
                 name = f"place/{place.uid}"
                 self._watchers[place.uid] = self._tasks.create_task(self._sweep(place.uid), name=name)
 
     def recognise(self, uid: str, pid: int) -> bool:
         """A worker that is heard of but not in the record: whether it is one that a controller started here."""
-        birth = processes.birth_of(pid) if pid > 0 else None
-        if uid in self._held or birth is None or not processes.carries(pid, uid):
+        birth = machine.birth_of(pid) if pid > 0 else None
+        if uid in self._held or birth is None or not machine.carries(pid, uid):
             return False
-        self._hold(_Held(uid, pid, birth, None, gpus.of_process(pid)))
+        self._hold(_Held(uid, pid, birth, None, machine.process_gpus(pid)))
         return True
 
     async def end(self, uid: str, grace_s: float) -> None:
@@ -128,10 +128,10 @@ class LocalPlaces:
 
     def _share(self, uid: str, template: WorkerTemplate, departing: frozenset[str]) -> Gpus:
         """What a place has that departs is given to the one that replaces it."""
-        if not self._gpus or not template.divide_gpus or gpus.VARIABLE in template.env:
+        if not self._gpus or not template.divide_gpus or machine.GPU_VARIABLE in template.env:
             return ()
         held = [held.gpus for held in self._held.values() if held.uid not in departing]
-        own = gpus.share(self._gpus, held, template.slots)
+        own = machine.share_gpus(self._gpus, held, template.slots)
         if not own:
             self._log.warning("too_few_gpus", uid=uid, gpus=len(self._gpus), ranks=template.slots)
         elif any(set(own) & set(others) for others in held):
@@ -147,7 +147,7 @@ class LocalPlaces:
             *("--slots", str(template.slots), "--run-dir", settings.run_dir),
             *(("--python", template.python) if template.python is not None else ()),
         ]
-        visible = {gpus.VARIABLE: ",".join(own_gpus)} if own_gpus else {}
+        visible = {machine.GPU_VARIABLE: ",".join(own_gpus)} if own_gpus else {}
         environment = {**os.environ, **_for_agent(template.env), **visible, **self._environment(uid)}
         if settings.echo:
             return subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, start_new_session=True)
@@ -164,7 +164,7 @@ class LocalPlaces:
 
     def _environment(self, uid: str) -> dict[str, str]:
         settings = self._settings
-        given = {"TRADEWIND_NATS_URL": settings.nats_url, "TRADEWIND_REGION": settings.region, processes.MARK: uid}
+        given = {"TRADEWIND_NATS_URL": settings.nats_url, "TRADEWIND_REGION": settings.region, machine.MARK: uid}
         credentials = settings.nats_credentials
         return given if credentials is None else {**given, "TRADEWIND_NATS_CREDENTIALS": credentials}
 
@@ -199,7 +199,7 @@ class LocalPlaces:
     async def _end(self, held: _Held, grace_s: float) -> None:
         hurry_s = min(HURRY_S, grace_s / 2)
         for wait_s in (hurry_s, grace_s - hurry_s):
-            processes.send(held.pid, held.birth, signal.SIGTERM)
+            machine.send(held.pid, held.birth, signal.SIGTERM)
             if await children.wait_exit(held.pid, wait_s):
                 return
         await self._kill_place(held.uid, held.pid)
@@ -210,10 +210,10 @@ class LocalPlaces:
         left = await children.kill_until_none_async(lambda: self._left(uid, leader))
         if left:
             self._log.warning("place_not_empty", uid=uid, processes=left)
-        await asyncio.to_thread(processes.end_cgroups, uid)
+        await asyncio.to_thread(machine.end_cgroups, uid)
 
     async def _left(self, uid: str, leader: int | None) -> list[int]:
-        return await asyncio.to_thread(processes.of_place, uid, leader) or await self._orphans()
+        return await asyncio.to_thread(machine.of_place, uid, leader) or await self._orphans()
 
     async def _orphans(self) -> list[int]:
         """Agents adopt what their own processes leave. So a child of this process that is no agent is a dead one's."""

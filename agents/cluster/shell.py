@@ -18,18 +18,18 @@ from agents.cluster.events import (
     WorkerHeard,
     WorkerSaidLeft,
 )
-from agents.cluster.record import KnownRecord, NotSaved, taken_over
 from agents.cluster.state import ClusterState, Known, uid_of
 from messages import subjects
 from messages.clusters import Answer, KeepWorkers, RemoveWorkers, WorkerTemplate
 from messages.codec import Received
+from messages.decoding import Undecodable, Unreadable, decode, encode_readable
 from messages.ids import ClusterName, Epoch, JobName, is_name
 from messages.workers import StopWorker, WorkerHeartbeat, WorkerLeft, WorkerNoticed, WorkerStatus
 from runtime import causes
-from runtime.bus import Bus, Entry
+from runtime.bus import Bucket, Bus, Entry
 from runtime.clock import Clock
 from runtime.decision import Decision
-from runtime.errors import BusUnavailable, NoAnswer
+from runtime.errors import BusRefused, BusUnavailable, Conflict, NoAnswer, UserError
 from runtime.inbox import Inbox
 from runtime.logs import Once, WhyLog, logger
 
@@ -51,6 +51,63 @@ class Places(Protocol):
         """Whether a worker that is heard of, but nobody knows, is one of a place here; then it is held."""
 
     async def end(self, uid: str, grace_s: float) -> None: ...
+
+
+class NotSaved(Exception):
+    """Nobody else is known to have written; the save can be retried."""
+
+
+class KnownRecord:
+    """What the controller knows, in KV under one key with one writer: the last writer is the controller."""
+
+    def __init__(self, bucket: Bucket, cluster: ClusterName, incarnation: str) -> None:
+        self._bucket = bucket
+        self._cluster = cluster
+        self._key = subjects.known_key(cluster)
+        self._incarnation = incarnation
+        self._revision = 0
+
+    async def load(self) -> Known | None:
+        entry = await self._bucket.get(self._key)
+        if entry is None:
+            return None
+        self._revision = entry.revision
+        return self._decoded(entry.value)
+
+    async def is_lost(self) -> bool:
+        """It was written or read here, and is no longer there. Raises `BusUnavailable`."""
+        return self._revision > 0 and await self._bucket.get(self._key) is None
+
+    async def save(self, known: Known) -> None:
+        """Raises `NotSaved`, or a `UserError` if another controller has taken over."""
+        try:
+            value = encode_readable(known, Known, sort_keys=True)
+            self._revision = await self._bucket.update(self._key, value, self._revision)
+        except Conflict:
+            await self._look_who_wrote()
+            raise NotSaved("an earlier save was written, but its acknowledgement was lost") from None
+        except (BusUnavailable, BusRefused, Unreadable) as error:
+            raise NotSaved(str(error)) from error
+
+    async def _look_who_wrote(self) -> None:
+        try:
+            entry = await self._bucket.get(self._key)
+        except BusUnavailable as error:
+            raise NotSaved(str(error)) from error
+        if entry is None:
+            self._revision = 0
+            return
+        known = self._decoded(entry.value)
+        if known is not None and known.incarnation != self._incarnation:
+            raise taken_over(self._cluster)
+        self._revision = entry.revision
+
+    def _decoded(self, value: bytes) -> Known | None:
+        try:
+            return decode(value, Known)
+        except Undecodable as error:
+            logger(cluster=self._cluster).warning("known_unreadable", key=self._key, why=str(error))
+            return None
 
 
 class ClusterShell:
@@ -197,3 +254,10 @@ async def refuse_a_second(bus: Bus, cluster: ClusterName) -> None:
     except (NoAnswer, BusUnavailable):
         return
     raise taken_over(cluster)
+
+
+def taken_over(cluster: ClusterName) -> UserError:
+    return UserError(
+        f"Another cluster-controller of cluster {cluster!r} is running",
+        "stop it first, or start this one with another --cluster",
+    )

@@ -10,10 +10,9 @@ from enum import StrEnum
 from msgspec import Struct
 
 from messages.clusters import Answer, NodeSight, StartFailure, WorkerTemplate
-from messages.ids import ClusterName, Epoch, JobName, WorkerId
+from messages.ids import NO_EPOCH, ClusterName, Epoch, JobName, WorkerId
 from messages.workers import WorkerPhase, WorkerStatus
 
-NO_EPOCH = Epoch(0)
 UNHEARD = "0000"
 """Stands for the incarnation of a worker that has not spoken yet."""
 

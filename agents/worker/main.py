@@ -17,11 +17,11 @@ from agents.worker.effects import WorkerEffect
 from agents.worker.events import BusBack, BusLost, NoticeCame, StopAsked, Ticked, WorkerEvent
 from agents.worker.external_host import HostContainer, socket_path
 from agents.worker.host import HostCommand, find_host_file
-from agents.worker.kept import read_launch, read_submitted_at
 from agents.worker.leftovers import WORKER_VARIABLE, claim
 from agents.worker.settings import WorkerSettings
 from agents.worker.shell import Hands, WorkerShell
 from agents.worker.state import WorkerIdentity, WorkerRules, WorkerState, new_worker
+from agents.worker.stored import read_launch, read_submitted_at
 from agents.worker.trainers import socket_for
 from messages.ids import ClusterName, JobName, WorkerId
 from messages.subjects import STATE_BUCKET

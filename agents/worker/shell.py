@@ -54,11 +54,11 @@ from agents.worker.events import (
 from agents.worker.external_host import ExternalHost, HostContainer
 from agents.worker.facts import fact_message
 from agents.worker.host import Host, HostCommand
-from agents.worker.kept import read_world
 from agents.worker.leftovers import WorkerFolder
 from agents.worker.outbox import LogOutbox
 from agents.worker.progress import REPORT_EVERY_S, ProgressBook
 from agents.worker.state import WorkerIdentity, WorkerState, own_place, status_of
+from agents.worker.stored import read_world
 from agents.worker.trainer import Birth
 from agents.worker.trainers import Trainers
 from agents.worker.translation import birth_of, counted_of, exit_of, order_of

@@ -1,86 +1,19 @@
 """What the master knows of one job."""
 
 from dataclasses import dataclass, field
-from enum import StrEnum
 
-from msgspec import Struct, structs
+from msgspec import structs
 
 from messages.clusters import Presence
 from messages.ids import NO_GENERATION, ClusterName, Epoch, Generation, JobName, Rank, WorkerId
 from messages.jobs import JobSpec
-from messages.workers import Fallen, SampleCertificate, TrainerExit, TrainerStatus, WorkerPhase, WrittenCheckpoint
-from messages.worlds import Assignment, StoreAddress
+from messages.records import Phase as Phase
+from messages.records import Record as Record
+from messages.workers import Fallen, TrainerExit, TrainerStatus, WorkerPhase, WrittenCheckpoint
+from messages.worlds import StoreAddress
 
 UNKNOWN_COST_S = 3.0
 """Seconds that a restart is taken to cost by a master that has seen none of this job."""
-
-
-class Phase(StrEnum):
-    WAITING = "waiting"
-    """No world; `why` says what for."""
-    FORMING = "forming"
-    """A world is decided or about to be; not all of its members are ready."""
-    RUNNING = "running"
-    RESHAPING = "reshaping"
-    """The old world is being parked."""
-    SUCCEEDED = "succeeded"
-    FAILED = "failed"
-    STOPPED = "stopped"
-
-    @property
-    def ended(self) -> bool:
-        return self in (Phase.SUCCEEDED, Phase.FAILED, Phase.STOPPED)
-
-
-class Record(Struct, frozen=True, omit_defaults=True):
-    """What outlives the master: kept in KV and saved before anything that it decides is published."""
-
-    phase: Phase
-    why: str
-    generation: Generation
-    """The fence: nothing below it counts any more."""
-    wanted: int
-    submitted_at: float
-    """Unix seconds."""
-    epoch: Epoch = Epoch(0)
-    """Of the master that wrote it."""
-    assignment: Assignment | None = None
-    """The last world that was decided; of `generation`, or older while a new one is being made."""
-    prepared: Assignment | None = None
-    """The next world, above `generation`: its trainers get ready while the present one trains, then go over."""
-    formed: int = 0
-    """Worlds that ran so far."""
-    starts: int = 0
-    """Those of them in which every trainer was a new process."""
-    checkpointed: bool = False
-    """A script without the SDK reported a checkpoint, or one was seen at `launch.checkpoint_path`: restarts resume."""
-    failures: int = 0
-    losses: int = 0
-    stop_why: str | None = None
-    stop_grace_s: float | None = None
-    """How long trainers may take to save and end, where the one who asked for the stop said so."""
-    checkpoint: WrittenCheckpoint | None = None
-    """The newest that was known when its trainers last ended."""
-    failed_tail: tuple[str, ...] = ()
-    paused: str | None = None
-    """Why it has to do without machines until its budget is raised."""
-    spot_only: str | None = None
-    """Why it may have no machines on demand until its budget is raised."""
-    max_usd_total: float | None = None
-    """In place of what its file says, since somebody raised it."""
-    certificate: SampleCertificate | None = None
-    """What its trainers can prove, since they have finished (SDK)."""
-    outdated: tuple[WorkerId, ...] = ()
-    """Workers with the code from before the last reload."""
-    reloads: int = 0
-    """How often a person asked for the code to be taken anew."""
-    budget_reached: bool = False
-    """And no person has raised it or wanted fewer since, or it was not enough: what is forbidden stays so."""
-
-    @property
-    def rests(self) -> bool:
-        """It is paused and has no world any more: nobody is needed."""
-        return self.paused is not None and self.phase is Phase.WAITING
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,6 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Generic, TypeVar, assert_never
 
-import msgspec
-
 from controlplane.lease import events
 from controlplane.lease.decide import decide
 from controlplane.lease.effects import Lead, LeaseEffect, ReadKey, StepDown, WriteKey
@@ -17,6 +15,7 @@ from controlplane.lease.state import Lease, LeaseSettings, new_lease
 from messages import subjects
 from messages.decoding import Undecodable, decode, encode_readable
 from messages.ids import Epoch
+from messages.records import LeaseRecord
 from runtime.bus import Bus
 from runtime.clock import Clock, SystemClock
 from runtime.decision import Decision
@@ -30,17 +29,6 @@ RESIGN_S = 1.0
 UNKNOWN = "unknown"
 """The holder of a key whose value cannot be read."""
 _log_once = Once()
-
-
-class LeaseRecord(msgspec.Struct, frozen=True):
-    """What is in the key; for people who look at it, too."""
-
-    holder: str
-    """The name, and something that no other or later process has."""
-    since: float
-    """Unix seconds of its start."""
-    url: str = ""
-    """Where its API is, for those who asked another one."""
 
 
 class Onlooker:

@@ -3,13 +3,14 @@
 import asyncio
 import socket
 
-from controlplane.lease.keeper import Leadership, LeaseRecord, Onlooker, hold
+from controlplane.lease.keeper import Leadership, Onlooker, hold
 from controlplane.lease.state import LeaseSettings
 from controlplane.master import term
 from controlplane.master.backup import JobBackup
 from controlplane.master.settings import MasterSettings, advertised_url
 from controlplane.master.standby import StandbyServer
 from messages import subjects
+from messages.records import LeaseRecord
 from runtime.bus import Bus
 from runtime.process import Stop
 from runtime.waiting import first_of

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 
 import msgspec
 
-from controlplane.job.state import Record
 from controlplane.ledger.records import encode_ledger
 from controlplane.ledger.state import Ledger
 from messages import subjects
 from messages.decoding import Undecodable, Unreadable, decode, encode_readable
 from messages.ids import Epoch, JobName
 from messages.jobs import JobSpec
+from messages.records import Record, encode_record
 from runtime.bus import Bucket, Bus, Entry
 from runtime.errors import Conflict, Permanent
 from runtime.logs import logger
@@ -55,13 +55,6 @@ def decode_spec(job: JobName, value: bytes) -> JobSpec:
     return spec
 
 
-def encode_world(record: Record) -> bytes:
-    """The record, and `halted` for workers that come late: nothing below that generation may run.
-
-    Raises `Unreadable`."""
-    return encode_readable(msgspec.to_builtins(record) | {"halted": record.generation}, Record)
-
-
 async def write_again(bucket: Bucket, kept: Kept) -> None:
     """For a bus that has lost it. What is there already was written since, and stays.
 
@@ -80,7 +73,7 @@ async def write_again(bucket: Bucket, kept: Kept) -> None:
 
 def _values(job: JobName, kept: Kept) -> dict[str, bytes]:
     nobody = Epoch(0)
-    values = {subjects.world_key(job): encode_world(msgspec.structs.replace(kept.record, epoch=nobody))}
+    values = {subjects.world_key(job): encode_record(msgspec.structs.replace(kept.record, epoch=nobody))}
     if kept.ledger is not None:
         values[subjects.ledger_key(job)] = encode_ledger(kept.ledger, nobody)
     values[subjects.spec_key(job)] = encode_spec(kept.spec)

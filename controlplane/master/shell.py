@@ -10,7 +10,7 @@ from controlplane.job.events import JobEvent
 from controlplane.job.state import Record, Want
 from controlplane.lease.keeper import Leadership
 from controlplane.master.announcer import Announcer
-from controlplane.master.records import RecordUnreadable, encode_world, read_world
+from controlplane.master.records import RecordUnreadable, read_world
 from controlplane.master.stores import StoreServers, StoreUnavailable
 from controlplane.master.wanted import WantedBook
 from messages import subjects
@@ -18,6 +18,7 @@ from messages.clusters import Answer, KeepWorkers
 from messages.decoding import Unreadable
 from messages.events import Event
 from messages.ids import Generation, JobName
+from messages.records import encode_record
 from messages.worlds import Assignment, EndStalled, Halt, Invite, JobCommand, Locate, Release
 from runtime.bus import Bucket, Bus
 from runtime.clock import Clock
@@ -94,7 +95,7 @@ class JobShell:
                     return events.SaveFailed(self._now_s(), "this master does not lead any more")
                 try:
                     key = subjects.world_key(self._job)
-                    self._revision = await self._tools.bucket.update(key, encode_world(record), self._revision)
+                    self._revision = await self._tools.bucket.update(key, encode_record(record), self._revision)
                     return events.RecordSaved(self._now_s(), record)
                 except Conflict:
                     why = await self._resolve_conflict()

@@ -6,10 +6,10 @@ from http import HTTPStatus
 
 from aiohttp import web
 
-from controlplane.lease.keeper import LeaseRecord
 from controlplane.master.access import guard
 from controlplane.master.answers import json_answer
 from messages.api import Health, Problem
+from messages.records import LeaseRecord
 
 RETRY_AFTER_S = 1
 

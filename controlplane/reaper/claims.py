@@ -4,13 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-import msgspec
-
-from controlplane.job.state import Phase
 from controlplane.reaper.lease import bus_of
 from messages import subjects
 from messages.decoding import Undecodable, decode
 from messages.ids import JobName
+from messages.records import RecordPhase
 from runtime.bus import Bucket
 
 
@@ -35,10 +33,6 @@ class Records:
     """That they are on, as in the label of what was asked for over it."""
 
 
-class _World(msgspec.Struct, frozen=True):
-    phase: Phase
-
-
 async def read_claims(bucket: Bucket) -> dict[JobName, Claim]:
     """Raises `BusUnavailable`. A job that was just submitted has no world yet, and lives."""
     claims: dict[JobName, Claim] = {}
@@ -59,7 +53,7 @@ async def read_records(bucket: Bucket) -> Records:
 
 def claim_of(world: bytes) -> Claim:
     try:
-        phase = decode(world, _World).phase
+        phase = decode(world, RecordPhase).phase
     except Undecodable:
         return Claim.UNREADABLE
     return Claim.ENDED if phase.ended else Claim.LIVE

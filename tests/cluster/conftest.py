@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from agents.cluster import processes
+from agents.cluster import machine
 from agents.cluster.settings import ClusterSettings
 from agents.cluster.state import Known, uid_of
 from messages import subjects
@@ -129,13 +129,13 @@ class Bench:
             await process.wait()
         uids = {uid_of(sight.worker) for heartbeat in self.topologies for sight in heartbeat.workers}
         for uid in uids:
-            for pid in processes.of_place(uid, leader=None):
+            for pid in machine.of_place(uid, leader=None):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
 
 
 def is_running(pid: int) -> bool:
-    return processes.birth_of(pid) is not None
+    return machine.birth_of(pid) is not None
 
 
 def environment_of(pid: int) -> dict[str, str]:

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import msgspec
 
-from agents.cluster import processes
+from agents.cluster import machine
 from agents.cluster.state import Known, KnownPlace, uid_of
 from messages import subjects
 from messages.clusters import KeepWorkers, Presence, RemoveWorkers, WorkerTemplate
@@ -59,7 +59,7 @@ async def test_what_a_killed_worker_leaves_behind_is_ended_too(bench: Bench) -> 
     await bench.start_and_hear()
     await bench.keep(1, env={"STAND_IN_HAS_CHILD": "1"})
     worker, pid = next(iter((await bench.until_alive(1)).items()))
-    left = [other for other in processes.of_place(uid_of(worker), pid) if other != pid]
+    left = [other for other in machine.of_place(uid_of(worker), pid) if other != pid]
     assert left
     os.kill(pid, signal.SIGKILL)
     await eventually(lambda: worker in bench.gone, what="it is gone")
@@ -88,7 +88,7 @@ async def test_what_a_worker_left_behind_while_no_controller_was_there_is_ended_
     first = await bench.start_and_hear()
     await bench.keep(1, env={"STAND_IN_HAS_CHILD": "1"})
     worker, pid = next(iter((await bench.until_alive(1)).items()))
-    left = [other for other in processes.of_place(uid_of(worker), pid) if other != pid]
+    left = [other for other in machine.of_place(uid_of(worker), pid) if other != pid]
     first.kill()
     await first.wait()
     os.kill(pid, signal.SIGKILL)

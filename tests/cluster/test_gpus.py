@@ -5,7 +5,7 @@ import signal
 from collections.abc import Mapping
 from pathlib import Path
 
-from agents.cluster import gpus
+from agents.cluster import machine
 from messages.clusters import KeepWorkers, WorkerTemplate
 from messages.ids import JobName, WorkerId
 from tests.cluster.conftest import JOB, Bench, environment_of
@@ -18,29 +18,29 @@ OTHER = JobName("chooses-itself")
 def test_gpus_are_counted_by_their_devices(tmp_path: Path) -> None:
     for name in ("nvidia0", "nvidia1", "nvidia2", "nvidiactl", "nvidia-uvm"):
         (tmp_path / name).touch()
-    assert gpus.of_machine(None, {}, tmp_path) == ("0", "1", "2")
-    assert gpus.of_machine(2, {}, tmp_path) == ("0", "1")
+    assert machine.machine_gpus(None, {}, tmp_path) == ("0", "1", "2")
+    assert machine.machine_gpus(2, {}, tmp_path) == ("0", "1")
 
 
 def test_what_the_controller_may_see_is_what_there_is() -> None:
-    assert gpus.of_machine(None, {"CUDA_VISIBLE_DEVICES": "3, GPU-5f"}) == ("3", "GPU-5f")
-    assert gpus.of_machine(None, {"CUDA_VISIBLE_DEVICES": "1,-1,2"}) == ("1",)
-    assert gpus.of_machine(None, {"CUDA_VISIBLE_DEVICES": ""}) == ()
+    assert machine.machine_gpus(None, {"CUDA_VISIBLE_DEVICES": "3, GPU-5f"}) == ("3", "GPU-5f")
+    assert machine.machine_gpus(None, {"CUDA_VISIBLE_DEVICES": "1,-1,2"}) == ("1",)
+    assert machine.machine_gpus(None, {"CUDA_VISIBLE_DEVICES": ""}) == ()
 
 
 def test_each_worker_gets_others_and_a_replacement_what_became_free() -> None:
-    first = gpus.share(EIGHT, [], 2)
-    second = gpus.share(EIGHT, [first], 2)
-    third = gpus.share(EIGHT, [first, second], 2)
+    first = machine.share_gpus(EIGHT, [], 2)
+    second = machine.share_gpus(EIGHT, [first], 2)
+    third = machine.share_gpus(EIGHT, [first, second], 2)
     assert (first, second, third) == (("0", "1"), ("2", "3"), ("4", "5"))
-    assert gpus.share(EIGHT, [first, third, ("6", "7")], 2) == second
+    assert machine.share_gpus(EIGHT, [first, third, ("6", "7")], 2) == second
 
 
 def test_more_workers_than_gpus_share_them_evenly() -> None:
     two = ("0", "1")
-    assert gpus.share(two, [("0",), ("1",)], 1) == ("0",)
-    assert gpus.share(two, [("0",), ("1",), ("0",)], 1) == ("1",)
-    assert gpus.share(two, [], 3) == ()
+    assert machine.share_gpus(two, [("0",), ("1",)], 1) == ("0",)
+    assert machine.share_gpus(two, [("0",), ("1",), ("0",)], 1) == ("1",)
+    assert machine.share_gpus(two, [], 3) == ()
 
 
 def visible(workers: Mapping[WorkerId, int]) -> list[str]:

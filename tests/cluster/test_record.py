@@ -1,7 +1,7 @@
 """The controller's record on a real server, when somebody deletes or purges it."""
 
 from agents.cluster.events import KnownLost
-from agents.cluster.record import KnownRecord
+from agents.cluster.shell import KnownRecord
 from agents.cluster.state import Known
 from messages import subjects
 from messages.ids import ClusterName

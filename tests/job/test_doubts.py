@@ -8,10 +8,10 @@ from msgspec import structs
 from controlplane.job import events
 from controlplane.job.effects import TellCluster
 from controlplane.job.state import Phase, adopted_job
-from controlplane.master.records import encode_world
 from messages.bounds import GENERATIONS_AHEAD, NOTICE_AT_MOST_S, NUMBER_AT_MOST, SEQ_AHEAD
 from messages.clusters import Presence, RemoveWorkers, WorkerSight
 from messages.ids import Epoch, Generation, WorkerId
+from messages.records import encode_record
 from messages.workers import SampleCertificate, TrainerStatus, WorkerPhase, WorkerStatus, WrittenCheckpoint
 from tests.job.stage import JOB, Stage, a_spec, a_stage, a_status, told
 
@@ -60,7 +60,7 @@ def test_a_status_that_cannot_be_true_teaches_nothing(status: WorkerStatus) -> N
     assert not [each for each in effects if isinstance(each, TellCluster) and isinstance(each.command, RemoveWorkers)]
     assert stage.happens(events.WorkerSpoke(stage.now_s, status)) == [], "it is announced once"
     assert stage.job.doubts == 2
-    encode_world(stage.job.record)
+    encode_record(stage.job.record)
 
 
 @pytest.mark.parametrize("status", absurd_statuses())

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from controlplane.lease.keeper import Leadership, LeaseRecord, Onlooker, hold
+from controlplane.lease.keeper import Leadership, Onlooker, hold
 from controlplane.lease.state import LeaseSettings
+from messages.records import LeaseRecord
 from runtime.bus import Bus
 from runtime.errors import Conflict
 from runtime.kv import config_of

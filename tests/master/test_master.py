@@ -13,12 +13,13 @@ import pytest_asyncio
 from msgspec import structs
 
 from controlplane.job.state import Phase
-from controlplane.master.records import encode_world, read_world
+from controlplane.master.records import read_world
 from messages import subjects
 from messages.clusters import KeepWorkers
 from messages.codec import MAX_BYTES
 from messages.criteria import Capacity
 from messages.ids import ClusterName, Epoch, Generation, JobName, Rank, WorkerId
+from messages.records import encode_record
 from messages.workers import WorkerJoined, WorkerParked, WorkerPhase, WorkerStatus
 from messages.worlds import Assignment, Halt, Progress, RankProgress
 from runtime.bus import Bucket, Bus
@@ -286,7 +287,7 @@ async def test_a_last_word_of_the_master_before_is_adopted(setup: Setup) -> None
         theirs = structs.replace(
             world.record, epoch=Epoch(world.record.epoch - 1), generation=Generation(9), phase=Phase.RESHAPING
         )
-        await bucket.put(subjects.world_key(job), encode_world(theirs))
+        await bucket.put(subjects.world_key(job), encode_record(theirs))
     setup.fleet.vanish(setup.fleet.of(job)[0])
     setup.fleet.add(job)
     view = await until_asked(

@@ -8,10 +8,11 @@ from controlplane.job.state import Phase, Record
 from controlplane.lease.keeper import Leadership
 from controlplane.master.desk import Desk
 from controlplane.master.master import Master
-from controlplane.master.records import encode_spec, encode_world
+from controlplane.master.records import encode_spec
 from controlplane.master.refusals import HandedOver
 from messages import subjects
 from messages.ids import Epoch, Generation, JobName
+from messages.records import encode_record
 from runtime.bus import Bucket, Bus
 from runtime.clock import SystemClock
 from tests.conftest import Connect, eventually
@@ -43,7 +44,7 @@ async def test_what_is_heard_after_its_end_begins_nothing(connect: Connect) -> N
     bus = await connect("master")
     bucket = await bus.bucket(subjects.STATE_BUCKET)
     record = Record(Phase.SUCCEEDED, "", Generation(1), 1, 0.0, Epoch(8))
-    await bucket.create(subjects.world_key(ENDED), encode_world(record))
+    await bucket.create(subjects.world_key(ENDED), encode_record(record))
     await bucket.create(subjects.spec_key(ENDED), encode_spec(a_spec(ENDED)))
     term = Term(bus, bucket)
     await term.begin()

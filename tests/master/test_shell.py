@@ -11,12 +11,13 @@ from controlplane.job import effects, events
 from controlplane.job.state import Phase, Record
 from controlplane.lease.keeper import Leadership
 from controlplane.master.announcer import Announcer
-from controlplane.master.records import encode_world, read_world
+from controlplane.master.records import read_world
 from controlplane.master.shell import JobShell, Tools
 from controlplane.master.stores import StoreServers
 from controlplane.master.wanted import WantedBook
 from messages import subjects
 from messages.ids import Epoch, Generation, JobName
+from messages.records import encode_record
 from runtime.bus import Bus
 from runtime.clock import SystemClock
 from runtime.nats_server import NatsServer
@@ -91,7 +92,7 @@ async def test_a_record_that_could_not_be_read_back_is_not_written(bench: Bench)
 async def test_a_write_whose_answer_was_lost_is_written_over(bench: Bench) -> None:
     shell = bench.shell()
     await bench.save(shell, a_record("first"))
-    await bench.put(encode_world(a_record("second, but nobody told")))
+    await bench.put(encode_record(a_record("second, but nobody told")))
     assert isinstance(await bench.save(shell, a_record("third")), events.RecordSaved)
     assert (await bench.stored()).why == "third"
     assert bench.overwritten == []
@@ -100,7 +101,7 @@ async def test_a_write_whose_answer_was_lost_is_written_over(bench: Bench) -> No
 async def test_the_record_of_a_newer_master_stays(bench: Bench) -> None:
     shell = bench.shell()
     await bench.save(shell, a_record("ours"))
-    await bench.put(encode_world(a_record("theirs", epoch=EPOCH + 1)))
+    await bench.put(encode_record(a_record("theirs", epoch=EPOCH + 1)))
     assert isinstance(await bench.save(shell, a_record("ours again")), events.SaveFailed)
     assert (await bench.stored()).why == "theirs"
     assert bench.overwritten == []
@@ -115,8 +116,8 @@ async def test_a_master_that_lost_the_lease_writes_nothing(bench: Bench) -> None
 
 
 async def test_a_last_word_of_the_master_before_is_adopted_not_written_over(bench: Bench) -> None:
-    revision = await bench.put(encode_world(a_record("read at the start", epoch=50)))
-    await bench.put(encode_world(a_record("written after it was read", epoch=50, generation=8)))
+    revision = await bench.put(encode_record(a_record("read at the start", epoch=50)))
+    await bench.put(encode_record(a_record("written after it was read", epoch=50, generation=8)))
     assert isinstance(await bench.save(bench.shell(revision), a_record("ours")), events.SaveFailed)
     assert (await bench.stored()).generation == 8
     assert bench.overwritten == [True]

@@ -6,8 +6,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from controlplane.lease.keeper import LeaseRecord
 from controlplane.master.standby import StandbyServer
+from messages.records import LeaseRecord
 
 LEADER = "http://10.0.0.1:8800"
 

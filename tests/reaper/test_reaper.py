@@ -11,7 +11,6 @@ from controlplane.capacity.leaders_cloud import LeadersCloud
 from controlplane.clouds.interface import Cloud, ClusterStatus, PoolRef
 from controlplane.clouds.outcomes import Outcome, Unfinished
 from controlplane.job.state import Record, new_job
-from controlplane.master import records
 from controlplane.reaper import findings, reaper
 from controlplane.reaper.claims import Claim, Records, read_claims, read_records
 from controlplane.reaper.reaper import Reaper
@@ -20,6 +19,7 @@ from messages.events import Event
 from messages.ids import ClusterName, Epoch, JobName
 from messages.jobs import JobSpec, Launch
 from messages.labels import BUS_LABEL
+from messages.records import encode_record
 from runtime.bus import Bus
 from runtime.clock import SystemClock
 from runtime.errors import BusUnavailable
@@ -230,7 +230,7 @@ async def test_what_a_new_job_takes_up_while_others_are_removed_stays(monkeypatc
 def a_record(phase: str) -> bytes:
     spec = JobSpec(name="any", launch=Launch(script="train.py"))
     record: Record = new_job(spec, epoch=Epoch(1), at_s=0.0, submitted_at=1.0).record
-    return records.encode_world(record).replace(b'"phase":"waiting"', f'"phase":"{phase}"'.encode())
+    return encode_record(record).replace(b'"phase":"waiting"', f'"phase":"{phase}"'.encode())
 
 
 async def test_a_job_lives_unless_its_record_says_that_it_has_ended(bus: Bus) -> None:

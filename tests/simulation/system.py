@@ -11,11 +11,11 @@ from agents.worker.state import WorkerIdentity
 from controlplane.budget.account import RELEASE_S
 from controlplane.job.events import JobEvent
 from controlplane.job.state import Phase, Record
-from controlplane.master.records import encode_world
 from messages.criteria import Capacity, Objective, WhenSpent
 from messages.decoding import Unreadable
 from messages.ids import NO_GENERATION, ClusterName, Generation, JobName, WorkerId
 from messages.jobs import Failures, JobSpec, Launch, Timeouts, Workers
+from messages.records import encode_record
 from tests.simulation.actors import BARREN, CLUSTER, Actor, ControllerActor, WorkerActor
 from tests.simulation.clockwork import Broken, Clockwork
 from tests.simulation.cloud_faults import CloudFaults
@@ -195,7 +195,7 @@ class System:
 
     def _check_readable(self, record: Record) -> None:
         try:
-            encode_world(record)
+            encode_record(record)
         except Unreadable as error:
             raise Broken(f"the record of generation {record.generation} cannot be stored: {error}") from error
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import msgspec
 
-from agents.cluster.record import KnownRecord
+from agents.cluster.shell import KnownRecord
 from agents.cluster.state import Known, KnownGone, KnownPlace
-from agents.worker import kept, leftovers
+from agents.worker import leftovers, stored
 from controlplane.catalog import cache, memory_records
 from controlplane.catalog.memory import Memory, StockedOut, learn
 from controlplane.job.state import Phase, Record
-from controlplane.lease.keeper import LeaseRecord, read_record
+from controlplane.lease.keeper import read_record
 from controlplane.ledger.records import LedgerUnreadable, decode_ledger, encode_ledger
 from controlplane.ledger.state import Ledger
 from controlplane.master import records
@@ -24,6 +24,7 @@ from controlplane.reaper.claims import claim_of
 from messages import codec
 from messages.ids import ClusterName, Epoch, Generation, JobName, Rank, WorkerId
 from messages.jobs import Launch
+from messages.records import LeaseRecord, encode_record
 from messages.workers import WorkerParked, WorkerPhase, WorkerStatus
 from messages.worlds import Assignment, Member, StoreAddress
 from runtime.bus import Bucket, Entry
@@ -107,7 +108,7 @@ READERS = {
         records.encode_spec(a_spec(JOB)), lambda value: records.decode_spec(JOB, value), records.RecordUnreadable
     ),
     "world": Reader(
-        records.encode_world(a_world()),
+        encode_record(a_world()),
         from_bucket(lambda bucket: records.read_world(bucket, JOB)),
         records.RecordUnreadable,
     ),
@@ -117,14 +118,14 @@ READERS = {
         lambda value: decode_ledger(JOB, value),
         LedgerUnreadable,
     ),
-    "claim": Reader(records.encode_world(a_world()), claim_of),
+    "claim": Reader(encode_record(a_world()), claim_of),
     "memory": Reader(a_memory(), lambda value: memory_records.decode({"memory.z": value})),
     "prices": Reader(PRICES, from_file("prices", lambda folder: cache.load(folder / "prices"))),
     "known": Reader(msgspec.json.encode(known()), from_bucket(lambda bucket: KnownRecord(bucket, CLUSTER, "i").load())),
     "kept world": Reader(
-        records.encode_world(a_world()), from_bucket(lambda bucket: kept.read_world(bucket, JOB, SystemClock()))
+        encode_record(a_world()), from_bucket(lambda bucket: stored.read_world(bucket, JOB, SystemClock()))
     ),
-    "kept spec": Reader(records.encode_spec(a_spec(JOB)), from_bucket(lambda bucket: kept.read_launch(bucket, JOB))),
+    "kept spec": Reader(records.encode_spec(a_spec(JOB)), from_bucket(lambda bucket: stored.read_launch(bucket, JOB))),
     "processes": Reader(
         msgspec.json.encode(leftovers.Left(WorkerId("w1-a"), "boot", (leftovers.ProcessId(1, 2),))),
         from_file(leftovers.RECORD, leftovers.read_left),

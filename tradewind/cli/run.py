@@ -168,7 +168,7 @@ def run(
 
 
 def run_here(spec: JobSpec, environ: Mapping[str, str], outputs: Outputs) -> int:
-    from agents.cluster.gpus import of_machine
+    from agents.cluster.machine import machine_gpus
     from agents.cluster.settings import ClusterSettings
     from runtime.process import run as run_process
     from runtime.settings import read_settings
@@ -176,7 +176,7 @@ def run_here(spec: JobSpec, environ: Mapping[str, str], outputs: Outputs) -> int
     from tradewind.local.run import LocalRun
 
     quiet_logs()
-    gpus = of_machine(read_settings(ClusterSettings, environ).gpus, environ)
+    gpus = machine_gpus(read_settings(ClusterSettings, environ).gpus, environ)
     warning = gpu_warning(spec.workers.max, spec.workers.ranks, len(gpus))
     if warning is not None:
         output.say(warning)

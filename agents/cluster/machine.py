@@ -1,17 +1,27 @@
-"""Finding the processes of a place again: by what they carry, never by a number alone, for numbers are used again.
+"""This machine: the processes of a place, and the GPUs that workers share.
 
-What a dead agent leaves and carries nothing is in its cgroup, or becomes a child of this process, its subreaper.
+Processes are found again by what they carry, never by a number alone, for numbers are used again. What a dead agent
+leaves and carries nothing is in its cgroup, or becomes a child of this process, its subreaper.
+
+A worker sees as many GPUs as it has ranks, by CUDA_VISIBLE_DEVICES, so that `cuda:LOCAL_RANK` is another GPU in each
+worker. A restarted controller reads from the environment of a worker's process which it has.
 """
 
 import contextlib
 import itertools
 import os
 import signal
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 from runtime import cgroups, proc
 
 MARK = "TRADEWIND_PLACE"
 """In the environment of everything that runs in a place, with its uid."""
+GPU_VARIABLE = "CUDA_VISIBLE_DEVICES"
+
+Gpus = tuple[str, ...]
 
 
 def birth_of(pid: int) -> str | None:
@@ -62,3 +72,28 @@ def _mark(uid: str) -> bytes:
 
 def _is_told(pid: int, uid: str) -> bool:
     return (b"--uid", uid.encode()) in itertools.pairwise(proc.arguments(pid))
+
+
+def machine_gpus(count: int | None, environ: Mapping[str, str], devices: Path = Path("/dev")) -> Gpus:
+    """The machine's GPUs: as many as the settings say, or those that this process may see, or all."""
+    given = environ.get(GPU_VARIABLE)
+    if count is None and given is not None:
+        names = [name.strip() for name in given.split(",")]
+        return tuple(names[: names.index("-1")] if "-1" in names else filter(None, names))
+    return tuple(str(index) for index in range(len([*devices.glob("nvidia[0-9]*")]) if count is None else count))
+
+
+def process_gpus(pid: int) -> Gpus:
+    """The GPUs in the environment of a worker."""
+    prefix = f"{GPU_VARIABLE}=".encode()
+    found = next((part for part in proc.environ(pid) if part.startswith(prefix)), prefix)
+    return tuple(filter(None, found.removeprefix(prefix).decode(errors="replace").split(",")))
+
+
+def share_gpus(gpus: Gpus, held: Iterable[Gpus], ranks: int) -> Gpus:
+    """Chooses the GPUs that the fewest workers hold, in their order; none if there are fewer than ranks."""
+    if ranks > len(gpus):
+        return ()
+    holders = Counter(gpu for each in held for gpu in each)
+    free_first = sorted(gpus, key=lambda gpu: (holders[gpu], gpus.index(gpu)))[:ranks]
+    return tuple(sorted(free_first, key=gpus.index))

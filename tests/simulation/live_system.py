@@ -20,7 +20,7 @@ from tests.simulation.clockwork import Broken
 from tests.simulation.collectives import COLLECTIVE_S, Group
 from tests.simulation.live_trainers import LiveTrainer, LiveTraining
 from tests.simulation.settings import Setting
-from tests.simulation.system import Outcome, System
+from tests.simulation.system import System
 from tradewind.protocol.trainer import Status
 
 LOOK_S = 0.004
@@ -134,7 +134,7 @@ class LiveSystem(System):
 
     def __init__(self, seed: int, setting: Setting | None = None) -> None:
         super().__init__(seed, setting)
-        steps = self.clockwork.chance.choice((60, 150, 250))
+        steps = self.clockwork.chance.choice((40, 100, 200))
         self.spec = structs.replace(self.spec, timeouts=structs.replace(self.spec.timeouts, stall_s=STALL_S))
         self.live_training = LiveTraining(self.clockwork, steps, self._store_is_at)
         self.training: Any = self.live_training
@@ -345,8 +345,3 @@ class LiveSystem(System):
         term = self._leader().term
         if term is not None:
             term.hear(lambda: job_events.ReloadAsked(self.clockwork.now_s))
-
-
-def simulate_live(seed: int) -> tuple[Outcome, LiveTraining]:
-    system = LiveSystem(seed)
-    return system.run(), system.live_training

@@ -89,6 +89,8 @@ class MasterProcess(Actor):
                 self._call(attempt, lambda: lease_events.KeyRead(0.0, attempt, key.revision, key.holder))
             case WriteKey(attempt, revision):
                 self._call(attempt, lambda: self._write(attempt, revision))
+                if not self.paused and self.system.clockwork.happens(0.005, "paused while it writes the lease"):
+                    self.pause(self.system.clockwork.chance.choice((0.3, 1.5, 2.1, 3.0)))
             case Lead(epoch):
                 self.term = Term(self, epoch)
                 self.system.terms.append(self.term)

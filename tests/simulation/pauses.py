@@ -12,7 +12,7 @@ from controlplane.job.state import Phase
 from messages.criteria import WhenSpent
 from tests.simulation.clockwork import Broken
 from tests.simulation.live_system import LiveSystem
-from tests.simulation.system import HEAL_S, Outcome, System
+from tests.simulation.system import HEAL_S, System
 from tests.simulation.training import STEP_S
 
 PERIOD_S = 1.0
@@ -120,11 +120,3 @@ class PausingLive(Pausing, LiveSystem):
             ("paused while a world is prepared", self._is_preparing),
             ("paused when a repair was decided", self._is_repairing),
         ]
-
-
-def simulate_pauses(seed: int) -> Outcome:
-    return Pausing(seed).run()
-
-
-def simulate_live_pauses(seed: int) -> Outcome:
-    return PausingLive(seed).run()

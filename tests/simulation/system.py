@@ -44,6 +44,8 @@ class Outcome:
     steps_taken: int
     generations: int
     terms: int
+    seen: Counter[str]
+    """What came about in the worlds of live trainers."""
 
 
 class System:
@@ -83,7 +85,7 @@ class System:
         else:
             self.hosts[CLUSTER] = Processes(self)
             self.controllers[CLUSTER] = self._new_controller(CLUSTER)
-            if seed % 7 == 5:
+            if self.setting.has_barren_cluster:
                 self._add_barren()
         self.masters = [self._new_master(), self._new_master()]
         self.owner = Owner(self)
@@ -123,6 +125,7 @@ class System:
             self.training.steps_taken,
             self.stored.generation if self.stored is not None else NO_GENERATION,
             len(self.terms),
+            self.training.seen,
         )
 
     def start_worker(self, uid: str, cluster: ClusterName, job: JobName, slots: int, node: str = "") -> WorkerActor:
@@ -373,7 +376,7 @@ class System:
         self.clockwork.made["cluster that brings no worker"] += 1
         self.hosts[BARREN] = NoWorkers()
         barren = self.controllers[BARREN] = self._new_controller(BARREN)
-        if self.clockwork.seed % 2:
+        if self.clockwork.chance.random() < 0.5:
             barren.later(5.0, lambda: setattr(barren, "alive", False))
 
     def _cut_off(self, actor: Actor | None) -> None:
@@ -386,7 +389,3 @@ class System:
     def _bus_away(self) -> None:
         for actor in (*self.masters, *self.controllers.values(), *self.workers.values()):
             self._cut_off(actor)
-
-
-def simulate(seed: int) -> Outcome:
-    return System(seed).run()

@@ -146,12 +146,16 @@ def test_the_world_is_safe_under_faults_and_heals_when_they_stop(tell: Callable[
     tell(
         f"{SEEDS} seeds, {terms} terms of masters: " + "; ".join(f"{n} × {kind}" for kind, n in settings.most_common())
     )
-    tell("faults made: " + ", ".join(f"{n} × {kind}" for kind, n in faults.most_common()))
-    tell("came about: " + ", ".join(f"{n} × {kind}" for kind, n in seen.most_common()))
+    tell(f"faults made: {_in_words(faults)}")
+    tell(f"came about: {_in_words(seen)}")
     assert not broken, "\n".join(broken)
     assert not EVERY_FAULT - faults.keys()
     assert not CAME_ABOUT - seen.keys()
     assert terms > 2 * SEEDS
+
+
+def _in_words(counts: Counter[str]) -> str:
+    return "; ".join(f"{number} × {kind}" for kind, number in counts.most_common())
 
 
 def test_the_same_seed_tells_the_same_story() -> None:
@@ -227,13 +231,13 @@ def _leave_each_cluster_its_share(patch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("plant", "likely"),
     [
-        (_accept_a_stale_generation, 0),
-        (_revive_the_dead, 2),
+        (_accept_a_stale_generation, 1),
+        (_revive_the_dead, 4),
         (_forget_what_was_not_acknowledged, 30),
         (_go_on_after_losing_the_lease, 1),
         (_write_records_whoever_wrote_last, 1),
         (_believe_everything, 0),
-        (_leave_each_cluster_its_share, 12),
+        (_leave_each_cluster_its_share, 62),
     ],
 )
 def test_a_planted_bug_is_caught(

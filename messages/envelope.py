@@ -28,8 +28,6 @@ Message = (
     | workers.WorkerLeft
     | workers.WorkerNoticed
     | workers.StopWorker
-    | workers.DumpWorker
-    | workers.WorkerDump
     | worlds.Assignment
     | worlds.Invite
     | worlds.Halt
@@ -57,8 +55,6 @@ KINDS: dict[str, type[Message]] = {
     "worker.left": workers.WorkerLeft,
     "worker.notice": workers.WorkerNoticed,
     "worker.stop": workers.StopWorker,
-    "worker.dump": workers.DumpWorker,
-    "worker.dumped": workers.WorkerDump,
     "job.assignment": worlds.Assignment,
     "job.invite": worlds.Invite,
     "job.halt": worlds.Halt,

@@ -200,7 +200,6 @@ class WorkerHeartbeat(Struct, frozen=True, omit_defaults=True):
     """Stays in the region: the cluster-controller gathers it into the topology."""
 
     status: WorkerStatus
-    load_1m: float = 0.0
 
 
 class WorkerJoined(Struct, frozen=True):
@@ -283,13 +282,3 @@ class StopWorker(Struct, frozen=True):
 
     why: str
     grace_s: Duration = 5.0
-
-
-class DumpWorker(Struct, frozen=True):
-    """Command: answer with your status and what you are waiting for."""
-
-
-class WorkerDump(Struct, frozen=True):
-    status: WorkerStatus
-    waiting_for: str
-    counters: dict[str, int]

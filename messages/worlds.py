@@ -90,7 +90,6 @@ class Assignment(Struct, frozen=True, omit_defaults=True):
     launch: Launch
     stop_grace_s: Duration
     why: str
-    spares: tuple[WorkerId, ...] = ()
     hyperparameters: Hyperparameters = Hyperparameters()
     restart_count: Counted = 0
     """Failures of the script so far; preemptions do not count."""

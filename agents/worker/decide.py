@@ -5,36 +5,28 @@ A fact is told once and fast; the status that it carries is repeated by every he
 
 from dataclasses import replace
 
-from msgspec import structs
-
+from agents.worker import live_rules, restarted_rules
+from agents.worker.commands import Lease
 from agents.worker.effects import (
-    AbortTrainer,
     FlushProgress,
-    ForkTrainers,
     Leave,
-    LookAtTrainers,
     SendHeartbeat,
     StartHost,
+    Step,
     StopTrainers,
     TellFact,
     TellNotice,
     TellTrainer,
     WorkerEffect,
 )
-from agents.worker.events import EndStalledHeard, LocateHeard, TrainerAttached, TrainerForked, WorkerEvent
-from agents.worker.hot import can_obey, entered, is_parking, may_end, must_end, needs_trainers, word_for
+from agents.worker.events import WorkerEvent
+from agents.worker.facts import facts_of
 from agents.worker.learn import learn
 from agents.worker.learn_trainers import back_off
-from agents.worker.news import facts_of
-from agents.worker.state import Host, Leaving, Standing, Stop, WorkerState, own_place, status_of
-from agents.worker.trainer import Told, Trainer, a_forked
-from agents.worker.waiting import waiting_for
-from agents.worker.words import Enter, Lease, Locate
-from messages.ids import Rank
-from messages.workers import TrainerExit
+from agents.worker.live import can_obey, is_parking, may_end, must_end
+from agents.worker.state import HostPhase, Leaving, Standing, Stop, WorkerState, status_of
+from messages.workers import WorkerPhase
 from runtime.decision import Decision
-
-Step = tuple[WorkerState, list[WorkerEffect]]
 
 
 def decide(state: WorkerState, event: WorkerEvent) -> Decision[WorkerState, WorkerEffect]:
@@ -42,56 +34,19 @@ def decide(state: WorkerState, event: WorkerEvent) -> Decision[WorkerState, Work
         return Decision(state, why="it has left")
     at_s = event.at_s
     after = learn(state, event)
-    effects = [*_stray(after, event), *_greet(after, event), *_locate(after, event), *_end_stalled(state, event)]
-    for reconcile in (_go_in_time, _tell_trainers, _stop_older, _obey, _look, _keep_host, _fork, _fork_invited):
+    effects = [
+        *restarted_rules.end_stray(after, event),
+        *live_rules.greet(after, event),
+        *live_rules.locate(after, event),
+        *live_rules.end_stalled(state, event),
+    ]
+    for reconcile in RULES:
         after, asked = reconcile(after, at_s)
         effects += asked
-    for tell in (_tell_news, _heartbeat, _leave):
+    for tell in (_tell_facts, _heartbeat, _leave):
         after, told = tell(state, after, at_s)
         effects += told
-    return Decision(after, tuple(effects), why=waiting_for(after), wake_at_s=_wake_at_s(after))
-
-
-def _stray(state: WorkerState, event: WorkerEvent) -> list[WorkerEffect]:
-    """A trainer of a dead generation that nobody counts any more must not live on."""
-    if not isinstance(event, TrainerForked) or event.generation >= state.generation:
-        return []
-    counted = any(trainer.generation <= event.generation for trainer in state.trainers)
-    return [] if counted else [StopTrainers(event.generation, 0.0)]
-
-
-def _greet(state: WorkerState, event: WorkerEvent) -> list[WorkerEffect]:
-    """A trainer that has just attached need not wait for the next heartbeat to know that the bus is there."""
-    if not isinstance(event, TrainerAttached) or not state.connected:
-        return []
-    known = state.trainer((event.generation, event.rank)) is not None
-    return [TellTrainer(event.generation, event.rank, Lease(state.rules.lease_s))] if known else []
-
-
-def _locate(state: WorkerState, event: WorkerEvent) -> list[WorkerEffect]:
-    """Trainers answer for themselves if they can; the kernel says which of them run."""
-    if not isinstance(event, LocateHeard) or state.is_located:
-        return []
-    attached = [trainer for trainer in state.trainers if trainer.attached is not None]
-    return [*(TellTrainer(trainer.generation, trainer.rank, Locate()) for trainer in attached), LookAtTrainers()]
-
-
-def _end_stalled(state: WorkerState, event: WorkerEvent) -> list[WorkerEffect]:
-    """Not in a world that was halted since. Asked again until the exits are known, so nothing is remembered of it."""
-    if not isinstance(event, EndStalledHeard) or event.order.job != state.identity.job:
-        return []
-    order, is_old = event.order, (event.epoch or 0) < state.epoch
-    halted = state.fence > state.generation and not state.planned
-    worlds = (world for world in (state.world, state.pending) if world is not None)
-    world = next((world for world in worlds if world.generation == order.generation), None)
-    place = own_place(state.identity.worker, world)
-    if is_old or halted or place is None or state.stop is not None:
-        return []
-    return [
-        AbortTrainer(trainer.generation, trainer.rank, order.why)
-        for trainer in state.trainers
-        if trainer.attached is not None and place.first_rank + trainer.local_rank in order.ranks
-    ]
+    return Decision(after, tuple(effects), why=_waiting_for(after), wake_at_s=_wake_at_s(after))
 
 
 def _go_in_time(state: WorkerState, at_s: float) -> Step:
@@ -99,54 +54,33 @@ def _go_in_time(state: WorkerState, at_s: float) -> Step:
     if state.leaving is not None:
         return state, []
     why = None
-    grace_s = state.stop_grace_s
-    if state.notice_deadline_s is not None and at_s >= state.notice_deadline_s - rules.notice_margin_s:
-        why = f"the notice ({state.notice_source}) has run out"
+    grace_s = state.ending.grace_s
+    if state.notice is not None and at_s >= state.notice.deadline_s - rules.notice_margin_s:
+        why = f"the notice ({state.notice.source}) has run out"
         grace_s = min(grace_s, rules.notice_margin_s / 2)
-    elif not state.connected and at_s >= state.heard_at_s + rules.orphan_s:
+    elif not state.contact.connected and at_s >= state.contact.heard_at_s + rules.orphan_s:
         why = f"the bus was away for {rules.orphan_s:.0f} s"
     if why is not None:
         return replace(state, leaving=Leaving(why, 0, grace_s)), []
-    if state.is_unfit:
-        return replace(state, leaving=Leaving(state.host_why, 1, grace_s, is_unfit=True)), []
-    if state.host is Host.ABSENT and state.host_losses >= rules.host_losses_max:
-        why = f"the host was lost {state.host_losses} times: {state.host_why}"
+    if state.host.is_unfit:
+        return replace(state, leaving=Leaving(state.host.why, 1, grace_s, is_unfit=True)), []
+    if state.host.phase is HostPhase.ABSENT and state.host.losses >= rules.host_losses_max:
+        why = f"the host was lost {state.host.losses} times: {state.host.why}"
         return replace(state, leaving=Leaving(why, 1, grace_s)), []
     return state, []
-
-
-def _tell_trainers(state: WorkerState, at_s: float) -> Step:
-    effects: list[WorkerEffect] = []
-    trainers = []
-    for trainer in state.trainers:
-        word = word_for(state, trainer)
-        told = trainer.told
-        known = told is not None and told.word == word and at_s < told.at_s + state.rules.repeat_s
-        if word is not None and not known:
-            effects.append(TellTrainer(trainer.generation, trainer.rank, word))
-            trainer = _on_the_way(replace(trainer, told=Told(word, at_s)))
-        trainers.append(trainer)
-    return (replace(state, trainers=tuple(trainers)), effects) if effects else (state, [])
-
-
-def _on_the_way(trainer: Trainer) -> Trainer:
-    if trainer.told is None or not isinstance(trainer.told.word, Enter) or trainer.entered:
-        return trainer
-    above = max(trainer.above, trainer.told.word.world.generation) if trainer.newborn else trainer.above
-    return replace(trainer, entered=True, above=above)
 
 
 def _stop_older(state: WorkerState, at_s: float) -> Step:
     if not state.trainers:
         return state, []
-    overdue = _overdue_at_s(state)
+    overdue = live_rules.overdue_at_s(state)
     late = overdue is not None and at_s >= overdue
     ends = must_end(state, at_s) or may_end(state, at_s)
-    if state.leaving is None and not ends and state.invite is None and not late:
+    if state.leaving is None and not ends and state.invitation.world is None and not late:
         return state, []
     if state.stop is not None and at_s < _stop_repeat_at_s(state, state.stop):
         return state, []
-    grace_s = state.stop_grace_s if state.leaving is None else state.leaving.grace_s
+    grace_s = state.ending.grace_s if state.leaving is None else state.leaving.grace_s
     newest = max(trainer.generation for trainer in state.trainers)
     state = back_off(state, at_s) if late else state
     return replace(state, stop=Stop(grace_s, at_s)), [StopTrainers(newest, grace_s)]
@@ -155,7 +89,7 @@ def _stop_older(state: WorkerState, at_s: float) -> Step:
 def _obey(state: WorkerState, at_s: float) -> Step:
     """The newest halt or assignment, once no trainer stands in its way."""
     if state.leaving is not None or (state.fence == state.generation and state.pending is None):
-        return _count_entered(state), []
+        return live_rules.count_entered(state), []
     if not can_obey(state):
         return state, []
     obeying = replace(
@@ -164,94 +98,40 @@ def _obey(state: WorkerState, at_s: float) -> Step:
         standing=Standing.PARKED,
         world=state.pending,
         pending=None,
-        forked=frozenset(),
-        exits=(),
-        step=None,
-        checkpoints=0,
         stop=None,
+        outcomes=replace(state.outcomes, forked=frozenset(), exits=()),
+        progress=replace(state.progress, step=None, checkpoints=0),
     )
     if obeying.world is None:
         return obeying, []
     if obeying.member is None:
         return replace(obeying, standing=Standing.FREE), []
-    return _count_entered(_count_missing(replace(obeying, standing=Standing.MEMBER, invite=None))), []
-
-
-def _look(state: WorkerState, at_s: float) -> Step:
-    """Who is slow to park is told apart from who is stopped: the master waits longer for the former."""
-    if not is_parking(state) or at_s < state.look_due_s:
-        return state, []
-    return replace(state, look_due_s=at_s + state.rules.look_s), [LookAtTrainers()]
-
-
-def _count_missing(state: WorkerState) -> WorkerState:
-    """Ranks of a world that nobody is forked for, and whose trainers ended before it began."""
-    if state.world is None or state.world.hot is None:
-        return state
-    alive = {trainer.local_rank for trainer in state.trainers}
-    fallen = {each.local_rank: each.exit for each in state.fallen}
-    error = f"it had ended before generation {state.generation} began"
-    missing = (
-        structs.replace(fallen[local_rank], rank=rank)
-        if local_rank in fallen
-        else TrainerExit(rank=rank, signal="SIGKILL", error=error)
-        for local_rank, rank in enumerate(state.ranks)
-        if local_rank not in alive
-    )
-    return replace(state, exits=tuple(missing), fallen=())
-
-
-def _count_entered(state: WorkerState) -> WorkerState:
-    if state.world is None or state.world.hot is None:
-        return state
-    came = entered(state)
-    return state if came <= state.forked else replace(state, forked=state.forked | came)
+    member = replace(obeying, standing=Standing.MEMBER, invitation=replace(obeying.invitation, world=None))
+    return live_rules.count_entered(live_rules.count_missing(member)), []
 
 
 def _keep_host(state: WorkerState, at_s: float) -> Step:
-    if state.host is not Host.ABSENT or state.leaving is not None or at_s < state.host_start_due_s:
+    if state.host.phase is not HostPhase.ABSENT or state.leaving is not None or at_s < state.host.start_due_s:
         return state, []
-    return replace(state, host=Host.WARMING, host_since_s=at_s), [StartHost()]
+    return replace(state, host=replace(state.host, phase=HostPhase.WARMING, since_s=at_s)), [StartHost()]
 
 
-def _fork(state: WorkerState, at_s: float) -> Step:
-    world = state.world
-    untouched = not state.trainers and not state.exits and state.fence == state.generation
-    if world is None or world.hot is not None or not state.ranks or not untouched:
-        return state, []
-    if state.host is not Host.WARM or state.leaving:
-        return state, []
-    trainers = tuple(a_forked(state.generation, rank, local_rank) for local_rank, rank in enumerate(state.ranks))
-    return replace(state, trainers=trainers), [ForkTrainers(world)]
-
-
-def _fork_invited(state: WorkerState, at_s: float) -> Step:
-    """Ahead of a world that will take them; nothing is told of them until they are warm."""
-    world = state.invite
-    if world is None or state.trainers or state.leaving or state.host is not Host.WARM or at_s < state.invite_due_s:
-        return state, []
-    if not needs_trainers(state):
-        return replace(state, invite=None), []
-    trainers = tuple(
-        a_forked(world.generation, Rank(world.world_size + local_rank), local_rank, invited=True)
-        for local_rank in range(state.identity.slots)
-    )
-    forked = ForkTrainers(world, invited=True, terms=state.invite_terms)
-    return replace(state, trainers=trainers, invite=None, invite_at_s=at_s), [forked]
-
-
-def _tell_news(before: WorkerState, after: WorkerState, at_s: float) -> Step:
+def _tell_facts(before: WorkerState, after: WorkerState, at_s: float) -> Step:
     effects: list[WorkerEffect] = []
-    if before.notice_deadline_s is None and after.notice_deadline_s is not None:
-        effects.append(TellNotice(after.notice_deadline_s - at_s, after.notice_source))
+    if before.notice is None and after.notice is not None:
+        effects.append(TellNotice(after.notice.deadline_s - at_s, after.notice.source))
     facts = facts_of(before, after)
     if not facts:
         return after, effects
     switched = any(fact.name == "switched" for fact in facts)
-    after = replace(after, astray=(), switched=after.generation if switched else after.switched)
+    after = replace(
+        after,
+        outcomes=replace(after.outcomes, astray=()),
+        progress=replace(after.progress, switched=after.generation if switched else after.progress.switched),
+    )
     told: list[WorkerEffect] = []
     for fact in facts:
-        after = replace(after, seq=after.seq + 1)
+        after = replace(after, contact=replace(after.contact, seq=after.contact.seq + 1))
         told.append(TellFact(fact.name, status_of(after, at_s), exit=fact.exit, step=fact.step))
     if not any(fact.name == "parked" for fact in facts):
         return after, [*effects, *told]
@@ -261,9 +141,11 @@ def _tell_news(before: WorkerState, after: WorkerState, at_s: float) -> Step:
 
 
 def _heartbeat(before: WorkerState, after: WorkerState, at_s: float) -> Step:
-    if not after.connected or at_s < after.heartbeat_due_s:
+    if not after.contact.connected or at_s < after.contact.heartbeat_due_s:
         return after, []
-    after = replace(after, seq=after.seq + 1, heartbeat_due_s=at_s + after.rules.heartbeat_s)
+    after = replace(
+        after, contact=replace(after.contact, seq=after.contact.seq + 1, heartbeat_due_s=at_s + after.rules.heartbeat_s)
+    )
     lease = Lease(after.rules.lease_s)
     listening = [trainer for trainer in after.trainers if trainer.attached is not None]
     leases = [TellTrainer(trainer.generation, trainer.rank, lease) for trainer in listening]
@@ -273,62 +155,93 @@ def _heartbeat(before: WorkerState, after: WorkerState, at_s: float) -> Step:
 def _leave(before: WorkerState, after: WorkerState, at_s: float) -> Step:
     if after.leaving is None or after.trainers:
         return after, []
-    after = replace(after, seq=after.seq + 1, left=True, stop=None)
+    after = replace(after, left=True, stop=None, contact=replace(after.contact, seq=after.contact.seq + 1))
     leaving = after.leaving
     assert leaving is not None
     left = TellFact("left", status_of(after, at_s), why=leaving.why, is_unfit=leaving.is_unfit)
     return after, [FlushProgress(), left, Leave(leaving.code, leaving.why)]
 
 
+RULES = (
+    _go_in_time,
+    live_rules.tell_trainers,
+    _stop_older,
+    _obey,
+    live_rules.look,
+    _keep_host,
+    restarted_rules.fork,
+    live_rules.fork_invited,
+)
+"""Rules that reconcile the state with what was learned, in this order."""
+
+
 def _stop_repeat_at_s(state: WorkerState, stop: Stop) -> float:
     return stop.asked_at_s + stop.grace_s + state.rules.stop_repeat_s
-
-
-def _overdue_at_s(state: WorkerState) -> float | None:
-    """When invited trainers that have not attached are given up."""
-    waiting = any(trainer.newborn and trainer.attached is None for trainer in state.trainers)
-    return state.invite_at_s + state.rules.attach_s if waiting and state.stop is None else None
-
-
-def _repeats_at_s(state: WorkerState) -> list[float]:
-    """When a trainer is told again, or given up because it does not come back to be told."""
-    since = [
-        trainer.told.at_s
-        for trainer in state.trainers
-        if trainer.told is not None and word_for(state, trainer) is not None
-    ]
-    if not state.planned and state.stop is None:
-        since += [
-            trainer.detached_at_s
-            for trainer in state.trainers
-            if trainer.detached_at_s is not None and not trainer.clear_of(state.fence)
-        ]
-    return [at_s + state.rules.repeat_s for at_s in since]
 
 
 def _wake_at_s(state: WorkerState) -> float | None:
     if state.left:
         return None
     times: list[float] = []
-    if state.connected:
-        times.append(state.heartbeat_due_s)
+    if state.contact.connected:
+        times.append(state.contact.heartbeat_due_s)
     if state.stop is not None:
         times.append(_stop_repeat_at_s(state, state.stop))
     if state.leaving is None:
-        times += _repeats_at_s(state)
+        times += live_rules.repeats_at_s(state)
         if is_parking(state):
-            times.append(state.look_due_s)
-        if state.ends_by_s is not None and state.trainers and state.stop is None:
-            times.append(state.ends_by_s)
-        overdue_at_s = _overdue_at_s(state)
+            times.append(state.observation.due_s)
+        if state.ending.by_s is not None and state.trainers and state.stop is None:
+            times.append(state.ending.by_s)
+        overdue_at_s = live_rules.overdue_at_s(state)
         if overdue_at_s is not None:
             times.append(overdue_at_s)
-        if state.invite is not None and not state.trainers and state.host is Host.WARM:
-            times.append(state.invite_due_s)
-        if not state.connected:
-            times.append(state.heard_at_s + state.rules.orphan_s)
-        if state.host is Host.ABSENT:
-            times.append(state.host_start_due_s)
-        if state.notice_deadline_s is not None:
-            times.append(state.notice_deadline_s - state.rules.notice_margin_s)
+        if state.invitation.world is not None and not state.trainers and state.host.phase is HostPhase.WARM:
+            times.append(state.invitation.due_s)
+        if not state.contact.connected:
+            times.append(state.contact.heard_at_s + state.rules.orphan_s)
+        if state.host.phase is HostPhase.ABSENT:
+            times.append(state.host.start_due_s)
+        if state.notice is not None:
+            times.append(state.notice.deadline_s - state.rules.notice_margin_s)
     return min(times, default=None)
+
+
+def _waiting_for(state: WorkerState) -> str:
+    if state.leaving is not None:
+        return f"leaves: {state.leaving.why}" + (f"; {len(state.trainers)} trainers to end" if state.trainers else "")
+    world = f"generation {state.generation}"
+    match state.phase:
+        case WorkerPhase.STOPPING if state.stop is None:
+            return f"{_count_behind(state)} trainers of {world} to park for generation {state.fence}"
+        case WorkerPhase.STOPPING:
+            return f"{len(state.trainers)} trainers of {world} to end before generation {state.fence}"
+        case WorkerPhase.WARMING:
+            return "the host to import torch" + (f"; it was lost: {state.host.why}" if state.host.why else "")
+        case WorkerPhase.STARTING if state.world is not None and state.world.hot is not None:
+            return f"the trainers to come into {world}"
+        case WorkerPhase.STARTING if state.host.phase is not HostPhase.WARM:
+            return f"the host, to fork the trainers of {world}"
+        case WorkerPhase.STARTING:
+            return f"the trainers of {world} to be forked"
+        case WorkerPhase.READY if state.planned:
+            return f"the trainers of {world} to go over to generation {state.fence}"
+        case WorkerPhase.READY:
+            return f"the trainers of {world}, ranks {', '.join(map(str, state.ranks))}"
+        case WorkerPhase.ENDED:
+            return f"the master: all trainers of {world} have exited"
+        case WorkerPhase.PARKED:
+            return f"the assignment of {world}"
+        case _:
+            return _waiting_while_free(state, world)
+
+
+def _count_behind(state: WorkerState) -> int:
+    return sum(not trainer.clear_of(state.fence) for trainer in state.trainers)
+
+
+def _waiting_while_free(state: WorkerState, world: str) -> str:
+    if any(trainer.newborn and trainer.attached is None for trainer in state.trainers):
+        return f"{len(state.trainers)} invited trainers to warm up"
+    waiting = f" for {len(state.trainers)} warm trainers" if state.trainers else ""
+    return f"an assignment{waiting}: no rank in {world}" if state.generation else f"an assignment{waiting}"

@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from agents.worker.words import Word
+from agents.worker.commands import TrainerCommand
+from agents.worker.state import WorkerState
 from messages.ids import Generation, Rank
 from messages.workers import TrainerExit, WorkerStatus
 from messages.worlds import Assignment
@@ -39,7 +40,7 @@ class TellTrainer:
 
     generation: Generation
     rank: Rank
-    word: Word
+    command: TrainerCommand
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,3 +105,6 @@ WorkerEffect = (
     | FlushProgress
     | Leave
 )
+
+Step = tuple[WorkerState, list[WorkerEffect]]
+"""The state after a rule, and what the rule asks for."""

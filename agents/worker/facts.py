@@ -1,50 +1,101 @@
-"""Facts of the core as messages of the bus."""
+"""What is new since the last event and worth a fact.
 
-from agents.worker.effects import TellFact
-from messages.workers import (
-    WorkerExited,
-    WorkerJoined,
-    WorkerLeft,
-    WorkerParked,
-    WorkerParking,
-    WorkerPeerLost,
-    WorkerPosition,
-    WorkerReady,
-    WorkerSwitched,
-)
+Each fact carries the whole status, so what happens at once needs only one; an exit always has its own.
+"""
 
-FactMessage = (
-    WorkerJoined
-    | WorkerReady
-    | WorkerParking
-    | WorkerParked
-    | WorkerPosition
-    | WorkerSwitched
-    | WorkerExited
-    | WorkerPeerLost
-    | WorkerLeft
-)
+from dataclasses import dataclass
+
+from agents.worker.live import all_seen_alive, all_warm, has_switched, is_parking
+from agents.worker.state import Standing, WorkerState
+from messages.workers import TrainerExit, TrainerStatus, WorkerPhase
 
 
-def fact_message(told: TellFact) -> FactMessage:
-    match told:
-        case TellFact(fact="joined"):
-            return WorkerJoined(told.status)
-        case TellFact(fact="ready"):
-            return WorkerReady(told.status)
-        case TellFact(fact="parking"):
-            return WorkerParking(told.status)
-        case TellFact(fact="parked"):
-            return WorkerParked(told.status)
-        case TellFact(fact="position"):
-            return WorkerPosition(told.status)
-        case TellFact(fact="left"):
-            return WorkerLeft(told.status, told.why, told.is_unfit)
-        case TellFact(fact="switched", step=int(step)):
-            return WorkerSwitched(told.status, step)
-        case TellFact(fact="exited", exit=ended) if ended is not None:
-            return WorkerExited(told.status, ended)
-        case TellFact(fact="peer_lost", exit=ended):
-            return WorkerPeerLost(told.status, ended)
-        case _:
-            raise ValueError(f"{told.fact!r} is not a fact, or lacks what it is about")
+@dataclass(frozen=True, slots=True)
+class Fact:
+    name: str
+    exit: TrainerExit | None = None
+    step: int | None = None
+
+
+def facts_of(before: WorkerState, after: WorkerState) -> list[Fact]:
+    same_world = before.generation == after.generation
+    exits = (*after.outcomes.astray, *after.outcomes.exits[len(before.outcomes.exits) if same_world else 0 :])
+    facts = [Fact("peer_lost" if ended.peer_lost else "exited", exit=ended) for ended in exits]
+    change = _change(before, after)
+    return facts if change is None else [*facts, change]
+
+
+def _change(before: WorkerState, after: WorkerState) -> Fact | None:
+    moved = before.phase is not after.phase or before.generation != after.generation
+    if before.phase is WorkerPhase.WARMING and after.phase in (WorkerPhase.IDLE, WorkerPhase.PARKED):
+        return Fact("joined")
+    if moved and (after.phase is WorkerPhase.PARKED or _handed_over(before, after)):
+        return Fact("parked")
+    if _newly_broken(before, after):
+        return Fact("peer_lost")
+    if before.observation.seen_at_s < after.observation.seen_at_s and is_parking(after) and all_seen_alive(after):
+        return Fact("parking")
+    step = _switched_at(after)
+    if step is not None and after.progress.switched < after.generation:
+        return Fact("switched", step=step)
+    if moved and after.phase is WorkerPhase.READY:
+        return Fact("ready")
+    if all_warm(after) and not all_warm(before):
+        return Fact("ready")
+    if not moved and after.progress.checkpoints > before.progress.checkpoints:
+        return Fact("ready")
+    if has_switched(after) and _stands_otherwise(before, after):
+        return Fact("ready")
+    answered = after.observation.is_located and not before.observation.is_located
+    return Fact("position") if answered or _is_elsewhere(before, after) else None
+
+
+def _handed_over(before: WorkerState, after: WorkerState) -> bool:
+    """A leaver whose trainers have parked."""
+    was_in = before.standing is Standing.MEMBER
+    return was_in and after.standing is Standing.FREE and bool(after.trainers) and after.leaving is None
+
+
+def _switched_at(state: WorkerState) -> int | None:
+    """Trainers that are attached say themselves that they are in the world; of others the first step does."""
+    said = _said(state)
+    if said:
+        return max(status.done for status in said) if has_switched(state) else None
+    return state.progress.step
+
+
+def _newly_broken(before: WorkerState, after: WorkerState) -> bool:
+    return bool(_broken(after) - _broken(before)) and after.leaving is None
+
+
+def _broken(state: WorkerState) -> set[tuple[int, int]]:
+    """Local ranks that see their present world broken, with its generation."""
+    return {
+        (status.local_rank, status.broken)
+        for status in _said(state)
+        if status.broken and status.broken >= status.generation and status.parked <= status.broken
+    }
+
+
+def _stands_otherwise(before: WorkerState, after: WorkerState) -> bool:
+    """What the master acts on beyond generations: who has the whole state, who has nothing left to do."""
+    known = {status.local_rank: (status.active, status.finished) for status in _said(before)}
+    return any(known.get(status.local_rank) != (status.active, status.finished) for status in _said(after))
+
+
+def _is_elsewhere(before: WorkerState, after: WorkerState) -> bool:
+    """Trainers say where they are only if that takes long, or if they are asked."""
+    known = {status.local_rank: _place(status) for status in _said(before)}
+    return any(known.get(status.local_rank, NOWHERE) != _place(status) for status in _said(after))
+
+
+def _place(status: TrainerStatus) -> tuple[object, ...]:
+    """What of its status says where it is."""
+    return status.waiting, status.overdue, status.paused, status.located
+
+
+NOWHERE = _place(TrainerStatus(0))
+
+
+def _said(state: WorkerState) -> list[TrainerStatus]:
+    return [trainer.attached for trainer in state.trainers if trainer.attached is not None]

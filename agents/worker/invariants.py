@@ -16,7 +16,7 @@ def _of_one(state: WorkerState) -> list[str]:
     broken = []
     alive = [trainer.birth for trainer in state.trainers]
     locally = [trainer.local_rank for trainer in state.trainers]
-    ended = [ended.rank for ended in state.exits]
+    ended = [ended.rank for ended in state.outcomes.exits]
     behind = [trainer.birth for trainer in state.trainers if not trainer.clear_of(state.generation)]
     if behind:
         broken.append(f"obeys {state.generation} while trainers born as {behind} may be in an older world")
@@ -26,8 +26,8 @@ def _of_one(state: WorkerState) -> list[str]:
         broken.append(f"ranks {ended} ended, but it was given {list(state.ranks)}")
     if state.standing is Standing.MEMBER and {state.present_rank(t) for t in state.trainers} & set(ended):
         broken.append(f"a rank is alive and ended: born as {alive}, ended {ended}")
-    if state.phase is WorkerPhase.READY and not set(state.ranks) <= state.forked:
-        broken.append(f"ready, but of ranks {list(state.ranks)} only {sorted(state.forked)} were forked")
+    if state.phase is WorkerPhase.READY and not set(state.ranks) <= state.outcomes.forked:
+        broken.append(f"ready, but of ranks {list(state.ranks)} only {sorted(state.outcomes.forked)} were forked")
     if state.phase in _WITHOUT_TRAINERS and any(_is_of_its_own(trainer) for trainer in state.trainers):
         broken.append(f"{state.phase} with trainers born as {alive} that nobody can talk to")
     if state.left and state.trainers:
@@ -50,8 +50,8 @@ def _of_both(before: WorkerState, after: WorkerState) -> list[str]:
         for name, old, new in (
             ("generation", before.generation, after.generation),
             ("fence", before.fence, after.fence),
-            ("seq", before.seq, after.seq),
-            ("epoch", before.epoch, after.epoch),
+            ("seq", before.contact.seq, after.contact.seq),
+            ("epoch", before.contact.epoch, after.contact.epoch),
         )
         if new < old
     ]

@@ -31,8 +31,8 @@ from agents.worker.events import (
     TrainersStopped,
     WorkerEvent,
 )
-from agents.worker.hot import is_parking, needs_trainers
-from agents.worker.state import Host, Leaving, Standing, WorkerState, own_place
+from agents.worker.live import is_parking, needs_trainers
+from agents.worker.state import HostPhase, Leaving, Notice, Standing, WorkerState, own_place
 from messages.ids import Epoch
 from messages.workers import TrainerExit
 from messages.worlds import Assignment, Halt
@@ -69,7 +69,7 @@ def learn(state: WorkerState, event: WorkerEvent) -> WorkerState:
         case CheckpointReported():
             return trainers.checkpoint(state, event)
         case CheckpointWritten(_, checkpoint):
-            return replace(state, checkpoint=checkpoint)
+            return replace(state, progress=replace(state.progress, checkpoint=checkpoint))
         case AssignmentHeard():
             return _assigned(state, event)
         case HaltHeard():
@@ -87,43 +87,50 @@ def learn(state: WorkerState, event: WorkerEvent) -> WorkerState:
         case StopAsked():
             return _stop_asked(state, event)
         case BusLost():
-            return replace(state, connected=False, heard_at_s=event.at_s) if state.connected else state
-        case BusBack():
-            return replace(state, connected=True, heard_at_s=event.at_s, heartbeat_due_s=event.at_s)
+            return _bus_lost(state, event.at_s)
+        case BusBack(at_s):
+            contact = replace(state.contact, connected=True, heard_at_s=at_s, heartbeat_due_s=at_s)
+            return replace(state, contact=contact)
         case _:
             assert_never(event)
 
 
-def _host_warmed(state: WorkerState, event: HostWarmed) -> WorkerState:
-    if state.host is not Host.WARMING:
+def _bus_lost(state: WorkerState, at_s: float) -> WorkerState:
+    if not state.contact.connected:
         return state
-    return replace(state, host=Host.WARM, host_since_s=event.at_s, was_warm=True)
+    return replace(state, contact=replace(state.contact, connected=False, heard_at_s=at_s))
+
+
+def _host_warmed(state: WorkerState, event: HostWarmed) -> WorkerState:
+    if state.host.phase is not HostPhase.WARMING:
+        return state
+    return replace(state, host=replace(state.host, phase=HostPhase.WARM, since_s=event.at_s, was_warm=True))
 
 
 def _host_lost(state: WorkerState, event: HostLost) -> WorkerState:
-    if state.host is Host.ABSENT:
+    if state.host.phase is HostPhase.ABSENT:
         return state
     rules = state.rules
-    steady = state.host is Host.WARM and event.at_s - state.host_since_s >= rules.host_steady_s
-    losses = 1 if steady else state.host_losses + 1
+    steady = state.host.phase is HostPhase.WARM and event.at_s - state.host.since_s >= rules.host_steady_s
+    losses = 1 if steady else state.host.losses + 1
     backoff_s = min(rules.host_backoff_s * 2 ** (losses - 1), rules.host_backoff_max_s)
     how = f"host lost: {event.why}"
     gone = [(trainer.birth, TrainerExit(rank=trainer.rank, signal="SIGKILL", error=how)) for trainer in state.trainers]
-    return replace(
-        trainers.ended(state, gone, event.at_s),
-        host=Host.ABSENT,
-        host_since_s=event.at_s,
-        host_losses=losses,
-        host_why=event.why,
+    host = replace(
+        state.host,
+        phase=HostPhase.ABSENT,
+        since_s=event.at_s,
+        losses=losses,
+        why=event.why,
         is_unfit=event.is_unfit,
-        host_start_due_s=event.at_s + backoff_s,
-        stop=None,
+        start_due_s=event.at_s + backoff_s,
     )
+    return replace(trainers.ended(state, gone, event.at_s), host=host, stop=None)
 
 
 def is_newer(state: WorkerState, event: AssignmentHeard | HaltHeard) -> bool:
     """The fence. A halt is answered by the assignment of the same generation; what is repeated teaches nothing."""
-    if (event.epoch or 0) < state.epoch:
+    if (event.epoch or 0) < state.contact.epoch:
         return False
     if isinstance(event, HaltHeard):
         return event.halt.generation > state.fence
@@ -142,8 +149,7 @@ def _assigned(state: WorkerState, event: AssignmentHeard) -> WorkerState:
             state,
             fence=assignment.generation,
             pending=assignment,
-            stop_grace_s=assignment.stop_grace_s,
-            ends_by_s=None,
+            ending=replace(state.ending, grace_s=assignment.stop_grace_s, by_s=None),
         )
     return _hear(state, event.epoch, event.at_s)
 
@@ -165,14 +171,18 @@ def _halted(state: WorkerState, event: HaltHeard) -> WorkerState:
             state,
             fence=halt.generation,
             pending=None,
-            stop_grace_s=halt.stop_grace_s,
-            look_due_s=look_due_s,
-            ends_by_s=_ends_by_s(state, halt, event.at_s),
+            ending=replace(state.ending, grace_s=halt.stop_grace_s, by_s=_ends_by_s(state, halt, event.at_s)),
+            observation=replace(state.observation, due_s=look_due_s),
         )
     elif _ends_sooner(state, halt):
-        state = replace(state, stop_grace_s=halt.stop_grace_s, ends_by_s=_ends_by_s(state, halt, event.at_s), stop=None)
+        state = replace(
+            state,
+            stop=None,
+            ending=replace(state.ending, grace_s=halt.stop_grace_s, by_s=_ends_by_s(state, halt, event.at_s)),
+        )
     elif halt.generation == state.fence and is_parking(state):
-        state = replace(state, look_due_s=event.at_s)  # said again: it was first said longer ago than it was heard
+        # Said again: it was first said longer ago than it was heard.
+        state = replace(state, observation=replace(state.observation, due_s=event.at_s))
     return _hear(state, event.epoch, event.at_s)
 
 
@@ -180,7 +190,7 @@ def _ends_sooner(state: WorkerState, halt: Halt) -> bool:
     """Said again, now with no world to follow, or with less time."""
     if halt.generation != state.fence or state.pending is not None or not halt.ends:
         return False
-    return state.ends_by_s is None or halt.stop_grace_s < state.stop_grace_s
+    return state.ending.by_s is None or halt.stop_grace_s < state.ending.grace_s
 
 
 def _ends_by_s(state: WorkerState, halt: Halt, at_s: float) -> float | None:
@@ -191,17 +201,17 @@ def _invited(state: WorkerState, event: InviteHeard) -> WorkerState:
     invite = event.invite
     if invite.job != state.identity.job:
         return state
-    current = (event.epoch or 0) >= state.epoch
+    current = (event.epoch or 0) >= state.contact.epoch
     if current and state.identity.worker in invite.workers and needs_trainers(state):
-        state = replace(state, invite=invite.world, invite_terms=invite.terms)
+        state = replace(state, invitation=replace(state.invitation, world=invite.world, terms=invite.terms))
     return _hear(state, event.epoch, event.at_s)
 
 
 def _asked_where(state: WorkerState, event: LocateHeard) -> WorkerState:
     if event.locate.job != state.identity.job:
         return state
-    if (event.epoch or 0) >= state.epoch:
-        state = replace(state, locate=event.locate.number, is_located=False)
+    if (event.epoch or 0) >= state.contact.epoch:
+        state = replace(state, observation=replace(state.observation, locate=event.locate.number, is_located=False))
     return _hear(state, event.epoch, event.at_s)
 
 
@@ -209,9 +219,9 @@ def _released(state: WorkerState, event: ReleaseHeard) -> WorkerState:
     release = event.release
     if release.job != state.identity.job:
         return state
-    current = (event.epoch or 0) >= state.epoch
+    current = (event.epoch or 0) >= state.contact.epoch
     if current and state.leaving is None and state.identity.worker in release.workers:
-        grace_s = state.stop_grace_s if release.is_last else _release_grace_s(state)
+        grace_s = state.ending.grace_s if release.is_last else _release_grace_s(state)
         state = replace(state, leaving=Leaving(f"released: {release.why}", 0, grace_s))
     return _hear(state, event.epoch, event.at_s)
 
@@ -219,24 +229,25 @@ def _released(state: WorkerState, event: ReleaseHeard) -> WorkerState:
 def _release_grace_s(state: WorkerState) -> float:
     """What is in no world has nothing to finish."""
     at_rest = state.standing is not Standing.MEMBER and all(trainer.attached is not None for trainer in state.trainers)
-    return min(state.stop_grace_s, state.rules.parked_grace_s) if at_rest else state.stop_grace_s
+    return min(state.ending.grace_s, state.rules.parked_grace_s) if at_rest else state.ending.grace_s
 
 
 def _hear(state: WorkerState, epoch: Epoch | None, at_s: float) -> WorkerState:
-    return replace(state, epoch=max(state.epoch, epoch or state.epoch), heard_at_s=at_s)
+    known = state.contact.epoch
+    return replace(state, contact=replace(state.contact, epoch=max(known, epoch or known), heard_at_s=at_s))
 
 
 def _noticed(state: WorkerState, event: NoticeCame) -> WorkerState:
     deadline_s = event.at_s + max(0.0, event.remaining_s)
-    if state.notice_deadline_s is not None:
-        return replace(state, notice_deadline_s=min(state.notice_deadline_s, deadline_s))
-    return replace(state, notice_deadline_s=deadline_s, notice_source=event.source)
+    if state.notice is not None:
+        return replace(state, notice=replace(state.notice, deadline_s=min(state.notice.deadline_s, deadline_s)))
+    return replace(state, notice=Notice(deadline_s, event.source))
 
 
 def _stop_asked(state: WorkerState, event: StopAsked) -> WorkerState:
     """Asked again, it waits for nobody."""
     if state.leaving is None:
-        grace_s = state.stop_grace_s if event.grace_s is None else max(0.0, event.grace_s)
+        grace_s = state.ending.grace_s if event.grace_s is None else max(0.0, event.grace_s)
         return replace(state, leaving=Leaving(event.why, 0, grace_s))
     if state.leaving.grace_s == 0:
         return state

@@ -14,7 +14,7 @@ from agents.worker.events import (
     TrainersSeen,
     TrainersStopped,
 )
-from agents.worker.hot import is_parking
+from agents.worker.live import is_parking
 from agents.worker.state import WorkerState
 from agents.worker.trainer import Birth, Trainer
 from messages.ids import NO_GENERATION
@@ -29,7 +29,7 @@ def forked(state: WorkerState, birth: Birth, pid: int = 0) -> WorkerState:
     state = _replaced(state, replace(trainer, pid=pid))
     if trainer.invited:
         return state
-    return replace(state, forked=state.forked | {trainer.rank})
+    return replace(state, outcomes=replace(state.outcomes, forked=state.outcomes.forked | {trainer.rank}))
 
 
 def ended(state: WorkerState, exits: Iterable[tuple[Birth, TrainerExit]], at_s: float) -> WorkerState:
@@ -43,19 +43,21 @@ def ended(state: WorkerState, exits: Iterable[tuple[Birth, TrainerExit]], at_s: 
         if state.stop is not None:
             continue
         if lives and how.rank in state.ranks:
-            state = replace(state, exits=(*state.exits, how))
+            state = replace(state, outcomes=replace(state.outcomes, exits=(*state.outcomes.exits, how)))
         else:
             state = _fell(state, trainer, how)
-            state = back_off(replace(state, astray=(*state.astray, how)), at_s)
+            outcomes = replace(state.outcomes, astray=(*state.outcomes.astray, how))
+            state = back_off(replace(state, outcomes=outcomes), at_s)
     return state
 
 
 def _fell(state: WorkerState, trainer: Trainer, how: TrainerExit) -> WorkerState:
     """Nothing ends trainers that live on when their world is halted: whoever does so all the same does it by itself."""
-    if not trainer.is_hot or trainer.newborn or trainer.finished or not (how.clean or how.by_itself):
+    if not trainer.is_live or trainer.newborn or trainer.finished or not (how.clean or how.by_itself):
         return state
-    kept = tuple(each for each in state.fallen if each.generation == state.fence)
-    return replace(state, fallen=(*kept, Fallen(state.fence, trainer.local_rank, how)))
+    kept = tuple(each for each in state.outcomes.fallen if each.generation == state.fence)
+    fallen = (*kept, Fallen(state.fence, trainer.local_rank, how))
+    return replace(state, outcomes=replace(state.outcomes, fallen=fallen))
 
 
 def stopped(state: WorkerState, event: TrainersStopped) -> WorkerState:
@@ -86,11 +88,13 @@ def said(state: WorkerState, event: TrainerSaid) -> WorkerState:
     seen_alive = trainer.attached.parking
     parking = seen_alive if seen_alive > event.status.parked else NO_GENERATION
     # Who speaks runs, also where the kernel cannot be asked since it lives in another container.
-    status = structs.replace(event.status, local_rank=trainer.local_rank, parking=parking, located=state.locate)
+    status = structs.replace(
+        event.status, local_rank=trainer.local_rank, parking=parking, located=state.observation.locate
+    )
     above = max(trainer.above, status.parked, status.generation)
     finished = trainer.finished or status.finished
     state = _replaced(state, replace(trainer, attached=status, above=above, finished=finished))
-    return replace(state, invite_losses=0) if status.active else state
+    return replace(state, invitation=replace(state.invitation, losses=0)) if status.active else state
 
 
 def seen(state: WorkerState, event: TrainersSeen) -> WorkerState:
@@ -102,42 +106,44 @@ def seen(state: WorkerState, event: TrainersSeen) -> WorkerState:
         if parking:
             vouched = runs and not trainer.clear_of(state.fence)
             status = structs.replace(status, parking=state.fence if vouched else NO_GENERATION)
-        if runs and not state.is_located:
-            status = structs.replace(status, located=state.locate)
+        if runs and not state.observation.is_located:
+            status = structs.replace(status, located=state.observation.locate)
         state = _replaced(state, replace(trainer, attached=status))
-    return replace(state, seen_at_s=event.at_s if parking else state.seen_at_s, is_located=True)
+    seen_at_s = event.at_s if parking else state.observation.seen_at_s
+    return replace(state, observation=replace(state.observation, seen_at_s=seen_at_s, is_located=True))
 
 
 def step(state: WorkerState, event: StepCompleted) -> WorkerState:
     if event.generation != state.generation or event.rank not in state.ranks or state.stop is not None:
         return state
-    newest = event.step if state.step is None else max(state.step, event.step)
-    return replace(state, step=newest)
+    newest = event.step if state.progress.step is None else max(state.progress.step, event.step)
+    return replace(state, progress=replace(state.progress, step=newest))
 
 
 def checkpoint(state: WorkerState, event: CheckpointReported) -> WorkerState:
     """Counts in its world only. One that the script writes when it is ended is the newest all the same, unless the SDK
     says more about those that it writes."""
-    if state.checkpoint is None or state.checkpoint.step is None:
-        state = replace(state, checkpoint=WrittenCheckpoint(at=event.at))
+    if state.progress.checkpoint is None or state.progress.checkpoint.step is None:
+        state = replace(state, progress=replace(state.progress, checkpoint=WrittenCheckpoint(at=event.at)))
     if event.generation != state.generation or not state.ranks or state.stop is not None:
         return state
-    return replace(state, checkpoints=state.checkpoints + 1)
+    return replace(state, progress=replace(state.progress, checkpoints=state.progress.checkpoints + 1))
 
 
 def _as_of(told: TrainerExit, state: WorkerState, trainer: Trainer) -> TrainerExit:
     """With its present rank: the host knows it by the one it was forked with."""
-    early = told.clean and trainer.is_hot and not trainer.newborn and not trainer.finished
+    early = told.clean and trainer.is_live and not trainer.newborn and not trainer.finished
     return structs.replace(told, rank=state.present_rank(trainer), early=early)
 
 
 def back_off(state: WorkerState, at_s: float) -> WorkerState:
     """Several that end together are one loss."""
-    if at_s < state.invite_due_s:
+    if at_s < state.invitation.due_s:
         return state
     rules = state.rules
-    pause_s = min(rules.invite_backoff_s * 2.0**state.invite_losses, rules.invite_backoff_max_s)
-    return replace(state, invite_due_s=at_s + pause_s, invite_losses=min(state.invite_losses + 1, 16))
+    pause_s = min(rules.invite_backoff_s * 2.0**state.invitation.losses, rules.invite_backoff_max_s)
+    losses = min(state.invitation.losses + 1, 16)
+    return replace(state, invitation=replace(state.invitation, due_s=at_s + pause_s, losses=losses))
 
 
 def _replaced(state: WorkerState, trainer: Trainer) -> WorkerState:

@@ -12,7 +12,6 @@ from pathlib import Path
 
 from agents.worker.cage import Cage
 from agents.worker.decide import decide
-from agents.worker.echo import Echo
 from agents.worker.effects import WorkerEffect
 from agents.worker.events import BusBack, BusLost, NoticeCame, StopAsked, Ticked, WorkerEvent
 from agents.worker.external_host import HostContainer, socket_path
@@ -22,6 +21,7 @@ from agents.worker.settings import WorkerSettings
 from agents.worker.shell import Hands, WorkerShell
 from agents.worker.state import WorkerIdentity, WorkerRules, WorkerState, new_worker
 from agents.worker.stored import read_launch, read_submitted_at
+from agents.worker.terminal import Echo
 from agents.worker.trainers import socket_for
 from messages.ids import ClusterName, JobName, WorkerId
 from messages.subjects import STATE_BUCKET
@@ -94,7 +94,7 @@ async def _work(settings: WorkerSettings, hands: Hands, stop: Stop) -> int:
             tasks.create_task(shell.outbox.run(), name="worker/logs"),
             tasks.create_task(shell.report_progress(), name="worker/progress"),
             tasks.create_task(shell.watch_checkpoints(), name="worker/checkpoints"),
-            tasks.create_task(shell.keep_reading(), name="worker/kept"),
+            tasks.create_task(shell.keep_reading(), name="worker/stored"),
             tasks.create_task(_obey_signals(settings, hands.inbox, stop), name="worker/signals"),
         ]
         if hands.folder.cage is not None:

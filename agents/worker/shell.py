@@ -1,7 +1,6 @@
 """The hands of the worker-agent: the bus, the host, the log lines, the progress reports."""
 
 import asyncio
-import os
 import shutil
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +10,6 @@ from typing import assert_never
 
 from agents.worker import checkpoints, invariants
 from agents.worker.conversation import Conversation
-from agents.worker.echo import Echo
 from agents.worker.effects import (
     AbortTrainer,
     FlushProgress,
@@ -52,18 +50,17 @@ from agents.worker.events import (
     WorkerEvent,
 )
 from agents.worker.external_host import ExternalHost, HostContainer
-from agents.worker.facts import fact_message
 from agents.worker.host import Host, HostCommand
 from agents.worker.leftovers import WorkerFolder
 from agents.worker.outbox import LogOutbox
 from agents.worker.progress import REPORT_EVERY_S, ProgressBook
-from agents.worker.state import WorkerIdentity, WorkerState, own_place, status_of
+from agents.worker.state import WorkerIdentity, WorkerState, own_place
 from agents.worker.stored import read_world
+from agents.worker.terminal import Echo
 from agents.worker.trainer import Birth
 from agents.worker.trainers import Trainers
-from agents.worker.translation import birth_of, counted_of, exit_of, order_of
+from agents.worker.translation import birth_of, counted_of, exit_of, fact_message, order_of
 from agents.worker.translation import status_of as status_of_trainer
-from agents.worker.waiting import waiting_for
 from messages import subjects
 from messages.clusters import Answer
 from messages.codec import Received
@@ -72,9 +69,7 @@ from messages.ids import Generation, Rank
 from messages.jobs import Launch
 from messages.measured import StepsMeasured
 from messages.workers import (
-    DumpWorker,
     StopWorker,
-    WorkerDump,
     WorkerHeartbeat,
     WorkerNoticed,
     WorkerStatus,
@@ -163,8 +158,8 @@ class WorkerShell:
                 self._fork(assignment, own_place(self._identity.worker, assignment), {})
             case StopTrainers():
                 return self._stop(effect)
-            case TellTrainer(generation, rank, word):
-                self.trainers.tell((generation, rank), order_of(word, self._identity.address))
+            case TellTrainer(generation, rank, command):
+                self.trainers.tell((generation, rank), order_of(command, self._identity.address))
             case LookAtTrainers():
                 self._inbox.post(TrainersSeen(self._clock.monotonic_s(), self.trainers.running()))
             case AbortTrainer(generation, rank, why):
@@ -178,7 +173,7 @@ class WorkerShell:
                 self._publish_own("notice", WorkerNoticed(identity.worker, identity.job, remaining_s, source))
             case SendHeartbeat(status):
                 subject = subjects.worker_heartbeat(self._identity.cluster, self._identity.worker)
-                self._bus.publish(subject, WorkerHeartbeat(status, load_1m=round(os.getloadavg()[0], 2)))
+                self._bus.publish(subject, WorkerHeartbeat(status))
             case FlushProgress():
                 self.flush_progress()
             case Leave(code, why):
@@ -213,18 +208,18 @@ class WorkerShell:
     async def keep_reading(self) -> None:
         """Whoever comes late or was away hears the last assignment as if it had just been sent."""
         while True:
-            await self._read_kept_world()
+            await self._read_stored_world()
             await self._reconnected.wait()
             self._reconnected.clear()
 
-    async def _read_kept_world(self) -> None:
+    async def _read_stored_world(self) -> None:
         pause_s = READ_AGAIN_FIRST_S
         while True:
             try:
                 for heard in await read_world(self._bucket, self._identity.job, self._clock):
                     self._inbox.post(heard)
             except BusUnavailable as error:
-                self._log.info("kept_world_not_read", why=str(error))
+                self._log.info("stored_world_not_read", why=str(error))
                 await asyncio.sleep(pause_s)
                 pause_s = min(pause_s * 2, READ_AGAIN_MOST_S)
             else:
@@ -400,24 +395,8 @@ class WorkerShell:
             case StopWorker(why, grace_s):
                 self._inbox.post(StopAsked(self._clock.monotonic_s(), why, grace_s))
                 return Answer(ok=True)
-            case DumpWorker():
-                return self._dump()
             case _:
                 return Answer(ok=False, why=f"{received.envelope.kind} is no command for a worker")
-
-    def _dump(self) -> Message:
-        if self._state is None:
-            return Answer(ok=False, why="has just been started")
-        status = status_of(self._state, self._clock.monotonic_s())
-        return WorkerDump(status, waiting_for(self._state), self._counters())
-
-    def _counters(self) -> dict[str, int]:
-        own: Mapping[str, int] = {
-            "hosts_started": self._hosts,
-            "log_lines_sent": self.outbox.sent_lines,
-            "log_lines_dropped": self.outbox.dropped_lines,
-        }
-        return {**own, **self.trainers.dropped, **self._bus.dropped}
 
     def _log_soon(self, log: Callable[[], None]) -> None:
         """Whoever waits for what was just published does not wait for a line on standard error."""

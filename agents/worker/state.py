@@ -62,7 +62,7 @@ class WorkerRules:
     """From SIGTERM to SIGKILL of a released trainer that takes part in nothing any more."""
 
 
-class Host(StrEnum):
+class HostPhase(StrEnum):
     ABSENT = "absent"
     WARMING = "warming"
     WARM = "warm"
@@ -79,11 +79,109 @@ class Standing(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Contact:
+    """The bus, and the master behind it."""
+
+    heard_at_s: float
+    """When the master was last heard, or the bus lost."""
+    heartbeat_due_s: float
+    connected: bool = True
+    epoch: Epoch = NO_EPOCH
+    seq: int = 0
+    """The number of the last status that was sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostState:
+    start_due_s: float
+    phase: HostPhase = HostPhase.ABSENT
+    since_s: float = 0.0
+    losses: int = 0
+    why: str = ""
+    """Why the last host was lost."""
+    is_unfit: bool = False
+    """The last host found that this worker cannot train."""
+    was_warm: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Outcomes:
+    """What became of the trainers of `generation`, and of those that ended outside of it."""
+
+    forked: frozenset[Rank] = frozenset()
+    """Ranks whose trainers of `generation` were forked or entered it, whatever became of them."""
+    exits: tuple[TrainerExit, ...] = ()
+    """Of `generation`; those that our own stop caused say nothing of the script and are left out."""
+    fallen: tuple[Fallen, ...] = ()
+    """Trainers that ended by themselves after the halt of `fence`."""
+    astray: tuple[TrainerExit, ...] = ()
+    """Exits of trainers that were in no living world; not reported yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    step: int | None = None
+    """The newest completed in `generation`."""
+    checkpoints: int = 0
+    """Checkpoints that scripts without the SDK wrote in `generation`, as far as reported or seen."""
+    checkpoint: WrittenCheckpoint | None = None
+    """The newest that a trainer has written, with or without the SDK."""
+    switched: Generation = NO_GENERATION
+    """The newest generation for which it was reported that training continues in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How trainers end that have to."""
+
+    grace_s: float
+    """From SIGTERM to SIGKILL. As the master last said; before it has, as the rules do."""
+    by_s: float | None = None
+    """No world follows the halt of `fence`: all trainers are ended, at this time even if they have not parked."""
+
+
+@dataclass(frozen=True, slots=True)
 class Stop:
     """Asked for and not yet confirmed."""
 
     grace_s: float
     asked_at_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What the kernel is asked about live trainers: do their processes run?"""
+
+    due_s: float = 0.0
+    """When trainers that were told to park are looked at next."""
+    seen_at_s: float = 0.0
+    """When they were last looked at."""
+    locate: int = 0
+    """The number of the newest `job.locate`."""
+    is_located: bool = True
+    """It was answered with what the kernel knows of the trainers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Invitation:
+    """Live trainers that are warmed ahead of a world that will take them."""
+
+    world: Assignment | None = None
+    """The running world for which they are to be warmed, until they are forked."""
+    terms: str = ""
+    """What they must have alike with the trainers of that world."""
+    forked_at_s: float = 0.0
+    due_s: float = 0.0
+    """No earlier are they forked."""
+    losses: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """The machine ends soon."""
+
+    deadline_s: float
+    source: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,68 +196,24 @@ class Leaving:
 class WorkerState:
     identity: WorkerIdentity
     rules: WorkerRules
-    heartbeat_due_s: float
-    heard_at_s: float
-    """When the master was last heard, or the bus lost."""
-    host_start_due_s: float
-    seq: int = 0
-    epoch: Epoch = NO_EPOCH
+    contact: Contact
+    host: HostState
+    ending: Ending
     fence: Generation = NO_GENERATION
     generation: Generation = NO_GENERATION
     standing: Standing = Standing.FREE
     world: Assignment | None = None
     """The assignment of `generation`."""
     pending: Assignment | None = None
-    """The assignment of `fence`, remembered until older trainers are gone, or have gone over."""
+    """The assignment of `fence`, remembered until older trainers are gone, or have entered it."""
     trainers: tuple[Trainer, ...] = ()
     """In the order of their local ranks."""
-    forked: frozenset[Rank] = frozenset()
-    """Ranks whose trainers of `generation` were forked or came into it, whatever became of them."""
-    exits: tuple[TrainerExit, ...] = ()
-    """Of `generation`; those that our own stop caused say nothing of the script and are left out."""
-    fallen: tuple[Fallen, ...] = ()
-    """Of trainers that ended by themselves after the halt of `fence`."""
-    astray: tuple[TrainerExit, ...] = ()
-    """Of trainers that were in no living world; not told yet."""
-    look_due_s: float = 0.0
-    """When trainers that were told to park are looked at next."""
-    seen_at_s: float = 0.0
-    """When they were last looked at."""
-    locate: int = 0
-    """The number of the newest `job.locate`."""
-    is_located: bool = True
-    """It was answered with what the kernel knows of the trainers."""
-    switched: Generation = NO_GENERATION
-    """The newest for which it was told that training goes on in it."""
-    invite: Assignment | None = None
-    """The running world for which trainers are to be warmed ahead, until they are forked."""
-    invite_terms: str = ""
-    """What they must have alike with those that train."""
-    invite_at_s: float = 0.0
-    """When they were forked."""
-    invite_due_s: float = 0.0
-    invite_losses: int = 0
-    step: int | None = None
-    """The newest completed in `generation`."""
-    checkpoints: int = 0
-    """How many were written in `generation` by scripts without the SDK, as far as reported or seen."""
-    checkpoint: WrittenCheckpoint | None = None
-    """The newest that a trainer has written, with or without the SDK."""
-    ends_by_s: float | None = None
-    """No world follows the halt of `fence`: all trainers are ended, at this time even if they have not parked."""
+    outcomes: Outcomes = Outcomes()
+    progress: Progress = Progress()
     stop: Stop | None = None
-    stop_grace_s: float = 5.0
-    """As the master last said; before it has, as the rules do."""
-    host: Host = Host.ABSENT
-    host_since_s: float = 0.0
-    host_losses: int = 0
-    host_why: str = ""
-    is_unfit: bool = False
-    """The last host found that this worker cannot train."""
-    was_warm: bool = False
-    connected: bool = True
-    notice_deadline_s: float | None = None
-    notice_source: str = ""
+    observation: Observation = Observation()
+    invitation: Invitation = Invitation()
+    notice: Notice | None = None
     leaving: Leaving | None = None
     left: bool = False
 
@@ -201,14 +255,14 @@ class WorkerState:
             case Standing.MEMBER:
                 return self._member_phase()
             case Standing.PARKED:
-                return WorkerPhase.PARKED if self.was_warm else WorkerPhase.WARMING
+                return WorkerPhase.PARKED if self.host.was_warm else WorkerPhase.WARMING
             case Standing.FREE:
-                return WorkerPhase.IDLE if self.host is Host.WARM else WorkerPhase.WARMING
+                return WorkerPhase.IDLE if self.host.phase is HostPhase.WARM else WorkerPhase.WARMING
 
     def _member_phase(self) -> WorkerPhase:
-        if {ended.rank for ended in self.exits}.issuperset(self.ranks):
+        if {ended.rank for ended in self.outcomes.exits}.issuperset(self.ranks):
             return WorkerPhase.ENDED
-        return WorkerPhase.READY if self.forked.issuperset(self.ranks) else WorkerPhase.STARTING
+        return WorkerPhase.READY if self.outcomes.forked.issuperset(self.ranks) else WorkerPhase.STARTING
 
 
 def new_worker(identity: WorkerIdentity, at_s: float, rules: WorkerRules | None = None) -> WorkerState:
@@ -216,10 +270,9 @@ def new_worker(identity: WorkerIdentity, at_s: float, rules: WorkerRules | None 
     return WorkerState(
         identity=identity,
         rules=rules,
-        heartbeat_due_s=at_s,
-        heard_at_s=at_s,
-        host_start_due_s=at_s,
-        stop_grace_s=rules.stop_grace_s,
+        contact=Contact(heard_at_s=at_s, heartbeat_due_s=at_s),
+        host=HostState(start_due_s=at_s),
+        ending=Ending(rules.stop_grace_s),
     )
 
 
@@ -232,13 +285,12 @@ def own_place(worker: WorkerId, world: Assignment | None) -> Member | None:
 def status_of(state: WorkerState, at_s: float) -> WorkerStatus:
     identity = state.identity
     # Trainers that were told to end are nobody's to count on, whatever the master decides meanwhile.
-    is_ending = state.ends_by_s is not None and state.stop is not None
-    deadline_s = state.notice_deadline_s
+    is_ending = state.ending.by_s is not None and state.stop is not None
     return WorkerStatus(
         worker=identity.worker,
         cluster=identity.cluster,
         job=identity.job,
-        seq=state.seq,
+        seq=state.contact.seq,
         phase=state.phase,
         generation=state.generation,
         slots=identity.slots,
@@ -248,11 +300,11 @@ def status_of(state: WorkerState, at_s: float) -> WorkerStatus:
         address=identity.address,
         pid=identity.pid,
         submitted_at=identity.submitted_at,
-        step=state.step,
-        checkpoints=state.checkpoints,
-        exits=state.exits,
-        fallen=state.fallen,
-        notice_s=None if deadline_s is None else max(0.0, deadline_s - at_s),
+        step=state.progress.step,
+        checkpoints=state.progress.checkpoints,
+        exits=state.outcomes.exits,
+        fallen=state.outcomes.fallen,
+        notice_s=None if state.notice is None else max(0.0, state.notice.deadline_s - at_s),
         trainers=() if is_ending else tuple(t.attached for t in state.trainers if t.attached is not None),
-        checkpoint=state.checkpoint,
+        checkpoint=state.progress.checkpoint,
     )

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from agents.worker.words import Word
+from agents.worker.commands import TrainerCommand
 from messages.ids import NO_GENERATION, Generation, Rank
 from messages.workers import TrainerStatus
 
@@ -11,7 +11,7 @@ Birth = tuple[Generation, Rank]
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    word: Word
+    command: TrainerCommand
     at_s: float
 
 
@@ -43,7 +43,7 @@ class Trainer:
         return self.generation, self.rank
 
     @property
-    def is_hot(self) -> bool:
+    def is_live(self) -> bool:
         """Its script uses the SDK."""
         return self.attached is not None or self.detached_at_s is not None
 

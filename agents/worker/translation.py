@@ -4,12 +4,26 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
+from agents.worker.commands import Enter, Lease, Locate, Park, TrainerCommand
+from agents.worker.effects import TellFact
 from agents.worker.trainer import Birth
-from agents.worker.words import Enter, Lease, Locate, Park, Word
 from messages.decoding import Undecodable, decode
 from messages.ids import Generation, Rank
 from messages.measured import StepsMeasured
-from messages.workers import SampleCertificate, TrainerExit, TrainerStatus
+from messages.workers import (
+    SampleCertificate,
+    TrainerExit,
+    TrainerStatus,
+    WorkerExited,
+    WorkerJoined,
+    WorkerLeft,
+    WorkerParked,
+    WorkerParking,
+    WorkerPeerLost,
+    WorkerPosition,
+    WorkerReady,
+    WorkerSwitched,
+)
 from messages.worlds import StepsCounted
 from tradewind.protocol import host, trainer
 
@@ -19,11 +33,23 @@ CERTIFICATE_LIMIT = 500
 
 T = TypeVar("T")
 
+FactMessage = (
+    WorkerJoined
+    | WorkerReady
+    | WorkerParking
+    | WorkerParked
+    | WorkerPosition
+    | WorkerSwitched
+    | WorkerExited
+    | WorkerPeerLost
+    | WorkerLeft
+)
 
-def order_of(word: Word, address: str) -> trainer.Order:
-    match word:
+
+def order_of(command: TrainerCommand, address: str) -> trainer.Order:
+    match command:
         case Enter():
-            return _assign(word, address)
+            return _assign(command, address)
         case Park(generation):
             return trainer.Halt(generation)
         case Lease(valid_s):
@@ -97,6 +123,30 @@ def exit_of(exited: host.Exited) -> TrainerExit:
     )
 
 
+def fact_message(told: TellFact) -> FactMessage:
+    match told:
+        case TellFact(fact="joined"):
+            return WorkerJoined(told.status)
+        case TellFact(fact="ready"):
+            return WorkerReady(told.status)
+        case TellFact(fact="parking"):
+            return WorkerParking(told.status)
+        case TellFact(fact="parked"):
+            return WorkerParked(told.status)
+        case TellFact(fact="position"):
+            return WorkerPosition(told.status)
+        case TellFact(fact="left"):
+            return WorkerLeft(told.status, told.why, told.is_unfit)
+        case TellFact(fact="switched", step=int(step)):
+            return WorkerSwitched(told.status, step)
+        case TellFact(fact="exited", exit=ended) if ended is not None:
+            return WorkerExited(told.status, ended)
+        case TellFact(fact="peer_lost", exit=ended):
+            return WorkerPeerLost(told.status, ended)
+        case _:
+            raise ValueError(f"{told.fact!r} is not a fact, or lacks what it is about")
+
+
 def _converted(value: object, wanted: type[T]) -> T | None:
     if value is None:
         return None
@@ -107,19 +157,19 @@ def _converted(value: object, wanted: type[T]) -> T | None:
     return decode(content, wanted)
 
 
-def _assign(word: Enter, address: str) -> trainer.Assign:
-    world, hot = word.world, word.world.hot
+def _assign(enter: Enter, address: str) -> trainer.Assign:
+    world, hot = enter.world, enter.world.hot
     store = trainer.Store(world.store.host, world.store.port, world.store.prefix)
     if hot is None:
-        return trainer.Assign(world.generation, word.rank, world.world_size, "start", store, address)
+        return trainer.Assign(world.generation, enter.rank, world.world_size, "start", store, address)
     return trainer.Assign(
         generation=world.generation,
-        rank=word.rank,
+        rank=enter.rank,
         world_size=world.world_size,
         entry=hot.entry.value,
         store=store,
         address=address,
-        leaves=word.leaves,
+        leaves=enter.leaves,
         peers=tuple(dict.fromkeys(member.address for member in world.members)),
         previous=hot.previous,
         resume=hot.resume,

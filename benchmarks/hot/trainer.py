@@ -45,7 +45,7 @@ def model_of(width: int) -> nn.Module:
 
 def watch_orders(run: tradewind.Run, traced: Trace) -> None:
     """The SDK's own trace is of the training thread; orders and groups come to others."""
-    member = run._member
+    member = run._parts.trainer
     obey, built = member.obey, member.built
 
     def obeyed(order: Order) -> None:

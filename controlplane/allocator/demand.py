@@ -2,15 +2,22 @@
 
 from dataclasses import dataclass
 
-from controlplane.planning.criteria import Criteria
+from controlplane.planning.criteria import Criteria, criteria_of
 from controlplane.planning.market import Market, Present
+from controlplane.planning.profiles import profile_of
 from controlplane.throughput.profile import Profile
+from messages.jobs import JobSpec
 
 
 @dataclass(frozen=True, slots=True)
 class Demand:
     criteria: Criteria
     profile: Profile
+
+
+def demand_of(spec: JobSpec) -> Demand | None:
+    """As the job's file says; None for a job that is not planned."""
+    return Demand(criteria_of(spec), profile_of(spec)) if spec.capacity is not None else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from controlplane.allocator.counting import at_most, doomed, sidelined, total
 from controlplane.allocator.offers import Offer
 from controlplane.allocator.state import Allocator, Pool
 from controlplane.catalog.kinds import MachineKind
-from controlplane.clouds.interface import PROJECT, Needs, PoolRef, QuotaKey
+from controlplane.clouds.interface import Needs, PoolRef, QuotaKey
 from controlplane.clouds.outcomes import QuotaExceeded
 from controlplane.planning.market import Quotas
 from controlplane.planning.quotas import full_for, room_for, take, taken
@@ -91,8 +91,7 @@ def learn_refusal(
     if not told or asked <= 0:
         return allocator, 0
     choice = pool.offer.kind
-    scopes = {True: choice.region, False: PROJECT}
-    keys = {QuotaKey(scopes[each.is_regional], each.metric): each for each in told}
+    keys = {QuotaKey(choice.region if each.is_regional else each.scope, each.metric): each for each in told}
     needs = {key: math.ceil(each.requested / asked) for key, each in keys.items()}
     quotas = structs.replace(allocator.quotas, needs=_with_needs(allocator, choice, needs))
     used = taken(quotas, may_come(replace(allocator, pools={**allocator.pools, pool.ref: pool}), with_doomed=True))
@@ -104,9 +103,10 @@ def learn_refusal(
 def _with_needs(allocator: Allocator, choice: MachineKind, needs: Needs) -> dict[MachineKind, Needs]:
     """Machines of the same kind take as much in every zone."""
     found = dict(allocator.quotas.needs)
+    shared = {key for key in needs if key.scope != choice.region}
     for other in {choice, *(offer.kind for offer in allocator.offers)}:
         if other[1:] == choice[1:]:
-            here = {key: amount for key, amount in needs.items() if key.scope in (PROJECT, other.region)}
+            here = {key: amount for key, amount in needs.items() if key in shared or key.scope == other.region}
             found[other] = {**found.get(other, {}), **here}
     return found
 

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, Protocol, assert_never
 
 import msgspec
@@ -20,13 +21,11 @@ from runtime.backoff import pauses
 from runtime.errors import Temporary, TradewindError, UserError
 from runtime.kubernetes.client import ApiRefused, ApiUnavailable, KubernetesApi, NotFound
 from runtime.kubernetes.configuration import connected, from_endpoint
-from runtime.kubernetes.objects import Pod
+from runtime.kubernetes.objects import PULL_FAILURES, Pod
 from runtime.kubernetes.paths import Manifest, path_of, pods_path
 from runtime.logs import logger
 
 FIELD_MANAGER = "tradewind-bootstrap"
-START_FAILURES = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull")
-"""Reasons for which the controller's image cannot be pulled."""
 
 Report = Callable[[Place, PassOutcome], None]
 
@@ -36,7 +35,7 @@ class Access(Protocol):
 
     async def kubernetes_access(self, cluster: ClusterName) -> KubernetesAccess | Unreachable | Refused: ...
 
-    async def access_token(self) -> str: ...
+    async def access_token(self, cluster: ClusterName) -> str: ...
 
 
 class Bootstrap:
@@ -74,7 +73,7 @@ class Bootstrap:
             access = await self._cloud.kubernetes_access(cluster)
             if not isinstance(access, KubernetesAccess):
                 return access
-            async with self._connected(access) as api:
+            async with self._connected(cluster, access) as api:
                 return await install(api, wanted, self._settings.fleet, cluster)
         except (ApiUnavailable, ApiRefused) as error:
             return outcome_of(error, "begin", cluster)
@@ -89,15 +88,17 @@ class Bootstrap:
             access = await self._cloud.kubernetes_access(cluster)
             if not isinstance(access, KubernetesAccess):
                 return None
-            async with self._connected(access) as api:
+            async with self._connected(cluster, access) as api:
                 return await controller_failure(api, self._settings.namespace)
         except TradewindError as error:
             self._log.warning("controller_not_looked_at", cluster=cluster, why=str(error))
             return None
 
     @contextlib.asynccontextmanager
-    async def _connected(self, access: KubernetesAccess) -> AsyncIterator[KubernetesApi]:
-        configuration = from_endpoint(access.endpoint, self._cloud.access_token, access.ca_certificate)
+    async def _connected(self, cluster: ClusterName, access: KubernetesAccess) -> AsyncIterator[KubernetesApi]:
+        configuration = from_endpoint(
+            access.endpoint, partial(self._cloud.access_token, cluster), access.ca_certificate
+        )
         async with connected(configuration, FIELD_MANAGER, self._settings.call_s) as api:
             yield api
 
@@ -155,5 +156,5 @@ async def controller_failure(api: KubernetesApi, namespace: str) -> StartFailure
 def _failures(pod: Pod) -> Iterator[StartFailure]:
     for container in pod.status.container_statuses or ():
         waiting = container.state.waiting
-        if waiting is not None and waiting.reason in START_FAILURES:
+        if waiting is not None and waiting.reason in PULL_FAILURES:
             yield StartFailure(waiting.reason, waiting.message or "", container.image, pod.spec.node_name or "")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from controlplane.allocator.decide import decide
 from controlplane.allocator.demand import Demand
-from controlplane.allocator.effects import AllocatorEffect, Place
+from controlplane.allocator.effects import AllocatorEffect
 from controlplane.allocator.events import (
     AllocatorEvent,
     ControllerFailed,
@@ -23,6 +23,7 @@ from controlplane.allocator.events import (
 from controlplane.allocator.offers import Offer
 from controlplane.allocator.placement import free_nodes
 from controlplane.allocator.state import Allocator, AllocatorSettings, new_allocator
+from controlplane.capacity.interface import CapacityAdvisor, NoAdvisor, OnPlacement
 from controlplane.capacity.planner import Planner
 from controlplane.capacity.planning import Planning
 from controlplane.capacity.shell import AllocatorShell, Complete, Outlets
@@ -45,7 +46,6 @@ from runtime.logs import WhyLog, logger
 from runtime.role import RoleLoop
 
 AllocatorLoop = RoleLoop[Allocator, AllocatorEvent, AllocatorEffect]
-OnPlacement = Callable[[JobName, Place], None]
 
 
 @dataclass(slots=True)
@@ -60,6 +60,8 @@ class _Held:
 
 
 class Capacity:
+    has_fleet = True
+
     def __init__(
         self,
         cloud: Cloud,
@@ -79,6 +81,7 @@ class Capacity:
         self._complete = complete
         self._clock = clock
         self._outlets = Outlets(announce, on_placement, self._follow, self._share)
+        self.advisor: CapacityAdvisor = planning if planning is not None else NoAdvisor(clock)
         self._settings = settings or AllocatorSettings()
         self.planning = planning
         self._planner = planning.planner if planning is not None else Planner()

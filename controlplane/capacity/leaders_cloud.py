@@ -1,7 +1,8 @@
 """A cloud for leaders only: whoever has lost the lease changes nothing in it, also if it does not know that yet."""
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 
+from controlplane.capacity.observer import Observer
 from controlplane.clouds.interface import (
     Cloud,
     ClusterInfo,
@@ -21,21 +22,14 @@ NOT_LEADING = Unreachable("this master does not lead any more")
 
 
 class LeadersCloud:
-    def __init__(
-        self,
-        cloud: Cloud,
-        may_act: Callable[[], bool],
-        on_listing: Callable[[Sequence[ClusterInfo]], None] = lambda clusters: None,
-    ) -> None:
+    def __init__(self, cloud: Cloud, may_act: Callable[[], bool], observer: Observer) -> None:
+        """`observer`: reads for all."""
         self._cloud = cloud
         self._may_act = may_act
-        self._on_listing = on_listing
+        self._observer = observer
 
     async def clusters(self) -> Sequence[ClusterInfo] | Unreachable | Refused:
-        found = await self._cloud.clusters()
-        if not isinstance(found, Unreachable | Refused):
-            self._on_listing(found)
-        return found
+        return await self._observer.clusters()
 
     async def create_cluster_with_node_pool(self, plan: ClusterPlan) -> Outcome:
         return await self._change(lambda: self._cloud.create_cluster_with_node_pool(plan))
@@ -69,22 +63,20 @@ class LeadersCloud:
         return self._cloud.quotas_page
 
     async def machines(self) -> Sequence[MachineInfo] | Unreachable | Refused:
-        return await self._cloud.machines()
+        return await self._observer.machines()
 
     async def market(self) -> Sequence[MarketPrice] | Unreachable | Refused:
-        return await self._cloud.market()
+        return await self._observer.market()
 
     async def kubernetes_access(self, cluster: ClusterName) -> KubernetesAccess | Unreachable | Refused:
         """Of use to change what is in a cluster."""
         return await self._cloud.kubernetes_access(cluster) if self._may_act() else NOT_LEADING
 
-    async def access_token(self) -> str:
-        return await self._cloud.access_token()
-
-    async def api_headers(self) -> Mapping[str, str]:
-        return await self._cloud.api_headers()
+    async def access_token(self, cluster: ClusterName) -> str:
+        return await self._cloud.access_token(cluster)
 
     async def close(self) -> None:
+        await self._observer.close()
         await self._cloud.close()
 
     async def _change(self, work: Callable[[], Awaitable[Outcome]]) -> Outcome:

@@ -1,8 +1,9 @@
 """The market of each job, sent to its allocator on every change: prices, observations of zones, quotas.
 
-Current prices are read every few seconds. A planned job gets no market before the first read, so that nothing starts at
-list prices where others hold. If the first read fails for a minute, list prices are used until one succeeds. After
-that, the last prices that were read stay in use while reads fail. A job that is not planned gets its quotas only.
+Current prices are those of the newest look at the cloud, which the ledger has too. A planned job gets no market before
+the first look, so that nothing starts at list prices where others hold. If the first reads fail for a minute, list
+prices are used until one succeeds. After that, the last prices that were read stay in use while reads fail. A job that
+is not planned gets its quotas only.
 """
 
 import asyncio
@@ -12,7 +13,7 @@ from datetime import UTC, datetime
 
 from controlplane.allocator.offers import Offer
 from controlplane.capacity.offered import coarse, limits_of, priced, repriced
-from controlplane.capacity.quotas import CALL_S, QuotaWatch
+from controlplane.capacity.quotas import QuotaWatch
 from controlplane.catalog.links import Links
 from controlplane.catalog.memory import Estimate, Memory, estimate
 from controlplane.catalog.offers import Catalog
@@ -27,7 +28,8 @@ from runtime.backoff import pauses
 from runtime.clock import Clock
 from runtime.logs import WhyLog, logger
 
-LOOK_S = 5.0
+LOOK_S = 1.0
+"""Seconds between two looks at prices, the rate of the cloud's observer."""
 LOOK_MOST_S = 60.0
 """While nobody answers; the pauses grow up to this."""
 UNSEEN_S = 60.0
@@ -148,7 +150,7 @@ class Markets:
     async def _watch_prices(self) -> None:
         began_s, waits_s = self._clock.monotonic_s(), pauses(self._look_s, LOOK_MOST_S)
         while True:
-            found = await self._look()
+            found = await self._cloud.market()
             if isinstance(found, Unreachable | Refused):
                 self._unpriced(found.detail)
                 pause_s, left_s = next(waits_s), began_s + self._unseen_s - self._clock.monotonic_s()
@@ -161,13 +163,6 @@ class Markets:
                 self._go_by_the_market(found)
             await self._tell_all()
             await asyncio.sleep(pause_s)
-
-    async def _look(self) -> Sequence[MarketPrice] | Unreachable | Refused:
-        try:
-            async with asyncio.timeout(CALL_S):
-                return await self._cloud.market()
-        except TimeoutError:
-            return Unreachable(f"prices of the moment were not told within {CALL_S:g} s")
 
     def _go_by_the_list(self, why: str) -> None:
         self._prices, self._listed = (), _Listed(self._clock.wall_s() - self._unseen_s, why)

@@ -1,7 +1,7 @@
 """What planned jobs need beside their allocators: the market, the memory of zones, and a thread that plans."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from msgspec import structs
 
@@ -11,11 +11,10 @@ from controlplane.capacity.markets import LOOK_S, Markets, Tell
 from controlplane.capacity.planner import Planner
 from controlplane.capacity.quotas import QuotaWatch, quota_views
 from controlplane.capacity.remembering import Remembering
-from controlplane.catalog.fetching import Account, PriceSettings
 from controlplane.catalog.money import MicroDollars
 from controlplane.catalog.offers import Catalog
-from controlplane.catalog.refresh import Prices, open_prices
-from controlplane.catalog.shipped import shipped_catalog, shipped_links
+from controlplane.catalog.refresh import KnownPrices
+from controlplane.catalog.shipped import shipped_links
 from controlplane.catalog.views import offer_list
 from controlplane.clouds.interface import Cloud, PoolPlan
 from controlplane.planning.criteria import Criteria, criteria_of
@@ -30,9 +29,6 @@ from messages.jobs import JobSpec
 from messages.offers import OfferList
 from runtime.bus import Bucket
 from runtime.clock import Clock
-from runtime.settings import read_settings
-
-PRICES_PREFIX = "TRADEWIND_PRICES_"
 
 
 class Planning:
@@ -40,17 +36,16 @@ class Planning:
         self,
         cloud: Cloud,
         offers: tuple[Offer, ...],
-        prices: Prices,
+        prices: KnownPrices,
         bucket: Bucket,
         clock: Clock,
         may_act: Callable[[], bool],
         announce: Callable[[Event], None],
         *,
-        complete: Callable[[PoolPlan], PoolPlan] = lambda plan: plan,
         systems: Sequence[PoolPlan] = (),
         look_s: float = LOOK_S,
     ) -> None:
-        """`complete` and `systems`: as `QuotaWatch` needs them."""
+        """`systems`: the clusters' own pools."""
         self.planner = Planner()
         self._clock = clock
         self._prices = prices
@@ -58,7 +53,7 @@ class Planning:
         self._gpus = {offer.accelerators_per_node for offer in offers}
         self._allocators: Callable[[], dict[JobName, Allocator]] = dict
         self._remembering = Remembering(bucket, clock, may_act)
-        self._quotas = QuotaWatch(cloud, offers, complete, systems, lambda: self._allocators())
+        self._quotas = QuotaWatch(cloud, offers, systems, lambda: self._allocators())
         self._refused_s: dict[JobName, float] = {}
         """When a request of each job was last refused for a quota."""
         self._markets = Markets(
@@ -150,9 +145,3 @@ class Planning:
         catalog = self._prices.catalog
         text = f"the price list could not be refreshed; plans use the prices of {catalog.date} from {catalog.source}"
         self._announce(Event(FLEET, "prices_not_refreshed", text, why))
-
-
-def known_prices(environ: Mapping[str, str], account: Account | None) -> Prices:
-    """Reads files: not for the loop. Raises `UserError` for settings that cannot be used."""
-    settings = read_settings(PriceSettings, environ, prefix=PRICES_PREFIX)
-    return open_prices(shipped_catalog(), settings, account=account)

@@ -12,18 +12,29 @@ from controlplane.bootstrap.bootstrap import Bootstrap
 from controlplane.bootstrap.outcomes import PassOutcome
 from controlplane.bootstrap.settings import Place, Secrets
 from controlplane.capacity.advice import Advice
-from controlplane.capacity.capacity import Capacity, OnPlacement
+from controlplane.capacity.capacity import Capacity
 from controlplane.capacity.fleet_keeper import FleetKeeper
+from controlplane.capacity.interface import OnPlacement
 from controlplane.capacity.leaders_cloud import LeadersCloud
-from controlplane.capacity.planning import Planning, known_prices
+from controlplane.capacity.observer import Observer
+from controlplane.capacity.planning import Planning
 from controlplane.capacity.silent_controllers import SilentControllers
 from controlplane.capacity.upgrade_guard import UpgradeGuard
-from controlplane.clouds.interface import Cloud, PoolPlan, system_pool
+from controlplane.clouds.interface import Cloud, PoolPlan
 from controlplane.clouds.outcomes import reason_of
-from controlplane.fleet.cloud import load_clients, open_cloud, pull_hint
+from controlplane.clouds.spec import Fleet
 from controlplane.fleet.files import read_fleet
-from controlplane.fleet.plans import bootstrap_settings, cluster_plans, complete, is_in_google, offers, places
-from controlplane.fleet.spec import Fleet
+from controlplane.fleet.plans import (
+    bootstrap_settings,
+    cluster_plans,
+    complete,
+    known_prices,
+    load_providers,
+    offers,
+    open_cloud,
+    places,
+    pull_hint,
+)
 from controlplane.ledger.books import Books
 from controlplane.reaper import findings
 from controlplane.reaper.claims import read_records
@@ -35,9 +46,9 @@ from runtime.bus import Bucket
 from runtime.clock import Clock
 
 
-def prepare() -> None:
-    """Loads what is needed, ahead of its use."""
-    load_clients()
+def prepare(fleet_file: Path) -> None:
+    """Imports what the fleet's clouds need, ahead of its use; blocks."""
+    load_providers(read_fleet(fleet_file))
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,15 +69,15 @@ async def provided(fleet_file: Path, environ: Mapping[str, str], leader: Leader)
     """While it is open the fleet's clusters are made ready, each job gets its nodes, and what they cost is noted."""
     fleet, clock, announce, may_act = read_fleet(fleet_file), leader.clock, leader.announce, leader.may_act
     bus = bus_of(await leader.bucket.made_at())
-    cloud = LeadersCloud(await open_cloud(fleet, environ), may_act, Advice(announce).see)
-    # Elsewhere a token of ours is of no use to Google, and none of its business.
-    account = cloud.api_headers if is_in_google(fleet, environ) else None
+    opened = await open_cloud(fleet, environ)
+    observer = Observer(opened, clock, Advice(announce).see)
+    cloud = LeadersCloud(opened, may_act, observer)
 
     def completed(plan: PoolPlan) -> PoolPlan:
         return complete(fleet, plan, lease_of(clock.wall_s(), bus))
 
     try:
-        prices = await asyncio.to_thread(known_prices, environ, account)
+        prices = await asyncio.to_thread(known_prices, fleet, environ, opened)
         async with asyncio.TaskGroup() as tasks:
             planning = Planning(
                 cloud,
@@ -76,8 +87,7 @@ async def provided(fleet_file: Path, environ: Mapping[str, str], leader: Leader)
                 clock,
                 may_act,
                 announce,
-                complete=completed,
-                systems=[system_pool(plan) for plan in cluster_plans(fleet)],
+                systems=[plan.system for plan in cluster_plans(fleet)],
             )
             settings = AllocatorSettings(unready_timeout_s=fleet.nodes.unready_timeout_s)
             capacity = Capacity(
@@ -97,7 +107,8 @@ async def provided(fleet_file: Path, environ: Mapping[str, str], leader: Leader)
             running = (
                 tasks.create_task(_keeper(fleet, cloud, capacity, leader).run(), name="fleet"),
                 tasks.create_task(UpgradeGuard(cloud, cluster_plans(fleet), announce, clock).run(), name="upgrades"),
-                tasks.create_task(leader.books.run(cloud, fleet.name), name="ledger"),
+                tasks.create_task(observer.run(), name="observer"),
+                tasks.create_task(leader.books.run(observer, fleet.name), name="ledger"),
                 tasks.create_task(planning.run(), name="planning"),
                 tasks.create_task(reaper.run(), name="reaper"),
             )

@@ -74,18 +74,17 @@ class QuotaWatch:
         self,
         cloud: Cloud,
         offers: Sequence[Offer],
-        complete: Callable[[PoolPlan], PoolPlan],
         systems: Sequence[PoolPlan],
         allocators: Callable[[], dict[JobName, Allocator]],
         *,
         again_s: float = AGAIN_S,
         limited_s: float = LIMITED_S,
     ) -> None:
-        """`complete`: adds what all nodes of the fleet have in common. `systems`: the clusters' own pools."""
+        """`systems`: the clusters' own pools."""
         self.is_read = False
         """Once it was tried; what could not be read limits nothing."""
         self._cloud = cloud
-        self._nodes = {offer.kind: complete(pool_plan(JobName("any"), offer, 1)) for offer in offers}
+        self._nodes = {offer.kind: pool_plan(JobName("any"), offer, 1) for offer in offers}
         self._systems = systems
         self._allocators = allocators
         self._again_s = again_s

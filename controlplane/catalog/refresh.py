@@ -1,30 +1,75 @@
-"""The catalog as it is known just now: what was shipped, then what was last fetched, then what is fetched.
+"""The newest known catalog: shipped prices, then those last fetched, then those that are fetched.
 
-Nothing waits for it: `open_prices` reads a file, and `run` fetches in its own time. Whatever goes wrong leaves the
-prices that are known.
+Nothing waits for it: `recall` reads a file, and `run` fetches in its own time. Whatever goes wrong leaves the prices
+that are known. Where prices come from is the provider's: see `PriceSource`.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import UTC, datetime
-
-import aiohttp
+from pathlib import Path
+from typing import Protocol
 
 from controlplane.catalog import cache
-from controlplane.catalog.billing import parts_of, prices_of
-from controlplane.catalog.fetching import Account, PricesAway, PriceSettings, PricesRefused, Rest, fetch_skus
-from controlplane.catalog.offers import Catalog
-from controlplane.catalog.price_list import PriceList, reprice
+from controlplane.catalog.offers import Catalog, Offer
+from controlplane.catalog.price_list import Price, PriceList, reprice
+from runtime.errors import Permanent, Temporary
 from runtime.logs import logger
-from runtime.paths import current_folder, placed
 
 AGAIN_S = 900.0
 LEAST_SHARE = 0.5
-"""Of the prices that are known, what a list must have to be believed: a list of a few is a wrong one."""
+"""Share of the known prices that a fetched list must have to be believed: a list of a few is a wrong one."""
 TOLD_AT_MOST = 5
 
 OnChange = Callable[[Catalog], None]
 OnProblem = Callable[[str], None]
+Rest = Callable[[float], Awaitable[None]]
+
+
+class PricesAway(Temporary):
+    """The price list could not be fetched now."""
+
+
+class PricesRefused(Permanent):
+    """The cloud refuses, or what answers is not the price list: a person has to act."""
+
+    def __init__(self, sentence: str, hint: str = "") -> None:
+        super().__init__(sentence)
+        self.hint = hint
+
+
+class PriceSource(Protocol):
+    """A cloud's price list."""
+
+    @property
+    def name(self) -> str:
+        """Where the list is, for people."""
+
+    @property
+    def every_s(self) -> float:
+        """Seconds between two fetches."""
+
+    @property
+    def why_not(self) -> str:
+        """Why nothing can be fetched; empty if it can."""
+
+    async def fetch(self, offers: Iterable[Offer]) -> Sequence[Price]:
+        """Raises `PricesAway` or `PricesRefused`."""
+
+
+class KnownPrices(Protocol):
+    """Prices of one cloud, or of all of a fleet."""
+
+    @property
+    def catalog(self) -> Catalog:
+        """Always one that can be planned with."""
+
+    @property
+    def problem(self) -> str:
+        """Why the last refresh changed nothing; empty if it succeeded."""
+
+    async def run(self, on_problem: OnProblem) -> None:
+        """Runs until cancelled, or returns if nothing can be fetched."""
 
 
 class Prices:
@@ -33,23 +78,21 @@ class Prices:
     def __init__(
         self,
         shipped: Catalog,
-        settings: PriceSettings,
+        source: PriceSource,
+        cache_file: Path,
         *,
-        account: Account | None = None,
         on_change: OnChange = lambda catalog: None,
         rest: Rest = asyncio.sleep,
     ) -> None:
-        self._settings = settings
         self._shipped = shipped
-        self._account = account
+        self._source = source
+        self._cache = cache_file
         self._on_change = on_change
         self._rest = rest
-        given = settings.cache
-        self._cache = placed(given, current_folder(), "TRADEWIND_PRICES_CACHE") if given else cache.default_cache()
         self._log = logger()
         self.catalog = shipped
         self.problem = ""
-        """Why the last refresh changed nothing; empty if it did its work."""
+        """Why the last refresh changed nothing; empty if it succeeded."""
 
     def recall(self) -> None:
         """What was fetched before, unless the data that came with the program is newer."""
@@ -61,31 +104,29 @@ class Prices:
 
     async def run(self, on_problem: OnProblem = lambda problem: None) -> None:
         """Runs until cancelled; returns at once without credentials. `on_problem` is called once per new reason."""
-        if not (self._settings.api_key or self._settings.token or self._account):
-            self.problem = "neither a key nor a token is set; set TRADEWIND_PRICES_API_KEY to refresh them."
+        if self._source.why_not:
+            self.problem = self._source.why_not
             return
-        async with aiohttp.ClientSession(trust_env=True) as session:
-            told = ""
-            while True:
-                refreshed = await self.refresh(session)
-                if self.problem not in ("", told):
-                    on_problem(self.problem)
-                told = self.problem
-                await self._rest(self._settings.every_s if refreshed else min(AGAIN_S, self._settings.every_s))
+        reported = ""
+        while True:
+            refreshed = await self.refresh()
+            if self.problem not in ("", reported):
+                on_problem(self.problem)
+            reported = self.problem
+            await self._rest(self._source.every_s if refreshed else min(AGAIN_S, self._source.every_s))
 
-    async def refresh(self, session: aiohttp.ClientSession) -> bool:
+    async def refresh(self) -> bool:
         """Once. False if nothing came of it."""
         try:
-            skus = await fetch_skus(session, self._settings, account=self._account, rest=self._rest)
+            prices = await self._source.fetch(self._shipped.offers)
         except PricesRefused as error:
             return self._fail(f"{error} {error.hint}".rstrip())
         except PricesAway as error:
             return self._fail(str(error))
-        prices = prices_of(parts_of(skus), self._shipped.offers)
         known = len({(offer.region, offer.machine_type, offer.accelerator) for offer in self._shipped.offers}) * 2
         if len(prices) < known * LEAST_SHARE:
-            return self._fail(f"{self._settings.url} has only {len(prices)} of {known} prices that are wanted.")
-        return await self._learn(PriceList(datetime.now(UTC).date().isoformat(), self._settings.url, prices))
+            return self._fail(f"{self._source.name} has only {len(prices)} of {known} prices that are wanted.")
+        return await self._learn(PriceList(datetime.now(UTC).date().isoformat(), self._source.name, tuple(prices)))
 
     async def _learn(self, fetched: PriceList) -> bool:
         repriced = reprice(self._shipped, fetched)
@@ -107,14 +148,29 @@ class Prices:
         return False
 
 
-def open_prices(
-    shipped: Catalog,
-    settings: PriceSettings,
-    *,
-    account: Account | None = None,
-    on_change: OnChange = lambda catalog: None,
-    rest: Rest = asyncio.sleep,
-) -> Prices:
-    prices = Prices(shipped, settings, account=account, on_change=on_change, rest=rest)
-    prices.recall()
-    return prices
+class PricesOfSeveral:
+    """The prices of several clouds as one catalog."""
+
+    def __init__(self, prices: Sequence[Prices]) -> None:
+        self._prices = prices
+        self._parts: list[Catalog] = []
+        self._catalog = Catalog((), "", "")
+
+    @property
+    def catalog(self) -> Catalog:
+        parts = [each.catalog for each in self._prices]
+        if parts != self._parts:
+            offers = {offer.kind(spot=True): offer for part in parts for offer in part.offers}
+            sources = " and ".join(dict.fromkeys(part.source for part in parts))
+            self._parts = parts
+            self._catalog = Catalog(tuple(offers.values()), min(part.date for part in parts), sources)
+        return self._catalog
+
+    @property
+    def problem(self) -> str:
+        return " ".join(each.problem for each in self._prices if each.problem)
+
+    async def run(self, on_problem: OnProblem) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            for each in self._prices:
+                tasks.create_task(each.run(on_problem), name="prices-of-a-cloud")

@@ -6,9 +6,11 @@ from enum import StrEnum
 from typing import NamedTuple, Protocol
 
 from controlplane.catalog.kinds import MachineKind
+from controlplane.clouds.outcomes import PROJECT as PROJECT
 from controlplane.clouds.outcomes import Outcome, QuotaExceeded, Refused, StockedOut, Unreachable
 from messages.ids import ClusterName
 
+SYSTEM_POOL = "system"
 PROTECT_S = 180 * 86_400.0
 """Seconds of protection from node upgrades that one request asks for."""
 
@@ -48,63 +50,32 @@ class Taint:
 
 @dataclass(frozen=True, slots=True)
 class PoolPlan:
-    """A node pool of one zone."""
+    """A node pool of one zone. Disks, drivers, networks and the like are settings of the provider."""
 
     name: str
     kind: MachineKind
     size: int
-    disk_gb: int = 100
-    disk_type: str = "pd-balanced"
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
-    driver: str = "default"
-    """GPU driver installation: `default`, `latest` or `disabled`."""
-    workload_identity: bool = True
     shutdown_grace_s: int = 30
-    tags: tuple[str, ...] = ()
-    service_account: str | None = None
-    private: bool = False
-    """Nodes have no external address."""
-    image_streaming: bool = False
-    """Containers start before their image is pulled completely."""
+    """Seconds by which a preempted node delays its end."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterPlan:
-    """A VPC-native cluster with a small system pool."""
+    """A cluster with a small system pool. Its network and the like are settings of the provider."""
 
     name: ClusterName
     location: str
     """A zone or a region."""
-    system_machine_type: str
-    system_size: int
-    network: str
-    subnetwork: str
+    system: PoolPlan
     labels: Mapping[str, str] = field(default_factory=dict)
-    release_channel: str = "regular"
-    pod_range: str | None = None
-    service_range: str | None = None
-    tags: tuple[str, ...] = ()
-    system_zone: str | None = None
-    """Where the system pool is; needed where the location is a region, or there would be one in each of its zones."""
-    system_disk_gb: int = 50
-    system_disk_type: str = "pd-balanced"
-    service_account: str | None = None
     protect_s: float = PROTECT_S
-    private_nodes: bool = False
-    authorized_networks: tuple[str, ...] = ()
-    """CIDR blocks from which the Kubernetes API may be reached; empty: from anywhere."""
 
 
-def system_pool(plan: ClusterPlan) -> PoolPlan:
-    return PoolPlan(
-        name="system",
-        kind=MachineKind(plan.system_zone or plan.location, plan.system_machine_type, "", 0, spot=False),
-        size=plan.system_size,
-        disk_gb=plan.system_disk_gb,
-        disk_type=plan.system_disk_type,
-        private=plan.private_nodes,
-    )
+def system_pool(zone: str, machine_type: str, size: int) -> PoolPlan:
+    """The pool that a cluster begins with, which no job uses."""
+    return PoolPlan(SYSTEM_POOL, MachineKind(zone, machine_type, "", 0, spot=False), size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,17 +123,13 @@ class KubernetesAccess:
     """PEM; empty where the endpoint is plain HTTP."""
 
 
-PROJECT = "the project"
-"""Scope of a quota that all regions share."""
-
-
 class QuotaKey(NamedTuple):
     """One limit on what the project may have."""
 
     scope: str
     """A region, or `PROJECT`."""
     metric: str
-    """The cloud's own name for it, shown to people."""
+    """The provider's name for it: an opaque key for us, and text for people."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,16 +205,10 @@ class Cloud(Protocol):
 
     async def kubernetes_access(self, cluster: ClusterName) -> KubernetesAccess | Unreachable | Refused: ...
 
-    async def access_token(self) -> str:
-        """A fresh one for Kubernetes, cached until shortly before it expires.
+    async def access_token(self, cluster: ClusterName) -> str:
+        """A fresh token for the Kubernetes API of a cluster, cached until shortly before it expires.
 
         Raises `Temporary` where nobody answers, and `UserError` where a person has to act.
-        """
-
-    async def api_headers(self) -> Mapping[str, str]:
-        """HTTP headers for another API of the same provider: the token, and the project that pays.
-
-        Raises as `access_token` does.
         """
 
     async def close(self) -> None: ...

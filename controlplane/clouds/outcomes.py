@@ -3,6 +3,9 @@
 from dataclasses import dataclass
 from typing import assert_never
 
+PROJECT = "the project"
+"""Scope of a quota that all regions share."""
+
 
 @dataclass(frozen=True, slots=True)
 class Done:
@@ -36,6 +39,8 @@ class Shortfall:
     requested: float
     """By the whole request."""
     available: float
+    scope: str = PROJECT
+    """Of a quota that is not regional."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,24 +1,153 @@
-"""Reading a fleet file: every problem in it told at once, and where it is."""
+"""Reading a fleet file: all problems at once, and where each is.
 
+A file with `cloud:` is decoded by its provider. A file with `clouds:` is divided into one such file for each cloud, and
+put together again.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
-from msgspec import structs
+import msgspec
 
-from controlplane.fleet.checks import contradictions
-from controlplane.fleet.spec import Fleet
+from controlplane.catalog.places import region_of
+from controlplane.clouds.providers import DEFAULT, Provider, kinds, provider_of
+from controlplane.clouds.spec import CloudSpec, Fleet, FleetOfSeveralClouds, NodeSpec
+from controlplane.fleet.checks import Problem, contradictions
+from runtime.decoding import decode_checked
 from runtime.errors import UserError
-from runtime.paths import placed
 from runtime.yaml_files import yaml_file
+
+HINT = "docs/fleet.md describes every key; examples/fleet-gke.yaml is a whole one"
+SEVERAL = "clouds"
 
 
 def read_fleet(path: Path) -> Fleet:
+    """Raises `UserError`."""
     try:
-        fleet = yaml_file(path, Fleet, checks=contradictions)
+        data = yaml_file(path, Any)
+        folder = path.resolve().parent
+        if isinstance(data, Mapping) and isinstance(data.get(SEVERAL), Mapping):
+            return _several(data, str(path), folder)
+        return _decoded(data, str(path), folder)
     except UserError as error:
-        hint = error.hint or "docs/fleet.md describes every key; examples/fleet-gke.yaml is a whole one"
-        raise UserError(error.sentence, hint, error.problems) from None
-    credentials = fleet.cloud.credentials
-    if credentials is None:
-        return fleet
-    found = placed(credentials, path.resolve().parent, "cloud.credentials")
-    return structs.replace(fleet, cloud=structs.replace(fleet.cloud, credentials=str(found)))
+        raise UserError(error.sentence, error.hint or HINT, error.problems) from None
+
+
+def _decoded(data: Any, what: str, folder: Path) -> Fleet:
+    provider = _provider(data)
+    fleet = decode_checked(provider.fleet_type, data, what=what, checks=partial(_problems, provider))
+    return provider.placed(fleet, folder)
+
+
+def _provider(data: Any) -> Provider:
+    cloud = data.get("cloud") if isinstance(data, Mapping) else None
+    kind = cloud.get("kind") if isinstance(cloud, Mapping) else None
+    return provider_of(kind if kind in kinds() else DEFAULT)
+
+
+def _problems(provider: Provider, fleet: Fleet) -> list[Problem]:
+    return [*provider.problems(fleet), *contradictions(fleet)]
+
+
+def _several(data: Mapping[str, Any], what: str, folder: Path) -> Fleet:
+    """Every part is decoded, so that the problems of all are reported together."""
+    found = [f"{path}: {text}" for path, text in _division_problems(data)]
+    parts: dict[str, Fleet] = {}
+    for name, part in _division(data).items():
+        try:
+            parts[name] = _decoded(part.data, what, folder)
+        except UserError as error:
+            found += [part.renamed(problem) for problem in error.problems]
+    found = found or [f"{path}: {text}" for path, text in _shared_places(parts)]
+    if found:
+        raise UserError(f"{what} has {len(found)} problem{'s' if len(found) > 1 else ''}:", problems=tuple(found))
+    clusters = {cluster.name: cluster for part in parts.values() for cluster in part.clusters}
+    offers = {name: iter(part.offers) for name, part in parts.items()}
+    cloud_of = {cluster.name: name for name, part in parts.items() for cluster in part.clusters}
+    first = next(iter(parts.values()))
+    return FleetOfSeveralClouds(
+        name=first.name,
+        cloud=CloudSpec(kind=SEVERAL),
+        clusters=tuple(clusters[each["name"]] for each in data["clusters"]),
+        offers=tuple(next(offers[cloud_of[each["cluster"]]]) for each in data["offers"]),
+        pods=first.pods,
+        system_pool=first.system_pool,
+        nodes=NodeSpec(
+            taints=tuple(dict.fromkeys(taint for part in parts.values() for taint in part.nodes.taints)),
+            shutdown_grace_s=min(part.nodes.shutdown_grace_s for part in parts.values()),
+            unready_timeout_s=max(part.nodes.unready_timeout_s for part in parts.values()),
+        ),
+        labels=first.labels,
+        parts=parts,
+    )
+
+
+class _Part(msgspec.Struct, frozen=True):
+    """One cloud's part of a file, as a file of its own."""
+
+    name: str
+    data: dict[str, Any]
+    own: frozenset[str]
+    """The keys of the cloud's entry."""
+    clusters: tuple[int, ...]
+    offers: tuple[int, ...]
+    """Numbers of the part's clusters and offers in the file."""
+
+    def renamed(self, problem: str) -> str:
+        """With the place in the whole file."""
+        for key, numbers in (("clusters", self.clusters), ("offers", self.offers)):
+            for number, original in reversed(list(enumerate(numbers))):
+                problem = problem.replace(f"{key}[{number}]", f"{key}[#{original}]")
+        problem = problem.replace("[#", "[")
+        key = problem.partition(":")[0].partition(".")[0].partition("[")[0]
+        return f"{SEVERAL}.{self.name}.{problem}" if key in self.own else problem
+
+
+def _division(data: Mapping[str, Any]) -> dict[str, _Part]:
+    common = {key: value for key, value in data.items() if key not in (SEVERAL, "clusters", "offers")}
+    clusters, offers = _listed(data, "clusters"), _listed(data, "offers")
+    parts: dict[str, _Part] = {}
+    for name, entry in data[SEVERAL].items():
+        mine = {number: each for number, each in clusters.items() if each.get("cloud") == name}
+        names = {each.get("name") for each in mine.values()}
+        wanted = {number: each for number, each in offers.items() if each.get("cluster") in names}
+        own = dict(entry) if isinstance(entry, Mapping) else {}
+        bare = [{key: value for key, value in each.items() if key != "cloud"} for each in mine.values()]
+        whole = {**common, **own, "clusters": bare, "offers": list(wanted.values())}
+        parts[str(name)] = _Part(str(name), whole, frozenset(own), tuple(mine), tuple(wanted))
+    return parts
+
+
+def _division_problems(data: Mapping[str, Any]) -> Iterator[Problem]:
+    names = [str(name) for name in data[SEVERAL]]
+    if "cloud" in data:
+        yield "cloud", f"is given beside {SEVERAL}; a file has one of the two"
+    clusters = _listed(data, "clusters")
+    first: dict[object, int] = {}
+    for number, each in clusters.items():
+        if each.get("cloud") not in names:
+            yield f"clusters[{number}].cloud", f"must be one of {SEVERAL}: {', '.join(names)}"
+        before = first.setdefault(str(each.get("name")), number)
+        if before != number:
+            yield f"clusters[{number}].name", f"says the same as clusters[{before}]"
+    known = {each.get("name") for each in clusters.values()}
+    for number, each in _listed(data, "offers").items():
+        if each.get("cluster") not in known:
+            yield f"offers[{number}].cluster", f"there is no cluster {each.get('cluster')!r} in this file"
+
+
+def _shared_places(parts: Mapping[str, Fleet]) -> Iterator[Problem]:
+    """A region tells which cloud is meant: it belongs to one."""
+    owner: dict[str, str] = {}
+    for name, part in parts.items():
+        for region in {region_of(zone) for cluster in part.clusters for zone in cluster.zones}:
+            other = owner.setdefault(region, name)
+            if other != name:
+                yield "clusters", f"the region {region} is in {other} and in {name}, but must be in one cloud"
+
+
+def _listed(data: Mapping[str, Any], key: str) -> dict[int, Mapping[str, Any]]:
+    found: Sequence[Any] = data.get(key) or ()
+    return {number: each for number, each in enumerate(found) if isinstance(each, Mapping)}

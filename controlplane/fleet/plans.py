@@ -1,6 +1,6 @@
 """What the fleet file means for each part: plans for the cloud, offers for the allocator, manifests for clusters."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import msgspec
@@ -8,78 +8,72 @@ import msgspec
 from controlplane.allocator.offers import Offer
 from controlplane.bootstrap.settings import BootstrapSettings, Place
 from controlplane.catalog.places import region_of
-from controlplane.clouds.gke.settings import ENVIRONMENT_PREFIX, GkeSettings
-from controlplane.clouds.interface import ClusterPlan, PoolPlan, Taint
-from controlplane.fleet.spec import GOOGLE, ClusterSpec, Fleet
+from controlplane.catalog.refresh import KnownPrices, PricesOfSeveral
+from controlplane.clouds.composite import Clouds
+from controlplane.clouds.interface import Cloud, ClusterPlan, MachineInfo, PoolPlan, Taint, system_pool
+from controlplane.clouds.providers import provider_of
+from controlplane.clouds.spec import ClusterSpec, Fleet, parts_of
 from messages.ids import ClusterName
 from messages.labels import FLEET_LABEL
-from runtime.settings import read_settings
 
 
-def gke_settings(fleet: Fleet, environ: Mapping[str, str]) -> GkeSettings:
-    """The environment goes before the file, so that one file serves here and there."""
-    cloud = fleet.cloud
-    told: dict[str, object] = {
-        "project": cloud.project,
-        "endpoint": cloud.endpoints.gke,
-        "insecure": cloud.endpoints.insecure,
-        "compute_url": cloud.endpoints.compute,
-        "market_url": cloud.endpoints.market or "",
-        "credentials_file": cloud.credentials,
-        "locations": tuple(dict.fromkeys(cluster.location for cluster in fleet.clusters)),
-    }
-    flags = {name: value for name, value in told.items() if not environ.get(f"{ENVIRONMENT_PREFIX}{name.upper()}")}
-    return read_settings(GkeSettings, environ, flags, ENVIRONMENT_PREFIX)
+def load_providers(fleet: Fleet) -> None:
+    """Imports what the fleet's clouds need, ahead of its use; blocks."""
+    for part in parts_of(fleet).values():
+        provider_of(part.cloud.kind).load()
 
 
-def is_in_google(fleet: Fleet, environ: Mapping[str, str]) -> bool:
-    """Rather than with a stand-in."""
-    return gke_settings(fleet, environ).endpoint == GOOGLE.endpoint
+async def open_cloud(fleet: Fleet, environ: Mapping[str, str]) -> Cloud:
+    """Raises `UserError` for settings that cannot be used. Makes no call yet."""
+    parts = parts_of(fleet)
+    opened = {name: await provider_of(part.cloud.kind).open(part, environ) for name, part in parts.items()}
+    if len(opened) == 1:
+        return next(iter(opened.values()))
+    places = {name: [(ClusterName(each.name), each.zones) for each in part.clusters] for name, part in parts.items()}
+    return Clouds(opened, places)
+
+
+def known_prices(fleet: Fleet, environ: Mapping[str, str], cloud: Cloud) -> KnownPrices:
+    """The prices of the fleet's clouds; `cloud` is what `open_cloud` answered. Reads files. Raises `UserError`."""
+    found = [
+        provider_of(part.cloud.kind).prices(part, environ, cloud.part(name) if isinstance(cloud, Clouds) else cloud)
+        for name, part in parts_of(fleet).items()
+    ]
+    return found[0] if len(found) == 1 else PricesOfSeveral(found)
+
+
+def pull_hint(fleet: Fleet, environ: Mapping[str, str]) -> Callable[[str], str]:
+    """How to let the fleet's nodes pull an image; empty where its registry is not a cloud's."""
+    hints = [provider_of(part.cloud.kind).pull_hint(part, environ) for part in parts_of(fleet).values()]
+    return lambda image: next((text for hint in hints if (text := hint(image))), "")
+
+
+def removal_command(fleet: Fleet, environ: Mapping[str, str], machine: MachineInfo) -> str:
+    """The command with which a person removes a machine that is in no pool."""
+    part = _part_with(fleet, machine.kind.zone)
+    return provider_of(part.cloud.kind).removal_command(part, environ, machine)
 
 
 def cluster_plans(fleet: Fleet) -> tuple[ClusterPlan, ...]:
-    return tuple(_cluster_plan(fleet, cluster) for cluster in fleet.clusters)
+    plans = {
+        cluster.name: _cluster_plan(part, cluster) for part in parts_of(fleet).values() for cluster in part.clusters
+    }
+    return tuple(plans[cluster.name] for cluster in fleet.clusters)
 
 
-def _cluster_plan(fleet: Fleet, cluster: ClusterSpec) -> ClusterPlan:
-    system = fleet.system_pool
-    return ClusterPlan(
-        name=ClusterName(cluster.name),
-        location=cluster.location,
-        system_machine_type=system.machine_type,
-        system_size=system.size,
-        network=fleet.network,
-        subnetwork=cluster.subnetwork or fleet.subnetwork,
-        labels=_labels(fleet),
-        release_channel=fleet.release_channel,
-        pod_range=cluster.pod_range,
-        service_range=cluster.service_range,
-        tags=fleet.nodes.tags,
-        system_zone=cluster.zones[0],
-        system_disk_gb=system.disk.size_gb,
-        system_disk_type=system.disk.type,
-        service_account=fleet.nodes.service_account,
-        private_nodes=fleet.nodes.private,
-        authorized_networks=fleet.authorized_networks,
-    )
+def _cluster_plan(part: Fleet, cluster: ClusterSpec) -> ClusterPlan:
+    system = system_pool(cluster.zones[0], part.system_pool.machine_type, part.system_pool.size)
+    return ClusterPlan(ClusterName(cluster.name), cluster.location, system, _labels(part))
 
 
 def complete(fleet: Fleet, plan: PoolPlan, lease: Mapping[str, str]) -> PoolPlan:
     """The plan of a pool with all that its nodes have in common with the others of the fleet; `lease`: its labels."""
-    nodes = fleet.nodes
+    part = _part_with(fleet, plan.kind.zone)
     return replace(
         plan,
-        disk_gb=nodes.disk.size_gb,
-        disk_type=nodes.disk.type,
-        labels={**_labels(fleet), **plan.labels, **lease},
-        taints=(*plan.taints, *(Taint(taint.key, taint.value, taint.effect) for taint in nodes.taints)),
-        driver=nodes.driver,
-        workload_identity=nodes.workload_identity,
-        shutdown_grace_s=nodes.shutdown_grace_s,
-        tags=nodes.tags,
-        service_account=nodes.service_account,
-        private=nodes.private,
-        image_streaming=nodes.image_streaming,
+        labels={**_labels(part), **plan.labels, **lease},
+        taints=(*plan.taints, *(Taint(taint.key, taint.value, taint.effect) for taint in part.nodes.taints)),
+        shutdown_grace_s=part.nodes.shutdown_grace_s,
     )
 
 
@@ -106,13 +100,19 @@ def places(fleet: Fleet) -> tuple[Place, ...]:
 
 
 def bootstrap_settings(fleet: Fleet) -> BootstrapSettings:
-    told = {
+    given = {
         "fleet": fleet.name,
         "node_taints": tuple(f"{taint.key}={taint.value}:{taint.effect}" for taint in fleet.nodes.taints),
         "shutdown_grace_s": fleet.nodes.shutdown_grace_s,
         **msgspec.structs.asdict(fleet.pods),
     }
-    return msgspec.convert(told, BootstrapSettings)
+    return msgspec.convert(given, BootstrapSettings)
+
+
+def _part_with(fleet: Fleet, zone: str) -> Fleet:
+    """The part of the cloud that the zone is in; the first for a zone that the file does not name."""
+    parts = list(parts_of(fleet).values())
+    return next((part for part in parts if any(zone in cluster.zones for cluster in part.clusters)), parts[0])
 
 
 def _labels(fleet: Fleet) -> dict[str, str]:

@@ -15,7 +15,6 @@ def assignment_of(
     spec = job.spec
     # Trainers that live on were started with the last world in which all were new.
     restarts = job.record.starts if hot is None else max(0, job.record.starts - 1)
-    taken = {member.worker for member in world.members}
     return Assignment(
         job=job.name,
         generation=generation,
@@ -25,7 +24,6 @@ def assignment_of(
         launch=_launch(job, restarts),
         stop_grace_s=spec.timeouts.stop_grace_s,
         why=why,
-        spares=tuple(sorted(worker for worker in job.workers if worker not in taken)),
         hyperparameters=hyperparameters(job, world.world_size),
         restart_count=job.record.failures,
         max_restarts=spec.failures.max,

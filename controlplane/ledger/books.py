@@ -1,13 +1,13 @@
 """The ledgers of all jobs of one master, fed by what it hears and by regular looks at what the cloud bills."""
 
-import asyncio
 from collections.abc import Callable, Sequence
 
 from controlplane.catalog.kinds import MachineKind
 from controlplane.catalog.links import Links
 from controlplane.catalog.offers import Catalog
 from controlplane.catalog.shipped import shipped_catalog, shipped_links
-from controlplane.clouds.interface import Cloud, MachineInfo
+from controlplane.clouds.interface import MachineInfo
+from controlplane.clouds.observations import Look, Looks
 from controlplane.clouds.outcomes import Refused, Unreachable
 from controlplane.job.state import Job
 from controlplane.lease.keeper import Leadership
@@ -27,7 +27,6 @@ from runtime.clock import Clock
 from runtime.errors import BusUnavailable
 from runtime.logs import WhyLog, logger
 
-LOOK_S = 1.0
 SAVE_S = 10.0
 BLIND_S = 10.0
 """Looks may fail for so long before that matters: what is known to be there costs on at its newest price meanwhile."""
@@ -42,7 +41,6 @@ class Books:
         *,
         catalog: Callable[[], Catalog] | None = None,
         links: Links | None = None,
-        look_s: float = LOOK_S,
         save_s: float = SAVE_S,
     ) -> None:
         self._bucket = bucket
@@ -50,7 +48,6 @@ class Books:
         self._leadership = leadership
         self._catalog = catalog
         self._links = links
-        self._look_s = look_s
         self._save_s = save_s
         self._books: dict[JobName, Book] = {}
         self._nodes: dict[ClusterName, dict[WorkerId, str]] = {}
@@ -147,32 +144,36 @@ class Books:
 
     # What the cloud shows
 
-    async def run(self, cloud: Cloud, fleet: str) -> None:
+    async def run(self, looks: Looks, fleet: str) -> None:
         """Until cancelled."""
+        self._begin()
+        number = 0
         while True:
-            await self.look(cloud, fleet)
+            look = await looks.next(number)
+            number = look.number
+            await self.observe(look, fleet)
             if self._clock.monotonic_s() - self._saved_s >= self._save_s:
                 await self.save()
-            await asyncio.sleep(self._look_s)
 
-    async def look(self, cloud: Cloud, fleet: str) -> None:
-        """Once. What could not be seen now is made up for by the next look."""
-        if self._seen_s is None:
-            self._seen_s = self._clock.monotonic_s()
-        self._why_unseen = await self._read_all() or await self._look(cloud, fleet)
+    async def observe(self, look: Look, fleet: str) -> None:
+        """Takes in one look. What could not be seen now is made up for by the next one."""
+        self._begin()
+        self._why_unseen = await self._read_all() or self._take_in(look, fleet)
         if not self._why_unseen:
             self._seen_s = self._clock.monotonic_s()
 
-    async def _look(self, cloud: Cloud, fleet: str) -> str:
+    def _begin(self) -> None:
+        if self._seen_s is None:
+            self._seen_s = self._clock.monotonic_s()
+
+    def _take_in(self, look: Look, fleet: str) -> str:
         """Why nothing was seen; empty if it was."""
-        at_ms = self._now_ms()
-        machines = await cloud.machines()
-        if isinstance(machines, Unreachable | Refused):
-            self._log_unseen(machines.detail)
-            return machines.detail
-        found = _found_by_job(machines, fleet)
-        kinds = {each.kind for those in found.values() for each in those}
-        market = await self._market(cloud) if kinds else {}
+        at_ms = _ms(look.at)
+        if isinstance(look.machines, Unreachable | Refused):
+            self._log_unseen(look.machines.detail)
+            return look.machines.detail
+        found = _found_by_job(look.machines, fleet)
+        market = self._market(look) if found else {}
         # A price that is another than at the last look changed somewhere between the two.
         priced_ms = (at_ms + (self._looked_ms or at_ms)) // 2
         self._looked_ms = at_ms
@@ -204,13 +205,12 @@ class Books:
             return str(error)
         return ""
 
-    async def _market(self, cloud: Cloud) -> Market | None:
+    def _market(self, look: Look) -> Market | None:
         """None where it should be known and is not: what machines cost meanwhile is learned later."""
-        prices = await cloud.market()
-        if isinstance(prices, Unreachable | Refused):
-            self._log_unpriced(prices.detail)
+        if isinstance(look.prices, Unreachable | Refused):
+            self._log_unpriced(look.prices.detail)
             return None
-        return market_of(prices)
+        return market_of(look.prices)
 
     def _rate(self, kind: MachineKind, market: Market) -> Rate:
         self._catalog = self._catalog or _remembered(shipped_catalog())

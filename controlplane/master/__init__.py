@@ -1,1 +1,1 @@
-"""The master: the hands of the job cores. Loads, adopts, routes, performs, and answers people over HTTP."""
+"""The master process: it leads while it holds the lease, and is a standby otherwise."""

@@ -3,10 +3,10 @@
 import asyncio
 import socket
 
+from controlplane.jobs.backup import JobBackup
 from controlplane.lease.keeper import Leadership, Onlooker, hold
 from controlplane.lease.state import LeaseSettings
-from controlplane.master import term
-from controlplane.master.backup import JobBackup
+from controlplane.master import leading
 from controlplane.master.settings import MasterSettings, advertised_url
 from controlplane.master.standby import StandbyServer
 from messages import subjects
@@ -35,7 +35,7 @@ class Candidate(Onlooker):
 
     async def run(self) -> None:
         """Until cancelled; then the lease is given up."""
-        bucket = await self._bus.bucket(subjects.STATE_BUCKET, timeout_s=term.PATIENCE_S)
+        bucket = await self._bus.bucket(subjects.STATE_BUCKET, timeout_s=leading.PATIENCE_S)
         name = self._settings.bus.name
         url = advertised_url(self._settings, self._listener.getsockname()[1])
         lease = LeaseSettings(ttl_s=self._settings.lease_s)
@@ -49,7 +49,7 @@ class Candidate(Onlooker):
         self.idle.clear()
         self._leading.set()
         try:
-            await term.serve(self._settings, self._listener, leadership, self._backup, self._stop)
+            await leading.serve(self._settings, self._listener, leadership, self._backup, self._stop)
         finally:
             self._leading.clear()
             self.idle.set()

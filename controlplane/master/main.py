@@ -5,10 +5,10 @@ import contextlib
 
 import msgspec
 
-from controlplane.master.api import open_listener
+from controlplane.api.app import open_listener
 from controlplane.master.candidate import Candidate
+from controlplane.master.leading import prepare
 from controlplane.master.settings import MasterSettings, check
-from controlplane.master.term import prepare
 from runtime.first_connection import connect_when_up
 from runtime.process import Stop
 

@@ -1,6 +1,5 @@
 """Everything that can be set about a master. Each is a variable `TRADEWIND_<NAME>` and a flag of `tradewind master`."""
 
-import ipaddress
 import os
 import re
 import socket
@@ -10,8 +9,9 @@ from typing import Annotated
 
 from msgspec import Meta, Struct, structs
 
+from controlplane.api.access import is_loopback
 from controlplane.fleet.files import read_fleet
-from controlplane.master.stores import StorePlace
+from controlplane.stores.servers import StorePlace
 from runtime.errors import UserError
 from runtime.settings import NATS_PREFIX, BusSettings, read_settings
 
@@ -86,10 +86,3 @@ def advertised_url(settings: MasterSettings, port: int) -> str:
     """Where others reach the API: if it listens everywhere, where they reach the stores."""
     host = settings.store_host if settings.api_host in EVERYWHERE else settings.api_host
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-
-
-def is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return host == "localhost"

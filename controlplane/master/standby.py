@@ -6,8 +6,8 @@ from http import HTTPStatus
 
 from aiohttp import web
 
-from controlplane.master.access import guard
-from controlplane.master.answers import json_answer
+from controlplane.api.access import guard
+from controlplane.api.responses import json_answer
 from messages.api import Health, Problem
 from messages.records import LeaseRecord
 

@@ -1,110 +1,91 @@
-"""One term of a master: from the moment it leads to the moment it was asked to end, or lost the lease and is cancelled.
+"""The parts that run while a master leads, wired once.
 
-A term has a connection to the bus of its own, which ends with it: what a leader that was cut off still had to say is
-never said. Jobs go on; whoever leads next adopts them.
+Jobs outlive a term: the next leader adopts them.
 """
 
 import asyncio
-import contextlib
-import os
-import socket
-from contextlib import AbstractAsyncContextManager
-from importlib.metadata import version
-from pathlib import Path
-from typing import TYPE_CHECKING
 
-import msgspec
-
-from controlplane.lease.keeper import Leadership
-from controlplane.master.api import ApiServer
-from controlplane.master.backup import JobBackup
-from controlplane.master.desk import Desk
-from controlplane.master.master import Master
-from controlplane.master.settings import MasterSettings, store_place
-from messages import subjects
-from runtime.bus import Bus
-from runtime.clock import SystemClock
-from runtime.logs import logger
-from runtime.process import Stop
-from runtime.waiting import first_of
-
-if TYPE_CHECKING:
-    from controlplane.capacity.capacity import Capacity
-
-PATIENCE_S = 60.0
-"""With the bus: a term without it ends long before, with its lease."""
-CALL_TIMEOUT_S = 10.0
-_DAY_S = 86_400.0
+from controlplane.allocator.effects import Place
+from controlplane.api.service import JobService
+from controlplane.capacity.interface import JobCapacity
+from controlplane.job import events
+from controlplane.jobs.budgets import Budgets
+from controlplane.jobs.context import TermContext
+from controlplane.jobs.guard import Guard
+from controlplane.jobs.ingest import Ingest
+from controlplane.jobs.registry import JobRegistry
+from controlplane.jobs.shell import ShellTools
+from controlplane.jobs.wanted import WantedBook
+from controlplane.ledger.books import Books
+from controlplane.stores.protocol import Met, Waiting
+from controlplane.stores.servers import StorePlace, StoreServers
+from messages.api import Version
+from messages.ids import Generation, JobName, Rank
+from runtime.bus import Bucket
 
 
-def prepare(settings: MasterSettings) -> None:
-    """Loads what a leader needs: seconds on a busy machine, in which a lease that is held could not be renewed."""
-    if settings.fleet:
-        from controlplane.capacity.provider import prepare as prepare_capacity
+class Term:
+    def __init__(
+        self,
+        context: TermContext,
+        patient: Bucket,
+        place: StorePlace,
+        books: Books,
+        capacity: JobCapacity,
+        about: Version,
+        keep_jobs: int,
+    ) -> None:
+        self.context = context
+        self.books = books
+        self.capacity = capacity
+        self._stores = StoreServers(place, self._on_store_lost, self._on_ranks)
+        self._wanted = WantedBook(context.bucket, context.may_act)
+        tools = ShellTools(self._stores, self._wanted, capacity)
+        self.registry = JobRegistry(context, patient, tools, books, capacity, keep_jobs)
+        self.ingest = Ingest(context, self.registry, books, capacity)
+        self.budgets = Budgets(context, self.registry, books, capacity)
+        self.service = JobService(context, self.registry, self.ingest, self.budgets, capacity, about)
 
-        prepare_capacity()
-
-
-async def serve(
-    settings: MasterSettings, listener: socket.socket, leadership: Leadership, backup: JobBackup, stop: Stop
-) -> None:
-    """Until asked to end."""
-    bus = await Bus.connect(msgspec.structs.replace(settings.bus, connect_timeout_s=PATIENCE_S))
-    try:
+    async def run(self, started: asyncio.Event) -> None:
+        """Until cancelled. Jobs continue: nothing here tells them to end."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(bus.run(), name="bus")
-            master = await _begin(bus, settings, leadership, backup)
-            await _lead(master, settings, listener, backup, stop)
-            await bus.drain(settings.drain_s)
-    finally:
-        await bus.close()
+            try:
+                await self._begin(tasks)
+                started.set()
+                await asyncio.Event().wait()
+            finally:
+                self.registry.is_over = True
 
+    async def _begin(self, tasks: asyncio.TaskGroup) -> None:
+        tasks.create_task(self._stores.run(), name="stores")
+        tasks.create_task(self.context.announcer.run(), name="announcer")
+        tasks.create_task(self._wanted.run(), name="wanted")
+        await self.registry.begin(tasks)
+        await self.ingest.listen()
+        tasks.create_task(self.budgets.run(), name="budgets")
+        tasks.create_task(Guard(self.context, self.registry).run(), name="guard")
+        self.context.announce_fleet("master_started", f"master {self._name} leads", jobs=self.registry.live)
 
-async def _begin(bus: Bus, settings: MasterSettings, leadership: Leadership, backup: JobBackup) -> Master:
-    keep_s = settings.keep_days * _DAY_S
-    for name, taken, max_bytes in (
-        (subjects.EVENTS_STREAM, subjects.EVENTS_STREAM_SUBJECTS, settings.events_max_bytes),
-        (subjects.LOGS_STREAM, subjects.LOGS_STREAM_SUBJECTS, settings.logs_max_bytes),
-    ):
-        await bus.ensure_stream(name, taken, max_bytes, keep_s, timeout_s=PATIENCE_S)
-    patient = await bus.bucket(subjects.STATE_BUCKET, timeout_s=PATIENCE_S)
-    bucket = await bus.bucket(subjects.STATE_BUCKET, timeout_s=CALL_TIMEOUT_S)
-    await backup.begin_term(patient)
-    place = store_place(settings)
-    return Master(bus, bucket, patient, place, SystemClock(), leadership, version("tradewind"), settings.keep_jobs)
+    async def drain(self, timeout_s: float) -> None:
+        self.context.announce_fleet("master_stopped", f"master {self._name} ends; jobs go on without it")
+        await self.context.announcer.drain(timeout_s)
 
+    def place(self, job: JobName, place: Place) -> None:
+        runner = self.registry.jobs.get(job)
+        if runner is not None:
+            runner.place(place)
 
-async def _lead(
-    master: Master, settings: MasterSettings, listener: socket.socket, backup: JobBackup, stop: Stop
-) -> None:
-    server = ApiServer(Desk(master), listener.dup(), settings.api_token)
-    started = asyncio.Event()
-    try:
-        async with _capacity(master, settings) as master.capacity, asyncio.TaskGroup() as tasks:
-            running = tasks.create_task(master.run(started), name="master")
-            await first_of(started, stop.asked)
-            if started.is_set():
-                await server.start()
-                url = f"http://{settings.api_host}:{server.port}"
-                logger().info("api_listening", url=url, jobs=len(master.jobs))
-            await stop.wait()
-            await server.close()
-            await master.drain(settings.drain_s)
-            running.cancel()
-    finally:
-        backup.end_term(master.kept() if started.is_set() else None)
-        await server.close()
+    @property
+    def _name(self) -> str:
+        return self.context.bus.settings.name
 
+    def _on_store_lost(self, job: JobName) -> None:
+        self.registry.post_to(job, events.StoreLost(self.context.now_s()))
 
-def _capacity(master: Master, settings: MasterSettings) -> "AbstractAsyncContextManager[Capacity | None]":
-    if not settings.fleet:
-        return contextlib.nullcontext()
-    # The clients of clouds and of Kubernetes take a second to import, which a master without a fleet need not spend.
-    from controlplane.bootstrap.settings import Secrets
-    from controlplane.capacity.provider import Leader, provided
-    from controlplane.fleet.files import read_fleet
-
-    secrets = Secrets(nats_url=settings.pods_nats_url or settings.bus.url)
-    master.fleet = read_fleet(Path(settings.fleet)).name
-    leader = Leader(SystemClock(), master.bucket, master.books, secrets, master.may_act, master.announce, master.place)
-    return provided(Path(settings.fleet), os.environ, leader)
+    def _on_ranks(self, job: JobName, told: Waiting | Met) -> None:
+        now_s, generation = self.context.now_s(), Generation(told.generation)
+        if isinstance(told, Met):
+            self.registry.post_to(job, events.RanksMet(now_s, generation))
+            return
+        waiting, missing = tuple(map(Rank, told.waiting)), tuple(map(Rank, told.missing))
+        self.registry.post_to(job, events.RanksWaited(now_s, generation, waiting, missing))

@@ -1,9 +1,12 @@
-"""The parts of Kubernetes' objects that we read. All else is skipped while decoding."""
+"""The parts of Kubernetes objects that we read; decoding skips the rest."""
 
 from datetime import datetime
 from typing import Protocol
 
 from msgspec import Raw, Struct, field
+
+PULL_FAILURES = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"})
+"""Reasons for which a container waits because its image cannot be pulled."""
 
 
 class Metadata(Struct, frozen=True, rename="camel"):
@@ -114,7 +117,7 @@ class WatchEvent(Struct, frozen=True):
 
 
 class AnyObject(Struct, frozen=True):
-    """Of whatever kind; a watch's bookmark too."""
+    """An object of any kind, or a bookmark of a watch."""
 
     metadata: Metadata = field(default_factory=Metadata)
 

@@ -1,22 +1,68 @@
 """The little of Compute's REST API that is needed beside GKE's: quotas, machines, groups, the end of certain nodes."""
 
-from collections.abc import Awaitable, Callable
+import re
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 from aiohttp import web
 from msgspec import Struct, field
 
 from simulator.cloud.calls import CallLog
-from simulator.cloud.desk import Desk
 from simulator.cloud.gate import Gate
-from simulator.cloud.instances import API, instance_told, instances_of, label_filter
+from simulator.cloud.inventory import Wanted, wanting
 from simulator.cloud.model import quotas, refusals, view
 from simulator.cloud.model.names import NodeName, OperationName
 from simulator.cloud.model.refusals import COMPUTE, Refusal
 from simulator.cloud.model.requests import DeleteInstances, Started
-from simulator.cloud.model.state import Failure, Group, Node, Operation, Pool, Shortage
-from simulator.cloud.replies import body_of, google_error, reply
-from simulator.cloud.times import rfc3339
+from simulator.cloud.model.state import Cloud, Failure, Group, Instance, Node, Operation, Pool, PoolSpec, Shortage
+from simulator.cloud.replies import body_of, google_error, reply, rfc3339
+from simulator.cloud.shell import CloudService
+
+API = "https://www.googleapis.com/compute/v1"
+_FILTER = re.compile(r"(?:labels\.([a-z0-9_-]+)(?::\*|=([a-z0-9_-]*)))?\Z")
+
+
+def label_filter(text: str) -> Wanted | None:
+    """`labels.KEY:*` or `labels.KEY=VALUE`; None where it is another."""
+    matched = _FILTER.match(text)
+    if matched is None:
+        return None
+    key, value = matched[1] or "", matched[2]
+    return wanting(key if value is None else f"{key}={value}")
+
+
+def instances_of(cloud: Cloud, project: str, wanted: Wanted) -> Iterator[tuple[Pool, Node, Instance]]:
+    for node in sorted(cloud.nodes.values(), key=lambda node: (node.zone, node.name)):
+        pool = cloud.pools[node.pool]
+        if node.instance is not None and node.pool.project == project and wanted(pool.spec.resource_labels):
+            yield pool, node, node.instance
+
+
+def _interface(spec: PoolSpec) -> dict[str, Any]:
+    """Private nodes have no access config, and so no external address."""
+    access = [] if spec.private else [{"kind": "compute#accessConfig", "type": "ONE_TO_ONE_NAT"}]
+    return {"name": "nic0", **({"accessConfigs": access} if access else {})}
+
+
+def instance_told(pool: Pool, node: Node, instance: Instance, started: str) -> dict[str, Any]:
+    spec = pool.spec
+    zone = f"{API}/projects/{node.pool.project}/zones/{node.zone}"
+    gpus = [{"acceleratorType": f"{zone}/acceleratorTypes/{spec.accelerator}", "acceleratorCount": spec.accelerators}]
+    return {
+        "kind": "compute#instance",
+        "id": instance.id,
+        "name": node.name,
+        "zone": zone,
+        "machineType": f"{zone}/machineTypes/{spec.machine.name}",
+        "status": "STOPPING" if instance.is_doomed else "RUNNING",
+        "creationTimestamp": started,
+        "lastStartTimestamp": started,
+        "labels": {**spec.resource_labels, "goog-k8s-node-pool-name": pool.key.pool},
+        "networkInterfaces": [_interface(spec)],
+        "scheduling": {"provisioningModel": "SPOT" if spec.spot else "STANDARD", "preemptible": spec.spot},
+        **({"guestAccelerators": gpus} if spec.accelerator else {}),
+    }
+
 
 BASE = "/compute/v1/projects/{project}"
 
@@ -33,8 +79,8 @@ class Instances(Struct, frozen=True):
 
 
 class ComputeApi:
-    def __init__(self, desk: Desk, gate: Gate, calls: CallLog) -> None:
-        self._desk = desk
+    def __init__(self, service: CloudService, gate: Gate, calls: CallLog) -> None:
+        self._service = service
         self._gate = gate
         self._calls = calls
 
@@ -78,7 +124,7 @@ class ComputeApi:
 
     async def _region(self, request: web.Request) -> Answer:
         project, region = request.match_info["project"], request.match_info["region"]
-        if region not in self._desk.cloud.rules.regions:
+        if region not in self._service.cloud.rules.regions:
             return refusals.no_resource(f"projects/{project}/regions/{region}")
         link = f"{API}/projects/{project}/regions/{region}"
         told = {"kind": "compute#region", "name": region, "status": "UP", "selfLink": link}
@@ -90,7 +136,7 @@ class ComputeApi:
         return reply(told | {"quotas": self._quotas(project, quotas.PROJECT_WIDE)})
 
     def _quotas(self, project: str, scope: str) -> list[dict[str, Any]]:
-        cloud, used = self._desk.cloud, quotas.usage(self._desk.cloud)
+        cloud, used = self._service.cloud, quotas.usage(self._service.cloud)
         return [
             {
                 "metric": metric,
@@ -105,12 +151,12 @@ class ComputeApi:
         size, begin = request.query.get("maxResults", "500"), request.query.get("pageToken", "0")
         if wanted is None or not (size.isdecimal() and 0 < int(size) <= 500 and begin.isdecimal()):
             return refusals.invalid("Invalid value for a field of the request.")
-        found = list(instances_of(self._desk.cloud, request.match_info["project"], wanted))
+        found = list(instances_of(self._service.cloud, request.match_info["project"], wanted))
         end = int(begin) + int(size)
         items: dict[str, dict[str, Any]] = {}
         for pool, node, instance in found[int(begin) : end]:
             scope = items.setdefault(f"zones/{node.zone}", {"instances": []})
-            started = rfc3339(self._desk.wall_s(instance.started_s))
+            started = rfc3339(self._service.wall_s(instance.started_s))
             scope["instances"].append(instance_told(pool, node, instance, started))
         told: dict[str, Any] = {"kind": "compute#instanceAggregatedList", "items": items}
         return reply(told | ({"nextPageToken": str(end)} if end < len(found) else {}))
@@ -120,8 +166,8 @@ class ComputeApi:
         if isinstance(found, Refusal):
             return found
         pool, group = found
-        there = view.members(self._desk.cloud, pool.key, group.zone)
-        running = sum(view.is_running(self._desk.cloud, node) for node in there)
+        there = view.members(self._service.cloud, pool.key, group.zone)
+        running = sum(view.is_running(self._service.cloud, node) for node in there)
         return reply(
             {
                 "kind": "compute#instanceGroupManager",
@@ -143,7 +189,7 @@ class ComputeApi:
             {
                 "error": _error(error.why),
                 "instanceActionDetails": {"action": "CREATING", "instance": _link(pool, error.zone, error.node)},
-                "timestamp": rfc3339(self._desk.wall_s(error.at_s)),
+                "timestamp": rfc3339(self._service.wall_s(error.at_s)),
             }
             for error in reversed(pool.errors)
             if error.zone == group.zone
@@ -155,13 +201,13 @@ class ComputeApi:
         if isinstance(found, Refusal):
             return found
         pool, group = found
-        there = view.members(self._desk.cloud, pool.key, group.zone)
+        there = view.members(self._service.cloud, pool.key, group.zone)
         return reply({"managedInstances": [self._managed_instance(pool, node) for node in there]})
 
     def _managed_instance(self, pool: Pool, node: Node) -> dict[str, Any]:
         told: dict[str, Any] = {"instance": _link(pool, node.zone, node.name), "currentAction": "CREATING"}
         if node.instance is not None:
-            is_running = view.is_running(self._desk.cloud, node)
+            is_running = view.is_running(self._service.cloud, node)
             told |= {"id": node.instance.id, "instanceStatus": "RUNNING" if is_running else "STAGING"}
             told["currentAction"] = "NONE" if is_running else "CREATING"
         if node.refused is not None:
@@ -174,16 +220,16 @@ class ComputeApi:
             return refusals.invalid("Invalid JSON payload received.")
         path = request.match_info
         names = tuple(NodeName(each.rpartition("/")[2]) for each in body.instances)
-        outcome = await self._desk.ask(
+        outcome = await self._service.ask(
             DeleteInstances(path["project"], path["zone"], path["group"], names, skip_strangers=body.skip)
         )
         if not isinstance(outcome, Started):
             return outcome if isinstance(outcome, Refusal) else reply({})
-        return reply(self._told(self._desk.cloud.operations[outcome.operation]))
+        return reply(self._told(self._service.cloud.operations[outcome.operation]))
 
     async def _operation(self, request: web.Request) -> Answer:
         path = request.match_info
-        operation = self._desk.cloud.operations.get(OperationName(path["operation"]))
+        operation = self._service.cloud.operations.get(OperationName(path["operation"]))
         wanted = (path["project"], path["zone"])
         if operation is None or (operation.cluster.project, operation.zone) != wanted:
             return refusals.no_resource("projects/{project}/zones/{zone}/operations/{operation}".format(**path))
@@ -191,9 +237,9 @@ class ComputeApi:
 
     def _find(self, request: web.Request) -> tuple[Pool, Group] | Refusal:
         path = request.match_info
-        for pool in self._desk.cloud.pools.values():
+        for pool in self._service.cloud.pools.values():
             group = pool.group(path["zone"])
-            is_there = self._desk.now_s >= pool.grouped_s and pool.key.project == path["project"]
+            is_there = self._service.now_s >= pool.grouped_s and pool.key.project == path["project"]
             if is_there and group is not None and group.name == path["group"]:
                 return pool, group
         return refusals.no_resource("projects/{project}/zones/{zone}/instanceGroupManagers/{group}".format(**path))
@@ -209,10 +255,10 @@ class ComputeApi:
             "progress": 100 if operation.is_done else 0,
             "zone": link,
             "selfLink": f"{link}/operations/{operation.name}",
-            "insertTime": rfc3339(self._desk.wall_s(operation.started_s)),
+            "insertTime": rfc3339(self._service.wall_s(operation.started_s)),
         }
         if operation.done_s is not None:
-            told["endTime"] = rfc3339(self._desk.wall_s(operation.done_s))
+            told["endTime"] = rfc3339(self._service.wall_s(operation.done_s))
         return told
 
 

@@ -8,9 +8,8 @@ from aiohttp import web
 from msgspec import Meta, Struct
 
 from simulator.cloud.calls import CallLog
-from simulator.cloud.desk import Desk
 from simulator.cloud.gate import Gate
-from simulator.cloud.inventory import bill_of, inventory, market
+from simulator.cloud.inventory import bill_of, inventory, market, prices
 from simulator.cloud.model.names import NodeName, is_zone
 from simulator.cloud.model.quotas import is_project_wide, metrics_named, scope_of
 from simulator.cloud.model.refusals import COMPUTE, CONTAINER, Code, Refusal
@@ -28,8 +27,8 @@ from simulator.cloud.model.requests import (
 )
 from simulator.cloud.regions import RegionClient, RegionTrouble
 from simulator.cloud.replies import body_of, mistake, reply
-from simulator.market.accelerators import ACCELERATORS, accelerator, micro_usd
-from simulator.market.changes import Amount, Market, NoticeSeconds, Usd
+from simulator.cloud.shell import CloudService
+from simulator.market.markets import ACCELERATORS, Amount, Market, NoticeSeconds, Usd, accelerator, micro_usd
 
 T = TypeVar("T")
 
@@ -122,9 +121,9 @@ class RefuseBody(Struct, frozen=True, forbid_unknown_fields=True):
 
 class ControlApi:
     def __init__(
-        self, desk: Desk, gate: Gate, calls: CallLog, regions: Mapping[str, RegionClient], speed: float
+        self, service: CloudService, gate: Gate, calls: CallLog, regions: Mapping[str, RegionClient], speed: float
     ) -> None:
-        self._desk = desk
+        self._service = service
         self._gate = gate
         self._calls = calls
         self._regions = regions
@@ -136,6 +135,7 @@ class ControlApi:
             web.get("/inventory", self._inventory),
             web.get("/bill", self._bill),
             web.get("/market", self._market),
+            web.get("/prices", self._prices),
             web.get("/calls", self._seen_calls),
             web.post("/control/preempt", self._preempt),
             web.post("/control/upgrade", self._upgrade),
@@ -155,14 +155,17 @@ class ControlApi:
         return reply({"status": "ok"})
 
     async def _inventory(self, request: web.Request) -> web.Response:
-        return reply(inventory(self._desk.cloud, request.query.get("label", "")))
+        return reply(inventory(self._service.cloud, request.query.get("label", "")))
 
     async def _bill(self, request: web.Request) -> web.Response:
         label = request.query.get("label", "")
-        return reply(bill_of(self._desk.cloud, self._desk.now_s, self._speed, label))
+        return reply(bill_of(self._service.cloud, self._service.now_s, self._speed, label))
 
     async def _market(self, request: web.Request) -> web.Response:
-        return reply(market(self._desk.cloud))
+        return reply(market(self._service.cloud))
+
+    async def _prices(self, request: web.Request) -> web.Response:
+        return reply(prices(self._service.cloud, self._speed))
 
     async def _seen_calls(self, request: web.Request) -> web.Response:
         since = request.query.get("since", "0")
@@ -180,7 +183,7 @@ class ControlApi:
         body = await body_of(request, UpgradeBody)
         if isinstance(body, web.Response):
             return body
-        found = [key for key in self._desk.cloud.pools if (key.cluster, key.pool) == (body.cluster, body.pool)]
+        found = [key for key in self._service.cloud.pools if (key.cluster, key.pool) == (body.cluster, body.pool)]
         if not found:
             return mistake(f"There is no pool {body.pool!r} in a cluster {body.cluster!r}.", 404)
         return await self._order(request, f"{body.cluster}/{body.pool}", UpgradePool(found[0], body.forced))
@@ -301,7 +304,7 @@ class ControlApi:
     async def _order(self, request: web.Request, target: str, *orders: Request) -> web.Response:
         number = self._calls.arrived("control", request.path.rpartition("/")[2], target)
         for order in orders:
-            outcome = await self._desk.ask(order)
+            outcome = await self._service.ask(order)
             if isinstance(outcome, Refusal):
                 self._calls.ended(number, outcome.code.value)
                 return mistake(outcome.message, 404 if outcome.code.value == "NOT_FOUND" else 409)

@@ -6,8 +6,7 @@ from typing import Any
 
 from simulator.cloud.model import bill, spot, view
 from simulator.cloud.model.state import BillLine, Cloud, Node, Pool
-from simulator.market.accelerators import ACCELERATORS
-from simulator.market.changes import Market
+from simulator.market.markets import ACCELERATORS, Market
 
 ZONE_LETTERS = "abcdef"
 Labels = Mapping[str, str]

@@ -1,5 +1,6 @@
 """JSON over HTTP: bodies that are checked field by field, answers, errors in Google's form."""
 
+from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 import msgspec
@@ -77,3 +78,7 @@ def google_error(refusal: Refusal) -> web.Response:
     if status == 401:
         answer.headers["WWW-Authenticate"] = 'Bearer realm="https://accounts.google.com/"'
     return answer
+
+
+def rfc3339(unix_s: float) -> str:
+    return datetime.fromtimestamp(unix_s, UTC).isoformat().replace("+00:00", "Z")

@@ -15,8 +15,7 @@ from runtime.role import RoleLoop
 from simulator.cloud.calls import CallLog
 from simulator.cloud.compute import ComputeApi
 from simulator.cloud.control import ControlApi
-from simulator.cloud.credentials import service_account, write_key_file
-from simulator.cloud.desk import Desk
+from simulator.cloud.credentials import TokenEndpoint, service_account, write_key_file
 from simulator.cloud.gate import Gate
 from simulator.cloud.gke.server import GkeServer
 from simulator.cloud.gke.service import GkeService
@@ -25,8 +24,6 @@ from simulator.cloud.model.decide import decide
 from simulator.cloud.model.effects import Effect
 from simulator.cloud.model.events import Event, MarketMoved, Tick
 from simulator.cloud.model.state import Cloud
-from simulator.cloud.oauth import TokenEndpoint
-from simulator.cloud.prices import PricesPage
 from simulator.cloud.regions import RegionClient, watch
 from simulator.cloud.settings import (
     CloudSettings,
@@ -39,9 +36,9 @@ from simulator.cloud.settings import (
     trace_files,
     weather_of,
 )
-from simulator.cloud.shell import CloudShell
+from simulator.cloud.shell import CloudService, CloudShell
 from simulator.market import feed
-from simulator.market.changes import Change
+from simulator.market.markets import Change
 from simulator.market.traces import read_trace
 
 STOP_S = 0.5
@@ -72,11 +69,10 @@ async def serve_cloud(settings: CloudSettings, clock: Clock | None = None) -> As
         regions = {name: RegionClient(name, url, settings.token_s, session) for name, url in urls.items()}
         shell = CloudShell(regions, clock)
         loop: RoleLoop[Cloud, Event, Effect] = RoleLoop("cloud", state, decide, shell, Tick, clock, [Journal()])
-        desk = Desk(loop, shell, clock)
+        service = CloudService(loop, shell, clock)
         app = web.Application()
-        app.add_routes(ControlApi(desk, gate, calls, regions, settings.speed).routes())
-        app.add_routes(PricesPage(desk, settings.speed).routes())
-        app.add_routes(ComputeApi(desk, gate, calls).routes())
+        app.add_routes(ControlApi(service, gate, calls, regions, settings.speed).routes())
+        app.add_routes(ComputeApi(service, gate, calls).routes())
         app.add_routes(TokenEndpoint(account, settings.secret, settings.token_s, clock, calls).routes())
         work = {
             "cloud/loop": loop.run(),
@@ -89,7 +85,7 @@ async def serve_cloud(settings: CloudSettings, clock: Clock | None = None) -> As
         try:
             async with contextlib.AsyncExitStack() as ports:
                 http_port = await _listen(ports, app, settings)
-                gke = await GkeServer.start(GkeService(desk), gate, calls, settings.host, settings.grpc_port)
+                gke = await GkeServer.start(GkeService(service), gate, calls, settings.host, settings.grpc_port)
                 ports.push_async_callback(gke.stop)
                 host = "127.0.0.1" if settings.host in EVERYWHERE else settings.host
                 url = settings.public_url.rstrip("/") or f"http://{host}:{http_port}"

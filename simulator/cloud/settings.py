@@ -18,9 +18,8 @@ from runtime.errors import UserError
 from simulator.cloud.model.names import is_location, is_zone
 from simulator.cloud.model.quotas import metrics_named, scope_of
 from simulator.cloud.model.state import Rules
-from simulator.market.changes import Market, NoticeSeconds
-from simulator.market.generator import Weather
-from simulator.market.lifetimes import Lifetimes
+from simulator.market.feed import Weather
+from simulator.market.markets import Lifetimes, Market, NoticeSeconds
 from simulator.market.traces import known_accelerator
 
 PREFIX = "TRADEWIND_SIMULATOR_"

@@ -1,13 +1,16 @@
-"""The hands of the core: answers go to who asked, requests go to the regions."""
+"""Performs what the core decides, and brings requests to it: answers go to who asked, commands go to the regions."""
 
 import asyncio
 from collections.abc import Awaitable, Mapping
+from itertools import count
 
 from runtime.clock import Clock
 from runtime.logs import logger
+from runtime.role import RoleLoop
 from simulator.cloud.model.effects import Answer, Effect, TellRegion
-from simulator.cloud.model.events import Event, RegionFailed, RegionObeyed
-from simulator.cloud.model.requests import Outcome
+from simulator.cloud.model.events import Asked, Event, RegionFailed, RegionObeyed
+from simulator.cloud.model.requests import Outcome, Request
+from simulator.cloud.model.state import Cloud
 from simulator.cloud.regions import RegionClient, RegionTrouble
 
 
@@ -44,3 +47,43 @@ class CloudShell:
             self._log.warning("region_failed", region=request.region, what=type(request).__name__, why=str(trouble))
             return RegionFailed(self._clock.monotonic_s(), told.number, request, str(trouble))
         return RegionObeyed(self._clock.monotonic_s(), told.number, request, reply.endpoint, reply.ca, reply.drained)
+
+
+ANSWER_S = 30.0
+
+
+class CloudService:
+    """Where the APIs send their requests to the core: one request, one answer, and a look at the state."""
+
+    def __init__(self, loop: RoleLoop[Cloud, Event, Effect], shell: CloudShell, clock: Clock) -> None:
+        self._loop = loop
+        self._shell = shell
+        self._clock = clock
+        self._numbers = count(1)
+        self._epoch_s = clock.wall_s() - clock.monotonic_s()
+
+    @property
+    def cloud(self) -> Cloud:
+        return self._loop.state
+
+    @property
+    def now_s(self) -> float:
+        return self._clock.monotonic_s()
+
+    def wall_s(self, at_s: float) -> float:
+        """Unix seconds of a time of the core: the same each time, as equal times must stay equal."""
+        return self._epoch_s + at_s
+
+    def core_s(self, unix_s: float) -> float:
+        """The core's time of Unix seconds."""
+        return unix_s - self._clock.wall_s() + self._clock.monotonic_s()
+
+    async def ask(self, request: Request) -> Outcome:
+        number = next(self._numbers)
+        answer = self._shell.expect(number)
+        try:
+            self._loop.post(Asked(self._clock.monotonic_s(), number, request))
+            async with asyncio.timeout(ANSWER_S):
+                return await answer
+        finally:
+            self._shell.forget(number)

@@ -4,8 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from simulator.kubelet.images import ImageRuntime
-from simulator.kubelet.pulls import DEFAULT_ACCOUNT
+from simulator.kubelet.images import DEFAULT_ACCOUNT, ImageRuntime
 from simulator.kubernetes.objects import Obj
 
 TokenSource = Callable[[Obj], str]

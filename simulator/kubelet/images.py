@@ -1,13 +1,105 @@
-"""What stands in for an image: an interpreter and a search path of this machine."""
+"""What stands in for an image (an interpreter and a search path of this machine), and pulls that fail.
+
+Failures are in the words of containerd and of the kubelet.
+A node pulls from Google's registries with its service account: without a role, the registry answers 403.
+"""
 
 import fnmatch
+import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 
 from msgspec import Struct
 
-from simulator.kubelet.pulls import Pull
+DEFAULT_ACCOUNT = "default"
+"""How GKE calls the project's default compute account in a node's configuration."""
+_GOOGLES = re.compile(r"^([a-z0-9-]+-docker\.pkg\.dev|([a-z]+\.)?gcr\.io)$")
+_REFERENCE = re.compile(
+    r"^([a-zA-Z0-9.-]+(:\d+)?/)?[a-z0-9]+([._/-]+[a-z0-9]+)*(:[\w][\w.-]{0,127})?(@sha256:[0-9a-f]{64})?$"
+)
+
+
+class Pull(StrEnum):
+    """What a pull of an image comes to."""
+
+    WORKS = "works"
+    FORBIDDEN = "forbidden"
+    MISSING = "missing"
+    OTHER_PLATFORM = "other_platform"
+    UNAVAILABLE = "unavailable"
+    """The registry fails with 503."""
+
+
+@dataclass(frozen=True, slots=True)
+class PullFailed:
+    reason: str
+    """The reason of the container's waiting state."""
+    message: str
+
+
+@dataclass(slots=True)
+class Accounts:
+    """Service accounts of nodes, as far as they matter for pulls."""
+
+    roleless: set[str] = field(default_factory=set)
+
+    def set(self, account: str, *, granted: bool) -> None:
+        if granted:
+            self.roleless.discard(account)
+        else:
+            self.roleless.add(account)
+
+
+def tried_pull(image: str, pull: Pull, account: str, roleless: Collection[str]) -> PullFailed | None:
+    """None if the image can be pulled. `pull` is what the settings say of the image."""
+    if not _REFERENCE.match(image):
+        return PullFailed(
+            "InvalidImageName",
+            f'Failed to apply default image tag "{image}": couldn\'t parse image name "{image}": '
+            "invalid reference format",
+        )
+    host, path, tag = _parts(image)
+    if pull is Pull.WORKS and account in roleless and _GOOGLES.match(host):
+        pull = Pull.FORBIDDEN
+    said = {
+        Pull.WORKS: "",
+        Pull.FORBIDDEN: (
+            f'failed to resolve reference "{image}": failed to authorize: failed to fetch oauth token: unexpected '
+            f"status from GET request to https://{host}/v2/token?scope=repository%3A{path}%3Apull&service={host}: "
+            "403 Forbidden"
+        ),
+        Pull.MISSING: f'failed to resolve reference "{image}": {image}: not found',
+        Pull.OTHER_PLATFORM: "no match for platform in manifest: not found",
+        Pull.UNAVAILABLE: (
+            f'failed to resolve reference "{image}": unexpected status from HEAD request to '
+            f"https://{host}/v2/{path}/manifests/{tag}: 503 Service Unavailable"
+        ),
+    }[pull]
+    if not said:
+        return None
+    code = "NotFound" if said.endswith("not found") else "Unknown"
+    return PullFailed(
+        "ErrImagePull", f'rpc error: code = {code} desc = failed to pull and unpack image "{image}": {said}'
+    )
+
+
+def back_off(image: str, failed: PullFailed) -> PullFailed:
+    """What a container waits for until the next try, as kubelets say since 1.32."""
+    message = f'Back-off pulling image "{image}": {failed.reason}: {failed.message}'
+    return PullFailed("ImagePullBackOff", message)
+
+
+def _parts(image: str) -> tuple[str, str, str]:
+    """Host, repository and tag or digest."""
+    name, _, digest = image.partition("@")
+    first, slash, rest = name.partition("/")
+    is_host = bool(slash) and ("." in first or ":" in first or first == "localhost")
+    host, path = (first, rest) if is_host else ("docker.io", name if slash else f"library/{name}")
+    path, _, tag = path.partition(":")
+    return host, path, digest or tag or "latest"
 
 
 class ImageRuntime(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -9,16 +9,23 @@ from pathlib import Path
 
 from runtime import children
 from runtime.clock import Clock
-from simulator.kubelet import account, records
+from simulator.kubelet import records
 from simulator.kubelet.facts import NodeFacts, RunOptions, TokenSource
-from simulator.kubelet.images import runtime_of
+from simulator.kubelet.images import Accounts, PullFailed, back_off, runtime_of, tried_pull
 from simulator.kubelet.janitor import RUN_MARK
 from simulator.kubelet.launch import CannotLaunch, Launch, Surroundings, launch_of
 from simulator.kubelet.logs import LogFolder
 from simulator.kubelet.processes import MARK, Sweeper
-from simulator.kubelet.pulls import Accounts, PullFailed, back_off, tried_pull
 from simulator.kubelet.records import ContainerRecord, Ended, PodFacts, Running, Waiting
-from simulator.kubelet.volumes import make_volumes, mounts_of
+from simulator.kubelet.volumes import (
+    ACCOUNT_FOLDER,
+    KUBECONFIG,
+    account_of,
+    make_volumes,
+    mounts_of,
+    write_account,
+    write_token,
+)
 from simulator.kubernetes.events import record_event
 from simulator.kubernetes.objects import Key, Obj, key_of, meta, spec_of, uid_of
 from simulator.kubernetes.resources import CONFIG_MAPS, PODS, SECRETS
@@ -100,9 +107,9 @@ class PodRunner:
         self.end(0.0)
 
     def renew_token(self) -> None:
-        holder = account.account_of(self.pod, self._node.server.store)
-        if holder is not None and (self.folder / account.FOLDER).is_dir():
-            account.write_token(self.folder, self._node.new_token(holder))
+        holder = account_of(self.pod, self._node.server.store)
+        if holder is not None and (self.folder / ACCOUNT_FOLDER).is_dir():
+            write_token(self.folder, self._node.new_token(holder))
 
     def trim_logs(self) -> None:
         for record in self._records.values():
@@ -145,10 +152,10 @@ class PodRunner:
             self._scratch(record.name).mkdir(parents=True, exist_ok=True)
         around = self._surroundings({}, self.folder, {})
         self._volumes = make_volumes(self.pod, self.folder, node.facts.folder, around)
-        holder = account.account_of(self.pod, node.server.store)
+        holder = account_of(self.pod, node.server.store)
         if holder is not None:
             options = node.options
-            account.write_account(self.folder, self.pod, options.cluster, options.endpoint, node.new_token(holder))
+            write_account(self.folder, self.pod, options.cluster, options.endpoint, node.new_token(holder))
 
     async def _keep(self, container: Obj) -> None:
         """Runs it, and again as its policy says, until it has ended for good."""
@@ -230,12 +237,12 @@ class PodRunner:
 
     async def _start(self, container: Obj, record: ContainerRecord) -> asyncio.subprocess.Process:
         options = self._node.options
-        has_account = (self.folder / account.FOLDER).is_dir()
-        mounts = mounts_of(container, self._volumes, self.folder / account.FOLDER if has_account else None)
+        has_account = (self.folder / ACCOUNT_FOLDER).is_dir()
+        mounts = mounts_of(container, self._volumes, self.folder / ACCOUNT_FOLDER if has_account else None)
         added = {
             MARK: record.id,
             RUN_MARK: options.run_mark,
-            **({"KUBECONFIG": str(self.folder / account.KUBECONFIG)} if has_account else {}),
+            **({"KUBECONFIG": str(self.folder / KUBECONFIG)} if has_account else {}),
         }
         around = self._surroundings(mounts, self._scratch(record.name), added)
         launch = launch_of(self.pod, container, runtime_of(container["image"], options.images), around)

@@ -1,11 +1,19 @@
-"""The folders that stand in for a pod's volumes."""
+"""The folders that stand in for a pod's volumes, and the files of its identity.
+
+A pod of a real cluster finds the API server by two variables and a certificate. Here the server speaks plain HTTP under
+a path, so the pod gets a kubeconfig instead, and `KUBECONFIG` to find it. Its token is replaced before it expires.
+"""
 
 import contextlib
 import os
 from pathlib import Path
 
+import msgspec
+
 from simulator.kubelet.launch import CannotLaunch, Surroundings, data_of, field_of
-from simulator.kubernetes.objects import Obj, spec_of
+from simulator.kubernetes.objects import Key, Obj, meta, spec_of
+from simulator.kubernetes.resources import SERVICE_ACCOUNTS
+from simulator.kubernetes.store import Store
 
 ACCOUNT_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
 
@@ -93,3 +101,37 @@ def _items(reference: Obj, obj: Obj | None, what: str) -> dict[str, bytes]:
     if missing and not reference.get("optional"):
         raise CannotLaunch("FailedMount", f"MountVolume.SetUp failed: {what} has no key {missing[0]}")
     return {each["path"]: data[each["key"]] for each in reference["items"] if each["key"] in data}
+
+
+ACCOUNT_FOLDER = "sa"
+KUBECONFIG = "kubeconfig"
+
+
+def account_of(pod: Obj, store: Store) -> Obj | None:
+    """None when the pod wants no identity."""
+    spec = spec_of(pod)
+    account = store.find(SERVICE_ACCOUNTS, Key(meta(pod)["namespace"], spec.get("serviceAccountName", "default")))
+    wanted = spec.get("automountServiceAccountToken")
+    if wanted is None and account is not None:
+        wanted = account.get("automountServiceAccountToken")
+    return None if wanted is False else account
+
+
+def write_account(folder: Path, pod: Obj, cluster: str, endpoint: str, token: str) -> None:
+    namespace = meta(pod)["namespace"]
+    write_token(folder, token)
+    write_file(folder / ACCOUNT_FOLDER / "namespace", namespace.encode())
+    write_file(folder / ACCOUNT_FOLDER / "ca.crt", b"")
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": cluster, "cluster": {"server": endpoint}}],
+        "users": [{"name": "pod", "user": {"tokenFile": str(folder / ACCOUNT_FOLDER / "token")}}],
+        "contexts": [{"name": "pod", "context": {"cluster": cluster, "user": "pod", "namespace": namespace}}],
+        "current-context": "pod",
+    }
+    write_file(folder / KUBECONFIG, msgspec.json.format(msgspec.json.encode(config)))
+
+
+def write_token(folder: Path, token: str) -> None:
+    write_file(folder / ACCOUNT_FOLDER / "token", token.encode())

@@ -11,16 +11,14 @@ from aiohttp import web
 
 from runtime.clock import Clock
 from simulator.kubernetes import discovery, identities, problems, queries, rbac, routes
-from simulator.kubernetes.authorized import Networks, may_enter
 from simulator.kubernetes.gate import Gate
-from simulator.kubernetes.identities import Claim, User
+from simulator.kubernetes.identities import Claim, Networks, User, may_enter
 from simulator.kubernetes.listing import list_objects
-from simulator.kubernetes.objects import Key, Obj, timestamp, uid_of
+from simulator.kubernetes.objects import Key, Obj, scale_of, timestamp, uid_of
 from simulator.kubernetes.patch import APPLY_PATCH, merge_patch
 from simulator.kubernetes.problems import ApiProblem, Cause
 from simulator.kubernetes.resources import NAMESPACES, PODS, SERVICE_ACCOUNTS
 from simulator.kubernetes.routes import Discovery, Plain, Target
-from simulator.kubernetes.scale import scale_of
 from simulator.kubernetes.server import PATCHES, ApiServer
 from simulator.kubernetes.watch import check_start, watch
 

@@ -1,12 +1,18 @@
-"""Who asks: the cloud's own tokens are administrators, a pod's token is its service account."""
+"""Who asks, and from where: the cloud's own tokens are administrators, a pod's token is its service account.
+
+Authorised networks say from where a cluster's API may be reached.
+"""
 
 import base64
 import hashlib
 import hmac
+import ipaddress
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import msgspec
 
+from runtime.errors import UserError
 from simulator.cloud import tokens
 
 MASTERS = "system:masters"
@@ -69,3 +75,22 @@ def account_secret(secret: str, cluster: str) -> str:
 
 def _signature(secret: str, text: str) -> str:
     return hmac.new(secret.encode(), text.encode(), hashlib.sha256).hexdigest()
+
+
+Networks = tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...]
+
+
+def networks(blocks: Iterable[str]) -> Networks:
+    """Raises `UserError` for a text that is no network."""
+    try:
+        return tuple(ipaddress.ip_network(block) for block in blocks)
+    except ValueError as error:
+        raise UserError(f"authorized_networks: {error}") from None
+
+
+def may_enter(allowed: Networks | None, remote: str | None, authorization: str) -> bool:
+    """Pods reach the control plane from inside the cluster, whatever the networks say."""
+    if allowed is None or is_of_account(tokens.bearer(authorization)):
+        return True
+    address = ipaddress.ip_address(remote or "0.0.0.0")
+    return any(address in network for network in allowed)

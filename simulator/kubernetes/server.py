@@ -10,7 +10,19 @@ from simulator.kubernetes.admission import admit_change, admit_new, admit_status
 from simulator.kubernetes.apply import APPLY, UPDATE, Manager, apply, track_update
 from simulator.kubernetes.listing import Listing, list_objects
 from simulator.kubernetes.merging import ListKinds, built_in_lists, custom_lists
-from simulator.kubernetes.objects import Key, Obj, clone, is_deleting, key_of, labels_of, meta, spec_of, status_of
+from simulator.kubernetes.objects import (
+    Key,
+    Obj,
+    clone,
+    is_deleting,
+    key_of,
+    labels_of,
+    meta,
+    scale_of,
+    scaled,
+    spec_of,
+    status_of,
+)
 from simulator.kubernetes.patch import (
     APPLY_PATCH,
     JSON_PATCH,
@@ -31,7 +43,6 @@ from simulator.kubernetes.resources import (
     Resource,
 )
 from simulator.kubernetes.routes import Target
-from simulator.kubernetes.scale import scale_of, scaled
 from simulator.kubernetes.shapes import shaped
 from simulator.kubernetes.store import DeleteOptions, Store
 

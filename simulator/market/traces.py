@@ -16,8 +16,7 @@ from msgspec import Meta, Struct
 
 from runtime.decoding import decode_checked
 from runtime.errors import UserError
-from simulator.market.accelerators import ACCELERATORS, accelerator, micro_usd
-from simulator.market.changes import Amount, Change, Market, NoticeSeconds, Usd
+from simulator.market.markets import ACCELERATORS, Amount, Change, Market, NoticeSeconds, Usd, accelerator, micro_usd
 
 ROWS_AT_MOST = 1_000_000
 

@@ -12,13 +12,12 @@ from runtime.errors import TradewindError
 from runtime.logs import logger
 from simulator.kubelet.addresses import Addresses
 from simulator.kubelet.facts import NodeFacts, RunOptions
+from simulator.kubelet.images import Accounts
 from simulator.kubelet.kubelet import Kubelet
 from simulator.kubelet.logs import LogFolder
 from simulator.kubelet.pod import Node
 from simulator.kubelet.processes import Sweeper
-from simulator.kubelet.pulls import Accounts
 from simulator.kubernetes import identities
-from simulator.kubernetes.authorized import networks
 from simulator.kubernetes.controllers import nodes as node_controller
 from simulator.kubernetes.controllers.actions import Delete, perform
 from simulator.kubernetes.controllers.loop import Controllers
@@ -26,7 +25,7 @@ from simulator.kubernetes.events import record_event
 from simulator.kubernetes.gate import Gate
 from simulator.kubernetes.history import Change
 from simulator.kubernetes.http import ClusterHttp, HttpOptions
-from simulator.kubernetes.identities import Claim
+from simulator.kubernetes.identities import Claim, networks
 from simulator.kubernetes.objects import (
     Key,
     Obj,
@@ -41,8 +40,7 @@ from simulator.kubernetes.objects import (
 )
 from simulator.kubernetes.resources import NODES, PODS, Resource
 from simulator.kubernetes.server import ApiServer, ServerOptions
-from simulator.metadata.server import MetadataServers
-from simulator.metadata.tree import PREEMPTED
+from simulator.metadata_server import PREEMPTED, MetadataServers
 from simulator.region.node import NodeState, RegionNode, cordon, new_metadata, node_object, set_ready, windows
 from simulator.region.settings import ClusterRequest, NodeRequest, NodeView, RegionSettings
 

@@ -4,7 +4,7 @@ import asyncio
 
 from runtime.logs import logger
 from simulator.kubernetes.gate import Cut
-from simulator.metadata.tree import MAINTENANCE
+from simulator.metadata_server import MAINTENANCE
 from simulator.region.cluster import Cluster, NoSuch, Shared
 from simulator.region.ports import Ports
 from simulator.region.settings import (

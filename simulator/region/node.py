@@ -8,7 +8,7 @@ from simulator.kubelet.kubelet import Kubelet
 from simulator.kubernetes.objects import Key, Obj, clone, status_of, with_condition
 from simulator.kubernetes.resources import NODES
 from simulator.kubernetes.server import ApiServer
-from simulator.metadata.tree import MAINTENANCE, PREEMPTED, Metadata
+from simulator.metadata_server import MAINTENANCE, PREEMPTED, Metadata
 from simulator.region.settings import MaintenanceEvent, NodeRequest
 
 ORDINARY_S = 15.0

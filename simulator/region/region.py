@@ -19,9 +19,9 @@ from runtime.logs import logger
 from simulator.cloud import tokens
 from simulator.kubelet import janitor
 from simulator.kubelet.addresses import Addresses
+from simulator.kubelet.images import Accounts
 from simulator.kubelet.processes import Sweeper
-from simulator.kubelet.pulls import Accounts
-from simulator.metadata.server import MetadataServers
+from simulator.metadata_server import MetadataServers
 from simulator.region.api import RegionApi
 from simulator.region.cluster import Shared
 from simulator.region.clusters import Clusters

@@ -5,8 +5,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct, field
 
-from simulator.kubelet.images import ImageRuntime
-from simulator.kubelet.pulls import DEFAULT_ACCOUNT
+from simulator.kubelet.images import DEFAULT_ACCOUNT, ImageRuntime
 from simulator.kubernetes.gate import Cut
 
 Seconds = Annotated[float, Meta(ge=0, le=86400)]

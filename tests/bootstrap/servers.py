@@ -22,8 +22,7 @@ from runtime.kubernetes.client import KubernetesApi
 from runtime.kubernetes.configuration import ApiConfiguration, connected, from_endpoint, from_kubeconfig
 from runtime.kubernetes.paths import Manifest, path_of
 from simulator.cloud import tokens
-from simulator.kubelet.images import ImageRuntime
-from simulator.kubelet.pulls import Pull
+from simulator.kubelet.images import ImageRuntime, Pull
 from simulator.region.region import Region
 from simulator.region.settings import RegionSettings
 from tests.bootstrap.builders import CLUSTER, IMAGE
@@ -46,7 +45,7 @@ class SimulatedCloud:
     async def kubernetes_access(self, cluster: ClusterName) -> KubernetesAccess | Unreachable | Refused:
         return self.refusal or KubernetesAccess(f"{self.region_url}/k8s/{cluster}", "")
 
-    async def access_token(self) -> str:
+    async def access_token(self, cluster: ClusterName = CLUSTER) -> str:
         self.tokens_asked += 1
         return self.next_tokens.pop(0) if self.next_tokens else tokens.issue(SECRET, time.time(), 60.0)
 

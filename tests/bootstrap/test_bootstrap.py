@@ -12,6 +12,7 @@ from controlplane.clouds.outcomes import Busy, Done, Refused, Unreachable
 from messages import subjects
 from messages.clusters import ClusterHeartbeat, StartFailure
 from messages.codec import Received
+from messages.ids import ClusterName
 from runtime.bus import Bus
 from runtime.errors import Temporary, UserError
 from runtime.nats_server import NatsServer
@@ -154,7 +155,7 @@ async def test_a_cloud_that_gives_no_token_says_why(
     cloud: SimulatedCloud, error: Exception, expected: PassOutcome
 ) -> None:
     class NoTokens(SimulatedCloud):
-        async def access_token(self) -> str:
+        async def access_token(self, cluster: ClusterName = CLUSTER) -> str:
             raise error
 
     assert await a_bootstrap(NoTokens(cloud.region_url)).install(a_place()) == expected

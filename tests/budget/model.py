@@ -13,13 +13,14 @@ from controlplane.budget.decide import decide
 from controlplane.budget.events import SpendingSeen
 from controlplane.budget.keeper import PERIOD_S
 from controlplane.budget.state import Budget
+from controlplane.capacity.observer import EVERY_S
 from controlplane.catalog.kinds import MachineKind
 from controlplane.catalog.money import MicroDollars
 from controlplane.job.events import BudgetFreed, BudgetRaised, BudgetReached
 from controlplane.job.learn import learn
 from controlplane.job.state import Job, adopted_job, new_job
 from controlplane.ledger.book import Book
-from controlplane.ledger.books import BLIND_S, LOOK_S, SAVE_S
+from controlplane.ledger.books import BLIND_S, SAVE_S
 from controlplane.ledger.events import Found
 from controlplane.ledger.records import decode_ledger, encode_ledger
 from controlplane.ledger.spending import spent
@@ -170,7 +171,7 @@ class Model:
             return
         if self.seed % 2 and (self.now_ms == BEGIN_MS or self._happens(every_s=300)):
             self._unseen_until_ms = self.now_ms + self._ms(1.0, UNSEEN_S)
-        if self._is_due("look", LOOK_S) and self.now_ms >= self._unseen_until_ms and not self._happens(every_s=5):
+        if self._is_due("look", EVERY_S) and self.now_ms >= self._unseen_until_ms and not self._happens(every_s=5):
             self._look()
         if self._is_due("save", SAVE_S):
             self._saved = encode_ledger(self._ledger, Epoch(1))

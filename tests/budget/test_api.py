@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest_asyncio
 from msgspec import convert, structs
 
-from controlplane.master.budgets import NO_FLEET
+from controlplane.jobs.budgets import NO_FLEET
 from messages.budgets import BudgetRequest, BudgetView
 from messages.criteria import Capacity, WhenSpent
 from runtime.nats_server import NatsServer

@@ -1,14 +1,16 @@
 """Budgets in a master: ledgers that cannot be read, machines that cannot be seen, changes that are not recorded."""
 
+import time
+
 import pytest
 from msgspec import structs
 
+from controlplane.clouds.observations import look_at
 from controlplane.clouds.outcomes import Unreachable
+from controlplane.jobs import runner as held
+from controlplane.jobs.errors import CostUnknown, NotRecorded
 from controlplane.ledger import books
-from controlplane.master import held
-from controlplane.master.desk import Desk
-from controlplane.master.master import Master
-from controlplane.master.refusals import CostUnknown, NotRecorded
+from controlplane.master.term import Term
 from messages import subjects
 from messages.criteria import Capacity
 from messages.ids import JobName
@@ -16,8 +18,8 @@ from messages.jobs import JobSpec
 from runtime.errors import BusUnavailable
 from tests.capacity.fake_cloud import FakeCloud
 from tests.conftest import Connect, eventually
+from tests.jobs.test_forgetting import US, a_master
 from tests.master.process import a_spec
-from tests.master.test_forgetting import US, a_master
 
 pytestmark = pytest.mark.usefixtures("without_torch")
 
@@ -28,22 +30,22 @@ def bounded(usd: float = 10.0) -> JobSpec:
     return structs.replace(a_spec(JOB, 3, least=1), capacity=Capacity(max_usd_total=usd))
 
 
-def paused(master: Master, job: JobName) -> str | None:
-    return master.jobs[job].state.record.paused
+def paused(master: Term, job: JobName) -> str | None:
+    return master.registry.jobs[job].state.record.paused
 
 
 async def test_a_ledger_that_cannot_be_read_pauses_a_job_with_a_budget_and_no_other(connect: Connect) -> None:
     bus, cloud = await connect("master"), FakeCloud(US)
     bucket = await bus.bucket(subjects.STATE_BUCKET)
     async with a_master(bus, cloud, keep_jobs=1) as master:
-        desk = Desk(master)
+        desk = master.service
         await desk.submit(bounded())
         await desk.submit(a_spec(FREE, 3, least=1))
         await desk.scale(JOB, 1)
         await desk.scale(FREE, 1)
         for job in (JOB, FREE):
             await bucket.put(subjects.ledger_key(job), b"torn")
-        await master.books.look(cloud, "a-fleet")
+        await master.books.observe(await look_at(cloud, time.time()), "a-fleet")
         await eventually(lambda: paused(master, JOB) is not None, what="a pause")
         for job in (JOB, FREE):
             with pytest.raises(CostUnknown, match=f"What job '{job}' has cost is not known, because its ledger cannot"):
@@ -72,10 +74,10 @@ async def test_that_nobody_can_see_the_machines_is_said_with_every_figure(
     monkeypatch.setattr(books, "BLIND_S", 0.0)
     cloud = SilentCloud(US)
     async with a_master(await connect("master"), cloud, keep_jobs=1) as master:
-        desk = Desk(master)
+        desk = master.service
         await desk.submit(bounded())
         assert (await desk.cost(JOB)).note == "", "nobody has looked yet"
-        await master.books.look(cloud, "a-fleet")
+        await master.books.observe(await look_at(cloud, time.time()), "a-fleet")
         for note in ((await desk.cost(JOB)).note, (await desk.budgets.view(JOB)).note):
             assert note.startswith("The cloud does not list its machines (nobody answers)")
 
@@ -85,10 +87,10 @@ async def test_what_is_not_recorded_is_not_told_as_done(connect: Connect, monkey
         raise BusUnavailable("the server is away")
 
     async with a_master(await connect("master"), FakeCloud(US), keep_jobs=1) as master:
-        desk = Desk(master)
+        desk = master.service
         await desk.submit(bounded())
         await desk.scale(JOB, 3)
-        monkeypatch.setattr(master.bucket, "update", away)
+        monkeypatch.setattr(master.context.bucket, "update", away)
         monkeypatch.setattr(held, "DECISION_TIMEOUT_S", 0.05)
         with pytest.raises(NotRecorded, match="The change is not recorded yet") as refusal:
             await desk.scale(JOB, 2)

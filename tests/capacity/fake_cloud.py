@@ -1,10 +1,11 @@
 """A cloud in memory: does what it is asked at once, and remembers what it was asked."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from controlplane.clouds.interface import (
     PROJECT,
+    SYSTEM_POOL,
     ClusterInfo,
     ClusterPlan,
     ClusterStatus,
@@ -115,11 +116,14 @@ class FakeCloud:
         kind = f"{plan.kind.accelerator}{'_SPOT' if plan.kind.spot else ''}"
         found = {
             QuotaKey(region, kind): plan.kind.accelerators,
-            QuotaKey(region, "DISK_GB"): plan.disk_gb,
+            QuotaKey(region, "DISK_GB"): self.disk_gb(plan),
             QuotaKey(PROJECT, "GPUS"): plan.kind.accelerators,
         }
         known = {quota.key for quota in quotas}
         return {key: amount for key, amount in found.items() if key in known and amount}
+
+    def disk_gb(self, plan: PoolPlan) -> int:
+        return 50 if plan.name == SYSTEM_POOL else 70
 
     @property
     def quotas_page(self) -> str:
@@ -135,10 +139,7 @@ class FakeCloud:
     async def kubernetes_access(self, cluster: ClusterName) -> KubernetesAccess | Unreachable | Refused:
         return KubernetesAccess("http://127.0.0.1:1", "")
 
-    async def api_headers(self) -> Mapping[str, str]:
-        return {}
-
-    async def access_token(self) -> str:
+    async def access_token(self, cluster: ClusterName) -> str:
         return "token"
 
     async def close(self) -> None:

@@ -3,8 +3,9 @@
 from dataclasses import replace
 
 from controlplane.capacity.advice import Advice
-from controlplane.capacity.leaders_cloud import LeadersCloud
+from controlplane.capacity.observer import Observer
 from messages.events import Event
+from runtime.clock import SystemClock
 from tests.capacity.builders import US
 from tests.capacity.fake_cloud import FakeCloud
 
@@ -12,7 +13,7 @@ from tests.capacity.fake_cloud import FakeCloud
 async def test_advice_of_a_listing_is_told_once_and_again_when_it_comes_back() -> None:
     told: list[Event] = []
     inner = FakeCloud(US)
-    cloud = LeadersCloud(inner, lambda: True, Advice(told.append).see)
+    cloud = Observer(inner, SystemClock(), Advice(told.append).see, every_s=0.0)
     plain = inner.infos[US]
     for advice in ("", "grant a role", "grant a role", "", "grant a role"):
         inner.infos[US] = replace(plain, advice=advice)

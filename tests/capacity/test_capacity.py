@@ -14,7 +14,16 @@ from controlplane.allocator.state import AllocatorSettings
 from controlplane.capacity.capacity import Capacity
 from controlplane.capacity.fleet_keeper import FleetKeeper
 from controlplane.catalog.kinds import MachineKind
-from controlplane.clouds.interface import ClusterPlan, ClusterStatus, PoolInfo, PoolPlan, PoolRef, PoolStatus, Taint
+from controlplane.clouds.interface import (
+    ClusterPlan,
+    ClusterStatus,
+    PoolInfo,
+    PoolPlan,
+    PoolRef,
+    PoolStatus,
+    Taint,
+    system_pool,
+)
 from controlplane.clouds.outcomes import AlreadyExists, Refused
 from messages.clusters import ClusterHeartbeat, NodeSight
 from messages.events import Event
@@ -54,7 +63,7 @@ class Stage:
 
 
 def _with_bigger_disks(plan: PoolPlan) -> PoolPlan:
-    return replace(plan, disk_gb=500)
+    return replace(plan, shutdown_grace_s=120)
 
 
 @asynccontextmanager
@@ -83,7 +92,7 @@ async def test_a_job_gets_a_pool_with_what_the_fleet_adds_and_a_taint_that_keeps
     async with a_stage(cloud):
         await eventually(lambda: cloud.plans)
     plan = cloud.plans[0]
-    assert (plan.size, plan.kind.zone, plan.disk_gb, plan.labels[JOB_LABEL]) == (3, "us-central1-a", 500, JOB)
+    assert (plan.size, plan.kind.zone, plan.shutdown_grace_s, plan.labels[JOB_LABEL]) == (3, "us-central1-a", 120, JOB)
     assert plan.taints == (Taint(JOB_LABEL, JOB, "NoSchedule"),)
 
 
@@ -203,7 +212,7 @@ class Keeping:
         self.heard_s: dict[ClusterName, float] = {}
         self.waits: list[tuple[ClusterName, str]] = []
         ours = {FLEET_LABEL: "ours"}
-        plans = [ClusterPlan(ClusterName(name), "here", "e2", 1, "default", "default", ours) for name in clusters]
+        plans = [ClusterPlan(ClusterName(name), "here", system_pool("here", "e2", 1), ours) for name in clusters]
         self.keeper = FleetKeeper(
             cloud,
             plans,

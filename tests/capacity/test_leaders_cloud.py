@@ -3,9 +3,11 @@
 import pytest
 
 from controlplane.capacity.leaders_cloud import NOT_LEADING, LeadersCloud
-from controlplane.clouds.interface import ClusterPlan, PoolRef
+from controlplane.capacity.observer import Observer
+from controlplane.clouds.interface import ClusterPlan, PoolRef, system_pool
 from controlplane.clouds.outcomes import Done
 from messages.ids import ClusterName
+from runtime.clock import SystemClock
 from tests.capacity.fake_cloud import FakeCloud
 
 HERE = ClusterName("here")
@@ -15,14 +17,15 @@ THERE = ClusterName("there")
 @pytest.mark.parametrize("leads", [True, False])
 async def test_only_a_leader_makes_clusters(leads: bool) -> None:
     cloud = FakeCloud("here")
-    led = LeadersCloud(cloud, lambda: leads)
-    plan = ClusterPlan(THERE, "us-central1-a", "e2-small", 1, "default", "default")
+    led = LeadersCloud(cloud, lambda: leads, Observer(cloud, SystemClock()))
+    plan = ClusterPlan(THERE, "us-central1-a", system_pool("here", "e2-small", 1))
     assert await led.create_cluster_with_node_pool(plan) == (Done() if leads else NOT_LEADING)
     assert cloud.made == ([THERE] if leads else [])
 
 
 async def test_whoever_lost_the_lease_may_look_but_not_touch() -> None:
-    led = LeadersCloud(FakeCloud("here"), lambda: False)
+    cloud = FakeCloud("here")
+    led = LeadersCloud(cloud, lambda: False, Observer(cloud, SystemClock()))
     pool = PoolRef(HERE, "pool")
     for change in (
         led.delete_cluster(HERE),

@@ -5,16 +5,12 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
-import pytest
-
 from controlplane.allocator.state import Allocator, new_allocator
-from controlplane.capacity import markets
 from controlplane.capacity.markets import Markets
 from controlplane.capacity.quotas import QuotaWatch
-from controlplane.catalog.kinds import MachineKind
 from controlplane.catalog.memory import Memory, StockedOut, learn
 from controlplane.catalog.shipped import shipped_catalog, shipped_links
-from controlplane.clouds.interface import PROJECT, MarketPrice, PoolPlan, Quota, QuotaKey
+from controlplane.clouds.interface import PROJECT, MarketPrice, Quota, QuotaKey, system_pool
 from controlplane.clouds.outcomes import Refused, Unreachable
 from controlplane.planning.market import Market, Quotas
 from messages.events import FLEET, Event
@@ -40,10 +36,8 @@ class Stage:
         self.left: list[Quotas] = []
         """What an unplanned job was told."""
         self.said: list[Event] = []
-        systems = [PoolPlan("system", MachineKind(IOWA_A, "e2-standard-2", "", 0, False), 1, disk_gb=50)]
-        self.quotas = QuotaWatch(
-            cloud, OFFERS, _small_disks, systems, lambda: self.allocators, again_s=0.01, limited_s=limited_s
-        )
+        systems = [system_pool(IOWA_A, "e2-standard-2", 1)]
+        self.quotas = QuotaWatch(cloud, OFFERS, systems, lambda: self.allocators, again_s=0.01, limited_s=limited_s)
         self.markets = Markets(
             cloud,
             OFFERS,
@@ -65,10 +59,6 @@ class Stage:
 
     def usd_in(self, zone: str) -> int:
         return self.told[-1].options[a_choice(zone)].micro_usd_per_hour
-
-
-def _small_disks(plan: PoolPlan) -> PoolPlan:
-    return replace(plan, disk_gb=70)
 
 
 class SilentCloud(FakeCloud):
@@ -174,14 +164,6 @@ async def test_once_prices_of_the_moment_were_read_the_last_ones_hold_while_nobo
         await looked_at(cloud, 6)
         assert stage.usd_in(IOWA_A) == 123_456
         assert stage.said == []
-
-
-async def test_an_answer_that_never_comes_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(markets, "CALL_S", 0.01)
-    async with a_stage(SilentCloud(), unseen_s=0.1) as stage:
-        stage.markets.follow(JOB, some_criteria(), stage.hear)
-        await eventually(lambda: stage.told)
-    assert stage.said[0].why == "prices of the moment were not told within 0.01 s"
 
 
 async def test_other_prices_are_told_and_the_same_ones_are_not() -> None:

@@ -3,7 +3,8 @@
 import asyncio
 
 from controlplane.allocator.demand import Demand
-from controlplane.capacity.planning import Planning, known_prices
+from controlplane.capacity.planning import Planning
+from controlplane.clouds.gke.price_api import known_prices
 from controlplane.planning.criteria import criteria_of
 from controlplane.planning.profiles import profile_of
 from controlplane.throughput.profile import Compute, Profile

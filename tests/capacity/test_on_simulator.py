@@ -24,7 +24,7 @@ from messages.ids import ClusterName, JobName
 from runtime.clock import SystemClock
 from tests.capacity.builders import a_want
 from tests.clouds.contract import found, until
-from tests.clouds.simulated import ZONE, SimulatedStage
+from tests.clouds.simulated import SMALL_DISKS, ZONE, SimulatedStage
 from tests.clouds.stand_in.keys import write_key
 from tests.conftest import eventually
 
@@ -102,7 +102,7 @@ async def a_bench(
     async with AsyncExitStack() as stack:
         stage = await stack.enter_async_context(SimulatedStage.open(folder, **rules))
         settings = msgspec.structs.replace(stage.settings, **(gke or {}))
-        cloud = await GkeCloud.open(settings)
+        cloud = await GkeCloud.open(settings, SMALL_DISKS)
         stack.push_async_callback(cloud.close)
         yield Bench(stage, cloud, hang_s)
 
@@ -278,7 +278,9 @@ async def test_a_key_that_the_cloud_does_not_know_is_told_with_what_to_do(tmp_pa
     async with a_bench(tmp_path) as bench:
         token_url = bench.stage.settings.compute_url.replace("/compute/v1", "/token")
         key = write_key(tmp_path / "another.json", token_url)
-        cloud = await GkeCloud.open(msgspec.structs.replace(bench.stage.settings, credentials_file=str(key)))
+        cloud = await GkeCloud.open(
+            msgspec.structs.replace(bench.stage.settings, credentials_file=str(key)), SMALL_DISKS
+        )
         other = Bench(bench.stage, cloud, 60.0)
         async with running(other):
             await eventually(lambda: other.shortages and other.shortages[-1])
@@ -322,7 +324,7 @@ def _is_one_clear_sentence(said: str, says: str, to_do: str) -> None:
 
 async def test_of_two_masters_that_want_the_same_cluster_one_makes_it_and_both_have_it(tmp_path: Path) -> None:
     async with a_bench(tmp_path) as bench:
-        cloud = await GkeCloud.open(bench.stage.settings)
+        cloud = await GkeCloud.open(bench.stage.settings, SMALL_DISKS)
         other = Bench(bench.stage, cloud, 60.0)
         async with asyncio.TaskGroup() as tasks:
             keepers = [tasks.create_task(each.keeper.run()) for each in (bench, other)]

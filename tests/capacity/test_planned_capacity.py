@@ -14,7 +14,8 @@ from controlplane.allocator.effects import Place
 from controlplane.allocator.offers import Offer
 from controlplane.allocator.state import AllocatorSettings
 from controlplane.capacity.capacity import Capacity
-from controlplane.capacity.planning import Planning, known_prices
+from controlplane.capacity.planning import Planning
+from controlplane.clouds.gke.price_api import known_prices
 from controlplane.clouds.interface import MarketPrice
 from controlplane.planning.criteria import criteria_of
 from controlplane.planning.profiles import profile_of

@@ -14,8 +14,9 @@ from controlplane.allocator.effects import Place
 from controlplane.allocator.offers import Offer, pool_ref
 from controlplane.allocator.state import AllocatorSettings
 from controlplane.capacity.capacity import Capacity
-from controlplane.capacity.planning import Planning, known_prices
+from controlplane.capacity.planning import Planning
 from controlplane.clouds.gke.cloud import GkeCloud
+from controlplane.clouds.gke.price_api import known_prices
 from controlplane.clouds.outcomes import Done
 from messages import subjects
 from messages.clusters import ClusterHeartbeat, NodeSight, WorkerSight
@@ -25,7 +26,7 @@ from messages.ids import JobName
 from messages.offers import OfferView
 from runtime.clock import SystemClock
 from tests.capacity.builders import a_want, a_worker
-from tests.clouds.simulated import ZONE, SimulatedStage
+from tests.clouds.simulated import SMALL_DISKS, ZONE, SimulatedStage
 from tests.conftest import Connect, eventually
 from tests.master.waits import until_asked
 from tests.planning.builders import a_small_profile, some_criteria
@@ -82,7 +83,7 @@ async def a_bench(
     bucket = await (await connect("master")).bucket(subjects.STATE_BUCKET)
     async with SimulatedStage.open(folder, **(rules or {})) as stage:
         page = stage.settings.compute_url.replace("/compute/v1", "/prices")
-        cloud = await GkeCloud.open(msgspec.structs.replace(stage.settings, market_url=page))
+        cloud = await GkeCloud.open(msgspec.structs.replace(stage.settings, market_url=page), SMALL_DISKS)
         assert await cloud.create_cluster_with_node_pool(stage.cluster) == Done()
         offers = tuple(
             Offer(stage.cluster.name, zone, "g2-standard-8", 4, "nvidia-l4", 1) for zone in (OTHER_ZONE, ZONE)

@@ -9,9 +9,10 @@ from controlplane.allocator.effects import Place
 from controlplane.allocator.offers import Offer, pool_ref
 from controlplane.allocator.state import AllocatorSettings
 from controlplane.capacity.capacity import Capacity
-from controlplane.capacity.planning import Planning, known_prices
+from controlplane.capacity.planning import Planning
 from controlplane.clouds.gke.cloud import GkeCloud
-from controlplane.clouds.interface import Quota, system_pool
+from controlplane.clouds.gke.price_api import known_prices
+from controlplane.clouds.interface import Quota
 from controlplane.clouds.outcomes import Done, Refused, Unreachable
 from messages import subjects
 from messages.events import Event
@@ -75,7 +76,7 @@ async def a_bench(folder: Path, connect: Connect, kind: type[GkeCloud] = GkeClou
             SystemClock(),
             lambda: True,
             lambda _: None,
-            systems=[system_pool(stage.cluster)],
+            systems=[stage.cluster.system],
         )
         bench = Bench(stage, cloud, planning, offers)
         async with asyncio.TaskGroup() as tasks:

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from controlplane.capacity.upgrade_guard import UpgradeGuard
-from controlplane.clouds.interface import PROTECT_S, ClusterPlan
+from controlplane.clouds.interface import PROTECT_S, ClusterPlan, system_pool
 from controlplane.clouds.outcomes import Refused
 from messages.events import Event
 from messages.ids import ClusterName
@@ -27,7 +27,7 @@ class Guarding:
     def __init__(self, cloud: FakeCloud, *clusters: str) -> None:
         self.told: list[Event] = []
         self.clock = HandClock()
-        plans = [ClusterPlan(ClusterName(name), "here", "e2", 1, "default", "default") for name in clusters]
+        plans = [ClusterPlan(ClusterName(name), "here", system_pool("here", "e2", 1)) for name in clusters]
         self.guard = UpgradeGuard(cloud, plans, self.told.append, self.clock)
 
     @property

@@ -3,10 +3,10 @@
 import msgspec
 import pytest
 
-from controlplane.catalog.billing import Page, Sku, parts_of, prices_of
 from controlplane.catalog.money import MicroDollars
 from controlplane.catalog.price_list import Price, PriceList, reprice
 from controlplane.catalog.shipped import shipped_catalog
+from controlplane.clouds.gke.price_parts import Page, Sku, parts_of, prices_of
 from tests.catalog.builders import Json, a_catalog, a_sku, an_offer, l4_skus
 
 

@@ -10,12 +10,13 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from controlplane.catalog import cache, fetching
-from controlplane.catalog.fetching import PricesAway, PriceSettings, PricesRefused, fetch_skus
+from controlplane.catalog import cache
 from controlplane.catalog.money import MicroDollars
 from controlplane.catalog.offers import Catalog
 from controlplane.catalog.price_list import Price, PriceList
-from controlplane.catalog.refresh import Prices, open_prices
+from controlplane.catalog.refresh import Prices, PricesAway, PricesRefused
+from controlplane.clouds.gke import price_api as fetching
+from controlplane.clouds.gke.price_api import PriceSettings, fetch_skus, open_prices
 from runtime.errors import Temporary, UserError
 from tests.catalog.builders import PriceApi, a_catalog, an_offer, l4_skus, status, text
 from tests.conftest import eventually
@@ -38,8 +39,7 @@ def settings_for(api: PriceApi, folder: Path, **changes: Any) -> PriceSettings:
 
 
 async def refreshed(prices: Prices) -> bool:
-    async with aiohttp.ClientSession() as session:
-        return await prices.refresh(session)
+    return await prices.refresh()
 
 
 async def fetched(api: PriceApi, rests: Rests, **changes: Any) -> int:

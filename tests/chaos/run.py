@@ -15,8 +15,8 @@ from tests.chaos.injector import Injector
 from tests.chaos.jobs import Job, four_jobs
 from tests.chaos.stage import Stage, a_stage
 from tests.chaos.watcher import Watcher
-from tradewind.cli.client import Api, session
-from tradewind.cli.errors import MasterAway
+from tradewind.client.api import Api, session
+from tradewind.client.errors import MasterAway
 from tradewind.local.stack import Say
 
 START_S = 180.0

@@ -15,8 +15,8 @@ from pathlib import Path
 from messages.api import Health
 from runtime import children, proc
 from runtime.errors import UserError
-from tradewind.cli.client import Api, session
-from tradewind.cli.errors import MasterAway
+from tradewind.client.api import Api, session
+from tradewind.client.errors import MasterAway
 from tradewind.local import processes
 from tradewind.local.guard import marked
 from tradewind.local.parts import OwnProcess, Part

@@ -9,8 +9,8 @@ from runtime.errors import UserError
 from tests.chaos.faults import JOBS
 from tests.chaos.forge import Known
 from tests.chaos.stage import Stage
-from tradewind.cli.client import Api, session
-from tradewind.cli.errors import MasterAway
+from tradewind.client.api import Api, session
+from tradewind.client.errors import MasterAway
 from tradewind.local.stack import Say
 
 LOOK_S = 1.0

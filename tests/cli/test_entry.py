@@ -1,4 +1,4 @@
-"""Ctrl-C while the command is still being loaded."""
+"""Where the command begins: Ctrl-C while it is being loaded, and a command that does not exist."""
 
 import signal
 import subprocess
@@ -6,6 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from tests.cli.command import tradewind
 
 INTERRUPTS_WHO_LOADS_IT = "import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(20)\n"
 
@@ -37,3 +39,9 @@ def test_it_ends_with_130_and_without_a_word(module: str, tmp_path: Path) -> Non
 
 def test_whoever_started_it_so_that_it_ignores_ctrl_c_is_respected(tmp_path: Path) -> None:
     assert interrupted_when_loading("click", tmp_path, ignores=True).returncode == 7
+
+
+async def test_a_mistyped_command_is_answered_with_the_nearest() -> None:
+    done = await tradewind("stauts", environ={})
+    assert done.code == 2
+    assert "Did you mean 'status'?" in done.err

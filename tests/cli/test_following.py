@@ -12,10 +12,10 @@ from messages.jobs import Scalar
 from runtime.errors import UserError
 from tests.cli.fake_master import FakeMaster, a_view
 from tests.conftest import eventually
-from tradewind.cli.client import Api, session
-from tradewind.cli.errors import unreachable
-from tradewind.cli.following import Seen, follow, source_of_event, source_of_line
-from tradewind.cli.watch import End, Watch
+from tradewind.client.api import Api, session
+from tradewind.client.errors import unreachable
+from tradewind.client.following import Seen, follow, source_of_event, source_of_line
+from tradewind.client.watch import End, Watch
 
 WAIT_S = 30.0
 

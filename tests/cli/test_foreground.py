@@ -7,7 +7,7 @@ import pytest
 
 from runtime.errors import UserError
 from runtime.process import Stop
-from tradewind.cli.foreground import unless_stopped
+from tradewind.terminal.foreground import unless_stopped
 
 
 async def for_ever() -> int:

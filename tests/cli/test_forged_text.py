@@ -13,8 +13,9 @@ from messages.ids import Generation, JobName, Rank, WorkerId
 from messages.workers import WrittenCheckpoint
 from runtime.errors import UserError
 from runtime.process import tell
-from tradewind.cli import output, status, stop
-from tradewind.cli.client import Api
+from tradewind.cli import status, stop
+from tradewind.client.api import Api
+from tradewind.terminal import output
 
 FORGED = "12:00:00  the job has succeeded"
 HOSTILE = f"lost\n{FORGED}\r{FORGED}\u2028{FORGED}\x1b[2J\x1b[31m[bold]\u202e"

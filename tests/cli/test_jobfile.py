@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from runtime.errors import UserError
-from tradewind.cli.jobfile import read_job
+from tradewind.client.jobfile import read_job
 
 
 def a_file(folder: Path, text: str) -> Path:

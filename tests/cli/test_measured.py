@@ -16,7 +16,7 @@ from messages.workers import SampleCertificate
 from tests.cli.answering import answering, as_json
 from tests.cli.command import tradewind
 from tests.cli.fake_master import a_view
-from tradewind.cli.output import step_text
+from tradewind.terminal.output import step_text
 
 MEASURED = MeasuredProfile(1_400_000_000, 256, 2.5, 0.334, {"L4": MeasuredCompute(0.012, 0.05)})
 SENTENCE = "2.5 s, 33% of it waiting for others; 12 ms a sample on L4; 1.4 GB of gradients"

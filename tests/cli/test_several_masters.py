@@ -12,9 +12,9 @@ from runtime.children import free_port
 from tests.cli.command import tradewind
 from tests.cli.fake_master import FakeMaster, a_view
 from tests.conftest import eventually
-from tradewind.cli.client import Api, session
-from tradewind.cli.errors import MasterAway
-from tradewind.cli.following import Seen, follow, source_of_event
+from tradewind.client.api import Api, session
+from tradewind.client.errors import MasterAway
+from tradewind.client.following import Seen, follow, source_of_event
 
 NOBODY = "http://127.0.0.1:1"
 

@@ -21,6 +21,7 @@ from controlplane.clouds.interface import (
     PoolRef,
     PoolStatus,
     Taint,
+    system_pool,
 )
 from controlplane.clouds.outcomes import (
     AlreadyExists,
@@ -88,13 +89,13 @@ class CloudContract:
         assert (cluster.name, cluster.location) == (up.cluster.name, up.cluster.location)
         assert (cluster.ready, cluster.status) == (True, ClusterStatus.RUNNING)
         assert cluster.labels[FLEET_LABEL] == "a-fleet"
-        assert [pool.size for pool in cluster.pools] == [up.cluster.system_size]
+        assert [pool.size for pool in cluster.pools] == [up.cluster.system.size]
 
     async def test_a_cluster_can_be_reached_with_a_token(self, up: Stage) -> None:
         access = await up.cloud.kubernetes_access(up.cluster.name)
         assert isinstance(access, KubernetesAccess)
         assert access.endpoint.startswith(("https://", "http://"))
-        assert await up.cloud.access_token()
+        assert await up.cloud.access_token(up.cluster.name)
 
     async def test_a_cluster_is_made_once(self, up: Stage) -> None:
         assert isinstance(await up.cloud.create_cluster_with_node_pool(up.cluster), AlreadyExists)
@@ -267,10 +268,7 @@ def a_cluster(location: str) -> ClusterPlan:
     return ClusterPlan(
         name=ClusterName("a-cluster"),
         location=location,
-        system_machine_type="e2-standard-4",
-        system_size=1,
-        network="default",
-        subnetwork="default",
+        system=system_pool(location, "e2-standard-4", 1),
         labels={FLEET_LABEL: "a-fleet"},
     )
 
@@ -280,7 +278,6 @@ def a_pool(zone: str) -> PoolPlan:
         name="a-pool",
         kind=MachineKind(zone, "g2-standard-8", "L4", 1, spot=True),
         size=1,
-        disk_gb=50,
         labels={JOB_LABEL: "a-job", FLEET_LABEL: "a-fleet"},
         taints=(Taint("nvidia.com/gpu", "present", "NoSchedule"),),
     )

@@ -9,7 +9,7 @@ import aiohttp
 from msgspec import structs
 
 from controlplane.clouds.gke.cloud import GkeCloud
-from controlplane.clouds.gke.settings import GkeSettings
+from controlplane.clouds.gke.settings import GkeConfig, GkeSettings, NodeConfig
 from controlplane.clouds.interface import Cloud, PoolRef
 from simulator.cloud.server import Serving, serve_cloud
 from simulator.cloud.settings import CloudSettings
@@ -20,6 +20,10 @@ PROJECT = "a-project"
 SECRET = "a-secret"
 REGION = "us-central1"
 ZONE = "us-central1-a"
+
+
+SMALL_DISKS = GkeConfig(nodes=NodeConfig(disk_gb=50))
+"""Several nodes fit the default disk quota."""
 
 
 class SimulatedStage:
@@ -54,14 +58,16 @@ class SimulatedStage:
         for cloud in self._opened:
             await cloud.close()
 
-    async def another(self) -> Cloud:
-        cloud = await GkeCloud.open(self.settings)
+    async def another(self, config: GkeConfig = SMALL_DISKS) -> Cloud:
+        cloud = await GkeCloud.open(self.settings, config)
         self._opened.append(cloud)
         return cloud
 
     async def another_that_looks_late(self) -> Cloud:
         """For refusals of nodes: the operation ends first."""
-        cloud = await GkeCloud.open(structs.replace(self.settings, errors_first_s=60.0, errors_most_s=60.0))
+        cloud = await GkeCloud.open(
+            structs.replace(self.settings, errors_first_s=60.0, errors_most_s=60.0), SMALL_DISKS
+        )
         self._opened.append(cloud)
         return cloud
 

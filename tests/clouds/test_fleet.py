@@ -10,12 +10,11 @@ import pytest
 import yaml
 
 from controlplane.allocator.offers import pool_plan
+from controlplane.clouds.gke.fleet_file import NOT_YET, GkeFleet, gke_config, gke_settings
 from controlplane.clouds.gke.settings import GkeSettings
 from controlplane.clouds.interface import Taint
-from controlplane.fleet.checks import NOT_YET
 from controlplane.fleet.files import read_fleet
-from controlplane.fleet.plans import bootstrap_settings, cluster_plans, complete, gke_settings, offers, places
-from controlplane.fleet.spec import Fleet
+from controlplane.fleet.plans import bootstrap_settings, cluster_plans, complete, offers, places
 from messages.ids import JobName
 from messages.labels import FLEET_LABEL, JOB_LABEL, LEASE_LABEL
 from runtime.errors import UserError
@@ -47,7 +46,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def read(folder: Path, changes: dict[str, Any]) -> Fleet:
+def read(folder: Path, changes: dict[str, Any]) -> GkeFleet:
     """`changes` by paths such as `clusters.0.name`."""
     data = copy.deepcopy(SMALL)
     for path, value in changes.items():
@@ -58,7 +57,9 @@ def read(folder: Path, changes: dict[str, Any]) -> Fleet:
         place[int(last) if isinstance(place, list) else last] = value
     file = folder / "fleet.yaml"
     file.write_text(yaml.safe_dump(data))
-    return read_fleet(file)
+    fleet = read_fleet(file)
+    assert isinstance(fleet, GkeFleet)
+    return fleet
 
 
 def test_a_small_file_is_enough(folder: Path) -> None:
@@ -79,7 +80,7 @@ def test_every_key_is_documented() -> None:
     text = (ROOT / "docs" / "fleet.md").read_text()
     rows = " ".join(re.findall(r"^\| (`[^|]+) \|", text, re.MULTILINE))
     documented = set(re.findall(r"`(?:\w+\.)*(\w+)`", rows))
-    keys = set(_keys(Fleet)) - {"endpoints", "disk"}
+    keys = set(_keys(GkeFleet)) - {"endpoints", "disk"}
     assert {"name", "pod_range", "shutdown_grace_s", "size_gb"} <= keys
     assert keys - documented <= {"key", "value", "effect"}
     for variable in (f"TRADEWIND_GKE_{field}".upper() for field in GkeSettings.__struct_fields__):
@@ -170,13 +171,15 @@ def test_a_cluster_plan_has_what_the_file_says(folder: Path) -> None:
         "nodes": {"tags": ["a-tag"], "service_account": "a@b.c"},
         "labels": {"team": "research"},
     }
-    us, eu = cluster_plans(read(folder, changes))
-    assert (us.network, us.subnetwork, us.pod_range) == ("a-vpc", "a-subnet", "pods")
-    assert (us.system_machine_type, us.system_size, us.system_disk_gb) == ("e2-small", 2, 20)
-    assert (us.system_zone, eu.system_zone) == ("us-central1-a", "europe-west4-b")
-    assert (eu.subnetwork, eu.location) == ("default", "europe-west4")
+    fleet = read(folder, changes)
+    (us, eu), config = cluster_plans(fleet), gke_config(fleet)
+    there = config.cluster(us.name)
+    assert (there.network, there.subnetwork, there.pod_range) == ("a-vpc", "a-subnet", "pods")
+    assert (us.system.kind.machine_type, us.system.size, config.disk_of(us.system.name)[1]) == ("e2-small", 2, 20)
+    assert (us.system.kind.zone, eu.system.kind.zone) == ("us-central1-a", "europe-west4-b")
+    assert (config.cluster(eu.name).subnetwork, eu.location) == ("default", "europe-west4")
     assert us.labels == {"team": "research", FLEET_LABEL: "a-fleet"}
-    assert (us.tags, us.service_account) == (("a-tag",), "a@b.c")
+    assert (config.nodes.tags, config.nodes.service_account) == (("a-tag",), "a@b.c")
 
 
 def test_offers_keep_their_order_and_count_accelerators(folder: Path) -> None:
@@ -197,9 +200,10 @@ def test_the_allocators_plan_is_completed_by_the_fleet(folder: Path) -> None:
     }
     fleet = read(folder, changes)
     plan = complete(fleet, pool_plan(JobName("a-job"), offers(fleet)[0], 2), {LEASE_LABEL: "7"})
-    assert (plan.size, plan.kind.accelerator, plan.disk_gb, plan.disk_type) == (2, "L4", 300, "pd-ssd")
+    nodes = gke_config(fleet).nodes
+    assert (plan.size, plan.kind.accelerator, nodes.disk_gb, nodes.disk_type) == (2, "L4", 300, "pd-ssd")
     assert plan.taints == (Taint("a", "", "NoSchedule"),)
-    assert (plan.driver, plan.shutdown_grace_s, plan.workload_identity) == ("latest", 120, True)
+    assert (nodes.driver, plan.shutdown_grace_s, nodes.workload_identity) == ("latest", 120, True)
     assert plan.labels == {"team": "research", FLEET_LABEL: "a-fleet", JOB_LABEL: "a-job", LEASE_LABEL: "7"}
 
 
@@ -249,11 +253,9 @@ def test_private_nodes_networks_and_image_streaming_reach_the_plans(folder: Path
         "authorized_networks": ["203.0.113.7/32"],
     }
     fleet = read(folder, changes)
-    assert {(plan.private_nodes, plan.authorized_networks) for plan in cluster_plans(fleet)} == {
-        (True, ("203.0.113.7/32",))
-    }
-    plan = complete(fleet, pool_plan(JobName("a-job"), offers(fleet)[0], 1), {})
-    assert plan.private and plan.image_streaming
+    config = gke_config(fleet)
+    assert {each.authorized_networks for each in config.clusters.values()} == {("203.0.113.7/32",)}
+    assert config.nodes.private and config.nodes.image_streaming
 
 
 @pytest.mark.parametrize(

@@ -283,9 +283,9 @@ async def test_a_key_that_was_deleted_is_refused_in_one_sentence(bare: StandInSt
     assert "key was not deleted" in answer.hint
     assert isinstance(await bare.cloud.create_cluster_with_node_pool(bare.cluster), Refused)
     with pytest.raises(UserError, match="refused to issue an access token"):
-        await bare.cloud.access_token()
+        await bare.cloud.access_token(bare.cluster.name)
     bare.web.token_refusal = None
-    assert await bare.cloud.access_token()
+    assert await bare.cloud.access_token(bare.cluster.name)
 
 
 async def test_where_no_token_can_be_had_nobody_was_reached(bare: StandInStage, tmp_path: Path) -> None:
@@ -294,7 +294,7 @@ async def test_where_no_token_can_be_had_nobody_was_reached(bare: StandInStage, 
     assert isinstance(await cloud.clusters(), Unreachable)
     assert isinstance(await cloud.create_cluster_with_node_pool(bare.cluster), Unreachable)
     with pytest.raises(Temporary, match="no access token could be had"):
-        await cloud.access_token()
+        await cloud.access_token(bare.cluster.name)
 
 
 @pytest.mark.parametrize(

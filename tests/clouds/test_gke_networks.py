@@ -15,11 +15,12 @@ from google.cloud.container_v1.services.cluster_manager.transports import Cluste
 from controlplane.bootstrap.bootstrap import Bootstrap
 from controlplane.bootstrap.settings import BootstrapSettings, Place, Secrets
 from controlplane.clouds.gke.cloud import GkeCloud
+from controlplane.clouds.gke.settings import ClusterConfig, GkeConfig, NodeConfig
 from controlplane.clouds.interface import ClusterPlan, KubernetesAccess
 from controlplane.clouds.outcomes import Done, Refused, Unreachable
 from messages.ids import ClusterName
 from simulator.cloud.server import serve_cloud
-from simulator.kubernetes.authorized import may_enter, networks
+from simulator.kubernetes.identities import may_enter, networks
 from simulator.region.region import Region
 from simulator.region.settings import RegionSettings
 from tests.clouds.contract import a_cluster, a_pool
@@ -27,21 +28,28 @@ from tests.clouds.simulated import PROJECT, REGION, SECRET, ZONE, SimulatedStage
 
 
 @asynccontextmanager
-async def a_cloud_with_a_region(folder: Path) -> AsyncIterator[GkeCloud]:
+async def a_cloud_with_a_region(folder: Path, **authorized: tuple[str, ...]) -> AsyncIterator[GkeCloud]:
     key = folder / "key.json"
     async with (
         Region(RegionSettings(region=REGION, secret=SECRET)) as region,
         serve_cloud(quick_cloud(region.url, key)) as serving,
     ):
-        cloud = await GkeCloud.open(settings_for(serving, key))
+        cloud = await GkeCloud.open(settings_for(serving, key), authorizing(**authorized))
         yield cloud
         await cloud.close()
+
+
+def authorizing(**networks: tuple[str, ...]) -> GkeConfig:
+    """Networks that may reach each cluster, by its name."""
+    return GkeConfig(
+        clusters={ClusterName(name): ClusterConfig(authorized_networks=those) for name, those in networks.items()}
+    )
 
 
 async def reached(cloud: GkeCloud, plan: ClusterPlan) -> bool:
     access = await cloud.kubernetes_access(plan.name)
     assert isinstance(access, KubernetesAccess)
-    headers = {"Authorization": f"Bearer {await cloud.access_token()}"}
+    headers = {"Authorization": f"Bearer {await cloud.access_token(plan.name)}"}
     try:
         async with aiohttp.ClientSession() as http, http.get(f"{access.endpoint}/api/v1/nodes", headers=headers) as got:
             return got.status == 200
@@ -50,9 +58,9 @@ async def reached(cloud: GkeCloud, plan: ClusterPlan) -> bool:
 
 
 async def test_only_authorised_networks_reach_the_kubernetes_api(tmp_path: Path) -> None:
-    async with a_cloud_with_a_region(tmp_path) as cloud:
-        elsewhere = replace(a_cluster(ZONE), name=ClusterName("elsewhere"), authorized_networks=("203.0.113.0/24",))
-        here = replace(a_cluster(ZONE), name=ClusterName("here"), authorized_networks=("203.0.113.0/24", "127.0.0.0/8"))
+    networks = {"elsewhere": ("203.0.113.0/24",), "here": ("203.0.113.0/24", "127.0.0.0/8")}
+    async with a_cloud_with_a_region(tmp_path, **networks) as cloud:
+        elsewhere, here = (replace(a_cluster(ZONE), name=ClusterName(name)) for name in networks)
         for plan in (elsewhere, here):
             assert await cloud.create_cluster_with_node_pool(plan) == Done()
         assert [await reached(cloud, elsewhere), await reached(cloud, here)] == [False, True]
@@ -60,8 +68,8 @@ async def test_only_authorised_networks_reach_the_kubernetes_api(tmp_path: Path)
 
 @pytest.mark.slow
 async def test_a_master_outside_the_authorised_networks_is_told_which_key_to_look_at(tmp_path: Path) -> None:
-    async with a_cloud_with_a_region(tmp_path) as cloud:
-        plan = replace(a_cluster(ZONE), authorized_networks=("203.0.113.0/24",))
+    plan = a_cluster(ZONE)
+    async with a_cloud_with_a_region(tmp_path, **{plan.name: ("203.0.113.0/24",)}) as cloud:
         assert await cloud.create_cluster_with_node_pool(plan) == Done()
         settings = BootstrapSettings(fleet="a-fleet", image="tradewind:1", call_s=5.0)
         bootstrap = Bootstrap(cloud, settings, Secrets(nats_url="nats://127.0.0.1:4222"), lambda place, outcome: None)
@@ -79,9 +87,9 @@ def test_pods_of_the_cluster_enter_from_anywhere() -> None:
 
 async def test_a_network_that_is_no_cidr_block_is_refused_by_the_cloud(tmp_path: Path) -> None:
     async with SimulatedStage.open(tmp_path) as stage:
-        answer = await stage.cloud.create_cluster_with_node_pool(
-            replace(a_cluster(ZONE), authorized_networks=("203.0.113.7/24",))
-        )
+        plan = a_cluster(ZONE)
+        cloud = await stage.another(authorizing(**{plan.name: ("203.0.113.7/24",)}))
+        answer = await cloud.create_cluster_with_node_pool(plan)
     assert isinstance(answer, Refused)
 
 
@@ -89,8 +97,9 @@ async def test_a_network_that_is_no_cidr_block_is_refused_by_the_cloud(tmp_path:
 @pytest.mark.parametrize("private", [True, False])
 async def test_private_nodes_have_no_external_address(tmp_path: Path, private: bool) -> None:
     async with SimulatedStage.open(tmp_path) as stage:
-        await stage.cloud.create_cluster_with_node_pool(replace(a_cluster(ZONE), private_nodes=private))
-        assert await stage.cloud.create_pool(a_cluster(ZONE).name, replace(a_pool(ZONE), private=private)) == Done()
+        cloud = await stage.another(GkeConfig(nodes=NodeConfig(private=private)))
+        await cloud.create_cluster_with_node_pool(a_cluster(ZONE))
+        assert await cloud.create_pool(a_cluster(ZONE).name, a_pool(ZONE)) == Done()
         assert isinstance(stage.cloud, GkeCloud)
         headers = await stage.cloud.api_headers()
         url = f"{stage.settings.compute_url}/projects/{PROJECT}/aggregated/instances"
@@ -104,10 +113,9 @@ async def test_private_nodes_have_no_external_address(tmp_path: Path, private: b
 @pytest.mark.slow
 async def test_image_streaming_is_kept_by_the_pool(tmp_path: Path) -> None:
     async with SimulatedStage.open(tmp_path) as stage:
-        await stage.cloud.create_cluster_with_node_pool(a_cluster(ZONE))
-        assert (
-            await stage.cloud.create_pool(a_cluster(ZONE).name, replace(a_pool(ZONE), image_streaming=True)) == Done()
-        )
+        cloud = await stage.another(GkeConfig(nodes=NodeConfig(image_streaming=True)))
+        await cloud.create_cluster_with_node_pool(a_cluster(ZONE))
+        assert await cloud.create_pool(a_cluster(ZONE).name, a_pool(ZONE)) == Done()
         assert isinstance(stage.cloud, GkeCloud)
         pools = await pools_told(stage)
     assert [pool.config.gcfs_config.enabled for pool in pools if pool.name == a_pool(ZONE).name] == [True]

@@ -12,11 +12,11 @@ import msgspec
 import pytest
 
 from controlplane.clouds.gke.cloud import GkeCloud
+from controlplane.clouds.gke.settings import GkeConfig
 from controlplane.clouds.interface import PROJECT, KubernetesAccess, PoolRef, PoolStatus, QuotaKey
 from controlplane.clouds.outcomes import Busy, Done, NotFound, QuotaExceeded, Refused, Shortfall, Throttled, Unreachable
-from controlplane.fleet.cloud import open_cloud
 from controlplane.fleet.files import read_fleet
-from controlplane.fleet.plans import cluster_plans
+from controlplane.fleet.plans import cluster_plans, open_cloud
 from simulator.cloud.server import serve_cloud
 from simulator.region.region import Region
 from simulator.region.settings import RegionSettings
@@ -65,11 +65,12 @@ async def test_a_quota_that_is_too_small_refuses_the_call_and_tells_what_is_left
     assert await stage.cloud.create_cluster_with_node_pool(stage.cluster) == Done()
     await stage.order("quota", {"region": REGION, "metric": "SSD_TOTAL_GB", "limit": 220})
     await stage.order("quota", {"metric": "GPUS_ALL_REGIONS", "limit": 2})
-    outcome = await stage.cloud.create_pool(stage.cluster.name, replace(stage.pool, size=3, disk_gb=100))
+    large = await stage.another(GkeConfig())
+    outcome = await large.create_pool(stage.cluster.name, replace(stage.pool, size=3))
     assert isinstance(outcome, QuotaExceeded)
     assert outcome.in_call
     disks, gpus = outcome.shortfalls
-    assert disks == Shortfall("SSD_TOTAL_GB", True, 300.0, 220.0 - stage.cluster.system_disk_gb)
+    assert disks == Shortfall("SSD_TOTAL_GB", True, 300.0, 220.0 - GkeConfig().system_disk_gb)
     assert gpus == Shortfall("GPUS_ALL_REGIONS", False, 3.0, 2.0)
     assert "quota SSD_TOTAL_GB of the region is too small: 300 more requested, 170 of 220 available" in outcome.detail
     assert f"console.cloud.google.com/iam-admin/quotas?project={stage.settings.project}" in outcome.detail
@@ -101,7 +102,7 @@ async def test_a_cluster_survives_tokens_of_two_seconds(tmp_path: Path) -> None:
             tokens: set[str] = set()
 
             async def seen() -> int:
-                tokens.add(await stage.cloud.access_token())
+                tokens.add(await stage.cloud.access_token(stage.cluster.name))
                 return len(tokens)
 
             await until(seen, 3)
@@ -139,7 +140,7 @@ async def test_our_token_opens_the_kubernetes_api_of_a_cluster_that_we_made(tmp_
         assert await cloud.create_pool(cluster.name, pool) == Done()
         access = await cloud.kubernetes_access(cluster.name)
         assert isinstance(access, KubernetesAccess)
-        headers = {"Authorization": f"Bearer {await cloud.access_token()}"}
+        headers = {"Authorization": f"Bearer {await cloud.access_token(cluster.name)}"}
         async with http.get(f"{access.endpoint}/api/v1/nodes", headers=headers) as response:
             nodes = (await response.json())["items"]
         labelled = [node for node in nodes if node["metadata"]["labels"].get("tradewind-job") == "a-job"]

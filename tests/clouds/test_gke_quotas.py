@@ -7,6 +7,7 @@ import pytest
 from controlplane.catalog.kinds import MachineKind
 from controlplane.clouds.gke.compute import read_quota
 from controlplane.clouds.gke.quotas import exceeded, needs
+from controlplane.clouds.gke.settings import GkeConfig, NodeConfig
 from controlplane.clouds.interface import PROJECT, PoolPlan, Quota, QuotaKey
 from controlplane.clouds.outcomes import Shortfall
 
@@ -27,8 +28,8 @@ def taken(
     quotas: list[Quota], machine_type: str = "g2-standard-8", *, gpus: int = 1, spot: bool = True, **changes: Any
 ) -> dict[str, int]:
     kind = MachineKind(f"{REGION}-a", machine_type, "L4" if gpus else "", gpus, spot)
-    plan = PoolPlan(name="p", kind=kind, size=3, **changes)
-    return {key.metric: amount for key, amount in needs(plan, quotas).items()}
+    plan, config = PoolPlan(name="p", kind=kind, size=3), GkeConfig(nodes=NodeConfig(**changes))
+    return {key.metric: amount for key, amount in needs(plan, quotas, config).items()}
 
 
 def test_a_spot_node_takes_spot_quotas_only_where_some_were_granted() -> None:

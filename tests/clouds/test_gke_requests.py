@@ -9,8 +9,10 @@ from google.rpc import status_pb2
 
 from controlplane.catalog.kinds import MachineKind
 from controlplane.clouds.gke import maintenance, requests
+from controlplane.clouds.gke.cloud import DEFAULTS
 from controlplane.clouds.gke.failures import Code
-from controlplane.clouds.interface import ClusterStatus, PoolRef, PoolStatus, Taint
+from controlplane.clouds.gke.settings import ClusterConfig, GkeConfig, NodeConfig
+from controlplane.clouds.interface import ClusterStatus, PoolRef, PoolStatus, Taint, system_pool
 from messages.ids import ClusterName
 from tests.clouds.contract import a_cluster, a_pool
 
@@ -21,17 +23,25 @@ NOW_S = 1_800_000_000.0
 DAY_S = 86_400.0
 
 
-def cluster_message(plan: Any) -> Any:
-    return container_v1.CreateClusterRequest(requests.create_cluster(NAMES, plan, NOW_S))
+PRIVATE = NodeConfig(private=True)
 
 
-def pool_message(plan: Any) -> Any:
-    return container_v1.CreateNodePoolRequest(requests.create_pool(NAMES, "us-central1", CLUSTER, plan))
+def configured(cluster: ClusterConfig) -> GkeConfig:
+    return GkeConfig(clusters={CLUSTER: cluster})
+
+
+def cluster_message(plan: Any, config: GkeConfig = DEFAULTS) -> Any:
+    return container_v1.CreateClusterRequest(requests.create_cluster(NAMES, plan, config, NOW_S))
+
+
+def pool_message(plan: Any, nodes: NodeConfig = DEFAULTS.nodes) -> Any:
+    return container_v1.CreateNodePoolRequest(requests.create_pool(NAMES, "us-central1", CLUSTER, plan, nodes))
 
 
 def test_a_cluster_is_vpc_native_on_a_channel_with_workload_identity() -> None:
     asked = cluster_message(
-        replace(a_cluster("us-central1"), pod_range="pods", service_range="services", release_channel="rapid")
+        a_cluster("us-central1"),
+        configured(ClusterConfig(pod_range="pods", service_range="services", release_channel="rapid")),
     )
     assert asked.parent == "projects/p/locations/us-central1"
     assert asked.cluster.ip_allocation_policy.use_ip_aliases
@@ -44,8 +54,8 @@ def test_a_cluster_is_vpc_native_on_a_channel_with_workload_identity() -> None:
 
 
 def test_a_cluster_has_one_small_system_pool_in_one_zone() -> None:
-    plan = replace(a_cluster("us-central1"), system_zone="us-central1-b", system_size=2, tags=("a-tag",))
-    (pool,) = cluster_message(plan).cluster.node_pools
+    plan = replace(a_cluster("us-central1"), system=system_pool("us-central1-b", "e2-standard-4", 2))
+    (pool,) = cluster_message(plan, GkeConfig(nodes=NodeConfig(tags=("a-tag",)))).cluster.node_pools
     assert (pool.name, pool.initial_node_count, list(pool.locations)) == ("system", 2, ["us-central1-b"])
     assert (pool.config.machine_type, pool.config.disk_size_gb, list(pool.config.tags)) == (
         "e2-standard-4",
@@ -59,13 +69,11 @@ def test_a_pool_is_of_one_zone_with_all_that_was_planned() -> None:
     plan = replace(
         a_pool("us-central1-c"),
         size=4,
-        driver="latest",
         shutdown_grace_s=120,
-        tags=("a-tag",),
-        service_account="nodes@p.iam.gserviceaccount.com",
         taints=(Taint("a", "b", "NoExecute"), Taint("c", "d", "PreferNoSchedule")),
     )
-    asked = pool_message(plan)
+    account = "nodes@p.iam.gserviceaccount.com"
+    asked = pool_message(plan, NodeConfig(disk_gb=50, driver="latest", tags=("a-tag",), service_account=account))
     pool, config = asked.node_pool, asked.node_pool.config
     assert asked.parent == "projects/p/locations/us-central1/clusters/a-cluster"
     assert (pool.name, pool.initial_node_count, list(pool.locations)) == ("a-pool", 4, ["us-central1-c"])
@@ -87,8 +95,8 @@ def test_a_pool_is_of_one_zone_with_all_that_was_planned() -> None:
 
 def test_an_on_demand_pool_without_accelerators_asks_for_neither() -> None:
     bare = MachineKind("z", "e2-standard-4", "", 0, spot=False)
-    plan = replace(a_pool("z"), kind=bare, shutdown_grace_s=120, workload_identity=False)
-    config = pool_message(plan).node_pool.config
+    plan = replace(a_pool("z"), kind=bare, shutdown_grace_s=120)
+    config = pool_message(plan, NodeConfig(workload_identity=False)).node_pool.config
     assert not config.spot
     assert not config.accelerators
     assert "kubelet_config" not in config
@@ -101,7 +109,7 @@ def test_the_usual_grace_is_not_asked_for_as_older_versions_do_not_know_it() -> 
 
 @pytest.mark.parametrize("driver", ["default", "latest", "disabled"])
 def test_every_driver_installation_is_known_to_gke(driver: str) -> None:
-    (gpu,) = pool_message(replace(a_pool("z"), driver=driver)).node_pool.config.accelerators
+    (gpu,) = pool_message(a_pool("z"), NodeConfig(driver=driver)).node_pool.config.accelerators
     assert gpu.gpu_driver_installation_config.gpu_driver_version
 
 
@@ -227,15 +235,17 @@ def test_clusters_elsewhere_are_none_of_ours_unless_they_bear_our_label() -> Non
 
 
 def test_private_nodes_are_asked_of_the_cluster_and_of_each_pool() -> None:
-    cluster = cluster_message(replace(a_cluster("us-central1"), private_nodes=True)).cluster
+    cluster = cluster_message(a_cluster("us-central1"), GkeConfig(nodes=PRIVATE)).cluster
     assert cluster.network_config.default_enable_private_nodes
-    assert pool_message(replace(a_pool("us-central1-a"), private=True)).node_pool.network_config.enable_private_nodes
+    assert pool_message(a_pool("us-central1-a"), PRIVATE).node_pool.network_config.enable_private_nodes
     assert "enable_private_nodes" not in pool_message(a_pool("us-central1-a")).node_pool.network_config
 
 
 def test_authorized_networks_are_the_only_ones_that_reach_the_control_plane() -> None:
-    plan = replace(a_cluster("us-central1"), authorized_networks=("203.0.113.7/32", "198.51.100.0/24"))
-    asked = cluster_message(plan).cluster.control_plane_endpoints_config.ip_endpoints_config
+    networks = configured(ClusterConfig(authorized_networks=("203.0.113.7/32", "198.51.100.0/24")))
+    asked = cluster_message(
+        a_cluster("us-central1"), networks
+    ).cluster.control_plane_endpoints_config.ip_endpoints_config
     allowed = asked.authorized_networks_config
     assert asked.enable_public_endpoint and allowed.enabled and not allowed.gcp_public_cidrs_access_enabled
     assert [block.cidr_block for block in allowed.cidr_blocks] == ["203.0.113.7/32", "198.51.100.0/24"]
@@ -244,7 +254,7 @@ def test_authorized_networks_are_the_only_ones_that_reach_the_control_plane() ->
 
 
 def test_image_streaming_is_asked_of_pools_that_want_it() -> None:
-    assert pool_message(replace(a_pool("us-central1-a"), image_streaming=True)).node_pool.config.gcfs_config.enabled
+    assert pool_message(a_pool("us-central1-a"), NodeConfig(image_streaming=True)).node_pool.config.gcfs_config.enabled
     assert "gcfs_config" not in pool_message(a_pool("us-central1-a")).node_pool.config
 
 

@@ -13,7 +13,7 @@ from agents.cluster.state import Known, KnownPlace, uid_of
 from messages import subjects
 from messages.clusters import KeepWorkers, Presence, RemoveWorkers, WorkerTemplate
 from messages.ids import WorkerId
-from messages.workers import DumpWorker, WorkerHeartbeat
+from messages.workers import StopWorker, WorkerHeartbeat
 from runtime.children import parent_of
 from runtime.errors import NoAnswer
 from runtime.nats_server import NatsServer
@@ -316,7 +316,7 @@ async def test_malformed_and_foolish_commands_are_refused_and_change_nothing(ben
     ):
         answer = await bench.ask(command, epoch)
         assert not answer.ok and expected in answer.why
-    other = await bench.bus.request(subjects.cluster_command(CLUSTER), DumpWorker(), 10.0)
+    other = await bench.bus.request(subjects.cluster_command(CLUSTER), StopWorker("wrong place"), 10.0)
     assert "no command for a cluster-controller" in str(other.message)
     stolen = WorkerHeartbeat(a_status("somebody-else"))
     bench.bus.publish(subjects.worker_heartbeat(CLUSTER, a_status("someone-aaaa").worker), stolen)

@@ -13,7 +13,7 @@ from messages.worlds import RankProgress
 from tests.cli.fake_master import FakeMaster, a_view
 from tests.conftest import eventually
 from tests.demo.fake_simulator import FakeSimulator
-from tradewind.cli.client import Api, session
+from tradewind.client.api import Api, session
 from tradewind.demo import FLEET
 from tradewind.demo.cloud.story import CloudStory
 from tradewind.demo.facts import Promise

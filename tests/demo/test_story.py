@@ -16,7 +16,7 @@ from messages.worlds import RankProgress
 from runtime.errors import UserError
 from tests.cli.fake_master import FakeMaster, a_view
 from tests.conftest import eventually
-from tradewind.cli.client import Api, session
+from tradewind.client.api import Api, session
 from tradewind.demo.facts import Promise
 from tradewind.demo.story import Story
 

@@ -11,7 +11,7 @@ from messages.jobs import JobSpec, Launch
 from messages.worlds import RankProgress
 from tests.cli.fake_master import FakeMaster, a_view
 from tests.demo.facts import a_run
-from tradewind.cli.client import Api, session
+from tradewind.client.api import Api, session
 from tradewind.demo.facts import Promise, formed_from
 from tradewind.demo.report import report_on, report_text
 from tradewind.demo.story import Story

@@ -14,11 +14,9 @@ import yaml
 from msgspec import structs
 
 from agents.cluster.kubernetes.settings import KubernetesSettings
+from controlplane.clouds.gke.fleet_file import GkeFleet, gke_settings
 from controlplane.clouds.gke.settings import ENVIRONMENT_PREFIX as GKE_PREFIX
 from controlplane.clouds.gke.settings import GkeSettings
-from controlplane.fleet.files import read_fleet
-from controlplane.fleet.plans import gke_settings
-from controlplane.fleet.spec import Fleet
 from controlplane.master.settings import MasterSettings, check, read_master_settings
 from messages.jobs import JobSpec
 from runtime.settings import NATS_PREFIX, PREFIX, BusSettings
@@ -27,9 +25,10 @@ from simulator.cloud.settings import CloudSettings, region_urls
 from simulator.main import REGION_PREFIX, SimulatorSettings, read_simulator_settings
 from simulator.main import simulator as simulator_command
 from simulator.region.settings import RegionSettings
+from tests.clouds.gke_fleets import read_gke_fleet
 from tradewind.cli import commands
-from tradewind.cli.client import ClientSettings
-from tradewind.cli.jobfile import read_job
+from tradewind.client.api import ClientSettings
+from tradewind.client.jobfile import read_job
 
 ROOT = Path(__file__).resolve().parents[2]
 HOME = "/home/tradewind"
@@ -85,8 +84,8 @@ def mounted(service: str, path: str) -> Path:
     return ROOT / here
 
 
-def the_fleet() -> Fleet:
-    return read_fleet(mounted("master", "/etc/tradewind/fleet.yaml"))
+def the_fleet() -> GkeFleet:
+    return read_gke_fleet(mounted("master", "/etc/tradewind/fleet.yaml"))
 
 
 def the_job() -> JobSpec:

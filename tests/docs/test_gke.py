@@ -11,6 +11,7 @@ import pytest
 
 from controlplane.allocator.offers import pool_plan
 from controlplane.catalog.shipped import shipped_catalog
+from controlplane.clouds.gke.fleet_file import GkeFleet, gke_config
 from controlplane.clouds.gke.quotas import needs
 from controlplane.clouds.interface import PROJECT, Quota, QuotaKey
 from controlplane.fleet.files import read_fleet
@@ -84,6 +85,7 @@ def test_a_wrong_command_would_be_found(wrong: str) -> None:
 
 def test_the_fleet_file_of_the_page_can_be_used(recorded: Recorded) -> None:
     fleet = read_fleet(recorded[0] / "fleet.yaml")
+    assert isinstance(fleet, GkeFleet)
     assert fleet.cloud.project == "my-project"
     assert fleet.nodes.service_account == "tradewind-nodes@my-project.iam.gserviceaccount.com"
     assert [(cluster.name, cluster.location) for cluster in fleet.clusters] == [("spot-us", "us-central1-a")]
@@ -161,6 +163,7 @@ def test_the_prices_are_those_of_the_catalog() -> None:
 
 def test_the_quotas_are_those_that_the_example_fleet_takes() -> None:
     fleet = read_fleet(ROOT / "examples" / "fleet-gke.yaml")
+    assert isinstance(fleet, GkeFleet)
     plan = complete(fleet, pool_plan(JobName("a-job"), offers(fleet)[0], 1), {})
     rows = dict(re.findall(r"^\| `([A-Z0-9_]+)`[^|]*\| (\d+) \| \d+ \|$", PAGE, re.MULTILINE))
     known = [
@@ -169,8 +172,8 @@ def test_the_quotas_are_those_that_the_example_fleet_takes() -> None:
         for metric in rows
         if (scope == PROJECT) == metric.endswith("ALL_REGIONS")
     ]
-    assert {key.metric: amount for key, amount in needs(plan, known).items()} == {
+    assert {key.metric: amount for key, amount in needs(plan, known, gke_config(fleet)).items()} == {
         metric: float(amount) for metric, amount in rows.items()
     }
     both = re.findall(r"^\| `SSD_TOTAL_GB` \| \d+ \| (\d+) \|$", PAGE, re.MULTILINE)
-    assert both == [str(2 * plan.disk_gb + fleet.system_pool.disk.size_gb + 30)]
+    assert both == [str(2 * fleet.nodes.disk.size_gb + fleet.system_pool.disk.size_gb + 30)]

@@ -10,7 +10,7 @@ from messages.criteria import Capacity, Deadline, StepProfile, StepTime
 from messages.jobs import Failures, JobSpec, Launch, Pod, Timeouts, Workers, contradictions
 from runtime.errors import UserError
 from runtime.yaml_files import load_yaml
-from tradewind.cli.jobfile import read_job
+from tradewind.client.jobfile import read_job
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "jobs.md").read_text()

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from runtime.children import free_port
-from tradewind.cli.client import Api, session
-from tradewind.cli.errors import MasterAway
+from tradewind.client.api import Api, session
+from tradewind.client.errors import MasterAway
 
 BOUND_S = 120.0
 LOGGED = " > "

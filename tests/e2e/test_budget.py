@@ -19,11 +19,11 @@ from messages.criteria import Capacity
 from messages.jobs import JobSpec, Launch, Timeouts, Workers
 from runtime.children import free_port
 from runtime.nats_server import NatsServer
-from simulator.market.accelerators import ACCELERATORS
+from simulator.market.markets import ACCELERATORS
 from tests.cli.command import tradewind, without_ours
 from tests.e2e.traces import a_mark, nothing_is_left
-from tradewind.cli.client import Api, session
-from tradewind.cli.errors import MasterAway
+from tradewind.client.api import Api, session
+from tradewind.client.errors import MasterAway
 from tradewind.demo import FLEET
 from tradewind.local.fleet import KEY_FILE, fleet_at
 from tradewind.local.parts import OwnProcess, master, simulator

@@ -15,7 +15,7 @@ from controlplane.clouds.gke import requests
 from controlplane.clouds.gke.client import GkeClient
 from controlplane.clouds.gke.credentials import token_fetcher
 from controlplane.clouds.gke.failures import CallFailed
-from controlplane.clouds.gke.settings import GkeSettings
+from controlplane.clouds.gke.settings import GkeSettings, NodeConfig
 from controlplane.clouds.gke.tokens import AccessTokens
 from controlplane.clouds.interface import PoolPlan, PoolRef
 from messages.ids import ClusterName
@@ -173,9 +173,9 @@ def _request(
             "--spot" in flags,
         ),
         size=int(flags["--num-nodes"]),
-        disk_gb=int(flags["--disk-size"]),
     )
-    return requests.create_pool(requests.Names(settings.project), location, cluster, plan)
+    nodes = NodeConfig(disk_gb=int(flags["--disk-size"]))
+    return requests.create_pool(requests.Names(settings.project), location, cluster, plan, nodes)
 
 
 async def _bill(google: Google, parsed: Parsed) -> Answer:

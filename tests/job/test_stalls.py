@@ -2,11 +2,11 @@
 
 from msgspec import structs
 
+from controlplane.api.views import job_view
 from controlplane.job import events
 from controlplane.job.effects import JobEffect, TellCluster
 from controlplane.job.state import Phase
-from controlplane.master.progress import ProgressTracker
-from controlplane.master.views import job_view
+from controlplane.jobs.progress import ProgressTracker
 from messages.api import PausedRank
 from messages.clusters import RemoveWorkers
 from messages.ids import Rank, WorkerId

@@ -18,8 +18,7 @@ from messages.labels import NOTICE_ANNOTATION, NOTICE_WHY_ANNOTATION
 from runtime.errors import UserError
 from runtime.kubernetes.configuration import ApiConfiguration
 from runtime.process import Stop
-from simulator.metadata.server import MetadataServers
-from simulator.metadata.tree import MAINTENANCE, PREEMPTED, Metadata
+from simulator.metadata_server import MAINTENANCE, PREEMPTED, Metadata, MetadataServers
 from tests.conftest import eventually
 from tests.kubernetes.conftest import Bench, meddled
 from tests.kubernetes.ground import Ground, until

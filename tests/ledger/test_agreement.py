@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from random import Random
 
+from controlplane.capacity.observer import EVERY_S
 from controlplane.catalog.kinds import MachineKind
 from controlplane.catalog.money import MicroDollars
 from controlplane.ledger.amounts import egress_money, node_money
 from controlplane.ledger.book import Book
-from controlplane.ledger.books import LOOK_S
 from controlplane.ledger.events import Hop
 from controlplane.ledger.settle import sums
 from controlplane.ledger.spending import spent
@@ -44,7 +44,7 @@ def look_times_ms(chance: Random) -> Iterator[int]:
     while at_ms < at(LASTS_S):
         if chance.random() > 0.1:
             yield at_ms
-        at_ms += round(1000 * (LOOK_S + chance.uniform(0, 0.3)))
+        at_ms += round(1000 * (EVERY_S + chance.uniform(0, 0.3)))
     yield at(LASTS_S)
 
 

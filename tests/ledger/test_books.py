@@ -11,6 +11,7 @@ from controlplane.catalog.links import Links
 from controlplane.catalog.money import MicroDollars
 from controlplane.catalog.shipped import shipped_links
 from controlplane.clouds.interface import MachineInfo, MarketPrice
+from controlplane.clouds.observations import look_at
 from controlplane.clouds.outcomes import Refused, Unreachable
 from controlplane.job.state import Job, Phase, Record, Worker, new_job
 from controlplane.lease.keeper import Leadership
@@ -124,7 +125,7 @@ class Desk:
 
     async def look(self, books: Books, seconds: float = 5.0) -> None:
         self.clock.now_s += seconds
-        await books.look(self.cloud, FLEET)
+        await books.observe(await look_at(self.cloud, self.clock.wall_s()), FLEET)
 
 
 @pytest.fixture
@@ -491,7 +492,7 @@ async def test_a_refusal_of_the_cloud_is_no_crash_but_after_a_while_nobody_knows
 
     for seconds, why in ((0.0, ""), (BLIND_S, ""), (1.0, "the API is disabled")):
         desk.clock.now_s += seconds
-        await books.look(Closed(), FLEET)
+        await books.observe(await look_at(Closed(), desk.clock.wall_s()), FLEET)
         assert books.why_blind() == why, "a moment is no matter"
     assert await the_cost(books) == 0, "what a budget assumes is not booked"
     await desk.look(books)

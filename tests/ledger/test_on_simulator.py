@@ -1,9 +1,7 @@
 """The ledger against the simulator's own bill, of a run in which prices move, nodes are taken and masters change."""
 
 import asyncio
-import contextlib
-import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from itertools import pairwise
@@ -14,9 +12,11 @@ import msgspec
 import pytest
 
 from controlplane.capacity.leaders_cloud import LeadersCloud
+from controlplane.capacity.observer import Observer
 from controlplane.clouds.gke.cloud import GkeCloud
 from controlplane.clouds.interface import Cloud, MachineInfo, PoolPlan, PoolRef
-from controlplane.clouds.outcomes import Done, Refused, Unfinished, Unreachable
+from controlplane.clouds.observations import Look
+from controlplane.clouds.outcomes import Done, Unfinished
 from controlplane.job.state import Job, new_job
 from controlplane.lease.keeper import Leadership
 from controlplane.ledger.books import Books
@@ -28,7 +28,7 @@ from messages.jobs import JobSpec, Launch
 from runtime.bus import Bucket, Bus
 from runtime.clock import SystemClock
 from tests.clouds.contract import a_pool, until
-from tests.clouds.simulated import ZONE, SimulatedStage
+from tests.clouds.simulated import SMALL_DISKS, ZONE, SimulatedStage
 from tests.conftest import eventually
 
 FLEET = "a-fleet"
@@ -51,12 +51,14 @@ class WatchedCloud(LeadersCloud):
     """Knows when it was looked at."""
 
     def __init__(self, cloud: Cloud) -> None:
-        super().__init__(cloud, lambda: True)
+        self.observer = Observer(cloud, SystemClock(), every_s=LOOK_S)
+        super().__init__(cloud, lambda: True, self.observer)
         self._looks_s: list[float] = []
 
-    async def machines(self) -> Sequence[MachineInfo] | Unreachable | Refused:
-        self._looks_s.append(time.monotonic())
-        return await super().machines()
+    async def next(self, after: int) -> Look:
+        look = await self.observer.next(after)
+        self._looks_s.append(look.at)
+        return look
 
     def delay_s(self) -> float:
         """By how much a look was late, at most."""
@@ -78,17 +80,18 @@ class Run:
     @asynccontextmanager
     async def master(self, epoch: int) -> AsyncIterator[Books]:
         """Looks again and again; at its end it dies unsaved."""
-        books = Books(
-            self._bucket, self._clock, Leadership(Epoch(epoch), lambda: Epoch(epoch)), look_s=LOOK_S, save_s=0.3
-        )
+        books = Books(self._bucket, self._clock, Leadership(Epoch(epoch), lambda: Epoch(epoch)), save_s=0.3)
         books.open(self._job)
-        looking = asyncio.create_task(books.run(self.cloud, FLEET), name="ledger")
+        tasks = (
+            asyncio.create_task(self.cloud.observer.run(), name="observer"),
+            asyncio.create_task(books.run(self.cloud, FLEET), name="ledger"),
+        )
         try:
             yield books
         finally:
-            looking.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await looking
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
 
     async def make(self, plan: PoolPlan) -> PoolRef:
         assert await self.cloud.create_pool(self.stage.cluster.name, plan) == Done()
@@ -117,7 +120,7 @@ class Run:
 async def a_run(folder: Path, bus: Bus, **rules: object) -> AsyncIterator[Run]:
     async with SimulatedStage.open(folder, **rules) as stage, aiohttp.ClientSession() as http:
         url = stage.settings.compute_url.replace("/compute/v1", "/prices")
-        cloud = WatchedCloud(await GkeCloud.open(msgspec.structs.replace(stage.settings, market_url=url)))
+        cloud = WatchedCloud(await GkeCloud.open(msgspec.structs.replace(stage.settings, market_url=url), SMALL_DISKS))
         try:
             assert await cloud.create_cluster_with_node_pool(stage.cluster) == Done()
             yield Run(stage, cloud, await bus.bucket(subjects.STATE_BUCKET), http)
@@ -192,7 +195,7 @@ async def test_nodes_that_come_after_they_were_given_up_are_paid_for_until_they_
 ) -> None:
     async with a_run(tmp_path, bus, stockout_s=100_000.0, retry_s=0.2) as run, run.master(1) as books:
         hasty = msgspec.structs.replace(run.stage.settings, nodes_s=0.2, errors_first_s=60.0, errors_most_s=60.0)
-        cloud = WatchedCloud(await GkeCloud.open(hasty))
+        cloud = WatchedCloud(await GkeCloud.open(hasty, SMALL_DISKS))
         await run.stage.stock_out()
         plan = replace(a_pool(ZONE), size=2)
         pool = PoolRef(run.stage.cluster.name, plan.name)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from controlplane.fleet.files import read_fleet as read_as_master
+from tests.clouds.gke_fleets import read_gke_fleet
 from tradewind.demo import FLEET
 from tradewind.local.fleet import fleet_at, home, read_fleet, region
 
@@ -11,7 +11,7 @@ def test_the_master_reads_it_as_the_example_with_other_addresses_and_room_for_al
     written = tmp_path / "fleet.yaml"
     written.write_bytes(fleet_at(FLEET.read_text(), 4100, 4101, workers=6))
     (tmp_path / "simulator-key.json").write_text("{}")
-    fleet = read_as_master(written)
+    fleet = read_gke_fleet(written)
     assert (fleet.cloud.endpoints.gke, fleet.cloud.endpoints.insecure) == ("127.0.0.1:4100", True)
     assert fleet.cloud.endpoints.compute == "http://127.0.0.1:4101/compute/v1"
     assert {offer.max_nodes for offer in fleet.offers} == {6}

@@ -13,7 +13,7 @@ import pytest_asyncio
 from msgspec import structs
 
 from controlplane.job.state import Phase
-from controlplane.master.records import read_world
+from controlplane.jobs.records import read_world
 from messages import subjects
 from messages.clusters import KeepWorkers
 from messages.codec import MAX_BYTES

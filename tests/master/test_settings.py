@@ -1,10 +1,10 @@
 import pytest
 
+from controlplane.api.access import is_loopback
 from controlplane.master.settings import (
     MasterSettings,
     advertised_url,
     check,
-    is_loopback,
     read_master_settings,
     store_place,
 )

@@ -21,7 +21,7 @@ from messages.ids import ClusterName, JobName
 from messages.labels import FLEET_LABEL, JOB_LABEL
 from runtime.children import free_port
 from tests.clouds.contract import a_pool, found
-from tests.clouds.simulated import PROJECT, ZONE, SimulatedStage
+from tests.clouds.simulated import PROJECT, SMALL_DISKS, ZONE, SimulatedStage
 from tests.reaper.builders import BUS
 
 FLEET = "a-fleet"
@@ -62,7 +62,7 @@ class Ground:
 async def a_ground(folder: Path, **rules: Any) -> AsyncIterator[Ground]:
     async with AsyncExitStack() as stack:
         stage = await stack.enter_async_context(SimulatedStage.open(folder, **rules))
-        cloud = await GkeCloud.open(msgspec.structs.replace(stage.settings, nodes_s=0.2))
+        cloud = await GkeCloud.open(msgspec.structs.replace(stage.settings, nodes_s=0.2), SMALL_DISKS)
         stack.push_async_callback(cloud.close)
         assert await cloud.create_cluster_with_node_pool(stage.cluster) == Done()
         yield Ground(stage, cloud, _fleet_file(stage, folder))

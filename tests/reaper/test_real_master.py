@@ -10,11 +10,12 @@ from messages.labels import BUS_LABEL, JOB_LABEL
 from runtime.bus import Bus
 from runtime.nats_server import NatsServer
 from tests.capacity.test_crash import a_master
+from tests.cli.builders import no_master
 from tests.cli.command import tradewind
+from tests.cli.test_live_jobs import CLUSTER, EXAMPLE
 from tests.clouds.contract import found, until
 from tests.clouds.simulated import SimulatedStage
 from tests.master.process import a_spec, running_master
-from tests.reaper.test_known import CLUSTER, EXAMPLE, nobody
 from tradewind.cli.live_jobs import known_jobs
 
 
@@ -42,7 +43,7 @@ async def test_a_dead_master_s_records_say_which_jobs_live(bus: Bus, nats_server
         assert await master.wait() == 0
     bucket = await bus.bucket(subjects.STATE_BUCKET)
     await bucket.put(subjects.known_key(CLUSTER), b"{}")
-    known = await known_jobs(read_fleet(EXAMPLE), {**nobody(), "TRADEWIND_NATS_URL": nats_server.url})
+    known = await known_jobs(read_fleet(EXAMPLE), {**no_master(), "TRADEWIND_NATS_URL": nats_server.url})
     assert known.claims == {"lives": Claim.LIVE, "over": Claim.ENDED}
 
 

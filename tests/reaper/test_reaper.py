@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from controlplane.capacity.leaders_cloud import LeadersCloud
+from controlplane.capacity.observer import Observer
 from controlplane.clouds.interface import Cloud, ClusterStatus, PoolRef
 from controlplane.clouds.outcomes import Outcome, Unfinished
 from controlplane.job.state import Record, new_job
@@ -44,7 +45,7 @@ class Watched:
         self.told: list[Event] = []
         self.claims = {JobName(job): claim for job, claim in (claims or {}).items()}
         self.reaper = Reaper(
-            LeadersCloud(cloud, lambda: self.leads),
+            LeadersCloud(cloud, lambda: self.leads, Observer(cloud, SystemClock(), every_s=0.0)),
             MINE,
             self._read,
             lambda job: job not in held(),

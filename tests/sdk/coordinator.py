@@ -16,8 +16,8 @@ from typing import Any
 
 from torch._C._distributed_c10d import TCPStore
 
+from agents.worker.commands import Enter
 from agents.worker.translation import order_of, status_of
-from agents.worker.words import Enter
 from controlplane.job.repair import repair
 from messages.ids import ClusterName, Generation, JobName, Rank
 from messages.jobs import Launch

@@ -11,9 +11,9 @@ from torch.optim import SGD, AdamW, Optimizer, SparseAdam
 from torch.optim.lr_scheduler import StepLR
 from torch.utils.data import DataLoader, TensorDataset
 
-from tradewind.sdk.buckets import Gradients, parameters_of
+from tradewind.sdk.buckets import Buckets, parameters_of
+from tradewind.sdk.data.order import Order
 from tradewind.sdk.run import Run
-from tradewind.sdk.samples import Order
 
 BATCH = 8
 STEPS = 4
@@ -40,10 +40,7 @@ def end_threads() -> Iterator[None]:
     """A run keeps them as long as its process lives, and other tests count them."""
     yield
     while RUNS:
-        parts = RUNS.pop()._training._parts
-        parts.joining._receiver.close()
-        parts.serving._streamer.close()
-        parts.loader.close()
+        RUNS.pop()._parts.close()
 
 
 def a_run(model: nn.Module, optimizer: Optimizer, dataset: Any = DATA, **more: Any) -> Run:
@@ -170,12 +167,12 @@ def test_a_parameter_that_nobody_used_is_left_alone_by_the_optimizer() -> None:
 
 def test_a_parameter_that_one_rank_used_has_a_gradient_on_all() -> None:
     one, other = nn.Parameter(torch.zeros(2)), nn.Parameter(torch.zeros(3))
-    ranks = [Gradients([one, other], 4), Gradients([one, other], 4)]
+    ranks = [Buckets([one, other]), Buckets([one, other])]
     one.grad = torch.ones(2)
-    ranks[0].gather(6)
+    ranks[0].collect(6, 0)
     one.grad = None
-    ranks[1].gather(6)
-    ranks[1].buffer(6).add_(ranks[0].buffer(6))
+    ranks[1].collect(6, 0)
+    ranks[1].whole(6).add_(ranks[0].whole(6))
 
     ranks[1].use(6)
 
@@ -247,12 +244,12 @@ def test_random_numbers_in_an_update_depend_on_the_seed_and_the_step_alone() -> 
 
 def test_the_sum_stays_whole_when_its_gradients_are_written_to() -> None:
     parameter = nn.Parameter(torch.zeros(3))
-    gradients = Gradients([parameter], 4, copies=True)
+    buckets = Buckets([parameter], copies=True)
     parameter.grad = torch.full((3,), 2.0)
-    gradients.gather(0)
-    gradients.use(0)
+    buckets.collect(0, 0)
+    buckets.use(0)
     parameter.grad.mul_(0.5)
-    gradients.use(0)
+    buckets.use(0)
     assert torch.equal(parameter.grad, torch.full((3,), 2.0))
 
 

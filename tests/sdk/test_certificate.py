@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tradewind.sdk.certificate import Certificate, Digest, Life
-from tradewind.sdk.samples import Order
+from tradewind.sdk.data.order import Order
 from tradewind.sdk.trainer.shares import shares
 
 BATCH = 48

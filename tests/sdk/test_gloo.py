@@ -42,7 +42,7 @@ def test_an_operation_that_ends_just_after_the_wait_for_it_is_judged_by_how_it_e
 
 
 def test_a_group_whose_first_sum_fails_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(GlooGroup, "sum", lambda *_: DoneTooLate(success=False))
+    monkeypatch.setattr(GlooGroup, "all_reduce", lambda *_: DoneTooLate(success=False))
     with pytest.raises(RuntimeError, match="did not come together"):
         GlooGroup(HashStore(), rank=0, size=1, address="127.0.0.1")
 
@@ -58,7 +58,7 @@ group = GlooGroup(FileStore(sys.argv[1], 2), rank, 2, "127.0.0.1")
 if rank == 1:
     time.sleep(600)
 flat = torch.ones(1_000_000)
-done = group.finish(group.sum(flat), lambda: True)
+done = group.finish(group.all_reduce(flat), lambda: True)
 group.leave_behind(flat)
 print("done" if done else "left", flush=True)
 """

@@ -17,10 +17,11 @@ from tests.sdk.states import Rank
 from tradewind.protocol.trainer import Assign, Store
 from tradewind.sdk.certificate import Certificate
 from tradewind.sdk.checkpoints import Saving
+from tradewind.sdk.errors import StateDoesNotFit
+from tradewind.sdk.exchange import Collectives
 from tradewind.sdk.run import Run
 from tradewind.sdk.starting import Starting
 from tradewind.sdk.trainer.state import World
-from tradewind.sdk.training_state.training_state import StateDoesNotFit
 
 INPUTS = torch.randn(40, 4, generator=torch.Generator().manual_seed(1))
 DATA = TensorDataset(INPUTS, INPUTS.sum(1, keepdim=True))
@@ -45,12 +46,7 @@ def train(tmp_path: Path) -> Iterator[Train]:
 
     yield trained
     for run in runs:
-        parts = run._training._parts
-        assert parts.saving is not None
-        parts.saving._checkpoints.close()
-        parts.joining._receiver.close()
-        parts.serving._streamer.close()
-        parts.loader.close()
+        run._parts.close()
 
 
 def test_a_run_that_begins_says_nothing(train: Train, capsys: Capture) -> None:
@@ -111,7 +107,7 @@ class Together:
         self.rank, self.size = rank, len(place)
         self._place, self._all_here = place, all_here
 
-    def largest(self, values: Tensor) -> None:
+    def all_reduce_max(self, values: Tensor) -> None:
         values.copy_(torch.stack(self._shown(values)).amax(0))
 
     def broadcast(self, tensor: Tensor, source: int) -> None:
@@ -133,18 +129,19 @@ def test_of_several_ranks_the_first_with_the_checkpoint_speaks(
     tmp_path: Path, capsys: Capture, with_it: tuple[int, ...]
 ) -> None:
     for rank in with_it:
-        saved = Saving(tmp_path / f"{rank}", every_steps=5)
-        saved.save_now(5, Rank(1).steps(10).state.payload)
+        saved = Saving(tmp_path / f"{rank}", every_steps=5, payload=Rank(1).steps(10).state.payload)
+        saved.save_now(5)
     place, all_here = [torch.empty(0)] * 3, threading.Barrier(3)
 
     def start(rank: int) -> int | None:
-        saving = Saving(tmp_path / f"{rank}", every_steps=5)
-        starting = Starting(Rank(rank).state, Certificate(), saving)
+        state = Rank(rank).state
+        saving = Saving(tmp_path / f"{rank}", every_steps=5, payload=state.payload)
+        starting = Starting(state, Certificate(), saving)
         group: Any = Together(rank, place, all_here)
-        first = starting.agree(group, a_world(rank), lambda: False)
+        first = starting.agree(Collectives(group, lambda: False), a_world(rank))
         assert first is not None
         starting.tell(first, steps=9)
-        saving._checkpoints.close()
+        saving.close()
         return first
 
     with ThreadPoolExecutor(3) as ranks:

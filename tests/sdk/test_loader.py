@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 
 from tradewind.protocol.trainer import Ranges
-from tradewind.sdk.loader import Collate, Loader, MapDataset, ReadFailed
-from tradewind.sdk.samples import Order
+from tradewind.sdk.data.loader import Collate, Loader, MapDataset
+from tradewind.sdk.data.order import Order
+from tradewind.sdk.errors import ReadFailed
 
 ORDER = Order(size=100, batch=12, seed=3)
 FIRST: Ranges = ((0, 4),)
@@ -208,8 +209,8 @@ def test_a_closed_loader_reads_on_the_training_thread(make: Callable[..., Loader
 
 SCRIPT = """
 import os, sys, threading, time
-from tradewind.sdk.loader import Loader
-from tradewind.sdk.samples import Order
+from tradewind.sdk.data.loader import Loader
+from tradewind.sdk.data.order import Order
 
 class Slow:
     def __getitem__(self, index):

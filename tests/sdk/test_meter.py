@@ -9,7 +9,7 @@ from pytest import approx
 from tests.sdk.coordinator import Coordinator
 from tests.sdk.trainee import Recipe, model_of
 from tradewind.sdk.agent.reports import Reports
-from tradewind.sdk.meter import Lap, Meter, Recent, StepSize
+from tradewind.sdk.timing import Lap, Meter, Recent, StepSize
 
 
 class HandClock:

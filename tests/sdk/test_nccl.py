@@ -89,7 +89,7 @@ def test_a_lost_peer_ends_no_survivor_and_a_long_step_no_group() -> None:
 
 def test_an_operation_that_is_done_is_there() -> None:
     group, flat = a_group(), torch.ones(3)
-    assert group.finish(group.sum(flat), lambda: False)
+    assert group.finish(group.all_reduce(flat), lambda: False)
     assert flat.tolist() == [2.0] * 3
 
 

@@ -14,12 +14,13 @@ from tests.sdk.coordinator import Coordinator, results
 from tests.sdk.test_cases import BATCH, DATA, STEPS, a_model, a_run, end_threads, error_of, same
 from tests.sdk.test_run import check
 from tests.sdk.trainee import Recipe
-from tradewind.sdk.buckets import Gradients
+from tradewind.sdk.buckets import Buckets
 from tradewind.sdk.certificate import Certificate, Digest
 from tradewind.sdk.control_words import Agreed
-from tradewind.sdk.nonfinite import SKIPPED_AT_MOST, Nonfinite, NonfiniteStep, whose
+from tradewind.sdk.data.order import Order
+from tradewind.sdk.errors import NonfiniteStep
+from tradewind.sdk.nonfinite import SKIPPED_AT_MOST, Nonfinite, whose
 from tradewind.sdk.run import Run
-from tradewind.sdk.samples import Order
 from tradewind.sdk.update import Scaled
 
 __all__ = ["end_threads"]
@@ -186,7 +187,7 @@ def test_the_scale_is_read_once_in_a_step_and_again_when_another_is_loaded() -> 
     model = nn.Linear(1, 1)
     optimizer = SGD(model.parameters(), 0.1)
     scaler = ScalerThatCounts("cpu", init_scale=1024.0)
-    scaled = Scaled(lambda: None, scaler, optimizer, Gradients(model.parameters(), 1))
+    scaled = Scaled(lambda: None, scaler, optimizer, Buckets(model.parameters()))
 
     def step() -> None:
         for parameter in model.parameters():

@@ -1,6 +1,6 @@
 """When a wait is a sign, and when it was none."""
 
-from tradewind.sdk.patience import LEAST_S, UNKNOWN_S, Patience
+from tradewind.sdk.timing import LEAST_S, UNKNOWN_S, Patience
 
 
 def after_steps(count: int, step_s: float) -> Patience:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tradewind.protocol.trainer import Ranges
-from tradewind.sdk.samples import Order
+from tradewind.sdk.data.order import Order
 from tradewind.sdk.trainer.shares import count, deal, merged, missing, shares, without
 
 worlds = st.lists(st.booleans(), min_size=1, max_size=20).filter(any)

@@ -18,7 +18,8 @@ def live(tmp_path: Path) -> Live:
     """A run with a checkpoint every 50 steps, from where the last one was lost until it is lost with step `last`."""
 
     def life(last: int) -> Certificate:
-        saving, certificate = Saving(tmp_path, every_steps=50), Certificate()
+        certificate = Certificate()
+        saving = Saving(tmp_path, every_steps=50, payload=certificate.as_dict)
 
         def restore(payload: dict[str, Any]) -> None:
             certificate.take_over(Certificate.from_dict(payload))
@@ -28,7 +29,7 @@ def live(tmp_path: Path) -> Live:
             certificate.resumed(*restored)
         for step in range(certificate.due, last + 1):
             certificate.check(step, SAMPLES, SAMPLES)
-            saving.committed(step, certificate.as_dict)
+            saving.committed(step)
             saving._checkpoints.flush(20)
         return certificate
 

@@ -9,7 +9,8 @@ from torch import nn
 from torch.optim import Adam, Optimizer
 
 from tests.sdk.states import Rank, Scaler, a_model, adam, bytes_of, everything, hand_over, momentum
-from tradewind.sdk.training_state.training_state import StateDoesNotFit, TrainingState
+from tradewind.sdk.errors import StateDoesNotFit
+from tradewind.sdk.training_state.training_state import TrainingState
 
 
 def a_wider_model() -> nn.Module:

@@ -5,7 +5,7 @@ import torch
 
 from tests.sdk.states import Rank, bytes_of, differences, everything, hand_over, momentum
 from tradewind.sdk.training_state.layout import shard_bounds
-from tradewind.sdk.training_state.training_state import Staging
+from tradewind.sdk.training_state.tensor_bytes import Staging
 
 
 def test_the_order_of_tensors_is_the_models_then_the_optimizers_by_parameter_and_key() -> None:

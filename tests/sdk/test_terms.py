@@ -8,9 +8,10 @@ import torch
 from torch import nn
 from torch.utils.data import TensorDataset
 
-from tradewind.sdk.checks import VARIABLE, OtherTerms, require_same_terms, terms_of
+from tradewind.sdk.checks import VARIABLE, require_same_terms, terms_of
+from tradewind.sdk.data.order import Order
+from tradewind.sdk.errors import ScriptMismatch
 from tradewind.sdk.run import Run
-from tradewind.sdk.samples import Order
 from tradewind.sdk.training_state.training_state import TrainingState
 
 
@@ -37,17 +38,17 @@ def test_they_are_words_that_people_can_compare() -> None:
 
 
 def test_only_what_differs_is_told() -> None:
-    with pytest.raises(OtherTerms) as refused:
+    with pytest.raises(ScriptMismatch) as refused:
         require_same_terms(terms(batch=48, clip_norm=1.0), {VARIABLE: terms(batch=32, clip_norm=None)})
     assert str(refused.value) == (
-        "this script is not the one that the run which it should join was begun with: batch is 48 here and 32 there, "
-        "clip_norm is 1.0 here and None there. A run on other terms is another job"
+        "this script does not match the running job that it should join: batch is 48 here and 32 there, "
+        "clip_norm is 1.0 here and None there. Submit a changed script as another job"
     )
 
 
 @pytest.mark.parametrize("theirs", ["2 tensors", "[1]", "7", "null"])
 def test_terms_that_cannot_be_read_are_told_whole(theirs: str) -> None:
-    with pytest.raises(OtherTerms, match=r"it has .*, the run has"):
+    with pytest.raises(ScriptMismatch, match=r"it has .*, the run has"):
         require_same_terms(terms(), {VARIABLE: theirs})
 
 
@@ -74,7 +75,7 @@ def test_weights_and_the_learning_rate_are_not_among_them() -> None:
     ids=lambda changes: next(iter(changes)),
 )
 def test_whatever_else_differs_is_refused(changes: dict[str, Any]) -> None:
-    with pytest.raises(OtherTerms, match=r" is .* here and .* there"):
+    with pytest.raises(ScriptMismatch, match=r" is .* here and .* there"):
         require_same_terms(terms(**changes), {VARIABLE: terms()})
 
 
@@ -97,7 +98,7 @@ def test_a_layer_that_is_frozen_makes_other_terms(monkeypatch: pytest.MonkeyPatc
         model = nn.Linear(4, 2)
         model.bias.requires_grad = not frozen
         run = Run(model, torch.optim.Adam(model.parameters()), TensorDataset(torch.zeros(9, 4)), batch=8, steps=50)
-        told.append(run._member._state.terms)
+        told.append(run._parts.trainer._state.terms)
     assert told[0] != told[1]
 
 
@@ -105,5 +106,5 @@ def test_a_run_on_other_terms_ends_before_it_is_attached(monkeypatch: pytest.Mon
     monkeypatch.setenv(VARIABLE, terms())
     monkeypatch.setenv("TRADEWIND_TRAINER_SOCKET", "/nowhere")
     model = nn.Linear(4, 2)
-    with pytest.raises(OtherTerms):
+    with pytest.raises(ScriptMismatch):
         Run(model, torch.optim.Adam(model.parameters()), TensorDataset(torch.zeros(9, 4)), batch=8, steps=50)

@@ -14,10 +14,13 @@ from torch import Tensor, nn
 import tradewind
 from tradewind.protocol import trainer as protocol
 from tradewind.protocol.trainer import Ranges
+from tradewind.sdk import buckets
 from tradewind.sdk.control_words import Agreed
+from tradewind.sdk.data.order import Order
+from tradewind.sdk.errors import NonfiniteStep
+from tradewind.sdk.exchange import Recorded
 from tradewind.sdk.groups.group import Built, Group
-from tradewind.sdk.nonfinite import NonfiniteStep, OnNonfinite
-from tradewind.sdk.samples import Order
+from tradewind.sdk.nonfinite import OnNonfinite
 from tradewind.sdk.transfer.sender import Streamer, StreamJob
 
 CRAWL_S = 0.2
@@ -50,6 +53,8 @@ class Recipe:
     """Steps in which the loss of the one that computes the first sample is NaN."""
     stops_in: int | None = None
     """The step in which the one born second asks for the end of the run."""
+    bucket_bytes: int | None = None
+    """Of each bucket of gradients; None for as many as a run has by itself."""
 
 
 class Numbers(torch.utils.data.Dataset[tuple[Tensor, Tensor]]):
@@ -74,6 +79,8 @@ def model_of(width: int) -> nn.Module:
 def train(recipe: Recipe, env: dict[str, str]) -> None:
     os.environ.update(env)
     torch.set_num_threads(1)
+    if recipe.bucket_bytes is not None:
+        buckets.BUCKET_BYTES = recipe.bucket_bytes
     model = model_of(recipe.width)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
     folder = Path(recipe.folder)
@@ -96,9 +103,9 @@ def train(recipe: Recipe, env: dict[str, str]) -> None:
     if recipe.mischief and env["RANK"] == "1":
         _break_reader(run, recipe.mischief)
     if recipe.loses_a_shard:
-        run._training._parts.joining._receiver._silence_s = 0.5
+        run._parts.worlds.receiver._silence_s = 0.5
         if env["RANK"] == "1":
-            _lose_first_shard(run._training._parts.serving._streamer)
+            _lose_first_shard(run._parts.worlds.serving._streamer)
     if DRIFTS in env:
         _drift(run, model)
     seen: list[tuple[int, int, int, int]] = []
@@ -143,7 +150,7 @@ def _scaled(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Any
 
 def _tell_when_prepared(run: tradewind.Run, folder: Path) -> None:
     """FOLDER/prepared-PID-GENERATION: the world is built, or this trainer knows that it leaves with it."""
-    member = run._member
+    member = run._parts.trainer
     obey, built = member.obey, member.built
 
     def obeyed(order: protocol.Order) -> None:
@@ -194,7 +201,7 @@ class LyingOrder(Order):
 
 def _break_reader(run: tradewind.Run, mischief: str) -> None:
     """Has the order of samples lie to this rank's reader, as a defect in it would."""
-    loader = run._training._parts.loader
+    loader = run._parts.loader
     loader._order = LyingOrder(loader._order, mischief)
 
 
@@ -218,7 +225,7 @@ class Deaf:
 
 
 def _tell_of_sum(run: tradewind.Run, folder: Path, step: int) -> None:
-    member = run._member
+    member = run._parts.trainer
     summed = member.summed
 
     def tell(agreed: Agreed | None, *, counts: bool) -> bool:
@@ -230,7 +237,7 @@ def _tell_of_sum(run: tradewind.Run, folder: Path, step: int) -> None:
 
 
 def _miss_sum(run: tradewind.Run, folder: Path, step: int) -> None:
-    member = run._member
+    member = run._parts.trainer
     start_collective = member.start_collective
 
     def start() -> Built | None:
@@ -245,15 +252,15 @@ def _miss_sum(run: tradewind.Run, folder: Path, step: int) -> None:
 
 
 def _drift(run: tradewind.Run, model: nn.Module) -> None:
-    joining = run._training._parts.joining
-    applying = joining._applying
+    exchange = run._parts.exchange
+    replay = exchange.replay
 
-    def apply(step: int, agreed: Agreed) -> None:
-        applying(step, agreed)
+    def drift(recorded: Recorded) -> None:
+        replay(recorded)
         with torch.no_grad():
             next(model.parameters()).add_(1e-3)
 
-    vars(joining).update(_applying=apply)
+    vars(exchange).update(replay=drift)
 
 
 def _lose_first_shard(streamer: Streamer) -> None:

@@ -179,11 +179,13 @@ class WorkerActor(Actor):
     def hear(self, message: JobCommand, epoch: Epoch) -> None:
         before = self.state
         self._hear(message, epoch)
-        if epoch < before.epoch:
+        if epoch < before.contact.epoch:
             self.system.clockwork.made["command of an old epoch"] += 1
             after = self.state
             if (before.fence, before.pending, before.leaving) != (after.fence, after.pending, after.leaving):
-                raise Broken(f"{self.name} obeyed {message} of epoch {epoch} after epoch {before.epoch} had spoken")
+                raise Broken(
+                    f"{self.name} obeyed {message} of epoch {epoch} after epoch {before.contact.epoch} had spoken"
+                )
 
     def _hear(self, message: JobCommand, epoch: Epoch) -> None:
         match message:

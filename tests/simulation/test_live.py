@@ -21,7 +21,7 @@ from messages.worlds import Assignment, HotWorld, Member
 from tests.simulation import live_trainers
 from tests.simulation.run import simulate
 from tests.simulation.seeds import is_found
-from tests.simulation.settings import setting_of
+from tests.simulation.settings import Setting
 from tests.simulation.system import Outcome
 from tradewind.protocol.trainer import Assign
 from tradewind.sdk.trainer import learn as trainer_learn
@@ -30,8 +30,8 @@ from tradewind.sdk.trainer.state import Trainer, may_enter
 
 
 def simulate_live(seed: int) -> Outcome:
-    """The script of every seed uses the SDK."""
-    return simulate(seed, replace(setting_of(seed), is_live=True))
+    """The script of every seed uses the SDK, on workers that cost little to simulate."""
+    return simulate(seed, Setting(is_live=True))
 
 
 def _go_on_from_the_oldest(patch: pytest.MonkeyPatch) -> None:
@@ -159,19 +159,19 @@ def _replace_the_next_world_between_readiness_and_switch(patch: pytest.MonkeyPat
 @pytest.mark.parametrize(
     ("plant", "likely"),
     [
-        (_go_on_from_the_oldest, 9),
-        (_count_what_laggards_hold, 16),
-        (_forget_to_send_the_missing_sum, 9),
-        (_keep_a_prepared_world_after_a_halt, 2),
-        (_halt_below_what_is_prepared, 2),
-        (_take_joiners_for_survivors, 5),
-        (_believe_a_switch_by_half, 8),
-        (_overlook_broken_worlds, 103),
+        (_go_on_from_the_oldest, 2),
+        (_count_what_laggards_hold, 2),
+        (_forget_to_send_the_missing_sum, 2),
+        (_keep_a_prepared_world_after_a_halt, 9),
+        (_halt_below_what_is_prepared, 10),
+        (_take_joiners_for_survivors, 2),
+        (_believe_a_switch_by_half, 18),
+        (_overlook_broken_worlds, 2),
         (_halt_for_a_slow_rank, 2),
-        (_call_the_first_that_is_missing_stalled, 10),
-        (_take_silence_for_slowness, 247),
+        (_call_the_first_that_is_missing_stalled, 12),
+        (_take_silence_for_slowness, 42),
         (_count_a_lost_peer_as_a_failure, 0),
-        (_replace_the_next_world_between_readiness_and_switch, 0),
+        (_replace_the_next_world_between_readiness_and_switch, 86),
     ],
 )
 def test_a_planted_bug_is_caught(

@@ -46,8 +46,7 @@ from simulator.cloud.model.requests import (
 )
 from simulator.cloud.model.state import Cloud, Node, Operation, Pool, PoolSpec, Rules
 from simulator.cloud.model.view import NodePhase, Status
-from simulator.market.accelerators import micro_usd
-from simulator.market.changes import Change, Market
+from simulator.market.markets import Change, Market, micro_usd
 
 PROJECT = "acme"
 REGION = "us-central1"

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from controlplane.fleet.files import read_fleet
 from simulator.cloud.control import ControlApi
 from simulator.cloud.settings import CloudSettings
 from simulator.main import simulator
-from simulator.market.accelerators import ACCELERATORS
+from simulator.market.markets import ACCELERATORS
 from simulator.region.settings import RegionSettings
+from tests.clouds.gke_fleets import read_gke_fleet
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "simulator.md").read_text()
@@ -39,7 +39,7 @@ def test_every_accelerator_is_named() -> None:
 
 def test_the_key_is_written_where_the_example_fleet_looks_for_it() -> None:
     (written,) = re.findall(r"^\.venv/bin/tradewind simulator --write-credentials (\S+)", PAGE, re.MULTILINE)
-    read = read_fleet(ROOT / "examples" / "fleet-simulator.yaml").cloud.credentials
+    read = read_gke_fleet(ROOT / "examples" / "fleet-simulator.yaml").cloud.credentials
     assert read is not None and ROOT / written == Path(read)
 
 

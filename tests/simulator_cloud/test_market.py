@@ -11,10 +11,8 @@ from hypothesis import strategies as st
 
 from runtime.errors import UserError
 from simulator.market import feed
-from simulator.market.accelerators import ACCELERATORS, accelerator, micro_usd
-from simulator.market.changes import Change, Market
-from simulator.market.generator import Weather, generate
-from simulator.market.lifetimes import Lifetimes
+from simulator.market.feed import Weather, generate
+from simulator.market.markets import ACCELERATORS, Change, Lifetimes, Market, accelerator, micro_usd
 from simulator.market.traces import read_trace
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "traces"

@@ -18,7 +18,7 @@ from simulator.cloud.settings import (
     trace_files,
 )
 from simulator.main import SimulatorSettings, main, read_simulator_settings
-from simulator.market.changes import Market
+from simulator.market.markets import Market
 
 SOMEWHERE = "us-central1=http://here:1/"
 

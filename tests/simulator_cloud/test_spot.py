@@ -11,9 +11,7 @@ from simulator.cloud.model.refusals import Refusal
 from simulator.cloud.model.requests import CreatePool, DeleteInstances, PoolWish, PreemptNode, SetCapacity, SetPrice
 from simulator.cloud.model.state import Rules
 from simulator.cloud.model.view import NodePhase, Status
-from simulator.market.accelerators import micro_usd
-from simulator.market.changes import Change
-from simulator.market.lifetimes import Lifetimes
+from simulator.market.markets import Change, Lifetimes, micro_usd
 from tests.simulator_cloud.stage import CLUSTER, L4, PROJECT, REGION, ZONE, Stage, a_spec, some_rules
 
 

@@ -11,9 +11,8 @@ from kubernetes_asyncio import client as kubernetes
 from kubernetes_asyncio.watch import Watch
 
 from runtime import children
-from simulator.kubelet.images import ImageRuntime
+from simulator.kubelet.images import ImageRuntime, Pull
 from simulator.kubelet.processes import marked_processes
-from simulator.kubelet.pulls import Pull
 from tests.simulator_region.conftest import Bench, a_bench, a_pod, refused, until
 
 COUNTS_TERMS = """

@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from simulator.kubelet.images import ImageRuntime
-from simulator.kubelet.pulls import Pull, tried_pull
+from simulator.kubelet.images import ImageRuntime, Pull, tried_pull
 from tests.simulator_region.conftest import CLUSTER, Bench, a_bench, a_node
 
 OURS = "europe-west4-docker.pkg.dev/acme/images/tradewind:1"

@@ -15,11 +15,11 @@ from agents.worker import leftovers, stored
 from controlplane.catalog import cache, memory_records
 from controlplane.catalog.memory import Memory, StockedOut, learn
 from controlplane.job.state import Phase, Record
+from controlplane.jobs import records
+from controlplane.jobs.wanted import read_counts
 from controlplane.lease.keeper import read_record
 from controlplane.ledger.records import LedgerUnreadable, decode_ledger, encode_ledger
 from controlplane.ledger.state import Ledger
-from controlplane.master import records
-from controlplane.master.wanted import read_counts
 from controlplane.reaper.claims import claim_of
 from messages import codec
 from messages.ids import ClusterName, Epoch, Generation, JobName, Rank, WorkerId

@@ -18,9 +18,9 @@ ROOT = Path(messages.__file__).parent.parent
 PRODUCTION = ("messages", "runtime", "controlplane", "agents")
 BY_THEMSELVES = {
     "messages/decoding.py": "the one place",
-    "controlplane/master/api.py": "tells a person where the mistake is; bounded on its own",
+    "controlplane/api/app.py": "tells a person where the mistake is; bounded on its own",
     "controlplane/catalog/shipped.py": "a file of this package",
-    "controlplane/master/store_server.py": "hears its parent only, through a pipe",
+    "controlplane/stores/server.py": "hears its parent only, through a pipe",
 }
 
 

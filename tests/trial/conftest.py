@@ -8,13 +8,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from controlplane.fleet.files import read_fleet
+from tests.clouds.gke_fleets import read_gke_fleet
 from tests.clouds.simulated import PROJECT, ZONE
 from tests.gcloud.stand_in import Google, answer
 from tests.reaper.ground import Ground, a_ground
 from tests.trial.master import TrialMaster
-from tradewind.cli.client import Api, session
-from tradewind.cli.jobfile import read_job
+from tradewind.client.api import Api, session
+from tradewind.client.jobfile import read_job
 from tradewind.trial.checklist import CHECKS
 from tradewind.trial.commands import READ_S, TIMED_OUT, Ran
 from tradewind.trial.gcloud import Gcloud
@@ -50,7 +50,7 @@ class Scene:
         self.google = msgspec.structs.replace(self.google, **changes)
 
     def trial(self) -> Trial:
-        fleet = read_fleet(self.ground.fleet_file)
+        fleet = read_gke_fleet(self.ground.fleet_file)
         return Trial(
             fleet=fleet,
             spec=read_job(JOB_FILE),

@@ -8,12 +8,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from controlplane.fleet.files import read_fleet
 from messages.jobs import Pod
 from tests.cli.command import without_ours
+from tests.clouds.gke_fleets import read_gke_fleet
 from tests.gcloud.stand_in import Google, answer
 from tests.trial.conftest import JOB_FILE
-from tradewind.cli.jobfile import read_job
+from tradewind.client.jobfile import read_job
 from tradewind.local.cloud import cloud_stack
 from tradewind.local.fleet import KEY_FILE
 from tradewind.trial.checklist import clean_up, run_all
@@ -39,7 +39,7 @@ async def test_a_job_lives_through_the_trial_and_leaves_nothing() -> None:
     """Without GPUs, which the simulator does not have: so the check for them fails, and says why."""
     example = (ROOT / "examples" / "fleet-simulator.yaml").read_text()
     async with cloud_stack(without_ours(os.environ), lambda text: None, example, 2) as stack:
-        fleet = read_fleet(stack.folder / "fleet.yaml")
+        fleet = read_gke_fleet(stack.folder / "fleet.yaml")
         google = Google(
             url=stack.cloud.url,
             endpoint=fleet.cloud.endpoints.gke,

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from agents.worker import invariants
+from agents.worker.commands import Lease, TrainerCommand
 from agents.worker.decide import decide
 from agents.worker.effects import ForkTrainers, TellFact, TellTrainer, WorkerEffect
 from agents.worker.events import (
@@ -22,7 +23,6 @@ from agents.worker.events import (
 )
 from agents.worker.state import WorkerIdentity, WorkerRules, WorkerState, new_worker
 from agents.worker.trainer import Trainer
-from agents.worker.words import Lease, Word
 from messages.ids import ClusterName, Epoch, Generation, JobName, Rank, WorkerId
 from messages.jobs import Launch
 from messages.workers import TrainerExit, TrainerStatus
@@ -184,11 +184,11 @@ class Story:
         return [t for t in self.state.trainers if not local_ranks or t.local_rank in local_ranks]
 
     @property
-    def words(self) -> list[tuple[int, Word]]:
+    def words(self) -> list[tuple[int, TrainerCommand]]:
         """Said to trainers in the last step of the story, by local rank; without the leases."""
         locally = {trainer.birth: trainer.local_rank for trainer in self.state.trainers}
         said = [effect for effect in self.last if isinstance(effect, TellTrainer)]
-        return [(locally[s.generation, s.rank], s.word) for s in said if not isinstance(s.word, Lease)]
+        return [(locally[s.generation, s.rank], s.command) for s in said if not isinstance(s.command, Lease)]
 
     def exits(self, *exits: TrainerExit, generation: int | None = None) -> "Story":
         of = self.state.generation if generation is None else Generation(generation)

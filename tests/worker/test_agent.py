@@ -1,6 +1,5 @@
 """A real agent with a real host on a real bus; only the master is a fake."""
 
-import asyncio
 import os
 import signal
 from pathlib import Path
@@ -10,7 +9,7 @@ from msgspec import structs
 
 from messages import subjects
 from messages.clusters import Answer
-from messages.workers import DumpWorker, StopWorker, WorkerDump, WorkerNoticed, WorkerPhase
+from messages.workers import StopWorker, WorkerNoticed, WorkerPhase
 from runtime import children
 from runtime.nats_server import NatsServer
 from tests.conftest import eventually
@@ -189,10 +188,8 @@ async def test_commands_are_answered(nats_server: NatsServer, master: FakeMaster
     async with an_agent(nats_server.url, tmp_path / "run") as agent:
         [worker] = await master.workers()
         command = subjects.worker_command(LOCAL, worker)
-        dump = (await master.bus.request(command, DumpWorker(), 5.0)).message
-        assert isinstance(dump, WorkerDump)
-        assert (dump.status.worker, dump.waiting_for) == (worker, "an assignment")
-        assert dump.counters["hosts_started"] == 1
+        refused = (await master.bus.request(command, Answer(ok=True), 5.0)).message
+        assert refused == Answer(ok=False, why="answer is no command for a worker")
         answer = (await master.bus.request(command, StopWorker("enough", 1.0), 5.0)).message
         assert answer == Answer(ok=True)
         assert await agent.ended() == 0
@@ -208,22 +205,13 @@ async def test_malformed_and_misaddressed_messages_change_nothing(
         for subject in (subjects.assignment(JOB), subjects.halt(JOB), subjects.release(JOB), command):
             for payload in (b"", b"\xff\x00", b"{}", b"[" * 10_000, b'{"v": 99}', b"x" * 950_000):
                 await raw_publish(nats_server.url, subject, payload)
-        master.bus.publish(subjects.assignment(JOB), DumpWorker())
-        dump = await _dump_with_counters(master, command, {"misaddressed": 1, "malformed": 16, "newer_version": 4})
-        assert (dump.status.phase, dump.status.generation) == (WorkerPhase.IDLE, 0)
+        master.bus.publish(subjects.assignment(JOB), StopWorker("on the wrong subject"))
+        refused = await master.bus.request(command, Answer(ok=True), SECONDS)
+        assert isinstance(refused.message, Answer), "it still answers"
+        assert master.statuses[worker].generation == 0
         master.assigns(1, worker, launch=a_script(tmp_path / "job", FAILS), store=NO_STORE)
         await master.until(worker, WorkerPhase.ENDED, 1)
 
 
 def _all_facts(master: FakeMaster) -> list[str]:
     return [fact for _, fact, _ in master.facts]
-
-
-async def _dump_with_counters(master: FakeMaster, command: str, at_least: dict[str, int]) -> WorkerDump:
-    async with asyncio.timeout(SECONDS):
-        while True:
-            dump = (await master.bus.request(command, DumpWorker(), 5.0)).message
-            assert isinstance(dump, WorkerDump)
-            if all(dump.counters.get(name, 0) >= count for name, count in at_least.items()):
-                return dump
-            await asyncio.sleep(0.05)

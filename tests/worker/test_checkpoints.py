@@ -85,23 +85,26 @@ def test_a_checkpoint_is_told_at_once_and_counted_in_the_status() -> None:
 def test_a_checkpoint_of_another_world_teaches_nothing_and_the_next_world_counts_from_0() -> None:
     story = a_training_worker(2)
     story.happens(CheckpointReported(story.now_s, Generation(1)))
-    assert story.state.checkpoints == 0
+    assert story.state.progress.checkpoints == 0
     story.happens(CheckpointReported(story.now_s, Generation(2)))
     story.hears(a_halt(3)).happens(TrainersStopped(story.now_s, Generation(2)))
-    assert (story.state.generation, story.state.checkpoints) == (3, 0)
+    assert (story.state.generation, story.state.progress.checkpoints) == (3, 0)
 
 
 def test_a_checkpoint_that_the_script_writes_when_it_is_ended_is_known_and_does_not_count() -> None:
     story = a_training_worker(2).hears(a_halt(3))
     story.happens(CheckpointReported(story.now_s, Generation(2), 70.0))
-    assert (story.state.checkpoints, story.state.checkpoint) == (0, WrittenCheckpoint(at=70.0))
+    assert (story.state.progress.checkpoints, story.state.progress.checkpoint) == (0, WrittenCheckpoint(at=70.0))
 
 
 def test_a_checkpoint_of_which_only_the_time_is_known_does_not_hide_one_of_the_sdk() -> None:
     story = a_training_worker(2)
     story.happens(CheckpointWritten(story.now_s, WrittenCheckpoint(8, "/kept", 60.0)))
     story.happens(CheckpointReported(story.now_s, Generation(2), 70.0))
-    assert (story.state.checkpoints, story.state.checkpoint) == (1, WrittenCheckpoint(8, "/kept", 60.0))
+    assert (story.state.progress.checkpoints, story.state.progress.checkpoint) == (
+        1,
+        WrittenCheckpoint(8, "/kept", 60.0),
+    )
 
 
 def test_only_the_worker_with_rank_0_looks_and_only_where_the_job_names_a_path() -> None:

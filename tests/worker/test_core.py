@@ -144,7 +144,7 @@ def test_a_newer_halt_drops_a_remembered_assignment() -> None:
 def test_trainers_that_all_exit_while_being_stopped_park_without_being_listed() -> None:
     story = a_training_worker(1).hears(a_halt(2)).exits(*CLEAN, generation=1)
     assert story.facts == ["parked"]
-    assert story.state.exits == ()
+    assert story.state.outcomes.exits == ()
     assert _stopped(story, 1).last == []
 
 
@@ -207,9 +207,9 @@ def test_a_trainer_of_a_dead_generation_that_shows_up_late_is_ended() -> None:
 def test_exits_are_told_and_kept_until_all_have_exited() -> None:
     story = a_training_worker(1).exits(CLEAN[0])
     assert story.facts == ["exited"]
-    assert (story.state.phase, len(story.state.exits)) == (WorkerPhase.READY, 1)
+    assert (story.state.phase, len(story.state.outcomes.exits)) == (WorkerPhase.READY, 1)
     story.exits(CLEAN[1])
-    assert (story.state.phase, len(story.state.exits)) == (WorkerPhase.ENDED, 2)
+    assert (story.state.phase, len(story.state.outcomes.exits)) == (WorkerPhase.ENDED, 2)
     told = story.last[0]
     assert isinstance(told, TellFact)
     assert told.exit == CLEAN[1]
@@ -237,7 +237,7 @@ def test_a_fork_that_fails_counts_as_an_exit_and_never_makes_the_worker_ready() 
 def test_exits_of_an_ended_generation_are_forgotten_when_the_next_is_obeyed() -> None:
     story = a_training_worker(1).exits(*CLEAN).hears(a_halt(2))
     assert story.facts == ["parked"]
-    assert story.state.exits == ()
+    assert story.state.outcomes.exits == ()
 
 
 def test_the_first_completed_step_of_a_generation_is_told_once() -> None:
@@ -245,7 +245,7 @@ def test_the_first_completed_step_of_a_generation_is_told_once() -> None:
     steps = [StepCompleted(100.0, Generation(1), Rank(rank), step) for step in (20, 21) for rank in (0, 1)]
     story.happens(*steps)
     assert story.facts == ["switched"]
-    assert story.state.step == 21
+    assert story.state.progress.step == 21
     told = story.last[0]
     assert isinstance(told, TellFact)
     assert told.step == 20
@@ -308,7 +308,7 @@ def test_a_worker_under_notice_goes_at_the_latest_at_its_deadline() -> None:
 def test_an_earlier_deadline_counts_and_a_later_one_does_not() -> None:
     story = a_training_worker(1)
     story.happens(NoticeCame(100.0, 15.0, "signal"), NoticeCame(100.0, 30.0, "node"), NoticeCame(100.0, 4.0, "node"))
-    assert story.state.notice_deadline_s == 104.0
+    assert story.state.notice is not None and story.state.notice.deadline_s == 104.0
 
 
 def test_a_released_worker_ends_its_trainers_before_it_says_that_it_left() -> None:
@@ -349,7 +349,7 @@ def test_a_lost_host_takes_its_trainers_with_it_and_is_started_again() -> None:
     story = a_training_worker(1).happens(HostLost(100.0, "ended by SIGSEGV"))
     assert story.facts == ["exited", "exited"]
     assert story.state.phase is WorkerPhase.ENDED
-    assert {ended.error for ended in story.state.exits} == {"host lost: ended by SIGSEGV"}
+    assert {ended.error for ended in story.state.outcomes.exits} == {"host lost: ended by SIGSEGV"}
     assert StartHost() not in story.last
     assert StartHost() in story.after(1.0).last
 
@@ -363,7 +363,7 @@ def test_a_lost_host_takes_its_trainers_with_it_and_is_started_again() -> None:
 def test_a_host_that_is_lost_while_its_trainers_are_stopped_parks_the_worker() -> None:
     story = a_training_worker(1).hears(a_halt(2)).happens(HostLost(100.0, "gone"))
     assert story.facts == ["parked"]
-    assert story.state.exits == ()
+    assert story.state.outcomes.exits == ()
 
 
 def test_a_host_that_is_lost_again_and_again_makes_the_worker_leave_with_the_reason() -> None:
@@ -371,7 +371,7 @@ def test_a_host_that_is_lost_again_and_again_makes_the_worker_leave_with_the_rea
     waits = []
     for _ in range(3):
         before_s = story.now_s
-        while story.state.host == "absent" and story.state.leaving is None:
+        while story.state.host.phase == "absent" and story.state.leaving is None:
             story.after(0.5)
         waits.append(story.now_s - before_s)
         story.happens(HostLost(story.now_s, "no torch"))
@@ -390,7 +390,7 @@ def test_a_worker_that_its_host_finds_unfit_leaves_at_once_with_that_sentence() 
 def test_a_host_that_stayed_warm_has_made_good_for_earlier_losses() -> None:
     story = a_warm_worker(rules=WorkerRules(host_steady_s=60.0))
     story.happens(HostLost(100.0, "gone")).after(1.0).happens(HostWarmed(101.0))
-    assert story.happens(HostLost(200.0, "gone")).state.host_losses == 1
+    assert story.happens(HostLost(200.0, "gone")).state.host.losses == 1
 
 
 def test_every_state_says_what_it_waits_for() -> None:

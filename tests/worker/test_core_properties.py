@@ -135,7 +135,7 @@ def _check(before: WorkerState, decision: Decision[WorkerState, WorkerEffect], n
     state = decision.state
     assert invariants.check(before, state) == []
     assert decision.why
-    last_seq = before.seq
+    last_seq = before.contact.seq
     attached = {trainer.birth for trainer in state.trainers if trainer.attached is not None}
     for effect in decision.effects:
         match effect:

@@ -8,11 +8,11 @@ import click
 
 from messages.budgets import BudgetView
 from messages.criteria import WhenSpent
-from tradewind.cli import output
 from tradewind.cli.options import examples, job_argument, json_option
+from tradewind.terminal import output
 
 if TYPE_CHECKING:
-    from tradewind.cli.client import Api
+    from tradewind.client.api import Api
 
 AT_MOST_USD = 1_000_000_000
 ACTIONS = {
@@ -49,7 +49,7 @@ def budget(job: str, usd: float | None, as_json: bool) -> None:
 
     A job that has reached its budget gives its machines back and waits; it goes on once it is raised far enough.
     """
-    from tradewind.cli.client import ask_master
+    from tradewind.cli.runner import ask_master
 
     ask_master(lambda api: show_budget(api, job, usd, as_json=as_json))
 

@@ -1,20 +1,15 @@
 """`tradewind cost`: what a job has cost, what of it was of use, and where it leads."""
 
-from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import click
-from rich.table import Table
 
-from messages.costs import CostLine, CostView
-from tradewind.cli import output, tables
 from tradewind.cli.options import Whole, examples, job_argument, json_option
+from tradewind.terminal import output, tables
+from tradewind.terminal.costs import cost_lines, cost_table
 
 if TYPE_CHECKING:
-    from tradewind.cli.client import Api
-
-BYTES_PER_GIB = 1 << 30
-WASTES = ("starting", "recovering", "idle")
+    from tradewind.client.api import Api
 
 
 @click.command(
@@ -36,7 +31,7 @@ def cost(job: str, steps: int | None, as_json: bool) -> None:
 
     Every second of a machine counts at the price of that second, from its start to its end.
     """
-    from tradewind.cli.client import ask_master
+    from tradewind.cli.runner import ask_master
 
     ask_master(lambda api: show_cost(api, job, steps, as_json=as_json))
 
@@ -53,91 +48,3 @@ async def show_cost(api: "Api", job: str, steps: int | None, *, as_json: bool) -
         tables.console().print(cost_table(view.lines))
     click.echo(output.next_command(f"tradewind status {job}"))
     return 0
-
-
-def cost_lines(view: CostView) -> Iterator[str]:
-    yield f"Job {view.job} has cost {output.usd(view.micro_usd)}: {_parts(view)}."
-    if view.note:
-        yield view.note
-    if view.machines:
-        machines = "1 machine costs" if view.machines == 1 else f"{view.machines} machines cost"
-        yield output.labelled("now", f"{machines} {output.usd(view.micro_usd_per_hour)} an hour")
-    yield output.labelled("1,000 steps", _steps(view))
-    if view.measured is not None:
-        yield output.labelled("a step", output.step_text(view.measured))
-    if view.nodes_micro_usd:
-        yield output.labelled("wasted", _wasted(view))
-        yield output.labelled("on demand", _on_demand(view))
-    if len(view.by_region) > 1:
-        by_region = sorted(view.by_region.items(), key=lambda each: -each[1])
-        yield output.labelled("regions", ", ".join(f"{region} {output.usd(amount)}" for region, amount in by_region))
-    if not view.ended:
-        yield output.labelled("forecast", _forecast(view))
-    if view.budget_micro_usd is not None:
-        yield output.labelled("budget", f"{output.usd(view.budget_micro_usd)} in all{_paused(view)}")
-    if view.unpriced_node_s:
-        time = output.duration(view.unpriced_node_s)
-        yield output.labelled("unpriced", f"{time} of machines whose price is not known count as free")
-
-
-def _paused(view: CostView) -> str:
-    return f"; it is paused: {view.paused}" if view.paused else ""
-
-
-def _parts(view: CostView) -> str:
-    hours = f"{view.node_s / 3600:.2f} node-hours"
-    if not view.egress:
-        return hours
-    sent_gib = sum(line.sent_bytes for line in view.egress) / BYTES_PER_GIB
-    nodes, egress = output.usd(view.nodes_micro_usd), output.usd(view.egress_micro_usd)
-    return f"{nodes} for {hours} and about {egress} for {sent_gib:.1f} GiB that left a zone"
-
-
-def _steps(view: CostView) -> str:
-    if view.micro_usd_per_1000_steps is None:
-        return "no step was reported" if view.ended else "no step was reported yet"
-    samples = f" and {view.samples:,} samples" if view.samples else ""
-    return f"{output.usd(view.micro_usd_per_1000_steps)}, over {view.steps:,} steps{samples}"
-
-
-def _wasted(view: CostView) -> str:
-    wasted = sum(view.by_doing.get(doing, 0) for doing in WASTES)
-    parts = ", ".join(f"{output.usd_text(view.by_doing.get(doing, 0))} {doing}" for doing in WASTES)
-    return f"{output.usd(wasted)}, {wasted / view.nodes_micro_usd:.1%} of the machines' cost: {parts}"
-
-
-def _on_demand(view: CostView) -> str:
-    saved = 1 - view.nodes_micro_usd / view.on_demand_micro_usd if view.on_demand_micro_usd else 0.0
-    outcome = f"{saved:.0%} saved on machines" if saved >= 0 else f"{-saved:.0%} more was paid"
-    return f"{output.usd(view.on_demand_micro_usd)} for the same machines: {outcome}"
-
-
-def _forecast(view: CostView) -> str:
-    foretold = view.forecast
-    if foretold is None:
-        return "none before the first step" if not view.steps else "not without the number of steps: --steps N"
-    if not foretold.remaining_steps:
-        return f"all {foretold.steps:,} steps are done"
-    if not foretold.remaining_micro_usd:
-        return f"{output.count(foretold.remaining_steps, 'step')} of {foretold.steps:,} are left, and cost nothing here"
-    time = f" in about {output.duration(foretold.remaining_s)}" if foretold.remaining_s is not None else ""
-    more = output.usd(foretold.remaining_micro_usd)
-    return f"{output.usd(foretold.micro_usd)} when {foretold.steps:,} steps are done: {more} more{time}"
-
-
-def cost_table(lines: Sequence[CostLine]) -> Table:
-    """Each kind of machine in each zone, the dearest first."""
-    columns = ("ZONE", "GPU", "MACHINE", "BOUGHT", ">NODE-HOURS", ">USD", ">OF USE")
-    return tables.table(columns, (_row(line) for line in sorted(lines, key=lambda line: -line.micro_usd)))
-
-
-def _row(line: CostLine) -> tuple[str, ...]:
-    return (
-        line.zone,
-        line.accelerator or output.NOTHING,
-        line.machine_type,
-        "spot" if line.spot else "on demand",
-        f"{line.node_s / 3600:.2f}",
-        output.usd_text(line.micro_usd),
-        f"{line.working_micro_usd / line.micro_usd:.0%}" if line.micro_usd else output.NOTHING,
-    )

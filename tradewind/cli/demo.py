@@ -55,8 +55,8 @@ def demo(cloud: bool, steps: int, workers: int, seconds: float | None, as_json: 
             f"tradewind demo{'' if cloud else ' --local'} --seconds {needed_s:g}",
         )
     from runtime.process import run
-    from tradewind.cli.foreground import quiet_logs
     from tradewind.demo.stage import Demonstration
+    from tradewind.terminal.foreground import quiet_logs
 
     quiet_logs()
     demonstration = Demonstration(

@@ -6,12 +6,13 @@ import click
 
 from messages.api import EventLine
 from runtime.plain_text import plain
-from tradewind.cli import following, output
 from tradewind.cli.options import examples, json_option, some_job_argument
-from tradewind.cli.watch import is_over
+from tradewind.client import following
+from tradewind.client.watch import is_over
+from tradewind.terminal import output
 
 if TYPE_CHECKING:
-    from tradewind.cli.client import Api
+    from tradewind.client.api import Api
 
 
 @click.command(
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 @json_option
 def events(job: str | None, follow: bool, causes: bool, as_json: bool) -> None:
     """Show what happened to JOB, or to everything, and why."""
-    from tradewind.cli.client import ask_master
+    from tradewind.cli.runner import ask_master
 
     ask_master(lambda api: show_events(api, job, follow=follow, causes=causes, as_json=as_json))
 

@@ -19,11 +19,11 @@ from messages.api import EventLine
 from messages.events import LOSER_FIELD
 from messages.jobs import Scalar
 from runtime.plain_text import plain, plain_lines
-from tradewind.cli import output, tables
 from tradewind.cli.options import Whole, examples, job_argument, json_option
+from tradewind.terminal import output, tables
 
 if TYPE_CHECKING:
-    from tradewind.cli.client import Api
+    from tradewind.client.api import Api
 
 LAST = 10
 INDENT = 10
@@ -57,7 +57,7 @@ def explain(job: str, last: int, as_json: bool) -> None:
     A placement is shown with those that were not chosen, and by how much they are worse.
     Everything that happened is in `tradewind events`.
     """
-    from tradewind.cli.client import ask_master
+    from tradewind.cli.runner import ask_master
 
     ask_master(lambda api: show_decisions(api, job, last, as_json=as_json))
 

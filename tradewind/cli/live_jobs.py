@@ -4,16 +4,16 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from controlplane.fleet.spec import Fleet
+from controlplane.clouds.spec import Fleet
 from controlplane.reaper.claims import Claim, Claims, read_claims
 from messages import subjects
 from messages.ids import ClusterName
 from runtime.bus import Bus
 from runtime.errors import BusUnavailable, UserError
 from runtime.settings import NATS_PREFIX, BusSettings, read_settings
-from tradewind.cli.client import connected
-from tradewind.cli.errors import MasterAway
-from tradewind.cli.watch import has_ended
+from tradewind.client.api import connected
+from tradewind.client.errors import MasterAway
+from tradewind.client.watch import has_ended
 
 BUS_VARIABLE = f"{NATS_PREFIX}URL"
 BUS_S = 5.0

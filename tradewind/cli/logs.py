@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 import click
 
 from messages.api import LogLine
-from tradewind.cli import output
-from tradewind.cli.following import Seen, follow, source_of_line
 from tradewind.cli.options import Whole, examples, job_argument
-from tradewind.cli.watch import is_over
+from tradewind.client.following import Seen, follow, source_of_line
+from tradewind.client.watch import is_over
+from tradewind.terminal import output
 
 if TYPE_CHECKING:
-    from tradewind.cli.client import Api
+    from tradewind.client.api import Api
 
 
 @click.command(
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 @click.option("--follow", "-f", is_flag=True, help="Go on until the job's end.")
 def logs(job: str, rank: int | None, tail: int | None, follow: bool) -> None:
     """Show what the ranks of JOB print: standard output and standard error, each line prefixed with its rank."""
-    from tradewind.cli.client import ask_master
+    from tradewind.cli.runner import ask_master
 
     ask_master(lambda api: show_logs(api, job, rank=rank, tail=tail, follow=follow))
 

@@ -3,16 +3,16 @@
 import asyncio
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import click
 from msgspec import structs
-from rich.table import Table
 
 from messages.offers import OfferList, OfferView
 from runtime.errors import TradewindError, UserError
-from tradewind.cli import output, tables
 from tradewind.cli.options import json_option
+from tradewind.terminal import output, tables
+from tradewind.terminal.offers import offer_table
 
 MASTER_S = 3.0
 """Seconds that a master is waited for: without one there is the shipped data."""
@@ -35,7 +35,7 @@ knows newer ones, and what was seen of each zone: how often a machine came when 
 @json_option
 def offers(gpu: str | None, region: str | None, as_json: bool) -> None:
     """Show which machines may be had where, at what price, and what was seen of them."""
-    from tradewind.cli.foreground import run_command
+    from tradewind.cli.runner import run_command
 
     wanted = _accelerators(gpu)
     run_command(lambda: show_offers(wanted, region or "", as_json=as_json))
@@ -64,7 +64,7 @@ async def known_offers(environ: Mapping[str, str]) -> tuple[OfferList, str]:
     """The master's offers; or the shipped ones, with the reason why no master told them."""
     from controlplane.catalog.shipped import shipped_catalog
     from controlplane.catalog.views import offer_list
-    from tradewind.cli.client import connected
+    from tradewind.client.api import connected
 
     try:
         async with asyncio.timeout(MASTER_S), connected(environ) as api:
@@ -114,28 +114,3 @@ def _nothing(known: OfferList, region: str) -> str:
     if region and not any(is_in(offer, region) for offer in known.offers):
         return f"Nothing is offered in {region!r}; there are offers in {', '.join(regions)}."
     return f"That accelerator is not offered in {region!r}."
-
-
-def offer_table(offers: Sequence[OfferView]) -> Table:
-    columns = ("ZONE", "GPU", ">GPUS", ">GIB/GPU", "MACHINE", ">SPOT", ">ON DEMAND", ">SPOT/GPU", ">SEEN", ">LIVES")
-    return tables.table(columns, (_row(offer) for offer in offers))
-
-
-def _row(offer: OfferView) -> tuple[str, ...]:
-    spot = offer.spot_micro_usd_per_hour
-    return (
-        offer.zone,
-        offer.accelerator,
-        str(offer.gpus),
-        str(offer.gpu_memory_gib),
-        offer.machine_type,
-        _price(spot),
-        _price(offer.on_demand_micro_usd_per_hour),
-        _price(None if spot is None else spot // offer.gpus),
-        output.NOTHING if offer.availability is None else f"{offer.availability:.0%}",
-        output.NOTHING if offer.mean_lifetime_s is None else output.duration(offer.mean_lifetime_s),
-    )
-
-
-def _price(amount: int | None) -> str:
-    return output.NOTHING if amount is None else output.usd_text(amount)

@@ -47,7 +47,7 @@ def _job_names(environ: Mapping[str, str]) -> list[str]:
     import asyncio
 
     from runtime.errors import TradewindError
-    from tradewind.cli.client import connected
+    from tradewind.client.api import connected
 
     async def ask() -> list[str]:
         async with asyncio.timeout(COMPLETION_S), connected(environ) as api:

@@ -17,8 +17,8 @@ from msgspec import Struct, structs
 from controlplane.catalog.shipped import shipped_catalog
 from controlplane.clouds.interface import Cloud, ClusterInfo, MachineInfo, PoolInfo
 from controlplane.clouds.outcomes import Refused, Unreachable, with_hint
-from controlplane.fleet.plans import gke_settings
-from controlplane.fleet.spec import Fleet
+from controlplane.clouds.spec import Fleet
+from controlplane.fleet.plans import removal_command
 from controlplane.ledger.pricing import Market, market_of
 from controlplane.reaper import findings
 from controlplane.reaper.costs import micro_usd_per_hour
@@ -27,8 +27,8 @@ from controlplane.reaper.inventory import Inventory, Resource, look, name_of
 from controlplane.reaper.removing import Fate, Removal, remove_patiently
 from messages.ids import ClusterName
 from runtime.errors import UserError
-from tradewind.cli import output
 from tradewind.cli.live_jobs import Known, NobodyKnows, known_jobs
+from tradewind.terminal import output
 
 SILENCE = "The cloud does not tell what there is"
 PATIENCE_S = 900.0
@@ -141,8 +141,7 @@ def described(found: Found, fleet: Fleet, path: Path, wish: Wish, market: Market
 def _command(resource: Resource, fleet: Fleet, path: Path, wish: Wish) -> str:
     """The command that removes it; ours removes no machine outside a pool."""
     if isinstance(resource, MachineInfo):
-        project = gke_settings(fleet, os.environ).project
-        return f"gcloud compute instances delete {resource.name} --zone={resource.kind.zone} --project={project}"
+        return removal_command(fleet, os.environ, resource)
     flags = [*(["--clusters"] if wish.clusters else []), *(["--assume-no-jobs"] if wish.assume_no_jobs else [])]
     return " ".join(["tradewind reap --fleet", shlex.quote(str(path)), *flags, "--yes"])
 

@@ -16,13 +16,13 @@ from messages.jobs import JobSpec
 from messages.measured import MeasuredProfile
 from runtime.errors import TradewindError
 from runtime.plain_text import plain
-from tradewind.cli import output, tables
-from tradewind.cli.jobfile import read_job
 from tradewind.cli.offers import MASTER_S, known_offers, prices_of
 from tradewind.cli.options import json_option
+from tradewind.client.jobfile import read_job
+from tradewind.terminal import output, tables
 
 if TYPE_CHECKING:
-    from controlplane.fleet.spec import Fleet
+    from controlplane.clouds.spec import Fleet
     from controlplane.planning.market import Nodes
     from controlplane.planning.plan import Plan
     from controlplane.planning.scoring import Score
@@ -50,7 +50,7 @@ else those that came with the program.
 def plan(jobfile: Path, fleet: Path | None, as_json: bool) -> None:
     """Show where the job of a YAML file would train, how fast and for how much, and what else was thought of."""
     from controlplane.fleet.files import read_fleet
-    from tradewind.cli.foreground import run_command
+    from tradewind.cli.runner import run_command
 
     spec = read_job(jobfile, "plan")
     machines = None if fleet is None else read_fleet(fleet)
@@ -75,7 +75,7 @@ async def show_plan(spec: JobSpec, name: str, fleet: "Fleet | None", *, as_json:
 async def known_measurement(environ: Mapping[str, str], name: str) -> MeasuredProfile | None:
     """What the master measured of the job of that name, if it knows enough of it."""
     from controlplane.capacity.profiling import knows_any
-    from tradewind.cli.client import connected
+    from tradewind.client.api import connected
 
     try:
         async with asyncio.timeout(MASTER_S), connected(environ) as api:

@@ -10,7 +10,7 @@ from typing import NamedTuple, Self, TextIO
 
 from messages.api import LogLine
 from runtime.errors import UserError
-from tradewind.cli import output
+from tradewind.terminal import output
 
 
 class Std(IntFlag):

@@ -11,11 +11,11 @@ import click
 from msgspec import structs
 from rich.table import Table
 
-from tradewind.cli import output, tables
 from tradewind.cli.options import json_option
+from tradewind.terminal import output, tables
 
 if TYPE_CHECKING:
-    from controlplane.fleet.spec import Fleet
+    from controlplane.clouds.spec import Fleet
     from tradewind.cli.live_jobs import Known
     from tradewind.cli.orphans import OrphanView, Wish
 
@@ -62,8 +62,8 @@ def reap(fleet: Path, clusters: bool, yes: bool, assume_no_jobs: bool, as_json: 
     name. What is another fleet's, or nobody's that we know, is never touched.
     """
     from controlplane.fleet.files import read_fleet
-    from tradewind.cli.foreground import run_command
     from tradewind.cli.orphans import Wish
+    from tradewind.cli.runner import run_command
 
     wish = Wish(clusters, yes, assume_no_jobs)
     read = read_fleet(fleet)
@@ -71,7 +71,7 @@ def reap(fleet: Path, clusters: bool, yes: bool, assume_no_jobs: bool, as_json: 
 
 
 async def show_orphans(fleet: "Fleet", path: Path, wish: "Wish", *, as_json: bool) -> int:
-    from controlplane.fleet.cloud import open_cloud
+    from controlplane.fleet.plans import open_cloud
     from tradewind.cli.orphans import ReapView, described, look_around, prices_now, remove_all, why_kept
 
     cloud = await open_cloud(fleet, os.environ)

@@ -4,11 +4,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tradewind.cli import output
 from tradewind.cli.options import examples, job_argument
+from tradewind.terminal import output
 
 if TYPE_CHECKING:
-    from tradewind.cli.client import Api
+    from tradewind.client.api import Api
 
 
 @click.command(epilog=examples("tradewind reload mnist", "tradewind events mnist --follow       see it happen"))
@@ -20,7 +20,7 @@ def reload(job: str) -> None:
     code does not work, the others stay as they are until it is mended. Without the SDK all its trainers are started
     again.
     """
-    from tradewind.cli.client import ask_master
+    from tradewind.cli.runner import ask_master
 
     ask_master(lambda api: reload_job(api, job))
 

@@ -4,11 +4,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tradewind.cli import output
 from tradewind.cli.options import examples, job_argument, json_option
+from tradewind.terminal import output
 
 if TYPE_CHECKING:
-    from tradewind.cli.client import Api
+    from tradewind.client.api import Api
 
 
 @click.command(epilog=examples("tradewind rm mnist"))
@@ -19,7 +19,7 @@ def rm(job: str, as_json: bool) -> None:
 
     What it has cost can be seen before: tradewind cost JOB. Checkpoints and other files of the job are not touched.
     """
-    from tradewind.cli.client import ask_master
+    from tradewind.cli.runner import ask_master
 
     ask_master(lambda api: remove_job(api, job, as_json=as_json))
 

@@ -1,5 +1,7 @@
 """`tradewind run`: torchrun's drop-in on one machine, with nothing else to start."""
 
+import asyncio
+import contextlib
 import difflib
 import os
 import re
@@ -8,20 +10,35 @@ import shlex
 import shutil
 import stat
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from messages.api import LogLine
 from messages.jobs import MODULE, Failures, JobSpec, Launch, Workers
-from runtime.errors import UserError
+from runtime.errors import TradewindError, UserError
 from runtime.paths import current_folder, expanded
-from tradewind.cli import output
+from runtime.waiting import first_of
 from tradewind.cli.options import Whole
 from tradewind.cli.rank_logs import Outputs, RankLogs
+from tradewind.cli.stop import checkpoint_text, waiting_text
 from tradewind.cli.torchrun_options import given_of, torchrun_options
+from tradewind.client.errors import MasterAway
+from tradewind.client.watch import Watch
+from tradewind.terminal import output
 
+if TYPE_CHECKING:
+    from runtime.process import Stop
+    from tradewind.client.api import Api
+
+STOP_S = 10.0
+"""Seconds that an interrupted job has to end, besides the grace of its trainers, before its processes are ended."""
+POLL_S = 0.2
+QUIET_S = 2.0
+"""Whatever takes longer is explained."""
 NNODES = re.compile(r"^(?:(?P<min>[1-9]\d*):)?(?P<max>[1-9]\d*)$")
 
 
@@ -172,8 +189,7 @@ def run_here(spec: JobSpec, environ: Mapping[str, str], outputs: Outputs) -> int
     from agents.cluster.settings import ClusterSettings
     from runtime.process import run as run_process
     from runtime.settings import read_settings
-    from tradewind.cli.foreground import quiet_logs
-    from tradewind.local.run import LocalRun
+    from tradewind.terminal.foreground import quiet_logs
 
     quiet_logs()
     gpus = machine_gpus(read_settings(ClusterSettings, environ).gpus, environ)
@@ -184,6 +200,79 @@ def run_here(spec: JobSpec, environ: Mapping[str, str], outputs: Outputs) -> int
         if logs.folder is not None:
             output.say(f"what the ranks print is also in {logs.folder}")
         return run_process(lambda stop: LocalRun(spec, environ, stop, logs.take).result())
+
+
+class LocalRun:
+    """One job on a stack of its own: started, followed to its end, and nothing left of it."""
+
+    def __init__(
+        self, spec: JobSpec, environ: Mapping[str, str], stop: "Stop", on_line: Callable[[LogLine], None]
+    ) -> None:
+        self._spec = spec
+        self._environ = environ
+        self._stop = stop
+        self._on_line = on_line
+        self._api: Api | None = None
+        self._ended = asyncio.Event()
+
+    async def result(self) -> int:
+        from tradewind.terminal.foreground import unless_stopped
+
+        return await unless_stopped(self._work(), self._stop, self._stop_job)
+
+    async def _work(self) -> int:
+        from tradewind.local.stack import local_stack
+
+        began = time.monotonic()
+        async with local_stack(self._environ, output.say) as stack:
+            await stack.api.submit(self._spec)
+            self._api = stack.api
+            watch = Watch(
+                stack.api,
+                self._spec.name,
+                on_line=self._on_line,
+                on_event=output.tell_event,
+                on_away=lambda why: output.say("the master is away; the job goes on"),
+            )
+            async with asyncio.TaskGroup() as tasks:
+                waiting = tasks.create_task(tell_waiting(stack.api, self._spec.name), name="run-waiting")
+                end = await watch.until_end()
+                self._ended.set()
+                waiting.cancel()
+        took = output.duration(time.monotonic() - began)
+        output.say(f"{self._spec.name} {end.phase} after {took}: {output.first_line(end.why)}")
+        return end.code
+
+    async def _stop_job(self) -> None:
+        """The trainers get their grace, so that they can save what they have; a second signal cuts it short."""
+        if self._api is None:
+            return
+        output.say("stopping the job; once more to stop at once")
+        with contextlib.suppress(TradewindError, TimeoutError):
+            async with asyncio.timeout(STOP_S):
+                before = await self._api.job(self._spec.name)
+                view = await self._api.stop(self._spec.name)
+            output.say(waiting_text(view))
+            async with asyncio.timeout((view.stop_grace_s or 0.0) + STOP_S):
+                await first_of(self._ended, self._stop.forced)
+                after = await self._api.job(self._spec.name)
+            if self._ended.is_set():
+                output.say(checkpoint_text(before, after)[1])
+
+
+async def tell_waiting(api: "Api", name: str) -> None:
+    """What the job waits for before its first world, if that takes a while."""
+    told = ""
+    await asyncio.sleep(QUIET_S)
+    while True:
+        with contextlib.suppress(MasterAway):
+            view = await api.job(name)
+            if view.phase not in ("waiting", "forming"):
+                return
+            if view.why != told:
+                told = view.why
+                output.say(f"{view.phase}: {told}")
+        await asyncio.sleep(POLL_S)
 
 
 def spec_of(

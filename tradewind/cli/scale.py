@@ -4,11 +4,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tradewind.cli import output
 from tradewind.cli.options import Whole, examples, job_argument
+from tradewind.terminal import output
 
 if TYPE_CHECKING:
-    from tradewind.cli.client import Api
+    from tradewind.client.api import Api
 
 
 @click.command(epilog=examples("tradewind scale mnist 8"))
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 @click.argument("workers", type=Whole(min=1))
 def scale(job: str, workers: int) -> None:
     """Let JOB have WORKERS workers from now on. It goes on training while they come or go."""
-    from tradewind.cli.client import ask_master
+    from tradewind.cli.runner import ask_master
 
     ask_master(lambda api: scale_job(api, job, workers))
 

@@ -14,13 +14,14 @@ from rich.text import Text
 
 from messages.api import JobList, JobView
 from runtime.plain_text import plain
-from tradewind.cli import following, output, tables
-from tradewind.cli.errors import MasterAway
 from tradewind.cli.options import examples, json_option, some_job_argument
-from tradewind.cli.watch import has_ended
+from tradewind.client import following
+from tradewind.client.errors import MasterAway
+from tradewind.client.watch import has_ended
+from tradewind.terminal import output, tables
 
 if TYPE_CHECKING:
-    from tradewind.cli.client import Api
+    from tradewind.client.api import Api
 
 WATCH_EVERY_S = 1.0
 VERBS = {"succeeded": "has", "failed": "has", "stopped": "was"}
@@ -39,7 +40,7 @@ VERBS = {"succeeded": "has", "failed": "has", "stopped": "was"}
 @json_option
 def status(job: str | None, watch: bool, as_json: bool) -> None:
     """Show all jobs, or one JOB with its workers."""
-    from tradewind.cli.client import ask_master
+    from tradewind.cli.runner import ask_master
 
     ask_master(lambda api: show_status(api, job, watch=watch, as_json=as_json))
 

@@ -9,13 +9,13 @@ import click
 from messages.api import JobView
 from messages.workers import WrittenCheckpoint
 from runtime.plain_text import plain
-from tradewind.cli import output
-from tradewind.cli.errors import MasterAway
 from tradewind.cli.options import examples, job_argument
-from tradewind.cli.watch import has_ended
+from tradewind.client.errors import MasterAway
+from tradewind.client.watch import has_ended
+from tradewind.terminal import output
 
 if TYPE_CHECKING:
-    from tradewind.cli.client import Api
+    from tradewind.client.api import Api
 
 LOOK_S = 0.3
 MARGIN_S = 60.0
@@ -43,7 +43,7 @@ def stop(job: str, grace: float | None) -> None:
     all ranks completed, if checkpoints are on; the command says which. Who has not ended after the grace is killed.
     Then the workers are released.
     """
-    from tradewind.cli.client import ask_master
+    from tradewind.cli.runner import ask_master
 
     ask_master(lambda api: stop_job(api, job, grace))
 

@@ -8,14 +8,14 @@ import click
 
 from messages.api import JobView
 from messages.jobs import JobSpec
-from tradewind.cli import output
-from tradewind.cli.errors import MasterAway, NotAsked, NotLeading
-from tradewind.cli.jobfile import read_job
 from tradewind.cli.options import examples, json_option
-from tradewind.cli.watch import Watch
+from tradewind.client.errors import MasterAway, NotAsked, NotLeading
+from tradewind.client.jobfile import read_job
+from tradewind.client.watch import Watch
+from tradewind.terminal import output
 
 if TYPE_CHECKING:
-    from tradewind.cli.client import Api
+    from tradewind.client.api import Api
 
 START_S = 5.0
 """Seconds to wait for a master that is just being started."""
@@ -40,7 +40,7 @@ def submit(jobfile: Path, replace: bool, wait: bool, as_json: bool) -> None:
 
     A relative workdir is taken from the file's folder (which is the default), a relative script from the workdir.
     """
-    from tradewind.cli.client import ask_master
+    from tradewind.cli.runner import ask_master
 
     spec = read_job(jobfile)
     ask_master(lambda api: submit_job(api, spec, replace=replace, wait=wait, as_json=as_json))

@@ -11,13 +11,13 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from messages.ids import Generation, Rank, WorkerId
-from tradewind.cli import output, tables
 from tradewind.demo.changes import Change, Kind, changes
 from tradewind.demo.checks import CLAIMS
 from tradewind.demo.cloud.checks import CLOUD_CLAIMS
 from tradewind.demo.cloud.report import CloudReport, cloud_lines, cloud_report
 from tradewind.demo.facts import Facts, Formed, Trained, by_generation, losses
 from tradewind.demo.timeline import usual_step_s
+from tradewind.terminal import output, tables
 
 
 class World(Struct, frozen=True):

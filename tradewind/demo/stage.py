@@ -16,9 +16,6 @@ from messages.api import EventLine
 from messages.criteria import Capacity, Objective, StepProfile, StepTime
 from messages.jobs import JobSpec, Launch, Workers
 from runtime.process import EXIT_FAILED, Stop
-from tradewind.cli import output, tables
-from tradewind.cli.foreground import unless_stopped
-from tradewind.cli.offers import offer_table
 from tradewind.demo import timeline, view
 from tradewind.demo.cloud.story import CloudStory
 from tradewind.demo.facts import Promise
@@ -27,6 +24,9 @@ from tradewind.demo.story import Story
 from tradewind.local.cloud import CloudStack, cloud_stack
 from tradewind.local.stack import NATS_VARIABLE, LocalStack, local_stack
 from tradewind.sdk import diagnostics
+from tradewind.terminal import output, tables
+from tradewind.terminal.foreground import unless_stopped
+from tradewind.terminal.offers import offer_table
 
 BESIDE_TRAINING_S = 255.0
 """The most that machines, starts and pauses may take."""

@@ -13,10 +13,10 @@ from messages.ids import Generation, Rank
 from messages.jobs import JobSpec
 from runtime import children
 from runtime.errors import UserError
-from tradewind.cli.client import Api
-from tradewind.cli.errors import MasterAway
-from tradewind.cli.following import Seen, follow, source_of_event, source_of_line
-from tradewind.cli.watch import has_ended
+from tradewind.client.api import Api
+from tradewind.client.errors import MasterAway
+from tradewind.client.following import Seen, follow, source_of_event, source_of_line
+from tradewind.client.watch import has_ended
 from tradewind.demo.facts import Facts, Kill, Promise, formed_from, noticed_in
 from tradewind.local import processes
 

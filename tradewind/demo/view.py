@@ -11,8 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from messages.api import EventLine
-from tradewind.cli import output, tables
 from tradewind.demo.story import Story
+from tradewind.terminal import output, tables
 
 DRAWS_A_SECOND = 4
 LINE_EVERY_S = 2.0

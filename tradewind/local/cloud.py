@@ -10,8 +10,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from runtime.children import free_port
-from tradewind.cli.client import Api, session
-from tradewind.cli.errors import MasterAway
+from tradewind.client.api import Api, session
+from tradewind.client.errors import MasterAway
 from tradewind.local.fleet import KEY_FILE, fleet_at, home, read_fleet, region
 from tradewind.local.parts import StackFailed, master, simulator, tail_of
 from tradewind.local.simulator import Simulator

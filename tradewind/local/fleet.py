@@ -5,13 +5,14 @@ from typing import Any
 import msgspec
 
 from controlplane.catalog.places import region_of
-from controlplane.fleet.spec import ClusterSpec, Fleet
+from controlplane.clouds.gke.fleet_file import GkeFleet
+from controlplane.clouds.spec import ClusterSpec, Fleet
 
 KEY_FILE = "simulator-key.json"
 
 
-def read_fleet(text: bytes) -> Fleet:
-    return msgspec.yaml.decode(text, type=Fleet)
+def read_fleet(text: bytes) -> GkeFleet:
+    return msgspec.yaml.decode(text, type=GkeFleet)
 
 
 def home(fleet: Fleet) -> ClusterSpec:

@@ -17,8 +17,8 @@ from typing import TypeVar
 
 from agents.worker.leftovers import end_cgroups
 from runtime import children
-from tradewind.cli.client import Api, session
-from tradewind.cli.errors import MasterAway
+from tradewind.client.api import Api, session
+from tradewind.client.errors import MasterAway
 from tradewind.local import processes
 from tradewind.local.guard import MARK, workers_folder
 from tradewind.local.parts import BusServer, Part, StackFailed, controller, guard, keep, master, tail_of

@@ -1,15 +1,19 @@
-"""The gradients of a run in one flat buffer, in an order that depends on the model and the optimizer only.
+"""The gradients of a run in flat buckets, which are all-reduced one after the other.
 
-There are two buffers, used in turn: the sum of a step stays whole while the next one is being summed, so that a rank
-that missed it can still be given it. A rank's own gradients stay where autograd left them until the sum is there: a sum
-that breaks has destroyed its input.
+Parameters lie in reverse order, since backward ends with the first layers: a bucket could be all-reduced while backward
+still computes the next one. The last bucket is complete when backward is. Behind its gradients it carries one number
+for each parameter, how many ranks used it, and the control words: so nobody has a step before its last all-reduce. A
+parameter that no rank used has no gradient, and the optimizer leaves it alone, as it would in one process.
 
-Behind the gradients each parameter has one number, how many ranks used it: one that nobody used has no gradient, and
-the optimizer leaves it alone, as it would in one process.
+There are two sets of buckets, used in turn: the result of a step stays whole while the next one is all-reduced, so that
+a rank that missed it can still be given it. A rank's own gradients stay where autograd left them until the result is
+there: an all-reduce that breaks has destroyed its input.
 """
 
+import sys
 import zlib
 from collections.abc import Iterable
+from itertools import pairwise
 from operator import attrgetter
 from typing import Final
 
@@ -17,8 +21,12 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from tradewind.sdk import control_words
 from tradewind.sdk.training_state import optimizer_state
 
+BUCKET_BYTES = sys.maxsize
+"""A bucket is closed with the parameter that brings it to this size: today there is one. While nothing overlaps with
+backward, each further bucket costs one latency of the network and hides nothing."""
 _requires_grad: Final = attrgetter("requires_grad")
 
 
@@ -27,34 +35,25 @@ def parameters_of(model: nn.Module, optimizer: Optimizer) -> list[Tensor]:
     return list(dict.fromkeys([*model.parameters(), *optimizer_state.parameters(optimizer)]))
 
 
-class Gradients:
-    """`copies`: whoever applies a sum may write to it, as clipping does, so it is given a copy."""
-
-    def __init__(self, parameters: Iterable[Tensor], tail_floats: int, *, copies: bool = False) -> None:
+class Buckets:
+    def __init__(self, parameters: Iterable[Tensor], *, copies: bool = False) -> None:
+        """`copies`: the update may write to the gradients it is given, as clipping does, so it is given a copy."""
         self._given = list(parameters)
         self.parameters = [parameter for parameter in self._given if parameter.requires_grad]
         self._frozen = [parameter for parameter in self._given if not parameter.requires_grad]
-        if not self.parameters:
-            raise ValueError("the model has no parameter that requires a gradient: there is nothing to train")
-        if any(parameter.is_complex() for parameter in self.parameters):
-            raise ValueError(
-                "the model has complex parameters, and gradients are summed as real numbers: "
-                "keep them as real ones, and use torch.view_as_complex where they are needed"
-            )
-        devices = {parameter.device for parameter in self.parameters}
-        if len(devices) > 1:
-            raise ValueError(f"all parameters must be on one device, not on {', '.join(sorted(map(str, devices)))}")
-        self.device = devices.pop()
-        self._floats = sum(parameter.numel() for parameter in self.parameters)
-        self.tail_begins = self._floats + len(self.parameters)
-        self._tail_floats = tail_floats
-        self._buffers = [self._new_buffer(), self._new_buffer()]
-        self._views = [self._split(buffer) for buffer in self._buffers]
-        self._used = [self._counts(buffer) for buffer in self._buffers]
+        self.device = _device_of(self.parameters)
+        self._layout = _Layout(self.parameters[::-1], BUCKET_BYTES)
+        self._sets = [_Set(self._layout), _Set(self._layout)]
+        self._unused: set[int] = set()
+        """Places of parameters that this rank has no gradient for, in the step that is collected."""
         self._used_all_in: int | None = None
         """The step in which this rank used every parameter: then no other rank has to be asked."""
-        self._copy = torch.zeros(self._floats, dtype=torch.float32, device=self.device) if copies else None
-        self._copied_views = self._split(self._copy) if self._copy is not None else []
+        self._copy = torch.zeros(self._layout.floats, dtype=torch.float32, device=self.device) if copies else None
+        self._copied_views = self._layout.views_of(self._copy) if self._copy is not None else []
+
+    @property
+    def count(self) -> int:
+        return len(self._layout.spans)
 
     @property
     def trained(self) -> str:
@@ -63,68 +62,65 @@ class Gradients:
         return f"{len(self.parameters)} of {len(self._given)} parameters [{zlib.crc32(which.encode()):08x}]"
 
     @property
-    def summed_bytes(self) -> int:
-        """In every step, by each rank; without the tail."""
-        return self._floats * self._buffers[0].element_size()
+    def layout(self) -> str:
+        """What all ranks must have in common to add up the same gradients."""
+        return f"{self.count} in reverse order"
 
-    def buffer(self, step: int) -> Tensor:
-        """All that is summed, and room for the tail."""
-        return self._buffers[step % 2]
+    @property
+    def gradient_bytes(self) -> int:
+        """All-reduced in every step by each rank, without the control words."""
+        return self._layout.floats * torch.float32.itemsize
 
-    def tail(self, step: int) -> Tensor:
-        return self._buffers[step % 2][self.tail_begins :]
+    # One step, bucket by bucket.
 
-    def gather(self, step: int) -> None:
-        """Copies what autograd left into the buffer; a parameter without gradient counts as zero."""
-        if self._frozen and any(map(_requires_grad, self._frozen)):
-            raise RuntimeError(
-                "parameters that were frozen when the run was made require gradients now, and the ranks have no room "
-                "to sum them: unfreeze all that is ever trained before tradewind.Run(...), and freeze it after"
-            )
-        views, used = self._views[step % 2], self._used[step % 2]
-        found = [parameter.grad for parameter in self.parameters]
+    def collect(self, step: int, number: int) -> None:
+        """Copies what autograd left into a bucket; a parameter without gradient counts as zero."""
+        if number == 0:
+            self._refuse_unfrozen()
+            self._unused.clear()
+        first, last = self._layout.spans[number]
+        views = self._sets[step % 2].views[first:last]
+        found = [parameter.grad for parameter in self._layout.parameters[first:last]]
         there = [grad for grad in found if grad is not None]
-        if len(there) == len(found):
-            used.fill_(1.0)
-            self._used_all_in = step
-        else:
-            for view, grad in zip(views, found, strict=True):
+        if len(there) < len(found):
+            for place, (view, grad) in enumerate(zip(views, found, strict=True), first):
                 if grad is None:
                     view.zero_()
+                    self._unused.add(place)
             views = [view for view, grad in zip(views, found, strict=True) if grad is not None]
-            used.copy_(torch.tensor([grad is not None for grad in found]))
-            self._used_all_in = None
         if there:
             _copy(there, views)
+        if number == self.count - 1:
+            self._count_used(step)
 
-    def not_finite(self, step: int) -> Tensor:
-        """Whether anything of what this rank gathered is NaN or infinite: one number, left on the device.
-
-        The sum of all values of this rank is the cheapest look at them. Finite gradients so large that this sum
-        overflows float32 count as not finite, too. The all-reduce may overflow where no rank's own sum does."""
-        return self._buffers[step % 2][: self._floats].sum().isfinite().logical_not()
-
-    def some(self) -> tuple[Tensor, Tensor] | None:
-        """A parameter that has a gradient, and that gradient."""
-        return next(((each, each.grad) for each in self.parameters if each.grad is not None), None)
-
-    def grew_from(self, before: tuple[Tensor, Tensor] | None) -> bool:
-        """Autograd adds to the gradient that is there; whoever clears it makes autograd begin another."""
-        return self.some() is not None if before is None else before[0].grad is before[1]
+    def total(self, step: int, number: int) -> Tensor:
+        """The sum of all gradients in a bucket: the cheapest look at whether all of them are finite."""
+        return self._sets[step % 2].gradients[number].sum()
 
     def clear(self, step: int) -> None:
-        self._buffers[step % 2].zero_()
+        self._sets[step % 2].flat.zero_()
+
+    def bucket(self, step: int, number: int, world_size: int) -> Tensor:
+        """What is all-reduced. The last one ends with the control words of a world of this size."""
+        held = self._sets[step % 2]
+        if number < self.count - 1:
+            return held.gradients[number]
+        return held.flat[self._layout.borders[number] : self._layout.words_begin + control_words.size(world_size)]
+
+    def words(self, step: int) -> Tensor:
+        return self._sets[step % 2].words
 
     def use(self, step: int) -> None:
-        """Gives the optimizer the sum of the step."""
-        views, used = self._views[step % 2], self._used[step % 2]
+        """Gives the optimizer the result of the step."""
+        held = self._sets[step % 2]
+        views = held.views
         if self._copy is not None:
-            self._copy.copy_(self._buffers[step % 2][: self._floats])
+            self._copy.copy_(held.flat[: self._layout.floats])
             views = self._copied_views
-        for view, parameter in zip(views, self.parameters, strict=True):
+        for view, parameter in zip(views, self._layout.parameters, strict=True):
             parameter.grad = view if view.dtype == parameter.dtype else view.to(parameter.dtype)
-        if self._used_all_in != step and not bool(used.all()):
-            for ranks, parameter in zip(used.tolist(), self.parameters, strict=True):
+        if self._used_all_in != step and not bool(held.used.all()):
+            for ranks, parameter in zip(held.used.tolist(), self._layout.parameters, strict=True):
                 if ranks == 0:
                     parameter.grad = None
 
@@ -134,24 +130,103 @@ class Gradients:
         for parameter in self.parameters:
             parameter.grad = None
 
+    # All buckets of a step.
+
+    def whole(self, step: int) -> Tensor:
+        """With room for the control words of the largest world."""
+        return self._sets[step % 2].flat
+
+    def copy_of(self, step: int, world_size: int) -> Tensor:
+        return self.whole(step)[: self._layout.words_begin + control_words.size(world_size)].clone()
+
+    def put(self, step: int, copy: Tensor) -> None:
+        self.whole(step)[: copy.numel()].copy_(copy)
+
     def give_up(self, step: int) -> Tensor:
-        """An operation that nobody waits for may still write to the buffer: it gets a new one. Returns the old."""
-        lost = self._buffers[step % 2]
-        self._buffers[step % 2] = self._new_buffer()
-        self._views[step % 2] = self._split(self._buffers[step % 2])
-        self._used[step % 2] = self._counts(self._buffers[step % 2])
+        """An operation that nobody waits for may still write to these buckets: the step gets others. Returns them."""
+        lost = self.whole(step)
+        self._sets[step % 2] = _Set(self._layout)
         return lost
 
-    def _counts(self, buffer: Tensor) -> Tensor:
-        """By parameter: how many ranks used it."""
-        return buffer[self._floats : self.tail_begins]
+    # What autograd has left in the model.
 
-    def _new_buffer(self) -> Tensor:
-        return torch.zeros(self.tail_begins + self._tail_floats, dtype=torch.float32, device=self.device)
+    def some(self) -> tuple[Tensor, Tensor] | None:
+        """A parameter that has a gradient, and that gradient."""
+        return next(((each, each.grad) for each in self.parameters if each.grad is not None), None)
 
-    def _split(self, buffer: Tensor) -> list[Tensor]:
-        parts = torch.split(buffer[: self._floats], [parameter.numel() for parameter in self.parameters])
+    def grew_from(self, before: tuple[Tensor, Tensor] | None) -> bool:
+        """Autograd adds to the gradient that is there; after it was cleared, autograd begins another."""
+        return self.some() is not None if before is None else before[0].grad is before[1]
+
+    def _count_used(self, step: int) -> None:
+        used = self._sets[step % 2].used
+        if self._unused:
+            used.copy_(torch.tensor([place not in self._unused for place in range(used.numel())]))
+            self._used_all_in = None
+        else:
+            used.fill_(1.0)
+            self._used_all_in = step
+
+    def _refuse_unfrozen(self) -> None:
+        if self._frozen and any(map(_requires_grad, self._frozen)):
+            raise RuntimeError(
+                "parameters that were frozen when the run was made require gradients now, and the ranks have no room "
+                "to all-reduce them: unfreeze all that is ever trained before tradewind.Run(...), and freeze it after"
+            )
+
+
+class _Layout:
+    """Where each parameter lies, the same in both sets and on all ranks."""
+
+    def __init__(self, parameters: list[Tensor], bucket_bytes: int) -> None:
+        self.parameters = parameters
+        self.sizes = [parameter.numel() for parameter in parameters]
+        self.floats = sum(self.sizes)
+        self.words_begin = self.floats + len(parameters)
+        self.spans: list[tuple[int, int]] = []
+        """By bucket: [first, last) of its parameters."""
+        self.borders = [0]
+        """Where each bucket begins, and where the last one ends."""
+        first = floats = 0
+        for place, size in enumerate(self.sizes, 1):
+            floats += size
+            if (floats - self.borders[-1]) * torch.float32.itemsize >= bucket_bytes or place == len(parameters):
+                self.spans.append((first, place))
+                self.borders.append(floats)
+                first = place
+
+    def views_of(self, flat: Tensor) -> list[Tensor]:
+        parts = torch.split(flat[: self.floats], self.sizes)
         return [part.view(parameter.shape) for part, parameter in zip(parts, self.parameters, strict=True)]
+
+
+class _Set:
+    """The buckets of every other step: one flat tensor, and views of it."""
+
+    def __init__(self, layout: _Layout) -> None:
+        floats = layout.words_begin + control_words.MOST
+        self.flat = torch.zeros(floats, dtype=torch.float32, device=layout.parameters[0].device)
+        self.views = layout.views_of(self.flat)
+        """By parameter."""
+        self.gradients = [self.flat[begin:end] for begin, end in pairwise(layout.borders)]
+        """By bucket."""
+        self.used = self.flat[layout.floats : layout.words_begin]
+        """By parameter: how many ranks used it."""
+        self.words = self.flat[layout.words_begin :]
+
+
+def _device_of(parameters: list[Tensor]) -> torch.device:
+    if not parameters:
+        raise ValueError("the model has no parameter that requires a gradient: there is nothing to train")
+    if any(parameter.is_complex() for parameter in parameters):
+        raise ValueError(
+            "the model has complex parameters, and gradients are summed as real numbers: "
+            "keep them as real ones, and use torch.view_as_complex where they are needed"
+        )
+    devices = {parameter.device for parameter in parameters}
+    if len(devices) > 1:
+        raise ValueError(f"all parameters must be on one device, not on {', '.join(sorted(map(str, devices)))}")
+    return devices.pop()
 
 
 def _copy(gradients: list[Tensor], views: list[Tensor]) -> None:

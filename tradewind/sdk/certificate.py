@@ -5,7 +5,7 @@ gradients; every committed step then compares the sum of what was read with what
 """
 
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Final
 
@@ -49,6 +49,9 @@ class Digest:
 
     def matches(self, expected: "Digest") -> bool:
         return self == expected
+
+
+NOTHING_READ: Final = Digest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +182,19 @@ class Certificate:
             else:
                 told += f"; resumed at {'step' if once else 'steps'} {resumes}"
         return told
+
+
+class Audit:
+    """Checks each committed step against the order of samples."""
+
+    def __init__(self, certificate: Certificate, indices: Callable[[int], Sequence[int]]) -> None:
+        """`indices` are those of the global batch of a step."""
+        self._certificate = certificate
+        self._indices = indices
+
+    def check(self, step: int, read: Digest) -> None:
+        """`read`: the digest of what all ranks together have really read."""
+        self._certificate.check(step, read, Digest.of(self._indices(step)))
 
 
 def _mixed(indices: Sequence[int]) -> int:

@@ -22,7 +22,7 @@ import torch
 
 from tradewind.sdk.certificate import Life
 from tradewind.sdk.diagnostics import say
-from tradewind.sdk.training_state.layout import StateDoesNotFit
+from tradewind.sdk.errors import StateDoesNotFit
 
 _NAME: Final = re.compile(r"step-(\d+)\.pt")
 _LAST_WAIT_S: Final = 10.0
@@ -62,9 +62,8 @@ class Checkpoints:
         self._writing = False
         self._closed = False
         self._pid = os.getpid()
-        self._thread = threading.Thread(target=self._write_offered, name="tradewind-checkpoints", daemon=True)
-        self._thread.start()
-        atexit.register(self.close)
+        self._thread: threading.Thread | None = None
+        """Started with the first checkpoint."""
 
     def is_due(self, step: int) -> bool:
         """With `step` to be computed next."""
@@ -90,6 +89,10 @@ class Checkpoints:
         with self._changed:
             self._offered = (step, payload)
             self._changed.notify_all()
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._write_offered, name="tradewind-checkpoints", daemon=True)
+            self._thread.start()
+            atexit.register(self.close)
 
     def flush(self, timeout_s: float) -> bool:
         """Waits until everything offered is written or given up. False if that takes longer."""
@@ -98,7 +101,7 @@ class Checkpoints:
 
     def close(self, wait_s: float = _LAST_WAIT_S) -> None:
         atexit.unregister(self.close)
-        if os.getpid() != self._pid or not self._thread.is_alive():
+        if os.getpid() != self._pid or self._thread is None or not self._thread.is_alive():
             return
         self.flush(wait_s)
         with self._changed:
@@ -239,8 +242,17 @@ def _reason(error: BaseException) -> str:
 
 
 class Saving:
-    def __init__(self, folder: str | Path, every_steps: int) -> None:
+    """When checkpoints are taken, and what is known of the steps after the last one.
+
+    A checkpoint counts for the world outside, so it is written only when every rank has its step: one step later.
+    Beside it a journal records how far each life of the run came: if everything is lost at once, it tells what is taken
+    again.
+    """
+
+    def __init__(self, folder: str | Path, every_steps: int, payload: Callable[[], dict[str, Any]]) -> None:
+        """`payload` copies the state as it is now."""
         self._checkpoints = Checkpoints(folder, every_steps)
+        self._payload = payload
         self._held: tuple[int, dict[str, Any]] | None = None
         self._journal = Journal(Path(folder) / "lives")
 
@@ -268,24 +280,24 @@ class Saving:
             return None
         return (saved.step if saved is not None else 0), lives
 
-    def committed(self, step: int, payload: Callable[[], dict[str, Any]]) -> None:
+    def committed(self, step: int) -> None:
         """The sum of `step` has come and is applied, so everybody has the step before it."""
         if self._held is not None and self._held[0] == step:  # older: from when this rank was the first, some time ago
             self._checkpoints.offer(*self._held)
         self._held = None
         self._journal.reached(step)
         if self._checkpoints.is_due(step + 1):
-            self._held = (step + 1, payload())
+            self._held = (step + 1, self._payload())
 
-    def save_now(self, step: int, payload: Callable[[], dict[str, Any]]) -> None:
+    def save_now(self, step: int) -> None:
         """With `step` to be computed next, by somebody else and later. Waits until it is written."""
         self._journal.reached(step)
-        self._checkpoints.offer(step, payload())
+        self._checkpoints.offer(step, self._payload())
         self._checkpoints.close(_WRITTEN_WITHIN_S)
 
-    def close(self, step: int, payload: Callable[[], dict[str, Any]]) -> None:
-        """Everybody has the last step: who starts the run again finds it finished."""
-        self.save_now(step, payload)
+    def close(self) -> None:
+        """Waits a while for what is being written."""
+        self._checkpoints.close()
 
 
 class Journal:

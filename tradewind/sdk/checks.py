@@ -19,15 +19,12 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import LBFGS, Optimizer
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
-from tradewind.sdk.samples import Order
+from tradewind.sdk.data.order import Order
+from tradewind.sdk.errors import ScriptMismatch
 from tradewind.sdk.training_state.training_state import TrainingState
 
 VARIABLE: Final = "TRADEWIND_TERMS"
 _NAMED_AT_MOST: Final = 3
-
-
-class OtherTerms(ValueError):
-    """This script is not the one that the others run."""
 
 
 def terms_of(state: TrainingState, order: Order, steps: int, **options: object) -> str:
@@ -54,9 +51,9 @@ def require_same_terms(own: str, environ: MutableMapping[str, str]) -> None:
     """As those have who train already, if there are any. Of the first run only: another one joins nobody."""
     theirs = environ.pop(VARIABLE, "")
     if theirs and theirs != own:
-        raise OtherTerms(
-            "this script is not the one that the run which it should join was begun with: "
-            f"{_differences(own, theirs)}. A run on other terms is another job"
+        raise ScriptMismatch(
+            f"this script does not match the running job that it should join: {_differences(own, theirs)}. "
+            "Submit a changed script as another job"
         )
 
 

@@ -13,8 +13,12 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TextIO
+
+from tradewind.sdk.timing import Meter, Patience
 
 TRACE: Final = "TRADEWIND_TRACE"
 FAULTS: Final = "TRADEWIND_FAULTS"
@@ -61,6 +65,20 @@ class Faults:
                 self._planned.remove(fault)
                 os.kill(os.getpid(), fault[3])
                 return
+
+
+@dataclass(frozen=True, slots=True)
+class Instruments:
+    """What watches a training: the times of its steps, its trace, and injected faults."""
+
+    meter: Meter
+    patience: Patience
+    trace: Trace
+    faults: Faults
+
+    @staticmethod
+    def from_environment(environ: Mapping[str, str]) -> "Instruments":
+        return Instruments(Meter(), Patience(), Trace(environ.get(TRACE)), Faults(environ.get(FAULTS, "")))
 
 
 def _parse(text: str) -> tuple[str, str, str, signal.Signals]:

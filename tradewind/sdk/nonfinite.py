@@ -13,6 +13,7 @@ from typing import Final, Literal, get_args
 from tradewind.sdk.certificate import Certificate
 from tradewind.sdk.control_words import Agreed
 from tradewind.sdk.diagnostics import say
+from tradewind.sdk.errors import NonfiniteStep
 
 OnNonfinite = Literal["stop", "skip", "warn"]
 
@@ -20,10 +21,6 @@ SKIPPED_AT_MOST: Final = 50
 """Steps in a row that may be skipped: a training in which nothing is applied any more does not recover by itself."""
 _WARN_EVERY_S: Final = 30.0
 _NAMED_AT_MOST: Final = 8
-
-
-class NonfiniteStep(RuntimeError):
-    """A step that the run does not survive; every rank raises it in the same step."""
 
 
 class Nonfinite:

@@ -1,5 +1,6 @@
 """Random numbers in a run are a function of its seed and of what is being computed: so none of them has to survive."""
 
+import hashlib
 import random
 import sys
 
@@ -7,20 +8,25 @@ import torch
 
 
 def seed_torch(device: torch.device, *parts: int) -> None:
-    mixed = _mixed(parts)
-    torch.default_generator.manual_seed(mixed)
-    if device.type == "cuda":
-        torch.cuda.manual_seed(mixed)
+    _seed_torch(device, stable_hash("step", *parts))
 
 
 def seed_all(device: torch.device, *parts: int) -> None:
     """The global generators of torch, Python, and numpy if the script uses it."""
-    mixed = _mixed(parts)
-    seed_torch(device, *parts)
+    mixed = stable_hash("step", *parts)
+    _seed_torch(device, mixed)
     random.seed(mixed)
     if "numpy.random" in sys.modules:
         sys.modules["numpy.random"].seed(mixed & (2**32 - 1))
 
 
-def _mixed(parts: tuple[int, ...]) -> int:
-    return hash(parts) & (2**63 - 1)
+def stable_hash(*parts: int | str) -> int:
+    """63 bits that are the same in every process, on every platform and with every version of Python."""
+    digest = hashlib.blake2b(" ".join(map(str, parts)).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") >> 1
+
+
+def _seed_torch(device: torch.device, mixed: int) -> None:
+    torch.default_generator.manual_seed(mixed)
+    if device.type == "cuda":
+        torch.cuda.manual_seed(mixed)

@@ -4,7 +4,6 @@ That is the newest checkpoint that any of them can read, or else what rank 0 beg
 simply sent to all.
 """
 
-from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -13,7 +12,7 @@ from tradewind.sdk.certificate import Certificate
 from tradewind.sdk.checkpoints import Saving
 from tradewind.sdk.checks import about_learning_rate
 from tradewind.sdk.diagnostics import say
-from tradewind.sdk.groups.group import Group
+from tradewind.sdk.exchange import Collectives
 from tradewind.sdk.trainer.state import World
 from tradewind.sdk.training_state.tensor_bytes import Staging
 from tradewind.sdk.training_state.training_state import TrainingState
@@ -31,16 +30,15 @@ class Starting:
         self._saving = saving
         self._is_source = False
 
-    def agree(self, group: Group, world: World, halted: Callable[[], bool]) -> int | None:
+    def agree(self, collectives: Collectives, world: World) -> int | None:
         """The step to begin with; None if the world broke."""
         newest = torch.zeros(world.size, dtype=torch.int64)
         newest[world.rank] = self._restore()
-        if not group.finish(group.largest(newest), halted):
-            group.leave_behind(newest)
+        if not collectives.all_reduce_max(newest):
             return None
         source = int(newest.argmax())
         self._is_source = world.rank == source
-        if world.size > 1 and not self._send_to_all(group, source, halted):
+        if world.size > 1 and not self._send_to_all(collectives, source):
             return None
         return int(newest[source])
 
@@ -63,20 +61,17 @@ class Starting:
         self._certificate.resumed(step, lives)
         return step
 
-    def _send_to_all(self, group: Group, source: int, halted: Callable[[], bool]) -> bool:
-        parts = self._whole() if group.rank == source else (bytearray(), bytearray())
+    def _send_to_all(self, collectives: Collectives, source: int) -> bool:
+        is_source = collectives.rank == source
+        parts = self._whole() if is_source else (bytearray(), bytearray())
         sizes = torch.tensor([len(part) for part in parts], dtype=torch.int64)
-        if not group.finish(group.broadcast(sizes, source), halted):
-            group.leave_behind(sizes)
+        if not collectives.broadcast(sizes, source):
             return False
-        if group.rank != source:
+        if not is_source:
             parts = bytearray(int(sizes[0])), bytearray(int(sizes[1]))
-        for part in parts:
-            tensor = torch.frombuffer(part, dtype=torch.uint8)
-            if not group.finish(group.broadcast(tensor, source), halted):
-                group.leave_behind(tensor)
-                return False
-        if group.rank != source:
+        if not all(collectives.broadcast(torch.frombuffer(part, dtype=torch.uint8), source) for part in parts):
+            return False
+        if not is_source:
             self._state.load(*parts)
         return True
 

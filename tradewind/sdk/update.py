@@ -1,7 +1,7 @@
-"""What is done with the sum of a step.
+"""How the all-reduced gradients of a step change the state: clip, step the optimizer, step the scheduler.
 
-It depends on the sum, the state and the step alone. So ranks that apply the same sums stay the same to the last bit,
-and one that joins becomes the same by applying those that it has heard.
+The change depends on the gradients, the state and the step alone. So ranks that apply the same steps stay the same to
+the last bit, and a joining rank becomes the same by applying the steps that it has recorded.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,17 +13,17 @@ from torch import nn
 from torch.amp.grad_scaler import GradScaler
 from torch.optim import Optimizer
 
-from tradewind.sdk.buckets import Gradients
+from tradewind.sdk.buckets import Buckets
 from tradewind.sdk.control_words import Agreed
 from tradewind.sdk.nonfinite import Nonfinite
 from tradewind.sdk.seeds import seed_all, seed_torch
 from tradewind.sdk.training_state import optimizer_state
 
 
-class Applying:
+class Applier:
     def __init__(
         self,
-        gradients: Gradients,
+        buckets: Buckets,
         optimizer: Optimizer,
         update: "Callable[[], None] | Scaled",
         nonfinite: Nonfinite,
@@ -32,7 +32,7 @@ class Applying:
         is_own: bool,
     ) -> None:
         """`is_own`: the script's own update, which may draw from any generator. An optimizer draws from torch's."""
-        self._gradients = gradients
+        self._buckets = buckets
         self._optimizer = optimizer
         self._update = update
         self._nonfinite = nonfinite
@@ -42,16 +42,21 @@ class Applying:
         self._seed = seed
         self._reseed = seed_all if is_own else seed_torch
 
+    @property
+    def checks_gradients(self) -> bool:
+        """Whether each rank has to say if its own gradient is finite. A gradient scaler finds that out by itself."""
+        return not self._nonfinite.scaled
+
     def __call__(self, step: int, agreed: Agreed) -> None:
         """Applies the step, or skips it if a loss or gradient of it is not finite and such steps are skipped."""
         self.loss = agreed.loss
         if self._nonfinite.admits(step, agreed):
             self._apply(step)
-        self._gradients.drop()
+        self._buckets.drop()
 
     def _apply(self, step: int) -> None:
-        self._gradients.use(step)
-        self._reseed(self._gradients.device, self._seed, step)
+        self._buckets.use(step)
+        self._reseed(self._buckets.device, self._seed, step)
         self._applies = True
         try:
             self._update()
@@ -59,6 +64,10 @@ class Applying:
             self._applies = False
         if isinstance(self._update, Scaled) and self._nonfinite.scaled:
             self._nonfinite.scaler_stepped(step, skipped=self._update.skipped)
+
+    def warn(self, step: int, agreed: Agreed) -> None:
+        """Says that a step was not finite."""
+        self._nonfinite.warn(step, agreed)
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -82,7 +91,7 @@ class Update:
 
     def __init__(
         self,
-        gradients: Gradients,
+        buckets: Buckets,
         optimizer: Optimizer,
         scheduler: Any,
         clip_norm: float | None,
@@ -93,7 +102,7 @@ class Update:
         self._clip_norm = clip_norm
         self._scaler = scaler
         # A scaler unscales what the optimizer has, and nothing else.
-        self._clipped = gradients.parameters if scaler is None else optimizer_state.parameters(optimizer)
+        self._clipped = buckets.parameters if scaler is None else optimizer_state.parameters(optimizer)
 
     def __call__(self) -> None:
         if self._clip_norm is not None:
@@ -111,13 +120,11 @@ class Scaled:
 
     It stands for its scaler in the training state, to know when another scale is loaded."""
 
-    def __init__(
-        self, update: Callable[[], None], scaler: GradScaler, optimizer: Optimizer, gradients: Gradients
-    ) -> None:
+    def __init__(self, update: Callable[[], None], scaler: GradScaler, optimizer: Optimizer, buckets: Buckets) -> None:
         self._update = update
         self._scaler = scaler
         self._optimizer = optimizer
-        self._one = torch.ones((), device=gradients.device)
+        self._one = torch.ones((), device=buckets.device)
         self._scale: float | None = None
         """The scale after the last step. Reading it waits for the device, so it is read once in a step."""
         self.skipped = False

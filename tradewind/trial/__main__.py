@@ -11,11 +11,12 @@ from typing import TextIO
 
 import msgspec
 
+from controlplane.clouds.gke.fleet_file import GkeFleet
 from controlplane.fleet.files import read_fleet
 from runtime.errors import TradewindError, UserError
-from tradewind.cli.client import connected
-from tradewind.cli.foreground import quiet_logs
-from tradewind.cli.jobfile import read_job
+from tradewind.client.api import connected
+from tradewind.client.jobfile import read_job
+from tradewind.terminal.foreground import quiet_logs
 from tradewind.trial import checklist
 from tradewind.trial.commands import Programs
 from tradewind.trial.gcloud import Gcloud
@@ -49,6 +50,8 @@ async def _main(given: argparse.Namespace) -> int:
 
         async with connected(os.environ) as api:
             fleet = read_fleet(given.fleet)
+            if not isinstance(fleet, GkeFleet):
+                raise UserError(f"Fleet {fleet.name} is not in GKE alone.", "give a fleet file with `cloud.kind: gke`")
             spec = read_job(given.job)
             capacity = spec.capacity
             if capacity is not None:

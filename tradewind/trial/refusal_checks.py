@@ -7,10 +7,11 @@ from controlplane.allocator.offers import pool_plan
 from controlplane.catalog.places import region_of
 from controlplane.clouds.gke.classify import OperationReport, call_outcome, operation_outcome
 from controlplane.clouds.gke.failures import CallFailed, Code
+from controlplane.clouds.gke.fleet_file import gke_config
 from controlplane.clouds.gke.quotas import needs
 from controlplane.clouds.outcomes import Outcome, QuotaExceeded, StockedOut
+from controlplane.clouds.spec import ClusterSpec
 from controlplane.fleet.plans import complete, offers
-from controlplane.fleet.spec import ClusterSpec
 from messages.ids import JobName
 from runtime.errors import UserError
 from tradewind.trial.commands import TIMED_OUT, Ran
@@ -70,7 +71,7 @@ async def quota(trial: Trial) -> Verdict:
         return skipped("no offer of the fleet has a GPU")
     known = await quotas_of(trial, region_of(offer.zone))
     plan = complete(trial.fleet, pool_plan(JobName(trial.spec.name), offer, 1), {})
-    taken = needs(plan, known)
+    taken = needs(plan, known, gke_config(trial.fleet))
     room = min(
         (int((quota.limit - quota.usage) // taken[quota.key]) for quota in known if quota.key in taken), default=0
     )
@@ -86,7 +87,7 @@ async def quota(trial: Trial) -> Verdict:
         accelerators=offer.accelerators_per_node,
         nodes=max(0, room) + 1,
         spot=offer.spot,
-        disk_gb=plan.disk_gb,
+        disk_gb=trial.fleet.nodes.disk.size_gb,
     )
     ran, took_s = await _probed(trial, pool, trial.bounds.refused_s)
     what = f"{pool.nodes} × {pool.machine_type} with room for {max(0, room)}"

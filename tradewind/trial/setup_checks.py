@@ -2,6 +2,7 @@
 
 from controlplane.allocator.offers import pool_plan
 from controlplane.catalog.places import region_of
+from controlplane.clouds.gke.fleet_file import gke_config
 from controlplane.clouds.gke.quotas import needs
 from controlplane.clouds.interface import PROJECT, Quota, QuotaKey
 from controlplane.fleet.plans import complete, offers
@@ -36,7 +37,7 @@ async def quotas(trial: Trial) -> Verdict:
     region, nodes = region_of(offer.zone), trial.spec.workers.max
     known = await quotas_of(trial, region)
     plan = complete(trial.fleet, pool_plan(JobName(trial.spec.name), offer, nodes), {})
-    needed = {key: amount * nodes for key, amount in needs(plan, known).items()}
+    needed = {key: amount * nodes for key, amount in needs(plan, known, gke_config(trial.fleet)).items()}
     free = {quota.key: quota.limit - quota.usage for quota in known}
     short = [
         f"{key.metric} ({key.scope}): {amount:g} needed, {free[key]:g} free"

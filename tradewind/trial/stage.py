@@ -6,12 +6,12 @@ from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from typing import TypeVar
 
-from controlplane.fleet.spec import Fleet
+from controlplane.clouds.gke.fleet_file import GkeFleet
 from messages.api import EventLine, JobView
 from messages.jobs import JobSpec
 from runtime.errors import UserError
-from tradewind.cli.client import Api
-from tradewind.cli.errors import JobUnknown
+from tradewind.client.api import Api
+from tradewind.client.errors import JobUnknown
 from tradewind.trial.commands import WouldChange
 from tradewind.trial.gcloud import Gcloud
 
@@ -48,7 +48,7 @@ class Scarce:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    fleet: Fleet
+    fleet: GkeFleet
     spec: JobSpec
     gcloud: Gcloud
     api: Api

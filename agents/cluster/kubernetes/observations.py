@@ -9,7 +9,7 @@ from agents.cluster.kubernetes.manifest import AGENT_CONTAINER, HOST_CONTAINER, 
 from messages.clusters import NodeSight, StartFailure
 from messages.ids import JobName, is_name
 from messages.labels import JOB_LABEL, NOTICE_ANNOTATION, NOTICE_BOOT_ANNOTATION, NOTICE_WHY_ANNOTATION
-from runtime.kubernetes.objects import Condition, Node, Pod, PodStatus, Terminated
+from runtime.kubernetes.objects import PULL_FAILURES, Condition, Node, Pod, PodStatus, Terminated
 
 ZONE_LABEL = "topology.kubernetes.io/zone"
 POOL_LABEL = "cloud.google.com/gke-nodepool"
@@ -26,19 +26,13 @@ GOING_TAINTS = (
 WHY_AT_MOST = 300
 DETAIL_AT_MOST = 400
 """Characters of a failure to start: of a longer text the first and the last half, where the cause is."""
-START_FAILURES = frozenset(
-    {
-        "ErrImagePull",
-        "ImagePullBackOff",
-        "InvalidImageName",
-        "ErrImageNeverPull",
-        "ImageInspectError",
-        "RegistryUnavailable",
-        "SignatureValidationFailed",
-        "CreateContainerConfigError",
-        "CreateContainerError",
-    }
-)
+START_FAILURES = PULL_FAILURES | {
+    "ImageInspectError",
+    "RegistryUnavailable",
+    "SignatureValidationFailed",
+    "CreateContainerConfigError",
+    "CreateContainerError",
+}
 """Reasons for which a kubelet does not start a container, and tries again."""
 UNSCHEDULABLE = "Unschedulable"
 _EMPTY_BACKOFF = re.compile(r'^Back-off pulling image "[^"]*"$')

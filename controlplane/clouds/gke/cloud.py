@@ -16,7 +16,7 @@ from controlplane.clouds.gke.operations import Operations, Watch
 from controlplane.clouds.gke.quotas import needs, quotas_page
 from controlplane.clouds.gke.reads import patiently
 from controlplane.clouds.gke.refusals import Refusals
-from controlplane.clouds.gke.settings import GkeSettings
+from controlplane.clouds.gke.settings import GkeConfig, GkeSettings
 from controlplane.clouds.gke.tokens import AccessTokens, FetchedToken
 from controlplane.clouds.interface import (
     Cloud,
@@ -43,15 +43,22 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 POOLS_AT_ONCE = 8
+DEFAULTS = GkeConfig()
 
 
 class GkeCloud(Cloud):
     """Made by `open`."""
 
     def __init__(
-        self, settings: GkeSettings, tokens: AccessTokens, client: "GkeClient", compute: ComputeClient
+        self,
+        settings: GkeSettings,
+        config: GkeConfig,
+        tokens: AccessTokens,
+        client: "GkeClient",
+        compute: ComputeClient,
     ) -> None:
         self._settings = settings
+        self._config = config
         self._names = requests.Names(settings.project)
         self._tokens = tokens
         self._client = client
@@ -64,17 +71,17 @@ class GkeCloud(Cloud):
         """As last listed or reached by an operation; without those that are not known."""
 
     @classmethod
-    async def open(cls, settings: GkeSettings) -> "GkeCloud":
+    async def open(cls, settings: GkeSettings, config: GkeConfig = DEFAULTS) -> "GkeCloud":
         """Asks nobody for anything yet: credentials are looked for when the first call needs them."""
         make_client, tokens = await asyncio.to_thread(_load, settings)
-        return cls(settings, tokens, make_client(settings, tokens), ComputeClient(settings, tokens))
+        return cls(settings, config, tokens, make_client(settings, tokens), ComputeClient(settings, tokens))
 
     async def clusters(self) -> Sequence[ClusterInfo] | Unreachable | Refused:
         return await self._read(self._clusters)
 
     async def create_cluster_with_node_pool(self, plan: ClusterPlan) -> Outcome:
         self._locations[plan.name] = plan.location
-        request = requests.create_cluster(self._names, plan, time.time())
+        request = requests.create_cluster(self._names, plan, self._config, time.time())
         return await self._operations.run(
             plan.name,
             None,
@@ -103,7 +110,7 @@ class GkeCloud(Cloud):
         location = await self._location(cluster)
         if not isinstance(location, str):
             return location
-        request = requests.create_pool(self._names, location, cluster, plan)
+        request = requests.create_pool(self._names, location, cluster, plan, self._config.nodes)
         what = f"creation of the pool {plan.name} of {cluster}"
         pool = PoolRef(cluster, plan.name)
         outcome = await self._operations.run(
@@ -167,7 +174,7 @@ class GkeCloud(Cloud):
         return await self._read(lambda: self._compute.quotas(scope))
 
     def needs(self, plan: PoolPlan, quotas: Iterable[Quota]) -> Needs:
-        return needs(plan, quotas)
+        return needs(plan, quotas, self._config)
 
     @property
     def quotas_page(self) -> str:
@@ -190,10 +197,12 @@ class GkeCloud(Cloud):
             case NotFound():
                 return Refused(f"There is no cluster {cluster} in the project {self._settings.project}")
 
-    async def access_token(self) -> str:
+    async def access_token(self, cluster: ClusterName) -> str:
+        """The same for all clusters."""
         return (await self._token()).text
 
     async def api_headers(self) -> Mapping[str, str]:
+        """HTTP headers for another API of Google: the token, and the project that pays. Raises as `access_token`."""
         return (await self._token()).headers
 
     async def _token(self) -> FetchedToken:

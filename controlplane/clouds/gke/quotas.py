@@ -6,6 +6,7 @@ Metrics that are not listed by Compute limit nothing here: where they do, the re
 import re
 from collections.abc import Iterable, Iterator
 
+from controlplane.clouds.gke.settings import GkeConfig
 from controlplane.clouds.interface import PROJECT, Needs, PoolPlan, Quota, QuotaKey
 from controlplane.clouds.outcomes import QuotaExceeded, Shortfall
 
@@ -39,7 +40,7 @@ _INSIDE = re.compile(
 )
 
 
-def needs(plan: PoolPlan, quotas: Iterable[Quota]) -> Needs:
+def needs(plan: PoolPlan, quotas: Iterable[Quota], config: GkeConfig) -> Needs:
     """What one node takes of these quotas.
 
     A spot quota of 0 means that none was granted: spot nodes then count against the ordinary one.
@@ -51,15 +52,16 @@ def needs(plan: PoolPlan, quotas: Iterable[Quota]) -> Needs:
         return own if kind.spot and limits.get(own, 0) > 0 else QuotaKey(region, ordinary)
 
     found = {QuotaKey(region, "INSTANCES"): 1}
-    if not plan.private:
+    if not config.nodes.private:
         found[QuotaKey(region, "IN_USE_ADDRESSES")] = 1
     vcpus, series = _vcpus(kind.machine_type), kind.machine_type.partition("-")[0]
     if vcpus:
         found[QuotaKey(PROJECT, "CPUS_ALL_REGIONS")] = vcpus
     if vcpus and series in _CPUS:
         found[metric(_CPUS[series], f"{SPOT}CPUS")] = vcpus
-    if plan.disk_type in _DISKS:
-        found[QuotaKey(region, _DISKS[plan.disk_type])] = plan.disk_gb
+    disk_type, disk_gb = config.disk_of(plan.name)
+    if disk_type in _DISKS:
+        found[QuotaKey(region, _DISKS[disk_type])] = disk_gb
     if kind.accelerator:
         found[QuotaKey(PROJECT, "GPUS_ALL_REGIONS")] = kind.accelerators
     if kind.accelerator in _GPUS:

@@ -15,6 +15,7 @@ from controlplane.clouds.gke.classify import OperationReport
 from controlplane.clouds.gke.enums import name_of
 from controlplane.clouds.gke.failures import code_numbered
 from controlplane.clouds.gke.node_accounts import advice_on
+from controlplane.clouds.gke.settings import GkeConfig, NodeConfig
 from controlplane.clouds.interface import (
     ClusterInfo,
     ClusterPlan,
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 Request = dict[str, Any]
 
 ANYWHERE = "-"
-SYSTEM_POOL = "system"
 DEFAULT_SHUTDOWN_GRACE_S = 30
 """What GKE gives a spot node anyway; other values need a recent GKE version, so this one is not asked for."""
 CRITICAL_PODS_S = 15
@@ -110,29 +110,32 @@ class Names:
         return f"{self.location(location)}/operations/{operation}"
 
 
-def create_cluster(names: Names, plan: ClusterPlan, now_unix_s: float) -> Request:
-    ranges = {"cluster_secondary_range_name": plan.pod_range, "services_secondary_range_name": plan.service_range}
+def create_cluster(names: Names, plan: ClusterPlan, config: GkeConfig, now_unix_s: float) -> Request:
+    settings, nodes = config.cluster(plan.name), config.nodes
+    ranges = {
+        "cluster_secondary_range_name": settings.pod_range,
+        "services_secondary_range_name": settings.service_range,
+    }
     system: Request = {
-        "name": SYSTEM_POOL,
-        "initial_node_count": plan.system_size,
+        "name": plan.system.name,
+        "initial_node_count": plan.system.size,
+        "locations": [plan.system.kind.zone],
         "management": _MANAGED,
         "config": {
-            "machine_type": plan.system_machine_type,
-            "disk_size_gb": plan.system_disk_gb,
-            "disk_type": plan.system_disk_type,
-            **_common_config(plan.labels, plan.tags, plan.service_account),
+            "machine_type": plan.system.kind.machine_type,
+            "disk_size_gb": config.system_disk_gb,
+            "disk_type": config.system_disk_type,
+            **_common_config(plan.labels, nodes.tags, nodes.service_account),
             "workload_metadata_config": {"mode": "GKE_METADATA"},
         },
     }
-    if plan.system_zone is not None:
-        system["locations"] = [plan.system_zone]
-    private: Request = {"network_config": {"default_enable_private_nodes": True}} if plan.private_nodes else {}
+    private: Request = {"network_config": {"default_enable_private_nodes": True}} if nodes.private else {}
     return {
         "parent": names.location(plan.location),
         "cluster": {
             "name": plan.name,
-            "network": plan.network,
-            "subnetwork": plan.subnetwork,
+            "network": settings.network,
+            "subnetwork": settings.subnetwork,
             "ip_allocation_policy": {
                 "use_ip_aliases": True,
                 **{field: value for field, value in ranges.items() if value is not None},
@@ -144,35 +147,35 @@ def create_cluster(names: Names, plan: ClusterPlan, now_unix_s: float) -> Reques
                     }
                 }
             },
-            "release_channel": {"channel": plan.release_channel.upper()},
+            "release_channel": {"channel": settings.release_channel.upper()},
             "resource_labels": _resource_labels(plan.labels),
             "workload_identity_config": {"workload_pool": f"{names.project}.svc.id.goog"},
             "node_pools": [system],
             **private,
-            **_endpoints(plan.authorized_networks),
+            **_endpoints(settings.authorized_networks),
         },
     }
 
 
-def create_pool(names: Names, location: str, cluster: ClusterName, plan: PoolPlan) -> Request:
+def create_pool(names: Names, location: str, cluster: ClusterName, plan: PoolPlan, nodes: NodeConfig) -> Request:
     config: Request = {
         "machine_type": plan.kind.machine_type,
-        "disk_size_gb": plan.disk_gb,
-        "disk_type": plan.disk_type,
-        **_common_config(plan.labels, plan.tags, plan.service_account),
+        "disk_size_gb": nodes.disk_gb,
+        "disk_type": nodes.disk_type,
+        **_common_config(plan.labels, nodes.tags, nodes.service_account),
         "spot": plan.kind.spot,
         "taints": [_taint(taint) for taint in plan.taints],
     }
-    if plan.workload_identity:
+    if nodes.workload_identity:
         config["workload_metadata_config"] = {"mode": "GKE_METADATA"}
-    if plan.image_streaming:
+    if nodes.image_streaming:
         config["gcfs_config"] = {"enabled": True}
     if plan.kind.accelerator:
         config["accelerators"] = [
             {
                 "accelerator_type": accelerator_type(plan.kind.accelerator),
                 "accelerator_count": plan.kind.accelerators,
-                "gpu_driver_installation_config": {"gpu_driver_version": _DRIVERS[plan.driver]},
+                "gpu_driver_installation_config": {"gpu_driver_version": _DRIVERS[nodes.driver]},
             }
         ]
     if plan.kind.spot and plan.shutdown_grace_s != DEFAULT_SHUTDOWN_GRACE_S:
@@ -180,7 +183,7 @@ def create_pool(names: Names, location: str, cluster: ClusterName, plan: PoolPla
             "shutdown_grace_period_seconds": plan.shutdown_grace_s,
             "shutdown_grace_period_critical_pods_seconds": CRITICAL_PODS_S,
         }
-    network: Request = {"network_config": {"enable_private_nodes": True}} if plan.private else {}
+    network: Request = {"network_config": {"enable_private_nodes": True}} if nodes.private else {}
     return {
         "parent": names.cluster(location, cluster),
         "node_pool": {

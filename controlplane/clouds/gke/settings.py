@@ -1,8 +1,13 @@
 """Where Google is, as whom we speak to it, and how patient we are. Only endpoints differ for a stand-in."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Annotated
 
 from msgspec import Meta, Struct
+
+from controlplane.clouds.interface import SYSTEM_POOL
+from messages.ids import ClusterName
 
 ENVIRONMENT_PREFIX = "TRADEWIND_GKE_"
 
@@ -46,3 +51,50 @@ class GkeSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """How long an operation waits for others on its pool, or for too many in its cluster, to end."""
     operations_per_cluster: Annotated[int, Meta(ge=1, le=100)] = 4
     """GKE refuses more than about five at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeConfig:
+    """What the nodes of all pools have in common."""
+
+    disk_gb: int = 100
+    disk_type: str = "pd-balanced"
+    driver: str = "default"
+    """GPU driver installation: `default`, `latest` or `disabled`."""
+    workload_identity: bool = True
+    tags: tuple[str, ...] = ()
+    service_account: str | None = None
+    private: bool = False
+    """Nodes have no external address."""
+    image_streaming: bool = False
+    """Containers start before their image is pulled completely."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterConfig:
+    network: str = "default"
+    subnetwork: str = "default"
+    release_channel: str = "regular"
+    pod_range: str | None = None
+    service_range: str | None = None
+    authorized_networks: tuple[str, ...] = ()
+    """CIDR blocks from which the Kubernetes API may be reached; empty: from anywhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class GkeConfig:
+    """How clusters and pools are made, beyond what every cloud is told."""
+
+    nodes: NodeConfig = NodeConfig()
+    system_disk_gb: int = 50
+    system_disk_type: str = "pd-balanced"
+    clusters: Mapping[ClusterName, ClusterConfig] = field(default_factory=dict)
+
+    def disk_of(self, pool: str) -> tuple[str, int]:
+        """Type and GB of the disks of a pool's nodes."""
+        if pool == SYSTEM_POOL:
+            return self.system_disk_type, self.system_disk_gb
+        return self.nodes.disk_type, self.nodes.disk_gb
+
+    def cluster(self, name: ClusterName) -> ClusterConfig:
+        return self.clusters.get(name, ClusterConfig())

@@ -6,10 +6,9 @@ from typing import Any
 
 from google.cloud import container_v1
 
-from simulator.cloud.desk import Desk
 from simulator.cloud.gke.maintenance import exclusions_of, with_policy
-from simulator.cloud.gke.reading import cluster_wish, path_of, pool_wish, spec_of, updated_pool
-from simulator.cloud.gke.telling import cluster_message, operation_message, pool_message, server_config
+from simulator.cloud.gke.requests import cluster_wish, path_of, pool_wish, spec_of, updated_pool
+from simulator.cloud.gke.responses import cluster_message, operation_message, pool_message, server_config
 from simulator.cloud.model import refusals, view
 from simulator.cloud.model.names import ANYWHERE, OperationName, Path
 from simulator.cloud.model.refusals import Refusal
@@ -24,25 +23,26 @@ from simulator.cloud.model.requests import (
     UpdatePool,
 )
 from simulator.cloud.model.state import Cluster, Exclusion, Kind, Operation, Pool
+from simulator.cloud.shell import CloudService
 
 Answer = Any
 """One of GKE's messages, or a `Refusal`."""
 
 
 class GkeService:
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, service: CloudService) -> None:
+        self._service = service
 
     async def list_clusters(self, path: Path, request: Any) -> Answer:
         found = [
             self._cluster(cluster)
-            for cluster in self._desk.cloud.clusters.values()
+            for cluster in self._service.cloud.clusters.values()
             if cluster.key.project == path.project and path.location in (ANYWHERE, cluster.key.location)
         ]
         return container_v1.ListClustersResponse(clusters=found)
 
     async def get_cluster(self, path: Path, request: Any) -> Answer:
-        cluster = self._desk.cloud.clusters.get(path.cluster_key)
+        cluster = self._service.cloud.clusters.get(path.cluster_key)
         return refusals.no_cluster(path.cluster_key) if cluster is None else self._cluster(cluster)
 
     async def create_cluster(self, path: Path, request: Any) -> Answer:
@@ -56,7 +56,7 @@ class GkeService:
         return await self._change(DeleteCluster(path.cluster_key))
 
     async def list_node_pools(self, path: Path, request: Any) -> Answer:
-        cloud = self._desk.cloud
+        cloud = self._service.cloud
         if path.cluster_key not in cloud.clusters:
             return refusals.no_cluster(path.cluster_key)
         pools = [self._pool(pool) for pool in view.pools_of(cloud, path.cluster_key)]
@@ -67,7 +67,7 @@ class GkeService:
         return found if isinstance(found, Refusal) else self._pool(found)
 
     async def create_node_pool(self, path: Path, request: Any) -> Answer:
-        cluster = self._desk.cloud.clusters.get(path.cluster_key)
+        cluster = self._service.cloud.clusters.get(path.cluster_key)
         wish = pool_wish(request.node_pool, private=cluster is not None and cluster.private_nodes)
         return wish if isinstance(wish, Refusal) else await self._change(CreatePool(path.cluster_key, wish))
 
@@ -89,7 +89,7 @@ class GkeService:
         return await self._change(UpdatePool(path.pool_key, spec, container_v1.NodePool.serialize(said)))
 
     async def set_maintenance_policy(self, path: Path, request: Any) -> Answer:
-        cluster = self._desk.cloud.clusters.get(path.cluster_key)
+        cluster = self._service.cloud.clusters.get(path.cluster_key)
         if cluster is None:
             return refusals.no_cluster(path.cluster_key)
         exclusions = self._exclusions(request.maintenance_policy)
@@ -101,41 +101,41 @@ class GkeService:
         return await self._change(SetExclusions(cluster.key, exclusions, container_v1.Cluster.serialize(said)))
 
     async def get_operation(self, path: Path, request: Any) -> Answer:
-        operation = self._desk.cloud.operations.get(OperationName(path.operation))
+        operation = self._service.cloud.operations.get(OperationName(path.operation))
         if operation is None or not _is_ours(operation, path):
             return refusals.no_operation(path.project, path.location, path.operation)
         return self._operation(operation)
 
     async def list_operations(self, path: Path, request: Any) -> Answer:
-        found = [self._operation(each) for each in self._desk.cloud.operations.values() if _is_ours(each, path)]
+        found = [self._operation(each) for each in self._service.cloud.operations.values() if _is_ours(each, path)]
         return container_v1.ListOperationsResponse(operations=found)
 
     async def get_server_config(self, path: Path, request: Any) -> Answer:
         return server_config()
 
     async def _change(self, request: Request) -> Answer:
-        outcome = await self._desk.ask(request)
-        return (
-            self._operation(self._desk.cloud.operations[outcome.operation]) if isinstance(outcome, Started) else outcome
-        )
+        outcome = await self._service.ask(request)
+        if not isinstance(outcome, Started):
+            return outcome
+        return self._operation(self._service.cloud.operations[outcome.operation])
 
     def _exclusions(self, policy: Any) -> tuple[Exclusion, ...] | Refusal:
-        return exclusions_of(policy, self._desk.wall_s(self._desk.now_s), self._desk.core_s)
+        return exclusions_of(policy, self._service.wall_s(self._service.now_s), self._service.core_s)
 
     def _known_pool(self, path: Path) -> Pool | Refusal:
-        cloud = self._desk.cloud
+        cloud = self._service.cloud
         if path.cluster_key not in cloud.clusters:
             return refusals.no_cluster(path.cluster_key)
         return cloud.pools.get(path.pool_key) or refusals.no_pool(path.pool_key)
 
     def _cluster(self, cluster: Cluster) -> Any:
-        return cluster_message(self._desk.cloud, cluster, self._desk.now_s, self._desk.wall_s)
+        return cluster_message(self._service.cloud, cluster, self._service.now_s, self._service.wall_s)
 
     def _pool(self, pool: Pool) -> Any:
-        return pool_message(self._desk.cloud, pool, self._desk.now_s)
+        return pool_message(self._service.cloud, pool, self._service.now_s)
 
     def _operation(self, operation: Operation) -> Any:
-        return operation_message(self._desk.cloud, operation, self._desk.now_s, self._desk.wall_s)
+        return operation_message(self._service.cloud, operation, self._service.now_s, self._service.wall_s)
 
 
 def _is_ours(operation: Operation, path: Path) -> bool:

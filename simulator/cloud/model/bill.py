@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from simulator.cloud.model.spot import rate_of
 from simulator.cloud.model.state import BillLine, Cloud
-from simulator.market.accelerators import MicroUsd
+from simulator.market.markets import MicroUsd
 
 MS_PER_HOUR = 3_600_000
 

@@ -19,7 +19,7 @@ from simulator.cloud.model.requests import (
 from simulator.cloud.model.spot import doom, usual_notice_s
 from simulator.cloud.model.state import Cloud, Offer
 from simulator.cloud.model.view import is_running
-from simulator.market.changes import Market
+from simulator.market.markets import Market
 
 Order = PreemptNode | MaintainHost | SetNodeReady | StockOut | SetCapacity | SetPrice | SetQuota | SetRoles
 

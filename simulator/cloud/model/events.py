@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from simulator.cloud.model.effects import RegionRequest
 from simulator.cloud.model.requests import Request
-from simulator.market.changes import Change
+from simulator.market.markets import Change
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from simulator.cloud.model import chance, quotas, refusals, spot
 from simulator.cloud.model.names import NodeName
 from simulator.cloud.model.state import Cloud, Failure, Group, GroupError, Instance, Node, Offer, Pool, Shortage
-from simulator.market.changes import Market
+from simulator.market.markets import Market
 
 ERRORS_KEPT = 200
 """Of the groups of a pool; how many Compute keeps, and for how long, is not verified."""

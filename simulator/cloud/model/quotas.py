@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 from simulator.cloud.model.names import region_of
 from simulator.cloud.model.state import Cloud, PoolSpec
-from simulator.market.accelerators import ACCELERATORS, CPU, accelerator
+from simulator.market.markets import ACCELERATORS, CPU, accelerator
 
 PROJECT_WIDE = ""
 """The scope of a quota that all regions share; every other scope is a region."""

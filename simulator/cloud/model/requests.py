@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from simulator.cloud.model.names import ClusterKey, NodeName, OperationName, PoolKey
 from simulator.cloud.model.refusals import Refusal
 from simulator.cloud.model.state import Exclusion, PoolSpec
-from simulator.market.accelerators import MicroUsd
-from simulator.market.changes import Market
+from simulator.market.markets import Market, MicroUsd
 
 
 @dataclass(frozen=True, slots=True)

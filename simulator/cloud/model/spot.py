@@ -13,8 +13,7 @@ from dataclasses import replace
 from simulator.cloud.model import chance
 from simulator.cloud.model.names import NodeName
 from simulator.cloud.model.state import DEFAULT_GRACE_S, Cloud, Doom, Node, Offer, Pool, Presence
-from simulator.market.accelerators import ACCELERATORS, CPU, MicroUsd
-from simulator.market.changes import Market
+from simulator.market.markets import ACCELERATORS, CPU, Market, MicroUsd
 
 UNLIMITED = 1_000_000
 

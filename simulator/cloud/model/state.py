@@ -11,9 +11,7 @@ from dataclasses import dataclass, field
 
 from simulator.cloud.model.machines import Machine
 from simulator.cloud.model.names import ClusterKey, InstanceId, NodeName, OperationName, PoolKey, region_of
-from simulator.market.accelerators import CPU, FREE, MicroUsd
-from simulator.market.changes import Market
-from simulator.market.lifetimes import Lifetimes
+from simulator.market.markets import CPU, FREE, Lifetimes, Market, MicroUsd
 
 DEFAULT_DISK_GB = 100
 DEFAULT_DISK_TYPE = "pd-balanced"

@@ -4,10 +4,10 @@ from msgspec import Struct
 
 from messages.costs import CostView
 from messages.ids import Generation, WorkerId
-from tradewind.cli.cost import cost_lines
 from tradewind.demo.cloud.checks import regions_of
 from tradewind.demo.cloud.facts import CloudFacts, How, PlanTold
 from tradewind.demo.facts import Trained
+from tradewind.terminal.costs import cost_lines
 
 
 class NodeTaken(Struct, frozen=True):

@@ -12,14 +12,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from controlplane.catalog.places import region_of
-from controlplane.fleet.spec import Fleet
+from controlplane.clouds.spec import Fleet
 from messages.api import EventLine, JobView
 from messages.costs import CostView
 from messages.ids import Rank, WorkerId
 from messages.jobs import JobSpec
 from runtime import children
-from tradewind.cli.client import Api
-from tradewind.cli.errors import MasterAway
+from tradewind.client.api import Api
+from tradewind.client.errors import MasterAway
 from tradewind.demo.cloud.facts import (
     Asked,
     CloudFacts,

@@ -1,4 +1,4 @@
-"""The line to the worker-agent: one socket, and the thread that reads it."""
+"""The connection to the worker-agent: one socket, and the thread that reads it."""
 
 import contextlib
 import os
@@ -15,27 +15,27 @@ _SEND_TIMEOUT_S: Final = 5.0
 _CHUNK_BYTES: Final = 256 * 1024
 
 
-class Control:
-    """Telling never raises: an agent that is gone ends its trainers by other means."""
+class AgentConnection:
+    """Sending never raises: an agent that is gone ends its trainers by other means."""
 
     def __init__(self, path: str, attach: Attach) -> None:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket.connect(path)
         self._socket.settimeout(_SEND_TIMEOUT_S)
-        self._speaking = threading.Lock()
-        self.tell(protocol.encode_message(attach))
+        self._sending = threading.Lock()
+        self.send(protocol.encode_message(attach))
 
-    def tell(self, line: bytes) -> None:
+    def send(self, line: bytes) -> None:
         # A signal handler may have interrupted its own thread in here: it gives up rather than wait for itself.
-        if not self._speaking.acquire(timeout=_SEND_TIMEOUT_S):
+        if not self._sending.acquire(timeout=_SEND_TIMEOUT_S):
             return
         try:
             with contextlib.suppress(OSError):
-                self._send(line)
+                self._send_all(line)
         finally:
-            self._speaking.release()
+            self._sending.release()
 
-    def _send(self, line: bytes) -> None:
+    def _send_all(self, line: bytes) -> None:
         try:
             self._socket.sendall(line)
         except TimeoutError:
@@ -63,7 +63,7 @@ class Control:
                     obey(protocol.decode_order(line))
 
 
-def open_control(environ: Mapping[str, str] = os.environ) -> Control | None:
+def connect(environ: Mapping[str, str] = os.environ) -> AgentConnection | None:
     """None where no worker-agent asked for this process."""
     path = environ.get(protocol.SOCKET)
     if not path:
@@ -74,4 +74,4 @@ def open_control(environ: Mapping[str, str] = os.environ) -> Control | None:
         local_rank=int(environ.get("LOCAL_RANK", "0")),
         pid=os.getpid(),
     )
-    return Control(path, attach)
+    return AgentConnection(path, attach)

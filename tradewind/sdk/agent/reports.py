@@ -1,6 +1,7 @@
 """What the rest of the world may hear of a step: only once every rank has it.
 
-The sum of step k + 1 proves that everybody has step k. A rank that alone had a step and died with it leaves no trace.
+The all-reduce of step k + 1 proves that all ranks have step k. A rank that alone had a step and died with it leaves
+no trace.
 """
 
 import math
@@ -11,7 +12,7 @@ from typing import Final
 
 from tradewind.protocol import trainer as protocol
 from tradewind.protocol.steps import StepReport, StepsCounted
-from tradewind.sdk.meter import Lap, Means, Recent, StepSize
+from tradewind.sdk.timing import Lap, Means, Recent, StepSize
 
 _EVERY_S: Final = 0.25
 _HELD_AT_MOST: Final = 512

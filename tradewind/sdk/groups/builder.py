@@ -83,6 +83,10 @@ class Builder:
         atexit.register(self.close)
 
     def start(self, assign: Assign) -> None:
+        """In a thread of its own, unless there is nobody to wait for."""
+        if assign.world_size == 1:
+            self._on_built(assign.generation, Built(LoneGroup()))
+            return
         name = f"tradewind-build-{assign.generation}"
         thread = threading.Thread(target=self._run, args=(assign,), name=name, daemon=True)
         thread.start()
@@ -103,7 +107,7 @@ class Builder:
         finally:
             # Also after an error that nobody expected: the training thread waits for this word.
             self._on_built(assign.generation, built)
-        if built is not None and assign.world_size > 1:
+        if built is not None:
             with contextlib.suppress(RuntimeError):  # a store that is gone: the next world has another
                 self._clients.keep_ready(assign.store)
 
@@ -116,8 +120,6 @@ class Builder:
         return built
 
     def _build(self, assign: Assign) -> Built:
-        if assign.world_size == 1:
-            return Built(LoneGroup())
         self._before(assign)
         client = self._clients.take(assign.store)
         store = PrefixStore(f"tradewind{assign.store.prefix}/{assign.generation}", client)
@@ -140,10 +142,10 @@ class LoneGroup:
     rank = 0
     size = 1
 
-    def sum(self, flat: Tensor) -> None:
+    def all_reduce(self, flat: Tensor) -> None:
         return None
 
-    def largest(self, values: Tensor) -> None:
+    def all_reduce_max(self, values: Tensor) -> None:
         return None
 
     def broadcast(self, tensor: Tensor, source: int) -> None:

@@ -52,10 +52,10 @@ class GlooGroup:
         if tried:
             self._try(time.monotonic() + BUILD_TIMEOUT.total_seconds())
 
-    def sum(self, flat: Tensor) -> Work:
+    def all_reduce(self, flat: Tensor) -> Work:
         return self._reduce(flat, ReduceOp.SUM)
 
-    def largest(self, values: Tensor) -> Work:
+    def all_reduce_max(self, values: Tensor) -> Work:
         return self._reduce(values, ReduceOp.MAX)
 
     def broadcast(self, tensor: Tensor, source: int) -> Work:
@@ -68,7 +68,7 @@ class GlooGroup:
 
     def _try(self, until_s: float) -> None:
         trial = torch.zeros(1)
-        if not self.finish(self.sum(trial), lambda: time.monotonic() > until_s):
+        if not self.finish(self.all_reduce(trial), lambda: time.monotonic() > until_s):
             self.leave_behind(trial)
             raise RuntimeError("the ranks of the group did not come together")
 

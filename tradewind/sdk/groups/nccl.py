@@ -42,10 +42,10 @@ class NcclGroup:
         self._group = backend(store, rank, size, options)
         self._try(time.monotonic() + _BUILD_S)
 
-    def sum(self, flat: Tensor) -> Work:
+    def all_reduce(self, flat: Tensor) -> Work:
         return self._reduce(flat, ReduceOp.SUM)
 
-    def largest(self, values: Tensor) -> Work:
+    def all_reduce_max(self, values: Tensor) -> Work:
         moved = values.to(self._device)
         work = self._reduce(moved, ReduceOp.MAX)
         work.wait()
@@ -87,7 +87,7 @@ class NcclGroup:
 
     def _try(self, until_s: float) -> None:
         """The first operation is what brings the ranks together."""
-        if not self.finish(self.sum(torch.zeros(1, device=self._device)), lambda: time.monotonic() > until_s):
+        if not self.finish(self.all_reduce(torch.zeros(1, device=self._device)), lambda: time.monotonic() > until_s):
             raise RuntimeError("the ranks of the group did not come together")
 
     def _reduce(self, tensor: Tensor, operation: Any) -> Work:

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from tradewind.sdk.training_state.layout import Entry, StateDoesNotFit, require_same
+from tradewind.sdk.errors import StateDoesNotFit
+from tradewind.sdk.training_state.layout import Entry, require_same
 from tradewind.sdk.training_state.optimizer_state import Options, Slot
 
 FORMAT = 1

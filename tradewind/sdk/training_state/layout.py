@@ -7,9 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-
-class StateDoesNotFit(ValueError):
-    """The state is of another model or another optimizer; the message says in one sentence what differs first."""
+from tradewind.sdk.errors import StateDoesNotFit
 
 
 class Entry(NamedTuple):

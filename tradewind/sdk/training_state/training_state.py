@@ -22,12 +22,11 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
+from tradewind.sdk.errors import StateDoesNotFit
 from tradewind.sdk.training_state import optimizer_state
 from tradewind.sdk.training_state.description import Description, decoded, encoded, require_fitting, require_plain
-from tradewind.sdk.training_state.layout import StateDoesNotFit, entry, entry_nbytes, shard_bounds
+from tradewind.sdk.training_state.layout import entry, entry_nbytes, shard_bounds
 from tradewind.sdk.training_state.tensor_bytes import Buffer, ByteViews, Staging, byte_view, bytes_of, over, read_into
-
-__all__ = ["Staging", "StateDoesNotFit", "Stateful", "TrainingState"]
 
 _LENGTH = struct.Struct("!Q")
 ELEMENTS = 64

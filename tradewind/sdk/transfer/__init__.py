@@ -11,8 +11,9 @@ At the joining worker:
     receiver.stop_listening()                    # when it has a share
 
 At each rank that has the state:
-    streamer = Streamer(fingerprints)            # at the start: its thread must not be started while training
-    streamer.prepare(address, token, nbytes, of) # ahead of the switch: connects; both sides make memory ready
+    streamer = Streamer(fingerprints)
+    streamer.prepare(address, token, nbytes, of) # ahead of the switch: connects; both sides make memory ready. Not on
+                                                 # the training thread: starting threads takes milliseconds
     job = StreamJob(address, token, generation, step, shard, of, state, header=state.header() if shard == 0 else None)
     streamer.offer(job)                          # at the switch; returns at once
     job.copied.wait(timeout_s) or job.abandon()  # before the next optimizer step

@@ -199,20 +199,30 @@ class Streamer:
         self._fingerprints = fingerprints
         self._inbox: queue.SimpleQueue[Prepare | StreamJob | End] = queue.SimpleQueue()
         self._links: list[Link] = []
-        self._thread = threading.Thread(target=self._run, name="tradewind-streamer", daemon=True)
-        self._thread.start()
+        self._starting = threading.Lock()
+        self._thread: threading.Thread | None = None
 
     def prepare(self, address: Address, token: str, nbytes: int, of: int, source: str = "") -> None:
-        """`nbytes` is that of the whole state, which so many will send."""
-        self._inbox.put(Prepare(address, token, nbytes, of, source))
+        """`nbytes` is that of the whole state, which so many will send. Call it away from the training thread."""
+        self._put(Prepare(address, token, nbytes, of, source))
 
     def offer(self, job: StreamJob) -> None:
-        self._inbox.put(job)
+        self._put(job)
 
     def close(self) -> None:
         """Ends the threads; what is being sent is cut off."""
-        self._inbox.put(End())
-        self._thread.join(timeout=5.0)
+        with self._starting:
+            thread = self._thread
+        if thread is not None:
+            self._inbox.put(End())
+            thread.join(timeout=5.0)
+
+    def _put(self, order: Prepare | StreamJob) -> None:
+        with self._starting:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="tradewind-streamer", daemon=True)
+                self._thread.start()
+        self._inbox.put(order)
 
     def _run(self) -> None:
         while True:

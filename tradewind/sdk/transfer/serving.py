@@ -22,7 +22,7 @@ class Serving:
         self._streamer = Streamer(self._fingerprints)
         self._copying: list[StreamJob] = []
         self._serves = False
-        atexit.register(self._streamer.close)
+        atexit.register(self.close)
 
     def prepare(self, joiner: Joiner, senders: int) -> None:
         """Ahead of the switch, in the builder's thread."""
@@ -65,6 +65,9 @@ class Serving:
         if self._serves:
             self._fingerprints[done] = self._state.fingerprint()
             self._fingerprints.pop(done - _REMEMBERED, None)
+
+    def close(self) -> None:
+        self._streamer.close()
 
     def forget(self) -> None:
         """Nobody is joining any more."""

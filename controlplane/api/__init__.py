@@ -1,0 +1,1 @@
+"""The HTTP API: what people and the `tradewind` command ask of a leading master."""

@@ -1,0 +1,257 @@
+"""What people ask of a master, and what they are told."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from msgspec import structs
+
+from controlplane.api.views import job_view
+from controlplane.capacity.interface import JobCapacity
+from controlplane.job import events
+from controlplane.job.hot import lives_on
+from controlplane.job.reload import can_do_without_one
+from controlplane.job.stopping import default_grace_s
+from controlplane.jobs.budgets import Budgets
+from controlplane.jobs.context import TermContext
+from controlplane.jobs.errors import (
+    JobExists,
+    NotLeading,
+    ReloadRefused,
+    RemoveRefused,
+    ScaleRefused,
+    SpecRefused,
+)
+from controlplane.jobs.ingest import Ingest, Refused
+from controlplane.jobs.registry import JobRegistry
+from controlplane.jobs.runner import JobRunner, Reported
+from controlplane.ledger.views import cost_view, planned_steps, proven
+from messages.api import Health, JobView, Version
+from messages.costs import CostView
+from messages.events import FLEET, Event
+from messages.ids import JobName
+from messages.jobs import JobSpec, Workers, contradictions
+from messages.offers import OfferList
+
+FEED_AT_MOST = 1000
+
+
+class JobService:
+    def __init__(
+        self,
+        context: TermContext,
+        registry: JobRegistry,
+        ingest: Ingest,
+        budgets: Budgets,
+        capacity: JobCapacity,
+        about: Version,
+    ) -> None:
+        self.bus = context.bus
+        self.budgets = budgets
+        self._context = context
+        self._registry = registry
+        self._ingest = ingest
+        self._capacity = capacity
+        self._about = about
+
+    @property
+    def has_told_all(self) -> bool:
+        """No event waits to be sent, and streams are being read."""
+        return self._context.announcer.idle and self.bus.connected
+
+    def views(self) -> tuple[JobView, ...]:
+        now_s = self._now_s()
+        jobs = sorted(self._registry.jobs.values(), key=lambda job: (job.state.record.submitted_at, job.name))
+        return tuple(_view(job, now_s) for job in jobs)
+
+    @property
+    def unread(self) -> tuple[JobName, ...]:
+        return self._registry.unread
+
+    def view(self, name: str) -> JobView:
+        return _view(self.job(name), self._now_s())
+
+    def job(self, name: str) -> JobRunner:
+        return self._registry.job(name)
+
+    async def submit(self, spec: JobSpec, *, replace: bool = False) -> JobView:
+        """`replace`: an ended job of the same name is removed first."""
+        name = JobName(spec.name)
+        found = problems_of(spec)
+        if found:
+            raise SpecRefused(tuple(f"{path}: {text}" for path, text in found))
+        earlier = self._registry.jobs.get(name) if replace else None
+        if earlier is not None:
+            self._check_ended(earlier)
+        elif self._registry.knows(name):
+            raise JobExists(name)
+        await self._check_can_be_had(spec)
+        self._check_leads()
+        if earlier is not None:
+            await self._remove(earlier)
+        await self._registry.make(spec)
+        self._context.announce(Event(name, "job_submitted", f"the job was submitted for {_size(spec.workers)}"))
+        if spec.capacity is not None and not self._capacity.has_fleet:
+            why = "this master has no fleet: workers are started where its clusters are, whatever they cost"
+            self._context.announce(Event(name, "capacity_ignored", "the job's capacity section is not used", why))
+        warning = self._capacity.advisor.warning(spec)
+        if warning:
+            self._context.announce(Event(name, "gpus_idle", "the job pays for GPUs that it does not use", warning))
+        await self._registry.forget_oldest()
+        return structs.replace(self.view(name), warning=warning)
+
+    async def _check_can_be_had(self, spec: JobSpec) -> None:
+        """Before anything is made: what the job allows may be none of what there is, or cost more than it may."""
+        problems = await self._capacity.advisor.refusals(spec)
+        if problems:
+            raise SpecRefused(tuple(f"{path}: {text}" for path, text in problems))
+
+    async def fresh_offers(self) -> OfferList:
+        """With quotas that were read just now, if the cloud answers soon."""
+        await self._capacity.advisor.refresh_quotas()
+        return self.offers()
+
+    def offers(self) -> OfferList:
+        return self._capacity.advisor.offers()
+
+    async def stop_job(self, name: str, grace_s: float | None = None) -> JobView:
+        """Without a grace: the one of a stop under way, else twice the longest of its last steps."""
+        runner = self.job(name)
+        if not runner.ended:
+            self._check_leads()
+            given_s = runner.state.record.stop_grace_s if grace_s is None else grace_s
+            asked_s = default_grace_s(runner.state, runner.longest_step_s) if given_s is None else given_s
+            runner.post(events.StopAsked(self._now_s(), "stopped by a person", asked_s))
+            await runner.until_saved(lambda record: record.stop_grace_s is not None and record.stop_grace_s <= asked_s)
+        return self.view(name)
+
+    async def remove(self, name: str) -> JobView:
+        """An ended job: its records, its ledger, its logs and its events. The answer is what it was."""
+        runner = self.job(name)
+        self._check_ended(runner)
+        self._check_leads()
+        view = self.view(name)
+        await self._remove(runner)
+        return view
+
+    async def _remove(self, runner: JobRunner) -> None:
+        ended = f"Job {runner.name!r} has {runner.state.record.phase}, but"
+        if not await runner.until_settled():
+            raise RemoveRefused(f"{ended} not all of its workers have ended yet.", "try again in a moment")
+        if self._registry.holds_machines(runner):
+            raise RemoveRefused(f"{ended} its machines are still being given back.", "try again in a moment")
+        await self._registry.remove(runner)
+        phase = runner.state.record.phase
+        self._context.announce_fleet(
+            "job_removed", f"job {runner.name} was removed", f"asked by a person; it had {phase}"
+        )
+
+    def _check_ended(self, runner: JobRunner) -> None:
+        if not runner.ended:
+            raise RemoveRefused(
+                f"Job {runner.name!r} is {runner.state.record.phase}, and only a job that has ended can be removed.",
+                f"stop it first: tradewind stop {runner.name}",
+            )
+
+    async def scale(self, name: str, workers: int) -> JobView:
+        runner = self.job(name)
+        limits = runner.state.spec.workers
+        if runner.ended:
+            raise ScaleRefused(f"Job {name!r} has {runner.state.record.phase}.", "tradewind status")
+        if not limits.min <= workers <= limits.max:
+            raise ScaleRefused(
+                f"Job {name!r} can have {limits.min} to {limits.max} workers, as its file says, and not {workers}.",
+                f"tradewind scale {name} {min(max(workers, limits.min), limits.max)}",
+            )
+        if limits.allowed and workers not in limits.allowed:
+            sizes = ", ".join(map(str, limits.allowed))
+            smaller = max((size for size in limits.allowed if size < workers), default=limits.least)
+            raise ScaleRefused(
+                f"Job {name!r} can have {sizes} workers, as workers.allowed in its file says, and not {workers}.",
+                f"tradewind scale {name} {smaller}",
+            )
+        await self.budgets.check_scale(runner, workers)
+        self._check_leads()
+        runner.post(events.ScaleAsked(self._now_s(), workers))
+        await runner.until_saved(lambda record: record.wanted == workers)
+        return self.view(name)
+
+    async def reload(self, name: str) -> JobView:
+        runner = self.job(name)
+        record, limits = runner.state.record, runner.state.spec.workers
+        if runner.ended:
+            raise ReloadRefused(f"Job {name!r} has {record.phase}.", "tradewind status")
+        if lives_on(runner.state) and not can_do_without_one(runner.state):
+            more = f"tradewind scale {name} {record.wanted + 1}, then reload it"
+            raise ReloadRefused(
+                f"Job {name!r} needs all the workers that it has, and a reload replaces them one after the other.",
+                more if record.wanted < limits.max else "a smaller workers.min in its file, when it is submitted again",
+            )
+        self._check_leads()
+        runner.post(events.ReloadAsked(self._now_s()))
+        await runner.until_saved(lambda saved: saved.reloads > record.reloads)
+        return self.view(name)
+
+    async def cost(self, name: str, total_steps: int | None = None) -> CostView:
+        """Raises `BusUnavailable` and `CostUnknown`."""
+        runner = self.job(name)
+        ledger = proven(await self.budgets.ledger(runner), runner.state.record.certificate)
+        view = cost_view(ledger, total_steps or planned_steps(runner.state.spec), self.budgets.note)
+        measured = runner.measures.profile(self._now_s())
+        return self.budgets.shown_with(structs.replace(view, measured=measured, ended=runner.ended))
+
+    @contextmanager
+    def progress_feed(self, name: str) -> Iterator["asyncio.Queue[Reported]"]:
+        """Progress messages as they come; the oldest is dropped for a reader that does not keep up."""
+        runner = self.job(name)
+        feed: asyncio.Queue[Reported] = asyncio.Queue(FEED_AT_MOST)
+
+        def listen(reported: Reported) -> None:
+            if feed.full():
+                feed.get_nowait()
+            feed.put_nowait(reported)
+
+        runner.listeners.add(listen)
+        try:
+            yield feed
+        finally:
+            runner.listeners.discard(listen)
+
+    def health(self) -> Health:
+        return Health(
+            ok=self.bus.connected,
+            why="" if self.bus.connected else "the bus is away",
+            jobs=self._registry.live,
+            clusters=self._ingest.fresh_clusters(),
+            dropped=dict(self.bus.dropped + self._ingest.dropped + self._context.announcer.dropped + self._doubts()),
+        )
+
+    def _doubts(self) -> Counter[str]:
+        return Counter({Refused.DOUBTED: sum(runner.state.doubts for runner in self._registry.jobs.values())})
+
+    def version(self) -> Version:
+        return self._about
+
+    def _check_leads(self) -> None:
+        if not self._context.may_act():
+            raise NotLeading
+
+    def _now_s(self) -> float:
+        return self._context.now_s()
+
+
+def _view(runner: JobRunner, now_s: float) -> JobView:
+    return job_view(runner.state, runner.progress, now_s, runner.measures.profile(now_s), runner.warning)
+
+
+def problems_of(spec: JobSpec) -> list[tuple[str, str]]:
+    """(Path in the file, what is wrong), as far as the job alone shows it."""
+    reserved = [("name", f"{FLEET!r} is where events that belong to no job are kept")] if spec.name == FLEET else []
+    return reserved + contradictions(spec)
+
+
+def _size(workers: Workers) -> str:
+    count = f"{workers.max}" if workers.min == workers.max else f"{workers.min} to {workers.max}"
+    ranks = f", {workers.ranks} ranks each" if workers.ranks > 1 else ""
+    return f"{count} {'worker' if count == '1' else 'workers'}{ranks}"

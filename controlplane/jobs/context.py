@@ -1,0 +1,33 @@
+"""What all parts of one term of a master share."""
+
+from dataclasses import dataclass
+
+from controlplane.jobs.announcer import Announcer
+from controlplane.lease.keeper import Leadership
+from messages.events import FLEET, Event
+from runtime.bus import Bucket, Bus
+from runtime.clock import Clock
+
+
+@dataclass(frozen=True, slots=True)
+class TermContext:
+    bus: Bus
+    bucket: Bucket
+    announcer: Announcer
+    clock: Clock
+    leadership: Leadership
+
+    def announce(self, event: Event) -> None:
+        self.announcer.announce(event)
+
+    def announce_fleet(self, kind: str, text: str, why: str = "", **fields: str | int) -> None:
+        """An event that belongs to no job."""
+        self.announce(Event(FLEET, kind, text, why, {**fields, "epoch": self.leadership.epoch}))
+
+    def may_act(self) -> bool:
+        """This master still leads."""
+        return self.leadership.may_act()
+
+    def now_s(self) -> float:
+        """On the monotonic clock."""
+        return self.clock.monotonic_s()

@@ -1,0 +1,90 @@
+"""Keeps readable records of live jobs in the bucket: somebody may delete or overwrite keys while the jobs run.
+
+A purge of the whole bucket takes the lease with it: then the term ends, and `backup` restores its jobs. This is for
+what is lost under a master that keeps the lease. What a master removes itself (`JobRegistry.removing`) stays removed.
+"""
+
+import asyncio
+import contextlib
+
+from controlplane.job import events
+from controlplane.jobs import records
+from controlplane.jobs.context import TermContext
+from controlplane.jobs.registry import JobRegistry
+from controlplane.jobs.runner import JobRunner
+from messages import subjects
+from messages.events import Event
+from messages.ids import JobName
+from runtime.errors import BusUnavailable, Conflict
+from runtime.logs import WhyLog, logger
+
+CHECK_S = 5.0
+"""Seconds between two looks: a purge leaves nothing that a watch could show."""
+
+
+class Guard:
+    def __init__(self, context: TermContext, registry: JobRegistry) -> None:
+        self._context = context
+        self._registry = registry
+        self._readable: dict[str, int] = {}
+        """The revision of each record that was last found to be readable."""
+        self._unseen = WhyLog(logger(epoch=context.leadership.epoch), "records_not_looked_at")
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            await asyncio.sleep(CHECK_S)
+            try:
+                await self.look()
+            except BusUnavailable as error:
+                self._unseen(str(error))
+
+    async def look(self) -> None:
+        """Raises `BusUnavailable`."""
+        alive = {name: runner for name, runner in self._registry.jobs.items() if self._is_guarded(name, runner)}
+        saved = {name for name, runner in alive.items() if runner.state.saved is not None}
+        stored = await self._context.bucket.revisions(subjects.JOB_RECORDS)
+        self._readable = {key: revision for key, revision in self._readable.items() if key in stored}
+        for name, runner in alive.items():
+            keys = {subjects.spec_key(name), *([subjects.world_key(name)] if name in saved else [])}
+            lost = keys - stored.keys()
+            for key in keys & stored.keys():
+                if self._readable.get(key) != stored[key] and not await self._is_readable(name, key):
+                    lost.add(key)
+            if lost and self._is_guarded(name, runner):
+                await self._restore(name, runner, lost)
+
+    async def _is_readable(self, name: JobName, key: str) -> bool:
+        entry = await self._context.bucket.get(key)
+        if entry is None:
+            return False
+        try:
+            if key == subjects.spec_key(name):
+                records.decode_spec(name, entry.value)
+            else:
+                records.decode_world(name, entry)
+        except records.RecordUnreadable:
+            return False
+        self._readable[key] = entry.revision
+        return True
+
+    def _is_guarded(self, name: JobName, runner: JobRunner) -> bool:
+        """Asked before and after the look: a job that was removed meanwhile has lost nothing."""
+        registry = self._registry
+        is_ours = registry.jobs.get(name) is runner and name not in registry.removing
+        return is_ours and (not runner.ended or runner.unsettled) and self._context.may_act()
+
+    async def _restore(self, name: JobName, runner: JobRunner, lost: set[str]) -> None:
+        bucket = self._context.bucket
+        logger(job=name).error("records_lost", keys=sorted(lost))
+        if subjects.spec_key(name) in lost:
+            entry = await bucket.get(subjects.spec_key(name))
+            revision = entry.revision if entry is not None else 0
+            with contextlib.suppress(Conflict):
+                await bucket.update(subjects.spec_key(name), records.encode_spec(runner.state.spec), revision)
+        if subjects.world_key(name) in lost:
+            self._registry.post(runner, events.RecordLost(self._context.now_s()))
+        text = "the stored record of the job was missing or unreadable and is written again"
+        self._context.announce(
+            Event(name, "record_restored", text, f"somebody deleted or changed {', '.join(sorted(lost))}")
+        )

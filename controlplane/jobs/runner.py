@@ -1,0 +1,143 @@
+"""Runs one job: its loop if it needs one, its progress, and a way to wait for what it decides."""
+
+import asyncio
+from collections.abc import Callable
+
+from controlplane.allocator.effects import Place
+from controlplane.job.decide import decide
+from controlplane.job.effects import JobEffect
+from controlplane.job.events import JobEvent, PlacementChanged, Ticked
+from controlplane.job.hot import lives_on
+from controlplane.job.state import Job, Record
+from controlplane.jobs.errors import NotRecorded
+from controlplane.jobs.measures import Measures
+from controlplane.jobs.progress import FellBack, ProgressTracker, fell_back, why_fell_back
+from controlplane.jobs.shell import JobShell
+from messages.ids import Generation, JobName
+from messages.worlds import Progress
+from runtime.clock import Clock
+from runtime.decision import Decision
+from runtime.logs import WhyLog, logger
+from runtime.role import RoleLoop
+
+DECISION_TIMEOUT_S = 2.0
+"""How long somebody who asked for something is kept waiting until it is decided."""
+
+Reported = tuple[float, Progress]
+"""The sender's wall time in Unix seconds, and what it said."""
+
+
+class JobRunner:
+    def __init__(
+        self,
+        job: Job,
+        shell: JobShell,
+        clock: Clock,
+        progress: ProgressTracker | None = None,
+        on_decided: Callable[[Job], None] = lambda job: None,
+    ) -> None:
+        self.name: JobName = job.name
+        self.progress = progress or ProgressTracker()
+        self.measures = Measures()
+        self._fell_back: FellBack | None = None
+        self.listeners: set[Callable[[Reported], None]] = set()
+        """Called with every progress message."""
+        self._loop: RoleLoop[Job, JobEvent, JobEffect] = RoleLoop(
+            f"job/{job.name}", job, decide, shell, Ticked, clock, [self._on_decision]
+        )
+        self._clock = clock
+        self._task: asyncio.Task[None] | None = None
+        self._decided = asyncio.Event()
+        self._on_decided = on_decided
+        self._log_why = WhyLog(logger(job=job.name), "job_decided")
+
+    @property
+    def state(self) -> Job:
+        return self._loop.state
+
+    @property
+    def ended(self) -> bool:
+        return self.state.record.phase.ended
+
+    @property
+    def unsettled(self) -> bool:
+        """Ended, but not all of its workers are known to be gone."""
+        return bool(self.state.workers) or any(cluster.keeps for cluster in self.state.clusters.values())
+
+    @property
+    def longest_step_s(self) -> float:
+        return self.measures.longest_step_s(self.state.workers)
+
+    def start(self, tasks: asyncio.TaskGroup) -> None:
+        if self._task is None:
+            self._task = tasks.create_task(self._loop.run(), name=f"job/{self.name}")
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait({self._task})
+
+    def post(self, event: JobEvent) -> None:
+        self._loop.post(event)
+
+    def place(self, place: Place) -> None:
+        """The job's allocator has decided where its workers are to be."""
+        now_s = self._clock.monotonic_s()
+        self.post(PlacementChanged(now_s, place.want, place.workers, place.shortage, place.leaving, place.at_once))
+
+    def report(self, at: float, progress: Progress) -> FellBack | None:
+        """What this report shows of steps that a restarted script repeats, if it is the first after the restart."""
+        is_first = self.progress.is_first_of(progress.generation)
+        if is_first:
+            restarted = self._was_restarted_in(progress.generation)
+            self._fell_back = fell_back(self.progress.generations, progress) if restarted else None
+        self.progress.learn(progress)
+        for listener in tuple(self.listeners):
+            listener((at, progress))
+        return self._fell_back if is_first else None
+
+    @property
+    def warning(self) -> str:
+        """While steps are repeated."""
+        fallen, step = self._fell_back, self.progress.step
+        if fallen is None or step is None or step > fallen.reached or self.ended:
+            return ""
+        return f"{fallen.text}; {self.why_fell_back(fallen)}"
+
+    def why_fell_back(self, fallen: FellBack) -> str:
+        return why_fell_back(fallen, self.state.spec.launch, uses_sdk=lives_on(self.state))
+
+    def _was_restarted_in(self, generation: Generation) -> bool:
+        """All its trainers were new processes, and not the first of this job."""
+        world = self.state.record.assignment
+        return world is not None and world.generation == generation and world.hot is None and world.restarts > 0
+
+    async def until_saved(self, holds: Callable[[Record], bool]) -> None:
+        """Decided, and so that the next master knows it too; or it has ended. Raises `NotRecorded`."""
+        try:
+            async with asyncio.timeout(DECISION_TIMEOUT_S):
+                while not self._is_saved(holds):
+                    await self._decided.wait()
+        except TimeoutError:
+            raise NotRecorded(self.name) from None
+
+    async def until_settled(self) -> bool:
+        """Whether it is, within the same time."""
+        try:
+            async with asyncio.timeout(DECISION_TIMEOUT_S):
+                while self.unsettled:
+                    await self._decided.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def _is_saved(self, holds: Callable[[Record], bool]) -> bool:
+        saved = self.state.saved
+        return saved is not None and (saved.phase.ended or holds(saved))
+
+    def _on_decision(self, _event: JobEvent, decision: Decision[Job, JobEffect]) -> None:
+        record = decision.state.record
+        self._log_why(decision.why, phase=record.phase, generation=record.generation)
+        self._decided.set()
+        self._decided = asyncio.Event()
+        self._on_decided(decision.state)

@@ -1,0 +1,1 @@
+"""The TCPStore processes in which ranks meet."""

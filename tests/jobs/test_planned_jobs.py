@@ -1,0 +1,178 @@
+"""A master with a fleet and a job with criteria: what cannot be had is refused, what is offered is told."""
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+from controlplane.allocator.state import AllocatorSettings
+from controlplane.capacity.capacity import Capacity
+from controlplane.capacity.planning import Planning
+from controlplane.clouds.gke.price_api import known_prices
+from controlplane.clouds.interface import MarketPrice
+from controlplane.jobs.errors import SpecRefused
+from controlplane.master.term import Term
+from controlplane.throughput.profile import Compute
+from messages import subjects
+from messages.clusters import ClusterHeartbeat, NodeSight, Presence, WorkerSight
+from messages.criteria import Capacity as Criteria
+from messages.ids import Epoch, Generation, JobName, Rank, WorkerId
+from messages.jobs import JobSpec, Launch, Pod, Workers
+from messages.measured import StepsMeasured
+from messages.workers import WorkerPhase, WorkerStatus
+from messages.worlds import Progress, RankProgress
+from runtime.clock import SystemClock
+from tests.allocator.planned_stage import FAR, IOWA
+from tests.allocator.stage import EU, US
+from tests.capacity.fake_cloud import FakeCloud
+from tests.conftest import Connect, eventually
+from tests.master.terms import a_context, a_term
+from tests.planning.builders import HOLLAND, IOWA_A
+
+pytestmark = pytest.mark.usefixtures("without_torch")
+
+EPOCH = Epoch(1)
+OFFERS = (FAR, IOWA)
+
+
+def a_spec(name: str = "planned", **criteria: Any) -> JobSpec:
+    capacity = Criteria(**criteria)
+    return JobSpec(name, Launch(script="train.py"), Workers(max=2, min=2), capacity=capacity)
+
+
+@asynccontextmanager
+async def a_master(connect: Connect, cloud: FakeCloud) -> AsyncIterator[Term]:
+    bus = await connect("master")
+    bucket = await bus.bucket(subjects.STATE_BUCKET)
+    context = a_context(bus, bucket)
+    known = known_prices({"TRADEWIND_PRICES_CACHE": "/nowhere/prices.json"}, None)
+    planning = Planning(cloud, OFFERS, known, bucket, SystemClock(), context.may_act, context.announce, look_s=0.02)
+    settings = AllocatorSettings(retry_s=0.01, quiet_s=0.05, relist_s=0.2, plan_settle_s=0.05)
+    capacity = Capacity(
+        cloud,
+        OFFERS,
+        lambda plan: plan,
+        SystemClock(),
+        context.announce,
+        lambda job, place: master.place(job, place),
+        settings,
+        planning,
+    )
+    master = a_term(context, capacity)
+    started = asyncio.Event()
+    async with asyncio.TaskGroup() as tasks:
+        running = [tasks.create_task(master.run(started)), tasks.create_task(planning.run())]
+        await started.wait()
+        yield master
+        for each in running:
+            each.cancel()
+
+
+def capacity_of(master: Term) -> Capacity:
+    assert isinstance(master.capacity, Capacity)
+    return master.capacity
+
+
+def a_cloud() -> FakeCloud:
+    cloud = FakeCloud(US, EU)
+    cloud.prices = (
+        MarketPrice(IOWA_A, "L4", 100_000, 2_000_000),
+        MarketPrice(HOLLAND, "L4", 900_000, 2_000_000),
+    )
+    return cloud
+
+
+async def test_a_job_with_criteria_gets_its_machines_by_plan(connect: Connect) -> None:
+    cloud = a_cloud()
+    async with a_master(connect, cloud) as master:
+        await master.service.submit(a_spec())
+        await eventually(lambda: {pool.kind.zone: pool.size for pool in cloud.pools()} == {IOWA_A: 2})
+        await eventually(lambda: master.registry.jobs[JobName("planned")].state.placement == {US: 2})
+
+
+async def test_a_job_that_would_not_use_the_gpus_it_pays_for_is_warned_of(connect: Connect) -> None:
+    async with a_master(connect, a_cloud()) as master:
+        cpu = await master.service.submit(a_spec())
+        gpu = await master.service.submit(structs.replace(a_spec("gpu"), pod=Pod(gpu=True)))
+    assert "pod.gpu is false: the ranks train on the CPU" in cpu.warning
+    assert gpu.warning == ""
+
+
+async def test_what_its_trainers_measure_is_what_it_is_planned_by(connect: Connect) -> None:
+    cloud, job = a_cloud(), JobName("planned")
+    async with a_master(connect, cloud) as master:
+        await master.service.submit(a_spec(min_utilisation=0.5))
+        await eventually(lambda: {pool.kind.zone: pool.size for pool in cloud.pools()} == {IOWA_A: 2})
+        [pool] = cloud.pools()
+        nodes = tuple(NodeSight(name, name, pool=pool.ref.pool, job=job) for name in ("node-0", "node-1"))
+        workers = tuple(
+            WorkerSight(WorkerId(name), job, Presence.ALIVE, status=_on_node(job, name, node.node))
+            for name, node in zip(("w-0", "w-1"), nodes, strict=True)
+        )
+        trainers = await connect("trainers")
+
+        def report() -> bool:
+            trainers.publish(
+                subjects.cluster_heartbeat(US), ClusterHeartbeat(US, "a", next(numbers), workers=workers, nodes=nodes)
+            )
+            for rank, sight in enumerate(workers):
+                measured = StepsMeasured(100, 8.0, 0.2, 0.08, 0.1, 4096, 16)
+                ranks = (RankProgress(Rank(rank), 0, 99, samples=800, measured=measured),)
+                trainers.publish(subjects.progress(job), Progress(job, sight.worker, Generation(1), ranks))
+            demand = capacity_of(master).allocators()[job].demand
+            return demand is not None and demand.profile.gradient_bytes == 4096
+
+        numbers = itertools.count(1)
+        await eventually(report)
+        demand = capacity_of(master).allocators()[job].demand
+        assert demand is not None
+        assert demand.profile.compute["L4"] == Compute(0.01, 0.02)
+        assert demand.profile.compute["H100"].seconds_per_sample < 0.01
+        assert demand.profile.global_batch == 16
+        shown = master.service.view(job).measured
+        assert shown is not None
+        assert (shown.gradient_bytes, round(shown.step_s, 3), round(shown.waiting, 3)) == (4096, 0.2, 0.5)
+        low_use = capacity_of(master).allocators()[job].low_use
+        assert low_use and {each.share for each in low_use.values()} == {round(0.08 / 0.18, 3)}
+        beside_cost = (await master.service.cost(job)).measured
+        assert beside_cost is not None and beside_cost.compute.keys() == {"L4"}
+
+
+def _on_node(job: JobName, worker: str, node: str) -> WorkerStatus:
+    return WorkerStatus(WorkerId(worker), US, job, 1, WorkerPhase.IDLE, zone=IOWA_A, node=node)
+
+
+async def test_a_budget_that_buys_nothing_is_refused_before_anything_is_made(connect: Connect) -> None:
+    cloud = a_cloud()
+    async with a_master(connect, cloud) as master:
+        await eventually(lambda: capacity_of(master).planning is not None)
+        with pytest.raises(SpecRefused) as refused:
+            await master.service.submit(a_spec(max_usd_per_hour=0.01))
+        [problem] = refused.value.problems
+        assert problem.startswith("capacity.max_usd_per_hour: is $0.01, but 2 workers cost at least $")
+        assert (master.registry.jobs, cloud.pools()) == ({}, [])
+        assert await master.context.bucket.get(subjects.spec_key(JobName("planned"))) is None
+
+
+async def test_offers_are_told_at_the_prices_of_the_moment_with_what_was_seen(connect: Connect) -> None:
+    async with a_master(connect, a_cloud()) as master:
+        desk = master.service
+
+        def iowa() -> int | None:
+            views = [each for each in desk.offers().offers if (each.zone, each.accelerator) == (IOWA_A, "L4")]
+            return next(each.spot_micro_usd_per_hour for each in views if each.machine_type == "g2-standard-8")
+
+        await eventually(lambda: iowa() == 100_000)
+        assert desk.offers().remembers
+
+
+async def test_a_master_without_a_fleet_tells_the_prices_that_came_with_it(connect: Connect) -> None:
+    bus = await connect("master")
+    bucket = await bus.bucket(subjects.STATE_BUCKET)
+    master = a_term(a_context(bus, bucket))
+    told = master.service.offers()
+    assert (len(told.offers) > 500, told.remembers) == (True, False)

@@ -1,0 +1,284 @@
+"""The exchange of a step: collect gradients, all-reduce them with the control words, commit, publish to joining ranks.
+
+Every way in which a rank gets a step is here. A rank that trains adds its gradients and commits the result. A joining
+rank adds nothing, records the results, and replays them when it has the state. A rank that missed the last step is
+given it by one that has it. All of them commit in the same way, so their states stay the same to the last bit.
+
+A step travels in buckets. Each is all-reduced as soon as it is filled, and the last one carries the control words:
+before it nobody has the step, after it everybody who has it knows the same.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._C._distributed_c10d import Work
+
+from tradewind.protocol.trainer import Assign
+from tradewind.sdk import control_words
+from tradewind.sdk.buckets import Buckets
+from tradewind.sdk.certificate import NOTHING_READ, Audit, Digest
+from tradewind.sdk.control_words import Agreed, Own
+from tradewind.sdk.diagnostics import Instruments
+from tradewind.sdk.groups.group import Built, Group
+from tradewind.sdk.stopping import Ending
+from tradewind.sdk.trainer.shell import TrainerShell
+from tradewind.sdk.trainer.state import World
+from tradewind.sdk.transfer.serving import Serving
+from tradewind.sdk.update import Applier
+
+
+@dataclass(frozen=True, slots=True)
+class Contribution:
+    """What this rank adds to an all-reduce."""
+
+    step: int
+    digest: Digest = NOTHING_READ
+    """Of the samples behind its gradients."""
+    loss_sum: float = 0.0
+    """The mean loss of those samples, times their number."""
+    active: bool = True
+    """Whether this rank has the state and takes a share from now on."""
+    gradients: bool = True
+    """Whether there are gradients of its own to add; else zeros."""
+    over: bool = False
+    """All steps are done: ranks only tell each other that they may end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reduced:
+    """What an all-reduce brought. The buckets hold the gradients until the next but one."""
+
+    words: Agreed
+    world: World
+    """The world of this all-reduce."""
+    switched: bool
+    """The world changed with it."""
+
+    @property
+    def step(self) -> int:
+        return self.words.step
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A step that a joining rank has and cannot apply yet."""
+
+    words: Agreed
+    flat: Tensor
+
+    @property
+    def step(self) -> int:
+        return self.words.step
+
+
+class Collectives:
+    """Collectives outside of steps, each waited for until it is done or the world is dead: then they return False."""
+
+    def __init__(self, group: Group, halted: Callable[[], bool]) -> None:
+        self.rank = group.rank
+        self._group = group
+        self._halted = halted
+
+    def all_reduce_max(self, values: Tensor) -> bool:
+        return self._finished(self._group.all_reduce_max(values), values)
+
+    def broadcast(self, tensor: Tensor, source: int) -> bool:
+        return self._finished(self._group.broadcast(tensor, source), tensor)
+
+    def _finished(self, work: Work | None, buffer: Tensor) -> bool:
+        if self._group.finish(work, self._halted):
+            return True
+        self._group.leave_behind(buffer)
+        return False
+
+
+class Exchange:
+    def __init__(
+        self,
+        trainer: TrainerShell,
+        buckets: Buckets,
+        applier: Applier,
+        audit: Audit,
+        serving: Serving,
+        ending: Ending,
+        instruments: Instruments,
+    ) -> None:
+        self._trainer = trainer
+        self._buckets = buckets
+        self._applier = applier
+        self._audit = audit
+        self._serving = serving
+        self._ending = ending
+        self._instruments = instruments
+        self._waits_since_s = 0.0
+        self._published = 0
+        """The last generation whose joining ranks were sent the state."""
+
+    # A step.
+
+    def all_reduce(self, own: Contribution) -> Reduced | None:
+        """Adds up the gradients and the control words of all ranks. None if the world is dead."""
+        trainer, tools = self._trainer, self._instruments
+        built = trainer.start_collective()
+        if built is None:
+            return None
+        self.publish()
+        world = self._present_world()
+        if world.is_active:
+            tools.faults("before_sum", world.rank, own.step)
+        works = self._launch(built.group, own, world)
+        if world.is_active:
+            tools.faults("in_sum", world.rank, own.step)
+        done = self._finished(built, works)
+        if not done and any(work is not None and not work.is_completed() for work in works):
+            built.group.leave_behind(self._buckets.give_up(own.step))
+        words = control_words.read(self._buckets.words(own.step), world.size) if done else None
+        counts = own.active and words is not None and not words.over
+        switched = trainer.summed(words, counts=counts)
+        if words is None:
+            tools.trace("fell_out", world.rank, world.generation, own.step)
+            return None
+        if world.is_active:
+            tools.faults("after_sum", world.rank, own.step)
+        return Reduced(words, world, switched)
+
+    def commit(self, reduced: Reduced, step: int) -> None:
+        """Checks the samples of the step, applies it, and remembers what joining ranks are compared with."""
+        if reduced.step != step:
+            raise RuntimeError(f"ranks disagree about the step: {reduced.step} is not {step}")
+        self._apply(reduced.words)
+        if reduced.world.is_first:
+            self._applier.warn(step, reduced.words)
+        if not reduced.switched and all(reduced.words.active):
+            self._serving.forget()
+
+    def record(self, reduced: Reduced, slot: int) -> Recorded:
+        """Copies a step that was all-reduced as a contribution to step `slot`."""
+        return Recorded(reduced.words, self._buckets.copy_of(slot, reduced.world.size))
+
+    def replay(self, recorded: Recorded) -> None:
+        self._buckets.put(recorded.step, recorded.flat)
+        self._apply(recorded.words)
+
+    def hand_on(self, assign: Assign) -> bool:
+        """A rank that has the last step gives it to those that miss it, which commit it. False if the world is dead.
+
+        Then all are at the same step, bit for bit.
+        """
+        trainer, last = self._trainer, assign.resume - 1
+        built = trainer.start_collective(last)
+        if built is None:
+            return False
+        whole = self._buckets.whole(last)
+        sent = whole if assign.rank == assign.source else torch.empty_like(whole)
+        self._instruments.faults("catching_up", assign.rank, last)
+        done = self._finished(built, [built.group.broadcast(sent, assign.source)])
+        if not done:
+            built.group.leave_behind(sent)
+        if not trainer.ended_collective(ok=done):
+            return False
+        if self._present_world().is_active and trainer.done < assign.resume:
+            whole.copy_(sent)
+            words = control_words.read(self._buckets.words(last), control_words.RANKS)
+            trainer.caught_up(assign.resume, words)
+            self._apply(words)
+            self._instruments.trace("caught_up", assign.rank, assign.generation, last)
+        return True
+
+    # What is no step.
+
+    def agree(self, how: Callable[[Collectives, World], int | None]) -> int | None:
+        """Runs collectives in the present world, between entering it and its first step. None if the world is dead."""
+        trainer = self._trainer
+        built = trainer.start_collective()
+        if built is None:
+            return None
+        found = how(Collectives(built.group, trainer.is_halted), self._present_world())
+        return found if trainer.ended_collective(ok=found is not None) else None
+
+    def publish(self) -> None:
+        """Sends the state to the joining ranks of the present world, once for each world.
+
+        After a switch at once. A repaired world is entered before its group is built: then with its first all-reduce.
+        """
+        world, joiners = self._present_world(), self._trainer.joiners_to_serve()
+        if joiners and self._published < world.generation:
+            self._published = world.generation
+            self._serving.begin(world, joiners, self._trainer.done)
+
+    def leave_publishing_to_others(self) -> None:
+        """This rank has just joined: who joins the same world beside it gets the state from the other ranks."""
+        self._published = self._present_world().generation
+
+    @property
+    def loss(self) -> float | None:
+        """The mean over all samples of the step that was committed last, or is being applied."""
+        return self._applier.loss
+
+    def guarded_optimizer(self) -> AbstractContextManager[None]:
+        """Inside, the script cannot step the optimizer by itself."""
+        return self._applier.alone()
+
+    def drop_gradients(self) -> None:
+        """What this rank has computed counts no more."""
+        self._buckets.drop()
+
+    def _launch(self, group: Group, own: Contribution, world: World) -> list[Work | None]:
+        """Fills the buckets and starts their all-reduces, one after the other."""
+        buckets, step, works = self._buckets, own.step, []
+        totals: list[Tensor] = []
+        if not own.gradients:
+            buckets.clear(step)
+        for number in range(buckets.count):
+            if own.gradients:
+                buckets.collect(step, number)
+                if self._applier.checks_gradients:
+                    totals.append(buckets.total(step, number))
+            if number == buckets.count - 1:
+                self._write_words(own, world, totals)
+            if number == 0:
+                self._instruments.meter.begin_sum()
+            works.append(group.all_reduce(buckets.bucket(step, number, world.size)))
+        return works
+
+    def _write_words(self, own: Contribution, world: World, totals: Sequence[Tensor]) -> None:
+        """Finite gradients so large that their sum overflows float32 count as not finite, too. The all-reduce may
+        overflow where no rank's own gradients do."""
+        bad = reduce(torch.add, totals).isfinite().logical_not() if totals else None
+        ready = self._trainer.ready_for()
+        words = Own(
+            ready=ready - world.generation if ready else 0,
+            digest=own.digest,
+            loss_sum=own.loss_sum,
+            active=own.active,
+            step=own.step if world.is_first else None,
+            stops=self._ending.asked,
+            over=own.over,
+        )
+        control_words.write(self._buckets.words(own.step), words, world.rank, bad)
+
+    def _finished(self, built: Built, works: Sequence[Any]) -> bool:
+        self._waits_since_s = time.monotonic()
+        return all(built.group.finish(work, self._trainer.is_halted, self._on_wait) for work in works)
+
+    def _on_wait(self, _waited_s: float) -> None:
+        """The patience is for all buckets of a step together."""
+        if time.monotonic() - self._waits_since_s > self._instruments.patience.limit_s:
+            self._trainer.waits_long()
+
+    def _apply(self, words: Agreed) -> None:
+        self._audit.check(words.step, words.digest)
+        self._serving.wait_until_copied()
+        self._applier(words.step, words)
+        self._serving.applied(words.step + 1)
+
+    def _present_world(self) -> World:
+        world = self._trainer.world
+        assert world is not None
+        return world

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from simulator.cloud.model import requests, view
 from simulator.cloud.model.state import Node
-from simulator.market.accelerators import MicroUsd
+from simulator.market.markets import MicroUsd
 from tests.simulation.cloud import PROJECT, SYSTEM_POOL
 from tests.simulation.market import REGIONS, Market
 

@@ -14,8 +14,8 @@ from controlplane.throughput.profile import Profile
 from messages.ids import ClusterName, JobName
 from simulator.cloud.model import quotas, requests
 from simulator.cloud.model.spot import price_of
-from simulator.market.accelerators import ACCELERATORS as PRICES
-from simulator.market.changes import Market as Place
+from simulator.market.markets import ACCELERATORS as PRICES
+from simulator.market.markets import Market as Place
 from tests.allocator.account import Account
 from tests.allocator.wire import Wire
 from tests.planning.builders import a_market, a_small_profile

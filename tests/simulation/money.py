@@ -21,8 +21,8 @@ from controlplane.ledger.state import Rate
 from runtime.bus import Bucket
 from runtime.errors import Conflict
 from simulator.cloud.model.spot import price_of
-from simulator.market.accelerators import ACCELERATORS as PRICES
-from simulator.market.changes import Market as Place
+from simulator.market.markets import ACCELERATORS as PRICES
+from simulator.market.markets import Market as Place
 from tests.simulation.cloud import ACCELERATORS
 from tests.simulation.market import Market
 

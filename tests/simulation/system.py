@@ -142,7 +142,7 @@ class System:
 
     def is_sound(self, worker: WorkerActor) -> bool:
         """It lives, was not noticed, and its machine stays."""
-        noticed = worker.state.notice_deadline_s is not None
+        noticed = worker.state.notice is not None
         return worker.alive and not noticed and self.hosts[worker.state.identity.cluster].is_sound(worker.uid)
 
     def tell_masters(self, sender: Actor, make: Callable[[], JobEvent]) -> None:

@@ -12,13 +12,13 @@ from msgspec import structs
 
 from controlplane.job import events
 from controlplane.job.doubts import note_doubt, why_doubted
-from controlplane.job.hot import is_over, lives_on
 from controlplane.job.learn_budget import learn_budget
-from controlplane.job.present import has_finished, is_halted, member_of, member_of_prepared
+from controlplane.job.live.trainers import is_over, lives_on
+from controlplane.job.queries import has_finished, is_halted, member_of, member_of_prepared
 from controlplane.job.ranks import ranks_of
 from controlplane.job.reload import ask_for_reload, forget_outdated
+from controlplane.job.scripts import came_further, has_first_step, has_fresh_checkpoint
 from controlplane.job.sentences import describe_waiting
-from controlplane.job.settling import came_further, has_first_step, has_fresh_checkpoint
 from controlplane.job.sharing import heard_again
 from controlplane.job.state import Barred, Cluster, Failure, Job, Store, Unfit, Worker
 from controlplane.job.stopping import ask_to_stop, keep_checkpoint
@@ -27,6 +27,7 @@ from messages.clusters import ClusterHeartbeat, Presence, WorkerSight
 from messages.ids import ClusterName, Rank, WorkerId
 from messages.jobs import Failures
 from messages.workers import TrainerExit, WorkerPhase, WorkerStatus
+from runtime.backoff import pause_after
 
 TOMBSTONES_AT_MOST = 1000
 PAST_INCARNATIONS_AT_MOST = 10
@@ -103,7 +104,7 @@ def learn(job: Job, event: events.JobEvent) -> Job:
 
 
 def backoff_s(limits: Failures, failures: int) -> float:
-    return min(limits.backoff_s * 2.0 ** min(failures - 1, 20), limits.backoff_max_s)
+    return pause_after(failures, limits.backoff_s, limits.backoff_max_s)
 
 
 def bury(job: Job, worker: WorkerId, why: str) -> Job:

@@ -13,7 +13,7 @@ from typing import assert_never
 
 from tradewind.protocol.trainer import Assign, Halt, Lease, Locate, Order, Ranges, encode_message
 from tradewind.sdk.control_words import Agreed
-from tradewind.sdk.groups.group import Built, Group, Joiner
+from tradewind.sdk.groups.group import Built, Group, JoiningRank
 from tradewind.sdk.trainer import events
 from tradewind.sdk.trainer.decide import Decision, decide
 from tradewind.sdk.trainer.effects import CutGroups, Report, RetireGroups, StartBuild, Switch
@@ -71,7 +71,7 @@ class TrainerShell:
     def is_halted(self) -> bool:
         return self._state.is_halted
 
-    def joiners_to_serve(self) -> tuple[Joiner, ...]:
+    def joiners_to_serve(self) -> tuple[JoiningRank, ...]:
         """Ranks of the present world that wait for the state from this one."""
         world = self._state.world
         built = self._groups.get(world.generation) if world is not None and world.is_active else None
@@ -79,7 +79,7 @@ class TrainerShell:
 
     # What the training thread does.
 
-    def take_up(self) -> Assign:
+    def await_world(self) -> Assign:
         """Waits for a world that this trainer has to enter by itself: its first, or one after a halt."""
         self._feed(events.WorldAwaited(time.monotonic()))
         self._wait_while(lambda state: state.thread.awaits_world)
@@ -106,7 +106,7 @@ class TrainerShell:
         """After a collective that was no step. False if the world is dead."""
         return not self._feed(events.CollectiveEnded(time.monotonic(), ok)).state.is_parked
 
-    def summed(self, agreed: Agreed | None, *, counts: bool) -> bool:
+    def step_reduced(self, agreed: Agreed | None, *, counts: bool) -> bool:
         """After the all-reduce of a step: None if it failed. True if the world changed with it."""
         if agreed is None:
             self._feed(events.StepFailed(time.monotonic()))
@@ -125,11 +125,11 @@ class TrainerShell:
         """This rank had missed the last all-reduce and has its result now."""
         self._feed(events.CaughtUp(time.monotonic(), done, agreed.ends_after))
 
-    def level(self, done: int) -> None:
+    def received_state(self, done: int) -> None:
         """A joining rank has the state as it was before this step."""
         self._feed(events.StateReceived(time.monotonic(), done))
 
-    def gives_up(self, why: str, rest_s: float = 0.0) -> None:
+    def give_up(self, why: str, rest_s: float = 0.0) -> None:
         """A joining rank that cannot get the state needs another world, but not before it has rested."""
         self._feed(events.GaveUp(time.monotonic(), why, rest_s))
 
@@ -146,7 +146,7 @@ class TrainerShell:
     def finish(self, certificate: Mapping[str, int | str]) -> None:
         self._feed(events.Finished(time.monotonic(), certificate))
 
-    def tell(self) -> None:
+    def report(self) -> None:
         """Reports the status."""
         self._feed(events.StatusAsked(time.monotonic()))
 

@@ -76,7 +76,8 @@ def _goes_at_once(allocator: Allocator) -> bool:
 
 
 def _coming(pool: Pool) -> int:
-    return at_most(pool) - held(pool)
+    """Of a pool that was found, nodes that nobody has looked for yet may be there, with workers on them."""
+    return 0 if pool.adopted and pool.sighted_s is None else at_most(pool) - held(pool)
 
 
 def _unused(allocator: Allocator) -> Callable[[Pool], int]:

@@ -201,6 +201,8 @@ class Job:
     lost_in_round: bool = False
     """A member was lost since the present world was decided."""
     failure: Failure | None = None
+    judged: Generation = NO_GENERATION
+    """A world whose failure an earlier master has counted, when it closed the round."""
     counted: Failure | None = None
     """The last that counted against what is allowed."""
     newcomer_failed: Failure | None = None
@@ -297,8 +299,17 @@ def adopted_job(spec: JobSpec, saved: Record, *, epoch: Epoch, at_s: float, age_
         checkpoint=saved.checkpoint,
         workers=workers,
         store_lost=True,
+        judged=_judged(saved),
         assigned_s=at_s,
         prepared_s=at_s,
         waiting_since_s=at_s,
         start=Start(up_s=at_s, cost_before_s=UNKNOWN_COST_S),
+    )
+
+
+def _judged(saved: Record) -> Generation:
+    """A round that is closed leaves the world behind it; its ranks may still report how they ended."""
+    world, is_closed = saved.assignment, saved.phase in (Phase.WAITING, Phase.FORMING)
+    return (
+        world.generation if world is not None and is_closed and world.generation < saved.generation else NO_GENERATION
     )

@@ -26,8 +26,8 @@ from tests.forks import FORKS
 from tests.sdk.processes import TrainerProcess
 from tests.sdk.trainee import Recipe, train
 from tradewind.protocol import trainer as protocol
-from tradewind.protocol import variables
 from tradewind.protocol.trainer import Halt, Order, Status
+from tradewind.protocol.variables import TRAINER_SOCKET
 
 HOST = "127.0.0.1"
 BOUND_S = 60.0
@@ -103,7 +103,7 @@ class Coordinator:
         rank = self._births
         self._births += 1
         variables = {
-            variables.TRAINER_SOCKET: self._socket,
+            TRAINER_SOCKET: self._socket,
             "TRADEWIND_GENERATION": str(max(1, self.top)),
             "RANK": str(rank),
             "LOCAL_RANK": "0",

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from controlplane.allocator.offers import Offer
-from controlplane.capacity.offered import coarse, limits_of, priced, repriced
+from controlplane.capacity.fleet_offers import coarse, limits_of, priced, repriced
 from controlplane.capacity.quotas import QuotaWatch
 from controlplane.catalog.links import Links
 from controlplane.catalog.memory import Estimate, Memory, estimate

@@ -19,9 +19,9 @@ from controlplane.catalog.views import offer_list
 from controlplane.clouds.interface import Cloud, PoolPlan
 from controlplane.planning.criteria import Criteria, criteria_of
 from controlplane.planning.market import is_allowed
+from controlplane.planning.messages import IDLE_GPUS
 from controlplane.planning.profiles import profile_of
 from controlplane.planning.refusals import Problem, refusals, unfit, unplannable
-from controlplane.planning.sentences import IDLE_GPUS
 from messages.criteria import Capacity
 from messages.events import FLEET, Event
 from messages.ids import JobName

@@ -95,7 +95,7 @@ def print_plan(
     *,
     as_json: bool,
 ) -> None:
-    from controlplane.planning.sentences import IDLE_GPUS, UNMEASURED, no_room
+    from controlplane.planning.messages import IDLE_GPUS, UNMEASURED, no_room
 
     is_assumed = profile.is_assumed
     if as_json:

@@ -6,6 +6,7 @@ lost what was put into it.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol, assert_never
 
 from controlplane.clouds.interface import Cloud, ClusterPlan
@@ -27,6 +28,18 @@ class Installs(Protocol):
     async def __call__(self, cluster: ClusterName) -> None: ...
 
 
+@dataclass(frozen=True, slots=True)
+class Controllers:
+    """What the master knows of clusters from their controllers, and does about it."""
+
+    heard_s: Callable[[ClusterName], float | None]
+    """When the controller of a cluster was last heard."""
+    report_wait: Callable[[ClusterName, str], None]
+    """Takes what a cluster waits for; empty when it is ready."""
+    outwait: Callable[[ClusterName], Awaitable[None]] | None = None
+    """Returns when a silent controller does not fail for a reason that is known."""
+
+
 class FleetKeeper:
     def __init__(
         self,
@@ -34,25 +47,17 @@ class FleetKeeper:
         clusters: Sequence[ClusterPlan],
         install: Installs,
         announce: Callable[[Event], None],
-        heard_s: Callable[[ClusterName], float | None],
-        hear_of: Callable[[ClusterName, str], None],
+        controllers: Controllers,
         clock: Clock,
         silence_s: float = SILENCE_FIRST_S,
-        outwait: Callable[[ClusterName], Awaitable[None]] | None = None,
     ) -> None:
-        """`heard_s`: when the controller of a cluster was last heard; `hear_of`: what it waits for, if for anything.
-
-        `outwait`: returns when a silent controller does not fail for a reason that is known.
-        """
         self._cloud = cloud
         self._clusters = clusters
         self._install = install
         self._announce = announce
-        self._heard_s = heard_s
-        self._hear_of = hear_of
+        self._controllers = controllers
         self._clock = clock
         self._silence_s = silence_s
-        self._outwait = outwait
         self._log = logger()
 
     async def run(self) -> None:
@@ -71,14 +76,14 @@ class FleetKeeper:
                 why = "it may have lost what was installed in it, which is looked after"
                 self._tell("cluster_silent", plan, f"nothing is heard of cluster {plan.name}", why)
             await self._make_ready(plan)
-            if self._outwait is not None:
-                await self._outwait(plan.name)
+            if self._controllers.outwait is not None:
+                await self._controllers.outwait(plan.name)
             watch = watch.again(heard_s, self._clock.monotonic_s(), self._silence_s)
 
     async def _until_silent(self, cluster: ClusterName, watch: Watch) -> float | None:
         """When it was last heard."""
         while True:
-            heard_s = self._heard_s(cluster)
+            heard_s = self._controllers.heard_s(cluster)
             left_s = watch.silent_at_s(heard_s) - self._clock.monotonic_s()
             if left_s <= 0:
                 return heard_s
@@ -91,12 +96,12 @@ class FleetKeeper:
             if waits is None:
                 break
             if waits != before:
-                self._hear_of(plan.name, waits)
+                self._controllers.report_wait(plan.name, waits)
                 self._log.warning("cluster_not_ready", cluster=plan.name, why=waits)
                 self._tell("cluster_waits", plan, f"cluster {plan.name} is not ready", waits)
                 before = waits
             await asyncio.sleep(pause_s)
-        self._hear_of(plan.name, "")
+        self._controllers.report_wait(plan.name, "")
         await self._install(plan.name)
 
     async def _make(self, plan: ClusterPlan) -> str | None:

@@ -7,7 +7,7 @@ from msgspec import structs
 
 from controlplane.allocator.offers import Offer
 from controlplane.allocator.state import Allocator
-from controlplane.capacity.markets import LOOK_S, Markets, Tell
+from controlplane.capacity.markets import LOOK_S, Knowledge, Markets, Tell
 from controlplane.capacity.planner import Planner
 from controlplane.capacity.quotas import QuotaWatch, quota_views
 from controlplane.capacity.remembering import Remembering
@@ -58,10 +58,7 @@ class Planning:
         """When a request of each job was last refused for a quota."""
         self._markets = Markets(
             cloud,
-            offers,
-            lambda: prices.catalog,
-            shipped_links(),
-            lambda: self._remembering.memory,
+            Knowledge(offers, lambda: prices.catalog, shipped_links(), lambda: self._remembering.memory),
             self._quotas,
             clock,
             announce,

@@ -30,7 +30,6 @@ class Reaper:
         announce: Callable[[Event], None],
         may_act: Callable[[], bool],
         clock: Clock,
-        look_s: float = LOOK_S,
     ) -> None:
         """`records`: what they say now, raises `BusUnavailable`; `is_settled`: no allocator is at work."""
         self._cloud = cloud
@@ -40,14 +39,13 @@ class Reaper:
         self._announce = announce
         self._may_act = may_act
         self._clock = clock
-        self._look_s = look_s
         self._state = Reaping()
         self._unseen = WhyLog(logger(), "nothing_reaped")
 
     async def run(self) -> None:
         """Until cancelled."""
         while True:
-            await asyncio.sleep(self._look_s)
+            await asyncio.sleep(LOOK_S)
             await self.look()
 
     async def look(self) -> None:

@@ -35,8 +35,8 @@ def _obey_a_placement_that_a_want_overtook(patch: pytest.MonkeyPatch) -> None:
     honest = job_learn.learn
 
     def gullible(job: Job, event: JobEvent) -> Job:
-        if isinstance(event, PlacementChanged) and job.want is not None:
-            event = replace(event, want=job.want.number)
+        if isinstance(event, PlacementChanged) and job.supply.want is not None:
+            event = replace(event, want=job.supply.want.number)
         return honest(job, event)
 
     patch.setattr(job_core, "learn", gullible)

@@ -253,14 +253,13 @@ class Term(Actor):
 
     def _check_overtaken(self, before: Job, event: job_events.JobEvent) -> None:
         """A placement that answers an older want changes nothing."""
-        if not isinstance(event, job_events.PlacementChanged) or before.supply.want is None or self.job is None:
+        newest = before.supply.want
+        if not isinstance(event, job_events.PlacementChanged) or newest is None or self.job is None:
             return
-        if event.want < before.supply.want.number:
+        if event.want < newest.number:
             self.system.clockwork.made["placement that a want overtook"] += 1
             if self.job.supply.placement != before.supply.placement:
-                raise Broken(
-                    f"{self.name} obeyed a placement of want {event.want} after want {before.supply.want.number}"
-                )
+                raise Broken(f"{self.name} obeyed a placement of want {event.want} after want {newest.number}")
 
     def perform(self, effect: job_effects.JobEffect) -> None:
         match effect:

@@ -6,7 +6,6 @@ A decision is an event of certain kinds. Workers come and go between two worlds:
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 import click
 from msgspec import Struct
@@ -19,13 +18,9 @@ from messages.api import EventLine
 from messages.events import LOSER_FIELD
 from messages.jobs import Scalar
 from runtime.plain_text import plain, plain_lines
-from tradewind.cli.options import Whole, examples, job_argument, json_option
+from tradewind.client.api import Api
 from tradewind.terminal import output, tables
 
-if TYPE_CHECKING:
-    from tradewind.client.api import Api
-
-LAST = 10
 INDENT = 10
 FIGURES = {
     "workers": "{} workers",
@@ -41,28 +36,7 @@ LEFT = "worker_gone"
 NOTICED = "worker_noticed"
 
 
-@click.command(
-    epilog=examples(
-        "tradewind explain mnist               the last 10 decisions, the newest at the end",
-        "tradewind explain mnist --last 50",
-        "tradewind explain mnist --json        a line of JSON for each",
-    )
-)
-@job_argument
-@click.option("--last", type=Whole(1, 10_000), default=LAST, show_default=True, help="How many decisions to show.")
-@json_option
-def explain(job: str, last: int, as_json: bool) -> None:
-    """Show the last decisions about JOB: placements, pools, shortages, worlds and money, each with its why.
-
-    A placement is shown with those that were not chosen, and by how much they are worse.
-    Everything that happened is in `tradewind events`.
-    """
-    from tradewind.cli.runner import ask_master
-
-    ask_master(lambda api: show_decisions(api, job, last, as_json=as_json))
-
-
-async def show_decisions(api: "Api", job: str, last: int, *, as_json: bool) -> int:
+async def show_decisions(api: Api, job: str, last: int, *, as_json: bool) -> int:
     """Events are kept on the bus, so that it does not matter which master made a decision."""
     view = await api.job(job)
     made = list(decisions([event async for event in api.events(job)]))

@@ -7,6 +7,7 @@ import time
 import click
 import msgspec
 
+from controlplane.catalog import money
 from messages.api import EventLine, LogLine
 from messages.measured import MeasuredProfile
 from runtime.errors import UserError
@@ -70,9 +71,6 @@ def next_command(command: str) -> str:
 
 def usd_text(micro_usd: int, decimals: int = 4) -> str:
     """`1.2500`"""
-    # Loaded when money is shown: the help of a command needs nothing of the control plane.
-    from controlplane.catalog import money
-
     return money.usd_text(micro_usd, decimals)
 
 

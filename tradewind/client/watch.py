@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from messages.api import EventLine, JobView, LogLine
-from messages.events import JOB_ENDS
+from messages.events import JOB_ENDS, EventKind
 from tradewind.client.api import Api
 from tradewind.client.following import Seen, follow, source_of_event, source_of_line
 
@@ -57,7 +57,7 @@ class Watch:
         events = follow(lambda: self._api.events(self._name, follow=True), seen, self._is_over, on_away=self._on_away)
         async for event in events:
             self._on_event(event)
-            if event.kind == "trainer_failed":
+            if event.kind == EventKind.TRAINER_FAILED:
                 self._failed_code = own_exit_code(event)
             if event.ends_job:
                 return self._end(JOB_ENDS[event.kind], event.why)

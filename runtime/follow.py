@@ -22,6 +22,7 @@ from runtime import streams
 from runtime.errors import BusUnavailable
 from runtime.link import Link
 from runtime.logs import logger
+from runtime.retry import Backoff
 
 _BATCH = 2048
 _BATCH_BYTES = 8 * 1024 * 1024
@@ -75,7 +76,7 @@ async def follow(link: Link, wanted: Wanted) -> AsyncGenerator[Stored | StartedO
     created: datetime | None = None
     last = wanted.after
     behind = True
-    pause_s = _PAUSE_FIRST_S
+    backoff = Backoff(_PAUSE_FIRST_S, _PAUSE_MOST_S)
     while True:
         await link.until_connected()
         reader = _Reader(link, wanted)
@@ -90,7 +91,7 @@ async def follow(link: Link, wanted: Wanted) -> AsyncGenerator[Stored | StartedO
                 behind = False
                 yield CaughtUp()
             while (stored := await reader.next()) is not None:
-                pause_s = _PAUSE_FIRST_S
+                backoff.reset()
                 last = stored.sequence
                 yield stored
                 if stored.more == 0 and behind:
@@ -100,8 +101,7 @@ async def follow(link: Link, wanted: Wanted) -> AsyncGenerator[Stored | StartedO
             logger(stream=wanted.stream).debug("follow_interrupted", error=str(error))
         finally:
             await reader.end()
-        await asyncio.sleep(pause_s)
-        pause_s = min(pause_s * 2, _PAUSE_MOST_S)
+        await backoff.wait()
 
 
 class _Reader:

@@ -22,6 +22,7 @@ import nats.js.errors
 from nats.aio.client import Client
 from nats.js import JetStreamContext, api
 
+from runtime.backoff import pause_after, pauses
 from runtime.errors import BusAway, BusClosed, BusRefused, BusUnavailable, Conflict, NoAnswer, UserError
 from runtime.logs import Once, logger
 from runtime.settings import BusSettings
@@ -34,6 +35,8 @@ _PING_INTERVAL_S = 1
 _PINGS_UNANSWERED = 2
 _RETRY_FIRST_S = 0.1
 _RETRY_MOST_S = 1.0
+_CALL_FIRST_S = 0.02
+_CALL_MOST_S = 0.5
 _TRY_AT_LEAST_EVERY_S = 60.0
 _WATCH_S = 0.25
 _CLOSE_S = 2.0
@@ -140,8 +143,7 @@ class Link:
         """Waits for the connection, then does it; what was surely not done, or is harmless twice, is tried again."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
-        pause_s = 0.02
-        while True:
+        for pause_s in pauses(_CALL_FIRST_S, _CALL_MOST_S):
             left_s = deadline - loop.time()
             try:
                 await self.until_connected(max(0.0, left_s))
@@ -153,7 +155,7 @@ class Link:
                 if not again or loop.time() + pause_s >= deadline:
                     raise
             await asyncio.sleep(pause_s)
-            pause_s = min(pause_s * 2, 0.5)
+        raise AssertionError("pauses have no end")
 
     def _options(self) -> dict[str, Any]:
         return {
@@ -176,7 +178,7 @@ class Link:
 
     def _next_try(self, servers: list[Any], _info: dict[str, Any]) -> tuple[Any, float]:
         server = servers[self._tries % len(servers)]
-        most_s = min(_RETRY_MOST_S, _RETRY_FIRST_S * 2 ** min(self._tries // len(servers), 10))
+        most_s = pause_after(self._tries // len(servers) + 1, _RETRY_FIRST_S, _RETRY_MOST_S)
         self._tries += 1
         self._tried_at_s = asyncio.get_running_loop().time()
         return server, random.uniform(most_s / 2, most_s)

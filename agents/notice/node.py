@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from agents.notice.sources import Notice
 from messages.decoding import Undecodable, decode
 from messages.labels import NOTICE_ANNOTATION, NOTICE_BOOT_ANNOTATION, NOTICE_WHY_ANNOTATION, NOTICED_LABEL
-from runtime.backoff import Backoff
 from runtime.clock import Clock
 from runtime.kubernetes.client import ApiRefused, ApiUnavailable, KubernetesApi
 from runtime.kubernetes.objects import Node
 from runtime.kubernetes.paths import NODES_PATH
 from runtime.logs import WhyLog, logger
+from runtime.retry import Backoff
 
 ACCELERATOR_LABEL = "cloud.google.com/gke-accelerator"
 SPOT_LABELS = ("cloud.google.com/gke-spot", "cloud.google.com/gke-preemptible")

@@ -8,8 +8,8 @@ from typing import Protocol
 
 import aiohttp
 
-from runtime.backoff import Backoff
 from runtime.logs import Once, logger
+from runtime.retry import Backoff
 
 PREEMPTED = "instance/preempted"
 MAINTENANCE = "instance/maintenance-event"

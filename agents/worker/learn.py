@@ -36,6 +36,7 @@ from agents.worker.state import HostPhase, Leaving, Notice, Standing, WorkerStat
 from messages.ids import Epoch
 from messages.workers import TrainerExit
 from messages.worlds import Assignment, Halt
+from runtime.backoff import pause_after
 
 
 def learn(state: WorkerState, event: WorkerEvent) -> WorkerState:
@@ -113,7 +114,7 @@ def _host_lost(state: WorkerState, event: HostLost) -> WorkerState:
     rules = state.rules
     steady = state.host.phase is HostPhase.WARM and event.at_s - state.host.since_s >= rules.host_steady_s
     losses = 1 if steady else state.host.losses + 1
-    backoff_s = min(rules.host_backoff_s * 2 ** (losses - 1), rules.host_backoff_max_s)
+    backoff_s = pause_after(losses, rules.host_backoff_s, rules.host_backoff_max_s)
     how = f"host lost: {event.why}"
     gone = [(trainer.birth, TrainerExit(rank=trainer.rank, signal="SIGKILL", error=how)) for trainer in state.trainers]
     host = replace(

@@ -19,6 +19,7 @@ from agents.worker.state import WorkerState
 from agents.worker.trainer import Birth, Trainer
 from messages.ids import NO_GENERATION
 from messages.workers import Fallen, TrainerExit, TrainerStatus, WrittenCheckpoint
+from runtime.backoff import pause_after
 
 
 def forked(state: WorkerState, birth: Birth, pid: int = 0) -> WorkerState:
@@ -141,7 +142,7 @@ def back_off(state: WorkerState, at_s: float) -> WorkerState:
     if at_s < state.invitation.due_s:
         return state
     rules = state.rules
-    pause_s = min(rules.invite_backoff_s * 2.0**state.invitation.losses, rules.invite_backoff_max_s)
+    pause_s = pause_after(state.invitation.losses + 1, rules.invite_backoff_s, rules.invite_backoff_max_s)
     losses = min(state.invitation.losses + 1, 16)
     return replace(state, invitation=replace(state.invitation, due_s=at_s + pause_s, losses=losses))
 

@@ -5,7 +5,6 @@ twice is stored once: its id says which lines it holds.
 """
 
 import asyncio
-from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -13,14 +12,14 @@ from messages import subjects
 from messages.codec import MessageTooLarge
 from messages.ids import Generation, JobName, Rank, WorkerId
 from messages.worlds import LogLines
-from runtime.errors import BusRefused, BusUnavailable
+from runtime.durable_outbox import DurableOutbox
+from runtime.errors import BusRefused
 from runtime.logs import Once, logger
 
 LINGER_S = 0.1
+"""Time that a batch has to fill."""
 BATCH_LINES = 200
 BATCH_BYTES = 100_000
-RETRY_FIRST_S = 0.1
-RETRY_MOST_S = 2.0
 
 PublishDurable = Callable[[str, LogLines, str], Awaitable[None]]
 """Subject, message, and the id by which a second copy is known."""
@@ -54,15 +53,11 @@ class LogOutbox:
         self._max_lines = max_lines
         self._max_bytes = max_bytes
         self._open: dict[Rank, _Batch] = {}
-        self._sealed: deque[_Batch] = deque()
+        self._sealed: DurableOutbox[_Batch] = DurableOutbox("log lines", self._send)
+        self._sealing: asyncio.TimerHandle | None = None
         self._next_line: dict[tuple[Generation, Rank], int] = {}
         self._lines = 0
         self._bytes = 0
-        self._sealed_at_s = 0.0
-        self._hurry = asyncio.Event()
-        self._filled = asyncio.Event()
-        self._emptied = asyncio.Event()
-        self._emptied.set()
         self._log = logger(worker=worker)
         self._log_once = Once()
 
@@ -76,41 +71,21 @@ class LogOutbox:
             self._lines += 1
             self._bytes += size_bytes
         self._drop_oldest()
-        if self._lines:
-            self._emptied.clear()
-            self._filled.set()
+        if self._open and self._sealing is None:
+            self._sealing = asyncio.get_running_loop().call_later(LINGER_S, self._seal_all)
 
     async def run(self) -> None:
         """Until cancelled."""
-        loop = asyncio.get_running_loop()
-        while True:
-            await self._filled.wait()
-            if not self._sealed:
-                await self._linger()
-            if loop.time() - self._sealed_at_s >= LINGER_S or self._hurry.is_set():
-                self._sealed_at_s = loop.time()
-                self._seal_all()
-            if self._sealed:
-                await self._send(self._sealed.popleft())
-            if not self._lines:
-                self._hurry.clear()
-                self._filled.clear()
-                self._emptied.set()
+        await self._sealed.run()
 
     def hurry(self) -> None:
         """What is there goes out at once: somebody waits for it."""
-        if self._lines:
-            self._hurry.set()
+        self._seal_all()
 
     async def flush(self, timeout_s: float) -> bool:
         """Whether everything reached the stream in time."""
         self.hurry()
-        try:
-            async with asyncio.timeout(timeout_s):
-                await self._emptied.wait()
-        except TimeoutError:
-            return False
-        return True
+        return await self._sealed.flush(timeout_s)
 
     def _batch_for(self, generation: Generation, rank: Rank, stderr: bool, size_bytes: int) -> _Batch:
         """The rank's open batch if the line fits into it: a batch has one generation, one stream, and no gap."""
@@ -129,19 +104,23 @@ class LogOutbox:
         self._next_line = {key: line for key, line in self._next_line.items() if key[0] >= generation - 1}
 
     def _seal(self, rank: Rank) -> None:
-        self._sealed.append(self._open.pop(rank))
+        self._sealed.put(self._open.pop(rank))
 
     def _seal_all(self) -> None:
+        if self._sealing is not None:
+            self._sealing.cancel()
+            self._sealing = None
         for rank in list(self._open):
             self._seal(rank)
 
     def _drop_oldest(self) -> None:
         while self._lines > self._max_lines or self._bytes > self._max_bytes:
-            if not self._sealed:
+            if not len(self._sealed):
                 self._seal_all()
-            if not self._sealed:
+            oldest = self._sealed.drop_oldest()
+            if oldest is None:
                 return
-            self._drop(self._sealed.popleft(), "too many lines are waiting to be sent")
+            self._drop(oldest, "too many lines are waiting to be sent")
 
     def _drop(self, batch: _Batch, why: str) -> None:
         self.dropped_lines += len(batch.lines)
@@ -152,14 +131,6 @@ class LogOutbox:
     def _done_with(self, batch: _Batch) -> None:
         self._lines -= len(batch.lines)
         self._bytes -= batch.size_bytes
-
-    async def _linger(self) -> None:
-        """Gives a batch the time to fill."""
-        try:
-            async with asyncio.timeout(LINGER_S):
-                await self._hurry.wait()
-        except TimeoutError:
-            pass
 
     async def _send(self, batch: _Batch) -> None:
         message = LogLines(
@@ -173,19 +144,10 @@ class LogOutbox:
         )
         subject = subjects.log(self._job, batch.rank)
         message_id = f"{self._worker}-{batch.generation}-{batch.rank}-{batch.first_line}"
-        pause_s = RETRY_FIRST_S
-        while True:
-            try:
-                await self._publish(subject, message, message_id)
-            except BusUnavailable as error:
-                if self._log_once("away"):
-                    self._log.info("log_lines_wait", why=str(error))
-                await asyncio.sleep(pause_s)
-                pause_s = min(pause_s * 2, RETRY_MOST_S)
-            except (BusRefused, MessageTooLarge) as error:
-                self._drop(batch, str(error))
-                return
-            else:
-                self.sent_lines += len(batch.lines)
-                self._done_with(batch)
-                return
+        try:
+            await self._publish(subject, message, message_id)
+        except (BusRefused, MessageTooLarge) as error:
+            self._drop(batch, str(error))
+        else:
+            self.sent_lines += len(batch.lines)
+            self._done_with(batch)

@@ -83,6 +83,7 @@ from runtime.decision import Decision
 from runtime.errors import BusUnavailable
 from runtime.inbox import Inbox
 from runtime.logs import WhyLog, logger
+from runtime.retry import Backoff
 from tradewind.protocol import host as host_protocol
 from tradewind.protocol import trainer as trainer_protocol
 from tradewind.protocol.steps import StepReport
@@ -213,15 +214,14 @@ class WorkerShell:
             self._reconnected.clear()
 
     async def _read_stored_world(self) -> None:
-        pause_s = READ_AGAIN_FIRST_S
+        backoff = Backoff(READ_AGAIN_FIRST_S, READ_AGAIN_MOST_S)
         while True:
             try:
                 for heard in await read_world(self._bucket, self._identity.job, self._clock):
                     self._inbox.post(heard)
             except BusUnavailable as error:
                 self._log.info("stored_world_not_read", why=str(error))
-                await asyncio.sleep(pause_s)
-                pause_s = min(pause_s * 2, READ_AGAIN_MOST_S)
+                await backoff.wait()
             else:
                 return
 

@@ -52,7 +52,8 @@ def _fences(before: Job, after: Job) -> list[str]:
     dead_members = {member.worker for member in new.members} & before.gone.keys() if new is not None else set()
     if new not in (old, before.record.prepared) and dead_members:
         broken.append(f"dead workers were given ranks: {sorted(dead_members)}")
-    if after.record.losses > before.record.losses and after.record.failures > before.record.failures:
+    stalled = after.counted is not None and after.counted.exit.stalled  # counts even if others were lost meanwhile
+    if after.record.losses > before.record.losses and after.record.failures > before.record.failures and not stalled:
         broken.append("a loss used up the failure budget")
     return broken
 

@@ -27,6 +27,7 @@ from messages.clusters import ClusterHeartbeat, Presence, WorkerSight
 from messages.ids import ClusterName, Rank, WorkerId
 from messages.jobs import Failures
 from messages.workers import TrainerExit, WorkerPhase, WorkerStatus
+from runtime.backoff import pause_after
 
 TOMBSTONES_AT_MOST = 1000
 PAST_INCARNATIONS_AT_MOST = 10
@@ -102,7 +103,7 @@ def learn(job: Job, event: events.JobEvent) -> Job:
 
 
 def backoff_s(limits: Failures, failures: int) -> float:
-    return min(limits.backoff_s * 2.0 ** min(failures - 1, 20), limits.backoff_max_s)
+    return pause_after(failures, limits.backoff_s, limits.backoff_max_s)
 
 
 def bury(job: Job, worker: WorkerId, why: str) -> Job:

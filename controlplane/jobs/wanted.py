@@ -9,6 +9,7 @@ from messages.ids import ClusterName, JobName
 from runtime.bus import Bucket
 from runtime.errors import BusUnavailable
 from runtime.logs import logger
+from runtime.retry import Backoff
 
 RETRY_FIRST_S = 0.2
 RETRY_MOST_S = 5.0
@@ -31,19 +32,18 @@ class WantedBook:
         self._noted.set()
 
     async def run(self) -> None:
-        pause_s = RETRY_FIRST_S
+        backoff = Backoff(RETRY_FIRST_S, RETRY_MOST_S)
         while True:
             await self._noted.wait()
             self._noted.clear()
             try:
                 for cluster in tuple(self._told):
                     await self._write(cluster)
-                pause_s = RETRY_FIRST_S
+                backoff.reset()
             except BusUnavailable as error:
-                self._log.warning("wanted_not_saved", error=str(error), again_in_s=pause_s)
+                self._log.warning("wanted_not_saved", error=str(error))
                 self._noted.set()
-                await asyncio.sleep(pause_s)
-                pause_s = min(pause_s * 2, RETRY_MOST_S)
+                await backoff.wait()
 
     async def _write(self, cluster: ClusterName) -> None:
         if cluster not in self._written:

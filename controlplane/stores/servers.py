@@ -20,6 +20,7 @@ from messages.ids import Generation, JobName
 from messages.worlds import StoreAddress
 from runtime.errors import Temporary
 from runtime.logs import logger
+from runtime.retry import Backoff
 from runtime.waiting import first_of
 
 WARM_TIMEOUT_S = 60.0
@@ -131,15 +132,14 @@ class StoreServers:
             return child
 
     async def _keep_spare(self, readers: asyncio.TaskGroup) -> None:
-        pause_s = RESPAWN_FIRST_S
+        backoff = Backoff(RESPAWN_FIRST_S, RESPAWN_MOST_S)
         while True:
             if await self._spare_was_taken(readers):
-                pause_s = RESPAWN_FIRST_S
+                backoff.reset()
                 continue
             self._forget_dead_spare()
-            self._log.warning("spare_store_process_lost", again_in_s=pause_s)
-            await asyncio.sleep(pause_s)
-            pause_s = min(pause_s * 2, RESPAWN_MOST_S)
+            self._log.warning("spare_store_process_lost")
+            await backoff.wait()
 
     async def _spare_was_taken(self, readers: asyncio.TaskGroup) -> bool:
         """Starts one and holds it ready; False if it did not live to be taken."""

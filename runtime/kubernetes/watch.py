@@ -16,7 +16,6 @@ from typing import Generic, TypeVar
 import msgspec
 
 from messages.decoding import Decoder, Undecodable
-from runtime.backoff import Backoff
 from runtime.clock import Clock
 from runtime.kubernetes.client import (
     ApiRefused,
@@ -29,6 +28,7 @@ from runtime.kubernetes.client import (
 )
 from runtime.kubernetes.objects import AnyObject, ErrorStatus, Listing, Object, WatchEvent
 from runtime.logs import Once, WhyLog, logger
+from runtime.retry import Backoff
 
 T = TypeVar("T", bound=Object)
 

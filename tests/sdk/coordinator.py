@@ -1,7 +1,7 @@
-"""Plays worker-agents and master for trainers of the SDK, in one process: starts them, halts, repairs, hands over.
+"""Worker-agents and a master for real trainers of the SDK, in one process: starts them, halts, repairs, hands over.
 
-It follows the protocol of tradewind/protocol/trainer.py and decides as simply as can be: everything that breaks is
-answered by a halt, and a round closes when everybody it knows has parked or is gone.
+Messages, repairs and assignments are those of production. When to halt is decided as simply as can be: everything that
+breaks is answered by a halt, and a round closes when every known trainer has parked or is gone.
 """
 
 import asyncio
@@ -10,54 +10,27 @@ import json
 import os
 import signal
 import time
-from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field
-from multiprocessing.process import BaseProcess
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from torch._C._distributed_c10d import TCPStore
 
+from agents.worker.commands import Enter
+from agents.worker.translation import order_of, status_of
+from controlplane.job.repair import repair
+from messages.ids import ClusterName, Generation, JobName, Rank
+from messages.jobs import Launch
+from messages.worlds import Assignment, Entry, HotWorld, Member, StoreAddress
 from tests.forks import FORKS
+from tests.sdk.processes import TrainerProcess
 from tests.sdk.trainee import Recipe, train
 from tradewind.protocol import trainer as protocol
+from tradewind.protocol.trainer import Halt, Order, Status
 
+HOST = "127.0.0.1"
 BOUND_S = 60.0
 LOOK_S = 0.02
-
-
-@dataclass(eq=False)
-class Trainer:
-    process: BaseProcess
-    birth: int
-    writer: asyncio.StreamWriter | None = None
-    status: dict[str, Any] = field(default_factory=dict)
-    alive: bool = True
-    reports: list[dict[str, Any]] = field(default_factory=list)
-    measured: list[dict[str, Any]] = field(default_factory=list)
-
-    @property
-    def pid(self) -> int:
-        assert self.process.pid is not None
-        return self.process.pid
-
-    def is_attached(self) -> bool:
-        return self.writer is not None
-
-    def is_parked(self, generation: int) -> bool:
-        return bool(self.status) and int(self.status["parked"]) >= generation
-
-    def kill(self) -> None:
-        os.kill(self.pid, signal.SIGKILL)
-
-    def freeze(self) -> None:
-        os.kill(self.pid, signal.SIGSTOP)
-
-    def has_stopped(self) -> bool:
-        return _state_of(self.pid) == "T"
-
-    def wake(self) -> None:
-        os.kill(self.pid, signal.SIGCONT)
 
 
 class Coordinator:
@@ -72,15 +45,15 @@ class Coordinator:
         self._server: asyncio.Server | None = None
         self._changed = asyncio.Condition()
         self._births = 0
-        self.trainers: list[Trainer] = []
-        self.members: list[Trainer] = []
-        self.prepared: list[Trainer] | None = None
-        self.newcomers: list[Trainer] = []
+        self.trainers: list[TrainerProcess] = []
+        self.members: list[TrainerProcess] = []
+        self.prepared: list[TrainerProcess] | None = None
+        self.newcomers: list[TrainerProcess] = []
         """The next repair takes them in."""
         self.generation = 0
         self.top = 0
         self.worlds: list[tuple[str, int]] = []
-        self._misplaced: Trainer | None = None
+        self._misplaced: TrainerProcess | None = None
         self._repairing: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -120,13 +93,12 @@ class Coordinator:
     async def start(self, count: int, envs: list[dict[str, str]] | None = None) -> None:
         self.top = self.generation = 1
         self.members = [self.spawn(env) for env in envs or [{}] * count]
-        self.worlds.append(("start", count))
-        for rank, trainer in enumerate(self.members):
+        for trainer in self.members:
             await self.until(trainer.is_attached, "a trainer attaches")
-            self._assign(trainer, rank, self.members, "start")
-        await self.until(lambda: all(t.status.get("active") for t in self.members if t.alive), "the first world")
+        self._assign(self.members, None)
+        await self.until(lambda: all(t.is_active() for t in self.members if t.alive), "the first world")
 
-    def spawn(self, env: dict[str, str] | None = None) -> Trainer:
+    def spawn(self, env: dict[str, str] | None = None) -> TrainerProcess:
         rank = self._births
         self._births += 1
         variables = {
@@ -139,17 +111,17 @@ class Coordinator:
         }
         process = FORKS.Process(target=train, args=(self._recipe, variables), daemon=True)
         process.start()
-        trainer = Trainer(process, rank)
+        trainer = TrainerProcess(process, rank)
         self.trainers.append(trainer)
         self._own(self._watch(trainer))
         return trainer
 
     def begin_change(
-        self, leave: list[Trainer] | None = None, join: list[Trainer] | None = None
+        self, leave: list[TrainerProcess] | None = None, join: list[TrainerProcess] | None = None
     ) -> "asyncio.Task[int]":
         return asyncio.create_task(self.change(leave=leave, join=join))
 
-    async def change(self, leave: list[Trainer] | None = None, join: list[Trainer] | None = None) -> int:
+    async def change(self, leave: list[TrainerProcess] | None = None, join: list[TrainerProcess] | None = None) -> int:
         """A planned change; returns its generation when it is done, or when something broke it."""
         leaving = leave or []
         before = list(self.members)
@@ -157,13 +129,11 @@ class Coordinator:
         generation = self.top
         self.prepared = [t for t in before if t not in leaving and t.alive] + (join or [])
         await self._notify()
-        for rank, trainer in enumerate(self.prepared):
-            self._assign(trainer, rank, self.prepared, "planned", before)
-        for trainer in leaving:
-            self._assign(trainer, 0, self.prepared, "planned", before, leaves=True)
         planned = self.prepared
+        previous = tuple(before.index(trainer) if trainer in before else -1 for trainer in planned)
+        self._assign(planned, HotWorld(Entry.PLANNED, previous), leaving)
         await self.until(
-            lambda: self.top > generation or all(t.status.get("generation") == generation for t in planned),
+            lambda: self.top > generation or all(t.generation == generation for t in planned),
             "all have gone over",
         )
         if self.top == generation:
@@ -171,30 +141,28 @@ class Coordinator:
             self.worlds.append(("planned", len(planned)))
         return generation
 
-    async def plan(self, leave: list[Trainer]) -> None:
+    async def plan(self, leave: list[TrainerProcess]) -> None:
         """A planned change that is planned again if something breaks it."""
         while any(trainer in self.members for trainer in leave):
             await self.settled()
             await self.change(leave=[trainer for trainer in leave if trainer in self.members])
 
-    async def join_all(self, trainers: list[Trainer]) -> None:
+    async def join_all(self, trainers: list[TrainerProcess]) -> None:
         """All in one change, if nothing breaks it; until each of them takes a share."""
-        while not all(t.status.get("active") or not t.alive for t in trainers):
+        while not all(t.is_active() or not t.alive for t in trainers):
             await self.settled()
             out = [t for t in trainers if t not in self.members and t.alive]
             generation = await self.change(join=out) if out else self.top
             await self._outcome_of_join(trainers, generation)
 
-    async def warm(self, env: dict[str, str] | None = None) -> Trainer:
+    async def warm(self, env: dict[str, str] | None = None) -> TrainerProcess:
         """One that waits to be taken in."""
         trainer = self.spawn(env)
-        await self.until(lambda: bool(trainer.status), "a joiner attaches")
+        await self.until(lambda: trainer.status is not None, "a joining trainer attaches")
         return trainer
 
-    async def _outcome_of_join(self, trainers: list[Trainer], top: int) -> None:
-        await self.until(
-            lambda: self.top > top or all(bool(t.status.get("active")) or not t.alive for t in trainers), "a join"
-        )
+    async def _outcome_of_join(self, trainers: list[TrainerProcess], top: int) -> None:
+        await self.until(lambda: self.top > top or all(t.is_active() or not t.alive for t in trainers), "a join")
 
     async def settled(self) -> None:
         """No repair is under way, and everybody is in the world that came of it: then the next may be prepared."""
@@ -208,12 +176,12 @@ class Coordinator:
         return self._repairing is not None and not self._repairing.done()
 
     def _is_settled(self) -> bool:
-        there = all(not t.alive or t.status.get("generation", 0) >= self.generation for t in self.members)
+        there = all(not t.alive or t.generation >= self.generation for t in self.members)
         return there and not self._is_repairing()
 
     async def step(self, number: int) -> None:
         """Until some rank reports it."""
-        await self.until(lambda: any(r["step"] >= number for t in self.trainers for r in t.reports), f"step {number}")
+        await self.until(lambda: any(r.step >= number for t in self.trainers for r in t.reports), f"step {number}")
 
     async def held(self) -> None:
         """Until all who train wait before the step that is held back."""
@@ -227,7 +195,7 @@ class Coordinator:
             time.sleep(LOOK_S)
         raise AssertionError(f"not all ranks came to step {limit} within {BOUND_S:g} s")
 
-    def _waits_before(self, trainer: Trainer, step: str) -> bool:
+    def _waits_before(self, trainer: TrainerProcess, step: str) -> bool:
         waiting = self._folder / f"waiting-{trainer.pid}"
         return not trainer.alive or (waiting.exists() and waiting.read_text() == step)
 
@@ -236,7 +204,7 @@ class Coordinator:
         await self.until(lambda: self.prepared is not None, "a change")
         await asyncio.to_thread(self._wait_until_prepared, self.top, {*self.members, *(self.prepared or ())})
 
-    def _wait_until_prepared(self, generation: int, involved: set[Trainer]) -> None:
+    def _wait_until_prepared(self, generation: int, involved: set[TrainerProcess]) -> None:
         for _ in range(int(BOUND_S / LOOK_S)):
             there = [(self._folder / f"prepared-{trainer.pid}-{generation}").exists() for trainer in involved]
             if all(there) or self.top > generation:
@@ -244,7 +212,7 @@ class Coordinator:
             time.sleep(LOOK_S)
         raise AssertionError(f"not all ranks were ready for generation {generation} within {BOUND_S:g} s")
 
-    def misplace(self, trainer: Trainer) -> None:
+    def misplace(self, trainer: TrainerProcess) -> None:
         """In the next world, and only there, it is told to be where it cannot be: its builder fails."""
         self._misplaced = trainer
 
@@ -263,7 +231,7 @@ class Coordinator:
         self._paused = True
         self.top += 1
         for trainer in self.members:
-            self._send(trainer, {"type": "halt", "generation": self.top})
+            self._send(trainer, Halt(self.top))
         assert await self._all_park(self.top, self.members)
         for trainer in self.members:
             os.kill(trainer.pid, signal.SIGTERM)
@@ -287,28 +255,30 @@ class Coordinator:
     # What trainers say.
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        trainer: Trainer | None = None
+        trainer: TrainerProcess | None = None
         async for line in _lines(reader):
-            message = json.loads(line)
-            match message["type"]:
-                case "attach":
-                    trainer = next(t for t in self.trainers if t.birth == message["rank"])
+            message = protocol.decode_message(line)
+            match message:
+                case protocol.Attach():
+                    trainer = next(t for t in self.trainers if t.birth == message.rank)
                     trainer.writer = writer
-                case "status":
+                case Status():
                     assert trainer is not None
                     trainer.status = message
                     self._react()
-                case "progress":
+                case protocol.Progress():
                     assert trainer is not None
-                    trainer.reports += message["reports"]
-                    trainer.measured.append(message["measured"])
+                    trainer.reports += message.reports
+                    trainer.measured.append(message.measured)
+                case protocol.Checkpoint():
+                    pass
             await self._notify()
         if trainer is not None:
             trainer.writer = None
             self._react()
         writer.close()
 
-    async def _watch(self, trainer: Trainer) -> None:
+    async def _watch(self, trainer: TrainerProcess) -> None:
         loop = asyncio.get_running_loop()
         ended = loop.create_future()
         loop.add_reader(trainer.process.sentinel, _set_once, ended)
@@ -323,16 +293,17 @@ class Coordinator:
 
     def _react(self) -> None:
         involved = {*self.members, *(self.prepared or ())}
-        lost = [t for t in involved if not t.alive and not t.status.get("finished") and t.process.exitcode != 0]
-        broken = [t for t in involved if t.alive and t.status.get("broken", 0) >= self.generation > 0]
+        lost = [t for t in involved if not t.alive and not t.has_finished() and t.process.exitcode != 0]
+        broken = [t for t in involved if t.alive and t.status and t.status.broken >= self.generation > 0]
         if (lost or broken or self._waits_in_vain(involved)) and not self._paused and not self._is_repairing():
             self._repairing = asyncio.create_task(self._repair())
 
-    def _waits_in_vain(self, involved: set[Trainer]) -> bool:
+    def _waits_in_vain(self, involved: set[TrainerProcess]) -> bool:
         """Some rank has waited long, and all do, or one that does not is stopped."""
-        there = [t for t in involved if t.alive and t.status.get("generation") == self.generation]
-        missing = [t for t in there if t.status.get("waiting") is None]
-        return any(t.status.get("overdue") for t in there) and (not missing or any(t.has_stopped() for t in missing))
+        there = [(t, t.status) for t in involved if t.alive and t.status and t.generation == self.generation]
+        missing = [trainer for trainer, status in there if status.waiting is None]
+        is_overdue = any(status.overdue for _, status in there)
+        return is_overdue and (not missing or any(trainer.has_stopped() for trainer in missing))
 
     async def _repair(self) -> None:
         while True:
@@ -340,16 +311,16 @@ class Coordinator:
             generation = self.top
             involved = list(dict.fromkeys([*self.members, *(self.prepared or [])]))
             for trainer in involved:
-                self._send(trainer, {"type": "halt", "generation": generation})
+                self._send(trainer, Halt(generation))
             if not await self._all_park(generation, involved):
                 for trainer in involved:
                     if trainer.alive and not trainer.is_parked(generation):
                         trainer.kill()
                 continue
-            if self._decide(generation, involved):
-                return
+            self._decide(generation, involved)
+            return
 
-    async def _all_park(self, generation: int, involved: list[Trainer]) -> bool:
+    async def _all_park(self, generation: int, involved: list[TrainerProcess]) -> bool:
         try:
             async with asyncio.timeout(self._park_s), self._changed:
                 await self._changed.wait_for(lambda: all(not t.alive or t.is_parked(generation) for t in involved))
@@ -357,59 +328,44 @@ class Coordinator:
             return False
         return True
 
-    def _decide(self, generation: int, involved: list[Trainer]) -> bool:
-        with_state = [t for t in involved if t.alive and t.status.get("active") and not t.status.get("finished")]
+    def _decide(self, generation: int, involved: list[TrainerProcess]) -> None:
+        with_state = [t for t in involved if t.alive and t.is_active() and not t.has_finished()]
         self.members, self.prepared, self.generation = with_state, None, generation
         if not with_state:
-            return True
-        newcomers, self.newcomers = self.newcomers, []
-        self.members = members = [*with_state, *newcomers]
-        resume = max(int(t.status["done"]) for t in with_state)
-        held = [t.status["held"] if t.status["done"] == resume else [] for t in with_state]
-        done = [int(t.status["done"]) for t in with_state]
-        hot = {
-            "resume": resume,
-            "source": done.index(resume),
-            "laggards": [rank for rank, each in enumerate(done) if each == resume - 1],
-            "held": [*held, *([] for _ in newcomers)],
-        }
-        self.worlds.append(("repair", len(members)))
-        for rank, trainer in enumerate(members):
-            self._assign(trainer, rank, members, "repair", with_state, **hot)
-        return True
+            return
+        joining, self.newcomers = self.newcomers, []
+        self.members = [*with_state, *joining]
+        statuses = {t.worker: [status_of(t.status, None)] for t in with_state if t.status is not None}
+        self._assign(self.members, repair(_places(self.members), statuses))
 
     def _assign(
-        self,
-        trainer: Trainer,
-        rank: int,
-        members: list[Trainer],
-        entry: str,
-        before: list[Trainer] | None = None,
-        **more: Any,
+        self, trainers: list[TrainerProcess], hot: HotWorld | None, leaving: Sequence[TrainerProcess] = ()
     ) -> None:
-        previous = [(before or []).index(t) if t in (before or []) else -1 for t in members]
-        address = "127.0.0.1"
-        if trainer is self._misplaced:
-            address, self._misplaced = "192.0.2.1", None  # of a network that is for documents only
-        self._send(
-            trainer,
-            {
-                "type": "assign",
-                "generation": self.top,
-                "rank": rank,
-                "world_size": len(members),
-                "entry": entry,
-                "address": address,
-                "peers": ["127.0.0.1"],
-                "store": {"host": "127.0.0.1", "port": self._store.port, "prefix": ""},
-                "previous": previous if entry != "start" else [],
-                **more,
-            },
+        """The world of the newest generation. A planned one counts when all have switched to it."""
+        if hot is None or hot.entry is Entry.REPAIR:
+            self.worlds.append(("start" if hot is None else "repair", len(trainers)))
+        world = Assignment(
+            job=JobName("test"),
+            generation=Generation(self.top),
+            world_size=len(trainers),
+            members=_places(trainers),
+            store=StoreAddress(HOST, self._store.port),
+            launch=Launch(script="train.py"),
+            stop_grace_s=1.0,
+            why="",
+            hot=hot,
         )
+        for rank, trainer in enumerate(trainers):
+            address = HOST
+            if trainer is self._misplaced:
+                address, self._misplaced = "192.0.2.1", None  # of a network that is for documents only
+            self._send(trainer, order_of(Enter(world, Rank(rank)), address))
+        for trainer in leaving:
+            self._send(trainer, order_of(Enter(world, Rank(0), leaves=True), HOST))
 
-    def _send(self, trainer: Trainer, message: dict[str, Any]) -> None:
+    def _send(self, trainer: TrainerProcess, order: Order) -> None:
         if trainer.writer is not None and not trainer.writer.is_closing():
-            trainer.writer.write(json.dumps(message).encode() + b"\n")
+            trainer.writer.write(protocol.encode_order(order))
 
     def _own(self, work: Any) -> None:
         task = asyncio.create_task(work)
@@ -421,16 +377,18 @@ class Coordinator:
             self._changed.notify_all()
 
 
+def _places(trainers: Sequence[TrainerProcess]) -> tuple[Member, ...]:
+    """Each trainer is a worker of its own."""
+    return tuple(
+        Member(trainer.worker, ClusterName("test"), "", "", HOST, group_rank=rank, first_rank=Rank(rank), ranks=1)
+        for rank, trainer in enumerate(trainers)
+    )
+
+
 async def _lines(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
     with contextlib.suppress(ConnectionError):
         while line := await reader.readline():
             yield line
-
-
-def _state_of(pid: int) -> str:
-    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    return ""
 
 
 def _set_once(ended: "asyncio.Future[None]") -> None:

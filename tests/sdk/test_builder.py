@@ -9,7 +9,7 @@ from torch._C._distributed_c10d import TCPStore
 from tradewind.protocol.trainer import Assign, Entry, Store
 from tradewind.sdk.groups import builder as building
 from tradewind.sdk.groups.builder import Builder, LoneGroup, MakeGroup, StoreClients
-from tradewind.sdk.groups.group import Built, Group, Joiner
+from tradewind.sdk.groups.group import Built, Group, JoiningRank
 
 BOUND_S = 30.0
 
@@ -42,7 +42,7 @@ def lone_group(*_: object, tried: bool) -> Group:
     return LoneGroup()
 
 
-def ended(make: MakeGroup, assign: Assign, prepare: Callable[[Joiner, int], None] = lambda *_: None) -> list[bool]:
+def ended(make: MakeGroup, assign: Assign, prepare: Callable[[JoiningRank, int], None] = lambda *_: None) -> list[bool]:
     """Of one build: whether there is a group, each time that it was told."""
     told: queue.Queue[bool] = queue.Queue()
     builder = Builder(make, lambda _, built: told.put(built is not None), lambda _: (1, "token"), prepare)
@@ -108,7 +108,7 @@ def test_an_error_of_the_network_is_a_sentence(store: Store, capfd: pytest.Captu
 def test_a_survivor_that_cannot_get_ready_for_a_joiner_says_so(store: Store, server: TCPStore) -> None:
     server.set("tradewind/3/state/1", '["127.0.0.1", 1, "token"]')
 
-    def fail(_joiner: Joiner, _senders: int) -> None:
+    def fail(_joining: JoiningRank, _senders: int) -> None:
         raise MemoryError
 
     joined = Assign(3, 0, 2, "planned", store, previous=(0, -1))

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.sdk.coordinator import Coordinator, Trainer
+from tests.sdk.coordinator import Coordinator
+from tests.sdk.processes import TrainerProcess
 from tests.sdk.test_run import check
 from tests.sdk.trainee import Recipe
 from tradewind.sdk.diagnostics import FAULTS
@@ -29,12 +30,12 @@ def dies(*faults: str) -> dict[str, str]:
     return {FAULTS: ",".join(f"{fault}:SIGKILL" for fault in faults)}
 
 
-async def everything_ended(coordinator: Coordinator, *victims: Trainer) -> list[Trainer]:
+async def everything_ended(coordinator: Coordinator, *victims: TrainerProcess) -> list[TrainerProcess]:
     """The victims were killed, all others of the last world came to its end, and nobody failed. Tells who did."""
     await coordinator.finished()
     await coordinator.until(lambda: not any(victim.alive for victim in victims), "the victims' death")
     assert [victim.process.exitcode for victim in victims] == [-signal.SIGKILL] * len(victims)
-    done = [trainer for trainer in coordinator.trainers if trainer.status.get("finished") and trainer not in victims]
+    done = [trainer for trainer in coordinator.trainers if trainer.has_finished() and trainer not in victims]
     await coordinator.until(lambda: not any(trainer.alive for trainer in done), "the end of those who have finished")
     finishers = [trainer for trainer in coordinator.trainers if not trainer.alive and trainer not in victims]
     assert [trainer.process.exitcode for trainer in finishers] == [0] * len(finishers)

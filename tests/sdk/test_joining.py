@@ -30,9 +30,10 @@ async def test_one_that_does_something_else_is_kept_out_and_rests_longer_each_ti
         for _ in range(2):
             await coordinator.settled()
             await coordinator.change(join=[newcomer])
-            await coordinator.until(lambda: bool(newcomer.status["resting"]), "it is refused")
-            told.append(newcomer.status["waits"])
-            await coordinator.until(lambda: not newcomer.status["resting"], "it waits again to be taken in")
+            await coordinator.until(newcomer.is_resting, "it is refused")
+            assert newcomer.status is not None
+            told.append(newcomer.status.waits)
+            await coordinator.until(lambda: not newcomer.is_resting(), "it waits again to be taken in")
         why = (
             "after the same step this worker's state is not that of the others: does it run the same script, "
             "with the same scheduler and the same update? It tries again in"

@@ -70,14 +70,14 @@ def test_the_token_does_not_help_a_connection_from_an_address_that_no_member_has
     assert capfd.readouterr().err == said
 
     job = survivor.job(receiver)
-    job.source = LOOPBACK
+    job.to = receiver.destination(LOOPBACK)
     survivor.streamer.offer(job)
     assert differences(loaded(received(receiver)).state, survivor.rank.state) == []
 
 
 def test_a_survivor_connects_from_its_own_address(stage: Stage) -> None:
     receiver, survivor = stage.receiver(peers=(ELSEWHERE,)), stage.survivor()
-    survivor.streamer.prepare((LOOPBACK, receiver.port), receiver.token, 1000, 1, ELSEWHERE)
+    survivor.streamer.prepare(receiver.destination(ELSEWHERE), 1000, 1)
     until(lambda: receiver._connections, "it is taken for a peer")
 
     survivor.stream(receiver)

@@ -32,9 +32,9 @@ class Rank:
         for _ in range(batches):
             self.meter.hand_out()
             self._clock.now_s += computes_s
-        self.meter.begin_sum()
+        self.meter.begin_all_reduce()
         self._clock.now_s += waits_s
-        lap = self.meter.end_sum()
+        lap = self.meter.end_step()
         self._clock.now_s += 2.0
         return lap
 

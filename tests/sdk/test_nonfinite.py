@@ -141,7 +141,7 @@ async def test_all_ranks_end_with_the_same_words_and_the_step_is_reported_as_nan
         await coordinator.until(lambda: not any(trainer.alive for trainer in trainers), "the end of all")
         assert [trainer.process.exitcode for trainer in trainers] == [1, 1, 1]
         told = [trainer.reports[-1] for trainer in trainers]
-        assert [(each["step"], each["loss"], each["nonfinite"]) for each in told] == [(4, None, True)] * 3
+        assert [(each.step, each.loss, each.nonfinite) for each in told] == [(4, None, True)] * 3
     said = errors(tmp_path)
     assert len(said) == 3 and all(each.startswith("step 4: the loss of rank 0 is not finite") for each in said)
     assert not results(tmp_path)

@@ -125,8 +125,8 @@ async def test_a_leaver_goes_over_with_nobody_stopping(tmp_path: Path, checkpoin
         leaver = coordinator.members[0]
         coordinator.crawl_from(5)
         await coordinator.plan(leave=[leaver])
-        await coordinator.until(lambda: leaver.status["parked"] > 1, "the leaver has handed over")
-        assert leaver.alive and not leaver.status["active"]
+        await coordinator.until(lambda: leaver.is_parked(2), "the leaver has handed over")
+        assert leaver.alive and not leaver.is_active()
         coordinator.crawl_from(None)
         await coordinator.finished()
     check(tmp_path, recipe, finishers=2)
@@ -139,7 +139,7 @@ async def test_one_that_left_can_be_taken_in_again(tmp_path: Path) -> None:
         leaver = coordinator.members[1]
         coordinator.crawl_from(10)
         await coordinator.plan(leave=[leaver])
-        await coordinator.until(lambda: not leaver.status["active"], "the leaver has handed over")
+        await coordinator.until(lambda: not leaver.is_active(), "the leaver has handed over")
         await coordinator.join_all([leaver])
         coordinator.crawl_from(None)
         await coordinator.finished()
@@ -181,7 +181,7 @@ async def test_a_repair_that_takes_newcomers_in_gives_them_the_state(tmp_path: P
         coordinator.newcomers = joiners = [await coordinator.warm() for _ in range(newcomers)]
         coordinator.crawl_from(6)
         coordinator.hold_before(None)
-        await coordinator.until(lambda: all(joiner.status["active"] for joiner in joiners), "they take a share")
+        await coordinator.until(lambda: all(joiner.is_active() for joiner in joiners), "they take a share")
         coordinator.crawl_from(None)
         await coordinator.finished()
         assert coordinator.worlds == [("start", 2), ("repair", 1 + newcomers)]

@@ -36,7 +36,7 @@ async def test_all_ranks_end_after_the_step_in_which_one_of_them_asked(tmp_path:
     async with Coordinator(tmp_path, recipe) as coordinator:
         await coordinator.start(3, [{}, {}, dies(f"2:{STOPS_IN}:in_sum") if repaired else {}])
         await coordinator.finished()
-        assert all(trainer.status["finished"] for trainer in coordinator.trainers[:2])
+        assert all(trainer.has_finished() for trainer in coordinator.trainers[:2])
     ended_early(tmp_path, recipe, finishers=2 if repaired else 3)
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.sdk.states import differences
-from tests.sdk.transfers import LONG_S, LOOPBACK, Stage, loaded, received
+from tests.sdk.transfers import LONG_S, Stage, loaded, received
 from tradewind.sdk.transfer.receiver import Admission
 
 
@@ -17,7 +17,7 @@ def test_a_joiner_gets_the_state_from_all_survivors_and_replays_to_the_same_bits
     if prepared:
         for survivor in survivors:
             nbytes = survivor.rank.state.nbytes()
-            survivor.streamer.prepare((LOOPBACK, receiver.port), receiver.token, nbytes, of)
+            survivor.streamer.prepare(receiver.destination(), nbytes, of)
     jobs = [survivor.stream(receiver, shard, of) for shard, survivor in enumerate(survivors)]
 
     for job, survivor in zip(jobs, survivors, strict=True):

@@ -4,6 +4,7 @@ import socket
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 
 from tests.sdk.states import differences
 from tests.sdk.transfers import LONG_S, LOOPBACK, Stage, loaded, received, until
@@ -14,7 +15,7 @@ def test_a_joiner_that_does_not_read_delays_neither_the_next_copy_nor_another_jo
     survivor, receiver = stage.survivor(), stage.receiver()
     with socket.create_server((LOOPBACK, 0)) as deaf:
         stuck = survivor.job(receiver)
-        stuck.address = (LOOPBACK, deaf.getsockname()[1])
+        stuck.to = replace(stuck.to, address=(LOOPBACK, deaf.getsockname()[1]))
         survivor.streamer.offer(stuck)
         survivor.stream(receiver)
 
@@ -25,7 +26,7 @@ def test_a_joiner_that_does_not_read_delays_neither_the_next_copy_nor_another_jo
 def test_a_joiner_that_refuses_the_connection_is_recorded_and_the_next_one_is_served(stage: Stage) -> None:
     gone, receiver, survivor = stage.receiver(), stage.receiver(), stage.survivor()
     gone.close()
-    survivor.streamer.prepare((LOOPBACK, gone.port), gone.token, 1000, 1)
+    survivor.streamer.prepare(gone.destination(), 1000, 1)
 
     job = survivor.stream(gone)
 
@@ -40,7 +41,7 @@ def test_a_joiner_that_goes_in_the_middle_is_recorded_and_the_next_one_is_served
     survivor, receiver = stage.survivor(), stage.receiver()
     with socket.create_server((LOOPBACK, 0)) as leaving:
         job = survivor.job(receiver)
-        job.address = (LOOPBACK, leaving.getsockname()[1])
+        job.to = replace(job.to, address=(LOOPBACK, leaving.getsockname()[1]))
         job.header = bytes(64 << 20)
         survivor.streamer.offer(job)
         sock, _ = leaving.accept()
@@ -111,12 +112,12 @@ def threads_of_streams() -> set[threading.Thread]:
 def test_closing_ends_all_threads_also_those_in_the_middle(stage: Stage) -> None:
     of_other_tests = threads_of_streams()
     survivor, receiver = stage.survivor(), stage.receiver()
-    survivor.streamer.prepare((LOOPBACK, receiver.port), receiver.token, 1000, 1)
+    survivor.streamer.prepare(receiver.destination(), 1000, 1)
     survivor.stream(receiver)
     received(receiver)
     with socket.create_server((LOOPBACK, 0)) as deaf:
         stuck = survivor.job(receiver)
-        stuck.address = (LOOPBACK, deaf.getsockname()[1])
+        stuck.to = replace(stuck.to, address=(LOOPBACK, deaf.getsockname()[1]))
         stuck.header = bytes(64 << 20)
         survivor.streamer.offer(stuck)
         assert stuck.copied.wait(LONG_S)
@@ -131,9 +132,10 @@ def test_closing_ends_all_threads_also_those_in_the_middle(stage: Stage) -> None
 PROCESS = """
 from tradewind.sdk.transfer.receiver import Receiver
 from tradewind.sdk.transfer.sender import Streamer
+from tradewind.sdk.groups.group import Destination
 port, token = Receiver().listen(1, "127.0.0.1", ["127.0.0.1"], 2)
 streamer = Streamer({})
-streamer.prepare(("127.0.0.1", port), token, 1000, 1)
+streamer.prepare(Destination(("127.0.0.1", port), token), 1000, 1)
 print("ends")
 """
 

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from tests.sdk.states import Rank, fused_adam
+from tradewind.sdk.groups.group import Destination
 from tradewind.sdk.transfer.receiver import Receiver, Snapshot
 from tradewind.sdk.transfer.sender import Streamer, StreamJob
 
@@ -38,6 +39,9 @@ class Listening(Receiver):
         super().__init__(silence_s=silence_s)
         self.port, self.token = self.listen(5, LOOPBACK, peers, world_size)
 
+    def destination(self, source: str = "") -> Destination:
+        return Destination((LOOPBACK, self.port), self.token, source)
+
 
 class Survivor:
     def __init__(self, streamer: Streamer, fingerprints: dict[int, int]) -> None:
@@ -47,8 +51,7 @@ class Survivor:
 
     def job(self, receiver: Listening, shard: int = 0, of: int = 1, generation: int = 5, step: int = 2) -> StreamJob:
         header = self.rank.state.header() if shard == 0 else None
-        address = (LOOPBACK, receiver.port)
-        return StreamJob(address, receiver.token, generation, step, shard, of, self.rank.state, header)
+        return StreamJob(receiver.destination(), generation, step, shard, of, self.rank.state, header)
 
     def stream(self, receiver: Listening, shard: int = 0, of: int = 1, generation: int = 5, step: int = 2) -> StreamJob:
         job = self.job(receiver, shard, of, generation, step)

@@ -11,7 +11,7 @@ from controlplane.job import events as job_events
 from controlplane.job.state import Phase
 from messages.criteria import WhenSpent
 from tests.simulation.clockwork import Broken
-from tests.simulation.hot_system import HotSystem
+from tests.simulation.live_system import LiveSystem
 from tests.simulation.system import HEAL_S, Outcome, System
 from tests.simulation.training import STEP_S
 
@@ -113,7 +113,7 @@ class Pausing(System):
         return self.stored is not None and self.stored.rests and self._nothing_left()
 
 
-class PausingHot(Pausing, HotSystem):
+class PausingLive(Pausing, LiveSystem):
     def _moments(self) -> list[tuple[str, Callable[[], bool]]]:
         return [
             *super()._moments(),
@@ -126,5 +126,5 @@ def simulate_pauses(seed: int) -> Outcome:
     return Pausing(seed).run()
 
 
-def simulate_hot_pauses(seed: int) -> Outcome:
-    return PausingHot(seed).run()
+def simulate_live_pauses(seed: int) -> Outcome:
+    return PausingLive(seed).run()

@@ -8,17 +8,17 @@ import pytest
 from controlplane.job import reconcile as job_reconcile
 from controlplane.job import waiting as job_waiting
 from controlplane.job.state import Job, Record
-from tests.simulation.pauses import simulate_hot_pauses, simulate_pauses
+from tests.simulation.pauses import simulate_live_pauses, simulate_pauses
 from tests.simulation.seeds import is_found
 from tests.simulation.system import Outcome
 
 SEEDS = 30
 
 MOMENTS = {"paused", "paused while a world is formed", "paused while a world is parked"}
-HOT_MOMENTS = {*MOMENTS, "paused while a world is prepared", "paused when a repair was decided"}
+LIVE_MOMENTS = {*MOMENTS, "paused while a world is prepared", "paused when a repair was decided"}
 
 
-@pytest.mark.parametrize(("simulate", "moments"), [(simulate_pauses, MOMENTS), (simulate_hot_pauses, HOT_MOMENTS)])
+@pytest.mark.parametrize(("simulate", "moments"), [(simulate_pauses, MOMENTS), (simulate_live_pauses, LIVE_MOMENTS)])
 def test_a_pause_at_any_moment_leaves_nobody_behind_and_the_job_goes_on(
     simulate: Callable[[int], Outcome], moments: set[str], tell: Callable[[str], None]
 ) -> None:
@@ -53,4 +53,4 @@ def test_a_planted_bug_is_caught(
     plant: Callable[[pytest.MonkeyPatch], None], likely: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plant(monkeypatch)
-    assert is_found(simulate_hot_pauses, likely=likely)
+    assert is_found(simulate_live_pauses, likely=likely)

@@ -11,6 +11,7 @@ from typing import Generic, Protocol, TypeVar
 
 from messages.api import EventLine, LogLine
 from runtime.errors import UserError
+from runtime.retry import Backoff
 from tradewind.client.errors import MasterAway
 
 FIRST_BACKOFF_S = 0.2
@@ -85,12 +86,13 @@ async def follow(
     """Until a stream that ended by itself is over; one that was cut, or ended too early, is opened again."""
     loop = asyncio.get_running_loop()
     away_since: float | None = None
-    backoff_s = FIRST_BACKOFF_S
+    backoff = Backoff(FIRST_BACKOFF_S, MAX_BACKOFF_S)
     while True:
         seen.replay()
         try:
             async for line in open_stream():
-                away_since, backoff_s = None, FIRST_BACKOFF_S
+                away_since = None
+                backoff.reset()
                 if seen.is_new(line):
                     yield line
             if await is_over():
@@ -102,5 +104,4 @@ async def follow(
             elif loop.time() - away_since > patience_s:
                 hint = "tradewind master, then this command again"
                 raise UserError(f"{away} Gave up after {patience_s:g} s.", hint) from away
-        await asyncio.sleep(backoff_s)
-        backoff_s = min(backoff_s * 2, MAX_BACKOFF_S)
+        await backoff.wait()

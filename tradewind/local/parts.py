@@ -11,6 +11,7 @@ from runtime import children
 from runtime.errors import UserError
 from runtime.nats_server import NatsServer
 from runtime.process import EXIT_USER_ERROR
+from runtime.retry import Backoff
 
 FIRST_BACKOFF_S = 0.2
 MAX_BACKOFF_S = 5.0
@@ -127,11 +128,12 @@ def guard(environ: Mapping[str, str], folder: Path) -> OwnProcess:
 async def keep(part: Part, say: Callable[[str], None]) -> None:
     """Starts the part again whenever it ends, with backoff, until cancelled; raises if it cannot live."""
     loop = asyncio.get_running_loop()
-    early, backoff_s, started_s = 0, FIRST_BACKOFF_S, loop.time()
+    early, backoff, started_s = 0, Backoff(FIRST_BACKOFF_S, MAX_BACKOFF_S), loop.time()
     while True:
         code = await part.wait_exit()
         if loop.time() - started_s > EARLY_S:
-            early, backoff_s = 0, FIRST_BACKOFF_S
+            early = 0
+            backoff.reset()
         early += 1
         sentence, tail = f"The {part.name} ended with {code} and cannot go on:", tail_of(part.log_file)
         if code in FINAL_CODES:
@@ -139,8 +141,7 @@ async def keep(part: Part, say: Callable[[str], None]) -> None:
         if early > EARLY_AT_MOST:
             raise StackFailed(sentence, f"look at the lines above, or at all of them in {part.log_file}", tail)
         say(f"the {part.name} ended with {code} and is started again")
-        await asyncio.sleep(backoff_s)
-        backoff_s = min(backoff_s * 2, MAX_BACKOFF_S)
+        await backoff.wait()
         started_s = loop.time()
         await part.start()
 

@@ -281,7 +281,7 @@ class Saving:
         return (saved.step if saved is not None else 0), lives
 
     def committed(self, step: int) -> None:
-        """The sum of `step` has come and is applied, so everybody has the step before it."""
+        """Step `step` is all-reduced and applied, so all ranks have the step before it."""
         if self._held is not None and self._held[0] == step:  # older: from when this rank was the first, some time ago
             self._checkpoints.offer(*self._held)
         self._held = None

@@ -28,7 +28,7 @@ _NAMED_AT_MOST: Final = 3
 
 
 def terms_of(state: TrainingState, order: Order, steps: int, **options: object) -> str:
-    """`options`: whatever else decides how a sum becomes the next state, as far as it can be compared."""
+    """`options`: whatever else decides how gradients become the next state, as far as it can be compared."""
     kind = state.kind()
     tensors = [*kind.fixed, *kind.buffers]
     numbers = sum(math.prod(each.shape) for each in tensors)
@@ -142,5 +142,5 @@ def _quiet(wrapper: DistributedDataParallel) -> None:
     wrapper.require_forward_param_sync = False
     wrapper.broadcast_buffers = False
     if wrapper.static_graph:
-        # Its first backward asks for one sum even so, unless that was asked for already.
+        # Its first backward asks for one all-reduce even so, unless that was asked for already.
         wrapper._static_graph_delay_allreduce_enqueued = True

@@ -1,4 +1,4 @@
-"""What ranks tell each other in band: a few numbers behind the gradient, added up by the same sum.
+"""What ranks tell each other in band: a few numbers behind the gradients, added up by the same all-reduce.
 
     t, t², samples, step (in two parts), loss, digest × 4, the flags of each rank
 
@@ -67,7 +67,7 @@ class Own:
 
 @dataclass(frozen=True, slots=True)
 class Agreed:
-    """The same on every rank that has the sum."""
+    """The control words of all ranks, added up: the same on every rank that has them."""
 
     ready_sum: int
     ready_squares: int

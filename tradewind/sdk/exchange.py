@@ -243,7 +243,7 @@ class Exchange:
             if number == buckets.count - 1:
                 self._write_words(own, world, totals)
             if number == 0:
-                self._instruments.meter.begin_sum()
+                self._instruments.meter.begin_all_reduce()
             works.append(group.all_reduce(buckets.bucket(step, number, world.size)))
         return works
 

@@ -35,7 +35,7 @@ class Lap:
     computed_s: float
     """From the batch handed out to its gradients being there."""
     waited_s: float
-    """In the sum: for other ranks, and for the network."""
+    """In the all-reduce: for other ranks, and for the network."""
     is_whole: bool
     """Nothing disturbed it."""
 
@@ -45,7 +45,7 @@ class Meter:
         self._clock_s = clock_s
         self._began_s = clock_s()
         self._batch_s: float | None = None
-        self._sum_s = 0.0
+        self._reduce_s = 0.0
         self._is_whole = False
 
     def begin(self) -> None:
@@ -63,13 +63,13 @@ class Meter:
             self._is_whole = False
         self._batch_s = self._clock_s()
 
-    def begin_sum(self) -> None:
-        self._sum_s = self._clock_s()
+    def begin_all_reduce(self) -> None:
+        self._reduce_s = self._clock_s()
 
-    def end_sum(self) -> Lap:
+    def end_step(self) -> Lap:
         now_s = self._clock_s()
-        computed_s = self._sum_s - self._batch_s if self._batch_s is not None else 0.0
-        lap = Lap(now_s - self._began_s, computed_s, now_s - self._sum_s, self._is_whole)
+        computed_s = self._reduce_s - self._batch_s if self._batch_s is not None else 0.0
+        lap = Lap(now_s - self._began_s, computed_s, now_s - self._reduce_s, self._is_whole)
         self._began_s, self._batch_s, self._is_whole = now_s, None, True
         return lap
 

@@ -112,7 +112,7 @@ class Training:
         return False
 
     def _commit(self, step: int, reduced: Reduced) -> None:
-        tools, lap = self._instruments, self._instruments.meter.end_sum()
+        tools, lap = self._instruments, self._instruments.meter.end_step()
         try:
             self._exchange.commit(reduced, step)
         except NonfiniteStep:

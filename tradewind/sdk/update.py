@@ -82,7 +82,7 @@ class Applier:
         if not self._applies:
             raise RuntimeError(
                 "the run steps the optimizer itself, when the gradients of all ranks are summed: take optimizer.step() "
-                "out of the loop (what else has to be done with a sum belongs into update=)"
+                "out of the loop (what else has to be done with the gradients belongs into update=)"
             )
 
 

@@ -28,13 +28,13 @@ from messages.clusters import WorkerTemplate
 from messages.decoding import Undecodable, decode
 from messages.ids import JobName
 from messages.labels import APP_LABEL, NOTICE_ANNOTATION
-from runtime.backoff import Backoff
 from runtime.clock import Clock
 from runtime.kubernetes.client import AlreadyExists, ApiRefused, ApiUnavailable, KubernetesApi, NotFound
 from runtime.kubernetes.objects import AnyObject, Node, Pod
 from runtime.kubernetes.paths import NODES_PATH, pods_path
 from runtime.kubernetes.watch import Change, Seen, Vanished, Watcher
 from runtime.logs import Once, logger
+from runtime.retry import Backoff
 from runtime.role import RoleLoop
 
 REQUESTS_AT_ONCE = 16

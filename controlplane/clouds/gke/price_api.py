@@ -16,6 +16,7 @@ from controlplane.catalog.refresh import OnChange, Prices, PricesAway, PricesRef
 from controlplane.catalog.shipped import shipped_catalog
 from controlplane.clouds.gke.price_parts import Page, Sku, parts_of, prices_of
 from messages.decoding import Undecodable, decode
+from runtime.backoff import pauses
 from runtime.errors import Temporary, UserError
 from runtime.paths import current_folder, placed
 from runtime.settings import read_settings
@@ -140,15 +141,14 @@ async def _all_pages(
 async def _page_in_time(
     session: aiohttp.ClientSession, settings: PriceSettings, page_token: str, account: Account | None, rest: Rest
 ) -> Page:
-    backoff_s = FIRST_BACKOFF_S
+    waits_s = pauses(FIRST_BACKOFF_S, MAX_BACKOFF_S)
     for attempt in range(1, settings.attempts + 1):
         try:
             return await _page(session, settings, page_token, account)
         except PricesAway:
             if attempt == settings.attempts:
                 raise
-        await rest(backoff_s)
-        backoff_s = min(backoff_s * 2, MAX_BACKOFF_S)
+        await rest(next(waits_s))
     raise AssertionError("the last attempt answers or raises")
 
 

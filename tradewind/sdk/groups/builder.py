@@ -23,7 +23,7 @@ from torch._C._distributed_c10d import Store as TorchStore
 
 from tradewind.protocol.trainer import Assign, Store
 from tradewind.sdk.groups import gloo
-from tradewind.sdk.groups.group import Built, Group, Joiner
+from tradewind.sdk.groups.group import Built, Destination, Group, JoiningRank
 
 STORE_TIMEOUT: Final = timedelta(seconds=30)
 _LAST_WAIT_S: Final = 2.0
@@ -70,7 +70,7 @@ class Builder:
         make_group: MakeGroup,
         on_built: Callable[[int, Built | None], None],
         listen: Callable[[Assign], tuple[int, str]],
-        prepare: Callable[[Joiner, int], None],
+        prepare: Callable[[JoiningRank, int], None],
         before: Callable[[Assign], None] = lambda assign: None,
     ) -> None:
         self._make_group = make_group
@@ -127,11 +127,11 @@ class Builder:
         if assign.rank in entering:
             port, token = self._listen(assign)
             store.set(f"state/{assign.rank}", json.dumps([assign.address, port, token]))
-        # After a loss all wait for the first sum, which tells as much as a trial of the group would.
+        # After a loss all wait for the first all-reduce, which tells as much as a trial of the group would.
         tried = assign.entry != "repair"
         group = self._make_group(store, assign.rank, assign.world_size, assign.address, tried=tried)
         others = [rank for rank in entering if rank != assign.rank]
-        joiners = tuple(_joiner(rank, store.get(f"state/{rank}"), assign.address) for rank in others)
+        joiners = tuple(_joining(rank, store.get(f"state/{rank}"), assign.address) for rank in others)
         self._clients.give_back(assign.store, client)
         return Built(group, joiners)
 
@@ -165,9 +165,9 @@ def _connect(store: Store) -> TCPStore:
     return TCPStore(store.host, store.port, is_master=False, wait_for_workers=False, timeout=STORE_TIMEOUT)
 
 
-def _joiner(rank: int, written: bytes, source: str) -> Joiner:
+def _joining(rank: int, written: bytes, source: str) -> JoiningRank:
     host, port, token = json.loads(written)
-    return Joiner(rank, (host, port), token, source)
+    return JoiningRank(rank, Destination((host, port), token, source))
 
 
 def _first_line(error: Exception) -> str:

@@ -37,7 +37,7 @@ class GlooGroup:
     def __init__(self, store: Store, rank: int, size: int, address: str, *, tried: bool = True) -> None:
         """Waits for all members, at most BUILD_TIMEOUT. Call it in a thread that may be left behind.
 
-        `tried`: a small sum has shown that all can be reached.
+        `tried`: a small all-reduce shows first that all members can be reached.
         """
         options = _gloo._Options()
         options._devices = [_device(address)]

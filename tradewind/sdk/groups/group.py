@@ -23,17 +23,27 @@ class Group(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Joiner:
-    """Where a rank that enters without the state wants it sent."""
+class Destination:
+    """Where a joining rank takes the state."""
 
-    rank: int
     address: tuple[str, int]
     token: str
     source: str = ""
-    """This worker's own address: the one that the joining rank expects its peers to connect from."""
+    """The address that it expects its peers to connect from; any if it is empty."""
+
+    def __str__(self) -> str:
+        return f"{self.address[0]}:{self.address[1]}"
+
+
+@dataclass(frozen=True, slots=True)
+class JoiningRank:
+    """A rank that enters without the state, and where it wants that sent."""
+
+    rank: int
+    destination: Destination
 
 
 @dataclass(frozen=True, slots=True)
 class Built:
     group: Group
-    joiners: tuple[Joiner, ...] = ()
+    joiners: tuple[JoiningRank, ...] = ()

@@ -1,7 +1,7 @@
 """A group of ranks on NCCL: the GPU's counterpart of gloo.py. It has never met a GPU: tests give it another backend.
 
 What differs: an abort gets a rank out of a collective, so there are no sockets to find and no buffer to give up. Why
-each step waits for its sum, and what else has not been run: docs/decisions/0016.
+each step waits for its all-reduce, and what else has not been run: docs/decisions/0016.
 """
 
 import os

@@ -19,7 +19,7 @@ def learn(turn: Turn, event: events.TrainerEvent) -> None:
         case events.GroupAwaited(_, step):
             turn.set_thread(collective=Collective(state.done if step is None else step))
         case events.ReadinessDeclared():
-            turn.set_plan(promised=ready_for(state) if state.is_in_collective else 0)
+            _readiness_declared(turn)
         case events.WorldAwaited():
             turn.set_thread(awaits_world=True)
         case events.Assigned(_, assign):
@@ -82,6 +82,12 @@ def _assigned(turn: Turn, assign: Assign) -> None:
         turn.effects.append(StartBuild(assign))
 
 
+def _readiness_declared(turn: Turn) -> None:
+    promised = ready_for(turn.state) if turn.state.is_in_collective else 0
+    if promised != turn.state.plan.promised:
+        turn.set_plan(promised=promised)
+
+
 def _halted(turn: Turn, generation: int) -> None:
     turn.set_fence(halted=max(turn.state.fence.halted, generation))
     turn.cut(turn.state.fence.halted)
@@ -119,9 +125,8 @@ def _step_reduced(turn: Turn, event: events.StepReduced) -> None:
     state, world = turn.state, turn.state.world
     assert world is not None
     promised = state.plan.promised
-    was_reported = turn.leave_collective()
     became_active = event.active[world.rank] and not world.is_active
-    turn.change(
+    was_reported = turn.leave_collective(
         steps=_earlier(state.steps, event.ends_after),
         done=state.done + event.counts,
         held=(),

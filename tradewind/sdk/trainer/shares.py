@@ -4,6 +4,7 @@ The batch of a step depends on its number alone. A world only decides which rank
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from tradewind.protocol.trainer import Ranges
 
@@ -42,6 +43,11 @@ def without(ranges: Ranges, taken: Ranges) -> Ranges:
 
 def shares(batch: int, active: Sequence[bool]) -> tuple[Ranges, ...]:
     """By rank: one stretch of the batch for each active rank, as even as can be."""
+    return _shares(batch, tuple(active))
+
+
+@lru_cache(maxsize=64)
+def _shares(batch: int, active: tuple[bool, ...]) -> tuple[Ranges, ...]:
     return deal(batch, ((),) * len(active), active)
 
 

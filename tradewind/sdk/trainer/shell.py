@@ -13,7 +13,7 @@ from typing import assert_never
 
 from tradewind.protocol.trainer import Assign, Halt, Lease, Locate, Order, Ranges, encode_message
 from tradewind.sdk.control_words import Agreed
-from tradewind.sdk.groups.group import Built, Group, Joiner
+from tradewind.sdk.groups.group import Built, Group, JoiningRank
 from tradewind.sdk.trainer import events
 from tradewind.sdk.trainer.decide import Decision, decide
 from tradewind.sdk.trainer.effects import CutGroups, Report, RetireGroups, StartBuild, Switch
@@ -71,7 +71,7 @@ class TrainerShell:
     def is_halted(self) -> bool:
         return self._state.is_halted
 
-    def joiners_to_serve(self) -> tuple[Joiner, ...]:
+    def joiners_to_serve(self) -> tuple[JoiningRank, ...]:
         """Ranks of the present world that wait for the state from this one."""
         world = self._state.world
         built = self._groups.get(world.generation) if world is not None and world.is_active else None

@@ -33,7 +33,7 @@ class Turn:
     def set_thread(self, **fields: Any) -> None:
         self.change(thread=replace(self.state.thread, **fields))
 
-    def leave_collective(self) -> bool:
+    def leave_collective(self, **fields: Any) -> bool:
         """True if the last status said that this rank is in it. Whatever was promised there has been kept."""
         was_reported = self.state.reported_collective
         plan, thread = self.state.plan, self.state.thread
@@ -41,6 +41,7 @@ class Turn:
             thread=replace(thread, collective=None),
             plan=replace(plan, promised=0) if plan.promised else plan,
             reported_collective=False,
+            **fields,
         )
         return was_reported
 

@@ -12,9 +12,9 @@ At the joining worker:
 
 At each rank that has the state:
     streamer = Streamer(fingerprints)
-    streamer.prepare(address, token, nbytes, of) # ahead of the switch: connects; both sides make memory ready. Not on
+    streamer.prepare(destination, nbytes, of)    # ahead of the switch: connects; both sides make memory ready. Not on
                                                  # the training thread: starting threads takes milliseconds
-    job = StreamJob(address, token, generation, step, shard, of, state, header=state.header() if shard == 0 else None)
+    job = StreamJob(destination, generation, step, shard, of, state, header=state.header() if shard == 0 else None)
     streamer.offer(job)                          # at the switch; returns at once
     job.copied.wait(timeout_s) or job.abandon()  # before the next optimizer step
     fingerprints[k] = state.fingerprint()        # after each step, while somebody joins

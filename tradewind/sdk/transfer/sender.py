@@ -14,10 +14,9 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import Protocol
 
+from tradewind.sdk.groups.group import Destination
 from tradewind.sdk.training_state.tensor_bytes import Staging, checksum
 from tradewind.sdk.transfer.wire import Connection, Shard
-
-Address = tuple[str, int]
 
 CONNECT_S = 5.0
 SILENCE_S = 10.0
@@ -36,8 +35,7 @@ class Source(Protocol):
 
 @dataclass(eq=False, slots=True)
 class StreamJob:
-    address: Address
-    token: str
+    to: Destination
     generation: int
     step: int
     shard: int
@@ -45,14 +43,12 @@ class StreamJob:
     state: Source
     header: bytes | None = None
     """With shard 0 only."""
-    source: str = ""
-    """The address to connect from; any if it is empty."""
-    copied: threading.Event = field(default_factory=threading.Event)
+    copied: threading.Event = field(default_factory=threading.Event, init=False)
     """The state may change again. Set also when the job failed."""
-    sent: threading.Event = field(default_factory=threading.Event)
+    sent: threading.Event = field(default_factory=threading.Event, init=False)
     """All is sent, or `error` says why not."""
-    error: str = ""
-    abandoned: bool = False
+    error: str = field(default="", init=False)
+    abandoned: bool = field(default=False, init=False)
 
     def abandon(self) -> None:
         """The caller cannot wait for the copy: what is copied after this is not sent."""
@@ -66,11 +62,9 @@ class StreamJob:
 
 @dataclass(frozen=True, slots=True)
 class Prepare:
-    address: Address
-    token: str
+    to: Destination
     nbytes: int
     of: int
-    source: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +79,10 @@ class End:
 
 
 class Link:
-    """One connection to one joiner and the thread that uses it: for one job, then it ends."""
+    """One connection to one joining rank and the thread that uses it: for one job, then it ends."""
 
-    def __init__(self, address: Address, token: str, fingerprints: Mapping[int, int], source: str = "") -> None:
-        self._address = address
-        self._source = (source, 0) if source else None
-        self._token = token
+    def __init__(self, to: Destination, fingerprints: Mapping[int, int]) -> None:
+        self._to = to
         self._fingerprints = fingerprints
         self._inbox: queue.SimpleQueue[Prepare | Send | End] = queue.SimpleQueue()
         self._lock = threading.Lock()
@@ -98,11 +90,11 @@ class Link:
         self._staging: Staging | None = None
         self._taken = False
         self.ended = False
-        name = f"tradewind-stream-{address[0]}:{address[1]}"
-        threading.Thread(target=self._run, name=name, daemon=True).start()
+        threading.Thread(target=self._run, name=f"tradewind-stream-{to}", daemon=True).start()
 
-    def free_for(self, address: Address, token: str) -> bool:
-        return not self._taken and not self.ended and (address, token) == (self._address, self._token)
+    def free_for(self, to: Destination) -> bool:
+        same = (to.address, to.token) == (self._to.address, self._to.token)
+        return same and not self._taken and not self.ended
 
     def put(self, order: Prepare | Send) -> bool:
         with self._lock:
@@ -154,7 +146,7 @@ class Link:
             connection.send(send.data, SILENCE_S)
             connection.send_line({"checksum": checksum(send.data, zlib.crc32(header))}, SILENCE_S)
         except OSError as error:
-            job.failed(f"shard {job.shard} of {job.of} did not get to {self._address[0]}:{self._address[1]}: {error}")
+            job.failed(f"shard {job.shard} of {job.of} did not get to {self._to}: {error}")
             return None
         finally:
             send.data.release()
@@ -163,7 +155,7 @@ class Link:
         return connection
 
     def _answer(self, connection: Connection) -> None:
-        """Until the joiner is admitted or goes."""
+        """Until the joining rank is admitted or goes."""
         admitted: bool | None = None
         while admitted is not True:
             question = connection.receive_line(ADMISSION_S)
@@ -174,12 +166,13 @@ class Link:
 
     def _connected(self, nbytes: int = 0) -> Connection:
         if self._connection is None:
-            connection = Connection(socket.create_connection(self._address, CONNECT_S, self._source))
+            source = (self._to.source, 0) if self._to.source else None
+            connection = Connection(socket.create_connection(self._to.address, CONNECT_S, source))
             with self._lock:
                 self._connection = connection
                 if self.ended:
                     connection.cut()
-            connection.send_line({"token": self._token, "nbytes": nbytes}, SILENCE_S)
+            connection.send_line({"token": self._to.token, "nbytes": nbytes}, SILENCE_S)
         return self._connection
 
     def _finish(self) -> None:
@@ -202,9 +195,9 @@ class Streamer:
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
 
-    def prepare(self, address: Address, token: str, nbytes: int, of: int, source: str = "") -> None:
+    def prepare(self, to: Destination, nbytes: int, of: int) -> None:
         """`nbytes` is that of the whole state, which so many will send. Call it away from the training thread."""
-        self._put(Prepare(address, token, nbytes, of, source))
+        self._put(Prepare(to, nbytes, of))
 
     def offer(self, job: StreamJob) -> None:
         self._put(job)
@@ -227,8 +220,8 @@ class Streamer:
     def _run(self) -> None:
         while True:
             match self._inbox.get():
-                case Prepare(address, token, source=source) as prepare:
-                    link = self._prepared(address, token) or self._linked(address, token, source)
+                case Prepare(to) as prepare:
+                    link = self._prepared(to) or self._linked(to)
                     if link is not None:
                         link.put(prepare)
                 case StreamJob() as job:
@@ -240,7 +233,7 @@ class Streamer:
 
     def _stream(self, job: StreamJob) -> None:
         """Copies before anything else: starting a thread may take longer than the copy that training waits for."""
-        link = self._prepared(job.address, job.token)
+        link = self._prepared(job.to)
         try:
             nbytes = job.state.nbytes()
             shard_nbytes = -(-nbytes // job.of)
@@ -253,17 +246,17 @@ class Streamer:
             job.failed("abandoned")
             return
         job.copied.set()
-        link = link or self._linked(job.address, job.token, job.source)
+        link = link or self._linked(job.to)
         if link is None or not link.put(Send(job, nbytes, data)):
-            job.failed(f"no connection is left for {job.address[0]}:{job.address[1]}")
+            job.failed(f"no connection is left for {job.to}")
 
-    def _prepared(self, address: Address, token: str) -> Link | None:
-        return next((link for link in self._links if link.free_for(address, token)), None)
+    def _prepared(self, to: Destination) -> Link | None:
+        return next((link for link in self._links if link.free_for(to)), None)
 
-    def _linked(self, address: Address, token: str, source: str) -> Link | None:
+    def _linked(self, to: Destination) -> Link | None:
         self._links = [link for link in self._links if not link.ended]
         if len(self._links) >= MOST_LINKS:
             return None
-        link = Link(address, token, self._fingerprints, source)
+        link = Link(to, self._fingerprints)
         self._links.append(link)
         return link

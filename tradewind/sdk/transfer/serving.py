@@ -1,4 +1,4 @@
-"""A survivor's part in a join: it sends its share of the state as it was at the switch, from background threads.
+"""What a rank with the state does for joining ranks: it sends its shard, as it was at the switch, in the background.
 
 The state does not change between the switch and the next step of the optimizer; only the copy has to be made by then.
 """
@@ -6,7 +6,7 @@ The state does not change between the switch and the next step of the optimizer;
 import atexit
 from typing import Final
 
-from tradewind.sdk.groups.group import Joiner
+from tradewind.sdk.groups.group import JoiningRank
 from tradewind.sdk.trainer.state import World
 from tradewind.sdk.training_state.training_state import TrainingState
 from tradewind.sdk.transfer.sender import Streamer, StreamJob
@@ -24,13 +24,13 @@ class Serving:
         self._serves = False
         atexit.register(self.close)
 
-    def prepare(self, joiner: Joiner, senders: int) -> None:
+    def prepare(self, joining: JoiningRank, senders: int) -> None:
         """Ahead of the switch, in the builder's thread."""
-        self._streamer.prepare(joiner.address, joiner.token, self._state.nbytes(), max(1, senders), joiner.source)
+        self._streamer.prepare(joining.destination, self._state.nbytes(), max(1, senders))
 
-    def begin(self, world: World, joiners: tuple[Joiner, ...], done: int) -> None:
+    def begin(self, world: World, joining: tuple[JoiningRank, ...], done: int) -> None:
         """At the switch, on the training thread: `done` is the step that the state is at."""
-        waiting = [joiner for joiner in joiners if not world.active[joiner.rank]]
+        waiting = [each.destination for each in joining if not world.active[each.rank]]
         if not waiting:
             return
         senders = [rank for rank, active in enumerate(world.active) if active]
@@ -38,18 +38,8 @@ class Serving:
         header = self._state.header() if shard == 0 else None
         self._serves = True
         self.applied(done)
-        for joiner in waiting:
-            job = StreamJob(
-                joiner.address,
-                joiner.token,
-                world.generation,
-                done,
-                shard,
-                len(senders),
-                self._state,
-                header,
-                joiner.source,
-            )
+        for destination in waiting:
+            job = StreamJob(destination, world.generation, done, shard, len(senders), self._state, header)
             self._copying.append(job)
             self._streamer.offer(job)
 
@@ -61,7 +51,7 @@ class Serving:
         self._copying.clear()
 
     def applied(self, done: int) -> None:
-        """What a joiner that is level at this step must have."""
+        """Remembers the fingerprint that a joining rank must have when it is level at this step."""
         if self._serves:
             self._fingerprints[done] = self._state.fingerprint()
             self._fingerprints.pop(done - _REMEMBERED, None)

@@ -9,46 +9,50 @@ from msgspec import structs
 from agents.worker import effects as worker_effects
 from agents.worker import events as worker_events
 from agents.worker.state import WorkerIdentity
+from agents.worker.translation import order_of, status_of
 from controlplane.job import events as job_events
 from controlplane.job.state import Job, Phase, Record
 from messages.ids import Epoch, Generation
-from messages.workers import TrainerStatus, WrittenCheckpoint
+from messages.workers import TrainerExit, WrittenCheckpoint
 from messages.worlds import EndStalled, Invite, JobCommand, Locate
 from tests.simulation.actors import WorkerActor
 from tests.simulation.clockwork import Broken
-from tests.simulation.hot_trainers import HotTraining
-from tests.simulation.hot_worlds import HotTrainer
+from tests.simulation.collectives import COLLECTIVE_S, Group
+from tests.simulation.live_trainers import LiveTrainer, LiveTraining
 from tests.simulation.system import Outcome, System
+from tradewind.protocol.trainer import Status
 
 LOOK_S = 0.004
 LOOK_FOR_S = 15.0
 STALL_S = 6.0
+STEP_S = 0.1
+"""What trainers report of their steps."""
 WRITES_STACKS_S = 0.5
 
 
-class HotWorker(WorkerActor):
+class LiveWorker(WorkerActor):
     def __init__(self, system: System, uid: str, identity: WorkerIdentity) -> None:
         super().__init__(system, uid, identity)
-        self.hot: dict[tuple[Generation, int], HotTrainer] = {}
-        self.training = cast(HotTraining, system.training)
+        self.live: dict[tuple[Generation, int], LiveTrainer] = {}
+        self.training = cast(LiveTraining, system.training)
 
     def perform(self, effect: worker_effects.WorkerEffect) -> None:
         match effect:
             case worker_effects.ForkTrainers():
                 for trainer in self.state.trainers:
-                    if trainer.pid is None and trainer.birth not in self.hot:
+                    if trainer.pid is None and trainer.birth not in self.live:
                         self._bear(trainer.birth, trainer.local_rank)
             case worker_effects.StopTrainers(generation, grace_s):
-                self._stop_hot(generation, grace_s)
+                self._stop_live(generation, grace_s)
             case worker_effects.TellTrainer(generation, rank, word):
-                told = self.hot.get((generation, rank))
+                told = self.live.get((generation, rank))
                 if told is not None:
-                    self.later(0.0003, partial(self.training.hear, told, word))
+                    self.later(0.0003, partial(told.obey, order_of(word, "127.0.0.1")))
             case worker_effects.LookAtTrainers():
-                running = frozenset(t.birth for t in self.hot.values() if t.alive and not t.stopped)
+                running = frozenset(t.birth for t in self.live.values() if t.alive and not t.stopped)
                 self.later(0.0003, lambda: self.post(worker_events.TrainersSeen(self.now_s, running)))
             case worker_effects.AbortTrainer(generation, rank, why):
-                doomed = self.hot.get((generation, rank))
+                doomed = self.live.get((generation, rank))
                 if doomed is not None:
                     self.later(WRITES_STACKS_S, partial(self.training.abort, doomed, why, STALL_S))
             case _:
@@ -69,27 +73,27 @@ class HotWorker(WorkerActor):
         was_alive = self.alive
         super().kill(why)
         if was_alive:
-            for trainer in self.hot.values():
+            for trainer in self.live.values():
                 self.training.end(trainer)
 
     def lose_host(self) -> None:
-        for trainer in self.hot.values():
+        for trainer in self.live.values():
             self.training.failures += trainer.alive
             self.training.end(trainer)
         super().lose_host()
 
     def _bear(self, birth: tuple[Generation, Any], local_rank: int) -> None:
         host = self.host
-        trainer = HotTrainer(birth, local_rank, self.id, tell=lambda status: None, exited=lambda how: None)
 
-        def tell(status: TrainerStatus) -> None:
-            self.later(0.0003, lambda: self.post(worker_events.TrainerSaid(self.now_s, *birth, status)))
+        def tell(status: Status) -> None:
+            told = structs.replace(status_of(status, None), local_rank=local_rank, step_s=STEP_S)
+            self.later(0.0003, lambda: self.post(worker_events.TrainerSaid(self.now_s, *birth, told)))
 
-        trainer.tell = tell
-        trainer.exited = lambda how: self.later(
-            0.001, lambda: self.post(worker_events.TrainerExited(self.now_s, birth[0], how))
-        )
-        self.hot[birth] = trainer
+        def exited(how: TrainerExit) -> None:
+            self.later(0.001, lambda: self.post(worker_events.TrainerExited(self.now_s, birth[0], how)))
+
+        trainer = LiveTrainer(self.training, birth, local_rank, self.id, tell, exited)
+        self.live[birth] = trainer
         self.training.trainers.append(trainer)
 
         def forked() -> None:
@@ -100,15 +104,15 @@ class HotWorker(WorkerActor):
         def attach() -> None:
             if trainer.alive:
                 self.post(worker_events.TrainerAttached(self.now_s, *birth))
-                trainer.report()
+                trainer.start()
 
         self.later(0.08, forked)
 
-    def _stop_hot(self, generation: Generation, grace_s: float) -> None:
+    def _stop_live(self, generation: Generation, grace_s: float) -> None:
         stubborn = self.system.clockwork.happens(0.1, "trainer ignored SIGTERM")
 
         def ended() -> None:
-            for birth, trainer in self.hot.items():
+            for birth, trainer in self.live.items():
                 if birth[0] <= generation:
                     if trainer.alive:
                         written = WrittenCheckpoint(0, "/checkpoints", self.now_s)
@@ -119,15 +123,15 @@ class HotWorker(WorkerActor):
         self.later(grace_s if stubborn else 0.01, ended)
 
 
-class HotSystem(System):
-    worker_kind = HotWorker
+class LiveSystem(System):
+    worker_kind = LiveWorker
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
         steps = self.clockwork.chance.choice((60, 150, 250))
         self.spec = structs.replace(self.spec, timeouts=structs.replace(self.spec.timeouts, stall_s=STALL_S))
-        self.hot_training = HotTraining(self.clockwork, steps, self._store_is_at)
-        self.training: Any = self.hot_training
+        self.live_training = LiveTraining(self.clockwork, steps, self._store_is_at)
+        self.training: Any = self.live_training
         self._outdated = 0
 
     def _store_is_at(self, port: int) -> bool:
@@ -143,13 +147,15 @@ class HotSystem(System):
         if record.phase is Phase.RESHAPING and record.why.startswith("all ranks wait"):
             self._check_in_vain(record)
         if record.phase is Phase.RUNNING and len(record.outdated) < self._outdated:
-            self.hot_training.seen["workers replaced by a reload"] += 1
+            self.live_training.seen["workers replaced by a reload"] += 1
         self._outdated = len(record.outdated)
 
     def _check_in_vain(self, record: Record) -> None:
         """A world is not changed because a rank is slow."""
-        world = self.hot_training.worlds.get(record.assignment.generation) if record.assignment is not None else None
-        slow = [t for t in world.members if t.alive and t.busy] if world is not None and not world.dead else []
+        generation = record.assignment.generation if record.assignment is not None else 0
+        group = self.live_training.groups.get(generation)
+        alive = [t for t in self.live_training.alive if t.generation == generation and t.is_busy]
+        slow = alive if group is not None and not group.is_broken else []
         if any(self.clockwork.now_s - (trainer.busy_since_s or 0.0) > 0.5 for trainer in slow):
             raise Broken(f"a world was halted for a rank that was slow: {record.why}")
 
@@ -203,6 +209,8 @@ class HotSystem(System):
             name, change = clockwork.chance.choice(others)
             at_s = clockwork.chance.uniform(3, clockwork.faults.until_s - clockwork.now_s)
             clockwork.after(at_s, change if name.endswith("switch") else partial(self._make, name, change))
+        if clockwork.chance.random() < 0.4:
+            clockwork.after(clockwork.chance.uniform(3, 10), self._recall_at_switch)
 
     def _watch(self, name: str, when: Callable[[], bool], make: Callable[[], None], left_s: float) -> None:
         if left_s <= 0 or not self.clockwork.unkind:
@@ -213,11 +221,31 @@ class HotSystem(System):
             self.clockwork.after(LOOK_S, partial(self._watch, name, when, make, left_s - LOOK_S))
 
     def _at_switch(self, name: str, make: Callable[[], None]) -> None:
-        def fault() -> None:
+        def fault(group: Group) -> None:
             if self.clockwork.unkind:
-                self._make(name, make)
+                self.clockwork.after(COLLECTIVE_S / 2, partial(self._make, name, make))
 
-        self.hot_training.at_switch = fault
+        self.live_training.at_switch = fault
+
+    def _recall_at_switch(self) -> None:
+        """It gets the result of its last all-reduce late, perhaps after it was assigned to the world after the next."""
+
+        def fault(group: Group) -> None:
+            leaving = [t for t in self.live_training.alive if t in group.members.values() and t.is_leaving]
+            if not leaving or not self.clockwork.unkind:
+                self.live_training.at_switch = fault
+                return
+            slow = self.clockwork.chance.choice(leaving)
+            slow_s = self.clockwork.chance.choice((0.7, 1.2, 1.5))
+            name = "leaving trainer slow at the switch and wanted again"
+            self.clockwork.after(COLLECTIVE_S / 2, partial(self._make, name, lambda: self._recall(slow, slow_s)))
+
+        self._scale_to(self.spec.workers.min)
+        self.live_training.at_switch = fault
+
+    def _recall(self, trainer: LiveTrainer, slow_s: float) -> None:
+        self.live_training.slow_down(trainer, slow_s)
+        self._scale_to(self.spec.workers.max)
 
     @property
     def _job(self) -> Job | None:
@@ -251,7 +279,7 @@ class HotSystem(System):
         return bool(self._catching_up())
 
     def _catching_up(self) -> list[WorkerActor]:
-        names = {t.worker for t in self.hot_training.alive if t.trains and t.heard and not t.active}
+        names = {t.worker for t in self.live_training.alive if t.is_joining}
         return [worker for worker in self.workers.values() if worker.alive and worker.id in names]
 
     def _kill_joiner(self) -> None:
@@ -261,36 +289,36 @@ class HotSystem(System):
         self.clockwork.chance.choice(self._catching_up()).kill("SIGKILL")
 
     def _fail_script(self) -> None:
-        alive = [trainer for trainer in self.hot_training.alive if not trainer.finished]
-        if alive and not self.hot_training.over:
-            self.hot_training.fail(self.clockwork.chance.choice(alive))
+        alive = [trainer for trainer in self.live_training.alive if trainer.state.certificate is None]
+        if alive and not self.live_training.over:
+            self.live_training.fail(self.clockwork.chance.choice(alive))
 
     def _silence(self) -> None:
-        trains = [trainer for trainer in self.hot_training.alive if trainer.trains]
+        trains = [trainer for trainer in self.live_training.alive if trainer.trains]
         if trains:
             chance = self.clockwork.chance
-            self.hot_training.silence(chance.choice(trains), chance.choice((0.2, 0.7, 2.0, 1000.0)))
+            chance.choice(trains).silence(chance.choice((0.2, 0.7, 2.0, 1000.0)), stopped=True)
 
     def _slow_down(self) -> None:
         """It gets no core for a while, which its agent can tell from a trainer that is stopped."""
-        trains = [trainer for trainer in self.hot_training.alive if trainer.trains]
+        trains = [trainer for trainer in self.live_training.alive if trainer.trains]
         if trains:
             chance = self.clockwork.chance
-            self.hot_training.slow_down(chance.choice(trains), chance.choice((0.7, 1.2, 1.5)))
+            self.live_training.slow_down(chance.choice(trains), chance.choice((0.7, 1.2, 1.5)))
 
     def _occupy(self) -> None:
         """Longer than its peers have patience."""
-        trains = [trainer for trainer in self.hot_training.alive if trainer.trains]
+        trains = [trainer for trainer in self.live_training.alive if trainer.trains]
         if trains:
             chance = self.clockwork.chance
-            self.hot_training.occupy(chance.choice(trains), chance.choice((0.7, 1.5, 3.0, 4.5)))
+            chance.choice(trains).occupy(chance.choice((0.7, 1.5, 3.0, 4.5)))
 
     def _stall(self) -> None:
         """It never comes back. One at a time: where nobody waits, nobody is missed."""
-        alive = self.hot_training.alive
-        trains = [trainer for trainer in alive if trainer.trains and not trainer.busy]
-        if trains and not any(trainer.busy for trainer in alive):
-            self.hot_training.occupy(self.clockwork.chance.choice(trains), 1000.0)
+        alive = self.live_training.alive
+        trains = [trainer for trainer in alive if trainer.trains and not trainer.is_busy]
+        if trains and not any(trainer.is_busy for trainer in alive):
+            self.clockwork.chance.choice(trains).occupy(1000.0)
 
     def _notice_late(self) -> None:
         worker = self._some_worker()
@@ -300,9 +328,11 @@ class HotSystem(System):
             worker.later(left_s, lambda: worker.kill("preempted"))
 
     def _scale(self) -> None:
+        self._scale_to(self.clockwork.chance.randint(self.spec.workers.min, self.spec.workers.max))
+
+    def _scale_to(self, wanted: int) -> None:
         term = self._leader().term
         if term is not None:
-            wanted = self.clockwork.chance.randint(self.spec.workers.min, self.spec.workers.max)
             term.hear(lambda: job_events.ScaleAsked(self.clockwork.now_s, wanted))
 
     def _reload(self) -> None:
@@ -311,6 +341,6 @@ class HotSystem(System):
             term.hear(lambda: job_events.ReloadAsked(self.clockwork.now_s))
 
 
-def simulate_hot(seed: int) -> tuple[Outcome, HotTraining]:
-    system = HotSystem(seed)
-    return system.run(), system.hot_training
+def simulate_live(seed: int) -> tuple[Outcome, LiveTraining]:
+    system = LiveSystem(seed)
+    return system.run(), system.live_training

@@ -1,0 +1,77 @@
+"""Items on their way to a stream of the bus: in order, each sent until the stream has it.
+
+While the bus is away they wait here. Whoever owns the outbox bounds it, and decides what is dropped then.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Generic, TypeVar
+
+from runtime.backoff import pauses
+from runtime.errors import BusUnavailable
+from runtime.logs import logger
+
+RETRY_FIRST_S = 0.1
+RETRY_MOST_S = 2.0
+
+Item = TypeVar("Item")
+
+
+class DurableOutbox(Generic[Item]):
+    def __init__(self, what: str, send: Callable[[Item], Awaitable[None]]) -> None:
+        """`send` must be harmless twice: its answer may be lost. Any other error than `BusUnavailable` ends `run`."""
+        self._what = what
+        self._send = send
+        self._waiting: deque[Item] = deque()
+        self._filled = asyncio.Event()
+        self._emptied = asyncio.Event()
+        self._emptied.set()
+        self._log = logger()
+
+    def __len__(self) -> int:
+        """Number of items that wait, without the one that is being sent."""
+        return len(self._waiting)
+
+    @property
+    def idle(self) -> bool:
+        """Everything was stored."""
+        return self._emptied.is_set()
+
+    def put(self, item: Item) -> None:
+        self._waiting.append(item)
+        self._emptied.clear()
+        self._filled.set()
+
+    def drop_oldest(self) -> Item | None:
+        """The item that waited longest is given back and not sent."""
+        return self._waiting.popleft() if self._waiting else None
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            await self._filled.wait()
+            while self._waiting:
+                await self._send_until_stored(self._waiting.popleft())
+            self._filled.clear()
+            self._emptied.set()
+
+    async def flush(self, timeout_s: float) -> bool:
+        """Whether everything was stored in time."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._emptied.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    async def _send_until_stored(self, item: Item) -> None:
+        for tries, pause_s in enumerate(pauses(RETRY_FIRST_S, RETRY_MOST_S)):
+            try:
+                await self._send(item)
+            except BusUnavailable as error:
+                if tries == 0:
+                    self._log.warning("waits_for_bus", what=self._what, why=str(error))
+                await asyncio.sleep(pause_s)
+            else:
+                return

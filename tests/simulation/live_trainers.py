@@ -1,0 +1,543 @@
+"""Live trainers: the production core of each, a simulated training thread around it, and the truth about their steps.
+
+A result of an all-reduce is a number that nobody else has. What a trainer has is the row of results it received, so two
+trainers have the same state if and only if their rows are the same; and a step is whole if the samples that went into
+it are exactly the batch.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from messages.ids import Generation, Rank
+from messages.workers import TrainerExit
+from tests.simulation.clockwork import Broken, Clockwork
+from tests.simulation.collectives import RETIRED_S, Group, Groups
+from tradewind.protocol.trainer import Assign, Halt, Lease, Locate, Order, Ranges, Status
+from tradewind.sdk import control_words
+from tradewind.sdk.certificate import Digest
+from tradewind.sdk.control_words import Agreed, Own
+from tradewind.sdk.trainer import events
+from tradewind.sdk.trainer.decide import Decision, decide
+from tradewind.sdk.trainer.effects import CutGroups, Report, RetireGroups, StartBuild, Switch
+from tradewind.sdk.trainer.invariants import check
+from tradewind.sdk.trainer.shares import merged, without
+from tradewind.sdk.trainer.state import Trainer
+
+BATCH = 12
+WHOLE = Digest.of(range(BATCH))
+COMPUTE_S = 0.1
+CLOSING_S = 30.0
+CHECKPOINT_EVERY = 5
+
+Row = tuple[int, ...]
+Wait = float | Callable[[], bool]
+"""Of a training thread: for some seconds, or until something holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one rank brings into the all-reduce of a step."""
+
+    words: list[float]
+    row: Row | None
+    """None for one that has not the state."""
+    samples: Ranges
+
+
+@dataclass(frozen=True, slots=True)
+class Reduced:
+    agreed: Agreed
+    row: Row
+    """Of the active ranks, before this step."""
+    made: int
+
+
+@dataclass(eq=False)
+class LiveTrainer:
+    training: "LiveTraining"
+    birth: tuple[Generation, Rank]
+    local_rank: int
+    worker: str
+    tell: Callable[[Status], None]
+    exited: Callable[[TrainerExit], None]
+    state: Trainer = field(init=False)
+    row: Row = ()
+    computed: Ranges = ()
+    alive: bool = True
+    silent: bool = False
+    stopped: bool = False
+    """Silent because it was stopped, as its agent can see."""
+    busy_since_s: float | None = None
+    """In its loop body for long: it hears orders, but enters no collective and no world."""
+    is_computing: bool = False
+    snapshot: Row | None = None
+
+    def __post_init__(self) -> None:
+        self.state = Trainer(BATCH, self.training.steps)
+        self._clockwork = self.training.clockwork
+        self._thread = self._train()
+        self._until: Callable[[], bool] | None = None
+        self._is_running = False
+        self._is_due = False
+        self._result: Any = None
+        self._has_result = False
+        self._orders: list[Callable[[], Any]] = []
+        self._others: list[Callable[[], Any]] = []
+        """What happens while it is silent: orders in their order, the rest by other threads."""
+
+    @property
+    def generation(self) -> int:
+        return self.state.world.generation if self.state.world is not None else 0
+
+    @property
+    def trains(self) -> bool:
+        return self.alive and not self.state.is_parked
+
+    @property
+    def is_busy(self) -> bool:
+        return self.busy_since_s is not None
+
+    @property
+    def is_joining(self) -> bool:
+        return self.trains and not self.state.is_active and self.snapshot is not None
+
+    @property
+    def is_leaving(self) -> bool:
+        following = self.state.plan.next
+        return self.trains and following is not None and following.leaves
+
+    # What others do to it.
+
+    def start(self) -> None:
+        self.feed(events.StatusAsked(self._clockwork.now_s))
+        self._run()
+
+    def obey(self, order: Order) -> None:
+        if not self.alive:
+            return
+        if self.silent:
+            self._orders.append(partial(self.obey, order))
+            return
+        now_s = self._clockwork.now_s
+        match order:
+            case Assign():
+                self.training.groups.learn(order)
+                self.feed(events.Assigned(now_s, order))
+            case Halt(generation):
+                self.feed(events.Halted(now_s, generation))
+            case Lease(valid_s):
+                self.feed(events.Leased(now_s, valid_s))
+            case Locate():
+                self.feed(events.StatusAsked(now_s))
+
+    def on_built(self, generation: int) -> None:
+        self._by_itself(lambda: self.feed(events.GroupBuilt(self._clockwork.now_s, generation)))
+
+    def on_build_failed(self, generation: int) -> None:
+        self._by_itself(lambda: self.feed(events.BuildFailed(self._clockwork.now_s, generation)))
+
+    def on_waited_long(self) -> None:
+        self._by_itself(lambda: self.feed(events.WaitedLong(self._clockwork.now_s)))
+
+    def on_result(self, result: Any) -> None:
+        def receive() -> None:
+            self._result, self._has_result = result, True
+            self._poke()
+
+        self._by_itself(receive)
+
+    def silence(self, for_s: float, *, stopped: bool) -> None:
+        self.silent, self.stopped = True, stopped
+        self._clockwork.after(for_s, self._wake)
+
+    def occupy(self, for_s: float) -> None:
+        """Unless it is in an all-reduce, or waits for a world."""
+        if not self.is_busy and self.is_computing:
+            self.busy_since_s = self._clockwork.now_s
+            self._clockwork.after(for_s, self._come_back)
+
+    def feed(self, event: events.TrainerEvent) -> Decision:
+        before = self.state
+        decision = decide(before, event)
+        self.state = decision.state
+        broken = check(before, decision.state, decision.effects)
+        if broken:
+            raise Broken(f"trainer of {self.worker} after {event}: {'; '.join(broken)}")
+        for effect in decision.effects:
+            match effect:
+                case Report(status):
+                    self.tell(status)
+                case StartBuild(assign):
+                    self.training.groups.build(self, assign)
+                case CutGroups(below):
+                    self.training.groups.cut(self, below)
+                case RetireGroups(below):
+                    self.training.groups.cut(self, below, RETIRED_S)
+                case Switch():
+                    pass
+        if decision.wake_at_s is not None and decision.wake_at_s != before.rests_until_s:
+            self._clockwork.after(decision.wake_at_s - event.at_s, partial(self._by_itself, self._tick))
+        self._poke()
+        return decision
+
+    def _tick(self) -> None:
+        self.feed(events.Ticked(self._clockwork.now_s))
+
+    def _by_itself(self, happens: Callable[[], Any]) -> None:
+        """In another thread than the control thread."""
+        if self.alive and self.silent:
+            self._others.append(happens)
+        elif self.alive:
+            happens()
+
+    def _wake(self) -> None:
+        """Orders and the rest come in any order, each among their own in theirs."""
+        self.silent = self.stopped = False
+        orders, others = self._orders, self._others
+        self._orders, self._others = [], []
+        while orders or others:
+            kind = orders if not others or (orders and self._clockwork.chance.random() < 0.5) else others
+            happens = kind.pop(0)
+            if self.alive:
+                happens()
+
+    def _come_back(self) -> None:
+        self.busy_since_s = None
+        if self.alive:
+            group = self.training.groups.get(self.generation)
+            lives_on = self.trains and group is not None and not group.is_broken
+            self.training.seen["slow ranks waited for"] += lives_on
+            if self._is_due:
+                self._is_due = False
+                self._run()
+
+    # Its training thread.
+
+    def _poke(self) -> None:
+        if self._until is not None and not self._is_running and self._until():
+            self._run()
+
+    def _run(self) -> None:
+        if not self.alive:
+            return
+        if self.is_busy:
+            self._is_due = True
+            return
+        self._until = None
+        self._is_running = True
+        wait = next(self._thread, None)
+        while callable(wait) and wait():
+            wait = next(self._thread, None)
+        self._is_running = False
+        if callable(wait):
+            self._until = wait
+        elif wait is not None:
+            self._clockwork.after(wait, partial(self._by_itself, self._run))
+
+    def _train(self) -> Generator[Wait, None, None]:
+        """As `tradewind.sdk.training` does it."""
+        yield from self._change_world()
+        while self.state.certificate is None:
+            todo = without(self.state.held, self.computed)
+            if todo:
+                self.is_computing = True
+                yield COMPUTE_S
+                self.is_computing = False
+                self.computed = merged((*self.computed, *todo))
+            else:
+                yield from self._take_step()
+        yield self._clockwork.chance.uniform(0.01, 0.3)
+        self.training.exit(self)
+
+    def _change_world(self) -> Generator[Wait, None, None]:
+        self.feed(events.WorldAwaited(self._clockwork.now_s))
+        yield lambda: not self.state.thread.awaits_world
+        world = self.state.world
+        assert world is not None
+        if world.assign.entry == "start":
+            yield from self._start()
+        elif not world.is_active:
+            yield from self._join(world.assign)
+        else:
+            if not self.state.keeps_gradients:
+                self.computed = ()
+            if world.assign.laggards:
+                yield from self._hand_on(world.assign)
+
+    def _collective(self, kind: str, part: Callable[[], Any], step: int | None = None) -> Generator[Wait, None, Any]:
+        """False if the world is dead; None if the collective failed; else its result."""
+        self.feed(events.GroupAwaited(self._clockwork.now_s, step))
+        yield lambda: self.state.thread.collective is None or self.state.is_in_collective
+        world = self.state.world
+        if not self.state.is_in_collective or world is None:
+            return False
+        group = self.training.groups.get(world.generation)
+        assert group is not None
+        self._has_result = False
+        self.training.groups.enter(group, world.rank, kind, part())
+        yield lambda: self._has_result
+        return self._result
+
+    def _start(self) -> Generator[Wait, None, None]:
+        row = yield from self._collective("start", lambda: None)
+        if row is False:
+            return
+        ended = self.feed(events.CollectiveEnded(self._clockwork.now_s, ok=row is not None))
+        if not ended.state.is_parked:
+            self.row, self.computed = row, ()
+            self.feed(events.Started(self._clockwork.now_s, len(row)))
+
+    def _hand_on(self, assign: Assign) -> Generator[Wait, None, bool]:
+        """One that has the last result gives it to those that miss it."""
+        row = yield from self._collective("hand on", lambda: self.row, assign.resume - 1)
+        if row is False:
+            return False
+        ended = self.feed(events.CollectiveEnded(self._clockwork.now_s, ok=row is not None))
+        if ended.state.is_parked:
+            return False
+        if ended.state.is_active and ended.state.done < assign.resume:
+            if self.row != row[:-1]:
+                raise Broken(f"{self.worker} misses more than the last result of rank {assign.source}")
+            self.training.seen["laggards"] += 1
+            self.row, self.computed = row, ()
+            self.feed(events.CaughtUp(self._clockwork.now_s, assign.resume))
+        return True
+
+    def _take_step(self) -> Generator[Wait, None, None]:
+        closing = self.state.done >= self.state.steps
+        reduced = yield from self._collective("step", partial(self._part, is_level=False, closing=closing))
+        if reduced is False:
+            yield from self._change_world()
+            return
+        switched = self._receive(reduced, counts=not closing)
+        if reduced is None:
+            return
+        if closing:
+            yield from self._close(reduced.agreed)
+            return
+        self.row, self.computed = (*reduced.row, reduced.made), ()
+        if switched:
+            self.feed(events.StatusAsked(self._clockwork.now_s))
+
+    def _close(self, agreed: Agreed) -> Generator[Wait, None, None]:
+        """All ranks have the last step; those that join get the rest of the state first, within bounds."""
+        self.training.closing_since_s = self.training.closing_since_s or self._clockwork.now_s
+        if not all(agreed.active) and self._clockwork.now_s - self.training.closing_since_s < CLOSING_S:
+            yield 0.02
+            return
+        self.training.over = True
+        self.feed(events.Finished(self._clockwork.now_s, {}))
+
+    def _join(self, assign: Assign) -> Generator[Wait, None, None]:
+        """As `tradewind.sdk.joining` does it: hears every result, gets the state, applies what came since."""
+        if assign.laggards:
+            heard_last = yield from self._hand_on(assign)
+            if not heard_last:
+                return
+        self.computed, self.snapshot = (), None
+        heard: dict[int, int] = {}
+        is_level = has_asked = False
+        while True:
+            part = partial(self._part, is_level=is_level, closing=False)
+            reduced = yield from self._collective("step", part)
+            if reduced is False:
+                return
+            is_step = reduced is not None and not reduced.agreed.over
+            switched = self._receive(reduced, counts=is_level and is_step)
+            if reduced is None:
+                return
+            if is_step:
+                heard[len(reduced.row)] = reduced.made
+            if is_level:
+                self.row = (*self.row, reduced.made) if is_step else self.row
+                self.training.seen["joined"] += 1
+                if switched:
+                    self.feed(events.StatusAsked(self._clockwork.now_s))
+                return
+            if not has_asked:
+                has_asked = True
+                self._clockwork.after(self._clockwork.chance.uniform(0.02, 0.6), partial(self._send_state, reduced.row))
+            yield COMPUTE_S / 2
+            if self.snapshot is not None:
+                is_level = self._catch_up(heard)
+
+    def _send_state(self, row: Row) -> None:
+        self.snapshot = row
+
+    def _catch_up(self, heard: dict[int, int]) -> bool:
+        assert self.snapshot is not None
+        if self._clockwork.happens(0.05, "joining worker gave up"):
+            self.feed(events.GaveUp(self._clockwork.now_s, "another state", self._clockwork.chance.choice((0.0, 1.0))))
+            return False
+        self.row = self.snapshot
+        while len(self.row) in heard:
+            self.row = (*self.row, heard[len(self.row)])
+        self.snapshot = self.row
+        self.feed(events.StateReceived(self._clockwork.now_s, len(self.row)))
+        return True
+
+    def _part(self, *, is_level: bool, closing: bool) -> Part:
+        world = self.state.world
+        assert world is not None
+        active = world.is_active or is_level
+        ready = self.feed(events.ReadinessDeclared(self._clockwork.now_s)).state.plan.promised
+        samples = self.computed if world.is_active and not closing else ()
+        own = Own(
+            ready=ready - world.generation if ready else 0,
+            digest=Digest.of([place for first, last in samples for place in range(first, last)]),
+            loss_sum=0.0,
+            active=active,
+            step=len(self.row) if world.is_first else None,
+            over=closing,
+        )
+        return Part(control_words.encode(own, world.rank), self.row if active else None, samples)
+
+    def _receive(self, reduced: Reduced | None, *, counts: bool) -> bool:
+        """True if the world changed with it. All ranks that were ready for the same world go there, unless halted."""
+        now_s, world, was_halted = self._clockwork.now_s, self.state.world, self.state.is_halted
+        assert world is not None
+        if reduced is None:
+            self.feed(events.StepFailed(now_s))
+            return False
+        agreed = reduced.agreed
+        ready = agreed.ready_generation(world.generation, world.size)
+        decision = self.feed(events.StepReduced(now_s, agreed.active, ready, agreed.ends_after, counts))
+        switched = [effect.generation for effect in decision.effects if isinstance(effect, Switch)]
+        if switched != ([ready] if ready is not None and not was_halted else []):
+            raise Broken(f"all ranks of {world.generation} were ready for {ready}; {self.worker} went to {switched}")
+        return bool(switched)
+
+
+@dataclass
+class LiveTraining:
+    clockwork: Clockwork
+    steps: int
+    serves: Callable[[int], bool]
+    """Whether the store at this port is there."""
+    trainers: list[LiveTrainer] = field(default_factory=list)
+    committed: Row = ()
+    """The results of the steps that everybody has."""
+    checkpoint_row: Row = ()
+    failures: int = 0
+    steps_taken: int = 0
+    over: bool = False
+    closing_since_s: float | None = None
+    seen: Counter[str] = field(default_factory=Counter)
+    """What came about, by kind."""
+    at_switch: Callable[[Group], None] | None = None
+    """A fault that waits for trainers to be on the point of switching."""
+
+    def __post_init__(self) -> None:
+        self.groups = Groups(self.clockwork, self.serves, self._combine)
+        self.groups.seen = self.seen
+
+    @property
+    def alive(self) -> list[LiveTrainer]:
+        return [trainer for trainer in self.trainers if trainer.alive]
+
+    @property
+    def checkpoint(self) -> int:
+        return self.steps if self.over else len(self.checkpoint_row)
+
+    # What ends a trainer.
+
+    def end(self, trainer: LiveTrainer) -> None:
+        if trainer.alive:
+            trainer.alive = False
+            self.groups.end(trainer)
+
+    def exit(self, trainer: LiveTrainer) -> None:
+        if trainer.alive:
+            self.end(trainer)
+            trainer.exited(TrainerExit(trainer.birth[1], code=0))
+
+    def fail(self, trainer: LiveTrainer) -> None:
+        if trainer.alive:
+            self.failures += 1
+            self.end(trainer)
+            trainer.exited(TrainerExit(trainer.birth[1], code=1, tail=("ValueError",)))
+
+    def abort(self, trainer: LiveTrainer, why: str, stall_s: float) -> None:
+        """The truth that a claimed stall is held against."""
+        if not trainer.alive:
+            return
+        if trainer.busy_since_s is None or self.clockwork.now_s - trainer.busy_since_s < stall_s:
+            raise Broken(f"{trainer.worker} was ended as stalled, but it was not: {why}")
+        self.seen["stalled ranks removed"] += 1
+        self.failures += 1
+        self.end(trainer)
+        trainer.exited(TrainerExit(trainer.birth[1], signal="SIGKILL", stalled=why))
+
+    def slow_down(self, trainer: LiveTrainer, for_s: float) -> None:
+        trainer.silence(for_s, stopped=False)
+        self.clockwork.after(for_s + 0.5, lambda: self.seen.update({"slow trainers kept": trainer.alive}))
+
+    # The truth about each collective.
+
+    def _combine(self, group: Group, kind: str, parts: dict[int, Any]) -> Any:
+        if len(group.collectives) == 1 and group.assign.entry == "repair":
+            self.seen["repairs"] += 1
+        match kind:
+            case "start":
+                return self._begin()
+            case "hand on":
+                return parts[group.assign.source]
+            case _:
+                return self._reduce(group, parts)
+
+    def _begin(self) -> Row:
+        """From the checkpoint: what was done after it is done again."""
+        self.seen["starts"] += 1
+        self.seen["starts after the end"] += self.over
+        self.over, self.closing_since_s = False, None
+        self.committed = self.checkpoint_row
+        return self.checkpoint_row
+
+    def _reduce(self, group: Group, parts: dict[int, Part]) -> Reduced:
+        agreed = _agreed(parts, group.size)
+        rows = {part.row for part in parts.values() if part.row is not None}
+        if len(rows) != 1:
+            raise Broken(f"generation {group.generation} adds gradients of different states: {sorted(map(len, rows))}")
+        row = rows.pop()
+        if agreed.over:
+            return Reduced(agreed, row, 0)
+        self._check_whole(group, [part.samples for part in parts.values()], len(row), agreed)
+        self._commit(row)
+        if agreed.ready_generation(group.generation, group.size) is not None:
+            self.seen["switches"] += 1
+            if self.at_switch is not None:
+                fault, self.at_switch = self.at_switch, None
+                fault(group)
+        return Reduced(agreed, row, self.steps_taken)
+
+    def _check_whole(self, group: Group, samples: list[Ranges], step: int, agreed: Agreed) -> None:
+        count = Counter(place for ranges in samples for first, last in ranges for place in range(first, last))
+        lost = [place for place in range(BATCH) if not count[place]]
+        repeated = [place for place, times in count.items() if times > 1]
+        if lost or repeated:
+            raise Broken(
+                f"step {step} of generation {group.generation}: {len(lost)} samples lost, {len(repeated)} repeated"
+            )
+        if (agreed.step, agreed.digest) != (step, WHOLE):
+            raise Broken(f"step {step} of generation {group.generation} is called {agreed.step} with {agreed.digest}")
+
+    def _commit(self, row: Row) -> None:
+        """A rank that adds to the next step has this one, and so have all."""
+        self.steps_taken += 1
+        if row[: len(self.committed)] != self.committed[: len(row)]:
+            raise Broken(f"a step below {len(row)} was committed twice")
+        self.committed = max(row, self.committed, key=len)
+        if row and len(row) % CHECKPOINT_EVERY == 0:
+            self.checkpoint_row = row
+
+
+def _agreed(parts: dict[int, Part], size: int) -> Agreed:
+    """Each rank's words end with its own flags."""
+    summed = [0.0] * control_words.size(size)
+    for part in parts.values():
+        for place, word in enumerate(part.words):
+            summed[place] += word
+    return control_words.decode(summed)

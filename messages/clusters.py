@@ -73,8 +73,6 @@ class ClusterHeartbeat(Struct, frozen=True, omit_defaults=True):
     nodes: tuple[NodeSight, ...] = ()
     keeps: dict[JobName, Counted] = field(default_factory=dict)
     """How many workers it was told to keep for each job: the master's proof that a command arrived."""
-    digest: str = ""
-    """Equal digests, equal topology but for ages and steps."""
 
 
 class WorkerTemplate(Struct, frozen=True, omit_defaults=True):

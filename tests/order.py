@@ -15,7 +15,7 @@ LONGEST_FIRST = (
     "e2e/test_faults",
     "e2e/test_hot",
     "e2e/test_master_in_a_round",
-    "simulation/test_hot",
+    "simulation/test_live",
     "benchmarks/test_hot_commands",
     "simulation/test_pauses",
     "sdk/test_faults",

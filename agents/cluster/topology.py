@@ -1,7 +1,5 @@
 """What the controller tells of its workers: built whole each time, never as a difference."""
 
-import hashlib
-
 import msgspec
 from msgspec import structs
 
@@ -9,7 +7,7 @@ from agents.cluster.state import ClusterState, Gone, Node, Place, Rules
 from messages.clusters import ClusterHeartbeat, NodeSight, Presence, StartFailure, WorkerSight
 from messages.workers import WorkerStatus
 
-_encoder = msgspec.json.Encoder(order="deterministic")
+_encoder = msgspec.json.Encoder()
 
 
 def what_matters(status: WorkerStatus) -> WorkerStatus:
@@ -28,8 +26,7 @@ def topology(state: ClusterState, now_s: float) -> ClusterHeartbeat:
         nodes=tuple(_node(node, now_s) for node in state.nodes.values()),
         keeps={job: wanted.count for job, wanted in state.wanted.items()},
     )
-    heartbeat = _fitted(heartbeat, state.rules.topology_bytes_at_most)
-    return structs.replace(heartbeat, digest=_digest(heartbeat))
+    return _fitted(heartbeat, state.rules.topology_bytes_at_most)
 
 
 def presence(place: Place) -> Presence:
@@ -121,19 +118,3 @@ def _gone_statuses(sight: WorkerSight) -> WorkerSight:
 
 def _all_statuses(sight: WorkerSight) -> WorkerSight:
     return structs.replace(sight, status=None)
-
-
-def _ageless(sight: WorkerSight) -> WorkerSight:
-    failure = sight.start_failure
-    return structs.replace(
-        sight,
-        silent_s=0.0,
-        status=what_matters(sight.status) if sight.status is not None else None,
-        start_failure=structs.replace(failure, for_s=0.0) if failure is not None else None,
-    )
-
-
-def _digest(heartbeat: ClusterHeartbeat) -> str:
-    ageless = list(map(_ageless, heartbeat.workers))
-    nodes = [structs.replace(sight, notice_s=None if sight.notice_s is None else 0.0) for sight in heartbeat.nodes]
-    return hashlib.blake2b(_encoder.encode((ageless, nodes, heartbeat.keeps)), digest_size=8).hexdigest()

@@ -7,18 +7,20 @@ does not read what it is told, or sends a line without end, is cut off; one that
 import asyncio
 import contextlib
 import os
+import socket
+import struct
 import tempfile
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import cast
 
-from agents.worker import processes
 from agents.worker.trainer import Birth
 from agents.worker.translation import birth_of, certificate_of, measured_of
 from messages.decoding import Undecodable
 from messages.measured import StepsMeasured
 from messages.workers import SampleCertificate
+from runtime import proc
 from runtime.errors import UserError
 from runtime.logs import Once, logger
 from tradewind.protocol import trainer as wire
@@ -29,6 +31,7 @@ SOCKET_PATH_BYTES = 107
 CONNECTIONS_MOST = 256
 BACKLOG_MOST_BYTES = 4 * 1024 * 1024
 """Of what a trainer was told and has not read."""
+_ENDED_OR_STOPPED = frozenset("TtZXx")
 ATTACH_S = 10.0
 """For the first message of a connection."""
 
@@ -141,6 +144,20 @@ class Trainers:
             self._log.warning(what, why=why)
 
 
+def _peer_of(transport: asyncio.BaseTransport) -> int | None:
+    """The pid of the process at the other end; None if it lives where this process cannot see it."""
+    peer = transport.get_extra_info("socket")
+    if peer is None:
+        return None
+    pid, _, _ = struct.unpack("3i", peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
+    return pid or None
+
+
+def process_runs(pid: int | None) -> bool:
+    found = proc.stat(pid) if pid is not None else None
+    return found is not None and found.state not in _ENDED_OR_STOPPED
+
+
 def _clear(path: Path) -> None:
     path.unlink(missing_ok=True)
 
@@ -193,7 +210,10 @@ class _Connection(asyncio.Protocol):
             self.cut()
 
     def peer_runs(self) -> bool:
-        return self._transport is not None and processes.runs(processes.peer_of(self._transport))
+        """Whether the kernel sees a process there that is neither ended nor stopped.
+
+        A trainer that has to wait for a core cannot say that it lives; the kernel can say it for it."""
+        return self._transport is not None and process_runs(_peer_of(self._transport))
 
     def cut(self) -> None:
         if self._transport is not None:

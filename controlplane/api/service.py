@@ -10,7 +10,7 @@ from msgspec import structs
 from controlplane.api.views import job_view
 from controlplane.capacity.interface import JobCapacity
 from controlplane.job import events
-from controlplane.job.hot import lives_on
+from controlplane.job.live.trainers import lives_on
 from controlplane.job.reload import can_do_without_one
 from controlplane.job.stopping import default_grace_s
 from controlplane.jobs.budgets import Budgets

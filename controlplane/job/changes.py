@@ -1,19 +1,17 @@
 """Why the present world cannot, or should not, stay as it is."""
 
-from controlplane.job.given_up import can_go_on, is_given_up
-from controlplane.job.hot import concerned, detached, is_above, is_hot, is_over, lives_on
-from controlplane.job.planned import give_up_at_s, hurry_at_s, why_without_some
-from controlplane.job.present import (
+from controlplane.job.draining import can_go_on, is_draining
+from controlplane.job.live.plan import give_up_at_s, hurry_at_s
+from controlplane.job.live.stalls import waits_in_vain
+from controlplane.job.live.trainers import concerned, detached, is_above, is_live, is_over
+from controlplane.job.queries import (
     chosen,
     has_finished,
     member_of,
     member_of_prepared,
     members,
-    unheard,
 )
-from controlplane.job.reload import NEW_CODE
 from controlplane.job.sentences import describe_exit, name_workers
-from controlplane.job.stalls import waits_in_vain
 from controlplane.job.state import Job, Phase, Worker
 from messages.ids import Generation, WorkerId
 from messages.worlds import Member
@@ -40,7 +38,7 @@ def changes_in_place(job: Job) -> bool:
     world = job.record.assignment
     if job.record.phase is Phase.FORMING:
         return world is not None and world.hot is not None
-    return job.record.prepared is not None or is_hot(job)
+    return job.record.prepared is not None or is_live(job)
 
 
 def _named(job: Job) -> list[Member]:
@@ -87,8 +85,8 @@ def _gives_up_all(job: Job) -> str | None:
     if not job.leaves_at_once or is_over(job):
         return None
     here = [worker for member in members(job) if (worker := job.workers.get(member.worker)) is not None]
-    going = [worker.worker for worker in here if is_given_up(job, worker)]
-    if not going or can_go_on(job, [worker for worker in here if not is_given_up(job, worker)]):
+    going = [worker.worker for worker in here if is_draining(job, worker)]
+    if not going or can_go_on(job, [worker for worker in here if not is_draining(job, worker)]):
         return None
     return f"{name_workers(going)} must go before others can come: machines are given up"
 
@@ -133,15 +131,3 @@ def _took_too_long(job: Job, now_s: float) -> str | None:
     if at_s is None or now_s < at_s:
         return None
     return f"the next world was not ready within {job.spec.timeouts.ready_s:g} s"
-
-
-def may_restart(job: Job) -> bool:
-    """A restart could improve the world. Not worth it once ranks have begun to finish.
-
-    Trainers that live through changes are not ended for it: their world changes in place once all of them are in it."""
-    return not (job.clean or lives_on(job) or unheard(job))
-
-
-def could_be_better(job: Job, candidates: list[Worker]) -> str | None:
-    """Fewer ranks are wanted, or the code is another."""
-    return NEW_CODE if job.record.outdated else why_without_some(job, candidates)

@@ -12,13 +12,13 @@ from msgspec import structs
 
 from controlplane.job import events
 from controlplane.job.doubts import note_doubt, why_doubted
-from controlplane.job.hot import is_over, lives_on
 from controlplane.job.learn_budget import learn_budget
-from controlplane.job.present import has_finished, is_halted, member_of, member_of_prepared
+from controlplane.job.live.trainers import is_over, lives_on
+from controlplane.job.queries import has_finished, is_halted, member_of, member_of_prepared
 from controlplane.job.ranks import ranks_of
 from controlplane.job.reload import ask_for_reload, forget_outdated
+from controlplane.job.scripts import came_further, has_first_step, has_fresh_checkpoint
 from controlplane.job.sentences import describe_waiting
-from controlplane.job.settling import came_further, has_first_step, has_fresh_checkpoint
 from controlplane.job.sharing import heard_again
 from controlplane.job.state import Barred, Cluster, Failure, Job, Store, Unfit, Worker
 from controlplane.job.stopping import ask_to_stop, keep_checkpoint

@@ -6,13 +6,18 @@ from typing import TypedDict, Unpack
 from msgspec import structs
 
 from controlplane.job import effects
-from controlplane.job.asks import ask, is_unconfirmed, repeats_halt_at_s
-from controlplane.job.changes import changes_in_place, could_be_better, may_restart, must_change
-from controlplane.job.hot import (
+from controlplane.job.assignment import assignment_of
+from controlplane.job.changes import changes_in_place, must_change
+from controlplane.job.commands import ask, is_unconfirmed, repeats_halt_at_s
+from controlplane.job.learn import backoff_s, bury, learn_exits
+from controlplane.job.live.plan import give_up_at_s, hurry_at_s, plan, planned_world, why_plan
+from controlplane.job.live.repair import repair
+from controlplane.job.live.stalls import watch, watch_again_at_s, why_waits
+from controlplane.job.live.trainers import (
     finishing,
-    hot_candidates,
-    is_hot,
+    is_live,
     is_over,
+    live_candidates,
     lives_on,
     never_parked,
     survivors,
@@ -20,21 +25,22 @@ from controlplane.job.hot import (
     why_rests,
     with_state,
 )
-from controlplane.job.learn import backoff_s, bury, learn_exits
-from controlplane.job.making import assignment_of
 from controlplane.job.overdue import (
     OVERSLEPT_S,
     Overdue,
+    has_switched,
     park_by_s,
     patience_s,
     silent,
     slept_s,
+    some_switched,
     too_late,
+    unparked,
     unparked_in_time,
     unreachable,
+    unready,
 )
-from controlplane.job.planned import give_up_at_s, hurry_at_s, plan, planned_world, why_larger, why_plan
-from controlplane.job.present import (
+from controlplane.job.queries import (
     all_clean,
     chosen,
     is_decided,
@@ -43,8 +49,7 @@ from controlplane.job.present import (
 )
 from controlplane.job.ranks import Arrangement, arrange, ranks_of
 from controlplane.job.reload import all_began_anew, forget_outdated, tries_new_code, why_reload_waits
-from controlplane.job.repair import repair
-from controlplane.job.rounds import has_switched, some_switched, unparked, unready
+from controlplane.job.scripts import came_further, may_restart, next_start, why_restart
 from controlplane.job.sentences import (
     all_exited,
     count,
@@ -54,9 +59,7 @@ from controlplane.job.sentences import (
     name_workers,
     workers_are,
 )
-from controlplane.job.settling import came_further, grows_at_s, next_start, why_not_admitted
 from controlplane.job.sharing import capped, judge_shares
-from controlplane.job.stalls import watch, watch_again_at_s, why_waits
 from controlplane.job.state import Job, Phase, Record, Store, Worker
 from controlplane.job.stopping import grace_s, is_ending
 from controlplane.job.waiting import what_to_wait_for
@@ -161,7 +164,7 @@ class Turn:
             return self._set(phase=Phase.WAITING)
         if self._halt_again():
             return True
-        candidates = hot_candidates(self.job)
+        candidates = live_candidates(self.job)
         generation = self._record.generation
         address = self._lasting_store(generation) if candidates else self._store_address(generation)
         if address is None:
@@ -237,30 +240,23 @@ class Turn:
         prepared = self._record.prepared
         if prepared is not None and has_switched(self.job, prepared):
             return self._switch(prepared)
-        why, waits = must_change(self.job, self.now_s), ""
-        if why is None and may_restart(self.job):
-            why, waits = self._why_restart(chosen(self.job))
+        why = must_change(self.job, self.now_s)
         if why is not None:
             return self._reshape(why)
-        if waits:
-            return self._say(f"{self.job.ranks_waiting or self._record.why}; {waits}")
+        if may_restart(self.job):
+            restart = why_restart(self.job, chosen(self.job), self.now_s)
+            if restart.why is not None:
+                return self._reshape(restart.why)
+            self._grows_at_s = restart.at_s
+            if restart.waits:
+                return self._say(f"{self.job.ranks_waiting or self._record.why}; {restart.waits}")
         if prepared is not None:
             slow = why_waits(self.job)
             preparing = f"{prepared.why}; preparing generation {prepared.generation}"
             return self._say(f"{preparing}; {slow}" if slow else preparing)
-        if is_hot(self.job):
+        if is_live(self.job):
             return self._plan()
         return self._say(self.job.ranks_waiting or self._why_it_runs())
-
-    def _why_restart(self, candidates: list[Worker]) -> tuple[str | None, str]:
-        """Why the scripts are restarted now; else what workers wait for that could join them."""
-        why = could_be_better(self.job, candidates)
-        growth = why_larger(self.job, candidates) if why is None else None
-        at_s = grows_at_s(self.job, self.now_s)
-        if growth is None or self.now_s >= at_s:
-            return why or growth, ""
-        self._grows_at_s = at_s
-        return None, why_not_admitted(self.job, candidates, at_s, self.now_s)
 
     def _why_it_runs(self) -> str:
         short = len(members(self.job)) < self._record.wanted

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 from msgspec import structs
 
-from controlplane.job.given_up import can_go_on, is_given_up
-from controlplane.job.hot import is_over, joiners, survivors, whole
-from controlplane.job.present import can_train, member_of, members, present_members, world_size
+from controlplane.job.draining import can_go_on, is_draining
+from controlplane.job.live.trainers import is_over, joiners, survivors, whole
+from controlplane.job.queries import can_train, member_of, members, present_members, world_size
 from controlplane.job.ranks import arrange
 from controlplane.job.sentences import count, how_it_ended
 from controlplane.job.sharing import wanted_by_cluster
@@ -52,7 +52,7 @@ def can_do_without_one(job: Job) -> bool:
 def next_to_reload(job: Job) -> WorkerId | None:
     """Of the present world, if it is complete, proven and can do without. Not while another of them has to go."""
     here = [worker for _, worker in present_members(job)]
-    settled = all(can_train(worker) and not is_given_up(job, worker) for worker in here)
+    settled = all(can_train(worker) and not is_draining(job, worker) for worker in here)
     old = _outdated_members(job)
     if not old or not settled or not _is_complete(job) or not _is_proven(job):
         return None

@@ -10,7 +10,7 @@ from collections import Counter
 from dataclasses import replace
 
 from controlplane.job.overdue import patience_s
-from controlplane.job.present import TOPOLOGY_FRESH_S, hears_somebody
+from controlplane.job.queries import TOPOLOGY_FRESH_S, hears_somebody
 from controlplane.job.sentences import count
 from controlplane.job.state import Cluster, Job
 from messages.ids import ClusterName

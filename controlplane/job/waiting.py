@@ -1,7 +1,7 @@
 """What a job without a world waits for, in words; None if it waits for nothing."""
 
-from controlplane.job.hot import hot_candidates, survivors
-from controlplane.job.present import chosen, coming, unheard, warming
+from controlplane.job.live.trainers import live_candidates, survivors
+from controlplane.job.queries import chosen, coming, unheard, warming
 from controlplane.job.ranks import arrange
 from controlplane.job.sentences import name_workers, workers_are
 from controlplane.job.sharing import capped, clusters_agree
@@ -53,7 +53,7 @@ def _what_a_pause_means(record: Record) -> str:
 def _what_survivors_wait_for(job: Job) -> str | None:
     """For others to join them, while they keep the state."""
     spec = job.spec
-    candidates = hot_candidates(job)
+    candidates = live_candidates(job)
     if len(candidates) < spec.workers.least:
         known = _what_stands_in_the_way(job)
         return f"{len(candidates)} of at least {workers_are(spec.workers.least)} warm; the state is kept{known}"

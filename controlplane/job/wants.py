@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from controlplane.job.effects import WantNodes
-from controlplane.job.present import deserted
+from controlplane.job.queries import deserted
 from controlplane.job.state import DeadlineLeft, Job, Want
 
 DEADLINE_EVERY_S = 60.0

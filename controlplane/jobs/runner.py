@@ -7,7 +7,7 @@ from controlplane.allocator.effects import Place
 from controlplane.job.decide import decide
 from controlplane.job.effects import JobEffect
 from controlplane.job.events import JobEvent, PlacementChanged, Ticked
-from controlplane.job.hot import lives_on
+from controlplane.job.live.trainers import lives_on
 from controlplane.job.state import Job, Record
 from controlplane.jobs.errors import NotRecorded
 from controlplane.jobs.measures import Measures

@@ -8,7 +8,7 @@ import msgspec
 import tradewind
 from agents.cluster.settings import ClusterSettings
 from agents.worker.environment import rank_environment
-from controlplane.job import settling
+from controlplane.job import scripts as settling
 from controlplane.job.state import UNKNOWN_COST_S
 from messages.jobs import JobSpec, contradictions
 from runtime.yaml_files import load_yaml

@@ -4,7 +4,7 @@ import pytest
 
 from controlplane.job.state import Phase
 from messages.jobs import Workers, contradictions
-from tests.job.hot_stage import a_hot_stage
+from tests.job.live_stage import a_hot_stage
 from tests.job.stage import a_spec, a_stage, halts, kept, released
 
 SPEC = a_spec(workers=4, allowed=(2, 4), settle_s=0.0)

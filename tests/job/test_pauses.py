@@ -7,7 +7,7 @@ from controlplane.job.stopping import default_grace_s
 from messages.criteria import WhenSpent
 from messages.ids import Epoch, WorkerId
 from messages.worlds import Invite, Release
-from tests.job.hot_stage import HotStage, a_hot_stage
+from tests.job.live_stage import HotStage, a_hot_stage
 from tests.job.stage import Stage, a_spec, a_stage, assignments, clean, failed, halts, kept, published, released, told
 
 WHY = "9.9000 of 10.0000 USD are spent"

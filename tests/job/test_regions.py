@@ -4,7 +4,7 @@ from msgspec import structs
 
 from controlplane.job import events
 from controlplane.job.learn import CLUSTER_FORGOTTEN_S
-from controlplane.job.present import DESERTED_S, deserted
+from controlplane.job.queries import DESERTED_S, deserted
 from controlplane.job.state import Phase
 from messages.clusters import ClusterHeartbeat, Presence, WorkerSight
 from messages.ids import ClusterName, WorkerId

@@ -9,7 +9,7 @@ from controlplane.job.state import Phase
 from messages.ids import Rank, WorkerId
 from messages.workers import TrainerExit, WorkerPhase
 from messages.worlds import Invite
-from tests.job.hot_stage import HotStage, a_hot_job, a_hot_stage, invited
+from tests.job.live_stage import HotStage, a_hot_job, a_hot_stage, invited
 from tests.job.stage import LOCAL, a_spec, assignments, failed, halts, published, released, told
 
 

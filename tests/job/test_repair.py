@@ -1,8 +1,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from controlplane.job.live.repair import repair
 from controlplane.job.ranks import arrange
-from controlplane.job.repair import repair
 from controlplane.job.state import Worker
 from messages.ids import ClusterName, Generation, Rank, WorkerId
 from messages.workers import TrainerStatus

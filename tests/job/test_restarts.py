@@ -6,7 +6,7 @@ from messages.ids import Epoch
 from messages.jobs import Launch
 from messages.workers import WorkerPhase
 from messages.worlds import Assignment
-from tests.job.hot_stage import a_hot_stage
+from tests.job.live_stage import a_hot_stage
 from tests.job.stage import Stage, a_spec, a_stage, failed, told
 
 LAUNCH = Launch(script="train.py", args=("--lr=1",), restart_args=("--resume",))

@@ -13,7 +13,7 @@ from messages.ids import Rank, WorkerId
 from messages.jobs import JobSpec
 from messages.workers import TrainerExit, WorkerPhase
 from messages.worlds import EndStalled, Locate
-from tests.job.hot_stage import HotStage, a_hot_job, a_hot_stage
+from tests.job.live_stage import HotStage, a_hot_job, a_hot_stage
 from tests.job.stage import a_spec, halts, published, told
 
 STEP = 5

@@ -6,7 +6,7 @@ from msgspec import structs
 
 from controlplane.job import events
 from controlplane.job.effects import JobEffect, WantNodes
-from controlplane.job.present import DESERTED_S
+from controlplane.job.queries import DESERTED_S
 from controlplane.job.state import Want
 from controlplane.job.wants import DEADLINE_EVERY_S
 from messages.clusters import ClusterHeartbeat

@@ -18,7 +18,7 @@ from torch._C._distributed_c10d import TCPStore
 
 from agents.worker.commands import Enter
 from agents.worker.translation import order_of, status_of
-from controlplane.job.repair import repair
+from controlplane.job.live.repair import repair
 from messages.ids import ClusterName, Generation, JobName, Rank
 from messages.jobs import Launch
 from messages.worlds import Assignment, Entry, HotWorld, Member, StoreAddress

@@ -45,7 +45,7 @@ class Stage:
         """Rank 0 of two, before step 5."""
         group = Cuttable()
         self.shell.obey(START)
-        assert self.shell.take_up() == START
+        assert self.shell.await_world() == START
         self.shell.built(1, Built(group))
         self.shell.started(5)
         return group
@@ -71,7 +71,7 @@ def until(stage: Stage, field: str, value: Any) -> None:
 
 
 def test_an_assignment_wakes_the_thread_that_waits_for_a_world_and_starts_its_build(stage: Stage) -> None:
-    thread, came = in_a_thread(stage.shell.take_up)
+    thread, came = in_a_thread(stage.shell.await_world)
     stage.shell.obey(START)
     thread.join(10)
     assert came == [START] and stage.builds == [1]
@@ -79,7 +79,7 @@ def test_an_assignment_wakes_the_thread_that_waits_for_a_world_and_starts_its_bu
 
 def test_a_group_wakes_the_thread_that_waits_for_it(stage: Stage) -> None:
     stage.shell.obey(START)
-    stage.shell.take_up()
+    stage.shell.await_world()
     thread, came = in_a_thread(stage.shell.start_collective)
     until(stage, "waiting", 0)
     built = Built(Cuttable())
@@ -90,7 +90,7 @@ def test_a_group_wakes_the_thread_that_waits_for_it(stage: Stage) -> None:
 
 def test_a_halt_wakes_the_thread_that_waits_for_a_group(stage: Stage) -> None:
     stage.shell.obey(START)
-    stage.shell.take_up()
+    stage.shell.await_world()
     thread, came = in_a_thread(stage.shell.start_collective)
     until(stage, "waiting", 0)
     stage.shell.obey(Halt(2))
@@ -105,14 +105,14 @@ def test_a_halt_cuts_the_group_and_a_switch_retires_it(stage: Stage) -> None:
     assert group.is_cut and stage.shell.is_halted()
     assert not stage.shell.ended_collective(ok=False)
     stage.shell.obey(Assign(2, 0, 1, "repair", STORE, previous=(0,), resume=5, held=(((0, 6),),)))
-    stage.shell.take_up()
+    stage.shell.await_world()
     assert stage.retired == [group]
 
 
 def test_a_rest_ends_by_itself_while_the_thread_waits_for_a_world(stage: Stage) -> None:
     stage.start()
-    stage.shell.gives_up("another state", rest_s=0.05)
-    thread, _ = in_a_thread(stage.shell.take_up)
+    stage.shell.give_up("another state", rest_s=0.05)
+    thread, _ = in_a_thread(stage.shell.await_world)
     deadline_s = time.monotonic() + 10
     while stage.last["resting"] and time.monotonic() < deadline_s:
         time.sleep(0.005)
@@ -122,7 +122,7 @@ def test_a_rest_ends_by_itself_while_the_thread_waits_for_a_world(stage: Stage) 
 
 def test_a_report_says_how_long_steps_take(stage: Stage) -> None:
     stage.shell.step_s = lambda: 0.25
-    stage.shell.tell()
+    stage.shell.report()
     assert stage.last["step_s"] == 0.25
 
 

@@ -226,14 +226,14 @@ class Deaf:
 
 def _tell_of_sum(run: tradewind.Run, folder: Path, step: int) -> None:
     member = run._parts.trainer
-    summed = member.summed
+    step_reduced = member.step_reduced
 
     def tell(agreed: Agreed | None, *, counts: bool) -> bool:
         if agreed is not None and run.step == step:
             (folder / f"summed-{os.getpid()}").touch()
-        return summed(agreed, counts=counts)
+        return step_reduced(agreed, counts=counts)
 
-    vars(member).update(summed=tell)
+    vars(member).update(step_reduced=tell)
 
 
 def _miss_sum(run: tradewind.Run, folder: Path, step: int) -> None:

@@ -8,13 +8,13 @@ import pytest
 from msgspec import structs
 
 from controlplane.job import changes as job_changes
-from controlplane.job import hot as job_hot
 from controlplane.job import learn as job_learn
 from controlplane.job import reconcile as job_reconcile
-from controlplane.job import stalls as job_stalls
+from controlplane.job.live import stalls as job_stalls
+from controlplane.job.live import trainers as job_hot
+from controlplane.job.live.repair import repair
+from controlplane.job.live.stalls import Seat
 from controlplane.job.reconcile import Turn
-from controlplane.job.repair import repair
-from controlplane.job.stalls import Seat
 from controlplane.job.state import Job, Worker
 from messages.ids import Generation, WorkerId
 from messages.workers import TrainerStatus

@@ -11,7 +11,7 @@ from agents.worker import decide as worker_core
 from agents.worker import learn as worker_learn
 from agents.worker.events import AssignmentHeard, WorkerEvent
 from agents.worker.state import WorkerState
-from controlplane.job import asks as job_asks
+from controlplane.job import commands as job_asks
 from controlplane.job import learn as job_learn
 from controlplane.job import reconcile as job_reconcile
 from controlplane.job.state import Job

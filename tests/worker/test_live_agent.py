@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from agents.worker import processes
 from agents.worker.host import find_host_file
+from agents.worker.trainers import process_runs
 from messages.ids import WorkerId
 from messages.measured import StepsMeasured
 from messages.workers import WorkerPeerLost, WorkerPhase
@@ -171,11 +171,11 @@ async def test_a_rank_that_runs_is_told_from_one_that_is_stopped_and_a_stalled_o
         worker = await _begin(master, job)
         stopped = int((job / "1.pid").read_text())
         os.kill(stopped, signal.SIGSTOP)
-        await eventually(lambda: not processes.runs(stopped), SECONDS, "it is stopped")
+        await eventually(lambda: not process_runs(stopped), SECONDS, "it is stopped")
         master.locates(41)
         await eventually(lambda: _located(master, worker) == [41, 0], SECONDS, "an answer")
         os.kill(stopped, signal.SIGCONT)
-        await eventually(lambda: processes.runs(stopped), SECONDS, "it is no longer stopped")
+        await eventually(lambda: process_runs(stopped), SECONDS, "it is no longer stopped")
         master.locates(42)
         await eventually(lambda: _located(master, worker) == [42, 42], SECONDS, "it runs again")
 

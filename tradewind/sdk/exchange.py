@@ -140,7 +140,7 @@ class Exchange:
             built.group.leave_behind(self._buckets.give_up(own.step))
         words = control_words.read(self._buckets.words(own.step), world.size) if done else None
         counts = own.active and words is not None and not words.over
-        switched = trainer.summed(words, counts=counts)
+        switched = trainer.step_reduced(words, counts=counts)
         if words is None:
             tools.trace("fell_out", world.rank, world.generation, own.step)
             return None

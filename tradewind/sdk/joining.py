@@ -124,7 +124,7 @@ class Joining:
         if admission is Admission.ADMITTED:
             self._inject("join_level", self._done or 0)
         if admission is Admission.LOST:
-            self._trainer.gives_up("nobody answered whether its state is that of the others")
+            self._trainer.give_up("nobody answered whether its state is that of the others")
         if admission is Admission.REFUSED:
             self._rest()
 
@@ -132,17 +132,17 @@ class Joining:
         self._rested_s = min(max(2 * self._rested_s, _REST_FIRST_S), _REST_MOST_S)
         why = f"{_REFUSED} It tries again in {self._rested_s:g} s"
         say(why)
-        self._trainer.gives_up(why, self._rested_s)
+        self._trainer.give_up(why, self._rested_s)
 
     def _load(self, wait_s: float) -> bool:
         snapshot = self._receiver.wait(wait_s)
         if snapshot is None:
             if self._receiver.failed:
-                self._trainer.gives_up(f"the state did not come: {self._receiver.failed}")
+                self._trainer.give_up(f"the state did not come: {self._receiver.failed}")
             return False
         self._state.load(snapshot.header, snapshot.data)
         self._done = snapshot.step
-        self._trainer.level(snapshot.step)
+        self._trainer.received_state(snapshot.step)
         self._inject("join_loaded", snapshot.step)
         return True
 
@@ -155,7 +155,7 @@ class Joining:
             self._exchange.replay(recorded)
             self._done = recorded.step + 1
             if not self._trainer.is_active:
-                self._trainer.level(self._done)
+                self._trainer.received_state(self._done)
 
     def _inject(self, phase: str, step: int) -> None:
         world = self._trainer.world

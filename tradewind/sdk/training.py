@@ -161,7 +161,7 @@ class Training:
         tools.meter.disturb()
         before = trainer.world
         with self._parting.saves(self._save_last):
-            assign = trainer.take_up()
+            assign = trainer.await_world()
         world = self._present_world()
         tools.trace("entered", world.rank, world.generation, trainer.done, entry=assign.entry)
         tools.faults("repair" if assign.entry == "repair" else "join_entered", world.rank, trainer.done)
@@ -210,7 +210,7 @@ class Training:
         tools, world = self._instruments, self._present_world()
         tools.meter.disturb()
         tools.trace("switched", world.rank, world.generation, self._trainer.done)
-        self._trainer.tell()
+        self._trainer.report()
         tools.faults("switched", world.rank, self._trainer.done)
         self._exchange.publish()
 

@@ -53,7 +53,7 @@ class Worlds:
     def begin(self) -> None:
         """Has the trainer enter its first world, and the others as they come."""
         if self._connection is not None:
-            self.trainer.tell()
+            self.trainer.report()
             self._connection.listen(self.trainer.obey)
         else:
             self.trainer.obey(given_world())

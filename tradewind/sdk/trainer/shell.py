@@ -79,7 +79,7 @@ class TrainerShell:
 
     # What the training thread does.
 
-    def take_up(self) -> Assign:
+    def await_world(self) -> Assign:
         """Waits for a world that this trainer has to enter by itself: its first, or one after a halt."""
         self._feed(events.WorldAwaited(time.monotonic()))
         self._wait_while(lambda state: state.thread.awaits_world)
@@ -106,7 +106,7 @@ class TrainerShell:
         """After a collective that was no step. False if the world is dead."""
         return not self._feed(events.CollectiveEnded(time.monotonic(), ok)).state.is_parked
 
-    def summed(self, agreed: Agreed | None, *, counts: bool) -> bool:
+    def step_reduced(self, agreed: Agreed | None, *, counts: bool) -> bool:
         """After the all-reduce of a step: None if it failed. True if the world changed with it."""
         if agreed is None:
             self._feed(events.StepFailed(time.monotonic()))
@@ -125,11 +125,11 @@ class TrainerShell:
         """This rank had missed the last all-reduce and has its result now."""
         self._feed(events.CaughtUp(time.monotonic(), done, agreed.ends_after))
 
-    def level(self, done: int) -> None:
+    def received_state(self, done: int) -> None:
         """A joining rank has the state as it was before this step."""
         self._feed(events.StateReceived(time.monotonic(), done))
 
-    def gives_up(self, why: str, rest_s: float = 0.0) -> None:
+    def give_up(self, why: str, rest_s: float = 0.0) -> None:
         """A joining rank that cannot get the state needs another world, but not before it has rested."""
         self._feed(events.GaveUp(time.monotonic(), why, rest_s))
 
@@ -146,7 +146,7 @@ class TrainerShell:
     def finish(self, certificate: Mapping[str, int | str]) -> None:
         self._feed(events.Finished(time.monotonic(), certificate))
 
-    def tell(self) -> None:
+    def report(self) -> None:
         """Reports the status."""
         self._feed(events.StatusAsked(time.monotonic()))
 

@@ -8,7 +8,7 @@ from messages.clusters import RemoveWorkers
 from messages.ids import ClusterName, WorkerId
 from messages.workers import SampleCertificate, WorkerPhase, WrittenCheckpoint
 from messages.worlds import Entry
-from tests.job.hot_stage import a_hot_job, a_hot_stage, invited, published_kinds
+from tests.job.live_stage import a_hot_job, a_hot_stage, invited, published_kinds
 from tests.job.stage import a_spec, assignments, clean, failed, halts, released, told
 
 

@@ -7,7 +7,7 @@ from controlplane.job.state import Phase
 from messages.ids import WorkerId
 from messages.workers import TrainerStatus, WorkerPhase
 from messages.worlds import Entry
-from tests.job.hot_stage import HotStage, a_hot_job, a_hot_stage, invited
+from tests.job.live_stage import HotStage, a_hot_job, a_hot_stage, invited
 from tests.job.stage import a_spec, assignments, clean, failed, halts, released, told
 
 

@@ -5,7 +5,7 @@ from controlplane.job.state import Phase, adopted_job
 from messages.ids import Epoch
 from messages.jobs import JobSpec
 from messages.workers import WorkerPhase
-from tests.job.hot_stage import a_hot_job
+from tests.job.live_stage import a_hot_job
 from tests.job.stage import Stage, a_spec, a_stage, halts
 
 

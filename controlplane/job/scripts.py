@@ -1,12 +1,16 @@
-"""When a world of scripts without the SDK grows: growth ends the scripts, so it waits for a good moment.
+"""Rules for scripts without the SDK, which every change of the world restarts.
 
-That is a fresh checkpoint, or the end of the world's minimum life: `workers.settle_s`, by default a multiple of what a
-restart was measured to cost. Losses, smaller worlds and what a person asked for never wait.
+A restart that only makes the world larger waits for a good moment: a fresh checkpoint, or the end of the world's
+minimum life (`workers.settle_s`, by default a multiple of what a restart was measured to cost). Losses, smaller worlds
+and what a person asked for never wait.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from controlplane.job.present import is_decided, member_of
+from controlplane.job.live.trainers import lives_on
+from controlplane.job.membership import why_larger, why_without_some
+from controlplane.job.queries import is_decided, member_of, unheard
+from controlplane.job.reload import NEW_CODE
 from controlplane.job.sentences import count
 from controlplane.job.state import Job, Phase, Start, Worker
 
@@ -14,6 +18,16 @@ LIFE_IN_RESTARTS = 20
 LIFE_AT_MOST_S = 600.0
 FRESH_S = 5.0
 """Seconds after a checkpoint in which a restart repeats little."""
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    why: str | None
+    """None: not now."""
+    waits: str = ""
+    """What workers wait for that could join."""
+    at_s: float | None = None
+    """When they are admitted at the latest."""
 
 
 def came_further(job: Job, at_s: float, *, by_step: bool = False) -> Job:
@@ -57,6 +71,23 @@ def grows_at_s(job: Job, now_s: float) -> float:
     if settle_s is None:
         settle_s = min(LIFE_IN_RESTARTS * restart_cost_s(job), LIFE_AT_MOST_S)
     return job.start.up_s + settle_s
+
+
+def may_restart(job: Job) -> bool:
+    """A restart could improve the world. Not worth it once ranks have begun to finish.
+
+    Trainers that live through changes are not ended for it: their world changes in place once all of them are in it."""
+    return not (job.clean or lives_on(job) or unheard(job))
+
+
+def why_restart(job: Job, candidates: list[Worker], now_s: float) -> Restart:
+    """Why the scripts are restarted now; else what workers wait for that could join them, and until when."""
+    why = NEW_CODE if job.record.outdated else why_without_some(job, candidates)
+    growth = why_larger(job, candidates) if why is None else None
+    at_s = grows_at_s(job, now_s)
+    if growth is None or now_s >= at_s:
+        return Restart(why or growth)
+    return Restart(None, why_not_admitted(job, candidates, at_s, now_s), at_s)
 
 
 def why_not_admitted(job: Job, candidates: list[Worker], at_s: float, now_s: float) -> str:

@@ -7,7 +7,7 @@ from controlplane.job.effects import JobEffect
 from controlplane.job.state import Phase
 from messages.ids import ClusterName
 from messages.worlds import Entry
-from tests.job.hot_stage import HotStage, a_hot_job, invited
+from tests.job.live_stage import HotStage, a_hot_job, invited
 from tests.job.stage import LOCAL, NEWEST, Stage, a_spec, a_stage, halts, released
 
 

@@ -11,9 +11,9 @@ their trainers are and whether they run. What the answers show when a round clos
 from dataclasses import dataclass, replace
 
 from controlplane.job.effects import JobEffect, Publish
-from controlplane.job.hot import concerned
+from controlplane.job.live.trainers import concerned
 from controlplane.job.overdue import OVERSLEPT_S, Overdue
-from controlplane.job.present import is_decided
+from controlplane.job.queries import is_decided
 from controlplane.job.ranks import ranks_of
 from controlplane.job.sentences import name_ranks
 from controlplane.job.state import Job, Phase, Wait, Worker

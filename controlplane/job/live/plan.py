@@ -2,9 +2,10 @@
 
 from dataclasses import replace
 
-from controlplane.job.given_up import can_go_on, is_given_up, kept
-from controlplane.job.hot import is_over, joiners, rank_before, whole
-from controlplane.job.present import can_train, has_finished, members, world_size
+from controlplane.job.draining import can_go_on, kept
+from controlplane.job.live.trainers import is_over, joiners, rank_before, whole
+from controlplane.job.membership import why_larger, why_without_some
+from controlplane.job.queries import can_train, has_finished, members
 from controlplane.job.ranks import Arrangement, arrange, choose
 from controlplane.job.reload import NEW_CODE, next_to_reload
 from controlplane.job.sentences import count, name_workers
@@ -26,26 +27,8 @@ def why_plan(job: Job) -> str | None:
             return f"worker {member.worker} has to go: {worker.noticed}"
     if (outdated := next_to_reload(job)) is not None:
         return f"worker {outdated} is replaced: {NEW_CODE}"
-    return why_other_members(job, _candidates(job))
-
-
-def why_other_members(job: Job, candidates: list[Worker]) -> str | None:
-    """Fewer are wanted, nodes are wanted back, or the candidates make a larger world than the present one."""
+    candidates = _candidates(job)
     return why_without_some(job, candidates) or why_larger(job, candidates)
-
-
-def why_without_some(job: Job, candidates: list[Worker]) -> str | None:
-    if len(members(job)) > job.record.wanted:
-        return f"scaled to {count(job.record.wanted, 'worker')}"
-    return _why_given_up(job, candidates)
-
-
-def why_larger(job: Job, candidates: list[Worker]) -> str | None:
-    if arrange(candidates, job.spec.replica).world_size <= world_size(job):
-        return None
-    present = {member.worker for member in members(job)}
-    joined = [worker.worker for worker in candidates if worker.worker not in present]
-    return f"{name_workers(joined)} joined" if joined else "there is room for more ranks"
 
 
 def plan(job: Job) -> Arrangement | str:
@@ -93,17 +76,6 @@ def give_up_at_s(job: Job) -> float | None:
     if job.record.prepared is None or job.prepared_s is None:
         return None
     return job.prepared_s + job.spec.timeouts.ready_s
-
-
-def _why_given_up(job: Job, candidates: list[Worker]) -> str | None:
-    """Members whose nodes are wanted back, if the candidates can do without them."""
-    able = {worker.worker for worker in candidates}
-    going = [
-        member.worker
-        for member in members(job)
-        if member.worker in job.workers and is_given_up(job, job.workers[member.worker]) and member.worker not in able
-    ]
-    return f"{name_workers(going)} must go: machines are given up" if going and candidates else None
 
 
 def _candidates(job: Job) -> list[Worker]:

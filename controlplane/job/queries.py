@@ -1,6 +1,6 @@
 """Questions about the job as it is: who is in the world, who is ready, who could be had."""
 
-from controlplane.job.given_up import is_given_up, kept
+from controlplane.job.draining import is_draining, kept
 from controlplane.job.ranks import choose, ranks_of
 from controlplane.job.state import Cluster, Job, Phase, Worker
 from messages.ids import ClusterName, WorkerId
@@ -79,7 +79,7 @@ def leavers(job: Job) -> list[WorkerId]:
     if job.record.phase.ended or job.record.rests:
         return [worker.worker for worker in workers]
     stay = {worker.worker for worker in kept(job, filter(can_train, workers))}
-    given_up = [worker.worker for worker in workers if is_given_up(job, worker) and worker.worker not in stay]
+    given_up = [worker.worker for worker in workers if is_draining(job, worker) and worker.worker not in stay]
     if job.record.phase is Phase.WAITING:
         return given_up
     if job.record.phase is not Phase.RUNNING:

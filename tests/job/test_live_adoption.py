@@ -6,7 +6,7 @@ from controlplane.job import events
 from controlplane.job.state import Phase
 from messages.ids import Generation
 from messages.workers import WorkerPhase
-from tests.job.hot_stage import HotStage, a_hot_job
+from tests.job.live_stage import HotStage, a_hot_job
 from tests.job.stage import assignments, clean, halts, released
 
 

@@ -8,8 +8,8 @@ says so.
 from dataclasses import replace
 
 from controlplane.job.effects import JobEffect, Publish, SaveRecord, TellCluster
-from controlplane.job.hot import is_hot, lives_on, survivors, terms, to_invite
-from controlplane.job.present import is_decided, leavers
+from controlplane.job.live.trainers import is_live, lives_on, survivors, terms, to_invite
+from controlplane.job.queries import is_decided, leavers
 from controlplane.job.sentences import workers_are
 from controlplane.job.sharing import clusters_agree, wanted_by_cluster
 from controlplane.job.state import Job, Phase
@@ -83,7 +83,7 @@ def _unheard(job: Job) -> Assignment | Halt | None:
 def _invite(job: Job, now_s: float) -> Asked:
     """Repeated until their trainers have come; only where some run that could take them in."""
     world, phase = job.record.assignment, job.record.phase
-    open_to_all = (phase is Phase.RUNNING and is_hot(job)) or (phase is Phase.WAITING and bool(survivors(job)))
+    open_to_all = (phase is Phase.RUNNING and is_live(job)) or (phase is Phase.WAITING and bool(survivors(job)))
     if world is None or not open_to_all or job.record.paused is not None or not _is_saved(job):
         return job, []
     due = [worker for worker in to_invite(job, now_s) if is_due(job.invited_s.get(worker), now_s)]

@@ -9,7 +9,7 @@ from controlplane.job.ranks import arrange
 from controlplane.job.state import Job, Worker
 
 
-def is_given_up(job: Job, worker: Worker) -> bool:
+def is_draining(job: Job, worker: Worker) -> bool:
     return bool(worker.node) and worker.node in job.leaving.get(worker.cluster, ())
 
 
@@ -18,8 +18,8 @@ def kept(job: Job, workers: Iterable[Worker]) -> list[Worker]:
     able = list(workers)
     if not job.leaving:
         return able
-    staying = [worker for worker in able if not is_given_up(job, worker)]
-    going = sorted((worker for worker in able if is_given_up(job, worker)), key=lambda worker: worker.worker)
+    staying = [worker for worker in able if not is_draining(job, worker)]
+    going = sorted((worker for worker in able if is_draining(job, worker)), key=lambda worker: worker.worker)
     while going and not job.leaves_at_once and not can_go_on(job, staying):
         staying.append(going.pop(0))
     return staying

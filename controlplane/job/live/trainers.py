@@ -5,8 +5,8 @@ Whether a job has such trainers is learned from what its workers say, never conf
 
 from dataclasses import replace
 
-from controlplane.job import given_up
-from controlplane.job.present import (
+from controlplane.job import draining
+from controlplane.job.queries import (
     can_train,
     has_finished,
     member_of,
@@ -53,7 +53,7 @@ def concerned(job: Job) -> list[Worker]:
     return [job.workers[name] for name in named if name in job.workers]
 
 
-def is_hot(job: Job) -> bool:
+def is_live(job: Job) -> bool:
     """Every member that is there has all its trainers attached, and they train in the running world."""
     busy = [(member, worker) for member, worker in present_members(job) if not has_finished(job, member)]
     return bool(busy) and all(_trains(member, worker, job.record.generation) for member, worker in busy)
@@ -107,14 +107,14 @@ def joiners(job: Job) -> list[Worker]:
     ]
 
 
-def hot_candidates(job: Job) -> list[Worker]:
+def live_candidates(job: Job) -> list[Worker]:
     """Who goes on from what the survivors have. Those that wait to join are taken only if it cannot be done without.
 
     Nobody if no state survived."""
-    able = given_up.kept(job, with_state(job))
+    able = draining.kept(job, with_state(job))
     kept = {worker.worker for worker in able}
     alone = whole(choose(able, job.record.wanted, kept, job.spec.workers), job.spec.replica)
-    if not alone or given_up.can_go_on(job, alone):
+    if not alone or draining.can_go_on(job, alone):
         return alone
     others = [worker for worker in joiners(job) if worker.worker not in kept]
     together = whole(choose([*able, *others], job.record.wanted, kept, job.spec.workers), job.spec.replica)
@@ -167,7 +167,7 @@ def to_invite(job: Job, now_s: float) -> list[WorkerId]:
     """Who would be in a larger world, if its trainers were warm. No member of the running one, which has its own."""
     runs = job.record.phase is Phase.RUNNING
     held = {member.worker for member in members(job)} if runs else {worker.worker for worker in survivors(job)}
-    able = given_up.kept(job, filter(can_train, job.workers.values()))
+    able = draining.kept(job, filter(can_train, job.workers.values()))
     wanted = choose(able, job.record.wanted, held, job.spec.workers)
     return [
         worker.worker

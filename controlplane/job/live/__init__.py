@@ -1,0 +1,1 @@
+"""Rules for trainers that live through changes of the world (with the SDK)."""

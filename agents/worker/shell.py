@@ -24,7 +24,7 @@ from agents.worker.effects import (
     TellTrainer,
     WorkerEffect,
 )
-from agents.worker.environment import AN_INVITED, TERMS, enlarged, rank_arguments, rank_environment
+from agents.worker.environment import AN_INVITED, enlarged, rank_arguments, rank_environment
 from agents.worker.events import (
     AssignmentHeard,
     BusBack,
@@ -87,6 +87,7 @@ from runtime.retry import Backoff
 from tradewind.protocol import host as host_protocol
 from tradewind.protocol import trainer as trainer_protocol
 from tradewind.protocol.steps import StepReport
+from tradewind.protocol.variables import TERMS
 
 MISADDRESSED = "misaddressed"
 LOG_AFTER_S = 0.005

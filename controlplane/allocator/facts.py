@@ -4,12 +4,12 @@ from dataclasses import replace
 
 from msgspec import structs
 
-from controlplane.allocator.calm import calm_first, taken_lately
+from controlplane.allocator.availability import is_distrusted, is_unsure
 from controlplane.allocator.choices import present_of, within_reach
+from controlplane.allocator.cooldown import rested_zones_first, taken_lately
 from controlplane.allocator.counting import ceiling, is_paused, is_resting
 from controlplane.allocator.demand import Basis
 from controlplane.allocator.prospects import Supplies
-from controlplane.allocator.shelves import is_distrusted, is_unsure
 from controlplane.allocator.state import Allocator, Plans
 from controlplane.planning.criteria import Criteria
 from controlplane.planning.market import Market, Nodes, Present
@@ -30,7 +30,7 @@ def basis_of(allocator: Allocator, supplies: Supplies, now_s: float) -> Basis | 
     criteria = structs.replace(demand.criteria, max_workers=ceiling(allocator))
     market = within_reach(structs.replace(market, quotas=allocator.quotas), supplies)
     present = _without_risky_moves(allocator, criteria, market, present_of(supplies, now_s), now_s)
-    calm = calm_first(criteria, demand.profile, market, present, taken_lately(allocator, now_s))
+    calm = rested_zones_first(criteria, demand.profile, market, present, taken_lately(allocator, now_s))
     return Basis(criteria, demand.profile, calm, present)
 
 

@@ -4,9 +4,9 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 
+from controlplane.allocator.backoff import pause_s
 from controlplane.allocator.counting import held, is_settled
 from controlplane.allocator.facts import moved_by_a_little
-from controlplane.allocator.pauses import pause_s
 from controlplane.allocator.state import Allocator, Cutback, Node, Pool
 from controlplane.clouds.interface import PoolRef
 from controlplane.planning.market import Market
@@ -42,8 +42,8 @@ def forget_idle_cap(before: Allocator, after: Allocator, now_s: float) -> Alloca
         return replace(after, idle_cap=replace(cap, nodes=None))
     if cap.nodes is None and after.demand is not None and _held(after) >= after.demand.criteria.min_workers:
         return replace(after, idle_cap=None)
-    losses = [shelf.distrusted_until_s for shelf in after.shelves.values()]
-    known = [shelf.distrusted_until_s for shelf in before.shelves.values()]
+    losses = [known.distrusted_until_s for known in after.availability.values()]
+    known = [known.distrusted_until_s for known in before.availability.values()]
     news = (after.wanted, after.demand) != (before.wanted, before.demand) or _is_other(before.market, after.market)
     return replace(after, idle_cap=None) if news or losses != known else after
 

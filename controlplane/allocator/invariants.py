@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from controlplane.allocator.availability import is_closed
 from controlplane.allocator.caps import money_per_hour
 from controlplane.allocator.counting import ceiling, held, is_dismissed, total
 from controlplane.allocator.effects import (
@@ -15,7 +16,6 @@ from controlplane.allocator.effects import (
     ResizePool,
 )
 from controlplane.allocator.quota_room import may_come
-from controlplane.allocator.shelves import is_closed
 from controlplane.allocator.starts import is_blocked
 from controlplane.allocator.state import Allocator, Pool
 from controlplane.catalog.money import usd_text

@@ -8,17 +8,18 @@ from dataclasses import replace
 from typing import assert_never
 
 from controlplane.allocator import events
+from controlplane.allocator.availability import close, distrust, reopen_after
 from controlplane.allocator.counting import is_settled, wants_none
 from controlplane.allocator.idle import forget_idle_cap, note_free
 from controlplane.allocator.learn_listing import fail_listing, learn_listing, learn_readiness
 from controlplane.allocator.learn_nodes import learn_sight, lose_cluster, lose_left, lose_overdue, revive, sideline
 from controlplane.allocator.learn_outcome import learn_outcome
-from controlplane.allocator.learn_plan import learn_criteria, learn_plan, learn_profile
 from controlplane.allocator.quota_room import learn_quotas
-from controlplane.allocator.shelves import close, distrust, reopen_after
 from controlplane.allocator.starts import block_silent, give_up_unstartable, learn_starts, unblock_heard
 from controlplane.allocator.state import Allocator, Pool, Shortage
 from controlplane.allocator.use import call_back, forget_cutback, note_use
+from controlplane.planning.criteria import Criteria
+from controlplane.throughput.profile import Profile
 
 
 def learn(allocator: Allocator, event: events.AllocatorEvent) -> Allocator:
@@ -37,7 +38,7 @@ def _take_in(allocator: Allocator, event: events.AllocatorEvent) -> Allocator:
         case events.QuotasSeen(at_s, quotas):
             return learn_quotas(allocator, quotas, at_s)
         case events.Planned():
-            return learn_plan(allocator, event)
+            return _learn_plan(allocator, event)
         case events.PoolsListed():
             return learn_listing(allocator, event)
         case events.ListingFailed():
@@ -55,7 +56,7 @@ def _take_in(allocator: Allocator, event: events.AllocatorEvent) -> Allocator:
         case events.UseSeen():
             return note_use(allocator, event)
         case events.ProfileMeasured(_, profile):
-            return learn_profile(allocator, profile)
+            return _learn_profile(allocator, profile)
         case events.MachinesGivenBack(_, stock):
             return reopen_after(allocator, stock)
         case events.OperationEnded():
@@ -75,7 +76,7 @@ def _learn_want(allocator: Allocator, event: events.NodesWanted) -> Allocator:
         ended=event.ended if allocator.ended is None else allocator.ended,
         lost=event.lost,
     )
-    return learn_criteria(allocator, event.criteria) if event.criteria is not None else allocator
+    return _learn_criteria(allocator, event.criteria) if event.criteria is not None else allocator
 
 
 def _age(allocator: Allocator, now_s: float) -> Allocator:
@@ -123,3 +124,23 @@ def _note_emptiness(pool: Pool, now_s: float) -> Pool:
     empty = is_settled(pool) and pool.target > len(pool.nodes)
     since_s = (pool.empty_since_s if pool.empty_since_s is not None else now_s) if empty else None
     return pool if since_s == pool.empty_since_s else replace(pool, empty_since_s=since_s)
+
+
+def _learn_criteria(allocator: Allocator, criteria: Criteria) -> Allocator:
+    if allocator.demand is None:
+        return allocator
+    return replace(allocator, demand=replace(allocator.demand, criteria=criteria))
+
+
+def _learn_profile(allocator: Allocator, profile: Profile) -> Allocator:
+    if allocator.demand is None:
+        return allocator
+    plans = replace(allocator.plans, not_before_s=None)
+    return replace(allocator, demand=replace(allocator.demand, profile=profile), plans=plans)
+
+
+def _learn_plan(allocator: Allocator, event: events.Planned) -> Allocator:
+    plans = allocator.plans
+    if plans.asked is None or event.number != plans.number:
+        return allocator
+    return replace(allocator, plans=replace(plans, asked=None, plan=event.plan, basis=plans.asked))

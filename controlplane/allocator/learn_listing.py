@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
+from controlplane.allocator.availability import availability_of, close_for, is_closed
+from controlplane.allocator.backoff import pause_s
 from controlplane.allocator.events import ListingFailed, PoolsListed, ReadinessSeen
 from controlplane.allocator.offers import Offer, pool_ref
-from controlplane.allocator.pauses import pause_s
-from controlplane.allocator.shelves import close_for, is_closed, shelf_of
 from controlplane.allocator.state import Allocator, Listing, Pool
 from controlplane.allocator.timing import settles
 from controlplane.clouds.interface import PoolInfo, PoolStatus, RecentShortage
@@ -97,7 +97,7 @@ def _is_resize(allocator: Allocator, pool: Pool, info: PoolInfo, now_s: float) -
 def _note_shortage(allocator: Allocator, pool: Pool, shortage: RecentShortage, now_s: float) -> Allocator:
     """Only a refusal that is recent, and newer than the last one that is known, closes the zone."""
     stock, at_s = pool.offer.kind, now_s - shortage.age_s
-    known_s = shelf_of(allocator, stock).short_s
+    known_s = availability_of(allocator, stock).short_s
     is_old = shortage.age_s > allocator.settings.recent_s or (known_s is not None and at_s <= known_s)
     if is_old or is_closed(allocator, stock, now_s):
         return allocator

@@ -3,10 +3,10 @@
 from dataclasses import replace
 from typing import assert_never
 
+from controlplane.allocator.availability import close, close_for, distrust, reopen
+from controlplane.allocator.backoff import pause_s
 from controlplane.allocator.events import OperationEnded
-from controlplane.allocator.pauses import pause_s
 from controlplane.allocator.quota_room import learn_refusal
-from controlplane.allocator.shelves import close, close_for, distrust, reopen
 from controlplane.allocator.state import Allocator, Doubt, Kind, Operation, Pool, Shortage
 from controlplane.catalog.kinds import MachineKind
 from controlplane.clouds import outcomes

@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 from controlplane.allocator.counting import at_most, held, spare
 from controlplane.allocator.effects import Place
+from controlplane.allocator.messages import shortage
 from controlplane.allocator.prospects import known_offers
-from controlplane.allocator.sentences import shortage
 from controlplane.allocator.state import Allocator, Pool
 from messages.clusters import ClusterHeartbeat, Presence
 from messages.ids import ClusterName, JobName

@@ -61,11 +61,11 @@ def plan(
     """
     targets = {offer: kept(pools[offer], now_s) for offer in offers}
     missing = wanted - sum(targets.values())
-    calm_first = sorted(offers, key=lambda offer: _distrusted_until_s(pools[offer], now_s))
+    rested_zones_first = sorted(offers, key=lambda offer: _distrusted_until_s(pools[offer], now_s))
     if missing > 0:
-        _add(targets, calm_first, pools, missing, now_s, fits)
+        _add(targets, rested_zones_first, pools, missing, now_s, fits)
     else:
-        _give_up(targets, calm_first[::-1], pools, -missing)
+        _give_up(targets, rested_zones_first[::-1], pools, -missing)
     return targets
 
 

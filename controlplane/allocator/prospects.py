@@ -2,10 +2,10 @@
 
 import math
 
+from controlplane.allocator.availability import availability_of
 from controlplane.allocator.counting import expected, held, is_settled, sidelined, spare
 from controlplane.allocator.offers import Offer, pool_ref
 from controlplane.allocator.plan import Supply
-from controlplane.allocator.shelves import shelf_of
 from controlplane.allocator.starts import is_blocked, room_of
 from controlplane.allocator.state import Allocator, Pool
 
@@ -27,7 +27,7 @@ def supply_of(allocator: Allocator, offer: Offer, now_s: float) -> Supply:
     pool = allocator.pools.get(ref, Pool(ref, offer))
     if pool.stopping:
         return Supply(settled=False)
-    shelf = shelf_of(allocator, offer.kind)
+    known = availability_of(allocator, offer.kind)
     blocked = is_blocked(allocator, offer.cluster, now_s)
     usable = offer.pool is None and not pool.broken and pool.hanging_s is None and not blocked
     is_tried = offer.cluster in allocator.blocks
@@ -42,6 +42,6 @@ def supply_of(allocator: Allocator, offer: Offer, now_s: float) -> Supply:
         room=room_of(allocator, offer) if is_tried else None,
         granted=pool.granted,
         busy_until_s=pool.retry_s if pool.failures >= allocator.settings.busy_tries else None,
-        closed_until_s=shelf.closed_until_s,
-        distrusted_until_s=math.inf if is_tried else shelf.distrusted_until_s,
+        closed_until_s=known.closed_until_s,
+        distrusted_until_s=math.inf if is_tried else known.distrusted_until_s,
     )

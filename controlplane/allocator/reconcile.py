@@ -7,7 +7,6 @@ paid, counting operations that are under way. So a wave of losses, a late answer
 from dataclasses import replace
 
 from controlplane.allocator import effects
-from controlplane.allocator.aims import aims_of
 from controlplane.allocator.caps import most_for
 from controlplane.allocator.counting import (
     ceiling,
@@ -25,10 +24,11 @@ from controlplane.allocator.counting import (
 )
 from controlplane.allocator.facts import basis_of, current, note, plan_due_s
 from controlplane.allocator.idle import idle_cap, idle_nodes
+from controlplane.allocator.messages import explain_idleness, explain_lowering, explain_raising, summary
 from controlplane.allocator.offers import Offer, pool_plan, pool_ref
 from controlplane.allocator.prospects import Supplies, supplies_of
-from controlplane.allocator.sentences import explain_idleness, explain_lowering, explain_raising, summary
 from controlplane.allocator.state import Allocator, Kind, Operation, Pool
+from controlplane.allocator.targets import targets_of
 from controlplane.allocator.timing import next_listing, quiet_from_s, wake_at_s
 from controlplane.allocator.use import dismiss_one, left_nodes
 
@@ -70,12 +70,12 @@ class Turn:
         if plan is not None:
             told = replace(self.allocator.plans, told=(plan.placement, plan.change))
             self.allocator = replace(self.allocator, plans=told)
-        aims = aims_of(self.allocator, supplies, self.now_s)
-        if (aims.by, aims.leaving) != (self.allocator.by, self.allocator.leaving):
-            self.allocator = replace(self.allocator, by=aims.by, leaving=aims.leaving)
-        for offer, target in aims.targets.items():
+        targets = targets_of(self.allocator, supplies, self.now_s)
+        if (targets.by, targets.leaving) != (self.allocator.by, self.allocator.leaving):
+            self.allocator = replace(self.allocator, by=targets.by, leaving=targets.leaving)
+        for offer, target in targets.targets.items():
             self._lower(self._pool(offer), target)
-        for offer, target in aims.targets.items():
+        for offer, target in targets.targets.items():
             self._raise(self._pool(offer), target)
         if self.effects:
             self._note(supplies_of(self.allocator, self.now_s))

@@ -7,10 +7,10 @@ is tried again with few nodes, each time after a longer pause. Workers that run 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from controlplane.allocator.backoff import pause_s
 from controlplane.allocator.events import ControllerFailed, StartsSeen
 from controlplane.allocator.learn_nodes import lose
 from controlplane.allocator.offers import Offer
-from controlplane.allocator.pauses import pause_s
 from controlplane.allocator.state import Allocator, AllocatorSettings, Block, Node, Pool
 from messages.ids import ClusterName
 

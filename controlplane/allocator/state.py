@@ -228,7 +228,7 @@ class Closure:
 
 
 @dataclass(frozen=True, slots=True)
-class Shelf:
+class Availability:
     """What is remembered of a stock."""
 
     closures: tuple[Closure, ...] = ()
@@ -346,7 +346,7 @@ class Allocator:
     unready: dict[ClusterName, str] = field(default_factory=dict)
     """What stands in the way of clusters that are not ready, as their keeper says."""
     pools: dict[PoolRef, Pool] = field(default_factory=dict)
-    shelves: dict[MachineKind, Shelf] = field(default_factory=dict)
+    availability: dict[MachineKind, Availability] = field(default_factory=dict)
     blocks: dict[ClusterName, Block] = field(default_factory=dict)
     failing: dict[ClusterName, dict[str, float]] = field(default_factory=dict)
     """Names of nodes on which the job's worker cannot start, and since when."""

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import assert_never
 
+from controlplane.allocator.availability import newly_closed
 from controlplane.allocator.counting import held
 from controlplane.allocator.effects import (
     AllocatorEffect,
@@ -17,11 +18,13 @@ from controlplane.allocator.effects import (
     ResizePool,
     ShareStock,
 )
-from controlplane.allocator.planned import planned
-from controlplane.allocator.sentences import count_nodes, describe_offer, goal
-from controlplane.allocator.shelves import newly_closed
-from controlplane.allocator.state import Allocator, Node, Pool, Shortage
+from controlplane.allocator.messages import count_nodes, describe_offer, goal
+from controlplane.allocator.state import Allocator, Node, Plans, Pool, Shortage
+from controlplane.catalog.money import usd_text
 from controlplane.clouds.outcomes import with_hint
+from controlplane.planning.messages import no_room, places
+from controlplane.planning.plan import Change, Plan
+from messages.events import LOSER_FIELD
 from messages.jobs import Scalar
 
 SHORTAGE_KINDS = {
@@ -34,7 +37,7 @@ SHORTAGE_KINDS = {
 def tell(before: Allocator, after: Allocator, asked: Sequence[AllocatorEffect]) -> list[Announce]:
     return [
         *_found(before, after),
-        *planned(before.plans, after.plans),
+        *_planned(before.plans, after.plans),
         *_nodes(before, after),
         *_shortages(before, after),
         *_blocks(before, after),
@@ -93,7 +96,7 @@ def _why_sidelined(node: Node) -> tuple[str, str]:
 
 def _shortages(before: Allocator, after: Allocator) -> list[Announce]:
     said = []
-    for stock, closure in newly_closed(before.shelves, after.shelves):
+    for stock, closure in newly_closed(before.availability, after.availability):
         text = f"{stock.machine_type} in {stock.zone} cannot be had"
         if closure.shortage is not Shortage.STOCKOUT and closure.hint:
             text += f" ({closure.hint})"
@@ -184,3 +187,39 @@ def _pool(allocator: Allocator, effect: CreatePool | ResizePool | RemoveNodes | 
 
 def _about(pool: Pool, kind: str, text: str, why: str, **fields: str | int) -> Announce:
     return Announce(kind, text, why, {"cluster": pool.ref.cluster, "zone": pool.offer.zone, **fields})
+
+
+def _planned(before: Plans, after: Plans) -> list[Announce]:
+    """A plan that is followed: where, how fast, for how much, and what lost by how much.
+
+    Once, as long as neither the placement nor the kind of change is another.
+    """
+    if after.plan is None or after.told is None or after.told == before.told:
+        return []
+    plan = after.plan
+    where = places(plan.placement) or "nothing"
+    why = plan.why if plan.change is Change.WAIT or not plan.limited_by else f"{plan.why}; {no_room(plan.limited_by)}"
+    return [Announce("planned", f"aiming at {where} ({plan.change.value})", why, _plan_figures(plan) | _losers(plan))]
+
+
+def _plan_figures(plan: Plan) -> dict[str, Scalar | None]:
+    found: dict[str, Scalar | None] = {"change": plan.change.value, "workers": sum(plan.placement.values())}
+    if plan.score is None:
+        return found
+    estimate = plan.score.estimate
+    if plan.score.is_assumed:
+        found["usd_per_hour"] = usd_text(estimate.machines_micro_usd_per_hour)
+    else:
+        found |= {
+            "steps_per_s": round(estimate.steps_per_s, 6),
+            "usd_per_hour": usd_text(estimate.micro_usd_per_hour),
+            "usd_per_1000_steps": usd_text(estimate.micro_usd_per_1000_steps),
+        }
+    return found
+
+
+def _losers(plan: Plan) -> dict[str, Scalar | None]:
+    return {
+        f"{LOSER_FIELD}{number}": f"{places(other.nodes)}: {other.why_not}"
+        for number, other in enumerate(plan.alternatives, start=1)
+    }

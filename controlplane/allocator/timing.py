@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
+from controlplane.allocator.backoff import pause_s
 from controlplane.allocator.counting import is_settled, is_there
 from controlplane.allocator.facts import plan_due_s
 from controlplane.allocator.idle import idle_due_s
-from controlplane.allocator.pauses import pause_s
 from controlplane.allocator.starts import start_times
 from controlplane.allocator.state import Allocator, AllocatorSettings, Doubt, Listing, Node, Pool
 
@@ -82,10 +82,10 @@ def _times(allocator: Allocator) -> Iterator[float]:
     if allocator.needless_since_s is not None:
         yield allocator.needless_since_s + allocator.settings.release_s
     yield from (each.until_s for each in (allocator.cutback, allocator.idle_cap) if each is not None)
-    for shelf in allocator.shelves.values():
-        yield from (at_s for at_s in (shelf.closed_until_s, shelf.distrusted_until_s) if at_s is not None)
-        if shelf.short_s is not None and allocator.demand is not None:
-            yield shelf.short_s + allocator.settings.wary_s
+    for known in allocator.availability.values():
+        yield from (at_s for at_s in (known.closed_until_s, known.distrusted_until_s) if at_s is not None)
+        if known.short_s is not None and allocator.demand is not None:
+            yield known.short_s + allocator.settings.wary_s
     for pool in allocator.pools.values():
         yield from _times_of(pool, allocator)
 

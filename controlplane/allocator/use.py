@@ -7,9 +7,9 @@ would gain by more: else it would ask for the node again that was just given up.
 
 from dataclasses import replace
 
+from controlplane.allocator.backoff import pause_s
 from controlplane.allocator.counting import ceiling, held, is_dismissed, is_paused, total
 from controlplane.allocator.events import UseSeen
-from controlplane.allocator.pauses import pause_s
 from controlplane.allocator.state import Allocator, Cutback, LowUse, Node, Pool
 from controlplane.clouds.interface import PoolRef
 from controlplane.throughput.use import NodeUse

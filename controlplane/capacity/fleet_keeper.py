@@ -6,28 +6,38 @@ lost what was put into it.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Protocol, assert_never
 
-from controlplane.clouds.interface import Cloud, ClusterInfo, ClusterPlan, ClusterStatus
+from controlplane.clouds.interface import Cloud, ClusterPlan
 from controlplane.clouds.outcomes import Done, Refused, Unreachable, reason_of
+from controlplane.fleet.upkeep import SILENCE_FIRST_S, Watch, next_step
 from messages.events import FLEET, Event
 from messages.ids import ClusterName
-from messages.labels import FLEET_LABEL, JOB_LABEL
 from runtime.backoff import pauses
 from runtime.clock import Clock
 from runtime.logs import logger
 
 PAUSE_FIRST_S = 1.0
 PAUSE_MOST_S = 60.0
-SILENCE_FIRST_S = 30.0
-SILENCE_MOST_S = 600.0
-"""What is there already is not changed by being installed again, so a controller that only is slow comes to no harm."""
 
 
 class Installs(Protocol):
     """Puts what a cluster needs into it, and returns when it is there."""
 
     async def __call__(self, cluster: ClusterName) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Controllers:
+    """What the master knows of clusters from their controllers, and does about it."""
+
+    heard_s: Callable[[ClusterName], float | None]
+    """When the controller of a cluster was last heard."""
+    report_wait: Callable[[ClusterName, str], None]
+    """Takes what a cluster waits for; empty when it is ready."""
+    outwait: Callable[[ClusterName], Awaitable[None]] | None = None
+    """Returns when a silent controller does not fail for a reason that is known."""
 
 
 class FleetKeeper:
@@ -37,25 +47,17 @@ class FleetKeeper:
         clusters: Sequence[ClusterPlan],
         install: Installs,
         announce: Callable[[Event], None],
-        heard_s: Callable[[ClusterName], float | None],
-        hear_of: Callable[[ClusterName, str], None],
+        controllers: Controllers,
         clock: Clock,
         silence_s: float = SILENCE_FIRST_S,
-        outwait: Callable[[ClusterName], Awaitable[None]] | None = None,
     ) -> None:
-        """`heard_s`: when the controller of a cluster was last heard; `hear_of`: what it waits for, if for anything.
-
-        `outwait`: returns when a silent controller does not fail for a reason that is known.
-        """
         self._cloud = cloud
         self._clusters = clusters
         self._install = install
         self._announce = announce
-        self._heard_s = heard_s
-        self._hear_of = hear_of
+        self._controllers = controllers
         self._clock = clock
         self._silence_s = silence_s
-        self._outwait = outwait
         self._log = logger()
 
     async def run(self) -> None:
@@ -65,26 +67,24 @@ class FleetKeeper:
                 tasks.create_task(self._keep(plan), name=f"fleet/{plan.name}")
 
     async def _keep(self, plan: ClusterPlan) -> None:
-        silence_s = self._silence_s
         await self._make_ready(plan)
         self._tell("cluster_ready", plan, f"cluster {plan.name} in {plan.location} is ready", "made or adopted")
+        watch = Watch(self._clock.monotonic_s(), self._silence_s)
         while True:
-            installed_s = self._clock.monotonic_s()
-            heard_s = await self._until_silent(plan.name, installed_s, silence_s)
-            was_heard = heard_s > installed_s
-            silence_s = self._silence_s if was_heard else min(silence_s * 2, SILENCE_MOST_S)
-            if was_heard:
+            heard_s = await self._until_silent(plan.name, watch)
+            if watch.was_heard(heard_s):
                 why = "it may have lost what was installed in it, which is looked after"
                 self._tell("cluster_silent", plan, f"nothing is heard of cluster {plan.name}", why)
             await self._make_ready(plan)
-            if self._outwait is not None:
-                await self._outwait(plan.name)
+            if self._controllers.outwait is not None:
+                await self._controllers.outwait(plan.name)
+            watch = watch.again(heard_s, self._clock.monotonic_s(), self._silence_s)
 
-    async def _until_silent(self, cluster: ClusterName, since_s: float, silence_s: float) -> float:
-        """Since when nothing was heard of it."""
+    async def _until_silent(self, cluster: ClusterName, watch: Watch) -> float | None:
+        """When it was last heard."""
         while True:
-            heard_s = max(since_s, self._heard_s(cluster) or since_s)
-            left_s = heard_s + silence_s - self._clock.monotonic_s()
+            heard_s = self._controllers.heard_s(cluster)
+            left_s = watch.silent_at_s(heard_s) - self._clock.monotonic_s()
             if left_s <= 0:
                 return heard_s
             await asyncio.sleep(left_s)
@@ -96,12 +96,12 @@ class FleetKeeper:
             if waits is None:
                 break
             if waits != before:
-                self._hear_of(plan.name, waits)
+                self._controllers.report_wait(plan.name, waits)
                 self._log.warning("cluster_not_ready", cluster=plan.name, why=waits)
                 self._tell("cluster_waits", plan, f"cluster {plan.name} is not ready", waits)
                 before = waits
             await asyncio.sleep(pause_s)
-        self._hear_of(plan.name, "")
+        self._controllers.report_wait(plan.name, "")
         await self._install(plan.name)
 
     async def _make(self, plan: ClusterPlan) -> str | None:
@@ -109,21 +109,20 @@ class FleetKeeper:
         listed = await self._cloud.clusters()
         if isinstance(listed, Unreachable | Refused):
             return reason_of(listed)
-        known = next((cluster for cluster in listed if cluster.name == plan.name), None)
-        if known is None:
-            outcome = await self._cloud.create_cluster_with_node_pool(plan)
-            return None if isinstance(outcome, Done) else reason_of(outcome)
-        if known.status is ClusterStatus.ERROR and _is_ours_alone(known, plan):
-            outcome = await self._cloud.delete_cluster(plan.name)
-            return f"its creation failed, so it is removed and made again: {known.detail or reason_of(outcome)}"
-        return None if known.ready else known.detail or "it is being made"
+        step = next_step(plan, next((cluster for cluster in listed if cluster.name == plan.name), None))
+        match step.do:
+            case "use":
+                return None
+            case "wait":
+                return step.why
+            case "create":
+                outcome = await self._cloud.create_cluster_with_node_pool(plan)
+                return None if isinstance(outcome, Done) else reason_of(outcome)
+            case "remove":
+                outcome = await self._cloud.delete_cluster(plan.name)
+                return f"its creation failed, so it is removed and made again: {step.why or reason_of(outcome)}"
+            case _:
+                assert_never(step.do)
 
     def _tell(self, kind: str, plan: ClusterPlan, text: str, why: str) -> None:
         self._announce(Event(FLEET, kind, text, why, {"cluster": plan.name, "location": plan.location}))
-
-
-def _is_ours_alone(cluster: ClusterInfo, plan: ClusterPlan) -> bool:
-    """Nobody else's, and no job has anything there."""
-    fleet = plan.labels.get(FLEET_LABEL)
-    is_ours = fleet is not None and cluster.labels.get(FLEET_LABEL) == fleet
-    return is_ours and not any(JOB_LABEL in pool.labels for pool in cluster.pools)

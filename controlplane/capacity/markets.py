@@ -10,9 +10,21 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import assert_never
 
 from controlplane.allocator.offers import Offer
-from controlplane.capacity.offered import coarse, limits_of, priced, repriced
+from controlplane.capacity.fleet_offers import coarse, limits_of, priced, repriced
+from controlplane.capacity.price_policy import (
+    UNSEEN_S,
+    AnnounceCurrentPrices,
+    AnnounceListPrices,
+    Listed,
+    PriceEffect,
+    PricesRead,
+    PriceState,
+    PricesUnread,
+    decide,
+)
 from controlplane.capacity.quotas import QuotaWatch
 from controlplane.catalog.links import Links
 from controlplane.catalog.memory import Estimate, Memory, estimate
@@ -32,8 +44,6 @@ LOOK_S = 1.0
 """Seconds between two looks at prices, the rate of the cloud's observer."""
 LOOK_MOST_S = 60.0
 """While nobody answers; the pauses grow up to this."""
-UNSEEN_S = 60.0
-"""How long the first prices of the moment are waited for."""
 
 Tell = Callable[[Market | Quotas], None]
 """Sends a planned job its market, and any other job what quotas leave for it."""
@@ -59,22 +69,21 @@ class _Followed:
 
 
 @dataclass(frozen=True, slots=True)
-class _Listed:
-    """Planning goes by the list."""
+class Knowledge:
+    """What is known of machines and zones beyond current prices."""
 
-    since: float
-    """Unix seconds."""
-    why: str
+    offers: tuple[Offer, ...]
+    """The fleet's."""
+    catalog: Callable[[], Catalog]
+    links: Links
+    memory: Callable[[], Memory]
 
 
 class Markets:
     def __init__(
         self,
         cloud: Cloud,
-        offers: tuple[Offer, ...],
-        catalog: Callable[[], Catalog],
-        links: Links,
-        memory: Callable[[], Memory],
+        knowledge: Knowledge,
         quotas: QuotaWatch,
         clock: Clock,
         announce: Callable[[Event], None],
@@ -82,21 +91,18 @@ class Markets:
         look_s: float = LOOK_S,
         unseen_s: float = UNSEEN_S,
     ) -> None:
-        self.links = links
+        self.links = knowledge.links
         self._cloud = cloud
-        self._offers = offers
-        self._limits = limits_of(offers)
-        self._catalog = catalog
-        self._memory = memory
+        self._offers = knowledge.offers
+        self._limits = limits_of(knowledge.offers)
+        self._catalog = knowledge.catalog
+        self._memory = knowledge.memory
         self._quotas = quotas
         self._clock = clock
         self._announce = announce
         self._look_s = look_s
         self._unseen_s = unseen_s
-        self._prices: tuple[MarketPrice, ...] | None = None
-        """None while they are waited for, and empty where those of the list hold."""
-        self._listed: _Listed | None = None
-        """While those of the list stand in for what nobody has told yet."""
+        self._price_state = PriceState(clock.monotonic_s())
         self._followed: dict[JobName, _Followed] = {}
         self._looked: Moment | None = None
         """The newest."""
@@ -108,6 +114,10 @@ class Markets:
         return bool(priced(self._catalog(), self._offers))
 
     @property
+    def _prices(self) -> tuple[MarketPrice, ...] | None:
+        return self._price_state.prices
+
+    @property
     def has_prices_of_the_moment(self) -> bool:
         return bool(self._prices)
 
@@ -115,8 +125,9 @@ class Markets:
 
     def follow(self, job: JobName, criteria: Criteria | None, tell: Tell) -> None:
         """From now on, and at once if anything is known; `criteria`: of a planned job."""
-        if self._listed is not None and criteria is not None and job not in self._followed:
-            self._say_listed((job,), self._listed)
+        listed = self._price_state.listed
+        if listed is not None and criteria is not None and job not in self._followed:
+            self._say_listed((job,), listed)
         self._followed[job] = _Followed(criteria, tell)
         self._quotas.look()
         self._tell(job, self._moment())
@@ -148,39 +159,43 @@ class Markets:
             tasks.create_task(self._watch_prices(), name="prices-of-the-moment")
 
     async def _watch_prices(self) -> None:
-        began_s, waits_s = self._clock.monotonic_s(), pauses(self._look_s, LOOK_MOST_S)
+        self._price_state = PriceState(self._clock.monotonic_s())
+        waits_s = pauses(self._look_s, LOOK_MOST_S)
         while True:
             found = await self._cloud.market()
+            now_s, pause_s = self._clock.monotonic_s(), self._look_s
             if isinstance(found, Unreachable | Refused):
                 self._unpriced(found.detail)
-                pause_s, left_s = next(waits_s), began_s + self._unseen_s - self._clock.monotonic_s()
-                if self._prices is None and left_s <= 0:
-                    self._go_by_the_list(found.detail)
-                elif self._prices is None:
-                    pause_s = min(pause_s, left_s)
+                pause_s = next(waits_s)
+                decision = decide(
+                    self._price_state, PricesUnread(now_s, self._clock.wall_s(), found.detail), self._unseen_s
+                )
             else:
-                pause_s, waits_s = self._look_s, pauses(self._look_s, LOOK_MOST_S)
-                self._go_by_the_market(found)
+                waits_s = pauses(self._look_s, LOOK_MOST_S)
+                decision = decide(self._price_state, PricesRead(now_s, found), self._unseen_s)
+            self._price_state = decision.state
+            for effect in decision.effects:
+                self._announce_prices(effect)
             await self._tell_all()
-            await asyncio.sleep(pause_s)
+            wake_s = decision.wake_at_s - now_s if decision.wake_at_s is not None else pause_s
+            await asyncio.sleep(min(pause_s, wake_s))
 
-    def _go_by_the_list(self, why: str) -> None:
-        self._prices, self._listed = (), _Listed(self._clock.wall_s() - self._unseen_s, why)
-        self._say_listed(self._concerned, self._listed)
-
-    def _go_by_the_market(self, prices: Sequence[MarketPrice]) -> None:
-        self._prices = tuple(prices)
-        if self._listed is not None:
-            since, self._listed = self._listed.since, None
-            why = f"they can be read; list prices had to do since {_time(since)}"
-            self._say(self._concerned, "market_prices_used", "planning at the prices of the moment", why, since)
+    def _announce_prices(self, effect: PriceEffect) -> None:
+        match effect:
+            case AnnounceListPrices(listed):
+                self._say_listed(self._concerned, listed)
+            case AnnounceCurrentPrices(since):
+                why = f"they can be read; list prices had to do since {_time(since)}"
+                self._say(self._concerned, "market_prices_used", "planning at the prices of the moment", why, since)
+            case _:
+                assert_never(effect)
 
     @property
     def _concerned(self) -> tuple[str, ...]:
         """Whoever looks at the fleet, and at a job that waited for it."""
         return (FLEET, *(job for job, followed in self._followed.items() if followed.criteria is not None))
 
-    def _say_listed(self, scopes: Sequence[str], listed: _Listed) -> None:
+    def _say_listed(self, scopes: Sequence[str], listed: Listed) -> None:
         missing = f"those of the moment are missing since {_time(listed.since)}"
         text = f"planning at list prices of {self._catalog().date}; {missing}"
         self._say(scopes, "list_prices_used", text, listed.why, listed.since)

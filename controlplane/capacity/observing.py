@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from controlplane.allocator import state
+from controlplane.allocator.availability import newly_closed
 from controlplane.allocator.counting import is_dismissed, is_sidelined
-from controlplane.allocator.shelves import newly_closed
 from controlplane.allocator.state import Allocator, Kind, Pool, Shortage
 from controlplane.catalog.accelerators import BY_NAME
 from controlplane.catalog.kinds import MachineKind
@@ -37,7 +37,7 @@ class Watch:
     asked_s: Mapping[PoolRef, float] = field(default_factory=dict)
     """When more were last asked for, of pools that were raised since the watch began."""
     sighted: frozenset[PoolRef] = frozenset()
-    shelves: Mapping[MachineKind, state.Shelf] = field(default_factory=dict)
+    availability: Mapping[MachineKind, state.Availability] = field(default_factory=dict)
     given_back: frozenset[NodeKey] = frozenset()
     """What we were removing ourselves."""
 
@@ -66,7 +66,7 @@ def observe(watch: Watch, allocator: Allocator, now_s: float, at: float) -> tupl
             seen.append(ended(*known.shelf, at, max(0.0, now_s - known.told_s)))
     sighted = {ref for ref, pool in allocator.pools.items() if pool.sighted_s is not None}
     given_back = frozenset(key for key in kept if _is_removed(allocator.pools[key[0]], key[1]))
-    return Watch(kept, asked_s, watch.sighted | sighted, allocator.shelves, given_back), tuple(seen)
+    return Watch(kept, asked_s, watch.sighted | sighted, allocator.availability, given_back), tuple(seen)
 
 
 def _alive(allocator: Allocator) -> dict[NodeKey, tuple[str, Shelf]]:
@@ -117,7 +117,7 @@ def _is_removed(pool: Pool, name: str) -> bool:
 
 
 def _refusals(watch: Watch, allocator: Allocator, at: float) -> Iterator[Observation]:
-    for stock, closure in newly_closed(watch.shelves, allocator.shelves):
+    for stock, closure in newly_closed(watch.availability, allocator.availability):
         shelf = _shelf(stock)
         if shelf is not None and closure.shortage is Shortage.STOCKOUT:
             yield StockedOut(*shelf, at)

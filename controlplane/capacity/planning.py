@@ -7,7 +7,7 @@ from msgspec import structs
 
 from controlplane.allocator.offers import Offer
 from controlplane.allocator.state import Allocator
-from controlplane.capacity.markets import LOOK_S, Markets, Tell
+from controlplane.capacity.markets import LOOK_S, Knowledge, Markets, Tell
 from controlplane.capacity.planner import Planner
 from controlplane.capacity.quotas import QuotaWatch, quota_views
 from controlplane.capacity.remembering import Remembering
@@ -19,9 +19,9 @@ from controlplane.catalog.views import offer_list
 from controlplane.clouds.interface import Cloud, PoolPlan
 from controlplane.planning.criteria import Criteria, criteria_of
 from controlplane.planning.market import is_allowed
+from controlplane.planning.messages import IDLE_GPUS
 from controlplane.planning.profiles import profile_of
 from controlplane.planning.refusals import Problem, refusals, unfit, unplannable
-from controlplane.planning.sentences import IDLE_GPUS
 from messages.criteria import Capacity
 from messages.events import FLEET, Event
 from messages.ids import JobName
@@ -58,10 +58,7 @@ class Planning:
         """When a request of each job was last refused for a quota."""
         self._markets = Markets(
             cloud,
-            offers,
-            lambda: prices.catalog,
-            shipped_links(),
-            lambda: self._remembering.memory,
+            Knowledge(offers, lambda: prices.catalog, shipped_links(), lambda: self._remembering.memory),
             self._quotas,
             clock,
             announce,

@@ -13,7 +13,7 @@ from controlplane.bootstrap.outcomes import PassOutcome
 from controlplane.bootstrap.settings import Place, Secrets
 from controlplane.capacity.advice import Advice
 from controlplane.capacity.capacity import Capacity
-from controlplane.capacity.fleet_keeper import FleetKeeper
+from controlplane.capacity.fleet_keeper import Controllers, FleetKeeper
 from controlplane.capacity.interface import OnPlacement
 from controlplane.capacity.leaders_cloud import LeadersCloud
 from controlplane.capacity.observer import Observer
@@ -139,8 +139,8 @@ def _keeper(fleet: Fleet, cloud: Cloud, capacity: Capacity, leader: Leader) -> F
         capacity.pull_hint,
         leader.clock,
     )
-    plans, heard_s, hear_of = cluster_plans(fleet), capacity.heard_s, capacity.hear_of_cluster
-    return FleetKeeper(cloud, plans, install, leader.announce, heard_s, hear_of, leader.clock, outwait=silent.outwait)
+    controllers = Controllers(capacity.heard_s, capacity.hear_of_cluster, silent.outwait)
+    return FleetKeeper(cloud, cluster_plans(fleet), install, leader.announce, controllers, leader.clock)
 
 
 def event_of(place: Place, outcome: PassOutcome) -> Event | None:

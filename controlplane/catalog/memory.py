@@ -103,8 +103,6 @@ class Seen(Struct, frozen=True):
     at: float
     late: Tally = Tally()
     by_hour: Mapping[int, Tally] = MappingProxyType({})
-    last_stockout_at: float | None = None
-    last_quota_refusal_at: float | None = None
 
 
 class Memory(Struct, frozen=True):
@@ -119,8 +117,6 @@ class Estimate(Struct, frozen=True):
     boot_s: float
     observations: float
     """How many, faded, this rests on; 0 where it is the prior only."""
-    last_stockout_at: float | None = None
-    last_quota_refusal_at: float | None = None
 
 
 def learn(memory: Memory, observation: Observation) -> Memory:
@@ -135,7 +131,6 @@ def learn(memory: Memory, observation: Observation) -> Memory:
         faded,
         late=_sum(faded.late, late),
         by_hour=MappingProxyType({**faded.by_hour, hour: _sum(faded.by_hour.get(hour, Tally()), hourly)}),
-        **_times(faded, observation),
     )
     shelves = {**memory.shelves, shelf: seen}
     while len(shelves) > MAX_SHELVES:
@@ -156,8 +151,6 @@ def estimate(memory: Memory, zone: str, accelerator: str, at: float) -> Estimate
         mean_lifetime_s=_mean(priors.lifetime_s, priors.lifetime_weight, both.lived_s, both.taken),
         boot_s=_mean(priors.boot_s, priors.boot_weight, both.booting_s, both.booted),
         observations=both.granted + refused + both.taken,
-        last_stockout_at=seen.last_stockout_at,
-        last_quota_refusal_at=seen.last_quota_refusal_at,
     )
 
 
@@ -193,17 +186,6 @@ def _counted(observation: Observation) -> Tally:
 
 def _hourly(observation: Observation) -> Tally:
     return Tally() if isinstance(observation, QuotaRefused) else _counted(observation)
-
-
-def _times(seen: Seen, observation: Observation) -> dict[str, float]:
-    match observation:
-        case StockedOut():
-            return {"last_stockout_at": max(observation.at, seen.last_stockout_at or 0.0)}
-        case QuotaRefused():
-            return {"last_quota_refusal_at": max(observation.at, seen.last_quota_refusal_at or 0.0)}
-        case Granted() | Lived() | Taken():
-            return {}
-    assert_never(observation)
 
 
 def _faded(seen: Seen, now: float, priors: Priors) -> Seen:

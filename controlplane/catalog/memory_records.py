@@ -28,8 +28,6 @@ class SeenRecord(Struct, frozen=True, omit_defaults=True):
     at: Count
     late: tuple[Count, ...] = ()
     by_hour: dict[Hour, tuple[Count, ...]] = {}
-    last_stockout_at: Count | None = None
-    last_quota_refusal_at: Count | None = None
 
 
 class ZoneRecord(Struct, frozen=True):
@@ -69,14 +67,12 @@ def _record(seen: Seen) -> SeenRecord:
         round(seen.at, 3),
         _numbers(seen.late),
         {hour: _numbers(tally) for hour, tally in sorted(seen.by_hour.items())},
-        seen.last_stockout_at,
-        seen.last_quota_refusal_at,
     )
 
 
 def _seen(record: SeenRecord) -> Seen:
     by_hour = MappingProxyType({hour: _tally(numbers) for hour, numbers in record.by_hour.items()})
-    return Seen(record.at, _tally(record.late), by_hour, record.last_stockout_at, record.last_quota_refusal_at)
+    return Seen(record.at, _tally(record.late), by_hour)
 
 
 def _numbers(tally: Tally) -> tuple[float, ...]:

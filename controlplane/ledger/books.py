@@ -11,9 +11,8 @@ from controlplane.clouds.observations import Look, Looks
 from controlplane.clouds.outcomes import Refused, Unreachable
 from controlplane.job.state import Job
 from controlplane.lease.keeper import Leadership
+from controlplane.ledger.activity import doings_of, hops_of
 from controlplane.ledger.book import Book
-from controlplane.ledger.doings import doings_of
-from controlplane.ledger.egress import hops_of
 from controlplane.ledger.events import Found
 from controlplane.ledger.pricing import Market, market_of, rate_of
 from controlplane.ledger.records import LedgerUnreadable

@@ -1,36 +1,12 @@
 """What each job still claims in the cloud, as the master's records on the bus say."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from enum import StrEnum
-
 from controlplane.reaper.lease import bus_of
+from controlplane.reaper.state import Claim, Records
 from messages import subjects
 from messages.decoding import Undecodable, decode
 from messages.ids import JobName
 from messages.records import RecordPhase
 from runtime.bus import Bucket
-
-
-class Claim(StrEnum):
-    LIVE = "live"
-    """It answers for what carries its name."""
-    UNREADABLE = "unreadable"
-    """There is a record of it that cannot be read: it may live."""
-    ENDING = "ending"
-    """It has ended, and its master is removing what it had."""
-    ENDED = "ended"
-
-
-Claims = Mapping[JobName, Claim]
-"""Of all jobs that there are records of; of others nobody knows."""
-
-
-@dataclass(frozen=True, slots=True)
-class Records:
-    claims: Claims
-    bus: str
-    """That they are on, as in the label of what was asked for over it."""
 
 
 async def read_claims(bucket: Bucket) -> dict[JobName, Claim]:

@@ -25,8 +25,6 @@ class Estimate(Struct, frozen=True, kw_only=True):
     communication_s: float
     """All of it; `step_s` has what does not hide behind the computation."""
     replicas: int
-    spare_gpus: int
-    """Too few for one more replica; they cost, and train nothing."""
     machines_micro_usd_per_hour: MicroDollars
     egress_micro_usd_per_hour: MicroDollars
     egress_bytes_per_step: int
@@ -62,7 +60,6 @@ def estimate(profile: Profile, placement: Placement, links: Links) -> Estimate |
         compute_s=compute_s,
         communication_s=communication_s,
         replicas=replicas,
-        spare_gpus=placement.gpus - replicas * profile.replica_gpus,
         machines_micro_usd_per_hour=machines,
         egress_micro_usd_per_hour=egress,
         egress_bytes_per_step=math.ceil(sum(sent.crossings.values())),

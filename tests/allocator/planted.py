@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 
 from controlplane.allocator import (
-    aims,
     caps,
     idle,
     learn_listing,
@@ -15,6 +14,7 @@ from controlplane.allocator import (
     prospects,
     quota_room,
     reconcile,
+    targets,
     timing,
 )
 from controlplane.allocator.counting import at_most, expected, held
@@ -145,7 +145,7 @@ def follow_a_remembered_plan(patch: pytest.MonkeyPatch) -> None:
     def remembered(plans: Plans) -> Plan | None:
         return plans.plan
 
-    patch.setattr(aims, "current", remembered)
+    patch.setattr(targets, "current", remembered)
 
 
 def count_no_money_that_is_under_way(patch: pytest.MonkeyPatch) -> None:

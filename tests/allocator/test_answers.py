@@ -121,7 +121,7 @@ def test_an_answer_to_an_older_operation_teaches_nothing() -> None:
     [grow] = of(stage.wants(4), ResizePool)
     stage.happens(events.OperationEnded(stage.now_s, grow.ref, grow.operation - 1, StockedOut("late")))
     assert stage.pool(A).operation is not None
-    assert stage.allocator.shelves[A.kind].closed is None
+    assert stage.allocator.availability[A.kind].closed is None
 
 
 def test_a_listing_older_than_an_answer_does_not_undo_it() -> None:

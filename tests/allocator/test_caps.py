@@ -3,11 +3,11 @@
 from dataclasses import replace
 from typing import Any
 
+from controlplane.allocator.availability import availability_of
 from controlplane.allocator.caps import money_per_hour, most_for
 from controlplane.allocator.effects import AllocatorEffect, CreatePool, ResizePool
 from controlplane.allocator.offers import Offer, pool_ref
 from controlplane.allocator.quota_room import may_come
-from controlplane.allocator.shelves import shelf_of
 from controlplane.allocator.state import AllocatorSettings, Pool
 from controlplane.catalog.money import MicroDollars
 from controlplane.clouds.outcomes import QuotaExceeded, Unreachable
@@ -150,11 +150,13 @@ def test_a_quota_that_is_refused_while_a_noticed_machine_is_there_is_asked_again
     stage.ends(create, QuotaExceeded("GPUS"))
     stage.takes("us-a-1")
     stage.sees()
-    assert shelf_of(stage.allocator, B.kind).closed_until_s == stage.now_s + 25.0 + AllocatorSettings().stockout_s
+    assert (
+        availability_of(stage.allocator, B.kind).closed_until_s == stage.now_s + 25.0 + AllocatorSettings().stockout_s
+    )
     stage.ticks(26.0)
     stage.lists()
     again = [*stage.ticks(30.0), *stage.lists()]
     assert ("create", "us-b", "1") in asked(again)
     [create] = of(again, CreatePool)
     stage.ends(create, QuotaExceeded("GPUS"))
-    assert shelf_of(stage.allocator, B.kind).closed_until_s == stage.now_s + AllocatorSettings().quota_s
+    assert availability_of(stage.allocator, B.kind).closed_until_s == stage.now_s + AllocatorSettings().quota_s

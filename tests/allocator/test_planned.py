@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 
 from controlplane.allocator import events
-from controlplane.allocator.aims import RESTS
 from controlplane.allocator.decide import decide
 from controlplane.allocator.effects import CreatePool, MakePlan, RemoveNodes, ResizePool
-from controlplane.allocator.sentences import shortage
+from controlplane.allocator.messages import shortage
 from controlplane.allocator.state import AllocatorSettings
+from controlplane.allocator.targets import RESTS
 from controlplane.catalog.money import MicroDollars
 from controlplane.clouds.outcomes import QuotaExceeded, StockedOut
 from controlplane.planning.plan import plan
@@ -316,7 +316,7 @@ def test_a_quota_that_said_no_is_left_alone_for_long_and_the_next_zone_is_tried(
     stage.ends(create, QuotaExceeded("GPUS"))
     stage.lists()
     assert OREGON not in {zone for _, zone, _ in stage.words(stage.settles())}
-    assert stage.allocator.shelves[WEST.kind].closed_until_s == 100.0 + stage.allocator.settings.quota_s
+    assert stage.allocator.availability[WEST.kind].closed_until_s == 100.0 + stage.allocator.settings.quota_s
 
 
 def test_a_cluster_that_is_lost_is_planned_around() -> None:

@@ -1,9 +1,9 @@
 """Quotas of any kind: kept before asking, shared by the offers that draw on them, and learned from refusals."""
 
 from controlplane.allocator import events
+from controlplane.allocator.availability import availability_of
 from controlplane.allocator.effects import AllocatorEffect, CreatePool, ResizePool
-from controlplane.allocator.sentences import shortage
-from controlplane.allocator.shelves import shelf_of
+from controlplane.allocator.messages import shortage
 from controlplane.clouds.interface import QuotaKey
 from controlplane.clouds.outcomes import QuotaExceeded, Shortfall
 from controlplane.planning.market import Quotas
@@ -107,7 +107,7 @@ def test_a_long_notice_does_not_keep_a_zone_closed_for_longer_than_a_refusal_doe
     [resize] = of(stage.wants(4), ResizePool)
     stage.notices("us-a-1", remaining_s=3600.0)
     stage.ends(resize, refused(requested=100, available=0))
-    assert shelf_of(stage.allocator, A.kind).closed_until_s == stage.now_s + stage.allocator.settings.quota_s
+    assert availability_of(stage.allocator, A.kind).closed_until_s == stage.now_s + stage.allocator.settings.quota_s
 
 
 def test_where_no_node_has_room_the_next_offer_elsewhere_is_asked_at_once() -> None:

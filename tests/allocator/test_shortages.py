@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 from controlplane.allocator import events
+from controlplane.allocator.availability import availability_of, close, reopen_after
 from controlplane.allocator.effects import Announce, CreatePool, RemoveNodes, ResizePool
 from controlplane.allocator.offers import pool_ref
-from controlplane.allocator.shelves import close, reopen_after, shelf_of
 from controlplane.allocator.state import AllocatorSettings, Shortage
 from controlplane.clouds.interface import RecentShortage
 from controlplane.clouds.outcomes import (
@@ -81,7 +81,7 @@ def test_a_removal_without_an_end_is_looked_at_before_anything_else() -> None:
     stage.takes("us-a-2")
     [given_up] = of(stage.sees(), RemoveNodes)
     assert asked(stage.ends(given_up, Unfinished("no end"))) == [("list",)]
-    assert stage.allocator.shelves[A.kind].closed_until_s is None
+    assert stage.allocator.availability[A.kind].closed_until_s is None
 
 
 def test_a_stocked_out_zone_is_left_alone_for_a_while_that_doubles() -> None:
@@ -124,24 +124,24 @@ def test_an_exceeded_quota_is_looked_into_and_left_alone_for_long() -> None:
     assert asked(stage.ends(create, QuotaExceeded("PREEMPTIBLE_NVIDIA_T4_GPUS"))) == [("list",)]
     assert asked(stage.lists()) == [("create", "us-b", "2")]
     stage.ticks(800.0)
-    assert stage.allocator.shelves[A.kind].closed_until_s == 1000.0
+    assert stage.allocator.availability[A.kind].closed_until_s == 1000.0
 
 
 def test_a_zone_that_was_often_empty_is_left_alone_no_longer_for_its_first_refused_quota() -> None:
     allocator, now_s = a_stage().allocator, 100.0
     for _ in range(4):
         allocator = close(allocator, A.kind, Shortage.STOCKOUT, "none", now_s)
-        now_s = (shelf_of(allocator, A.kind).closed_until_s or now_s) + 1.0
+        now_s = (availability_of(allocator, A.kind).closed_until_s or now_s) + 1.0
     closed = close(allocator, A.kind, Shortage.QUOTA, "GPUS", now_s)
-    assert shelf_of(closed, A.kind).closed_until_s == now_s + allocator.settings.quota_s
+    assert availability_of(closed, A.kind).closed_until_s == now_s + allocator.settings.quota_s
 
 
 def test_a_stockout_is_not_told_as_the_reason_while_the_quota_keeps_a_zone_closed() -> None:
     allocator = close(a_stage().allocator, A.kind, Shortage.QUOTA, "GPUS", 100.0)
     both = close(allocator, A.kind, Shortage.STOCKOUT, "none", 101.0)
-    assert shelf_of(both, A.kind).closed == shelf_of(allocator, A.kind).closed
+    assert availability_of(both, A.kind).closed == availability_of(allocator, A.kind).closed
     given_back = reopen_after(both, replace(A, zone="us-z").kind)
-    assert shelf_of(given_back, A.kind).closed_until_s == 101.0 + allocator.settings.stockout_s
+    assert availability_of(given_back, A.kind).closed_until_s == 101.0 + allocator.settings.stockout_s
 
 
 def test_a_refusal_is_told_with_its_hint_and_the_next_offer_is_tried() -> None:
@@ -184,7 +184,7 @@ def test_a_node_that_was_refused_lately_is_given_up_and_its_zone_closed() -> Non
 def test_a_quota_or_a_person_that_refused_a_node_closes_its_zone_for_long() -> None:
     stage = _short_pool(RecentShortage(Refused("no permission", "grant it"), 20.0))
     stage.lists()
-    closed = shelf_of(stage.allocator, A.kind).closed
+    closed = availability_of(stage.allocator, A.kind).closed
     assert closed is not None
     assert (closed.shortage, closed.hint) == (Shortage.REFUSED, "grant it")
 
@@ -192,7 +192,7 @@ def test_a_quota_or_a_person_that_refused_a_node_closes_its_zone_for_long() -> N
 def test_an_old_refusal_is_no_new_stockout() -> None:
     stage = _short_pool(RecentShortage(StockedOut("GCE_STOCKOUT"), 301.0))
     assert asked(stage.lists()) == []
-    assert shelf_of(stage.allocator, A.kind).closed is None
+    assert availability_of(stage.allocator, A.kind).closed is None
 
 
 def test_a_refusal_that_closed_a_zone_does_not_close_it_again() -> None:
@@ -205,10 +205,10 @@ def test_a_refusal_that_closed_a_zone_does_not_close_it_again() -> None:
     stage.sees()
     ref = pool_ref(JOB, A)
     stage.cloud[ref] = replace(stage.cloud[ref], shortage=RecentShortage(StockedOut("none"), 41.0))
-    closed = shelf_of(stage.allocator, A.kind).closed
+    closed = availability_of(stage.allocator, A.kind).closed
     stage.ticks()
     stage.lists()
-    assert shelf_of(stage.allocator, A.kind).closed == closed
+    assert availability_of(stage.allocator, A.kind).closed == closed
 
 
 def test_nodes_that_were_granted_are_waited_for_and_the_rest_is_asked_for_elsewhere_at_once() -> None:
@@ -261,7 +261,7 @@ def test_a_refusal_without_a_known_reason_is_told_once_tried_a_few_times_and_the
     ended = stage.ends(ask, Unexplained("the moon is wrong"))
     assert [each.kind for each in of(ended, Announce)] == ["cloud_refused"]
     assert asked(stage.lists()) == [("create", "us-b", "1")]
-    closed = shelf_of(stage.allocator, A.kind).closed
+    closed = availability_of(stage.allocator, A.kind).closed
     assert closed is not None
     assert closed.detail == "the moon is wrong"
 

@@ -12,7 +12,7 @@ from controlplane.allocator.offers import Offer
 from controlplane.allocator.placement import Placement
 from controlplane.allocator.state import AllocatorSettings
 from controlplane.capacity.capacity import Capacity
-from controlplane.capacity.fleet_keeper import FleetKeeper
+from controlplane.capacity.fleet_keeper import Controllers, FleetKeeper
 from controlplane.catalog.kinds import MachineKind
 from controlplane.clouds.interface import (
     ClusterPlan,
@@ -217,8 +217,7 @@ class Keeping:
             plans,
             self._install,
             self.told.append,
-            self.heard_s.get,
-            lambda cluster, waits_for: self.waits.append((cluster, waits_for)),
+            Controllers(self.heard_s.get, lambda cluster, waits_for: self.waits.append((cluster, waits_for))),
             SystemClock(),
             silence_s=0.2,
         )

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from controlplane.allocator.availability import close, is_closed
 from controlplane.allocator.events import MachinesGivenBack
 from controlplane.allocator.learn import learn
 from controlplane.allocator.offers import Offer
-from controlplane.allocator.shelves import close, is_closed
 from controlplane.allocator.state import AllocatorSettings, Shortage, new_allocator
 from controlplane.capacity.capacity import Capacity
 from controlplane.clouds.interface import ClusterInfo, PoolPlan, PoolRef

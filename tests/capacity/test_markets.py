@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 
 from controlplane.allocator.state import Allocator, new_allocator
-from controlplane.capacity.markets import Markets
+from controlplane.capacity.markets import Knowledge, Markets
 from controlplane.capacity.quotas import QuotaWatch
 from controlplane.catalog.memory import Memory, StockedOut, learn
 from controlplane.catalog.shipped import shipped_catalog, shipped_links
@@ -40,10 +40,7 @@ class Stage:
         self.quotas = QuotaWatch(cloud, OFFERS, systems, lambda: self.allocators, again_s=0.01, limited_s=limited_s)
         self.markets = Markets(
             cloud,
-            OFFERS,
-            shipped_catalog,
-            shipped_links(),
-            lambda: self.memory,
+            Knowledge(OFFERS, shipped_catalog, shipped_links(), lambda: self.memory),
             self.quotas,
             SystemClock(),
             self.said.append,

@@ -14,7 +14,7 @@ from controlplane.allocator.effects import Place
 from controlplane.allocator.offers import Offer, pool_plan, pool_ref
 from controlplane.allocator.state import AllocatorSettings
 from controlplane.capacity.capacity import Capacity
-from controlplane.capacity.fleet_keeper import FleetKeeper
+from controlplane.capacity.fleet_keeper import Controllers, FleetKeeper
 from controlplane.clouds.gke.cloud import GkeCloud
 from controlplane.clouds.interface import PoolStatus
 from controlplane.clouds.outcomes import Done, StockedOut
@@ -57,8 +57,7 @@ class Bench:
             [stage.cluster],
             _nothing_to_install,
             self.told.append,
-            self.capacity.heard_s,
-            self.capacity.hear_of_cluster,
+            Controllers(self.capacity.heard_s, self.capacity.hear_of_cluster),
             clock,
         )
 

@@ -7,7 +7,7 @@ import pytest
 
 from controlplane.clouds.spec import Fleet
 from controlplane.fleet.files import read_fleet
-from controlplane.reaper.claims import Claim
+from controlplane.reaper.state import Claim
 from messages import subjects
 from messages.ids import ClusterName, JobName
 from runtime.bus import Bus

@@ -12,7 +12,7 @@ import yaml
 from controlplane.allocator.offers import pool_plan
 from controlplane.allocator.state import AllocatorSettings
 from controlplane.capacity.capacity import Capacity
-from controlplane.capacity.offered import limits_of, priced
+from controlplane.capacity.fleet_offers import limits_of, priced
 from controlplane.catalog.memory import Memory, estimate
 from controlplane.catalog.shipped import shipped_links
 from controlplane.clouds import providers

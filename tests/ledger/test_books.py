@@ -15,10 +15,9 @@ from controlplane.clouds.observations import look_at
 from controlplane.clouds.outcomes import Refused, Unreachable
 from controlplane.job.state import Job, Phase, Record, Worker, new_job
 from controlplane.lease.keeper import Leadership
+from controlplane.ledger.activity import doings_of, hops_of
 from controlplane.ledger.book import Book
 from controlplane.ledger.books import BLIND_S, Books
-from controlplane.ledger.doings import doings_of
-from controlplane.ledger.egress import hops_of
 from controlplane.ledger.events import Hop
 from controlplane.ledger.pricing import market_of, rate_of
 from controlplane.ledger.records import LedgerUnreadable

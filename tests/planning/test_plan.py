@@ -10,9 +10,9 @@ from controlplane.catalog.money import MicroDollars
 from controlplane.planning.criteria import Criteria
 from controlplane.planning.greedy import greedy
 from controlplane.planning.market import Market, Nodes, Present
+from controlplane.planning.messages import UNMEASURED
 from controlplane.planning.plan import Change, Plan, plan
 from controlplane.planning.scoring import is_affordable, score
-from controlplane.planning.sentences import UNMEASURED
 from controlplane.planning.tuning import Tuning
 from messages.criteria import Objective
 from tests.planning.builders import (

@@ -4,7 +4,8 @@ import signal
 from pathlib import Path
 
 from controlplane.fleet.files import read_fleet
-from controlplane.reaper.claims import Claim, read_records
+from controlplane.reaper.claims import read_records
+from controlplane.reaper.state import Claim
 from messages import subjects
 from messages.labels import BUS_LABEL, JOB_LABEL
 from runtime.bus import Bus

@@ -13,8 +13,9 @@ from controlplane.clouds.interface import Cloud, ClusterStatus, PoolRef
 from controlplane.clouds.outcomes import Outcome, Unfinished
 from controlplane.job.state import Record, new_job
 from controlplane.reaper import findings, reaper
-from controlplane.reaper.claims import Claim, Records, read_claims, read_records
+from controlplane.reaper.claims import read_claims, read_records
 from controlplane.reaper.reaper import Reaper
+from controlplane.reaper.state import Claim, Records
 from messages import subjects
 from messages.events import Event
 from messages.ids import ClusterName, Epoch, JobName

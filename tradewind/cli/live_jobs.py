@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from controlplane.clouds.spec import Fleet
-from controlplane.reaper.claims import Claim, Claims, read_claims
+from controlplane.reaper.claims import read_claims
+from controlplane.reaper.state import Claim, Claims
 from messages import subjects
 from messages.ids import ClusterName
 from runtime.bus import Bus

@@ -6,9 +6,9 @@ from rich.table import Table
 from rich.text import Text
 
 from controlplane.planning.market import Nodes
+from controlplane.planning.messages import IDLE_GPUS, UNMEASURED, no_room
 from controlplane.planning.plan import Plan
 from controlplane.planning.scoring import Score
-from controlplane.planning.sentences import IDLE_GPUS, UNMEASURED, no_room
 from controlplane.throughput.profile import Profile
 from messages.criteria import Objective
 from messages.jobs import JobSpec

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct, structs
 
-from controlplane.capacity.offered import limits_of, priced
+from controlplane.capacity.fleet_offers import limits_of, priced
 from controlplane.catalog import memory
 from controlplane.catalog.kinds import MachineKind
 from controlplane.catalog.links import Links

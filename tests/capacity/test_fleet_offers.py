@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from controlplane.capacity.offered import coarse, limits_of, priced, repriced
+from controlplane.capacity.fleet_offers import coarse, limits_of, priced, repriced
 from controlplane.catalog.memory import Estimate
 from controlplane.catalog.shipped import shipped_catalog
 from controlplane.clouds.interface import MarketPrice

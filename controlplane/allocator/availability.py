@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import assert_never
 
-from controlplane.allocator.pauses import pause_s
-from controlplane.allocator.state import Allocator, Closure, Shelf, Shortage
+from controlplane.allocator.backoff import pause_s
+from controlplane.allocator.state import Allocator, Availability, Closure, Shortage
 from controlplane.catalog.kinds import MachineKind
 from controlplane.clouds.outcomes import QuotaExceeded, Refused, StockedOut
 
@@ -51,67 +51,67 @@ def close_for(
 
 
 def reopen(allocator: Allocator, stock: MachineKind) -> Allocator:
-    return _put(allocator, stock, replace(shelf_of(allocator, stock), closures=()))
+    return _put(allocator, stock, replace(availability_of(allocator, stock), closures=()))
 
 
 def reopen_after(allocator: Allocator, given_back: MachineKind) -> Allocator:
     """Machines of this stock went back: there are some again, and the quota of their region has room."""
-    for stock, shelf in allocator.shelves.items():
+    for stock, known in allocator.availability.items():
         if stock == given_back:
             allocator = reopen(allocator, stock)
         elif stock.region == given_back.region:
-            left = tuple(each for each in shelf.closures if each.shortage is not Shortage.QUOTA)
-            allocator = _put(allocator, stock, replace(shelf, closures=left))
+            left = tuple(each for each in known.closures if each.shortage is not Shortage.QUOTA)
+            allocator = _put(allocator, stock, replace(known, closures=left))
     return allocator
 
 
 def distrust(allocator: Allocator, stock: MachineKind, now_s: float) -> Allocator:
     until_s = now_s + allocator.settings.loss_cooldown_s
-    return _put(allocator, stock, replace(shelf_of(allocator, stock), distrusted_until_s=until_s))
+    return _put(allocator, stock, replace(availability_of(allocator, stock), distrusted_until_s=until_s))
 
 
 def is_closed(allocator: Allocator, stock: MachineKind, now_s: float) -> bool:
-    until_s = shelf_of(allocator, stock).closed_until_s
+    until_s = availability_of(allocator, stock).closed_until_s
     return until_s is not None and now_s < until_s
 
 
 def is_distrusted(allocator: Allocator, stock: MachineKind, now_s: float) -> bool:
-    until_s = shelf_of(allocator, stock).distrusted_until_s
+    until_s = availability_of(allocator, stock).distrusted_until_s
     return until_s is not None and now_s < until_s
 
 
 def is_unsure(allocator: Allocator, stock: MachineKind, now_s: float) -> bool:
     """It had nothing lately, and nobody has tried since: too little to give up for it what runs."""
-    short_s = shelf_of(allocator, stock).short_s
+    short_s = availability_of(allocator, stock).short_s
     return short_s is not None and now_s < short_s + allocator.settings.wary_s
 
 
-def shelf_of(allocator: Allocator, stock: MachineKind) -> Shelf:
-    return allocator.shelves.get(stock, Shelf())
+def availability_of(allocator: Allocator, stock: MachineKind) -> Availability:
+    return allocator.availability.get(stock, Availability())
 
 
 def newly_closed(
-    before: Mapping[MachineKind, Shelf], after: Mapping[MachineKind, Shelf]
+    before: Mapping[MachineKind, Availability], after: Mapping[MachineKind, Availability]
 ) -> list[tuple[MachineKind, Closure]]:
     """Refusals that were learned of in between."""
     return [
         (stock, closure)
-        for stock, shelf in after.items()
-        for closure in shelf.closures
-        if closure not in before.get(stock, Shelf()).closures
+        for stock, known in after.items()
+        for closure in known.closures
+        if closure not in before.get(stock, Availability()).closures
     ]
 
 
 def _close(allocator: Allocator, stock: MachineKind, closure: Closure) -> Allocator:
-    shelf = shelf_of(allocator, stock)
-    others = (each for each in shelf.closures if each.shortage is not closure.shortage)
-    return _put(allocator, stock, replace(shelf, closures=(*others, closure)))
+    known = availability_of(allocator, stock)
+    others = (each for each in known.closures if each.shortage is not closure.shortage)
+    return _put(allocator, stock, replace(known, closures=(*others, closure)))
 
 
 def _closure(allocator: Allocator, stock: MachineKind, shortage: Shortage) -> Closure | None:
-    closures = shelf_of(allocator, stock).closures
+    closures = availability_of(allocator, stock).closures
     return next((each for each in closures if each.shortage is shortage), None)
 
 
-def _put(allocator: Allocator, stock: MachineKind, shelf: Shelf) -> Allocator:
-    return replace(allocator, shelves={**allocator.shelves, stock: shelf})
+def _put(allocator: Allocator, stock: MachineKind, known: Availability) -> Allocator:
+    return replace(allocator, availability={**allocator.availability, stock: known})

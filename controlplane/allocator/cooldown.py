@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import structs
 
-from controlplane.allocator.shelves import shelf_of
+from controlplane.allocator.availability import availability_of
 from controlplane.allocator.state import Allocator
 from controlplane.catalog.kinds import MachineKind
 from controlplane.planning.criteria import Criteria
@@ -28,14 +28,14 @@ def taken_lately(allocator: Allocator, now_s: float) -> dict[MachineKind, float]
     """Until when each is not calm: the sooner, the better the chance."""
     found: dict[MachineKind, float] = {}
     for offer in allocator.offers:
-        until_s = shelf_of(allocator, offer.kind).distrusted_until_s
+        until_s = availability_of(allocator, offer.kind).distrusted_until_s
         if until_s is not None and now_s < until_s:
             choice = offer.kind
             found[choice] = max(until_s, found.get(choice, until_s))
     return found
 
 
-def calm_first(
+def rested_zones_first(
     criteria: Criteria, profile: Profile, market: Market, present: Present, taken: Mapping[MachineKind, float]
 ) -> Market:
     """With no more of the zones that took all their machines than have no room in others."""

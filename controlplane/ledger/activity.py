@@ -1,11 +1,16 @@
-"""What the nodes of a job do, from what its core knows of its workers."""
+"""What the nodes of a job do, and what its world sends from zone to zone in a step."""
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 
+from controlplane.catalog.links import Links
 from controlplane.job.state import Job, Phase
+from controlplane.ledger.events import Hop
 from controlplane.ledger.state import Doing
 from messages.ids import ClusterName, WorkerId
 from messages.workers import WorkerPhase
+from messages.worlds import Member
 
 NodeOf = Callable[[ClusterName, WorkerId], str]
 """Empty where it is not known."""
@@ -30,3 +35,20 @@ def _doing(phase: Phase, *, is_member: bool) -> Doing:
     if phase in MAKING:
         return Doing.RECOVERING
     return Doing.WORKING if phase is Phase.RUNNING and is_member else Doing.IDLE
+
+
+def hops_of(members: Sequence[Member], gradient_bytes: int, links: Links) -> tuple[Hop, ...]:
+    """An estimate from the bytes of the gradients; none without members in several zones.
+
+    In the ring through all members, neighbours in rank, each link carries 2(n−1)/n of them (see docs/catalog.md).
+    """
+    zones = [member.zone for member in sorted(members, key=lambda member: member.first_rank)]
+    if len(zones) < 2:
+        return ()
+    over_a_link = 2 * (len(zones) - 1) * gradient_bytes // len(zones)
+    crossings = Counter(pair for pair in pairwise((*zones, zones[0])) if pair[0] != pair[1] and all(pair))
+    return tuple(
+        Hop(sender, receiver, count * over_a_link, links.between(sender, receiver).egress_micro_usd_per_gib)
+        for (sender, receiver), count in sorted(crossings.items())
+        if over_a_link
+    )

@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
+from controlplane.allocator.availability import close
+from controlplane.allocator.messages import shortage
 from controlplane.allocator.offers import Offer
-from controlplane.allocator.sentences import shortage
-from controlplane.allocator.shelves import close
 from controlplane.allocator.state import Allocator, Shortage, new_allocator
 from tests.allocator.stage import EU, JOB, US, A, B, C
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from controlplane.allocator.availability import availability_of
 from controlplane.allocator.counting import (
     at_most,
     ceiling,
@@ -16,12 +17,11 @@ from controlplane.allocator.counting import (
 from controlplane.allocator.facts import current
 from controlplane.allocator.offers import Offer
 from controlplane.allocator.quota_room import Room, held_up
-from controlplane.allocator.shelves import shelf_of
 from controlplane.allocator.starts import is_blocked
 from controlplane.allocator.state import Allocator, Block, Closure, Pool, Shortage
 from controlplane.clouds.outcomes import with_hint
+from controlplane.planning.messages import describe_quota, no_room
 from controlplane.planning.plan import Change
-from controlplane.planning.sentences import describe_quota, no_room
 from messages.ids import ClusterName
 
 SHORTAGES = {
@@ -41,7 +41,7 @@ def describe_offer(offer: Offer) -> str:
 
 
 def explain_lowering(allocator: Allocator, pool: Pool, now_s: float) -> str:
-    closed = shelf_of(allocator, pool.offer.kind).closed
+    closed = availability_of(allocator, pool.offer.kind).closed
     if closed is not None and now_s < closed.until_s:
         return f"{pool.offer.zone} {SHORTAGES[closed.shortage]}, and the pool would keep trying: {closed.detail}"
     useless = [f"{node.name}: {node.useless}" for node in lost(pool) if node.useless]
@@ -144,7 +144,7 @@ def shortage(allocator: Allocator, now_s: float) -> str:
         if not allocator.clusters.get(offer.cluster, False):
             waits_for = allocator.unready.get(offer.cluster, "")
             told.append(f"cluster {offer.cluster} is not ready" + (f": {waits_for}" if waits_for else ""))
-        elif (closed := shelf_of(allocator, offer.kind).closed) is not None and now_s < closed.until_s:
+        elif (closed := availability_of(allocator, offer.kind).closed) is not None and now_s < closed.until_s:
             zones.setdefault((offer.machine_type, _problem(closed)), []).append(offer.zone)
         else:
             unfit |= dict.fromkeys(_no_room(offer, left))
@@ -185,9 +185,9 @@ def _before(allocator: Allocator, offer: Offer) -> list[Offer]:
 
 
 def _passed_over(allocator: Allocator, offer: Offer, room: Room, now_s: float) -> str:
-    shelf = shelf_of(allocator, offer.kind)
+    known = availability_of(allocator, offer.kind)
     pool = next((pool for pool in allocator.pools.values() if pool.offer == offer), None)
-    closed = shelf.closed
+    closed = known.closed
     if closed is not None and now_s < closed.until_s:
         return f"{offer.zone} {SHORTAGES[closed.shortage]} and is left alone for {closed.until_s - now_s:.0f} s"
     if pool is not None and pool.operation is not None:
@@ -202,7 +202,7 @@ def _passed_over(allocator: Allocator, offer: Offer, room: Room, now_s: float) -
         return f"cluster {offer.cluster} is not ready"
     if is_blocked(allocator, offer.cluster, now_s):
         return f"workers cannot start in cluster {offer.cluster}"
-    if shelf.distrusted_until_s is not None and now_s < shelf.distrusted_until_s:
+    if known.distrusted_until_s is not None and now_s < known.distrusted_until_s:
         return f"{offer.zone} took a node lately or did not answer"
     if pool is not None and pool.target >= offer.max_nodes:
         return f"{offer.zone} has its {count_nodes(offer.max_nodes)}"

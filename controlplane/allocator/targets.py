@@ -5,50 +5,56 @@ world, market and criteria. Otherwise a stopgap keeps what there is and replaces
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from controlplane.allocator import plan as in_order
-from controlplane.allocator.calm import taken_lately
 from controlplane.allocator.choices import by_choice
+from controlplane.allocator.cooldown import taken_lately
 from controlplane.allocator.counting import ceiling, dismissed, going, is_dismissed, is_paused, is_resting, spare
+from controlplane.allocator.demand import Basis
 from controlplane.allocator.facts import aimed_at, current
 from controlplane.allocator.offers import Offer, pool_ref
 from controlplane.allocator.plan import kept
 from controlplane.allocator.prospects import Supplies
 from controlplane.allocator.quota_room import Room, held_up
 from controlplane.allocator.state import Allocator, Node
-from controlplane.allocator.stopgap import stopgap
 from controlplane.catalog.kinds import MachineKind
-from controlplane.planning.market import Nodes
+from controlplane.planning.greedy import greedy
+from controlplane.planning.market import NONE, Nodes
+from controlplane.planning.profiles import until_measured
+from controlplane.planning.scoring import gain, score
+from controlplane.planning.tuning import Tuning
 from messages.ids import ClusterName
 
+_TUNING = Tuning()
 Leaving = dict[ClusterName, frozenset[str]]
 RESTS = "what could be had was too few to run with, and idle for long: all are asked for again after a while"
 
 
 @dataclass(frozen=True, slots=True)
-class Aims:
+class Targets:
     targets: dict[Offer, int]
     leaving: Leaving
     by: str = ""
     """Whose word is followed; empty where it is the fleet's order."""
 
 
-def aims_of(allocator: Allocator, supplies: Supplies, now_s: float) -> Aims:
-    aims = _aims(allocator, supplies, now_s)
-    return replace(aims, leaving=_with_dismissed(allocator, aims.leaving))
+def targets_of(allocator: Allocator, supplies: Supplies, now_s: float) -> Targets:
+    found = _undismissed(allocator, supplies, now_s)
+    return replace(found, leaving=_with_dismissed(allocator, found.leaving))
 
 
-def _aims(allocator: Allocator, supplies: Supplies, now_s: float) -> Aims:
+def _undismissed(allocator: Allocator, supplies: Supplies, now_s: float) -> Targets:
     demand, plans = allocator.demand, allocator.plans
     if demand is None:
         fits = Room(allocator).take
-        return Aims(in_order.plan(allocator.wanted, list(supplies), supplies, now_s, fits), {})
+        return Targets(in_order.plan(allocator.wanted, list(supplies), supplies, now_s, fits), {})
     if is_paused(allocator):
         return _exactly(allocator, supplies, {}, now_s, "nothing is wanted")
     if plans.facts is None:
         why = RESTS if is_resting(allocator) else "no prices are known"
-        return Aims({offer: kept(supply, now_s) for offer, supply in supplies.items()}, {}, why)
+        return Targets({offer: kept(supply, now_s) for offer, supply in supplies.items()}, {}, why)
     plan = current(plans)
     if plan is not None:
         return _exactly(allocator, supplies, plan.ask, now_s, f"plan {plans.number} ({plan.change.value})")
@@ -56,11 +62,11 @@ def _aims(allocator: Allocator, supplies: Supplies, now_s: float) -> Aims:
     lost, aimed = _lost(allocator), aimed_at(plans)
     wanted = min(there + len(lost) if aimed is None else aimed, ceiling(allocator))
     doubts = _doubts(allocator, supplies, now_s)
-    nodes = stopgap(plans.facts, wanted, doubts, lost[0] if lost else "")
+    nodes = _stopgap(plans.facts, wanted, doubts, lost[0] if lost else "")
     targets = _targets(supplies, nodes, now_s)
     is_early = plans.not_before_s is not None and now_s < plans.not_before_s
     by = "waiting for measured steps" if is_early else f"what was lost, until plan {plans.number + 1}"
-    return Aims(targets, _still_leaving(allocator, there - wanted), by)
+    return Targets(targets, _still_leaving(allocator, there - wanted), by)
 
 
 def _lost(allocator: Allocator) -> list[str]:
@@ -83,8 +89,8 @@ def _doubts(allocator: Allocator, supplies: Supplies, now_s: float) -> dict[Mach
     return taken_lately(allocator, now_s) | dict.fromkeys(busy | held_up(allocator), math.inf)
 
 
-def _exactly(allocator: Allocator, supplies: Supplies, nodes: Nodes, now_s: float, by: str) -> Aims:
-    return Aims(_targets(supplies, nodes, now_s), _leaving(allocator, supplies, nodes), by)
+def _exactly(allocator: Allocator, supplies: Supplies, nodes: Nodes, now_s: float, by: str) -> Targets:
+    return Targets(_targets(supplies, nodes, now_s), _leaving(allocator, supplies, nodes), by)
 
 
 def _targets(supplies: Supplies, nodes: Nodes, now_s: float) -> dict[Offer, int]:
@@ -141,3 +147,36 @@ def _with_dismissed(allocator: Allocator, leaving: Leaving) -> Leaving:
         if names:
             found[pool.ref.cluster] = found.get(pool.ref.cluster, frozenset()) | names
     return found
+
+
+def _stopgap(basis: Basis, wanted: int, doubts: Mapping[MachineKind, float], lost: str = "") -> Nodes:
+    """The answer to a loss until a plan is made of it: the greedy step, which asks no solver.
+
+    Where a machine was just preempted another is not to be counted on, nor where an operation is under way: other zones
+    come first, and if there are none, the one where it is longest ago. Unless the plan would only move it back: it
+    leaves what runs for no gain below its threshold, which is the measure here too.
+
+    While there is something that the market does not have, nothing is added: its price is not known.
+
+    `lost`: the accelerator that there was, where nothing is left.
+    """
+    there = {choice: count for choice, count in basis.present.committed().items() if choice in basis.market.options}
+    if sum(there.values()) >= wanted or len(there) < len(basis.present.choices()):
+        return there
+    anywhere = _greedy(basis, wanted, NONE, lost)
+    added = {choice for choice, count in anywhere.items() if count > there.get(choice, 0)}
+    if not added & doubts.keys():
+        return anywhere
+    surest = _greedy(basis, wanted, doubts, lost)
+    return anywhere if _would_be_moved(basis, surest, anywhere) else surest
+
+
+def _greedy(basis: Basis, wanted: int, last: Mapping[MachineKind, float], lost: str) -> Nodes:
+    return greedy(basis.criteria, basis.profile, basis.market, basis.present, wanted, _TUNING, last, lost)
+
+
+def _would_be_moved(basis: Basis, nodes: Nodes, better: Nodes) -> bool:
+    here = score(basis.profile, basis.market, nodes, _TUNING)
+    there = score(basis.profile, basis.market, better, _TUNING)
+    criteria = until_measured(basis.criteria, basis.profile)
+    return here is not None and there is not None and gain(there, here, criteria) >= _TUNING.threshold

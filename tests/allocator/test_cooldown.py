@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from controlplane.allocator.calm import calm_first
+from controlplane.allocator.cooldown import rested_zones_first
 from controlplane.allocator.effects import AllocatorEffect, CreatePool, RemoveNodes, ResizePool
 from controlplane.catalog.kinds import MachineKind
 from controlplane.catalog.money import MicroDollars
@@ -112,13 +112,15 @@ def a_market_of_three(quotas: dict[QuotaKey, int] | None = None) -> Market:
 
 
 def test_while_calm_zones_have_room_for_all_the_others_give_nothing() -> None:
-    seen = calm_first(some_criteria(max_workers=2), SMALL_GRADIENTS, a_market_of_three(), Present(), {A: 20.0, B: 10.0})
+    seen = rested_zones_first(
+        some_criteria(max_workers=2), SMALL_GRADIENTS, a_market_of_three(), Present(), {A: 20.0, B: 10.0}
+    )
     assert limits(seen) == {A: 0, B: 0, C: 2}
 
 
 def test_what_has_no_room_in_calm_zones_may_come_first_from_where_it_is_longest_ago() -> None:
     for workers, expected in ((5, (0, 3)), (8, (2, 4))):
-        seen = calm_first(
+        seen = rested_zones_first(
             some_criteria(max_workers=workers), SMALL_GRADIENTS, a_market_of_three(), Present(), {A: 20.0, B: 10.0}
         )
         assert limits(seen) == {A: expected[0], B: expected[1], C: 2}
@@ -126,13 +128,13 @@ def test_what_has_no_room_in_calm_zones_may_come_first_from_where_it_is_longest_
 
 def test_money_and_quotas_that_keep_calm_zones_from_giving_more_leave_room_to_the_others() -> None:
     cap = some_criteria(max_workers=5, max_micro_usd_per_hour=MicroDollars(3 * USD))
-    assert limits(calm_first(cap, SMALL_GRADIENTS, a_market_of_three(), Present(), {A: 20.0, B: 10.0})) == {
+    assert limits(rested_zones_first(cap, SMALL_GRADIENTS, a_market_of_three(), Present(), {A: 20.0, B: 10.0})) == {
         A: 0,
         B: 2,
         C: 2,
     }
     market = a_market_of_three({gpus_of("us-west1"): 1, gpus_of("us-central1"): 3})
-    seen = calm_first(some_criteria(max_workers=8), SMALL_GRADIENTS, market, Present(), {A: 20.0, B: 10.0})
+    seen = rested_zones_first(some_criteria(max_workers=8), SMALL_GRADIENTS, market, Present(), {A: 20.0, B: 10.0})
     assert limits(seen) == {A: 0, B: 3, C: 2}
 
 
@@ -141,9 +143,9 @@ def test_zones_that_took_all_give_what_the_job_cannot_run_without_where_calm_one
     market, taken = a_market_of_three(), {A: 20.0, B: 10.0}
     modest = some_criteria(min_workers=3, max_workers=5, max_micro_usd_per_hour=cap)
     silent = a_small_profile(gradient_bytes=0)
-    assert limits(calm_first(modest, silent, market, Present(), taken)) == {A: 0, B: 2, C: 2}
+    assert limits(rested_zones_first(modest, silent, market, Present(), taken)) == {A: 0, B: 2, C: 2}
     needy = some_criteria(min_workers=4, max_workers=5, max_micro_usd_per_hour=cap)
-    seen = calm_first(needy, SMALL_GRADIENTS, market, Present(), taken)
+    seen = rested_zones_first(needy, SMALL_GRADIENTS, market, Present(), taken)
     assert limits(seen) == {A: 4, B: 4, C: 2}
     assert plan(needy, SMALL_GRADIENTS, seen, Present(), TUNING).change is Change.BEGIN
 
@@ -153,23 +155,23 @@ def test_a_zone_that_took_all_is_counted_on_where_calm_ones_send_more_than_can_b
     market = a_market(an_option(usd=0.4, limit=2), *(an_option(zone, usd=0.4, limit=1) for zone in (OREGON, HOLLAND)))
     needy = some_criteria(min_workers=2, max_workers=2, max_micro_usd_per_hour=MicroDollars(USD))
     large = a_small_profile(gradient_bytes=10**9)
-    seen = calm_first(needy, large, market, Present(), {A: 20.0})
+    seen = rested_zones_first(needy, large, market, Present(), {A: 20.0})
     assert seen == market
     assert plan(needy, large, seen, Present(), TUNING).placement == {A: 2}
-    assert limits(calm_first(needy, SMALL_GRADIENTS, market, Present(), {A: 20.0}))[A] == 0
+    assert limits(rested_zones_first(needy, SMALL_GRADIENTS, market, Present(), {A: 20.0}))[A] == 0
 
 
 def test_calm_zones_that_can_be_paid_are_found_though_the_cheapest_are_far_from_each_other() -> None:
     far = [an_option(zone, usd=0.3, limit=1) for zone in (IOWA_B, HOLLAND)]
     market = a_market(an_option(usd=0.4, limit=2), an_option(OREGON, usd=0.45, limit=2), *far)
     needy = some_criteria(min_workers=2, max_workers=2, max_micro_usd_per_hour=MicroDollars(USD))
-    seen = calm_first(needy, a_small_profile(gradient_bytes=10**9), market, Present(), {A: 20.0})
+    seen = rested_zones_first(needy, a_small_profile(gradient_bytes=10**9), market, Present(), {A: 20.0})
     assert limits(seen)[A] == 0
     assert plan(needy, a_small_profile(gradient_bytes=10**9), seen, Present(), TUNING).placement == {C: 2}
 
 
 def test_a_zone_in_which_the_job_still_has_machines_is_left_to_the_plan() -> None:
-    seen = calm_first(
+    seen = rested_zones_first(
         some_criteria(max_workers=3), SMALL_GRADIENTS, a_market_of_three(), Present(held={A: 1}), {A: 20.0, B: 10.0}
     )
     assert limits(seen) == {A: 4, B: 0, C: 2}
@@ -178,5 +180,5 @@ def test_a_zone_in_which_the_job_still_has_machines_is_left_to_the_plan() -> Non
 def test_another_accelerator_is_no_room_for_what_runs_but_it_is_where_nothing_does() -> None:
     market = a_market(an_option(limit=4), an_option(IOWA_B, limit=4), an_option(OREGON, "A100-40", limit=4))
     lone = some_criteria(max_workers=4)
-    assert limits(calm_first(lone, SMALL_GRADIENTS, market, Present(held={A: 1}), {A: 20.0, B: 10.0}))[B] == 3
-    assert limits(calm_first(lone, SMALL_GRADIENTS, market, Present(), {A: 20.0, B: 10.0}))[B] == 0
+    assert limits(rested_zones_first(lone, SMALL_GRADIENTS, market, Present(held={A: 1}), {A: 20.0, B: 10.0}))[B] == 3
+    assert limits(rested_zones_first(lone, SMALL_GRADIENTS, market, Present(), {A: 20.0, B: 10.0}))[B] == 0

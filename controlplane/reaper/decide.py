@@ -1,0 +1,132 @@
+"""What the reaper removes and announces, from what each look finds. Pure.
+
+It removes less than a person may: pools of jobs that nobody knows or that have ended, and clusters whose creation
+failed; each only when two looks in a row have found it so, and pools only if they were requested over this bus: another
+one has the records of their jobs, or had them. The rest it announces.
+"""
+
+from dataclasses import dataclass, replace
+from typing import assert_never
+
+from controlplane.clouds.interface import ClusterInfo, MachineInfo, PoolInfo
+from controlplane.reaper.findings import ELSEWHERE, Clusters, FleetScope, Found, sort_out
+from controlplane.reaper.inventory import Inventory, Key, Resource, key_of, name_of
+from controlplane.reaper.state import Claim, Reaping, Records
+from messages.events import FLEET, Event
+from messages.ids import JobName
+from messages.jobs import Scalar
+from runtime.decision import Decision
+
+PERSON_HINT = "`tradewind reap` shows it to a person, who may remove it"
+MACHINE_HINT = "no pool has it: delete it by hand, as `tradewind reap` says"
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """The inventory is older than the records: see `findings`."""
+
+    at: float
+    """Unix seconds."""
+    inventory: Inventory
+    records: Records
+    at_work: frozenset[JobName]
+    """Jobs of the inventory for which an allocator is at work."""
+
+
+@dataclass(frozen=True, slots=True)
+class LookFailed:
+    """Nothing is known: what was suspected before is suspected anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class RemovalEnded:
+    found: Found
+    trouble: str
+    """What is in the way; empty if it is gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Remove:
+    """Comes back as RemovalEnded, unless its job is at work again or this master does not lead any more."""
+
+    found: Found
+
+
+@dataclass(frozen=True, slots=True)
+class Announce:
+    event: Event
+
+
+ReaperEvent = Looked | LookFailed | RemovalEnded
+ReaperEffect = Remove | Announce
+Decided = Decision[Reaping, ReaperEffect]
+
+
+def decide(state: Reaping, event: ReaperEvent, fleet: FleetScope) -> Decided:
+    match event:
+        case Looked():
+            return _after_look(state, event, fleet)
+        case LookFailed():
+            return Decision(Reaping(), why="the cloud or the records could not be read")
+        case RemovalEnded(found, ""):
+            return Decision(state, (_announce("reaped", f"{name_of(found.resource)} was removed", found.why, found),))
+        case RemovalEnded(found, trouble):
+            text = f"{name_of(found.resource)} belongs to no live job and could not be removed ({found.why})"
+            return _once(state, found, trouble, _announce("reap_failed", text, trouble, found))
+        case _:
+            assert_never(event)
+
+
+def _after_look(state: Reaping, event: Looked, fleet: FleetScope) -> Decided:
+    claims = {**event.records.claims, **_unsettled(event)}
+    found = sort_out(event.inventory, claims, fleet, event.at, Clusters.FAILED, event.records.bus)
+    elsewhere = [each for each in found.left if each.why == ELSEWHERE]
+    suspects = frozenset(key_of(each.resource) for each in (*found.orphans, *elsewhere))
+    announced = {key: why for key, why in state.announced.items() if key in suspects}
+    decided: Decided = Decision(Reaping(suspects, announced), why=f"{len(found.orphans)} belong to nobody")
+    for each in elsewhere:
+        if key_of(each.resource) in state.suspects:
+            text = f"{name_of(each.resource)} belongs to no job that is known here, and is left alone"
+            left = _announce("not_reaped", text, f"{each.why}; {PERSON_HINT}", each)
+            decided = _and(decided, _once(decided.state, each, each.why, left))
+    confirmed = [each for each in found.orphans if key_of(each.resource) in state.suspects]
+    for each in confirmed:
+        if isinstance(each.resource, MachineInfo):
+            decided = _and(decided, decide(decided.state, RemovalEnded(each, MACHINE_HINT), fleet))
+        else:
+            decided = replace(decided, effects=(*decided.effects, Remove(each)))
+    return decided
+
+
+def _unsettled(event: Looked) -> dict[JobName, Claim]:
+    """Whatever the records say: while an allocator is at work for a job, what is the job's is its to remove."""
+    recorded = event.records.claims
+    return {job: Claim.ENDING for job in event.at_work if recorded.get(job) in (None, Claim.ENDED)}
+
+
+def _and(before: Decided, after: Decided) -> Decided:
+    return replace(before, state=after.state, effects=(*before.effects, *after.effects))
+
+
+def _once(state: Reaping, found: Found, why: str, announcement: Announce) -> Decided:
+    """Announced only if the reason is another than was announced last."""
+    key: Key = key_of(found.resource)
+    if state.announced.get(key) == why:
+        return Decision(state)
+    return Decision(replace(state, announced={**state.announced, key: why}), (announcement,))
+
+
+def _announce(kind: str, text: str, why: str, found: Found) -> Announce:
+    return Announce(Event(FLEET, kind, text, why, {**_fields(found.resource), "job": found.job}))
+
+
+def _fields(resource: Resource) -> dict[str, Scalar | None]:
+    match resource:
+        case PoolInfo():
+            return {"cluster": resource.ref.cluster, "pool": resource.ref.pool, "zone": resource.kind.zone}
+        case ClusterInfo():
+            return {"cluster": resource.name, "location": resource.location}
+        case MachineInfo():
+            return {"machine": resource.name, "zone": resource.kind.zone}
+        case _:
+            assert_never(resource)

@@ -117,7 +117,9 @@ def test_who_was_put_out_by_a_master_that_is_gone_is_halted_before_its_word_coun
     """It was cut off when the others parked, and trained on: what it last told is long past."""
     stage = a_hot_job("a", "b", at_least=2)
     stage.sees_gone("b")
-    stage.job = replace(stage.job, saved=structs.replace(stage.job.record, phase=Phase.WAITING))
+    stage.job = replace(
+        stage.job, storage=replace(stage.job.storage, saved=structs.replace(stage.job.record, phase=Phase.WAITING))
+    )
     heir = stage.heir()
     heir.tell("a", *heir.trainers["a"])
     assert (heir.phase, halts(heir.effects)[0].generation) == (Phase.RESHAPING, 3)
@@ -131,7 +133,9 @@ def test_who_was_put_out_by_a_master_that_is_gone_is_halted_before_its_word_coun
 def test_one_that_was_never_parked_and_leaves_is_not_halted_again() -> None:
     stage = a_hot_job("a", "b", at_least=2)
     stage.sees_gone("b")
-    stage.job = replace(stage.job, saved=structs.replace(stage.job.record, phase=Phase.WAITING))
+    stage.job = replace(
+        stage.job, storage=replace(stage.job.storage, saved=structs.replace(stage.job.record, phase=Phase.WAITING))
+    )
     heir = stage.heir()
     heir.tell("a", *heir.trainers["a"], phase=WorkerPhase.LEAVING)
     assert (heir.phase, halts(heir.effects)) == (Phase.WAITING, [])

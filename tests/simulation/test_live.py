@@ -26,7 +26,9 @@ from tests.simulation.test_simulation import EVERY_FAULT
 from tradewind.protocol.trainer import Assign
 from tradewind.sdk.trainer import learn as trainer_learn
 from tradewind.sdk.trainer import reconcile as trainer_reconcile
+from tradewind.sdk.trainer.events import StepReduced
 from tradewind.sdk.trainer.state import Trainer, may_enter
+from tradewind.sdk.trainer.turn import Turn as TrainerTurn
 
 SEEDS = 120
 
@@ -210,6 +212,16 @@ def _replace_the_next_world_between_readiness_and_switch(patch: pytest.MonkeyPat
     patch.setattr(live_trainers, "check", lambda before, after, effects: [])  # found by what ranks do, too
 
 
+def _forget_a_result_that_came_with_a_halt(patch: pytest.MonkeyPatch) -> None:
+    """A trainer applies the step and does not report it."""
+    honest = trainer_learn._step_reduced
+
+    def forgetful(turn: TrainerTurn, event: StepReduced) -> None:
+        trainer_learn._step_failed(turn) if turn.state.is_halted else honest(turn, event)
+
+    patch.setattr(trainer_learn, "_step_reduced", forgetful)
+
+
 @pytest.mark.parametrize(
     ("plant", "likely"),
     [
@@ -225,6 +237,7 @@ def _replace_the_next_world_between_readiness_and_switch(patch: pytest.MonkeyPat
         (_call_the_first_that_is_missing_stalled, 12),
         (_take_silence_for_slowness, 42),
         (_count_a_lost_peer_as_a_failure, 0),
+        (_forget_a_result_that_came_with_a_halt, 16),
         (_replace_the_next_world_between_readiness_and_switch, 86),
     ],
 )

@@ -18,7 +18,8 @@ import time
 from collections import deque
 from typing import Any, Final
 
-HYPERPARAMETERS: Final = "TRADEWIND_HYPERPARAMETERS"
+from tradewind.protocol.variables import HYPERPARAMETERS
+
 _CHECKPOINT: Final = "checkpoint"
 _HELD_REPORTS: Final = 256
 _LAST_WAIT_S: Final = 1.0

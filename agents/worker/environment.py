@@ -11,7 +11,7 @@ from agents.worker.state import WorkerIdentity
 from messages.ids import Rank
 from messages.jobs import Scalar
 from messages.worlds import Assignment, Hyperparameters, Member
-from tradewind.protocol.trainer import INVITED
+from tradewind.protocol.variables import GENERATION, HYPERPARAMETERS, INVITED, RANK, RESTART_COUNT
 
 AN_INVITED: Final = {
     INVITED: "1",
@@ -30,8 +30,6 @@ AN_INVITED: Final = {
 
 `init_process_group` and DDP then need nobody: the others have met long ago. The SDK has its place from elsewhere.
 """
-TERMS = "TRADEWIND_TERMS"
-"""What they must have alike with those that train."""
 SIGNALS_TO_HANDLE = "SIGTERM,SIGINT,SIGHUP,SIGQUIT"
 """What torchrun's launcher leaves in the environment unless told otherwise."""
 
@@ -64,10 +62,10 @@ def rank_environment(
         "TORCHELASTIC_RESTART_COUNT": str(assignment.restart_count),
         "TORCHELASTIC_RUN_ID": assignment.job,
         "TORCHELASTIC_USE_AGENT_STORE": "True",
-        "TRADEWIND_GENERATION": str(assignment.generation),
-        "TRADEWIND_RANK": str(rank),
-        "TRADEWIND_RESTART_COUNT": str(assignment.restarts),
-        "TRADEWIND_HYPERPARAMETERS": json.dumps(_hyperparameters(assignment.hyperparameters, rank)),
+        GENERATION: str(assignment.generation),
+        RANK: str(rank),
+        RESTART_COUNT: str(assignment.restarts),
+        HYPERPARAMETERS: json.dumps(_hyperparameters(assignment.hyperparameters, rank)),
     }
 
 

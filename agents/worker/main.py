@@ -32,7 +32,7 @@ from runtime.inbox import Inbox, posting_bus_changes
 from runtime.logs import logger
 from runtime.process import Stop
 from runtime.role import RoleLoop
-from tradewind.protocol.trainer import SOCKET
+from tradewind.protocol.variables import TRAINER_SOCKET
 
 DRAIN_AFTER_NOTICE_S = 30.0
 """For the grace of trainers, and what is said last."""
@@ -68,7 +68,7 @@ async def main(settings: WorkerSettings, stop: Stop, *, alone: bool = False) -> 
             bucket = await bus.bucket(STATE_BUCKET)
             identity = replace(identity, submitted_at=await read_submitted_at(bucket, identity.job))
             async with socket_for(folder.path, elsewhere=settings.external_host) as socket:
-                own_env = {WORKER_VARIABLE: identity.worker, SOCKET: str(socket)}
+                own_env = {WORKER_VARIABLE: identity.worker, TRAINER_SOCKET: str(socket)}
                 command = await _host_command(settings, identity, own_env, host_file, bucket)
                 with _echo(settings) as echo:
                     hands = Hands(identity, bus, bucket, folder, command, inbox, socket, echo)
@@ -100,7 +100,7 @@ async def _work(settings: WorkerSettings, hands: Hands, stop: Stop) -> int:
         if hands.folder.cage is not None:
             own.append(tasks.create_task(hands.folder.cage.reap(hands.folder.pids), name="worker/reaper"))
         leave = await shell.left
-        await shell.end_host()
+        await shell.host.end()
         shell.flush_progress()
         if not await shell.outbox.flush(FLUSH_S):
             log.warning("log_lines_not_sent")

@@ -228,7 +228,7 @@ class JobService:
         )
 
     def _doubts(self) -> Counter[str]:
-        return Counter({Refused.DOUBTED: sum(runner.state.doubts for runner in self._registry.jobs.values())})
+        return Counter({Refused.DOUBTED: sum(runner.state.doubtful.count for runner in self._registry.jobs.values())})
 
     def version(self) -> Version:
         return self._about

@@ -26,9 +26,9 @@ def must_change(job: Job, now_s: float) -> str | None:
     why = _lost(job, _named(job)) or _has_to_go(job, now_s) or _gives_up_all(job)
     if why is not None:
         return why
-    if job.failure is not None:
-        return describe_exit(job.failure.exit)
-    if job.store_lost and job.record.phase is Phase.FORMING:
+    if job.round.failure is not None:
+        return describe_exit(job.round.failure.exit)
+    if job.round.store_lost and job.record.phase is Phase.FORMING:
         return "the store was lost before the ranks had met"
     return _first_sign(job) or _took_too_long(job, now_s)
 
@@ -82,7 +82,7 @@ def _can_wait(job: Job, worker: WorkerId, now_s: float) -> bool:
 
 def _gives_up_all(job: Job) -> str | None:
     """Too few are left for a hand-over, and nothing can come before these are gone."""
-    if not job.leaves_at_once or is_over(job):
+    if not job.supply.at_once or is_over(job):
         return None
     here = [worker for member in members(job) if (worker := job.workers.get(member.worker)) is not None]
     going = [worker.worker for worker in here if is_draining(job, worker)]

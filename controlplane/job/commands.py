@@ -8,13 +8,14 @@ says so.
 from dataclasses import replace
 
 from controlplane.job.effects import JobEffect, Publish, SaveRecord, TellCluster
-from controlplane.job.live.trainers import is_live, lives_on, survivors, terms, to_invite
+from controlplane.job.live.trainers import concerned, is_live, lives_on, survivors, terms, to_invite
 from controlplane.job.queries import is_decided, leavers
 from controlplane.job.sentences import workers_are
 from controlplane.job.sharing import clusters_agree, wanted_by_cluster
 from controlplane.job.state import Job, Phase
 from controlplane.job.stopping import grace_s, is_ending
 from messages.clusters import KeepWorkers, RemoveWorkers, WorkerTemplate
+from messages.workers import WorkerPhase
 from messages.worlds import Assignment, Halt, Invite, Release
 
 REPEAT_S = 1.0
@@ -36,16 +37,21 @@ def ask(job: Job, now_s: float) -> Asked:
 def is_unconfirmed(job: Job) -> bool:
     """Something was asked for, or is about to be, and has not been seen to be so."""
     busy = job.record.phase in (Phase.FORMING, Phase.RESHAPING) or job.record.prepared is not None
-    return busy or not _is_saved(job) or bool(leavers(job)) or not clusters_agree(job)
+    return busy or _is_unhalted(job) or not _is_saved(job) or bool(leavers(job)) or not clusters_agree(job)
 
 
 def repeats_halt_at_s(job: Job) -> float | None:
     """Whoever does not answer a halt in time is put out, so one that was lost on its way is said again before."""
-    if job.record.phase is not Phase.RESHAPING or job.published_s is None or job.halted_s is None or not lives_on(job):
+    if (
+        job.record.phase is not Phase.RESHAPING
+        or job.round.published_s is None
+        or job.round.halted_s is None
+        or not lives_on(job)
+    ):
         return None
     pause_s = job.spec.timeouts.park_s / HALTS_IN_TIME
-    last_s = job.halted_s + job.spec.timeouts.park_s - pause_s / 2
-    return job.published_s + pause_s if job.published_s + pause_s < last_s else None
+    last_s = job.round.halted_s + job.spec.timeouts.park_s - pause_s / 2
+    return job.round.published_s + pause_s if job.round.published_s + pause_s < last_s else None
 
 
 def is_due(last_s: float | None, now_s: float) -> bool:
@@ -53,31 +59,40 @@ def is_due(last_s: float | None, now_s: float) -> bool:
 
 
 def _save(job: Job, now_s: float) -> Asked:
-    waits = job.save_retry_s is not None and now_s < job.save_retry_s
-    if _is_saved(job) or job.saving is not None or waits:
+    waits = job.storage.retry_s is not None and now_s < job.storage.retry_s
+    if _is_saved(job) or job.storage.saving is not None or waits:
         return job, []
-    return replace(job, saving=job.record, save_retry_s=None), [SaveRecord(job.record)]
+    return replace(job, storage=replace(job.storage, saving=job.record, retry_s=None)), [SaveRecord(job.record)]
 
 
 def _publish(job: Job, now_s: float) -> Asked:
     message = _unheard(job)
     hurry_s = repeats_halt_at_s(job)
-    if message is None or not (is_due(job.published_s, now_s) or (hurry_s is not None and now_s >= hurry_s)):
+    if message is None or not (is_due(job.round.published_s, now_s) or (hurry_s is not None and now_s >= hurry_s)):
         return job, []
     if not _is_saved(job) and not (isinstance(message, Halt) and lives_on(job)):
         return job, []
-    if isinstance(message, Halt) and job.halted_s is None:
-        job = replace(job, halted_s=now_s)
-    return replace(job, published_s=now_s), [Publish(message)]
+    if isinstance(message, Halt) and job.round.halted_s is None:
+        job = replace(job, round=replace(job.round, halted_s=now_s))
+    return replace(job, round=replace(job.round, published_s=now_s)), [Publish(message)]
 
 
 def _unheard(job: Job) -> Assignment | Halt | None:
     record = job.record
-    if record.phase is Phase.RESHAPING:
+    if record.phase is Phase.RESHAPING or _is_unhalted(job):
         return Halt(job.name, record.generation, record.why, grace_s(job), is_ending(job))
     if record.phase is Phase.RUNNING:
         return record.prepared
     return record.assignment if record.phase is Phase.FORMING and is_decided(job) else None
+
+
+def _is_unhalted(job: Job) -> bool:
+    """Trainers may fall out of a broken world and close the round before their agents have heard the halt."""
+    record = job.record
+    return record.phase is Phase.WAITING and any(
+        worker.trainers and worker.phase is WorkerPhase.READY and worker.generation < record.generation
+        for worker in concerned(job)
+    )
 
 
 def _invite(job: Job, now_s: float) -> Asked:
@@ -86,27 +101,29 @@ def _invite(job: Job, now_s: float) -> Asked:
     open_to_all = (phase is Phase.RUNNING and is_live(job)) or (phase is Phase.WAITING and bool(survivors(job)))
     if world is None or not open_to_all or job.record.paused is not None or not _is_saved(job):
         return job, []
-    due = [worker for worker in to_invite(job, now_s) if is_due(job.invited_s.get(worker), now_s)]
+    due = [worker for worker in to_invite(job, now_s) if is_due(job.contacts.invited_s.get(worker), now_s)]
     if not due:
         return job, []
     invite = Invite(job.name, tuple(due), world, f"{workers_are(job.record.wanted)} wanted", terms(job))
-    return replace(job, invited_s=job.invited_s | dict.fromkeys(due, now_s)), [Publish(invite)]
+    return replace(job, contacts=replace(job.contacts, invited_s=job.contacts.invited_s | dict.fromkeys(due, now_s))), [
+        Publish(invite)
+    ]
 
 
 def _release(job: Job, now_s: float) -> Asked:
     """Repeated to each until it is gone; a worker with a tombstone is told each time that it speaks."""
-    due = [worker for worker in leavers(job) if is_due(job.released_s.get(worker), now_s)]
-    if not _is_saved(job) or not (due or job.zombies):
+    due = [worker for worker in leavers(job) if is_due(job.contacts.released_s.get(worker), now_s)]
+    if not _is_saved(job) or not (due or job.contacts.stale):
         return job, []
     is_last = job.record.phase.ended or job.record.rests
     why = job.record.why if is_last else "no longer needed"
     removals: list[JobEffect] = [
         TellCluster(cluster, RemoveWorkers(job.name, (worker,), job.gone.get(worker, "put out")))
-        for worker, cluster in job.zombies.items()
+        for worker, cluster in job.contacts.stale.items()
     ]
-    released = Publish(Release(job.name, (*due, *job.zombies), why, is_last))
-    told = job.released_s | dict.fromkeys(due, now_s)
-    return replace(job, released_s=told, zombies={}), [released, *removals]
+    released = Publish(Release(job.name, (*due, *job.contacts.stale), why, is_last))
+    told = job.contacts.released_s | dict.fromkeys(due, now_s)
+    return replace(job, contacts=replace(job.contacts, released_s=told, stale={})), [released, *removals]
 
 
 def _tell_clusters(job: Job, now_s: float) -> Asked:
@@ -132,4 +149,4 @@ def _template(job: Job) -> WorkerTemplate:
 
 
 def _is_saved(job: Job) -> bool:
-    return job.saved == job.record
+    return job.storage.saved == job.record

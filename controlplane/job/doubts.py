@@ -26,7 +26,7 @@ def why_doubted(job: Job, status: WorkerStatus) -> str:
 
 
 def note_doubt(job: Job, worker: WorkerId, why: str) -> Job:
-    named = job.doubted
+    named = job.doubtful.by_worker
     if worker not in named and len(named) < NAMED_AT_MOST:
         named = {**named, worker: why}
-    return replace(job, doubts=job.doubts + 1, doubted=named)
+    return replace(job, doubtful=replace(job.doubtful, count=job.doubtful.count + 1, by_worker=named))

@@ -10,17 +10,17 @@ from controlplane.job.state import Job, Worker
 
 
 def is_draining(job: Job, worker: Worker) -> bool:
-    return bool(worker.node) and worker.node in job.leaving.get(worker.cluster, ())
+    return bool(worker.node) and worker.node in job.supply.leaving.get(worker.cluster, ())
 
 
 def kept(job: Job, workers: Iterable[Worker]) -> list[Worker]:
     """Those of them that a next world may be made of: of the others no more than are needed."""
     able = list(workers)
-    if not job.leaving:
+    if not job.supply.leaving:
         return able
     staying = [worker for worker in able if not is_draining(job, worker)]
     going = sorted((worker for worker in able if is_draining(job, worker)), key=lambda worker: worker.worker)
-    while going and not job.leaves_at_once and not can_go_on(job, staying):
+    while going and not job.supply.at_once and not can_go_on(job, staying):
         staying.append(going.pop(0))
     return staying
 

@@ -52,7 +52,9 @@ def _fences(before: Job, after: Job) -> list[str]:
     dead_members = {member.worker for member in new.members} & before.gone.keys() if new is not None else set()
     if new not in (old, before.record.prepared) and dead_members:
         broken.append(f"dead workers were given ranks: {sorted(dead_members)}")
-    stalled = after.counted is not None and after.counted.exit.stalled  # counts even if others were lost meanwhile
+    stalled = (
+        after.failures.counted is not None and after.failures.counted.exit.stalled
+    )  # counts even if others were lost meanwhile
     if after.record.losses > before.record.losses and after.record.failures > before.record.failures and not stalled:
         broken.append("a loss used up the failure budget")
     return broken
@@ -121,7 +123,7 @@ def _ends(before: Job, after: Job) -> list[str]:
 def _published(job: Job, effect: Publish) -> list[str]:
     """A halt or a question gives nothing to anybody, so it need not wait."""
     message = effect.message
-    if job.saved != job.record and not isinstance(message, Halt | Locate):
+    if job.storage.saved != job.record and not isinstance(message, Halt | Locate):
         return [f"{type(message).__name__} was published before its record was saved"]
     if isinstance(message, Assignment) and message not in (job.record.assignment, job.record.prepared):
         return [f"a world of generation {message.generation} was published that is not the decided one"]

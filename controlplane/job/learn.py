@@ -53,7 +53,7 @@ def learn(job: Job, event: events.JobEvent) -> Job:
             return _learn_newcomer(job, status.worker, exit_)
         case events.WorkerSaidLeft(_, worker, _, why, is_unfit):
             if is_unfit and knows(job, worker):
-                job = replace(job, unfit=Unfit(job.unfit.workers + 1, why))
+                job = replace(job, failures=replace(job.failures, unfit=Unfit(job.failures.unfit.workers + 1, why)))
             return bury(job, worker, why or "left")
         case events.WorkerNoticeCame(at_s, worker, remaining_s, source):
             doubt = doubt_notice(remaining_s)
@@ -67,9 +67,10 @@ def learn(job: Job, event: events.JobEvent) -> Job:
         case events.ClusterAnswered(_, cluster, refusal):
             return _hear_answer(job, cluster, refusal)
         case events.PlacementChanged(_, want, workers, shortage, leaving, at_once):
-            if job.want is not None and want < job.want.number:
+            if job.supply.want is not None and want < job.supply.want.number:
                 return job
-            return replace(job, placement=workers, shortage=shortage, leaving=leaving, leaves_at_once=at_once)
+            told = replace(job.supply, shortage=shortage, leaving=leaving, at_once=at_once)
+            return replace(job, supply=replace(told, placement=workers, awaits_placement=workers is None))
         case events.StoreStarted(_, generation, address):
             if generation != job.store.generation:
                 return job
@@ -79,19 +80,19 @@ def learn(job: Job, event: events.JobEvent) -> Job:
                 return job
             return replace(job, store=Store(generation, retry_s=at_s + STORE_RETRY_S, error=why))
         case events.StoreLost():
-            return replace(job, store=Store(), store_lost=True)
+            return replace(job, store=Store(), round=replace(job.round, store_lost=True))
         case events.RanksWaited(_, generation, waiting, missing):
             if generation != job.record.generation:
                 return job
-            return replace(job, ranks_waiting=describe_waiting(waiting, missing))
+            return replace(job, round=replace(job.round, ranks_waiting=describe_waiting(waiting, missing)))
         case events.RanksMet(at_s, generation):
             return came_further(job, at_s) if generation == job.record.generation else job
         case events.RecordSaved(_, record):
-            return replace(job, saved=record, saving=None)
+            return replace(job, storage=replace(job.storage, saved=record, saving=None))
         case events.SaveFailed(at_s, _):
-            return replace(job, saving=None, save_retry_s=at_s + SAVE_RETRY_S)
+            return replace(job, storage=replace(job.storage, saving=None, retry_s=at_s + SAVE_RETRY_S))
         case events.RecordLost():
-            return replace(job, saved=None)
+            return replace(job, storage=replace(job.storage, saved=None))
         case events.StopAsked(_, why, grace_s):
             return ask_to_stop(job, why, grace_s)
         case events.ReloadAsked():
@@ -110,7 +111,7 @@ def bury(job: Job, worker: WorkerId, why: str) -> Job:
     """From now on nothing that it says counts."""
     if worker in job.gone:
         return job
-    was_over, was_released = is_over(job), worker in job.released_s
+    was_over, was_released = is_over(job), worker in job.contacts.released_s
     gone = {**job.gone, worker: why}
     while len(gone) > TOMBSTONES_AT_MOST:
         del gone[next(iter(gone))]
@@ -118,19 +119,28 @@ def bury(job: Job, worker: WorkerId, why: str) -> Job:
         job,
         gone=gone,
         workers={key: value for key, value in job.workers.items() if key != worker},
-        released_s={key: value for key, value in job.released_s.items() if key != worker},
-        invited_s={key: value for key, value in job.invited_s.items() if key != worker},
-        barred={key: value for key, value in job.barred.items() if key != worker},
+        contacts=replace(
+            job.contacts,
+            released_s={key: value for key, value in job.contacts.released_s.items() if key != worker},
+            invited_s={key: value for key, value in job.contacts.invited_s.items() if key != worker},
+        ),
+        failures=replace(
+            job.failures, barred={key: value for key, value in job.failures.barred.items() if key != worker}
+        ),
     )
     job = forget_outdated(job, worker)
     member = member_of(job, worker)
     if member is not None and was_over:
-        job = replace(job, clean=job.clean | set(ranks_of(member)))
+        job = replace(job, round=replace(job.round, clean=job.round.clean | set(ranks_of(member))))
     is_member = member is not None or member_of_prepared(job, worker) is not None
     needless = was_released or job.record.phase.ended or job.record.rests
     if needless or not is_member or (member is not None and has_finished(job, member)):
         return job
-    return replace(job, lost_in_round=True, record=structs.replace(job.record, losses=job.record.losses + 1))
+    return replace(
+        job,
+        record=structs.replace(job.record, losses=job.record.losses + 1),
+        round=replace(job.round, lost_member=True),
+    )
 
 
 def _hear(job: Job, status: WorkerStatus, at_s: float, *, heard_s: float, presence: Presence) -> Job:
@@ -143,7 +153,7 @@ def _hear(job: Job, status: WorkerStatus, at_s: float, *, heard_s: float, presen
         else:
             job = bury(job, status.worker, OF_EARLIER_JOB)
     if is_dead(job, status.worker):
-        return replace(job, zombies={**job.zombies, status.worker: status.cluster})
+        return replace(job, contacts=replace(job.contacts, stale={**job.contacts.stale, status.worker: status.cluster}))
     if is_old_word(known, status):
         # Its cluster-controller may know its zone where it does not, and repeats its words with that.
         zone, node = known.zone or status.zone, known.node or status.node
@@ -171,14 +181,14 @@ def _hear(job: Job, status: WorkerStatus, at_s: float, *, heard_s: float, presen
         deadline_s=known.deadline_s,
         trainers=status.trainers,
     )
-    if job.unfit.workers and status.phase not in (WorkerPhase.WARMING, WorkerPhase.LEAVING):
-        job = replace(job, unfit=Unfit())
+    if job.failures.unfit.workers and status.phase not in (WorkerPhase.WARMING, WorkerPhase.LEAVING):
+        job = replace(job, failures=replace(job.failures, unfit=Unfit()))
     if _active_ranks(heard) - _active_ranks(known):
-        job = replace(job, share_taken_s=at_s)
+        job = replace(job, round=replace(job.round, share_taken_s=at_s))
     if status.step is not None and has_first_step(job, heard):
         job = came_further(job, at_s, by_step=True)
     if has_fresh_checkpoint(job, known, heard):
-        job = replace(job, checkpointed_s=at_s)
+        job = replace(job, script=replace(job.script, checkpointed_s=at_s))
     if heard.checkpoints and not job.record.checkpointed:
         job = replace(job, record=structs.replace(job.record, checkpointed=True))
     job = _learn_ends(_learn_fallen(learn_exits(_put(job, heard), heard), heard), known, heard)
@@ -237,13 +247,13 @@ def learn_exits(job: Job, worker: Worker) -> Job:
     if member is None:
         return job
     own = [exit_ for exit_ in worker.exits if exit_.rank in ranks_of(member)]
-    clean = job.clean | {exit_.rank for exit_ in own if exit_.clean and prepared is None}
+    clean = job.round.clean | {exit_.rank for exit_ in own if exit_.clean and prepared is None}
     failed = [exit_ for exit_ in own if not exit_.clean]
-    job = _learn_early(replace(job, clean=clean), worker.worker, own)
-    if is_halted(job) and job.failure is None:
+    job = _learn_early(replace(job, round=replace(job.round, clean=clean)), worker.worker, own)
+    if is_halted(job) and job.round.failure is None:
         # A halt ends ranks, and that is no failure. It does not end those that live through changes.
         failed = [exit_ for exit_ in failed if exit_.by_itself and lives_on(job)]
-    return replace(job, failure=_first_cause(job.failure, worker.worker, failed))
+    return replace(job, round=replace(job.round, failure=_first_cause(job.round.failure, worker.worker, failed)))
 
 
 def _learn_fallen(job: Job, worker: Worker) -> Job:
@@ -258,7 +268,7 @@ def _learn_fallen(job: Job, worker: Worker) -> Job:
     ]
     failed = [exit_ for exit_ in own if not exit_.clean]
     job = _learn_early(job, worker.worker, own)
-    return replace(job, failure=_first_cause(job.failure, worker.worker, failed))
+    return replace(job, round=replace(job.round, failure=_first_cause(job.round.failure, worker.worker, failed)))
 
 
 def _learn_newcomer(job: Job, worker: WorkerId, exit_: TrainerExit | None) -> Job:
@@ -266,12 +276,16 @@ def _learn_newcomer(job: Job, worker: WorkerId, exit_: TrainerExit | None) -> Jo
     in_world = member_of(job, worker) is not None or member_of_prepared(job, worker) is not None
     if exit_ is None or in_world or worker not in job.workers or is_over(job):
         return job
-    return replace(job, newcomer_failed=Failure(worker, exit_))
+    return replace(job, failures=replace(job.failures, joining=Failure(worker, exit_)))
 
 
 def _learn_early(job: Job, worker: WorkerId, exits: list[TrainerExit]) -> Job:
     early = next((exit_ for exit_ in exits if exit_.early), None)
-    return replace(job, quit=Failure(worker, early)) if early is not None and job.quit is None else job
+    return (
+        replace(job, round=replace(job.round, quit=Failure(worker, early)))
+        if early is not None and job.round.quit is None
+        else job
+    )
 
 
 def _learn_ends(job: Job, known: Worker, heard: Worker) -> Job:
@@ -285,7 +299,7 @@ def _learn_ends(job: Job, known: Worker, heard: Worker) -> Job:
         for trainer in known.trainers
         if trainer.finished and trainer.local_rank < member.ranks and trainer.local_rank not in attached
     }
-    return replace(job, clean=job.clean | ended) if ended else job
+    return replace(job, round=replace(job.round, clean=job.round.clean | ended)) if ended else job
 
 
 def _keep_certificate(job: Job, heard: Worker) -> Job:
@@ -306,16 +320,23 @@ def _first_cause(known: Failure | None, worker: WorkerId, failed: list[TrainerEx
 
 def _bar(job: Job, known: Worker, heard: Worker, at_s: float) -> Job:
     """Trainers that fail by themselves wait longer each time before their worker is invited again."""
-    barred = job.barred.get(heard.worker)
+    barred = job.failures.barred.get(heard.worker)
     forgiven = barred is not None and at_s >= barred.until_s + FORGIVEN_S
     if forgiven and any(trainer.active for trainer in heard.trainers):
-        return replace(job, barred={key: value for key, value in job.barred.items() if key != heard.worker})
+        return replace(
+            job,
+            failures=replace(
+                job.failures, barred={key: value for key, value in job.failures.barred.items() if key != heard.worker}
+            ),
+        )
     failed = [exit_ for exit_ in heard.exits if (not exit_.clean or exit_.early) and exit_ not in known.exits]
     if not failed and set(heard.fallen) <= set(known.fallen):
         return job
     failures = barred.failures + 1 if barred is not None else 1
     until_s = at_s + backoff_s(job.spec.failures, failures)
-    return replace(job, barred={**job.barred, heard.worker: Barred(failures, until_s)})
+    return replace(
+        job, failures=replace(job.failures, barred={**job.failures.barred, heard.worker: Barred(failures, until_s)})
+    )
 
 
 def _notice(job: Job, worker: WorkerId, why: str, deadline_s: float) -> Job:

@@ -16,9 +16,9 @@ def learn_budget(
     match event:
         case events.ScaleAsked(_, workers):
             reached = job.record.budget_reached and workers >= job.record.wanted
-            grows = workers > job.record.wanted or (job.grows_at_once and workers == job.record.wanted)
+            grows = workers > job.record.wanted or (job.script.grows_at_once and workers == job.record.wanted)
             record = structs.replace(job.record, wanted=workers, budget_reached=reached)
-            return replace(job, record=record, grows_at_once=grows)
+            return replace(job, record=record, script=replace(job.script, grows_at_once=grows))
         case events.BudgetReached():
             return replace(job, record=_reach_budget(job.record, event))
         case events.BudgetFreed(at_s, action, _):
@@ -55,7 +55,7 @@ def _free(job: Job, action: WhenSpent, at_s: float) -> Job:
         return replace(job, record=structs.replace(job.record, spot_only=None))
     if job.record.paused is None:
         return job
-    begins_anew = job.begins_anew or job.record.rests
+    begins_anew = job.pause.begins_anew or job.record.rests
     grace_s = job.record.stop_grace_s if job.record.stop_why is not None else None
     continued = structs.replace(job.record, paused=None, stop_grace_s=grace_s)
-    return replace(job, record=continued, begins_anew=begins_anew, waiting_since_s=at_s)
+    return replace(job, record=continued, pause=replace(job.pause, begins_anew=begins_anew, waiting_since_s=at_s))

@@ -78,13 +78,13 @@ def unreachable(job: Job, late: list[WorkerId], now_s: float) -> Overdue:
     """Who is asked every second answers by itself, also while its controller is silent: unless a region is lost.
 
     Only while another cluster is heard, since otherwise it may be this master that hears nothing."""
-    if job.assigned_s is None or not hears_somebody(job, now_s):
+    if job.round.assigned_s is None or not hears_somebody(job, now_s):
         return []
     limit_s = job.spec.timeouts.suspect_s + job.spec.timeouts.stop_grace_s
     found: Overdue = []
     for worker in (job.workers[name] for name in late):
         cluster = job.clusters.get(worker.cluster)
-        heard_s = max(worker.heard_s, job.assigned_s, cluster.heard_s if cluster is not None else 0.0)
+        heard_s = max(worker.heard_s, job.round.assigned_s, cluster.heard_s if cluster is not None else 0.0)
         if now_s - heard_s > limit_s:
             why = f"neither it nor cluster {worker.cluster} was heard of for {now_s - heard_s:.0f} s"
             found.append((worker, why))
@@ -93,7 +93,7 @@ def unreachable(job: Job, late: list[WorkerId], now_s: float) -> Overdue:
 
 def too_late(job: Job, late: list[WorkerId], what: str, now_s: float) -> Overdue:
     limit_s = patience_s(job)
-    if job.assigned_s is None or now_s - job.assigned_s <= limit_s:
+    if job.round.assigned_s is None or now_s - job.round.assigned_s <= limit_s:
         return []
     return [(job.workers[name], f"{what} within {limit_s:g} s") for name in late]
 
@@ -110,14 +110,14 @@ def park_by_s(job: Job) -> float | None:
 def slept_s(job: Job, now_s: float) -> float:
     """How much later than it should this process looks at the deadline for parking."""
     by_s = park_by_s(job)
-    if by_s is None or job.halted_s is None or now_s <= by_s + OVERSLEPT_S:
+    if by_s is None or job.round.halted_s is None or now_s <= by_s + OVERSLEPT_S:
         return 0.0
-    return now_s - job.halted_s - _park_limit_s(job)
+    return now_s - job.round.halted_s - _park_limit_s(job)
 
 
 def unparked_in_time(job: Job, now_s: float) -> Overdue:
     """Trainers that live on answer a halt within milliseconds: one that does not is as good as dead."""
-    halted_s = job.halted_s or 0.0
+    halted_s = job.round.halted_s or 0.0
     return [(worker, f"did not park within {by_s - halted_s:.1f} s") for worker, by_s in _parking(job) if now_s >= by_s]
 
 
@@ -125,10 +125,10 @@ def _parking(job: Job) -> list[tuple[Worker, float]]:
     """Whose trainers have still to park, and until when they are waited for. If they are to end, that is their grace.
 
     Silence ends the wait; whoever says that they are alive, again and again, has more time. It is not without end."""
-    if job.record.phase is not Phase.RESHAPING or job.halted_s is None or is_ending(job):
+    if job.record.phase is not Phase.RESHAPING or job.round.halted_s is None or is_ending(job):
         return []
     late = [job.workers[name] for name in unparked(job)]
-    return [(worker, _park_by_s(job, worker, job.halted_s)) for worker in late if worker.trainers]
+    return [(worker, _park_by_s(job, worker, job.round.halted_s)) for worker in late if worker.trainers]
 
 
 def _park_by_s(job: Job, worker: Worker, halted_s: float) -> float:

@@ -43,7 +43,7 @@ def is_halted(job: Job) -> bool:
 
 def has_finished(job: Job, member: Member) -> bool:
     """All its ranks exited with 0."""
-    return all(rank in job.clean for rank in ranks_of(member))
+    return all(rank in job.round.clean for rank in ranks_of(member))
 
 
 def all_clean(job: Job) -> bool:

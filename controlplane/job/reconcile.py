@@ -118,7 +118,7 @@ class Turn:
         return min([wake_s, *(at_s for at_s in self._deadlines() if at_s > self.now_s)])
 
     def _deadlines(self) -> list[float]:
-        deadlines = [self.job.retry_s, park_by_s(self.job), give_up_at_s(self.job), repeats_halt_at_s(self.job)]
+        deadlines = [self.job.pause.retry_s, park_by_s(self.job), give_up_at_s(self.job), repeats_halt_at_s(self.job)]
         deadlines.append(self._grows_at_s)
         if self._record.phase in (Phase.RUNNING, Phase.FORMING) and changes_in_place(self.job):
             deadlines += hurry_at_s(self.job).values()
@@ -144,7 +144,7 @@ class Turn:
             return self._reshape(self._record.stop_why)
         if self._record.stop_why is not None:
             return self._end(Phase.STOPPED, self._record.stop_why)
-        unfit = self.job.unfit
+        unfit = self.job.failures.unfit
         if unfit.workers > self.job.spec.failures.max:
             why = f"{count(unfit.workers, 'worker')} in a row could not train: {unfit.why}"
             return self._end(Phase.FAILED, why)
@@ -200,18 +200,19 @@ class Turn:
             self.job = forget_outdated(self.job, gone)
         self.job = replace(
             self.job,
-            assigned_s=self.now_s,
-            published_s=None,
-            clean=frozenset(),
-            failure=None,
-            quit=None,
-            lost_in_round=False,
-            store_lost=False,
-            start=next_start(self.job),
-            checkpointed_s=None,
-            begins_anew=False,
-            retry_s=None,
-            ranks_waiting="",
+            round=replace(
+                self.job.round,
+                assigned_s=self.now_s,
+                published_s=None,
+                clean=frozenset(),
+                failure=None,
+                quit=None,
+                lost_member=False,
+                store_lost=False,
+                ranks_waiting="",
+            ),
+            script=replace(self.job.script, start=next_start(self.job), checkpointed_s=None),
+            pause=replace(self.job.pause, begins_anew=False, retry_s=None),
         )
 
     def _from_forming(self) -> bool:
@@ -228,8 +229,8 @@ class Turn:
         if world is None or world.hot is None:
             self.effects.append(effects.WatchStore(self._record.generation, size, self.job.spec.timeouts.meet_s))
         self.job = came_further(self.job, self.now_s)
-        grows_at_once = self.job.grows_at_once and len(members(self.job)) < self._record.wanted
-        self.job = replace(self.job, grows_at_once=grows_at_once)
+        grows_at_once = self.job.script.grows_at_once and len(members(self.job)) < self._record.wanted
+        self.job = replace(self.job, script=replace(self.job.script, grows_at_once=grows_at_once))
         starts = self._record.starts + (world is None or world.hot is None)
         formed = self._record.formed + 1
         return self._set(phase=Phase.RUNNING, formed=formed, starts=starts, why=f"a world of {size}")
@@ -249,25 +250,27 @@ class Turn:
                 return self._reshape(restart.why)
             self._grows_at_s = restart.at_s
             if restart.waits:
-                return self._say(f"{self.job.ranks_waiting or self._record.why}; {restart.waits}")
+                return self._say(f"{self.job.round.ranks_waiting or self._record.why}; {restart.waits}")
         if prepared is not None:
             slow = why_waits(self.job)
             preparing = f"{prepared.why}; preparing generation {prepared.generation}"
             return self._say(f"{preparing}; {slow}" if slow else preparing)
         if is_live(self.job):
             return self._plan()
-        return self._say(self.job.ranks_waiting or self._why_it_runs())
+        return self._say(self.job.round.ranks_waiting or self._why_it_runs())
 
     def _why_it_runs(self) -> str:
         short = len(members(self.job)) < self._record.wanted
-        shortage = (self.job.shortage,) if self.job.shortage else ()
+        shortage = (self.job.supply.shortage,) if self.job.supply.shortage else ()
         return "; ".join((self._record.why, *((*shortage, *capped(self.job)) if short else ())))
 
     def _plan(self) -> bool:
         """The next world is told while this one trains; its trainers go over by themselves, all after the same step."""
         why = why_plan(self.job)
         if why is None:
-            waits = why_waits(self.job) or self.job.ranks_waiting or why_reload_waits(self.job) or why_rests(self.job)
+            waits = (
+                why_waits(self.job) or self.job.round.ranks_waiting or why_reload_waits(self.job) or why_rests(self.job)
+            )
             return self._say(waits or self._why_it_runs())
         world = plan(self.job)
         if isinstance(world, str):
@@ -276,7 +279,7 @@ class Turn:
         address = self._lasting_store(generation)
         if address is None:
             return self._say(f"{why}; waiting for the store")
-        self.job = replace(self.job, prepared_s=self.now_s, published_s=None)
+        self.job = replace(self.job, round=replace(self.job.round, prepared_s=self.now_s, published_s=None))
         hot = planned_world(self.job, world.members)
         self._set(prepared=assignment_of(self.job, generation, world, address, why, hot))
         return self._say(f"{why}; preparing generation {generation}")
@@ -284,7 +287,10 @@ class Turn:
     def _switch(self, prepared: Assignment) -> bool:
         self._begin_world()
         missed = [member for member in prepared.members if member.worker not in self.job.workers]
-        self.job = replace(self.job, clean=frozenset(rank for member in missed for rank in ranks_of(member)))
+        self.job = replace(
+            self.job,
+            round=replace(self.job.round, clean=frozenset(rank for member in missed for rank in ranks_of(member))),
+        )
         self._set(
             assignment=prepared,
             generation=prepared.generation,
@@ -299,11 +305,8 @@ class Turn:
     def _reshape(self, why: str) -> bool:
         self.job = replace(
             self.job,
-            published_s=None,
-            halted_s=None,
-            assigned_s=self.now_s,
-            ranks_waiting="",
-            waiting_since_s=self.now_s,
+            round=replace(self.job.round, published_s=None, halted_s=None, assigned_s=self.now_s, ranks_waiting=""),
+            pause=replace(self.job.pause, waiting_since_s=self.now_s),
         )
         self._set(phase=Phase.RESHAPING, generation=Generation(top(self.job) + 1), why=why)
         if self._record.stop_why is None and self._record.paused is None:
@@ -329,24 +332,30 @@ class Turn:
             return self._succeed(all_exited(world_size(self.job)))
         if self._record.stop_why is not None:
             return self._end(Phase.STOPPED, self._record.stop_why)
-        if finishing(self.job) and not survivors(self.job) and self.job.failure is None:
+        if finishing(self.job) and not survivors(self.job) and self.job.round.failure is None:
             return self._succeed("all steps are done, and every rank had them")
         self._settle_prepared()
-        parking_s = self.now_s - (self.job.assigned_s or self.now_s)
-        self.job = replace(self.job, waiting_since_s=self.now_s, start=replace(self.job.start, parking_s=parking_s))
+        parking_s = self.now_s - (self.job.round.assigned_s or self.now_s)
+        self.job = replace(
+            self.job,
+            pause=replace(self.job.pause, waiting_since_s=self.now_s),
+            script=replace(self.job.script, start=replace(self.job.script.start, parking_s=parking_s)),
+        )
         if self._record.paused is not None:
             self._set(checkpoint=self.job.checkpoint)
         goes_on = bool(survivors(self.job))
-        failure = self.job.failure or (self.job.quit if goes_on else None)
-        witness = failure is not None and failure.exit.peer_lost and (self.job.store_lost or goes_on)
-        excused = self.job.lost_in_round and failure is not None and not failure.exit.stalled
-        if failure is None or excused or witness:
+        failure = self.job.round.failure or (self.job.round.quit if goes_on else None)
+        witness = failure is not None and failure.exit.peer_lost and (self.job.round.store_lost or goes_on)
+        excused = self.job.round.lost_member and failure is not None and not failure.exit.stalled
+        world = self._record.assignment
+        is_counted = world is not None and world.generation == self.job.failures.judged
+        if failure is None or excused or witness or is_counted:
             return self._set(phase=Phase.WAITING)
         why = describe_exit(failure.exit)
         if goes_on and tries_new_code(self.job, failure.worker):
-            self.job = replace(self.job, newcomer_failed=failure)
+            self.job = replace(self.job, failures=replace(self.job.failures, joining=failure))
             return self._set(phase=Phase.WAITING, why=f"{why}, with the new code: the others go on")
-        self.job = replace(self.job, counted=failure)
+        self.job = replace(self.job, failures=replace(self.job.failures, counted=failure))
         limits = self.job.spec.failures
         failures = self._record.failures + 1
         if failures > limits.max:
@@ -355,18 +364,18 @@ class Turn:
         if goes_on:
             return self._set(phase=Phase.WAITING, failures=failures, why=f"{why}: the others go on")
         pause_s = backoff_s(limits, failures)
-        self.job = replace(self.job, retry_s=self.now_s + pause_s)
+        self.job = replace(self.job, pause=replace(self.job.pause, retry_s=self.now_s + pause_s))
         return self._set(phase=Phase.WAITING, failures=failures, why=f"{why}: starting again in {pause_s:g} s")
 
     def _note_the_end(self) -> None:
-        over_s = (self.job.over_s or self.now_s) if is_over(self.job) else None
-        if over_s != self.job.over_s:
-            self.job = replace(self.job, over_s=over_s)
+        over_s = (self.job.round.over_s or self.now_s) if is_over(self.job) else None
+        if over_s != self.job.round.over_s:
+            self.job = replace(self.job, round=replace(self.job.round, over_s=over_s))
 
     def _succeed(self, why: str) -> bool:
         """What scripts still do after the last step is theirs: they are let finish, within bounds."""
         late = finishing(self.job)
-        if late and self.job.over_s is not None and self.now_s - self.job.over_s <= patience_s(self.job):
+        if late and self.job.round.over_s is not None and self.now_s - self.job.round.over_s <= patience_s(self.job):
             return self._say(f"all steps are done; waiting for {name_workers(late)} to end")
         return self._end(Phase.SUCCEEDED, why)
 
@@ -376,21 +385,23 @@ class Turn:
         if prepared is None:
             return
         if some_switched(self.job, prepared):
-            self.job = replace(self.job, clean=frozenset())
+            self.job = replace(self.job, round=replace(self.job.round, clean=frozenset()))
             self._set(assignment=prepared, prepared=None)
         else:
             self._set(prepared=None)
 
     def _end(self, phase: Phase, why: str) -> bool:
         self.effects.append(effects.StopStores())
-        self.job = replace(self.job, store=Store(), retry_s=None)
+        self.job = replace(self.job, store=Store(), pause=replace(self.job.pause, retry_s=None))
         return self._set(phase=phase, why=why, prepared=None, checkpoint=self.job.checkpoint)
 
     def _put_out_unparked(self) -> None:
         """Unless this process was itself too slow to hear them: then they have another moment."""
         late, slept = unparked_in_time(self.job, self.now_s), slept_s(self.job, self.now_s)
-        if late and slept and self.job.halted_s is not None:
-            self.job = replace(self.job, halted_s=self.job.halted_s + slept + OVERSLEPT_S)
+        if late and slept and self.job.round.halted_s is not None:
+            self.job = replace(
+                self.job, round=replace(self.job.round, halted_s=self.job.round.halted_s + slept + OVERSLEPT_S)
+            )
             return
         self._put_out(late)
 

@@ -28,7 +28,7 @@ def ask_for_reload(job: Job) -> Job:
         return job
     outdated = dict.fromkeys([*(member.worker for member, _ in present_members(job)), *sorted(job.workers)])
     record = structs.replace(job.record, outdated=tuple(outdated), reloads=job.record.reloads + 1)
-    return replace(job, record=record, newcomer_failed=None)
+    return replace(job, record=record, failures=replace(job.failures, joining=None))
 
 
 def forget_outdated(job: Job, worker: WorkerId) -> Job:
@@ -71,7 +71,7 @@ def why_reload_waits(job: Job) -> str | None:
     if not old or is_over(job):
         return None
     here = f"{count(len(old), 'worker')} still with the code from before"
-    failed = job.newcomer_failed
+    failed = job.failures.joining
     if failed is not None and _is_still_outside(job, failed.worker):
         return f"{here}: on worker {failed.worker} the new code does not work ({_words_of(failed)})"
     if not _is_complete(job):
@@ -99,7 +99,7 @@ def _is_complete(job: Job) -> bool:
 
 def _is_proven(job: Job) -> bool:
     heard_s = max((worker.heard_s for _, worker in present_members(job)), default=0.0)
-    return job.assigned_s is not None and heard_s - max(job.assigned_s, job.share_taken_s) >= PROVEN_S
+    return job.round.assigned_s is not None and heard_s - max(job.round.assigned_s, job.round.share_taken_s) >= PROVEN_S
 
 
 def _is_still_outside(job: Job, worker: WorkerId) -> bool:

@@ -32,23 +32,27 @@ class Restart:
 
 def came_further(job: Job, at_s: float, *, by_step: bool = False) -> Job:
     """The present world was seen to run, to have met, or to have completed its first step: its start took until now."""
-    if job.start.has_step:
+    if job.script.start.has_step:
         return job
-    took_s = at_s - job.assigned_s if job.assigned_s is not None else 0.0
-    cost_s = job.start.parking_s + took_s
-    return replace(job, start=replace(job.start, up_s=at_s, cost_s=cost_s, has_step=by_step))
+    took_s = at_s - job.round.assigned_s if job.round.assigned_s is not None else 0.0
+    cost_s = job.script.start.parking_s + took_s
+    return replace(
+        job, script=replace(job.script, start=replace(job.script.start, up_s=at_s, cost_s=cost_s, has_step=by_step))
+    )
 
 
 def next_start(job: Job) -> Start:
     """The measurement of a world that is about to begin."""
-    return Start(parking_s=job.start.parking_s, cost_before_s=job.start.cost_s or job.start.cost_before_s)
+    return Start(
+        parking_s=job.script.start.parking_s, cost_before_s=job.script.start.cost_s or job.script.start.cost_before_s
+    )
 
 
 def has_first_step(job: Job, heard: Worker) -> bool:
     """A member of the running world completed a step, and nobody was known to have."""
     runs = job.record.phase is Phase.RUNNING and is_decided(job)
     in_world = heard.generation == job.record.generation and member_of(job, heard.worker) is not None
-    return runs and in_world and heard.step is not None and not job.start.has_step
+    return runs and in_world and heard.step is not None and not job.script.start.has_step
 
 
 def has_fresh_checkpoint(job: Job, known: Worker, heard: Worker) -> bool:
@@ -59,25 +63,25 @@ def has_fresh_checkpoint(job: Job, known: Worker, heard: Worker) -> bool:
 
 def restart_cost_s(job: Job) -> float:
     """What the start of the present world has cost so far, or that of the one before if it was more."""
-    return max(job.start.cost_s, job.start.cost_before_s)
+    return max(job.script.start.cost_s, job.script.start.cost_before_s)
 
 
 def grows_at_s(job: Job, now_s: float) -> float:
     """When more workers may be admitted if nothing else happens."""
-    fresh = job.checkpointed_s is not None and now_s - job.checkpointed_s <= FRESH_S
-    if fresh or job.grows_at_once or job.start.up_s is None:
+    fresh = job.script.checkpointed_s is not None and now_s - job.script.checkpointed_s <= FRESH_S
+    if fresh or job.script.grows_at_once or job.script.start.up_s is None:
         return now_s
     settle_s = job.spec.workers.settle_s
     if settle_s is None:
         settle_s = min(LIFE_IN_RESTARTS * restart_cost_s(job), LIFE_AT_MOST_S)
-    return job.start.up_s + settle_s
+    return job.script.start.up_s + settle_s
 
 
 def may_restart(job: Job) -> bool:
     """A restart could improve the world. Not worth it once ranks have begun to finish.
 
     Trainers that live through changes are not ended for it: their world changes in place once all of them are in it."""
-    return not (job.clean or lives_on(job) or unheard(job))
+    return not (job.round.clean or lives_on(job) or unheard(job))
 
 
 def why_restart(job: Job, candidates: list[Worker], now_s: float) -> Restart:

@@ -165,63 +165,39 @@ class Want:
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
-    name: JobName
-    spec: JobSpec
-    record: Record
-    """What is decided; published only once it is saved."""
-    why: str = ""
-    """What it does or waits for just now, for people; `record.why` is the reason of the phase."""
+class Supply:
+    """What the allocator was told, and what it answered."""
+
     want: Want | None = None
-    """What the allocator was last told."""
-    submitted_s: float = 0.0
-    """When it was submitted, on this process's monotonic clock."""
-    share_rounds: int = 0
-    """How often every cluster was capped since all were last complete."""
+    """The newest."""
+    awaits_placement: bool = False
+    """The allocator has not listed the pools yet."""
     placement: dict[ClusterName, int] | None = None
     """Workers by cluster where an allocator decides; without one they are spread evenly."""
     shortage: str = ""
     """Why it cannot have all of them, and what a person can do about it."""
     leaving: dict[ClusterName, frozenset[str]] = field(default_factory=dict)
     """Nodes that the allocator wants to be free, by cluster."""
-    leaves_at_once: bool = False
+    at_once: bool = False
     """Also if too few are left to train."""
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """How far the record is stored."""
+
     saved: Record | None = None
     saving: Record | None = None
-    save_retry_s: float | None = None
-    workers: dict[WorkerId, Worker] = field(default_factory=dict)
-    gone: dict[WorkerId, str] = field(default_factory=dict)
-    """Tombstones with their reasons: who is here never comes back."""
-    clusters: dict[ClusterName, Cluster] = field(default_factory=dict)
-    store: Store = Store()
-    store_lost: bool = False
-    """The store of the running world is away: a rank that failed for want of it did not fail by itself."""
-    lost_in_round: bool = False
-    """A member was lost since the present world was decided."""
-    failure: Failure | None = None
-    counted: Failure | None = None
-    """The last that counted against what is allowed."""
-    newcomer_failed: Failure | None = None
-    """The last that came, or was to come, to others that train on without it."""
-    unfit: Unfit = Unfit()
-    quit: Failure | None = None
-    """A rank that ended with 0 before the last step: no failure if all do."""
-    clean: frozenset[Rank] = frozenset()
-    """Ranks of the present world that exited with 0."""
-    assigned_s: float | None = None
-    """When the present world was decided."""
-    share_taken_s: float = 0.0
-    """When the last of those who have the state had it."""
-    start: Start = Start()
-    checkpointed_s: float | None = None
-    """When a script without the SDK was last heard to have written a checkpoint in the present world."""
-    grows_at_once: bool = False
-    """A person asked for more workers: those that come are admitted at once until all of them are there."""
     retry_s: float | None = None
-    """No new world before: backoff after a failure."""
-    waiting_since_s: float = 0.0
-    begins_anew: bool = False
-    """After a pause: its next world waits for those that are known to come, as the first did."""
+    """When to try again after it could not be saved."""
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """The present world, from its decision to the end of its trainers."""
+
+    assigned_s: float | None = None
+    """When it was decided."""
     published_s: float | None = None
     """When the newest halt or assignment was last published."""
     halted_s: float | None = None
@@ -230,18 +206,101 @@ class Job:
     """When `record.prepared` was decided."""
     over_s: float | None = None
     """When trainers said that the last step is done and everybody has it."""
-    invited_s: dict[WorkerId, float] = field(default_factory=dict)
-    barred: dict[WorkerId, Barred] = field(default_factory=dict)
-    released_s: dict[WorkerId, float] = field(default_factory=dict)
-    zombies: dict[WorkerId, ClusterName] = field(default_factory=dict)
-    """Workers with a tombstone that spoke again and have to be told to go."""
+    share_taken_s: float = 0.0
+    """When the last of those who have the state had it."""
     ranks_waiting: str = ""
+    """Which ranks wait for which at the store."""
+    store_lost: bool = False
+    """Its store is away: a rank that failed for want of it did not fail by itself."""
+    lost_member: bool = False
+    """A member was lost since it was decided."""
+    failure: Failure | None = None
+    quit: Failure | None = None
+    """A rank that ended with 0 before the last step: no failure if all do."""
+    clean: frozenset[Rank] = frozenset()
+    """Ranks that exited with 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptRun:
+    """What decides when a script without the SDK is restarted to grow."""
+
+    start: Start = Start()
+    checkpointed_s: float | None = None
+    """When it was last heard to have written a checkpoint in the present world."""
+    grows_at_once: bool = False
+    """A person asked for more workers: those that come are admitted at once until all of them are there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """What the next world waits for."""
+
+    retry_s: float | None = None
+    """No new world before: backoff after a failure."""
+    waiting_since_s: float = 0.0
+    begins_anew: bool = False
+    """After a pause: its next world waits for those that are known to come, as the first did."""
+
+
+@dataclass(frozen=True, slots=True)
+class FailureLog:
+    counted: Failure | None = None
+    """The last that counted against what is allowed."""
+    judged: Generation = NO_GENERATION
+    """A world whose failure an earlier master has counted, when it closed the round."""
+    joining: Failure | None = None
+    """The last of a worker that came, or was to come, to others that train on without it."""
+    unfit: Unfit = Unfit()
+    barred: dict[WorkerId, Barred] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Contacts:
+    """When workers were last told what is repeated until they obey."""
+
+    invited_s: dict[WorkerId, float] = field(default_factory=dict)
+    released_s: dict[WorkerId, float] = field(default_factory=dict)
+    stale: dict[WorkerId, ClusterName] = field(default_factory=dict)
+    """Workers with a tombstone that spoke again and are to be told to go."""
+
+
+@dataclass(frozen=True, slots=True)
+class Doubtful:
+    """Messages of workers that were ignored because they cannot be true."""
+
+    count: int = 0
+    by_worker: dict[WorkerId, str] = field(default_factory=dict)
+    """Why the first was, by the worker that it names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    name: JobName
+    spec: JobSpec
+    record: Record
+    """What is decided; published only once it is saved."""
+    why: str = ""
+    """What it does or waits for just now, for people; `record.why` is the reason of the phase."""
+    submitted_s: float = 0.0
+    """When it was submitted, on this process's monotonic clock."""
     is_submission_known: bool = True
     """False if the record was lost: then `submitted_at` is only when this master found the job."""
-    doubts: int = 0
-    """Messages of workers that were ignored because they cannot be true."""
-    doubted: dict[WorkerId, str] = field(default_factory=dict)
-    """Why the first of them was, by the worker that they name."""
+    storage: Storage = Storage()
+    supply: Supply = Supply()
+    workers: dict[WorkerId, Worker] = field(default_factory=dict)
+    gone: dict[WorkerId, str] = field(default_factory=dict)
+    """Tombstones with their reasons: who is here never comes back."""
+    clusters: dict[ClusterName, Cluster] = field(default_factory=dict)
+    share_rounds: int = 0
+    """How often every cluster was capped since all were last complete."""
+    store: Store = Store()
+    round: Round = Round()
+    script: ScriptRun = ScriptRun()
+    pause: Pause = Pause()
+    failures: FailureLog = FailureLog()
+    contacts: Contacts = Contacts()
+    doubtful: Doubtful = Doubtful()
     wait: Wait | None = None
     checkpoint: WrittenCheckpoint | None = None
     """The newest that any worker has reported, with or without the SDK."""
@@ -257,7 +316,12 @@ def new_job(spec: JobSpec, *, epoch: Epoch, at_s: float, submitted_at: float) ->
         epoch=epoch,
     )
     return Job(
-        name=JobName(spec.name), spec=spec, record=record, why=record.why, submitted_s=at_s, waiting_since_s=at_s
+        name=JobName(spec.name),
+        spec=spec,
+        record=record,
+        why=record.why,
+        submitted_s=at_s,
+        pause=Pause(waiting_since_s=at_s),
     )
 
 
@@ -291,12 +355,19 @@ def adopted_job(spec: JobSpec, saved: Record, *, epoch: Epoch, at_s: float, age_
         record=structs.replace(saved, epoch=epoch),
         why=saved.why,
         submitted_s=at_s - age_s,
-        saved=saved,
+        storage=Storage(saved=saved),
         checkpoint=saved.checkpoint,
         workers=workers,
-        store_lost=True,
-        assigned_s=at_s,
-        prepared_s=at_s,
-        waiting_since_s=at_s,
-        start=Start(up_s=at_s, cost_before_s=UNKNOWN_COST_S),
+        round=Round(store_lost=True, assigned_s=at_s, prepared_s=at_s),
+        pause=Pause(waiting_since_s=at_s),
+        script=ScriptRun(start=Start(up_s=at_s, cost_before_s=UNKNOWN_COST_S)),
+        failures=FailureLog(judged=_judged(saved)),
+    )
+
+
+def _judged(saved: Record) -> Generation:
+    """A round that is closed leaves the world behind it; its ranks may still report how they ended."""
+    world, is_closed = saved.assignment, saved.phase in (Phase.WAITING, Phase.FORMING)
+    return (
+        world.generation if world is not None and is_closed and world.generation < saved.generation else NO_GENERATION
     )

@@ -47,7 +47,7 @@ def ask_to_stop(job: Job, why: str, grace_s: float | None) -> Job:
         return job
     given = [each for each in (record.stop_grace_s, grace_s) if each is not None]
     stopping = structs.replace(record, stop_why=record.stop_why or why, stop_grace_s=min(given, default=None))
-    return replace(job, record=stopping, published_s=None) if stopping != record else job
+    return replace(job, record=stopping, round=replace(job.round, published_s=None)) if stopping != record else job
 
 
 def keep_checkpoint(job: Job, told: WrittenCheckpoint | None) -> Job:

@@ -49,7 +49,7 @@ def _workers(before: Job, after: Job) -> list[Announce]:
             )
     for name, why in after.gone.items():
         if name not in before.gone and name in before.workers:
-            is_unfit = after.unfit.workers > before.unfit.workers and after.unfit.why == why
+            is_unfit = after.failures.unfit.workers > before.failures.unfit.workers and after.failures.unfit.why == why
             kind, what = ("worker_unfit", "cannot train") if is_unfit else ("worker_gone", "is gone")
             said.append(_about(name, kind, f"worker {name} {what}", {}, why))
     return said
@@ -60,9 +60,12 @@ def _had_joined(worker: Worker | None) -> bool:
 
 
 def _failure(before: Job, after: Job) -> list[Announce]:
-    failure = after.failure if after.failure != before.failure else None
-    if after.counted is not None and after.counted not in (before.counted, before.failure):
-        failure = after.counted  # learned, counted and done with in one decision
+    failure = after.round.failure if after.round.failure != before.round.failure else None
+    if after.failures.counted is not None and after.failures.counted not in (
+        before.failures.counted,
+        before.round.failure,
+    ):
+        failure = after.failures.counted  # learned, counted and done with in one decision
     if failure is None:
         return []
     exit_ = failure.exit
@@ -165,8 +168,8 @@ def _reloaded(old: Record, new: Record) -> list[Announce]:
 
 def _remarks(before: Job, after: Job) -> list[Announce]:
     said = _newcomer(before, after)
-    if after.ranks_waiting and after.ranks_waiting != before.ranks_waiting:
-        said.append(Announce("ranks_waiting", after.ranks_waiting, "a peer never came to the rendezvous"))
+    if after.round.ranks_waiting and after.round.ranks_waiting != before.round.ranks_waiting:
+        said.append(Announce("ranks_waiting", after.round.ranks_waiting, "a peer never came to the rendezvous"))
     if after.store.error and after.store.error != before.store.error:
         said.append(
             Announce("store_not_started", "the store of the next world could not be started", after.store.error)
@@ -181,8 +184,8 @@ def _remarks(before: Job, after: Job) -> list[Announce]:
 def _doubts(before: Job, after: Job) -> list[Announce]:
     return [
         _about(worker, "message_ignored", f"a message in the name of worker {worker} was ignored", {}, why)
-        for worker, why in after.doubted.items()
-        if worker not in before.doubted
+        for worker, why in after.doubtful.by_worker.items()
+        if worker not in before.doubtful.by_worker
     ]
 
 
@@ -203,8 +206,8 @@ def _shares(before: Job, after: Job) -> list[Announce]:
 
 
 def _newcomer(before: Job, after: Job) -> list[Announce]:
-    failed = after.newcomer_failed
-    if failed is None or failed in (before.newcomer_failed, before.failure, after.failure):
+    failed = after.failures.joining
+    if failed is None or failed in (before.failures.joining, before.round.failure, after.round.failure):
         return []
     exit_, fields = failed.exit, Fields(worker=failed.worker, code=failed.exit.code, signal=failed.exit.signal)
     text = f"a newcomer on worker {failed.worker} {how_it_ended(exit_)}: the others train on"

@@ -15,11 +15,11 @@ def what_to_wait_for(job: Job, now_s: float) -> str | None:
     state_is_kept = bool(survivors(job))
     unknown = unheard(job)
     patience_s = spec.timeouts.suspect_s if state_is_kept else spec.timeouts.ready_s
-    if unknown and now_s - job.waiting_since_s < patience_s:
+    if unknown and now_s - job.pause.waiting_since_s < patience_s:
         return f"waiting to hear of {name_workers(unknown)}"
     if state_is_kept:
         return _what_survivors_wait_for(job)
-    if job.retry_s is not None and now_s < job.retry_s:
+    if job.pause.retry_s is not None and now_s < job.pause.retry_s:
         return f"failure {record.failures} of {spec.failures.max}: starting again in a moment"
     candidates, late = chosen(job), coming(job, now_s)
     obstacles = _what_stands_in_the_way(job)
@@ -67,12 +67,12 @@ def _what_stands_in_the_way(job: Job) -> str:
     clusters = job.clusters.items()
     refusals = [f"cluster {name} refused: {cluster.refusal}" for name, cluster in clusters if cluster.refusal]
     last_gone = [f"the last that went: {why}" for why in [*job.gone.values()][-1:]]
-    shortage = [job.shortage] if job.shortage else []
+    shortage = [job.supply.shortage] if job.supply.shortage else []
     return "".join(f"; {reason}" for reason in (*shortage, *capped(job), *refusals, *last_gone))
 
 
 def _first_world_waits(job: Job, late: list[Worker], now_s: float) -> bool:
     """For those that are known to come, within bounds; later worlds wait for nobody."""
-    waited_s = now_s - job.waiting_since_s
+    waited_s = now_s - job.pause.waiting_since_s
     unanswered = not clusters_agree(job) and waited_s < job.spec.timeouts.ready_s
-    return (job.record.formed == 0 or job.begins_anew) and (bool(late) or unanswered)
+    return (job.record.formed == 0 or job.pause.begins_anew) and (bool(late) or unanswered)

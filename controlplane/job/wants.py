@@ -13,16 +13,16 @@ SECONDS_PER_HOUR = 3600.0
 
 def want_nodes(job: Job, now_s: float) -> tuple[Job, list[WantNodes]]:
     want = next_want(job, now_s)
-    if job.want is not None and replace(want, number=job.want.number) == job.want:
+    if job.supply.want is not None and replace(want, number=job.supply.want.number) == job.supply.want:
         return job, []
-    return replace(job, want=want), [WantNodes(want)]
+    return replace(job, supply=replace(job.supply, want=want)), [WantNodes(want)]
 
 
 def next_want(job: Job, now_s: float) -> Want:
     """What the job wants now, with the number that follows its last want."""
     record = job.record
     return Want(
-        number=job.want.number + 1 if job.want is not None else 1,
+        number=job.supply.want.number + 1 if job.supply.want is not None else 1,
         nodes=record.wanted if record.paused is None else 0,
         ended=record.why if record.phase.ended else None,
         spot_only=record.spot_only is not None,
@@ -36,7 +36,7 @@ def _deadline_left(job: Job, now_s: float) -> DeadlineLeft | None:
     deadline = job.spec.capacity.deadline if job.spec.capacity is not None else None
     if deadline is None:
         return None
-    known = job.want.deadline if job.want is not None else None
+    known = job.supply.want.deadline if job.supply.want is not None else None
     if known is not None and now_s - known.at_s < DEADLINE_EVERY_S:
         return known
     done = max((worker.step for worker in job.workers.values() if worker.step is not None), default=0)

@@ -42,7 +42,7 @@ class Guard:
     async def look(self) -> None:
         """Raises `BusUnavailable`."""
         alive = {name: runner for name, runner in self._registry.jobs.items() if self._is_guarded(name, runner)}
-        saved = {name for name, runner in alive.items() if runner.state.saved is not None}
+        saved = {name for name, runner in alive.items() if runner.state.storage.saved is not None}
         stored = await self._context.bucket.revisions(subjects.JOB_RECORDS)
         self._readable = {key: revision for key, revision in self._readable.items() if key in stored}
         for name, runner in alive.items():

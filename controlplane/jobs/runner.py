@@ -132,7 +132,7 @@ class JobRunner:
         return True
 
     def _is_saved(self, holds: Callable[[Record], bool]) -> bool:
-        saved = self.state.saved
+        saved = self.state.storage.saved
         return saved is not None and (saved.phase.ended or holds(saved))
 
     def _on_decision(self, _event: JobEvent, decision: Decision[Job, JobEffect]) -> None:

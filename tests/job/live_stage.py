@@ -131,8 +131,8 @@ class HotStage(Stage):
 
     def heir(self) -> "HotStage":
         """Another master that knows what is in KV and hears the same workers."""
-        assert self.job.saved is not None
-        job = adopted_job(self.job.spec, self.job.saved, epoch=Epoch(2), at_s=500.0)
+        assert self.job.storage.saved is not None
+        job = adopted_job(self.job.spec, self.job.storage.saved, epoch=Epoch(2), at_s=500.0)
         return HotStage(
             job,
             now_s=500.0,

@@ -62,7 +62,7 @@ def test_a_script_that_fails_by_itself_is_started_again_after_a_growing_pause() 
         stage.exits("a", failed(0, "ValueError: no"))
         stage.parked("a")
         assert stage.phase is Phase.WAITING
-        retry_s = stage.job.retry_s
+        retry_s = stage.job.pause.retry_s
         assert retry_s is not None
         pauses.append(retry_s - stage.now_s)
         stage.wait(pauses[-1] + 0.01)
@@ -282,7 +282,7 @@ def test_ranks_that_wait_for_a_peer_are_reported() -> None:
 
 def an_heir(stage: Stage) -> Stage:
     """Another master that knows what is in KV and hears the same workers."""
-    saved = stage.job.saved
+    saved = stage.job.storage.saved
     assert saved is not None
     job = adopted_job(stage.job.spec, saved, epoch=Epoch(2), at_s=500.0)
     return Stage(job, now_s=500.0, seqs=stage.seqs, statuses=dict(stage.statuses), topologies=stage.topologies)

@@ -48,7 +48,9 @@ def absurd_statuses() -> list[WorkerStatus]:
 
 def knows_the_same(before: Stage, after: Stage) -> bool:
     ours, theirs = before.job, after.job
-    return replace(ours, doubts=0, doubted={}, why="") == replace(theirs, doubts=0, doubted={}, why="")
+    return replace(ours, why="", doubtful=replace(ours.doubtful, count=0, by_worker={})) == replace(
+        theirs, why="", doubtful=replace(theirs.doubtful, count=0, by_worker={})
+    )
 
 
 @pytest.mark.parametrize("status", absurd_statuses())
@@ -59,7 +61,7 @@ def test_a_status_that_cannot_be_true_teaches_nothing(status: WorkerStatus) -> N
     assert len(told(effects, "message_ignored")) == len(effects) == 1
     assert not [each for each in effects if isinstance(each, TellCluster) and isinstance(each.command, RemoveWorkers)]
     assert stage.happens(events.WorkerSpoke(stage.now_s, status)) == [], "it is announced once"
-    assert stage.job.doubts == 2
+    assert stage.job.doubtful.count == 2
     encode_record(stage.job.record)
 
 

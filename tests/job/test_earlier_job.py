@@ -59,7 +59,7 @@ def test_a_forged_submission_does_not_end_a_worker_of_the_job() -> None:
     stage = a_stage().runs("w1", "w2")
     forged = structs.replace(a_status("w1", WorkerPhase.READY, seq=1_000), submitted_at=EARLIER)
     stage.happens(events.WorkerSpoke(stage.now_s, forged))
-    assert (set(stage.job.workers), stage.job.record.losses, stage.job.doubts) == ({"w1", "w2"}, 0, 1)
+    assert (set(stage.job.workers), stage.job.record.losses, stage.job.doubtful.count) == ({"w1", "w2"}, 0, 1)
 
 
 def test_a_job_whose_record_was_lost_believes_its_workers_when_it_was_submitted() -> None:

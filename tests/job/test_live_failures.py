@@ -92,10 +92,10 @@ def test_if_all_end_early_they_wanted_to() -> None:
 def test_one_that_fails_again_and_again_waits_longer_each_time() -> None:
     stage = a_halted_job(allowed=5)
     stage.falls("b", failed(1))
-    barred = stage.job.barred[WorkerId("b")]
+    barred = stage.job.failures.barred[WorkerId("b")]
     stage.attaches("b")
     stage.tell("b", *(structs.replace(trainer, active=True) for trainer in stage.trainers["b"]))
-    assert stage.job.barred[WorkerId("b")] == barred
+    assert stage.job.failures.barred[WorkerId("b")] == barred
     again = (Fallen(Generation(stage.generation + 1), 0, failed(1)),)
     stage.tell("b", phase=WorkerPhase.PARKED, fallen=again)
-    assert stage.job.barred[WorkerId("b")].until_s > barred.until_s
+    assert stage.job.failures.barred[WorkerId("b")].until_s > barred.until_s

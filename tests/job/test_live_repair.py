@@ -59,7 +59,7 @@ def test_the_halt_does_not_wait_for_the_record_but_the_world_does() -> None:
     effects = stage.parks("a")
     assert (stage.phase, published_kinds(effects)) == (Phase.FORMING, [])
     stage.save_at_once = True
-    saving = stage.job.saving
+    saving = stage.job.storage.saving
     assert saving is not None
     assert published_kinds(stage.happens(events.RecordSaved(stage.now_s, saving))) == ["Assignment"]
 
@@ -329,7 +329,7 @@ def test_what_the_trainers_can_prove_is_kept_and_told_with_the_end() -> None:
     for worker in ("a", "b"):
         proven = (structs.replace(each, finished=True, certificate=proof) for each in stage.trainers[worker])
         stage.tell(worker, *proven)
-    assert stage.job.saved is not None and stage.job.saved.certificate == proof
+    assert stage.job.storage.saved is not None and stage.job.storage.saved.certificate == proof
     stage.tell("a", phase=WorkerPhase.ENDED, exits=(clean(0),))
     [end] = told(stage.tell("b", phase=WorkerPhase.ENDED, exits=(clean(1),)), "job_succeeded")
     assert end.why == "all 2 ranks exited with 0; certificate: 300 steps, 9,600 samples: 0 lost, 0 repeated"

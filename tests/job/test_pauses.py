@@ -143,7 +143,7 @@ def test_without_machines_on_demand_the_world_goes_on() -> None:
 def test_a_raised_budget_is_kept_in_the_record() -> None:
     stage = a_stage()
     effects = stage.happens(events.BudgetRaised(stage.now_s, 25.0))
-    assert stage.job.saved is not None and stage.job.saved.max_usd_total == 25.0
+    assert stage.job.storage.saved is not None and stage.job.storage.saved.max_usd_total == 25.0
     assert told(effects, "budget_raised")[0].text == "25.0 USD may be spent in all"
 
 

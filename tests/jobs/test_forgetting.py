@@ -157,6 +157,8 @@ async def test_a_master_that_dies_while_it_forgets_leaves_the_whole_job_or_none(
             else:
                 await heir.service.submit(a_spec(first))
                 assert await bucket.get(subjects.ledger_key(first)) is None, "it is another one's"
-                await eventually(lambda: heir.registry.jobs[first].state.saved is not None, what="its own record")
+                await eventually(
+                    lambda: heir.registry.jobs[first].state.storage.saved is not None, what="its own record"
+                )
                 assert not heir.registry.jobs[first].ended
         speaking.cancel()

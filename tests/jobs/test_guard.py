@@ -60,7 +60,9 @@ async def running(connect: Connect) -> AsyncIterator[tuple[Term, Bus, Bucket]]:
     async with asyncio.TaskGroup() as tasks, a_master(bus, FakeCloud(US), keep_jobs=0) as master:
         beating = tasks.create_task(fleet.run(), name="fleet")
         await master.service.submit(a_spec(JOB))
-        await eventually(lambda: master.registry.jobs[JOB].state.saved is not None, what="the record to be saved")
+        await eventually(
+            lambda: master.registry.jobs[JOB].state.storage.saved is not None, what="the record to be saved"
+        )
         yield master, bus, bucket
         beating.cancel()
 
@@ -78,13 +80,15 @@ async def test_the_records_of_a_live_job_are_written_again(connect: Connect, los
         await Guard(master.context, master.registry).look()
         spec = await bucket.get(subjects.spec_key(JOB))
         assert spec is not None and decode_spec(JOB, spec.value).name == JOB
-        await eventually(lambda: master.registry.jobs[JOB].state.saved is not None, what="the record to be saved again")
+        await eventually(
+            lambda: master.registry.jobs[JOB].state.storage.saved is not None, what="the record to be saved again"
+        )
         world = await until_asked(lambda: stored_world(bucket), lambda world: world is not None, "the record")
         assert world is not None
         assert world.record.submitted_at == master.registry.jobs[JOB].state.record.submitted_at
         found = await bucket.revisions(subjects.JOB_RECORDS)
         await Guard(master.context, master.registry).look()
-        await eventually(lambda: master.registry.jobs[JOB].state.saved is not None, what="nothing to be lost")
+        await eventually(lambda: master.registry.jobs[JOB].state.storage.saved is not None, what="nothing to be lost")
         assert found.keys() == {subjects.spec_key(JOB), subjects.world_key(JOB)}
 
 

@@ -91,7 +91,7 @@ async def test_a_job_with_criteria_gets_its_machines_by_plan(connect: Connect) -
     async with a_master(connect, cloud) as master:
         await master.service.submit(a_spec())
         await eventually(lambda: {pool.kind.zone: pool.size for pool in cloud.pools()} == {IOWA_A: 2})
-        await eventually(lambda: master.registry.jobs[JobName("planned")].state.placement == {US: 2})
+        await eventually(lambda: master.registry.jobs[JobName("planned")].state.supply.placement == {US: 2})
 
 
 async def test_a_job_that_would_not_use_the_gpus_it_pays_for_is_warned_of(connect: Connect) -> None:

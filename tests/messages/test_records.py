@@ -5,8 +5,9 @@ from msgspec import Struct, structs
 
 from messages.decoding import decode
 from messages.ids import Epoch, Generation
-from messages.jobs import JobSpec
+from messages.jobs import JobSpec, Launch
 from messages.records import Phase, Record, RecordForWorkers, RecordPhase, SpecLaunch, encode_record
+from tradewind.protocol import variables
 
 
 @pytest.mark.parametrize(("part", "whole"), [(RecordForWorkers, Record), (RecordPhase, Record), (SpecLaunch, JobSpec)])
@@ -23,3 +24,7 @@ def test_workers_and_the_reaper_read_what_the_master_wrote() -> None:
     assert decode(value, Record) == record
     assert decode(value, RecordForWorkers) == RecordForWorkers(None, Epoch(7), Generation(4), 100.0)
     assert decode(value, RecordPhase).phase is Phase.RUNNING
+
+
+def test_modules_to_preload_reach_the_host_by_the_variable_that_it_reads() -> None:
+    assert Launch(script="train.py", preload=("a", "b")).host_env == {variables.PRELOAD: "a,b"}

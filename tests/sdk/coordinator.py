@@ -27,6 +27,7 @@ from tests.sdk.processes import TrainerProcess
 from tests.sdk.trainee import Recipe, train
 from tradewind.protocol import trainer as protocol
 from tradewind.protocol.trainer import Halt, Order, Status
+from tradewind.protocol.variables import TRAINER_SOCKET
 
 HOST = "127.0.0.1"
 BOUND_S = 60.0
@@ -102,7 +103,7 @@ class Coordinator:
         rank = self._births
         self._births += 1
         variables = {
-            protocol.SOCKET: self._socket,
+            TRAINER_SOCKET: self._socket,
             "TRADEWIND_GENERATION": str(max(1, self.top)),
             "RANK": str(rank),
             "LOCAL_RANK": "0",

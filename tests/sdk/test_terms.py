@@ -8,7 +8,8 @@ import torch
 from torch import nn
 from torch.utils.data import TensorDataset
 
-from tradewind.sdk.checks import VARIABLE, require_same_terms, terms_of
+from tradewind.protocol.variables import TERMS
+from tradewind.sdk.checks import require_same_terms, terms_of
 from tradewind.sdk.data.order import Order
 from tradewind.sdk.errors import ScriptMismatch
 from tradewind.sdk.run import Run
@@ -39,7 +40,7 @@ def test_they_are_words_that_people_can_compare() -> None:
 
 def test_only_what_differs_is_told() -> None:
     with pytest.raises(ScriptMismatch) as refused:
-        require_same_terms(terms(batch=48, clip_norm=1.0), {VARIABLE: terms(batch=32, clip_norm=None)})
+        require_same_terms(terms(batch=48, clip_norm=1.0), {TERMS: terms(batch=32, clip_norm=None)})
     assert str(refused.value) == (
         "this script does not match the running job that it should join: batch is 48 here and 32 there, "
         "clip_norm is 1.0 here and None there. Submit a changed script as another job"
@@ -49,7 +50,7 @@ def test_only_what_differs_is_told() -> None:
 @pytest.mark.parametrize("theirs", ["2 tensors", "[1]", "7", "null"])
 def test_terms_that_cannot_be_read_are_told_whole(theirs: str) -> None:
     with pytest.raises(ScriptMismatch, match=r"it has .*, the run has"):
-        require_same_terms(terms(), {VARIABLE: theirs})
+        require_same_terms(terms(), {TERMS: theirs})
 
 
 def test_weights_and_the_learning_rate_are_not_among_them() -> None:
@@ -76,17 +77,17 @@ def test_weights_and_the_learning_rate_are_not_among_them() -> None:
 )
 def test_whatever_else_differs_is_refused(changes: dict[str, Any]) -> None:
     with pytest.raises(ScriptMismatch, match=r" is .* here and .* there"):
-        require_same_terms(terms(**changes), {VARIABLE: terms()})
+        require_same_terms(terms(**changes), {TERMS: terms()})
 
 
 def test_who_is_first_has_nobody_to_agree_with() -> None:
     require_same_terms(terms(), {})
-    require_same_terms(terms(), {VARIABLE: ""})
-    require_same_terms(terms(), {VARIABLE: terms()})
+    require_same_terms(terms(), {TERMS: ""})
+    require_same_terms(terms(), {TERMS: terms()})
 
 
 def test_a_second_run_of_the_same_script_joins_nobody() -> None:
-    environ = {VARIABLE: terms()}
+    environ = {TERMS: terms()}
     require_same_terms(terms(), environ)
     require_same_terms(terms(steps=51), environ)
 
@@ -103,7 +104,7 @@ def test_a_layer_that_is_frozen_makes_other_terms(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_run_on_other_terms_ends_before_it_is_attached(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(VARIABLE, terms())
+    monkeypatch.setenv(TERMS, terms())
     monkeypatch.setenv("TRADEWIND_TRAINER_SOCKET", "/nowhere")
     model = nn.Linear(4, 2)
     with pytest.raises(ScriptMismatch):

@@ -15,10 +15,8 @@ import time
 from collections.abc import Mapping
 from typing import Final
 
-DRIVER_VARIABLE: Final = "TRADEWIND_DRIVER_FOLDER"
-"""The folder where the node's driver is mounted, with `lib64` and `bin` in it."""
-COUNT_VARIABLE: Final = "TRADEWIND_GPUS"
-"""How many GPUs the host must see: one for each rank that its worker can hold."""
+from tradewind.protocol.variables import DRIVER_FOLDER, GPUS
+
 CHECK_S: Final = 60.0
 """Seconds that starting CUDA on all GPUs may take."""
 END_S: Final = 5.0
@@ -29,7 +27,7 @@ _OUR_IMAGE: Final = "build ours with --build-arg TORCH=cuda"
 
 def with_driver(env: Mapping[str, str]) -> dict[str, str]:
     """The environment with the driver's folders last, so that the paths of the image and of the job stay and win."""
-    folder = env.get(DRIVER_VARIABLE)
+    folder = env.get(DRIVER_FOLDER)
     if not folder:
         return dict(env)
     added = {"LD_LIBRARY_PATH": f"{folder}/lib64", "PATH": f"{folder}/bin"}
@@ -48,7 +46,7 @@ def why_unfit(check_s: float = CHECK_S) -> str | None:
 
     Another process asks: this one forks trainers, and CUDA does not survive a fork.
     """
-    given = os.environ.get(COUNT_VARIABLE, "")
+    given = os.environ.get(GPUS, "")
     wanted = int(given) if given.isdecimal() else 0
     if wanted == 0:
         return None

@@ -12,8 +12,8 @@ import types
 from pathlib import Path
 from typing import Final
 
-VARIABLE: Final = "TRADEWIND_PRELOAD"
-"""In the host's environment: names with commas between."""
+from tradewind.protocol.variables import PRELOAD
+
 _THREADS: Final = Path("/proc/self/task")
 
 remarks: list[str] = []
@@ -21,7 +21,7 @@ remarks: list[str] = []
 
 
 def preload() -> None:
-    for name in filter(None, os.environ.get(VARIABLE, "").split(",")):
+    for name in filter(None, os.environ.get(PRELOAD, "").split(",")):
         remark = _import(name)
         if remark is not None:
             remarks.append(f"tradewind: launch.preload: {remark}")

@@ -45,9 +45,6 @@ from typing import Annotated, Final, Literal
 from tradewind.protocol.lines import AtMost, Count, Lines, RankNumber, Seconds, UnixSeconds
 from tradewind.protocol.steps import StepReport, StepsCounted
 
-SOCKET: Final = "TRADEWIND_TRAINER_SOCKET"
-INVITED: Final = "TRADEWIND_INVITED"
-"""Set for a trainer that is forked ahead of any world."""
 MESSAGE_LIMIT_BYTES: Final = 1024 * 1024
 """Longest line that an agent reads."""
 ORDER_LIMIT_BYTES: Final = 16 * 1024 * 1024

@@ -19,11 +19,11 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import LBFGS, Optimizer
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
+from tradewind.protocol.variables import TERMS
 from tradewind.sdk.data.order import Order
 from tradewind.sdk.errors import ScriptMismatch
 from tradewind.sdk.training_state.training_state import TrainingState
 
-VARIABLE: Final = "TRADEWIND_TERMS"
 _NAMED_AT_MOST: Final = 3
 
 
@@ -49,7 +49,7 @@ def terms_of(state: TrainingState, order: Order, steps: int, **options: object) 
 
 def require_same_terms(own: str, environ: MutableMapping[str, str]) -> None:
     """As those have who train already, if there are any. Of the first run only: another one joins nobody."""
-    theirs = environ.pop(VARIABLE, "")
+    theirs = environ.pop(TERMS, "")
     if theirs and theirs != own:
         raise ScriptMismatch(
             f"this script does not match the running job that it should join: {_differences(own, theirs)}. "

@@ -21,6 +21,7 @@ from messages.labels import (
     NOTICED_LABEL,
 )
 from runtime.kubernetes.paths import Manifest
+from tradewind.protocol import variables
 
 WORKER_APP = "tradewind-worker"
 UID_LABEL = "tradewind-uid"
@@ -161,7 +162,7 @@ def _host(plan: PodPlan, uid: str, template: WorkerTemplate) -> Manifest:
 
 def _gpu_env(template: WorkerTemplate) -> list[Manifest]:
     """The host adds the driver to its own paths: a variable here would replace that of the image."""
-    return [_value("TRADEWIND_DRIVER_FOLDER", DRIVER_FOLDER), _value("TRADEWIND_GPUS", str(template.slots))]
+    return [_value(variables.DRIVER_FOLDER, DRIVER_FOLDER), _value(variables.GPUS, str(template.slots))]
 
 
 def _host_files(plan: PodPlan) -> Manifest:

@@ -19,7 +19,7 @@ HANDOVER_LEAST_S = 0.5
 
 def why_plan(job: Job) -> str | None:
     """Not worth it once the last step is done."""
-    if job.clean or is_over(job):
+    if job.round.clean or is_over(job):
         return None
     for member in members(job):
         worker = job.workers.get(member.worker)
@@ -73,9 +73,9 @@ def hurry_at_s(job: Job) -> dict[WorkerId, float]:
 
 def give_up_at_s(job: Job) -> float | None:
     """When a prepared world has taken too long."""
-    if job.record.prepared is None or job.prepared_s is None:
+    if job.record.prepared is None or job.round.prepared_s is None:
         return None
-    return job.prepared_s + job.spec.timeouts.ready_s
+    return job.round.prepared_s + job.spec.timeouts.ready_s
 
 
 def _candidates(job: Job) -> list[Worker]:

@@ -161,7 +161,7 @@ def _seats(job: Job, world: Assignment) -> list[Seat]:
         if worker is None:
             continue
         locally = {trainer.local_rank: trainer for trainer in worker.trainers}
-        ended = {exit_.rank for exit_ in worker.exits if worker.generation == world.generation} | job.clean
+        ended = {exit_.rank for exit_ in worker.exits if worker.generation == world.generation} | job.round.clean
         for local, rank in enumerate(ranks_of(member)):
             trainer = locally.get(local)
             if rank not in ended and not (trainer is not None and trainer.finished):
@@ -182,8 +182,8 @@ def _learned(job: Job, world: Assignment, step: int, there: frozenset[Rank], mis
 def _in_no_hurry(job: Job, now_s: float) -> Job:
     """While ranks wait for one that is slow, no world can be prepared or entered: that time does not count."""
     if job.record.prepared is not None:
-        job = replace(job, prepared_s=now_s)
-    return replace(job, assigned_s=now_s) if job.record.phase is Phase.FORMING else job
+        job = replace(job, round=replace(job.round, prepared_s=now_s))
+    return replace(job, round=replace(job.round, assigned_s=now_s)) if job.record.phase is Phase.FORMING else job
 
 
 def _new_round(wait: Wait, now_s: float) -> Wait:
@@ -216,7 +216,7 @@ def _why_silent(seat: Seat, wait: Wait, now_s: float) -> str:
 
 def _end_stalled(job: Job, wait: Wait, everybody: list[Seat], missing: list[Seat], now_s: float) -> list[JobEffect]:
     """Only by answers that were asked for when the time was over: what was said before may no longer be so."""
-    if job.saved != job.record:
+    if job.storage.saved != job.record:
         return []
     ranks = [
         seat.rank

@@ -68,7 +68,7 @@ def has_entered(world: Assignment, member: Member, worker: Worker) -> bool:
 def is_over(job: Job) -> bool:
     """All steps are done and everybody has them: what is left is for each script to end."""
     trainers = [trainer for worker in job.workers.values() for trainer in worker.trainers]
-    ended = bool(job.clean) and job.quit is None and bool(trainers)
+    ended = bool(job.round.clean) and job.round.quit is None and bool(trainers)
     return ended or any(trainer.finished for trainer in trainers) or _some_ended(job)
 
 
@@ -176,7 +176,7 @@ def to_invite(job: Job, now_s: float) -> list[WorkerId]:
         and member_of_prepared(job, worker.worker) is None
         and len(worker.trainers) < worker.slots
         and worker.seq >= 0
-        and not _is_barred(job.barred.get(worker.worker), now_s)
+        and not _is_barred(job.failures.barred.get(worker.worker), now_s)
     ]
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from tradewind.protocol import trainer as protocol
+from tradewind.protocol import variables
 from tradewind.protocol.lines import Unreadable
 from tradewind.protocol.trainer import Attach, Order
 
@@ -65,12 +66,12 @@ class AgentConnection:
 
 def connect(environ: Mapping[str, str] = os.environ) -> AgentConnection | None:
     """None where no worker-agent asked for this process."""
-    path = environ.get(protocol.SOCKET)
+    path = environ.get(variables.TRAINER_SOCKET)
     if not path:
         return None
     attach = Attach(
-        generation=int(environ["TRADEWIND_GENERATION"]),
-        rank=int(environ.get("TRADEWIND_RANK") or environ["RANK"]),  # in RANK, who joins is alone
+        generation=int(environ[variables.GENERATION]),
+        rank=int(environ.get(variables.RANK) or environ["RANK"]),  # in RANK, who joins is alone
         local_rank=int(environ.get("LOCAL_RANK", "0")),
         pid=os.getpid(),
     )

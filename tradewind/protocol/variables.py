@@ -1,0 +1,23 @@
+"""Environment variables by which an agent tells a host or a trainer what it must know before it can connect."""
+
+from typing import Final
+
+TRAINER_SOCKET: Final = "TRADEWIND_TRAINER_SOCKET"
+"""Path of the Unix socket on which the agent listens for trainers with the SDK."""
+GENERATION: Final = "TRADEWIND_GENERATION"
+RANK: Final = "TRADEWIND_RANK"
+"""Generation and rank under which a trainer was forked. RANK of torchrun is 0 in an invited one."""
+INVITED: Final = "TRADEWIND_INVITED"
+"""Set in a trainer that is forked ahead of any world."""
+TERMS: Final = "TRADEWIND_TERMS"
+"""What an invited trainer must have alike with those that train."""
+RESTART_COUNT: Final = "TRADEWIND_RESTART_COUNT"
+"""Worlds so far in which every trainer was a new process."""
+HYPERPARAMETERS: Final = "TRADEWIND_HYPERPARAMETERS"
+"""JSON object with what the master sent along with a rank."""
+PRELOAD: Final = "TRADEWIND_PRELOAD"
+"""Modules that a host imports besides torch, with commas between."""
+GPUS: Final = "TRADEWIND_GPUS"
+"""Number of GPUs that a host must be able to use: one for each rank that its worker can hold."""
+DRIVER_FOLDER: Final = "TRADEWIND_DRIVER_FOLDER"
+"""Folder where the node's driver is mounted, with `lib64` and `bin` in it."""

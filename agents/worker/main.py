@@ -100,7 +100,7 @@ async def _work(settings: WorkerSettings, hands: Hands, stop: Stop) -> int:
         if hands.folder.cage is not None:
             own.append(tasks.create_task(hands.folder.cage.reap(hands.folder.pids), name="worker/reaper"))
         leave = await shell.left
-        await shell.end_host()
+        await shell.host.end()
         shell.flush_progress()
         if not await shell.outbox.flush(FLUSH_S):
             log.warning("log_lines_not_sent")

@@ -1,15 +1,13 @@
 """The hands of the worker-agent: the bus, the host, the log lines, the progress reports."""
 
 import asyncio
-import shutil
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import assert_never
 
 from agents.worker import checkpoints, invariants
-from agents.worker.conversation import Conversation
 from agents.worker.effects import (
     AbortTrainer,
     FlushProgress,
@@ -24,7 +22,7 @@ from agents.worker.effects import (
     TellTrainer,
     WorkerEffect,
 )
-from agents.worker.environment import AN_INVITED, enlarged, rank_arguments, rank_environment
+from agents.worker.environment import AN_INVITED, enlarged
 from agents.worker.events import (
     AssignmentHeard,
     BusBack,
@@ -32,7 +30,6 @@ from agents.worker.events import (
     CheckpointWritten,
     EndStalledHeard,
     HaltHeard,
-    HostLost,
     HostWarmed,
     InviteHeard,
     LocateHeard,
@@ -46,11 +43,11 @@ from agents.worker.events import (
     TrainerForkFailed,
     TrainerSaid,
     TrainersSeen,
-    TrainersStopped,
     WorkerEvent,
 )
-from agents.worker.external_host import ExternalHost, HostContainer
-from agents.worker.host import Host, HostCommand
+from agents.worker.external_host import HostContainer
+from agents.worker.host import HostCommand
+from agents.worker.host_runner import HostRunner
 from agents.worker.leftovers import WorkerFolder
 from agents.worker.outbox import LogOutbox
 from agents.worker.progress import REPORT_EVERY_S, ProgressBook
@@ -66,7 +63,6 @@ from messages.clusters import Answer
 from messages.codec import Received
 from messages.envelope import Message
 from messages.ids import Generation, Rank
-from messages.jobs import Launch
 from messages.measured import StepsMeasured
 from messages.workers import (
     StopWorker,
@@ -75,7 +71,7 @@ from messages.workers import (
     WorkerStatus,
     WrittenCheckpoint,
 )
-from messages.worlds import Assignment, EndStalled, Halt, Invite, Locate, Member, Release, StepsCounted
+from messages.worlds import Assignment, EndStalled, Halt, Invite, Locate, Release, StepsCounted
 from runtime import causes
 from runtime.bus import Bucket, Bus
 from runtime.clock import Clock
@@ -122,16 +118,13 @@ class WorkerShell:
         self._identity = identity
         self._bus = bus
         self._bucket = hands.bucket
-        self._folder = hands.folder
-        self._command = hands.command
         self._inbox = hands.inbox
         self._echo = hands.echo
         self._tasks = tasks
         self._clock = clock
         self.trainers = Trainers(self._hear_trainer)
         self._progress = ProgressBook(identity.job, identity.worker)
-        self._host: Conversation | None = None
-        self._hosts = 0
+        self.host = HostRunner(hands.command, hands.folder, self._hear, self._inbox.post, clock)
         self._state: WorkerState | None = None
         self._log = logger(worker=identity.worker)
         self._log_why = WhyLog(self._log, "waits_for")
@@ -151,22 +144,20 @@ class WorkerShell:
     def perform(self, effect: WorkerEffect) -> Awaitable[WorkerEvent | None] | None:
         match effect:
             case StartHost():
-                self._hosts += 1
                 with causes.caused_by(None):  # a host lives longer than what asked for it
-                    self._tasks.create_task(self._live_with_a_host(), name=f"host-{self._hosts}")
+                    self._tasks.create_task(self.host.run(), name="host")
             case ForkTrainers(world, invited=True, terms=terms):
-                self._fork(*enlarged(world, self._identity), {**AN_INVITED, TERMS: terms})
+                self.host.fork(*enlarged(world, self._identity), {**AN_INVITED, TERMS: terms})
             case ForkTrainers(assignment):
-                self._fork(assignment, own_place(self._identity.worker, assignment), {})
-            case StopTrainers():
-                return self._stop(effect)
+                self.host.fork(assignment, own_place(self._identity.worker, assignment), {})
+            case StopTrainers(generation, grace_s):
+                return self.host.stop(generation, grace_s)
             case TellTrainer(generation, rank, command):
                 self.trainers.tell((generation, rank), order_of(command, self._identity.address))
             case LookAtTrainers():
                 self._inbox.post(TrainersSeen(self._clock.monotonic_s(), self.trainers.running()))
             case AbortTrainer(generation, rank, why):
-                if self._host is not None:
-                    self._host.abort(generation, rank, why)
+                self.host.abort(generation, rank, why)
             case TellFact(fact):
                 self._publish_own(fact, fact_message(effect))
                 self._log_soon(partial(self._log_told, fact, effect.status))
@@ -225,82 +216,6 @@ class WorkerShell:
                 await backoff.wait()
             else:
                 return
-
-    async def end_host(self) -> None:
-        if self._host is not None:
-            await self._host.end()
-
-    async def _live_with_a_host(self) -> None:
-        host = self._new_host()
-        self._host = host
-        why = await host.run()
-        self._host = None
-        if not self.left.done():
-            self._log.warning("host_lost", why=why)
-        self._inbox.post(HostLost(self._clock.monotonic_s(), why, is_unfit=host.is_unfit))
-
-    def _new_host(self) -> Conversation:
-        match self._command:
-            case HostContainer() as container:
-                return ExternalHost(container, self._folder, self._hear)
-            case HostCommand() as command:
-                return Host(command, self._folder, self._hear)
-            case _:
-                assert_never(self._command)
-
-    def _fork(self, assignment: Assignment, member: Member | None, more_env: Mapping[str, str]) -> None:
-        if self._host is None or member is None:
-            return
-        ranks = [Rank(member.first_rank + local_rank) for local_rank in range(member.ranks)]
-        try:
-            error_files = [self._error_file(assignment, rank) for rank in ranks]
-            folder = self._folder_of(assignment.launch)
-        except OSError as error:
-            at_s = self._clock.monotonic_s()
-            for rank in ranks:
-                self._inbox.post(TrainerForkFailed(at_s, assignment.generation, rank, str(error)))
-            return
-        launch = assignment.launch
-        elsewhere = isinstance(self._command, HostContainer)
-        trainers = tuple(
-            host_protocol.TrainerSpec(
-                rank=rank,
-                env={
-                    **rank_environment(assignment, member, local_rank, self._command.env, error_file),
-                    **more_env,
-                },
-                argv=tuple(rank_arguments(launch.args, local_rank)),
-                cwd=folder,
-                script=launch.script,
-                module=launch.module,
-                program=launch.no_python,
-                inherit=elsewhere,
-            )
-            for local_rank, (rank, error_file) in enumerate(zip(ranks, error_files, strict=True))
-        )
-        self._host.fork(assignment.generation, trainers)
-
-    def _folder_of(self, launch: Launch) -> str:
-        """As the host understands it. Raises `OSError` when there is no current folder any more."""
-        folder = launch.workdir or "."
-        return folder if isinstance(self._command, HostContainer) else str(Path(folder).absolute())
-
-    def _error_file(self, assignment: Assignment, rank: Rank) -> str:
-        """Where the script may say why it failed; those of older generations have been read."""
-        errors = self._folder.path / "errors"
-        own = errors / str(assignment.generation)
-        if not own.exists():
-            shutil.rmtree(errors, ignore_errors=True)
-        file = own / str(rank) / "error.json"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        if isinstance(self._command, HostContainer):
-            file.parent.chmod(0o777)  # the script may run as another user than we do
-        return str(file)
-
-    async def _stop(self, effect: StopTrainers) -> TrainersStopped | None:
-        if self._host is not None and not await self._host.stop(effect.generation, effect.grace_s):
-            return None
-        return TrainersStopped(self._clock.monotonic_s(), effect.generation)
 
     def _hear(self, message: host_protocol.HostMessage) -> None:
         at_s = self._clock.monotonic_s()

@@ -136,7 +136,7 @@ def _start(folder: Path, nodes: int) -> SimulatedFleet:
         ),
         start_logged(
             [
-                *(sys.executable, "-m", "simulator.main", "--write-credentials", str(folder / "key.json")),
+                *(sys.executable, "-m", "simulator", "--write-credentials", str(folder / "key.json")),
                 *("--grpc-port", str(grpc), "--http-port", str(control), "--region-run-dir", str(folder / "r")),
             ],
             folder,

@@ -17,7 +17,7 @@ LONGEST_FIRST = (
     "e2e/test_master_in_a_round",
     "simulation/test_live",
     "benchmarks/test_hot_commands",
-    "simulation/test_pauses",
+    "simulation/test_allocation",
     "sdk/test_faults",
     "e2e/test_run",
     "cluster/test_controller",

@@ -10,7 +10,7 @@ def check(before: ClusterState, after: ClusterState) -> list[str]:
         *_no_more_than_asked(before, after),
         *_uids_are_new(before, after),
         *_the_dead_stay_dead(before, after),
-        *_saved_before_started(after),
+        *_saved_before_started(before, after),
         *_nothing_is_done_blindly(before, after),
         *_silence_is_heard_only_while_listening(before, after),
         *_bounded(after),
@@ -68,12 +68,14 @@ def _the_dead_stay_dead(before: ClusterState, after: ClusterState) -> list[str]:
     ] + [f"place {uid} has ended and is back" for uid in after.places if uid in before.tombstones]
 
 
-def _saved_before_started(after: ClusterState) -> list[str]:
+def _saved_before_started(before: ClusterState, after: ClusterState) -> list[str]:
+    """What was saved may be deleted later, by somebody else, while a start is under way."""
     saved = {place.uid for place in after.saving.saved.places} if after.saving.saved is not None else set()
+    asked = {uid for uid, place in before.places.items() if place.stage is Stage.ASKED}
     return [
         f"place {place.uid} was started before it was saved"
         for place in after.places.values()
-        if place.stage is Stage.ASKED and place.uid not in saved
+        if place.stage is Stage.ASKED and place.uid not in saved | asked
     ]
 
 

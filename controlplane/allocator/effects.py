@@ -74,7 +74,8 @@ class Place:
 
     want: int
     """Number of the newest want that it answers."""
-    workers: dict[ClusterName, int] = field(default_factory=dict)
+    workers: dict[ClusterName, int] | None = None
+    """By cluster. None before the first listing: what each cluster keeps now is not known to be wrong."""
     shortage: str = ""
     """Why they may be too few; empty where nothing is in the way."""
     leaving: dict[ClusterName, frozenset[str]] = field(default_factory=dict)

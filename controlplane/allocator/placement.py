@@ -22,7 +22,7 @@ def place_of(allocator: Allocator, now_s: float) -> Place:
     """What the job is to be told now."""
     return Place(
         want=allocator.want,
-        workers=placement_of(allocator),
+        workers=placement_of(allocator) if allocator.synced or allocator.ended is not None else None,
         shortage=shortage(allocator, now_s),
         leaving=allocator.leaving,
         at_once=_goes_at_once(allocator),
@@ -76,7 +76,8 @@ def _goes_at_once(allocator: Allocator) -> bool:
 
 
 def _coming(pool: Pool) -> int:
-    return at_most(pool) - held(pool)
+    """Of a pool that was found, nodes that nobody has looked for yet may be there, with workers on them."""
+    return 0 if pool.adopted and pool.sighted_s is None else at_most(pool) - held(pool)
 
 
 def _unused(allocator: Allocator) -> Callable[[Pool], int]:

@@ -8,13 +8,14 @@ says so.
 from dataclasses import replace
 
 from controlplane.job.effects import JobEffect, Publish, SaveRecord, TellCluster
-from controlplane.job.live.trainers import is_live, lives_on, survivors, terms, to_invite
+from controlplane.job.live.trainers import concerned, is_live, lives_on, survivors, terms, to_invite
 from controlplane.job.queries import is_decided, leavers
 from controlplane.job.sentences import workers_are
 from controlplane.job.sharing import clusters_agree, wanted_by_cluster
 from controlplane.job.state import Job, Phase
 from controlplane.job.stopping import grace_s, is_ending
 from messages.clusters import KeepWorkers, RemoveWorkers, WorkerTemplate
+from messages.workers import WorkerPhase
 from messages.worlds import Assignment, Halt, Invite, Release
 
 REPEAT_S = 1.0
@@ -36,7 +37,7 @@ def ask(job: Job, now_s: float) -> Asked:
 def is_unconfirmed(job: Job) -> bool:
     """Something was asked for, or is about to be, and has not been seen to be so."""
     busy = job.record.phase in (Phase.FORMING, Phase.RESHAPING) or job.record.prepared is not None
-    return busy or not _is_saved(job) or bool(leavers(job)) or not clusters_agree(job)
+    return busy or _is_unhalted(job) or not _is_saved(job) or bool(leavers(job)) or not clusters_agree(job)
 
 
 def repeats_halt_at_s(job: Job) -> float | None:
@@ -78,11 +79,20 @@ def _publish(job: Job, now_s: float) -> Asked:
 
 def _unheard(job: Job) -> Assignment | Halt | None:
     record = job.record
-    if record.phase is Phase.RESHAPING:
+    if record.phase is Phase.RESHAPING or _is_unhalted(job):
         return Halt(job.name, record.generation, record.why, grace_s(job), is_ending(job))
     if record.phase is Phase.RUNNING:
         return record.prepared
     return record.assignment if record.phase is Phase.FORMING and is_decided(job) else None
+
+
+def _is_unhalted(job: Job) -> bool:
+    """Trainers may fall out of a broken world and close the round before their agents have heard the halt."""
+    record = job.record
+    return record.phase is Phase.WAITING and any(
+        worker.trainers and worker.phase is WorkerPhase.READY and worker.generation < record.generation
+        for worker in concerned(job)
+    )
 
 
 def _invite(job: Job, now_s: float) -> Asked:

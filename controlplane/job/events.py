@@ -65,7 +65,8 @@ class PlacementChanged:
     at_s: float
     want: int
     """Number of the want that it answers: if there is a newer one, it teaches nothing."""
-    workers: dict[ClusterName, int]
+    workers: dict[ClusterName, int] | None
+    """None while the allocator does not know what there is: each cluster keeps what it keeps."""
     shortage: str = ""
     leaving: dict[ClusterName, frozenset[str]] = field(default_factory=dict)
     """Nodes that it wants to be free, by cluster."""

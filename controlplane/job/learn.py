@@ -69,9 +69,8 @@ def learn(job: Job, event: events.JobEvent) -> Job:
         case events.PlacementChanged(_, want, workers, shortage, leaving, at_once):
             if job.supply.want is not None and want < job.supply.want.number:
                 return job
-            return replace(
-                job, supply=replace(job.supply, placement=workers, shortage=shortage, leaving=leaving, at_once=at_once)
-            )
+            told = replace(job.supply, shortage=shortage, leaving=leaving, at_once=at_once)
+            return replace(job, supply=replace(told, placement=workers, awaits_placement=workers is None))
         case events.StoreStarted(_, generation, address):
             if generation != job.store.generation:
                 return job

@@ -347,7 +347,9 @@ class Turn:
         failure = self.job.round.failure or (self.job.round.quit if goes_on else None)
         witness = failure is not None and failure.exit.peer_lost and (self.job.round.store_lost or goes_on)
         excused = self.job.round.lost_member and failure is not None and not failure.exit.stalled
-        if failure is None or excused or witness:
+        world = self._record.assignment
+        is_counted = world is not None and world.generation == self.job.failures.judged
+        if failure is None or excused or witness or is_counted:
             return self._set(phase=Phase.WAITING)
         why = describe_exit(failure.exit)
         if goes_on and tries_new_code(self.job, failure.worker):

@@ -27,6 +27,8 @@ def wanted_by_cluster(job: Job) -> Counts:
     names = sorted(job.clusters)
     if not names or job.record.phase.ended or job.record.rests:
         return dict.fromkeys(names, 0)
+    if job.supply.awaits_placement:
+        return {name: cluster.keeps for name, cluster in sorted(job.clusters.items())}
     if job.supply.placement is not None:
         return {name: job.supply.placement.get(name, 0) for name in names}
     if len(names) == 1:
@@ -92,7 +94,8 @@ def _at_most(cap: int) -> str:
 
 
 def _shares(job: Job) -> bool:
-    alone = job.supply.placement is not None or len(job.clusters) < 2
+    supply = job.supply
+    alone = supply.placement is not None or supply.awaits_placement or len(job.clusters) < 2
     return not (alone or job.record.phase.ended or job.record.rests)
 
 

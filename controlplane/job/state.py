@@ -170,6 +170,8 @@ class Supply:
 
     want: Want | None = None
     """The newest."""
+    awaits_placement: bool = False
+    """The allocator has not listed the pools yet."""
     placement: dict[ClusterName, int] | None = None
     """Workers by cluster where an allocator decides; without one they are spread evenly."""
     shortage: str = ""
@@ -245,6 +247,8 @@ class Pause:
 class FailureLog:
     counted: Failure | None = None
     """The last that counted against what is allowed."""
+    judged: Generation = NO_GENERATION
+    """A world whose failure an earlier master has counted, when it closed the round."""
     joining: Failure | None = None
     """The last of a worker that came, or was to come, to others that train on without it."""
     unfit: Unfit = Unfit()
@@ -357,4 +361,13 @@ def adopted_job(spec: JobSpec, saved: Record, *, epoch: Epoch, at_s: float, age_
         round=Round(store_lost=True, assigned_s=at_s, prepared_s=at_s),
         pause=Pause(waiting_since_s=at_s),
         script=ScriptRun(start=Start(up_s=at_s, cost_before_s=UNKNOWN_COST_S)),
+        failures=FailureLog(judged=_judged(saved)),
+    )
+
+
+def _judged(saved: Record) -> Generation:
+    """A round that is closed leaves the world behind it; its ranks may still report how they ended."""
+    world, is_closed = saved.assignment, saved.phase in (Phase.WAITING, Phase.FORMING)
+    return (
+        world.generation if world is not None and is_closed and world.generation < saved.generation else NO_GENERATION
     )

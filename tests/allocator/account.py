@@ -1,13 +1,14 @@
 """What must hold by the cloud's own account, whatever the allocator believes."""
 
 import math
+from collections.abc import Mapping
+from typing import Protocol
 
 from controlplane.allocator.counting import doomed, held, lost, sidelined
 from controlplane.allocator.effects import DeletePool, RemoveNodes, ResizePool
 from controlplane.clouds.interface import PoolRef
 from messages.ids import ClusterName
-from tests.allocator.actor import Actor
-from tests.allocator.simulated_cloud import Machine, SimulatedCloud
+from tests.allocator.actor import Asker
 from tests.allocator.wire import Request, Wire
 from tests.simulation.clockwork import Broken, Clockwork
 
@@ -15,15 +16,49 @@ IN_USE_S = 3.0
 """After so long the allocator must have heard of it."""
 
 
+class MachineTruth(Protocol):
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def uid(self) -> str: ...
+
+    @property
+    def life(self) -> str: ...
+
+
+class PoolTruth(Protocol):
+    @property
+    def ref(self) -> PoolRef: ...
+
+    @property
+    def target(self) -> int: ...
+
+    @property
+    def surge(self) -> int: ...
+
+    @property
+    def machines(self) -> Mapping[str, MachineTruth]: ...
+
+
+class CloudTruth(Protocol):
+    """What there really is."""
+
+    @property
+    def pools(self) -> Mapping[PoolRef, PoolTruth]: ...
+
+    def running(self) -> Mapping[str, tuple[PoolTruth, MachineTruth]]: ...
+
+
 class Account:
-    def __init__(self, clockwork: Clockwork, cloud: SimulatedCloud, wire: Wire) -> None:
+    def __init__(self, clockwork: Clockwork, cloud: CloudTruth, wire: Wire) -> None:
         self.clockwork = clockwork
         self.cloud = cloud
         self.wire = wire
         self.busy: dict[str, float] = {}
         """Uids of machines that the job uses, and since when."""
 
-    def check(self, actor: Actor, request: Request) -> None:
+    def check(self, actor: Asker, request: Request) -> None:
         """Before it is sent."""
         change = request.change
         waiting = [other for other in self.wire.requests if other.waited_for and other.change.ref == change.ref]
@@ -36,14 +71,16 @@ class Account:
             self._check_quotas(actor, request)
             self.check_caps(actor, request)
         elif isinstance(change, ResizePool) and pool is not None:
-            known = [uid for uid, (home, _) in self.cloud.running().items() if home is pool and uid in actor.seen]
+            known = [
+                uid for uid, (home, _) in self.cloud.running().items() if home.ref == change.ref and uid in actor.seen
+            ]
             if change.size < len(known):
                 raise Broken(f"pool {change.ref.pool} shrinks to {change.size}, it has {len(known)} known nodes")
         elif isinstance(change, RemoveNodes) and pool is not None:
             for name in change.nodes:
                 self._check_unused(actor, change.ref.cluster, pool.machines.get(name))
 
-    def _check_quotas(self, actor: Actor, request: Request) -> None:
+    def _check_quotas(self, actor: Asker, request: Request) -> None:
         """Of what may come, and of the machines that are there and that it was told of, whatever it thinks of them."""
         coming, quotas = self.may_come(actor, request), actor.allocator.quotas
         pools = actor.allocator.pools
@@ -66,17 +103,17 @@ class Account:
             if there > quota:
                 raise Broken(f"{there} of {key} there or asked for, which the quota of {quota} would refuse")
 
-    def check_caps(self, actor: Actor, request: Request) -> None:
+    def check_caps(self, actor: Asker, request: Request) -> None:
         count = sum(self.may_come(actor, request).values())
         if count > actor.allocator.wanted:
             raise Broken(f"{self.may_come(actor, request)} nodes may come, {actor.allocator.wanted} are wanted")
 
-    def may_come(self, actor: Actor, request: Request) -> dict[PoolRef, int]:
+    def may_come(self, actor: Asker, request: Request) -> dict[PoolRef, int]:
         """What the cloud may come to aim at, whatever arrives of what was sent."""
         refs = {*self.cloud.pools, *(other.change.ref for other in self.wire.requests), request.change.ref}
         return {ref: self._most(actor, ref, request) for ref in refs}
 
-    def _check_unused(self, actor: Actor, cluster: ClusterName, machine: Machine | None) -> None:
+    def _check_unused(self, actor: Asker, cluster: ClusterName, machine: MachineTruth | None) -> None:
         """A machine that was taken into use after the last sight of its cluster is not known to be in use."""
         if machine is None or machine.uid not in actor.seen or machine.life != "running":
             return
@@ -85,7 +122,7 @@ class Account:
         if since_s is not None and since_s < seen_s and self.clockwork.now_s - since_s > IN_USE_S:
             raise Broken(f"node {machine.name} is removed though the job uses it")
 
-    def _most(self, actor: Actor, ref: PoolRef, sent: Request) -> int:
+    def _most(self, actor: Asker, ref: PoolRef, sent: Request) -> int:
         pool = self.cloud.pools.get(ref)
         aims = [pool.target - pool.surge if pool is not None else 0]
         open_requests = [

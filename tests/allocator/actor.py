@@ -14,6 +14,23 @@ from tests.simulation.clockwork import Broken, Clockwork
 SOME_TIME_S = 1e-5
 
 
+class Asker(Protocol):
+    """An allocator that asks a cloud for changes."""
+
+    @property
+    def allocator(self) -> Allocator: ...
+
+    @property
+    def seen(self) -> set[str]:
+        """Uids of machines that it was told of."""
+
+    @property
+    def sighted_s(self) -> dict[ClusterName, float]:
+        """When each cluster was last seen."""
+
+    def post(self, event: events.AllocatorEvent) -> None: ...
+
+
 class World(Protocol):
     sent_sights: dict[int, tuple[NodeSight, ...]]
 

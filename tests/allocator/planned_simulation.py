@@ -34,7 +34,7 @@ from controlplane.throughput.use import NodeUse
 from messages.criteria import Objective
 from messages.ids import ClusterName
 from tests.allocator.account import Account
-from tests.allocator.actor import Actor, World
+from tests.allocator.actor import Actor, Asker, World
 from tests.allocator.simulated_cloud import CloudPool, Machine
 from tests.allocator.simulation import CLUSTERS, JOB, SETTINGS, Result, System
 from tests.allocator.stage import next_want
@@ -63,7 +63,7 @@ MEASURED_S = 2.0
 class PlannedAccount(Account):
     """Counts money and workers, by the market that the allocator was last told of."""
 
-    def check_caps(self, actor: Actor, request: Request) -> None:
+    def check_caps(self, actor: Asker, request: Request) -> None:
         demand, market = actor.allocator.demand, actor.allocator.market
         assert demand is not None
         assert isinstance(actor, PlannedActor)
@@ -84,7 +84,7 @@ class PlannedAccount(Account):
             raise Broken(f"{coming} may come, of two types")
         self._check_money(demand, market, self._with_sidelined(actor, coming))
 
-    def _with_sidelined(self, actor: Actor, coming: dict[MachineKind, int]) -> dict[MachineKind, int]:
+    def _with_sidelined(self, actor: Asker, coming: dict[MachineKind, int]) -> dict[MachineKind, int]:
         """Nodes that were replaced but kept cost money, too."""
         found = Counter(coming)
         for pool in actor.allocator.pools.values():
@@ -100,7 +100,7 @@ class PlannedAccount(Account):
             raise Broken(f"{coming} may come for {money + egress} micro-dollars an hour, {cap} are allowed")
 
 
-def market_of(actor: Actor) -> Market:
+def market_of(actor: Asker) -> Market:
     assert actor.allocator.market is not None
     return actor.allocator.market
 

@@ -408,7 +408,7 @@ class System:
         if not self.actor.alive:
             return
         self.actor.alive = False
-        self.wire.crash()
+        self.wire.crash(self.actor)
         self.clockwork.after(self.clockwork.chance.uniform(STRAY_S + 0.1, 8.0), self._restart)
 
     def _restart(self) -> None:

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from controlplane.allocator.effects import CreatePool, RemoveNodes
 from controlplane.allocator.placement import free_nodes, place_of, placement_of
+from controlplane.allocator.state import new_allocator
 from messages.clusters import ClusterHeartbeat, NodeSight, Presence, WorkerSight
 from messages.ids import JobName
 from messages.workers import WorkerPhase
@@ -31,6 +32,25 @@ def test_there_is_a_worker_for_each_node_that_is_there_or_on_its_way() -> None:
     stage.takes("us-a-1")
     stage.sees()
     assert placement_of(stage.allocator) == {US: 2, EU: 1}
+
+
+def test_before_the_first_listing_no_cluster_is_told_how_many_to_keep() -> None:
+    stage = a_stage(A, wanted=3)
+    stage.ticks()
+    assert place_of(stage.allocator, stage.now_s).workers is None
+    stage.lists()
+    assert place_of(stage.allocator, stage.now_s).workers == {US: 3}
+
+
+def test_a_cluster_whose_nodes_were_not_seen_yet_keeps_its_workers() -> None:
+    stage = a_spread_stage()
+    offers = stage.allocator.offers
+    stage.allocator = new_allocator(stage.allocator.job, offers, wanted=2, at_s=stage.now_s)
+    stage.ticks()
+    stage.lists()
+    assert placement_of(stage.allocator)[EU] == 1
+    stage.sees(US)
+    assert placement_of(stage.allocator)[EU] == 1
 
 
 def test_while_it_is_not_known_what_a_pool_aims_at_no_worker_is_put_where_no_node_will_be() -> None:
@@ -130,6 +150,7 @@ def test_while_a_job_moves_there_are_workers_where_it_was_until_there_are_some_w
     assert set(placed.leaving) == {US}
     assert all(name.startswith(IOWA.zone) for name in placed.leaving[US])
     assert not placed.at_once
+    assert placed.workers is not None
     assert placed.workers[US] == max(1, before[US] - len(placed.leaving[US]))
 
 

@@ -1,17 +1,28 @@
 """The wire between an allocator and the simulated cloud: requests and answers that are lost, late, or never sent."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from controlplane.allocator import events
 from controlplane.allocator.effects import Change, CreatePool, DeletePool, RemoveNodes, ResizePool
 from controlplane.clouds.interface import ClusterInfo
 from controlplane.clouds.outcomes import Outcome, Unreachable
-from tests.allocator.actor import Actor
-from tests.allocator.simulated_cloud import SimulatedCloud
+from messages.ids import ClusterName
+from tests.allocator.actor import Asker
 from tests.simulation.clockwork import Clockwork
 
 STRAY_S = 1.5
 """How late a request can still arrive whose sender has given up on it, or died."""
+
+
+class CloudApi(Protocol):
+    dark: set[ClusterName]
+    """Clusters whose region does not answer."""
+
+    def receive(self, change: Change, answer: Callable[[Outcome], None]) -> None: ...
+
+    def listing(self) -> tuple[ClusterInfo, ...]: ...
 
 
 @dataclass
@@ -23,6 +34,7 @@ class Request:
     travelling: bool = True
     waited_for: bool = True
     """The allocator that sent it is alive and was not told how it ended."""
+    sender: Asker | None = None
 
     @property
     def size(self) -> int | None:
@@ -32,9 +44,11 @@ class Request:
 
 
 class Wire:
-    def __init__(self, clockwork: Clockwork, cloud: SimulatedCloud) -> None:
+    def __init__(self, clockwork: Clockwork, cloud: CloudApi, *, stray_s: float = STRAY_S) -> None:
+        """`stray_s`: how late a request can still arrive whose sender has given up on it, or died."""
         self.clockwork = clockwork
         self.cloud = cloud
+        self.stray_s = stray_s
         self.requests: list[Request] = []
         self.slow_s: float | None = None
         """So long everything takes on its way, while it is set."""
@@ -43,13 +57,16 @@ class Wire:
     def is_quiet(self) -> bool:
         return not any(map(_is_open, self.requests))
 
-    def crash(self) -> None:
+    def crash(self, sender: Asker) -> None:
+        """Nobody waits any more for what it asked."""
         for request in self.requests:
-            request.waited_for = False
+            if request.sender is sender:
+                request.waited_for = False
 
-    def send(self, actor: Actor, request: Request) -> None:
+    def send(self, actor: Asker, request: Request) -> None:
         clockwork, change = self.clockwork, request.change
         clockwork.tell(f"asks: {in_words(change)}")
+        request.sender = actor
         self.requests = [*filter(_is_open, self.requests), request]
         told = False
 
@@ -78,12 +95,12 @@ class Wire:
             request.travelling = False
             clockwork.after(1.0, give_up)
         elif clockwork.happens(0.05, "request late, and given up"):
-            clockwork.after(0.2, give_up)
-            clockwork.after(clockwork.chance.uniform(0.3, STRAY_S), arrive)
+            clockwork.after(self.stray_s * 2 / 15, give_up)
+            clockwork.after(clockwork.chance.uniform(self.stray_s / 5, self.stray_s), arrive)
         else:
             clockwork.after(self.travel_s(), arrive)
 
-    def list_pools(self, actor: Actor, number: int) -> None:
+    def list_pools(self, actor: Asker, number: int) -> None:
         clockwork = self.clockwork
 
         def look() -> None:
@@ -104,7 +121,7 @@ class Wire:
         if self.slow_s is not None:
             return self.slow_s
         if self.clockwork.happens(0.1, "slow request"):
-            return self.clockwork.chance.uniform(0.1, STRAY_S)
+            return self.clockwork.chance.uniform(self.stray_s / 15, self.stray_s)
         return self.clockwork.chance.uniform(0.001, 0.05)
 
 

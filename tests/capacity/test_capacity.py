@@ -57,7 +57,8 @@ class Stage:
         )
 
     def _place(self, job: JobName, placed: Place) -> None:
-        self.placed.append((job, placed.workers))
+        if placed.workers is not None:
+            self.placed.append((job, placed.workers))
         self.shortage = placed.shortage
 
 

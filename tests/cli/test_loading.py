@@ -7,7 +7,7 @@ import pytest
 
 from tradewind.cli import COMMANDS
 
-HEAVY = ("torch", "numpy", "nats", "aiohttp", "controlplane", "agents")
+HEAVY = ("torch", "numpy", "nats", "aiohttp", "asyncio", "msgspec", "rich", "messages", "controlplane", "agents")
 PROBE = """
 import sys
 from tradewind.cli import main

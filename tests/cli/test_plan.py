@@ -17,7 +17,7 @@ from messages.offers import OfferList
 from tests.cli.builders import no_master
 from tests.cli.command import Outcome, tradewind
 from tradewind.cli.offers import prices_of
-from tradewind.cli.plan import print_plan
+from tradewind.cli.plan_report import print_plan
 from tradewind.cli.planner import offered
 from tradewind.cli.planner import planned as planned_of
 from tradewind.client.jobfile import read_job

@@ -11,17 +11,17 @@ from messages.ids import is_name
 from messages.jobs import JobSpec, Launch
 from runtime.errors import UserError
 from tests.cli.command import tradewind
-from tradewind.cli.rank_logs import Outputs
+from tradewind.cli.local_commands import run
 from tradewind.cli.run import (
     RestartOptions,
     gpu_warning,
     interpreter,
     job_name,
     one_thread_each,
-    run,
     run_here,
     spec_of,
 )
+from tradewind.cli.torchrun_options import Outputs
 
 
 @pytest.fixture

@@ -13,9 +13,10 @@ from messages.jobs import JobSpec
 from runtime.errors import UserError
 from tests.cli.command import tradewind
 from tests.e2e.traces import a_mark, nothing_is_left
-from tradewind.cli.rank_logs import Outputs, RankLogs, Std, Streams
-from tradewind.cli.run import run, spec_of
-from tradewind.cli.torchrun_options import Given, given_of, host_of, is_here
+from tradewind.cli.local_commands import run
+from tradewind.cli.rank_logs import RankLogs
+from tradewind.cli.run import spec_of
+from tradewind.cli.torchrun_options import Given, Outputs, Std, Streams, given_of, host_of, is_here
 
 PASTED = [
     ["--rdzv-backend", "c10d"],

@@ -22,8 +22,8 @@ from messages.jobs import JobSpec
 from runtime.settings import NATS_PREFIX, PREFIX, BusSettings
 from simulator.cloud.settings import PREFIX as SIMULATOR_PREFIX
 from simulator.cloud.settings import CloudSettings, region_urls
+from simulator.command import simulator as simulator_command
 from simulator.main import REGION_PREFIX, SimulatorSettings, read_simulator_settings
-from simulator.main import simulator as simulator_command
 from simulator.region.settings import RegionSettings
 from tests.clouds.gke_fleets import read_gke_fleet
 from tradewind.cli import commands

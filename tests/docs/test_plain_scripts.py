@@ -13,7 +13,7 @@ from controlplane.job.state import UNKNOWN_COST_S
 from messages.jobs import JobSpec, contradictions
 from runtime.yaml_files import load_yaml
 from tests.worker.builders import OWN, a_member, an_assignment
-from tradewind.cli.run import run
+from tradewind.cli.local_commands import run
 
 PAGE = (Path(__file__).parents[2] / "docs" / "plain-scripts.md").read_text()
 

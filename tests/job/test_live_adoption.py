@@ -7,7 +7,7 @@ from controlplane.job.state import Phase
 from messages.ids import Generation
 from messages.workers import WorkerPhase
 from tests.job.live_stage import HotStage, a_hot_job
-from tests.job.stage import assignments, clean, halts, released
+from tests.job.stage import assignments, clean, failed, halts, released
 
 
 def hears_all(heir: HotStage) -> None:
@@ -139,3 +139,29 @@ def test_one_that_was_never_parked_and_leaves_is_not_halted_again() -> None:
     heir = stage.heir()
     heir.tell("a", *heir.trainers["a"], phase=WorkerPhase.LEAVING)
     assert (heir.phase, halts(heir.effects)) == (Phase.WAITING, [])
+
+
+def test_a_failure_that_an_earlier_master_counted_does_not_count_again() -> None:
+    stage = a_hot_job("a", "b", at_least=2)
+    stage.sign("a")
+    stage.falls("b", failed(1, "a bug"))
+    stage.parks("a")
+    assert (stage.phase, stage.job.record.failures) == (Phase.WAITING, 1)
+    heir = stage.heir()
+    unparked = [structs.replace(trainer, parked=Generation(0)) for trainer in heir.trainers["a"]]
+    heir.tell("a", *unparked, generation=1)
+    assert heir.phase is Phase.RESHAPING
+    heir.tell("b", phase=WorkerPhase.PARKED, generation=heir.generation, exits=(failed(1, "a bug"),))
+    heir.parks("a")
+    assert (heir.phase, heir.job.record.failures) == (Phase.WAITING, 1)
+
+
+def test_an_agent_that_has_not_heard_the_halt_hears_it_though_its_trainers_have_parked() -> None:
+    stage = a_hot_job("a", "b", at_least=2)
+    stage.sees_gone("b")
+    parked = [structs.replace(trainer, parked=Generation(2)) for trainer in stage.trainers["a"]]
+    stage.tell("a", *parked, phase=WorkerPhase.READY, generation=1)
+    assert stage.phase is Phase.WAITING
+    assert [halt.generation for halt in halts(stage.wait(1.0))] == [2]
+    stage.parks("a")
+    assert halts(stage.wait(1.0)) == []

@@ -13,7 +13,7 @@ from messages.clusters import ClusterHeartbeat
 from messages.criteria import Capacity, Deadline, Objective, WhenSpent
 from messages.ids import ClusterName
 from messages.jobs import JobSpec
-from tests.job.stage import LOCAL, Stage, a_spec, a_stage
+from tests.job.stage import LOCAL, Stage, a_spec, a_stage, kept
 
 FAR = ClusterName("far")
 HOUR_S = 3600.0
@@ -106,3 +106,11 @@ def test_a_placement_that_comes_before_the_first_decision_counts() -> None:
     stage = a_stage()
     stage.job = replace(stage.job, supply=replace(stage.job.supply, want=None))
     assert placed(stage, 1, 2) == {LOCAL: 2}
+
+
+def test_until_the_allocator_has_listed_its_pools_each_cluster_keeps_what_it_keeps() -> None:
+    stage = running("a", "b", "c")
+    assert kept(stage.happens(events.PlacementChanged(stage.now_s, 1, None, "the cloud does not answer"))) == []
+    assert kept(stage.reports(*stage.sights(), keeps=3)) == []
+    assert stage.job.supply.shortage == "the cloud does not answer"
+    assert kept(stage.happens(events.PlacementChanged(stage.now_s, 1, {LOCAL: 2}))) == [2]

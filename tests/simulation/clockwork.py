@@ -43,6 +43,8 @@ class Clockwork:
             save_fails=self.chance.choice((0.0, 0.1)),
             store_fails=self.chance.choice((0.0, 0.1)),
         )
+        self.after_each: Callable[[], None] = lambda: None
+        """Checks what must hold after every event."""
         self._queue: list[tuple[float, int, Callable[[], None]]] = []
         self._count = 0
 
@@ -79,6 +81,7 @@ class Clockwork:
                 return False
             self.now_s = max(self.now_s, at_s)
             what()
+            self.after_each()
         return done()
 
     def _travel_s(self) -> float:

@@ -19,7 +19,8 @@ from tests.simulation.actors import WorkerActor
 from tests.simulation.clockwork import Broken
 from tests.simulation.collectives import COLLECTIVE_S, Group
 from tests.simulation.live_trainers import LiveTrainer, LiveTraining
-from tests.simulation.system import Outcome, System
+from tests.simulation.settings import Setting
+from tests.simulation.system import System
 from tradewind.protocol.trainer import Status
 
 LOOK_S = 0.004
@@ -40,7 +41,7 @@ class LiveWorker(WorkerActor):
         match effect:
             case worker_effects.ForkTrainers():
                 for trainer in self.state.trainers:
-                    if trainer.pid is None and trainer.birth not in self.live:
+                    if trainer.pid is None and not self._lives(trainer.birth):
                         self._bear(trainer.birth, trainer.local_rank)
             case worker_effects.StopTrainers(generation, grace_s):
                 self._stop_live(generation, grace_s)
@@ -81,6 +82,11 @@ class LiveWorker(WorkerActor):
             self.training.failures += trainer.alive
             self.training.end(trainer)
         super().lose_host()
+
+    def _lives(self, birth: tuple[Generation, Any]) -> bool:
+        """A lost host takes its trainers with it: the next may have the same birth."""
+        known = self.live.get(birth)
+        return known is not None and known.alive
 
     def _bear(self, birth: tuple[Generation, Any], local_rank: int) -> None:
         host = self.host
@@ -126,9 +132,9 @@ class LiveWorker(WorkerActor):
 class LiveSystem(System):
     worker_kind = LiveWorker
 
-    def __init__(self, seed: int) -> None:
-        super().__init__(seed)
-        steps = self.clockwork.chance.choice((60, 150, 250))
+    def __init__(self, seed: int, setting: Setting | None = None) -> None:
+        super().__init__(seed, setting)
+        steps = self.clockwork.chance.choice((40, 100, 200))
         self.spec = structs.replace(self.spec, timeouts=structs.replace(self.spec.timeouts, stall_s=STALL_S))
         self.live_training = LiveTraining(self.clockwork, steps, self._store_is_at)
         self.training: Any = self.live_training
@@ -339,8 +345,3 @@ class LiveSystem(System):
         term = self._leader().term
         if term is not None:
             term.hear(lambda: job_events.ReloadAsked(self.clockwork.now_s))
-
-
-def simulate_live(seed: int) -> tuple[Outcome, LiveTraining]:
-    system = LiveSystem(seed)
-    return system.run(), system.live_training

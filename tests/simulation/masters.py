@@ -4,6 +4,7 @@ A process can be paused: what comes meanwhile waits, and is dealt with afterward
 before its process hears that the lease is lost.
 """
 
+import random
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -14,17 +15,20 @@ from controlplane.job import decide as job_core
 from controlplane.job import effects as job_effects
 from controlplane.job import events as job_events
 from controlplane.job import invariants as job_invariants
-from controlplane.job.state import Job, Record, adopted_job, new_job
+from controlplane.job.state import Job, Phase, Record, adopted_job, new_job
 from controlplane.lease import decide as lease_core
 from controlplane.lease import events as lease_events
 from controlplane.lease import invariants as lease_invariants
 from controlplane.lease.effects import Lead, LeaseEffect, ReadKey, StepDown, WriteKey
-from controlplane.lease.state import LeaseSettings, Phase, new_lease
+from controlplane.lease.state import LeaseSettings, new_lease
+from controlplane.lease.state import Phase as LeasePhase
 from messages.clusters import KeepWorkers, RemoveWorkers
 from messages.ids import ClusterName, Epoch, Generation
 from messages.worlds import JobCommand, StoreAddress
 from tests.simulation.actors import Actor
+from tests.simulation.allocation import Allocation
 from tests.simulation.clockwork import Broken
+from tests.simulation.money import Money
 
 if TYPE_CHECKING:
     from tests.simulation.system import System
@@ -37,6 +41,8 @@ MEET_S = 0.2
 class MasterProcess(Actor):
     def __init__(self, system: "System", name: str) -> None:
         super().__init__(system, name)
+        chance = random.Random(f"clock {name} {system.clockwork.seed}")
+        self._rate, self._offset_s = chance.uniform(0.92, 1.08), chance.uniform(0.0, 1000.0)
         self.paused = False
         self.term: Term | None = None
         self.lease = new_lease(name, LEASE)
@@ -44,12 +50,17 @@ class MasterProcess(Actor):
         self.later(0.0, self.tick)
 
     @property
+    def now_s(self) -> float:
+        """By its own clock, which runs faster or slower than others."""
+        return self._offset_s + self._rate * self.system.clockwork.now_s
+
+    @property
     def leads(self) -> bool:
         """By its own clock, at this very moment."""
         return self.alive and self.lease.may_act(self.now_s)
 
     def later(self, delay_s: float, what: Callable[[], None]) -> None:
-        self.system.clockwork.after(delay_s, lambda: self.do(what))
+        self.system.clockwork.after(delay_s / self._rate, lambda: self.do(what))
 
     def do(self, what: Callable[[], None]) -> None:
         if self.paused:
@@ -78,6 +89,8 @@ class MasterProcess(Actor):
                 self._call(attempt, lambda: lease_events.KeyRead(0.0, attempt, key.revision, key.holder))
             case WriteKey(attempt, revision):
                 self._call(attempt, lambda: self._write(attempt, revision))
+                if not self.paused and self.system.clockwork.happens(0.005, "paused while it writes the lease"):
+                    self.pause(self.system.clockwork.chance.choice((0.3, 1.5, 2.1, 3.0)))
             case Lead(epoch):
                 self.term = Term(self, epoch)
                 self.system.terms.append(self.term)
@@ -173,13 +186,24 @@ class Term(Actor):
         self.job: Job | None = None
         self.revision = 0
         self.stores: set[Generation] = set()
+        self.allocation: Allocation | None = None
+        """Where nodes are bought."""
         self.later(self.system.clockwork.chance.uniform(0.005, 0.1), self.adopt)
+
+    @property
+    def now_s(self) -> float:
+        return self.process.now_s
 
     def later(self, delay_s: float, what: Callable[[], None]) -> None:
         self.process.later(delay_s, lambda: what() if self.alive else None)
 
     def hear(self, make: Callable[[], job_events.JobEvent]) -> None:
-        self.process.do(lambda: self.post(make()))
+        self.process.do(lambda: self._hear(replace(make(), at_s=self.now_s)))
+
+    def _hear(self, event: job_events.JobEvent) -> None:
+        if self.alive and self.allocation is not None and isinstance(event, job_events.ClusterReported):
+            self.allocation.see(event.topology)
+        self.post(event)
 
     def adopt(self) -> None:
         if not self.process.connected:
@@ -192,12 +216,21 @@ class Term(Actor):
         else:
             self.tell(f"adopts generation {saved.generation}, {saved.phase}")
             self.job = adopted_job(self.system.spec, saved, epoch=self.epoch, at_s=self.now_s)
+        market = self.system.market
+        if market is not None:
+            if self.allocation is None:
+                Money(self, self.job, market, self.system.ledger)
+            else:
+                self.allocation.end()
+            self.allocation = Allocation(self, self.job, market)
         self.tick()
 
     def end(self) -> None:
         """Its stores, which are its children, end with it."""
         self.alive = False
         self.stores.clear()
+        if self.allocation is not None:
+            self.allocation.end()
 
     def tick(self) -> None:
         self.post(job_events.Ticked(self.now_s))
@@ -208,6 +241,7 @@ class Term(Actor):
         before = self.job
         decision = job_core.decide(before, event)
         self.job = decision.state
+        self._check_overtaken(before, event)
         broken = job_invariants.check(before, self.job, decision.effects)
         if broken:
             raise Broken(f"{self.name} after {event}: {'; '.join(broken)}")
@@ -216,6 +250,16 @@ class Term(Actor):
         for effect in decision.effects:
             self.perform(effect)
         self.wake_at(decision.wake_at_s, self.tick)
+
+    def _check_overtaken(self, before: Job, event: job_events.JobEvent) -> None:
+        """A placement that answers an older want changes nothing."""
+        newest = before.supply.want
+        if not isinstance(event, job_events.PlacementChanged) or newest is None or self.job is None:
+            return
+        if event.want < newest.number:
+            self.system.clockwork.made["placement that a want overtook"] += 1
+            if self.job.supply.placement != before.supply.placement:
+                raise Broken(f"{self.name} obeyed a placement of want {event.want} after want {newest.number}")
 
     def perform(self, effect: job_effects.JobEffect) -> None:
         match effect:
@@ -231,8 +275,9 @@ class Term(Actor):
                 self._publish(message)
             case job_effects.TellCluster(cluster, command):
                 self._tell_cluster(cluster, command)
-            case job_effects.WantNodes():
-                pass
+            case job_effects.WantNodes(want):
+                if self.allocation is not None:
+                    self.allocation.want(want)
             case job_effects.Announce(kind, text, why, _):
                 self.tell(f"[{kind}] {text} ({why.splitlines()[0] if why else ''})")
             case _:
@@ -299,19 +344,32 @@ class Term(Actor):
         for worker in self.system.workers.values():
             self.send(worker, partial(worker.hear, message, self.epoch))
 
+    def _check_kept(self, cluster: ClusterName, command: KeepWorkers | RemoveWorkers) -> None:
+        """No order ends all workers of a cluster at once, where a world trains on sound nodes."""
+        job = self.job
+        if job is None or job.record.phase is not Phase.RUNNING or job.record.assignment is None:
+            return
+        if not isinstance(command, KeepWorkers) or command.count > 0:
+            return
+        members = {member.worker for member in job.record.assignment.members if member.cluster == cluster}
+        hurt = [each.id for each in self.system.workers.values() if each.id in members and self.system.is_sound(each)]
+        if hurt:
+            raise Broken(f"{self.name} tells cluster {cluster} to keep no worker, and {', '.join(hurt)} train there")
+
     def _tell_cluster(self, cluster: ClusterName, command: KeepWorkers | RemoveWorkers) -> None:
         controller = self.system.controllers.get(cluster)
         if controller is None:
             return
+        self._check_kept(cluster, command)
 
         def deliver() -> None:
             if isinstance(command, KeepWorkers):
-                controller.post(cluster_events.KeepAsked(self.now_s, command, self.epoch))
+                controller.post(cluster_events.KeepAsked(controller.now_s, command, self.epoch))
             else:
-                controller.post(cluster_events.RemoveAsked(self.now_s, command, self.epoch))
+                controller.post(cluster_events.RemoveAsked(controller.now_s, command, self.epoch))
 
         self.send(controller, deliver)
 
 
 def is_leader(process: MasterProcess) -> bool:
-    return process.alive and process.lease.phase is Phase.LEADER
+    return process.alive and process.lease.phase is LeasePhase.LEADER

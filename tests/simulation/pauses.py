@@ -12,7 +12,7 @@ from controlplane.job.state import Phase
 from messages.criteria import WhenSpent
 from tests.simulation.clockwork import Broken
 from tests.simulation.live_system import LiveSystem
-from tests.simulation.system import HEAL_S, Outcome, System
+from tests.simulation.system import HEAL_S, System
 from tests.simulation.training import STEP_S
 
 PERIOD_S = 1.0
@@ -106,11 +106,11 @@ class Pausing(System):
                 raise Broken(f"paused {HEAL_S:g} s ago, and not all have gone: {left}")
             self.purse.fill()
         limit_s = clockwork.now_s + HEAL_S + self.training.steps * STEP_S
-        if not clockwork.run_until(lambda: self._ended and self._nothing_left(), limit_s):
+        if not clockwork.run_until(lambda: self._ended and self.nothing_left(), limit_s):
             raise Broken(f"has not ended {HEAL_S:g} s after it could go on: {self.stored and self.stored.why}")
 
     def _rests(self) -> bool:
-        return self.stored is not None and self.stored.rests and self._nothing_left()
+        return self.stored is not None and self.stored.rests and self.nothing_left()
 
 
 class PausingLive(Pausing, LiveSystem):
@@ -120,11 +120,3 @@ class PausingLive(Pausing, LiveSystem):
             ("paused while a world is prepared", self._is_preparing),
             ("paused when a repair was decided", self._is_repairing),
         ]
-
-
-def simulate_pauses(seed: int) -> Outcome:
-    return Pausing(seed).run()
-
-
-def simulate_live_pauses(seed: int) -> Outcome:
-    return PausingLive(seed).run()

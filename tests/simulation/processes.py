@@ -27,6 +27,9 @@ class PlaceHost(Protocol):
 
     def end(self, uid: str, grace_s: float, why: str) -> None: ...
 
+    def is_sound(self, uid: str) -> bool:
+        """Whether the machine of this place stays."""
+
 
 class Processes:
     is_watched = False
@@ -53,6 +56,9 @@ class Processes:
             return
         worker.post(worker_events.NoticeCame(worker.now_s, grace_s, "signal"))
         self._controller.later(grace_s, lambda: worker.kill(why))
+
+    def is_sound(self, uid: str) -> bool:
+        return True
 
     def _look_for(self, uid: str) -> None:
         controller, worker = self._controller, self._system.workers.get(uid)
@@ -81,3 +87,6 @@ class NoWorkers:
     def end(self, uid: str, grace_s: float, why: str) -> None:
         controller = self._controller
         controller.later(0.002, lambda: controller.post(cluster_events.PlaceEnded(controller.now_s, uid, why)))
+
+    def is_sound(self, uid: str) -> bool:
+        return False

@@ -8,19 +8,29 @@ from functools import partial
 from agents.cluster.state import Known
 from agents.worker.events import NoticeCame
 from agents.worker.state import WorkerIdentity
+from controlplane.budget.account import RELEASE_S
 from controlplane.job.events import JobEvent
 from controlplane.job.state import Phase, Record
+from messages.criteria import Capacity, Objective, WhenSpent
 from messages.decoding import Unreadable
 from messages.ids import NO_GENERATION, ClusterName, Generation, JobName, WorkerId
 from messages.jobs import Failures, JobSpec, Launch, Timeouts, Workers
 from messages.records import encode_record
 from tests.simulation.actors import BARREN, CLUSTER, Actor, ControllerActor, WorkerActor
 from tests.simulation.clockwork import Broken, Clockwork
+from tests.simulation.cloud_faults import CloudFaults
 from tests.simulation.forgeries import Forger
+from tests.simulation.kubernetes import Kubernetes
+from tests.simulation.market import Market
 from tests.simulation.masters import LeaderKey, MasterProcess, Term, is_leader
+from tests.simulation.money import PERIOD_S, LedgerKey
+from tests.simulation.owner import Owner
 from tests.simulation.processes import NoWorkers, PlaceHost, Processes
+from tests.simulation.settings import Setting, Supply, setting_of
 from tests.simulation.training import STEP_S, Training
 
+ON_DEMAND_USD = 0.9
+"""About what an hour of a GPU costs on demand."""
 HEAL_S = 90.0
 """When faults have stopped the job must end within this plus the time of its steps."""
 
@@ -34,12 +44,15 @@ class Outcome:
     steps_taken: int
     generations: int
     terms: int
+    seen: Counter[str]
+    """What came about in the worlds of live trainers."""
 
 
 class System:
     worker_kind: type[WorkerActor] = WorkerActor
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, setting: Setting | None = None) -> None:
+        self.setting = setting or setting_of(seed)
         self.clockwork = Clockwork(seed)
         chance = self.clockwork.chance
         most, ranks = chance.choice((2, 3, 4, 6)), chance.choice((1, 1, 2))
@@ -51,6 +64,7 @@ class System:
             replica=chance.choice((1, 1, 2)),
             failures=Failures(max=1000, backoff_s=0.5, backoff_max_s=2.0),
             timeouts=Timeouts(ready_s=8.0, stop_grace_s=1.0),
+            capacity=self._capacity(most * ranks),
         )
         self.stored: Record | None = None
         self.stored_revision = 0
@@ -62,11 +76,37 @@ class System:
         self._masters = 0
         self.key = LeaderKey(self)
         self.terms: list[Term] = []
-        self.hosts: dict[ClusterName, PlaceHost] = {CLUSTER: Processes(self)}
-        self.controllers = {CLUSTER: self._new_controller(CLUSTER)}
-        if seed % 7 == 5:
-            self._add_barren()
+        self.ledger = LedgerKey()
+        self.market = Market(self.clockwork, JobName(self.spec.name), ranks) if self.setting.is_bought else None
+        self.hosts: dict[ClusterName, PlaceHost] = {}
+        self.controllers: dict[ClusterName, ControllerActor] = {}
+        if self.market is not None:
+            self._open_clusters(self.market)
+        else:
+            self.hosts[CLUSTER] = Processes(self)
+            self.controllers[CLUSTER] = self._new_controller(CLUSTER)
+            if self.setting.has_barren_cluster:
+                self._add_barren()
         self.masters = [self._new_master(), self._new_master()]
+        self.owner = Owner(self)
+        self.clockwork.after_each = self.check
+
+    def _capacity(self, gpus: int) -> Capacity | None:
+        """What a planned job asks for; with a budget that does not last."""
+        if self.setting.supply is not Supply.PLANNED:
+            return None
+        chance = self.clockwork.chance
+        reserve = gpus * ON_DEMAND_USD * RELEASE_S / 3600
+        total = reserve + gpus * ON_DEMAND_USD * chance.uniform(10, 40) / 3600 if self.setting.has_budget else None
+        objective = chance.choice((Objective.COST, Objective.THROUGHPUT))
+        return Capacity(objective=objective, max_usd_total=total, when_spent=WhenSpent.PAUSE if total else None)
+
+    def _open_clusters(self, market: Market) -> None:
+        clusters = {name: Kubernetes(self, name) for name in market.cloud.regions}
+        market.cloud.on_region = lambda name, request, done: clusters[name].obey(request, done)
+        market.cloud.open()
+        self.hosts |= clusters
+        self.controllers = {name: self._new_controller(name) for name in clusters}
 
     def run(self) -> Outcome:
         broken = None
@@ -85,6 +125,7 @@ class System:
             self.training.steps_taken,
             self.stored.generation if self.stored is not None else NO_GENERATION,
             len(self.terms),
+            self.training.seen,
         )
 
     def start_worker(self, uid: str, cluster: ClusterName, job: JobName, slots: int, node: str = "") -> WorkerActor:
@@ -99,6 +140,11 @@ class System:
     def host_of(self, cluster: ClusterName) -> PlaceHost:
         return self.hosts[cluster]
 
+    def is_sound(self, worker: WorkerActor) -> bool:
+        """It lives, was not noticed, and its machine stays."""
+        noticed = worker.state.notice is not None
+        return worker.alive and not noticed and self.hosts[worker.state.identity.cluster].is_sound(worker.uid)
+
     def tell_masters(self, sender: Actor, make: Callable[[], JobEvent]) -> None:
         """All that lead, or believe that they do, are listening."""
         for term in self.terms:
@@ -111,10 +157,32 @@ class System:
         for master in self.masters:
             master.see(self.key.revision, self.key.holder)
 
+    @property
+    def leading_term(self) -> Term | None:
+        return next((master.term for master in self.masters if is_leader(master) and not master.paused), None)
+
+    def check(self) -> None:
+        """What must hold after every event, whatever each role believes."""
+        acting = [master.name for master in self.masters if master.leads and not master.paused]
+        if len(acting) > 1:
+            raise Broken(f"{' and '.join(acting)} act at once")
+        if self.market is not None:
+            self._check_bill(self.market)
+
+    def _check_bill(self, market: Market) -> None:
+        """What is spent never passes the budget by more than one control period."""
+        capacity, record = self.spec.capacity, self.stored
+        if capacity is None or capacity.max_usd_total is None:
+            return
+        total = 1_000_000 * max(capacity.max_usd_total, (record and record.max_usd_total) or 0.0)
+        period = market.cloud.micro_usd_per_hour() * PERIOD_S / 3600
+        if market.cloud.bill_micro_usd() > total + period:
+            raise Broken(f"{market.cloud.bill_micro_usd():.0f} micro-dollars were spent of {total:.0f}")
+
     def check_alone(self, acting: MasterProcess) -> None:
         """Compare-and-set would make most of its harm good again; but nobody acts while somebody else leads."""
         for other in self.masters:
-            if other is not acting and other.alive and other.lease.may_act(self.clockwork.now_s):
+            if other is not acting and other.alive and other.leads:
                 raise Broken(f"{acting.name} writes while {other.name} leads")
 
     def write_record(self, record: Record, expected: int) -> int | None:
@@ -160,7 +228,7 @@ class System:
 
     def _run_to_the_end(self) -> None:
         limit_s = self.clockwork.faults.until_s + HEAL_S + self.training.steps * STEP_S
-        if not self.clockwork.run_until(lambda: self._ended and self._nothing_left(), limit_s):
+        if not self.clockwork.run_until(lambda: self._ended and self.nothing_left(), limit_s):
             left = [worker.id for worker in self.workers.values() if worker.alive]
             leading = [term for term in self.terms if term.alive]
             told = [f"{term.name}: {term.job.record.phase}, {term.job.why}" for term in leading if term.job is not None]
@@ -173,8 +241,14 @@ class System:
     def _ended(self) -> bool:
         return self.stored is not None and self.stored.phase.ended
 
-    def _nothing_left(self) -> bool:
-        return not any(worker.alive for worker in self.workers.values()) and not self.training.alive
+    def nothing_left(self) -> bool:
+        return self.nothing_runs() and not (self.market is not None and self.market.cloud.pools)
+
+    def nothing_runs(self) -> bool:
+        """Neither workers nor machines; pools without machines cost nothing."""
+        pods = [pod for host in self.hosts.values() if isinstance(host, Kubernetes) for pod in host.pods]
+        machines = self.market.cloud.machines() if self.market is not None else ()
+        return not (any(each.alive for each in self.workers.values()) or self.training.alive or pods or machines)
 
     def _store_serves(self, generation: Generation) -> bool:
         return any(term.alive and generation in term.stores for term in self.terms)
@@ -202,6 +276,17 @@ class System:
             ("store killed", self._kill_store),
         ]
         for _ in range(clockwork.chance.randint(2, 14)):
+            name, make = clockwork.chance.choice(kinds)
+            at_s = clockwork.chance.uniform(0.5, clockwork.faults.until_s - clockwork.now_s)
+            clockwork.after(at_s, partial(self._make, name, make))
+
+        if self.market is not None:
+            self._plan_cloud_faults(self.market)
+
+    def _plan_cloud_faults(self, market: Market) -> None:
+        clockwork = self.clockwork
+        kinds = [*CloudFaults(self, market).kinds(), ("scaled", self.owner.scale)]
+        for _ in range(clockwork.chance.randint(2, 12)):
             name, make = clockwork.chance.choice(kinds)
             at_s = clockwork.chance.uniform(0.5, clockwork.faults.until_s - clockwork.now_s)
             clockwork.after(at_s, partial(self._make, name, make))
@@ -291,7 +376,7 @@ class System:
         self.clockwork.made["cluster that brings no worker"] += 1
         self.hosts[BARREN] = NoWorkers()
         barren = self.controllers[BARREN] = self._new_controller(BARREN)
-        if self.clockwork.seed % 2:
+        if self.clockwork.chance.random() < 0.5:
             barren.later(5.0, lambda: setattr(barren, "alive", False))
 
     def _cut_off(self, actor: Actor | None) -> None:
@@ -304,7 +389,3 @@ class System:
     def _bus_away(self) -> None:
         for actor in (*self.masters, *self.controllers.values(), *self.workers.values()):
             self._cut_off(actor)
-
-
-def simulate(seed: int) -> Outcome:
-    return System(seed).run()

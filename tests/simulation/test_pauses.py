@@ -1,37 +1,22 @@
-"""A budget that runs out in the middle of changes, of both kinds of jobs, and planted bugs that seeds find."""
+"""Bugs planted in how a job is paused, which seeds must find."""
 
-from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from controlplane.job import reconcile as job_reconcile
 from controlplane.job import waiting as job_waiting
 from controlplane.job.state import Job, Record
-from tests.simulation.pauses import simulate_live_pauses, simulate_pauses
+from tests.simulation.run import simulate
 from tests.simulation.seeds import is_found
+from tests.simulation.settings import Supply, setting_of
 from tests.simulation.system import Outcome
 
-SEEDS = 30
 
-MOMENTS = {"paused", "paused while a world is formed", "paused while a world is parked"}
-LIVE_MOMENTS = {*MOMENTS, "paused while a world is prepared", "paused when a repair was decided"}
-
-
-@pytest.mark.parametrize(("simulate", "moments"), [(simulate_pauses, MOMENTS), (simulate_live_pauses, LIVE_MOMENTS)])
-def test_a_pause_at_any_moment_leaves_nobody_behind_and_the_job_goes_on(
-    simulate: Callable[[int], Outcome], moments: set[str], tell: Callable[[str], None]
-) -> None:
-    made: Counter[str] = Counter()
-    broken = []
-    for seed in range(SEEDS):
-        outcome = simulate(seed)
-        made += outcome.faults
-        if outcome.broken is not None:
-            broken.append(f"seed {seed}: {outcome.broken}")
-    tell(f"{SEEDS} seeds: " + ", ".join(f"{made[moment]} × {moment}" for moment in sorted(moments)))
-    assert not broken, "\n".join(broken)
-    assert all(made[moment] for moment in moments)
+def simulate_pauses(seed: int) -> Outcome:
+    """Every seed is a job that is paused."""
+    return simulate(seed, replace(setting_of(seed), has_pauses=True, supply=Supply.STATIC))
 
 
 def _keep_the_workers(patch: pytest.MonkeyPatch) -> None:
@@ -53,4 +38,4 @@ def test_a_planted_bug_is_caught(
     plant: Callable[[pytest.MonkeyPatch], None], likely: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plant(monkeypatch)
-    assert is_found(simulate_live_pauses, likely=likely)
+    assert is_found(simulate_pauses, likely=likely)

@@ -21,8 +21,10 @@ from messages.worlds import Assignment, Halt, Invite, Release
 from tests.simulation.actors import ControllerActor, WorkerActor
 from tests.simulation.forgeries import FORGED, RECORD_LOST
 from tests.simulation.masters import MasterProcess
+from tests.simulation.run import simulate
 from tests.simulation.seeds import is_found
-from tests.simulation.system import System, simulate
+from tests.simulation.settings import setting_of
+from tests.simulation.system import System
 
 SEEDS = 300
 
@@ -52,28 +54,108 @@ EVERY_FAULT = {
     "save acknowledgement lost",
     "trainer ignored SIGTERM",
     "command of an old epoch",
+    "answer lost",
+    "budget raised",
+    "cluster did not obey its cloud",
+    "listing failed",
+    "listing late",
+    "loop of a master slow",
+    "machines not listed",
+    "node not ready",
+    "node noticed, then preempted",
+    "node preempted",
+    "operation not waited for to its end",
+    "plan late",
+    "pool deleted by a person",
+    "pool lowered beside an operation",
+    "pool upgraded",
+    "prices changed",
+    "quota changed",
+    "refused nodes given up early",
+    "request late, and given up",
+    "request lost",
+    "scaled",
+    "several nodes preempted at once",
+    "slow request",
+    "throttled",
+    "watch late",
+    "zone has machines again",
+    "zone lost capacity",
+    "zone stocked out",
     FORGED,
     RECORD_LOST,
+    # In the phases of a change of live trainers
+    "worker killed while a world is prepared",
+    "joiner killed while its world is prepared",
+    "leader crashed while a world is prepared",
+    "store killed while a world is prepared",
+    "worker killed at the switch",
+    "leader crashed at the switch",
+    "leaving trainer slow at the switch and wanted again",
+    "joining worker gave up",
+    "worker killed in a repair",
+    "worker killed when a repair was decided",
+    "leader crashed in a repair",
+    "leader crashed when a repair was decided",
+    "script failed in a repair",
+    "worker killed while it catches up",
+    "trainer silent",
+    "trainer slow",
+    "trainer in its loop body for long",
+    "trainer stalled",
+    "notice with little time",
+    "reloaded",
+    # Of a job that is paused
+    "paused",
+    "paused while a world is formed",
+    "paused while a world is parked",
+    "paused while a world is prepared",
+    "paused when a repair was decided",
+    # Of masters
+    "paused while it writes the lease",
+    "placement that a want overtook",
+}
+CAME_ABOUT = {
+    "starts",
+    "repairs",
+    "switches",
+    "joined",
+    "laggards",
+    "sums that only some received",
+    "slow trainers kept",
+    "slow ranks waited for",
+    "stalled ranks removed",
+    "workers replaced by a reload",
 }
 
 
 def test_the_world_is_safe_under_faults_and_heals_when_they_stop(tell: Callable[[str], None]) -> None:
     faults: Counter[str] = Counter()
+    seen: Counter[str] = Counter()
+    settings: Counter[str] = Counter()
     broken = []
     terms = 0
     for seed in range(SEEDS):
         outcome = simulate(seed)
         faults += outcome.faults
+        seen += outcome.seen
+        settings[str(setting_of(seed))] += 1
         terms += outcome.terms
         if outcome.broken is not None:
             broken.append(f"seed {seed}: {outcome.broken}")
     tell(
-        f"{SEEDS} seeds, {terms} terms of masters; faults made: "
-        + ", ".join(f"{n} × {kind}" for kind, n in faults.most_common())
+        f"{SEEDS} seeds, {terms} terms of masters: " + "; ".join(f"{n} × {kind}" for kind, n in settings.most_common())
     )
+    tell(f"faults made: {_in_words(faults)}")
+    tell(f"came about: {_in_words(seen)}")
     assert not broken, "\n".join(broken)
-    assert faults.keys() == EVERY_FAULT
+    assert not EVERY_FAULT - faults.keys()
+    assert not CAME_ABOUT - seen.keys()
     assert terms > 2 * SEEDS
+
+
+def _in_words(counts: Counter[str]) -> str:
+    return "; ".join(f"{number} × {kind}" for kind, number in counts.most_common())
 
 
 def test_the_same_seed_tells_the_same_story() -> None:
@@ -149,13 +231,13 @@ def _leave_each_cluster_its_share(patch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("plant", "likely"),
     [
-        (_accept_a_stale_generation, 0),
-        (_revive_the_dead, 2),
+        (_accept_a_stale_generation, 1),
+        (_revive_the_dead, 4),
         (_forget_what_was_not_acknowledged, 30),
         (_go_on_after_losing_the_lease, 1),
         (_write_records_whoever_wrote_last, 1),
         (_believe_everything, 0),
-        (_leave_each_cluster_its_share, 12),
+        (_leave_each_cluster_its_share, 62),
     ],
 )
 def test_a_planted_bug_is_caught(

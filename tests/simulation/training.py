@@ -4,6 +4,7 @@ A stand-in for a script with checkpoints: its ranks meet at the store, take step
 exit with 0 when the last step is done.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -39,6 +40,7 @@ class Training:
     checkpoint: int = 0
     steps_taken: int = 0
     newest_stepped: Generation = NO_GENERATION
+    seen: Counter[str] = field(default_factory=Counter)
     failures: int = 0
     """Failures of the script by itself."""
 

@@ -7,7 +7,7 @@ import pytest
 
 from simulator.cloud.control import ControlApi
 from simulator.cloud.settings import CloudSettings
-from simulator.main import simulator
+from simulator.command import simulator
 from simulator.market.markets import ACCELERATORS
 from simulator.region.settings import RegionSettings
 from tests.clouds.gke_fleets import read_gke_fleet

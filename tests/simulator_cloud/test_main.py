@@ -88,7 +88,7 @@ async def test_everything_in_one_process_makes_nodes_that_kubernetes_knows() -> 
 
 
 async def start_part(part: str, *regions: str, **flags: Any) -> asyncio.subprocess.Process:
-    argv = [sys.executable, "-m", "simulator.main", "--part", part]
+    argv = [sys.executable, "-m", "simulator", "--part", part]
     argv += [word for region in regions for word in ("--region", region)]
     env = {f"TRADEWIND_SIMULATOR_{name.upper()}": str(value) for name, value in flags.items()}
     path = {"PATH": "/usr/bin:/bin"}
@@ -134,7 +134,7 @@ async def test_a_port_that_is_taken_is_told_in_a_sentence() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        argv = [sys.executable, "-m", "simulator.main", "--part", "cloud", "--region", "us-central1=http://127.0.0.1:1"]
+        argv = [sys.executable, "-m", "simulator", "--part", "cloud", "--region", "us-central1=http://127.0.0.1:1"]
         argv += ["--http-port", str(taken.getsockname()[1]), "--grpc-port", "0"]
         process = await children.start(argv, stderr=asyncio.subprocess.PIPE, dies_with_us=True)
         try:

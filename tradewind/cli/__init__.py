@@ -1,4 +1,8 @@
-"""The command `tradewind`. A subcommand is loaded when it is called, and it loads what it starts when it starts it."""
+"""The command `tradewind`.
+
+`*_commands.py` hold options and help, and load `click` only. What a command does is in a file of its own name, which is
+loaded when the command runs: help and completion stay quick.
+"""
 
 import difflib
 import importlib
@@ -15,34 +19,38 @@ class Lazy(NamedTuple):
     summary: str
 
 
+LOCAL = "tradewind.cli.local_commands"
+JOBS = "tradewind.cli.job_commands"
+CAPACITY = "tradewind.cli.capacity_commands"
+ROLES = "tradewind.cli.role_commands"
 SECTIONS: dict[str, dict[str, Lazy]] = {
     "Try it": {
-        "demo": Lazy("tradewind.cli.demo", "Train a small model through a kill and a join, and check every claim."),
-        "run": Lazy("tradewind.cli.run", "Run a training script on this machine, as torchrun would."),
+        "demo": Lazy(LOCAL, "Train a small model through a kill and a join, and check every claim."),
+        "run": Lazy(LOCAL, "Run a training script on this machine, as torchrun would."),
     },
     "Jobs": {
-        "submit": Lazy("tradewind.cli.submit", "Submit the job that a YAML file describes."),
-        "status": Lazy("tradewind.cli.status", "Show all jobs, or one job with its workers."),
-        "logs": Lazy("tradewind.cli.logs", "Show what the ranks of a job print."),
-        "events": Lazy("tradewind.cli.events", "Show what happened, and why."),
-        "scale": Lazy("tradewind.cli.scale", "Give a job more workers or fewer."),
-        "reload": Lazy("tradewind.cli.reload", "Let a job take its code anew while it trains."),
-        "stop": Lazy("tradewind.cli.stop", "Stop a job."),
-        "rm": Lazy("tradewind.cli.rm", "Remove a job that has ended, and free its name."),
+        "submit": Lazy(JOBS, "Submit the job that a YAML file describes."),
+        "status": Lazy(JOBS, "Show all jobs, or one job with its workers."),
+        "logs": Lazy(JOBS, "Show what the ranks of a job print."),
+        "events": Lazy(JOBS, "Show what happened, and why."),
+        "scale": Lazy(JOBS, "Give a job more workers or fewer."),
+        "reload": Lazy(JOBS, "Let a job take its code anew while it trains."),
+        "stop": Lazy(JOBS, "Stop a job."),
+        "rm": Lazy(JOBS, "Remove a job that has ended, and free its name."),
     },
     "Capacity": {
-        "offers": Lazy("tradewind.cli.offers", "Show which machines may be had where, and at what price."),
-        "cost": Lazy("tradewind.cli.cost", "Show what a job has cost, and where that leads."),
-        "budget": Lazy("tradewind.cli.budget", "Show what a job may spend, and raise it."),
-        "plan": Lazy("tradewind.cli.plan", "Show where a job would train, how fast and for how much."),
-        "explain": Lazy("tradewind.cli.explain", "Show the last decisions about a job, and why they were made."),
-        "reap": Lazy("tradewind.cli.reap", "Show what belongs to no live job in the cloud, and remove it."),
+        "offers": Lazy(CAPACITY, "Show which machines may be had where, and at what price."),
+        "cost": Lazy(CAPACITY, "Show what a job has cost, and where that leads."),
+        "budget": Lazy(CAPACITY, "Show what a job may spend, and raise it."),
+        "plan": Lazy(CAPACITY, "Show where a job would train, how fast and for how much."),
+        "explain": Lazy(CAPACITY, "Show the last decisions about a job, and why they were made."),
+        "reap": Lazy(CAPACITY, "Show what belongs to no live job in the cloud, and remove it."),
     },
     "Roles": {
-        "master": Lazy("tradewind.cli.master", "Start a master."),
-        "cluster": Lazy("tradewind.cli.cluster", "Start the cluster-controller of plain processes on this machine."),
-        "worker": Lazy("tradewind.cli.worker", "Start a worker-agent."),
-        "simulator": Lazy("simulator.main", "Start a stand-in cloud whose machines are processes of this one."),
+        "master": Lazy(ROLES, "Start a master."),
+        "cluster": Lazy(ROLES, "Start the cluster-controller of plain processes on this machine."),
+        "worker": Lazy(ROLES, "Start a worker-agent."),
+        "simulator": Lazy("simulator.command", "Start a stand-in cloud whose machines are processes of this one."),
     },
     "More": {
         "completion": Lazy("tradewind.cli.completion", "Print the completion script of your shell."),

@@ -1,20 +1,14 @@
 """`tradewind budget`: what a job may spend, and a way to raise it."""
 
-import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import click
 
 from messages.budgets import BudgetView
 from messages.criteria import WhenSpent
-from tradewind.cli.options import examples, job_argument, json_option
+from tradewind.client.api import Api
 from tradewind.terminal import output
 
-if TYPE_CHECKING:
-    from tradewind.client.api import Api
-
-AT_MOST_USD = 1_000_000_000
 ACTIONS = {
     WhenSpent.PAUSE: "it gives its machines back and waits for a larger budget or fewer workers",
     WhenSpent.ON_DEMAND_OFF: "it lets its machines on demand go, and pauses if that is not enough",
@@ -22,39 +16,7 @@ ACTIONS = {
 }
 
 
-def _dollars(context: click.Context, parameter: click.Parameter, value: str | None) -> float | None:
-    if value is None:
-        return None
-    try:
-        usd = float(value)
-    except ValueError:
-        usd = math.nan
-    if not 0 < usd <= AT_MOST_USD:
-        raise click.BadParameter(f"{value!r} is not a number of dollars above 0 and up to {AT_MOST_USD:,}.")
-    return usd
-
-
-@click.command(
-    epilog=examples(
-        "tradewind budget mnist               what it may spend, what is left, and whether it is paused",
-        "tradewind budget mnist 50            50 USD in all from now on; a paused job goes on if that is enough",
-        "tradewind budget mnist --json        whole numbers of micro-dollars",
-    )
-)
-@job_argument
-@click.argument("usd", required=False, callback=_dollars)
-@json_option
-def budget(job: str, usd: float | None, as_json: bool) -> None:
-    """Show what JOB may spend in all, or let it spend USD in all, with what is spent already.
-
-    A job that has reached its budget gives its machines back and waits; it goes on once it is raised far enough.
-    """
-    from tradewind.cli.runner import ask_master
-
-    ask_master(lambda api: show_budget(api, job, usd, as_json=as_json))
-
-
-async def show_budget(api: "Api", job: str, raise_to_usd: float | None, *, as_json: bool) -> int:
+async def show_budget(api: Api, job: str, raise_to_usd: float | None, *, as_json: bool) -> int:
     view = await (api.budget(job) if raise_to_usd is None else api.raise_budget(job, raise_to_usd))
     if as_json:
         output.echo_json(view)

@@ -6,7 +6,6 @@ A decision is an event of certain kinds. Workers come and go between two worlds:
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 import click
 from msgspec import Struct
@@ -16,16 +15,12 @@ from rich.table import Table
 from rich.text import Text
 
 from messages.api import EventLine
-from messages.events import LOSER_FIELD
+from messages.events import LOSER_FIELD, EventKind
 from messages.jobs import Scalar
 from runtime.plain_text import plain, plain_lines
-from tradewind.cli.options import Whole, examples, job_argument, json_option
+from tradewind.client.api import Api
 from tradewind.terminal import output, tables
 
-if TYPE_CHECKING:
-    from tradewind.client.api import Api
-
-LAST = 10
 INDENT = 10
 FIGURES = {
     "workers": "{} workers",
@@ -33,36 +28,10 @@ FIGURES = {
     "usd_per_hour": "{} USD an hour",
     "usd_per_1000_steps": "{} USD for 1,000 steps",
 }
-SUBMITTED = "job_submitted"
-WORLD = "world_decided"
 LEAVING = "leaving"
-CAME = "worker_joined"
-LEFT = "worker_gone"
-NOTICED = "worker_noticed"
 
 
-@click.command(
-    epilog=examples(
-        "tradewind explain mnist               the last 10 decisions, the newest at the end",
-        "tradewind explain mnist --last 50",
-        "tradewind explain mnist --json        a line of JSON for each",
-    )
-)
-@job_argument
-@click.option("--last", type=Whole(1, 10_000), default=LAST, show_default=True, help="How many decisions to show.")
-@json_option
-def explain(job: str, last: int, as_json: bool) -> None:
-    """Show the last decisions about JOB: placements, pools, shortages, worlds and money, each with its why.
-
-    A placement is shown with those that were not chosen, and by how much they are worse.
-    Everything that happened is in `tradewind events`.
-    """
-    from tradewind.cli.runner import ask_master
-
-    ask_master(lambda api: show_decisions(api, job, last, as_json=as_json))
-
-
-async def show_decisions(api: "Api", job: str, last: int, *, as_json: bool) -> int:
+async def show_decisions(api: Api, job: str, last: int, *, as_json: bool) -> int:
     """Events are kept on the bus, so that it does not matter which master made a decision."""
     view = await api.job(job)
     made = list(decisions([event async for event in api.events(job)]))
@@ -93,19 +62,44 @@ class About(StrEnum):
 
 
 ABOUT: dict[str, About] = {
-    **dict.fromkeys(("planned", "capacity_ignored", "list_prices_used", "market_prices_used"), About.PLACEMENT),
-    **dict.fromkeys(
-        ("pool_found", "pool_created", "pool_raised", "pool_lowered", "pool_deleted", "nodes_removed"), About.POOLS
-    ),
-    **dict.fromkeys(("capacity_reached", "capacity_gone", "node_underused", "node_given_back"), About.POOLS),
-    **dict.fromkeys(("zone_stocked_out", "quota_exceeded", "cloud_refused", "listing_failed"), About.SHORTAGE),
-    **dict.fromkeys(("starts_failed", "starts_work"), About.SHORTAGE),
-    **dict.fromkeys(("pool_trouble", "cluster_refused", "share_moved", "shares_renewed"), About.SHORTAGE),
-    **dict.fromkeys((WORLD, "world_halted", "job_waiting"), About.WORLD),
-    **dict.fromkeys(("budget_raised", "job_paused", "job_continued", "on_demand_off", "on_demand_on"), About.BUDGET),
-    **dict.fromkeys(
-        (SUBMITTED, "job_scaled", "job_reloading", "job_succeeded", "job_failed", "job_stopped"), About.JOB
-    ),
+    EventKind.PLANNED: About.PLACEMENT,
+    EventKind.CAPACITY_IGNORED: About.PLACEMENT,
+    EventKind.LIST_PRICES_USED: About.PLACEMENT,
+    EventKind.MARKET_PRICES_USED: About.PLACEMENT,
+    EventKind.POOL_FOUND: About.POOLS,
+    EventKind.POOL_CREATED: About.POOLS,
+    EventKind.POOL_RAISED: About.POOLS,
+    EventKind.POOL_LOWERED: About.POOLS,
+    EventKind.POOL_DELETED: About.POOLS,
+    EventKind.NODES_REMOVED: About.POOLS,
+    EventKind.CAPACITY_REACHED: About.POOLS,
+    EventKind.CAPACITY_GONE: About.POOLS,
+    EventKind.NODE_UNDERUSED: About.POOLS,
+    EventKind.NODE_GIVEN_BACK: About.POOLS,
+    EventKind.ZONE_STOCKED_OUT: About.SHORTAGE,
+    EventKind.QUOTA_EXCEEDED: About.SHORTAGE,
+    EventKind.CLOUD_REFUSED: About.SHORTAGE,
+    EventKind.LISTING_FAILED: About.SHORTAGE,
+    EventKind.STARTS_FAILED: About.SHORTAGE,
+    EventKind.STARTS_WORK: About.SHORTAGE,
+    EventKind.POOL_TROUBLE: About.SHORTAGE,
+    EventKind.CLUSTER_REFUSED: About.SHORTAGE,
+    EventKind.SHARE_MOVED: About.SHORTAGE,
+    EventKind.SHARES_RENEWED: About.SHORTAGE,
+    EventKind.WORLD_DECIDED: About.WORLD,
+    EventKind.WORLD_HALTED: About.WORLD,
+    EventKind.JOB_WAITING: About.WORLD,
+    EventKind.BUDGET_RAISED: About.BUDGET,
+    EventKind.JOB_PAUSED: About.BUDGET,
+    EventKind.JOB_CONTINUED: About.BUDGET,
+    EventKind.ON_DEMAND_OFF: About.BUDGET,
+    EventKind.ON_DEMAND_ON: About.BUDGET,
+    EventKind.JOB_SUBMITTED: About.JOB,
+    EventKind.JOB_SCALED: About.JOB,
+    EventKind.JOB_RELOADING: About.JOB,
+    EventKind.JOB_SUCCEEDED: About.JOB,
+    EventKind.JOB_FAILED: About.JOB,
+    EventKind.JOB_STOPPED: About.JOB,
 }
 """The kinds of events that tell of a decision."""
 
@@ -140,21 +134,21 @@ def decisions(events: Iterable[EventLine]) -> Iterator[Explained]:
     told: set[str] = set()
     """Who leaves with a world that was prepared without them: that they are gone later is no news."""
     for event in events:
-        if event.kind == SUBMITTED:
+        if event.kind == EventKind.JOB_SUBMITTED:
             made, came, left, noticed, told = [], {}, {}, {}, set()
         worker = str(event.fields.get("worker") or "")
-        if event.kind == CAME:
+        if event.kind == EventKind.WORKER_JOINED:
             came[worker] = None
-        elif event.kind == LEFT and worker in came:
+        elif event.kind == EventKind.WORKER_GONE and worker in came:
             del came[worker]
-        elif event.kind == NOTICED:
+        elif event.kind == EventKind.WORKER_NOTICED:
             noticed[worker] = event.why
-        elif event.kind == LEFT and worker not in told:
+        elif event.kind == EventKind.WORKER_GONE and worker not in told:
             left[worker] = event.why
         about = ABOUT.get(event.kind)
         if about is None:
             continue
-        if event.kind == WORLD:
+        if event.kind == EventKind.WORLD_DECIDED:
             leaving = [each for each in str(event.fields.get(LEAVING) or "").split(", ") if each and each not in told]
             left |= {each: noticed.get(each, "") for each in leaving}
             told.update(leaving)

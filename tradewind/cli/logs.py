@@ -1,38 +1,17 @@
 """`tradewind logs`: what the ranks of a job print."""
 
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING
 
 import click
 
 from messages.api import LogLine
-from tradewind.cli.options import Whole, examples, job_argument
+from tradewind.client.api import Api
 from tradewind.client.following import Seen, follow, source_of_line
 from tradewind.client.watch import is_over
 from tradewind.terminal import output
 
-if TYPE_CHECKING:
-    from tradewind.client.api import Api
 
-
-@click.command(
-    epilog=examples(
-        "tradewind logs mnist --tail 20",
-        "tradewind logs mnist --rank 0 --follow",
-    )
-)
-@job_argument
-@click.option("--rank", type=Whole(min=0), help="Only this rank.")
-@click.option("--tail", type=Whole(min=0), metavar="N", help="Only the last N lines.")
-@click.option("--follow", "-f", is_flag=True, help="Go on until the job's end.")
-def logs(job: str, rank: int | None, tail: int | None, follow: bool) -> None:
-    """Show what the ranks of JOB print: standard output and standard error, each line prefixed with its rank."""
-    from tradewind.cli.runner import ask_master
-
-    ask_master(lambda api: show_logs(api, job, rank=rank, tail=tail, follow=follow))
-
-
-async def show_logs(api: "Api", job: str, *, rank: int | None, tail: int | None, follow: bool) -> int:
+async def show_logs(api: Api, job: str, *, rank: int | None, tail: int | None, follow: bool) -> int:
     await api.job(job)
     lines = _followed_lines(api, job, rank, tail) if follow else api.logs(job, rank=rank, tail=tail)
     count = 0
@@ -45,7 +24,7 @@ async def show_logs(api: "Api", job: str, *, rank: int | None, tail: int | None,
     return 0
 
 
-def _followed_lines(api: "Api", job: str, rank: int | None, tail: int | None) -> AsyncIterator[LogLine]:
+def _followed_lines(api: Api, job: str, rank: int | None, tail: int | None) -> AsyncIterator[LogLine]:
     """The tail is asked for once: after a reconnect every line since is wanted."""
     tails = iter((tail,))
     return follow(

@@ -8,37 +8,17 @@ from collections.abc import Mapping
 import click
 from msgspec import structs
 
+from controlplane.catalog.accelerators import ACCELERATORS, matching
+from controlplane.catalog.shipped import shipped_catalog
+from controlplane.catalog.views import offer_list
 from messages.offers import OfferList, OfferView
 from runtime.errors import TradewindError, UserError
-from tradewind.cli.options import json_option
+from tradewind.client.api import connected
 from tradewind.terminal import output, tables
 from tradewind.terminal.offers import offer_table
 
 MASTER_S = 3.0
 """Seconds that a master is waited for: without one there is the shipped data."""
-ABOUT = """
-\b
-Examples:
-  tradewind offers --gpu A100                 both sizes, the cheapest first
-  tradewind offers --gpu L4 --region us-      where a zone's name begins so
-  tradewind offers --region europe-west4 --json
-
-\b
-Prices are of the whole machine, host and GPUs. The master at TRADEWIND_API_URL (http://127.0.0.1:8800 if not set)
-knows newer ones, and what was seen of each zone: how often a machine came when it was asked for, and how long it lived.
-"""
-
-
-@click.command(epilog=ABOUT)
-@click.option("--gpu", metavar="NAME", help="Of this accelerator only: T4, L4, V100, A100, A100-40, A100-80, H100.")
-@click.option("--region", metavar="NAME", help="In this region or zone only; `us-` is all that begin so.")
-@json_option
-def offers(gpu: str | None, region: str | None, as_json: bool) -> None:
-    """Show which machines may be had where, at what price, and what was seen of them."""
-    from tradewind.cli.runner import run_command
-
-    wanted = _accelerators(gpu)
-    run_command(lambda: show_offers(wanted, region or "", as_json=as_json))
 
 
 async def show_offers(wanted: frozenset[str] | None, region: str, *, as_json: bool) -> int:
@@ -62,10 +42,6 @@ def prices_of(known: OfferList) -> str:
 
 async def known_offers(environ: Mapping[str, str]) -> tuple[OfferList, str]:
     """The master's offers; or the shipped ones, with the reason why no master told them."""
-    from controlplane.catalog.shipped import shipped_catalog
-    from controlplane.catalog.views import offer_list
-    from tradewind.client.api import connected
-
     try:
         async with asyncio.timeout(MASTER_S), connected(environ) as api:
             return await api.offers(), ""
@@ -97,9 +73,7 @@ def _cheapest(offer: OfferView) -> int:
     return min((price for price in prices if price is not None), default=0)
 
 
-def _accelerators(gpu: str | None) -> frozenset[str] | None:
-    from controlplane.catalog.accelerators import ACCELERATORS, matching
-
+def accelerators_named(gpu: str | None) -> frozenset[str] | None:
     if gpu is None:
         return None
     found = matching(gpu)

@@ -3,64 +3,21 @@
 import asyncio
 import os
 from collections.abc import Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
-from msgspec import Struct
-from rich.table import Table
-from rich.text import Text
 
-from messages.criteria import Objective
+from controlplane.capacity.profiling import combined, knows_any
+from controlplane.clouds.spec import Fleet
 from messages.jobs import JobSpec
 from messages.measured import MeasuredProfile
 from runtime.errors import TradewindError
-from runtime.plain_text import plain
 from tradewind.cli.offers import MASTER_S, known_offers, prices_of
-from tradewind.cli.options import json_option
-from tradewind.client.jobfile import read_job
-from tradewind.terminal import output, tables
-
-if TYPE_CHECKING:
-    from controlplane.clouds.spec import Fleet
-    from controlplane.planning.market import Nodes
-    from controlplane.planning.plan import Plan
-    from controlplane.planning.scoring import Score
-    from controlplane.throughput.profile import Profile
-
-STEP_FIGURES = (">STEPS/S", ">USD/H", ">EGRESS/H", ">RISK/H", ">USD/1000 STEPS")
-ABOUT = """
-\b
-Examples:
-  tradewind plan job.yaml                        anywhere that is offered
-  tradewind plan job.yaml --fleet fleet.yaml     from the machines of a fleet only
-  tradewind plan job.yaml --json
-
-\b
-`capacity:` in the job file says what is allowed and wanted, `profile:` what a step needs; if the master has measured a
-job of that name, that counts. Nothing is created. Prices are those of the master at TRADEWIND_API_URL if one answers,
-else those that came with the program.
-"""
+from tradewind.cli.plan_report import print_plan
+from tradewind.cli.planner import of_fleet, offered, planned
+from tradewind.client.api import connected
 
 
-@click.command(epilog=ABOUT)
-@click.argument("jobfile", type=click.Path(path_type=Path), metavar="JOB.yaml")
-@click.option("--fleet", type=click.Path(path_type=Path), metavar="FLEET.yaml", help="Only what this fleet may use.")
-@json_option
-def plan(jobfile: Path, fleet: Path | None, as_json: bool) -> None:
-    """Show where the job of a YAML file would train, how fast and for how much, and what else was thought of."""
-    from controlplane.fleet.files import read_fleet
-    from tradewind.cli.runner import run_command
-
-    spec = read_job(jobfile, "plan")
-    machines = None if fleet is None else read_fleet(fleet)
-    run_command(lambda: show_plan(spec, str(jobfile), machines, as_json=as_json))
-
-
-async def show_plan(spec: JobSpec, name: str, fleet: "Fleet | None", *, as_json: bool) -> int:
-    from controlplane.capacity.profiling import combined
-    from tradewind.cli.planner import of_fleet, offered, planned
-
+async def show_plan(spec: JobSpec, name: str, fleet: Fleet | None, *, as_json: bool) -> int:
     known, why = await known_offers(os.environ)
     found = offered(known)
     measured = await known_measurement(os.environ, spec.name) if not why else None
@@ -74,161 +31,9 @@ async def show_plan(spec: JobSpec, name: str, fleet: "Fleet | None", *, as_json:
 
 async def known_measurement(environ: Mapping[str, str], name: str) -> MeasuredProfile | None:
     """What the master measured of the job of that name, if it knows enough of it."""
-    from controlplane.capacity.profiling import knows_any
-    from tradewind.client.api import connected
-
     try:
         async with asyncio.timeout(MASTER_S), connected(environ) as api:
             measured = next((view.measured for view in await api.jobs() if view.name == name), None)
     except (TradewindError, TimeoutError):
         return None
     return measured if measured is not None and knows_any(measured) else None
-
-
-def print_plan(
-    made: "Plan",
-    spec: JobSpec,
-    profile: "Profile",
-    measured: MeasuredProfile | None,
-    prices: str,
-    quotas_page: str,
-    *,
-    as_json: bool,
-) -> None:
-    from controlplane.planning.messages import IDLE_GPUS, UNMEASURED, no_room
-
-    is_assumed = profile.is_assumed
-    if as_json:
-        output.echo_json(plan_view(spec.name, made, is_assumed=is_assumed, measured=measured))
-        return
-    tables.console().print(plan_table(made, gpus_per_node=spec.workers.ranks))
-    click.echo(f"\n{made.why}; {prices}." if not is_assumed else f"\n{prices}.")
-    if measured is not None:
-        click.echo(f"Job {spec.name} was measured while it trained: a step is {output.step_text(measured)}.")
-    if is_assumed:
-        by_price = spec.capacity is None or spec.capacity.objective is Objective.COST
-        click.echo(
-            "The job file has no `profile`, and no job of this name was measured: machines are compared by "
-            f"{'their price for an hour of GPU' if by_price else 'the peak figures of their makers'}, not by the speed "
-            "of this model. Their number and distance suit a model of 350 million parameters. "
-            "Give a `profile` (docs/planning.md), or let a run with the SDK measure it."
-        )
-    if is_assumed and spec.capacity is not None and spec.capacity.deadline is not None:
-        click.echo(f"Nobody knows yet whether it is done in time: {UNMEASURED}.")
-    if made.limited_by:
-        page = f" Ask for more at {quotas_page}." if quotas_page else ""
-        click.echo(f"More nodes cannot be had: {no_room(made.limited_by)}.{page}")
-    if not spec.pod.gpu:
-        click.echo(f"Warning: job {spec.name}: {IDLE_GPUS}.")
-    if not made.proven:
-        click.echo("There are too many ways to try all: a better one may exist.")
-
-
-def plan_table(made: "Plan", *, gpus_per_node: int) -> Table:
-    """Steps, and what depends on them, only where they are known."""
-    is_assumed = made.score is not None and made.score.is_assumed
-    figures = (">USD/H", ">USD/GPU-H", ">RISK/H") if is_assumed else STEP_FIGURES
-
-    def row(nodes: "Nodes", score: "Score") -> tuple[str | Text, ...]:
-        return (*_nodes(nodes), *(_prices(score, gpus_per_node) if is_assumed else _steps(score)))
-
-    rows: list[tuple[str | Text, ...]] = []
-    if made.score is not None:
-        rows.append(("best", *row(made.placement, made.score), _wanted(made)))
-    rows += [
-        (str(number), *row(other.nodes, other.score), other.why_not)
-        for number, other in enumerate(made.alternatives, start=2)
-    ]
-    return tables.table(("", "NODES", "MACHINES", *figures, "WHY"), rows)
-
-
-def _wanted(made: "Plan") -> str:
-    return made.why.partition(":")[0]
-
-
-def _nodes(nodes: "Nodes") -> tuple[Text, ...]:
-    """Several kinds of machines stand below each other."""
-    where = [f"{count} × {choice.accelerator} {choice.zone}" for choice, count in nodes.items()]
-    what = [f"{choice.machine_type}{'' if choice.spot else ' on demand'}" for choice in nodes]
-    return tuple(Text("\n".join(map(plain, lines))) for lines in (where, what))
-
-
-def _steps(score: "Score") -> tuple[str, ...]:
-    estimate = score.estimate
-    return (
-        f"{estimate.steps_per_s:.3g}",
-        output.usd_text(estimate.micro_usd_per_hour, 2),
-        output.usd_text(estimate.egress_micro_usd_per_hour, 2),
-        output.usd_text(round(score.risk_micro_usd_per_hour), 2),
-        output.usd_text(estimate.micro_usd_per_1000_steps, 2),
-    )
-
-
-def _prices(score: "Score", gpus_per_node: int) -> tuple[str, ...]:
-    return (
-        output.usd_text(score.estimate.machines_micro_usd_per_hour, 2),
-        output.usd_text(round(score.machines_per_node / gpus_per_node), 2),
-        output.usd_text(round(score.risk_micro_usd_per_hour), 2),
-    )
-
-
-class NodesView(Struct, frozen=True):
-    zone: str
-    machine_type: str
-    accelerator: str
-    spot: bool
-    nodes: int
-
-
-class PlacementView(Struct, frozen=True):
-    nodes: tuple[NodesView, ...]
-    steps_per_s: float | None
-    """Null, as all that depends on it, where the time of a step is unknown."""
-    machines_micro_usd_per_hour: int
-    egress_micro_usd_per_hour: int | None
-    risk_micro_usd_per_hour: int
-    """Nobody bills it: what the losses to expect would cost."""
-    micro_usd_per_1000_steps: int | None
-    why: str
-
-
-class QuotaLimit(Struct, frozen=True):
-    scope: str
-    metric: str
-
-
-class PlanView(Struct, frozen=True):
-    job: str
-    best: PlacementView
-    alternatives: tuple[PlacementView, ...]
-    is_assumed: bool
-    """There is no profile: machines are compared by price."""
-    proven: bool
-    measured: MeasuredProfile | None = None
-    """By the job of this name, while it trained."""
-    limited_by: tuple[QuotaLimit, ...] = ()
-    """Quotas that leave no room for another node, where the job may have more."""
-
-
-def plan_view(job: str, made: "Plan", *, is_assumed: bool, measured: MeasuredProfile | None = None) -> PlanView | None:
-    if made.score is None:
-        return None
-    others = tuple(_placement(other.nodes, other.score, other.why_not) for other in made.alternatives)
-    best = _placement(made.placement, made.score, made.why)
-    limited_by = tuple(QuotaLimit(*key) for key in made.limited_by)
-    return PlanView(job, best, others, is_assumed, made.proven, measured, limited_by)
-
-
-def _placement(nodes: "Nodes", score: "Score", why: str) -> PlacementView:
-    estimate = score.estimate
-    return PlacementView(
-        tuple(
-            NodesView(kind.zone, kind.machine_type, kind.accelerator, kind.spot, count) for kind, count in nodes.items()
-        ),
-        None if score.is_assumed else estimate.steps_per_s,
-        estimate.machines_micro_usd_per_hour,
-        None if score.is_assumed else estimate.egress_micro_usd_per_hour,
-        round(score.risk_micro_usd_per_hour),
-        None if score.is_assumed else estimate.micro_usd_per_1000_steps,
-        why,
-    )

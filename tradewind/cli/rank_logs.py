@@ -2,64 +2,13 @@
 
 import contextlib
 import tempfile
-from collections.abc import Mapping
-from enum import IntFlag
 from pathlib import Path
-from types import MappingProxyType
-from typing import NamedTuple, Self, TextIO
+from typing import Self, TextIO
 
 from messages.api import LogLine
 from runtime.errors import UserError
+from tradewind.cli.torchrun_options import Outputs, Std, Streams
 from tradewind.terminal import output
-
-
-class Std(IntFlag):
-    """torchrun's numbers."""
-
-    NONE = 0
-    OUT = 1
-    ERR = 2
-    ALL = 3
-
-
-class Streams(NamedTuple):
-    """Which streams of which rank."""
-
-    of_all: Std = Std.NONE
-    by_rank: Mapping[int, Std] = MappingProxyType({})
-
-    @classmethod
-    def parsed(cls, text: str) -> Self:
-        """torchrun's `3`, or `0:1,1:2` for RANK:STD. Raises ValueError."""
-        problem = f"{text!r} is neither 0, 1, 2, 3 nor RANK:STD,…"
-        try:
-            if ":" not in text:
-                return cls(_std(text))
-            pairs = (pair.split(":") for pair in text.split(","))
-            return cls(by_rank={int(rank): _std(std) for rank, std in pairs})
-        except ValueError:
-            raise ValueError(problem) from None
-
-    def has(self, line: LogLine) -> bool:
-        return bool(self.by_rank.get(line.rank, self.of_all) & (Std.ERR if line.stderr else Std.OUT))
-
-    @property
-    def any(self) -> bool:
-        return self != Streams()
-
-
-def _std(text: str) -> Std:
-    if text not in {"0", "1", "2", "3"}:
-        raise ValueError(text)
-    return Std(int(text))
-
-
-class Outputs(NamedTuple):
-    folder: str | None = None
-    tee: Streams = Streams()
-    redirects: Streams = Streams()
-    shown: frozenset[int] | None = None
-    """Ranks whose lines are shown; None: all."""
 
 
 class RankLogs:

@@ -3,43 +3,41 @@
 import asyncio
 import contextlib
 import difflib
-import os
 import re
 import secrets
-import shlex
 import shutil
 import stat
 import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-import click
-
+from agents.cluster.machine import machine_gpus
+from agents.cluster.settings import ClusterSettings
 from messages.api import LogLine
-from messages.jobs import MODULE, Failures, JobSpec, Launch, Workers
+from messages.jobs import Failures, JobSpec, Launch, Workers
 from runtime.errors import TradewindError, UserError
 from runtime.paths import current_folder, expanded
+from runtime.process import Stop
+from runtime.process import run as run_process
+from runtime.settings import read_settings
 from runtime.waiting import first_of
-from tradewind.cli.options import Whole
-from tradewind.cli.rank_logs import Outputs, RankLogs
+from tradewind.cli.rank_logs import RankLogs
 from tradewind.cli.stop import checkpoint_text, waiting_text
-from tradewind.cli.torchrun_options import given_of, torchrun_options
+from tradewind.cli.torchrun_options import Outputs
+from tradewind.client.api import Api
 from tradewind.client.errors import MasterAway
 from tradewind.client.watch import Watch
+from tradewind.local.stack import local_stack
 from tradewind.terminal import output
-
-if TYPE_CHECKING:
-    from runtime.process import Stop
-    from tradewind.client.api import Api
+from tradewind.terminal.foreground import quiet_logs, unless_stopped
 
 STOP_S = 10.0
 """Seconds that an interrupted job has to end, besides the grace of its trainers, before its processes are ended."""
 POLL_S = 0.2
 QUIET_S = 2.0
 """Whatever takes longer is explained."""
-NNODES = re.compile(r"^(?:(?P<min>[1-9]\d*):)?(?P<max>[1-9]\d*)$")
 
 
 class RestartOptions(NamedTuple):
@@ -53,144 +51,7 @@ class RestartOptions(NamedTuple):
 NO_RESTART_OPTIONS = RestartOptions()
 
 
-class Nodes(NamedTuple):
-    """torchrun's MIN:MAX."""
-
-    least: int
-    most: int
-
-
-def _nodes(context: click.Context, parameter: click.Parameter, value: str) -> Nodes:
-    match = NNODES.match(value)
-    if match is None:
-        raise click.BadParameter(f"{value!r} is neither a number of at least 1 nor MIN:MAX.", context, parameter)
-    return Nodes(int(match["min"] or 1), int(match["max"]))
-
-
-def _ranks(context: click.Context, parameter: click.Parameter, value: str) -> int:
-    """A number, or one of torchrun's words for it."""
-    if value.isdigit() and int(value) > 0:
-        return int(value)
-    gpus = len([*Path("/dev").glob("nvidia[0-9]*")])
-    if value == "gpu" and not gpus:
-        raise click.BadParameter("there is no GPU on this machine.", context, parameter)
-    if value not in ("gpu", "cpu", "auto"):
-        raise click.BadParameter(f"{value!r} is neither a number of at least 1 nor cpu, gpu, auto.", context, parameter)
-    return gpus if gpus and value != "cpu" else os.cpu_count() or 1
-
-
-def _split(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
-    """As a shell would."""
-    try:
-        return tuple(part for value in values for part in shlex.split(value))
-    except ValueError as error:
-        raise click.BadParameter(f"{' '.join(values)!r} cannot be split: {error}.", context, parameter) from error
-
-
-def _modules(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
-    names = tuple(name for value in values for name in value.split(","))
-    for name in names:
-        if not MODULE.match(name):
-            raise click.BadParameter(f"{name!r} is not the name of a module.", context, parameter)
-    return names
-
-
-@click.command(
-    context_settings={
-        "allow_interspersed_args": False,
-        # torchrun spells its options with underscores and with dashes.
-        "token_normalize_func": lambda token: token.replace("_", "-"),
-    },
-    epilog="""\b
-Examples:
-  tradewind run train.py --epochs 3
-  tradewind run --workers 4 train.py --epochs 3       one rank on each of 4 workers
-  tradewind run --workers 2:4 train.py                goes on with 2, 3 or 4 of them
-  tradewind run --nproc-per-node 4 -m my.train        4 ranks on one worker, as with torchrun
-""",
-)
-@click.option(
-    "--workers", "--nnodes", callback=_nodes, default="1", metavar="[MIN:]N", help="Workers on this machine.  [1]"
-)
-@click.option("--min-workers", type=Whole(min=1), help="Keep training with as few as this.  [MIN, else 1]")
-@click.option("--nproc-per-node", callback=_ranks, default="1", metavar="K", help="Ranks on each worker.  [1]")
-@click.option(
-    "--max-failures",
-    "--max-restarts",
-    type=Whole(min=0),
-    default=0,
-    help="How often the script may fail and is started again; lost workers do not count.  [0]",
-)
-@click.option("-m", "--module", is_flag=True, help="SCRIPT is a module, as with `python -m`.")
-@click.option(
-    "--restart-args",
-    callback=_split,
-    multiple=True,
-    metavar="ARGS",
-    help="Arguments that SCRIPT gets when it is started again, such as --init_from=resume; may be repeated.",
-)
-@click.option(
-    "--checkpoint-path",
-    metavar="PATH",
-    help="A file or folder that SCRIPT changes with each checkpoint: then workers that wait are admitted.",
-)
-@click.option(
-    "--preload",
-    callback=_modules,
-    multiple=True,
-    metavar="MODULES",
-    help="Modules to import once for all restarts, such as transformers,lightning; may be repeated.",
-)
-@click.option("--python", help="The interpreter that has the script's packages.  [this one]")
-@click.option("--standalone", is_flag=True, hidden=True, help="As torchrun has it: always so.")
-@torchrun_options
-@click.argument("script")
-@click.argument("args", nargs=-1, type=click.UNPROCESSED)
-def run(
-    workers: Nodes,
-    min_workers: int | None,
-    nproc_per_node: int,
-    max_failures: int,
-    module: bool,
-    restart_args: tuple[str, ...],
-    checkpoint_path: str | None,
-    preload: tuple[str, ...],
-    python: str | None,
-    standalone: bool,
-    script: str,
-    args: tuple[str, ...],
-) -> None:
-    """Run SCRIPT with ARGS on this machine, as torchrun would, and start all that it needs.
-
-    Each rank's lines come with its rank in front; lines of Tradewind's own go to standard error. The exit code is that
-    of the script.
-    """
-    torchrun = given_of(click.get_current_context(), workers.most, module=module)
-    spec = spec_of(
-        script,
-        args,
-        module=module,
-        python=python,
-        most=workers.most,
-        least=min_workers or workers.least,
-        ranks=nproc_per_node,
-        failures=max_failures,
-        environ=os.environ,
-        program=torchrun.program,
-        restart=RestartOptions(restart_args, checkpoint_path, preload),
-    )
-    for note in torchrun.notes:
-        output.say(note)
-    sys.exit(run_here(torchrun.applied_to(spec), os.environ, torchrun.outputs))
-
-
 def run_here(spec: JobSpec, environ: Mapping[str, str], outputs: Outputs) -> int:
-    from agents.cluster.machine import machine_gpus
-    from agents.cluster.settings import ClusterSettings
-    from runtime.process import run as run_process
-    from runtime.settings import read_settings
-    from tradewind.terminal.foreground import quiet_logs
-
     quiet_logs()
     gpus = machine_gpus(read_settings(ClusterSettings, environ).gpus, environ)
     warning = gpu_warning(spec.workers.max, spec.workers.ranks, len(gpus))
@@ -206,7 +67,7 @@ class LocalRun:
     """One job on a stack of its own: started, followed to its end, and nothing left of it."""
 
     def __init__(
-        self, spec: JobSpec, environ: Mapping[str, str], stop: "Stop", on_line: Callable[[LogLine], None]
+        self, spec: JobSpec, environ: Mapping[str, str], stop: Stop, on_line: Callable[[LogLine], None]
     ) -> None:
         self._spec = spec
         self._environ = environ
@@ -216,13 +77,9 @@ class LocalRun:
         self._ended = asyncio.Event()
 
     async def result(self) -> int:
-        from tradewind.terminal.foreground import unless_stopped
-
         return await unless_stopped(self._work(), self._stop, self._stop_job)
 
     async def _work(self) -> int:
-        from tradewind.local.stack import local_stack
-
         began = time.monotonic()
         async with local_stack(self._environ, output.say) as stack:
             await stack.api.submit(self._spec)
@@ -260,7 +117,7 @@ class LocalRun:
                 output.say(checkpoint_text(before, after)[1])
 
 
-async def tell_waiting(api: "Api", name: str) -> None:
+async def tell_waiting(api: Api, name: str) -> None:
     """What the job waits for before its first world, if that takes a while."""
     told = ""
     await asyncio.sleep(QUIET_S)

@@ -3,7 +3,6 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING
 
 import click
 import msgspec
@@ -14,38 +13,18 @@ from rich.text import Text
 
 from messages.api import JobList, JobView
 from runtime.plain_text import plain
-from tradewind.cli.options import examples, json_option, some_job_argument
 from tradewind.client import following
+from tradewind.client.api import Api
 from tradewind.client.errors import MasterAway
 from tradewind.client.watch import has_ended
 from tradewind.terminal import output, tables
-
-if TYPE_CHECKING:
-    from tradewind.client.api import Api
 
 WATCH_EVERY_S = 1.0
 VERBS = {"succeeded": "has", "failed": "has", "stopped": "was"}
 """Before a phase, where it is not `is`."""
 
 
-@click.command(
-    epilog=examples(
-        "tradewind status                     all jobs",
-        "tradewind status mnist               one job and its workers",
-        "tradewind status mnist --watch       again and again, until it ends",
-    )
-)
-@some_job_argument
-@click.option("--watch", is_flag=True, help="Keep showing it, until ctrl-C or the job's end.")
-@json_option
-def status(job: str | None, watch: bool, as_json: bool) -> None:
-    """Show all jobs, or one JOB with its workers."""
-    from tradewind.cli.runner import ask_master
-
-    ask_master(lambda api: show_status(api, job, watch=watch, as_json=as_json))
-
-
-async def show_status(api: "Api", job: str | None, *, watch: bool, as_json: bool) -> int:
+async def show_status(api: Api, job: str | None, *, watch: bool, as_json: bool) -> int:
     if watch:
         return await _watch_status(api, job, as_json=as_json)
     listed = await _listed(api, job)
@@ -57,7 +36,7 @@ async def show_status(api: "Api", job: str | None, *, watch: bool, as_json: bool
     return 0
 
 
-async def _watch_status(api: "Api", job: str | None, *, as_json: bool) -> int:
+async def _watch_status(api: Api, job: str | None, *, as_json: bool) -> int:
     """Drawn again and again on a terminal; elsewhere printed when it has changed."""
     console = tables.console()
     last = JobList(())
@@ -80,7 +59,7 @@ def _without_what_flows(view: JobView) -> JobView:
     return msgspec.structs.replace(view, workers=(), samples_per_s=None, measured=None)
 
 
-async def _lists(api: "Api", job: str | None) -> AsyncIterator[JobList]:
+async def _lists(api: Api, job: str | None) -> AsyncIterator[JobList]:
     """Once a second, over restarts of the master."""
     loop = asyncio.get_running_loop()
     heard_s: float | None = None
@@ -94,7 +73,7 @@ async def _lists(api: "Api", job: str | None) -> AsyncIterator[JobList]:
         await asyncio.sleep(WATCH_EVERY_S)
 
 
-async def _listed(api: "Api", job: str | None) -> JobList:
+async def _listed(api: Api, job: str | None) -> JobList:
     return await api.job_list() if job is None else JobList((await api.job(job),))
 
 

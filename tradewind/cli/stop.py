@@ -2,53 +2,23 @@
 
 import asyncio
 import time
-from typing import TYPE_CHECKING
 
 import click
 
 from messages.api import JobView
 from messages.workers import WrittenCheckpoint
 from runtime.plain_text import plain
-from tradewind.cli.options import examples, job_argument
+from tradewind.client.api import Api
 from tradewind.client.errors import MasterAway
 from tradewind.client.watch import has_ended
 from tradewind.terminal import output
-
-if TYPE_CHECKING:
-    from tradewind.client.api import Api
 
 LOOK_S = 0.3
 MARGIN_S = 60.0
 """Seconds after the grace in which the end of killed trainers is waited for."""
 
 
-@click.command(
-    epilog=examples(
-        "tradewind stop mnist",
-        "tradewind stop mnist --grace 600     for steps or evaluations of minutes",
-        "tradewind stop mnist --grace 0       at once, also while it is stopping",
-    )
-)
-@job_argument
-@click.option(
-    "--grace",
-    type=click.FloatRange(min=0, max=86_400),
-    metavar="SECONDS",
-    help="From SIGTERM to SIGKILL of its trainers.  [default: twice its longest step of late, at least 30]",
-)
-def stop(job: str, grace: float | None) -> None:
-    """Stop JOB and wait until it has ended.
-
-    Its trainers get SIGTERM. With the SDK they end the body of their loop and write a checkpoint of the last step that
-    all ranks completed, if checkpoints are on; the command says which. Who has not ended after the grace is killed.
-    Then the workers are released.
-    """
-    from tradewind.cli.runner import ask_master
-
-    ask_master(lambda api: stop_job(api, job, grace))
-
-
-async def stop_job(api: "Api", job: str, grace_s: float | None) -> int:
+async def stop_job(api: Api, job: str, grace_s: float | None) -> int:
     before = await api.job(job)
     view = before if has_ended(before) else await api.stop(job, grace_s)
     if not has_ended(view):
@@ -102,7 +72,7 @@ def _plain_text(newest: WrittenCheckpoint, *, is_new: bool) -> tuple[bool, str]:
     return False, f"its script's newest known checkpoint is {age} old; it got SIGTERM to save once more by itself"
 
 
-async def _until_ended(api: "Api", view: JobView) -> JobView:
+async def _until_ended(api: Api, view: JobView) -> JobView:
     """Over a restart of the master, too. Says what is waited for whenever that changes."""
     loop = asyncio.get_running_loop()
     until_s = loop.time() + (view.stop_grace_s or 0.0) + MARGIN_S

@@ -6,16 +6,19 @@ A torchrun command line for one machine can be pasted and works. The options are
 import ipaddress
 import socket
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, TypeVar
+from enum import IntFlag
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 import click
 from click.core import ParameterSource
-from msgspec import structs
 
-from messages.jobs import JobSpec
 from runtime.errors import UserError
 from tradewind.cli.options import Number, Whole
-from tradewind.cli.rank_logs import Outputs, Streams
+
+if TYPE_CHECKING:
+    from messages.api import LogLine
+    from messages.jobs import JobSpec
 
 KEY = "tradewind.cli.torchrun_options"
 SEVERAL_MACHINES = "start `tradewind cluster` on each machine, then `tradewind submit JOB.yaml`"
@@ -48,6 +51,55 @@ REFUSED = {
 }
 
 
+class Std(IntFlag):
+    """torchrun's numbers."""
+
+    NONE = 0
+    OUT = 1
+    ERR = 2
+    ALL = 3
+
+
+class Streams(NamedTuple):
+    """Which streams of which rank."""
+
+    of_all: Std = Std.NONE
+    by_rank: Mapping[int, Std] = MappingProxyType({})
+
+    @classmethod
+    def parsed(cls, text: str) -> Self:
+        """torchrun's `3`, or `0:1,1:2` for RANK:STD. Raises ValueError."""
+        problem = f"{text!r} is neither 0, 1, 2, 3 nor RANK:STD,…"
+        try:
+            if ":" not in text:
+                return cls(_std(text))
+            pairs = (pair.split(":") for pair in text.split(","))
+            return cls(by_rank={int(rank): _std(std) for rank, std in pairs})
+        except ValueError:
+            raise ValueError(problem) from None
+
+    def has(self, line: "LogLine") -> bool:
+        return bool(self.by_rank.get(line.rank, self.of_all) & (Std.ERR if line.stderr else Std.OUT))
+
+    @property
+    def any(self) -> bool:
+        return self != Streams()
+
+
+def _std(text: str) -> Std:
+    if text not in {"0", "1", "2", "3"}:
+        raise ValueError(text)
+    return Std(int(text))
+
+
+class Outputs(NamedTuple):
+    folder: str | None = None
+    tee: Streams = Streams()
+    redirects: Streams = Streams()
+    shown: frozenset[int] | None = None
+    """Ranks whose lines are shown; None: all."""
+
+
 class Given(NamedTuple):
     """What the command line says with torchrun's options, checked."""
 
@@ -58,7 +110,9 @@ class Given(NamedTuple):
     outputs: Outputs
     notes: tuple[str, ...]
 
-    def applied_to(self, spec: JobSpec) -> JobSpec:
+    def applied_to(self, spec: "JobSpec") -> "JobSpec":
+        from msgspec import structs
+
         env = {"ROLE_NAME": self.role} if self.role is not None else {}
         launch = structs.replace(spec.launch, env={**spec.launch.env, **env}, no_python=self.program)
         timeouts = spec.timeouts

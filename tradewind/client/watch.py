@@ -4,14 +4,11 @@ import asyncio
 import signal
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from messages.api import EventLine, JobView, LogLine
-from messages.events import JOB_ENDS
+from messages.events import JOB_ENDS, EventKind
+from tradewind.client.api import Api
 from tradewind.client.following import Seen, follow, source_of_event, source_of_line
-
-if TYPE_CHECKING:
-    from tradewind.client.api import Api
 
 QUIET_S = 0.5
 DRAIN_S = 3.0
@@ -30,7 +27,7 @@ class End:
 class Watch:
     def __init__(
         self,
-        api: "Api",
+        api: Api,
         name: str,
         *,
         on_line: Callable[[LogLine], None],
@@ -60,7 +57,7 @@ class Watch:
         events = follow(lambda: self._api.events(self._name, follow=True), seen, self._is_over, on_away=self._on_away)
         async for event in events:
             self._on_event(event)
-            if event.kind == "trainer_failed":
+            if event.kind == EventKind.TRAINER_FAILED:
                 self._failed_code = own_exit_code(event)
             if event.ends_job:
                 return self._end(JOB_ENDS[event.kind], event.why)
@@ -98,7 +95,7 @@ def has_ended(view: JobView) -> bool:
     return view.phase in JOB_ENDS.values()
 
 
-async def is_over(api: "Api", job: str | None) -> bool:
+async def is_over(api: Api, job: str | None) -> bool:
     """Whether this job has ended; the events of everything never end."""
     return job is not None and has_ended(await api.job(job))
 

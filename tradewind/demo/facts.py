@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from messages.api import EventLine, ProgressLine
+from messages.events import EventKind
 from messages.ids import Generation, Rank, WorkerId
 from tradewind.demo.cloud.facts import CloudFacts
 from tradewind.demo.timeline import Moment
@@ -127,9 +128,9 @@ def formed_from(events: Iterable[EventLine]) -> tuple[Formed, ...]:
     halted_why = ""
     for event in events:
         generation, size = event.fields.get("generation"), event.fields.get("world_size")
-        if event.kind == "world_halted":
+        if event.kind == EventKind.WORLD_HALTED:
             halted_why = event.why
-        elif event.kind == "world_decided" and isinstance(generation, int) and isinstance(size, int):
+        elif event.kind == EventKind.WORLD_DECIDED and isinstance(generation, int) and isinstance(size, int):
             entry = str(event.fields.get("entry") or "")
             formed[Generation(generation)] = Formed(Generation(generation), size, halted_why or event.why, entry)
             halted_why = ""
@@ -137,4 +138,6 @@ def formed_from(events: Iterable[EventLine]) -> tuple[Formed, ...]:
 
 
 def noticed_in(events: Iterable[EventLine]) -> frozenset[WorkerId]:
-    return frozenset(WorkerId(str(event.fields["worker"])) for event in events if event.kind == "worker_noticed")
+    return frozenset(
+        WorkerId(str(event.fields["worker"])) for event in events if event.kind == EventKind.WORKER_NOTICED
+    )

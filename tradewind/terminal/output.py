@@ -7,7 +7,9 @@ import time
 import click
 import msgspec
 
+from controlplane.catalog import money
 from messages.api import EventLine, LogLine
+from messages.events import EventKind
 from messages.measured import MeasuredProfile
 from runtime.errors import UserError
 from runtime.plain_text import plain, plain_lines, script_line
@@ -16,7 +18,7 @@ NOTHING = "–"
 """Stands where a value is missing."""
 CONTINUED = " " * 10
 """Before each further line of a text, so that it is not taken for a line of ours."""
-QUIET_KINDS = ("job_submitted", "worker_joined", "world_decided", "job_succeeded")
+QUIET_KINDS = (EventKind.JOB_SUBMITTED, EventKind.WORKER_JOINED, EventKind.WORLD_DECIDED, EventKind.JOB_SUCCEEDED)
 """Events that are not shown beside a script's output."""
 BYTE_UNITS = ("bytes", "kB", "MB", "GB", "TB")
 
@@ -53,7 +55,13 @@ def tell_event(event: EventLine) -> None:
     """Beside a script's output: short, and not all. The last lines of a script that failed come with the job's end."""
     if event.kind in QUIET_KINDS:
         return
-    reason = {"job_failed": event.why, "trainer_failed": ""}.get(event.kind, first_line(event.why))
+    match event.kind:
+        case EventKind.JOB_FAILED:
+            reason = event.why
+        case EventKind.TRAINER_FAILED:
+            reason = ""
+        case _:
+            reason = first_line(event.why)
     first, *rest = plain_lines(reason.rstrip("\n"))
     say(event.text + (f": {first}" if first else ""))
     for line in rest:
@@ -70,9 +78,6 @@ def next_command(command: str) -> str:
 
 def usd_text(micro_usd: int, decimals: int = 4) -> str:
     """`1.2500`"""
-    # Loaded when money is shown: the help of a command needs nothing of the control plane.
-    from controlplane.catalog import money
-
     return money.usd_text(micro_usd, decimals)
 
 

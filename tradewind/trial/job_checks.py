@@ -3,13 +3,14 @@
 import time
 
 from messages.api import EventLine
+from messages.events import EventKind
 from tradewind.trial.gcloud import Machine
 from tradewind.trial.stage import Trial
 from tradewind.trial.verdicts import Verdict, failed, passed, skipped
 
 DEVICE = "device: "
 """How the job of the trial begins the line that names what a rank computes on."""
-PREEMPTED = ("worker_noticed", "worker_gone")
+PREEMPTED = (EventKind.WORKER_NOTICED, EventKind.WORKER_GONE)
 """Events of a worker whose machine is preempted."""
 
 
@@ -41,7 +42,7 @@ async def notice(trial: Trial) -> Verdict:
     event = await trial.until(told, trial.bounds.notice_s)
     if event is None:
         return failed(f"{machine.name} was preempted, and no worker had a notice within {trial.bounds.notice_s:g} s")
-    if event.kind == "worker_gone":
+    if event.kind == EventKind.WORKER_GONE:
         return failed(f"{machine.name} was preempted, and {event.text} without a notice")
     return passed(
         f"{machine.name}: {event.text} {event.at - since:.1f} s after simulate-maintenance-event ({event.why})"

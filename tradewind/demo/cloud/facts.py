@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from messages.api import EventLine
 from messages.costs import CostView
-from messages.events import LOSER_FIELD
+from messages.events import LOSER_FIELD, EventKind
 from messages.ids import Generation, WorkerId
 
 RELEASED = "released"
@@ -112,12 +112,17 @@ class CloudFacts:
 
 
 def partings_in(events: Iterable[EventLine]) -> dict[WorkerId, Parting]:
-    return {WorkerId(str(each.fields["worker"])): Parting(each.at, each.why) for each in _of("worker_gone", events)}
+    return {
+        WorkerId(str(each.fields["worker"])): Parting(each.at, each.why) for each in _of(EventKind.WORKER_GONE, events)
+    }
 
 
 def clusters_in(events: Iterable[EventLine]) -> dict[WorkerId, str]:
     """The cluster that each worker joined in."""
-    return {WorkerId(str(each.fields["worker"])): str(each.fields["cluster"]) for each in _of("worker_joined", events)}
+    return {
+        WorkerId(str(each.fields["worker"])): str(each.fields["cluster"])
+        for each in _of(EventKind.WORKER_JOINED, events)
+    }
 
 
 def identified(taken: Taken, events: Iterable[EventLine], members: frozenset[WorkerId]) -> WorkerId | None:
@@ -126,28 +131,32 @@ def identified(taken: Taken, events: Iterable[EventLine], members: frozenset[Wor
         worker = WorkerId(str(event.fields.get("worker", "")))
         if event.at < taken.at or worker not in members:
             continue
-        if taken.notice_s and event.kind == "worker_noticed":
+        if taken.notice_s and event.kind == EventKind.WORKER_NOTICED:
             return worker
-        if not taken.notice_s and event.kind == "worker_gone" and not event.why.startswith(RELEASED):
+        if not taken.notice_s and event.kind == EventKind.WORKER_GONE and not event.why.startswith(RELEASED):
             return worker
     return None
 
 
 def asked_in(events: Iterable[EventLine]) -> list[tuple[str, float]]:
     """Zone and time of each request for nodes."""
-    return [(str(each.fields["zone"]), each.at) for each in events if each.kind in ("pool_created", "pool_raised")]
+    return [
+        (str(each.fields["zone"]), each.at)
+        for each in events
+        if each.kind in (EventKind.POOL_CREATED, EventKind.POOL_RAISED)
+    ]
 
 
 def removals_in(events: Iterable[EventLine]) -> tuple[Removal, ...]:
-    return tuple(Removal(each.at, each.text) for each in _of("nodes_removed", events))
+    return tuple(Removal(each.at, each.text) for each in _of(EventKind.NODES_REMOVED, events))
 
 
 def stockouts_in(events: Iterable[EventLine]) -> list[tuple[str, float]]:
-    return [(str(each.fields["zone"]), each.at) for each in _of("zone_stocked_out", events)]
+    return [(str(each.fields["zone"]), each.at) for each in _of(EventKind.ZONE_STOCKED_OUT, events)]
 
 
 def decisions_in(events: Iterable[EventLine]) -> tuple[PlanTold, ...]:
-    return tuple(PlanTold(each.text, each.why, _lost(each)) for each in _of("planned", events))
+    return tuple(PlanTold(each.text, each.why, _lost(each)) for each in _of(EventKind.PLANNED, events))
 
 
 def _lost(event: EventLine) -> tuple[str, ...]:

@@ -1,0 +1,236 @@
+"""The allocator of the job in one term of a master: its core, the wire to the cloud, and the planner beside it."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, assert_never
+
+from controlplane.allocator import events
+from controlplane.allocator.decide import decide
+from controlplane.allocator.demand import Demand
+from controlplane.allocator.effects import (
+    AllocatorEffect,
+    Announce,
+    CreatePool,
+    DeletePool,
+    FollowMarket,
+    ListPools,
+    MakePlan,
+    Place,
+    RemoveNodes,
+    ResizePool,
+    ShareStock,
+)
+from controlplane.allocator.invariants import check
+from controlplane.allocator.placement import free_nodes
+from controlplane.allocator.state import AllocatorSettings, new_allocator
+from controlplane.catalog.money import micro_of
+from controlplane.clouds.outcomes import Unreachable
+from controlplane.job import events as job_events
+from controlplane.job.state import Job, Want
+from controlplane.job.wants import next_want
+from controlplane.planning.criteria import Criteria, criteria_left, criteria_of
+from controlplane.planning.plan import plan
+from controlplane.planning.tuning import Tuning
+from messages.clusters import ClusterHeartbeat
+from messages.ids import ClusterName
+from tests.allocator.wire import Request
+from tests.simulation.clockwork import Broken
+from tests.simulation.market import Market
+
+if TYPE_CHECKING:
+    from tests.simulation.masters import Term
+
+SETTINGS = AllocatorSettings(
+    stockout_s=3.0,
+    stockout_max_s=15.0,
+    quota_s=10.0,
+    quota_max_s=20.0,
+    loss_cooldown_s=10.0,
+    retry_s=0.5,
+    retry_max_s=4.0,
+    unready_s=4.0,
+    unready_timeout_s=12.0,
+    linger_s=6.0,
+    owed_s=3.0,
+    arrival_s=25.0,
+    recent_s=20.0,
+    hang_s=5.0,
+    fresh_s=4.0,
+    relist_s=8.0,
+    relist_updating_s=2.0,
+    list_timeout_s=10.0,
+    quiet_s=5.0,
+    plan_settle_s=0.5,
+    plan_every_s=10.0,
+    plan_timeout_s=6.0,
+    idle_timeout_s=20.0,
+    rest_max_s=40.0,
+    wary_s=20.0,
+    release_s=30.0,
+)
+TUNING = Tuning(alternatives=0)
+MARKET_S = 2.0
+"""Seconds between two looks at prices and quotas."""
+
+
+class Link:
+    """A queue from one loop of a master to another: nothing is lost or overtaken, but it takes a while."""
+
+    def __init__(self, term: "Term") -> None:
+        self._term = term
+        self._last_s = 0.0
+
+    def send(self, deliver: Callable[[], None]) -> None:
+        clockwork = self._term.system.clockwork
+        slow = clockwork.happens(0.05, "loop of a master slow")
+        delay_s = clockwork.chance.uniform(0.1, 1.0) if slow else clockwork.chance.uniform(0.00001, 0.001)
+        self._last_s = max(self._last_s, clockwork.now_s + delay_s)
+        term = self._term
+        heard = partial(term.process.do, lambda: deliver() if term.alive else None)
+        clockwork.after(self._last_s - clockwork.now_s, heard)
+
+
+class Allocation:
+    def __init__(self, term: "Term", job: Job, market: Market) -> None:
+        self._term = term
+        self._market = market
+        self._to_job = Link(term)
+        self._to_allocator = Link(term)
+        self._newest: dict[ClusterName, tuple[str, int]] = {}
+        self._wake = 0
+        self.alive = True
+        self.seen: set[str] = set()
+        """Uids of machines that it was told of."""
+        self.sighted_s: dict[ClusterName, float] = {}
+        self._file = criteria_of(job.spec) if job.spec.capacity is not None else None
+        want, criteria = next_want(job, term.now_s), self._criteria(next_want(job, term.now_s))
+        self.allocator = new_allocator(
+            job.name,
+            market.offers,
+            wanted=want.nodes,
+            at_s=term.now_s,
+            want=want.number,
+            ended=want.ended,
+            settings=SETTINGS,
+            demand=Demand(criteria, market.profile) if criteria is not None else None,
+        )
+        self._later(0.0, self._tick)
+        self._later(0.0, self._see_market)
+
+    def end(self) -> None:
+        self.alive = False
+        self._market.wire.crash(self)
+
+    def _later(self, delay_s: float, what: Callable[[], None]) -> None:
+        self._term.later(delay_s, lambda: what() if self.alive else None)
+
+    # From the job
+
+    def want(self, want: Want) -> None:
+        event = events.NodesWanted(
+            0.0, want.number, want.nodes, ended=want.ended, criteria=self._criteria(want), lost=want.lost
+        )
+        self._to_allocator.send(lambda: self._post(event))
+
+    def _criteria(self, want: Want) -> Criteria | None:
+        if self._file is None:
+            return None
+        total = micro_of(want.max_usd_total) if want.max_usd_total is not None else None
+        return criteria_left(
+            self._file, spot_only=want.spot_only, micro_usd_total=total, steps_left=None, seconds_left=None
+        )
+
+    # From the clusters
+
+    def see(self, topology: ClusterHeartbeat) -> None:
+        """On the real bus one sender's messages come in order."""
+        if (topology.incarnation, topology.seq) <= self._newest.get(topology.cluster, ("", 0)):
+            return
+        self._newest[topology.cluster] = (topology.incarnation, topology.seq)
+        self.seen |= {node.uid for node in topology.nodes}
+        self.sighted_s[topology.cluster] = self._term.now_s
+        free = free_nodes(topology, self.allocator.job)
+        self.post(events.NodesSeen(0.0, topology.cluster, topology.nodes, free))
+
+    # The core and its shell
+
+    def post(self, event: events.AllocatorEvent) -> None:
+        self._term.process.do(lambda: self._post(event))
+
+    def _tick(self) -> None:
+        self._post(events.Ticked(0.0))
+
+    def _post(self, event: Any) -> None:
+        if not self.alive:
+            return
+        before, now_s = self.allocator, self._term.now_s
+        decision = decide(before, replace(event, at_s=now_s))
+        self.allocator = decision.state
+        broken = check(before, self.allocator, decision.effects)
+        if broken:
+            raise Broken(f"the allocator of {self._term.name} after {event}: {'; '.join(broken)}")
+        for effect in decision.effects:
+            self._perform(effect)
+        self._wake_at(decision.wake_at_s)
+
+    def _wake_at(self, at_s: float | None) -> None:
+        self._wake += 1
+        mine = self._wake
+        if at_s is not None:
+            delay_s = max(1e-5, at_s - self._term.now_s)
+            self._later(delay_s, lambda: self._tick() if mine == self._wake else None)
+
+    def _perform(self, effect: AllocatorEffect) -> None:
+        clockwork = self._term.system.clockwork
+        match effect:
+            case CreatePool() | ResizePool() | RemoveNodes() | DeletePool():
+                self._change(effect)
+            case ListPools(listing, _):
+                self._market.wire.list_pools(self, listing)
+            case MakePlan(number, criteria, profile, market, present):
+                made = plan(criteria, profile, market, present, TUNING)
+                late = clockwork.happens(0.1, "plan late")
+                delay_s = clockwork.chance.uniform(0.5, 4.0) if late else 0.05
+                self._later(delay_s, lambda: self._post(events.Planned(0.0, number, made)))
+            case Place():
+                self._place(effect)
+            case FollowMarket() | ShareStock():
+                pass
+            case Announce(kind, text, why, _):
+                self._term.tell(f"[{kind}] {text} ({why})")
+            case _:
+                assert_never(effect)
+
+    def _change(self, change: CreatePool | ResizePool | RemoveNodes | DeletePool) -> None:
+        if not self._term.process.leads:
+            ended = events.OperationEnded(0.0, change.ref, change.operation, Unreachable("this master does not lead"))
+            self._later(0.001, lambda: self._post(ended))
+            return
+        operation = self.allocator.pools[change.ref].operation
+        request = Request(change, operation is not None and operation.raises)
+        self._term.system.check_alone(self._term.process)
+        self._market.account.check(self, request)
+        self._market.wire.send(self, request)
+
+    def _place(self, place: Place) -> None:
+        """The job hears of it a moment later."""
+        term = self._term
+
+        def hear() -> None:
+            if self.alive:
+                term.post(
+                    job_events.PlacementChanged(
+                        term.now_s, place.want, place.workers, place.shortage, place.leaving, place.at_once
+                    )
+                )
+
+        self._to_job.send(hear)
+
+    def _see_market(self) -> None:
+        """Prices and quotas as they are now."""
+        self._later(MARKET_S, self._see_market)
+        if self.allocator.demand is None:
+            self._post(events.QuotasSeen(0.0, self._market.quotas()))
+        else:
+            self._post(events.MarketSeen(0.0, self._market.priced(self.allocator.demand.criteria)))

@@ -1,0 +1,47 @@
+"""What kind of run a seed is: where its machines come from, what its script uses, what it may spend."""
+
+import random
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Supply(StrEnum):
+    STATIC = "workers of a static cluster"
+    ORDERED = "nodes bought in the order of the fleet"
+    PLANNED = "nodes bought by a plan"
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    supply: Supply = Supply.STATIC
+    is_live: bool = False
+    """The script uses the SDK, so that worlds change in place."""
+    has_budget: bool = False
+    """Money for a while only; its owner raises it."""
+    has_pauses: bool = False
+    """Paused at chosen moments of a change."""
+    has_barren_cluster: bool = False
+    """A second cluster takes its share and never brings a worker."""
+
+    @property
+    def is_bought(self) -> bool:
+        return self.supply is not Supply.STATIC
+
+    def __str__(self) -> str:
+        script = "a script with the SDK" if self.is_live else "a plain script"
+        more = {"a budget": self.has_budget, "pauses": self.has_pauses, "a barren cluster": self.has_barren_cluster}
+        return ", ".join([script, self.supply.value, *(name for name, has in more.items() if has)])
+
+
+def setting_of(seed: int) -> Setting:
+    """By a chance of its own, so that a new kind of run leaves the faults of a seed as they were."""
+    chance = random.Random(f"setting {seed}")
+    supply = chance.choice((Supply.STATIC, *Supply))
+    is_static = supply is Supply.STATIC
+    return Setting(
+        supply,
+        is_live=chance.random() < 0.5,
+        has_budget=supply is Supply.PLANNED and chance.random() < 0.5,
+        has_pauses=is_static and chance.random() < 0.3,
+        has_barren_cluster=is_static and chance.random() < 0.3,
+    )

@@ -12,6 +12,8 @@ from typing import Generic, TypeVar
 from controlplane.clouds.interface import Cloud, ClusterInfo, MachineInfo, MarketPrice
 from controlplane.clouds.observations import Look, look_at
 from controlplane.clouds.outcomes import Refused, Unreachable
+from messages.events import FLEET, Event
+from messages.ids import ClusterName
 from runtime.clock import Clock
 
 T = TypeVar("T")
@@ -80,6 +82,22 @@ class Observer:
         if not isinstance(found, Unreachable | Refused):
             self._on_listing(found)
         return found
+
+
+class Advice:
+    """What a cloud says should be corrected in a cluster, announced once."""
+
+    def __init__(self, announce: Callable[[Event], None]) -> None:
+        self._announce = announce
+        self._told: dict[ClusterName, str] = {}
+
+    def see(self, clusters: Sequence[ClusterInfo]) -> None:
+        for cluster in clusters:
+            known = self._told.get(cluster.name, "")
+            self._told[cluster.name] = cluster.advice
+            if cluster.advice and cluster.advice != known:
+                text = f"cluster {cluster.name} needs attention"
+                self._announce(Event(FLEET, "cluster_advice", text, cluster.advice, {"cluster": cluster.name}))
 
 
 class _SharedRead(Generic[T]):

@@ -11,12 +11,11 @@ from controlplane.allocator.state import AllocatorSettings
 from controlplane.bootstrap.bootstrap import Bootstrap
 from controlplane.bootstrap.outcomes import PassOutcome
 from controlplane.bootstrap.settings import Place, Secrets
-from controlplane.capacity.advice import Advice
 from controlplane.capacity.capacity import Capacity
 from controlplane.capacity.fleet_keeper import Controllers, FleetKeeper
 from controlplane.capacity.interface import OnPlacement
 from controlplane.capacity.leaders_cloud import LeadersCloud
-from controlplane.capacity.observer import Observer
+from controlplane.capacity.observer import Advice, Observer
 from controlplane.capacity.planning import Planning
 from controlplane.capacity.silent_controllers import SilentControllers
 from controlplane.capacity.upgrade_guard import UpgradeGuard

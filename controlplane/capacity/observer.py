@@ -1,4 +1,4 @@
-"""The one observer of the cloud: reads machines, prices, clusters and pools at one rate, for all who need them.
+"""The one observer of the cloud: reads machines, prices, clusters and pools at a bounded rate, for all who need them.
 
 Ledger, planner, reaper and allocators see the same looks and the same listings, so that budget and plan never see
 different prices, and the number of calls does not grow with the number of jobs. Whoever asks gets what was read after
@@ -19,7 +19,9 @@ from runtime.clock import Clock
 T = TypeVar("T")
 
 EVERY_S = 1.0
-"""Least seconds between the beginnings of two looks, and of two listings."""
+"""Least seconds between the beginnings of two looks."""
+LIST_EVERY_S = 0.25
+"""Least seconds between the beginnings of two listings: an allocator that begins waits for one."""
 
 Clusters = Sequence[ClusterInfo] | Unreachable | Refused
 OnListing = Callable[[Sequence[ClusterInfo]], None]
@@ -41,7 +43,7 @@ class Observer:
         self._newest: Look | None = None
         self._changed = asyncio.Condition()
         self._looks = _SharedRead(self._look, clock, every_s, "cloud/look")
-        self._listings = _SharedRead(self._list, clock, every_s, "cloud/listing")
+        self._listings = _SharedRead(self._list, clock, min(every_s, LIST_EVERY_S), "cloud/listing")
 
     async def run(self) -> None:
         """Looks again and again, until cancelled."""

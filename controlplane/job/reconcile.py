@@ -60,12 +60,13 @@ from controlplane.job.sentences import (
     workers_are,
 )
 from controlplane.job.sharing import capped, judge_shares
-from controlplane.job.state import Job, Phase, Record, Store, Worker
+from controlplane.job.state import Job, Store, Worker
 from controlplane.job.stopping import grace_s, is_ending
 from controlplane.job.waiting import what_to_wait_for
 from controlplane.job.wants import want_nodes
 from messages.clusters import RemoveWorkers
 from messages.ids import Generation
+from messages.records import Phase, Record
 from messages.workers import WrittenCheckpoint
 from messages.worlds import Assignment, HotWorld, StoreAddress
 

@@ -5,7 +5,8 @@ from controlplane.job.queries import chosen, coming, unheard, warming
 from controlplane.job.ranks import arrange
 from controlplane.job.sentences import name_workers, workers_are
 from controlplane.job.sharing import capped, clusters_agree
-from controlplane.job.state import Job, Record, Worker
+from controlplane.job.state import Job, Worker
+from messages.records import Record
 
 
 def what_to_wait_for(job: Job, now_s: float) -> str | None:

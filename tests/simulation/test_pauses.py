@@ -7,7 +7,8 @@ import pytest
 
 from controlplane.job import reconcile as job_reconcile
 from controlplane.job import waiting as job_waiting
-from controlplane.job.state import Job, Record
+from controlplane.job.state import Job
+from messages.records import Record
 from tests.simulation.run import simulate
 from tests.simulation.seeds import is_found
 from tests.simulation.settings import Supply, setting_of

@@ -9,7 +9,8 @@ from controlplane.job import effects
 from controlplane.job.assignment import assignment_of
 from controlplane.job.changes import changes_in_place, must_change
 from controlplane.job.commands import ask, is_unconfirmed, repeats_halt_at_s
-from controlplane.job.learn import backoff_s, bury, learn_exits
+from controlplane.job.learn_exits import learn_exits
+from controlplane.job.learn_workers import backoff_s, tombstone
 from controlplane.job.live.plan import give_up_at_s, hurry_at_s, plan, planned_world, why_plan
 from controlplane.job.live.repair import repair
 from controlplane.job.live.stalls import watch, watch_again_at_s, why_waits
@@ -413,7 +414,7 @@ class Turn:
 
     def _put_out(self, overdue: Overdue) -> None:
         for worker, why in overdue:
-            self.job = bury(self.job, worker.worker, why)
+            self.job = tombstone(self.job, worker.worker, why)
             command = RemoveWorkers(self.job.name, (worker.worker,), why)
             self.effects.append(effects.TellCluster(worker.cluster, command))
 

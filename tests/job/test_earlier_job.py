@@ -6,7 +6,7 @@ from msgspec import structs
 
 from controlplane.job import events
 from controlplane.job.effects import JobEffect, TellCluster
-from controlplane.job.learn import knows
+from controlplane.job.learn_workers import knows
 from controlplane.job.state import new_job
 from messages.clusters import Presence, RemoveWorkers, WorkerSight
 from messages.ids import Epoch, Generation, WorkerId

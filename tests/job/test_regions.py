@@ -3,7 +3,7 @@
 from msgspec import structs
 
 from controlplane.job import events
-from controlplane.job.learn import CLUSTER_FORGOTTEN_S
+from controlplane.job.learn_clusters import CLUSTER_FORGOTTEN_S
 from controlplane.job.queries import DESERTED_S, deserted
 from messages.clusters import ClusterHeartbeat, Presence, WorkerSight
 from messages.ids import ClusterName, WorkerId

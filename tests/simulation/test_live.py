@@ -8,6 +8,8 @@ from msgspec import structs
 
 from controlplane.job import changes as job_changes
 from controlplane.job import learn as job_learn
+from controlplane.job import learn_clusters as job_learn_clusters
+from controlplane.job import learn_workers as job_learn_workers
 from controlplane.job import reconcile as job_reconcile
 from controlplane.job.live import stalls as job_stalls
 from controlplane.job.live import trainers as job_hot
@@ -136,14 +138,15 @@ def _take_silence_for_slowness(patch: pytest.MonkeyPatch) -> None:
 
 def _count_a_lost_peer_as_a_failure(patch: pytest.MonkeyPatch) -> None:
     """A lost worker uses up the budget of the script."""
-    honest = job_learn.bury
+    honest = job_learn_workers.tombstone
 
     def blame(job: Job, worker: WorkerId, why: str) -> Job:
         after = honest(job, worker, why)
         record = structs.replace(after.record, failures=after.record.failures + 1)
         return replace(after, record=record)
 
-    patch.setattr(job_learn, "bury", blame)
+    for module in (job_learn, job_learn_workers, job_learn_clusters):
+        patch.setattr(module, "tombstone", blame)
 
 
 def _replace_the_next_world_between_readiness_and_switch(patch: pytest.MonkeyPatch) -> None:

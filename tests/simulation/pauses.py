@@ -8,8 +8,8 @@ from collections.abc import Callable
 from functools import partial
 
 from controlplane.job import events as job_events
-from controlplane.job.state import Phase
 from messages.criteria import WhenSpent
+from messages.records import Phase
 from tests.simulation.clockwork import Broken
 from tests.simulation.live_system import LiveSystem
 from tests.simulation.system import HEAL_S, System

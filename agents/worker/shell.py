@@ -1,7 +1,7 @@
 """The hands of the worker-agent: the bus, the host, the log lines, the progress reports."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -26,22 +26,12 @@ from agents.worker.environment import AN_INVITED, enlarged
 from agents.worker.events import (
     AssignmentHeard,
     BusBack,
-    CheckpointReported,
-    CheckpointWritten,
     EndStalledHeard,
     HaltHeard,
-    HostWarmed,
     InviteHeard,
     LocateHeard,
     ReleaseHeard,
-    StepCompleted,
     StopAsked,
-    TrainerAttached,
-    TrainerDetached,
-    TrainerExited,
-    TrainerForked,
-    TrainerForkFailed,
-    TrainerSaid,
     TrainersSeen,
     WorkerEvent,
 )
@@ -49,29 +39,24 @@ from agents.worker.external_host import HostContainer
 from agents.worker.host import HostCommand
 from agents.worker.host_runner import HostRunner
 from agents.worker.leftovers import WorkerFolder
+from agents.worker.listener import Listener
 from agents.worker.outbox import LogOutbox
 from agents.worker.progress import REPORT_EVERY_S, ProgressBook
 from agents.worker.state import WorkerIdentity, WorkerState, own_place
 from agents.worker.stored import read_world
 from agents.worker.terminal import Echo
-from agents.worker.trainer import Birth
-from agents.worker.trainers import Trainers
-from agents.worker.translation import birth_of, counted_of, exit_of, fact_message, order_of
-from agents.worker.translation import status_of as status_of_trainer
+from agents.worker.translation import fact_message, order_of
 from messages import subjects
 from messages.clusters import Answer
 from messages.codec import Received
 from messages.envelope import Message
-from messages.ids import Generation, Rank
-from messages.measured import StepsMeasured
 from messages.workers import (
     StopWorker,
     WorkerHeartbeat,
     WorkerNoticed,
     WorkerStatus,
-    WrittenCheckpoint,
 )
-from messages.worlds import Assignment, EndStalled, Halt, Invite, Locate, Release, StepsCounted
+from messages.worlds import Assignment, EndStalled, Halt, Invite, Locate, Release
 from runtime import causes
 from runtime.bus import Bucket, Bus
 from runtime.clock import Clock
@@ -80,9 +65,6 @@ from runtime.errors import BusUnavailable
 from runtime.inbox import Inbox
 from runtime.logs import WhyLog, logger
 from runtime.retry import Backoff
-from tradewind.protocol import host as host_protocol
-from tradewind.protocol import trainer as trainer_protocol
-from tradewind.protocol.steps import StepReport
 from tradewind.protocol.variables import TERMS
 
 MISADDRESSED = "misaddressed"
@@ -119,12 +101,12 @@ class WorkerShell:
         self._bus = bus
         self._bucket = hands.bucket
         self._inbox = hands.inbox
-        self._echo = hands.echo
         self._tasks = tasks
         self._clock = clock
-        self.trainers = Trainers(self._hear_trainer)
         self._progress = ProgressBook(identity.job, identity.worker)
-        self.host = HostRunner(hands.command, hands.folder, self._hear, self._inbox.post, clock)
+        listener = Listener(hands.inbox.post, self.outbox, self._progress, hands.echo, clock)
+        self.trainers = listener.trainers
+        self.host = HostRunner(hands.command, hands.folder, listener.hear_host, hands.inbox.post, clock)
         self._state: WorkerState | None = None
         self._log = logger(worker=identity.worker)
         self._log_why = WhyLog(self._log, "waits_for")
@@ -216,76 +198,6 @@ class WorkerShell:
                 await backoff.wait()
             else:
                 return
-
-    def _hear(self, message: host_protocol.HostMessage) -> None:
-        at_s = self._clock.monotonic_s()
-        match message:
-            case host_protocol.Hello():
-                self._inbox.post(HostWarmed(at_s))
-            case host_protocol.Forked():
-                self._inbox.post(TrainerForked(at_s, *birth_of(message), message.pid))
-            case host_protocol.ForkFailed():
-                self._inbox.post(TrainerForkFailed(at_s, *birth_of(message), message.error))
-            case host_protocol.Output():
-                self._on_output(message)
-            case host_protocol.Progress():
-                generation, rank = self._place_of(birth_of(message))
-                self._on_reported(generation, rank, message.reports)
-            case host_protocol.Checkpointed():
-                generation, _ = self._place_of(birth_of(message))
-                self._inbox.post(CheckpointReported(at_s, generation, self._clock.wall_s()))
-            case host_protocol.Exited():
-                self.trainers.forget(birth_of(message))
-                self.outbox.hurry()
-                self._inbox.post(TrainerExited(at_s, Generation(message.generation), exit_of(message)))
-            case host_protocol.Stopped() | host_protocol.Refused():
-                pass
-            case _:
-                assert_never(message)
-
-    def _hear_trainer(self, birth: Birth, message: trainer_protocol.TrainerMessage | None) -> None:
-        at_s = self._clock.monotonic_s()
-        match message:
-            case None:
-                self._inbox.post(TrainerDetached(at_s, *birth))
-            case trainer_protocol.Attach():
-                self._inbox.post(TrainerAttached(at_s, *birth))
-            case trainer_protocol.Status():
-                certificate = self.trainers.certificate(message)
-                self._inbox.post(TrainerSaid(at_s, *birth, status_of_trainer(message, certificate)))
-            case trainer_protocol.Progress(generation, rank, reports):
-                measured, counted = self.trainers.measured(message), counted_of(message)
-                self._on_reported(Generation(generation), Rank(rank), reports, measured, counted)
-            case trainer_protocol.Checkpoint(step, folder, at):
-                self._inbox.post(CheckpointWritten(at_s, WrittenCheckpoint(step, folder, at)))
-            case _:
-                assert_never(message)
-
-    def _place_of(self, birth: Birth) -> Birth:
-        """The world and rank that a trainer is in now; the host knows only those it was forked with."""
-        said = self.trainers.newest(birth)
-        return birth if said is None or not said.generation else (Generation(said.generation), Rank(said.rank))
-
-    def _on_output(self, output: host_protocol.Output) -> None:
-        stderr = output.stream == "stderr"
-        generation, rank = self._place_of(birth_of(output))
-        self.outbox.add(generation, rank, output.lines, stderr=stderr)
-        if self._echo is not None:
-            self._echo.add(rank, output.lines, stderr=stderr)
-
-    def _on_reported(
-        self,
-        generation: Generation,
-        rank: Rank,
-        reports: Sequence[StepReport],
-        measured: StepsMeasured | None = None,
-        counted: StepsCounted | None = None,
-    ) -> None:
-        self._progress.add(generation, rank, reports, measured, counted)
-        at_s = self._clock.monotonic_s()
-        steps = [report.step for report in reports]
-        for step in dict.fromkeys((*steps[:1], *steps[-1:])):
-            self._inbox.post(StepCompleted(at_s, generation, rank, step))
 
     def _on_message(self, subject: str, received: Received) -> None:
         at_s, epoch = self._clock.monotonic_s(), received.envelope.epoch

@@ -59,26 +59,33 @@ class _Held:
     """Of a planned job, as its file says."""
 
 
+@dataclass(frozen=True, slots=True)
+class FleetTerms:
+    """What the fleet file says about machines."""
+
+    offers: tuple[Offer, ...]
+    """Most wanted first."""
+    complete: Complete = lambda plan: plan
+    pull_hint: PullHint = lambda image: ""
+
+
 class Capacity:
     has_fleet = True
 
     def __init__(
         self,
         cloud: Cloud,
-        offers: tuple[Offer, ...],
-        complete: Complete,
+        fleet: FleetTerms,
         clock: Clock,
         announce: Callable[[Event], None],
         on_placement: OnPlacement,
         settings: AllocatorSettings | None = None,
         planning: Planning | None = None,
-        pull_hint: PullHint = lambda image: "",
     ) -> None:
         """Without `planning` all jobs take their nodes in the fleet's order."""
-        self.pull_hint = pull_hint
+        self.pull_hint = fleet.pull_hint
         self._cloud = cloud
-        self._offers = offers
-        self._complete = complete
+        self._fleet = fleet
         self._clock = clock
         self._outlets = Outlets(announce, on_placement, self._follow, self._share)
         self.advisor: CapacityAdvisor = planning if planning is not None else NoAdvisor(clock)
@@ -119,7 +126,7 @@ class Capacity:
         now_s = self._clock.monotonic_s()
         state = new_allocator(
             job,
-            self._offers,
+            self._fleet.offers,
             wanted=want.nodes,
             at_s=now_s,
             want=want.number,
@@ -148,7 +155,7 @@ class Capacity:
             if decision.state.finished:
                 self._let_go(job)
 
-        shell = AllocatorShell(job, self._cloud, self._complete, self._clock, self._outlets, self._planner)
+        shell = AllocatorShell(job, self._cloud, self._fleet.complete, self._clock, self._outlets, self._planner)
         loop = AllocatorLoop(f"capacity/{job}", state, decide, shell, Ticked, self._clock, [decided])
         return loop
 

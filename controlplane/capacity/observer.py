@@ -1,4 +1,4 @@
-"""The one observer of the cloud: reads machines, prices, clusters and pools at one rate, for all who need them.
+"""The one observer of the cloud: reads machines, prices, clusters and pools at a bounded rate, for all who need them.
 
 Ledger, planner, reaper and allocators see the same looks and the same listings, so that budget and plan never see
 different prices, and the number of calls does not grow with the number of jobs. Whoever asks gets what was read after
@@ -12,12 +12,16 @@ from typing import Generic, TypeVar
 from controlplane.clouds.interface import Cloud, ClusterInfo, MachineInfo, MarketPrice
 from controlplane.clouds.observations import Look, look_at
 from controlplane.clouds.outcomes import Refused, Unreachable
+from messages.events import FLEET, Event
+from messages.ids import ClusterName
 from runtime.clock import Clock
 
 T = TypeVar("T")
 
 EVERY_S = 1.0
-"""Least seconds between the beginnings of two looks, and of two listings."""
+"""Least seconds between the beginnings of two looks."""
+LIST_EVERY_S = 0.25
+"""Least seconds between the beginnings of two listings: an allocator that begins waits for one."""
 
 Clusters = Sequence[ClusterInfo] | Unreachable | Refused
 OnListing = Callable[[Sequence[ClusterInfo]], None]
@@ -39,7 +43,7 @@ class Observer:
         self._newest: Look | None = None
         self._changed = asyncio.Condition()
         self._looks = _SharedRead(self._look, clock, every_s, "cloud/look")
-        self._listings = _SharedRead(self._list, clock, every_s, "cloud/listing")
+        self._listings = _SharedRead(self._list, clock, min(every_s, LIST_EVERY_S), "cloud/listing")
 
     async def run(self) -> None:
         """Looks again and again, until cancelled."""
@@ -80,6 +84,22 @@ class Observer:
         if not isinstance(found, Unreachable | Refused):
             self._on_listing(found)
         return found
+
+
+class Advice:
+    """What a cloud says should be corrected in a cluster, announced once."""
+
+    def __init__(self, announce: Callable[[Event], None]) -> None:
+        self._announce = announce
+        self._told: dict[ClusterName, str] = {}
+
+    def see(self, clusters: Sequence[ClusterInfo]) -> None:
+        for cluster in clusters:
+            known = self._told.get(cluster.name, "")
+            self._told[cluster.name] = cluster.advice
+            if cluster.advice and cluster.advice != known:
+                text = f"cluster {cluster.name} needs attention"
+                self._announce(Event(FLEET, "cluster_advice", text, cluster.advice, {"cluster": cluster.name}))
 
 
 class _SharedRead(Generic[T]):

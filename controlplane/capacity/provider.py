@@ -11,12 +11,11 @@ from controlplane.allocator.state import AllocatorSettings
 from controlplane.bootstrap.bootstrap import Bootstrap
 from controlplane.bootstrap.outcomes import PassOutcome
 from controlplane.bootstrap.settings import Place, Secrets
-from controlplane.capacity.advice import Advice
-from controlplane.capacity.capacity import Capacity
+from controlplane.capacity.capacity import Capacity, FleetTerms
 from controlplane.capacity.fleet_keeper import Controllers, FleetKeeper
 from controlplane.capacity.interface import OnPlacement
 from controlplane.capacity.leaders_cloud import LeadersCloud
-from controlplane.capacity.observer import Observer
+from controlplane.capacity.observer import Advice, Observer
 from controlplane.capacity.planning import Planning
 from controlplane.capacity.silent_controllers import SilentControllers
 from controlplane.capacity.upgrade_guard import UpgradeGuard
@@ -92,14 +91,12 @@ async def provided(fleet_file: Path, environ: Mapping[str, str], leader: Leader)
             settings = AllocatorSettings(unready_timeout_s=fleet.nodes.unready_timeout_s)
             capacity = Capacity(
                 cloud,
-                offers(fleet),
-                completed,
+                FleetTerms(offers(fleet), completed, pull_hint(fleet, environ)),
                 clock,
                 announce,
                 leader.on_placement,
                 settings,
                 planning=planning,
-                pull_hint=pull_hint(fleet, environ),
             )
             ours = findings.FleetScope(fleet.name, [plan.name for plan in cluster_plans(fleet)])
             records = partial(read_records, leader.bucket)

@@ -2,14 +2,15 @@
 
 from dataclasses import replace
 
-from controlplane.allocator.effects import CreatePool, RemoveNodes
+from controlplane.allocator import events
+from controlplane.allocator.effects import CreatePool, Place, RemoveNodes
 from controlplane.allocator.placement import free_nodes, place_of, placement_of
 from controlplane.allocator.state import new_allocator
 from messages.clusters import ClusterHeartbeat, NodeSight, Presence, WorkerSight
 from messages.ids import JobName
 from messages.workers import WorkerPhase
 from tests.allocator.planned_stage import FAR, IOWA, PlannedStage, a_running_stage, prices_of
-from tests.allocator.stage import EU, US, A, C, Stage, a_full_stage, a_stage, of
+from tests.allocator.stage import EU, US, A, C, Stage, a_full_stage, a_stage, next_want, of
 from tests.capacity.builders import JOB, a_starting_worker, a_worker
 
 
@@ -168,3 +169,31 @@ def test_under_a_cap_without_room_for_both_all_have_to_go_at_once() -> None:
     placed = place_of(stage.allocator, stage.now_s)
     assert (len(placed.leaving[US]), placed.at_once) == (2, True)
     assert placed.workers == {US: 1}
+
+
+# What the job is told
+
+
+def test_a_placement_names_the_want_that_it_answers() -> None:
+    stage = a_full_stage(A, wanted=3)
+    [place] = of(stage.wants(2), Place)
+    assert (place.want, place.workers) == (stage.allocator.want, {US: 2})
+    [again] = of(stage.wants(2), Place)
+    assert again == replace(place, want=place.want + 1)
+    assert of(stage.ticks(1.0), Place) == []
+
+
+def test_a_want_that_is_older_than_the_newest_teaches_nothing() -> None:
+    stage = a_full_stage(A, wanted=3)
+    late = next_want(stage.allocator, stage.now_s, nodes=1, ended="it was stopped")
+    stage.wants(2)
+    assert of(stage.happens(late), Place) == []
+    assert (stage.allocator.wanted, stage.allocator.ended) == (2, None)
+
+
+def test_why_a_cluster_is_not_ready_is_told_when_it_changes() -> None:
+    stage = a_stage(A, wanted=1)
+    stage.ticks()
+    stage.happens(events.PoolsListed(stage.now_s, stage.allocator.listing.number, ()))
+    [place] = of(stage.happens(events.ReadinessSeen(stage.now_s, US, "it is being made")), Place)
+    assert place.shortage == "cluster us is not ready: it is being made"

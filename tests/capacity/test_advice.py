@@ -2,8 +2,7 @@
 
 from dataclasses import replace
 
-from controlplane.capacity.advice import Advice
-from controlplane.capacity.observer import Observer
+from controlplane.capacity.observer import Advice, Observer
 from messages.events import Event
 from runtime.clock import SystemClock
 from tests.capacity.builders import US

@@ -11,7 +11,7 @@ from controlplane.allocator.effects import Place
 from controlplane.allocator.offers import Offer
 from controlplane.allocator.placement import Placement
 from controlplane.allocator.state import AllocatorSettings
-from controlplane.capacity.capacity import Capacity
+from controlplane.capacity.capacity import Capacity, FleetTerms
 from controlplane.capacity.fleet_keeper import Controllers, FleetKeeper
 from controlplane.catalog.kinds import MachineKind
 from controlplane.clouds.interface import (
@@ -48,8 +48,7 @@ class Stage:
         self.told: list[Event] = []
         self.capacity = Capacity(
             cloud,
-            offers,
-            _with_bigger_disks,
+            FleetTerms(offers, _with_bigger_disks),
             SystemClock(),
             self.told.append,
             self._place,

@@ -11,7 +11,7 @@ from controlplane.allocator.events import MachinesGivenBack
 from controlplane.allocator.learn import learn
 from controlplane.allocator.offers import Offer
 from controlplane.allocator.state import AllocatorSettings, Shortage, new_allocator
-from controlplane.capacity.capacity import Capacity
+from controlplane.capacity.capacity import Capacity, FleetTerms
 from controlplane.clouds.interface import ClusterInfo, PoolPlan, PoolRef
 from controlplane.clouds.outcomes import Done, Outcome, QuotaExceeded, Refused, Unreachable
 from messages.clusters import ClusterHeartbeat, NodeSight
@@ -66,8 +66,7 @@ def a_capacity(cloud: FakeCloud, *offers: Offer) -> tuple[Capacity, dict[JobName
     settings = AllocatorSettings(retry_s=0.01, quiet_s=0.05, relist_s=0.1, doubt_s=0.01)
     capacity = Capacity(
         cloud,
-        offers,
-        lambda plan: plan,
+        FleetTerms(offers),
         SystemClock(),
         lambda event: None,
         lambda job, placed: shortages.__setitem__(job, placed.shortage),

@@ -13,7 +13,7 @@ import pytest
 from controlplane.allocator.effects import Place
 from controlplane.allocator.offers import Offer, pool_plan, pool_ref
 from controlplane.allocator.state import AllocatorSettings
-from controlplane.capacity.capacity import Capacity
+from controlplane.capacity.capacity import Capacity, FleetTerms
 from controlplane.capacity.fleet_keeper import Controllers, FleetKeeper
 from controlplane.clouds.gke.cloud import GkeCloud
 from controlplane.clouds.interface import PoolStatus
@@ -45,8 +45,7 @@ class Bench:
         clock = SystemClock()
         self.capacity = Capacity(
             cloud,
-            self.offers,
-            lambda plan: plan,
+            FleetTerms(self.offers),
             clock,
             self.told.append,
             self._place,

@@ -13,7 +13,7 @@ from controlplane.allocator.demand import Demand
 from controlplane.allocator.effects import Place
 from controlplane.allocator.offers import Offer
 from controlplane.allocator.state import AllocatorSettings
-from controlplane.capacity.capacity import Capacity
+from controlplane.capacity.capacity import Capacity, FleetTerms
 from controlplane.capacity.planning import Planning
 from controlplane.clouds.gke.price_api import known_prices
 from controlplane.clouds.interface import MarketPrice
@@ -59,7 +59,7 @@ class Stage:
         self.told: list[Event] = []
         self.placed = Place(0)
         self.capacity = Capacity(
-            cloud, offers, lambda plan: plan, SystemClock(), self.told.append, self._place, SETTINGS, planning
+            cloud, FleetTerms(offers), SystemClock(), self.told.append, self._place, SETTINGS, planning
         )
 
     def _place(self, _job: JobName, placed: Place) -> None:

@@ -13,7 +13,7 @@ from controlplane.allocator.demand import Demand
 from controlplane.allocator.effects import Place
 from controlplane.allocator.offers import Offer, pool_ref
 from controlplane.allocator.state import AllocatorSettings
-from controlplane.capacity.capacity import Capacity
+from controlplane.capacity.capacity import Capacity, FleetTerms
 from controlplane.capacity.planning import Planning
 from controlplane.clouds.gke.cloud import GkeCloud
 from controlplane.clouds.gke.price_api import known_prices
@@ -44,7 +44,7 @@ class Bench:
         self.placed = Place(0)
         self.offers = offers
         self.capacity = Capacity(
-            cloud, offers, lambda plan: plan, SystemClock(), self.told.append, self._place, SETTINGS, planning
+            cloud, FleetTerms(offers), SystemClock(), self.told.append, self._place, SETTINGS, planning
         )
         self.free: set[str] = set()
         """Nodes that the job has left."""

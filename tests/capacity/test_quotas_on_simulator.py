@@ -8,7 +8,7 @@ from pathlib import Path
 from controlplane.allocator.effects import Place
 from controlplane.allocator.offers import Offer, pool_ref
 from controlplane.allocator.state import AllocatorSettings
-from controlplane.capacity.capacity import Capacity
+from controlplane.capacity.capacity import Capacity, FleetTerms
 from controlplane.capacity.planning import Planning
 from controlplane.clouds.gke.cloud import GkeCloud
 from controlplane.clouds.gke.price_api import known_prices
@@ -43,8 +43,7 @@ class Bench:
         self.shortage = ""
         self.capacity = Capacity(
             cloud,
-            offers,
-            lambda plan: plan,
+            FleetTerms(offers),
             SystemClock(),
             self.told.append,
             self._place,

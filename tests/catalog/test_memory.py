@@ -182,3 +182,11 @@ def test_what_cannot_be_read_is_forgotten_and_told() -> None:
     assert list(memory.shelves) == [core.Shelf(ZONE, GPU)]
     assert len(problems) == 2
     assert "us-east1-b" in problems[0]
+
+
+def test_what_earlier_versions_stored_besides_is_passed_over() -> None:
+    seen = '{"at": 1000.0, "late": [1.0], "by_hour": {}, "last_stockout_at": 900.0, "last_quota_refusal_at": null}'
+    stored = f'{{"version": 1, "accelerators": {{"{GPU}": {seen}}}}}'.encode()
+    memory, problems = decode({key_of(ZONE): stored})
+    assert problems == ()
+    assert estimated(memory, 1000.0).observations > 0

@@ -11,7 +11,7 @@ import yaml
 
 from controlplane.allocator.offers import pool_plan
 from controlplane.allocator.state import AllocatorSettings
-from controlplane.capacity.capacity import Capacity
+from controlplane.capacity.capacity import Capacity, FleetTerms
 from controlplane.capacity.fleet_offers import limits_of, priced
 from controlplane.catalog.memory import Memory, estimate
 from controlplane.catalog.shipped import shipped_links
@@ -202,8 +202,7 @@ async def test_a_job_takes_nodes_of_both_clouds_in_the_fleet_s_order(ground: Gro
     fleet, cloud = await opened(ground)
     capacity = Capacity(
         cloud,
-        offers(fleet),
-        lambda plan: complete(fleet, plan, {}),
+        FleetTerms(offers(fleet), lambda plan: complete(fleet, plan, {})),
         SystemClock(),
         lambda event: None,
         lambda job, placed: None,

@@ -8,7 +8,7 @@ import pytest
 
 from controlplane.allocator.offers import Offer
 from controlplane.allocator.state import AllocatorSettings
-from controlplane.capacity.capacity import Capacity
+from controlplane.capacity.capacity import Capacity, FleetTerms
 from controlplane.clouds.interface import PoolRef
 from controlplane.clouds.outcomes import Outcome
 from controlplane.master.term import Term
@@ -49,8 +49,7 @@ async def a_master(bus: Bus, cloud: FakeCloud, *, keep_jobs: int, epoch: Epoch =
     settings = AllocatorSettings(retry_s=0.01, quiet_s=0.05, relist_s=0.2)
     capacity = Capacity(
         cloud,
-        (OFFER,),
-        lambda plan: plan,
+        FleetTerms((OFFER,)),
         SystemClock(),
         context.announce,
         lambda job, place: master.place(job, place),

@@ -10,7 +10,7 @@ import pytest
 from msgspec import structs
 
 from controlplane.allocator.state import AllocatorSettings
-from controlplane.capacity.capacity import Capacity
+from controlplane.capacity.capacity import Capacity, FleetTerms
 from controlplane.capacity.planning import Planning
 from controlplane.clouds.gke.price_api import known_prices
 from controlplane.clouds.interface import MarketPrice
@@ -54,8 +54,7 @@ async def a_master(connect: Connect, cloud: FakeCloud) -> AsyncIterator[Term]:
     settings = AllocatorSettings(retry_s=0.01, quiet_s=0.05, relist_s=0.2, plan_settle_s=0.05)
     capacity = Capacity(
         cloud,
-        OFFERS,
-        lambda plan: plan,
+        FleetTerms(OFFERS),
         SystemClock(),
         context.announce,
         lambda job, place: master.place(job, place),

@@ -149,3 +149,25 @@ def test_sums_larger_than_what_json_keeps_exact_survive_a_restart() -> None:
 def test_what_is_no_ledger_is_refused(value: bytes) -> None:
     with pytest.raises(LedgerUnreadable):
         decode_ledger(JOB, value)
+
+
+def test_a_ledger_with_google_s_names_of_accelerators_is_read_with_the_catalog_s() -> None:
+    """As masters wrote it before kinds of machines had one name."""
+    google = L4._replace(accelerator="nvidia-l4")
+    before = a_ledger(
+        PricesChanged(at(0), {google: a_rate(2.0)}), *looks([a_life("1", kind=google)], every_s=60, until_s=3600)
+    )
+    read, _ = decode_ledger(JOB, encode_ledger(before, Epoch(1)))
+    assert {line.kind for line in read.lines} == set(read.prices) == {L4}
+    assert (total(read), spent(read)) == (total(before), spent(before))
+
+
+def test_the_same_machines_under_two_names_are_one_line_when_they_are_read() -> None:
+    """After a master of an older version wrote in between."""
+    google = L4._replace(accelerator="nvidia-l4")
+    lives = [a_life("1", kind=google), a_life("2", kind=L4)]
+    rates = {google: a_rate(2.0), L4: a_rate(2.0)}
+    before = a_ledger(PricesChanged(at(0), rates), *looks(lives, every_s=60, until_s=3600))
+    read, _ = decode_ledger(JOB, encode_ledger(before, Epoch(1)))
+    assert {line.kind for line in read.lines} == {L4}
+    assert (total(read), spent(read)) == (total(before), spent(before))

@@ -1,11 +1,5 @@
-"""Live trainers: the production core of each, a simulated training thread around it, and the truth about their steps.
+"""Live trainers: the production core of each, and a simulated training thread around it."""
 
-A result of an all-reduce is a number that nobody else has. What a trainer has is the row of results it received, so two
-trainers have the same state if and only if their rows are the same; and a step is whole if the samples that went into
-it are exactly the batch.
-"""
-
-from collections import Counter
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from functools import partial
@@ -13,8 +7,9 @@ from typing import Any
 
 from messages.ids import Generation, Rank
 from messages.workers import TrainerExit
-from tests.simulation.clockwork import Broken, Clockwork
-from tests.simulation.collectives import RETIRED_S, Group, Groups
+from tests.simulation.clockwork import Broken
+from tests.simulation.collectives import RETIRED_S
+from tests.simulation.step_truth import BATCH, Part, Reduced, Row, StepTruth
 from tradewind.protocol.trainer import Assign, Halt, Lease, Locate, Order, Ranges, Status
 from tradewind.sdk import control_words
 from tradewind.sdk.certificate import Digest
@@ -26,33 +21,11 @@ from tradewind.sdk.trainer.invariants import check
 from tradewind.sdk.trainer.shares import merged, without
 from tradewind.sdk.trainer.state import Trainer
 
-BATCH = 12
-WHOLE = Digest.of(range(BATCH))
 COMPUTE_S = 0.1
 CLOSING_S = 30.0
-CHECKPOINT_EVERY = 5
 
-Row = tuple[int, ...]
 Wait = float | Callable[[], bool]
 """Of a training thread: for some seconds, or until something holds."""
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """What one rank brings into the all-reduce of a step."""
-
-    words: list[float]
-    row: Row | None
-    """None for one that has not the state."""
-    samples: Ranges
-
-
-@dataclass(frozen=True, slots=True)
-class Reduced:
-    agreed: Agreed
-    row: Row
-    """Of the active ranks, before this step."""
-    made: int
 
 
 @dataclass(eq=False)
@@ -412,35 +385,12 @@ class LiveTrainer:
 
 
 @dataclass
-class LiveTraining:
-    clockwork: Clockwork
-    steps: int
-    serves: Callable[[int], bool]
-    """Whether the store at this port is there."""
+class LiveTraining(StepTruth):
     trainers: list[LiveTrainer] = field(default_factory=list)
-    committed: Row = ()
-    """The results of the steps that everybody has."""
-    checkpoint_row: Row = ()
-    failures: int = 0
-    steps_taken: int = 0
-    over: bool = False
-    closing_since_s: float | None = None
-    seen: Counter[str] = field(default_factory=Counter)
-    """What came about, by kind."""
-    at_switch: Callable[[Group], None] | None = None
-    """A fault that waits for trainers to be on the point of switching."""
-
-    def __post_init__(self) -> None:
-        self.groups = Groups(self.clockwork, self.serves, self._combine)
-        self.groups.seen = self.seen
 
     @property
     def alive(self) -> list[LiveTrainer]:
         return [trainer for trainer in self.trainers if trainer.alive]
-
-    @property
-    def checkpoint(self) -> int:
-        return self.steps if self.over else len(self.checkpoint_row)
 
     # What ends a trainer.
 
@@ -474,70 +424,3 @@ class LiveTraining:
     def slow_down(self, trainer: LiveTrainer, for_s: float) -> None:
         trainer.silence(for_s, stopped=False)
         self.clockwork.after(for_s + 0.5, lambda: self.seen.update({"slow trainers kept": trainer.alive}))
-
-    # The truth about each collective.
-
-    def _combine(self, group: Group, kind: str, parts: dict[int, Any]) -> Any:
-        if len(group.collectives) == 1 and group.assign.entry == "repair":
-            self.seen["repairs"] += 1
-        match kind:
-            case "start":
-                return self._begin()
-            case "hand on":
-                return parts[group.assign.source]
-            case _:
-                return self._reduce(group, parts)
-
-    def _begin(self) -> Row:
-        """From the checkpoint: what was done after it is done again."""
-        self.seen["starts"] += 1
-        self.seen["starts after the end"] += self.over
-        self.over, self.closing_since_s = False, None
-        self.committed = self.checkpoint_row
-        return self.checkpoint_row
-
-    def _reduce(self, group: Group, parts: dict[int, Part]) -> Reduced:
-        agreed = _agreed(parts, group.size)
-        rows = {part.row for part in parts.values() if part.row is not None}
-        if len(rows) != 1:
-            raise Broken(f"generation {group.generation} adds gradients of different states: {sorted(map(len, rows))}")
-        row = rows.pop()
-        if agreed.over:
-            return Reduced(agreed, row, 0)
-        self._check_whole(group, [part.samples for part in parts.values()], len(row), agreed)
-        self._commit(row)
-        if agreed.ready_generation(group.generation, group.size) is not None:
-            self.seen["switches"] += 1
-            if self.at_switch is not None:
-                fault, self.at_switch = self.at_switch, None
-                fault(group)
-        return Reduced(agreed, row, self.steps_taken)
-
-    def _check_whole(self, group: Group, samples: list[Ranges], step: int, agreed: Agreed) -> None:
-        count = Counter(place for ranges in samples for first, last in ranges for place in range(first, last))
-        lost = [place for place in range(BATCH) if not count[place]]
-        repeated = [place for place, times in count.items() if times > 1]
-        if lost or repeated:
-            raise Broken(
-                f"step {step} of generation {group.generation}: {len(lost)} samples lost, {len(repeated)} repeated"
-            )
-        if (agreed.step, agreed.digest) != (step, WHOLE):
-            raise Broken(f"step {step} of generation {group.generation} is called {agreed.step} with {agreed.digest}")
-
-    def _commit(self, row: Row) -> None:
-        """A rank that adds to the next step has this one, and so have all."""
-        self.steps_taken += 1
-        if row[: len(self.committed)] != self.committed[: len(row)]:
-            raise Broken(f"a step below {len(row)} was committed twice")
-        self.committed = max(row, self.committed, key=len)
-        if row and len(row) % CHECKPOINT_EVERY == 0:
-            self.checkpoint_row = row
-
-
-def _agreed(parts: dict[int, Part], size: int) -> Agreed:
-    """Each rank's words end with its own flags."""
-    summed = [0.0] * control_words.size(size)
-    for part in parts.values():
-        for place, word in enumerate(part.words):
-            summed[place] += word
-    return control_words.decode(summed)

@@ -9,9 +9,9 @@ from controlplane.job import effects, events
 from controlplane.job.effects import JobEffect
 from controlplane.job.events import JobEvent
 from controlplane.job.state import Record
+from controlplane.jobs.cluster_counts import WantedBook
 from controlplane.jobs.context import TermContext
 from controlplane.jobs.records import RecordUnreadable, read_world
-from controlplane.jobs.wanted import WantedBook
 from controlplane.stores.servers import StoreServers, StoreUnavailable
 from messages import subjects
 from messages.clusters import Answer, KeepWorkers

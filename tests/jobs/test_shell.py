@@ -10,10 +10,10 @@ from controlplane.capacity.interface import NoCapacity
 from controlplane.job import effects, events
 from controlplane.job.state import Phase, Record
 from controlplane.jobs.announcer import Announcer
+from controlplane.jobs.cluster_counts import WantedBook
 from controlplane.jobs.context import TermContext
 from controlplane.jobs.records import read_world
 from controlplane.jobs.shell import JobShell, ShellTools
-from controlplane.jobs.wanted import WantedBook
 from controlplane.lease.keeper import Leadership
 from controlplane.stores.servers import StoreServers
 from messages import subjects

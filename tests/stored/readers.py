@@ -16,7 +16,7 @@ from controlplane.catalog import cache, memory_records
 from controlplane.catalog.memory import Memory, StockedOut, learn
 from controlplane.job.state import Phase, Record
 from controlplane.jobs import records
-from controlplane.jobs.wanted import read_counts
+from controlplane.jobs.cluster_counts import read_counts
 from controlplane.lease.keeper import read_record
 from controlplane.ledger.records import LedgerUnreadable, decode_ledger, encode_ledger
 from controlplane.ledger.state import Ledger

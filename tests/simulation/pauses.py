@@ -119,4 +119,5 @@ class PausingLive(Pausing, LiveSystem):
             *super()._moments(),
             ("paused while a world is prepared", self._is_preparing),
             ("paused when a repair was decided", self._is_repairing),
+            ("paused when a repair was decided", self._is_repairing),
         ]

@@ -7,7 +7,7 @@ from msgspec import structs
 
 from controlplane.allocator.offers import Offer
 from controlplane.allocator.state import Allocator
-from controlplane.capacity.markets import LOOK_S, Knowledge, Markets, Tell
+from controlplane.capacity.markets import Knowledge, Markets, Tell
 from controlplane.capacity.planner import Planner
 from controlplane.capacity.quotas import QuotaWatch, quota_views
 from controlplane.capacity.remembering import Remembering
@@ -17,6 +17,7 @@ from controlplane.catalog.refresh import KnownPrices
 from controlplane.catalog.shipped import shipped_links
 from controlplane.catalog.views import offer_list
 from controlplane.clouds.interface import Cloud, PoolPlan
+from controlplane.clouds.observations import Looks
 from controlplane.planning.criteria import Criteria, criteria_of
 from controlplane.planning.market import is_allowed
 from controlplane.planning.messages import IDLE_GPUS
@@ -35,6 +36,7 @@ class Planning:
     def __init__(
         self,
         cloud: Cloud,
+        looks: Looks,
         offers: tuple[Offer, ...],
         prices: KnownPrices,
         bucket: Bucket,
@@ -43,7 +45,6 @@ class Planning:
         announce: Callable[[Event], None],
         *,
         systems: Sequence[PoolPlan] = (),
-        look_s: float = LOOK_S,
     ) -> None:
         """`systems`: the clusters' own pools."""
         self.planner = Planner()
@@ -57,12 +58,11 @@ class Planning:
         self._refused_s: dict[JobName, float] = {}
         """When a request of each job was last refused for a quota."""
         self._markets = Markets(
-            cloud,
+            looks,
             Knowledge(offers, lambda: prices.catalog, shipped_links(), lambda: self._remembering.memory),
             self._quotas,
             clock,
             announce,
-            look_s=look_s,
         )
 
     async def run(self) -> None:

@@ -80,6 +80,7 @@ async def provided(fleet_file: Path, environ: Mapping[str, str], leader: Leader)
         async with asyncio.TaskGroup() as tasks:
             planning = Planning(
                 cloud,
+                observer,
                 offers(fleet),
                 prices,
                 leader.bucket,

@@ -26,6 +26,7 @@ from messages.ids import JobName
 from messages.offers import OfferView
 from runtime.clock import SystemClock
 from tests.capacity.builders import a_want, a_worker
+from tests.capacity.fake_cloud import LooksAtOnce
 from tests.clouds.simulated import SMALL_DISKS, ZONE, SimulatedStage
 from tests.conftest import Connect, eventually
 from tests.master.waits import until_asked
@@ -89,7 +90,9 @@ async def a_bench(
             Offer(stage.cluster.name, zone, "g2-standard-8", 4, "nvidia-l4", 1) for zone in (OTHER_ZONE, ZONE)
         )
         prices = known_prices({"TRADEWIND_PRICES_CACHE": str(folder / "prices.json")}, None)
-        planning = Planning(cloud, offers, prices, bucket, SystemClock(), lambda: True, lambda _: None, look_s=0.1)
+        planning = Planning(
+            cloud, LooksAtOnce(cloud), offers, prices, bucket, SystemClock(), lambda: True, lambda _: None
+        )
         bench = Bench(stage, cloud, planning, offers)
         demand = Demand(some_criteria(**{"min_workers": 2, "max_workers": 4, **criteria}), a_small_profile())
         await stage.order("price", {"zone": ZONE, "accelerator": "nvidia-l4", "price": 0.2})

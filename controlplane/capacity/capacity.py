@@ -22,7 +22,8 @@ from controlplane.allocator.events import (
 )
 from controlplane.allocator.offers import Offer
 from controlplane.allocator.placement import free_nodes
-from controlplane.allocator.state import Allocator, AllocatorSettings, new_allocator
+from controlplane.allocator.settings import AllocatorSettings
+from controlplane.allocator.state import Allocator, new_allocator
 from controlplane.capacity.interface import CapacityAdvisor, NoAdvisor, OnPlacement
 from controlplane.capacity.planner import Planner
 from controlplane.capacity.planning import Planning

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from controlplane.allocator.state import AllocatorSettings
+from controlplane.allocator.settings import AllocatorSettings
 from controlplane.bootstrap.bootstrap import Bootstrap
 from controlplane.bootstrap.outcomes import PassOutcome
 from controlplane.bootstrap.settings import Place, Secrets
@@ -37,7 +37,7 @@ from controlplane.fleet.plans import (
 from controlplane.ledger.books import Books
 from controlplane.reaper import findings
 from controlplane.reaper.claims import read_records
-from controlplane.reaper.lease import bus_of, lease_of
+from controlplane.reaper.ownership_labels import bus_of, lease_of
 from controlplane.reaper.reaper import Reaper
 from messages.events import FLEET, Event
 from messages.ids import ClusterName

@@ -11,7 +11,7 @@ from typing import Any
 from controlplane.allocator.demand import demand_of
 from controlplane.capacity.interface import JobCapacity
 from controlplane.job import events
-from controlplane.job.state import Job, Phase, adopted_job, new_job
+from controlplane.job.state import Job, adopted_job, new_job
 from controlplane.job.wants import next_want
 from controlplane.jobs import records
 from controlplane.jobs.context import TermContext
@@ -24,6 +24,7 @@ from messages import subjects
 from messages.decoding import Unreadable
 from messages.ids import JobName
 from messages.jobs import JobSpec
+from messages.records import Phase
 from runtime.bus import Bucket, Entry
 from runtime.errors import BusUnavailable, Conflict
 from runtime.logs import logger

@@ -12,7 +12,7 @@ from msgspec import structs
 from controlplane.allocator.demand import Demand
 from controlplane.allocator.effects import Place
 from controlplane.allocator.offers import Offer
-from controlplane.allocator.state import AllocatorSettings
+from controlplane.allocator.settings import AllocatorSettings
 from controlplane.capacity.capacity import Capacity, FleetTerms
 from controlplane.capacity.planning import Planning
 from controlplane.clouds.gke.price_api import known_prices

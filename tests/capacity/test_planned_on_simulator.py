@@ -12,7 +12,7 @@ import pytest
 from controlplane.allocator.demand import Demand
 from controlplane.allocator.effects import Place
 from controlplane.allocator.offers import Offer, pool_ref
-from controlplane.allocator.state import AllocatorSettings
+from controlplane.allocator.settings import AllocatorSettings
 from controlplane.capacity.capacity import Capacity, FleetTerms
 from controlplane.capacity.planning import Planning
 from controlplane.clouds.gke.cloud import GkeCloud

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from controlplane.allocator.effects import Place
 from controlplane.allocator.offers import Offer, pool_ref
-from controlplane.allocator.state import AllocatorSettings
+from controlplane.allocator.settings import AllocatorSettings
 from controlplane.capacity.capacity import Capacity, FleetTerms
 from controlplane.capacity.planning import Planning
 from controlplane.clouds.gke.cloud import GkeCloud

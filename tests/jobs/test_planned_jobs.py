@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from controlplane.allocator.state import AllocatorSettings
+from controlplane.allocator.settings import AllocatorSettings
 from controlplane.capacity.capacity import Capacity, FleetTerms
 from controlplane.capacity.planning import Planning
 from controlplane.clouds.gke.price_api import known_prices

@@ -332,13 +332,16 @@ class LiveTrainer:
                 return
             if not has_asked:
                 has_asked = True
-                self._clockwork.after(self._clockwork.chance.uniform(0.02, 0.6), partial(self._send_state, reduced.row))
+                sent = partial(self._send_state, assign.generation, reduced.row)
+                self._clockwork.after(self._clockwork.chance.uniform(0.02, 0.6), sent)
             yield COMPUTE_S / 2
             if self.snapshot is not None:
                 is_level = self._catch_up(heard)
 
-    def _send_state(self, row: Row) -> None:
-        self.snapshot = row
+    def _send_state(self, generation: int, row: Row) -> None:
+        """What was sent for an earlier join is not received any more."""
+        if self.state.world is not None and self.state.world.generation == generation:
+            self.snapshot = row
 
     def _catch_up(self, heard: dict[int, int]) -> bool:
         assert self.snapshot is not None

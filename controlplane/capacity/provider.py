@@ -11,6 +11,7 @@ from controlplane.allocator.settings import AllocatorSettings
 from controlplane.bootstrap.bootstrap import Bootstrap
 from controlplane.bootstrap.outcomes import PassOutcome
 from controlplane.bootstrap.settings import Place, Secrets
+from controlplane.capacity.advisor import PricedFleet
 from controlplane.capacity.capacity import Capacity, FleetTerms
 from controlplane.capacity.fleet_keeper import Controllers, FleetKeeper
 from controlplane.capacity.interface import OnPlacement
@@ -78,17 +79,8 @@ async def provided(fleet_file: Path, environ: Mapping[str, str], leader: Leader)
     try:
         prices = await asyncio.to_thread(known_prices, fleet, environ, opened)
         async with asyncio.TaskGroup() as tasks:
-            planning = Planning(
-                cloud,
-                observer,
-                offers(fleet),
-                prices,
-                leader.bucket,
-                clock,
-                may_act,
-                announce,
-                systems=[plan.system for plan in cluster_plans(fleet)],
-            )
+            priced = PricedFleet(offers(fleet), prices, [plan.system for plan in cluster_plans(fleet)])
+            planning = Planning(cloud, observer, priced, leader.bucket, clock, may_act, announce)
             settings = AllocatorSettings(unready_timeout_s=fleet.nodes.unready_timeout_s)
             capacity = Capacity(
                 cloud,

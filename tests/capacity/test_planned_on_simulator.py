@@ -13,6 +13,7 @@ from controlplane.allocator.demand import Demand
 from controlplane.allocator.effects import Place
 from controlplane.allocator.offers import Offer, pool_ref
 from controlplane.allocator.settings import AllocatorSettings
+from controlplane.capacity.advisor import PricedFleet
 from controlplane.capacity.capacity import Capacity, FleetTerms
 from controlplane.capacity.planning import Planning
 from controlplane.clouds.gke.cloud import GkeCloud
@@ -73,7 +74,7 @@ class Bench:
         self.capacity.see(heartbeat)
 
     def seen(self, zone: str) -> OfferView:
-        found = (each for each in self.planning.offers().offers if each.zone == zone and each.gpus == 1)
+        found = (each for each in self.planning.advisor.offers().offers if each.zone == zone and each.gpus == 1)
         return next(each for each in found if each.accelerator == "L4")
 
 
@@ -91,7 +92,7 @@ async def a_bench(
         )
         prices = known_prices({"TRADEWIND_PRICES_CACHE": str(folder / "prices.json")}, None)
         planning = Planning(
-            cloud, LooksAtOnce(cloud), offers, prices, bucket, SystemClock(), lambda: True, lambda _: None
+            cloud, LooksAtOnce(cloud), PricedFleet(offers, prices), bucket, SystemClock(), lambda: True, lambda _: None
         )
         bench = Bench(stage, cloud, planning, offers)
         demand = Demand(some_criteria(**{"min_workers": 2, "max_workers": 4, **criteria}), a_small_profile())

@@ -8,6 +8,7 @@ from pathlib import Path
 from controlplane.allocator.effects import Place
 from controlplane.allocator.offers import Offer, pool_ref
 from controlplane.allocator.settings import AllocatorSettings
+from controlplane.capacity.advisor import PricedFleet
 from controlplane.capacity.capacity import Capacity, FleetTerms
 from controlplane.capacity.planning import Planning
 from controlplane.clouds.gke.cloud import GkeCloud
@@ -71,13 +72,11 @@ async def a_bench(folder: Path, connect: Connect, kind: type[GkeCloud] = GkeClou
         planning = Planning(
             cloud,
             LooksAtOnce(cloud),
-            offers,
-            prices,
+            PricedFleet(offers, prices, [stage.cluster.system]),
             bucket,
             SystemClock(),
             lambda: True,
             lambda _: None,
-            systems=[stage.cluster.system],
         )
         bench = Bench(stage, cloud, planning, offers)
         async with asyncio.TaskGroup() as tasks:

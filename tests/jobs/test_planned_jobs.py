@@ -10,6 +10,7 @@ import pytest
 from msgspec import structs
 
 from controlplane.allocator.settings import AllocatorSettings
+from controlplane.capacity.advisor import PricedFleet
 from controlplane.capacity.capacity import Capacity, FleetTerms
 from controlplane.capacity.planning import Planning
 from controlplane.clouds.gke.price_api import known_prices
@@ -51,7 +52,7 @@ async def a_master(connect: Connect, cloud: FakeCloud) -> AsyncIterator[Term]:
     context = a_context(bus, bucket)
     known = known_prices({"TRADEWIND_PRICES_CACHE": "/nowhere/prices.json"}, None)
     planning = Planning(
-        cloud, LooksAtOnce(cloud), OFFERS, known, bucket, SystemClock(), context.may_act, context.announce
+        cloud, LooksAtOnce(cloud), PricedFleet(OFFERS, known), bucket, SystemClock(), context.may_act, context.announce
     )
     settings = AllocatorSettings(retry_s=0.01, quiet_s=0.05, relist_s=0.2, plan_settle_s=0.05)
     capacity = Capacity(

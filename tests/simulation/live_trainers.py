@@ -243,7 +243,7 @@ class LiveTrainer:
     def _collective(self, kind: str, part: Callable[[], Any], step: int | None = None) -> Generator[Wait, None, Any]:
         """False if the world is dead; None if the collective failed; else its result."""
         self.feed(events.GroupAwaited(self._clockwork.now_s, step))
-        yield lambda: self.state.thread.collective is None or self.state.is_in_collective
+        yield lambda: self.state.collective is None or self.state.is_in_collective
         world = self.state.world
         if not self.state.is_in_collective or world is None:
             return False

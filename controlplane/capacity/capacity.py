@@ -13,7 +13,6 @@ from controlplane.allocator.events import (
     MachinesGivenBack,
     MarketSeen,
     NodesSeen,
-    NodesWanted,
     ProfileMeasured,
     QuotasSeen,
     ReadinessSeen,
@@ -28,12 +27,12 @@ from controlplane.capacity.planner import Planner
 from controlplane.capacity.planning import Planning
 from controlplane.capacity.shell import AllocatorShell, Complete, Outlets
 from controlplane.capacity.starts import PullHint, Starts
+from controlplane.capacity.translation import criteria_wanted, nodes_wanted
 from controlplane.catalog.accelerators import BY_NAME
 from controlplane.catalog.kinds import MachineKind
-from controlplane.catalog.money import micro_of
 from controlplane.clouds.interface import Cloud
 from controlplane.job.state import Want
-from controlplane.planning.criteria import Criteria, criteria_left
+from controlplane.planning.criteria import Criteria
 from controlplane.planning.market import Market, Quotas
 from controlplane.throughput.profile import Profile
 from controlplane.throughput.use import NodeUse
@@ -115,13 +114,12 @@ class Capacity:
         trains already waits until its steps were measured, at most so long: an assumption would be no reason to move
         it. What it loses meanwhile is replaced.
         """
-        if job in self._held:
-            self._let_go(job)
+        self.let_go(job)
         if self.planning is None or not self.planning.is_possible:
             demand = None
         file = demand.criteria if demand is not None else None
         if demand is not None:
-            demand = replace(demand, criteria=_criteria(demand.criteria, want))
+            demand = replace(demand, criteria=criteria_wanted(want, demand.criteria))
         settings = self._settings if idle_timeout_s is None else replace(self._settings, idle_timeout_s=idle_timeout_s)
         now_s = self._clock.monotonic_s()
         state = new_allocator(
@@ -153,7 +151,7 @@ class Capacity:
             if self.planning is not None:
                 self.planning.see(job, decision.state)
             if decision.state.finished:
-                self._let_go(job)
+                self.let_go(job)
 
         shell = AllocatorShell(job, self._cloud, self._fleet.complete, self._clock, self._outlets, self._planner)
         loop = AllocatorLoop(f"capacity/{job}", state, decide, shell, Ticked, self._clock, [decided])
@@ -162,19 +160,8 @@ class Capacity:
     def want(self, job: JobName, want: Want) -> None:
         """What the job's core asked for last."""
         held = self._held.get(job)
-        if held is None:
-            return
-        criteria = _criteria(held.criteria, want) if held.criteria is not None else None
-        held.loop.post(
-            NodesWanted(
-                self._clock.monotonic_s(),
-                want.number,
-                want.nodes,
-                ended=want.ended,
-                criteria=criteria,
-                lost=want.lost,
-            )
-        )
+        if held is not None:
+            held.loop.post(nodes_wanted(want, held.criteria, self._clock.monotonic_s()))
 
     def allocators(self) -> dict[JobName, Allocator]:
         return {job: held.loop.state for job, held in self._held.items()}
@@ -248,9 +235,12 @@ class Capacity:
             if job != giver:
                 held.loop.post(event)
 
-    def _let_go(self, job: JobName) -> None:
-        """Topologies come for ever: they are for those that may hold something."""
-        self._held.pop(job).task.cancel()
+    def let_go(self, job: JobName) -> None:
+        """Its allocator ends. Topologies come for ever: they are for those that may hold something."""
+        held = self._held.pop(job, None)
+        if held is None:
+            return
+        held.task.cancel()
         if self.planning is not None:
             self.planning.forget(job)
 
@@ -264,14 +254,3 @@ class Capacity:
             held.loop.post(MarketSeen(at_s, news) if isinstance(news, Market) else QuotasSeen(at_s, news))
 
         self.planning.follow(job, criteria, tell)
-
-
-def _criteria(file: Criteria, want: Want) -> Criteria:
-    total, left = want.max_usd_total, want.deadline
-    return criteria_left(
-        file,
-        spot_only=want.spot_only,
-        micro_usd_total=micro_of(total) if total is not None else None,
-        steps_left=left.steps if left is not None else None,
-        seconds_left=left.seconds if left is not None else None,
-    )

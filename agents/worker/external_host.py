@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agents.worker.conversation import Conversation, Hear, HostEnded, Streams, take_first
+from agents.worker.host_connection import Conversation, Hear, HostEnded, Streams, take_first
 from agents.worker.leftovers import WorkerFolder
 from runtime.errors import UserError
 from tradewind.protocol.host import MESSAGE_LIMIT_BYTES

@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from agents.worker.conversation import Conversation, Hear, HostEnded, Streams, take_first
+from agents.worker.host_connection import Conversation, Hear, HostEnded, Streams, take_first
 from agents.worker.leftovers import WorkerFolder, end_left, kill_left
 from runtime import children
 from runtime.errors import UserError

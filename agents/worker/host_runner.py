@@ -5,11 +5,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import assert_never
 
-from agents.worker.conversation import Conversation, Hear
 from agents.worker.environment import rank_arguments, rank_environment
 from agents.worker.events import HostLost, TrainerForkFailed, TrainersStopped, WorkerEvent
 from agents.worker.external_host import ExternalHost, HostContainer
 from agents.worker.host import Host, HostCommand
+from agents.worker.host_connection import Conversation, Hear
 from agents.worker.leftovers import WorkerFolder
 from messages.ids import Generation, Rank
 from messages.jobs import Launch

@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from agents.worker.cage import Cage
+from agents.worker.containment import Cage
 from messages.decoding import Undecodable, decode, encode_readable
 from messages.ids import WorkerId
 from runtime import proc

@@ -20,7 +20,7 @@ from agents.worker.outbox import LogOutbox
 from agents.worker.progress import ProgressBook
 from agents.worker.terminal import Echo
 from agents.worker.trainer import Birth
-from agents.worker.trainers import Trainers
+from agents.worker.trainer_socket import Trainers
 from agents.worker.translation import birth_of, counted_of, exit_of, status_of
 from messages.ids import Generation, Rank
 from messages.measured import StepsMeasured

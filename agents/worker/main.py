@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from agents.worker.cage import Cage
+from agents.worker.containment import Cage
 from agents.worker.decide import decide
 from agents.worker.effects import WorkerEffect
 from agents.worker.events import BusBack, BusLost, NoticeCame, StopAsked, Ticked, WorkerEvent
@@ -22,7 +22,7 @@ from agents.worker.shell import Hands, WorkerShell
 from agents.worker.state import WorkerIdentity, WorkerRules, WorkerState, new_worker
 from agents.worker.stored import read_launch, read_submitted_at
 from agents.worker.terminal import Echo
-from agents.worker.trainers import socket_for
+from agents.worker.trainer_socket import socket_for
 from messages.ids import ClusterName, JobName, WorkerId
 from messages.subjects import STATE_BUCKET
 from runtime.bus import Bucket, BusSettings

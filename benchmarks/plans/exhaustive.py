@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from itertools import product
 
 from controlplane.planning.criteria import Criteria
-from controlplane.planning.field import Range
 from controlplane.planning.market import NONE, Market, Nodes, Present
+from controlplane.planning.option_arrays import Range
 from controlplane.planning.scoring import breach, limit_of
 from controlplane.planning.search import Candidate, Found, Search
 

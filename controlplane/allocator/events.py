@@ -99,7 +99,7 @@ class NodesSeen:
 
 @dataclass(frozen=True, slots=True)
 class StartsSeen:
-    """How the job's workers start in a cluster, while some cannot, and until the cluster is known to work again."""
+    """How the job's workers start in a cluster, told with each topology once some could not start there."""
 
     at_s: float
     cluster: ClusterName

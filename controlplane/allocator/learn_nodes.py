@@ -5,7 +5,8 @@ from dataclasses import replace
 from controlplane.allocator.availability import distrust
 from controlplane.allocator.counting import is_settled
 from controlplane.allocator.events import NodesSeen
-from controlplane.allocator.state import Allocator, AllocatorSettings, Kind, Node, Pool
+from controlplane.allocator.settings import AllocatorSettings
+from controlplane.allocator.state import Allocator, Kind, Node, Pool
 from messages.clusters import NodeSight
 from messages.ids import ClusterName
 

@@ -11,7 +11,8 @@ from controlplane.allocator.backoff import pause_s
 from controlplane.allocator.events import ControllerFailed, StartsSeen
 from controlplane.allocator.learn_nodes import lose
 from controlplane.allocator.offers import Offer
-from controlplane.allocator.state import Allocator, AllocatorSettings, Block, Node, Pool
+from controlplane.allocator.settings import AllocatorSettings
+from controlplane.allocator.state import Allocator, Block, Node, Pool
 from messages.ids import ClusterName
 
 

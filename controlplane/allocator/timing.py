@@ -6,8 +6,9 @@ from controlplane.allocator.backoff import pause_s
 from controlplane.allocator.counting import is_settled, is_there
 from controlplane.allocator.facts import plan_due_s
 from controlplane.allocator.idle import idle_due_s
+from controlplane.allocator.settings import AllocatorSettings
 from controlplane.allocator.starts import start_times
-from controlplane.allocator.state import Allocator, AllocatorSettings, Doubt, Listing, Node, Pool
+from controlplane.allocator.state import Allocator, Doubt, Listing, Node, Pool
 
 
 def next_listing(allocator: Allocator) -> tuple[float, str] | None:

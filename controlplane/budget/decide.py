@@ -15,9 +15,10 @@ from controlplane.budget.events import SpendingSeen
 from controlplane.budget.terms import Terms, limits_of, terms_of
 from controlplane.budget.verdict import Purse, Verdict, judge
 from controlplane.job.events import BudgetFreed, BudgetReached
-from controlplane.job.state import Job, Record
+from controlplane.job.state import Job
 from controlplane.job.stopping import default_grace_s
 from messages.criteria import WhenSpent
+from messages.records import Record
 
 Told = BudgetReached | BudgetFreed
 

@@ -21,7 +21,8 @@ from controlplane.allocator.events import (
 )
 from controlplane.allocator.offers import Offer
 from controlplane.allocator.placement import free_nodes
-from controlplane.allocator.state import Allocator, AllocatorSettings, new_allocator
+from controlplane.allocator.settings import AllocatorSettings
+from controlplane.allocator.state import Allocator, new_allocator
 from controlplane.capacity.interface import CapacityAdvisor, NoAdvisor, OnPlacement
 from controlplane.capacity.planner import Planner
 from controlplane.capacity.planning import Planning
@@ -87,7 +88,7 @@ class Capacity:
         self._fleet = fleet
         self._clock = clock
         self._outlets = Outlets(announce, on_placement, self._follow, self._share)
-        self.advisor: CapacityAdvisor = planning if planning is not None else NoAdvisor(clock)
+        self.advisor: CapacityAdvisor = planning.advisor if planning is not None else NoAdvisor(clock)
         self._settings = settings or AllocatorSettings()
         self.planning = planning
         self._planner = planning.planner if planning is not None else Planner()
@@ -169,19 +170,11 @@ class Capacity:
     def see(self, topology: ClusterHeartbeat) -> None:
         now_s = self._clock.monotonic_s()
         self._heard_s[topology.cluster] = now_s
-        some_fail = any(sight.start_failure is not None for sight in topology.workers)
         for job, held in self._held.items():
             held.loop.post(NodesSeen(now_s, topology.cluster, topology.nodes, free_nodes(topology, job)))
-            self._see_starts(held, topology, now_s, some_fail)
-
-    def _see_starts(self, held: _Held, topology: ClusterHeartbeat, now_s: float, some_fail: bool) -> None:
-        """Of interest while some cannot start, and until the allocator knows that they can."""
-        state, cluster = held.loop.state, topology.cluster
-        was_failing = cluster in state.blocks or bool(state.failing.get(cluster))
-        if was_failing or some_fail:
-            seen = held.starts.see(topology, now_s)
-            if was_failing or seen.failing:
-                held.loop.post(seen)
+            starts = held.starts.see(topology, now_s)
+            if starts is not None:
+                held.loop.post(starts)
 
     def heard_s(self, cluster: ClusterName) -> float | None:
         """When its controller was last heard."""

@@ -1,32 +1,19 @@
 """What planned jobs need beside their allocators: the market, the memory of zones, and a thread that plans."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
-from msgspec import structs
-
-from controlplane.allocator.offers import Offer
 from controlplane.allocator.state import Allocator
+from controlplane.capacity.advisor import PlanningAdvisor, PricedFleet
 from controlplane.capacity.markets import LOOK_S, Knowledge, Markets, Tell
 from controlplane.capacity.planner import Planner
-from controlplane.capacity.quotas import QuotaWatch, quota_views
+from controlplane.capacity.quotas import QuotaWatch
 from controlplane.capacity.remembering import Remembering
-from controlplane.catalog.money import MicroDollars
-from controlplane.catalog.offers import Catalog
-from controlplane.catalog.refresh import KnownPrices
 from controlplane.catalog.shipped import shipped_links
-from controlplane.catalog.views import offer_list
-from controlplane.clouds.interface import Cloud, PoolPlan
-from controlplane.planning.criteria import Criteria, criteria_of
-from controlplane.planning.market import is_allowed
-from controlplane.planning.messages import IDLE_GPUS
-from controlplane.planning.profiles import profile_of
-from controlplane.planning.refusals import Problem, refusals, unfit, unplannable
-from messages.criteria import Capacity
+from controlplane.clouds.interface import Cloud
+from controlplane.planning.criteria import Criteria
 from messages.events import FLEET, Event
 from messages.ids import JobName
-from messages.jobs import JobSpec
-from messages.offers import OfferList
 from runtime.bus import Bucket
 from runtime.clock import Clock
 
@@ -35,35 +22,31 @@ class Planning:
     def __init__(
         self,
         cloud: Cloud,
-        offers: tuple[Offer, ...],
-        prices: KnownPrices,
+        fleet: PricedFleet,
         bucket: Bucket,
         clock: Clock,
         may_act: Callable[[], bool],
         announce: Callable[[Event], None],
         *,
-        systems: Sequence[PoolPlan] = (),
         look_s: float = LOOK_S,
     ) -> None:
-        """`systems`: the clusters' own pools."""
         self.planner = Planner()
-        self._clock = clock
-        self._prices = prices
+        self._prices = prices = fleet.prices
         self._announce = announce
-        self._gpus = {offer.accelerators_per_node for offer in offers}
         self._allocators: Callable[[], dict[JobName, Allocator]] = dict
         self._remembering = Remembering(bucket, clock, may_act)
-        self._quotas = QuotaWatch(cloud, offers, systems, lambda: self._allocators())
+        self._quotas = QuotaWatch(cloud, fleet.offers, fleet.systems, lambda: self._allocators())
         self._refused_s: dict[JobName, float] = {}
         """When a request of each job was last refused for a quota."""
         self._markets = Markets(
             cloud,
-            Knowledge(offers, lambda: prices.catalog, shipped_links(), lambda: self._remembering.memory),
+            Knowledge(fleet.offers, lambda: prices.catalog, shipped_links(), lambda: self._remembering.memory),
             self._quotas,
             clock,
             announce,
             look_s=look_s,
         )
+        self.advisor = PlanningAdvisor(fleet, self._markets, self._quotas, self._remembering, self.planner, clock)
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -78,8 +61,6 @@ class Planning:
     def listen_to(self, allocators: Callable[[], dict[JobName, Allocator]]) -> None:
         """Quotas are for all jobs, planned or not."""
         self._allocators = allocators
-
-    # For allocators
 
     @property
     def is_possible(self) -> bool:
@@ -100,43 +81,6 @@ class Planning:
         self._markets.unfollow(job)
         self._remembering.forget(job)
         self._refused_s.pop(job, None)
-
-    # For people and budgets
-
-    async def refusals(self, spec: JobSpec) -> list[Problem]:
-        """Why nothing that the fleet has can serve the job; without a plan, only that it fits on no machine."""
-        if spec.capacity is None or not self.is_possible:
-            return [*unplannable(spec.capacity or Capacity()), *unfit(spec, self._gpus)]
-        await self.refresh_quotas()
-        criteria, profile = criteria_of(spec), profile_of(spec)
-        offers, market = self._markets.offers(), self._markets.market(criteria)
-        return await self.planner.work(lambda: refusals(spec, criteria, offers, market, profile)) or []
-
-    async def refresh_quotas(self) -> None:
-        await self._quotas.refresh()
-
-    def warning(self, spec: JobSpec) -> str:
-        """What a person should know of a job that can be had; empty if there is nothing."""
-        return IDLE_GPUS if any(self._gpus) and not spec.pod.gpu else ""
-
-    def dearest(self, criteria: Criteria) -> MicroDollars | None:
-        """An hour of the dearest machine that the job may be given, on demand."""
-        prices = (offer.on_demand_micro_usd_per_hour for offer in self._markets.offers() if is_allowed(criteria, offer))
-        return max((price for price in prices if price is not None), default=None)
-
-    def offers(self) -> OfferList:
-        known = offer_list(self._markets.catalog(), self._remembering.memory, self._clock.wall_s())
-        quotas = self._quotas.left_at_best()
-        return structs.replace(
-            known,
-            of_the_moment=self._markets.has_prices_of_the_moment,
-            not_refreshed=self._prices.problem,
-            quotas=quota_views(quotas),
-            quotas_page=quotas.page,
-        )
-
-    def list_prices(self) -> Catalog:
-        return self._prices.catalog
 
     def _tell_old_prices(self, why: str) -> None:
         catalog = self._prices.catalog

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from controlplane.allocator.state import AllocatorSettings
+from controlplane.allocator.settings import AllocatorSettings
 from controlplane.bootstrap.bootstrap import Bootstrap
 from controlplane.bootstrap.outcomes import PassOutcome
 from controlplane.bootstrap.settings import Place, Secrets
+from controlplane.capacity.advisor import PricedFleet
 from controlplane.capacity.capacity import Capacity, FleetTerms
 from controlplane.capacity.fleet_keeper import Controllers, FleetKeeper
 from controlplane.capacity.interface import OnPlacement
@@ -37,7 +38,7 @@ from controlplane.fleet.plans import (
 from controlplane.ledger.books import Books
 from controlplane.reaper import findings
 from controlplane.reaper.claims import read_records
-from controlplane.reaper.lease import bus_of, lease_of
+from controlplane.reaper.ownership_labels import bus_of, lease_of
 from controlplane.reaper.reaper import Reaper
 from messages.events import FLEET, Event
 from messages.ids import ClusterName
@@ -78,16 +79,8 @@ async def provided(fleet_file: Path, environ: Mapping[str, str], leader: Leader)
     try:
         prices = await asyncio.to_thread(known_prices, fleet, environ, opened)
         async with asyncio.TaskGroup() as tasks:
-            planning = Planning(
-                cloud,
-                offers(fleet),
-                prices,
-                leader.bucket,
-                clock,
-                may_act,
-                announce,
-                systems=[plan.system for plan in cluster_plans(fleet)],
-            )
+            priced = PricedFleet(offers(fleet), prices, [plan.system for plan in cluster_plans(fleet)])
+            planning = Planning(cloud, priced, leader.bucket, clock, may_act, announce)
             settings = AllocatorSettings(unready_timeout_s=fleet.nodes.unready_timeout_s)
             capacity = Capacity(
                 cloud,

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from controlplane.allocator.events import StartsSeen
 from messages.clusters import ClusterHeartbeat, Presence, StartFailure, WorkerSight
-from messages.ids import JobName
+from messages.ids import ClusterName, JobName
 from messages.workers import WorkerPhase
 
 SURE_AFTER_S = 15.0
@@ -99,8 +99,11 @@ class Starts:
         self._pull_hint = pull_hint
         self._unused_s: dict[tuple[str, str], float] = {}
         """Since when a ready node has no worker though some find no room, by cluster and name."""
+        self._failed: set[ClusterName] = set()
+        """Clusters in which workers could not start: what happens there is reported from then on."""
 
-    def see(self, topology: ClusterHeartbeat, now_s: float) -> StartsSeen:
+    def see(self, topology: ClusterHeartbeat, now_s: float) -> StartsSeen | None:
+        """None for a cluster in which none of the job's workers ever failed to start."""
         workers = [
             sight for sight in topology.workers if sight.job == self._job and sight.presence is not Presence.GONE
         ]
@@ -110,6 +113,10 @@ class Starts:
         failing = {each.node: each.for_s for each in placed}
         unused = self._unused(topology, workers, now_s) if unplaced else {}
         failing |= unused
+        if failing:
+            self._failed.add(topology.cluster)
+        if topology.cluster not in self._failed:
+            return None
         told = [*placed, *(unplaced if unused else ())]
         worst = max(told, key=lambda each: each.for_s, default=None)
         detail, hint = explain(worst, self._pull_hint) if worst is not None else ("", "")

@@ -12,8 +12,9 @@ from controlplane.job.queries import (
     members,
 )
 from controlplane.job.sentences import describe_exit, name_workers
-from controlplane.job.state import Job, Phase, Worker
+from controlplane.job.state import Job, Worker
 from messages.ids import Generation, WorkerId
+from messages.records import Phase
 from messages.worlds import Member
 
 LONG_NOTICE_S = 60.0

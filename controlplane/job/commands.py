@@ -12,9 +12,10 @@ from controlplane.job.live.trainers import concerned, is_live, lives_on, survivo
 from controlplane.job.queries import is_decided, leavers
 from controlplane.job.sentences import workers_are
 from controlplane.job.sharing import clusters_agree, wanted_by_cluster
-from controlplane.job.state import Job, Phase
+from controlplane.job.state import Job
 from controlplane.job.stopping import grace_s, is_ending
 from messages.clusters import KeepWorkers, RemoveWorkers, WorkerTemplate
+from messages.records import Phase
 from messages.workers import WorkerPhase
 from messages.worlds import Assignment, Halt, Invite, Release
 

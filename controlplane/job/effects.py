@@ -2,10 +2,11 @@
 
 from dataclasses import dataclass, field
 
-from controlplane.job.state import Record, Want
+from controlplane.job.state import Want
 from messages.clusters import KeepWorkers, RemoveWorkers
 from messages.ids import ClusterName, Generation
 from messages.jobs import Scalar
+from messages.records import Record
 from messages.worlds import JobCommand
 
 

@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass, field
 
-from controlplane.job.state import Record
 from messages.clusters import ClusterHeartbeat
 from messages.criteria import WhenSpent
 from messages.ids import ClusterName, Generation, Rank, WorkerId
+from messages.records import Record
 from messages.workers import TrainerExit, WorkerStatus
 from messages.worlds import StoreAddress
 

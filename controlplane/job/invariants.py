@@ -4,8 +4,9 @@ from collections.abc import Iterable
 
 from controlplane.job.effects import JobEffect, Publish
 from controlplane.job.ranks import ranks_of
-from controlplane.job.state import Job, Phase
+from controlplane.job.state import Job
 from messages.ids import Rank
+from messages.records import Phase
 from messages.worlds import Assignment, Entry, Halt, Invite, Locate
 
 

@@ -6,8 +6,9 @@ from typing import assert_never
 from msgspec import structs
 
 from controlplane.job import events
-from controlplane.job.state import Job, Record
+from controlplane.job.state import Job
 from messages.criteria import WhenSpent
+from messages.records import Record
 
 
 def learn_budget(

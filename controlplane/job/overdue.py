@@ -5,10 +5,11 @@ Knowledge ends a wait; these limits do where it does not come.
 
 from controlplane.job.live.trainers import concerned, has_entered, is_over
 from controlplane.job.queries import has_finished, hears_somebody, is_heard, present_members
-from controlplane.job.state import Job, Phase, Worker
+from controlplane.job.state import Job, Worker
 from controlplane.job.stopping import grace_s, is_ending
 from messages.clusters import Presence
 from messages.ids import WorkerId
+from messages.records import Phase
 from messages.workers import WorkerPhase
 from messages.worlds import Assignment, Member
 

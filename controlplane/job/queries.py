@@ -2,8 +2,9 @@
 
 from controlplane.job.draining import is_draining, kept
 from controlplane.job.ranks import choose, ranks_of
-from controlplane.job.state import Cluster, Job, Phase, Worker
+from controlplane.job.state import Cluster, Job, Worker
 from messages.ids import ClusterName, WorkerId
+from messages.records import Phase
 from messages.workers import WorkerPhase
 from messages.worlds import Member
 

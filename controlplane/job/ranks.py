@@ -16,7 +16,6 @@ from messages.worlds import Member
 @dataclass(frozen=True, slots=True)
 class Arrangement:
     members: tuple[Member, ...]
-    spares: tuple[WorkerId, ...]
 
     @property
     def world_size(self) -> int:
@@ -30,17 +29,15 @@ def choose(workers: Iterable[Worker], wanted: int, present: Collection[WorkerId]
 
 
 def arrange(workers: Iterable[Worker], replica: int) -> Arrangement:
-    """Whole replicas only: ranks that would make part of one are left out, and a worker left without any is a spare."""
+    """Whole replicas only: ranks that would make part of one are left out, and so is a worker left without any."""
     in_order = sorted(workers, key=_place)
     world_size = sum(worker.slots for worker in in_order)
     left = world_size - world_size % replica
     members: list[Member] = []
-    spares: list[WorkerId] = []
     first_rank = 0
     for worker in in_order:
         ranks = min(worker.slots, left)
         if ranks == 0:
-            spares.append(worker.worker)
             continue
         members.append(
             Member(
@@ -56,7 +53,7 @@ def arrange(workers: Iterable[Worker], replica: int) -> Arrangement:
         )
         first_rank += ranks
         left -= ranks
-    return Arrangement(tuple(members), tuple(spares))
+    return Arrangement(tuple(members))
 
 
 def ranks_of(member: Member) -> tuple[Rank, ...]:

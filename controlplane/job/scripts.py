@@ -12,7 +12,8 @@ from controlplane.job.membership import why_larger, why_without_some
 from controlplane.job.queries import is_decided, member_of, unheard
 from controlplane.job.reload import NEW_CODE
 from controlplane.job.sentences import count
-from controlplane.job.state import Job, Phase, Start, Worker
+from controlplane.job.state import Job, Start, Worker
+from messages.records import Phase
 
 LIFE_IN_RESTARTS = 20
 LIFE_AT_MOST_S = 600.0

@@ -7,8 +7,7 @@ from msgspec import structs
 from messages.clusters import Presence
 from messages.ids import NO_GENERATION, ClusterName, Epoch, Generation, JobName, Rank, WorkerId
 from messages.jobs import JobSpec
-from messages.records import Phase as Phase
-from messages.records import Record as Record
+from messages.records import Phase, Record
 from messages.workers import Fallen, TrainerExit, TrainerStatus, WorkerPhase, WrittenCheckpoint
 from messages.worlds import StoreAddress
 

@@ -3,10 +3,11 @@
 from controlplane.job.effects import Announce
 from controlplane.job.sentences import count, how_it_ended, reason_of, workers_are
 from controlplane.job.sharing import share_patience_s, wanted_by_cluster
-from controlplane.job.state import Job, Phase, Record, Worker
+from controlplane.job.state import Job, Worker
 from controlplane.job.stopping import checkpoint_text
 from messages.ids import WorkerId
 from messages.jobs import Scalar
+from messages.records import Phase, Record
 from messages.workers import WorkerPhase
 from messages.worlds import Assignment, Entry
 

@@ -11,7 +11,8 @@ from controlplane.capacity.interface import JobCapacity
 from controlplane.job import events
 from controlplane.job.doubts import known_generation
 from controlplane.job.events import JobEvent
-from controlplane.job.learn import CLUSTER_FORGOTTEN_S, knows
+from controlplane.job.learn_clusters import CLUSTER_FORGOTTEN_S
+from controlplane.job.learn_workers import knows
 from controlplane.jobs.context import TermContext
 from controlplane.jobs.progress import event_of_fallback
 from controlplane.jobs.registry import JobRegistry

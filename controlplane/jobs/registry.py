@@ -12,7 +12,7 @@ from controlplane.allocator.demand import demand_of
 from controlplane.capacity.interface import JobCapacity
 from controlplane.job import events
 from controlplane.job.effects import JobEffect
-from controlplane.job.state import Job, Phase, adopted_job, new_job
+from controlplane.job.state import Job, adopted_job, new_job
 from controlplane.job.wants import want_nodes
 from controlplane.jobs import records
 from controlplane.jobs.context import TermContext
@@ -25,6 +25,7 @@ from messages import subjects
 from messages.decoding import Unreadable
 from messages.ids import JobName
 from messages.jobs import JobSpec
+from messages.records import Phase
 from runtime.bus import Bucket, Entry
 from runtime.decision import Decision
 from runtime.errors import BusUnavailable, Conflict

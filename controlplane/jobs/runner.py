@@ -7,12 +7,13 @@ from controlplane.job.decide import decide
 from controlplane.job.effects import JobEffect
 from controlplane.job.events import JobEvent, Ticked
 from controlplane.job.live.trainers import lives_on
-from controlplane.job.state import Job, Record
+from controlplane.job.state import Job
 from controlplane.jobs.errors import NotRecorded
 from controlplane.jobs.measures import Measures
 from controlplane.jobs.progress import FellBack, ProgressTracker, fell_back, why_fell_back
 from controlplane.jobs.shell import JobShell
 from messages.ids import Generation, JobName
+from messages.records import Record
 from messages.worlds import Progress
 from runtime.clock import Clock
 from runtime.decision import Decision

@@ -8,17 +8,16 @@ from controlplane.capacity.interface import JobCapacity
 from controlplane.job import effects, events
 from controlplane.job.effects import JobEffect
 from controlplane.job.events import JobEvent
-from controlplane.job.state import Record
+from controlplane.jobs.cluster_counts import WantedBook
 from controlplane.jobs.context import TermContext
 from controlplane.jobs.records import OnConflict, RecordUnreadable, on_conflict, read_world
-from controlplane.jobs.wanted import WantedBook
 from controlplane.stores.servers import StoreServers, StoreUnavailable
 from messages import subjects
 from messages.clusters import Answer, KeepWorkers
 from messages.decoding import Unreadable
 from messages.events import Event
 from messages.ids import Generation, JobName
-from messages.records import encode_record
+from messages.records import Record, encode_record
 from messages.worlds import Assignment, EndStalled, Halt, Invite, JobCommand, Locate, Release
 from runtime.errors import BusUnavailable, Conflict, NoAnswer
 from runtime.logs import Once, WhyLog, logger

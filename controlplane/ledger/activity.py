@@ -5,10 +5,11 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 from controlplane.catalog.links import Links
-from controlplane.job.state import Job, Phase
+from controlplane.job.state import Job
 from controlplane.ledger.events import Hop
 from controlplane.ledger.state import Doing
 from messages.ids import ClusterName, WorkerId
+from messages.records import Phase
 from messages.workers import WorkerPhase
 from messages.worlds import Member
 

@@ -11,12 +11,12 @@ from controlplane.capacity.interface import JobCapacity
 from controlplane.capacity.translation import placement_changed
 from controlplane.job import events
 from controlplane.jobs.budgets import Budgets
+from controlplane.jobs.cluster_counts import WantedBook
 from controlplane.jobs.context import TermContext
 from controlplane.jobs.guard import Guard
 from controlplane.jobs.ingest import Ingest
 from controlplane.jobs.registry import JobRegistry
 from controlplane.jobs.shell import ShellTools
-from controlplane.jobs.wanted import WantedBook
 from controlplane.ledger.books import Books
 from controlplane.stores.protocol import Met, Waiting
 from controlplane.stores.servers import StorePlace, StoreServers

@@ -11,9 +11,9 @@ from msgspec import Struct
 
 from controlplane.catalog.places import region_of
 from controlplane.planning.criteria import SECONDS_PER_HOUR, Criteria
-from controlplane.planning.field import Field
-from controlplane.planning.paces import Floats, Ints
+from controlplane.planning.option_arrays import Field
 from controlplane.planning.rings import Ring
+from controlplane.planning.step_times import Floats, Ints
 from controlplane.planning.tuning import Tuning
 
 ROUNDED_MICRO_USD = 1

@@ -7,8 +7,8 @@ from controlplane.catalog.money import MICRO_PER_USD
 from controlplane.catalog.places import continent_of, region_of
 from controlplane.planning.bounds import Bound
 from controlplane.planning.criteria import SECONDS_PER_HOUR, Criteria
-from controlplane.planning.field import Field
-from controlplane.planning.program import INFINITY, Program, new_program, solve
+from controlplane.planning.integer_program import INFINITY, Program, new_program, solve
+from controlplane.planning.option_arrays import Field
 from controlplane.planning.scoring import uncrowded
 from controlplane.planning.tuning import Tuning
 

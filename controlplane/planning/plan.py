@@ -17,8 +17,8 @@ from controlplane.catalog.kinds import MachineKind
 from controlplane.clouds.interface import QuotaKey
 from controlplane.planning import messages
 from controlplane.planning.criteria import Criteria
-from controlplane.planning.field import Range
 from controlplane.planning.market import Market, Nodes, Present
+from controlplane.planning.option_arrays import Range
 from controlplane.planning.profiles import until_measured
 from controlplane.planning.quotas import limiting, too_small_for
 from controlplane.planning.scoring import Score, breach, gain, how_many, is_affordable, limit_of, score

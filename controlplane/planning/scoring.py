@@ -15,8 +15,8 @@ from msgspec import Struct
 from controlplane.catalog.kinds import MachineKind
 from controlplane.planning.criteria import Criteria
 from controlplane.planning.market import Market, Nodes, Option, Present
-from controlplane.planning.paces import Floats
 from controlplane.planning.quotas import allowed, taken
+from controlplane.planning.step_times import Floats
 from controlplane.planning.tuning import Tuning
 from controlplane.throughput.estimate import Estimate, Impossible, estimate
 from controlplane.throughput.placement import placement_of

@@ -13,9 +13,9 @@ from msgspec import Struct
 from controlplane.catalog.places import region_of
 from controlplane.planning.bounds import Bound, bound_of
 from controlplane.planning.criteria import Criteria
-from controlplane.planning.field import Field, Range, field_of
 from controlplane.planning.filling import TOLERANCE_MICRO_USD, fill
 from controlplane.planning.market import Market, Nodes, Present
+from controlplane.planning.option_arrays import Field, Range, field_of
 from controlplane.planning.quotas import allowed
 from controlplane.planning.rings import Ring, rings
 from controlplane.planning.scoring import (

@@ -1,6 +1,6 @@
 """What each job still claims in the cloud, as the master's records on the bus say."""
 
-from controlplane.reaper.lease import bus_of
+from controlplane.reaper.ownership_labels import bus_of
 from controlplane.reaper.state import Claim, Records
 from messages import subjects
 from messages.decoding import Undecodable, decode

@@ -12,7 +12,7 @@ from typing import assert_never
 
 from controlplane.clouds.interface import ClusterInfo, ClusterStatus, MachineInfo, PoolInfo, PoolStatus
 from controlplane.reaper.inventory import Inventory, Resource, is_of, job_of, key_of, name_of, pool_of
-from controlplane.reaper.lease import YOUNG_S, asked_at, is_of_bus
+from controlplane.reaper.ownership_labels import YOUNG_S, asked_at, is_of_bus
 from controlplane.reaper.state import Claim, Claims
 from messages.ids import ClusterName, JobName
 

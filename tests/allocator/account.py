@@ -61,7 +61,8 @@ class Account:
     def check(self, actor: Asker, request: Request) -> None:
         """Before it is sent."""
         change = request.change
-        waiting = [other for other in self.wire.requests if other.waited_for and other.change.ref == change.ref]
+        mine = [other for other in self.wire.requests if other.sender is actor and other.waited_for]
+        waiting = [other for other in mine if other.change.ref == change.ref]
         if waiting:
             raise Broken(f"two operations at once on pool {change.ref.pool}")
         if actor.allocator.pools[change.ref].updating and not isinstance(change, DeletePool):

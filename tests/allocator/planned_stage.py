@@ -8,7 +8,8 @@ from controlplane.allocator import events
 from controlplane.allocator.demand import Demand
 from controlplane.allocator.effects import AllocatorEffect, Announce, Change, CreatePool, MakePlan, ResizePool
 from controlplane.allocator.offers import Offer
-from controlplane.allocator.state import AllocatorSettings, new_allocator
+from controlplane.allocator.settings import AllocatorSettings
+from controlplane.allocator.state import new_allocator
 from controlplane.planning.market import Option
 from controlplane.planning.plan import Plan, plan
 from controlplane.planning.tuning import Tuning

@@ -24,7 +24,8 @@ from controlplane.allocator.effects import (
     ShareStock,
 )
 from controlplane.allocator.offers import Offer, pool_ref
-from controlplane.allocator.state import Allocator, AllocatorSettings, new_allocator
+from controlplane.allocator.settings import AllocatorSettings
+from controlplane.allocator.state import Allocator, new_allocator
 from controlplane.clouds.interface import PoolRef
 from controlplane.planning.market import Quotas
 from messages.clusters import NodeSight

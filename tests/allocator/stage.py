@@ -19,7 +19,8 @@ from controlplane.allocator.effects import (
 )
 from controlplane.allocator.invariants import check
 from controlplane.allocator.offers import Offer, pool_ref
-from controlplane.allocator.state import Allocator, AllocatorSettings, Pool, new_allocator
+from controlplane.allocator.settings import AllocatorSettings
+from controlplane.allocator.state import Allocator, Pool, new_allocator
 from controlplane.clouds.interface import ClusterInfo, PoolInfo, PoolRef, PoolStatus
 from controlplane.clouds.outcomes import Done, Outcome
 from controlplane.planning.criteria import Criteria

@@ -8,7 +8,8 @@ from controlplane.allocator.caps import money_per_hour, most_for
 from controlplane.allocator.effects import AllocatorEffect, CreatePool, ResizePool
 from controlplane.allocator.offers import Offer, pool_ref
 from controlplane.allocator.quota_room import may_come
-from controlplane.allocator.state import AllocatorSettings, Pool
+from controlplane.allocator.settings import AllocatorSettings
+from controlplane.allocator.state import Pool
 from controlplane.catalog.money import MicroDollars
 from controlplane.clouds.outcomes import QuotaExceeded, Unreachable
 from messages.criteria import Objective

@@ -8,7 +8,7 @@ from controlplane.allocator import events
 from controlplane.allocator.decide import decide
 from controlplane.allocator.effects import CreatePool, MakePlan, RemoveNodes, ResizePool
 from controlplane.allocator.messages import shortage
-from controlplane.allocator.state import AllocatorSettings
+from controlplane.allocator.settings import AllocatorSettings
 from controlplane.allocator.targets import RESTS
 from controlplane.catalog.money import MicroDollars
 from controlplane.clouds.outcomes import QuotaExceeded, StockedOut

@@ -6,7 +6,8 @@ from controlplane.allocator import events
 from controlplane.allocator.availability import availability_of, close, reopen_after
 from controlplane.allocator.effects import Announce, CreatePool, RemoveNodes, ResizePool
 from controlplane.allocator.offers import pool_ref
-from controlplane.allocator.state import AllocatorSettings, Shortage
+from controlplane.allocator.settings import AllocatorSettings
+from controlplane.allocator.state import Shortage
 from controlplane.clouds.interface import RecentShortage
 from controlplane.clouds.outcomes import (
     Busy,

@@ -3,7 +3,8 @@
 from controlplane.allocator.counting import at_most
 from controlplane.allocator.effects import Announce, CreatePool, DeletePool, ResizePool
 from controlplane.allocator.offers import Offer
-from controlplane.allocator.state import AllocatorSettings, new_allocator
+from controlplane.allocator.settings import AllocatorSettings
+from controlplane.allocator.state import new_allocator
 from controlplane.clouds.outcomes import Busy, PartlyDone, StockedOut
 from tests.allocator.stage import JOB, A, B, Stage, a_full_stage, an_offer, asked, held_by, of
 

@@ -4,7 +4,7 @@ from controlplane.allocator import events
 from controlplane.allocator.effects import Announce, CreatePool, RemoveNodes, ResizePool
 from controlplane.allocator.messages import shortage
 from controlplane.allocator.offers import Offer
-from controlplane.allocator.state import AllocatorSettings
+from controlplane.allocator.settings import AllocatorSettings
 from tests.allocator.planned_stage import FAR, IOWA, PlannedStage, a_running_stage, prices_of
 from tests.allocator.stage import EU, US, A, B, C, Stage, a_full_stage, a_stage, asked, of
 

@@ -9,7 +9,7 @@ from msgspec import structs
 from controlplane.allocator import events
 from controlplane.allocator.availability import is_distrusted
 from controlplane.allocator.effects import AllocatorEffect, CreatePool, MakePlan, RemoveNodes, ResizePool
-from controlplane.allocator.state import AllocatorSettings
+from controlplane.allocator.settings import AllocatorSettings
 from controlplane.planning.plan import Change
 from controlplane.throughput.use import FRESH_S, NodeUse
 from messages.criteria import Objective

@@ -14,11 +14,12 @@ from controlplane.budget.terms import terms_of
 from controlplane.budget.verdict import Purse, Verdict
 from controlplane.budget.views import budget_view
 from controlplane.job.events import BudgetFreed, BudgetRaised, BudgetReached, ScaleAsked
-from controlplane.job.state import Job, Phase
+from controlplane.job.state import Job
 from controlplane.ledger.events import LedgerEvent, PricesChanged
 from controlplane.ledger.state import Ledger
 from messages.criteria import WhenSpent
 from messages.ids import JobName
+from messages.records import Phase
 from runtime.clock import Clock
 from tests.budget.builders import Holder, a_job, recorded, spending, usd
 from tests.conftest import eventually

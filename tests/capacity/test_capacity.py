@@ -10,7 +10,7 @@ import pytest
 from controlplane.allocator.effects import Place
 from controlplane.allocator.offers import Offer
 from controlplane.allocator.placement import Placement
-from controlplane.allocator.state import AllocatorSettings
+from controlplane.allocator.settings import AllocatorSettings
 from controlplane.capacity.capacity import Capacity, FleetTerms
 from controlplane.capacity.fleet_keeper import Controllers, FleetKeeper
 from controlplane.catalog.kinds import MachineKind

@@ -10,7 +10,8 @@ from controlplane.allocator.availability import close, is_closed
 from controlplane.allocator.events import MachinesGivenBack
 from controlplane.allocator.learn import learn
 from controlplane.allocator.offers import Offer
-from controlplane.allocator.state import AllocatorSettings, Shortage, new_allocator
+from controlplane.allocator.settings import AllocatorSettings
+from controlplane.allocator.state import Shortage, new_allocator
 from controlplane.capacity.capacity import Capacity, FleetTerms
 from controlplane.clouds.interface import ClusterInfo, PoolPlan, PoolRef
 from controlplane.clouds.outcomes import Done, Outcome, QuotaExceeded, Refused, Unreachable

@@ -3,6 +3,7 @@
 import asyncio
 
 from controlplane.allocator.demand import Demand
+from controlplane.capacity.advisor import PricedFleet
 from controlplane.capacity.planning import Planning
 from controlplane.clouds.gke.price_api import known_prices
 from controlplane.planning.criteria import criteria_of
@@ -26,7 +27,9 @@ async def test_the_first_plan_waits_for_what_trainers_measure(connect: Connect) 
     cloud.prices = prices(iowa=100_000, holland=900_000)
     bucket = await (await connect("master")).bucket(subjects.STATE_BUCKET)
     known = known_prices({"TRADEWIND_PRICES_CACHE": "/nowhere/prices.json"}, None)
-    planning = Planning(cloud, OFFERS, known, bucket, SystemClock(), lambda: True, lambda event: None, look_s=0.02)
+    planning = Planning(
+        cloud, PricedFleet(OFFERS, known), bucket, SystemClock(), lambda: True, lambda event: None, look_s=0.02
+    )
     stage, spec = Stage(cloud, planning, OFFERS), a_spec()
     demand = Demand(criteria_of(spec), profile_of(spec))
 

@@ -2,7 +2,8 @@
 
 from controlplane.allocator import events
 from controlplane.allocator.effects import CreatePool, RemoveNodes
-from controlplane.allocator.state import AllocatorSettings, new_allocator
+from controlplane.allocator.settings import AllocatorSettings
+from controlplane.allocator.state import new_allocator
 from controlplane.capacity.observing import LIVED_EVERY_S, Watch, observe
 from controlplane.catalog.memory import Granted, Lived, Observation, QuotaRefused, StockedOut, Taken
 from controlplane.clouds.outcomes import QuotaExceeded

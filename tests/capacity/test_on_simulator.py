@@ -12,7 +12,7 @@ import pytest
 
 from controlplane.allocator.effects import Place
 from controlplane.allocator.offers import Offer, pool_plan, pool_ref
-from controlplane.allocator.state import AllocatorSettings
+from controlplane.allocator.settings import AllocatorSettings
 from controlplane.capacity.capacity import Capacity, FleetTerms
 from controlplane.capacity.fleet_keeper import Controllers, FleetKeeper
 from controlplane.clouds.gke.cloud import GkeCloud

@@ -12,7 +12,8 @@ from msgspec import structs
 from controlplane.allocator.demand import Demand
 from controlplane.allocator.effects import Place
 from controlplane.allocator.offers import Offer
-from controlplane.allocator.state import AllocatorSettings
+from controlplane.allocator.settings import AllocatorSettings
+from controlplane.capacity.advisor import PricedFleet
 from controlplane.capacity.capacity import Capacity, FleetTerms
 from controlplane.capacity.planning import Planning
 from controlplane.clouds.gke.price_api import known_prices
@@ -93,7 +94,9 @@ async def a_stage(
 ) -> AsyncIterator[Stage]:
     bucket = await (await connect("master")).bucket(subjects.STATE_BUCKET)
     known = known_prices({"TRADEWIND_PRICES_CACHE": "/nowhere/prices.json"}, None)
-    planning = Planning(cloud, offers, known, bucket, SystemClock(), lambda: True, lambda _: None, look_s=0.02)
+    planning = Planning(
+        cloud, PricedFleet(offers, known), bucket, SystemClock(), lambda: True, lambda _: None, look_s=0.02
+    )
     stage = Stage(cloud, planning, offers)
     demand = Demand(criteria_of(spec), profile_of(spec))
     async with asyncio.TaskGroup() as tasks:
@@ -149,13 +152,13 @@ async def test_where_no_machine_of_the_fleet_has_a_price_its_order_is_kept(conne
     cloud = FakeCloud(US, EU)
     async with a_stage(connect, cloud, a_spec(), unpriced) as stage:
         await eventually(lambda: stage.zones() == {HOLLAND: 2})
-        assert await stage.planning.refusals(a_spec(max_usd_total=100.0)) == []
+        assert await stage.planning.advisor.refusals(a_spec(max_usd_total=100.0)) == []
 
 
 async def test_what_only_a_plan_keeps_is_refused_where_nothing_can_be_planned(connect: Connect) -> None:
     unpriced = tuple(replace(offer, machine_type="g9-standard-8") for offer in OFFERS)
     async with a_stage(connect, FakeCloud(US, EU), a_spec(), unpriced) as stage:
-        problems = await stage.planning.refusals(a_spec(max_usd_per_hour=40.0, regions=("us-",)))
+        problems = await stage.planning.advisor.refusals(a_spec(max_usd_per_hour=40.0, regions=("us-",)))
         assert [path for path, _ in problems] == ["capacity.max_usd_per_hour", "capacity.regions"]
 
 
@@ -189,7 +192,7 @@ async def test_no_more_is_asked_for_than_the_quota_leaves(connect: Connect) -> N
 )
 async def test_what_the_fleet_cannot_give_is_refused(connect: Connect, criteria: dict[str, Any], says: str) -> None:
     async with a_stage(connect, FakeCloud(US, EU), a_spec()) as stage:
-        [(path, _)] = await stage.planning.refusals(a_spec(**criteria))
+        [(path, _)] = await stage.planning.advisor.refusals(a_spec(**criteria))
     assert path == says
 
 
@@ -198,10 +201,10 @@ async def test_a_job_without_criteria_that_fits_on_no_machine_is_refused_in_the_
 ) -> None:
     unplanned = JobSpec(JOB, Launch(script="train.py"), Workers(ranks=3), Pod(gpu=True))
     async with a_stage(connect, FakeCloud(US, EU), a_spec()) as stage:
-        told = await stage.planning.refusals(unplanned)
+        told = await stage.planning.advisor.refusals(unplanned)
         assert told == [("workers.ranks", "is 3, which leaves no offer; 1 would")]
-        assert told == await stage.planning.refusals(structs.replace(unplanned, capacity=Criteria()))
-        assert await stage.planning.refusals(structs.replace(unplanned, pod=Pod())) == []
+        assert told == await stage.planning.advisor.refusals(structs.replace(unplanned, capacity=Criteria()))
+        assert await stage.planning.advisor.refusals(structs.replace(unplanned, pod=Pod())) == []
 
 
 async def test_prices_that_cannot_be_refreshed_are_announced_and_shown_with_the_offers(connect: Connect) -> None:
@@ -215,34 +218,34 @@ async def test_prices_that_cannot_be_refreshed_are_announced_and_shown_with_the_
         "TRADEWIND_PRICES_ATTEMPTS": "1",
     }
     known = known_prices(environ, None)
-    planning = Planning(FakeCloud(US, EU), OFFERS, known, bucket, SystemClock(), lambda: True, told.append)
+    planning = Planning(FakeCloud(US, EU), PricedFleet(OFFERS, known), bucket, SystemClock(), lambda: True, told.append)
     running = asyncio.create_task(planning.run(), name="planning")
     await eventually(lambda: any(event.kind == "prices_not_refreshed" for event in told))
     running.cancel()
     [event] = [event for event in told if event.kind == "prices_not_refreshed"]
     assert "the prices of 2026-08-22" in event.text and "cannot be reached" in event.why
-    assert planning.offers().not_refreshed == event.why
+    assert planning.advisor.offers().not_refreshed == event.why
 
 
 async def test_offers_say_when_their_prices_are_those_of_the_moment(connect: Connect) -> None:
     cloud = FakeCloud(US, EU)
     async with a_stage(connect, cloud, a_spec()) as stage:
-        assert not stage.planning.offers().of_the_moment
+        assert not stage.planning.advisor.offers().of_the_moment
         cloud.prices = prices(iowa=100_000, holland=900_000)
-        await eventually(lambda: stage.planning.offers().of_the_moment)
+        await eventually(lambda: stage.planning.advisor.offers().of_the_moment)
 
 
 async def test_more_workers_than_the_fleet_has_are_refused_with_how_many_there_are(connect: Connect) -> None:
     async with a_stage(connect, FakeCloud(US, EU), a_spec()) as stage:
-        [(path, text)] = await stage.planning.refusals(a_spec(workers=40))
+        [(path, text)] = await stage.planning.advisor.refusals(a_spec(workers=40))
     assert path == "workers.min" and "at most 16" in text
 
 
 async def test_the_dearest_machine_is_one_that_the_job_may_be_given(connect: Connect) -> None:
     async with a_stage(connect, FakeCloud(US, EU), a_spec()) as stage:
-        anywhere = stage.planning.dearest(criteria_of(a_spec()))
-        in_iowa = stage.planning.dearest(criteria_of(a_spec(zones=(IOWA_A,))))
-        nowhere = stage.planning.dearest(criteria_of(a_spec(zones=("asia-east1-a",))))
+        anywhere = stage.planning.advisor.dearest(criteria_of(a_spec()))
+        in_iowa = stage.planning.advisor.dearest(criteria_of(a_spec(zones=(IOWA_A,))))
+        nowhere = stage.planning.advisor.dearest(criteria_of(a_spec(zones=("asia-east1-a",))))
     assert anywhere is not None and in_iowa is not None and anywhere >= in_iowa
     assert nowhere is None
 

@@ -12,7 +12,8 @@ import pytest
 from controlplane.allocator.demand import Demand
 from controlplane.allocator.effects import Place
 from controlplane.allocator.offers import Offer, pool_ref
-from controlplane.allocator.state import AllocatorSettings
+from controlplane.allocator.settings import AllocatorSettings
+from controlplane.capacity.advisor import PricedFleet
 from controlplane.capacity.capacity import Capacity, FleetTerms
 from controlplane.capacity.planning import Planning
 from controlplane.clouds.gke.cloud import GkeCloud
@@ -72,7 +73,7 @@ class Bench:
         self.capacity.see(heartbeat)
 
     def seen(self, zone: str) -> OfferView:
-        found = (each for each in self.planning.offers().offers if each.zone == zone and each.gpus == 1)
+        found = (each for each in self.planning.advisor.offers().offers if each.zone == zone and each.gpus == 1)
         return next(each for each in found if each.accelerator == "L4")
 
 
@@ -89,7 +90,9 @@ async def a_bench(
             Offer(stage.cluster.name, zone, "g2-standard-8", 4, "nvidia-l4", 1) for zone in (OTHER_ZONE, ZONE)
         )
         prices = known_prices({"TRADEWIND_PRICES_CACHE": str(folder / "prices.json")}, None)
-        planning = Planning(cloud, offers, prices, bucket, SystemClock(), lambda: True, lambda _: None, look_s=0.1)
+        planning = Planning(
+            cloud, PricedFleet(offers, prices), bucket, SystemClock(), lambda: True, lambda _: None, look_s=0.1
+        )
         bench = Bench(stage, cloud, planning, offers)
         demand = Demand(some_criteria(**{"min_workers": 2, "max_workers": 4, **criteria}), a_small_profile())
         await stage.order("price", {"zone": ZONE, "accelerator": "nvidia-l4", "price": 0.2})

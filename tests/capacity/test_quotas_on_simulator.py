@@ -7,7 +7,8 @@ from pathlib import Path
 
 from controlplane.allocator.effects import Place
 from controlplane.allocator.offers import Offer, pool_ref
-from controlplane.allocator.state import AllocatorSettings
+from controlplane.allocator.settings import AllocatorSettings
+from controlplane.capacity.advisor import PricedFleet
 from controlplane.capacity.capacity import Capacity, FleetTerms
 from controlplane.capacity.planning import Planning
 from controlplane.clouds.gke.cloud import GkeCloud
@@ -69,13 +70,11 @@ async def a_bench(folder: Path, connect: Connect, kind: type[GkeCloud] = GkeClou
         prices = known_prices({"TRADEWIND_PRICES_CACHE": str(folder / "prices.json")}, None)
         planning = Planning(
             cloud,
-            offers,
-            prices,
+            PricedFleet(offers, prices, [stage.cluster.system]),
             bucket,
             SystemClock(),
             lambda: True,
             lambda _: None,
-            systems=[stage.cluster.system],
         )
         bench = Bench(stage, cloud, planning, offers)
         async with asyncio.TaskGroup() as tasks:

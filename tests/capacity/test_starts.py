@@ -99,7 +99,7 @@ def test_a_missing_secret_is_told_by_its_name() -> None:
 
 def test_a_missing_permission_counts_soon_and_an_outage_of_the_registry_not_within_the_first_minute() -> None:
     def failing(failure: StartFailure) -> bool:
-        return bool(some_starts().see(a_topology(a_stuck_worker(failure)), 0.0).failing)
+        return some_starts().see(a_topology(a_stuck_worker(failure)), 0.0) is not None
 
     assert not failing(a_failure(for_s=SURE_AFTER_S - 1))
     assert failing(a_failure(for_s=SURE_AFTER_S))
@@ -114,6 +114,7 @@ def test_nodes_are_told_on_which_workers_fail_and_on_which_they_have_started() -
     )
     others = a_worker("w3-aaaa", "n3", WorkerPhase.IDLE), a_worker("w4-aaaa", "n4", WorkerPhase.WARMING)
     seen = some_starts().see(a_topology(a_stuck_worker(a_failure()), waiting_for_its_host, *others), 7.0)
+    assert seen is not None
     assert dict(seen.failing).keys() == {"n1", "n2"}
     assert seen.started == {"n3"}
     assert seen.hint == f"grant access to {IMAGE}"
@@ -121,10 +122,11 @@ def test_nodes_are_told_on_which_workers_fail_and_on_which_they_have_started() -
 
 def test_a_pod_without_room_counts_only_if_a_ready_node_stays_unused_for_long() -> None:
     starts, waiting = some_starts(), a_stuck_worker(StartFailure("Unschedulable", "Insufficient memory", for_s=900.0))
-    assert not starts.see(a_topology(waiting, nodes=()), 0.0).failing
-    assert not starts.see(a_topology(waiting), 10.0).failing
-    assert not starts.see(a_topology(waiting), 10.0 + UNSCHEDULABLE_AFTER_S - 1).failing
+    assert starts.see(a_topology(waiting, nodes=()), 0.0) is None
+    assert starts.see(a_topology(waiting), 10.0) is None
+    assert starts.see(a_topology(waiting), 10.0 + UNSCHEDULABLE_AFTER_S - 1) is None
     seen = starts.see(a_topology(waiting), 10.0 + UNSCHEDULABLE_AFTER_S)
+    assert seen is not None
     assert dict(seen.failing) == {"n1": UNSCHEDULABLE_AFTER_S}
     assert "Insufficient memory" in seen.detail
 
@@ -134,4 +136,16 @@ def test_a_node_that_a_worker_uses_or_may_use_is_not_unused() -> None:
     unsure = WorkerSight(WorkerId("w3-0000"), JOB, Presence.STARTING)
     for others in ([a_worker("w1-aaaa", "n1")], [unsure]):
         starts.see(a_topology(waiting, *others), 0.0)
-        assert not starts.see(a_topology(waiting, *others), UNSCHEDULABLE_AFTER_S).failing
+        assert starts.see(a_topology(waiting, *others), UNSCHEDULABLE_AFTER_S) is None
+
+
+def test_once_a_worker_could_not_start_the_allocator_hears_how_the_cluster_goes_on() -> None:
+    starts, recovered = some_starts(), a_worker("w1-aaaa", "n1", WorkerPhase.IDLE)
+    assert starts.see(a_topology(recovered), 0.0) is None
+    assert starts.see(a_topology(a_stuck_worker(a_failure())), 1.0) is not None
+
+    seen = starts.see(a_topology(recovered), 2.0)
+
+    assert seen is not None
+    assert not seen.failing
+    assert seen.started == {"n1"}

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from controlplane.allocator.offers import pool_plan
-from controlplane.allocator.state import AllocatorSettings
+from controlplane.allocator.settings import AllocatorSettings
 from controlplane.capacity.capacity import Capacity, FleetTerms
 from controlplane.capacity.fleet_offers import limits_of, priced
 from controlplane.catalog.memory import Memory, estimate

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from controlplane.reaper.lease import YOUNG_S
+from controlplane.reaper.ownership_labels import YOUNG_S
 from controlplane.reaper.reaper import LOOK_S
 from tests.cli.command import tradewind
 from tests.cli.fake_master import FakeMaster, a_view

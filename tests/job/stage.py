@@ -7,10 +7,11 @@ from controlplane.job import events
 from controlplane.job.decide import decide
 from controlplane.job.effects import Announce, JobEffect, Publish, SaveRecord, StartStore, TellCluster
 from controlplane.job.invariants import check
-from controlplane.job.state import Job, Phase, new_job
+from controlplane.job.state import Job, new_job
 from messages.clusters import ClusterHeartbeat, KeepWorkers, Presence, WorkerSight
 from messages.ids import ClusterName, Epoch, Generation, JobName, Rank, WorkerId
 from messages.jobs import Failures, JobSpec, Launch, Scalar, Timeouts, Workers
+from messages.records import Phase
 from messages.workers import Fallen, TrainerExit, TrainerStatus, WorkerPhase, WorkerStatus
 from messages.worlds import Assignment, Halt, Release, StoreAddress
 

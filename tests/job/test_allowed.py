@@ -2,8 +2,8 @@
 
 import pytest
 
-from controlplane.job.state import Phase
 from messages.jobs import Workers, contradictions
+from messages.records import Phase
 from tests.job.live_stage import a_hot_stage
 from tests.job.stage import a_spec, a_stage, halts, kept, released
 

@@ -1,7 +1,8 @@
 from controlplane.job import events
-from controlplane.job.state import Phase, adopted_job
+from controlplane.job.state import adopted_job
 from messages.clusters import Presence, WorkerSight
 from messages.ids import Epoch, Generation, Rank, WorkerId
+from messages.records import Phase
 from messages.workers import TrainerExit, WorkerPhase
 from tests.job.stage import (
     JOB,

@@ -7,11 +7,11 @@ from msgspec import structs
 
 from controlplane.job import events
 from controlplane.job.effects import TellCluster
-from controlplane.job.state import Phase, adopted_job
+from controlplane.job.state import adopted_job
 from messages.bounds import GENERATIONS_AHEAD, NOTICE_AT_MOST_S, NUMBER_AT_MOST, SEQ_AHEAD
 from messages.clusters import Presence, RemoveWorkers, WorkerSight
 from messages.ids import Epoch, Generation, WorkerId
-from messages.records import encode_record
+from messages.records import Phase, encode_record
 from messages.workers import SampleCertificate, TrainerStatus, WorkerPhase, WorkerStatus, WrittenCheckpoint
 from tests.job.stage import JOB, Stage, a_spec, a_stage, a_status, told
 

@@ -4,8 +4,8 @@ from msgspec import structs
 
 from controlplane.job import events
 from controlplane.job.effects import JobEffect
-from controlplane.job.state import Phase
 from messages.ids import ClusterName
+from messages.records import Phase
 from messages.worlds import Entry
 from tests.job.live_stage import HotStage, a_hot_job, invited
 from tests.job.stage import LOCAL, NEWEST, Stage, a_spec, a_stage, halts, released

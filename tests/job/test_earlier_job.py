@@ -6,10 +6,11 @@ from msgspec import structs
 
 from controlplane.job import events
 from controlplane.job.effects import JobEffect, TellCluster
-from controlplane.job.learn import knows
-from controlplane.job.state import Phase, new_job
+from controlplane.job.learn_workers import knows
+from controlplane.job.state import new_job
 from messages.clusters import Presence, RemoveWorkers, WorkerSight
 from messages.ids import Epoch, Generation, WorkerId
+from messages.records import Phase
 from messages.workers import TrainerStatus, WorkerPhase, WorkerStatus
 from tests.job.stage import JOB, Stage, a_sight, a_spec, a_status, assignments, released
 

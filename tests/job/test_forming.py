@@ -2,9 +2,9 @@ from msgspec import structs
 
 from controlplane.job import events
 from controlplane.job.effects import SaveRecord, StartStore
-from controlplane.job.state import Phase
 from messages.clusters import Presence, WorkerSight
 from messages.ids import ClusterName, Generation, WorkerId
+from messages.records import Phase
 from messages.workers import WorkerPhase
 from tests.job.stage import JOB, LOCAL, NEWEST, a_sight, a_spec, a_stage, assignments, clean, halts, kept, told
 

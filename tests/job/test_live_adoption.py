@@ -3,8 +3,8 @@ from dataclasses import replace
 from msgspec import structs
 
 from controlplane.job import events
-from controlplane.job.state import Phase
 from messages.ids import Generation
+from messages.records import Phase
 from messages.workers import WorkerPhase
 from tests.job.live_stage import HotStage, a_hot_job
 from tests.job.stage import assignments, clean, failed, halts, released

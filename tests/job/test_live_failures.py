@@ -2,8 +2,8 @@
 
 from msgspec import structs
 
-from controlplane.job.state import Phase
 from messages.ids import Generation, WorkerId
+from messages.records import Phase
 from messages.workers import Fallen, TrainerExit, WorkerPhase
 from tests.job.live_stage import HotStage, a_hot_job, a_hot_stage
 from tests.job.stage import a_spec, clean, failed, told

@@ -3,8 +3,8 @@ from msgspec import structs
 from controlplane.job import events
 from controlplane.job.decide import decide
 from controlplane.job.effects import Announce, StartStore
-from controlplane.job.state import Phase
 from messages.ids import WorkerId
+from messages.records import Phase
 from messages.workers import TrainerStatus, WorkerPhase
 from messages.worlds import Entry
 from tests.job.live_stage import HotStage, a_hot_job, a_hot_stage, invited

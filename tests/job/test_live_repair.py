@@ -3,9 +3,9 @@ from msgspec import structs
 from controlplane.job import events
 from controlplane.job.decide import decide
 from controlplane.job.effects import SaveRecord, StartStore, TellCluster
-from controlplane.job.state import Phase
 from messages.clusters import RemoveWorkers
 from messages.ids import ClusterName, WorkerId
+from messages.records import Phase
 from messages.workers import SampleCertificate, WorkerPhase, WrittenCheckpoint
 from messages.worlds import Entry
 from tests.job.live_stage import a_hot_job, a_hot_stage, invited, published_kinds

@@ -2,10 +2,11 @@
 
 from controlplane.job import events
 from controlplane.job.effects import JobEffect
-from controlplane.job.state import Phase, adopted_job
+from controlplane.job.state import adopted_job
 from controlplane.job.stopping import default_grace_s
 from messages.criteria import WhenSpent
 from messages.ids import Epoch, WorkerId
+from messages.records import Phase
 from messages.worlds import Invite, Release
 from tests.job.live_stage import HotStage, a_hot_stage
 from tests.job.stage import Stage, a_spec, a_stage, assignments, clean, failed, halts, kept, published, released, told

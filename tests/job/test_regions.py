@@ -3,11 +3,11 @@
 from msgspec import structs
 
 from controlplane.job import events
-from controlplane.job.learn import CLUSTER_FORGOTTEN_S
+from controlplane.job.learn_clusters import CLUSTER_FORGOTTEN_S
 from controlplane.job.queries import DESERTED_S, deserted
-from controlplane.job.state import Phase
 from messages.clusters import ClusterHeartbeat, Presence, WorkerSight
 from messages.ids import ClusterName, WorkerId
+from messages.records import Phase
 from messages.workers import WorkerPhase
 from tests.job.stage import JOB, LOCAL, NEWEST, Stage, a_spec, a_stage, a_status, failed, told
 

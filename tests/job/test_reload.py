@@ -5,8 +5,8 @@ from msgspec import structs
 from controlplane.job import events
 from controlplane.job.effects import JobEffect
 from controlplane.job.reload import PROVEN_S
-from controlplane.job.state import Phase
 from messages.ids import Rank, WorkerId
+from messages.records import Phase
 from messages.workers import TrainerExit, WorkerPhase
 from messages.worlds import Invite
 from tests.job.live_stage import HotStage, a_hot_job, a_hot_stage, invited

@@ -1,9 +1,10 @@
 """What a script learns of its restarts: arguments that only they get, and how many there were."""
 
 from controlplane.job import events
-from controlplane.job.state import Phase, adopted_job
+from controlplane.job.state import adopted_job
 from messages.ids import Epoch
 from messages.jobs import Launch
+from messages.records import Phase
 from messages.workers import WorkerPhase
 from messages.worlds import Assignment
 from tests.job.live_stage import a_hot_stage

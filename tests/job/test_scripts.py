@@ -1,9 +1,10 @@
 """Growth of a world of plain scripts: each change ends the scripts, so it waits for a good moment."""
 
 from controlplane.job import events
-from controlplane.job.state import Phase, adopted_job
+from controlplane.job.state import adopted_job
 from messages.ids import Epoch
 from messages.jobs import JobSpec
+from messages.records import Phase
 from messages.workers import WorkerPhase
 from tests.job.live_stage import a_hot_job
 from tests.job.stage import Stage, a_spec, a_stage, halts

@@ -7,9 +7,10 @@ from msgspec import structs
 from controlplane.job import events
 from controlplane.job.effects import TellCluster
 from controlplane.job.sharing import Counts, filled, wanted_by_cluster
-from controlplane.job.state import Phase, adopted_job
+from controlplane.job.state import adopted_job
 from messages.clusters import ClusterHeartbeat, KeepWorkers, Presence, WorkerSight
 from messages.ids import ClusterName, Epoch, WorkerId
+from messages.records import Phase
 from messages.workers import WorkerPhase
 from tests.job.stage import JOB, Stage, a_spec, a_stage, a_status, released, told
 

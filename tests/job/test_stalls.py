@@ -5,12 +5,12 @@ from msgspec import structs
 from controlplane.api.views import job_view
 from controlplane.job import events
 from controlplane.job.effects import JobEffect, TellCluster
-from controlplane.job.state import Phase
 from controlplane.jobs.progress import ProgressTracker
 from messages.api import PausedRank
 from messages.clusters import RemoveWorkers
 from messages.ids import Rank, WorkerId
 from messages.jobs import JobSpec
+from messages.records import Phase
 from messages.workers import TrainerExit, WorkerPhase
 from messages.worlds import EndStalled, Locate
 from tests.job.live_stage import HotStage, a_hot_job, a_hot_stage

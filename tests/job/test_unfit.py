@@ -1,8 +1,8 @@
 """Workers that have not the GPUs that the job asks for: the job does not pay for them for ever."""
 
 from controlplane.job import events
-from controlplane.job.state import Phase
 from messages.ids import WorkerId
+from messages.records import Phase
 from messages.workers import WorkerPhase
 from tests.job.stage import LOCAL, Stage, a_spec, a_stage, told
 

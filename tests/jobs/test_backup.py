@@ -4,7 +4,6 @@ import shutil
 
 import pytest
 
-from controlplane.job.state import Phase, Record
 from controlplane.jobs import records
 from controlplane.jobs.backup import JobBackup, Jobs
 from controlplane.jobs.records import Kept
@@ -12,6 +11,7 @@ from controlplane.ledger.records import decode_ledger
 from controlplane.ledger.state import new_ledger
 from messages import subjects
 from messages.ids import Epoch, Generation, JobName
+from messages.records import Phase, Record
 from runtime.bus import Bucket, Bus
 from runtime.nats_server import NatsServer
 from tests.master.process import a_spec

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from controlplane.allocator.offers import Offer
-from controlplane.allocator.state import AllocatorSettings
+from controlplane.allocator.settings import AllocatorSettings
 from controlplane.capacity.capacity import Capacity, FleetTerms
 from controlplane.clouds.interface import PoolRef
 from controlplane.clouds.outcomes import Outcome

@@ -4,12 +4,11 @@ import asyncio
 
 import pytest
 
-from controlplane.job.state import Phase, Record
 from controlplane.jobs.errors import HandedOver
 from controlplane.jobs.records import encode_spec
 from messages import subjects
 from messages.ids import Epoch, Generation, JobName
-from messages.records import encode_record
+from messages.records import Phase, Record, encode_record
 from runtime.bus import Bucket, Bus
 from tests.conftest import Connect, eventually
 from tests.master.fleet import FakeFleet

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from controlplane.allocator.state import AllocatorSettings
+from controlplane.allocator.settings import AllocatorSettings
+from controlplane.capacity.advisor import PricedFleet
 from controlplane.capacity.capacity import Capacity, FleetTerms
 from controlplane.capacity.planning import Planning
 from controlplane.clouds.gke.price_api import known_prices
@@ -50,7 +51,9 @@ async def a_master(connect: Connect, cloud: FakeCloud) -> AsyncIterator[Term]:
     bucket = await bus.bucket(subjects.STATE_BUCKET)
     context = a_context(bus, bucket)
     known = known_prices({"TRADEWIND_PRICES_CACHE": "/nowhere/prices.json"}, None)
-    planning = Planning(cloud, OFFERS, known, bucket, SystemClock(), context.may_act, context.announce, look_s=0.02)
+    planning = Planning(
+        cloud, PricedFleet(OFFERS, known), bucket, SystemClock(), context.may_act, context.announce, look_s=0.02
+    )
     settings = AllocatorSettings(retry_s=0.01, quiet_s=0.05, relist_s=0.2, plan_settle_s=0.05)
     capacity = Capacity(
         cloud,

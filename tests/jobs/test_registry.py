@@ -5,12 +5,11 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from controlplane.job.events import ScaleAsked, StopAsked
-from controlplane.job.state import Phase, Record
 from controlplane.jobs.errors import JobUnknown, JobUnreadable
 from controlplane.jobs.records import OnConflict, encode_spec, on_conflict
 from messages import subjects
 from messages.ids import Epoch, Generation, JobName
-from messages.records import encode_record
+from messages.records import Phase, Record, encode_record
 from runtime.bus import Bucket
 from tests.capacity.fake_cloud import FakeCloud
 from tests.conftest import Connect, eventually

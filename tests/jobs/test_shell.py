@@ -8,17 +8,16 @@ import pytest
 
 from controlplane.capacity.interface import NoCapacity
 from controlplane.job import effects, events
-from controlplane.job.state import Phase, Record
 from controlplane.jobs.announcer import Announcer
+from controlplane.jobs.cluster_counts import WantedBook
 from controlplane.jobs.context import TermContext
 from controlplane.jobs.records import read_world
 from controlplane.jobs.shell import JobShell, ShellTools
-from controlplane.jobs.wanted import WantedBook
 from controlplane.lease.keeper import Leadership
 from controlplane.stores.servers import StoreServers
 from messages import subjects
 from messages.ids import Epoch, Generation, JobName
-from messages.records import encode_record
+from messages.records import Phase, Record, encode_record
 from runtime.bus import Bus
 from runtime.clock import SystemClock
 from runtime.nats_server import NatsServer

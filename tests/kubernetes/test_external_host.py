@@ -147,7 +147,7 @@ async def test_an_agent_that_still_waits_for_its_host_leaves_when_told(
 async def test_a_host_that_hangs_is_given_up_and_its_end_is_not_waited_for_for_ever(
     nats_server: NatsServer, master: FakeMaster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agents.worker.conversation.STOP_ANSWER_S", 0.2)
+    monkeypatch.setattr("agents.worker.host_connection.STOP_ANSWER_S", 0.2)
     monkeypatch.setattr("agents.worker.external_host.GONE_S", 0.2)
     agent = Agent(external(nats_server, tmp_path / "run", host_losses=1))
     async with a_host(tmp_path) as host:

@@ -13,7 +13,7 @@ from controlplane.catalog.shipped import shipped_links
 from controlplane.clouds.interface import MachineInfo, MarketPrice
 from controlplane.clouds.observations import look_at
 from controlplane.clouds.outcomes import Refused, Unreachable
-from controlplane.job.state import Job, Phase, Record, Worker, new_job
+from controlplane.job.state import Job, Worker, new_job
 from controlplane.lease.keeper import Leadership
 from controlplane.ledger.activity import doings_of, hops_of
 from controlplane.ledger.book import Book
@@ -32,6 +32,7 @@ from messages.ids import ClusterName, Epoch, Generation, JobName, Rank, WorkerId
 from messages.jobs import JobSpec, Launch
 from messages.labels import FLEET_LABEL, JOB_LABEL
 from messages.measured import StepsMeasured
+from messages.records import Phase, Record
 from messages.workers import SampleCertificate, WorkerPhase, WorkerStatus
 from messages.worlds import Assignment, Member, Progress, RankProgress, StoreAddress
 from runtime.bus import Bucket, Bus

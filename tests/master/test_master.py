@@ -12,14 +12,13 @@ import pytest
 import pytest_asyncio
 from msgspec import structs
 
-from controlplane.job.state import Phase
 from controlplane.jobs.records import read_world
 from messages import subjects
 from messages.clusters import KeepWorkers
 from messages.codec import MAX_BYTES
 from messages.criteria import Capacity
 from messages.ids import ClusterName, Epoch, Generation, JobName, Rank, WorkerId
-from messages.records import encode_record
+from messages.records import Phase, encode_record
 from messages.workers import WorkerJoined, WorkerParked, WorkerPhase, WorkerStatus
 from messages.worlds import Assignment, Halt, Progress, RankProgress
 from runtime.bus import Bucket, Bus

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from controlplane.catalog.kinds import MachineKind
 from controlplane.clouds.interface import ClusterInfo, ClusterStatus, MachineInfo, PoolInfo, PoolRef, PoolStatus
 from controlplane.reaper.findings import FleetScope
-from controlplane.reaper.lease import YOUNG_S, lease_of
+from controlplane.reaper.ownership_labels import YOUNG_S, lease_of
 from messages.ids import ClusterName, JobName
 from messages.labels import FLEET_LABEL, JOB_LABEL
 

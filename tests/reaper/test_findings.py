@@ -5,7 +5,7 @@ import pytest
 from controlplane.clouds.interface import ClusterInfo, ClusterStatus, PoolInfo, PoolStatus
 from controlplane.reaper.findings import Clusters, Findings, Found, sort_out, why_kept
 from controlplane.reaper.inventory import Inventory, name_of
-from controlplane.reaper.lease import YOUNG_S, asked_at, lease_of
+from controlplane.reaper.ownership_labels import YOUNG_S, asked_at, lease_of
 from controlplane.reaper.state import Claim, Claims
 from messages.ids import ClusterName
 from tests.reaper.builders import BUS, EU, FLEET, JOB, NOW, OLD, US, a_cluster, a_pool, machines

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from controlplane.clouds.interface import ClusterInfo, ClusterStatus, MachineInfo, PoolInfo, PoolStatus
 from controlplane.reaper.findings import Clusters, Findings, Found, sort_out
 from controlplane.reaper.inventory import Inventory, is_of, job_of, name_of
-from controlplane.reaper.lease import YOUNG_S, asked_at, is_of_bus
+from controlplane.reaper.ownership_labels import YOUNG_S, asked_at, is_of_bus
 from controlplane.reaper.state import Claim, Claims
 from messages.ids import ClusterName, JobName
 from tests.reaper.builders import BUS, FLEET, NOW, ZONE, a_cluster, a_pool, machines

@@ -11,7 +11,7 @@ from controlplane.capacity.leaders_cloud import LeadersCloud
 from controlplane.capacity.observer import Observer
 from controlplane.clouds.interface import Cloud, ClusterStatus, PoolRef
 from controlplane.clouds.outcomes import Outcome, Unfinished
-from controlplane.job.state import Record, new_job
+from controlplane.job.state import new_job
 from controlplane.reaper import findings, reaper
 from controlplane.reaper.claims import read_claims, read_records
 from controlplane.reaper.reaper import Reaper
@@ -21,7 +21,7 @@ from messages.events import Event
 from messages.ids import ClusterName, Epoch, JobName
 from messages.jobs import JobSpec, Launch
 from messages.labels import BUS_LABEL
-from messages.records import encode_record
+from messages.records import Record, encode_record
 from runtime.bus import Bus
 from runtime.clock import SystemClock
 from runtime.errors import BusUnavailable

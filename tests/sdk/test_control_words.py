@@ -118,3 +118,10 @@ def test_the_flags_of_a_rank_are_told_apart(flags: list[tuple[bool, ...]]) -> No
 def test_a_tail_that_could_not_be_summed_exactly_is_refused() -> None:
     with pytest.raises(ValueError, match=r"not torch[.]bfloat16"):
         control_words.write(torch.zeros(control_words.size(2), dtype=torch.bfloat16), own(), rank=0)
+
+
+def test_a_gradient_that_is_not_finite_is_the_same_flag_from_the_host_and_from_a_device() -> None:
+    known, on_device = torch.zeros(control_words.MOST), torch.zeros(control_words.MOST)
+    control_words.write(known, own(step=7), 2, bad_gradient=True)
+    control_words.write(on_device, own(step=7), 2, bad_gradient=torch.tensor(True))
+    assert torch.equal(known, on_device) and control_words.read(known, 3).bad_gradient == (2,)

@@ -228,7 +228,7 @@ def test_a_rank_that_waits_for_its_group_is_not_taken_for_one_that_does_not_come
     core.tell(events.StatusAsked(0.0))
     assert (core.status.waiting, core.status.overdue) == (0, False)
     core.tell(events.Halted(0.0, 2))
-    assert core.state.thread.collective is None and core.status.waiting is None
+    assert core.state.collective is None and core.status.waiting is None
 
 
 def test_a_rank_in_a_collective_parks_when_it_has_fallen_out_of_it() -> None:

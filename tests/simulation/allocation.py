@@ -23,7 +23,8 @@ from controlplane.allocator.effects import (
 )
 from controlplane.allocator.invariants import check
 from controlplane.allocator.placement import free_nodes
-from controlplane.allocator.state import AllocatorSettings, new_allocator
+from controlplane.allocator.settings import AllocatorSettings
+from controlplane.allocator.state import new_allocator
 from controlplane.capacity.translation import criteria_wanted, nodes_wanted, placement_changed
 from controlplane.clouds.outcomes import Unreachable
 from controlplane.job.state import Job, Want

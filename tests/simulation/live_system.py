@@ -11,8 +11,9 @@ from agents.worker import events as worker_events
 from agents.worker.state import WorkerIdentity
 from agents.worker.translation import order_of, status_of
 from controlplane.job import events as job_events
-from controlplane.job.state import Job, Phase, Record
+from controlplane.job.state import Job
 from messages.ids import Epoch, Generation
+from messages.records import Phase, Record
 from messages.workers import TrainerExit, WrittenCheckpoint
 from messages.worlds import EndStalled, Invite, JobCommand, Locate
 from tests.simulation.actors import WorkerActor

@@ -243,7 +243,7 @@ class LiveTrainer:
     def _collective(self, kind: str, part: Callable[[], Any], step: int | None = None) -> Generator[Wait, None, Any]:
         """False if the world is dead; None if the collective failed; else its result."""
         self.feed(events.GroupAwaited(self._clockwork.now_s, step))
-        yield lambda: self.state.thread.collective is None or self.state.is_in_collective
+        yield lambda: self.state.collective is None or self.state.is_in_collective
         world = self.state.world
         if not self.state.is_in_collective or world is None:
             return False
@@ -332,13 +332,16 @@ class LiveTrainer:
                 return
             if not has_asked:
                 has_asked = True
-                self._clockwork.after(self._clockwork.chance.uniform(0.02, 0.6), partial(self._send_state, reduced.row))
+                sent = partial(self._send_state, assign.generation, reduced.row)
+                self._clockwork.after(self._clockwork.chance.uniform(0.02, 0.6), sent)
             yield COMPUTE_S / 2
             if self.snapshot is not None:
                 is_level = self._catch_up(heard)
 
-    def _send_state(self, row: Row) -> None:
-        self.snapshot = row
+    def _send_state(self, generation: int, row: Row) -> None:
+        """What was sent for an earlier join is not received any more."""
+        if self.state.world is not None and self.state.world.generation == generation:
+            self.snapshot = row
 
     def _catch_up(self, heard: dict[int, int]) -> bool:
         assert self.snapshot is not None

@@ -15,7 +15,7 @@ from controlplane.job import decide as job_core
 from controlplane.job import effects as job_effects
 from controlplane.job import events as job_events
 from controlplane.job import invariants as job_invariants
-from controlplane.job.state import Job, Phase, Record, adopted_job, new_job
+from controlplane.job.state import Job, adopted_job, new_job
 from controlplane.job.wants import want_nodes
 from controlplane.jobs.records import OnConflict, on_conflict
 from controlplane.lease import decide as lease_core
@@ -26,6 +26,7 @@ from controlplane.lease.state import LeaseSettings, new_lease
 from controlplane.lease.state import Phase as LeasePhase
 from messages.clusters import KeepWorkers, RemoveWorkers
 from messages.ids import ClusterName, Epoch, Generation
+from messages.records import Phase, Record
 from messages.worlds import JobCommand, StoreAddress
 from tests.simulation.actors import Actor
 from tests.simulation.allocation import Allocation

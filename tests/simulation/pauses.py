@@ -8,8 +8,8 @@ from collections.abc import Callable
 from functools import partial
 
 from controlplane.job import events as job_events
-from controlplane.job.state import Phase
 from messages.criteria import WhenSpent
+from messages.records import Phase
 from tests.simulation.clockwork import Broken
 from tests.simulation.live_system import LiveSystem
 from tests.simulation.system import HEAL_S, System
@@ -118,5 +118,6 @@ class PausingLive(Pausing, LiveSystem):
         return [
             *super()._moments(),
             ("paused while a world is prepared", self._is_preparing),
+            ("paused when a repair was decided", self._is_repairing),
             ("paused when a repair was decided", self._is_repairing),
         ]

@@ -10,12 +10,11 @@ from agents.worker.events import NoticeCame
 from agents.worker.state import WorkerIdentity
 from controlplane.budget.account import RELEASE_S
 from controlplane.job.events import JobEvent
-from controlplane.job.state import Phase, Record
 from messages.criteria import Capacity, Objective, WhenSpent
 from messages.decoding import Unreadable
 from messages.ids import NO_GENERATION, ClusterName, Generation, JobName, WorkerId
 from messages.jobs import Failures, JobSpec, Launch, Timeouts, Workers
-from messages.records import encode_record
+from messages.records import Phase, Record, encode_record
 from tests.simulation.actors import BARREN, CLUSTER, Actor, ControllerActor, WorkerActor
 from tests.simulation.clockwork import Broken, Clockwork
 from tests.simulation.cloud_faults import CloudFaults

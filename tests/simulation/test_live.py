@@ -8,12 +8,14 @@ from msgspec import structs
 
 from controlplane.job import changes as job_changes
 from controlplane.job import learn as job_learn
-from controlplane.job import reconcile as job_reconcile
+from controlplane.job import learn_clusters as job_learn_clusters
+from controlplane.job import learn_workers as job_learn_workers
+from controlplane.job import turn as job_turn
 from controlplane.job.live import stalls as job_stalls
 from controlplane.job.live import trainers as job_hot
 from controlplane.job.live.repair import repair
 from controlplane.job.live.stalls import Seat
-from controlplane.job.reconcile import Turn
+from controlplane.job.phases import forming, reshaping, running, waiting
 from controlplane.job.state import Job, Worker
 from messages.ids import Generation, WorkerId
 from messages.workers import TrainerStatus
@@ -48,7 +50,7 @@ def _go_on_from_the_oldest(patch: pytest.MonkeyPatch) -> None:
         done = [trainer.done for trainers in survivors.values() for trainer in trainers]
         return structs.replace(hot, resume=min(done, default=0), laggards=())
 
-    patch.setattr(job_reconcile, "repair", oldest)
+    patch.setattr(forming, "repair", oldest)
 
 
 def _count_what_laggards_hold(patch: pytest.MonkeyPatch) -> None:
@@ -67,7 +69,7 @@ def _count_what_laggards_hold(patch: pytest.MonkeyPatch) -> None:
                     held[member.first_rank + trainer.local_rank] = trainer.held
         return structs.replace(hot, held=tuple(held))
 
-    patch.setattr(job_reconcile, "repair", mixed)
+    patch.setattr(forming, "repair", mixed)
 
 
 def _forget_to_send_the_missing_sum(patch: pytest.MonkeyPatch) -> None:
@@ -78,11 +80,11 @@ def _forget_to_send_the_missing_sum(patch: pytest.MonkeyPatch) -> None:
     ) -> HotWorld:
         return structs.replace(repair(next_members, survivors, leavers), laggards=())
 
-    patch.setattr(job_reconcile, "repair", unaware)
+    patch.setattr(forming, "repair", unaware)
 
 
 def _keep_a_prepared_world_after_a_halt(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Turn, "_settle_prepared", lambda turn: None)
+    patch.setattr(reshaping, "_settle_prepared", lambda turn: None)
 
 
 def _halt_below_what_is_prepared(patch: pytest.MonkeyPatch) -> None:
@@ -91,7 +93,8 @@ def _halt_below_what_is_prepared(patch: pytest.MonkeyPatch) -> None:
     def next_one(job: Job) -> Generation:
         return job.record.generation
 
-    patch.setattr(job_reconcile, "top", next_one)
+    for module in (job_turn, waiting, running):
+        patch.setattr(module, "top", next_one)
 
 
 def _take_joiners_for_survivors(patch: pytest.MonkeyPatch) -> None:
@@ -111,7 +114,7 @@ def _believe_a_switch_by_half(patch: pytest.MonkeyPatch) -> None:
             trainer.generation >= world.generation for worker in job.workers.values() for trainer in worker.trainers
         )
 
-    patch.setattr(job_reconcile, "has_switched", some)
+    patch.setattr(running, "has_switched", some)
 
 
 def _overlook_broken_worlds(patch: pytest.MonkeyPatch) -> None:
@@ -136,14 +139,15 @@ def _take_silence_for_slowness(patch: pytest.MonkeyPatch) -> None:
 
 def _count_a_lost_peer_as_a_failure(patch: pytest.MonkeyPatch) -> None:
     """A lost worker uses up the budget of the script."""
-    honest = job_learn.bury
+    honest = job_learn_workers.tombstone
 
     def blame(job: Job, worker: WorkerId, why: str) -> Job:
         after = honest(job, worker, why)
         record = structs.replace(after.record, failures=after.record.failures + 1)
         return replace(after, record=record)
 
-    patch.setattr(job_learn, "bury", blame)
+    for module in (job_learn, job_learn_workers, job_learn_clusters):
+        patch.setattr(module, "tombstone", blame)
 
 
 def _replace_the_next_world_between_readiness_and_switch(patch: pytest.MonkeyPatch) -> None:
@@ -171,19 +175,19 @@ def _forget_a_result_that_came_with_a_halt(patch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("plant", "likely"),
     [
-        (_go_on_from_the_oldest, 2),
-        (_count_what_laggards_hold, 2),
-        (_forget_to_send_the_missing_sum, 2),
-        (_keep_a_prepared_world_after_a_halt, 9),
+        (_go_on_from_the_oldest, 10),
+        (_count_what_laggards_hold, 51),
+        (_forget_to_send_the_missing_sum, 10),
+        (_keep_a_prepared_world_after_a_halt, 10),
         (_halt_below_what_is_prepared, 10),
-        (_take_joiners_for_survivors, 2),
-        (_believe_a_switch_by_half, 18),
+        (_take_joiners_for_survivors, 5),
+        (_believe_a_switch_by_half, 153),
         (_overlook_broken_worlds, 2),
         (_halt_for_a_slow_rank, 2),
-        (_call_the_first_that_is_missing_stalled, 12),
-        (_take_silence_for_slowness, 42),
+        (_call_the_first_that_is_missing_stalled, 11),
+        (_take_silence_for_slowness, 26),
         (_count_a_lost_peer_as_a_failure, 0),
-        (_forget_a_result_that_came_with_a_halt, 16),
+        (_forget_a_result_that_came_with_a_halt, 10),
         (_replace_the_next_world_between_readiness_and_switch, 86),
     ],
 )

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from controlplane.job import reconcile as job_reconcile
-from controlplane.job import waiting as job_waiting
-from controlplane.job.state import Job, Record
+from controlplane.job.phases import forming, waiting
+from controlplane.job.state import Job
+from messages.records import Record
 from tests.simulation.run import simulate
 from tests.simulation.seeds import is_found
 from tests.simulation.settings import Supply, setting_of
@@ -25,12 +25,13 @@ def _keep_the_workers(patch: pytest.MonkeyPatch) -> None:
 
 
 def _make_a_world_all_the_same(patch: pytest.MonkeyPatch) -> None:
-    honest = job_waiting.what_to_wait_for
+    honest = waiting.what_to_wait_for
 
     def careless(job: Job, now_s: float) -> str | None:
         return None if job.record.paused is not None else honest(job, now_s)
 
-    patch.setattr(job_reconcile, "what_to_wait_for", careless)
+    patch.setattr(waiting, "what_to_wait_for", careless)
+    patch.setattr(forming, "what_to_wait_for", careless)
 
 
 @pytest.mark.parametrize(("plant", "likely"), [(_keep_the_workers, 1), (_make_a_world_all_the_same, 1)])

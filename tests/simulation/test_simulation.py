@@ -13,6 +13,8 @@ from agents.worker.events import AssignmentHeard, WorkerEvent
 from agents.worker.state import WorkerState
 from controlplane.job import commands as job_asks
 from controlplane.job import learn as job_learn
+from controlplane.job import learn_clusters as job_learn_clusters
+from controlplane.job import learn_workers as job_learn_workers
 from controlplane.job import reconcile as job_reconcile
 from controlplane.job.state import Job
 from controlplane.lease.events import WorkEnded
@@ -180,7 +182,8 @@ def _revive_the_dead(patch: pytest.MonkeyPatch) -> None:
     def no_tombstone(job: Job, worker: WorkerId) -> bool:
         return False
 
-    patch.setattr(job_learn, "is_dead", no_tombstone)
+    patch.setattr(job_learn_workers, "is_dead", no_tombstone)
+    patch.setattr(job_learn_clusters, "is_dead", no_tombstone)
 
 
 def _forget_what_was_not_acknowledged(patch: pytest.MonkeyPatch) -> None:
@@ -221,6 +224,7 @@ def _write_records_whoever_wrote_last(patch: pytest.MonkeyPatch) -> None:
 def _believe_everything(patch: pytest.MonkeyPatch) -> None:
     """Whatever somebody says in a worker's name is learned."""
     patch.setattr(job_learn, "why_doubted", lambda job, status: "")
+    patch.setattr(job_learn_clusters, "why_doubted", lambda job, status: "")
 
 
 def _leave_each_cluster_its_share(patch: pytest.MonkeyPatch) -> None:

@@ -14,9 +14,8 @@ from agents.cluster.state import Known, KnownGone, KnownPlace
 from agents.worker import leftovers, stored
 from controlplane.catalog import cache, memory_records
 from controlplane.catalog.memory import Memory, StockedOut, learn
-from controlplane.job.state import Phase, Record
 from controlplane.jobs import records
-from controlplane.jobs.wanted import read_counts
+from controlplane.jobs.cluster_counts import read_counts
 from controlplane.lease.keeper import read_record
 from controlplane.ledger.records import LedgerUnreadable, decode_ledger, encode_ledger
 from controlplane.ledger.state import Ledger
@@ -24,7 +23,7 @@ from controlplane.reaper.claims import claim_of
 from messages import codec
 from messages.ids import ClusterName, Epoch, Generation, JobName, Rank, WorkerId
 from messages.jobs import Launch
-from messages.records import LeaseRecord, encode_record
+from messages.records import LeaseRecord, Phase, Record, encode_record
 from messages.workers import WorkerParked, WorkerPhase, WorkerStatus
 from messages.worlds import Assignment, Member, StoreAddress
 from runtime.bus import Bucket, Entry

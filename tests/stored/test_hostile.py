@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import messages
-from controlplane.job.state import Phase
 from messages.decoding import Undecodable, Unreadable, decode, encode_readable
+from messages.records import Phase
 from tests.stored.hostile import WHOLE, hostile
 from tests.stored.readers import READERS, Reader
 

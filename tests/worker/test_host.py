@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from agents.worker import conversation
+from agents.worker import host_connection
 from agents.worker.host import Host, HostCommand, find_host_file
 from agents.worker.leftovers import WORKER_VARIABLE, WorkerFolder, claim
 from messages.ids import Generation, Rank, WorkerId
@@ -113,7 +113,7 @@ async def test_a_killed_host_leaves_no_trainer(folder: WorkerFolder, tmp_path: P
 async def test_a_host_that_does_not_answer_a_stop_is_given_up(
     folder: WorkerFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(conversation, "STOP_ANSWER_S", 0.2)
+    monkeypatch.setattr(host_connection, "STOP_ANSWER_S", 0.2)
     life = Life(folder, _light(tmp_path))
     await life.until(wire.Hello)
     life.fork(_script(tmp_path), 0)

@@ -11,7 +11,7 @@ import pytest
 from msgspec import structs
 
 from agents.worker.host import find_host_file
-from agents.worker.trainers import process_runs
+from agents.worker.trainer_socket import process_runs
 from messages.ids import WorkerId
 from messages.measured import StepsMeasured
 from messages.workers import WorkerPeerLost, WorkerPhase

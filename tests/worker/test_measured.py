@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.worker.progress import ProgressBook
-from agents.worker.trainers import Trainers
+from agents.worker.trainer_socket import Trainers
 from messages import codec
 from messages.ids import Generation, Rank
 from messages.measured import StepsMeasured

@@ -42,7 +42,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Final, Literal
 
-from tradewind.protocol.lines import AtMost, Count, Lines, RankNumber, Seconds, UnixSeconds
+from tradewind.protocol.lines import AtMost, Count, Lines, RankNumber, Seconds, UnixSeconds, Unreadable
 from tradewind.protocol.steps import StepReport, StepsCounted
 
 MESSAGE_LIMIT_BYTES: Final = 1024 * 1024
@@ -151,6 +151,25 @@ _messages: Lines[TrainerMessage] = Lines(
 )
 
 encode_order = _orders.encode
-decode_order = _orders.decode
 encode_message = _messages.encode
 decode_message = _messages.decode
+
+
+def decode_order(line: bytes) -> Order:
+    """Raises `Unreadable`, and nothing else."""
+    order = _orders.decode(line)
+    if isinstance(order, Assign) and not order.leaves:
+        _refuse_misfits(order)
+    return order
+
+
+def _refuse_misfits(assign: Assign) -> None:
+    """What an assignment says of its ranks is looked up by rank, so it must be there for each."""
+    size, is_first = assign.world_size, assign.entry == "start"
+    ranks = (assign.rank, *((assign.source, *assign.laggards) if assign.laggards else ()))
+    if max(ranks) >= size:
+        raise Unreadable(f"'assign' names rank {max(ranks)} in a world of {size}")
+    if len(assign.previous) != size and (assign.previous or not is_first):
+        raise Unreadable(f"'previous' has {len(assign.previous)} items in a world of {size}")
+    if assign.held and len(assign.held) != size:
+        raise Unreadable(f"'held' has {len(assign.held)} items in a world of {size}")

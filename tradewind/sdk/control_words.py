@@ -14,6 +14,8 @@ such a flag, and its place in the sum stays 0: so everybody knows whose loss it 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 from typing import TYPE_CHECKING, Final
 
 from tradewind.sdk.certificate import LANES, Digest
@@ -128,28 +130,31 @@ def decode(summed: Sequence[float]) -> Agreed:
     """From the words of all ranks, added up: one flag for each rank of the world."""
     ready_sum, ready_squares, samples, high, low, loss_sum = summed[:_HEAD]
     flags = [int(each) for each in summed[_FLAGS:]]
+    found = reduce(or_, flags, 0)
     return Agreed(
         ready_sum=int(ready_sum),
         ready_squares=int(ready_squares),
         step=int(high) * _STEP_PART + int(low),
         digest=Digest.from_lanes(int(samples), summed[_HEAD:_FLAGS]),
         loss_sum=loss_sum,
-        active=tuple(each & _ACTIVE > 0 for each in flags),
-        bad_loss=_ranks(flags, _BAD_LOSS),
-        bad_gradient=_ranks(flags, _BAD_GRADIENT),
-        stops=any(each & _STOPS for each in flags),
-        over=any(each & _OVER for each in flags),
+        active=tuple([each & _ACTIVE > 0 for each in flags]),
+        bad_loss=_ranks(flags, _BAD_LOSS) if found & _BAD_LOSS else (),
+        bad_gradient=_ranks(flags, _BAD_GRADIENT) if found & _BAD_GRADIENT else (),
+        stops=found & _STOPS > 0,
+        over=found & _OVER > 0,
     )
 
 
-def write(words: "Tensor", own: Own, rank: int, bad_gradient: "Tensor | None" = None) -> None:
-    """Fills the control words with those of this rank. `bad_gradient`: one number, 1 if the gradient is not finite."""
+def write(words: "Tensor", own: Own, rank: int, bad_gradient: "Tensor | bool" = False) -> None:
+    """Fills the control words with those of this rank. `bad_gradient`: whether its gradient is not finite."""
     if str(words.dtype) not in _EXACT:
         raise ValueError(f"the control words must be summed in float32 or float64, not {words.dtype}")
     encoded = encode(own, rank)
+    if bad_gradient is True:
+        encoded[-1] += _BAD_GRADIENT
     words.zero_()
     words[: len(encoded)] = words.new_tensor(encoded, device="cpu")
-    if bad_gradient is not None:
+    if not isinstance(bad_gradient, bool):
         words[_FLAGS + rank].add_(bad_gradient, alpha=_BAD_GRADIENT)
 
 

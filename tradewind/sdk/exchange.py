@@ -8,6 +8,7 @@ A step travels in buckets. Each is all-reduced as soon as it is filled, and the 
 before it nobody has the step, after it everybody who has it knows the same.
 """
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -248,9 +249,6 @@ class Exchange:
         return works
 
     def _write_words(self, own: Contribution, world: World, totals: Sequence[Tensor]) -> None:
-        """Finite gradients so large that their sum overflows float32 count as not finite, too. The all-reduce may
-        overflow where no rank's own gradients do."""
-        bad = reduce(torch.add, totals).isfinite().logical_not() if totals else None
         ready = self._trainer.ready_for()
         words = Own(
             ready=ready - world.generation if ready else 0,
@@ -261,7 +259,7 @@ class Exchange:
             stops=self._ending.asked,
             over=own.over,
         )
-        control_words.write(self._buckets.words(own.step), words, world.rank, bad)
+        control_words.write(self._buckets.words(own.step), words, world.rank, _is_nonfinite(totals))
 
     def _finished(self, built: Built, works: Sequence[Any]) -> bool:
         self._waits_since_s = time.monotonic()
@@ -282,3 +280,13 @@ class Exchange:
         world = self._trainer.world
         assert world is not None
         return world
+
+
+def _is_nonfinite(totals: Sequence[Tensor]) -> Tensor | bool:
+    """Finite gradients so large that their sum overflows float32 count as not finite, too. The all-reduce may overflow
+    where no rank's own gradients do."""
+    if not totals:
+        return False
+    total = reduce(torch.add, totals)
+    # A device would have to be waited for: there, the answer stays where it is computed.
+    return not math.isfinite(total.item()) if total.is_cpu else total.isfinite().logical_not()

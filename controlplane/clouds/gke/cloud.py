@@ -14,7 +14,7 @@ from controlplane.clouds.gke.failures import CallFailed
 from controlplane.clouds.gke.market import MarketClient
 from controlplane.clouds.gke.operations import Operations, Watch
 from controlplane.clouds.gke.quotas import needs, quotas_page
-from controlplane.clouds.gke.reads import patiently
+from controlplane.clouds.gke.read_retries import patiently
 from controlplane.clouds.gke.refusals import Refusals
 from controlplane.clouds.gke.settings import GkeConfig, GkeSettings
 from controlplane.clouds.gke.tokens import AccessTokens, FetchedToken

@@ -6,8 +6,8 @@ from typing import Protocol
 
 from controlplane.clouds.gke.classify import OperationReport, call_outcome, operation_outcome
 from controlplane.clouds.gke.failures import UNANSWERED, CallFailed, Code
+from controlplane.clouds.gke.operation_queue import NoTurn, Turns
 from controlplane.clouds.gke.settings import GkeSettings
-from controlplane.clouds.gke.turns import NoTurn, Turns
 from controlplane.clouds.outcomes import Busy, Outcome, Unfinished, Unreachable
 from messages.ids import ClusterName
 from runtime.backoff import pauses

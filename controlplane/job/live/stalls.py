@@ -16,8 +16,9 @@ from controlplane.job.overdue import OVERSLEPT_S, Overdue
 from controlplane.job.queries import is_decided
 from controlplane.job.ranks import ranks_of
 from controlplane.job.sentences import name_ranks
-from controlplane.job.state import Job, Phase, Wait, Worker
+from controlplane.job.state import Job, Wait, Worker
 from messages.ids import Rank
+from messages.records import Phase
 from messages.workers import TrainerStatus
 from messages.worlds import Assignment, EndStalled, Locate
 

@@ -15,8 +15,9 @@ from controlplane.job.queries import (
     present_members,
 )
 from controlplane.job.ranks import arrange, choose
-from controlplane.job.state import Barred, Job, Phase, Worker
+from controlplane.job.state import Barred, Job, Worker
 from messages.ids import NO_GENERATION, Generation, WorkerId
+from messages.records import Phase
 from messages.workers import TrainerStatus
 from messages.worlds import Assignment, Member
 

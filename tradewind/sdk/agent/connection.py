@@ -3,17 +3,22 @@
 import contextlib
 import os
 import socket
+import sys
 import threading
-from collections.abc import Callable, Mapping
+import traceback
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from tradewind.protocol import trainer as protocol
 from tradewind.protocol import variables
 from tradewind.protocol.lines import Unreadable
 from tradewind.protocol.trainer import Attach, Order
+from tradewind.sdk.diagnostics import say
 
 _SEND_TIMEOUT_S: Final = 5.0
 _CHUNK_BYTES: Final = 256 * 1024
+_TOO_LONG: Final = b"(the beginning of this line is cut off) "
+"""Stands for what was read of a line above the limit: whatever follows, it is no JSON."""
 
 
 class AgentConnection:
@@ -24,6 +29,7 @@ class AgentConnection:
         self._socket.connect(path)
         self._socket.settimeout(_SEND_TIMEOUT_S)
         self._sending = threading.Lock()
+        self._has_ignored = False
         self.send(protocol.encode_message(attach))
 
     def send(self, line: bytes) -> None:
@@ -43,25 +49,58 @@ class AgentConnection:
             self._socket.shutdown(socket.SHUT_RDWR)  # half of it may have gone, and the next would follow that
 
     def listen(self, obey: Callable[[Order], None]) -> None:
-        threading.Thread(target=self._read, args=(obey,), name="tradewind-control", daemon=True).start()
+        """Obeys the agent's orders in a thread of its own, until the agent closes the connection.
 
-    def _read(self, obey: Callable[[Order], None]) -> None:
+        An order that cannot be read is ignored. One that cannot be obeyed ends the process: without this thread the
+        trainer would hear no halt, and train on beside its replacement.
+        """
+        threading.Thread(target=self._control, args=(obey,), name="tradewind-control", daemon=True).start()
+
+    def _control(self, obey: Callable[[Order], None]) -> None:
+        try:
+            for line in self._lines():
+                order = self._read(line)
+                if order is not None:
+                    obey(order)
+        except Exception:
+            _end_process()
+            raise
+
+    def _lines(self) -> Iterator[bytes]:
         held = b""
+        while data := self._receive():
+            *lines, held = (held + data).split(b"\n")
+            yield from lines
+            if len(held) > protocol.ORDER_LIMIT_BYTES:
+                held = _TOO_LONG
+
+    def _receive(self) -> bytes:
+        """Empty when the connection is closed."""
         while True:
             try:
-                data = self._socket.recv(_CHUNK_BYTES)
+                return self._socket.recv(_CHUNK_BYTES)
             except TimeoutError:
                 continue
             except OSError:
-                return
-            if not data:
-                return
-            *lines, held = (held + data).split(b"\n")
-            if len(held) > protocol.ORDER_LIMIT_BYTES:
-                return
-            for line in lines:
-                with contextlib.suppress(Unreadable):
-                    obey(protocol.decode_order(line))
+                return b""
+
+    def _read(self, line: bytes) -> Order | None:
+        try:
+            return protocol.decode_order(line)
+        except Unreadable as error:
+            if not self._has_ignored:
+                say(f"an order of the agent is ignored, and so are others like it: {error}")
+            self._has_ignored = True
+            return None
+
+
+def _end_process() -> None:
+    """At once, whatever the training thread waits for."""
+    traceback.print_exc()
+    say("an order of the agent could not be obeyed, which is a bug in tradewind: this trainer ends")
+    with contextlib.suppress(Exception):
+        sys.stdout.flush()
+    os._exit(1)
 
 
 def connect(environ: Mapping[str, str] = os.environ) -> AgentConnection | None:

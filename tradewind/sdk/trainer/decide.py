@@ -5,7 +5,7 @@ The training thread, the agent's orders and the builders of process groups meet 
 twice.
 """
 
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from tradewind.sdk.trainer.effects import Report, TrainerEffect
 from tradewind.sdk.trainer.events import TrainerEvent
@@ -15,8 +15,7 @@ from tradewind.sdk.trainer.state import Trainer, status_of
 from tradewind.sdk.trainer.turn import Turn
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(NamedTuple):
     """Like `runtime.decision.Decision`, which scripts cannot import. `state.waits` says why a trainer waits."""
 
     state: Trainer
@@ -31,5 +30,5 @@ def decide(state: Trainer, event: TrainerEvent) -> Decision:
     after = turn.state
     if not turn.reports:
         return Decision(after, tuple(turn.effects), after.rests_until_s)
-    after = replace(after, reported_collective=after.thread.collective is not None)
+    after = after._replace(reported_collective=after.collective is not None)
     return Decision(after, (Report(status_of(after)), *turn.effects), after.rests_until_s)

@@ -1,6 +1,5 @@
 """What each event teaches a trainer."""
 
-from dataclasses import replace
 from typing import assert_never
 
 from tradewind.protocol.trainer import Assign
@@ -17,7 +16,7 @@ def learn(turn: Turn, event: events.TrainerEvent) -> None:
         case events.StepReduced():
             _step_reduced(turn, event)
         case events.GroupAwaited(_, step):
-            turn.set_thread(collective=Collective(state.done if step is None else step))
+            turn.change(collective=Collective(state.done if step is None else step))
         case events.ReadinessDeclared():
             _readiness_declared(turn)
         case events.WorldAwaited():
@@ -31,11 +30,11 @@ def learn(turn: Turn, event: events.TrainerEvent) -> None:
         case events.StatusAsked():
             turn.report()
         case events.GroupBuilt(_, generation):
-            turn.change(groups=replace(state.groups, built=state.groups.built | {generation}))
+            turn.change(groups=state.groups._replace(built=state.groups.built | {generation}))
             if generation < state.fence.halted:
                 turn.cut(state.fence.halted)
         case events.BuildFailed(_, generation):
-            turn.change(groups=replace(state.groups, failed=state.groups.failed | {generation}))
+            turn.change(groups=state.groups._replace(failed=state.groups.failed | {generation}))
             if generation >= state.fence.halted:
                 turn.report()  # nobody else knows, and all would wait for this rank to be ready
         case events.WaitedLong():
@@ -96,9 +95,9 @@ def _halted(turn: Turn, generation: int) -> None:
 
 
 def _waited_long(turn: Turn) -> None:
-    collective = turn.state.thread.collective
+    collective = turn.state.collective
     if collective is not None and collective.is_entered and not collective.is_overdue:
-        turn.set_thread(collective=replace(collective, is_overdue=True))
+        turn.change(collective=collective._replace(is_overdue=True))
         turn.report()
 
 
@@ -126,17 +125,17 @@ def _step_reduced(turn: Turn, event: events.StepReduced) -> None:
     assert world is not None
     promised = state.plan.promised
     became_active = event.active[world.rank] and not world.is_active
-    was_reported = turn.leave_collective(
-        steps=_earlier(state.steps, event.ends_after),
-        done=state.done + event.counts,
-        held=(),
-        world=World(world.assign, event.active),
-    )
+    was_reported = turn.leave_collective(done=state.done + event.counts, steps=_earlier(state.steps, event.ends_after))
+    if event.active != world.active:
+        turn.change(world=World(world.assign, event.active))
     if promised and event.ready == promised and not state.is_halted:
         _switch(turn, event.active)
     if turn.state.is_halted:
+        turn.hold(())
         turn.park()
-    elif not turn.state.is_parked:
+    elif turn.state.is_parked:
+        turn.hold(())
+    else:
         turn.take_share()
         if became_active or was_reported:
             turn.report()

@@ -1,10 +1,8 @@
 """What follows from what a trainer knows: which world comes next, and what the training thread may enter now."""
 
-from dataclasses import replace
-
 from tradewind.protocol.trainer import Assign, Ranges
 from tradewind.sdk.trainer.shares import deal, merged
-from tradewind.sdk.trainer.state import OUTSIDE, World, may_enter, must_wait
+from tradewind.sdk.trainer.state import OUTSIDE, Collective, World, may_enter, must_wait
 from tradewind.sdk.trainer.turn import Turn
 
 
@@ -14,11 +12,11 @@ def reconcile(turn: Turn) -> None:
     if turn.state.rests_until_s is not None and turn.now_s >= turn.state.rests_until_s:
         turn.change(rests_until_s=None, waits=OUTSIDE)
         turn.report()
-    thread = turn.state.thread
-    if thread.awaits_world:
+    collective = turn.state.collective
+    if turn.state.thread.awaits_world:
         _enter_world(turn)
-    elif thread.collective is not None and not thread.collective.is_entered:
-        _enter_collective(turn)
+    elif collective is not None and not collective.is_entered:
+        _enter_collective(turn, collective)
 
 
 def _advance_plan(turn: Turn) -> None:
@@ -42,7 +40,7 @@ def _enter_world(turn: Turn) -> None:
         keeps_gradients=keeps_gradients,
         waits="",
         rests_until_s=None,
-        thread=replace(turn.state.thread, awaits_world=False),
+        thread=turn.state.thread._replace(awaits_world=False),
     )
     turn.report()
     if turn.state.plan.waiting:
@@ -57,11 +55,8 @@ def _held_in(turn: Turn, assign: Assign, entered: tuple[bool, ...], *, keeps_gra
     return merged((*kept, *deal(turn.state.batch, assign.held, entered)[assign.rank]))
 
 
-def _enter_collective(turn: Turn) -> None:
-    state, world = turn.state, turn.state.world
-    collective = state.thread.collective
-    assert collective is not None
-    fence = state.fence
+def _enter_collective(turn: Turn, collective: Collective) -> None:
+    state, world, fence = turn.state, turn.state.world, turn.state.fence
     if world is None or max(fence.halted, fence.parked, fence.broken + 1) > world.generation:
         if turn.leave_collective():
             turn.report()
@@ -69,7 +64,7 @@ def _enter_collective(turn: Turn) -> None:
         turn.leave_collective()
         turn.break_world(world)
     elif world.generation in state.groups.built and _lease_is_valid(turn, world):
-        turn.set_thread(collective=replace(collective, is_entered=True))
+        turn.change(collective=Collective(collective.step, is_entered=True))
 
 
 def _lease_is_valid(turn: Turn, world: World) -> bool:

@@ -7,8 +7,9 @@ thread brings orders, builders bring groups. All of them only feed the core.
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import assert_never
 
 from tradewind.protocol.trainer import Assign, Halt, Lease, Locate, Order, Ranges, encode_message
@@ -16,8 +17,8 @@ from tradewind.sdk.control_words import Agreed
 from tradewind.sdk.groups.group import Built, Group, JoiningRank
 from tradewind.sdk.trainer import events
 from tradewind.sdk.trainer.decide import Decision, decide
-from tradewind.sdk.trainer.effects import CutGroups, Report, RetireGroups, StartBuild, Switch
-from tradewind.sdk.trainer.state import Trainer, World
+from tradewind.sdk.trainer.effects import CutGroups, Report, RetireGroups, StartBuild, Switch, TrainerEffect
+from tradewind.sdk.trainer.state import Trainer, World, ready_for
 
 
 class TrainerShell:
@@ -32,7 +33,8 @@ class TrainerShell:
         self._send = send
         self._start_build = start_build
         self._retire = retire
-        self._changed = threading.Condition()
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
         self._groups: dict[int, Built] = {}
         self._wake_at_s: float | None = None
         self.step_s: Callable[[], float] = lambda: 0.0
@@ -89,13 +91,17 @@ class TrainerShell:
 
     def start_collective(self, step: int | None = None) -> Built | None:
         """Waits for the group of the present world; None if the world is dead. `step`: the one that is computed."""
-        self._feed(events.GroupAwaited(time.monotonic(), step))
-        self._wait_while(lambda state: state.thread.collective is not None and not state.is_in_collective)
-        world = self._state.world
-        return self._groups[world.generation] if world is not None and self._state.is_in_collective else None
+        state = self._feed(events.GroupAwaited(time.monotonic(), step)).state
+        if not state.is_in_collective:
+            self._wait_while(lambda state: state.collective is not None and not state.is_in_collective)
+            state = self._state
+        return self._groups[state.world.generation] if state.world is not None and state.is_in_collective else None
 
     def ready_for(self) -> int:
         """The generation to be declared in the control words of the collective that was started, or 0."""
+        state = self._state
+        if not state.plan.promised and not ready_for(state):
+            return 0  # as in almost every step: there is nothing to decide
         return self._feed(events.ReadinessDeclared(time.monotonic())).state.plan.promised
 
     def waits_long(self) -> None:
@@ -115,7 +121,8 @@ class TrainerShell:
         assert world is not None
         ready = agreed.ready_generation(world.generation, world.size)
         reduced = events.StepReduced(time.monotonic(), agreed.active, ready, agreed.ends_after, counts)
-        return any(isinstance(effect, Switch) for effect in self._feed(reduced).effects)
+        effects = self._feed(reduced).effects
+        return any(isinstance(effect, Switch) for effect in effects) if effects else False
 
     def started(self, done: int) -> None:
         """All ranks of a first world have the same state."""
@@ -171,43 +178,46 @@ class TrainerShell:
         if built is None:
             self._feed(events.BuildFailed(time.monotonic(), generation))
             return
-        with self._changed:
+        with self._lock:
             self._groups[generation] = built
         self._feed(events.GroupBuilt(time.monotonic(), generation))
 
     def _feed(self, event: events.TrainerEvent) -> Decision:
-        """Reports leave under the lock, in the order of decisions. What may take time is done after it."""
-        cut: list[Group] = []
-        builds: list[Assign] = []
-        with self._changed:
-            decision = decide(self._state, event)
+        with self._lock:
+            before = self._state
+            decision = decide(before, event)
             self._state = decision.state
             self._wake_at_s = decision.wake_at_s
-            for effect in decision.effects:
-                match effect:
-                    case Report(status):
-                        self._send(encode_message(replace(status, step_s=self.step_s())))
-                    case StartBuild(assign):
-                        builds.append(assign)
-                    case CutGroups(below):
-                        cut += [built.group for known, built in self._groups.items() if known < below]
-                    case RetireGroups(below):
-                        for known in [known for known in self._groups if known < below]:
-                            self._retire(self._groups.pop(known).group)
-                    case Switch():
-                        pass  # the training thread learns of it from the decision
-                    case _:
-                        assert_never(effect)
-            self._changed.notify_all()
-        for group in cut:
-            group.cut()
-        for assign in builds:
-            self._start_build(assign)
+            slow = self._carry_out(decision.effects) if decision.effects else ()
+            if decision.state is not before:
+                self._changed.notify_all()
+        for act in slow:
+            act()
         return decision
+
+    def _carry_out(self, effects: Sequence[TrainerEffect]) -> list[Callable[[], None]]:
+        """Reports leave under the lock, in the order of decisions. Returns what may take time: it is done after it."""
+        slow: list[Callable[[], None]] = []
+        for effect in effects:
+            match effect:
+                case Report(status):
+                    self._send(encode_message(replace(status, step_s=self.step_s())))
+                case StartBuild(assign):
+                    slow.append(partial(self._start_build, assign))
+                case CutGroups(below):
+                    slow += [built.group.cut for known, built in self._groups.items() if known < below]
+                case RetireGroups(below):
+                    for known in [known for known in self._groups if known < below]:
+                        self._retire(self._groups.pop(known).group)
+                case Switch():
+                    pass  # the training thread learns of it from the decision
+                case _:
+                    assert_never(effect)
+        return slow
 
     def _wait_while(self, waits: Callable[[Trainer], bool]) -> None:
         while True:
-            with self._changed:
+            with self._lock:
                 due_s = self._wake_at_s
                 left_s = None if due_s is None else due_s - time.monotonic()
                 if not waits(self._state):

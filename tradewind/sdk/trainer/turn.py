@@ -1,8 +1,8 @@
 """One decision in the making: its state and effects so far, and the changes that several events have in common."""
 
-from dataclasses import replace
 from typing import Any
 
+from tradewind.protocol.trainer import Ranges
 from tradewind.sdk.trainer.effects import CutGroups, RetireGroups, TrainerEffect
 from tradewind.sdk.trainer.shares import shares
 from tradewind.sdk.trainer.state import Trainer, World
@@ -18,28 +18,28 @@ class Turn:
         self.reports = False
 
     def change(self, **fields: Any) -> None:
-        self.state = replace(self.state, **fields)
+        self.state = self.state._replace(**fields)
 
     def report(self) -> None:
         """Ends the decision with a report of the state that it leads to."""
         self.reports = True
 
     def set_plan(self, **fields: Any) -> None:
-        self.change(plan=replace(self.state.plan, **fields))
+        self.change(plan=self.state.plan._replace(**fields))
 
     def set_fence(self, **fields: Any) -> None:
-        self.change(fence=replace(self.state.fence, **fields))
+        self.change(fence=self.state.fence._replace(**fields))
 
     def set_thread(self, **fields: Any) -> None:
-        self.change(thread=replace(self.state.thread, **fields))
+        self.change(thread=self.state.thread._replace(**fields))
 
     def leave_collective(self, **fields: Any) -> bool:
         """True if the last status said that this rank is in it. Whatever was promised there has been kept."""
         was_reported = self.state.reported_collective
-        plan, thread = self.state.plan, self.state.thread
+        plan = self.state.plan
         self.change(
-            thread=replace(thread, collective=None),
-            plan=replace(plan, promised=0) if plan.promised else plan,
+            collective=None,
+            plan=plan._replace(promised=0) if plan.promised else plan,
             reported_collective=False,
             **fields,
         )
@@ -65,9 +65,13 @@ class Turn:
         """From now on, reports say that this rank is going to have its share of the next step."""
         state, world = self.state, self.state.world
         if world is None or not world.is_active or state.done >= state.steps:
-            self.change(held=())
+            self.hold(())
         else:
-            self.change(held=shares(state.batch, world.active)[world.rank])
+            self.hold(shares(state.batch, world.active)[world.rank])
+
+    def hold(self, held: Ranges) -> None:
+        if held != self.state.held:
+            self.change(held=held)
 
     def cut(self, below: int) -> None:
         if any(generation < below for generation in self.state.groups.built):
@@ -77,5 +81,5 @@ class Turn:
         groups = self.state.groups
         kept = frozenset(generation for generation in groups.built if generation >= below)
         if kept != groups.built:
-            self.change(groups=replace(groups, built=kept))
+            self.change(groups=groups._replace(built=kept))
             self.effects.append(RetireGroups(below))

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from agents.worker.cage import Cage
+from agents.worker.containment import Cage
 from agents.worker.host import Host, HostCommand
 from agents.worker.leftovers import RECORD, Left, claim, end_cgroups
 from agents.worker.settings import WorkerSettings
@@ -92,7 +92,7 @@ async def test_what_a_lost_host_left_is_looked_for_beside_the_event_loop(
 
 CANCELLED = """
 import os, subprocess, sys
-from agents.worker.cage import Cage
+from agents.worker.containment import Cage
 cage = Cage("w8-aaaa", use_cgroup=False)
 subprocess.Popen(["setsid", "-f", "sleep", sys.argv[1]]).wait()
 cage.remove()
@@ -156,7 +156,7 @@ def test_empty_cgroups_of_dead_agents_are_removed_and_no_other() -> None:
 
 
 CAGE = """
-from agents.worker.cage import Cage
+from agents.worker.containment import Cage
 cage = Cage("w8-aaaa", use_cgroup=True)
 print(cage.path)
 cage.remove()

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from agents.worker import trainers as module
+from agents.worker import trainer_socket as module
 from agents.worker.commands import Enter, Lease, Park
 from agents.worker.trainer import Birth
-from agents.worker.trainers import Trainers, socket_for
+from agents.worker.trainer_socket import Trainers, socket_for
 from agents.worker.translation import order_of
 from messages.ids import Generation, Rank
 from messages.worlds import Entry, HotWorld, StoreAddress

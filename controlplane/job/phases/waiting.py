@@ -1,14 +1,39 @@
-"""What a job without a world waits for, in words; None if it waits for nothing."""
+"""A job without a world waits until it can have one, and says what for."""
 
-from controlplane.job.live.trainers import live_candidates, survivors
-from controlplane.job.queries import chosen, coming, unheard, warming
+from controlplane.job.live.trainers import live_candidates, survivors, top
+from controlplane.job.overdue import unparked
+from controlplane.job.queries import chosen, coming, is_decided, unheard, warming
 from controlplane.job.ranks import arrange
-from controlplane.job.sentences import name_workers, workers_are
+from controlplane.job.sentences import count, name_workers, workers_are
 from controlplane.job.sharing import capped, clusters_agree
-from controlplane.job.state import Job, Record, Worker
+from controlplane.job.state import Job, Worker
+from controlplane.job.turn import Turn
+from messages.ids import Generation
+from messages.records import Phase, Record
+
+
+def from_waiting(turn: Turn) -> bool:
+    if turn.record.stop_why is not None and unparked(turn.job):
+        return turn.reshape(turn.record.stop_why)
+    if turn.record.stop_why is not None:
+        return turn.end(Phase.STOPPED, turn.record.stop_why)
+    unfit = turn.job.failures.unfit
+    if unfit.workers > turn.job.spec.failures.max:
+        why = f"{count(unfit.workers, 'worker')} in a row could not train: {unfit.why}"
+        return turn.end(Phase.FAILED, why)
+    if turn.halt_again():
+        return True
+    wait = what_to_wait_for(turn.job, turn.now_s)
+    if wait is not None:
+        return turn.say(wait)
+    generation = turn.record.generation
+    if generation == 0 or is_decided(turn.job) or top(turn.job) > generation:
+        generation = Generation(top(turn.job) + 1)
+    return turn.set(phase=Phase.FORMING, generation=generation, why="waiting for the store")
 
 
 def what_to_wait_for(job: Job, now_s: float) -> str | None:
+    """In words; None if it waits for nothing."""
     spec, record = job.spec, job.record
     if record.paused is not None:
         return _what_a_pause_means(record)

@@ -10,9 +10,9 @@ from controlplane.catalog.kinds import MachineKind
 from controlplane.clouds.interface import QuotaKey
 from controlplane.planning.criteria import Criteria
 from controlplane.planning.market import Market, Option, Quotas
-from controlplane.planning.paces import Bools, Floats, Ints, Paces, paces_of
 from controlplane.planning.quotas import Amounts
 from controlplane.planning.scoring import crowd_price, may_spread, risk_parts
+from controlplane.planning.step_times import Bools, Floats, Ints, Paces, paces_of
 from controlplane.planning.tuning import Tuning
 from controlplane.throughput.profile import Profile
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from controlplane.clouds.gke.turns import NoTurn, Turns
+from controlplane.clouds.gke.operation_queue import NoTurn, Turns
 from messages.ids import ClusterName
 from tests.conftest import eventually
 

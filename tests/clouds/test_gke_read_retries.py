@@ -8,7 +8,7 @@ import aiohttp
 import pytest
 
 from controlplane.clouds.gke.failures import CallFailed, Code
-from controlplane.clouds.gke.reads import patiently
+from controlplane.clouds.gke.read_retries import patiently
 
 READ_S, CALL_S = 0.3, 0.2
 

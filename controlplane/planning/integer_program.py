@@ -8,7 +8,7 @@ import highspy
 import numpy as np
 from msgspec import Struct
 
-from controlplane.planning.paces import Floats
+from controlplane.planning.step_times import Floats
 
 INFINITY = float("inf")
 NODES_AT_MOST = 2000

@@ -1,0 +1,90 @@
+"""What people and budgets ask of a fleet whose prices are known: what it offers, and why a job cannot be had."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from msgspec import structs
+
+from controlplane.allocator.offers import Offer
+from controlplane.capacity.markets import Markets
+from controlplane.capacity.planner import Planner
+from controlplane.capacity.quotas import QuotaWatch, quota_views
+from controlplane.capacity.remembering import Remembering
+from controlplane.catalog.money import MicroDollars
+from controlplane.catalog.offers import Catalog
+from controlplane.catalog.refresh import KnownPrices
+from controlplane.catalog.views import offer_list
+from controlplane.clouds.interface import PoolPlan
+from controlplane.planning.criteria import Criteria, criteria_of
+from controlplane.planning.market import is_allowed
+from controlplane.planning.messages import IDLE_GPUS
+from controlplane.planning.profiles import profile_of
+from controlplane.planning.refusals import Problem, refusals, unfit, unplannable
+from messages.criteria import Capacity
+from messages.jobs import JobSpec
+from messages.offers import OfferList
+from runtime.clock import Clock
+
+
+@dataclass(frozen=True, slots=True)
+class PricedFleet:
+    """What the fleet may have, and what that costs."""
+
+    offers: tuple[Offer, ...]
+    prices: KnownPrices
+    systems: Sequence[PoolPlan] = ()
+    """The clusters' own pools."""
+
+
+class PlanningAdvisor:
+    def __init__(
+        self,
+        fleet: PricedFleet,
+        markets: Markets,
+        quotas: QuotaWatch,
+        remembering: Remembering,
+        planner: Planner,
+        clock: Clock,
+    ) -> None:
+        self._fleet = fleet
+        self._markets = markets
+        self._quotas = quotas
+        self._remembering = remembering
+        self._planner = planner
+        self._clock = clock
+        self._gpus = {offer.accelerators_per_node for offer in fleet.offers}
+
+    async def refusals(self, spec: JobSpec) -> list[Problem]:
+        """Why nothing that the fleet has can serve the job; without a plan, only that it fits on no machine."""
+        if spec.capacity is None or not self._markets.has_prices:
+            return [*unplannable(spec.capacity or Capacity()), *unfit(spec, self._gpus)]
+        await self._quotas.refresh()
+        criteria, profile = criteria_of(spec), profile_of(spec)
+        offers, market = self._markets.offers(), self._markets.market(criteria)
+        return await self._planner.work(lambda: refusals(spec, criteria, offers, market, profile)) or []
+
+    async def refresh_quotas(self) -> None:
+        await self._quotas.refresh()
+
+    def warning(self, spec: JobSpec) -> str:
+        """What a person should know of a job that can be had; empty if there is nothing."""
+        return IDLE_GPUS if any(self._gpus) and not spec.pod.gpu else ""
+
+    def dearest(self, criteria: Criteria) -> MicroDollars | None:
+        """An hour of the dearest machine that the job may be given, on demand."""
+        prices = (offer.on_demand_micro_usd_per_hour for offer in self._markets.offers() if is_allowed(criteria, offer))
+        return max((price for price in prices if price is not None), default=None)
+
+    def offers(self) -> OfferList:
+        known = offer_list(self._markets.catalog(), self._remembering.memory, self._clock.wall_s())
+        quotas = self._quotas.left_at_best()
+        return structs.replace(
+            known,
+            of_the_moment=self._markets.has_prices_of_the_moment,
+            not_refreshed=self._fleet.prices.problem,
+            quotas=quota_views(quotas),
+            quotas_page=quotas.page,
+        )
+
+    def list_prices(self) -> Catalog:
+        return self._fleet.prices.catalog

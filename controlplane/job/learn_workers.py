@@ -1,0 +1,190 @@
+"""What the messages of workers teach: who is there, who was noticed, who is gone for good."""
+
+from dataclasses import replace
+
+from msgspec import structs
+
+from controlplane.job.doubts import note_doubt
+from controlplane.job.learn_exits import learn_ends, learn_exits, learn_fallen
+from controlplane.job.live.trainers import is_over
+from controlplane.job.queries import has_finished, member_of, member_of_prepared
+from controlplane.job.ranks import ranks_of
+from controlplane.job.reload import forget_outdated
+from controlplane.job.scripts import came_further, has_first_step, has_fresh_checkpoint
+from controlplane.job.state import Barred, Job, Unfit, Worker
+from controlplane.job.stopping import keep_checkpoint
+from messages.clusters import Presence
+from messages.ids import WorkerId
+from messages.jobs import Failures
+from messages.workers import WorkerPhase, WorkerStatus
+from runtime.backoff import pause_after
+
+TOMBSTONES_AT_MOST = 1000
+FORGIVEN_S = 60.0
+"""So long a worker whose trainers failed has to do better before it is trusted like any other."""
+OF_EARLIER_JOB = "it belongs to an earlier job of this name"
+
+
+def hear_worker(job: Job, status: WorkerStatus, at_s: float, *, heard_s: float, presence: Presence) -> Job:
+    known = job.workers.get(status.worker) or Worker(status.worker, status.cluster, first_seen_s=at_s, heard_s=heard_s)
+    if status.submitted_at and status.submitted_at != job.record.submitted_at:
+        if not job.is_submission_known:
+            job = _learn_submission(job, status.submitted_at)
+        elif known.seq >= 0:  # a forged message must not end a worker that is known to be of this job
+            return note_doubt(job, status.worker, "it names another submission of the job")
+        else:
+            job = tombstone(job, status.worker, OF_EARLIER_JOB)
+    if is_dead(job, status.worker):
+        return replace(job, contacts=replace(job.contacts, stale={**job.contacts.stale, status.worker: status.cluster}))
+    if is_old_word(known, status):
+        # Its cluster-controller may know its zone where it does not, and repeats its words with that.
+        zone, node = known.zone or status.zone, known.node or status.node
+        return put(job, replace(known, heard_s=max(known.heard_s, heard_s), presence=presence, zone=zone, node=node))
+    heard = Worker(
+        worker=status.worker,
+        cluster=status.cluster,
+        first_seen_s=known.first_seen_s,
+        heard_s=max(known.heard_s, heard_s),
+        presence=presence,
+        seq=status.seq,
+        phase=status.phase,
+        generation=status.generation,
+        slots=status.slots,
+        region=status.region,
+        zone=status.zone or known.zone,
+        node=status.node or known.node,
+        address=status.address,
+        pid=status.pid,
+        step=status.step if status.step is not None else known.step,
+        checkpoints=status.checkpoints,
+        exits=status.exits,
+        fallen=status.fallen,
+        noticed=known.noticed,
+        deadline_s=known.deadline_s,
+        trainers=status.trainers,
+    )
+    if job.failures.unfit.workers and status.phase not in (WorkerPhase.WARMING, WorkerPhase.LEAVING):
+        job = replace(job, failures=replace(job.failures, unfit=Unfit()))
+    if _active_ranks(heard) - _active_ranks(known):
+        job = replace(job, round=replace(job.round, share_taken_s=at_s))
+    if status.step is not None and has_first_step(job, heard):
+        job = came_further(job, at_s, by_step=True)
+    if has_fresh_checkpoint(job, known, heard):
+        job = replace(job, script=replace(job.script, checkpointed_s=at_s))
+    if heard.checkpoints and not job.record.checkpointed:
+        job = replace(job, record=structs.replace(job.record, checkpointed=True))
+    job = learn_ends(learn_fallen(learn_exits(put(job, heard), heard), heard), known, heard)
+    job = keep_checkpoint(_keep_certificate(_bar(job, known, heard, at_s), heard), status.checkpoint)
+    if status.notice_s is not None:
+        job = learn_notice(
+            job, status.worker, f"its node will be taken in {status.notice_s:.0f} s", heard_s + status.notice_s
+        )
+    if status.phase is WorkerPhase.LEAVING:
+        job = learn_notice(job, status.worker, "it is leaving", heard_s)
+    return job
+
+
+def tombstone(job: Job, worker: WorkerId, why: str) -> Job:
+    """From now on nothing that it says counts."""
+    if worker in job.gone:
+        return job
+    was_over, was_released = is_over(job), worker in job.contacts.released_s
+    gone = {**job.gone, worker: why}
+    while len(gone) > TOMBSTONES_AT_MOST:
+        del gone[next(iter(gone))]
+    job = replace(
+        job,
+        gone=gone,
+        workers={key: value for key, value in job.workers.items() if key != worker},
+        contacts=replace(
+            job.contacts,
+            released_s={key: value for key, value in job.contacts.released_s.items() if key != worker},
+            invited_s={key: value for key, value in job.contacts.invited_s.items() if key != worker},
+        ),
+        failures=replace(
+            job.failures, barred={key: value for key, value in job.failures.barred.items() if key != worker}
+        ),
+    )
+    job = forget_outdated(job, worker)
+    member = member_of(job, worker)
+    if member is not None and was_over:
+        job = replace(job, round=replace(job.round, clean=job.round.clean | set(ranks_of(member))))
+    is_member = member is not None or member_of_prepared(job, worker) is not None
+    needless = was_released or job.record.phase.ended or job.record.rests
+    if needless or not is_member or (member is not None and has_finished(job, member)):
+        return job
+    return replace(
+        job,
+        record=structs.replace(job.record, losses=job.record.losses + 1),
+        round=replace(job.round, lost_member=True),
+    )
+
+
+def learn_notice(job: Job, worker: WorkerId, why: str, deadline_s: float) -> Job:
+    """The first reason is told; of several deadlines the earliest counts."""
+    known = job.workers.get(worker)
+    if known is None:
+        return job
+    earliest_s = deadline_s if known.deadline_s is None else min(known.deadline_s, deadline_s)
+    return put(job, replace(known, noticed=known.noticed or why, deadline_s=earliest_s))
+
+
+def is_dead(job: Job, worker: WorkerId) -> bool:
+    return worker in job.gone
+
+
+def knows(job: Job, worker: WorkerId) -> bool:
+    """It is, or was, a worker of this job."""
+    return worker in job.workers or job.gone.get(worker, OF_EARLIER_JOB) != OF_EARLIER_JOB
+
+
+def is_old_word(known: Worker, status: WorkerStatus) -> bool:
+    return status.seq <= known.seq
+
+
+def put(job: Job, worker: Worker) -> Job:
+    return replace(job, workers={**job.workers, worker.worker: worker})
+
+
+def backoff_s(limits: Failures, failures: int) -> float:
+    return pause_after(failures, limits.backoff_s, limits.backoff_max_s)
+
+
+def _learn_submission(job: Job, submitted_at: float) -> Job:
+    """The record of the job was lost, and its workers know when the job was submitted."""
+    submitted_s = job.submitted_s + submitted_at - job.record.submitted_at
+    record = structs.replace(job.record, submitted_at=submitted_at)
+    return replace(job, is_submission_known=True, submitted_s=submitted_s, record=record)
+
+
+def _active_ranks(worker: Worker) -> set[int]:
+    return {trainer.local_rank for trainer in worker.trainers if trainer.active}
+
+
+def _keep_certificate(job: Job, heard: Worker) -> Job:
+    """All ranks have the same: it is computed from what was summed over all of them."""
+    told = next((trainer.certificate for trainer in heard.trainers if trainer.certificate is not None), None)
+    if told is None or job.record.certificate is not None or job.record.phase.ended:
+        return job
+    return replace(job, record=structs.replace(job.record, certificate=told))
+
+
+def _bar(job: Job, known: Worker, heard: Worker, at_s: float) -> Job:
+    """Trainers that fail by themselves wait longer each time before their worker is invited again."""
+    barred = job.failures.barred.get(heard.worker)
+    forgiven = barred is not None and at_s >= barred.until_s + FORGIVEN_S
+    if forgiven and any(trainer.active for trainer in heard.trainers):
+        return replace(
+            job,
+            failures=replace(
+                job.failures, barred={key: value for key, value in job.failures.barred.items() if key != heard.worker}
+            ),
+        )
+    failed = [exit_ for exit_ in heard.exits if (not exit_.clean or exit_.early) and exit_ not in known.exits]
+    if not failed and set(heard.fallen) <= set(known.fallen):
+        return job
+    failures = barred.failures + 1 if barred is not None else 1
+    until_s = at_s + backoff_s(job.spec.failures, failures)
+    return replace(
+        job, failures=replace(job.failures, barred={**job.failures.barred, heard.worker: Barred(failures, until_s)})
+    )

@@ -19,11 +19,12 @@ from controlplane.allocator.offers import Offer
 from controlplane.allocator.settings import AllocatorSettings
 from controlplane.allocator.state import Allocator, new_allocator
 from controlplane.capacity.interface import CapacityAdvisor, NoAdvisor, OnPlacement
-from controlplane.capacity.job_allocator import JobAllocator, criteria_within
+from controlplane.capacity.job_allocator import JobAllocator
 from controlplane.capacity.planner import Planner
 from controlplane.capacity.planning import Planning
 from controlplane.capacity.shell import AllocatorShell, Complete, Outlets
 from controlplane.capacity.starts import PullHint, Starts
+from controlplane.capacity.translation import criteria_wanted
 from controlplane.catalog.accelerators import BY_NAME
 from controlplane.catalog.kinds import MachineKind
 from controlplane.clouds.interface import Cloud
@@ -95,13 +96,12 @@ class Capacity:
         trains already waits until its steps were measured, at most so long: an assumption would be no reason to move
         it. What it loses meanwhile is replaced.
         """
-        if job in self._held:
-            self._let_go(job)
+        self.let_go(job)
         if self.planning is None or not self.planning.is_possible:
             demand = None
         file = demand.criteria if demand is not None else None
         if demand is not None:
-            demand = replace(demand, criteria=criteria_within(demand.criteria, want))
+            demand = replace(demand, criteria=criteria_wanted(want, demand.criteria))
         settings = self._settings if idle_timeout_s is None else replace(self._settings, idle_timeout_s=idle_timeout_s)
         now_s = self._clock.monotonic_s()
         state = new_allocator(
@@ -127,7 +127,7 @@ class Capacity:
         if self.planning is not None:
             self.planning.see(allocator.job, allocator)
         if allocator.finished:
-            self._let_go(allocator.job)
+            self.let_go(allocator.job)
 
     def want(self, job: JobName, want: Want) -> None:
         """What the job's core asked for last."""
@@ -195,9 +195,12 @@ class Capacity:
             if job != giver:
                 held.post(event)
 
-    def _let_go(self, job: JobName) -> None:
-        """Topologies come for ever: they are for those that may hold something."""
-        self._held.pop(job).stop()
+    def let_go(self, job: JobName) -> None:
+        """Its allocator ends. Topologies come for ever: they are for those that may hold something."""
+        held = self._held.pop(job, None)
+        if held is None:
+            return
+        held.stop()
         if self.planning is not None:
             self.planning.forget(job)
 

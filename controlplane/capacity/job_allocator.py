@@ -5,14 +5,14 @@ from collections.abc import Callable
 
 from controlplane.allocator.decide import decide
 from controlplane.allocator.effects import AllocatorEffect
-from controlplane.allocator.events import AllocatorEvent, NodesSeen, NodesWanted, Ticked
+from controlplane.allocator.events import AllocatorEvent, NodesSeen, Ticked
 from controlplane.allocator.placement import free_nodes
 from controlplane.allocator.state import Allocator
 from controlplane.capacity.shell import AllocatorShell
 from controlplane.capacity.starts import Starts
-from controlplane.catalog.money import micro_of
+from controlplane.capacity.translation import nodes_wanted
 from controlplane.job.state import Want
-from controlplane.planning.criteria import Criteria, criteria_left
+from controlplane.planning.criteria import Criteria
 from messages.clusters import ClusterHeartbeat
 from runtime.clock import Clock
 from runtime.decision import Decision
@@ -59,9 +59,7 @@ class JobAllocator:
         self._loop.post(event)
 
     def want(self, want: Want) -> None:
-        criteria = criteria_within(self._criteria, want) if self._criteria is not None else None
-        now_s = self._clock.monotonic_s()
-        self.post(NodesWanted(now_s, want.number, want.nodes, ended=want.ended, criteria=criteria, lost=want.lost))
+        self.post(nodes_wanted(want, self._criteria, self._clock.monotonic_s()))
 
     def see(self, topology: ClusterHeartbeat) -> None:
         now_s, cluster = self._clock.monotonic_s(), topology.cluster
@@ -75,15 +73,3 @@ class JobAllocator:
             return
         self._log_why(decision.why)
         self._on_decision(decision.state)
-
-
-def criteria_within(file: Criteria, want: Want) -> Criteria:
-    """What the job's file asks for, within what is left of its budget and its deadline."""
-    total, left = want.max_usd_total, want.deadline
-    return criteria_left(
-        file,
-        spot_only=want.spot_only,
-        micro_usd_total=micro_of(total) if total is not None else None,
-        steps_left=left.steps if left is not None else None,
-        seconds_left=left.seconds if left is not None else None,
-    )

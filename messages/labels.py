@@ -5,6 +5,8 @@ They are never renamed: objects in a running cluster still carry the old names.
 
 JOB_LABEL = "tradewind-job"
 """The job that a node pool, a node or a worker pod belongs to; also the key of the taint that keeps other pods away."""
+POOL_LABEL = "tradewind-pool"
+"""The name of the node pool, which the pool's nodes have too."""
 FLEET_LABEL = "tradewind-fleet"
 """The fleet that a cluster, a pool or an installed object belongs to."""
 LEASE_LABEL = "tradewind-lease"

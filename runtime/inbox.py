@@ -6,6 +6,7 @@ from typing import Generic, TypeVar
 from runtime import causes
 from runtime.causes import Cause
 from runtime.clock import Clock
+from runtime.role import EVENTS_AT_MOST, Overrun
 
 Event = TypeVar("Event")
 
@@ -13,14 +14,19 @@ Event = TypeVar("Event")
 class Inbox(Generic[Event]):
     """Holds events until it is opened; from then on it passes them on at once."""
 
-    def __init__(self) -> None:
+    def __init__(self, at_most: int = EVENTS_AT_MOST) -> None:
         self._waiting: list[tuple[Event, Cause | None]] = []
         self._take: Callable[[Event], None] = self._hold
+        self._at_most = at_most
+        self._overrun = False
 
     def post(self, event: Event) -> None:
         self._take(event)
 
     def open(self, take: Callable[[Event], None]) -> None:
+        """Raises `Overrun` where more came than it holds."""
+        if self._overrun:
+            raise Overrun(f"more than {self._at_most} events came before anybody could take them")
         for event, cause in self._waiting:
             with causes.caused_by(cause):
                 take(event)
@@ -28,7 +34,10 @@ class Inbox(Generic[Event]):
         self._take = take
 
     def _hold(self, event: Event) -> None:
-        self._waiting.append((event, causes.current()))
+        if len(self._waiting) < self._at_most:
+            self._waiting.append((event, causes.current()))
+        else:
+            self._overrun = True
 
 
 def posting_bus_changes(

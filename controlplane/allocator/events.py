@@ -27,7 +27,6 @@ class NodesWanted:
     number: int
     nodes: int
     """Of a planned job it is the most; fewer than it needs at least (a pause: none) give all nodes up."""
-    why: str = ""
     ended: str | None = None
     """Why the job has ended; then all of its pools go."""
     criteria: Criteria | None = None

@@ -72,7 +72,6 @@ def _learn_want(allocator: Allocator, event: events.NodesWanted) -> Allocator:
         allocator,
         want=event.number,
         wanted=max(0, event.nodes),
-        wanted_why=event.why,
         ended=event.ended if allocator.ended is None else allocator.ended,
         lost=event.lost,
     )

@@ -53,7 +53,7 @@ def explain_lowering(allocator: Allocator, pool: Pool, now_s: float) -> str:
     if allocator.demand is not None:
         return f"it has more than is aimed at: {by_whom(allocator)}"
     verb = "is" if allocator.wanted == 1 else "are"
-    return f"{count_nodes(allocator.wanted)} {verb} wanted: {allocator.wanted_why or 'it has more'}"
+    return f"{count_nodes(allocator.wanted)} {verb} wanted: it has more"
 
 
 def explain_idleness(allocator: Allocator, names: Sequence[str]) -> str:

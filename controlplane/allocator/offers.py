@@ -8,7 +8,7 @@ from controlplane.catalog.accelerators import canonical
 from controlplane.catalog.kinds import MachineKind
 from controlplane.clouds.interface import PoolPlan, PoolRef
 from messages.ids import ClusterName, JobName
-from messages.labels import JOB_LABEL
+from messages.labels import JOB_LABEL, POOL_LABEL
 
 NAMED_AT_MOST = 22
 """Of a job's name; with the rest a pool's name stays within the 40 characters that GKE allows."""
@@ -47,10 +47,11 @@ def pool_ref(job: JobName, offer: Offer) -> PoolRef:
 
 
 def pool_plan(job: JobName, offer: Offer, size: int) -> PoolPlan:
-    """What the allocator cares about; disks, taints, tags and the like are the fleet's and are added by the shell."""
+    """What the allocator decides; the shell adds the fleet's labels and taints, the provider disks and the like."""
+    name = pool_ref(job, offer).pool
     return PoolPlan(
-        name=pool_ref(job, offer).pool,
+        name=name,
         kind=offer.kind,
         size=size,
-        labels={JOB_LABEL: job},
+        labels={JOB_LABEL: job, POOL_LABEL: name},
     )

@@ -261,7 +261,6 @@ class Allocator:
     """Most wanted first."""
     settings: AllocatorSettings
     wanted: int
-    wanted_why: str = ""
     want: int = 0
     """Number of the newest want that was heard."""
     ended: str | None = None

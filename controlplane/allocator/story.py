@@ -165,7 +165,7 @@ def _held(before: Allocator, after: Allocator) -> list[Announce]:
     wanted = goal(after)
     if count == wanted and (was, goal(before)) != (count, wanted) and after.ended is None and count:
         text = "the node is here" if count == 1 else f"all {count} nodes are here"
-        return [Announce("capacity_reached", text, after.wanted_why, {"nodes": count})]
+        return [Announce("capacity_reached", text, fields={"nodes": count})]
     return []
 
 

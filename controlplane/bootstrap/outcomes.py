@@ -1,4 +1,4 @@
-"""What an answer or a found object means for an installation, as an outcome that a person can act on. Pure."""
+"""What an answer or a found object means for an installation, as an outcome that a person can act on. Makes no call."""
 
 from enum import StrEnum
 from typing import assert_never

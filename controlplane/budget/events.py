@@ -1,4 +1,4 @@
-"""Everything that can happen to a budget."""
+"""What a budget is judged by."""
 
 from dataclasses import dataclass
 
@@ -26,6 +26,3 @@ class SpendingSeen:
     """An hour of the dearest machine that the job may be given, on demand, where that is known."""
     longest_step_s: float = 0.0
     """Of its last steps."""
-
-
-BudgetEvent = SpendingSeen

@@ -8,9 +8,8 @@ from typing import Protocol
 from msgspec import structs
 
 from controlplane.budget.account import account
-from controlplane.budget.decide import decide
+from controlplane.budget.decide import decide, terms_in_force
 from controlplane.budget.events import SpendingSeen
-from controlplane.budget.state import Budget
 from controlplane.budget.terms import limits_of, terms_of
 from controlplane.budget.verdict import Purse, judge
 from controlplane.catalog.money import MicroDollars
@@ -19,6 +18,7 @@ from controlplane.job.state import Job
 from controlplane.ledger.state import Ledger
 from messages.ids import JobName
 from runtime.clock import Clock
+from runtime.logs import WhyLog, logger
 
 PERIOD_S = 1.0
 
@@ -63,28 +63,26 @@ class BudgetKeeper:
         self._ledgers = ledgers
         self._clock = clock
         self._dearest = dearest
-        self._budgets: dict[JobName, Budget] = {}
+        self._log_why = WhyLog(logger(), "budget_answered")
 
     async def run(self, jobs: Callable[[], Iterable[Spender]]) -> None:
         """Until cancelled. What is told and gets lost on the way is told again."""
         while True:
-            spenders = tuple(jobs())
-            names = {spender.state.name for spender in spenders}
-            self._budgets = {name: budget for name, budget in self._budgets.items() if name in names}
-            for spender in spenders:
+            for spender in tuple(jobs()):
                 self.look(spender)
             await asyncio.sleep(PERIOD_S)
 
     def look(self, spender: Spender) -> bool:
         """Whether it was told something. Before its ledger was read nothing is known of its money."""
         job = spender.state
-        if job.record.phase.ended or terms_of(job) is None:
+        if terms_in_force(job) is None:
             return False
-        decision = decide(self._budgets.get(job.name, Budget()), self._seen(job, spender.longest_step_s))
-        self._budgets[job.name] = decision.state
-        for effect in decision.effects:
-            spender.post(effect.event)
-        return bool(decision.effects)
+        judgement = decide(self._seen(job, spender.longest_step_s))
+        if judgement.told is None:
+            return False
+        self._log_why(judgement.why, job=job.name)
+        spender.post(judgement.told)
+        return True
 
     def _seen(self, job: Job, longest_step_s: float) -> SpendingSeen:
         return SpendingSeen(

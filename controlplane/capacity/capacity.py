@@ -4,37 +4,32 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from controlplane.allocator.decide import decide
 from controlplane.allocator.demand import Demand
-from controlplane.allocator.effects import AllocatorEffect
 from controlplane.allocator.events import (
     AllocatorEvent,
     ControllerFailed,
     MachinesGivenBack,
     MarketSeen,
-    NodesSeen,
-    NodesWanted,
     ProfileMeasured,
     QuotasSeen,
     ReadinessSeen,
-    Ticked,
     UseSeen,
 )
 from controlplane.allocator.offers import Offer
-from controlplane.allocator.placement import free_nodes
 from controlplane.allocator.settings import AllocatorSettings
 from controlplane.allocator.state import Allocator, new_allocator
 from controlplane.capacity.interface import CapacityAdvisor, NoAdvisor, OnPlacement
+from controlplane.capacity.job_allocator import JobAllocator
 from controlplane.capacity.planner import Planner
 from controlplane.capacity.planning import Planning
 from controlplane.capacity.shell import AllocatorShell, Complete, Outlets
 from controlplane.capacity.starts import PullHint, Starts
+from controlplane.capacity.translation import criteria_wanted
 from controlplane.catalog.accelerators import BY_NAME
 from controlplane.catalog.kinds import MachineKind
-from controlplane.catalog.money import micro_of
 from controlplane.clouds.interface import Cloud
 from controlplane.job.state import Want
-from controlplane.planning.criteria import Criteria, criteria_left
+from controlplane.planning.criteria import Criteria
 from controlplane.planning.market import Market, Quotas
 from controlplane.throughput.profile import Profile
 from controlplane.throughput.use import NodeUse
@@ -42,22 +37,6 @@ from messages.clusters import ClusterHeartbeat
 from messages.events import Event
 from messages.ids import ClusterName, JobName
 from runtime.clock import Clock
-from runtime.decision import Decision
-from runtime.logs import WhyLog, logger
-from runtime.role import RoleLoop
-
-AllocatorLoop = RoleLoop[Allocator, AllocatorEvent, AllocatorEffect]
-
-
-@dataclass(slots=True)
-class _Held:
-    """A job that has machines, or may have."""
-
-    loop: AllocatorLoop
-    task: asyncio.Task[None]
-    starts: Starts
-    criteria: Criteria | None
-    """Of a planned job, as its file says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +74,8 @@ class Capacity:
         self._planner = planning.planner if planning is not None else Planner()
         if planning is not None:
             planning.listen_to(self.allocators)
-        self._held: dict[JobName, _Held] = {}
+        self._held: dict[JobName, JobAllocator] = {}
+        """Of jobs that have machines, or may have."""
         self._heard_s: dict[ClusterName, float] = {}
         self._unready: dict[ClusterName, str] = {}
         """What stands in the way of each cluster's being ready, for allocators that begin later."""
@@ -116,13 +96,12 @@ class Capacity:
         trains already waits until its steps were measured, at most so long: an assumption would be no reason to move
         it. What it loses meanwhile is replaced.
         """
-        if job in self._held:
-            self._let_go(job)
+        self.let_go(job)
         if self.planning is None or not self.planning.is_possible:
             demand = None
         file = demand.criteria if demand is not None else None
         if demand is not None:
-            demand = replace(demand, criteria=_criteria(demand.criteria, want))
+            demand = replace(demand, criteria=criteria_wanted(want, demand.criteria))
         settings = self._settings if idle_timeout_s is None else replace(self._settings, idle_timeout_s=idle_timeout_s)
         now_s = self._clock.monotonic_s()
         state = new_allocator(
@@ -137,64 +116,39 @@ class Capacity:
             measured_by_s=now_s + measured_within_s,
             unready=self._unready,
         )
-        loop = self._loop_of(job, state)
-        task = tasks.create_task(loop.run(), name=f"capacity/{job}")
-        self._held[job] = _Held(loop, task, Starts(job, self.pull_hint), file)
+        shell = AllocatorShell(job, self._cloud, self._fleet.complete, self._clock, self._outlets, self._planner)
+        held = JobAllocator(state, shell, Starts(job, self.pull_hint), file, self._on_decision, self._clock)
+        self._held[job] = held
+        held.start(tasks)
         if want.ended is None:
             self._follow(job, demand.criteria if demand is not None else None)
 
-    def _loop_of(self, job: JobName, state: Allocator) -> AllocatorLoop:
-        why_log = WhyLog(logger(job=job), "capacity_decided")
-
-        def decided(_event: AllocatorEvent, decision: Decision[Allocator, AllocatorEffect]) -> None:
-            held = self._held.get(job)
-            if held is None or held.loop is not loop:
-                return  # let go of, with events still in its queue
-            why_log(decision.why)
-            if self.planning is not None:
-                self.planning.see(job, decision.state)
-            if decision.state.finished:
-                self._let_go(job)
-
-        shell = AllocatorShell(job, self._cloud, self._fleet.complete, self._clock, self._outlets, self._planner)
-        loop = AllocatorLoop(f"capacity/{job}", state, decide, shell, Ticked, self._clock, [decided])
-        return loop
+    def _on_decision(self, allocator: Allocator) -> None:
+        if self.planning is not None:
+            self.planning.see(allocator.job, allocator)
+        if allocator.finished:
+            self.let_go(allocator.job)
 
     def want(self, job: JobName, want: Want) -> None:
         """What the job's core asked for last."""
         held = self._held.get(job)
-        if held is None:
-            return
-        criteria = _criteria(held.criteria, want) if held.criteria is not None else None
-        held.loop.post(
-            NodesWanted(
-                self._clock.monotonic_s(),
-                want.number,
-                want.nodes,
-                ended=want.ended,
-                criteria=criteria,
-                lost=want.lost,
-            )
-        )
+        if held is not None:
+            held.want(want)
 
     def allocators(self) -> dict[JobName, Allocator]:
-        return {job: held.loop.state for job, held in self._held.items()}
+        return {job: held.state for job, held in self._held.items()}
 
     def see(self, topology: ClusterHeartbeat) -> None:
-        now_s = self._clock.monotonic_s()
-        self._heard_s[topology.cluster] = now_s
-        for job, held in self._held.items():
-            held.loop.post(NodesSeen(now_s, topology.cluster, topology.nodes, free_nodes(topology, job)))
-            starts = held.starts.see(topology, now_s)
-            if starts is not None:
-                held.loop.post(starts)
+        self._heard_s[topology.cluster] = self._clock.monotonic_s()
+        for held in self._held.values():
+            held.see(topology)
 
     def heard_s(self, cluster: ClusterName) -> float | None:
         """When its controller was last heard."""
         return self._heard_s.get(cluster)
 
     def has_pools_in(self, cluster: ClusterName) -> bool:
-        return any(ref.cluster == cluster for held in self._held.values() for ref in held.loop.state.pools)
+        return any(ref.cluster == cluster for held in self._held.values() for ref in held.state.pools)
 
     def forget_cluster(self, cluster: ClusterName) -> None:
         """It was silent for long, and nobody has anything there."""
@@ -204,12 +158,12 @@ class Capacity:
         """What stands in the way of its being ready; nothing any more when it is."""
         self._unready[cluster] = waits_for
         for held in self._held.values():
-            held.loop.post(ReadinessSeen(self._clock.monotonic_s(), cluster, waits_for))
+            held.post(ReadinessSeen(self._clock.monotonic_s(), cluster, waits_for))
 
     def block(self, cluster: ClusterName, detail: str, hint: str) -> None:
         """Its controller cannot start. Told again while it is so."""
         for held in self._held.values():
-            held.loop.post(ControllerFailed(self._clock.monotonic_s(), cluster, detail, hint))
+            held.post(ControllerFailed(self._clock.monotonic_s(), cluster, detail, hint))
 
     def measure(self, job: JobName, profile: Profile) -> None:
         """What a planned job's steps need, as its trainers say."""
@@ -221,7 +175,7 @@ class Capacity:
 
     def accelerator_of(self, job: JobName, cluster: ClusterName, node: str) -> str:
         """As the catalog calls it; empty where nobody knows."""
-        pools = self._held[job].loop.state.pools.values() if job in self._held else ()
+        pools = self._held[job].state.pools.values() if job in self._held else ()
         there = (pool.offer.kind.accelerator for pool in pools if pool.ref.cluster == cluster and node in pool.nodes)
         found = next(there, "")
         return found if found in BY_NAME else ""
@@ -233,17 +187,20 @@ class Capacity:
     def _post(self, job: JobName, event: AllocatorEvent) -> None:
         held = self._held.get(job)
         if held is not None:
-            held.loop.post(event)
+            held.post(event)
 
     def _share(self, giver: JobName, stock: MachineKind) -> None:
         event = MachinesGivenBack(self._clock.monotonic_s(), stock)
         for job, held in self._held.items():
             if job != giver:
-                held.loop.post(event)
+                held.post(event)
 
-    def _let_go(self, job: JobName) -> None:
-        """Topologies come for ever: they are for those that may hold something."""
-        self._held.pop(job).task.cancel()
+    def let_go(self, job: JobName) -> None:
+        """Its allocator ends. Topologies come for ever: they are for those that may hold something."""
+        held = self._held.pop(job, None)
+        if held is None:
+            return
+        held.stop()
         if self.planning is not None:
             self.planning.forget(job)
 
@@ -254,17 +211,6 @@ class Capacity:
 
         def tell(news: Market | Quotas) -> None:
             at_s = self._clock.monotonic_s()
-            held.loop.post(MarketSeen(at_s, news) if isinstance(news, Market) else QuotasSeen(at_s, news))
+            held.post(MarketSeen(at_s, news) if isinstance(news, Market) else QuotasSeen(at_s, news))
 
         self.planning.follow(job, criteria, tell)
-
-
-def _criteria(file: Criteria, want: Want) -> Criteria:
-    total, left = want.max_usd_total, want.deadline
-    return criteria_left(
-        file,
-        spot_only=want.spot_only,
-        micro_usd_total=micro_of(total) if total is not None else None,
-        steps_left=left.steps if left is not None else None,
-        seconds_left=left.seconds if left is not None else None,
-    )

@@ -120,7 +120,9 @@ class FleetKeeper:
                 return None if isinstance(outcome, Done) else reason_of(outcome)
             case "remove":
                 outcome = await self._cloud.delete_cluster(plan.name)
-                return f"its creation failed, so it is removed and made again: {step.why or reason_of(outcome)}"
+                if not isinstance(outcome, Done):
+                    return f"its creation failed, and it could not be removed: {reason_of(outcome)}"
+                return f"its creation failed, so it is removed and made again: {step.why}"
             case _:
                 assert_never(step.do)
 

@@ -63,6 +63,9 @@ class JobCapacity(Protocol):
     def want(self, job: JobName, want: Want) -> None:
         """What the job's core asked for last."""
 
+    def let_go(self, job: JobName) -> None:
+        """The job's allocator ends, and its machines stay as they are."""
+
     def is_settled(self, job: JobName) -> bool:
         """The cloud holds nothing of it."""
 
@@ -130,6 +133,9 @@ class NoCapacity:
         pass
 
     def want(self, job: JobName, want: Want) -> None:
+        pass
+
+    def let_go(self, job: JobName) -> None:
         pass
 
     def is_settled(self, job: JobName) -> bool:

@@ -1,9 +1,9 @@
 """The market of each job, sent to its allocator on every change: prices, observations of zones, quotas.
 
-Current prices are those of the newest look at the cloud, which the ledger has too. A planned job gets no market before
-the first look, so that nothing starts at list prices where others hold. If the first reads fail for a minute, list
-prices are used until one succeeds. After that, the last prices that were read stay in use while reads fail. A job that
-is not planned gets its quotas only.
+Current prices are those of the newest look at the cloud; the ledger follows the same looks. A planned job gets no
+market before the first look, so that nothing starts at list prices where others hold. If the first reads fail for a
+minute, list prices are used until one succeeds. After that, the last prices that were read stay in use while reads
+fail. A job that is not planned gets its quotas only.
 """
 
 import asyncio
@@ -20,6 +20,7 @@ from controlplane.capacity.price_policy import (
     AnnounceListPrices,
     Listed,
     PriceEffect,
+    PriceEvent,
     PricesRead,
     PriceState,
     PricesUnread,
@@ -30,20 +31,15 @@ from controlplane.catalog.links import Links
 from controlplane.catalog.memory import Estimate, Memory, estimate
 from controlplane.catalog.offers import Catalog
 from controlplane.catalog.offers import Offer as CatalogOffer
-from controlplane.clouds.interface import Cloud, MarketPrice
+from controlplane.clouds.interface import MarketPrice
+from controlplane.clouds.observations import Look, Looks
 from controlplane.clouds.outcomes import Refused, Unreachable
 from controlplane.planning.criteria import Criteria
 from controlplane.planning.market import Market, Quotas, market_of
 from messages.events import FLEET, Event
 from messages.ids import JobName
-from runtime.backoff import pauses
 from runtime.clock import Clock
 from runtime.logs import WhyLog, logger
-
-LOOK_S = 1.0
-"""Seconds between two looks at prices, the rate of the cloud's observer."""
-LOOK_MOST_S = 60.0
-"""While nobody answers; the pauses grow up to this."""
 
 Tell = Callable[[Market | Quotas], None]
 """Sends a planned job its market, and any other job what quotas leave for it."""
@@ -82,17 +78,16 @@ class Knowledge:
 class Markets:
     def __init__(
         self,
-        cloud: Cloud,
+        looks: Looks,
         knowledge: Knowledge,
         quotas: QuotaWatch,
         clock: Clock,
         announce: Callable[[Event], None],
         *,
-        look_s: float = LOOK_S,
         unseen_s: float = UNSEEN_S,
     ) -> None:
         self.links = knowledge.links
-        self._cloud = cloud
+        self._looks = looks
         self._offers = knowledge.offers
         self._limits = limits_of(knowledge.offers)
         self._catalog = knowledge.catalog
@@ -100,7 +95,6 @@ class Markets:
         self._quotas = quotas
         self._clock = clock
         self._announce = announce
-        self._look_s = look_s
         self._unseen_s = unseen_s
         self._price_state = PriceState(clock.monotonic_s())
         self._followed: dict[JobName, _Followed] = {}
@@ -159,26 +153,22 @@ class Markets:
             tasks.create_task(self._watch_prices(), name="prices-of-the-moment")
 
     async def _watch_prices(self) -> None:
-        self._price_state = PriceState(self._clock.monotonic_s())
-        waits_s = pauses(self._look_s, LOOK_MOST_S)
+        self._price_state, number = PriceState(self._clock.monotonic_s()), 0
         while True:
-            found = await self._cloud.market()
-            now_s, pause_s = self._clock.monotonic_s(), self._look_s
-            if isinstance(found, Unreachable | Refused):
-                self._unpriced(found.detail)
-                pause_s = next(waits_s)
-                decision = decide(
-                    self._price_state, PricesUnread(now_s, self._clock.wall_s(), found.detail), self._unseen_s
-                )
-            else:
-                waits_s = pauses(self._look_s, LOOK_MOST_S)
-                decision = decide(self._price_state, PricesRead(now_s, found), self._unseen_s)
+            look = await self._looks.next(number)
+            number = look.number
+            decision = decide(self._price_state, self._price_event(look), self._unseen_s)
+            self._unpriced(decision.why)
             self._price_state = decision.state
             for effect in decision.effects:
                 self._announce_prices(effect)
             await self._tell_all()
-            wake_s = decision.wake_at_s - now_s if decision.wake_at_s is not None else pause_s
-            await asyncio.sleep(min(pause_s, wake_s))
+
+    def _price_event(self, look: Look) -> PriceEvent:
+        now_s = self._clock.monotonic_s()
+        if isinstance(look.prices, Unreachable | Refused):
+            return PricesUnread(now_s, self._clock.wall_s(), look.prices.detail)
+        return PricesRead(now_s, look.prices)
 
     def _announce_prices(self, effect: PriceEffect) -> None:
         match effect:

@@ -1,8 +1,8 @@
 """The one observer of the cloud: reads machines, prices, clusters and pools at a bounded rate, for all who need them.
 
-Ledger, planner, reaper and allocators see the same looks and the same listings, so that budget and plan never see
-different prices, and the number of calls does not grow with the number of jobs. Whoever asks gets what was read after
-it asked. Changes of the cloud do not pass here and wait for nothing.
+The number of calls does not grow with the number of jobs. Ledger and markets follow the same looks with `next`, so that
+budget and plan get the prices of the same look. Whoever asks for clusters, machines or prices gets what was read
+after it asked. Changes of the cloud do not pass here and wait for nothing.
 """
 
 import asyncio
@@ -14,6 +14,7 @@ from controlplane.clouds.observations import Look, look_at
 from controlplane.clouds.outcomes import Refused, Unreachable
 from messages.events import FLEET, Event
 from messages.ids import ClusterName
+from runtime import causes
 from runtime.clock import Clock
 
 T = TypeVar("T")
@@ -63,9 +64,7 @@ class Observer:
         return (await self._looks.get()).machines
 
     async def market(self) -> Sequence[MarketPrice] | Unreachable | Refused:
-        """The prices of the newest look, which the ledger has too."""
-        newest = self._newest
-        return newest.prices if newest is not None else (await self._looks.get()).prices
+        return (await self._looks.get()).prices
 
     async def close(self) -> None:
         await self._looks.close()
@@ -117,7 +116,8 @@ class _SharedRead(Generic[T]):
 
     async def get(self) -> T:
         if self._waiting is None:
-            self._waiting = asyncio.create_task(self._once(self._last), name=self._name)
+            with causes.caused_by(None):  # it is shared by others than who asked first
+                self._waiting = asyncio.create_task(self._once(self._last), name=self._name)
         return await asyncio.shield(self._waiting)
 
     async def close(self) -> None:

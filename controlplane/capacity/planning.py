@@ -5,12 +5,13 @@ from collections.abc import Callable
 
 from controlplane.allocator.state import Allocator
 from controlplane.capacity.advisor import PlanningAdvisor, PricedFleet
-from controlplane.capacity.markets import LOOK_S, Knowledge, Markets, Tell
+from controlplane.capacity.markets import Knowledge, Markets, Tell
 from controlplane.capacity.planner import Planner
 from controlplane.capacity.quotas import QuotaWatch
 from controlplane.capacity.remembering import Remembering
 from controlplane.catalog.shipped import shipped_links
 from controlplane.clouds.interface import Cloud
+from controlplane.clouds.observations import Looks
 from controlplane.planning.criteria import Criteria
 from messages.events import FLEET, Event
 from messages.ids import JobName
@@ -22,13 +23,12 @@ class Planning:
     def __init__(
         self,
         cloud: Cloud,
+        looks: Looks,
         fleet: PricedFleet,
         bucket: Bucket,
         clock: Clock,
         may_act: Callable[[], bool],
         announce: Callable[[Event], None],
-        *,
-        look_s: float = LOOK_S,
     ) -> None:
         self.planner = Planner()
         self._prices = prices = fleet.prices
@@ -39,12 +39,11 @@ class Planning:
         self._refused_s: dict[JobName, float] = {}
         """When a request of each job was last refused for a quota."""
         self._markets = Markets(
-            cloud,
+            looks,
             Knowledge(fleet.offers, lambda: prices.catalog, shipped_links(), lambda: self._remembering.memory),
             self._quotas,
             clock,
             announce,
-            look_s=look_s,
         )
         self.advisor = PlanningAdvisor(fleet, self._markets, self._quotas, self._remembering, self.planner, clock)
 

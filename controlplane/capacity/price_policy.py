@@ -16,13 +16,14 @@ class Listed:
     """Plans are made at list prices."""
 
     since: float
-    """Unix seconds."""
+    """Unix seconds since when current prices are missing."""
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class PriceState:
     began_s: float
+    """When the first current prices were waited for."""
     prices: tuple[MarketPrice, ...] | None = None
     """None while the first ones are waited for, and empty where those of the list hold."""
     listed: Listed | None = None
@@ -69,10 +70,9 @@ def decide(state: PriceState, event: PriceEvent, unseen_s: float = UNSEEN_S) -> 
         case PricesUnread(at_s, at, why):
             if state.prices is not None:
                 return Decision(state, why=why)
-            until_s = state.began_s + unseen_s
-            if at_s < until_s:
-                return Decision(state, why=why, wake_at_s=until_s)
-            listed = Listed(at - unseen_s, why)
+            if at_s < state.began_s + unseen_s:
+                return Decision(state, why=why)
+            listed = Listed(at - (at_s - state.began_s), why)
             return Decision(replace(state, prices=(), listed=listed), (AnnounceListPrices(listed),), why)
         case _:
             assert_never(event)

@@ -80,7 +80,7 @@ async def provided(fleet_file: Path, environ: Mapping[str, str], leader: Leader)
         prices = await asyncio.to_thread(known_prices, fleet, environ, opened)
         async with asyncio.TaskGroup() as tasks:
             priced = PricedFleet(offers(fleet), prices, [plan.system for plan in cluster_plans(fleet)])
-            planning = Planning(cloud, priced, leader.bucket, clock, may_act, announce)
+            planning = Planning(cloud, observer, priced, leader.bucket, clock, may_act, announce)
             settings = AllocatorSettings(unready_timeout_s=fleet.nodes.unready_timeout_s)
             capacity = Capacity(
                 cloud,

@@ -18,7 +18,7 @@ from messages.labels import JOB_LABEL
 from runtime.clock import Clock
 
 Complete = Callable[[PoolPlan], PoolPlan]
-"""Adds what the nodes of a fleet have in common: disks, tags, an account."""
+"""Adds what all pools of the fleet have in common: labels, taints, and the seconds of a node's shutdown."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from controlplane.clouds.interface import (
 )
 from controlplane.clouds.outcomes import NotFound, Outcome, QuotaExceeded, Refused, Unreachable
 from messages.ids import ClusterName
+from runtime.errors import UserError
 
 T = TypeVar("T")
 
@@ -35,7 +36,9 @@ Places = Mapping[str, Sequence[tuple[ClusterName, Sequence[str]]]]
 class Clouds:
     def __init__(self, clouds: Mapping[str, Cloud], places: Places) -> None:
         self._clouds = clouds
-        self._by_cluster = {cluster: name for name, clusters in places.items() for cluster, _ in clusters}
+        self._planned = {cluster: name for name, clusters in places.items() for cluster, _ in clusters}
+        self._by_cluster: Mapping[ClusterName, str] = self._planned
+        """The cloud of each cluster that the fleet file names or the newest listing shows."""
         self._by_region = {
             region_of(zone): name for name, clusters in places.items() for _, zones in clusters for zone in zones
         }
@@ -49,9 +52,13 @@ class Clouds:
         found = await self._of_all(lambda cloud: cloud.clusters())
         if isinstance(found, Unreachable | Refused):
             return found
+        by_cluster = dict(self._planned)
         for name, clusters in found.items():
             for cluster in clusters:
-                self._by_cluster.setdefault(cluster.name, name)
+                other = by_cluster.setdefault(cluster.name, name)
+                if other != name:
+                    return _in_two_clouds(cluster.name, other, name)
+        self._by_cluster = by_cluster
         return [cluster for clusters in found.values() for cluster in clusters]
 
     async def machines(self) -> Sequence[MachineInfo] | Unreachable | Refused:
@@ -88,7 +95,9 @@ class Clouds:
         return await cloud.kubernetes_access(cluster) if cloud is not None else Refused(_unknown(cluster).detail)
 
     async def access_token(self, cluster: ClusterName) -> str:
-        cloud = self._of(cluster) or next(iter(self._clouds.values()))
+        cloud = self._of(cluster)
+        if cloud is None:
+            raise UserError(_unknown(cluster).detail, "`clusters` of the fleet file names those that there are")
         return await cloud.access_token(cluster)
 
     # Changes
@@ -161,3 +170,10 @@ def _inside(name: str, key: QuotaKey) -> QuotaKey:
 
 def _unknown(cluster: ClusterName) -> NotFound:
     return NotFound(f"No cloud of the fleet has a cluster {cluster}")
+
+
+def _in_two_clouds(cluster: ClusterName, one: str, other: str) -> Refused:
+    return Refused(
+        f"The cluster {cluster} is in {one} and in {other}, but calls go to the cloud of a cluster by its name",
+        "delete one of the two, or name the fleet's cluster otherwise in the fleet file",
+    )

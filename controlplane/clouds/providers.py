@@ -1,7 +1,8 @@
 """Providers of machines, found by name.
 
-A provider is a folder `controlplane/clouds/<kind>` whose module `provider` has a `PROVIDER`. Nothing else has to know
-it.
+A provider is a folder `controlplane/clouds/<kind>` whose module `provider` has a `PROVIDER`. Nothing else in the
+control plane has to know it. The agents on its nodes do, in the places that decision 0044 lists: a second cloud needs
+a source of notices, and its taints of nodes that are going.
 """
 
 import importlib

@@ -12,13 +12,13 @@ SECONDS_PER_HOUR = 3600.0
 
 
 def want_nodes(job: Job, now_s: float) -> tuple[Job, list[WantNodes]]:
-    want = next_want(job, now_s)
+    want = _next_want(job, now_s)
     if job.supply.want is not None and replace(want, number=job.supply.want.number) == job.supply.want:
         return job, []
     return replace(job, supply=replace(job.supply, want=want)), [WantNodes(want)]
 
 
-def next_want(job: Job, now_s: float) -> Want:
+def _next_want(job: Job, now_s: float) -> Want:
     """What the job wants now, with the number that follows its last want."""
     record = job.record
     return Want(

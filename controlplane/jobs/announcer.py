@@ -7,15 +7,18 @@ from datetime import UTC, datetime
 from typing import Protocol
 
 from messages import subjects
+from messages.codec import MessageTooLarge
 from messages.events import Event
 from messages.ids import Epoch
 from runtime import causes
 from runtime.causes import Cause
 from runtime.durable_outbox import DurableOutbox
-from runtime.logs import logger
+from runtime.errors import BusRefused
+from runtime.logs import Once, logger
 
 AT_MOST = 10_000
 DROPPED = "events_waiting_too_long"
+REFUSED = "events_refused"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,7 @@ class Announcer:
         self.dropped: Counter[str] = Counter()
         self._outbox: DurableOutbox[_Waiting] = DurableOutbox("events", self._send)
         self._log = logger()
+        self._log_once = Once()
 
     @property
     def idle(self) -> bool:
@@ -71,7 +75,16 @@ class Announcer:
     async def _send(self, waiting: _Waiting) -> None:
         event = waiting.event
         subject = subjects.event(event.scope, event.kind)
-        with causes.caused_by(waiting.cause):
-            await self._bus.publish_durable(
-                subject, event, message_id=waiting.message_id, epoch=self._epoch, at=waiting.at
-            )
+        try:
+            with causes.caused_by(waiting.cause):
+                await self._bus.publish_durable(
+                    subject, event, message_id=waiting.message_id, epoch=self._epoch, at=waiting.at
+                )
+        except (BusRefused, MessageTooLarge) as error:
+            self._drop(event, str(error))
+
+    def _drop(self, event: Event, why: str) -> None:
+        """No later try would be taken, and jobs go on without it."""
+        self.dropped[REFUSED] += 1
+        if self._log_once((event.scope, event.kind)):
+            self._log.warning("event_dropped", scope=event.scope, kind=event.kind, why=why)

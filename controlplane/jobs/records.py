@@ -2,6 +2,7 @@
 
 import contextlib
 from dataclasses import dataclass
+from enum import StrEnum
 
 import msgspec
 
@@ -78,6 +79,23 @@ def _values(job: JobName, kept: Kept) -> dict[str, bytes]:
         values[subjects.ledger_key(job)] = encode_ledger(kept.ledger, nobody)
     values[subjects.spec_key(job)] = encode_spec(kept.spec)
     return values
+
+
+class OnConflict(StrEnum):
+    """What a master does whose record was not written because somebody else had written since it was read."""
+
+    WRITE_OVER = "write over"
+    """It is its own, from a write whose answer was lost, or there is none."""
+    ADOPT = "adopt"
+    """The master before this one wrote it late."""
+    YIELD = "yield"
+    """A newer master wrote it."""
+
+
+def on_conflict(stored: Record | None, epoch: Epoch) -> OnConflict:
+    if stored is None or stored.epoch == epoch:
+        return OnConflict.WRITE_OVER
+    return OnConflict.ADOPT if stored.epoch < epoch else OnConflict.YIELD
 
 
 async def read_world(bucket: Bucket, job: JobName) -> StoredWorld | None:

@@ -11,8 +11,9 @@ from typing import Any
 from controlplane.allocator.demand import demand_of
 from controlplane.capacity.interface import JobCapacity
 from controlplane.job import events
+from controlplane.job.effects import JobEffect
 from controlplane.job.state import Job, adopted_job, new_job
-from controlplane.job.wants import next_want
+from controlplane.job.wants import want_nodes
 from controlplane.jobs import records
 from controlplane.jobs.context import TermContext
 from controlplane.jobs.errors import HandedOver, JobExists, JobUnknown, JobUnreadable, SpecRefused
@@ -26,6 +27,7 @@ from messages.ids import JobName
 from messages.jobs import JobSpec
 from messages.records import Phase
 from runtime.bus import Bucket, Entry
+from runtime.decision import Decision
 from runtime.errors import BusUnavailable, Conflict
 from runtime.logs import logger
 
@@ -118,10 +120,10 @@ class JobRegistry:
             runner.post(event)
 
     def post_to(self, name: JobName, event: events.JobEvent) -> None:
-        """To the job of this name, if there is one."""
+        """From the job's allocator or store. One that had ended before this term began needs no loop for it."""
         runner = self.jobs.get(name)
-        if runner is not None:
-            runner.post(event)
+        if runner is not None and runner.has_loop:
+            self.post(runner, event)
 
     # Jobs that come
 
@@ -176,12 +178,15 @@ class JobRegistry:
         return new_job(spec, epoch=epoch, at_s=clock.monotonic_s(), submitted_at=clock.wall_s())
 
     def _hold(self, job: Job, revision: int, progress: ProgressTracker | None = None) -> None:
+        """The allocator begins with the job's first want, so the job's core has to know that it was told."""
+        job, [first] = want_nodes(job, self._context.now_s())
+
         def adopt_again() -> None:
             self._soon(self._readopt(job.name), job.name)
 
         shell = JobShell(job.name, self._context, self._tools, revision, adopt_again)
-        hear = self._books.hear if self._capacity.has_fleet else _ignore
-        runner = JobRunner(job, shell, self._context.clock, progress, hear)
+        observers = [self._hear_decision] if self._capacity.has_fleet else []
+        runner = JobRunner(job, shell, self._context.clock, progress, observers)
         self.jobs[job.name] = runner
         self._books.open(job)
         if not runner.ended:
@@ -190,11 +195,14 @@ class JobRegistry:
         self._capacity.hold(
             self._group(),
             job.name,
-            next_want(job, self._context.now_s()),
+            first.want,
             demand=demand_of(job.spec),
             idle_timeout_s=capacity.idle_timeout_s if capacity is not None else None,
             measured_within_s=MEASURED_S if job.record.phase is Phase.RUNNING else 0.0,
         )
+
+    def _hear_decision(self, _event: events.JobEvent, decision: Decision[Job, JobEffect]) -> None:
+        self._books.hear(decision.state)
 
     async def _readopt(self, name: JobName) -> None:
         """The master before this one wrote the record after it was read here: begin again from what it wrote."""
@@ -204,6 +212,10 @@ class JobRegistry:
         self._log.warning("job_adopted_again", job=name)
         await runner.stop()
         await self._adopt_from_bus(name, runner.progress)
+        if self.jobs.get(name) is runner:  # its records are gone or unreadable
+            del self.jobs[name]
+            self._books.close(name)
+            self._capacity.let_go(name)
 
     async def _adopt_from_bus(self, name: JobName, progress: ProgressTracker | None = None) -> None:
         while True:
@@ -302,7 +314,3 @@ class JobRegistry:
         if self._tasks is None:
             raise RuntimeError("the term has not begun yet")
         return self._tasks
-
-
-def _ignore(_job: Job) -> None:
-    pass

@@ -1,12 +1,11 @@
 """Runs one job: its loop if it needs one, its progress, and a way to wait for what it decides."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from controlplane.allocator.effects import Place
 from controlplane.job.decide import decide
 from controlplane.job.effects import JobEffect
-from controlplane.job.events import JobEvent, PlacementChanged, Ticked
+from controlplane.job.events import JobEvent, Ticked
 from controlplane.job.live.trainers import lives_on
 from controlplane.job.state import Job
 from controlplane.jobs.errors import NotRecorded
@@ -24,6 +23,7 @@ from runtime.role import RoleLoop
 DECISION_TIMEOUT_S = 2.0
 """How long somebody who asked for something is kept waiting until it is decided."""
 
+JobObserver = Callable[[JobEvent, Decision[Job, JobEffect]], None]
 Reported = tuple[float, Progress]
 """The sender's wall time in Unix seconds, and what it said."""
 
@@ -35,7 +35,7 @@ class JobRunner:
         shell: JobShell,
         clock: Clock,
         progress: ProgressTracker | None = None,
-        on_decided: Callable[[Job], None] = lambda job: None,
+        observers: Sequence[JobObserver] = (),
     ) -> None:
         self.name: JobName = job.name
         self.progress = progress or ProgressTracker()
@@ -44,12 +44,10 @@ class JobRunner:
         self.listeners: set[Callable[[Reported], None]] = set()
         """Called with every progress message."""
         self._loop: RoleLoop[Job, JobEvent, JobEffect] = RoleLoop(
-            f"job/{job.name}", job, decide, shell, Ticked, clock, [self._on_decision]
+            f"job/{job.name}", job, decide, shell, Ticked, clock, [self._on_decision, *observers]
         )
-        self._clock = clock
         self._task: asyncio.Task[None] | None = None
         self._decided = asyncio.Event()
-        self._on_decided = on_decided
         self._log_why = WhyLog(logger(job=job.name), "job_decided")
 
     @property
@@ -69,6 +67,10 @@ class JobRunner:
     def longest_step_s(self) -> float:
         return self.measures.longest_step_s(self.state.workers)
 
+    @property
+    def has_loop(self) -> bool:
+        return self._task is not None
+
     def start(self, tasks: asyncio.TaskGroup) -> None:
         if self._task is None:
             self._task = tasks.create_task(self._loop.run(), name=f"job/{self.name}")
@@ -80,11 +82,6 @@ class JobRunner:
 
     def post(self, event: JobEvent) -> None:
         self._loop.post(event)
-
-    def place(self, place: Place) -> None:
-        """The job's allocator has decided where its workers are to be."""
-        now_s = self._clock.monotonic_s()
-        self.post(PlacementChanged(now_s, place.want, place.workers, place.shortage, place.leaving, place.at_once))
 
     def report(self, at: float, progress: Progress) -> FellBack | None:
         """What this report shows of steps that a restarted script repeats, if it is the first after the restart."""
@@ -141,4 +138,3 @@ class JobRunner:
         self._log_why(decision.why, phase=record.phase, generation=record.generation)
         self._decided.set()
         self._decided = asyncio.Event()
-        self._on_decided(decision.state)

@@ -10,7 +10,7 @@ from controlplane.job.effects import JobEffect
 from controlplane.job.events import JobEvent
 from controlplane.jobs.cluster_counts import WantedBook
 from controlplane.jobs.context import TermContext
-from controlplane.jobs.records import RecordUnreadable, read_world
+from controlplane.jobs.records import OnConflict, RecordUnreadable, on_conflict, read_world
 from controlplane.stores.servers import StoreServers, StoreUnavailable
 from messages import subjects
 from messages.clusters import Answer, KeepWorkers
@@ -104,23 +104,25 @@ class JobShell:
         return events.SaveFailed(self._now_s(), "the record changes faster than it can be written")
 
     async def _resolve_conflict(self) -> str | None:
-        """None if the record may be written over: it is our own, from a write whose answer was lost, or no record."""
+        """Why the record may not be written over; None where it may."""
         try:
             stored = await read_world(self._context.bucket, self._job)
         except RecordUnreadable as error:
             self._revision = error.revision
             return None
-        if stored is None:
-            self._revision = 0
-            return None
-        epoch = self._context.leadership.epoch
-        if stored.record.epoch > epoch:
-            return f"the master of epoch {stored.record.epoch} wrote it"
-        if stored.record.epoch < epoch:
-            self._on_overwritten()
-            return "the master before this one wrote it after it was read"
-        self._revision = stored.revision
-        return None
+        record, revision = (stored.record, stored.revision) if stored is not None else (None, 0)
+        answer = on_conflict(record, self._context.leadership.epoch)
+        match answer:
+            case OnConflict.WRITE_OVER:
+                self._revision = revision
+                return None
+            case OnConflict.ADOPT:
+                self._on_overwritten()
+                return "the master before this one wrote it after it was read"
+            case OnConflict.YIELD:
+                return "a newer master wrote it"
+            case _:
+                assert_never(answer)
 
     async def _start_store(self, generation: Generation) -> JobEvent:
         try:

@@ -8,6 +8,7 @@ import asyncio
 from controlplane.allocator.effects import Place
 from controlplane.api.service import JobService
 from controlplane.capacity.interface import JobCapacity
+from controlplane.capacity.translation import placement_changed
 from controlplane.job import events
 from controlplane.jobs.budgets import Budgets
 from controlplane.jobs.cluster_counts import WantedBook
@@ -71,9 +72,8 @@ class Term:
         await self.context.announcer.drain(timeout_s)
 
     def place(self, job: JobName, place: Place) -> None:
-        runner = self.registry.jobs.get(job)
-        if runner is not None:
-            runner.place(place)
+        """The job's allocator has decided where its workers are to be."""
+        self.registry.post_to(job, placement_changed(place, self.context.now_s()))
 
     @property
     def _name(self) -> str:

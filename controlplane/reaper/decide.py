@@ -67,7 +67,7 @@ def decide(state: Reaping, event: ReaperEvent, fleet: FleetScope) -> Decided:
         case Looked():
             return _after_look(state, event, fleet)
         case LookFailed():
-            return Decision(Reaping(), why="the cloud or the records could not be read")
+            return Decision(replace(state, suspects=frozenset()), why="the cloud or the records could not be read")
         case RemovalEnded(found, ""):
             return Decision(state, (_announce("reaped", f"{name_of(found.resource)} was removed", found.why, found),))
         case RemovalEnded(found, trouble):

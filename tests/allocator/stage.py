@@ -120,7 +120,7 @@ class Stage:
         return self.happens(events.OperationEnded(self.now_s, effect.ref, effect.operation, outcome or Done()))
 
     def wants(self, count: int) -> list[AllocatorEffect]:
-        return self.happens(next_want(self.allocator, self.now_s, nodes=count, why="a person asked"))
+        return self.happens(next_want(self.allocator, self.now_s, nodes=count))
 
     def job_ends(self, why: str = "succeeded") -> list[AllocatorEffect]:
         return self.happens(next_want(self.allocator, self.now_s, ended=why))
@@ -213,14 +213,13 @@ def next_want(
     at_s: float,
     *,
     nodes: int | None = None,
-    why: str = "",
     ended: str | None = None,
     criteria: Criteria | None = None,
     lost: frozenset[ClusterName] = frozenset(),
 ) -> events.NodesWanted:
     """The want after the newest that the allocator knows; what is not given stays as it was."""
     wanted = allocator.wanted if nodes is None else nodes
-    return events.NodesWanted(at_s, allocator.want + 1, wanted, why, ended, criteria, lost)
+    return events.NodesWanted(at_s, allocator.want + 1, wanted, ended, criteria, lost)
 
 
 def a_stage(*offers: Offer, wanted: int = 3, settings: AllocatorSettings | None = None) -> Stage:

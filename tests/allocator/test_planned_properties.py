@@ -116,7 +116,7 @@ def test_a_paused_job_asks_for_no_node_and_wants_all_in_use_to_be_left(criteria:
     for after_s, event in happened:
         run.now_s += after_s
         run.hears(event)
-    run.happens(next_want(run.allocator, run.now_s, nodes=0, why="the budget is spent"))
+    run.happens(next_want(run.allocator, run.now_s, nodes=0))
     known = run.allocator.operations
     for _ in range(3):
         run.now_s += 1.0

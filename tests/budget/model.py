@@ -12,7 +12,6 @@ from controlplane.budget.account import RELEASE_S
 from controlplane.budget.decide import decide
 from controlplane.budget.events import SpendingSeen
 from controlplane.budget.keeper import PERIOD_S
-from controlplane.budget.state import Budget
 from controlplane.capacity.observer import EVERY_S
 from controlplane.catalog.kinds import MachineKind
 from controlplane.catalog.money import MicroDollars
@@ -97,7 +96,6 @@ class Model:
             capacity=Capacity(max_usd_total=usd, when_spent=when_spent, on_demand=0.5),
         )
         self.job: Job = new_job(spec, epoch=Epoch(1), at_s=0.0, submitted_at=BEGIN_MS / 1000)
-        self.budget = Budget()
         self.book = Book(JOB, BEGIN_MS, new_ledger(JOB, BEGIN_MS))
         self._saved = encode_ledger(new_ledger(JOB, BEGIN_MS), Epoch(1))
         self._looked_ms = BEGIN_MS
@@ -185,7 +183,6 @@ class Model:
         self._away_until_ms = self._seen_ms = self.now_ms + self._ms(0.5, AWAY_S)
         ledger, _ = decode_ledger(JOB, self._saved)
         self.book = Book(JOB, BEGIN_MS, ledger)
-        self.budget = Budget()
         self.job = adopted_job(self.job.spec, self.job.record, epoch=Epoch(1), at_s=self._passed_s)
 
     def _look(self) -> None:
@@ -216,14 +213,13 @@ class Model:
     def _judge(self) -> None:
         before, dearest = self.job.record, MicroDollars(self.dearest)
         seen = SpendingSeen(self._passed_s, self.now_ms, self.job, self._ledger, blind=self._is_blind, dearest=dearest)
-        decision = decide(self.budget, seen)
-        self.budget = decision.state
-        for effect in decision.effects:
-            self.job = learn(self.job, effect.event)
-            if isinstance(effect.event, BudgetReached):
-                self._reached = self.total
-            if isinstance(effect.event, BudgetFreed):
-                self.taken_back += self.total == self._reached
+        told = decide(seen).told
+        if told is not None:
+            self.job = learn(self.job, told)
+        if isinstance(told, BudgetReached):
+            self._reached = self.total
+        if isinstance(told, BudgetFreed):
+            self.taken_back += self.total == self._reached
         self.pauses += before.paused is None and self.job.record.paused is not None
         self.continued += before.paused is not None and self.job.record.paused is None
 

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
@@ -43,7 +44,7 @@ class StandingClock(Clock):
 def told(job: Job, purse: Purse) -> BudgetReached | BudgetFreed | None:
     terms = terms_of(job)
     assert terms is not None
-    return answer(job, terms, Verdict(purse, "so it is", "more is needed"), 100.0)
+    return answer(job.record, terms, Verdict(purse, "so it is", "more is needed"), 100.0)
 
 
 @pytest.mark.parametrize(
@@ -72,8 +73,14 @@ def test_nothing_is_said_twice() -> None:
     assert told(recorded(a_job(), paused="since then", budget_reached=True), SPENT) is None
     spot_only = recorded(a_job(when_spent=ON_DEMAND_OFF), spot_only="since then", budget_reached=True)
     assert told(spot_only, SCARCE) is None
-    assert told(recorded(a_job(when_spent=STOP), stop_why="since then"), SPENT) is None
-    assert told(recorded(a_job(), phase=Phase.SUCCEEDED), SPENT) is None
+
+
+@pytest.mark.parametrize("record", [{"stop_why": "since then"}, {"phase": Phase.SUCCEEDED}])
+@pytest.mark.parametrize("unreadable", ["", "it is garbled"])
+def test_a_job_that_ends_or_has_ended_is_told_nothing_more(record: dict[str, Any], unreadable: str) -> None:
+    held = Holder(recorded(a_job(10.0, when_spent=STOP), **record))
+    keeper_of(OneLedger(spending(6.0, hours=2), unreadable), 7200).look(held)
+    assert held.told == []
 
 
 def test_what_was_forbidden_is_allowed_again_one_after_the_other() -> None:

@@ -1,11 +1,13 @@
 """A cloud in memory: does what it is asked at once, and remembers what it was asked."""
 
+import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from controlplane.clouds.interface import (
     PROJECT,
     SYSTEM_POOL,
+    Cloud,
     ClusterInfo,
     ClusterPlan,
     ClusterStatus,
@@ -20,12 +22,25 @@ from controlplane.clouds.interface import (
     Quota,
     QuotaKey,
 )
+from controlplane.clouds.observations import Look, look_at
 from controlplane.clouds.outcomes import Done, Outcome, Refused, Unreachable
 from messages.ids import ClusterName
+from runtime.clock import SystemClock
 
 
 def a_quota(scope: str, metric: str, limit: float, usage: float = 0.0) -> Quota:
     return Quota(QuotaKey(scope, metric), limit, usage)
+
+
+class LooksAtOnce:
+    """A row of looks for one follower: the next one begins shortly after it was asked for."""
+
+    def __init__(self, cloud: Cloud) -> None:
+        self._cloud = cloud
+
+    async def next(self, after: int) -> Look:
+        await asyncio.sleep(0.01)
+        return await look_at(self._cloud, SystemClock().wall_s(), after + 1)
 
 
 class FakeCloud:

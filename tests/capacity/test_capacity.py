@@ -24,7 +24,7 @@ from controlplane.clouds.interface import (
     Taint,
     system_pool,
 )
-from controlplane.clouds.outcomes import AlreadyExists, Refused
+from controlplane.clouds.outcomes import AlreadyExists, Outcome, Refused
 from messages.clusters import ClusterHeartbeat, NodeSight
 from messages.events import Event
 from messages.ids import ClusterName, JobName
@@ -48,7 +48,7 @@ class Stage:
         self.told: list[Event] = []
         self.capacity = Capacity(
             cloud,
-            FleetTerms(offers, _with_bigger_disks),
+            FleetTerms(offers, _with_a_longer_shutdown),
             SystemClock(),
             self.told.append,
             self._place,
@@ -61,7 +61,7 @@ class Stage:
         self.shortage = placed.shortage
 
 
-def _with_bigger_disks(plan: PoolPlan) -> PoolPlan:
+def _with_a_longer_shutdown(plan: PoolPlan) -> PoolPlan:
     return replace(plan, shutdown_grace_s=120)
 
 
@@ -261,6 +261,23 @@ async def test_a_cluster_whose_creation_failed_is_removed_and_made_again() -> No
         (US, "its creation failed, so it is removed and made again: no addresses"),
         (US, ""),
     ]
+
+
+class UndeletableCloud(FakeCloud):
+    async def delete_cluster(self, cluster: ClusterName) -> Outcome:
+        return Refused("no permission to delete", "give it")
+
+
+async def test_a_failed_cluster_that_cannot_be_removed_says_why() -> None:
+    cloud = UndeletableCloud("us")
+    cloud.infos[US] = replace(
+        cloud.infos[US], ready=False, status=ClusterStatus.ERROR, detail="no addresses", labels={FLEET_LABEL: "ours"}
+    )
+    keeping = Keeping(cloud, "us")
+    async with keeping.runs():
+        await eventually(lambda: keeping.waits)
+    [(_, why)] = keeping.waits
+    assert why == "its creation failed, and it could not be removed: no permission to delete; try: give it"
 
 
 def a_job_pool() -> PoolInfo:

@@ -11,6 +11,7 @@ from controlplane.capacity.quotas import QuotaWatch
 from controlplane.catalog.memory import Memory, StockedOut, learn
 from controlplane.catalog.shipped import shipped_catalog, shipped_links
 from controlplane.clouds.interface import PROJECT, MarketPrice, Quota, QuotaKey, system_pool
+from controlplane.clouds.observations import Look, Looks
 from controlplane.clouds.outcomes import Refused, Unreachable
 from controlplane.planning.market import Market, Quotas
 from messages.events import FLEET, Event
@@ -18,7 +19,7 @@ from messages.ids import JobName
 from runtime.clock import SystemClock
 from tests.allocator.planned_stage import offer_in
 from tests.allocator.stage import JOB, a_full_stage
-from tests.capacity.fake_cloud import FakeCloud, a_quota
+from tests.capacity.fake_cloud import FakeCloud, LooksAtOnce, a_quota
 from tests.conftest import eventually
 from tests.planning.builders import ALL_GPUS, IOWA_A, IOWA_B, a_choice, some_criteria
 
@@ -29,7 +30,9 @@ DISKS = QuotaKey(REGION, "DISK_GB")
 
 
 class Stage:
-    def __init__(self, cloud: FakeCloud, unseen_s: float = 60.0, limited_s: float = 60.0) -> None:
+    def __init__(
+        self, cloud: FakeCloud, unseen_s: float = 60.0, limited_s: float = 60.0, looks: Looks | None = None
+    ) -> None:
         self.memory = Memory()
         self.allocators: dict[JobName, Allocator] = {}
         self.told: list[Market] = []
@@ -39,12 +42,11 @@ class Stage:
         systems = [system_pool(IOWA_A, "e2-standard-2", 1)]
         self.quotas = QuotaWatch(cloud, OFFERS, systems, lambda: self.allocators, again_s=0.01, limited_s=limited_s)
         self.markets = Markets(
-            cloud,
+            looks or LooksAtOnce(cloud),
             Knowledge(OFFERS, shipped_catalog, shipped_links(), lambda: self.memory),
             self.quotas,
             SystemClock(),
             self.said.append,
-            look_s=0.01,
             unseen_s=unseen_s,
         )
 
@@ -62,6 +64,21 @@ class SilentCloud(FakeCloud):
     async def market(self) -> Sequence[MarketPrice] | Unreachable | Refused:
         await asyncio.sleep(3600.0)
         return ()
+
+
+class GivenLooks:
+    """Looks that a test hands out; the markets have got those before the one that they ask for."""
+
+    def __init__(self) -> None:
+        self.given: asyncio.Queue[Look] = asyncio.Queue()
+        self.got = 0
+
+    def give(self, prices: Sequence[MarketPrice] | Unreachable) -> None:
+        self.given.put_nowait(Look(self.got + self.given.qsize() + 1, 0.0, (), prices))
+
+    async def next(self, after: int) -> Look:
+        self.got = after
+        return await self.given.get()
 
 
 class SlowQuotas(FakeCloud):
@@ -88,8 +105,10 @@ def listed_in(zone: str) -> int | None:
 
 
 @asynccontextmanager
-async def a_stage(cloud: FakeCloud, unseen_s: float = 60.0, limited_s: float = 60.0) -> AsyncIterator[Stage]:
-    stage = Stage(cloud, unseen_s, limited_s)
+async def a_stage(
+    cloud: FakeCloud, unseen_s: float = 60.0, limited_s: float = 60.0, looks: Looks | None = None
+) -> AsyncIterator[Stage]:
+    stage = Stage(cloud, unseen_s, limited_s, looks)
     async with asyncio.TaskGroup() as tasks:
         running = tasks.create_task(stage.markets.run())
         yield stage
@@ -161,6 +180,18 @@ async def test_once_prices_of_the_moment_were_read_the_last_ones_hold_while_nobo
         await looked_at(cloud, 6)
         assert stage.usd_in(IOWA_A) == 123_456
         assert stage.said == []
+
+
+async def test_plans_follow_the_looks_of_the_ledger_also_after_many_that_failed() -> None:
+    looks = GivenLooks()
+    async with a_stage(FakeCloud(), looks=looks) as stage:
+        stage.markets.follow(JOB, some_criteria(), stage.hear)
+        for _ in range(50):
+            looks.give(Unreachable("nobody answers"))
+        await eventually(lambda: looks.got == 50)
+        looks.give((MarketPrice(IOWA_A, "L4", 123_456, 900_000),))
+        await eventually(lambda: looks.got == 51)
+        assert stage.usd_in(IOWA_A) == 123_456
 
 
 async def test_other_prices_are_told_and_the_same_ones_are_not() -> None:

@@ -13,7 +13,7 @@ from messages import subjects
 from runtime.clock import SystemClock
 from tests.allocator.stage import EU, US
 from tests.capacity.builders import a_want
-from tests.capacity.fake_cloud import FakeCloud
+from tests.capacity.fake_cloud import FakeCloud, LooksAtOnce
 from tests.capacity.test_planned_capacity import JOB, OFFERS, Stage, a_spec, prices
 from tests.conftest import Connect, eventually
 from tests.planning.builders import IOWA_A
@@ -28,7 +28,7 @@ async def test_the_first_plan_waits_for_what_trainers_measure(connect: Connect) 
     bucket = await (await connect("master")).bucket(subjects.STATE_BUCKET)
     known = known_prices({"TRADEWIND_PRICES_CACHE": "/nowhere/prices.json"}, None)
     planning = Planning(
-        cloud, PricedFleet(OFFERS, known), bucket, SystemClock(), lambda: True, lambda event: None, look_s=0.02
+        cloud, LooksAtOnce(cloud), PricedFleet(OFFERS, known), bucket, SystemClock(), lambda: True, lambda event: None
     )
     stage, spec = Stage(cloud, planning, OFFERS), a_spec()
     demand = Demand(criteria_of(spec), profile_of(spec))

@@ -10,6 +10,8 @@ from controlplane.clouds import observations
 from controlplane.clouds.interface import ClusterInfo, MarketPrice
 from controlplane.clouds.observations import look_at
 from controlplane.clouds.outcomes import Refused, Unreachable
+from runtime import causes
+from runtime.causes import Cause
 from runtime.clock import SystemClock
 from tests.capacity.builders import US
 from tests.capacity.fake_cloud import FakeCloud
@@ -57,6 +59,15 @@ async def test_a_listing_goes_on_for_the_others_when_one_stops_waiting() -> None
     await observer.close()
 
 
+async def test_a_shared_listing_has_not_the_cause_of_who_asked_first() -> None:
+    found: list[Cause | None] = []
+    observer = Observer(FakeCloud(US), SystemClock(), lambda _: found.append(causes.current()), every_s=0.0)
+    with causes.caused_by(Cause("m1", "a halt")):
+        await observer.clusters()
+    assert found == [None]
+    await observer.close()
+
+
 async def test_looks_have_machines_and_prices_of_one_moment_for_all_followers() -> None:
     cloud = FakeCloud(US)
     cloud.prices = (MarketPrice("us-central1-a", "L4", 1, 2),)
@@ -67,7 +78,7 @@ async def test_looks_have_machines_and_prices_of_one_moment_for_all_followers() 
     cloud.prices = (MarketPrice("us-central1-a", "L4", 3, 4),)
     seen = await asyncio.gather(*(observer.next(first.number + 1) for _ in range(3)))
     assert {look.number for look in seen} == {seen[0].number}
-    assert await observer.market() == cloud.prices == seen[0].prices, "what the ledger has is what plans are made from"
+    assert await observer.market() == cloud.prices == seen[0].prices
     running.cancel()
     await observer.close()
 

@@ -32,7 +32,7 @@ from runtime.clock import SystemClock
 from tests.allocator.planned_stage import FAR, IOWA
 from tests.allocator.stage import EU, US
 from tests.capacity.builders import a_want, a_worker
-from tests.capacity.fake_cloud import FakeCloud, a_quota
+from tests.capacity.fake_cloud import FakeCloud, LooksAtOnce, a_quota
 from tests.conftest import Connect, eventually
 from tests.planning.builders import HOLLAND, IOWA_A
 
@@ -95,7 +95,7 @@ async def a_stage(
     bucket = await (await connect("master")).bucket(subjects.STATE_BUCKET)
     known = known_prices({"TRADEWIND_PRICES_CACHE": "/nowhere/prices.json"}, None)
     planning = Planning(
-        cloud, PricedFleet(offers, known), bucket, SystemClock(), lambda: True, lambda _: None, look_s=0.02
+        cloud, LooksAtOnce(cloud), PricedFleet(offers, known), bucket, SystemClock(), lambda: True, lambda _: None
     )
     stage = Stage(cloud, planning, offers)
     demand = Demand(criteria_of(spec), profile_of(spec))
@@ -218,7 +218,15 @@ async def test_prices_that_cannot_be_refreshed_are_announced_and_shown_with_the_
         "TRADEWIND_PRICES_ATTEMPTS": "1",
     }
     known = known_prices(environ, None)
-    planning = Planning(FakeCloud(US, EU), PricedFleet(OFFERS, known), bucket, SystemClock(), lambda: True, told.append)
+    planning = Planning(
+        FakeCloud(US, EU),
+        LooksAtOnce(FakeCloud()),
+        PricedFleet(OFFERS, known),
+        bucket,
+        SystemClock(),
+        lambda: True,
+        told.append,
+    )
     running = asyncio.create_task(planning.run(), name="planning")
     await eventually(lambda: any(event.kind == "prices_not_refreshed" for event in told))
     running.cancel()

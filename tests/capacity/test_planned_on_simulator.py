@@ -27,6 +27,7 @@ from messages.ids import JobName
 from messages.offers import OfferView
 from runtime.clock import SystemClock
 from tests.capacity.builders import a_want, a_worker
+from tests.capacity.fake_cloud import LooksAtOnce
 from tests.clouds.simulated import SMALL_DISKS, ZONE, SimulatedStage
 from tests.conftest import Connect, eventually
 from tests.master.waits import until_asked
@@ -91,7 +92,7 @@ async def a_bench(
         )
         prices = known_prices({"TRADEWIND_PRICES_CACHE": str(folder / "prices.json")}, None)
         planning = Planning(
-            cloud, PricedFleet(offers, prices), bucket, SystemClock(), lambda: True, lambda _: None, look_s=0.1
+            cloud, LooksAtOnce(cloud), PricedFleet(offers, prices), bucket, SystemClock(), lambda: True, lambda _: None
         )
         bench = Bench(stage, cloud, planning, offers)
         demand = Demand(some_criteria(**{"min_workers": 2, "max_workers": 4, **criteria}), a_small_profile())

@@ -20,6 +20,7 @@ from messages.events import Event
 from messages.ids import JobName
 from runtime.clock import SystemClock
 from tests.capacity.builders import a_want
+from tests.capacity.fake_cloud import LooksAtOnce
 from tests.clouds.contract import until
 from tests.clouds.simulated import ZONE, SimulatedStage
 from tests.conftest import Connect, eventually
@@ -70,6 +71,7 @@ async def a_bench(folder: Path, connect: Connect, kind: type[GkeCloud] = GkeClou
         prices = known_prices({"TRADEWIND_PRICES_CACHE": str(folder / "prices.json")}, None)
         planning = Planning(
             cloud,
+            LooksAtOnce(cloud),
             PricedFleet(offers, prices, [stage.cluster.system]),
             bucket,
             SystemClock(),

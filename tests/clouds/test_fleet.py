@@ -16,7 +16,7 @@ from controlplane.clouds.interface import Taint
 from controlplane.fleet.files import read_fleet
 from controlplane.fleet.plans import bootstrap_settings, cluster_plans, complete, offers, places
 from messages.ids import JobName
-from messages.labels import FLEET_LABEL, JOB_LABEL, LEASE_LABEL
+from messages.labels import FLEET_LABEL, JOB_LABEL, LEASE_LABEL, POOL_LABEL
 from runtime.errors import UserError
 
 ROOT = Path(__file__).parents[2]
@@ -204,7 +204,13 @@ def test_the_allocators_plan_is_completed_by_the_fleet(folder: Path) -> None:
     assert (plan.size, plan.kind.accelerator, nodes.disk_gb, nodes.disk_type) == (2, "L4", 300, "pd-ssd")
     assert plan.taints == (Taint("a", "", "NoSchedule"),)
     assert (nodes.driver, plan.shutdown_grace_s, nodes.workload_identity) == ("latest", 120, True)
-    assert plan.labels == {"team": "research", FLEET_LABEL: "a-fleet", JOB_LABEL: "a-job", LEASE_LABEL: "7"}
+    assert plan.labels == {
+        "team": "research",
+        FLEET_LABEL: "a-fleet",
+        JOB_LABEL: "a-job",
+        POOL_LABEL: plan.name,
+        LEASE_LABEL: "7",
+    }
 
 
 def test_taints_and_the_grace_of_nodes_reach_the_pods_in_the_clusters(folder: Path) -> None:

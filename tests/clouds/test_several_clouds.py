@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -243,6 +243,41 @@ async def test_calls_go_to_the_cloud_of_the_cluster(ground: Ground) -> None:
     assert isinstance(await cloud.clusters(), Unreachable), "half a listing would look as if the rest were gone"
     assert isinstance(await cloud.resize_pool(PoolRef(LOW, "none"), 1), NotFound), "the other cloud still works"
     await cloud.close()
+
+
+async def test_a_token_for_a_cluster_that_no_cloud_has_is_refused(ground: Ground) -> None:
+    _, cloud = await opened(ground)
+    with pytest.raises(UserError, match="No cloud of the fleet has a cluster nowhere"):
+        await cloud.access_token(ClusterName("nowhere"))
+    await cloud.close()
+
+
+async def test_calls_go_where_the_newest_listing_shows_a_cluster_that_the_file_does_not_name() -> None:
+    old, stage = ClusterName("old"), HillsStage()
+    here, there = Hills(), Hills()
+    cloud = Clouds({"here": HillsCloud(here), "there": HillsCloud(there)}, {"here": [], "there": []})
+    here.clusters[old] = replace(stage.cluster, name=old)
+    await cloud.clusters()
+    there.clusters[old] = here.clusters.pop(old)
+    await cloud.clusters()
+    assert await cloud.delete_cluster(old) == Done()
+    assert not there.clusters
+    await cloud.clusters()
+    assert isinstance(await cloud.delete_cluster(old), NotFound)
+
+
+@pytest.mark.parametrize("is_planned", [True, False], ids=["named in the file", "made by others"])
+async def test_a_cluster_of_the_same_name_in_two_clouds_is_refused(is_planned: bool) -> None:
+    twice, stage = ClusterName("twice"), HillsStage()
+    here, there = Hills(), Hills()
+    there.clusters[twice] = replace(stage.cluster, name=twice)
+    if not is_planned:
+        here.clusters[twice] = there.clusters[twice]
+    planned = [(twice, (hills.ZONE,))] if is_planned else []
+    cloud = Clouds({"here": HillsCloud(here), "there": HillsCloud(there)}, {"here": planned, "there": []})
+    listed = await cloud.clusters()
+    assert isinstance(listed, Refused)
+    assert listed.detail.startswith("The cluster twice is in here and in there")
 
 
 async def test_a_plan_compares_the_machines_of_both_clouds(ground: Ground, tmp_path: Path) -> None:

@@ -6,10 +6,11 @@ from datetime import datetime
 import pytest
 
 from controlplane.jobs import announcer
-from controlplane.jobs.announcer import DROPPED, Announcer
+from controlplane.jobs.announcer import DROPPED, REFUSED, Announcer
+from messages.codec import MessageTooLarge
 from messages.events import Event
 from messages.ids import Epoch
-from runtime.errors import BusUnavailable
+from runtime.errors import BusRefused, BusUnavailable
 from tests.master.waits import until
 
 
@@ -20,6 +21,7 @@ class FlakyStreams:
         self.away = away
         self.answers_lost = answers_lost
         self.tries = 0
+        self.refuses: dict[str, Exception] = {}
         self.stored: dict[str, tuple[str, Event, Epoch | None]] = {}
 
     async def publish_durable(
@@ -35,6 +37,8 @@ class FlakyStreams:
         await asyncio.sleep(0)
         if self.away:
             raise BusUnavailable("away")
+        if message.text in self.refuses:
+            raise self.refuses[message.text]
         assert message_id is not None
         self.stored.setdefault(message_id, (subject, message, epoch))
         if self.answers_lost:
@@ -85,6 +89,17 @@ async def test_too_many_waiting_events_drop_the_oldest_and_are_counted(monkeypat
         await until(lambda: made.idle, "all to be sent")
     assert streams.texts == ["3", "4", "5", "6", "7"]
     assert made.dropped[DROPPED] == 3
+
+
+async def test_an_event_that_the_bus_refuses_is_dropped_and_the_others_arrive() -> None:
+    streams = FlakyStreams()
+    streams.refuses = {"1": BusRefused("no such stream"), "2": MessageTooLarge("too large")}
+    async with announcing(streams) as made:
+        for number in range(4):
+            made.announce(an_event(number))
+        await until(lambda: made.idle, "all to be sent")
+    assert streams.texts == ["0", "3"]
+    assert made.dropped[REFUSED] == 2
 
 
 async def test_draining_is_bounded_while_the_bus_is_away() -> None:

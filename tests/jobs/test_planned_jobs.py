@@ -29,7 +29,7 @@ from messages.worlds import Progress, RankProgress
 from runtime.clock import SystemClock
 from tests.allocator.planned_stage import FAR, IOWA
 from tests.allocator.stage import EU, US
-from tests.capacity.fake_cloud import FakeCloud
+from tests.capacity.fake_cloud import FakeCloud, LooksAtOnce
 from tests.conftest import Connect, eventually
 from tests.master.terms import a_context, a_term
 from tests.planning.builders import HOLLAND, IOWA_A
@@ -52,7 +52,7 @@ async def a_master(connect: Connect, cloud: FakeCloud) -> AsyncIterator[Term]:
     context = a_context(bus, bucket)
     known = known_prices({"TRADEWIND_PRICES_CACHE": "/nowhere/prices.json"}, None)
     planning = Planning(
-        cloud, PricedFleet(OFFERS, known), bucket, SystemClock(), context.may_act, context.announce, look_s=0.02
+        cloud, LooksAtOnce(cloud), PricedFleet(OFFERS, known), bucket, SystemClock(), context.may_act, context.announce
     )
     settings = AllocatorSettings(retry_s=0.01, quiet_s=0.05, relist_s=0.2, plan_settle_s=0.05)
     capacity = Capacity(

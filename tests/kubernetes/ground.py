@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from agents.cluster.kubernetes.observations import POOL_LABEL, ZONE_LABEL
+from agents.cluster.kubernetes.observations import ZONE_LABEL
 from messages.ids import JobName
-from messages.labels import JOB_LABEL, NOTICE_ANNOTATION
+from messages.labels import JOB_LABEL, NOTICE_ANNOTATION, POOL_LABEL
 from runtime.kubernetes.client import AlreadyExists, KubernetesApi, NotFound
 from runtime.kubernetes.objects import Listing, Pod
 from runtime.kubernetes.paths import NODES_PATH, pods_path

@@ -56,7 +56,7 @@ RUNNING: dict[str, Any] = {"running": {"startedAt": "2027-01-15T08:00:00Z"}}
 
 def test_a_node_tells_its_pool_zone_job_and_whether_it_is_ready() -> None:
     labels = {
-        "cloud.google.com/gke-nodepool": "spot",
+        "tradewind-pool": "spot",
         "topology.kubernetes.io/zone": "us-central1-a",
         "tradewind-job": "story",
     }
@@ -67,6 +67,13 @@ def test_a_node_tells_its_pool_zone_job_and_whether_it_is_ready() -> None:
     assert (unready.ready, unready.why) == (False, "Because: Kubelet stopped posting node status.")
     assert (unready.notice_s, unready.was_ready) == (None, True)
     assert not a_node(ready="False", message="container runtime network not ready").was_ready
+
+
+def test_the_pool_of_a_node_is_the_one_that_gke_names_where_we_did_not() -> None:
+    google = {"cloud.google.com/gke-nodepool": "default-pool"}
+    assert a_node(labels=google).pool == "default-pool"
+    assert a_node(labels={**google, "tradewind-pool": "spot"}).pool == "spot"
+    assert a_node(labels={}).pool == ""
 
 
 def test_a_cordon_counts_as_a_notice_from_which_the_node_may_come_back() -> None:

@@ -11,7 +11,6 @@ import pytest
 
 from agents.cluster.kubernetes.main import control
 from agents.cluster.kubernetes.manifest import GPU_RESOURCE
-from agents.cluster.kubernetes.observations import POOL_LABEL
 from agents.cluster.kubernetes.settings import KubernetesSettings
 from agents.notice.main import watch
 from agents.notice.node import ACCELERATOR_LABEL
@@ -21,7 +20,7 @@ from messages.clusters import ClusterHeartbeat, KeepWorkers, NodeSight, Presence
 from messages.codec import Received
 from messages.ids import Epoch
 from messages.jobs import Pod
-from messages.labels import JOB_LABEL
+from messages.labels import JOB_LABEL, POOL_LABEL
 from messages.workers import WorkerLeft, WorkerNoticed, WorkerPhase
 from runtime.kubernetes.client import KubernetesApi
 from runtime.kubernetes.configuration import ApiConfiguration, connected, from_endpoint

@@ -171,6 +171,18 @@ async def test_a_machine_in_no_pool_is_told_of_once_and_not_touched() -> None:
     assert cloud.removed == []
 
 
+async def test_a_look_that_fails_does_not_make_the_reaper_say_everything_again() -> None:
+    cloud = FakeCloud()
+    cloud.running += machines("lost", fleet=FLEET, started_at=OLD)
+    watched = Watched(cloud)
+    await watched.look()
+    watched.bus_is_away = True
+    await watched.look(1)
+    watched.bus_is_away = False
+    await watched.look(3)
+    assert watched.kinds() == ["reap_failed"]
+
+
 @pytest.mark.parametrize("claims", [{}, {"mnist": Claim.ENDED}], ids=["unknown", "another of its name has ended"])
 async def test_a_pool_of_a_job_of_another_bus_stays_and_is_told_of_once(claims: Mapping[str, Claim]) -> None:
     """So does a master see it that has the same fleet file and a bus of its own, or whose bus has lost its records."""

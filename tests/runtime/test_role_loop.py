@@ -11,7 +11,7 @@ from runtime.causes import Cause
 from runtime.clock import SystemClock
 from runtime.decision import Decision
 from runtime.inbox import Inbox
-from runtime.role import RoleLoop
+from runtime.role import Overrun, RoleLoop
 from tests.conftest import eventually
 
 
@@ -203,3 +203,11 @@ async def test_an_inbox_holds_events_with_their_causes_until_it_is_opened() -> N
     inbox.open(take)
     inbox.post("third")
     assert taken == [("first", "a halt"), ("second", ""), ("third", "")]
+
+
+async def test_an_inbox_that_missed_events_does_not_open() -> None:
+    inbox = Inbox[str](at_most=2)
+    for event in ("first", "second", "third"):
+        inbox.post(event)
+    with pytest.raises(Overrun, match="more than 2 events"):
+        inbox.open(lambda event: None)

@@ -25,12 +25,10 @@ from controlplane.allocator.invariants import check
 from controlplane.allocator.placement import free_nodes
 from controlplane.allocator.settings import AllocatorSettings
 from controlplane.allocator.state import new_allocator
-from controlplane.catalog.money import micro_of
+from controlplane.capacity.translation import criteria_wanted, nodes_wanted, placement_changed
 from controlplane.clouds.outcomes import Unreachable
-from controlplane.job import events as job_events
 from controlplane.job.state import Job, Want
-from controlplane.job.wants import next_want
-from controlplane.planning.criteria import Criteria, criteria_left, criteria_of
+from controlplane.planning.criteria import criteria_of
 from controlplane.planning.plan import plan
 from controlplane.planning.tuning import Tuning
 from messages.clusters import ClusterHeartbeat
@@ -93,7 +91,7 @@ class Link:
 
 
 class Allocation:
-    def __init__(self, term: "Term", job: Job, market: Market) -> None:
+    def __init__(self, term: "Term", job: Job, want: Want, market: Market) -> None:
         self._term = term
         self._market = market
         self._to_job = Link(term)
@@ -105,7 +103,7 @@ class Allocation:
         """Uids of machines that it was told of."""
         self.sighted_s: dict[ClusterName, float] = {}
         self._file = criteria_of(job.spec) if job.spec.capacity is not None else None
-        want, criteria = next_want(job, term.now_s), self._criteria(next_want(job, term.now_s))
+        criteria = criteria_wanted(want, self._file) if self._file is not None else None
         self.allocator = new_allocator(
             job.name,
             market.offers,
@@ -129,18 +127,8 @@ class Allocation:
     # From the job
 
     def want(self, want: Want) -> None:
-        event = events.NodesWanted(
-            0.0, want.number, want.nodes, ended=want.ended, criteria=self._criteria(want), lost=want.lost
-        )
+        event = nodes_wanted(want, self._file, 0.0)
         self._to_allocator.send(lambda: self._post(event))
-
-    def _criteria(self, want: Want) -> Criteria | None:
-        if self._file is None:
-            return None
-        total = micro_of(want.max_usd_total) if want.max_usd_total is not None else None
-        return criteria_left(
-            self._file, spot_only=want.spot_only, micro_usd_total=total, steps_left=None, seconds_left=None
-        )
 
     # From the clusters
 
@@ -220,11 +208,7 @@ class Allocation:
 
         def hear() -> None:
             if self.alive:
-                term.post(
-                    job_events.PlacementChanged(
-                        term.now_s, place.want, place.workers, place.shortage, place.leaving, place.at_once
-                    )
-                )
+                term.post(placement_changed(place, term.now_s))
 
         self._to_job.send(hear)
 

@@ -16,7 +16,7 @@ from agents.cluster.state import KnownPlace
 from agents.worker import events as worker_events
 from messages.clusters import NodeSight, WorkerTemplate
 from messages.ids import ClusterName, JobName
-from messages.labels import JOB_LABEL
+from messages.labels import JOB_LABEL, POOL_LABEL
 from simulator.cloud.model.effects import (
     AnnounceMaintenance,
     DrainNode,
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from tests.simulation.actors import ControllerActor, WorkerActor
     from tests.simulation.system import System
 
-POOL_LABEL = "cloud.google.com/gke-nodepool"
 DRAIN_S = 2.0
 """Seconds that an evicted worker is given."""
 

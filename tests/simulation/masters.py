@@ -16,6 +16,8 @@ from controlplane.job import effects as job_effects
 from controlplane.job import events as job_events
 from controlplane.job import invariants as job_invariants
 from controlplane.job.state import Job, adopted_job, new_job
+from controlplane.job.wants import want_nodes
+from controlplane.jobs.records import OnConflict, on_conflict
 from controlplane.lease import decide as lease_core
 from controlplane.lease import events as lease_events
 from controlplane.lease import invariants as lease_invariants
@@ -217,13 +219,14 @@ class Term(Actor):
         else:
             self.tell(f"adopts generation {saved.generation}, {saved.phase}")
             self.job = adopted_job(self.system.spec, saved, epoch=self.epoch, at_s=self.now_s)
+        self.job, [first] = want_nodes(self.job, self.now_s)
         market = self.system.market
         if market is not None:
             if self.allocation is None:
                 Money(self, self.job, market, self.system.ledger)
             else:
                 self.allocation.end()
-            self.allocation = Allocation(self, self.job, market)
+            self.allocation = Allocation(self, self.job, first.want, market)
         self.tick()
 
     def end(self) -> None:
@@ -314,15 +317,17 @@ class Term(Actor):
         self.post(job_events.RecordSaved(self.now_s, record))
 
     def _resolve_conflict(self, record: Record) -> None:
-        """As the job's shell does."""
-        stored = self.system.stored
-        if stored is not None and stored.epoch < self.epoch:
-            self.adopt()
-        elif stored is not None and stored.epoch > self.epoch:
-            self.post(job_events.SaveFailed(self.now_s, "another master wrote it"))
-        else:
-            self.revision = self.system.stored_revision
-            self._save(record)
+        answer = on_conflict(self.system.stored, self.epoch)
+        match answer:
+            case OnConflict.WRITE_OVER:
+                self.revision = self.system.stored_revision
+                self._save(record)
+            case OnConflict.ADOPT:
+                self.adopt()
+            case OnConflict.YIELD:
+                self.post(job_events.SaveFailed(self.now_s, "a newer master wrote it"))
+            case _:
+                assert_never(answer)
 
     def _start_store(self, generation: Generation) -> None:
         clockwork = self.system.clockwork

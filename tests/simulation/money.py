@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 from controlplane.budget.decide import decide
 from controlplane.budget.events import SpendingSeen
-from controlplane.budget.state import Budget
 from controlplane.catalog.kinds import MachineKind
 from controlplane.catalog.money import MicroDollars
 from controlplane.clouds.interface import MachineInfo
@@ -63,7 +62,6 @@ class Money:
         self._market = market
         self._key = cast(Bucket, key)
         self._book = Book(job.name, round(job.record.submitted_at * 1000))
-        self._budget = Budget()
         self._looked_ms = self._now_ms
         self._seen_s = term.now_s
         self._saved_s = term.now_s
@@ -99,14 +97,13 @@ class Money:
 
     def _judge(self) -> None:
         job, ledger, now_s = self._term.job, self._book.current(), self._term.now_s
-        if job is None or ledger is None or job.record.phase.ended:
+        if job is None or ledger is None:
             return
         blind, dearest = now_s - self._seen_s > BLIND_S, self._market.dearest()
         seen = SpendingSeen(now_s, self._now_ms, job, ledger, blind=blind, dearest=dearest)
-        decision = decide(self._budget, seen)
-        self._budget = decision.state
-        for effect in decision.effects:
-            self._term.post(effect.event)
+        told = decide(seen).told
+        if told is not None:
+            self._term.post(told)
 
 
 def _found(machine: MachineInfo) -> Found:

@@ -8,11 +8,12 @@ from enum import StrEnum
 from agents.cluster.kubernetes.manifest import AGENT_CONTAINER, HOST_CONTAINER, UID_LABEL
 from messages.clusters import NodeSight, StartFailure
 from messages.ids import JobName, is_name
-from messages.labels import JOB_LABEL, NOTICE_ANNOTATION, NOTICE_BOOT_ANNOTATION, NOTICE_WHY_ANNOTATION
+from messages.labels import JOB_LABEL, NOTICE_ANNOTATION, NOTICE_BOOT_ANNOTATION, NOTICE_WHY_ANNOTATION, POOL_LABEL
 from runtime.kubernetes.objects import PULL_FAILURES, Condition, Node, Pod, PodStatus, Terminated
 
 ZONE_LABEL = "topology.kubernetes.io/zone"
-POOL_LABEL = "cloud.google.com/gke-nodepool"
+GKE_POOL_LABEL = "cloud.google.com/gke-nodepool"
+"""Says the pool of nodes whose pool was made without our own label: by an earlier version, or not by us."""
 STALE_NOTICE_S = 300.0
 """Seconds after its deadline until a notice without a boot id counts as that of an earlier machine."""
 NOTICE_AT_MOST_S = 3600.0
@@ -86,7 +87,7 @@ def read_node(node: Node, now_unix_s: float, shutdown_grace_s: float) -> NodeSig
         node.metadata.name,
         uid=node.metadata.uid,
         zone=labels.get(ZONE_LABEL, ""),
-        pool=labels.get(POOL_LABEL, ""),
+        pool=labels.get(POOL_LABEL) or labels.get(GKE_POOL_LABEL, ""),
         job=JobName(job) if is_name(job) else None,
         ready=is_ready,
         was_ready=ready is not None and ready.status == "Unknown",

@@ -1,0 +1,75 @@
+"""The running allocator of one job: its loop, and what clusters and the job's core tell it."""
+
+import asyncio
+from collections.abc import Callable
+
+from controlplane.allocator.decide import decide
+from controlplane.allocator.effects import AllocatorEffect
+from controlplane.allocator.events import AllocatorEvent, NodesSeen, Ticked
+from controlplane.allocator.placement import free_nodes
+from controlplane.allocator.state import Allocator
+from controlplane.capacity.shell import AllocatorShell
+from controlplane.capacity.starts import Starts
+from controlplane.capacity.translation import nodes_wanted
+from controlplane.job.state import Want
+from controlplane.planning.criteria import Criteria
+from messages.clusters import ClusterHeartbeat
+from runtime.clock import Clock
+from runtime.decision import Decision
+from runtime.logs import WhyLog, logger
+from runtime.role import RoleLoop
+
+
+class JobAllocator:
+    def __init__(
+        self,
+        state: Allocator,
+        shell: AllocatorShell,
+        starts: Starts,
+        criteria: Criteria | None,
+        on_decision: Callable[[Allocator], None],
+        clock: Clock,
+    ) -> None:
+        """`criteria`: of a planned job, as its file says."""
+        self._name = f"capacity/{state.job}"
+        self._loop = RoleLoop[Allocator, AllocatorEvent, AllocatorEffect](
+            self._name, state, decide, shell, Ticked, clock, [self._decided]
+        )
+        self._starts = starts
+        self._criteria = criteria
+        self._on_decision = on_decision
+        self._clock = clock
+        self._log_why = WhyLog(logger(job=state.job), "capacity_decided")
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def state(self) -> Allocator:
+        return self._loop.state
+
+    def start(self, tasks: asyncio.TaskGroup) -> None:
+        self._task = tasks.create_task(self._loop.run(), name=self._name)
+
+    def stop(self) -> None:
+        """Nothing is heard of events that are still in its queue."""
+        if self._task is not None:
+            self._task.cancel()
+        self._task = None
+
+    def post(self, event: AllocatorEvent) -> None:
+        self._loop.post(event)
+
+    def want(self, want: Want) -> None:
+        self.post(nodes_wanted(want, self._criteria, self._clock.monotonic_s()))
+
+    def see(self, topology: ClusterHeartbeat) -> None:
+        now_s, cluster = self._clock.monotonic_s(), topology.cluster
+        self.post(NodesSeen(now_s, cluster, topology.nodes, free_nodes(topology, self.state.job)))
+        starts = self._starts.see(topology, now_s)
+        if starts is not None:
+            self.post(starts)
+
+    def _decided(self, _event: AllocatorEvent, decision: Decision[Allocator, AllocatorEffect]) -> None:
+        if self._task is None:
+            return
+        self._log_why(decision.why)
+        self._on_decision(decision.state)

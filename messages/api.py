@@ -71,7 +71,7 @@ class JobView(Struct, frozen=True, omit_defaults=True):
     certificate: SampleCertificate | None = None
     """What it can prove of its samples, once it has finished."""
     outdated: int = 0
-    """Workers with the code from before the last reload."""
+    """Workers that still run the code from before the last reload."""
     warning: str = ""
     """What its owner should know: a restarted script repeats steps."""
     workers: tuple[WorkerView, ...] = ()

@@ -72,9 +72,9 @@ class Record(Struct, frozen=True, omit_defaults=True):
     certificate: SampleCertificate | None = None
     """What its trainers can prove, since they have finished (SDK)."""
     outdated: tuple[WorkerId, ...] = ()
-    """Workers with the code from before the last reload."""
+    """Workers that still run the code from before the last reload."""
     reloads: int = 0
-    """How often a person asked for the code to be taken anew."""
+    """How often a person asked for a reload."""
     budget_reached: bool = False
     """And no person has raised it or wanted fewer since, or it was not enough: what is forbidden stays so."""
 

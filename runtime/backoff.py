@@ -1,6 +1,6 @@
 """How long to wait after a failed attempt: pauses grow from the first to the longest, and stay there.
 
-Pure, so that cores can use it. Shells wait with `runtime.retry.Backoff`.
+Pure, so that cores can use it. Without jitter; `runtime.retry.Backoff` adds it, and waits.
 """
 
 from collections.abc import Iterator

@@ -104,6 +104,8 @@ async def _work(settings: WorkerSettings, hands: Hands, stop: Stop) -> int:
         shell.flush_progress()
         if not await shell.outbox.flush(FLUSH_S):
             log.warning("log_lines_not_sent")
+        if dropped := shell.dropped():
+            log.warning("dropped_total", **dropped)
         for task in own:
             task.cancel()
     return leave.code

@@ -45,7 +45,6 @@ class LogOutbox:
         max_lines: int = 100_000,
         max_bytes: int = 64 * 1024 * 1024,
     ) -> None:
-        self.sent_lines = 0
         self.dropped_lines = 0
         self._job = job
         self._worker = worker
@@ -149,5 +148,4 @@ class LogOutbox:
         except (BusRefused, MessageTooLarge) as error:
             self._drop(batch, str(error))
         else:
-            self.sent_lines += len(batch.lines)
             self._done_with(batch)

@@ -199,6 +199,11 @@ class WorkerShell:
             else:
                 return
 
+    def dropped(self) -> dict[str, int]:
+        """Messages and log lines that were dropped so far, by reason."""
+        lines = {"log_lines_dropped": self.outbox.dropped_lines} if self.outbox.dropped_lines else {}
+        return {**lines, **self.trainers.dropped, **self._bus.dropped}
+
     def _on_message(self, subject: str, received: Received) -> None:
         at_s, epoch = self._clock.monotonic_s(), received.envelope.epoch
         job = self._identity.job

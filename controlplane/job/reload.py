@@ -1,7 +1,7 @@
 """New code for a job that trains: its workers are replaced one after the other, each by a hand-over.
 
 The next one goes only when all that are wanted are in the world and have trained in it for a while, so code that does
-not work costs one worker and not the job. Scripts without the SDK begin anew all at once.
+not work costs one worker and not the job. Scripts without the SDK restart all at once.
 """
 
 from dataclasses import replace
@@ -12,18 +12,18 @@ from controlplane.job.draining import can_go_on, is_draining
 from controlplane.job.live.trainers import is_over, joiners, survivors, whole
 from controlplane.job.queries import can_train, member_of, members, present_members, world_size
 from controlplane.job.ranks import arrange
-from controlplane.job.sentences import count, how_it_ended
+from controlplane.job.sentences import how_it_ended, still_run_old_code
 from controlplane.job.sharing import wanted_by_cluster
 from controlplane.job.state import Failure, Job, Worker
 from messages.ids import WorkerId
 
-NEW_CODE = "its code is taken anew"
+NEW_CODE = "its code is reloaded"
 PROVEN_S = 5.0
-"""So long a world trains before the next one in it has the new code."""
+"""Seconds that a world trains before its next worker is replaced."""
 
 
 def ask_for_reload(job: Job) -> Job:
-    """Whoever is known began with the code from before, or its image did."""
+    """Mark every known worker as outdated: it, or its image, began with the old code."""
     if job.record.phase.ended:
         return job
     outdated = dict.fromkeys([*(member.worker for member, _ in present_members(job)), *sorted(job.workers)])
@@ -32,7 +32,7 @@ def ask_for_reload(job: Job) -> Job:
 
 
 def forget_outdated(job: Job, worker: WorkerId) -> Job:
-    """Whoever takes its place comes with the code as it is then."""
+    """Unmark a worker that left: its replacement loads the current code."""
     if worker not in job.record.outdated:
         return job
     left = tuple(other for other in job.record.outdated if other != worker)
@@ -66,11 +66,11 @@ def tries_new_code(job: Job, worker: WorkerId) -> bool:
 
 
 def why_reload_waits(job: Job) -> str | None:
-    """Some have the code from before, and none of them goes just now."""
+    """Why no worker with the old code is being replaced; None if none is left."""
     old = _outdated_members(job)
     if not old or is_over(job):
         return None
-    here = f"{count(len(old), 'worker')} still with the code from before"
+    here = still_run_old_code(len(old))
     failed = job.failures.joining
     if failed is not None and _is_still_outside(job, failed.worker):
         return f"{here}: on worker {failed.worker} the new code does not work ({_words_of(failed)})"

@@ -40,6 +40,10 @@ def workers_are(number: int) -> str:
     return f"{count(number, 'worker')} {'is' if number == 1 else 'are'}"
 
 
+def still_run_old_code(number: int) -> str:
+    return f"{count(number, 'worker')} still {'runs' if number == 1 else 'run'} the old code"
+
+
 def all_exited(ranks: int) -> str:
     return f"{'the only rank' if ranks == 1 else f'all {ranks} ranks'} exited with 0"
 

@@ -1,7 +1,7 @@
 """What people are told: the difference between a job before and after a decision, in sentences."""
 
 from controlplane.job.effects import Announce
-from controlplane.job.sentences import count, how_it_ended, reason_of, workers_are
+from controlplane.job.sentences import count, how_it_ended, reason_of, still_run_old_code, workers_are
 from controlplane.job.sharing import share_patience_s, wanted_by_cluster
 from controlplane.job.state import Job, Worker
 from controlplane.job.stopping import checkpoint_text
@@ -32,7 +32,7 @@ def _asked(old: Record, new: Record) -> list[Announce]:
     if new.wanted != old.wanted:
         said.append(Announce("job_scaled", f"{workers_are(new.wanted)} wanted", "asked by a person"))
     if new.reloads != old.reloads:
-        text = f"the code is taken anew: {count(len(new.outdated), 'worker')} began with the code from before"
+        text = f"reloading: {still_run_old_code(len(new.outdated))}"
         said.append(Announce("job_reloading", text, "asked by a person"))
     return said
 
@@ -164,7 +164,7 @@ def _without_checkpoint(world: Assignment) -> list[Announce]:
 def _reloaded(old: Record, new: Record) -> list[Announce]:
     if not old.outdated or new.outdated or new.phase.ended:
         return []
-    return [Announce("job_reloaded", "nobody has the code from before any more", "asked by a person")]
+    return [Announce("job_reloaded", "no worker runs the old code any more", "asked by a person")]
 
 
 def _remarks(before: Job, after: Job) -> list[Announce]:

@@ -48,7 +48,7 @@ class StandbyServer:
     async def _refuse(self, _request: web.Request) -> web.Response:
         leader = self._leader() if self._connected() else None
         url = leader.url if leader is not None else ""
-        hint = f"ask {url}" if url else "try again in a moment"
+        hint = f"ask {url}" if url else "retry in a few seconds"
         answer = json_answer(Problem(self._sentence(), hint, leader=url), HTTPStatus.SERVICE_UNAVAILABLE)
         answer.headers["Retry-After"] = str(RETRY_AFTER_S)
         return answer
@@ -58,6 +58,6 @@ class StandbyServer:
             return "This master is a standby, and the bus is away."
         leader = self._leader()
         if leader is None:
-            return "This master is a standby, and nobody leads just now."
+            return "This master is a standby, and no leader is known yet."
         where = f" at {leader.url}" if leader.url else ""
         return f"This master is a standby: {leader.holder.rpartition('/')[0]}{where} leads."

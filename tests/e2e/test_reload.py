@@ -28,11 +28,11 @@ async def test_code_is_taken_anew_by_a_job_that_trains_on(tmp_path: Path) -> Non
         await run.until("two ranks train", world=2, after=len(run.steps))
         script.write_text(ANOTHER_MODEL)
         said = await terminal.run(".venv/bin/tradewind reload hot")
-        assert "takes its code anew: 2 workers" in said
+        assert "Reloading hot: 2 workers still run the old code." in said
         await terminal.until_told("hot", "model is 4 tensors of 365 numbers")
         await run.until_more_steps("the other trains on with the code that works")
         script.write_text(RENEWED)
-        await terminal.until_told("hot", "nobody has the code from before")
+        await terminal.until_told("hot", "no worker runs the old code")
         await run.until("both ranks train", world=2, after=len(run.steps))
         run.let_go()
         code = await run.end()

@@ -38,12 +38,12 @@ def takes_in(stage: HotStage, newcomer: str, *others: str) -> None:
 def test_one_worker_after_the_other_is_replaced_and_nobody_halts() -> None:
     stage = a_hot_job("a", "b")
     effects = reloads(stage)
-    assert "2 workers began" in told(effects, "job_reloading")[0].text
-    assert assignments(effects)[0].why == "worker a is replaced: its code is taken anew"
+    assert "2 workers still run the old code" in told(effects, "job_reloading")[0].text
+    assert assignments(effects)[0].why == "worker a is replaced: its code is reloaded"
     assert released(stage.enters("b")) == {"a"}
     effects = leaves(stage, "a")
     assert (stage.prepared, invited(effects)) == (None, set()), "b waits until a's place is taken"
-    assert "1 worker still with the code from before: the next is replaced when all" in stage.job.why
+    assert "1 worker still runs the old code: the next is replaced when all" in stage.job.why
     takes_in(stage, "c", "b")
     assert stage.job.record.prepared is None
     assert "the next is replaced when this world has trained for 5 s" in stage.job.why
@@ -86,7 +86,7 @@ def test_a_newcomer_that_was_warm_with_the_code_from_before_goes_too() -> None:
     stage.join("c")
     assert "c" in released(reloads(stage))
     stage.attaches("c")
-    assert stage.prepared is None, "c has the code from before, and without it the world is not complete"
+    assert stage.prepared is None, "c runs the old code, and without it the world is not complete"
 
 
 def test_code_that_does_not_work_costs_one_worker_and_people_are_told_why() -> None:

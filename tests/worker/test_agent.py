@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from msgspec import structs
+from structlog.testing import capture_logs
 
 from messages import subjects
 from messages.clusters import Answer
@@ -199,18 +200,21 @@ async def test_commands_are_answered(nats_server: NatsServer, master: FakeMaster
 async def test_malformed_and_misaddressed_messages_change_nothing(
     nats_server: NatsServer, master: FakeMaster, tmp_path: Path
 ) -> None:
-    async with an_agent(nats_server.url, tmp_path / "run"):
-        [worker] = await master.workers()
-        command = subjects.worker_command(LOCAL, worker)
-        for subject in (subjects.assignment(JOB), subjects.halt(JOB), subjects.release(JOB), command):
-            for payload in (b"", b"\xff\x00", b"{}", b"[" * 10_000, b'{"v": 99}', b"x" * 950_000):
-                await raw_publish(nats_server.url, subject, payload)
-        master.bus.publish(subjects.assignment(JOB), StopWorker("on the wrong subject"))
-        refused = await master.bus.request(command, Answer(ok=True), SECONDS)
-        assert isinstance(refused.message, Answer), "it still answers"
-        assert master.statuses[worker].generation == 0
-        master.assigns(1, worker, launch=a_script(tmp_path / "job", FAILS), store=NO_STORE)
-        await master.until(worker, WorkerPhase.ENDED, 1)
+    with capture_logs() as logs:
+        async with an_agent(nats_server.url, tmp_path / "run"):
+            [worker] = await master.workers()
+            command = subjects.worker_command(LOCAL, worker)
+            for subject in (subjects.assignment(JOB), subjects.halt(JOB), subjects.release(JOB), command):
+                for payload in (b"", b"\xff\x00", b"{}", b"[" * 10_000, b'{"v": 99}', b"x" * 950_000):
+                    await raw_publish(nats_server.url, subject, payload)
+            master.bus.publish(subjects.assignment(JOB), StopWorker("on the wrong subject"))
+            refused = await master.bus.request(command, Answer(ok=True), SECONDS)
+            assert isinstance(refused.message, Answer), "it still answers"
+            assert master.statuses[worker].generation == 0
+            master.assigns(1, worker, launch=a_script(tmp_path / "job", FAILS), store=NO_STORE)
+            await master.until(worker, WorkerPhase.ENDED, 1)
+    [total] = [log for log in logs if log["event"] == "dropped_total"]
+    assert (total["misaddressed"], total["malformed"], total["newer_version"]) == (1, 16, 4)
 
 
 def _all_facts(master: FakeMaster) -> list[str]:

@@ -56,7 +56,7 @@ async def test_lines_of_one_moment_travel_in_one_batch() -> None:
     async with _running(outbox):
         for line in range(5):
             outbox.add(ONE, R0, [f"line {line}"], stderr=False)
-        await eventually(lambda: outbox.sent_lines == 5)
+        await eventually(lambda: stream.stored)
     [batch] = stream.stored.values()
     assert batch == LogLines(JOB, R0, ONE, OWN, tuple(f"line {n}" for n in range(5)))
 

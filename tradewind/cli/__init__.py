@@ -34,7 +34,7 @@ SECTIONS: dict[str, dict[str, Lazy]] = {
         "logs": Lazy(JOBS, "Show what the ranks of a job print."),
         "events": Lazy(JOBS, "Show what happened, and why."),
         "scale": Lazy(JOBS, "Give a job more workers or fewer."),
-        "reload": Lazy(JOBS, "Let a job take its code anew while it trains."),
+        "reload": Lazy(JOBS, "Reload a job's code while it trains."),
         "stop": Lazy(JOBS, "Stop a job."),
         "rm": Lazy(JOBS, "Remove a job that has ended, and free its name."),
     },

@@ -102,9 +102,9 @@ def scale(job: str, workers: int) -> None:
 @click.command(epilog=examples("tradewind reload mnist", "tradewind events mnist --follow       see it happen"))
 @job_argument
 def reload(job: str) -> None:
-    """Let JOB take its code anew, as it is now in its workdir or image.
+    """Reload the code of JOB from its workdir or image.
 
-    With the SDK it goes on training: its workers are replaced one after the other, each by a hand-over. If the new
+    With the SDK it keeps training: its workers are replaced one after the other, each by a hand-over. If the new
     code does not work, the others stay as they are until it is mended. Without the SDK all its trainers are started
     again.
     """

@@ -1,4 +1,4 @@
-"""`tradewind reload`: the newest code for a job that goes on training."""
+"""`tradewind reload`: the newest code for a job while it trains."""
 
 import click
 
@@ -9,9 +9,9 @@ from tradewind.terminal import output
 async def reload_job(api: Api, job: str) -> int:
     view = await api.reload(job)
     if view.outdated:
-        began = output.count(view.outdated, "worker")
-        click.echo(f"Job {job} takes its code anew: {began} began with the code from before.")
+        run = "runs" if view.outdated == 1 else "run"
+        click.echo(f"Reloading {job}: {output.count(view.outdated, 'worker')} still {run} the old code.")
     else:
-        click.echo(f"Job {job} has nobody yet with other code than there is now.")
+        click.echo(f"Reloading {job}: no worker runs old code.")
     click.echo(output.next_command(f"tradewind events {job} --follow"))
     return 0

@@ -19,8 +19,8 @@ class NotAsked(MasterAway):
 
 class NotLeading(NotAsked):
     def __init__(self, url: str, leader: str) -> None:
-        known = f"; the one at {leader} leads." if leader else ", and who leads is not known just now."
-        hint = f"export TRADEWIND_API_URL={leader}, or both with a comma" if leader else "again in a moment"
+        known = f"; the one at {leader} leads." if leader else ", and no leader is known yet."
+        hint = f"export TRADEWIND_API_URL={leader}, or both with a comma" if leader else "retry in a few seconds"
         super().__init__(f"The master at {url} is a standby{known}", hint)
         self.leader = leader
 

@@ -7,8 +7,8 @@ Trainer → agent
 
     attach    {generation, rank, local_rank, pid}
               First: the generation and rank under which it was forked.
-    status    {rank, generation, parked, done, held, active, finished, broken, waits, terms, certificate,
-               waiting | null, overdue, step_s, paused, paused_at}
+    status    {rank, generation, parked, done, held, active, finished, broken, waits, resting, terms,
+               certificate, waiting | null, overdue, step_s, paused, paused_at}
               All that it is, whenever something of it changes but `done` and `held` alone. See TrainerStatus in
               messages/workers.py. `certificate` is there once it has finished.
     progress  {generation, rank, reports: [{step, loss | null, nonfinite, samples | null, at}, …],

@@ -63,8 +63,8 @@ class Buckets:
 
     @property
     def layout(self) -> str:
-        """What all ranks must have in common to add up the same gradients."""
-        return f"{self.count} in reverse order"
+        """How gradients are divided for the all-reduce; must be the same on all ranks."""
+        return f"gradients in {self.count} bucket{'' if self.count == 1 else 's'}, last parameter first"
 
     @property
     def gradient_bytes(self) -> int:

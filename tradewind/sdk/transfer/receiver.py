@@ -2,7 +2,7 @@
 
 One attempt is one (generation, step). It completes when every shard of it came undamaged; it fails for good when a
 sender is lost in the middle, and then only a newer attempt helps. Connections that do not know the generation are
-closed and change nothing; those that do not know the token never come here (`listening.py`).
+closed and change nothing; those that do not know the token never come here (`listener.py`).
 """
 
 import enum

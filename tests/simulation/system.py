@@ -10,7 +10,7 @@ from agents.worker.events import NoticeCame
 from agents.worker.state import WorkerIdentity
 from controlplane.budget.account import RELEASE_S
 from controlplane.job.events import JobEvent
-from messages.criteria import Capacity, Objective, WhenSpent
+from messages.criteria import Capacity, Deadline, Objective, WhenSpent
 from messages.decoding import Unreadable
 from messages.ids import NO_GENERATION, ClusterName, Generation, JobName, WorkerId
 from messages.jobs import Failures, JobSpec, Launch, Timeouts, Workers
@@ -28,6 +28,8 @@ from tests.simulation.processes import NoWorkers, PlaceHost, Processes
 from tests.simulation.settings import Setting, Supply, setting_of
 from tests.simulation.training import STEP_S, Training
 
+DEADLINE = Deadline(hours=0.02, steps=100)
+"""Within the time that a seed takes, so that it is looked at again, and missed by some."""
 ON_DEMAND_USD = 0.9
 """About what an hour of a GPU costs on demand."""
 HEAL_S = 90.0
@@ -97,8 +99,10 @@ class System:
         chance = self.clockwork.chance
         reserve = gpus * ON_DEMAND_USD * RELEASE_S / 3600
         total = reserve + gpus * ON_DEMAND_USD * chance.uniform(10, 40) / 3600 if self.setting.has_budget else None
-        objective = chance.choice((Objective.COST, Objective.THROUGHPUT))
-        return Capacity(objective=objective, max_usd_total=total, when_spent=WhenSpent.PAUSE if total else None)
+        objective = chance.choice((Objective.COST, Objective.THROUGHPUT, Objective.DEADLINE))
+        deadline = DEADLINE if objective is Objective.DEADLINE else None
+        when_spent = WhenSpent.PAUSE if total else None
+        return Capacity(objective=objective, deadline=deadline, max_usd_total=total, when_spent=when_spent)
 
     def _open_clusters(self, market: Market) -> None:
         clusters = {name: Kubernetes(self, name) for name in market.cloud.regions}

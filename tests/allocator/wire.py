@@ -35,6 +35,8 @@ class Request:
     waited_for: bool = True
     """The allocator that sent it is alive and was not told how it ended."""
     sender: Asker | None = None
+    cancelled: bool = False
+    """The call ended before it arrived."""
 
     @property
     def size(self) -> int | None:
@@ -63,6 +65,13 @@ class Wire:
             if request.sender is sender:
                 request.waited_for = False
 
+    def cancel(self, sender: Asker) -> None:
+        """End the calls of an allocator whose process lives on: what has not arrived never will."""
+        self.crash(sender)
+        for request in self.requests:
+            if request.sender is sender and request.travelling:
+                request.travelling, request.cancelled = False, True
+
     def send(self, actor: Asker, request: Request) -> None:
         clockwork, change = self.clockwork, request.change
         clockwork.tell(f"asks: {in_words(change)}")
@@ -82,6 +91,8 @@ class Wire:
             answer(Unreachable("connection lost"))
 
         def arrive() -> None:
+            if request.cancelled:
+                return
             request.travelling = False
             self.cloud.receive(change, lambda outcome: clockwork.after(self.travel_s(), lambda: reply(outcome)))
 

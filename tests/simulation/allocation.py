@@ -118,8 +118,12 @@ class Allocation:
         self._later(0.0, self._see_market)
 
     def end(self) -> None:
+        """A master that lives on cancels its calls; what a dead one sent may still arrive."""
         self.alive = False
-        self._market.wire.crash(self)
+        if self._term.process.alive:
+            self._market.wire.cancel(self)
+        else:
+            self._market.wire.crash(self)
 
     def _later(self, delay_s: float, what: Callable[[], None]) -> None:
         self._term.later(delay_s, lambda: what() if self.alive else None)

@@ -12,6 +12,7 @@ from controlplane.allocator.effects import (
     DeletePool,
     ListPools,
     MakePlan,
+    Place,
     RemoveNodes,
     ResizePool,
 )
@@ -44,6 +45,9 @@ def _of_order(
     refs = [change.ref for change in changes]
     if changes and not after.synced:
         broken.append("something was changed before the first listing")
+    places = [effect for effect in effects if isinstance(effect, Place)]
+    if any(place.workers is not None for place in places) and not after.synced and after.ended is None:
+        broken.append("workers were placed before the first listing")
     if len(set(refs)) < len(refs):
         broken.append("two operations were asked for on one pool")
     for change in changes:

@@ -1,5 +1,8 @@
 """How many workers each cluster should keep for a job.
 
+An allocator says where they should be, but it may not have seen yet that a node has recovered: a cluster with members
+of the world keeps one at least, since none at all would be an order to end all of them.
+
 Without an allocator they are spread evenly, but no member of the world is moved. A cluster whose share brings no
 further worker for too long is capped at those it has, and the others are asked for the rest. When every cluster would
 be capped, all are asked again, and have twice as long.
@@ -30,7 +33,8 @@ def wanted_by_cluster(job: Job) -> Counts:
     if job.supply.awaits_placement:
         return {name: cluster.keeps for name, cluster in sorted(job.clusters.items())}
     if job.supply.placement is not None:
-        return {name: job.supply.placement.get(name, 0) for name in names}
+        staying = _held(job, but_noticed=True)
+        return {name: max(job.supply.placement.get(name, 0), min(1, staying[name])) for name in names}
     if len(names) == 1:
         return {names[0]: job.record.wanted}
     return _spread(job, names)
@@ -132,11 +136,12 @@ def filled(counts: Counts, wanted: int, limits: Counts) -> Counts:
     return filled | dict.fromkeys(lowest[:rest], level + 1)
 
 
-def _held(job: Job) -> Counter[ClusterName]:
+def _held(job: Job, *, but_noticed: bool = False) -> Counter[ClusterName]:
     """Members of the present world and of the prepared one."""
     worlds = (job.record.assignment, job.record.prepared)
     names = {member.worker for world in worlds if world is not None for member in world.members}
-    return Counter(job.workers[name].cluster for name in names if name in job.workers)
+    here = [job.workers[name] for name in names if name in job.workers]
+    return Counter(worker.cluster for worker in here if worker.noticed is None or not but_noticed)
 
 
 def _brought(job: Job) -> Counter[ClusterName]:

@@ -12,7 +12,7 @@ from messages.clusters import ClusterHeartbeat, KeepWorkers, Presence, WorkerSig
 from messages.ids import ClusterName, Epoch, WorkerId
 from messages.records import Phase
 from messages.workers import WorkerPhase
-from tests.job.stage import JOB, Stage, a_spec, a_stage, a_status, released, told
+from tests.job.stage import JOB, NEWEST, Stage, a_spec, a_stage, a_status, released, told
 
 PATIENCE_S = 22.0
 """Of the stage's jobs: `ready_s` and `stop_grace_s` together."""
@@ -227,6 +227,41 @@ def test_another_master_moves_nobody_who_trains() -> None:
 
     assert wanted(stage) == (3, 0)
     assert (stage.phase, len(stage.world)) == (Phase.RUNNING, 3)
+
+
+def a_placed_job() -> tuple[Stage, Region, Region]:
+    """One worker trains in each cluster, as the allocator said."""
+    stage, east, west = a_job_in_two_regions(workers=2)
+    places(stage, {EAST: 1, WEST: 1})
+    east.brings("a")
+    west.brings("x")
+    passes(stage, 5.0)
+    assert (stage.phase, set(stage.world)) == (Phase.RUNNING, {"a", "x"})
+    return stage, east, west
+
+
+def places(stage: Stage, workers: Counts) -> None:
+    stage.happens(events.PlacementChanged(stage.now_s, NEWEST, workers))
+
+
+def test_a_cluster_where_a_member_trains_on_a_node_that_the_allocator_has_replaced_is_not_told_to_end_all() -> None:
+    stage, east, west = a_placed_job()
+    places(stage, {EAST: 2})
+    passes(stage, 5.0)
+    assert (east.keeps, west.keeps) == (2, 1)
+    assert set(stage.world) == {"a", "x"}
+
+    west.loses("x")
+    passes(stage, 5.0)
+
+    assert (east.keeps, west.keeps) == (2, 0), "nobody trains there any more"
+
+
+def test_a_cluster_whose_only_member_was_noticed_is_asked_for_no_other_where_no_node_will_be() -> None:
+    stage, *_ = a_placed_job()
+    stage.happens(events.WorkerNoticeCame(stage.now_s, WorkerId("x"), 15.0, "node"))
+    places(stage, {EAST: 2})
+    assert wanted(stage) == (2, 0)
 
 
 NAMES = [ClusterName(name) for name in "abcde"]

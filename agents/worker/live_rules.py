@@ -70,14 +70,14 @@ def _on_the_way(trainer: Trainer) -> Trainer:
 
 
 def look(state: WorkerState, at_s: float) -> Step:
-    """Who is slow to park is told apart from who is stopped: the master waits longer for the former."""
+    """A trainer that is slow to park differs from a stopped one: the master waits longer for it."""
     if not is_parking(state) or at_s < state.observation.due_s:
         return state, []
     return replace(state, observation=replace(state.observation, due_s=at_s + state.rules.look_s)), [LookAtTrainers()]
 
 
 def fork_invited(state: WorkerState, at_s: float) -> Step:
-    """Ahead of a world that will take them; nothing is told of them until they are warm."""
+    """Forks trainers ahead of the world that will take them; they are not reported until they are warm."""
     world = state.invitation.world
     if (
         world is None
@@ -134,7 +134,7 @@ def overdue_at_s(state: WorkerState) -> float | None:
 
 
 def repeats_at_s(state: WorkerState) -> list[float]:
-    """When a trainer is told again, or given up because it does not come back to be told."""
+    """When a command to a trainer is repeated, or the trainer is given up because it does not answer."""
     since = [
         trainer.told.at_s
         for trainer in state.trainers

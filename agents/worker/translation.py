@@ -70,7 +70,7 @@ def birth_of(message: _OfTrainer) -> Birth:
 
 
 def status_of(said: trainer.Status, certificate: SampleCertificate | None) -> TrainerStatus:
-    """The local rank is left open: it is known to whoever had the trainer forked."""
+    """Does not name the local rank: the agent that had the trainer forked knows it."""
     return TrainerStatus(
         local_rank=0,
         rank=Rank(said.rank),

@@ -39,7 +39,7 @@ def _criteria(allocator: Allocator) -> Criteria | None:
 
 
 def _given_back(allocator: Allocator, event: AllocatorEvent) -> MachineKind | None:
-    """Of which stock this event, yet to be learned, gives machines back.
+    """The kind of machine that this event gives back to the cloud, or None; asked before the event is learned.
 
     A pool that is lowered because it got nothing gives nothing back: jobs that wait for each other would wake each
     other for ever.

@@ -9,7 +9,7 @@ class AllocatorSettings:
     """How long a zone that had no machines is left alone; doubles with each time in a row."""
     stockout_max_s: float = 900.0
     quota_s: float = 900.0
-    """The same where the quota said no, or a person has to act: trying again helps nobody soon."""
+    """The same after a quota refusal, or where a person must act: an early retry does not help."""
     quota_max_s: float = 14_400.0
     wary_s: float = 900.0
     """How long what runs is not given up for machines of a zone that had none."""
@@ -23,11 +23,11 @@ class AllocatorSettings:
     unready_timeout_s: float = 900.0
     """Seconds for which a replaced node is kept: it may be ready again, and the cloud repairs it after about 600 s."""
     linger_s: float = 60.0
-    """A lost node that is still there after so long is removed by name: its group may not know that it is lost."""
+    """Seconds before a lost node that still exists is removed by name: its group may not know of the loss."""
     owed_s: float = 5.0
     """How long a lost slot that cannot be given up yet, since its pool is busy or its region away, still counts."""
     arrival_s: float = 600.0
-    """A slot of a pool that is empty for so long, without an operation, will not be filled."""
+    """Seconds for which a slot without an operation is empty before it counts as unfillable."""
     recent_s: float = 300.0
     """Seconds for which a refusal of a node counts as a sign that its zone has none."""
     busy_tries: int = 3
@@ -41,23 +41,23 @@ class AllocatorSettings:
     doubt_s: float = 2.0
     """A request whose answer was lost may still arrive so much later: only a listing after that tells what it did."""
     refill_s: float = 3.0
-    """So long after a loss, and again at twice the time, it is looked whether the cloud can fill the slot."""
+    """Seconds after a loss, and again at twice that, at which the cloud is checked for filling the slot."""
     relist_s: float = 30.0
     relist_updating_s: float = 10.0
     """The same while the cloud upgrades or repairs nodes."""
     list_timeout_s: float = 60.0
     quiet_s: float = 10.0
-    """Only a listing so long after the last operation, or the start, shows that nothing is left of an ended job."""
+    """Seconds after the last operation, or the start, before a listing proves that an ended job has nothing left."""
     plan_settle_s: float = 0.5
-    """A plan is asked for when what it is made from has not changed for so long: a wave of losses is one plan."""
+    """Seconds without a change of its inputs before a plan is requested: a wave of losses is one plan."""
     plan_every_s: float = 60.0
-    """It is asked for at the latest so long after the last one, though everything still changes."""
+    """Seconds after the last plan at which a new one is requested even while inputs still change."""
     plan_timeout_s: float = 30.0
-    """A plan that has not come after so long is asked for again."""
+    """Seconds after which a missing plan is requested again."""
     release_s: float = 90.0
-    """Nodes of a job that wants none go as it releases them, but no later than this: nobody may be left to do so."""
+    """Seconds after which the nodes of a job that wants none are removed even if it has not released them."""
     idle_timeout_s: float = 600.0
-    """A node of a planned job on which it has nothing and wants nothing for so long, or computes too little, goes."""
+    """Seconds after which a planned job gives back a node that it does not use, or hardly uses."""
     notice_idle_s: float = 120.0
     """A noticed node that the job has left is removed at once if its notice leaves more than this."""
     rest_max_s: float = 3600.0

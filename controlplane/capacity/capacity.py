@@ -174,7 +174,7 @@ class Capacity:
         self._post(job, UseSeen(self._clock.monotonic_s(), use))
 
     def accelerator_of(self, job: JobName, cluster: ClusterName, node: str) -> str:
-        """As the catalog calls it; empty where nobody knows."""
+        """Name in the catalog; empty if unknown."""
         pools = self._held[job].state.pools.values() if job in self._held else ()
         there = (pool.offer.kind.accelerator for pool in pools if pool.ref.cluster == cluster and node in pool.nodes)
         found = next(there, "")

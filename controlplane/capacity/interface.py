@@ -76,7 +76,7 @@ class JobCapacity(Protocol):
     def forget_cluster(self, cluster: ClusterName) -> None: ...
 
     def accelerator_of(self, job: JobName, cluster: ClusterName, node: str) -> str:
-        """As the catalog calls it; empty where nobody knows."""
+        """Name in the catalog; empty if unknown."""
 
     def measure(self, job: JobName, profile: Profile) -> None:
         """What the job's steps need, as its trainers say."""

@@ -1,8 +1,8 @@
 """The one observer of the cloud: reads machines, prices, clusters and pools at a bounded rate, for all who need them.
 
 The number of calls does not grow with the number of jobs. Ledger and markets follow the same looks with `next`, so that
-budget and plan get the prices of the same look. Whoever asks for clusters, machines or prices gets what was read
-after it asked. Changes of the cloud do not pass here and wait for nothing.
+budget and plan get the prices of the same look. A request for clusters, machines or prices returns what was read
+after the request. Changes of the cloud do not pass here and wait for nothing.
 """
 
 import asyncio

@@ -93,7 +93,7 @@ def _see_doubted(job: Job, cluster: ClusterName, sight: WorkerSight, doubt: str,
 
 
 def _miss(job: Job, cluster: ClusterName, seen: set[WorkerId]) -> Job:
-    """Whoever the topology does not name: one that only was to start is forgotten, one that spoke counts as silent."""
+    """Handle workers that the topology omits: forget one that never spoke, mark one that did as silent."""
     workers: dict[WorkerId, Worker] = {}
     for worker in job.workers.values():
         if worker.cluster != cluster or worker.worker in seen:

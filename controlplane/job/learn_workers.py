@@ -21,7 +21,7 @@ from runtime.backoff import pause_after
 
 TOMBSTONES_AT_MOST = 1000
 FORGIVEN_S = 60.0
-"""So long a worker whose trainers failed has to do better before it is trusted like any other."""
+"""Seconds that a worker whose trainers failed must run well before it is trusted again."""
 OF_EARLIER_JOB = "it belongs to an earlier job of this name"
 
 
@@ -121,7 +121,7 @@ def tombstone(job: Job, worker: WorkerId, why: str) -> Job:
 
 
 def learn_notice(job: Job, worker: WorkerId, why: str, deadline_s: float) -> Job:
-    """The first reason is told; of several deadlines the earliest counts."""
+    """Reports the first reason; of several deadlines the earliest counts."""
     known = job.workers.get(worker)
     if known is None:
         return job

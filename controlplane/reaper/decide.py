@@ -35,7 +35,7 @@ class Looked:
 
 @dataclass(frozen=True, slots=True)
 class LookFailed:
-    """Nothing is known: what was suspected before is suspected anew."""
+    """The cloud could not be listed: earlier suspects must be found twice again."""
 
 
 @dataclass(frozen=True, slots=True)

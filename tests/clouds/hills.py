@@ -240,7 +240,7 @@ class HillsCloud:
         return self._turns.setdefault(ref, asyncio.Lock())
 
     async def _work(self, ref: PoolRef) -> Outcome:
-        """It goes on if whoever asked for it does not wait any more."""
+        """Continues if the caller stops waiting."""
         self._hills.fields[ref].is_busy = True
         task = asyncio.create_task(self._hills.settle(ref), name=f"hills/{ref.pool}")
         self._hills.tasks.add(task)

@@ -61,7 +61,7 @@ class Std(IntFlag):
 
 
 class Streams(NamedTuple):
-    """Which streams of which rank."""
+    """Output streams, by rank."""
 
     of_all: Std = Std.NONE
     by_rank: Mapping[int, Std] = MappingProxyType({})

@@ -323,7 +323,7 @@ class Journal:
             os.pwrite(self._file, _LIFE.pack(self._first, end), self._number * _LIFE.size)
 
     def _place(self, end: int) -> tuple[int, int]:
-        """Who writes for the first time goes on where another rank of the same life has stopped."""
+        """The first write continues where another rank of the same life stopped."""
         lives = self._read()
         number = max(0, len(lives) - 1) if self._number is None else self._number
         return number, lives[number].first if number < len(lives) else end

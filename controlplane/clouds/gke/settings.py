@@ -83,7 +83,7 @@ class ClusterConfig:
 
 @dataclass(frozen=True, slots=True)
 class GkeConfig:
-    """How clusters and pools are made, beyond what every cloud is told."""
+    """Settings for new clusters and pools that only this provider has."""
 
     nodes: NodeConfig = NodeConfig()
     system_disk_gb: int = 50

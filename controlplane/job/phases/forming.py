@@ -21,7 +21,7 @@ from messages.worlds import HotWorld
 
 
 def decide_world(turn: Turn) -> bool:
-    """Membership is fixed at the last moment: whoever is known when the store is there goes in together."""
+    """Fixes the members at the last moment: all workers known when the store is ready join together."""
     if what_to_wait_for(turn.job, turn.now_s) is not None or turn.record.stop_why is not None:
         return turn.set(phase=Phase.WAITING)
     if turn.halt_again():

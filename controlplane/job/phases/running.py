@@ -52,7 +52,7 @@ def _why_it_runs(turn: Turn) -> str:
 
 
 def _plan(turn: Turn) -> bool:
-    """The next world is told while this one trains; its trainers go over by themselves, all after the same step."""
+    """Prepares the next world while this one trains; all trainers switch after the same step."""
     why = why_plan(turn.job)
     if why is None:
         waits = why_waits(turn.job) or turn.job.round.ranks_waiting or why_reload_waits(turn.job) or why_rests(turn.job)

@@ -23,7 +23,6 @@ from controlplane.allocator.effects import (
 )
 from controlplane.allocator.invariants import check
 from controlplane.allocator.placement import free_nodes
-from controlplane.allocator.settings import AllocatorSettings
 from controlplane.allocator.state import new_allocator
 from controlplane.capacity.translation import criteria_wanted, nodes_wanted, placement_changed
 from controlplane.clouds.outcomes import Unreachable
@@ -33,6 +32,7 @@ from controlplane.planning.plan import plan
 from controlplane.planning.tuning import Tuning
 from messages.clusters import ClusterHeartbeat
 from messages.ids import ClusterName
+from tests.allocator.simulation import SETTINGS as QUICK_SETTINGS
 from tests.allocator.wire import Request
 from tests.simulation.clockwork import Broken
 from tests.simulation.market import Market
@@ -40,27 +40,8 @@ from tests.simulation.market import Market
 if TYPE_CHECKING:
     from tests.simulation.masters import Term
 
-SETTINGS = AllocatorSettings(
-    stockout_s=3.0,
-    stockout_max_s=15.0,
-    quota_s=10.0,
-    quota_max_s=20.0,
-    loss_cooldown_s=10.0,
-    retry_s=0.5,
-    retry_max_s=4.0,
-    unready_s=4.0,
-    unready_timeout_s=12.0,
-    linger_s=6.0,
-    owed_s=3.0,
-    arrival_s=25.0,
-    recent_s=20.0,
-    hang_s=5.0,
-    fresh_s=4.0,
-    relist_s=8.0,
-    relist_updating_s=2.0,
-    list_timeout_s=10.0,
-    quiet_s=5.0,
-    plan_settle_s=0.5,
+SETTINGS = replace(
+    QUICK_SETTINGS,
     plan_every_s=10.0,
     plan_timeout_s=6.0,
     idle_timeout_s=20.0,
